@@ -1,0 +1,60 @@
+// column_tiles: a warp computes TILES vectors of a row at once, and the columns spread over the grid.
+//
+//   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major.
+//
+//   block b -> column tile b % tiles, rows b / tiles            (neighbouring blocks: same rows of A)
+//
+// Two things follow. Each non-zero of A, once in a register, serves TILES loads of B instead of one,
+// and those TILES x UNROLL loads are independent, so that many are in flight while one is waited for.
+// The chunk of 32 non-zeros stays in registers (one a lane) and is handed round by shuffles: no shared
+// memory, no barrier.
+//
+// Template:  WARPS  warps (= rows of C) of a block
+//            VEC    float32 values of one load: 1, 2 or 4; must divide n
+//            TILES  vectors of one lane; a warp's tile is 32 * VEC * TILES columns
+//            UNROLL non-zeros whose loads are issued together
+#include "vec.cuh"
+
+template <int WARPS, int VEC, int TILES, int UNROLL>
+__global__ void column_tiles(int m, int n, const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+                             const float* __restrict__ val, const float* __restrict__ B, float* __restrict__ C)
+{
+    static_assert(32 % UNROLL == 0, "a chunk of 32 non-zeros is cut into whole groups of UNROLL");
+    const int lane = threadIdx.x % 32;
+    const int tiles = (n + 32 * VEC * TILES - 1) / (32 * VEC * TILES);
+    const int row = blockIdx.x / tiles * WARPS + threadIdx.x / 32;
+    if (row >= m) return;
+    const int start = row_ptr[row], end = row_ptr[row + 1];
+    const int col0 = blockIdx.x % tiles * (32 * VEC * TILES) + lane * VEC;
+
+    vec<VEC> acc[TILES] = {};
+    for (int i = start; i < end; i += 32) {
+        const int t = min(32, end - i);
+        const int my_col = lane < t ? col_idx[i + lane] : 0;
+        const float my_val = lane < t ? val[i + lane] : 0.f;
+        for (int j = 0; j < t; j += UNROLL) {
+            vec<VEC> b[UNROLL][TILES];
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+                const float* b_row = B + (size_t)__shfl_sync(~0u, my_col, j + u) * n;
+#pragma unroll
+                for (int s = 0; s < TILES; ++s) {
+                    const int col = col0 + s * 32 * VEC;
+                    // Beyond the row's end nothing is loaded: a zero times an infinity would be NaN.
+                    b[u][s] = j + u < t && col < n ? load(reinterpret_cast<const vec<VEC>*>(b_row + col)) : vec<VEC>{};
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+                const float a = __shfl_sync(~0u, my_val, j + u);
+#pragma unroll
+                for (int s = 0; s < TILES; ++s) fma(acc[s], a, b[u][s]);
+            }
+        }
+    }
+#pragma unroll
+    for (int s = 0; s < TILES; ++s) {
+        const int col = col0 + s * 32 * VEC;
+        if (col < n) *reinterpret_cast<vec<VEC>*>(C + (size_t)row * n + col) = acc[s];
+    }
+}

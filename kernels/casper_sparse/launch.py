@@ -1,0 +1,470 @@
+"""The room's variants, its problems, and how each variant is configured and launched."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit
+from kernels.casper_sparse import generate
+from kernels.contract import Bound, Kernel, Launch, Operands, Problem, require
+from kernels.formats import csr
+
+ROOM = "casper_sparse"
+HERE = Path(__file__).parent
+FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and every column (source, Eq. 4)
+WARPS = 8  # rows of a block in the warp-per-row kernels; the source leaves THREADS_PER_BLOCK open
+THREADS = 512
+UNROLL = 4
+SPLIT = 256  # non-zeros of a work item
+GATHER_PANEL = 64  # columns that a group of lanes gathers from L2 at once: two rows share a warp
+SHARED_PANEL = 32  # columns of a tile in shared memory: one 128-byte row, all 32 banks
+SHARED_THREADS, SHARED_UNROLL = 1024, 2
+SHARED_ROWS = (1, 2, 4, 8)  # rows that a group of eight lanes keeps in registers
+
+
+def _kernel(
+    name: str, idea: str, prediction: str = "", entries: tuple[str, ...] = (), **flags
+) -> Kernel:
+    return Kernel(name, HERE / f"{name}.cu", idea, prediction, entries, **flags)
+
+
+_GROUPS = tuple(
+    f"<{THREADS}, {lanes}, {vec}, {UNROLL}>" for vec in (4, 2, 1) for lanes in (4, 8, 16, 32)
+)
+_TILES = tuple(f"<{WARPS}, {vec}, {tiles}, {UNROLL}>" for vec in (4, 2, 1) for tiles in (1, 2))
+
+VARIANTS: dict[str, Kernel] = {
+    kernel.name: kernel
+    for kernel in (
+        _kernel(
+            "warp_per_row",
+            "the published kernel: one warp per row, 32 non-zeros staged in shared memory, float4",
+            entries=(f"warp_per_row<{WARPS}>",),
+            published=True,
+        ),
+        _kernel(
+            "any_n",
+            "every N: the vector width follows from what N divides",
+            entries=tuple(f"any_n<{WARPS}, {vec}>" for vec in (4, 2, 1)),
+        ),
+        _kernel(
+            "column_tiles",
+            "several column tiles per warp, columns spread over the grid",
+            entries=tuple(f"column_tiles{t}" for t in _TILES),
+        ),
+        _kernel(
+            "l2_panels",
+            "blocks ordered by column panel, so that rows of B are reused through L2",
+            entries=tuple(f"l2_panels{t}" for t in _TILES),
+        ),
+        _kernel(
+            "rows_per_warp",
+            "two rows share a warp, blocks sized so that one column panel is in flight",
+            entries=tuple(f"rows_per_warp{g}" for g in _GROUPS),
+        ),
+        _kernel(
+            "split_rows",
+            "long rows cut into work items",
+            entries=tuple(f"split_rows{g}" for g in _GROUPS) + ("zero_rows",),
+        ),
+        _kernel(
+            "shared_tiles",
+            "tiles of B in shared memory, A cut by columns beforehand",
+            entries=tuple(
+                f"shared_tiles<{SHARED_THREADS}, {rows}, {SHARED_UNROLL}>" for rows in SHARED_ROWS
+            ),
+        ),
+        Kernel(
+            "auto",
+            Path(__file__),
+            "the cheapest of rows_per_warp, split_rows and shared_tiles by a cost model",
+        ),
+    )
+}
+
+
+def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
+    """C (m, n) = A (m, k) · B (k, n) with the source's generators.
+
+    density is the source's S / 100: a row holds between K·S/200 and K·S/100 non-zeros.
+    Raises ValueError with one sentence for sizes that make no problem.
+    """
+    generate.validate(m, n, k, density, seed)
+    nnz = int(generate.row_counts(m, k, density, seed).sum(dtype=np.int64))
+    arguments = (m, n, k, density, seed)
+    return _problem(
+        "", m, n, k, nnz, density, seed,
+        lambda: generate.host_operands(*arguments),
+        lambda: generate.device_operands(*arguments),
+    )  # fmt: skip
+
+
+def problem_from_csr(a: csr.Csr, n: int, seed: int = 0, label: str = "") -> Problem:
+    """C (m, n) = A · B for a given A on the host; B is the source's dense generator. Validates A."""
+    csr.validate(a)
+    density = a.nnz / (a.m * a.k) if a.m * a.k else 0.0
+    generate.validate(max(a.m, 1), n, max(a.k, 1), density, seed)
+
+    def on_device() -> Operands:
+        import cupy
+
+        return Operands(
+            csr.to_device(a),
+            generate.device_dense(a.k, n, seed),
+            cupy.empty((a.m, n), cupy.float32),
+        )
+
+    return _problem(
+        label, a.m, n, a.k, a.nnz, density, seed,
+        lambda: Operands(a, generate.host_dense(a.k, n, seed)),
+        on_device,
+    )  # fmt: skip
+
+
+def _problem(label, m, n, k, nnz, density, seed, on_host, on_device) -> Problem:
+    a_bytes = 8 * nnz + 4 * (m + 1)
+    column_tiles = math.ceil(n / 128)  # the published kernel reads its row of A again for each
+    return Problem(
+        room=ROOM,
+        label=label,
+        m=m,
+        n=n,
+        k=k,
+        nnz=nnz,
+        density=density,
+        seed=seed,
+        useful_flops=2 * nnz * n,
+        flops_def=FLOPS_DEF,
+        least_bytes=a_bytes + 4 * k * n + 4 * m * n,
+        requested_bytes=8 * nnz * column_tiles + 8 * m + 4 * nnz * n + 4 * m * n,
+        make_host=on_host,
+        make_device=on_device,
+    )
+
+
+def bind(variant: str, problem: Problem, device) -> Bound:
+    """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess, and make it ready.
+
+    Raises ValueError where the variant does not exist or does not take these sizes.
+    """
+    require(
+        variant in VARIANTS,
+        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+    )
+    return _BIND[variant](variant, problem, device)
+
+
+def entry(variant: str, n: int, rows: int = SHARED_ROWS[-1]) -> str:
+    """The template instantiation for n columns; `rows` is the row count of shared_tiles' groups.
+
+    Raises ValueError where the variant takes no such n.
+    """
+    vec = vector_width(n)
+    if variant in ("warp_per_row", "shared_tiles"):
+        require(
+            n % 4 == 0,
+            f"{variant} loads float4 and needs N divisible by 4, but N is {n}: use any_n",
+        )
+    return {
+        "warp_per_row": f"warp_per_row<{WARPS}>",
+        "any_n": f"any_n<{WARPS}, {vec}>",
+        "column_tiles": f"column_tiles<{WARPS}, {vec}, {_tiles(n)}, {UNROLL}>",
+        "l2_panels": f"l2_panels<{WARPS}, {vec}, {_tiles(n)}, {UNROLL}>",
+        "rows_per_warp": f"rows_per_warp<{THREADS}, {_lanes(n)}, {vec}, {UNROLL}>",
+        "split_rows": f"split_rows<{THREADS}, {_lanes(n)}, {vec}, {UNROLL}>",
+        "shared_tiles": f"shared_tiles<{SHARED_THREADS}, {rows}, {SHARED_UNROLL}>",
+    }[variant]
+
+
+def vector_width(n: int) -> int:
+    """float32 values that a lane may load at once: rows of B start at multiples of 4·n bytes."""
+    return 4 if n % 4 == 0 else 2 if n % 2 == 0 else 1
+
+
+def _tiles(n: int) -> int:
+    return 2 if n > 32 * vector_width(n) else 1
+
+
+def _lanes(n: int) -> int:
+    """Lanes that share a row: enough for the panel, fewer where n itself is narrower."""
+    vec = vector_width(n)
+    return min(32, max(4, 1 << (math.ceil(min(n, GATHER_PANEL) / vec) - 1).bit_length()))
+
+
+def _load(name: str, entry: str, device, dynamic_shared_bytes: int = 0):
+    return jit.load(
+        jit.compile_cubin(VARIANTS[name].source, entry, jit.arch_of(device)), dynamic_shared_bytes
+    )
+
+
+def _config(grid: int, block: int, shared: int = 0):
+    from cuda.core import LaunchConfig
+
+    require(
+        grid < 2**31, f"{grid} blocks exceed a grid's 2^31 - 1: multiply in several column ranges"
+    )
+    return LaunchConfig(grid=max(grid, 1), block=block, shmem_size=shared)
+
+
+def _csr_arguments(ops: Operands) -> tuple:
+    return tuple(x.data.ptr for x in (ops.a.row_ptr, ops.a.col_idx, ops.a.val, ops.b, ops.c))
+
+
+def _bind_warp_per_row(variant: str, p: Problem, device) -> Launch:
+    ops = p.device()
+    kernel = _load(variant, entry(variant, p.n), device)
+    columns = p.n // 4 if variant == "warp_per_row" else p.n
+    step = (
+        kernel,
+        _config(math.ceil(p.m / WARPS), 32 * WARPS),
+        (np.int32(p.m), np.int32(columns), *_csr_arguments(ops)),
+    )
+    return Launch(variant, [step], ops.c)
+
+
+def _bind_column_tiles(variant: str, p: Problem, device) -> Launch:
+    ops = p.device()
+    kernel = _load(variant, entry(variant, p.n), device)
+    tiles = math.ceil(p.n / (32 * vector_width(p.n) * _tiles(p.n)))
+    step = (
+        kernel,
+        _config(math.ceil(p.m / WARPS) * tiles, 32 * WARPS),
+        (np.int32(p.m), np.int32(p.n), *_csr_arguments(ops)),
+    )
+    return Launch(variant, [step], ops.c)
+
+
+def rows_per_block(rows: int, in_flight: int, slots: int) -> int:
+    """Rows that a block of one column panel works through before it ends.
+
+    More rows a block cost less to schedule, but the blocks in flight should stay within one panel, or
+    they push each other's rows of B out of L2. in_flight: rows that a block has at once; slots: blocks that
+    the GPU holds at once; two rounds of blocks for a panel keep its end from leaving SMs idle.
+    """
+    return in_flight * max(1, min(8, rows // (2 * slots * in_flight)))
+
+
+def _slots(device) -> int:
+    return device.properties.multiprocessor_count * (1536 // THREADS)
+
+
+def _bind_rows_per_warp(variant: str, p: Problem, device) -> Launch:
+    ops = p.device()
+    kernel = _load(variant, entry(variant, p.n), device)
+    panels = math.ceil(p.n / (_lanes(p.n) * vector_width(p.n)))
+    rows = rows_per_block(p.m, THREADS // _lanes(p.n), _slots(device))
+    step = (
+        kernel,
+        _config(math.ceil(p.m / rows) * panels, THREADS),
+        (np.int32(p.m), np.int32(p.n), np.int32(rows), *_csr_arguments(ops)),
+    )
+    return Launch(variant, [step], ops.c)
+
+
+@dataclass(frozen=True)
+class Items:
+    """Work items of `split_rows`: int32 (items, 4) = row, first non-zero, count, shared; and the cut rows."""
+
+    item: object
+    cut: object
+
+
+def split(a: csr.Csr, chunk: int = SPLIT) -> Items:
+    """Cut the rows of A into items of at most `chunk` non-zeros; empty rows keep one empty item.
+
+    Works on NumPy and on CuPy arrays.
+    """
+    xp = _array_module(a.row_ptr)
+    length = a.row_ptr[1:] - a.row_ptr[:-1]
+    pieces = xp.maximum(-(-length // chunk), 1)
+    row = xp.repeat(xp.arange(a.m, dtype=np.int32), pieces.tolist() if xp is not np else pieces)
+    before = xp.cumsum(pieces) - pieces
+    offset = (xp.arange(row.size) - before[row]) * chunk
+    count = xp.minimum(length[row] - offset, chunk)
+    item = xp.stack([row, a.row_ptr[row] + offset, count, pieces[row] > 1], axis=1).astype(np.int32)
+    return Items(xp.ascontiguousarray(item), xp.flatnonzero(pieces > 1).astype(np.int32))
+
+
+def _bind_split_rows(variant: str, p: Problem, device) -> Launch:
+    ops = p.device()
+    items, prepare_ms = _timed(lambda: split(ops.a))
+    panels = math.ceil(p.n / (_lanes(p.n) * vector_width(p.n)))
+    count = items.item.shape[0]
+    size = rows_per_block(count, THREADS // _lanes(p.n), _slots(device))
+    main = (
+        _load(variant, entry(variant, p.n), device),
+        _config(math.ceil(count / size) * panels, THREADS),
+        (
+            np.int32(count),
+            np.int32(p.n),
+            np.int32(size),
+            items.item.data.ptr,
+            *_csr_arguments(ops)[1:],
+        ),
+    )
+    clear = []
+    if items.cut.size:
+        arguments = (np.int32(p.n), items.cut.data.ptr, ops.c.data.ptr)
+        clear = [(_load(variant, "zero_rows", device), _config(items.cut.size, 256), arguments)]
+    return Launch(
+        variant,
+        [*clear, main],
+        ops.c,
+        prepare_ms,
+        items.item.nbytes + items.cut.nbytes,
+        keep=(items,),
+    )
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A cut by columns for `shared_tiles`.
+
+    m_pad: rows rounded up to a multiple of row_multiple. order: int32 (m,), position -> row, longest rows first.
+    ptr: int32 (tiles·m_pad + 1,), by tile, then by position. pair: int32 (nnz, 2), the byte offset of
+    B's row within the staged tile and the bits of the value.
+    """
+
+    k_tile: int
+    m_pad: int
+    order: object
+    ptr: object
+    pair: object
+
+
+def cut_columns(a: csr.Csr, k_tile: int, row_multiple: int) -> Tiled:
+    """Sort the non-zeros of A by (column tile, length rank of the row); NumPy or CuPy arrays."""
+    xp = _array_module(a.row_ptr)
+    stable = {"kind": "stable"} if xp is np else {}  # CuPy's only sort, radix sort, is stable
+    length = a.row_ptr[1:] - a.row_ptr[:-1]
+    order = xp.argsort(-length, **stable)
+    rank = xp.empty(a.m, np.int64)
+    rank[order] = xp.arange(a.m)
+    # The row of every non-zero: count the rows that start there or before. Empty rows count as well.
+    row = xp.cumsum(xp.bincount(a.row_ptr[1:-1], minlength=a.nnz + 1)[: a.nnz])
+    tiles, m_pad = -(-a.k // k_tile), -(-a.m // row_multiple) * row_multiple
+    key = (a.col_idx // k_tile).astype(np.int64) * m_pad + rank[row]
+    by_key = xp.argsort(key, **stable)
+    ptr = xp.zeros(tiles * m_pad + 1, np.int32)
+    ptr[1:] = xp.cumsum(xp.bincount(key, minlength=tiles * m_pad))
+    offset = ((a.col_idx[by_key] % k_tile + 1) * (SHARED_PANEL * 4)).astype(np.int32)
+    pair = xp.stack([offset, a.val[by_key].view(np.int32)], axis=1)
+    return Tiled(k_tile, m_pad, order.astype(np.int32), ptr, xp.ascontiguousarray(pair))
+
+
+def _tile_rows(k: int, device) -> int:
+    """Rows of B that a block stages at once: as few tiles as shared memory allows, all of one size."""
+    row_bytes = 4 * SHARED_PANEL
+    staging = (
+        8 * SHARED_THREADS + row_bytes + 1024
+    )  # pairs, the row of zeros, the driver's own share
+    most = (device.properties.max_shared_memory_per_block_optin - staging) // row_bytes
+    return math.ceil(k / math.ceil(k / most))
+
+
+#: Constants of the cost model, in bytes and cycles of one SM; read off an H200, used as ratios only.
+L2_BYTES_PER_CYCLE = 36
+SHARED_BYTES_PER_CYCLE = 128
+TILE_CYCLES = 3000  # barriers and latency around the staging of a tile
+SEGMENT_WASTE = 2  # non-zeros' worth of time that each (row, tile) pair rounds away
+SHARED_OVERHEAD = 1.5  # measured over ideal time of the gather in shared memory
+
+
+def gather_cycles(p: Problem, device) -> float:
+    """Predicted time of a gather through L2: every non-zero fetches its row of B."""
+    return 4 * p.nnz * p.n / (device.properties.multiprocessor_count * L2_BYTES_PER_CYCLE)
+
+
+def shared_cycles(p: Problem, device, rows: int) -> float:
+    """Predicted time of shared_tiles with `rows` rows a group: staging, then the gather, wave by wave."""
+    block_rows = SHARED_THREADS // 8 * rows
+    blocks = math.ceil(p.m / block_rows) * math.ceil(p.n / SHARED_PANEL)
+    tiles = math.ceil(p.k / _tile_rows(p.k, device))
+    row_bytes = 4 * SHARED_PANEL
+    reads = block_rows * (p.nnz / p.m + SEGMENT_WASTE * tiles)
+    block = (
+        tiles * TILE_CYCLES
+        + p.k * row_bytes / L2_BYTES_PER_CYCLE
+        + SHARED_OVERHEAD * reads * row_bytes / SHARED_BYTES_PER_CYCLE
+    )
+    return math.ceil(blocks / device.properties.multiprocessor_count) * block
+
+
+def _best_rows(p: Problem, device) -> int:
+    return min(SHARED_ROWS, key=lambda rows: shared_cycles(p, device, rows))
+
+
+def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
+    group_rows = _best_rows(p, device) if p.m else SHARED_ROWS[0]
+    name = entry(variant, p.n, group_rows)
+    require(p.nnz > 0, "shared_tiles has nothing to cut in a matrix without non-zeros: use any_n")
+    ops = p.device()
+    k_tile, block_rows = _tile_rows(p.k, device), SHARED_THREADS // 8 * group_rows
+    tiled, prepare_ms = _timed(lambda: cut_columns(ops.a, k_tile, block_rows))
+    shared = (k_tile + 1) * 4 * SHARED_PANEL
+    blocks = tiled.m_pad // block_rows * math.ceil(p.n / SHARED_PANEL)
+    step = (
+        _load(variant, name, device, shared),
+        _config(blocks, SHARED_THREADS, shared),
+        (
+            *(np.int32(x) for x in (p.m, tiled.m_pad, p.n, p.k, k_tile)),
+            *(x.data.ptr for x in (tiled.order, tiled.ptr, tiled.pair, ops.b, ops.c)),
+        ),
+    )
+    held = tiled.order.nbytes + tiled.ptr.nbytes + tiled.pair.nbytes
+    return Launch(variant, [step], ops.c, prepare_ms, held, keep=(tiled,))
+
+
+def choose(p: Problem, device) -> str:
+    """The variant that `auto` runs: split_rows for skewed rows, else the cheaper by the cost model."""
+    row_ptr = p.device().a.row_ptr
+    longest = int((row_ptr[1:] - row_ptr[:-1]).max()) if p.m else 0
+    if longest > max(SPLIT, 4 * p.nnz / p.m if p.m else 0):
+        return "split_rows"
+    if p.nnz and p.n % 4 == 0:
+        if shared_cycles(p, device, _best_rows(p, device)) < gather_cycles(p, device):
+            return "shared_tiles"
+    return "rows_per_warp"
+
+
+def _bind_auto(variant: str, p: Problem, device) -> Launch:
+    bound = bind(choose(p, device), p, device)
+    bound.name = variant
+    return bound
+
+
+def _timed(work):
+    """(result, milliseconds) of GPU preprocessing; a first run lets CuPy compile what it needs."""
+    import cupy
+
+    work()
+    cupy.cuda.get_current_stream().synchronize()
+    begin = time.perf_counter()
+    result = work()
+    cupy.cuda.get_current_stream().synchronize()
+    return result, (time.perf_counter() - begin) * 1e3
+
+
+def _array_module(array):
+    if isinstance(array, np.ndarray):
+        return np
+    import cupy
+
+    return cupy
+
+
+_BIND = {
+    "warp_per_row": _bind_warp_per_row,
+    "any_n": _bind_warp_per_row,
+    "column_tiles": _bind_column_tiles,
+    "l2_panels": _bind_column_tiles,
+    "rows_per_warp": _bind_rows_per_warp,
+    "split_rows": _bind_split_rows,
+    "shared_tiles": _bind_shared_tiles,
+    "auto": _bind_auto,
+}

@@ -1,0 +1,134 @@
+"""Compressed Sparse Row (CSR).
+
+             k = 5                    row_ptr  0   2   2   5   6        m + 1 offsets
+       . a . . b                      col_idx  1   4   0   2   3   1    nnz columns
+   m   . . . . .                      val      a   b   c   d   e   f    nnz values
+   =   c . d e .
+   4   . f . . .      row i owns the entries row_ptr[i] ... row_ptr[i + 1] - 1
+
+Within a row the columns may come in any order and may repeat; repeated entries add up. The
+generator of casperSPARSE draws columns independently, so its matrices have both properties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Csr:
+    """A sparse m x k matrix; the arrays are NumPy's or CuPy's, all on one side.
+
+    row_ptr: int32 (m + 1,); col_idx: int32 (nnz,); val: float32 (nnz,).
+    """
+
+    m: int
+    k: int
+    row_ptr: Any
+    col_idx: Any
+    val: Any
+
+    @property
+    def nnz(self) -> int:
+        return int(self.val.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        return self.row_ptr.nbytes + self.col_idx.nbytes + self.val.nbytes
+
+
+def validate(a: Csr) -> Csr:
+    """Return `a`, or raise ValueError with one sentence that says which array is wrong and where."""
+    for name, value in (("m", a.m), ("k", a.k)):
+        if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
+            raise ValueError(
+                f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1"
+            )
+    for name, dtype in (("row_ptr", np.int32), ("col_idx", np.int32), ("val", np.float32)):
+        array = getattr(a, name)
+        if array.dtype != dtype or array.ndim != 1:
+            raise ValueError(
+                f"CSR {name} is {array.ndim}-dimensional {array.dtype}, but must be 1-dimensional "
+                f"{np.dtype(dtype).name}"
+            )
+    if a.row_ptr.shape[0] != a.m + 1:
+        raise ValueError(
+            f"CSR row_ptr has {a.row_ptr.shape[0]} entries, but m = {a.m} rows need {a.m + 1}"
+        )
+    if int(a.row_ptr[0]) != 0:
+        raise ValueError(f"CSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0")
+    falling = a.row_ptr[1:] < a.row_ptr[:-1]
+    if bool(falling.any()):
+        row = int(falling.argmax())
+        raise ValueError(
+            f"CSR row_ptr falls from {int(a.row_ptr[row])} to {int(a.row_ptr[row + 1])} at row {row}, "
+            "but must never fall"
+        )
+    if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.val.shape[0]):
+        raise ValueError(
+            f"CSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
+            f"indices and {a.val.shape[0]} values: all three must agree"
+        )
+    outside = (a.col_idx < 0) | (a.col_idx >= a.k)
+    if bool(outside.any()):
+        entry = int(outside.argmax())
+        raise ValueError(
+            f"CSR col_idx[{entry}] is {int(a.col_idx[entry])}, outside the {a.k} columns 0 to {a.k - 1}"
+        )
+    return a
+
+
+def from_scipy(matrix) -> Csr:
+    """Any SciPy sparse array to CSR with int32 indices and float32 values; validates.
+
+    Raises ValueError where the matrix is not 2-dimensional, too large for int32 or malformed.
+    """
+    if matrix.ndim != 2:
+        raise ValueError(f"a CSR matrix has 2 dimensions, but the given array has {matrix.ndim}")
+    csr = matrix.tocsr()
+    if csr.nnz > INT32_MAX:
+        raise ValueError(
+            f"{csr.nnz} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
+        )
+    m, k = (int(size) for size in csr.shape)
+    return validate(
+        Csr(
+            m,
+            k,
+            csr.indptr.astype(np.int32),
+            csr.indices.astype(np.int32),
+            csr.data.astype(np.float32),
+        )
+    )
+
+
+def to_scipy(a: Csr):
+    """The same matrix as `scipy.sparse.csr_array` (arrays on the host), duplicates and order kept."""
+    from scipy.sparse import csr_array
+
+    return csr_array((a.val, a.col_idx, a.row_ptr), shape=(a.m, a.k))
+
+
+def to_dense(a: Csr) -> np.ndarray:
+    """m x k float32 array on the host; repeated entries are summed."""
+    dense = np.zeros((a.m, a.k), np.float32)
+    rows = np.repeat(np.arange(a.m), np.diff(a.row_ptr))
+    np.add.at(dense, (rows, a.col_idx), a.val)
+    return dense
+
+
+def to_device(a: Csr) -> Csr:
+    """Copy to the current GPU."""
+    import cupy
+
+    return Csr(a.m, a.k, *(cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val)))
+
+
+def to_host(a: Csr) -> Csr:
+    """Copy from the GPU."""
+    return Csr(a.m, a.k, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)))

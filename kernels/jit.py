@@ -1,0 +1,238 @@
+"""NVRTC through cuda.core: one `.cu` file and one template instantiation in, one cubin out, cached on disk.
+
+Compiling needs neither a GPU nor a driver; only `load` does. The resource report and the
+disassembly come from the CUDA binary utilities (the wheels nvidia-cuda-cuobjdump and
+nvidia-cuda-nvdisasm, or a CUDA toolkit on the PATH).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+COMMON = ROOT / "common"
+#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell.
+TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
+#: Line information costs no registers and lets Nsight Compute show the source beside the SASS.
+OPTIONS = {"std": "c++17", "lineinfo": True}
+
+
+class CompileError(RuntimeError):
+    """NVRTC refused a kernel; the message holds the compiler's own log."""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled kernel: machine code for exactly one architecture."""
+
+    source: Path
+    entry: str  #: the template instantiation, e.g. "warp_per_row<8>"
+    arch: str
+    symbol: str  #: the mangled name of `entry` in `code`
+    code: bytes
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one thread (registers, stack, local) and one block (shared) of a kernel occupy."""
+
+    registers: int
+    shared_bytes: int  #: statically allocated
+    stack_bytes: int
+    local_bytes: int
+    spill_loads: int  #: LDL instructions in the disassembly
+    spill_stores: int  #: STL instructions in the disassembly
+
+    @property
+    def spills(self) -> bool:
+        return bool(self.stack_bytes or self.local_bytes or self.spill_loads or self.spill_stores)
+
+
+def cache_folder() -> Path:
+    """Where cubins are kept: $SPARSITY_CACHE, else build/cubin beside the package."""
+    return Path(os.environ.get("SPARSITY_CACHE", ROOT.parent / "build" / "cubin"))
+
+
+def arch_of(device) -> str:
+    """The compile target of a `cuda.core.Device`: "sm_90a" on Hopper, whose `a` unlocks wgmma and TMA."""
+    major, minor = device.compute_capability
+    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
+
+
+def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
+    """Compile one instantiation `entry` of the kernel template in `source` for `arch`.
+
+    Raises FileNotFoundError for a missing source, CompileError with NVRTC's log otherwise.
+    """
+    source = Path(source)
+    if not source.is_file():
+        raise FileNotFoundError(
+            f"kernel source {source.name} does not exist in {source.parent.name}/"
+        )
+    key = hashlib.sha256(
+        "\0".join((_with_includes(source), entry, arch, repr(OPTIONS), _nvrtc_version())).encode()
+    ).hexdigest()[:24]
+    stem = cache_folder() / f"{source.stem}-{arch}-{key}"
+    cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
+    if cubin.is_file() and meta.is_file():
+        return Cubin(
+            source, entry, arch, json.loads(meta.read_text())["symbol"], cubin.read_bytes()
+        )
+
+    code, symbol = _nvrtc(source, entry, arch)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
+    _replace(cubin, code)
+    _replace(meta, json.dumps({"entry": entry, "symbol": symbol}).encode())
+    return Cubin(source, entry, arch, symbol, code)
+
+
+def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
+    """Load a cubin on the current device; returns a `cuda.core.Kernel` ready for `cuda.core.launch`.
+
+    Above 48 KiB, dynamic shared memory has to be asked for once per kernel, which this does.
+    """
+    from cuda.bindings import driver
+    from cuda.core import Device, ObjectCode
+
+    kernel = ObjectCode.from_cubin(cubin.code).get_kernel(cubin.symbol)
+    if dynamic_shared_bytes > 48 * 1024:
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (error,) = driver.cuKernelSetAttribute(
+            attribute, dynamic_shared_bytes, driver.CUkernel(int(kernel.handle)), Device().device_id
+        )
+        if error != driver.CUresult.CUDA_SUCCESS:
+            raise ValueError(
+                f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block, "
+                f"which this GPU refuses ({error.name}): choose a smaller tile"
+            )
+    return kernel
+
+
+def resources(cubin: Cubin) -> Resources:
+    """Registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
+    line = next(
+        text
+        for text in _tool("cuobjdump", cubin, "--dump-resource-usage").splitlines()
+        if "REG:" in text
+    )
+    field = {
+        name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line)
+    }
+    mix = instruction_mix(cubin)
+    count = lambda prefix: sum(n for op, n in mix.items() if op.split(".")[0] == prefix)  # noqa: E731
+    return Resources(
+        registers=field["REG"],
+        shared_bytes=field["SHARED"],
+        stack_bytes=field["STACK"],
+        local_bytes=field["LOCAL"],
+        spill_loads=count("LDL"),
+        spill_stores=count("STL"),
+    )
+
+
+def disassemble(cubin: Cubin) -> str:
+    """The SASS of a kernel, one instruction a line, as nvdisasm prints it."""
+    return _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
+
+
+def instruction_mix(cubin: Cubin) -> dict[str, int]:
+    """Static count of each instruction with its modifiers, e.g. {"LDG.E.128": 4, "FFMA": 16}."""
+    instruction = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+    return dict(
+        Counter(m.group(1) for m in map(instruction.search, disassemble(cubin).splitlines()) if m)
+    )
+
+
+def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
+    from cuda.core import Program, ProgramOptions
+
+    log = io.StringIO()
+    options = ProgramOptions(
+        name=source.name, arch=arch, include_path=[str(source.parent), str(COMMON)], **OPTIONS
+    )
+    try:
+        compiled = Program(source.read_text(), "c++", options).compile(
+            "cubin", name_expressions=(entry,), logs=log
+        )
+    except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
+        raise CompileError(
+            f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}"
+        )
+    symbol = compiled.symbol_mapping[entry]
+    return bytes(compiled.code), symbol.decode() if isinstance(symbol, bytes) else symbol
+
+
+def _with_includes(source: Path) -> str:
+    """The source and every project header that it reaches, so that the cache sees a changed header."""
+    seen: dict[Path, str] = {}
+    todo = [source]
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen[path] = path.read_text()
+        for name in re.findall(r'^\s*#include\s+"([^"]+)"', seen[path], re.MULTILINE):
+            found = [p for p in (path.parent / name, COMMON / name) if p.is_file()]
+            todo += [p.resolve() for p in found[:1]]
+    return "\0".join(text for _, text in sorted(seen.items()))
+
+
+@functools.cache
+def _nvrtc_version() -> str:
+    from cuda.bindings import nvrtc
+
+    return ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
+
+
+@functools.cache
+def _tool_path(name: str) -> str:
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else ():
+        for path in Path(folder).glob(f"*/bin/{name}"):
+            return str(path)
+    path = shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(
+            f"{name} is neither in the environment nor on the PATH: install nvidia-cuda-{name}"
+        )
+    return path
+
+
+@functools.lru_cache(maxsize=256)
+def _tool(name: str, cubin: Cubin, *flags: str) -> str:
+    # cuobjdump looks for nvdisasm on the PATH.
+    path = os.pathsep.join((str(Path(_tool_path("nvdisasm")).parent), os.environ.get("PATH", "")))
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin.code)
+        file.flush()
+        result = subprocess.run(
+            [_tool_path(name), *flags, file.name],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PATH": path},
+        )
+    if result.returncode:
+        raise RuntimeError(
+            f"{name} failed on {cubin.entry} ({cubin.arch}): {result.stderr.strip()}"
+        )
+    return result.stdout
+
+
+def _replace(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(temporary, path)

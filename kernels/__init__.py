@@ -1,4 +1,4 @@
-"""Runtime-compiled CUDA kernels for sparse matrix x dense matrix, one folder ("room") per published system.
+"""Runtime-compiled CUDA kernels for sparse x dense, one folder ("room") per published system.
 
-The package depends on nothing else in this repository: take `kernels/` and use it without the harness.
+The package depends on nothing else in this repository: it can be used without the harness.
 """

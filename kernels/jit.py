@@ -1,4 +1,4 @@
-"""NVRTC through cuda.core: one `.cu` file and one template instantiation in, one cubin out, cached on disk.
+"""NVRTC through cuda.core: a `.cu` file and a template instantiation in, a cubin out, cached on disk.
 
 Compiling needs neither a GPU nor a driver; only `load` does. The resource report and the
 disassembly come from the CUDA binary utilities (the wheels nvidia-cuda-cuobjdump and
@@ -66,7 +66,7 @@ def cache_folder() -> Path:
 
 
 def arch_of(device) -> str:
-    """The compile target of a `cuda.core.Device`: "sm_90a" on Hopper, whose `a` unlocks wgmma and TMA."""
+    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma."""
     major, minor = device.compute_capability
     return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
 
@@ -100,7 +100,7 @@ def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
 
 
 def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
-    """Load a cubin on the current device; returns a `cuda.core.Kernel` ready for `cuda.core.launch`.
+    """Load a cubin on the current device: a `cuda.core.Kernel` ready for `cuda.core.launch`.
 
     Above 48 KiB, dynamic shared memory has to be asked for once per kernel, which this does.
     """
@@ -170,13 +170,13 @@ def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
         raise CompileError(
             f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}"
-        )
+        ) from error
     symbol = compiled.symbol_mapping[entry]
     return bytes(compiled.code), symbol.decode() if isinstance(symbol, bytes) else symbol
 
 
 def _with_includes(source: Path) -> str:
-    """The source and every project header that it reaches, so that the cache sees a changed header."""
+    """The source and every header of ours that it reaches: the cache must see a changed header."""
     seen: dict[Path, str] = {}
     todo = [source]
     while todo:

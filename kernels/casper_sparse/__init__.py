@@ -1,4 +1,4 @@
-"""casperSPARSE: FP32 CSR x dense, one warp per row (Hastor et al.), and the ladder that starts there."""
+"""casperSPARSE: FP32 CSR x dense, a warp per row (Hastor et al.), and the ladder from there."""
 
 from kernels.casper_sparse.launch import VARIANTS, bind, entry, problem, problem_from_csr
 from kernels.casper_sparse.sweeps import sweeps

@@ -1,9 +1,10 @@
 // The source's GPU generators (casperSPARSE, section IV.B): row counts, sparse entries, dense matrix.
 //
 // Each thread makes one element from its index alone, so the result depends on the seed and on
-// nothing else, and launch.py makes the same bits with NumPy. The source calls its generator "a lightweight linear
-// congruential generator" and gives no constants: these are Numerical Recipes', with the high half folded into the
-// low between the steps, because neighbouring indices would otherwise stay a fixed distance apart.
+// nothing else, and generate.py makes the same bits with NumPy. The source calls its generator "a
+// lightweight linear congruential generator" and gives no constants: these are Numerical Recipes', with
+// the high half folded into the low between the steps, because neighbouring indices would otherwise stay
+// a fixed distance apart.
 
 __device__ __forceinline__ unsigned lcg(unsigned x) { return x * 1664525u + 1013904223u; }
 

@@ -22,7 +22,7 @@ _PANEL = 1 << 24  # elements that NumPy makes at a time, to bound its temporarie
 
 
 def row_count_range(k: int, density: float) -> tuple[int, int]:
-    """Least and greatest number of non-zeros of a row: [K·S/200, K·S/100], S = 100·density (Eq. 3)."""
+    """Least and most non-zeros of a row: [K·S/200, K·S/100], S = 100·density (Eq. 3)."""
     # The tolerance keeps 0.05 * 1000 at 50 although the product is 50.000000000000004 or 49.99….
     high = math.floor(k * density + 1e-6)
     low = math.floor(k * density / 2 + 1e-6)
@@ -99,7 +99,7 @@ def validate(m: int, n: int, k: int, density: float, seed: int) -> None:
         )
     require(
         isinstance(density, (float, int)) and 0 <= density <= 1,
-        f"density is {density!r}, but it must be a share from 0 to 1 (the source's S is 100 times it)",
+        f"density is {density!r}, but must be a share from 0 to 1 (the source's S over 100)",
     )
     require(
         isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,

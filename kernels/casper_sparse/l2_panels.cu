@@ -41,7 +41,8 @@ __global__ void l2_panels(int m, int n, const int* __restrict__ row_ptr, const i
                 for (int s = 0; s < TILES; ++s) {
                     const int col = col0 + s * 32 * VEC;
                     // Beyond the row's end nothing is loaded: a zero times an infinity would be NaN.
-                    b[u][s] = j + u < t && col < n ? load(reinterpret_cast<const vec<VEC>*>(b_row + col)) : vec<VEC>{};
+                    const auto* p = reinterpret_cast<const vec<VEC>*>(b_row + col);
+                    b[u][s] = j + u < t && col < n ? load(p) : vec<VEC>{};
                 }
             }
 #pragma unroll

@@ -6,10 +6,13 @@
 //                                      row r         row r + 1     row r + 2     row r + 3
 //   each group of lanes:               32 columns of B = one 128-byte line a non-zero
 //
-// A panel of 32 columns over all of k takes k * 128 bytes: 256 KiB for k = 2048, about what the L1 of an
-// A100 or H100 holds. A block works through `rows_per_block` rows of one panel before it ends, so a line of B
-// that the first row fetched from L2 is an L1 hit for the rows after it. Eight neighbouring lanes read one whole line, so
-// L1 delivers its full 128 bytes a clock. Short rows gain as well: n = 32 no longer leaves 24 lanes idle.
+// A panel of 32 columns over all of k takes k * 128 bytes: 256 KiB for k = 2048, what the L1 of an H100
+// holds. A block works through `rows_per_block` rows of one panel before it ends, so a line of B that one
+// row fetched from L2 may be an L1 hit for the rows after it. Eight neighbouring lanes read one whole line,
+// so L1 delivers its full 128 bytes a clock, and n = 32 no longer leaves 24 lanes of a warp idle.
+//
+// With LANES = 32 the same code gives a whole warp to a row and 128 columns to a panel: the variant
+// `in_flight`, whose 40 registers let 48 warps share an SM.
 //
 // Template:  THREADS  of a block; THREADS / LANES rows are in flight
 //            LANES    lanes that share a row: 8, 16 or 32

@@ -21,7 +21,7 @@ KICK = {
 def sweeps(preset: str) -> dict[str, list[dict]]:
     """experiment -> shapes as keyword arguments of `problem`: m, n, k and density = S / 100.
 
-    preset: "full" (Figs. 4-6 of the source) or "kick" (two sizes of each). Raises ValueError otherwise.
+    preset: "full" (Figs. 4-6 of the source) or "kick" (two sizes of each); else ValueError.
     """
     chosen = {"full": FULL, "kick": KICK}.get(preset)
     if chosen is None:

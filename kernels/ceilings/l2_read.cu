@@ -1,7 +1,7 @@
 // l2_read: what L2 delivers to all SMs when every block reads the same buffer, which L2 holds.
 //
-// ld.global.cg skips L1, so each load is an L2 access. Each block starts at another place, or all would ask for the same
-// line at the same time. The sum keeps the loads alive and is what the host compares.
+// ld.global.cg skips L1, so each load is an L2 access. Each block starts at another place, or all would
+// ask for the same line at the same time. The sum keeps the loads alive and is what the host compares.
 //
 // Template:  UNROLL  loads of a thread that are in flight together
 

@@ -1,7 +1,7 @@
 // cp.async: global memory to shared memory without passing through registers (sm_80 and later; SASS: LDGSTS).
 #pragma once
 
-// Copies 16 bytes; both addresses must be multiples of 16. `.cg`: cached in L2 only, since shared memory is the reuse.
+// Copies 16 bytes between multiples of 16. `.cg`: cached in L2 only, since shared memory is the reuse.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global)
 {
     const unsigned dst = static_cast<unsigned>(__cvta_generic_to_shared(shared));

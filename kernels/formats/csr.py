@@ -43,7 +43,7 @@ class Csr:
 
 
 def validate(a: Csr) -> Csr:
-    """Return `a`, or raise ValueError with one sentence that says which array is wrong and where."""
+    """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     for name, value in (("m", a.m), ("k", a.k)):
         if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
             raise ValueError(
@@ -66,8 +66,8 @@ def validate(a: Csr) -> Csr:
     if bool(falling.any()):
         row = int(falling.argmax())
         raise ValueError(
-            f"CSR row_ptr falls from {int(a.row_ptr[row])} to {int(a.row_ptr[row + 1])} at row {row}, "
-            "but must never fall"
+            f"CSR row_ptr falls from {int(a.row_ptr[row])} to {int(a.row_ptr[row + 1])} at row {row},"
+            " but must never fall"
         )
     if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.val.shape[0]):
         raise ValueError(
@@ -78,7 +78,7 @@ def validate(a: Csr) -> Csr:
     if bool(outside.any()):
         entry = int(outside.argmax())
         raise ValueError(
-            f"CSR col_idx[{entry}] is {int(a.col_idx[entry])}, outside the {a.k} columns 0 to {a.k - 1}"
+            f"CSR col_idx[{entry}] is {int(a.col_idx[entry])}, outside the columns 0 to {a.k - 1}"
         )
     return a
 
@@ -108,7 +108,7 @@ def from_scipy(matrix) -> Csr:
 
 
 def to_scipy(a: Csr):
-    """The same matrix as `scipy.sparse.csr_array` (arrays on the host), duplicates and order kept."""
+    """The same matrix as `scipy.sparse.csr_array` on the host, duplicates and order kept."""
     from scipy.sparse import csr_array
 
     return csr_array((a.val, a.col_idx, a.row_ptr), shape=(a.m, a.k))

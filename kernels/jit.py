@@ -123,24 +123,12 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
 
 def resources(cubin: Cubin) -> Resources:
     """Registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
-    line = next(
-        text
-        for text in _tool("cuobjdump", cubin, "--dump-resource-usage").splitlines()
-        if "REG:" in text
-    )
-    field = {
-        name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line)
-    }
-    mix = instruction_mix(cubin)
-    count = lambda prefix: sum(n for op, n in mix.items() if op.split(".")[0] == prefix)  # noqa: E731
-    return Resources(
-        registers=field["REG"],
-        shared_bytes=field["SHARED"],
-        stack_bytes=field["STACK"],
-        local_bytes=field["LOCAL"],
-        spill_loads=count("LDL"),
-        spill_stores=count("STL"),
-    )
+    return Resources(**_report(cubin)["resources"])
+
+
+def instruction_mix(cubin: Cubin) -> dict[str, int]:
+    """Static count of each instruction with its modifiers, e.g. {"LDG.E.128": 4, "FFMA": 16}."""
+    return _report(cubin)["mix"]
 
 
 def disassemble(cubin: Cubin) -> str:
@@ -148,12 +136,30 @@ def disassemble(cubin: Cubin) -> str:
     return _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
 
 
-def instruction_mix(cubin: Cubin) -> dict[str, int]:
-    """Static count of each instruction with its modifiers, e.g. {"LDG.E.128": 4, "FFMA": 16}."""
+def _report(cubin: Cubin) -> dict:
+    """What the binary utilities say of a cubin; kept on disk, since asking them takes a while."""
+    path = cache_folder() / f"{hashlib.sha256(cubin.code).hexdigest()[:24]}.report.json"
+    if path.is_file():
+        return json.loads(path.read_text())
     instruction = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
-    return dict(
-        Counter(m.group(1) for m in map(instruction.search, disassemble(cubin).splitlines()) if m)
-    )
+    found = map(instruction.search, disassemble(cubin).splitlines())
+    mix = Counter(match.group(1) for match in found if match)
+    usage = _tool("cuobjdump", cubin, "--dump-resource-usage")
+    field = {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", usage)}
+    report = {
+        "resources": {
+            "registers": field["REG"],
+            "shared_bytes": field["SHARED"],
+            "stack_bytes": field["STACK"],
+            "local_bytes": field["LOCAL"],
+            "spill_loads": sum(n for op, n in mix.items() if op.split(".")[0] == "LDL"),
+            "spill_stores": sum(n for op, n in mix.items() if op.split(".")[0] == "STL"),
+        },
+        "mix": dict(mix),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, json.dumps(report).encode())
+    return report
 
 
 def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
@@ -211,7 +217,6 @@ def _tool_path(name: str) -> str:
     return path
 
 
-@functools.lru_cache(maxsize=256)
 def _tool(name: str, cubin: Cubin, *flags: str) -> str:
     # cuobjdump looks for nvdisasm on the PATH.
     path = os.pathsep.join((str(Path(_tool_path("nvdisasm")).parent), os.environ.get("PATH", "")))

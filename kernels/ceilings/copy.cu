@@ -1,14 +1,13 @@
-// copy: what DRAM moves, one byte written for every byte read, 16 bytes a thread and load.
+// copy: what DRAM moves, one byte written for every byte read, 16 bytes a thread.
 //
-// Template:  UNROLL  loads of a thread that are in flight together
+// One load a thread and small blocks: on an H200 this matches cudaMemcpy, while 2, 4 or 8 loads a thread,
+// or streaming hints, lose up to 8%.
+//
+// Template:  THREADS  of a block; the grid covers the buffers exactly
 
-template <int UNROLL>
-__global__ void copy(const float4* __restrict__ in, float4* __restrict__ out)  // both a multiple of the grid
+template <int THREADS>
+__global__ void copy(const float4* __restrict__ in, float4* __restrict__ out)
 {
-    const size_t first = (size_t)blockIdx.x * blockDim.x * UNROLL + threadIdx.x;
-    float4 v[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) v[u] = __ldcs(in + first + u * blockDim.x);
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) __stcs(out + first + u * blockDim.x, v[u]);
+    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    out[i] = in[i];
 }

@@ -15,7 +15,7 @@ __global__ void fma(int iterations, const float* __restrict__ a, const float* __
     float x[CHAINS];
 #pragma unroll
     for (int c = 0; c < CHAINS; ++c) x[c] = shift + c;
-#pragma unroll 8
+#pragma unroll 32
     for (int n = 0; n < iterations; ++n)
 #pragma unroll
         for (int c = 0; c < CHAINS; ++c) x[c] = fmaf(scale, x[c], shift);

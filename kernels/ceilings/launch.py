@@ -16,7 +16,7 @@ ROOM = "ceilings"
 THREADS = 1024
 BLOCKS_PER_SM = 2
 FMA_CHAINS, FMA_ITERATIONS = 8, 8192
-COPY_BYTES, COPY_UNROLL = 2**31, 4
+COPY_BYTES, COPY_THREADS = 2**31, 256
 L2_BYTES, L2_ROUNDS, L2_UNROLL = 2**23, 4, 4
 SHARED_WORDS, SHARED_ROUNDS, SHARED_UNROLL = 8192, 4096, 8
 
@@ -33,7 +33,7 @@ VARIANTS = {
             "copy",
             HERE / "copy.cu",
             "DRAM to DRAM, bytes read plus bytes written",
-            entries=(f"copy<{COPY_UNROLL}>",),
+            entries=(f"copy<{COPY_THREADS}>",),
         ),
         Kernel(
             "l2_read",
@@ -70,12 +70,12 @@ def bind(variant: str, device, seed: int = 0) -> Ceiling:
     return _BIND[variant](device, np.random.default_rng(seed))
 
 
-def _ready(variant, device, grid, arguments, output, keep) -> Launch:
+def _ready(variant, device, grid, arguments, output, keep, threads=THREADS) -> Launch:
     from cuda.core import LaunchConfig
 
     (entry,) = VARIANTS[variant].entries
     kernel = jit.load(jit.compile_cubin(VARIANTS[variant].source, entry, jit.arch_of(device)))
-    step = (kernel, LaunchConfig(grid=grid, block=THREADS), arguments)
+    step = (kernel, LaunchConfig(grid=grid, block=threads), arguments)
     return Launch(variant, [step], output, keep=keep)
 
 
@@ -99,14 +99,16 @@ def _bind_fma(device, rng) -> Ceiling:
 def _bind_copy(device, rng) -> Ceiling:
     import cupy
 
-    block = 16 * THREADS * COPY_UNROLL
+    block = 16 * COPY_THREADS
     # A quarter of a small card's free memory at most, for each of the two buffers.
     grid = min(COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 4) // block
     words = cupy.random.RandomState(int(rng.integers(2**31))).rand(
         grid * block // 4, dtype=np.float32
     )
     out = cupy.empty_like(words)
-    bound = _ready("copy", device, grid, (words.data.ptr, out.data.ptr), out, (words,))
+    bound = _ready(
+        "copy", device, grid, (words.data.ptr, out.data.ptr), out, (words,), COPY_THREADS
+    )
     return Ceiling(bound, 0, 2 * words.nbytes, words)
 
 

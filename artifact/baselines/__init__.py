@@ -1,0 +1,1 @@
+"""Libraries that the rooms are compared with; each module offers `bind`, as a room does."""

@@ -1,0 +1,188 @@
+"""From the notebooks to the book: `python -m artifact.build notebook` and `python -m artifact.build book`.
+
+`make` decides what is out of date; this module makes one executed notebook, or the whole book.
+Both are made aside and renamed, so that an interrupted or failed build leaves the previous one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from artifact.paths import BUILD, FIGURES, ROOT
+
+#: What every notebook's cell tagged "parameters" must define.
+PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
+
+
+class BuildError(RuntimeError):
+    """A notebook or the book could not be made; the message is one sentence for the reader."""
+
+
+def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
+    """Execute the notebook `source` with papermill and write it, with its outputs, to `target`.
+
+    Raises BuildError that names the notebook, the cell and the exception; `target` is then as before.
+    """
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    if parameters.get("mode") == "measure":
+        from artifact import device
+
+        device.require()
+    _use_this_python()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".ipynb")
+    os.close(handle)
+    aside = Path(name)
+    try:
+        papermill.execute_notebook(
+            source,
+            aside,
+            parameters,
+            kernel_name="python3",
+            cwd=ROOT,
+            progress_bar={"desc": _shown(source)},
+            start_timeout=300,
+            # One write at the end: the file aside is of no use before.
+            request_save_on_cell_execute=False,
+        )
+        os.replace(aside, target)
+    except PapermillExecutionError as error:
+        # Its index counts from 0 with the injected cell: from 1 in the notebook as it was written.
+        place = f"{_shown(source)}, cell {error.cell_index}"
+        raise BuildError(f"{place}: {error.ename}: {error.evalue}".rstrip(": ")) from error
+    except Exception as error:  # the kernel died, or the file is no notebook
+        raise BuildError(f"{_shown(source)}: {type(error).__name__}: {error}") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def book(notebooks: Path, target: Path) -> None:
+    """Assemble book/ and the executed `notebooks`, build the pages with Jupyter Book, and put them at `target`.
+
+    The figures and the CSV files behind them go to `target`/figures, where the pages link to them.
+    Raises BuildError on any warning of Jupyter Book; `target` is then as before.
+    """
+    BUILD.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=BUILD, prefix=".book-"))
+    try:
+        source = aside / "book"
+        shutil.copytree(ROOT / "book", source)
+        for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+            _as_page(notebooks / notebook.name, source / notebook.name)
+        command = ["jupyter-book", "build", str(source), "--path-output", str(aside)]
+        command += ["-W", "-n", "--keep-going", "-q"]
+        # `-m` instead of the script, which need not be on the PATH.
+        code = "import sys; from jupyter_book.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        result = subprocess.run(
+            [sys.executable, "-c", code, *command[1:]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        html = aside / "_build" / "html"
+        if result.returncode or not (html / "index.html").is_file():
+            print(result.stdout.replace(str(source), "book"), file=sys.stderr)
+            raise BuildError("the book does not build without warnings: see the lines above")
+        if FIGURES.is_dir():
+            shutil.copytree(FIGURES, html / "figures")
+        _replace_folder(html, target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _use_this_python() -> None:
+    """Make `python3` mean this interpreter for Jupyter, whatever kernels the machine has installed.
+
+    The kernel finds the repository's packages, and none of the user's IPython start-up files.
+    """
+    folder = BUILD / "jupyter" / "kernels" / "python3"
+    folder.mkdir(parents=True, exist_ok=True)
+    python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    spec = {
+        "argv": [
+            sys.executable,
+            "-m",
+            "ipykernel_launcher",
+            "-f",
+            "{connection_file}",
+            "--log-level=CRITICAL",
+        ],
+        "display_name": "Python 3",
+        "language": "python",
+        "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")},
+    }
+    (folder / "kernel.json").write_text(json.dumps(spec, indent=1))
+    os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
+
+
+def _as_page(executed: Path, page: Path) -> None:
+    """Copy an executed notebook, showing the parameters that it ran with instead of the defaults."""
+    import nbformat
+
+    if not executed.is_file():
+        raise BuildError(f"{executed.name} has not been executed: run `make artifact`")
+    notebook = nbformat.read(executed, as_version=4)
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if "parameters" in tags:
+            cell.metadata["tags"] = [*tags, "remove-cell"]
+        if "injected-parameters" in tags:
+            cell.metadata["tags"] = [*tags, "hide-input"]
+    # The figures lie beside the folder of notebooks, but in the folder of the pages.
+    page.write_text(nbformat.writes(notebook).replace("../figures/", "figures/"))
+
+
+def _replace_folder(new: Path, target: Path) -> None:
+    """Put folder `new` at `target`: two renames, since one cannot replace a folder that is not empty."""
+    old = new.parent / "replaced"
+    if target.exists():
+        os.replace(target, old)
+    os.replace(new, target)
+
+
+def _shown(path: Path) -> str:
+    path = path.resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one step; errors are one sentence on stderr and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m artifact.build", description=__doc__)
+    steps = parser.add_subparsers(dest="step", required=True)
+    step = steps.add_parser("notebook", help="execute one notebook")
+    step.add_argument("source", type=Path)
+    step.add_argument("target", type=Path)
+    step.add_argument("--mode", choices=("auto", "measure", "recorded"), default="auto")
+    step.add_argument("--gpu", default="nvidia-h200")
+    step.add_argument("--preset", choices=("kick", "full"), default="full")
+    step.add_argument("--seed", type=int, default=0)
+    step.add_argument("--records", default="")
+    step = steps.add_parser("book", help="build the pages from book/ and the executed notebooks")
+    step.add_argument("notebooks", type=Path)
+    step.add_argument("target", type=Path)
+    options = parser.parse_args(arguments)
+    try:
+        if options.step == "notebook":
+            parameters = {name: getattr(options, name) for name in PARAMETERS}
+            execute(options.source, options.target, parameters)
+        else:
+            book(options.notebooks, options.target.resolve())
+    except Exception as error:
+        if os.environ.get("DEBUG"):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,874 @@
+"""What the sources claim, and what our records say about it.
+
+`claims.toml` holds the claims. Each names one of the MEASURES below and its parameters, so the
+whole rule behind a verdict is the measure's docstring plus the numbers in the TOML; no text from a
+file is evaluated. Every measure states when it gives "reproduced", "partly" and "not reproduced". A
+claim whose records are missing is "not measured on this GPU", with the reason. Shares and quantiles
+count the points (shape x density) of the experiments that the claim names.
+"""
+
+import contextlib
+import html
+import inspect
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from artifact import paths, records
+
+REPRODUCED = "reproduced"
+PARTLY = "partly"
+NOT_REPRODUCED = "not reproduced"
+NOT_MEASURED = "not measured on this GPU"
+VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_MEASURED)
+
+TOML = Path(__file__).with_name("claims.toml")
+CEILINGS = "ceilings"  # its own room, used by claims of any room
+NOT_SWEEPS = (
+    records.COUNTERS,
+    CEILINGS,
+)  # may stand among a claim's experiments, but hold no times of kernels
+# Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant
+# of the room.
+BEST, DEFAULT, ROOM_BEST = "cusparse_best", "cusparse_default", "room_best"
+
+
+class NotMeasured(Exception):
+    """The records that a claim needs are not there; the message says which."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    id: str
+    room: str
+    source: str  # the system's name
+    where: str  # section, figure or table of the source
+    says: str  # in our words
+    experiment: tuple[str, ...]
+    measure: str
+    rule: Mapping[str, object]  # parameters of the measure
+    published: str  # the source's value, for people
+    minutes: float  # to measure its experiments on one H200
+    note: str = ""
+    contradicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    verdict: str
+    measured: str  # value with its unit
+    why: str
+
+
+@dataclass
+class Evidence:
+    """The records of one GPU for one room, read when first needed."""
+
+    folder: Path  # of the GPU
+    room: str
+    read: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
+        """Records of these experiments with the rows of BEST and ROOM_BEST; NotMeasured if one is
+        missing."""
+        return pd.concat(
+            [self._one(e) for e in experiments if e not in NOT_SWEEPS], ignore_index=True
+        )
+
+    def _one(self, experiment: str) -> pd.DataFrame:
+        if experiment not in self.read:
+            path = self.folder / self.room / f"{experiment}.csv"
+            if not path.exists():
+                raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
+            df = records.read(path)
+            ours = df[~df["variant"].str.startswith("cusparse")]
+            if len(ours) < len(df):
+                df = records.best_of(df)
+            if not ours.empty:
+                best = records.best_of(ours, "", ROOM_BEST)
+                df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
+            self.read[experiment] = df
+        return self.read[experiment]
+
+    @cached_property
+    def ceilings(self) -> dict[str, dict[str, float]]:
+        try:
+            return records.ceilings(self.folder)
+        except FileNotFoundError:
+            raise NotMeasured(
+                "The ceilings of this GPU (copy, FMA, L2) were not measured."
+            ) from None
+
+    def ceiling(self, name: str, unit: str) -> float:
+        if name not in self.ceilings:
+            raise NotMeasured(f"The ceiling {name!r} was not measured.")
+        return self.ceilings[name][unit]
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        try:
+            return records.read_counters(self.folder / self.room / f"{records.COUNTERS}.csv")
+        except FileNotFoundError:
+            raise NotMeasured(
+                "There are no hardware counters of this GPU (make profile)."
+            ) from None
+
+    def counter(
+        self, variant: str, metrics: Sequence[str], experiments: Iterable[str]
+    ) -> pd.Series:
+        """The first of `metrics` that was profiled, per point of the experiments, indexed by
+        experiment, m, n, k, density.
+
+        "cusparse_best" means, at each point, the algorithm that was fastest there.
+        """
+        times = self.frame(experiments)
+        at = ["m", "n", "k", "density"]
+        rows = times[times["variant"] == variant]
+        actual = rows["best_of"] if variant in (BEST, ROOM_BEST) else rows["variant"]
+        wanted = rows[["experiment", *at]].assign(variant=actual)
+        for metric in metrics:
+            profiled = self.counters[self.counters["metric"] == metric]
+            profiled = profiled.drop_duplicates(["variant", *at], keep="last")
+            found = wanted.merge(profiled, on=["variant", *at])
+            if not found.empty:
+                return found.set_index(["experiment", *at])["value"].rename(metric)
+        raise NotMeasured(f"The counter {metrics[0]} was not profiled for {variant}.")
+
+
+# ---------------------------------------------------------------- helpers of the measures
+
+
+def _speedup(e: Evidence, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
+    df = e.frame(experiments)
+    for name in (variant, baseline):
+        if not (df["variant"] == name).any():
+            raise NotMeasured(f"The variant {name!r} was not measured in {', '.join(experiments)}.")
+    try:
+        return records.speedup(df, variant, baseline)
+    except ValueError as error:
+        raise NotMeasured(str(error)) from None
+
+
+def _grade(value: float, reproduced: float, partly: float) -> str:
+    """Larger is better; `partly` is the weaker threshold."""
+    return REPRODUCED if value >= reproduced else PARTLY if value >= partly else NOT_REPRODUCED
+
+
+def _all_of(verdicts: Sequence[str]) -> str:
+    """The verdict on a claim about several things at once."""
+    return verdicts[0] if len(set(verdicts)) == 1 else PARTLY
+
+
+def _range(values: Iterable[float], unit: str = "", digits: int = 2) -> str:
+    values = np.asarray(list(values), dtype=float)
+    low, high = (f"{v:.{digits}f}" for v in (values.min(), values.max()))
+    return f"{low}{unit}" if low == high else f"{low}–{high}{unit}"
+
+
+def _per_experiment(s: pd.Series) -> str:
+    groups = s.groupby("experiment", sort=False)
+    return ", ".join(f"{name} {records.geomean(v):.2f}×" for name, v in groups)
+
+
+def _points(count: int) -> str:
+    return f"{count} point" + ("s" if count != 1 else "")
+
+
+# ---------------------------------------------------------------- measures
+
+
+def share_of_points(
+    e: Evidence, experiment, variant: str, faster: str, reproduced=1.0, partly=0.5, baseline=BEST
+) -> Outcome:
+    """Who is faster, point by point. `faster` is "variant" or "baseline".
+
+    Reproduced if that one is faster at a share of at least `reproduced` of the points, partly at
+    `partly`.
+    """
+    if faster not in ("variant", "baseline"):
+        raise ValueError(f"`faster` is {faster!r}; it must be 'variant' or 'baseline'.")
+    s = _speedup(e, experiment, variant, baseline)
+    wins = s > 1 if faster == "variant" else s < 1
+    names = {"variant": variant, "baseline": "cuSPARSE"}
+    return Outcome(
+        _grade(wins.mean(), reproduced, partly),
+        f"{names[faster]} faster at {wins.sum()} of {_points(len(s))}",
+        f"Speedup {_range(s, '×')}; geometric means: {_per_experiment(s)}.",
+    )
+
+
+def speedup_range(
+    e: Evidence, experiment, variant: str, low: float, high: float, tolerance: float, baseline=BEST
+) -> Outcome:
+    """Where the speedups lie. Reproduced if 90% of the points lie in [low, high] widened by
+    `tolerance` on each side, partly if half of them or their geometric mean do."""
+    s = _speedup(e, experiment, variant, baseline)
+    inside = s.between(low - tolerance, high + tolerance).mean()
+    mean = records.geomean(s)
+    verdict = _grade(inside, 0.9, 0.5)
+    if verdict == NOT_REPRODUCED and low - tolerance <= mean <= high + tolerance:
+        verdict = PARTLY
+    return Outcome(
+        verdict,
+        f"{_range(s, '×')}, geometric mean {mean:.2f}×",
+        f"{inside:.0%} of {_points(len(s))} lie in {low:g}–{high:g} ± {tolerance:g}.",
+    )
+
+
+def speedup_mean(
+    e: Evidence,
+    experiment,
+    variant: str,
+    reproduced: float,
+    partly: float,
+    each=False,
+    baseline=BEST,
+) -> Outcome:
+    """How fast on average. Reproduced if the geometric mean of the speedup is at least
+    `reproduced`, partly at `partly`; with `each`, in every experiment (partly: in some). Where
+    `reproduced` < `partly` the claim is that it is slow, and the mean must be at most that."""
+    s = _speedup(e, experiment, variant, baseline)
+    sign = 1 if reproduced >= partly else -1
+    groups = [v for _, v in s.groupby("experiment", sort=False)] if each else [s]
+    grades = [_grade(sign * records.geomean(v), sign * reproduced, sign * partly) for v in groups]
+    limit = "at least" if sign > 0 else "at most"
+    return Outcome(
+        _all_of(grades),
+        f"geometric mean {records.geomean(s):.2f}×",
+        f"Asked: {limit} {reproduced:g}×. {_per_experiment(s)}; range {_range(s, '×')}.",
+    )
+
+
+def somewhere_faster(e: Evidence, experiment, variant: str, baseline=BEST) -> Outcome:
+    """Whether there is a scenario (experiment and density) in which the variant is faster.
+    Reproduced if the geometric mean of one scenario is over 1, partly if only single points are."""
+    s = _speedup(e, experiment, variant, baseline)
+    means = s.groupby(["experiment", "density"], sort=False).apply(records.geomean)
+    (where, density), best = means.idxmax(), means.max()
+    verdict = REPRODUCED if best > 1 else PARTLY if s.max() > 1 else NOT_REPRODUCED
+    return Outcome(
+        verdict,
+        f"best scenario {best:.2f}× ({where}, S = {density * 100:g} %)",
+        f"Faster in {(means > 1).sum()} of {len(means)} scenarios "
+        f"and at {(s > 1).sum()} of {_points(len(s))}.",
+    )
+
+
+def speedup_trend(
+    e: Evidence, experiment, variant: str, along: str, direction: str, change: float, baseline=BEST
+) -> Outcome:
+    """How the speedup moves along a size ("m", "n" or "useful_flops"), in each experiment and
+    density on its own.
+
+    A line follows the claim if the speedup at the largest size differs from that at the smallest by
+    more than `change` in that direction and the rank correlation has that sign. Reproduced if every
+    line follows, partly if half do.
+    """
+    if direction not in ("rises", "falls"):
+        raise ValueError(f"`direction` is {direction!r}; it must be 'rises' or 'falls'.")
+    s = _speedup(e, experiment, variant, baseline)
+    df = e.frame(experiment)
+    rows = df[df["variant"] == variant]
+    size = rows.set_index(["experiment", *records.POINT], drop=False)[along]
+    both = pd.DataFrame({"speedup": s, "size": size.loc[s.index]})
+    sign = 1 if direction == "rises" else -1
+    lines = []
+    for (name, density), line in both.groupby(["experiment", "density"], sort=False):
+        line = line.sort_values("size")
+        if len(line) < 2:
+            continue
+        factor = line["speedup"].iloc[-1] / line["speedup"].iloc[0]
+        ranks = line.rank().corr().iloc[0, 1]  # Spearman's; NaN if all speedups are equal
+        follows = sign * (factor - 1) > change and sign * ranks > 0
+        lines.append((follows, f"{name} S = {density * 100:g} %: {factor:.2f}×"))
+    if not lines:
+        raise NotMeasured("No sweep has two sizes.")
+    share = np.mean([follows for follows, _ in lines])
+    return Outcome(
+        _grade(share, 1.0, 0.5),
+        f"{direction} in {sum(f for f, _ in lines)} of {len(lines)} sweeps",
+        "Speedup at the largest size over that at the smallest: "
+        + "; ".join(text for _, text in lines)
+        + ".",
+    )
+
+
+def faster_scenario(
+    e: Evidence,
+    experiment,
+    variant: str,
+    larger: Sequence[str],
+    smaller: Sequence[str],
+    tolerance: float,
+    baseline=BEST,
+) -> Outcome:
+    """Whether the speedup is better in some experiments than in others, by geometric means.
+
+    Reproduced if the mean over `larger` exceeds that of each of `smaller` by more than the relative
+    `tolerance`; partly if it does so for some, or if none differs by more than the tolerance.
+    """
+    best = records.geomean(_speedup(e, larger, variant, baseline))
+    means = {name: records.geomean(_speedup(e, [name], variant, baseline)) for name in smaller}
+    above = [best > (1 + tolerance) * mean for mean in means.values()]
+    even = [abs(best / mean - 1) <= tolerance for mean in means.values()]
+    verdict = REPRODUCED if all(above) else PARTLY if any(above) or all(even) else NOT_REPRODUCED
+    others = ", ".join(f"{name} {mean:.2f}×" for name, mean in means.items())
+    return Outcome(
+        verdict,
+        f"{' and '.join(larger)} {best:.2f}×, against {others}",
+        f"Geometric means of the speedup; a difference within {tolerance:.0%} counts as none.",
+    )
+
+
+def power_law(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    along: str,
+    low: float,
+    high: float,
+    tolerance: float,
+    scatter: float,
+) -> Outcome:
+    """Time as a power of a size, fitted on log axes per variant and density.
+
+    Reproduced if every exponent lies in [low, high] widened by `tolerance` and no point is further
+    than the factor `scatter` from its fit, partly if that holds for half of the fits.
+    """
+    df = e.frame(experiment)
+    fits, exponents, worst = [], [], 1.0
+    for variant in variants:
+        rows = df[df["variant"] == variant]
+        if rows.empty:
+            raise NotMeasured(
+                f"The variant {variant!r} was not measured in {', '.join(experiment)}."
+            )
+        for _, line in rows.groupby("density"):
+            if line[along].nunique() < 3:
+                continue
+            x, y = np.log(line[along].to_numpy(float)), np.log(line["median_us"].to_numpy())
+            slope, offset = np.polyfit(x, y, 1)
+            off = float(np.exp(np.abs(y - slope * x - offset).max()))
+            fits.append(low - tolerance <= slope <= high + tolerance and off <= scatter)
+            exponents.append(slope)
+            worst = max(worst, off)
+    if not fits:
+        raise NotMeasured("No sweep has three sizes.")
+    return Outcome(
+        _grade(np.mean(fits), 1.0, 0.5),
+        f"exponent {_range(exponents)}, points within {worst:.2f}× of the fit",
+        f"{sum(fits)} of {len(fits)} fits of time against {along} have an exponent in "
+        f"{low:g}–{high:g} ± {tolerance:g} and points within {scatter:g}×.",
+    )
+
+
+def largest(
+    e: Evidence, experiment, variant: str, column: str, reproduced: float, partly: float
+) -> Outcome:
+    """The largest value of a column. Reproduced up to `reproduced`, partly up to `partly`."""
+    rows = e.frame(experiment)
+    rows = rows[rows["variant"] == variant]
+    if rows.empty:
+        raise NotMeasured(f"The variant {variant!r} was not measured in {', '.join(experiment)}.")
+    worst = rows.loc[rows[column].idxmax()]
+    return Outcome(
+        _grade(-worst[column], -reproduced, -partly),
+        f"{column} at most {worst[column]:.1e}",
+        f"Over {_points(len(rows))}; the largest is at "
+        f"m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, "
+        f"S = {worst['density'] * 100:g} %. Limit {reproduced:.0e}.",
+    )
+
+
+def true_density(e: Evidence, experiment, variant: str, tolerance: float) -> Outcome:
+    """Whether the generated matrices have the density they are labelled with: nnz / (m k) over the
+    nominal one.
+
+    Reproduced if the mean ratio is within `tolerance` of 1, partly within five times that.
+    """
+    rows = e.frame(experiment)
+    rows = rows[(rows["variant"] == variant) & (rows["label"] == "")]
+    if rows.empty:
+        raise NotMeasured("No generated matrix was measured.")
+    ratio = rows["nnz"] / (rows["m"].astype(float) * rows["k"]) / rows["density"]
+    off = abs(ratio.mean() - 1)
+    return Outcome(
+        _grade(-off, -tolerance, -5 * tolerance),
+        f"{ratio.mean():.3f} of the target",
+        f"True density over nominal density, {_range(ratio, digits=3)} over {_points(len(rows))}.",
+    )
+
+
+def share_of_ceiling(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    ceiling: str,
+    unit: str,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """How near a rate comes to its measured ceiling, at most. `unit` is the column: "tflops" or
+    "gbps".
+
+    Reproduced if the largest share is at most `reproduced`, partly up to `partly`.
+    """
+    top = e.ceiling(ceiling, unit)
+    rows = e.frame(experiment)
+    shares = rows[rows["variant"].isin(variants)][unit] / top
+    if shares.empty:
+        raise NotMeasured(f"{', '.join(variants)} was not measured in {', '.join(experiment)}.")
+    return Outcome(
+        _grade(-shares.max(), -reproduced, -partly),
+        f"at most {shares.max():.0%} of the {ceiling} ceiling, median {shares.median():.0%}",
+        f"Ceiling measured here: {top:.3g} {'TFLOP/s' if unit == 'tflops' else 'GB/s'}.",
+    )
+
+
+def dram_share(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    metric: Sequence[str],
+    often: float,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """Share of the DRAM bandwidth in use, as the profiler counts it: the value that the share
+    `often` of the points reach (0: the largest, 0.5: the median). Reproduced if it is at least
+    `reproduced`, partly at `partly`; several variants must agree, else partly.
+
+    Without hardware counters the share lies between two bounds: least bytes over the copy ceiling
+    (all reuse in caches) and requested bytes over it (none). Where both bounds give one verdict,
+    that stands; else the claim is not measured.
+    """
+    verdicts, texts, how = [], [], "Hardware counters"
+    for variant in variants:
+        try:
+            low = high = e.counter(variant, metric, experiment) / 100
+        except NotMeasured as missing:
+            how = (
+                "No hardware counters; bounds from least and requested bytes over the copy ceiling"
+            )
+            low, high = _dram_bounds(e, experiment, variant)
+            pair = {_grade(float(b.quantile(1 - often)), reproduced, partly) for b in (low, high)}
+            if len(pair) > 1:
+                a, b = (float(s.quantile(1 - often)) for s in (low, high))
+                raise NotMeasured(
+                    f"{missing} Without counters the DRAM share of {variant} is only known to lie "
+                    f"between {a:.0%} and {b:.0%}."
+                ) from None
+        a, b = (float(s.quantile(1 - often)) for s in (low, high))
+        verdicts.append(_grade(a, reproduced, partly))
+        texts.append(f"{variant} {a:.0%}" if a == b else f"{variant} {a:.0%}–{b:.0%}")
+    which = {0: "largest", 0.5: "median", 1: "smallest"}.get(
+        often, f"reached by {often:.0%} of points"
+    )
+    return Outcome(
+        _all_of(verdicts), ", ".join(texts), f"{how}; {which}; asked: at least {reproduced:.0%}."
+    )
+
+
+def _dram_bounds(e: Evidence, experiment, variant: str) -> tuple[pd.Series, pd.Series]:
+    copy = e.ceiling("copy", "gbps")
+    rows = e.frame(experiment)
+    rows = rows[rows["variant"] == variant]
+    if rows.empty:
+        raise NotMeasured(f"The variant {variant!r} was not measured in {', '.join(experiment)}.")
+    bounds = (rows[c] / rows["median_us"] / 1e3 / copy for c in ("least_bytes", "requested_bytes"))
+    low, high = (b.clip(upper=1.0) for b in bounds)
+    return low, high
+
+
+def memory_bound(
+    e: Evidence,
+    experiment,
+    variant: str,
+    memory: Sequence[str],
+    busy: float,
+    share: float,
+) -> Outcome:
+    """Whether memory limits the kernel rather than arithmetic: some memory (DRAM, L2 or L1) is used
+    at `busy` or more of its peak, and more than the FMA units.
+
+    Reproduced if both hold at a share `share` of the points, partly if only "more" does. Memory is
+    the largest of the counters `memory`; without hardware counters, the larger of least bytes over
+    the copy ceiling and requested bytes over the L2 ceiling. Arithmetic is useful FLOPs over the
+    FMA ceiling.
+    """
+    df = e.frame(experiment)
+    rows = df[df["variant"] == variant].set_index(["experiment", "m", "n", "k", "density"])
+    if rows.empty:
+        raise NotMeasured(f"The variant {variant!r} was not measured in {', '.join(experiment)}.")
+    arithmetic = rows["tflops"] / e.ceiling("fma", "tflops")
+    profiled = []
+    for metric in memory:
+        with contextlib.suppress(NotMeasured):  # not every GPU has every counter
+            profiled.append(e.counter(variant, [metric], experiment) / 100)
+    if profiled:
+        used = pd.concat(profiled, axis=1).max(axis=1)
+        arithmetic = arithmetic.loc[used.index]
+        how = f"the largest of {', '.join(str(s.name) for s in profiled)}"
+    else:
+        per_us = rows["median_us"] * 1e3
+        dram = rows["least_bytes"] / per_us / e.ceiling("copy", "gbps")
+        l2 = rows["requested_bytes"] / per_us / e.ceiling("l2_read", "gbps")
+        used = np.maximum(dram, l2).clip(upper=1.0)
+        how = "no hardware counters: rates over the measured copy and L2 ceilings"
+    more = (used > arithmetic).mean()
+    both = ((used > arithmetic) & (used >= busy)).mean()
+    return Outcome(
+        REPRODUCED if both >= share else PARTLY if more >= share else NOT_REPRODUCED,
+        f"memory {used.median():.0%}, FMA units {arithmetic.median():.0%} of peak (medians)",
+        f"Memory over {busy:.0%} and over arithmetic at {both:.0%} of {_points(len(used))}; {how}.",
+    )
+
+
+def counter_limit(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    metric: Sequence[str],
+    often: float,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """One hardware counter: the value that the share `often` of the points reach. Reproduced from
+    `reproduced` on, partly from `partly` on; where `reproduced` < `partly` the counter must be
+    small, and these are upper limits."""
+    sign = 1 if reproduced >= partly else -1
+    verdicts, texts = [], []
+    for variant in variants:
+        values = e.counter(variant, metric, experiment)
+        value = float(values.quantile(1 - often if sign > 0 else often))
+        verdicts.append(_grade(sign * value, sign * reproduced, sign * partly))
+        texts.append(f"{variant} {value:.4g}")
+    limit = "at least" if sign > 0 else "at most"
+    return Outcome(
+        _all_of(verdicts),
+        ", ".join(texts),
+        f"Counter {values.name}, {_points(len(values))}; asked: {limit} {reproduced:g}.",
+    )
+
+
+def counter_ratio(
+    e: Evidence,
+    experiment,
+    variant: str,
+    metric: Sequence[str],
+    reproduced: float,
+    partly: float,
+    baseline=BEST,
+) -> Outcome:
+    """One hardware counter of a variant over that of a baseline, geometric mean over the points.
+
+    Reproduced from `reproduced` on, partly from `partly` on.
+    """
+    ours, theirs = (e.counter(v, metric, experiment) for v in (variant, baseline))
+    ours, theirs = ours.align(theirs, join="inner")
+    if ours.empty or (ours <= 0).any() or (theirs <= 0).any():
+        raise NotMeasured(f"The counter {metric[0]} has no positive values at common points.")
+    ratio = records.geomean(ours / theirs)
+    return Outcome(
+        _grade(ratio, reproduced, partly),
+        f"{ratio:.2f}×",
+        f"Counter {ours.name} of {variant} over {baseline}, {_points(len(ours))}; "
+        f"asked: at least {reproduced:g}×.",
+    )
+
+
+def counter_scenario(
+    e: Evidence,
+    experiment,
+    variant: str,
+    metric: Sequence[str],
+    larger: str,
+    smaller: str,
+    tolerance: float,
+) -> Outcome:
+    """One hardware counter in two experiments, by medians. Reproduced if it is larger in `larger`
+    by more than the relative `tolerance`, partly if the two are within it."""
+    a, b = (float(e.counter(variant, metric, [name]).median()) for name in (larger, smaller))
+    return Outcome(
+        _grade(a / b - 1 if b else math.inf, tolerance, -tolerance),
+        f"{larger} {a:.4g}, {smaller} {b:.4g}",
+        f"Medians of {metric[0]}; a difference within {tolerance:.0%} counts as none.",
+    )
+
+
+def prepare_cost(
+    e: Evidence, experiment, variant: str, reproduced: float, partly: float
+) -> Outcome:
+    """Preprocessing in units of launches: prepare time over the time of one launch, median over the
+    points.
+
+    Reproduced up to `reproduced` launches, partly up to `partly`.
+    """
+    rows = e.frame(experiment)
+    rows = rows[rows["variant"] == variant]
+    if rows.empty:
+        raise NotMeasured(f"The variant {variant!r} was not measured.")
+    launches = rows["prepare_ms"] * 1e3 / rows["median_us"]
+    return Outcome(
+        _grade(-launches.median(), -reproduced, -partly),
+        f"median {launches.median():.3g} launches, {launches.min():.3g}–{launches.max():.3g}",
+        f"Median preprocessing {rows['prepare_ms'].median():.3g} ms over {_points(len(rows))}; "
+        f"asked: at most {reproduced:g} launches.",
+    )
+
+
+MEASURES: dict[str, Callable[..., Outcome]] = {
+    f.__name__: f
+    for f in (
+        share_of_points,
+        speedup_range,
+        speedup_mean,
+        somewhere_faster,
+        speedup_trend,
+        faster_scenario,
+        power_law,
+        largest,
+        true_density,
+        share_of_ceiling,
+        dram_share,
+        memory_bound,
+        counter_limit,
+        counter_ratio,
+        counter_scenario,
+        prepare_cost,
+    )
+}
+
+# ---------------------------------------------------------------- loading
+
+REQUIRED = ("id", "source", "where", "says", "experiment", "measure", "rule", "published")
+OPTIONAL = ("note", "contradicts")
+
+
+def load(path: str | Path = TOML, published: str | Path = paths.PUBLISHED) -> list[Claim]:
+    """The claims, in the order of the file. Raises ValueError, one sentence, for a claim that is
+    not well formed: a key that is missing or unknown, an unknown source, experiment, measure or
+    parameter, an id used twice."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there are no claims.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
+    sources = data.get("sources", {})
+    claims = [_claim(table, sources, path, Path(published)) for table in data.get("claim", [])]
+    ids = [claim.id for claim in claims]
+    for claim in claims:
+        if ids.count(claim.id) > 1:
+            raise ValueError(f"{path}: the claim {claim.id!r} is there twice.")
+        for other in claim.contradicts:
+            if other not in ids:
+                raise ValueError(
+                    f"{path}: the claim {claim.id!r} contradicts {other!r}, which is no claim."
+                )
+    return claims
+
+
+def _claim(table: Mapping, sources: Mapping, path: Path, published: Path) -> Claim:
+    name = f"{path}: the claim {table.get('id', '?')!r}"
+    for key in REQUIRED:
+        if key not in table:
+            raise ValueError(f"{name} has no {key!r}.")
+    for key in table:
+        if key not in REQUIRED + OPTIONAL:
+            raise ValueError(f"{name} has a key {key!r} that no claim has.")
+    if table["source"] not in sources:
+        raise ValueError(
+            f"{name} is from {table['source']!r}; known sources: {', '.join(sources)}."
+        )
+    minutes = sources[table["source"]]["minutes"]
+    experiments = tuple(table["experiment"])
+    for experiment in experiments:
+        if experiment not in minutes:
+            raise ValueError(
+                f"{name} asks for the experiment {experiment!r}; known: {', '.join(minutes)}."
+            )
+    if table["measure"] not in MEASURES:
+        raise ValueError(
+            f"{name} asks for the measure {table['measure']!r}; known: {', '.join(MEASURES)}."
+        )
+    parameters = dict(list(inspect.signature(MEASURES[table["measure"]]).parameters.items())[2:])
+    rule, text = dict(table["rule"]), table["published"]
+    if isinstance(text, Mapping):
+        numbers, text = _published(text, published, name)
+        rule |= {key: value for key, value in numbers.items() if key in parameters}
+    for key in rule:
+        if key not in parameters:
+            raise ValueError(
+                f"{name} gives {key!r} to {table['measure']}; it takes {', '.join(parameters)}."
+            )
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in rule:
+            raise ValueError(f"{name} does not give {key!r}, which {table['measure']} needs.")
+    return Claim(
+        id=table["id"],
+        room=table["source"],
+        source=sources[table["source"]]["name"],
+        where=table["where"],
+        says=table["says"],
+        experiment=experiments,
+        measure=table["measure"],
+        rule=rule,
+        published=text,
+        minutes=float(sum(minutes[experiment] for experiment in experiments)),
+        note=table.get("note", ""),
+        contradicts=tuple(table.get("contradicts", ())),
+    )
+
+
+def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, float], str]:
+    """low and high of {figure, quantity} from the published numbers, and the same as text."""
+    if set(reference) != {"figure", "quantity"}:
+        raise ValueError(f"{name} needs a figure and a quantity in 'published', or a text.")
+    df = records.published(folder / f"{reference['figure']}.csv")
+    row = df[df["quantity"] == reference["quantity"]]
+    if len(row) != 1:
+        raise ValueError(
+            f"{name}: {reference['figure']}.csv has no single quantity {reference['quantity']!r}."
+        )
+    low, high, unit = (row.iloc[0][key] for key in ("low", "high", "unit"))
+    digits = ".2f" if unit == "×" else "g"
+    unit = "" if pd.isna(unit) else "×" if unit == "×" else f" {unit}"
+    numbers = {
+        key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)
+    }
+    if len(numbers) == 2:
+        text = f"{low:{digits}}" if low == high else f"{low:{digits}}–{high:{digits}}"
+        return numbers, text + unit
+    return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
+
+
+def counters_wanted(claims: Iterable[Claim]) -> list[str]:
+    """Every hardware counter that a claim can use, for the profiler."""
+    wanted = (claim.rule.get(key, ()) for claim in claims for key in ("metric", "memory"))
+    return sorted({metric for metrics in wanted for metric in metrics})
+
+
+# ---------------------------------------------------------------- judging
+
+LEDGER_COLUMNS = (
+    "id",
+    "source",
+    "where",
+    "says",
+    "published",
+    "measured",
+    "verdict",
+    "why",
+    "minutes",
+)
+
+
+def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
+    """Verdicts from the records in `folder`, that of one GPU: one row per claim, columns
+    LEDGER_COLUMNS.
+
+    A record that is there but not valid raises ValueError: a broken file is no verdict.
+    """
+    evidence: dict[str, Evidence] = {}
+    rows = []
+    for claim in claims:
+        e = evidence.setdefault(claim.room, Evidence(Path(folder), claim.room))
+        outcome = _outcome(claim, e)
+        rows.append(
+            {
+                key: getattr(outcome if hasattr(outcome, key) else claim, key)
+                for key in LEDGER_COLUMNS
+            }
+        )
+    return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def _outcome(claim: Claim, e: Evidence) -> Outcome:
+    measure = MEASURES[claim.measure]
+    try:
+        outcome = measure(e, claim.experiment, **claim.rule)
+    except NotMeasured as missing:
+        outcome = Outcome(NOT_MEASURED, "—", str(missing))
+    why = outcome.why
+    # The source does not say which algorithm of cuSPARSE it ran, so the default is judged as well.
+    takes_baseline = (
+        "baseline" in inspect.signature(measure).parameters
+        and claim.rule.get("baseline", BEST) == BEST
+    )
+    if outcome.verdict != NOT_MEASURED and takes_baseline:
+        try:
+            other = measure(e, claim.experiment, **claim.rule | {"baseline": DEFAULT})
+            why += f" Against cuSPARSE's default algorithm: {other.measured} ({other.verdict})."
+        except NotMeasured:
+            pass
+    if claim.note:
+        why += f" {claim.note}"
+    if claim.contradicts:
+        why += f" The source also claims the opposite: {', '.join(claim.contradicts)}."
+    return replace(outcome, why=why)
+
+
+# Dark enough that white text on them has a contrast of 4.5:1, in either mode of the page.
+BADGES = {
+    REPRODUCED: ("✓", "#1A7F37"),
+    PARTLY: ("◐", "#8A5A00"),
+    NOT_REPRODUCED: ("✗", "#B42318"),
+    NOT_MEASURED: ("–", "#57606A"),
+}
+
+
+def badge(verdict: str) -> str:
+    """A verdict as HTML: a sign, the words, and a colour; none of them alone carries the meaning.
+
+    Raises ValueError for what is no verdict.
+    """
+    if verdict not in BADGES:
+        raise ValueError(f"{verdict!r} is no verdict; these are: {', '.join(VERDICTS)}.")
+    sign, colour = BADGES[verdict]
+    return (
+        f'<span style="display:inline-block;background:{colour};color:#fff;border-radius:.3em;'
+        f'padding:.1em .5em"><span aria-hidden="true">{sign}</span> {verdict}</span>'
+    )
+
+
+def ledger(df: pd.DataFrame) -> str:
+    """The verdicts of `judge` as an HTML table, with a line that counts them above it.
+
+    A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to the claims
+    that it names.
+    """
+    counts = df["verdict"].value_counts()
+    total = ", ".join(f"{counts[v]} {badge(v)}" for v in VERDICTS if v in counts)
+    heads = ("Claim", "Published", "Measured", "Verdict", "Minutes")
+    ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
+    known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
+    out = [
+        f"<p>{len(df)} claims: {total}</p>",
+        '<div style="overflow-x:auto"><table style="text-align:left;overflow-wrap:anywhere">',
+        "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead>",
+        "<tbody>",
+    ]
+    for row in df.to_dict("records"):
+        cell = {key: html.escape(str(value)) for key, value in row.items()}
+        why = known.sub(r'<a href="#claim-\1">\1</a>', cell["why"])
+        out.append(
+            f'<tr id="claim-{cell["id"]}" style="vertical-align:top">'
+            '<th scope="row" style="font-weight:normal;text-align:left;min-width:14em">'
+            f"<code>{cell['id']}</code><br>"
+            f"{cell['says']} <em>({cell['source']}, {cell['where']})</em></th>"
+            f'<td style="min-width:6em">{cell["published"]}</td>'
+            f'<td style="min-width:14em">{cell["measured"]}'
+            f"<details><summary>how it was judged</summary>{why}</details></td>"
+            f'<td style="min-width:8em">{badge(row["verdict"])}</td>'
+            f"<td>{row['minutes']:g}</td></tr>"
+        )
+    return "\n".join([*out, "</tbody></table></div>"])

@@ -1,0 +1,430 @@
+"""`python -m artifact`: claims, comparisons, machines and single measurements from the shell.
+
+Exit codes: 0, or what the command says; 1 where a comparison differs or a result is wrong; 2 for
+bad input, with one line on stderr.
+"""
+
+import argparse
+import importlib
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from artifact import claims, compare, paths, records
+
+WRONG = 1
+PROFILES = Path(__file__).with_name("profiles.toml")
+BAD_INPUT = compare.BAD_INPUT
+
+SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # the user's to mend
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.command(options) or 0
+    except SORRY as error:
+        return _fail(str(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        return _fail("Interrupted; what was recorded so far is kept.", 130)
+    except BrokenPipeError:  # `… | head`
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        # Known by name: their modules are not worth importing for every command, or need a GPU.
+        if type(error).__name__ in ("NoGpu", "OutOfMemoryError"):
+            return _fail(str(error), BAD_INPUT)
+        if type(error).__name__ == "WrongResult":
+            return _fail(str(error), WRONG)
+        raise
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"artifact: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _usage(message: str):
+    """In place of argparse's own, which puts the usage in front: an error is one line."""
+    sys.exit(_fail(f"{message} (see --help)", BAD_INPUT))
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return value
+
+
+def _natural(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction over 0 and up to 1 (S/100)")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m artifact",
+        description="Measure sparse-matrix kernels, and put what their authors claim on trial.",
+        epilog="The whole book: make artifact. All measurements of a GPU: make measure.",
+    )
+    parser.error = _usage
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(function, name: str, summary: str, description: str = ""):
+        sub = commands.add_parser(name, help=summary, description=description or summary)
+        sub.set_defaults(command=function)
+        sub.error = _usage
+        return sub
+
+    def where(sub) -> None:
+        sub.add_argument(
+            "--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200"
+        )
+        sub.add_argument(
+            "--records",
+            type=Path,
+            default=paths.RECORDED,
+            metavar="DIR",
+            help="folder of records (default: the shipped ones)",
+        )
+
+    sub = command(_claims, "claims", "verdicts on the claims, from the records")
+    where(sub)
+    sub.add_argument("--id", metavar="X", help="one claim, with how it was judged")
+    sub.add_argument("--room", metavar="ROOM", help="claims of one room")
+    sub.add_argument("--json", action="store_true", help="machine-readable")
+
+    sub = command(
+        _compare,
+        "compare",
+        "fresh records against the shipped ones",
+        "Compare fresh records with the shipped ones. Exit code 0: they agree within tolerance; "
+        "1: they differ; 2: bad input. For another kind of GPU speedups are shown side by side, "
+        "and the verdicts on the claims decide.",
+    )
+    sub.add_argument(
+        "--fresh",
+        metavar="GPU|DIR",
+        default="",
+        help="fresh records (default: the only GPU in build/records)",
+    )
+    sub.add_argument(
+        "--shipped",
+        metavar="GPU|DIR",
+        default="",
+        help="shipped records (default: the same GPU, else nvidia-h200)",
+    )
+    sub.add_argument("--room", metavar="ROOM", help="one room")
+    sub.add_argument(
+        "--tolerance",
+        type=float,
+        default=compare.SPEEDUP_TOLERANCE,
+        help="of speedups, relative (default: %(default)s)",
+    )
+    sub.add_argument(
+        "--time-tolerance",
+        type=float,
+        default=compare.TIME_TOLERANCE,
+        help="of times, relative (default: %(default)s)",
+    )
+
+    sub = command(
+        _machine, "machine", "the machine that records were made on, or (without --gpu) this one"
+    )
+    where(sub)
+    sub.add_argument("--room", metavar="ROOM", help="machine of one room's records")
+
+    sub = command(
+        _compile,
+        "compile",
+        "registers, shared memory, spills and instructions of a room's kernels; needs no GPU",
+    )
+    sub.add_argument("room", help="e.g. casper_sparse")
+    sub.add_argument("--variant", metavar="V", help="one variant")
+    sub.add_argument("--target", metavar="SM", help="one target, e.g. sm_90a")
+    sub.add_argument("--csv", action="store_true", help="as CSV")
+
+    sub = command(
+        _run,
+        "run",
+        "check and time one size on the GPU here",
+        "Check variants of a room against a float64 reference, then time them, interleaved with "
+        "cuSPARSE, at one size. Nothing is recorded.",
+    )
+    sub.add_argument("room", help="e.g. casper_sparse")
+    sub.add_argument(
+        "--variant", action="append", metavar="V", help="variant (repeat for several; default: all)"
+    )
+    for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
+        sub.add_argument(f"-{size}", type=_positive, required=True, help=what)
+    sub.add_argument(
+        "--density", type=_fraction, required=True, help="nominal share of nonzeros, S/100"
+    )
+    sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
+    sub.add_argument(
+        "--warmup",
+        type=_natural,
+        default=0,
+        metavar="N",
+        help="launches before the timer's own warm-up",
+    )
+    sub.add_argument(
+        "--iterations", type=_positive, metavar="N", help="timed launches (default: by time budget)"
+    )
+    sub.add_argument("--no-baseline", action="store_true", help="without cuSPARSE")
+
+    sub = command(
+        _profile,
+        "profile",
+        "hardware counters through Nsight Compute",
+        "Profile what profiles.toml lists, and write <build>/records/<gpu>/<room>/counters.csv.",
+    )
+    sub.add_argument("room", nargs="?", help="one room (default: all that profiles.toml lists)")
+    sub.add_argument("--keep", type=Path, metavar="DIR", help="keep the .ncu-rep files here")
+
+    sub = command(_records, "records", "list the records there are")
+    sub.add_argument(
+        "--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)"
+    )
+    return parser
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _folder(options) -> Path:
+    """The records that --records and --gpu name; without --gpu the only GPU, or the H200."""
+    known = records.list_gpus(options.records)
+    return records.resolve(
+        options.gpu or (known[0] if len(known) == 1 else "nvidia-h200"), options.records
+    )
+
+
+def _claims(options) -> int:
+    chosen = claims.load()
+    if options.id:
+        ids = [claim.id for claim in chosen]
+        chosen = [claim for claim in chosen if claim.id == options.id]
+        if not chosen:
+            raise ValueError(f"There is no claim {options.id!r}; known: {', '.join(ids)}.")
+    if options.room:
+        known = sorted({claim.room for claim in chosen})
+        chosen = [claim for claim in chosen if claim.room == options.room]
+        if not chosen:
+            raise ValueError(
+                f"There are no claims of a room {options.room!r}; known: {', '.join(known)}."
+            )
+    folder = _folder(options)
+    df = claims.judge(chosen, folder)
+    if options.json:
+        print(df.to_json(orient="records", indent=1, force_ascii=False))
+        return 0
+    print(f"GPU: {folder.name}\n")
+    if options.id:
+        claim, row = chosen[0], df.iloc[0]
+        for key in ("id", "source", "where", "says", "published", "measured", "verdict", "why"):
+            print(f"{key:<11} {row[key]}")
+        print(
+            f"{'experiment':<11} {', '.join(claim.experiment)} "
+            f"({claim.minutes:g} minutes to measure)"
+        )
+        print(f"{'rule':<11} {claim.measure}: {json.dumps(dict(claim.rule), ensure_ascii=False)}")
+        return 0
+    for row in df.to_dict("records"):
+        print(f"{row['verdict']:<24}  {row['id']:<28}  {row['measured']}")
+    counts = df["verdict"].value_counts()
+    print("\n" + ", ".join(f"{counts[v]} {v}" for v in claims.VERDICTS if v in counts))
+    return 0
+
+
+def _compare(options) -> int:
+    fresh = _side(options.fresh, paths.RECORDS)
+    if fresh is None:
+        known = records.list_gpus(paths.RECORDS)
+        if not known:
+            raise FileNotFoundError("There are no fresh records yet; `make measure` makes them.")
+        if len(known) > 1:
+            raise ValueError(f"There are fresh records of {', '.join(known)}; choose with --fresh.")
+        fresh = paths.RECORDS / known[0]
+    shipped = _side(options.shipped, paths.RECORDED)
+    if shipped is None:
+        same = fresh.name if fresh.name in records.list_gpus(paths.RECORDED) else "nvidia-h200"
+        shipped = records.resolve(same, paths.RECORDED)
+    result = compare.compare(
+        fresh, shipped, options.room, options.tolerance, options.time_tolerance
+    )
+    print(compare.report(result))
+    return result.exit_code
+
+
+def _side(given: str, root: Path) -> Path | None:
+    """A GPU's folder from its path or its name; None if nothing was given."""
+    if not given:
+        return None
+    return Path(given) if Path(given).is_dir() else records.resolve(given, root)
+
+
+def _machine(options) -> int:
+    if options.gpu or options.room:
+        folder = _folder(options)
+        known = records.rooms(folder)
+        room = options.room or known[0]
+        if room not in known:
+            raise ValueError(
+                f"There are no records of a room {room!r} on {folder.name}; "
+                f"known: {', '.join(known)}."
+            )
+        machine = records.read_machine(folder / room)
+    else:
+        from artifact import device
+
+        machine = device.describe(device.require().open())
+    print(json.dumps(machine, indent=1, ensure_ascii=False))
+    return 0
+
+
+def _room(name: str):
+    """The room's package. Raises ValueError that names the rooms there are."""
+    known = sorted(path.parent.name for path in (paths.ROOT / "kernels").glob("*/launch.py"))
+    if not re.fullmatch(r"[a-z0-9_]+", name) or name not in known:
+        raise ValueError(f"There is no room {name!r}; known: {', '.join(known) or 'none'}.")
+    return importlib.import_module(f"kernels.{name}")
+
+
+def _variants(room, chosen: Sequence[str] | None) -> list[str]:
+    for name in chosen or ():
+        if name not in room.VARIANTS:
+            raise ValueError(f"There is no variant {name!r}; known: {', '.join(room.VARIANTS)}.")
+    return list(dict.fromkeys(chosen or room.VARIANTS))
+
+
+def _compile(options) -> int:
+    room = _room(options.room)
+    chosen = _variants(room, [options.variant] if options.variant else None)
+    from artifact import run
+
+    df = run.compile_report(options.room)
+    df = df[df["variant"].isin(chosen)]
+    if options.target:
+        targets = list(dict.fromkeys(df["target"]))
+        df = df[df["target"] == options.target]
+        if df.empty:
+            raise ValueError(f"There is no target {options.target!r}; known: {', '.join(targets)}.")
+    print(df.to_csv(index=False) if options.csv else df.to_string(index=False))
+    return 0
+
+
+def _run(options) -> int:
+    room = _room(options.room)
+    names = _variants(room, options.variant)
+    problem = room.problem(
+        m=options.m, n=options.n, k=options.k, density=options.density, seed=options.seed
+    )
+    from artifact import bench, check, device
+
+    info = device.require()
+    opened = info.open()
+    makers = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
+    if not options.no_baseline:
+        from artifact.baselines import cusparse
+
+        makers |= cusparse.contenders(opened)
+    bounds = {name: make(problem) for name, make in makers.items()}
+    reference = check.oracle(problem)
+    stream = opened.create_stream()
+    errors = {
+        name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
+    }
+    for bound in bounds.values():
+        for _ in range(options.warmup):
+            bound.launch(stream)
+    stream.sync()
+    samples = (
+        {"min_samples": options.iterations, "max_samples": options.iterations}
+        if options.iterations
+        else {}
+    )
+    timings = bench.time(bounds, opened, **samples)
+
+    print(
+        f"{info.gpu}: m={problem.m} n={problem.n} k={problem.k} nnz={problem.nnz} "
+        f"S={options.density * 100:g} %"
+    )
+    library = [t.median_us for name, t in timings.items() if name not in names]
+    print(
+        f"{'variant':<18} {'median':>11} {'quartiles':>23} {'TFLOP/s':>9} {'GB/s':>8} "
+        f"{'rel. error':>11}  over cuSPARSE"
+    )
+    for name, t in timings.items():
+        ratio = f"{min(library) / t.median_us:.2f}×" if library else ""
+        print(
+            f"{name:<18} {t.median_us:>8.1f} µs {t.q25_us:>10.1f}–{t.q75_us:<9.1f} µs "
+            f"{problem.useful_flops / t.median_us / 1e6:>8.2f} "
+            f"{problem.least_bytes / t.median_us / 1e3:>8.0f} "
+            f"{errors[name].rel_err:>11.1e}  {ratio}"
+        )
+    return 0
+
+
+def _profile(options) -> int:
+    from artifact import device, ncu
+
+    listed = tomllib.loads(PROFILES.read_text())
+    if options.room not in (None, *listed):
+        raise ValueError(f"There is no profile of {options.room!r}; known: {', '.join(listed)}.")
+    folder = paths.RECORDS / device.require().slug
+    for room in [options.room] if options.room else listed:
+        plan = listed[room]
+        shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
+        report = options.keep / f"{room}.ncu-rep" if options.keep else None
+        print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
+        metrics = dict.fromkeys([*ncu.METRICS, *claims.counters_wanted(claims.load())])
+        df = ncu.profile(room, shapes, plan["contenders"], metrics, report=report)
+        path = ncu.write(ncu.per_contender(df), folder / room / f"{records.COUNTERS}.csv")
+        print(f"{room}: {len(df)} values of {df['metric'].nunique()} counters in {path.name}")
+    return 0
+
+
+def _records(options) -> int:
+    roots = [options.records] if options.records else [paths.RECORDED, paths.RECORDS]
+    found = False
+    for root in roots:
+        for gpu in records.list_gpus(root):
+            for room in records.rooms(Path(root) / gpu):
+                folder = Path(root) / gpu / room
+                machine = records.read_machine(folder)
+                for experiment in records.experiments(folder):
+                    rows = len(records.read(folder / f"{experiment}.csv"))
+                    found = True
+                    kind = (
+                        "fresh"
+                        if root == paths.RECORDS
+                        else "shipped"
+                        if root == paths.RECORDED
+                        else str(root)
+                    )
+                    print(
+                        f"{kind:<8} {gpu:<24} {room:<16} {experiment:<12} "
+                        f"{rows:>5} rows  {machine['date']}"
+                    )
+    if not found:
+        raise FileNotFoundError(
+            f"There are no records in {' or '.join(str(root) for root in roots)}."
+        )
+    return 0

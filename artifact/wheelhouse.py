@@ -1,0 +1,226 @@
+"""Wheels for a GPU node without internet: `python -m artifact.wheelhouse FOLDER --python 3.12 --has FILE`.
+
+Starting from what pyproject.toml declares (its dependencies, and of its extras gpu and test, without the book), it
+follows the requirements of the wheels that it fetches. A package that the node has, at a version that
+every requirement met on the way allows, is left out, and so is what only that package needs. Everything fetched has
+the version and one of the hashes of requirements/gpu.lock. The folder also receives
+
+    requirements.txt   the fetched packages with their hashes, for `pip install --require-hashes`
+    left-out.txt       what the node must have itself; absent when nothing was left out
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from email.parser import Parser
+from pathlib import Path
+
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from artifact.paths import ROOT
+
+#: Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
+OLDEST_GLIBC = 17
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One package of the lock that applies to the node: `text` is its lines there, hashes included."""
+
+    version: Version
+    text: str
+
+
+def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | None) -> None:
+    """Fill `folder` with wheels for CPython `python` on x86-64 Linux with `glibc`, aside and then renamed.
+
+    `has` is what the node's `python3 -m pip list --format=freeze` printed. Raises ValueError for a bad
+    version, extra or freeze file, for a requirement that the lock lacks, and when pip cannot fetch.
+    """
+    environment = _environment(python)
+    pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(), environment)
+    on_node = _freeze(has) if has else {}
+    declared = _declared(extras)
+    wheels: dict[str, Path] = {}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        while missing := _walk(declared, wheels, on_node, environment)[0]:
+            for name in missing - pins.keys():
+                raise ValueError(
+                    f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`"
+                )
+            wheels |= _download([pins[name] for name in sorted(missing)], aside, python, glibc)
+        left_out = _walk(declared, wheels, on_node, environment)[1]
+        (aside / "requirements.txt").write_text(
+            "\n".join(pins[name].text for name in sorted(wheels))
+        )
+        if left_out:
+            lines = (f"{name}=={on_node[name]}\n" for name in sorted(left_out))
+            (aside / "left-out.txt").write_text("".join(lines))
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.chmod(0o755)
+        aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    print(
+        f"{folder}: {len(wheels)} wheels, {size:.1f} MB; left to the node: {len(left_out)} packages"
+    )
+
+
+def _walk(
+    declared: list[Requirement],
+    wheels: dict[str, Path],
+    on_node: dict[str, Version],
+    environment: dict[str, str],
+) -> tuple[set[str], set[str]]:
+    """Follow the requirements as far as `wheels` tell them: names still to fetch, names left to the node."""
+    missing, left_out, seen = set(), set(), set()
+    todo = list(declared)
+    while todo:
+        need = todo.pop()
+        name = canonicalize_name(need.name)
+        if name in wheels:
+            for part in {(name, extra) for extra in ("", *need.extras)} - seen:
+                seen.add(part)
+                todo += _requirements(wheels[name], environment | {"extra": part[1]})
+        elif name in on_node and need.specifier.contains(on_node[name], prereleases=True):
+            left_out.add(name)
+        else:
+            missing.add(name)
+    return missing, left_out
+
+
+def _declared(extras: list[str]) -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    known = project["optional-dependencies"]
+    for extra in set(extras) - known.keys():
+        raise ValueError(f"pyproject.toml declares no extra {extra!r}, only {', '.join(known)}")
+    return [
+        Requirement(line)
+        for lines in (project["dependencies"], *(known[extra] for extra in extras))
+        for line in lines
+    ]
+
+
+def _environment(python: str) -> dict[str, str]:
+    """The values that requirement markers are judged by on the node."""
+    if not re.fullmatch(r"3\.\d+", python):
+        raise ValueError(f"the node's Python must be given like 3.12, not {python!r}")
+    return default_environment() | {
+        "python_version": python,
+        "python_full_version": f"{python}.99",
+        "implementation_name": "cpython",
+        "platform_machine": "x86_64",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+    }
+
+
+def _pins(lock: str, environment: dict[str, str]) -> dict[str, Pin]:
+    pins = {}
+    for line, hashes in re.findall(r"^([a-z0-9].*?)((?: \\\n    --hash=\S+)+)", lock, re.MULTILINE):
+        need = Requirement(line)
+        if need.marker is None or need.marker.evaluate(environment):
+            (pin,) = need.specifier
+            # Without its marker: pip would judge that by the Python that it runs on here.
+            text = f"{need.name}{need.specifier}{hashes}"
+            pins[canonicalize_name(need.name)] = Pin(Version(pin.version), text)
+    return pins
+
+
+def _freeze(path: Path) -> dict[str, Version]:
+    if not path.is_file():
+        raise ValueError(
+            f"{path} does not exist: write `pip list --format=freeze` of the node into it"
+        )
+    found = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not (line := line.strip()) or line.startswith(("#", "-e ")) or " @ " in line:
+            continue
+        name, equals, version = line.partition("==")
+        try:
+            found[canonicalize_name(name)] = Version(version)
+        except InvalidVersion:
+            raise ValueError(
+                f"{path}, line {number}: expected name==version, found {line!r}"
+            ) from None
+    return found
+
+
+def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[str, Path]:
+    """Fetch exactly these pins into `folder`; returns the wheel of each name."""
+    newest = re.fullmatch(r"2\.(\d+)", glibc)
+    if not newest:
+        raise ValueError(f"the node's glibc must be given like 2.39, not {glibc!r}")
+    minors = range(int(newest[1]), OLDEST_GLIBC - 1, -1)
+    platforms = [f"manylinux_2_{minor}_x86_64" for minor in minors] + ["manylinux2014_x86_64"]
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        lock = Path(name) / "requirements.txt"
+        lock.write_text("\n".join(pin.text for pin in pins))
+        command = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check"]
+        command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", name]
+        command += [
+            "--implementation",
+            "cp",
+            "--python-version",
+            python,
+            "--requirement",
+            str(lock),
+        ]
+        for platform in platforms:
+            command += ["--platform", platform]
+        if subprocess.run(command).returncode:
+            raise ValueError(
+                f"pip could not fetch the wheels for Python {python}: see the lines above"
+            )
+        wheels = [wheel.rename(folder / wheel.name) for wheel in Path(name).glob("*.whl")]
+    assert len(wheels) == len(pins), "pip fetched something else than it was asked for"
+    return {canonicalize_name(wheel.name.split("-")[0]): wheel for wheel in wheels}
+
+
+@functools.cache
+def _metadata(wheel: Path) -> list[Requirement]:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n)]
+        metadata = Parser().parsestr(archive.read(name).decode())
+    return [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+
+
+def _requirements(wheel: Path, environment: dict[str, str]) -> list[Requirement]:
+    needs = _metadata(wheel)
+    return [need for need in needs if need.marker is None or need.marker.evaluate(environment)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m artifact.wheelhouse")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--python", default="3.12", help="the node's Python, like 3.12")
+    parser.add_argument("--glibc", default="2.39", help="the node's C library, like 2.39")
+    parser.add_argument("--extras", nargs="*", default=["gpu", "test"], help="of pyproject.toml")
+    parser.add_argument("--has", type=Path, help="what `pip list --format=freeze` printed there")
+    options = parser.parse_args(arguments)
+    try:
+        fetch(options.folder, options.python, options.glibc, options.extras, options.has)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

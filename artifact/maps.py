@@ -734,10 +734,12 @@ def _variants(room: str) -> dict[str, bool]:
 
 def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
     """The contest of a room's generated sweeps; None where the records hold no two contenders."""
-    found = []
+    found, known = [], _variants(room)
     for experiment in records.experiments(folder / room):
         df = records.read(folder / room / f"{experiment}.csv")
         df = df[df["label"] == ""]
+        if not df["variant"].map(known).eq(True).any():  # sizes that the published kernel refuses
+            continue
         sizes = [c for c in ("n", "m") if df[c].nunique() > 1]
         if len(df) and sizes and df["variant"].str.startswith("cusparse").any():
             df = records.best_of(df)
@@ -746,7 +748,6 @@ def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
     if not found:
         return None
     df = pd.concat(found, ignore_index=True)
-    known = _variants(room)
     measured = [v for v in known if (df["variant"] == v).any()]
     if len(measured) < 2:
         return None

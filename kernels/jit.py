@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,14 @@ COMMON = ROOT / "common"
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
 #: Line information costs no registers and lets Nsight Compute show the source beside the SASS.
 OPTIONS = {"std": "c++17", "lineinfo": True}
+
+
+#: An instruction of the disassembly; @!PT marks padding, which never executes.
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+
+
+#: Two threads that import cuda.core for the first time at once break each other's import.
+_IMPORT = threading.Lock()
 
 
 class CompileError(RuntimeError):
@@ -49,7 +58,7 @@ class Resources:
     """What one thread (registers, stack, local) and one block (shared) of a kernel occupy."""
 
     registers: int
-    shared_bytes: int  #: statically allocated
+    shared_bytes: int  #: statically allocated; on sm_90 and later 1 KiB of it is the driver's
     stack_bytes: int
     local_bytes: int
     spill_loads: int  #: LDL instructions in the disassembly
@@ -132,20 +141,24 @@ def instruction_mix(cubin: Cubin) -> dict[str, int]:
 
 
 def disassemble(cubin: Cubin) -> str:
-    """The SASS of a kernel, one instruction a line, as nvdisasm prints it."""
-    return _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
+    """The SASS of the entry, one instruction a line, as nvdisasm prints it."""
+    text = _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
+    return text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
 
 
 def _report(cubin: Cubin) -> dict:
     """What the binary utilities say of a cubin; kept on disk, since asking them takes a while."""
-    path = cache_folder() / f"{hashlib.sha256(cubin.code).hexdigest()[:24]}.report.json"
+    # This file is part of the key, because what is read from the tools' output may change with it.
+    key = hashlib.sha256(Path(__file__).read_bytes() + cubin.symbol.encode() + cubin.code)
+    path = cache_folder() / f"{key.hexdigest()[:24]}.report.json"
     if path.is_file():
         return json.loads(path.read_text())
-    instruction = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
-    found = map(instruction.search, disassemble(cubin).splitlines())
+    found = map(_INSTRUCTION.search, disassemble(cubin).splitlines())
     mix = Counter(match.group(1) for match in found if match)
+    # A kernel that is no template is in every cubin of its file; only the entry is meant.
     usage = _tool("cuobjdump", cubin, "--dump-resource-usage")
-    field = {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", usage)}
+    (line,) = re.findall(rf"Function {re.escape(cubin.symbol)}:\s*\n(.*)", usage)
+    field = {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line)}
     report = {
         "resources": {
             "registers": field["REG"],
@@ -163,8 +176,8 @@ def _report(cubin: Cubin) -> dict:
 
 
 def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
-    from cuda.core import Program, ProgramOptions
-
+    with _IMPORT:
+        from cuda.core import Program, ProgramOptions
     log = io.StringIO()
     options = ProgramOptions(
         name=source.name, arch=arch, include_path=[str(source.parent), str(COMMON)], **OPTIONS
@@ -238,6 +251,11 @@ def _tool(name: str, cubin: Cubin, *flags: str) -> str:
 
 def _replace(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)  # mkstemp makes it private, but others may share the cache
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

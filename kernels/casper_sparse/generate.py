@@ -138,11 +138,16 @@ class _Foreign:
 def _prefix_sum(counts: np.ndarray) -> np.ndarray:
     row_ptr = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=row_ptr[1:])
-    require(
-        row_ptr[-1] <= csr.INT32_MAX,
-        f"{row_ptr[-1]} non-zeros do not fit 32-bit row offsets: lower m, k or the density",
-    )
+    require_int32(int(row_ptr[-1]))
     return row_ptr.astype(np.int32)
+
+
+def require_int32(nnz: int) -> None:
+    """Raise ValueError where the non-zeros are too many for CSR with 32-bit offsets."""
+    require(
+        nnz <= csr.INT32_MAX,
+        f"{nnz} non-zeros do not fit 32-bit row offsets: lower m, k or the density",
+    )
 
 
 # The lines below mirror the device functions of generate.cu one for one.

@@ -43,7 +43,9 @@ def vector_width(n: int) -> int:
 
 
 def _tiles(n: int) -> int:
-    return 2 if n > 32 * vector_width(n) else 1
+    """Vectors of a lane: up to eight values, fewer where n is narrow."""
+    vec = vector_width(n)
+    return min(8 // vec, 1 << (math.ceil(n / (32 * vec)) - 1).bit_length())
 
 
 def _lanes(n: int, columns: int) -> int:
@@ -52,7 +54,12 @@ def _lanes(n: int, columns: int) -> int:
     return min(32, max(UNROLL, 1 << (vectors - 1).bit_length()))
 
 
-_TILES = [f"<{WARPS}, {vec}, {tiles}, {UNROLL}>" for vec in (4, 2, 1) for tiles in (1, 2)]
+_TILES = [
+    f"<{WARPS}, {vec}, {tiles}, {UNROLL}>"
+    for vec in (4, 2, 1)
+    for tiles in (1, 2, 4, 8)
+    if vec * tiles <= 8
+]
 
 VARIANTS: dict[str, Kernel] = {
     kernel.name: kernel
@@ -129,14 +136,14 @@ VARIANTS: dict[str, Kernel] = {
         Kernel(
             "auto",
             Path(__file__),
-            "tries the last four on the problem at hand and keeps the fastest",
-            "The best of the four at every point.",
+            "tries the others on the problem at hand and keeps the fastest",
+            "The best of them at every point.",
         ),
     )
 }
 #: What `auto` tries; where two are equal, the one with the least preprocessing.
 TRIALS = 5
-TRIED = ("in_flight", "rows_per_warp", "split_rows", "shared_tiles")
+TRIED = ("in_flight", "any_n", "l2_panels", "rows_per_warp", "split_rows", "shared_tiles")
 
 
 def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
@@ -146,7 +153,9 @@ def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
     Raises ValueError with one sentence for sizes that make no problem.
     """
     generate.validate(m, n, k, density, seed)
+    m, n, k, seed = int(m), int(n), int(k), int(seed)  # NumPy's integers would wrap in the products
     nnz = int(generate.row_counts(m, k, density, seed).sum(dtype=np.int64))
+    generate.require_int32(nnz)
     arguments = (m, n, k, density, seed)
     return _problem(
         "", m, n, k, nnz, density, seed,
@@ -158,8 +167,10 @@ def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
 def problem_from_csr(a: csr.Csr, n: int, seed: int = 0, label: str = "") -> Problem:
     """C (m, n) = A · B for a given A on the host, with the source's generator of B; validates A."""
     csr.validate(a)
-    density = a.nnz / (a.m * a.k) if a.m * a.k else 0.0
+    # Repeated entries could make it more than 1, and no rows or no columns make it nothing.
+    density = min(1.0, a.nnz / (a.m * a.k)) if a.m * a.k else 0.0
     generate.validate(max(a.m, 1), n, max(a.k, 1), density, seed)
+    n, seed = int(n), int(seed)
 
     def on_device() -> Operands:
         import cupy
@@ -207,6 +218,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         variant in VARIANTS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
+    if problem.m == 0:  # nothing to compute, and some kernels divide by the number of row blocks
+        return Launch(variant, [], problem.device().c)
     return _BIND[variant](variant, problem, device)
 
 
@@ -215,6 +228,10 @@ def entry(variant: str, n: int, rows: int = SHARED_ROWS[-1]) -> str:
 
     Raises ValueError where the variant takes no such n.
     """
+    require(
+        variant in VARIANTS and variant != "auto",
+        f"{variant!r} has no kernel of its own: choose one of {', '.join(VARIANTS)} but auto",
+    )
     vec = vector_width(n)
     if variant in ("warp_per_row", "no_staging", "shared_tiles"):
         require(
@@ -326,7 +343,7 @@ def split(a: csr.Csr, chunk: int | None = None) -> Items:
     """
     xp = _array_module(a.row_ptr)
     if chunk is None:
-        chunk = max(SPLIT_AT_LEAST, 1 << math.ceil(math.log2(4 * max(a.nnz, 1) / max(a.m, 1))))
+        chunk = max(SPLIT_AT_LEAST, 1 << (4 * a.nnz // max(a.m, 1)).bit_length())
     length = a.row_ptr[1:] - a.row_ptr[:-1]
     pieces = xp.maximum(-(-length // chunk), 1)
     edges = xp.zeros(a.m + 1, np.int64)
@@ -385,8 +402,8 @@ def cut_columns(a: csr.Csr, k_tile: int, row_multiple: int) -> Tiled:
     order = xp.argsort(-length, **stable)
     rank = xp.empty(a.m, np.int64)
     rank[order] = xp.arange(a.m)
-    # The row of every non-zero: count the rows that start there or before. Empty rows count as well.
-    row = xp.cumsum(xp.bincount(a.row_ptr[1:-1], minlength=a.nnz + 1)[: a.nnz])
+    # The row of every non-zero: how many rows end at or before it.
+    row = xp.searchsorted(a.row_ptr[1:], xp.arange(a.nnz, dtype=np.int32), side="right")
     tiles, m_pad = -(-a.k // k_tile), -(-a.m // row_multiple) * row_multiple
     key = (a.col_idx // k_tile).astype(np.int64) * m_pad + rank[row]
     by_key = xp.argsort(key, **stable)
@@ -438,9 +455,9 @@ def _best_rows(p: Problem, device) -> int:
 
 
 def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
-    group_rows = _best_rows(p, device) if p.m else SHARED_ROWS[0]
-    name = entry(variant, p.n, group_rows)
     require(p.nnz > 0, "shared_tiles has nothing to cut in a matrix without non-zeros: use any_n")
+    group_rows = _best_rows(p, device)
+    name = entry(variant, p.n, group_rows)
     ops = p.device()
     k_tile, block_rows = _tile_rows(p.k, device), SHARED_THREADS // 8 * group_rows
     tiled, prepare_ms = _timed(lambda: cut_columns(ops.a, k_tile, block_rows))

@@ -90,6 +90,8 @@ def from_scipy(matrix) -> Csr:
     """
     if matrix.ndim != 2:
         raise ValueError(f"a CSR matrix has 2 dimensions, but the given array has {matrix.ndim}")
+    if np.iscomplexobj(matrix):
+        raise ValueError(f"a CSR matrix is real here, but the given array is {matrix.dtype}")
     csr = matrix.tocsr()
     if csr.nnz > INT32_MAX:
         raise ValueError(
@@ -108,7 +110,10 @@ def from_scipy(matrix) -> Csr:
 
 
 def to_scipy(a: Csr):
-    """The same matrix as `scipy.sparse.csr_array` on the host, duplicates and order kept."""
+    """The same matrix as `scipy.sparse.csr_array` on the host, duplicates and order kept.
+
+    It shares the arrays of `a`: copy it before an operation that sorts or sums in place.
+    """
     from scipy.sparse import csr_array
 
     return csr_array((a.val, a.col_idx, a.row_ptr), shape=(a.m, a.k))

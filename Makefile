@@ -1,0 +1,144 @@
+# Sparsity on Trial. `make help` lists the targets.
+#
+# The environment, either of two: .venv from a lock file (the usual one), or, on a GPU node without internet,
+# `make measure WHEELHOUSE=wheelhouse`, with the wheels that `make wheelhouse` fetched elsewhere. To use a Python that
+# has everything already, as conda makes it from environment.yml: make <target> PY=python ENV=
+
+PYTHON ?= python3
+BUILD ?= build
+UV ?= uv
+# The notebooks' parameters. An empty RECORDS means: fresh ones in build/records when measuring, else the shipped ones.
+MODE ?= auto
+GPU ?= nvidia-h200
+PRESET ?= full
+SEED ?= 0
+RECORDS ?=
+# The node that `make wheelhouse` is for. NODE_HAS: a file with what `python3 -m pip list --format=freeze` prints there;
+# what the node has, at a version that will do, is left out.
+NODE_PYTHON ?= 3.12
+NODE_GLIBC ?= 2.39
+NODE_HAS ?=
+# Extras of pyproject.toml; `profile` adds ncu-report, for `make profile`.
+NODE_EXTRAS ?= gpu test
+# Where wheels are: set it on the node to install from there and nowhere else.
+WHEELHOUSE ?=
+
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.DEFAULT_GOAL := help
+
+# A GPU's driver, that is; whether it drives anything shows when it is asked to measure.
+HAS_GPU := $(shell $(PYTHON) -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null && echo yes)
+ifdef HAS_GPU
+.NOTPARALLEL: # a second notebook on the GPU would spoil the first one's timings
+endif
+
+export SPARSITY_BUILD := $(abspath $(BUILD))
+export SPARSITY_CACHE ?= $(CURDIR)/build/cubin
+
+# --- environment -------------------------------------------------------------------------------
+VENV := .venv
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --require-hashes --only-binary :all: --no-compile
+ifeq ($(WHEELHOUSE),)
+LOCK := requirements/$(if $(HAS_GPU),gpu,base).lock
+else
+LOCK := $(WHEELHOUSE)/requirements.txt
+PIP_INSTALL += --no-index --find-links $(WHEELHOUSE)
+endif
+
+ifneq ($(if $(WHEELHOUSE),$(wildcard $(WHEELHOUSE)/left-out.txt)),)
+# The wheels complete what the node's own Python has. That Python may itself live in a virtual environment, which a
+# .venv made from it would not see; so it is used as it is, with the wheels' folder before its own.
+ENV := build/site/ready
+PY := PYTHONPATH=$(CURDIR)/build/site$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON)
+build/site/ready: $(LOCK)
+	@echo "environment: $$($(PYTHON) --version) of this node, with the wheels of $(WHEELHOUSE) in build/site"
+	@$(PYTHON) -c $(CHECK_PYTHON)
+	@rm -rf build/site build/site.new && mkdir -p build
+	@$(PYTHON) $(PIP_INSTALL) --no-deps --target build/site.new -r $(LOCK)
+	@mv build/site.new build/site && touch $@
+else
+ENV := $(VENV)/ready
+PY := $(VENV)/bin/python
+$(VENV)/ready: $(LOCK)
+	@$(PYTHON) -c $(CHECK_PYTHON)
+	@echo "environment: $$($(PYTHON) --version), $$(grep -c '^[a-z].*==' $(LOCK)) packages of $(LOCK) into $(VENV), about a minute"
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "error: $(PYTHON) cannot make a virtual environment: install its venv module (Debian: python3-venv) or name another Python with PYTHON=..." >&2; exit 2; }
+	@$(PY) $(PIP_INSTALL) -r $(LOCK)
+	@touch $@
+endif
+CHECK_PYTHON := 'import sys; v = sys.version_info; v < (3, 11) and sys.exit("error: Python 3.11 or newer is needed, this is %d.%d: name another with PYTHON=..." % v[:2])'
+
+# --- notebooks and book ------------------------------------------------------------------------
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+EXECUTED := $(NOTEBOOKS:notebooks/%=$(BUILD)/notebooks/%)
+HTML := $(BUILD)/html/index.html
+SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')
+PAGES := $(shell find book -type f)
+# A file whose name holds the parameters: other parameters, other file, so the notebooks run again.
+PARAMETERS := $(BUILD)/parameters/$(subst /,+,$(MODE),$(GPU),$(PRESET),$(SEED),$(RECORDS))
+
+$(PARAMETERS):
+	@rm -rf $(@D) && mkdir -p $(@D) && touch $@
+
+$(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(PARAMETERS) $(ENV)
+	@$(PY) -m artifact.build notebook $< $@ --mode $(MODE) --gpu $(GPU) --preset $(PRESET) --seed $(SEED) --records "$(RECORDS)"
+
+$(HTML): $(EXECUTED) $(PAGES)
+	@echo "book: $(HTML), warnings are errors"
+	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html
+
+# --- targets -----------------------------------------------------------------------------------
+.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock lint clean help
+
+artifact: $(HTML) ## Everything: environment, every notebook executed, the book in build/html/index.html
+
+# With a GPU, the book that is tested is drawn from the shipped records: the tests shall not wait for a full measurement.
+test: $(ENV) ## Build the book, then pass the tests (those that need a GPU or Chromium skip without)
+	@$(MAKE) --no-print-directory book $(if $(HAS_GPU),MODE=recorded BUILD=build/recorded)
+	$(if $(HAS_GPU),SPARSITY_BUILD=$(CURDIR)/build/recorded) $(PY) -m pytest
+
+test-gpu: $(ENV) ## Only the tests that need a GPU
+	$(PY) -m pytest -m gpu
+
+kick: ## Every notebook on one small shape per room, under 5 minutes, in build/kick
+	@echo "kick: every notebook, one small shape per room, into build/kick/notebooks"
+	@$(MAKE) --no-print-directory notebooks PRESET=kick BUILD=build/kick
+
+measure: ## Measure every room in full on this machine's GPU, into build/records; goes on where it stopped
+	@echo "measure: every room in full on this GPU, into $(BUILD)/records"
+	@$(MAKE) --no-print-directory notebooks MODE=measure PRESET=full
+
+profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
+	$(PY) -m artifact profile
+
+claims: $(ENV) ## The verdict on every claim of the sources
+	$(PY) -m artifact claims --gpu $(GPU) $(if $(RECORDS),--records $(RECORDS))
+
+compare: $(ENV) ## Fresh records against the shipped ones; the exit code says whether they agree
+	$(PY) -m artifact compare
+
+notebooks: $(EXECUTED) ## Execute the notebooks that are out of date, into build/notebooks
+book: $(HTML) ## Build the book, executing only the notebooks that are out of date
+environment: $(ENV) ## Make the Python environment only
+
+wheelhouse: $(ENV) ## Fetch the wheels for a GPU node without internet (NODE_PYTHON, NODE_HAS, …) into wheelhouse/
+	$(PY) -m artifact.wheelhouse wheelhouse --python $(NODE_PYTHON) --glibc $(NODE_GLIBC) --extras $(NODE_EXTRAS) $(if $(NODE_HAS),--has $(NODE_HAS))
+
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml
+lock: ## Renew requirements/*.lock from pyproject.toml (needs uv)
+	@command -v $(UV) >/dev/null || { echo "error: uv is not on the PATH: install it (pip install uv) or name it with UV=..." >&2; exit 2; }
+	$(COMPILE) --all-extras --output-file requirements/gpu.lock
+	$(COMPILE) --extra book --extra dev --extra test --constraints requirements/gpu.lock --output-file requirements/base.lock
+
+lint: $(ENV) ## Check style and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+clean: ## Remove everything that was built; the environment stays
+	rm -rf build
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@echo "Variables: MODE=auto|measure|recorded PRESET=full|kick GPU=$(GPU) SEED=0 RECORDS= PYTHON=python3 WHEELHOUSE= DEBUG=1 (a traceback)"

@@ -1,0 +1,86 @@
+"""Notebook to page, pages to book: what the build changes on the way, and what it leaves when it fails."""
+
+from __future__ import annotations
+
+import shutil
+
+import nbformat
+import pytest
+
+from artifact import build
+from artifact.paths import ROOT
+
+
+def notebook(*cells: tuple[str, list[str]]) -> nbformat.NotebookNode:
+    made = nbformat.v4.new_notebook()
+    for source, tags in cells:
+        made.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": tags}))
+    return made
+
+
+def test_page_shows_the_parameters_that_were_used(tmp_path):
+    executed = notebook(
+        ("seed = 0", ["parameters"]),
+        ("seed = 7", ["injected-parameters"]),
+        ("seed", ["hide-input"]),
+    )
+    html = '<a href="../figures/room/name.csv">data</a>'
+    executed.cells[2].outputs = [nbformat.v4.new_output("display_data", {"text/html": html})]
+    nbformat.write(executed, tmp_path / "in.ipynb")
+    build._as_page(tmp_path / "in.ipynb", tmp_path / "out.ipynb")
+    page = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    tags = [cell.metadata.tags for cell in page.cells]
+    assert tags == [
+        ["parameters", "remove-cell"],
+        ["injected-parameters", "hide-input"],
+        ["hide-input"],
+    ]
+    assert page.cells[2].outputs[0].data["text/html"] == html.replace("../", "")
+
+
+def test_missing_notebook_is_named(tmp_path):
+    with pytest.raises(build.BuildError, match="index.ipynb has not been executed"):
+        build._as_page(tmp_path / "index.ipynb", tmp_path / "out.ipynb")
+
+
+def small_book(root, text: str) -> None:
+    """A repository with a book of one page."""
+    shutil.copytree(ROOT / "book" / "_static", root / "book" / "_static")
+    for name in ("_config.yml", "references.bib"):
+        shutil.copy(ROOT / "book" / name, root / "book")
+    (root / "book" / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (root / "book" / "index.md").write_text(text)
+    (root / "notebooks").mkdir()
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    for name, path in {"ROOT": "", "BUILD": "build", "FIGURES": "build/figures"}.items():
+        monkeypatch.setattr(build, name, tmp_path / path)
+    return tmp_path
+
+
+def test_book_replaces_the_previous_one(elsewhere):
+    small_book(elsewhere, "# A title\n\n$x$\n")
+    (elsewhere / "build" / "figures" / "room").mkdir(parents=True)
+    (elsewhere / "build" / "figures" / "room" / "name.csv").write_text("a\n")
+    target = elsewhere / "build" / "html"
+    target.mkdir()
+    (target / "stale.html").write_text("stale")
+    build.book(elsewhere / "build" / "notebooks", target)
+    assert "A title" in (target / "index.html").read_text()
+    assert not (target / "stale.html").exists()
+    assert (target / "figures" / "room" / "name.csv").read_text() == "a\n"
+    assert sorted(p.name for p in (elsewhere / "build").iterdir()) == ["figures", "html"]
+
+
+@pytest.mark.parametrize("fault", ["[a link](nowhere.md)", "{cite}`nobody`", "# Two\n\n#### Four"])
+def test_warning_fails_the_book_and_keeps_the_previous_one(elsewhere, fault):
+    small_book(elsewhere, f"# A title\n\n{fault}\n")
+    target = elsewhere / "build" / "html"
+    target.mkdir(parents=True)
+    (target / "index.html").write_text("previous")
+    with pytest.raises(build.BuildError, match="without warnings"):
+        build.book(elsewhere / "build" / "notebooks", target)
+    assert (target / "index.html").read_text() == "previous"
+    assert [p.name for p in (elsewhere / "build").iterdir()] == ["html"]

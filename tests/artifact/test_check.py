@@ -1,0 +1,345 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from artifact import check
+from kernels.contract import Operands, Problem
+from kernels.formats import csr
+
+
+def make_problem(m=7, n=5, k=6, nnz=20, seed=0, signed=True, **changes) -> Problem:
+    """A host problem whose columns repeat and come in any order, with some empty rows."""
+    generator = np.random.default_rng(seed)
+    rows = np.sort(generator.integers(0, m, nnz)) if m else np.empty(0, int)
+    row_ptr = np.searchsorted(rows, np.arange(m + 1)).astype(np.int32)
+    low = -1.0 if signed else 0.0
+    a = csr.validate(
+        csr.Csr(
+            m,
+            k,
+            row_ptr,
+            generator.integers(0, k, nnz).astype(np.int32),
+            generator.uniform(low, 1, nnz).astype(np.float32),
+        )
+    )
+    b = generator.uniform(low, 1, (k, n)).astype(np.float32)
+    problem = Problem(
+        room="test", label="", m=m, n=n, k=k, nnz=nnz, density=nnz / (m * k) if m * k else 0.0,
+        seed=seed, useful_flops=2 * nnz * n, flops_def="2·nnz·N", least_bytes=1, requested_bytes=1,
+        make_host=lambda: Operands(a, b), make_device=lambda: pytest.fail("no GPU was asked for"),
+    )  # fmt: skip
+    return replace(problem, **changes)
+
+
+class OnCpu:
+    """A contender on the CPU whose launch writes `work(a, b)` into its output."""
+
+    prepare_ms = 0.0
+    prepare_bytes = 0
+
+    def __init__(self, problem, work, name="on_cpu", dtype=np.float32):
+        self.name, self.work, self.problem = name, work, problem
+        self.output = np.zeros((problem.m, problem.n), dtype)
+
+    def launch(self, stream):
+        operands = self.problem.host()
+        self.output[...] = self.work(operands.a, operands.b)
+
+    def result(self):
+        return self.output
+
+
+def product(a, b):
+    return csr.to_dense(a) @ b
+
+
+@given(
+    m=st.integers(0, 9), n=st.integers(0, 9), k=st.integers(1, 9), nnz=st.integers(0, 60),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_oracle_is_the_dense_product(m, n, k, nnz, seed):
+    problem = make_problem(m, n, k, nnz if m else 0, seed)
+    a, b = problem.host().a, problem.host().b
+    dense = np.zeros((m, k))
+    np.add.at(dense, (np.repeat(np.arange(m), np.diff(a.row_ptr)), a.col_idx), a.val.astype(float))
+    reference = check.oracle(problem, on="cpu")
+    assert reference.values.dtype == np.float64
+    np.testing.assert_allclose(reference.values, dense @ b.astype(float), rtol=1e-12, atol=1e-12)
+    assert reference.norm == pytest.approx(np.linalg.norm(reference.values))
+
+
+def test_the_oracle_leaves_the_operands_alone():
+    problem = make_problem(nnz=50)
+    before = problem.host().a.col_idx.copy()
+    check.oracle(problem, on="cpu")
+    assert np.array_equal(problem.host().a.col_idx, before)
+    assert np.any(np.diff(before) < 0), "the columns were to be unsorted"
+
+
+def test_a_right_result_passes_with_its_errors():
+    problem = make_problem(m=60, n=33, k=50, nnz=900)
+    errors = check.check(OnCpu(problem, product), problem, check.oracle(problem, on="cpu"))
+    assert 0 < errors.rel_err < 1e-6 and errors.rel_err <= errors.max_err < 1e-5
+
+
+def test_errors_are_what_the_module_says_they_are():
+    exact = np.array([[1.0, -2.0], [1e-9, 4.0]])
+    out = (exact * (1 + np.array([[1e-6, 2e-6], [0, 3e-6]]))).astype(np.float32)
+    out[1, 0] = 1e-6
+    off = np.abs(out.astype(float) - exact)
+    rms = math.sqrt((exact**2).mean())
+    errors = check.compare(out, check.reference(exact))
+    assert errors.rel_err == pytest.approx(np.linalg.norm(off) / np.linalg.norm(exact))
+    assert errors.max_err == pytest.approx((off / np.maximum(np.abs(exact), rms)).max())
+
+
+def test_a_cancelled_element_is_measured_against_the_rest():
+    # A relative error of 1 in an element that is nearly nothing says nothing about the kernel.
+    exact = np.array([[1.0, 1e-12]])
+    assert check.compare(exact.astype(np.float32) + 1e-12, check.reference(exact)).max_err < 1e-6
+
+
+def lose_one(a, b):
+    out = product(a, b)
+    out[a.m // 2] -= a.val[a.row_ptr[a.m // 2]] * b[a.col_idx[a.row_ptr[a.m // 2]]]
+    return out
+
+
+def repeat_one(a, b):
+    out = product(a, b)
+    out[a.m // 2] += a.val[a.row_ptr[a.m // 2]] * b[a.col_idx[a.row_ptr[a.m // 2]]]
+    return out
+
+
+def shifted(a, b):
+    return np.roll(product(a, b), 1, axis=0)
+
+
+def without_duplicates(a, b):
+    dense = np.zeros((a.m, a.k), np.float32)
+    dense[np.repeat(np.arange(a.m), np.diff(a.row_ptr)), a.col_idx] = a.val
+    return dense @ b
+
+
+def in_half(a, b):
+    return csr.to_dense(a).astype(np.float16).astype(np.float32) @ b
+
+
+def infinite(a, b):
+    out = product(a, b)
+    out[0, 0] = np.inf
+    return out
+
+
+@pytest.mark.parametrize(
+    "wrong", [lose_one, repeat_one, shifted, without_duplicates, in_half, infinite]
+)
+def test_a_kernel_that_is_wrong_on_purpose_is_caught(wrong):
+    problem = make_problem(m=200, n=64, k=100, nnz=4000, signed=False)
+    reference = check.oracle(problem, on="cpu")
+    with pytest.raises(check.WrongResult, match="is wrong") as caught:
+        check.check(OnCpu(problem, wrong, name=wrong.__name__), problem, reference)
+    message = str(caught.value)
+    assert message.startswith(f"{wrong.__name__} at m=200, n=64, k=100")
+    assert "but at most" in message and "float32" in message and "\n" not in message
+
+
+def test_one_wrong_element_of_many_is_caught_by_the_largest_error():
+    # A thousandth of one element vanishes in the norm of a large output.
+    def off_by_little(a, b):
+        out = product(a, b)
+        out[1500, 7] *= 1.001
+        return out
+
+    problem = make_problem(m=2000, n=64, k=500, nnz=2000 * 60, signed=False)
+    with pytest.raises(check.WrongResult, match="largest element-wise error 1.00e-03"):
+        check.check(OnCpu(problem, off_by_little), problem, check.oracle(problem, on="cpu"))
+
+
+def test_unwritten_elements_are_counted_and_located():
+    problem = make_problem(m=8, n=6)
+
+    class Forgets(OnCpu):
+        def launch(self, stream):
+            right = product(self.problem.host().a, self.problem.host().b)
+            self.output[:5] = right[:5]
+            self.output[5, :4] = right[5, :4]
+            self.output[6:] = right[6:]
+
+    with pytest.raises(check.WrongResult) as caught:
+        check.check(Forgets(problem, product), problem, check.oracle(problem, on="cpu"))
+    assert "leaves 2 of 48 elements unwritten" in str(caught.value)
+    assert "row 5, column 4" in str(caught.value)
+
+
+def test_a_right_output_of_an_earlier_launch_does_not_count():
+    problem = make_problem()
+    lazy = OnCpu(problem, product)
+    lazy.launch(None)
+    lazy.work = lambda a, b: lazy.output
+    with pytest.raises(check.WrongResult, match="leaves 35 of 35 elements unwritten"):
+        check.check(lazy, problem, check.oracle(problem, on="cpu"))
+
+
+def test_elements_are_found_across_the_pieces_of_a_comparison(monkeypatch):
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 7)
+    problem = make_problem(m=11, n=5, nnz=60)
+    reference = check.oracle(problem, on="cpu")
+    whole = np.linalg.norm(reference.values)
+    assert reference.norm == pytest.approx(whole)
+    out = reference.values.astype(np.float32)
+    assert check.compare(out, reference).rel_err < 1e-7
+    out[7, 3] = np.nan
+    with pytest.raises(check.WrongResult, match="1 of 55 .* row 7, column 3"):
+        check.compare(out, reference)
+
+
+def test_a_result_of_another_shape_is_refused():
+    problem = make_problem()
+    bound = OnCpu(problem, product)
+    bound.output = np.zeros((5, 7), np.float32)
+    with pytest.raises(check.WrongResult, match=r"shape \(5, 7\).*\(7, 5\)"):
+        check.check(bound, problem, check.oracle(problem, on="cpu"))
+
+
+def test_a_launch_that_fails_says_who_and_where():
+    def broken(a, b):
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    problem = make_problem(label="cage4")
+    with pytest.raises(check.WrongResult, match="broken at cage4, m=7.*ILLEGAL_ADDRESS"):
+        check.check(OnCpu(problem, broken, name="broken"), problem, check.oracle(problem, on="cpu"))
+
+
+def test_an_empty_matrix_must_give_zeros():
+    problem = make_problem(nnz=0)
+    reference = check.oracle(problem, on="cpu")
+    errors = check.check(OnCpu(problem, product), problem, reference)
+    assert errors == check.Errors(0.0, 0.0)
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.check(OnCpu(problem, lambda a, b: 1e-30), problem, reference)
+
+
+def test_half_precision_outputs_have_their_own_limits():
+    problem = make_problem(m=50, n=20, k=30, nnz=400, signed=False)
+    reference = check.oracle(problem, on="cpu")
+    errors = check.check(OnCpu(problem, product, dtype=np.float16), problem, reference)
+    assert check.LIMITS["float32"].rel_err < errors.rel_err < check.LIMITS["float16"].rel_err
+
+
+def test_a_dtype_without_a_limit_is_refused():
+    problem = make_problem()
+    with pytest.raises(ValueError, match="float64, for which there is no error limit"):
+        check.check(
+            OnCpu(problem, product, dtype=np.float64), problem, check.oracle(problem, on="cpu")
+        )
+
+
+def test_the_oracle_refuses_to_run_nowhere():
+    with pytest.raises(ValueError, match="on is 'tpu'"):
+        check.oracle(make_problem(), on="tpu")
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+def on_gpu(problem):
+    """The same problem with its host operands copied to the GPU."""
+
+    def make_device():
+        import cupy
+
+        host = problem.host()
+        out = cupy.empty((problem.m, problem.n), cupy.float32)
+        return Operands(csr.to_device(host.a), cupy.asarray(host.b), out)
+
+    return replace(problem, make_device=make_device)
+
+
+@pytest.fixture(scope="module")
+def gpu(device):
+    return device
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("panel", [check.PANEL_ELEMENTS, 1000])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"m": 1, "n": 1, "k": 1, "nnz": 3},
+        {"m": 100, "n": 37, "k": 64, "nnz": 3000},
+        {"m": 500, "n": 130, "k": 20, "nnz": 700},
+        {"m": 40, "n": 8, "k": 900, "nnz": 0},
+    ],
+)
+def test_both_oracles_agree(gpu, monkeypatch, shape, panel):
+    """The matrices have repeated and unsorted columns and empty rows."""
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", panel)
+    problem = on_gpu(make_problem(**shape))
+    operands = problem.device()
+    before = operands.a.col_idx.copy()
+    out = check.cupy_product(operands.a, operands.b)
+    exact = check.oracle(problem, on="cpu").values
+    np.testing.assert_allclose(out.get(), exact, rtol=1e-12, atol=1e-12)
+    assert out.flags.c_contiguous
+    assert bool((operands.a.col_idx == before).all()), "the contenders' operands were touched"
+
+
+@pytest.mark.gpu
+def test_the_gpu_oracle_follows_the_size(gpu, monkeypatch):
+    problem = on_gpu(make_problem(m=300, n=64, k=200, nnz=9000))
+    small = check.oracle(problem, on="gpu")
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    large = check.oracle(problem, on="gpu")
+    assert float(abs(small.values - large.values).max()) < 1e-12
+    assert small.norm == pytest.approx(large.norm)
+
+
+@pytest.mark.gpu
+def test_a_wrong_kernel_on_the_gpu_is_caught(gpu):
+    problem = on_gpu(make_problem(m=300, n=64, k=200, nnz=9000, signed=False))
+    reference = check.oracle(problem, on="gpu")
+    exact = reference.values.astype("float32")
+
+    class Wrong(OnCpu):
+        rows = 300
+
+        def __init__(self):
+            self.name, self.output = "wrong_on_purpose", problem.device().c
+
+        def launch(self, stream):
+            gpu.sync()
+            self.output[: self.rows] = exact[: self.rows] * self.factor
+            gpu.sync()
+
+        factor = 1.0
+
+    stream = gpu.create_stream()
+    bound = Wrong()
+    assert check.check(bound, problem, reference, stream).rel_err < 1e-7
+    bound.factor = 1.001
+    with pytest.raises(check.WrongResult, match="wrong_on_purpose.*is wrong"):
+        check.check(bound, problem, reference, stream)
+    bound.factor, bound.rows = 1.0, 299
+    with pytest.raises(check.WrongResult, match="leaves 64 of 19200 elements.*row 299"):
+        check.check(bound, problem, reference, stream)
+
+
+@pytest.mark.gpu
+def test_every_published_problem_fits_the_oracle(gpu):
+    """The largest dense side of the sweeps, in panels, in memory and in seconds."""
+    import time
+
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=4096, n=16384, k=4096, density=0.01)
+    began = time.perf_counter()
+    reference = check.oracle(problem)
+    assert reference.values.shape == (4096, 16384)
+    assert time.perf_counter() - began < 20
+    problem.release()

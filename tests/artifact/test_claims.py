@@ -1,0 +1,492 @@
+import re
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact import claims, ncu, paths, records
+from artifact.claims import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
+
+ALL = ("wide", "square", "tall")
+
+
+def evidence(tmp_path, frames=None, counters=None, with_ceilings=True) -> claims.Evidence:
+    folder = synthetic.folder(tmp_path, frames, with_ceilings=with_ceilings)
+    if counters is not None:
+        (folder / "casper_sparse" / "counters.csv").write_text(counters.to_csv(index=False))
+    return claims.Evidence(folder, "casper_sparse")
+
+
+def frames(speedup=None, **more) -> dict[str, pd.DataFrame]:
+    """The three sweeps; `speedup` a number, a function of the point, or one of these per sweep."""
+    per = speedup if isinstance(speedup, dict) else dict.fromkeys(ALL, speedup)
+    return {name: synthetic.experiment(name, per.get(name), **more) for name in ALL}
+
+
+# ---------------------------------------------------------------- each rule, both ways
+
+
+def judged(tmp_path, measure: str, speedup=None, experiment=ALL, counters=None, **rule) -> str:
+    e = evidence(tmp_path, frames(speedup), counters)
+    outcome = claims.MEASURES[measure](e, experiment, **rule)
+    assert outcome.measured and outcome.why.endswith(".") and outcome.verdict in claims.VERDICTS
+    return outcome.verdict
+
+
+@pytest.mark.parametrize(
+    "speedup,who,verdict",
+    [
+        (1.2, "variant", REPRODUCED),
+        (0.8, "variant", NOT_REPRODUCED),
+        (0.8, "baseline", REPRODUCED),
+        (1.2, "baseline", NOT_REPRODUCED),
+        (lambda m, n, k, d: 1.2 if d > 0.005 else 0.8, "variant", PARTLY),
+        (1.0, "variant", NOT_REPRODUCED),  # a tie is nobody's win
+    ],
+)
+def test_share_of_points(tmp_path, speedup, who, verdict):
+    rule = {"variant": "warp_per_row", "faster": who}
+    assert judged(tmp_path, "share_of_points", speedup, **rule) == verdict
+
+
+@pytest.mark.parametrize(
+    "speedup,verdict",
+    [
+        (0.7, REPRODUCED),
+        (0.52, REPRODUCED),  # within the tolerance
+        (0.4, NOT_REPRODUCED),
+        (1.1, NOT_REPRODUCED),
+        (lambda m, n, k, d: 0.7 if d > 0.005 else 1.2, PARTLY),
+        (lambda m, n, k, d: 0.4 if n > 2048 else 1.2, PARTLY),  # none inside, but their mean is
+    ],
+)
+def test_speedup_range(tmp_path, speedup, verdict):
+    rule = {"variant": "warp_per_row", "low": 0.55, "high": 0.9, "tolerance": 0.05}
+    assert judged(tmp_path, "speedup_range", speedup, ["wide"], **rule) == verdict
+
+
+@pytest.mark.parametrize(
+    "speedup,rule,verdict",
+    [
+        (1.2, {"reproduced": 1.1, "partly": 1.0}, REPRODUCED),
+        (1.05, {"reproduced": 1.1, "partly": 1.0}, PARTLY),
+        (0.9, {"reproduced": 1.1, "partly": 1.0}, NOT_REPRODUCED),
+        (0.9, {"reproduced": 0.97, "partly": 1.0}, REPRODUCED),  # a claim of being slow
+        (0.99, {"reproduced": 0.97, "partly": 1.0}, PARTLY),
+        (1.1, {"reproduced": 0.97, "partly": 1.0}, NOT_REPRODUCED),
+        (
+            {"wide": 0.5, "square": 1.2, "tall": 1.2},
+            {"reproduced": 1.1, "partly": 1, "each": True},
+            PARTLY,
+        ),
+        (1.2, {"reproduced": 1.1, "partly": 1, "each": True}, REPRODUCED),
+        (0.9, {"reproduced": 1.1, "partly": 1, "each": True}, NOT_REPRODUCED),
+    ],
+)
+def test_speedup_mean(tmp_path, speedup, rule, verdict):
+    assert judged(tmp_path, "speedup_mean", speedup, variant="warp_per_row", **rule) == verdict
+
+
+@pytest.mark.parametrize(
+    "speedup,verdict",
+    [
+        ({"wide": 0.7, "square": 0.8, "tall": 1.1}, REPRODUCED),
+        (0.9, NOT_REPRODUCED),
+        (lambda m, n, k, d: 1.1 if n == 512 else 0.5, PARTLY),
+    ],
+)
+def test_somewhere_faster(tmp_path, speedup, verdict):
+    assert judged(tmp_path, "somewhere_faster", speedup, variant="warp_per_row") == verdict
+
+
+@pytest.mark.parametrize(
+    "speedup,direction,verdict",
+    [
+        (lambda m, n, k, d: 0.9 - 0.05 * np.log2(n / 512), "falls", REPRODUCED),
+        (lambda m, n, k, d: 0.9 - 0.05 * np.log2(n / 512), "rises", NOT_REPRODUCED),
+        (lambda m, n, k, d: 0.5 + 0.05 * np.log2(n / 512), "rises", REPRODUCED),
+        (0.7, "falls", NOT_REPRODUCED),
+        (lambda m, n, k, d: 0.7 - 0.002 * np.log2(n / 512), "falls", NOT_REPRODUCED),  # within 5%
+        (lambda m, n, k, d: 0.9 - (d > 0.005) * 0.05 * np.log2(n / 512), "falls", PARTLY),
+    ],
+)
+def test_speedup_trend(tmp_path, speedup, direction, verdict):
+    rule = {"variant": "warp_per_row", "along": "n", "direction": direction, "change": 0.05}
+    assert judged(tmp_path, "speedup_trend", speedup, ["wide"], **rule) == verdict
+
+
+@pytest.mark.parametrize(
+    "tall,verdict",
+    [(0.9, REPRODUCED), (0.75, PARTLY), (0.5, NOT_REPRODUCED)],
+)
+def test_faster_scenario(tmp_path, tall, verdict):
+    rule = {"larger": ["tall"], "smaller": ["wide", "square"], "tolerance": 0.03}
+    speedup = {"wide": 0.7, "square": 0.8, "tall": tall}
+    assert judged(tmp_path, "faster_scenario", speedup, variant="warp_per_row", **rule) == verdict
+
+
+def test_faster_scenario_of_equals_is_partly(tmp_path):
+    rule = {"larger": ["tall"], "smaller": ["wide"], "tolerance": 0.03}
+    assert judged(tmp_path, "faster_scenario", 0.7, variant="warp_per_row", **rule) == PARTLY
+
+
+@pytest.mark.parametrize(
+    "speedup,verdict",
+    [
+        (0.7, REPRODUCED),
+        (
+            lambda m, n, k, d: 2**15 / m,
+            PARTLY,
+        ),  # the kernel's time grows with m², cuSPARSE's does not
+    ],
+)
+def test_power_law(tmp_path, speedup, verdict):
+    rule = {"variants": ["warp_per_row", "cusparse_best"], "along": "m"}
+    rule |= {"low": 1, "high": 1, "tolerance": 0.1, "scatter": 1.25}
+    assert judged(tmp_path, "power_law", speedup, ["tall"], **rule) == verdict
+
+
+def test_power_law_fails_on_the_wrong_exponent_and_on_scatter(tmp_path):
+    rule = {"along": "m", "low": 1, "high": 1, "tolerance": 0.1}
+    alone = {"variants": ["warp_per_row"], "scatter": 1.25}
+    squared = judged(tmp_path / "a", "power_law", lambda m, *_: 2**15 / m, ["tall"], **rule | alone)
+    jumpy = judged(
+        tmp_path / "b",
+        "power_law",
+        lambda m, *_: 2.0 if m in (2**16, 2**19) else 0.5,
+        ["tall"],
+        **rule | alone,
+    )
+    assert squared == jumpy == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize(
+    "error,verdict", [(2e-7, REPRODUCED), (5e-6, PARTLY), (2e-5, NOT_REPRODUCED)]
+)
+def test_largest(tmp_path, error, verdict):
+    e = evidence(tmp_path, frames(rel_err=error))
+    rule = {"column": "rel_err", "reproduced": 1e-6, "partly": 1e-5}
+    assert claims.largest(e, ALL, "warp_per_row", **rule).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "fill,verdict", [(1.0, REPRODUCED), (0.95, PARTLY), (0.75, NOT_REPRODUCED)]
+)
+def test_true_density(tmp_path, fill, verdict):
+    e = evidence(tmp_path, frames(fill=fill))
+    assert claims.true_density(e, ALL, "warp_per_row", tolerance=0.02).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "tflops,verdict", [(20.0, REPRODUCED), (40.0, PARTLY), (55.0, NOT_REPRODUCED)]
+)
+def test_share_of_ceiling(tmp_path, tflops, verdict):
+    e = evidence(tmp_path, frames(tflops=tflops))
+    rule = {"ceiling": "fma", "unit": "tflops", "reproduced": 0.5, "partly": 0.75}
+    assert claims.share_of_ceiling(e, ALL, ["warp_per_row"], **rule).verdict == verdict
+
+
+DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+
+
+@pytest.mark.parametrize(
+    "ours,theirs,verdict",
+    [
+        (93, 92, REPRODUCED),
+        (70, 65, PARTLY),
+        (93, 20, PARTLY),  # only one of the two
+        (30, 20, NOT_REPRODUCED),
+    ],
+)
+def test_dram_share_from_counters(tmp_path, ours, theirs, verdict):
+    table = synthetic.counters({"warp_per_row": {DRAM: ours}, "cusparse_alg2": {DRAM: theirs}})
+    rule = {"variants": ["warp_per_row", "cusparse_best"], "metric": [DRAM], "often": 0.5}
+    rule |= {"reproduced": 0.9, "partly": 0.6}
+    assert judged(tmp_path, "dram_share", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize(
+    "least,requested,verdict",
+    [
+        (0.95, 2.0, REPRODUCED),  # even with perfect reuse DRAM is that busy
+        (0.1, 0.5, NOT_REPRODUCED),  # not even without any reuse
+        (0.65, 0.8, PARTLY),
+        (0.1, 2.0, None),  # could be anything: the claim is left open
+    ],
+)
+def test_dram_share_from_bounds(tmp_path, least, requested, verdict):
+    per_us = synthetic.COPY_GBPS * 1e3
+    made = frames()
+    for df in made.values():
+        df["least_bytes"] = least * per_us * df["median_us"]
+        df["requested_bytes"] = requested * per_us * df["median_us"]
+    e = evidence(tmp_path, made)
+    rule = {"metric": [DRAM], "often": 0.5, "reproduced": 0.9, "partly": 0.6}
+    if verdict is None:
+        with pytest.raises(claims.NotMeasured, match="between 10% and 100%"):
+            claims.dram_share(e, ALL, ["warp_per_row"], **rule)
+    else:
+        assert claims.dram_share(e, ALL, ["warp_per_row"], **rule).verdict == verdict
+
+
+MEMORY_BOUND = {"memory": ["dram", "l2"], "busy": 0.6, "share": 0.9}
+
+
+@pytest.mark.parametrize(
+    "dram,l2,tflops,verdict",
+    [
+        (10, 80, 10.0, REPRODUCED),  # any memory counts
+        (40, 30, 10.0, PARTLY),  # more than arithmetic, but waiting
+        (40, 30, 50.0, NOT_REPRODUCED),
+    ],
+)
+def test_memory_bound(tmp_path, dram, l2, tflops, verdict):
+    table = synthetic.counters({"warp_per_row": {"dram": dram, "l2": l2}})
+    e = evidence(tmp_path, frames(tflops=tflops), table)
+    outcome = claims.memory_bound(e, ALL, "warp_per_row", **MEMORY_BOUND)
+    assert outcome.verdict == verdict and "the largest of dram, l2" in outcome.why
+
+
+@pytest.mark.parametrize("tflops,verdict", [(1.0, REPRODUCED), (59.0, NOT_REPRODUCED)])
+def test_memory_bound_without_counters(tmp_path, tflops, verdict):
+    e = evidence(tmp_path, frames(tflops=tflops))
+    outcome = claims.memory_bound(e, ["tall"], "warp_per_row", **MEMORY_BOUND)
+    assert outcome.verdict == verdict and "no hardware counters" in outcome.why
+
+
+@pytest.mark.parametrize(
+    "value,rule,verdict",
+    [
+        (32, {"reproduced": 28.8, "partly": 24}, REPRODUCED),
+        (25, {"reproduced": 28.8, "partly": 24}, PARTLY),
+        (16, {"reproduced": 28.8, "partly": 24}, NOT_REPRODUCED),
+        (0, {"reproduced": 0, "partly": 1000}, REPRODUCED),
+        (500, {"reproduced": 0, "partly": 1000}, PARTLY),
+        (5000, {"reproduced": 0, "partly": 1000}, NOT_REPRODUCED),
+    ],
+)
+def test_counter_limit(tmp_path, value, rule, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": value}})
+    rule = rule | {"variants": ["warp_per_row"], "metric": ["missing", "c"], "often": 1.0}
+    assert judged(tmp_path, "counter_limit", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize("ours,verdict", [(20, REPRODUCED), (10, PARTLY), (5, NOT_REPRODUCED)])
+def test_counter_ratio(tmp_path, ours, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": ours}, "cusparse_alg2": {"c": 10}})
+    rule = {"variant": "warp_per_row", "metric": ["c"], "reproduced": 1.1, "partly": 1.0}
+    assert judged(tmp_path, "counter_ratio", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize("wide,verdict", [(50, REPRODUCED), (80, PARTLY), (95, NOT_REPRODUCED)])
+def test_counter_scenario(tmp_path, wide, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": 80}})
+    table.loc[table["n"].gt(table["m"]) | table["n"].lt(table["k"]), "value"] = wide
+    rule = {"variant": "warp_per_row", "metric": ["c"], "tolerance": 0.05}
+    rule |= {"larger": "square", "smaller": "wide"}
+    assert judged(tmp_path, "counter_scenario", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize("launches,verdict", [(3, REPRODUCED), (50, PARTLY), (500, NOT_REPRODUCED)])
+def test_prepare_cost(tmp_path, launches, verdict):
+    made = frames()
+    for df in made.values():
+        df["prepare_ms"] = launches * df["median_us"] / 1e3
+    e = evidence(tmp_path, made)
+    outcome = claims.prepare_cost(e, ALL, "cusparse_best", reproduced=10, partly=100)
+    assert outcome.verdict == verdict
+
+
+def test_every_measure_has_a_rule_in_its_docstring_and_a_test():
+    tests = " ".join(name for name in globals() if name.startswith("test_"))
+    for name, measure in claims.MEASURES.items():
+        text = " ".join(measure.__doc__.split()).lower()
+        assert "reproduced" in text and "partly" in text, name
+        assert f"test_{name}" in tests, name
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def test_the_best_of_the_room_is_a_contender(tmp_path):
+    e = evidence(tmp_path)
+    outcome = claims.speedup_mean(e, ALL, "room_best", reproduced=1.1, partly=1.0)
+    assert outcome.measured == "geometric mean 1.25×"  # rows_per_warp takes 0.8 of cuSPARSE's time
+
+
+def test_counters_of_the_best_algorithm_are_those_of_the_one_that_was_fastest(tmp_path):
+    table = synthetic.counters({"cusparse_alg1": {"c": 1}, "cusparse_alg2": {"c": 2}})
+    e = evidence(tmp_path, counters=table)
+    assert set(e.counter("cusparse_best", ["c"], ALL)) == {2}
+
+
+@pytest.mark.parametrize(
+    "spoil,says",
+    [
+        (lambda folder: (folder / "casper_sparse" / "tall.csv").unlink(), "experiment 'tall'"),
+        (lambda folder: None, "no hardware counters"),
+    ],
+)
+def test_missing_records_are_not_measured(tmp_path, spoil, says):
+    folder = synthetic.folder(tmp_path, with_ceilings=False)
+    spoil(folder)
+    df = claims.judge(claims.load(), folder)
+    assert df[df["verdict"] == NOT_MEASURED]["why"].str.contains(says).any()
+    assert len(df) == len(claims.load())
+
+
+def test_an_empty_folder_measures_nothing(tmp_path):
+    df = claims.judge(claims.load(), tmp_path)
+    assert set(df["verdict"]) == {NOT_MEASURED}
+
+
+def test_a_broken_record_is_an_error_and_no_verdict(tmp_path):
+    folder = synthetic.folder(tmp_path)
+    path = folder / "casper_sparse" / "wide.csv"
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(ValueError, match=r"wide\.csv: row"):
+        claims.judge(claims.load(), folder)
+
+
+# ---------------------------------------------------------------- the claims themselves
+
+
+def test_the_ledger_follows_the_records(tmp_path):
+    """The abstract and section V disagree about who is faster; the records decide."""
+    slow = claims.judge(claims.load(), synthetic.folder(tmp_path / "slow")).set_index("id")
+    fast = claims.judge(claims.load(), synthetic.folder(tmp_path / "fast", frames(1.3)))
+    fast = fast.set_index("id")
+    assert slow.verdict["abstract-speedup"] == NOT_REPRODUCED
+    assert slow.verdict["summary-cusparse-faster"] == REPRODUCED
+    assert fast.verdict["abstract-speedup"] == REPRODUCED
+    assert fast.verdict["summary-cusparse-faster"] == NOT_REPRODUCED
+    assert "summary-cusparse-faster" in slow.why["abstract-speedup"]
+    assert "default algorithm" in slow.why["wide-speedup"]
+    assert slow.published["wide-speedup"] == "0.55–0.90×"
+
+
+def test_every_kind_of_claim_of_the_source_is_there():
+    ids = {claim.id for claim in claims.load() if claim.room == "casper_sparse"}
+    assert len(ids) >= 30
+    sections = {claim.where.split(",")[0].split(";")[0] for claim in claims.load()}
+    assert {"abstract", "I", "III.A", "III.B", "III.C", "V", "V.A", "V.B", "V.C", "V.D"} <= sections
+
+
+def test_published_numbers_and_claims_belong_together():
+    used = {
+        (claim["published"]["figure"], claim["published"]["quantity"])
+        for claim in tomllib.loads(claims.TOML.read_text())["claim"]
+        if isinstance(claim["published"], dict)
+    }
+    held = {
+        (path.stem, quantity)
+        for path in paths.PUBLISHED.glob("*.csv")
+        for quantity in records.published(path)["quantity"]
+    }
+    assert used == held
+
+
+def test_the_profiler_is_told_which_counters_claims_use():
+    wanted = claims.counters_wanted(claims.load())
+    assert DRAM in wanted and len(wanted) == len(set(wanted))
+    assert set(wanted) <= set(ncu.METRICS)
+
+
+GOOD = """
+[sources.casper_sparse]
+name = "casperSPARSE"
+[sources.casper_sparse.minutes]
+wide = 2
+counters = 3
+[[claim]]
+id = "a"
+source = "casper_sparse"
+where = "V.A"
+says = "It is slower."
+experiment = ["wide", "counters"]
+measure = "speedup_range"
+rule = { variant = "warp_per_row", tolerance = 0.05 }
+published = { figure = "fig4_wide", quantity = "speedup" }
+"""
+
+
+def load(tmp_path, text: str) -> list[claims.Claim]:
+    path = tmp_path / "claims.toml"
+    path.write_text(text)
+    return claims.load(path)
+
+
+def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
+    (claim,) = load(tmp_path, GOOD)
+    assert (claim.rule["low"], claim.rule["high"]) == (0.55, 0.9)
+    assert claim.minutes == 5 and claim.source == "casperSPARSE"
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ('says = "It is slower."\n', "", "claim 'a' has no 'says'"),
+        ('where = "V.A"', 'where = "V.A"\nwhen = 1', "has a key 'when'"),
+        ('"speedup_range"', '"guess"', "asks for the measure 'guess'; known: share_of_points"),
+        ('["wide", "counters"]', '["deep"]', "experiment 'deep'; known: wide, counters"),
+        ('source = "casper_sparse"', 'source = "x"', "is from 'x'; known sources: casper_sparse"),
+        ("tolerance = 0.05", "slack = 1", "gives 'slack' to speedup_range"),
+        (", tolerance = 0.05", "", "does not give 'tolerance'"),
+        ('quantity = "speedup"', 'quantity = "joy"', "no single quantity 'joy'"),
+        ('figure = "fig4_wide"', 'figure = "fig9"', "no such published numbers"),
+        ("wide = 2", "wide = 2 2", "not valid TOML"),
+        ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b', which is no claim"),
+    ],
+)
+def test_a_malformed_claim_is_one_sentence(tmp_path, old, new, says):
+    assert old in GOOD
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        load(tmp_path, GOOD.replace(old, new))
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_id_is_there_once(tmp_path):
+    with pytest.raises(ValueError, match="'a' is there twice"):
+        load(tmp_path, GOOD + GOOD[GOOD.index("[[claim]]") :])
+
+
+# ---------------------------------------------------------------- the table in the book
+
+
+def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
+    df = claims.judge(claims.load(), synthetic.folder(tmp_path))
+    text = claims.ledger(df)
+    assert text.count("<tr") == len(df) + 1
+    assert f"<p>{len(df)} claims" in text
+    for claim in claims.load():
+        assert f'id="claim-{claim.id}"' in text
+    for verdict in set(df["verdict"]):
+        assert f"{verdict}</span>" in text
+    assert "http" not in text and "<script" not in text
+    linked = set(re.findall('href="#(claim-[^"]*)"', text))
+    assert "claim-wide-cusparse-faster" in linked
+    assert linked <= set(re.findall('id="(claim-[^"]*)"', text))
+
+
+def test_the_ledger_escapes_what_it_shows():
+    row = dict.fromkeys(claims.LEDGER_COLUMNS, "<b> & co") | {"verdict": PARTLY, "minutes": 1.0}
+    text = claims.ledger(pd.DataFrame([row]))
+    assert "<b>" not in text and "&lt;b&gt; &amp; co" in text
+
+
+def test_only_verdicts_have_badges():
+    with pytest.raises(ValueError, match="'maybe' is no verdict"):
+        claims.badge("maybe")
+
+
+def test_white_text_on_a_badge_can_be_read():
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+    for verdict in claims.VERDICTS:
+        colour = re.search("#[0-9A-F]{6}", claims.badge(verdict)).group()
+        assert 1.05 / (luminance(colour) + 0.05) >= 4.5, verdict

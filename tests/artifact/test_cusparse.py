@@ -1,0 +1,247 @@
+import sys
+import types
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from artifact.baselines import cusparse
+from kernels.contract import Operands, Problem
+
+
+class FakeLibrary(types.ModuleType):
+    """Stands in for nvmath.bindings.cusparse: hands out numbers and logs what it is asked."""
+
+    class cuSPARSEError(Exception):
+        pass
+
+    def __init__(self, refuse=None):
+        super().__init__("cusparse")
+        self.alive, self.log, self.refuse = set(), [], refuse
+        self.SpMMAlg = {"DEFAULT": 0, "CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12}
+        self.IndexType = SimpleNamespace(INDEX_32I=2)
+        self.IndexBase = SimpleNamespace(ZERO=0)
+        self.Order = SimpleNamespace(ROW=2)
+        self.Operation = SimpleNamespace(NON_TRANSPOSE=0)
+
+    def _make(self, kind, *arguments):
+        thing = len(self.log) + 1
+        self.log.append((kind, *arguments))
+        self.alive.add(thing)
+        return thing
+
+    def _destroy(self, thing):
+        self.alive.remove(thing)  # twice is a KeyError
+
+    def create(self):
+        return self._make("handle")
+
+    def create_csr(self, *arguments):
+        return self._make("csr", *arguments)
+
+    def create_dn_mat(self, *arguments):
+        return self._make("dense", *arguments)
+
+    destroy = destroy_sp_mat = destroy_dn_mat = _destroy
+
+    def set_stream(self, handle, stream):
+        self.log.append(("set_stream", handle, stream))
+
+    def sp_mm_buffer_size(self, *arguments):
+        assert len(arguments) == 10
+        return 512
+
+    def sp_mm_preprocess(self, *arguments):
+        assert len(arguments) == 11
+        self.log.append(("preprocess", *arguments))
+        if self.refuse:
+            raise self.cuSPARSEError(self.refuse)
+
+    def sp_mm(self, *arguments):
+        self.log.append(("multiply", *arguments))
+
+    def count(self, kind):
+        return sum(entry[0] == kind for entry in self.log)
+
+
+class Array(np.ndarray):
+    """A NumPy array with the one attribute of CuPy's that is used."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def array(shape, dtype):
+    return np.zeros(shape, dtype).view(Array)
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """The fake library, and just enough of CuPy."""
+    fake = FakeLibrary()
+    cupy = types.ModuleType("cupy")
+    cupy.empty, cupy.uint8 = array, np.uint8
+    stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda: stream)
+    bindings = types.ModuleType("nvmath.bindings")
+    bindings.cusparse = fake
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
+    return fake
+
+
+DEVICE = SimpleNamespace(set_current=lambda: None)
+
+
+def make_problem(m=4, n=8, k=6, nnz=5) -> Problem:
+    a = SimpleNamespace(
+        m=m, k=k, nnz=nnz, row_ptr=array(m + 1, np.int32), col_idx=array(nnz, np.int32),
+        val=array(nnz, np.float32),
+    )  # fmt: skip
+    operands = Operands(a, array((k, n), np.float32), array((m, n), np.float32))
+    return Problem(
+        room="test", label="", m=m, n=n, k=k, nnz=nnz, density=0.1, seed=0, useful_flops=1,
+        flops_def="", least_bytes=1, requested_bytes=1, make_host=lambda: operands,
+        make_device=lambda: operands,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+def test_bind_describes_the_problem_to_the_library(library, algorithm):
+    problem = make_problem()
+    bound = cusparse.bind(algorithm, problem, DEVICE)
+    assert bound.name == f"cusparse_{algorithm}"
+    assert bound.prepare_ms > 0 and bound.prepare_bytes == 512
+    assert bound.result() is problem.device().c
+    csr, b, c = [entry for entry in library.log if entry[0] in ("csr", "dense")][-3:]
+    operands = problem.device()
+    assert csr[1:4] == (4, 6, 5) and csr[6] == operands.a.val.data.ptr
+    assert csr[7:] == (2, 2, 0, 0), "int32 offsets and columns, from zero, float32"
+    # Row-major: the leading dimension is the number of columns.
+    assert b[1:] == (6, 8, 8, operands.b.data.ptr, 0, 2)
+    assert c[1:] == (4, 8, 8, operands.c.data.ptr, 0, 2)
+
+
+def test_launch_only_multiplies_and_sets_the_stream_when_it_changes(library):
+    bound = cusparse.bind("alg2", make_problem(), DEVICE)
+    before = len(library.log)
+    one, two = SimpleNamespace(handle=11), SimpleNamespace(handle=22)
+    for stream in (one, one, two, two, one):
+        bound.launch(stream)
+    assert [entry[0] for entry in library.log[before:]] == [
+        "set_stream", "multiply", "multiply", "set_stream", "multiply", "multiply", "set_stream",
+        "multiply",
+    ]  # fmt: skip
+    multiply = library.log[-1]
+    assert multiply[-2] == 6, "CUSPARSE_SPMM_CSR_ALG2"
+    assert multiply[1:] == library.log[before - 1][1:], "the arguments that were preprocessed"
+
+
+def test_everything_is_released_with_the_last_reference(library):
+    problem = make_problem()
+    operands = weakref.ref(problem.device())
+    bound = cusparse.bind("alg3", problem, DEVICE)
+    assert len(library.alive) == 4, "a handle and three descriptors"
+    problem.make_device = problem.make_host = None
+    problem.release()
+    assert operands() is not None, "the library still holds their addresses"
+    del bound
+    assert not library.alive and operands() is None
+
+
+def test_close_releases_early_and_once(library):
+    bound = cusparse.bind("default", make_problem(), DEVICE)
+    bound.close()
+    assert not library.alive
+    bound.close()
+    del bound
+
+
+def test_a_refusal_names_the_algorithm_and_leaves_nothing_behind(library):
+    library.refuse = "CUSPARSE_STATUS_NOT_SUPPORTED"
+    with pytest.raises(ValueError, match="cuSPARSE refuses alg1 at m=4, n=8.*NOT_SUPPORTED"):
+        cusparse.bind("alg1", make_problem(), DEVICE)
+    assert not library.alive
+
+
+def test_an_unknown_algorithm_is_named_with_the_known_ones():
+    with pytest.raises(ValueError, match="no algorithm 'alg9'.*default, alg1, alg2, alg3"):
+        cusparse.bind("alg9", make_problem(), DEVICE)
+
+
+@pytest.mark.parametrize("shape", [{"nnz": 0}, {"n": 0}])
+def test_an_empty_problem_is_refused(shape):
+    with pytest.raises(ValueError, match="nothing to multiply"):
+        cusparse.bind("alg1", make_problem(**shape), DEVICE)
+
+
+def test_contenders_have_the_names_of_the_records():
+    names = ["cusparse_default", "cusparse_alg1", "cusparse_alg2", "cusparse_alg3"]
+    assert list(cusparse.contenders(DEVICE)) == names
+
+
+def test_the_names_exist_in_the_library():
+    bindings = pytest.importorskip("nvmath.bindings.cusparse")
+    for member in cusparse._ENUM.values():
+        assert member in bindings.SpMMAlg.__members__
+    for name in ("sp_mm", "sp_mm_buffer_size", "sp_mm_preprocess", "create_csr", "create_dn_mat"):
+        assert callable(getattr(bindings, name))
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@pytest.fixture(scope="module")
+def gpu(device):
+    return device
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 128, 257])
+def test_cusparse_is_right_on_repeated_and_unsorted_columns(gpu, algorithm, n):
+    from artifact import check
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=513, n=n, k=300, density=0.05, seed=n)
+    reference = check.oracle(problem)
+    bound = cusparse.bind(algorithm, problem, gpu)
+    stream = gpu.create_stream()
+    errors = check.check(bound, problem, reference, stream)
+    assert errors.rel_err < 1e-6
+    assert bound.prepare_ms >= 0 and bound.prepare_bytes >= 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+def test_cusparse_can_be_captured(gpu, algorithm):
+    from artifact import bench, check
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=1000, n=64, k=500, density=0.05)
+    reference = check.oracle(problem)
+    bound = cusparse.bind(algorithm, problem, gpu)
+    stream = gpu.create_stream()
+    check.check(bound, problem, reference, stream)
+    graph = bench.capture(bound.name, bound, stream)
+    bound.result().fill(float("nan"))
+    gpu.sync()
+    graph.launch(stream)
+    stream.sync()
+    assert check.compare(bound.result(), reference).rel_err < 1e-6
+
+
+@pytest.mark.gpu
+def test_two_algorithms_on_one_problem_do_not_disturb_each_other(gpu):
+    from artifact import check
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=2000, n=32, k=1000, density=0.02)
+    reference = check.oracle(problem)
+    bounds = [cusparse.bind(a, problem, gpu) for a in cusparse.ALGORITHMS]
+    stream = gpu.create_stream()
+    for bound in bounds + bounds[::-1]:
+        assert check.check(bound, problem, reference, stream).rel_err < 1e-6

@@ -1,0 +1,188 @@
+import importlib.metadata
+import math
+import re
+
+import pytest
+
+from artifact import device, paths
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(device, "find", lambda ordinal=0: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("NVIDIA H200", "nvidia-h200"),
+        ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"),
+        ("NVIDIA GeForce RTX 5090 (Laptop)", "nvidia-geforce-rtx-5090-laptop"),
+    ],
+)
+def test_slug_is_a_folder_name(name, slug):
+    assert device.slug(name) == slug
+
+
+def test_find_says_none_where_the_runtime_reports_an_error(monkeypatch):
+    runtime = pytest.importorskip("cuda.bindings.runtime")
+    for error in (
+        runtime.cudaError_t.cudaErrorInsufficientDriver,
+        runtime.cudaError_t.cudaErrorNoDevice,
+    ):
+        monkeypatch.setattr(runtime, "cudaGetDeviceCount", lambda error=error: (error, None))
+        assert device.find() is None
+
+
+def test_find_says_none_where_the_driver_is_broken(monkeypatch):
+    runtime = pytest.importorskip("cuda.bindings.runtime")
+
+    def broken():
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(runtime, "cudaGetDeviceCount", broken)
+    assert device.find() is None
+
+
+def test_find_says_none_beyond_the_last_gpu(monkeypatch):
+    runtime = pytest.importorskip("cuda.bindings.runtime")
+    monkeypatch.setattr(runtime, "cudaGetDeviceCount", lambda: (runtime.cudaError_t.cudaSuccess, 1))
+    assert device.find(1) is None
+
+
+def test_require_says_in_one_sentence_what_to_do(no_gpu):
+    with pytest.raises(device.NoGpu) as caught:
+        device.require()
+    message = str(caught.value)
+    assert message.startswith("mode=measure needs an NVIDIA GPU") and "mode=recorded" in message
+    assert "\n" not in message
+
+
+def test_require_names_the_missing_package(monkeypatch):
+    info = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+    monkeypatch.setattr(device, "find", lambda ordinal=0: info)
+    monkeypatch.setattr(device, "GPU_MODULES", {"no_such_module_here": "no-such-wheel"})
+    with pytest.raises(device.NoGpu, match="no-such-wheel.*gpu"):
+        device.require()
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [
+        (0x0, "none"),
+        (0x1, "idle"),
+        (0x4, "software power cap"),
+        (0x4 | 0x40, "software power cap + hardware thermal slowdown"),
+        (0x4 | 0x10000, "software power cap + reason 0x10000"),
+    ],
+)
+def test_throttle_bits_become_words(bits, words):
+    assert device.throttle_words(bits) == words
+
+
+def test_throttle_bits_are_those_of_nvml():
+    nvml = pytest.importorskip("pynvml")
+    names = {
+        "GpuIdle": "idle",
+        "SwPowerCap": "software power cap",
+        "HwThermalSlowdown": "hardware thermal slowdown",
+        "HwPowerBrakeSlowdown": "power brake",
+        "DisplayClockSetting": "display clock setting",
+    }
+    for name, word in names.items():
+        assert device.throttle_words(getattr(nvml, f"nvmlClocksEventReason{name}")) == word
+
+
+def test_a_sample_without_nvml_is_empty_and_raises_nothing(monkeypatch):
+    monkeypatch.setattr(device, "_nvml_handle", lambda bus: None)
+    seen = device.sample()
+    assert math.isnan(seen.sm_mhz) and math.isnan(seen.power_w) and seen.throttle == ""
+
+
+def test_package_versions_are_plain_versions():
+    versions = device.package_versions()
+    assert versions["numpy"] == importlib.metadata.version("numpy")
+    assert all(re.fullmatch(r"[\w.+!-]+", version) for version in versions.values())
+
+
+def test_the_operating_system_names_no_machine():
+    # Distribution, kernel number without its suffix, architecture: nothing a host could be told by.
+    assert re.fullmatch(r"[^/]*, \w+ (\d+(\.\d+)*|unknown), \w+", device._os().replace("GNU/", ""))
+
+
+def test_commit_can_be_given_where_there_is_no_git(monkeypatch):
+    monkeypatch.setenv("SPARSITY_COMMIT", "abc1234")
+    assert device.commit() == "abc1234"
+
+
+def test_commit_is_unknown_outside_a_repository(monkeypatch, tmp_path):
+    monkeypatch.delenv("SPARSITY_COMMIT", raising=False)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    assert device.commit() == "unknown"
+
+
+def make_tree(root):
+    for name in (
+        "kernels/jit.py",
+        "kernels/room/a.cu",
+        "kernels/room/launch.py",
+        "kernels/room/README.md",
+        "kernels/other/b.cu",
+        "kernels/common/vec.cuh",
+        "kernels/formats/csr.py",
+        "artifact/bench.py",
+        "artifact/check.py",
+        "artifact/figures.py",
+        "artifact/baselines/cusparse.py",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "matters"),
+    [
+        ("kernels/jit.py", True),
+        ("kernels/room/a.cu", True),
+        ("kernels/common/vec.cuh", True),
+        ("artifact/bench.py", True),
+        ("artifact/baselines/cusparse.py", True),
+        ("kernels/room/README.md", False),
+        ("kernels/other/b.cu", False),
+        ("artifact/figures.py", False),
+    ],
+)
+def test_sources_change_with_what_changes_a_number(monkeypatch, tmp_path, changed, matters):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    make_tree(tmp_path)
+    before = device.sources("room")
+    (tmp_path / changed).write_text("something else")
+    assert (device.sources("room") != before) == matters
+
+
+@pytest.fixture
+def gpu():
+    return device.require()
+
+
+@pytest.mark.gpu
+def test_the_gpu_is_found_and_described(gpu):
+    info = gpu
+    opened = info.open()
+    machine = device.describe(opened)
+    assert machine["gpu"] == info.gpu and machine["slug"] == info.slug
+    assert machine["sm_count"] == info.sm_count > 0 and machine["l2_bytes"] == info.l2_bytes > 0
+    assert machine["memory_bytes"] == info.memory_bytes > 2**30
+    assert re.fullmatch(r"\d+\.\d+", machine["cuda"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", machine["cusparse"])
+    text = str(machine)
+    assert "/" not in text.replace("GNU/Linux", ""), "a machine's paths are nobody's business"
+    import platform
+
+    assert platform.node() not in text
+
+
+@pytest.mark.gpu
+def test_a_sample_of_the_gpu_has_a_clock(gpu):
+    seen = device.sample(gpu.open())
+    assert seen.sm_mhz > 100 and seen.power_w > 1 and seen.throttle

@@ -1,0 +1,352 @@
+"""The compiler, its cache and its reports: all of it without a GPU or a driver."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kernels import jit
+
+SOURCE = """
+#include "factor.cuh"
+template <int N> __global__ void scale(const float4* __restrict__ in, float4* out) {
+  float4 v = in[threadIdx.x];
+  v.x = fmaf(v.x, FACTOR, N);
+  out[threadIdx.x] = v;
+}
+"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SPARSITY_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    """scale.cu, which includes factor.cuh, which includes value.cuh."""
+    (tmp_path / "value.cuh").write_text("#define VALUE 2.f\n")
+    (tmp_path / "factor.cuh").write_text(
+        '#pragma once\n#include "value.cuh"\n#define FACTOR VALUE\n'
+    )
+    (tmp_path / "scale.cu").write_text(SOURCE)
+    return tmp_path / "scale.cu"
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list[tuple]:
+    """Every call of the compiler itself, as (file name, entry, arch)."""
+    calls, nvrtc = [], jit._nvrtc
+
+    def count(source, entry, arch):
+        calls.append((source.name, entry, arch))
+        return nvrtc(source, entry, arch)
+
+    monkeypatch.setattr(jit, "_nvrtc", count)
+    return calls
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "kernel.cu"
+    path.write_text(text)
+    return path
+
+
+# ------------------------------------------------------------------------------------ the cache
+
+
+def test_a_second_compilation_reads_the_cache(cache, source, compiled):
+    first = jit.compile_cubin(source, "scale<1>", "sm_80")
+    second = jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert first == second and len(compiled) == 1
+    assert first.code[:4] == b"\x7fELF" and "scale" in first.symbol
+    assert (first.source, first.entry, first.arch) == (source, "scale<1>", "sm_80")
+
+
+def test_the_cache_lies_where_the_environment_says(cache, source, monkeypatch, tmp_path):
+    jit.compile_cubin(source, "scale<1>", "sm_80")
+    made = sorted(path.suffix for path in cache.iterdir())
+    assert made == [".cubin", ".json"], "and nothing half-written beside them"
+    monkeypatch.setenv("SPARSITY_CACHE", str(tmp_path / "another"))
+    jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert len(list((tmp_path / "another").iterdir())) == 2
+    monkeypatch.delenv("SPARSITY_CACHE")
+    assert jit.cache_folder() == jit.ROOT.parent / "build" / "cubin"
+
+
+def test_entry_and_target_have_cubins_of_their_own(cache, source, compiled):
+    made = [
+        jit.compile_cubin(source, entry, arch)
+        for entry in ("scale<1>", "scale<2>")
+        for arch in ("sm_80", "sm_90a")
+    ]
+    assert len(compiled) == len({cubin.code for cubin in made}) == 4
+
+
+@pytest.mark.parametrize("header", ["value.cuh", "factor.cuh"])
+def test_a_changed_header_compiles_again(cache, source, compiled, header):
+    before = jit.compile_cubin(source, "scale<1>", "sm_80")
+    path = source.parent / header
+    path.write_text(path.read_text().replace("VALUE\n", "VALUE + 1\n").replace("2.f", "3.f"))
+    after = jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert len(compiled) == 2 and before.code != after.code
+
+
+def test_a_changed_common_header_compiles_again(cache, source, compiled, monkeypatch, tmp_path):
+    common = tmp_path / "common"
+    common.mkdir()
+    (source.parent / "factor.cuh").rename(common / "factor.cuh")
+    (source.parent / "value.cuh").rename(common / "value.cuh")
+    monkeypatch.setattr(jit, "COMMON", common)
+    before = jit.compile_cubin(source, "scale<1>", "sm_80")
+    (common / "value.cuh").write_text("#define VALUE 3.f\n")
+    after = jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert len(compiled) == 2 and before.code != after.code
+
+
+def test_other_options_or_another_compiler_compile_again(cache, source, compiled, monkeypatch):
+    jit.compile_cubin(source, "scale<1>", "sm_80")
+    monkeypatch.setattr(jit, "OPTIONS", jit.OPTIONS | {"lineinfo": False})
+    jit.compile_cubin(source, "scale<1>", "sm_80")
+    monkeypatch.setattr(jit, "_nvrtc_version", lambda: "99.9")
+    jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert len(compiled) == 3
+
+
+def test_an_interrupted_write_compiles_again(cache, source, compiled):
+    before = jit.compile_cubin(source, "scale<1>", "sm_80")
+    (meta,) = cache.glob("*.json")
+    meta.unlink()
+    (cubin,) = cache.glob("*.cubin")
+    cubin.write_bytes(b"half a cubin")
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == before and len(compiled) == 2
+    assert cubin.read_bytes() == before.code
+    assert json.loads(meta.read_text())["symbol"] == before.symbol
+
+
+def test_a_write_that_fails_leaves_nothing_that_counts(cache, source, compiled, monkeypatch):
+    replace = jit._replace
+
+    def full_disk(path, data):
+        if path.suffix == ".json":
+            raise OSError("no space left on device")
+        replace(path, data)
+
+    monkeypatch.setattr(jit, "_replace", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        jit.compile_cubin(source, "scale<1>", "sm_80")
+    monkeypatch.setattr(jit, "_replace", replace)
+    assert jit.compile_cubin(source, "scale<1>", "sm_80").code
+    assert len(compiled) == 2
+
+
+def test_threads_may_compile_the_same_kernel(cache, source):
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: jit.compile_cubin(source, "scale<1>", "sm_80"), range(8)))
+    assert len(set(made)) == 1 and len(list(cache.iterdir())) == 2
+
+
+# ------------------------------------------------------------------------------------ refusals
+
+
+def test_a_broken_source_shows_the_compilers_log(cache, tmp_path):
+    path = write(tmp_path, "__global__ void broken(float* x) { x[0] = undeclared; }\n")
+    with pytest.raises(jit.CompileError) as caught:
+        jit.compile_cubin(path, "broken", "sm_90a")
+    message = str(caught.value)
+    assert message.startswith("kernel.cu: broken does not compile for sm_90a")
+    assert 'identifier "undeclared" is undefined' in message and "kernel.cu(1)" in message
+    assert not cache.exists() or not list(cache.iterdir())
+
+
+def test_an_entry_that_the_source_lacks_is_named(cache, source):
+    with pytest.raises(jit.CompileError, match=r"scale\.cu: shrink<1> does not compile"):
+        jit.compile_cubin(source, "shrink<1>", "sm_80")
+
+
+def test_a_missing_source_is_named(cache, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"kernel source missing\.cu does not exist"):
+        jit.compile_cubin(tmp_path / "missing.cu", "missing", "sm_80")
+
+
+def test_an_unknown_target_is_named(cache, source):
+    with pytest.raises(jit.CompileError, match="scale<1> does not compile for sm_1"):
+        jit.compile_cubin(source, "scale<1>", "sm_1")
+
+
+# ------------------------------------------------------------------------------------- reports
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_the_reports_of_a_kernel(cache, source, arch):
+    cubin = jit.compile_cubin(source, "scale<1>", arch)
+    used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+    assert 4 <= used.registers <= 32 and used.stack_bytes == used.local_bytes == 0
+    assert used.shared_bytes == 0 and not used.spills
+    loads = {op: n for op, n in mix.items() if op.startswith("LDG")}
+    assert list(loads.values()) == [1] and ".128" in next(iter(loads))
+    assert mix["STG.E.128"] == 1 and mix["FFMA"] == 1 and mix["EXIT"] >= 1
+    assert "FFMA" in jit.disassemble(cubin)
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_local_memory_counts_as_a_spill(cache, tmp_path, arch):
+    """An array indexed at run time cannot live in registers."""
+    path = write(
+        tmp_path,
+        "__global__ void spill(const int* at, float* out) {\n"
+        "  float x[64];\n"
+        "  for (int i = 0; i < 64; ++i) x[i] = out[i];\n"
+        "  for (int i = 0; i < 999; ++i) x[at[i] & 63] += x[at[i + 1] & 63];\n"
+        "  for (int i = 0; i < 64; ++i) out[i] = x[i];\n}\n",
+    )
+    used = jit.resources(jit.compile_cubin(path, "spill", arch))
+    assert used.spills and used.stack_bytes >= 256
+    assert used.spill_loads > 0 and used.spill_stores > 0
+
+
+def test_too_few_registers_spill(cache, tmp_path):
+    path = write(
+        tmp_path,
+        "__global__ void __launch_bounds__(1024, 2) wide(const float* in, float* out) {\n"
+        "  float x[96];\n"
+        "#pragma unroll\n  for (int i = 0; i < 96; ++i) x[i] = in[i * 1024 + threadIdx.x];\n"
+        "  __syncthreads();\n"
+        "#pragma unroll\n  for (int i = 0; i < 96; ++i) out[i * 1024 + threadIdx.x] = x[i] * x[95 - i];\n}\n",
+    )
+    used = jit.resources(jit.compile_cubin(path, "wide", "sm_90a"))
+    assert used.registers <= 32 and used.spills
+
+
+def test_shared_memory_is_reported(cache, tmp_path):
+    path = write(
+        tmp_path,
+        "__global__ void staged(float* out) {\n  __shared__ float x[1024];\n"
+        "  x[threadIdx.x] = out[threadIdx.x];\n  __syncthreads();\n"
+        "  out[threadIdx.x] = x[1023 - threadIdx.x];\n}\n",
+    )
+    assert jit.resources(jit.compile_cubin(path, "staged", "sm_80")).shared_bytes == 4096
+    # From sm_90 on, the kibibyte that the driver keeps for itself in every block is included.
+    hopper = jit.resources(jit.compile_cubin(path, "staged", "sm_90a")).shared_bytes
+    assert hopper - 4096 in (0, 1024)
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_reports_are_of_the_entry_and_not_of_its_neighbours(cache, tmp_path, arch):
+    """Every kernel of a file that is no template is in every cubin of that file."""
+    path = write(
+        tmp_path,
+        "__global__ void before(float2* out) { out[threadIdx.x] = float2{}; }\n"
+        "template <int N> __global__ void middle(const float4* in, float4* out) {\n"
+        "  __shared__ float4 x[N];\n  x[threadIdx.x] = in[threadIdx.x];\n  __syncthreads();\n"
+        "  out[threadIdx.x] = x[N - 1 - threadIdx.x];\n}\n"
+        "__global__ void later(const int* at, float* out) {\n  float x[64];\n"
+        "  for (int i = 0; i < 64; ++i) x[i] = out[i];\n"
+        "  for (int i = 0; i < 999; ++i) x[at[i] & 63] += x[at[i + 1] & 63];\n"
+        "  for (int i = 0; i < 64; ++i) out[i] = x[i];\n}\n",
+    )
+    for entry, stores, shared, spills in (
+        ("before", "STG.E.64", 0, False),
+        ("middle<256>", "STG.E.128", 4096, False),
+        ("later", "STG.E", 0, True),
+    ):
+        cubin = jit.compile_cubin(path, entry, arch)
+        used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+        assert used.spills == spills, entry
+        assert used.shared_bytes in (shared, shared + 1024), entry
+        assert {op for op in mix if op.startswith("STG")} == {stores}, entry
+
+
+@pytest.fixture
+def listing(cache, monkeypatch):
+    """mix(text): the instruction mix of a kernel whose disassembly is that text."""
+
+    def mix(text: str) -> dict[str, int]:
+        said = {
+            "nvdisasm": f'\t.section\t.text.kernel,"ax",@progbits\n.text.kernel:\n{text}',
+            "cuobjdump": " Function kernel:\n  REG:10 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:552\n",
+        }
+        monkeypatch.setattr(jit, "_tool", lambda name, *arguments: said[name])
+        cubin = jit.Cubin(Path("kernel.cu"), "kernel", "sm_90a", "kernel", text.encode())
+        return jit.instruction_mix(cubin)
+
+    return mix
+
+
+def test_the_mix_counts_whole_instructions(listing):
+    text = """
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/              @!P0 LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;
+        /*0020*/             @!UP1 UIADD3 UR4, UR4, 0x1, URZ ;
+        /*0030*/              @P2  FFMA R0, R1, R2, R3 ;
+        /*0040*/                   FFMA.FTZ R0, R1, R2, R3 ;
+    .L_x_0:
+        /*10050*/                  BRA `(.L_x_0) ;
+    """
+    assert listing(text) == {
+        "LDC": 1, "LDG.E.128.CONSTANT": 1, "UIADD3": 1, "FFMA": 1, "FFMA.FTZ": 1, "BRA": 1,
+    }  # fmt: skip
+
+
+def test_padding_that_never_executes_is_not_counted(listing):
+    """ptxas surrounds LDGSTS with loads under a predicate that is never true."""
+    text = """
+        /*0500*/              @!PT LDS RZ, [RZ] ;
+        /*0510*/                   LDS.128 R4, [R2] ;
+    """
+    assert listing(text) == {"LDS.128": 1}
+
+
+def test_reports_are_kept_on_disk(cache, source, monkeypatch):
+    cubin = jit.compile_cubin(source, "scale<1>", "sm_80")
+    used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+    monkeypatch.setattr(jit, "_tool", lambda *arguments: pytest.fail("asked again"))
+    assert jit.resources(cubin) == used and jit.instruction_mix(cubin) == mix
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch"),
+    [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120")],
+)  # fmt: skip
+def test_the_target_of_a_gpu(capability, arch):
+    assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
+
+
+# ------------------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+def test_more_shared_memory_than_a_block_can_have_is_refused(device, cache, tmp_path):
+    path = write(
+        tmp_path,
+        "extern __shared__ float x[];\n"
+        "__global__ void greedy(float* out) { x[threadIdx.x] = 1; out[threadIdx.x] = x[0]; }\n",
+    )
+    cubin = jit.compile_cubin(path, "greedy", jit.arch_of(device))
+    most = device.properties.max_shared_memory_per_block_optin
+    jit.load(cubin, most)
+    with pytest.raises(ValueError, match=f"greedy asks for {most + 1024} bytes of shared memory"):
+        jit.load(cubin, most + 1024)
+
+
+@pytest.mark.gpu
+def test_a_kernel_compiled_here_runs(device, cache, source):
+    import cupy
+    from cuda.core import LaunchConfig, launch
+
+    kernel = jit.load(jit.compile_cubin(source, "scale<3>", jit.arch_of(device)))
+    data = cupy.arange(128, dtype=cupy.float32)
+    out = cupy.zeros_like(data)
+    stream = device.create_stream()
+    device.sync()
+    launch(stream, LaunchConfig(grid=1, block=32), kernel, data.data.ptr, out.data.ptr)
+    stream.sync()
+    expected = data.get()
+    expected[::4] = expected[::4] * 2 + 3
+    assert (out.get() == expected).all()

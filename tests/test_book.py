@@ -1,0 +1,333 @@
+"""The built book: complete by itself, and right in a browser, in light and in dark.
+
+`make test` builds it first. The browser is Debian's Chromium; elsewhere those tests skip.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import http.server
+import json
+import math
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import bs4
+import pytest
+import yaml
+
+from artifact.paths import BUILD, ROOT
+
+HTML = BUILD / "html"
+SCREENSHOTS = BUILD / "screenshots"
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+#: What a page loads by itself, as opposed to a link that a reader may follow.
+LOADED = {
+    "script": "src",
+    "img": "src",
+    "source": "src",
+    "iframe": "src",
+    "embed": "src",
+    "object": "data",
+    "video": "src",
+    "audio": "src",
+    "link": "href",
+    "use": "href",
+    "image": "href",
+}
+#: WCAG AA for text; the large sizes that need less are not told apart.
+LEAST_CONTRAST = 4.5
+PHONE = 390  # px
+
+PAGES = sorted(HTML.glob("*.html"))
+pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: make book")
+each = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+def parsed(page: Path) -> bs4.BeautifulSoup:
+    return bs4.BeautifulSoup(page.read_text(), "html.parser")
+
+
+# --- without a browser ---------------------------------------------------------------------------
+
+
+@each
+def test_page_loads_nothing_from_elsewhere(page):
+    for tag, attribute in LOADED.items():
+        for element in parsed(page).find_all(tag):
+            url = element.get(attribute, "")
+            assert not re.match(r"(https?:)?//", url), f"{page.name} loads {url}"
+
+
+@each
+def test_local_links_lead_somewhere(page):
+    soup = parsed(page)
+    links = [a["href"] for a in soup.find_all("a", href=True)]
+    links += [e[LOADED[e.name]] for e in soup.find_all(list(LOADED)) if e.get(LOADED[e.name])]
+    for link in links:
+        url = urlsplit(link)
+        if url.scheme or url.netloc:
+            continue
+        target = (page.parent / unquote(url.path)).resolve() if url.path else page
+        assert target.exists(), f"{page.name} links to {link}, which does not exist"
+        if url.fragment and target.suffix == ".html":
+            ids = anchors(target)
+            assert unquote(url.fragment) in ids, f"{page.name} links to {link}: no such place there"
+
+
+@functools.cache
+def anchors(page: Path) -> set[str]:
+    soup = parsed(page)
+    return {e["id"] for e in soup.find_all(id=True)} | {
+        e["name"] for e in soup.find_all("a", {"name": True})
+    }
+
+
+@each
+def test_ids_are_unique(page):
+    ids = [element["id"] for element in parsed(page).find_all(id=True)]
+    twice = {i for i in ids if ids.count(i) > 1} - {"pst-search-dialog"}
+    assert not twice
+
+
+@each
+def test_pictures_have_alternative_text(page):
+    soup = parsed(page)
+    for image in soup.find_all("img"):
+        assert image.get("alt") is not None, f"{page.name}: {image}"
+    for svg in soup.select(".bd-article svg[role=img]"):
+        assert svg.get("aria-label", "").strip()
+
+
+def test_stylesheets_load_nothing_from_elsewhere():
+    for sheet in HTML.rglob("*.css"):
+        for url in re.findall(r"(?:url\(|@import)\s*['\"]?([^'\")\s;]+)", sheet.read_text()):
+            assert not re.match(r"(https?:)?//", url), f"{sheet.name} loads {url}"
+
+
+def test_every_page_is_in_the_table_of_contents():
+    sources = [*(ROOT / "book").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+    toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
+    listed = re.findall(r"'(?:file|root)': '([^']+)'", str(toc))
+    assert sorted(listed) == sorted(path.stem for path in sources)
+    assert {path.stem for path in sources} <= {page.stem for page in PAGES}
+
+
+def test_figures_are_there_with_their_data():
+    for svg in (BUILD / "figures").rglob("*.svg"):
+        for suffix in (".svg", ".csv"):
+            assert (
+                (HTML / "figures" / svg.relative_to(BUILD / "figures"))
+                .with_suffix(suffix)
+                .is_file()
+            )
+
+
+# --- in a browser --------------------------------------------------------------------------------
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    handler = functools.partial(Quiet, directory=str(HTML))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM or not DRIVER:
+        missing = "chromium" if not CHROMIUM else "chromedriver"
+        pytest.skip(
+            f"{missing} is not on the PATH (Debian: apt-get install chromium chromium-driver)"
+        )
+    from selenium import webdriver
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        for flag in (
+            "headless=new",
+            "no-sandbox",
+            "disable-gpu",
+            "disable-quic",
+            "no-first-run",
+            "disable-background-networking",
+            "disable-component-update",
+            "disable-sync",
+            "disable-dev-shm-usage",
+            "window-size=1400,1000",
+            f"user-data-dir={profile}",
+        ):
+            options.add_argument(f"--{flag}")
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+        driver.set_script_timeout(30)
+        driver.get("data:,")  # leaves the start page, and what it says on the console
+        yield driver
+        driver.quit()
+
+
+def visit(browser, url: str, theme: str, width: int = 1400) -> None:
+    """Open a page as a reader whose system prefers `theme`, and wait until its math is typeset."""
+    browser.get_log("browser"), browser.get_log("performance")
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": theme}]},
+    )
+    window(browser, width)
+    browser.get(url)
+    browser.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "Promise.all([window.MathJax?.startup?.promise, document.fonts.ready]).then(() =>"
+        "  requestAnimationFrame(() => setTimeout(done, 100)));"
+    )
+
+
+def window(browser, width: int, height: int = 1000) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+    )
+
+
+def screenshot(browser, name: str) -> None:
+    """The whole page, by making the window as tall as it is."""
+    page = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+    width = browser.execute_script("return innerWidth")
+    window(browser, width, math.ceil(page["height"]))
+    picture = browser.execute_cdp_cmd("Page.captureScreenshot", {})
+    window(browser, width)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
+
+
+def complaints(browser, allowed: str) -> list[str]:
+    """Console errors, requests to another host than `allowed`, and requests that failed."""
+    found = [e["message"] for e in browser.get_log("browser") if e["level"] == "SEVERE"]
+    ours = {}  # the browser's own start page makes requests as well
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        event = message["params"]
+        if message["method"] == "Network.requestWillBeSent":
+            if event["documentURL"].startswith(allowed):
+                url = ours[event["requestId"]] = event["request"]["url"]
+                if not url.startswith((allowed, "data:", "blob:")):
+                    found.append(f"loads {url}")
+        elif event.get("requestId") in ours:
+            url = ours[event["requestId"]]
+            if (
+                message["method"] == "Network.responseReceived"
+                and event["response"]["status"] >= 400
+            ):
+                found.append(f"{event['response']['status']} for {url}")
+            elif message["method"] == "Network.loadingFailed" and not event.get("canceled"):
+                found.append(f"{event['errorText']} for {url}")
+    assert ours, "the browser reports no request at all"
+    return found
+
+
+@each
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_page_in_browser(browser, site, page, theme):
+    visit(browser, site + page.name, theme)
+    screenshot(browser, f"{page.stem}-{theme}")
+    assert complaints(browser, site) == []
+    assert browser.execute_script("return document.documentElement.dataset.theme") == theme
+    assert browser.execute_script(BROKEN_PICTURES) == []
+    formulas, typeset, wrong = browser.execute_script(MATH)
+    assert typeset >= formulas, f"{formulas} formulas, {typeset} typeset"
+    assert wrong == []
+    assert browser.execute_script(LOW_CONTRAST, LEAST_CONTRAST) == []
+
+
+@each
+def test_page_fits_a_phone(browser, site, page):
+    visit(browser, site + page.name, "light", PHONE)
+    screenshot(browser, f"{page.stem}-phone")
+    left, right = browser.execute_script(
+        "const box = document.querySelector('.bd-main').getBoundingClientRect();"
+        "return [box.left, Math.max(box.right, document.documentElement.scrollWidth)];"
+    )
+    assert left >= 0 and right <= PHONE, "it scrolls sideways: something wide needs a box that does"
+
+
+def test_book_opens_from_the_file_system(browser):
+    visit(browser, (HTML / "index.html").as_uri(), "light")
+    assert complaints(browser, HTML.as_uri()) == []
+
+
+def test_search_finds(browser, site):
+    visit(browser, site + "search.html?q=sparse", "light")
+    browser.execute_async_script(
+        "const done = arguments[0], until = Date.now() + 10000, look = () =>"
+        " document.querySelector('ul.search li') || Date.now() > until ? done() : setTimeout(look, 50);"
+        "look();"
+    )
+    assert browser.execute_script("return document.querySelectorAll('ul.search li').length")
+    assert complaints(browser, site) == []
+
+
+BROKEN_PICTURES = """
+const broken = [...document.images].filter(i => i.loading !== 'lazy' && !(i.complete && i.naturalWidth))
+  .map(i => i.src);
+const flat = [...document.querySelectorAll('.bd-article figure svg')].filter(s => {
+  const box = s.getBoundingClientRect();
+  return box.width < 10 || box.height < 10;
+}).map(s => s.getAttribute('aria-label'));
+return broken.concat(flat);
+"""
+
+MATH = """
+return [document.querySelectorAll('.bd-article .math').length,
+        document.querySelectorAll('.bd-article mjx-container').length,
+        [...document.querySelectorAll('mjx-merror')].map(e => e.textContent)];
+"""
+
+# The contrast of every visible piece of text with the ground that it stands on, ours and the theme's alike.
+LOW_CONTRAST = """
+const least = arguments[0];
+const canvas = Object.assign(document.createElement('canvas'), {width: 1, height: 1});
+const pen = canvas.getContext('2d', {willReadFrequently: true});
+const rgba = colour => {
+  pen.clearRect(0, 0, 1, 1); pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1);
+  const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+  return [r, g, b, a / 255];
+};
+const over = (top, under) => [0, 1, 2].map(i => top[i] * top[3] + under[i] * (1 - top[3])).concat(1);
+const ground = element => {
+  if (!element) return [255, 255, 255, 1];
+  const own = rgba(getComputedStyle(element).backgroundColor);
+  return own[3] === 1 ? own : over(own, ground(element.parentElement));
+};
+const luminance = colour => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => {
+  const c = colour[i] / 255;
+  return sum + weight * (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+}, 0);
+const low = new Set();
+for (const element of document.querySelectorAll('.bd-article *')) {
+  if (element.closest('.headerlink, mjx-assistive-mml, style, script, button')) continue;
+  if (![...element.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+  if (!element.checkVisibility({checkOpacity: true, checkVisibilityCSS: true})) continue;
+  const style = getComputedStyle(element), back = ground(element);
+  const ink = element.closest('svg') ? style.fill : style.color;
+  if (ink === 'none') continue;
+  const a = luminance(over(rgba(ink), back)), b = luminance(back);
+  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (contrast < least) low.add(`${contrast.toFixed(2)} ${element.tagName}.${element.getAttribute('class')}: ` +
+                                element.textContent.trim().slice(0, 40));
+}
+return [...low];
+"""

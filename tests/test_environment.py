@@ -1,0 +1,157 @@
+"""pyproject.toml declares, the locks pin, environment.yml installs: the three must say the same."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from artifact.paths import ROOT
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCKS = {name: (ROOT / "requirements" / f"{name}.lock").read_text() for name in ("base", "gpu")}
+EXTRAS = {"base": ("book", "dev", "test"), "gpu": ("book", "dev", "gpu", "profile", "test")}
+#: Packages whose modules are only installed where there is a GPU.
+GPU_MODULES = {
+    "cupy": "cupy-cuda13x",
+    "cupyx": "cupy-cuda13x",
+    "ncu_report": "ncu-report",
+    "nvmath": "nvmath-python",
+}
+
+
+def pins(lock: str, python: str) -> dict[str, Version]:
+    """The versions that pip installs from a lock under one Python on x86-64 Linux."""
+    target = {"sys_platform": "linux", "platform_machine": "x86_64", "platform_system": "Linux"}
+    target |= {"python_version": python, "python_full_version": f"{python}.9"}
+    target |= {"implementation_name": "cpython", "os_name": "posix"}
+    environment = default_environment() | target
+    found: dict[str, Version] = {}
+    for line in re.findall(r"^([a-z0-9].*?)(?: \\)?$", LOCKS[lock], re.MULTILINE):
+        need = Requirement(line)
+        if need.marker is None or need.marker.evaluate(environment):
+            assert need.name not in found, f"{lock}.lock pins {need.name} twice for Python {python}"
+            (pin,) = need.specifier
+            assert pin.operator == "==", f"{lock}.lock does not pin {need.name}: {need.specifier}"
+            found[canonicalize_name(need.name)] = Version(pin.version)
+    return found
+
+
+def declared(lock: str) -> list[Requirement]:
+    lines = list(PROJECT["dependencies"])
+    for extra in EXTRAS[lock]:
+        lines += PROJECT["optional-dependencies"][extra]
+    return [Requirement(line) for line in lines]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_satisfies_what_the_project_declares(lock, python):
+    pinned = pins(lock, python)
+    for need in declared(lock):
+        assert canonicalize_name(need.name) in pinned, f"{lock}.lock lacks {need.name}: make lock"
+        version = pinned[canonicalize_name(need.name)]
+        assert need.specifier.contains(version), f"{lock}.lock: {version} is outside {need}"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_gpu_lock_is_the_base_lock_and_more(python):
+    base, gpu = pins("base", python), pins("gpu", python)
+    assert base.items() <= gpu.items()
+    extra = {
+        canonicalize_name(Requirement(r).name) for r in PROJECT["optional-dependencies"]["gpu"]
+    }
+    assert not extra & base.keys(), "the base lock must do without GPU-only packages"
+    assert extra <= gpu.keys()
+
+
+def test_every_extra_is_in_a_lock():
+    assert set(EXTRAS["gpu"]) == set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_has_hashes_and_no_index(lock):
+    text = LOCKS[lock]
+    assert not re.search(r"https?://|--index-url|--extra-index-url|--find-links|file:", text)
+    for entry in re.split(r"\n(?=[a-z0-9])", text)[1:]:
+        assert "--hash=sha256:" in entry, f"{lock}.lock has no hash for {entry.splitlines()[0]}"
+
+
+def test_requires_python():
+    assert SpecifierSet(PROJECT["requires-python"]) == SpecifierSet(f">={PYTHONS[0]}")
+
+
+def test_conda_environment_is_the_gpu_lock():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["name"] == PROJECT["name"]
+    packages = [d for d in environment["dependencies"] if isinstance(d, str)]
+    (pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
+    assert pip == ["--require-hashes", "--requirement requirements/gpu.lock"]
+    (python,) = [Requirement(p) for p in packages if Requirement(p).name == "python"]
+    for version in PYTHONS:
+        assert python.specifier.contains(f"{version}.1")
+    assert not python.specifier.contains("3.10.9")
+    assert not python.specifier.contains(f"3.{int(PYTHONS[-1][2:]) + 1}.0"), "beyond what is locked"
+    # Whatever conda installs itself is no Python package of the lock, so it cannot disagree with it.
+    assert not {Requirement(p).name for p in packages} & pins("gpu", "3.12").keys()
+
+
+@pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="not the environment made by make")
+def test_installed_is_what_is_locked():
+    pinned = pins("base", f"3.{sys.version_info.minor}")
+    found = {name: Version(importlib.metadata.version(name)) for name in pinned}
+    assert found == pinned
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """(module, at the top level of the file) for each absolute import in a file."""
+    tree = ast.parse(path.read_text())
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name.split(".")[0], node in tree.body) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.append((node.module.split(".")[0], node in tree.body))
+    return found
+
+
+FILES = [
+    path for folder in ("kernels", "artifact", "tests") for path in (ROOT / folder).rglob("*.py")
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_are_declared(path):
+    known = {canonicalize_name(need.name) for need in declared("gpu")}
+    owners = importlib.metadata.packages_distributions()
+    beside = {p.stem for p in path.parent.glob("*.py")}
+    for module, _ in imports(path):
+        if module in sys.stdlib_module_names | {"kernels", "artifact", "tests"} | beside:
+            continue
+        packages = {canonicalize_name(name) for name in owners.get(module, [])}
+        packages |= {GPU_MODULES[module]} if module in GPU_MODULES else set()
+        assert packages & known, f"{module} is not of a package that pyproject.toml declares"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_gpu_only_modules_are_imported_where_they_are_used(path):
+    early = {module for module, top in imports(path) if top} & (GPU_MODULES.keys() | {"pynvml"})
+    assert not early, f"{early} at the top level: the file could not be imported without a GPU"
+
+
+def test_layers_import_downwards_only():
+    for path in (ROOT / "kernels").rglob("*.py"):
+        modules = {module for module, _ in imports(path)}
+        assert "artifact" not in modules, f"{path.relative_to(ROOT)} imports the harness"

@@ -1,0 +1,101 @@
+"""The Makefile: documented, and it redoes what a change touches and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from artifact import device
+from artifact.paths import BUILD, ROOT
+
+TEXT = (ROOT / "Makefile").read_text()
+NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess:
+    """Run make as a user would, whatever make runs these tests."""
+    inherited = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "SPARSITY_BUILD"}
+    environment = {name: value for name, value in os.environ.items() if name not in inherited}
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def built() -> list[str]:
+    """The variables under which the book in BUILD is up to date."""
+    marks = list((BUILD / "parameters").glob("*"))
+    if not marks or not (BUILD / "html" / "index.html").is_file():
+        pytest.skip("the book is not built: make book")
+    mode, gpu, preset, seed, _ = marks[0].name.split(",")
+    return [f"BUILD={BUILD}", f"MODE={mode}", f"GPU={gpu}", f"PRESET={preset}", f"SEED={seed}"]
+
+
+def executed(result: subprocess.CompletedProcess) -> list[str]:
+    return sorted(re.findall(r"artifact\.build notebook notebooks/(\S+)", result.stdout))
+
+
+def test_help_lists_every_target():
+    targets = re.search(r"^\.PHONY: (.*)$", TEXT, re.MULTILINE)[1].split()
+    lines = re.findall(r"^  make (\S+) +(\S.*)$", make("help").stdout, re.MULTILINE)
+    assert sorted(name for name, _ in lines) == sorted(targets)
+    promised = (
+        "artifact test kick measure profile claims compare book wheelhouse clean help".split()
+    )
+    assert set(promised) <= set(targets)
+    assert make().stdout == make("help").stdout
+
+
+def test_nothing_changed_nothing_done(built):
+    result = make("-n", "artifact", *built)
+    assert "Nothing to be done for 'artifact'" in result.stdout, "out of date: run make test"
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_one_notebook_changed(built, name):
+    result = make("-n", "-W", f"notebooks/{name}", "artifact", *built)
+    assert executed(result) == [name]
+    assert result.stdout.count("artifact.build book") == 1
+
+
+@pytest.mark.parametrize("source", ["kernels/jit.py", "artifact/paths.py"])
+def test_code_changed(built, source):
+    result = make("-n", "-W", source, "artifact", *built)
+    assert executed(result) == NOTEBOOKS
+    assert result.stdout.count("artifact.build book") == 1
+
+
+def test_page_changed(built):
+    result = make("-n", "-W", "book/glossary.md", "artifact", *built)
+    assert executed(result) == []
+    assert result.stdout.count("artifact.build book") == 1
+
+
+def test_other_parameters(built):
+    result = make("-n", "artifact", *built, "SEED=7")
+    assert executed(result) == NOTEBOOKS
+
+
+@pytest.mark.skipif(device.find() is not None, reason="there is a GPU here")
+@pytest.mark.skipif(not (ROOT / ".venv" / "ready").exists(), reason="no environment made by make")
+def test_measure_without_a_gpu(tmp_path):
+    result = make("measure", f"BUILD={tmp_path}")
+    assert result.returncode != 0
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert "GPU" in line
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.rglob("*.ipynb")) and not list(tmp_path.rglob("*.csv"))
+
+
+def test_old_python_is_refused(tmp_path):
+    old = tmp_path / "python3"
+    old.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo Python 3.8.1; exit; fi\nexec false\n'
+    )
+    old.chmod(0o755)
+    result = make("-B", "environment", f"PYTHON={old}", f"VENV={tmp_path}/venv")
+    assert result.returncode != 0
+    assert not (tmp_path / "venv").exists()

@@ -1,0 +1,115 @@
+"""Every notebook is committed clean, takes the same parameters, and runs without a GPU."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from artifact import build, device
+from artifact.paths import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+DEFAULTS = {"mode": "auto", "gpu": "nvidia-h200", "preset": "full", "seed": 0, "records": ""}
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def execute(source: Path, target: Path, folder: Path, *options: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "artifact.build", "notebook", str(source), str(target), *options],
+        cwd=ROOT,
+        env=os.environ | {"SPARSITY_BUILD": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def error_line(result: subprocess.CompletedProcess) -> str:
+    """The one line that a failed command says; the progress bar shares stderr with it."""
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert "Traceback" not in result.stderr
+    return line
+
+
+def test_there_are_notebooks():
+    assert (ROOT / "notebooks" / "index.ipynb") in NOTEBOOKS
+
+
+@each
+def test_one_parameters_cell(path):
+    notebook = nbformat.read(path, as_version=4)
+    cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    assert len(cells) == 1, f"{len(cells)} cells are tagged parameters"
+    assert cells[0] is next(c for c in notebook.cells if c.cell_type == "code"), (
+        "not the first code"
+    )
+    found = {}
+    for statement in ast.parse(cells[0].source).body:
+        assert isinstance(statement, ast.Assign), "the parameters cell only assigns"
+        found[statement.targets[0].id] = ast.literal_eval(statement.value)
+    assert found == DEFAULTS
+    assert tuple(found) == build.PARAMETERS
+
+
+@each
+def test_committed_clean(path):
+    text = path.read_text()
+    notebook = nbformat.reads(text, as_version=4)
+    nbformat.validate(notebook)
+    assert text.endswith("\n")
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            assert not cell.outputs, f"cell {number} has a stored output"
+            assert cell.execution_count is None, f"cell {number} has an execution count"
+        assert cell.metadata.keys() <= {"tags", "editable", "slideshow"}, f"cell {number}: metadata"
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert notebook.metadata.keys() <= {"kernelspec", "language_info"}
+
+
+@each
+def test_runs_recorded(path, tmp_path):
+    target = tmp_path / "notebooks" / path.name
+    result = execute(path, target, tmp_path, "--mode", "recorded", "--preset", "kick")
+    assert result.returncode == 0, result.stderr
+    for cell in nbformat.read(target, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr", f"a page would show this: {output.text}"
+
+
+def test_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path):
+    notebook = nbformat.read(ROOT / "notebooks" / "index.ipynb", as_version=4)
+    notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell("raise ValueError('row 3')")]
+    source, target = tmp_path / "broken.ipynb", tmp_path / "notebooks" / "broken.ipynb"
+    nbformat.write(notebook, source)
+    target.parent.mkdir()
+    target.write_text("the previous one")
+    result = execute(source, target, tmp_path)
+    assert result.returncode == 2
+    assert error_line(result) == "error: broken.ipynb, cell 3: ValueError: row 3"
+    assert list(target.parent.iterdir()) == [target]
+    assert target.read_text() == "the previous one"
+
+
+def test_dying_kernel_is_one_sentence(tmp_path):
+    notebook = nbformat.read(ROOT / "notebooks" / "index.ipynb", as_version=4)
+    notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell("import os; os._exit(1)")]
+    nbformat.write(notebook, tmp_path / "dying.ipynb")
+    result = execute(tmp_path / "dying.ipynb", tmp_path / "out" / "dying.ipynb", tmp_path)
+    assert result.returncode == 2
+    assert error_line(result).startswith("error: dying.ipynb: DeadKernelError: ")
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.skipif(device.find() is not None, reason="there is a GPU here")
+def test_measuring_needs_a_gpu(tmp_path):
+    source, target = ROOT / "notebooks" / "index.ipynb", tmp_path / "notebooks" / "index.ipynb"
+    result = execute(source, target, tmp_path, "--mode", "measure")
+    assert result.returncode == 2
+    assert "GPU" in error_line(result)
+    assert not target.parent.exists()

@@ -330,13 +330,16 @@ def sweep_panel(
     claim: tuple[float, float] | None = None,
     copy_gbps: float | None = None,
     xlabel: str = "",
+    claim_share: tuple[float, float] | None = None,
 ):
     """Three rows (time, memory throughput, speedup over `baseline`) by one column per density.
 
     df: one experiment's records, with `baseline` among its variants (see `records.best_of`). x: the
     size that is swept, "m" or "n". variants: the room's ladder, for the colours; show_variants:
-    those to draw (default: first and last). claim: the source's range of the speedup. copy_gbps:
-    measured copy ceiling, GB/s.
+    those to draw (default: first and last). claim: the source's range of the speedup; a lower
+    bound of NaN or 0 is none. copy_gbps:
+    measured copy ceiling, GB/s. claim_share: the source's range of the memory throughput, as shares
+    of the peak, which the copy ceiling stands for.
     """
     shown = list(show_variants or dict.fromkeys((variants[0], variants[-1])))
     drawn = [*shown, baseline]
@@ -372,14 +375,24 @@ def sweep_panel(
             handles["measured copy (bound)"] = rate.axhline(
                 copy_gbps, color=BOUND, linestyle=(0, (5, 3)), linewidth=1.2
             )
+        if claim_share and copy_gbps:
+            low, high = (share * copy_gbps for share in claim_share)
+            stated = rate.axhspan(low, high, facecolor=CLAIM, alpha=0.35, linewidth=0)
+            text = "–".join(dict.fromkeys(f"{share:.0%}" for share in claim_share))
+            handles[f"stated: {text} of peak"] = stated
         if claim:
-            band = speed.axhspan(*claim, facecolor=CLAIM, alpha=0.2, linewidth=0)
-            for edge in claim:
+            low, high = claim
+            open_below = not low > 0
+            if open_below:  # the source gives no lower bound: the band begins below the points
+                low = min(0.8 * high, 0.95 * float(ratio["speedup"].min()))
+            band = speed.axhspan(low, high, facecolor=CLAIM, alpha=0.2, linewidth=0)
+            for edge in (high,) if open_below else (low, high):
                 speed.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
-            handles[f"stated by the source: {claim[0]:.2f}–{claim[1]:.2f}"] = band
+            limits = f"below {high:g}" if open_below else f"{low:.2f}–{high:.2f}"
+            handles[f"stated by the source: {limits}×"] = band
         speed.axhline(1, color=BASELINE, linewidth=1.2)
         speed.set_xlabel(xlabel or x.upper())
-    _ratio(axes[2, 0], [*ratio["speedup"], *(claim or ())])
+    _ratio(axes[2, 0], [*ratio["speedup"], *(edge for edge in claim or () if edge > 0)])
     _sizes(axes[0, 0], data[x].tolist())
     for ax in axes[:2, 0]:
         _log(ax.yaxis)
@@ -674,6 +687,10 @@ def csr_picture(csr):
     Raises ValueError over 12 rows, 16 columns or 24 nonzeros, where the picture could no longer be
     read.
     """
+
+    def short(value: float) -> str:
+        return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.2g}"
+
     m, k, count = int(csr.m), int(csr.k), len(csr.val)
     if not (1 <= m <= 12 and 1 <= k <= 16 and 1 <= count <= 24):
         raise ValueError(
@@ -705,9 +722,13 @@ def csr_picture(csr):
     rows = []
     for at in range(count):
         row, column, value = int(owner[at]), int(csr.col_idx[at]), float(csr.val[at])
-        _box(ax, column + 1, row + 1, f"{value:.3g}", ROWS[row % len(ROWS)])
+        # Repeated entries share a cell of the matrix, though not a place in the arrays.
+        times = int(np.sum((owner == row) & (np.asarray(csr.col_idx) == column)))
+        if times == 1 or column not in csr.col_idx[pointers[row] : at]:
+            text = short(value) if times == 1 else f"{times}×"
+            _box(ax, column + 1, row + 1, text, ROWS[row % len(ROWS)])
         _box(ax, left + at, 4.3, f"{column}", ROWS[row % len(ROWS)])
-        _box(ax, left + at, 6.3, f"{value:.3g}", ROWS[row % len(ROWS)])
+        _box(ax, left + at, 6.3, short(value), ROWS[row % len(ROWS)])
         _put(ax, left + at + 0.5, 7.65, f"{at}", alpha=0.7)
         rows.append({"position": at, "row": row, "column": column, "value": value})
     for row in range(m + 1):

@@ -35,7 +35,9 @@ def folder() -> Path | None:
     if not named:
         return None
     if not Path(named).is_dir():
-        raise FileNotFoundError(f"{VARIABLE} names {named!r}, which is no folder: unset or correct it")
+        raise FileNotFoundError(
+            f"{VARIABLE} names {named!r}, which is no folder: unset or correct it"
+        )
     return Path(named)
 
 
@@ -45,7 +47,9 @@ def load(name: str, where: Path) -> csr.Csr:
     Standard-normal float32 values, seeded by the name. Raises FileNotFoundError that says what was
     looked for, ValueError where the file holds no matrix.
     """
-    found = [p for p in (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")]
+    found = [
+        p for p in (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")
+    ]
     path = next((p for p in found if p.is_file()), None)
     if path is None:
         raise FileNotFoundError(

@@ -1,25 +1,26 @@
 // warp_per_row: the published kernel, line by line (casperSPARSE, Fig. 2).
 //
-//   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major, n a multiple of 4.
+//   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major, 4 divides n.
 //
-// One warp owns one row of C. It walks the columns in tiles of 32 lanes x float4 = 128, and for
-// every tile walks its row of A again, staging 32 non-zeros at a time in shared memory:
+// One warp owns one row of C. It walks the columns in tiles of 32 lanes x float4 = 128, and
+// for every tile walks its row of A again, staging 32 non-zeros at a time in shared memory:
 //
-//      A, one row          shared memory of this warp           B                         C
-//   ┌──────────────┐      ┌──────────────────────┐      lane 0  1  2 ... 31
-//   │ x  x x  x ...│ ──►  │ scol[32]   sval[32]  │ ──►  row scol[k]: 32 float4   ──►  acc, a float4 a lane
-//   └──────────────┘      └──────────────────────┘
+//     A, one row           shared memory of this warp        B                        C
+//   ┌─────────────┐       ┌──────────────────────┐     lane 0  1  2 ... 31
+//   │ x  x x  x ..│  ──►  │ scol[32]   sval[32]  │ ──► row scol[k]: 32 float4 ──► acc
+//   └─────────────┘       └──────────────────────┘
 //
-// Template:  WARPS  warps (= rows of C) of a block; the source's THREADS_PER_BLOCK is 32 * WARPS.
+// Template:  WARPS  warps (= rows of C) of a block; the source's THREADS_PER_BLOCK / 32
 
 template <int WARPS>
-__global__ void warp_per_row(int m,                                 // rows of A and C
-                             int n_vec,                             // columns of B and C, in float4
-                             const int* __restrict__ row_ptr,       // m + 1
-                             const int* __restrict__ col_idx,       // nnz
-                             const float* __restrict__ val,         // nnz
-                             const float4* __restrict__ B,          // k x n_vec
-                             float4* __restrict__ C)                // m x n_vec
+__global__ void warp_per_row(
+    int m,                            // rows of A and C
+    int n_vec,                        // columns of B and C, in float4
+    const int* __restrict__ row_ptr,  // m + 1
+    const int* __restrict__ col_idx,  // nnz
+    const float* __restrict__ val,    // nnz
+    const float4* __restrict__ B,     // k x n_vec
+    float4* __restrict__ C)           // m x n_vec
 {
     const int warp_id = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
@@ -28,7 +29,7 @@ __global__ void warp_per_row(int m,                                 // rows of A
     const int start = row_ptr[warp_id];
     const int end = row_ptr[warp_id + 1];
 
-    // A private 32-entry region per warp: no other warp reads or writes it, so __syncwarp suffices.
+    // 32 entries of its own for each warp: no other touches them, so __syncwarp suffices.
     __shared__ int sh_col[WARPS * 32];
     __shared__ float sh_val[WARPS * 32];
     const int warp_base = (threadIdx.x / 32) * 32;

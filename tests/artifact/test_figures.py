@@ -223,7 +223,7 @@ def test_sweep_panel(sweeps, experiment, x):
     axes = fig.get_axes()
     assert len(axes) == 9 and axes[0].get_xscale() == axes[0].get_yscale() == "log"
     labels = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert "stated by the source: 0.55–0.90" in labels and "cuSPARSE, best algorithm" in labels
+    assert "stated by the source: 0.55–0.90×" in labels and "cuSPARSE, best algorithm" in labels
     assert set(data["variant"]) == {"warp_per_row", "rows_per_warp", "cusparse_best"}
     assert data.loc[data["variant"] == "cusparse_best", "speedup"].eq(1).all()
     assert len(data) == 3 * len(synthetic.SHAPES[experiment]) * len(synthetic.DENSITIES)

@@ -85,6 +85,10 @@ $(PARAMETERS):
 $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(PARAMETERS) $(ENV)
 	@$(PY) -m artifact.build notebook $< $@ --mode $(MODE) --gpu $(GPU) --preset $(PRESET) --seed $(SEED) --records "$(RECORDS)"
 
+# These speak of what the others measure, so they come after them.
+LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb)
+$(LATE): | $(filter-out $(LATE),$(EXECUTED))
+
 $(HTML): $(EXECUTED) $(PAGES)
 	@echo "book: $(HTML), warnings are errors"
 	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html

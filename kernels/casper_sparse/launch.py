@@ -43,9 +43,7 @@ def vector_width(n: int) -> int:
 
 
 def _tiles(n: int) -> int:
-    """Vectors of a lane: up to eight values, fewer where n is narrow."""
-    vec = vector_width(n)
-    return min(8 // vec, 1 << (math.ceil(n / (32 * vec)) - 1).bit_length())
+    return 2 if n > 32 * vector_width(n) else 1
 
 
 def _lanes(n: int, columns: int) -> int:
@@ -54,12 +52,7 @@ def _lanes(n: int, columns: int) -> int:
     return min(32, max(UNROLL, 1 << (vectors - 1).bit_length()))
 
 
-_TILES = [
-    f"<{WARPS}, {vec}, {tiles}, {UNROLL}>"
-    for vec in (4, 2, 1)
-    for tiles in (1, 2, 4, 8)
-    if vec * tiles <= 8
-]
+_TILES = [f"<{WARPS}, {vec}, {tiles}, {UNROLL}>" for vec in (4, 2, 1) for tiles in (1, 2)]
 
 VARIANTS: dict[str, Kernel] = {
     kernel.name: kernel

@@ -818,11 +818,12 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
 
 
 # Dark enough that white text on them has a contrast of 4.5:1, in either mode of the page.
+#: verdict -> its sign, and the class that the book's style sheet colours.
 BADGES = {
-    REPRODUCED: ("✓", "#1A7F37"),
-    PARTLY: ("◐", "#8A5A00"),
-    NOT_REPRODUCED: ("✗", "#B42318"),
-    NOT_MEASURED: ("–", "#57606A"),
+    REPRODUCED: ("✓", "verdict-reproduced"),
+    PARTLY: ("◐", "verdict-partly"),
+    NOT_REPRODUCED: ("✗", "verdict-not"),
+    NOT_MEASURED: ("–", "verdict-unmeasured"),
 }
 
 
@@ -833,11 +834,8 @@ def badge(verdict: str) -> str:
     """
     if verdict not in BADGES:
         raise ValueError(f"{verdict!r} is no verdict; these are: {', '.join(VERDICTS)}.")
-    sign, colour = BADGES[verdict]
-    return (
-        f'<span style="display:inline-block;background:{colour};color:#fff;border-radius:.3em;'
-        f'padding:.1em .5em"><span aria-hidden="true">{sign}</span> {verdict}</span>'
-    )
+    sign, name = BADGES[verdict]
+    return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
 
 
 def ledger(df: pd.DataFrame) -> str:
@@ -853,7 +851,7 @@ def ledger(df: pd.DataFrame) -> str:
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
     out = [
         f"<p>{len(df)} claims: {total}</p>",
-        '<div style="overflow-x:auto"><table style="text-align:left;overflow-wrap:anywhere">',
+        '<div style="overflow-x:auto"><table style="text-align:left">',
         "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead>",
         "<tbody>",
     ]

@@ -558,6 +558,35 @@ def counter_limit(
     )
 
 
+def counter_share(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    metric: Sequence[str],
+    of: str,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """One hardware counter as a share of another, at most. Reproduced up to `reproduced`, partly up
+    to `partly`."""
+    verdicts, texts = [], []
+    for variant in variants:
+        part, whole = (e.counter(variant, m, experiment) for m in (metric, [of]))
+        part, whole = part.align(whole, join="inner")
+        if part.empty or (whole <= 0).any():
+            raise NotMeasured(
+                f"The counter {of} has no positive values where {metric[0]} was read."
+            )
+        share = part / whole
+        verdicts.append(_grade(-float(share.max()), -reproduced, -partly))
+        texts.append(f"{variant} at most {share.max():.1%}, median {share.median():.1%}")
+    return Outcome(
+        _all_of(verdicts),
+        ", ".join(texts),
+        f"Counter {metric[0]} over {of}, {_points(len(share))}; asked: at most {reproduced:.0%}.",
+    )
+
+
 def counter_ratio(
     e: Evidence,
     experiment,
@@ -640,6 +669,7 @@ MEASURES: dict[str, Callable[..., Outcome]] = {
         dram_share,
         memory_bound,
         counter_limit,
+        counter_share,
         counter_ratio,
         counter_scenario,
         prepare_cost,
@@ -753,8 +783,10 @@ def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, f
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:
     """Every hardware counter that a claim can use, for the profiler."""
+    claims = list(claims)
     wanted = (claim.rule.get(key, ()) for claim in claims for key in ("metric", "memory"))
-    return sorted({metric for metrics in wanted for metric in metrics})
+    whole = {claim.rule["of"] for claim in claims if "of" in claim.rule}
+    return sorted(whole | {metric for metrics in wanted for metric in metrics})
 
 
 # ---------------------------------------------------------------- judging

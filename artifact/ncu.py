@@ -63,9 +63,7 @@ METRICS = (
     "l1tex__t_sector_hit_rate.pct",
     "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-    # The first also counts collisions with data that arrives from L2, the second only the access patterns' own.
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-    "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "sm__sass_thread_inst_executed_op_ffma_pred_on.sum",

@@ -53,7 +53,8 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
     """Make cuSPARSE ready: descriptors, work buffer, preprocessing.
 
     device: `cuda.core.Device`, current. Raises ValueError for an unknown algorithm, for a problem
-    without non-zeros, and, naming the algorithm, where the library refuses the problem.
+    without non-zeros, for alg3 with a row of more than k entries, and, naming the algorithm, where
+    the library refuses the problem.
     """
     require(
         algorithm in ALGORITHMS,
@@ -69,6 +70,15 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
 
     device.set_current()
     operands = problem.device()
+    if algorithm == "alg3":
+        # Its reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
+        # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
+        lengths = operands.a.row_ptr[1:] - operands.a.row_ptr[:-1]
+        require(
+            int(lengths.max()) <= problem.k,
+            f"cuSPARSE's alg3 fails where a row holds more entries than A has columns, here "
+            f"{int(lengths.max())} in {problem.k}: use another algorithm",
+        )
     handle = cusparse.create()
     # Freed in reverse order: the handle last.
     release: list[tuple[Callable[[int], None], int]] = [(cusparse.destroy, handle)]

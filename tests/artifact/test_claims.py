@@ -273,6 +273,14 @@ def test_counter_limit(tmp_path, value, rule, verdict):
     assert judged(tmp_path, "counter_limit", counters=table, **rule) == verdict
 
 
+@pytest.mark.parametrize("part,verdict", [(3, REPRODUCED), (20, PARTLY), (60, NOT_REPRODUCED)])
+def test_counter_share(tmp_path, part, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": part, "all": 100}})
+    rule = {"variants": ["warp_per_row"], "metric": ["c"], "of": "all"}
+    rule |= {"reproduced": 0.05, "partly": 0.25}
+    assert judged(tmp_path, "counter_share", counters=table, **rule) == verdict
+
+
 @pytest.mark.parametrize("ours,verdict", [(20, REPRODUCED), (10, PARTLY), (5, NOT_REPRODUCED)])
 def test_counter_ratio(tmp_path, ours, verdict):
     table = synthetic.counters({"warp_per_row": {"c": ours}, "cusparse_alg2": {"c": 10}})

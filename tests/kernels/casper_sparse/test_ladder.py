@@ -293,6 +293,10 @@ def test_cusparse_agrees(device, stream, algorithm):
     for label in ("a full row", "one enormous row", "empty rows"):
         for n in (1, 3, 4, 68, 260):
             p = room.problem_from_csr(matrix_case(label, n).problem.host().a, n, seed=SEED)
+            if algorithm == "alg3" and label == "one enormous row":
+                with pytest.raises(ValueError, match="6000 in 4000"):
+                    cusparse.bind(algorithm, p, device)
+                continue
             check.check(cusparse.bind(algorithm, p, device), p, check.oracle(p), stream)
 
 

@@ -302,7 +302,7 @@ def test_cusparse_agrees(device, stream, algorithm):
 
 @pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
 def test_cusparse_refuses_more_entries_than_places(device, algorithm):
-    with pytest.raises(ValueError, match="refuses"):
+    with pytest.raises(ValueError, match="refuses|more entries than A has columns"):
         cusparse.bind(algorithm, matrix_case("few columns, many repeats", 4).problem, device)
 
 

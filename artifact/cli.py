@@ -395,7 +395,10 @@ def _profile(options) -> int:
         report = options.keep / f"{room}.ncu-rep" if options.keep else None
         print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
         metrics = dict.fromkeys([*ncu.METRICS, *claims.counters_wanted(claims.load())])
-        df = ncu.profile(room, shapes, plan["contenders"], metrics, report=report)
+        try:
+            df = ncu.profile(room, shapes, plan["contenders"], metrics, report=report)
+        except RuntimeError as error:  # what ncu said, in one sentence
+            raise ValueError(str(error)) from error
         path = ncu.write(ncu.per_contender(df), folder / room / f"{records.COUNTERS}.csv")
         print(f"{room}: {len(df)} values of {df['metric'].nunique()} counters in {path.name}")
     return 0

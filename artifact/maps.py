@@ -290,7 +290,8 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
         return Origin(slug, None, True)
     if not records.list_gpus(root):
         return Origin(slug, None, bool(here))
-    return Origin(slug, records.resolve(slug, root), bool(here))
+    known = records.resolve(slug, root)
+    return Origin(known.name, known, bool(here))
 
 
 def table(df: pd.DataFrame, prose: bool = False) -> str:
@@ -365,7 +366,7 @@ def durations(folder: Path) -> pd.DataFrame:
 def wall_s(df: pd.DataFrame) -> float:
     """Seconds that a record took. Rows are stamped when their point is done, so the first point is
     taken to have cost as much as the mean of the others; at least the kernels' own time."""
-    when = pd.to_datetime(df["when"], utc=True).drop_duplicates().sort_values()
+    when = pd.to_datetime(df["when"], utc=True, format="ISO8601").drop_duplicates().sort_values()
     gaps = when.diff().dt.total_seconds().dropna()
     gaps = gaps[gaps <= PAUSE_S]
     kernels = float((df["samples"] * df["median_us"]).sum() / 1e6)
@@ -395,10 +396,10 @@ def constants(module: types.ModuleType) -> pd.DataFrame:
                     "constant": targets[0].id,
                     "value": value,
                     "meaning": " ".join(comment),
-                    "line": node.lineno,
                 }
             )
-    df = pd.DataFrame(rows).drop(columns="line").astype({"value": object})
+    # As objects, or whole numbers would become floats beside others.
+    df = pd.DataFrame(rows, columns=["constant", "value", "meaning"], dtype=object)
     # One row for constants that share a comment.
     return df.groupby("meaning", sort=False, as_index=False).agg(list)[list(df.columns)]
 
@@ -697,7 +698,7 @@ def intensities(folder: Path) -> dict[str, tuple[float, float]]:
     if not frames:
         return {}
     df = pd.concat(frames)
-    df = df[df["nnz"] > 0]
+    df = df[(df["nnz"] > 0) & (df["label"] == "")]
     named = {"requested_bytes": "SpMM, requested bytes", "least_bytes": "SpMM, least bytes"}
     ratios = {name: df["useful_flops"] / df[column] for column, name in named.items()}
     return {name: (float(r.min()), float(r.max())) for name, r in ratios.items()}

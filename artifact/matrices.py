@@ -47,13 +47,12 @@ def load(name: str, where: Path) -> csr.Csr:
     Standard-normal float32 values, seeded by the name. Raises FileNotFoundError that says what was
     looked for, ValueError where the file holds no matrix.
     """
-    found = [
-        p for p in (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")
-    ]
-    path = next((p for p in found if p.is_file()), None)
+    places = (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")
+    path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise FileNotFoundError(
-            f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz or {name}.mtx"
+            f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or "
+            f"{name}/{name}.mtx"
         )
     import scipy.io
     import scipy.sparse

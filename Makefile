@@ -83,7 +83,7 @@ $(PARAMETERS):
 	@rm -rf $(@D) && mkdir -p $(@D) && touch $@
 
 $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(PARAMETERS) $(ENV)
-	@$(PY) -m artifact.build notebook $< $@ --mode $(MODE) --gpu $(GPU) --preset $(PRESET) --seed $(SEED) --records "$(RECORDS)"
+	@$(PY) -m artifact.build notebook $< $@ --mode "$(MODE)" --gpu "$(GPU)" --preset "$(PRESET)" --seed "$(SEED)" --records "$(RECORDS)"
 
 # These speak of what the others measure, so they come after them.
 LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb)
@@ -118,7 +118,7 @@ profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 	$(PY) -m artifact profile
 
 claims: $(ENV) ## The verdict on every claim of the sources
-	$(PY) -m artifact claims --gpu $(GPU) $(if $(RECORDS),--records $(RECORDS))
+	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records $(RECORDS))
 
 compare: $(ENV) ## Fresh records against the shipped ones; the exit code says whether they agree
 	$(PY) -m artifact compare

@@ -25,6 +25,24 @@ class BuildError(RuntimeError):
     """A notebook or the book could not be made; the message is one sentence for the reader."""
 
 
+def validate(parameters: dict[str, object]) -> None:
+    """Refuse parameters that would only fail inside a notebook. Raises ValueError, one sentence, for
+    an unknown mode, preset, seed, or GPU to read, and FileNotFoundError for no such folder of records.
+    """
+    from artifact import device, paths, records, run
+
+    mode, gpu = parameters["mode"], str(parameters["gpu"])
+    run.validate(mode, parameters["preset"], parameters["seed"])
+    if mode == "measure" or (mode == "auto" and device.find()):
+        return  # of the GPU that is here, into a folder that need not be there yet
+    root = ROOT / str(parameters["records"] or paths.RECORDED)  # notebooks run in ROOT
+    if parameters["records"] and not root.is_dir():
+        raise FileNotFoundError(f"{parameters['records']}: this folder of records is missing")
+    # Where nothing was recorded at all, the notebooks that need no records still run.
+    if records.list_gpus(root):
+        records.resolve(gpu, root)
+
+
 def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     """Execute the notebook `source` with papermill and write it, with its outputs, to `target`.
 
@@ -154,25 +172,37 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
+def _usage(message: str):
+    """In place of argparse's own, which puts the usage in front: an error is one line."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one step; errors are one sentence on stderr and exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m artifact.build", description=__doc__)
+    parser.error = _usage
     steps = parser.add_subparsers(dest="step", required=True)
     step = steps.add_parser("notebook", help="execute one notebook")
+    step.error = _usage
     step.add_argument("source", type=Path)
     step.add_argument("target", type=Path)
-    step.add_argument("--mode", choices=("auto", "measure", "recorded"), default="auto")
+    step.add_argument("--mode", default="auto", help="auto, measure or recorded")
     step.add_argument("--gpu", default="nvidia-h200")
-    step.add_argument("--preset", choices=("kick", "full"), default="full")
-    step.add_argument("--seed", type=int, default=0)
+    step.add_argument("--preset", default="full", help="kick or full")
+    step.add_argument("--seed", default="0", help="a whole number")
     step.add_argument("--records", default="")
     step = steps.add_parser("book", help="build the pages from book/ and the executed notebooks")
+    step.error = _usage
     step.add_argument("notebooks", type=Path)
     step.add_argument("target", type=Path)
     options = parser.parse_args(arguments)
     try:
         if options.step == "notebook":
             parameters = {name: getattr(options, name) for name in PARAMETERS}
+            if options.seed.isdecimal():  # any other text is refused as it was written
+                parameters["seed"] = int(options.seed)
+            validate(parameters)
             execute(options.source, options.target, parameters)
         else:
             book(options.notebooks, options.target.resolve())

@@ -69,11 +69,20 @@ class Outcome:
 
 @dataclass
 class Evidence:
-    """The records of one GPU for one room, read when first needed."""
+    """The records of one GPU for one room, read when first needed.
+
+    Raises FileNotFoundError or ValueError if it is not known on which machine they were measured,
+    ValueError if a record is not valid or not complete.
+    """
 
     folder: Path  # of the GPU
     room: str
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def __post_init__(self):
+        # A room that was not measured has no machine; counters may lie there before its records.
+        if records.experiments(self.folder / self.room):
+            records.read_machine(self.folder / self.room)
 
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
         """Records of these experiments with the rows of BEST and ROOM_BEST; NotMeasured if one is
@@ -87,7 +96,7 @@ class Evidence:
             path = self.folder / self.room / f"{experiment}.csv"
             if not path.exists():
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
-            df = records.read(path)
+            df = records.complete(records.read(path), path)
             ours = df[~df["variant"].str.startswith("cusparse")]
             if len(ours) < len(df):
                 df = records.best_of(df)
@@ -587,6 +596,33 @@ def counter_share(
     )
 
 
+def counter_trend(
+    e: Evidence, experiment, variant: str, metric: Sequence[str], along: str, change: float
+) -> Outcome:
+    """Whether one hardware counter rises along a size ("m" or "n"), in each experiment and
+    density on its own: from the smallest to the largest profiled size by more than the relative
+    `change`. Reproduced if it does in every one, partly if in half."""
+    values = e.counter(variant, metric, experiment)
+    lines = []
+    for (name, density), line in values.groupby(level=["experiment", "density"], sort=False):
+        sizes = line.index.get_level_values(along)
+        if len(line) > 1 and sizes.min() < sizes.max():
+            first, last = (float(line[sizes == end].mean()) for end in (sizes.min(), sizes.max()))
+            lines.append(
+                (last > (1 + change) * first, f"{name} S = {density * 100:g} %", first, last)
+            )
+    if not lines:
+        raise NotMeasured(f"The counter {metric[0]} was profiled at no two sizes of a sweep.")
+    share = np.mean([rises for rises, *_ in lines])
+    return Outcome(
+        _grade(share, 1.0, 0.5),
+        f"rises in {sum(rises for rises, *_ in lines)} of {len(lines)} sweeps",
+        f"Counter {values.name} at the smallest and the largest {along.upper()} that were profiled: "
+        + "; ".join(f"{name}: {first:.3g} to {last:.3g}" for _, name, first, last in lines)
+        + ".",
+    )
+
+
 def counter_ratio(
     e: Evidence,
     experiment,
@@ -670,6 +706,7 @@ MEASURES: dict[str, Callable[..., Outcome]] = {
         memory_bound,
         counter_limit,
         counter_share,
+        counter_trend,
         counter_ratio,
         counter_scenario,
         prepare_cost,
@@ -808,13 +845,15 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     """Verdicts from the records in `folder`, that of one GPU: one row per claim, columns
     LEDGER_COLUMNS.
 
-    A record that is there but not valid raises ValueError: a broken file is no verdict.
+    A record that is there but not valid raises ValueError, one without its machine.json
+    FileNotFoundError: a broken file is no verdict.
     """
     evidence: dict[str, Evidence] = {}
     rows = []
     for claim in claims:
-        e = evidence.setdefault(claim.room, Evidence(Path(folder), claim.room))
-        outcome = _outcome(claim, e)
+        if claim.room not in evidence:
+            evidence[claim.room] = Evidence(Path(folder), claim.room)
+        outcome = _outcome(claim, evidence[claim.room])
         rows.append(
             {
                 key: getattr(outcome if hasattr(outcome, key) else claim, key)

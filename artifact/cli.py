@@ -5,6 +5,7 @@ bad input, with one line on stderr.
 """
 
 import argparse
+import difflib
 import importlib
 import json
 import re
@@ -210,10 +211,19 @@ def _parser() -> argparse.ArgumentParser:
 
 def _folder(options) -> Path:
     """The records that --records and --gpu name; without --gpu the only GPU, or the H200."""
-    known = records.list_gpus(options.records)
+    known = _gpus(options.records)
     return records.resolve(
         options.gpu or (known[0] if len(known) == 1 else "nvidia-h200"), options.records
     )
+
+
+def _gpus(root: Path) -> list[str]:
+    """The GPUs with records under `root`. Raises FileNotFoundError that names it for none."""
+    known = records.list_gpus(root)
+    if not known:
+        what = "holds no records with their machine.json" if root.is_dir() else "is missing"
+        raise FileNotFoundError(f"{root}: this folder of records {what}.")
+    return known
 
 
 def _claims(options) -> int:
@@ -222,7 +232,9 @@ def _claims(options) -> int:
         ids = [claim.id for claim in chosen]
         chosen = [claim for claim in chosen if claim.id == options.id]
         if not chosen:
-            raise ValueError(f"There is no claim {options.id!r}; known: {', '.join(ids)}.")
+            close = difflib.get_close_matches(options.id, ids, n=3, cutoff=0.5)
+            hint = f"close: {', '.join(close)}" if close else "`claims` without --id lists all"
+            raise ValueError(f"There is no claim {options.id!r}; {hint}.")
     if options.room:
         known = sorted({claim.room for claim in chosen})
         chosen = [claim for claim in chosen if claim.room == options.room]

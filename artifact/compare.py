@@ -18,6 +18,8 @@ BASELINE = "cusparse"  # prefix of the contenders that speedups are taken over
 
 AGREE, DIFFER, BAD_INPUT = 0, 1, 2  # exit codes
 
+_POINT = ["room", "experiment", *records.POINT]
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -26,7 +28,8 @@ class Comparison:
     points: experiment, variant, POINT, median_us_fresh, median_us_shipped, time_ratio, and, where
     there is a baseline, speedup_fresh, speedup_shipped and speedup_ratio. summary: one row per
     experiment and variant with the medians of these ratios and `agrees`. verdicts: id, says, fresh,
-    shipped, agrees; one row per claim.
+    shipped, agrees; one row per claim. covered: of the `total` points (shapes and densities) of the
+    shipped records, those that the fresh ones have too.
     """
 
     fresh: str
@@ -34,6 +37,8 @@ class Comparison:
     points: pd.DataFrame
     summary: pd.DataFrame
     verdicts: pd.DataFrame
+    covered: int
+    total: int
 
     @property
     def same_gpu(self) -> bool:
@@ -62,7 +67,7 @@ def compare(
     """Compare two GPUs' folders, all rooms that both have or just `room`.
 
     Raises FileNotFoundError or ValueError, one sentence, if a folder has no records, a record is
-    not valid, or the two have no point in common.
+    not valid or not complete, or the two have no point in common.
     """
     fresh, shipped = Path(fresh), Path(shipped)
     for tolerance in (speedup_tolerance, time_tolerance):
@@ -84,6 +89,7 @@ def compare(
             raise ValueError(
                 f"The room {name!r} has no records on both sides; those that have: {_list(common)}."
             )
+    machines = [[records.read_machine(side / name) for name in rooms] for side in (fresh, shipped)]
     points = [
         _points(fresh / name / f"{experiment}.csv", shipped / name / f"{experiment}.csv")
         for name in rooms
@@ -93,12 +99,22 @@ def compare(
     points = pd.concat(points, ignore_index=True) if points else pd.DataFrame()
     if points.empty:
         raise ValueError(f"{fresh} and {shipped} have no point of any experiment in common.")
-    gpus = [records.read_machine(folder / rooms[0])["gpu"] for folder in (fresh, shipped)]
+    gpus = [described[0]["gpu"] for described in machines]
     return Comparison(
         *gpus,
         points,
         _summary(points, speedup_tolerance, time_tolerance, same_gpu=gpus[0] == gpus[1]),
         _verdicts([claim for claim in claims.load() if claim.room in rooms], fresh, shipped),
+        covered=len(points[_POINT].drop_duplicates()),
+        total=sum(
+            len(records.read(path)[_POINT].drop_duplicates())
+            for name in ([room] if room else records.rooms(shipped))
+            if name != claims.CEILINGS
+            for path in (
+                shipped / name / f"{experiment}.csv"
+                for experiment in records.experiments(shipped / name)
+            )
+        ),
     )
 
 
@@ -106,7 +122,7 @@ def _points(fresh: Path, shipped: Path) -> pd.DataFrame:
     key = ["room", "experiment", *records.KEY]
     sides = []
     for path in (fresh, shipped):
-        df = records.read(path)
+        df = records.complete(records.read(path), path)
         if df["variant"].str.startswith(BASELINE).any():
             df = records.best_of(df, BASELINE, f"{BASELINE}_best")
             best = df[df["variant"] == f"{BASELINE}_best"].set_index(list(records.POINT))[
@@ -165,7 +181,11 @@ def _verdicts(judged: list[claims.Claim], fresh: Path, shipped: Path) -> pd.Data
 def report(comparison: Comparison) -> str:
     """The comparison as plain text for a terminal."""
     c = comparison
-    lines = [f"fresh: {c.fresh}    shipped: {c.shipped}    {len(c.points)} points in common", ""]
+    lines = [
+        f"fresh: {c.fresh}    shipped: {c.shipped}    "
+        f"the fresh records cover {c.covered} of the {c.total} shipped points",
+        "",
+    ]
     table = c.summary.copy()
     table["agrees"] = table["agrees"].map({True: "yes", False: "NO"})
     if not c.same_gpu:
@@ -178,6 +198,8 @@ def report(comparison: Comparison) -> str:
         for row in c.verdicts[c.verdicts["fresh"] != c.verdicts["shipped"]].to_dict("records"):
             lines.append(f"  {row['id']}: shipped {row['shipped']} ({row['shipped_measured']}),")
             lines.append(f"    fresh {row['fresh']} ({row['fresh_measured']})")
+        if c.same_gpu and not c.verdicts["agrees"].all():
+            lines.append("The GPU is the same: the tolerances decide, not the verdicts.")
     lines += ["", "The records agree." if c.agrees else "The records DIFFER."]
     return "\n".join(lines)
 

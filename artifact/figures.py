@@ -19,7 +19,13 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    NullFormatter,
+    NullLocator,
+)
 
 from artifact import paths, records
 
@@ -35,7 +41,21 @@ BASELINE = "#0072B2"  # the vendor's library
 BEST = "#1B9E4B"  # the last rung of our ladder
 BOUND = "#6E6E6E"  # measured ceilings and the roofline
 CLAIM = "#9A45E6"  # what the source states
-RUNGS = ("#8A6A3B", "#009C9C", "#BD7BA4", "#5F8DE0", "#D0607A", "#7D8C1E")
+RUNGS = (
+    "#8A6A3B",
+    "#009C9C",
+    "#BD7BA4",
+    "#5F8DE0",
+    "#D0607A",
+    "#7D8C1E",
+    "#F020B0",
+    "#F01040",
+    "#9040A0",
+)
+# One for each rung, none of which is the first's, the last's or a baseline's: two triangles, a bar,
+# a star of four points, a pentagon, a thin diamond, a star of five points, an upright bar, a cross.
+FLAT = ((-1, -0.4), (1, -0.4), (1, 0.4), (-1, 0.4))
+MARKERS = ("^", "v", FLAT, (4, 1, 0), "p", "d", "*", tuple((y, x) for x, y in FLAT), "X")
 PALETTE = {
     "published": PUBLISHED,
     "baseline": BASELINE,
@@ -58,6 +78,7 @@ ROWS = (
 # it.
 INK = "#010203"
 
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BASELINES = ("cusparse", "cublas", "cusparselt")  # prefixes of library contenders
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
@@ -105,7 +126,7 @@ def look(variant: str, variants: Sequence[str]) -> dict:
     lines = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
     return {
         "color": RUNGS[(position - 1) % len(RUNGS)],
-        "marker": "^vX*pd8"[(position - 1) % 7],
+        "marker": MARKERS[(position - 1) % len(MARKERS)],
         "linestyle": lines[(position - 1) % len(lines)],
     }
 
@@ -248,12 +269,13 @@ def _number(value: float, _=None) -> str:
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
 
 
-def _size(value: float, _=None) -> str:
-    """Powers of two from 2^15 as such, smaller sizes in digits."""
-    power = int(round(np.log2(value))) if value > 0 else 0
-    if value >= 2**15 and value == 2**power:
-        return "2" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power))
-    return _number(value)
+def _size_labels(ticks: Sequence[float]) -> list[str]:
+    """Labels for sizes, one notation for the whole axis: 2ⁿ if all are powers of two and the
+    largest is at least 2¹⁵, else digits in groups of three."""
+    powers = [round(np.log2(tick)) for tick in ticks]
+    if max(ticks) >= 2**15 and all(t == 2**p for t, p in zip(ticks, powers, strict=True)):
+        return ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
+    return [f"{tick:,.0f}".replace(",", "\u202f") for tick in ticks]
 
 
 def _log(axis, fine: bool = False) -> None:
@@ -276,9 +298,10 @@ def _sizes(ax, values: Sequence[float], most: int = 4) -> None:
     values = sorted(set(values))
     every = -(-len(values) // most)
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(FixedLocator(values[::-1][::every]))
+    ticks = values[::-1][::every][::-1]
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_minor_locator(FixedLocator(values))
-    ax.xaxis.set_major_formatter(FuncFormatter(_size))
+    ax.xaxis.set_major_formatter(FixedFormatter(_size_labels(ticks)))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -302,7 +325,7 @@ def _percent(density: float) -> str:
 
 
 def _line(ax, x, y, variant: str, variants: Sequence[str], **more):
-    return ax.plot(x, y, markeredgewidth=0, **(look(variant, variants) | more))[0]
+    return ax.plot(x, y, **({"markeredgewidth": 0} | look(variant, variants) | more))[0]
 
 
 def _legend(fig, handles: Mapping[str, object], columns: int = 4) -> None:
@@ -420,9 +443,13 @@ def roofline(
     variants: Sequence[str],
     traffic: str = "least_bytes",
     baseline: str = "cusparse_best",
+    strong: Sequence[str] = ("in_flight", "shared_tiles"),
 ):
     """Useful TFLOP/s over useful FLOP per byte of `traffic`, one panel per experiment, every
     variant on it.
+
+    The first and the last of `variants`, `baseline` and those of `strong` that were measured have
+    their own marker; the rest are small grey dots, "other rungs", so that these can be seen.
 
     ceilings: name -> GB/s for memories, and "FMA" -> TFLOP/s; the memories are drawn as slopes up
     to the FMA roof. traffic: "least_bytes" (what DRAM must deliver) or "requested_bytes" (what the
@@ -441,20 +468,24 @@ def roofline(
     )
     roof = ceilings["FMA"]
     slopes = {what: gbps / 1000 for what, gbps in ceilings.items() if what != "FMA"}
-    left = min(data["intensity"].min(), *(roof / slope for slope in slopes.values())) / 2.2
-    right = max(data["intensity"].max(), *(roof / slope for slope in slopes.values())) * 2.2
-    bottom = data["tflops"].min() / 2
+    ridges = {what: roof / slope for what, slope in slopes.items()}
+    left = min([data["intensity"].min(), *ridges.values()]) / 1.3
+    right = max([data["intensity"].max(), *ridges.values()]) * 1.5
+    bottom, top = data["tflops"].min() / 1.4, roof * 1.6
+    marked = [v for v in drawn if v in (variants[0], variants[-1], baseline, *strong)]
+    others = [v for v in drawn if v not in marked]
+    others_name = "other rungs" if len(others) > 1 else "".join(map(name, others))
     handles: dict[str, object] = {}
     for ax, experiment in zip(axes[0], experiments, strict=True):
         ax.set(
             xscale="log",
             yscale="log",
             xlim=(left, right),
-            ylim=(bottom, roof * 2.2),
+            ylim=(bottom, top),
             title=experiment,
         )
         ax.plot(
-            [min(roof / s for s in slopes.values()), right],
+            [min(ridges.values(), default=left), right],
             [roof, roof],
             color=BOUND,
             linewidth=1.3,
@@ -467,17 +498,31 @@ def roofline(
                 linewidth=1.3,
                 linestyle=(0, (5, 2)),
             )
-        for variant in [*drawn[-1:], *drawn[:-1]]:
-            rows = data[(data["experiment"] == experiment) & (data["variant"] == variant)]
+        here = data[data["experiment"] == experiment]
+        if others:
+            rows = here[here["variant"].isin(others)]
+            (handles[others_name],) = ax.plot(
+                rows["intensity"],
+                rows["tflops"],
+                "o",
+                color=BOUND,
+                markersize=2.6,
+                markeredgewidth=0,
+                alpha=0.5,
+            )
+        # The last rung is hollow and lies below those it may have been chosen from.
+        last = [v for v in marked if v == variants[-1]]
+        order = [baseline, *last, *(v for v in marked if v not in (baseline, *last))]
+        for variant in [v for v in order if v in marked]:
+            rows = here[here["variant"] == variant]
+            hollow = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.3}
             handles[name(variant)] = _line(
                 ax,
                 rows["intensity"],
                 rows["tflops"],
                 variant,
                 variants,
-                linestyle="none",
-                markersize=5.5,
-                alpha=0.85,
+                **({"linestyle": "none", "markersize": 6} | (hollow if variant in last else {})),
             )
         ax.set_xlabel("useful FLOP per byte")
         _log(ax.xaxis)
@@ -508,7 +553,7 @@ def roofline(
                 fontsize=8,
             )
     axes[0, 0].set_ylabel("useful TFLOP/s")
-    order = [name(v) for v in drawn]
+    order = [*map(name, marked), *([others_name] if others else [])]
     _legend(fig, {label: handles[label] for label in order})
     columns = [
         "experiment",
@@ -531,8 +576,8 @@ def ladder(
     """Geometric-mean speedup over `baseline` per experiment, one row per rung, with its prediction
     beside it.
 
-    variants: rung -> what was predicted before it was measured, in ladder order. Rungs without
-    records are left out.
+    variants: rung -> what was predicted before it was measured, in ladder order; an empty one is
+    drawn as "–". Rungs without records are left out.
     """
     present = [v for v in variants if (df["variant"] == v).any()]
     if not present:
@@ -883,4 +928,4 @@ def _box(ax, x, y, text, colour, width=1.0, height=1.0, size=7.5, rotation=0) ->
 
 
 def _wrap(text: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(text, width)) or "—"
+    return "\n".join(textwrap.wrap(text, width)) or "–"

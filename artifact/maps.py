@@ -396,6 +396,7 @@ def constants(module: types.ModuleType) -> pd.DataFrame:
                     "constant": targets[0].id,
                     "value": value,
                     "meaning": " ".join(comment),
+                    "line": node.lineno,
                 }
             )
     # As objects, or whole numbers would become floats beside others.
@@ -715,6 +716,7 @@ class Contest:
     published: str
     last: str
     speedups: pd.DataFrame  #: experiment, POINT, variant, speedup over cusparse_best, size
+    prepare_ms: float  #: median preprocessing of `last`
 
     def geomean(self, variant: str, experiment: str) -> float:
         df = self.speedups
@@ -765,7 +767,8 @@ def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
     )
     speedups["experiment"] = pd.Categorical(speedups["experiment"], order)
     speedups = speedups.sort_values(["experiment", "variant", "size"], ignore_index=True)
-    return Contest(room, published, last, speedups.astype({"experiment": str}))
+    prepare_ms = float(df.loc[df["variant"] == last, "prepare_ms"].median())
+    return Contest(room, published, last, speedups.astype({"experiment": str}), prepare_ms)
 
 
 def contest_figure(c: Contest):

@@ -283,6 +283,26 @@ def read(path: str | Path) -> pd.DataFrame:
     return _rows(text, str(path))
 
 
+def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
+    """`df`, a record as `read` gives it, if every point has every variant of the file.
+
+    Raises ValueError (file, first row of the point, missing variant) otherwise: the file was cut
+    between two rows, or a measurement that adds a variant was interrupted. `read` accepts such a
+    file, because measuring goes on from there; a verdict on it would compare different points.
+    """
+    variants = list(dict.fromkeys(df["variant"]))
+    points = df.groupby(list(POINT), sort=False)["variant"]
+    short = np.flatnonzero(points.transform("size") < len(variants))
+    if short.size:
+        here = df.loc[(df[list(POINT)] == df[list(POINT)].iloc[short[0]]).all(axis=1), "variant"]
+        missing = next(variant for variant in variants if variant not in set(here))
+        raise ValueError(
+            f"{name}: row {short[0] + 2}, column 'variant': this point lacks {missing!r}, which "
+            "others have, so the record is truncated or its measurement was interrupted."
+        )
+    return df
+
+
 def read_counters(path: str | Path) -> pd.DataFrame:
     """Hardware counters, tidy: one row per (variant, m, n, k, density, metric). Errors as
     `read`."""
@@ -348,6 +368,10 @@ def read_machine(folder: str | Path) -> dict:
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}: line {error.lineno}: this is not complete JSON ({error.msg})."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: byte {error.start} is not UTF-8 text, so this is no JSON."
         ) from None
     _check_machine(machine, path)
     return machine

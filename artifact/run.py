@@ -174,7 +174,7 @@ def start(
     *,
     repeat: bool = False,
 ) -> Run:
-    """Decide what a notebook does, say so, and make it ready.
+    """Decide what a notebook does, and make it ready.
 
     The parameters are those of a notebook's parameters cell.
 
@@ -184,18 +184,25 @@ def start(
     second measurement, kept beside the first. Raises `device.NoGpu` where measuring was asked for
     in vain, ValueError for an unknown value.
     """
+    validate(mode, preset, seed)
+    if not re.fullmatch(r"[a-z0-9_]+", room):
+        raise ValueError(f"room is {room!r}, but must be the name of a folder under kernels/")
+    begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
+    run = begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
+    # Reading takes no time that a line would have to explain, and `banner` says it on the page.
+    if run.mode == "measure":
+        gpu = run.machine["gpu"]
+        _say(f"{room}: measuring on {gpu} (mode={mode}, preset={preset}, seed={seed})")
+    return run
+
+
+def validate(mode: object, preset: object, seed: object) -> None:
+    """Raises ValueError, one sentence, for a mode, preset or seed that `start` does not take."""
     for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
         if value not in known:
             raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed is {seed!r}, but must be a whole number from 0")
-    if not re.fullmatch(r"[a-z0-9_]+", room):
-        raise ValueError(f"room is {room!r}, but must be the name of a folder under kernels/")
-    begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
-    run = begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
-    verb = "measuring on" if run.mode == "measure" else "recorded on"
-    _say(f"{room}: {verb} {run.machine['gpu']} (mode={mode}, preset={preset}, seed={seed})")
-    return run
 
 
 def _measuring(

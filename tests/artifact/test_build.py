@@ -6,8 +6,9 @@ import shutil
 
 import nbformat
 import pytest
+import synthetic
 
-from artifact import build
+from artifact import build, device, paths
 from artifact.paths import ROOT
 
 
@@ -41,6 +42,60 @@ def test_page_shows_the_parameters_that_were_used(tmp_path):
 def test_missing_notebook_is_named(tmp_path):
     with pytest.raises(build.BuildError, match="index.ipynb has not been executed"):
         build._as_page(tmp_path / "index.ipynb", tmp_path / "out.ipynb")
+
+
+@pytest.fixture
+def no_notebook(tmp_path, monkeypatch):
+    """A machine without a GPU and with records of one, where no notebook may start."""
+    monkeypatch.setattr(device, "find", lambda *_: None)
+    monkeypatch.setattr(paths, "RECORDED", tmp_path / "recorded")
+    synthetic.folder(tmp_path / "recorded")
+    started = []
+    monkeypatch.setattr(build, "execute", lambda *given: started.append(given[2]))
+    return started
+
+
+def step(*options: str) -> int:
+    try:
+        return build.main(["notebook", "in.ipynb", "out.ipynb", *options])
+    except SystemExit as leave:  # argparse
+        return leave.code
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--preset", "x"], "preset is 'x', but must be one of full, kick"),
+        (["--mode", "x"], "mode is 'x', but must be one of auto, measure, recorded"),
+        (["--seed", "abc"], "seed is 'abc', but must be a whole number from 0"),
+        (["--seed", "-1"], "seed is '-1'"),
+        (["--seed", "1.5"], "seed is '1.5'"),
+        (["--seed"], "argument --seed: expected one argument"),  # make artifact SEED=
+        (["--gpu", "nix"], "no records of a GPU 'nix'; known: nvidia-h200"),
+        (["--gpu", "nix", "--mode", "recorded"], "no records of a GPU 'nix'; known: nvidia-h200"),
+        (["--records", "no/where"], "no/where: this folder of records is missing"),
+        (["--colour", "red"], "unrecognized arguments: --colour red"),
+    ],
+)
+def test_a_bad_parameter_is_one_line_before_any_notebook_starts(no_notebook, capsys, options, says):
+    assert step(*options) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and says in err and err.startswith("error: ") and err.count("\n") == 1
+    assert not no_notebook
+
+
+def test_good_parameters_reach_the_notebook(no_notebook, tmp_path, monkeypatch):
+    assert step("--seed", "7", "--preset", "kick", "--gpu", "NVIDIA H200") == 0
+    given = {"mode": "auto", "gpu": "NVIDIA H200", "preset": "kick", "seed": 7, "records": ""}
+    assert no_notebook.pop() == given
+    # Which GPU's records to read does not matter where there is one to measure.
+    assert step("--mode", "measure", "--gpu", "nix", "--records", str(tmp_path / "new")) == 0
+    monkeypatch.setattr(device, "find", lambda *_: "a GPU")
+    assert step("--gpu", "nix") == 0
+    # Nor where nothing was recorded: there are notebooks that need no records.
+    monkeypatch.setattr(device, "find", lambda *_: None)
+    monkeypatch.setattr(paths, "RECORDED", tmp_path / "empty")
+    assert step("--gpu", "nix") == 0
 
 
 def small_book(root, text: str) -> None:

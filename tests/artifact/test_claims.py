@@ -281,6 +281,14 @@ def test_counter_share(tmp_path, part, verdict):
     assert judged(tmp_path, "counter_share", counters=table, **rule) == verdict
 
 
+@pytest.mark.parametrize("sign,verdict", [(1, REPRODUCED), (-1, NOT_REPRODUCED)])
+def test_counter_trend(tmp_path, sign, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": 0.0}})
+    table["value"] = 1e6 + sign * (table["m"] + table["n"])
+    rule = {"variant": "warp_per_row", "metric": ["c"], "along": "n", "change": 0.0}
+    assert judged(tmp_path, "counter_trend", None, ["wide"], table, **rule) == verdict
+
+
 @pytest.mark.parametrize("ours,verdict", [(20, REPRODUCED), (10, PARTLY), (5, NOT_REPRODUCED)])
 def test_counter_ratio(tmp_path, ours, verdict):
     table = synthetic.counters({"warp_per_row": {"c": ours}, "cusparse_alg2": {"c": 10}})

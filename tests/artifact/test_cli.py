@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -107,7 +108,9 @@ def test_an_unknown_gpu_names_the_known_ones(shelf, capsys):
 
 
 def test_unknown_claims_and_rooms(shelf, capsys):
-    assert "known: abstract-speedup" in refused(capsys, "claims", "--id", "x")
+    assert "`claims` without --id lists all" in refused(capsys, "claims", "--id", "x")
+    error = refused(capsys, "claims", "--id", "wide-speedups")
+    assert "'wide-speedups'; close: wide-speedup" in error and error.count(",") <= 2
     assert "known: casper_sparse" in refused(capsys, "claims", "--room", "x")
 
 
@@ -116,6 +119,49 @@ def test_a_broken_record_is_one_line(shelf, capsys):
     path.write_text(path.read_text()[:500])
     error = refused(capsys, "claims")
     assert "tall.csv: row" in error and "column" in error
+
+
+def test_a_record_cut_between_two_rows_is_one_line(shelf, capsys):
+    path = shelf[0] / "nvidia-h200" / "casper_sparse" / "tall.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:50]))
+    error = refused(capsys, "claims", "--id", "tall-linear")
+    assert "tall.csv: row 50, column 'variant': this point lacks 'any_n'" in error
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "the record of the machine is missing"),
+        ('{"gpu": "NVID', "not complete JSON"),
+        ("[]", "a table of names and values"),
+        ("{}", "'gpu' is missing or empty"),
+    ],
+)
+def test_records_without_their_machine_are_one_line(shelf, capsys, content, says):
+    path = shelf[0] / "nvidia-h200" / "casper_sparse" / "machine.json"
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    error = refused(capsys, "claims", "--id", "tall-linear")
+    assert str(path) in error and says in error
+
+
+def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
+    folder = shelf[0] / "nvidia-h200"
+    shutil.rmtree(folder / "casper_sparse")
+    assert claims.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
+    # `make profile` before `make measure`
+    (folder / "casper_sparse").mkdir()
+    (folder / "casper_sparse" / "counters.csv").write_text("variant\n")
+    assert claims.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
+
+
+def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
+    nowhere = str(tmp_path / "nowhere")
+    error = refused(capsys, "claims", "--records", nowhere)
+    assert f"{nowhere}: this folder of records is missing" in error
+    gpu = str(shelf[0] / "nvidia-h200")  # one folder too deep
+    assert f"{gpu}: this folder of records holds no" in refused(capsys, "claims", "--records", gpu)
 
 
 # ---------------------------------------------------------------- compare

@@ -52,6 +52,16 @@ def test_what_differs_is_named(tmp_path, shipped):
     assert "abstract-speedup: shipped not reproduced" in text and "DIFFER" in text
 
 
+def test_changed_verdicts_within_tolerance_are_printed_and_no_difference(tmp_path, shipped):
+    fresh = synthetic.folder(tmp_path / "fresh", frames(speedup=1.3))
+    result = compare.compare(fresh, shipped, speedup_tolerance=9, time_tolerance=9)
+    assert result.exit_code == compare.AGREE and not result.verdicts["agrees"].all()
+    text = compare.report(result)
+    assert "abstract-speedup: shipped not reproduced" in text and "The records agree." in text
+    assert "the tolerances decide, not the verdicts" in text
+    assert "the tolerances decide" not in compare.report(compare.compare(shipped, shipped))
+
+
 def test_on_another_gpu_the_claims_decide(tmp_path, shipped):
     other = {"gpu": "NVIDIA L4", "slug": "nvidia-l4"}
     slower = frames(scale=8.0, gpu=other["gpu"])
@@ -76,6 +86,11 @@ def test_a_part_of_a_sweep_is_compared_at_its_points(tmp_path, shipped):
     fresh = synthetic.folder(tmp_path / "fresh", {"wide": part[part["n"] <= 1024]})
     result = compare.compare(fresh, shipped)
     assert set(result.points["n"]) == {512, 1024} and result.agrees
+    # Two of seven widths at three densities; all three sweeps were shipped.
+    assert (result.covered, result.total) == (6, 3 * (7 + 5 + 6))
+    assert "cover 6 of the 54 shipped points" in compare.report(result)
+    whole = compare.compare(shipped, shipped, "casper_sparse")
+    assert whole.covered == whole.total == 54
 
 
 def test_records_without_a_baseline_compare_times(tmp_path):
@@ -98,8 +113,17 @@ def test_bad_input(tmp_path, shipped):
     a, b = synthetic.folder(tmp_path / "a", wide), synthetic.folder(tmp_path / "b", tall)
     with pytest.raises(ValueError, match="no point of any experiment in common"):
         compare.compare(a, b)
+    far = synthetic.experiment("wide")
+    far = synthetic.folder(tmp_path / "far", {"wide": far.assign(n=far["n"] + 1)})
+    with pytest.raises(ValueError, match="no point of any experiment in common"):
+        compare.compare(far, shipped)
     path = a / "casper_sparse" / "wide.csv"
-    path.write_text(path.read_text()[:-30])
+    whole = path.read_text()
+    path.write_text("".join(whole.splitlines(keepends=True)[:-3]))
+    for fresh, other in ((a, shipped), (shipped, a)):
+        with pytest.raises(ValueError, match="wide.csv: row 162.*lacks"):
+            compare.compare(fresh, other)
+    path.write_text(whole[:-30])
     with pytest.raises(ValueError, match="truncated|not an ISO"):
         compare.compare(a, shipped)
     assert records.rooms(shipped) == ["casper_sparse", "ceilings"]

@@ -109,12 +109,19 @@ def test_the_main_roles_are_told_apart_by_everyone(sight):
 
 
 def test_no_two_contenders_look_the_same():
-    names = [*(f"v{i}" for i in range(9)), *figures.NAMES]
-    looks = [figures.look(v, names[:9]) for v in names]
-    seen = [(look["color"], look["marker"]) for look in looks]
-    assert len(set(seen)) == len(seen)
-    assert looks[0]["color"] == figures.PUBLISHED and looks[8]["color"] == figures.BEST
-    assert {look["color"] for look in looks[9:]} == {figures.BASELINE}
+    ladder = [f"v{i}" for i in range(11)]  # nine rungs between the published kernel and the last
+    ours = [figures.look(v, ladder) for v in ladder]
+    theirs = [figures.look(v, ladder) for v in figures.NAMES]
+    for what in ("color", "marker"):
+        assert len({look[what] for look in ours}) == 11
+    assert len({look["marker"] for look in [*ours, *theirs]}) == 11 + len(theirs)
+    assert ours[0]["color"] == figures.PUBLISHED and ours[-1]["color"] == figures.BEST
+    assert {look["color"] for look in theirs} == {figures.BASELINE}
+
+
+def test_every_two_colours_are_told_apart():
+    for a, b in itertools.combinations(figures.PALETTE.values(), 2):
+        assert np.linalg.norm(lab(linear(a)) - lab(linear(b))) > 18, (a, b)
 
 
 def test_a_variant_that_is_not_of_the_room_cannot_be_drawn():
@@ -245,8 +252,59 @@ def test_roofline(sweeps, traffic):
     assert [ax.get_title() for ax in fig.get_axes()] == ["wide", "square", "tall"]
     np.testing.assert_allclose(data["intensity"], data["useful_flops"] / data[traffic])
     assert not overlaps(fig)
+    assert set(data["variant"]) == {*synthetic.LADDER, "cusparse_best"}
+    labels = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert labels == ["warp_per_row", "rows_per_warp", "cuSPARSE, best algorithm", "other rungs"]
+    drawn = {  # the points of the first panel; the roofs have a line
+        tuple(point)
+        for line in fig.get_axes()[0].get_lines()
+        if line.get_linestyle() == "None"
+        for point in line.get_xydata()
+    }
+    wide = data[data["experiment"] == "wide"]
+    assert drawn == set(wide[["intensity", "tflops"]].itertuples(index=False, name=None))
+    left, right = fig.get_axes()[0].get_xlim()
+    ends = [*data["intensity"], 61 / 4.2, 61 / 8]  # the data and the ridges, and little more
+    assert min(ends) / 1.5 < left < min(ends) and max(ends) < right < max(ends) * 1.6
     with pytest.raises(ValueError, match="needs the ceiling 'FMA'"):
         figures.roofline(sweeps, {"DRAM copy": 4200}, synthetic.LADDER)
+
+
+def test_roofline_marks_what_it_is_asked_to(sweeps):
+    ceilings = {"DRAM copy": 4200, "FMA": 61}
+    strong = ["any_n", "column_tiles", "not_measured"]
+    fig, _ = figures.roofline(sweeps, ceilings, synthetic.LADDER, strong=strong)
+    labels = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert {"any_n", "column_tiles", "l2_panels"} < set(labels)  # a single other by its name
+    assert "not_measured" not in labels and "other rungs" not in labels
+    fig, _ = figures.roofline(sweeps, ceilings, synthetic.LADDER, strong=synthetic.LADDER)
+    assert len(fig.legends[0].get_texts()) == len(synthetic.LADDER) + 1
+
+
+@pytest.mark.parametrize(
+    "values,labels",
+    [
+        ([2**p for p in range(9, 16)], ["2⁹", "2¹¹", "2¹³", "2¹⁵"]),
+        ([2**p for p in range(15, 21)], ["2¹⁶", "2¹⁸", "2²⁰"]),
+        ([1024, 2048, 4096, 8192, 16384], ["1 024", "4 096", "16 384"]),
+        ([1000, 2**15, 2**20], ["1 000", "32 768", "1 048 576"]),
+        ([1, 3, 512], ["1", "3", "512"]),
+    ],
+)
+def test_sizes_of_an_axis_have_one_notation(values, labels):
+    fig, ax = plt.subplots()
+    ax.plot(values, values)
+    figures._sizes(ax, values)
+    fig.canvas.draw()
+    shown = [t.get_text().replace("\u202f", " ") for t in ax.get_xticklabels()]
+    assert shown == labels
+
+
+def test_ladder_without_a_prediction(sweeps):
+    fig, data = figures.ladder(sweeps, {"warp_per_row": "", "any_n": "Faster."})
+    words = [t.get_text() for t in fig.findobj(matplotlib.text.Text)]
+    assert words.count("–") == 1 and "Faster." in words
+    assert set(data["prediction"]) == {"", "Faster."}
 
 
 def test_ladder(sweeps):

@@ -206,6 +206,26 @@ def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
     assert [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
 
 
+def test_a_record_is_complete_if_every_point_has_every_variant(tmp_path):
+    names = ("warp_per_row", "any_n", "cusparse_alg2")
+    df = frame(*({"n": n, "variant": v, "label": ""} for n in (512, 1024, 2048) for v in names))
+    path = records.write(tmp_path / "wide.csv", df)
+    assert len(records.complete(records.read(path), path)) == 9
+    lines = path.read_text().splitlines(keepends=True)
+    for kept, row, missing in (
+        (lines[:-1], 8, "cusparse_alg2"),  # cut between two rows
+        (lines[:-2], 8, "any_n"),
+        (lines[:4] + lines[5:], 5, "warp_per_row"),  # a row lost in the middle
+    ):
+        path.write_text("".join(kept))
+        with pytest.raises(ValueError) as error:
+            records.complete(records.read(path), path)
+        assert f"{path}: row {row}, column 'variant'" in str(error.value)
+        assert f"lacks '{missing}'" in str(error.value) and "\n" not in str(error.value)
+    path.write_text("".join(lines[:7]))  # whole points, as an interrupted measurement leaves them
+    assert len(records.complete(records.read(path), path)) == 6
+
+
 # ---------------------------------------------------------------- counters and published numbers
 
 
@@ -255,6 +275,9 @@ def test_machine_needs_its_keys(tmp_path):
     assert not list(tmp_path.iterdir())
     (tmp_path / "machine.json").write_text(json.dumps(bad)[:20])
     with pytest.raises(ValueError, match="not complete JSON"):
+        records.read_machine(tmp_path)
+    (tmp_path / "machine.json").write_bytes(b'{"gpu": "\xff"}')
+    with pytest.raises(ValueError, match=r"machine\.json: byte 9 is not UTF-8 text"):
         records.read_machine(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"machine\.json"):
         records.read_machine(tmp_path / "elsewhere")

@@ -437,6 +437,26 @@ def sweep_panel(
     return fig, data[[*columns, *(["best_of"] if "best_of" in data else [])]]
 
 
+def along(ax, text: str, at, ends, gap: float, size: float) -> None:
+    """Write `text` along the line between two points `ends`, `gap` points above the point `at` of it.
+
+    All three in data coordinates; the axes' limits and scales must be final, since the angle on the
+    page follows from them.
+    """
+    a, b = ax.transData.transform(ends)
+    angle = np.degrees(np.arctan2(b[1] - a[1], b[0] - a[0]))
+    ax.annotate(
+        text,
+        at,
+        xytext=(-gap * np.sin(np.radians(angle)), gap * np.cos(np.radians(angle))),
+        textcoords="offset points",
+        rotation=angle,
+        rotation_mode="anchor",
+        ha="center",
+        fontsize=size,
+    )
+
+
 def roofline(
     df: pd.DataFrame,
     ceilings: Mapping[str, float],
@@ -540,18 +560,8 @@ def roofline(
         for what, slope in slopes.items():
             start = max(left, bottom / slope)
             middle = start**0.4 * (roof / slope) ** 0.6
-            a, b = ax.transData.transform([(start, start * slope), (roof / slope, roof)])
-            angle = np.degrees(np.arctan2(b[1] - a[1], b[0] - a[0]))
-            ax.annotate(
-                f"{what} {slope:.1f} TB/s",
-                (middle, middle * slope),
-                xytext=(-4 * np.sin(np.radians(angle)), 4 * np.cos(np.radians(angle))),
-                textcoords="offset points",
-                rotation=angle,
-                rotation_mode="anchor",
-                ha="center",
-                fontsize=8,
-            )
+            ends = (start, start * slope), (roof / slope, roof)
+            along(ax, f"{what} {slope:.1f} TB/s", (middle, middle * slope), ends, gap=4, size=8)
     axes[0, 0].set_ylabel("useful TFLOP/s")
     order = [*map(name, marked), *([others_name] if others else [])]
     _legend(fig, {label: handles[label] for label in order})

@@ -664,19 +664,10 @@ def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, floa
     )
     for memory in memories.itertuples():
         slope = memory.measured / 1e3
-        a, b = ax.transData.transform([(left, left * slope), (memory.balance, fma)])
-        angle = np.degrees(np.arctan2(b[1] - a[1], b[0] - a[0]))
         at = left**0.62 * memory.balance**0.38
-        ax.annotate(
-            f"{memory.ceiling} {slope:.2f} TB/s",
-            (at, at * slope),
-            xytext=(-5 * np.sin(np.radians(angle)), 5 * np.cos(np.radians(angle))),
-            textcoords="offset points",
-            rotation=angle,
-            rotation_mode="anchor",
-            ha="center",
-            fontsize=8.5,
-        )
+        ends = (left, left * slope), (memory.balance, fma)
+        text = f"{memory.ceiling} {slope:.2f} TB/s"
+        figures.along(ax, text, (at, at * slope), ends, gap=5, size=8.5)
         ax.annotate(
             f"{memory.balance:.1f}",
             (memory.balance, fma),

@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and every column (source, Eq. 4)
 WARPS = 8  # rows of a block in the warp-per-row kernels; the source leaves THREADS_PER_BLOCK open
 THREADS = 512
+RESIDENT_THREADS = 1536  # of an SM: what __launch_bounds__ in rows_per_warp and split_rows asks for
 UNROLL = 4
 SPLIT_AT_LEAST = 32  # non-zeros of a work item, where rows are short
 NARROW, WIDE = 32, 128  # columns of a panel: 128 bytes a row, or what a warp loads at once
@@ -299,7 +300,7 @@ def rows_per_block(rows: int, in_flight: int, slots: int) -> int:
 
 
 def _slots(device) -> int:
-    return device.properties.multiprocessor_count * (1536 // THREADS)
+    return device.properties.multiprocessor_count * (RESIDENT_THREADS // THREADS)
 
 
 def _grid(rows: int, n: int, columns: int, device) -> tuple[int, int]:

@@ -6,10 +6,13 @@ A room is a package with
     problem(m=, n=, k=, density=, seed=)        -> Problem
     bind(variant, problem, device)              -> Bound     (compile + preprocess + upload, once)
     sweeps(preset)                              -> {experiment: [shape, ...]}
+    BASELINES: tuple[str, ...]                  modules of `artifact.baselines` with the libraries
+                                                that multiply the same operands
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +34,11 @@ class Kernel:
 
 @dataclass
 class Operands:
-    """A (a format of `kernels.formats`), B (k x n) and, on a device, the output C (m x n)."""
+    """A (m x k), B (k x n) and, on a device, the output C (m x n).
+
+    One of A and B is a format of `kernels.formats`; the others are dense arrays, whose memory order
+    is the room's.
+    """
 
     a: Any
     b: Any
@@ -40,14 +47,14 @@ class Operands:
 
 @dataclass
 class Problem:
-    """One multiplication C = A . B with A sparse, as every contender of a measurement sees it.
+    """One multiplication C = A . B, one of them sparse, as every contender of a measurement sees it.
 
     The operands are made on demand: `host()` gives NumPy arrays, `device()` CuPy arrays on the
     current GPU. Both makers yield the same bits, and both are cached until `release()`.
     """
 
     room: str
-    label: str  #: name of a real matrix, "" for a generated one
+    label: str  #: name of a real matrix or of a pattern, "" for the room's usual generated one
     m: int
     n: int
     k: int
@@ -89,7 +96,7 @@ class Bound(Protocol):
         """Enqueue the multiplication on a `cuda.core.Stream`."""
 
     def result(self):
-        """The output C as a CuPy array (m x n, float32, row-major)."""
+        """The output C (m x n) as a CuPy array; a NumPy array where a CPU computes it."""
 
 
 @dataclass
@@ -102,15 +109,39 @@ class Launch:
     prepare_ms: float = 0.0
     prepare_bytes: int = 0
     keep: tuple = ()  #: device arrays that the raw pointers in `steps` refer to
+    accumulates: bool = False  #: the kernels add to the output, so a launch clears it first
 
     def launch(self, stream) -> None:
         from cuda.core import launch
 
+        if self.accumulates:
+            _clear(self.output, stream)
         for kernel, config, arguments in self.steps:
             launch(stream, config, kernel, *arguments)
 
     def result(self):
         return self.output
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """(result, milliseconds) of GPU preprocessing; a first run lets CuPy compile what it needs."""
+    import cupy
+
+    work()
+    cupy.cuda.get_current_stream().synchronize()
+    begin = time.perf_counter()
+    result = work()
+    cupy.cuda.get_current_stream().synchronize()
+    return result, (time.perf_counter() - begin) * 1e3
+
+
+def _clear(array, stream) -> None:
+    """Enqueue zeros for the whole of a contiguous array, as a launch of a kernel would be."""
+    from cuda.bindings import driver
+
+    (error,) = driver.cuMemsetD8Async(array.data.ptr, 0, array.nbytes, int(stream.handle))
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"clearing {array.nbytes} bytes of the output failed ({error.name})")
 
 
 def require(condition: bool, message: str) -> None:

@@ -1,6 +1,23 @@
 """casperSPARSE: FP32 CSR x dense, a warp per row (Hastor et al.), and the ladder from there."""
 
-from kernels.casper_sparse.launch import TRIED, VARIANTS, bind, entry, problem, problem_from_csr
+from kernels.casper_sparse.launch import (
+    BASELINES,
+    TRIED,
+    VARIANTS,
+    bind,
+    entry,
+    problem,
+    problem_from_csr,
+)
 from kernels.casper_sparse.sweeps import sweeps
 
-__all__ = ["TRIED", "VARIANTS", "bind", "entry", "problem", "problem_from_csr", "sweeps"]
+__all__ = [
+    "BASELINES",
+    "TRIED",
+    "VARIANTS",
+    "bind",
+    "entry",
+    "problem",
+    "problem_from_csr",
+    "sweeps",
+]

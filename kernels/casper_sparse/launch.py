@@ -11,11 +11,12 @@ import numpy as np
 
 from kernels import jit
 from kernels.casper_sparse import generate
-from kernels.contract import Bound, Kernel, Launch, Operands, Problem, require
+from kernels.contract import Bound, Kernel, Launch, Operands, Problem, require, timed
 from kernels.formats import csr
 
 ROOM = "casper_sparse"
 HERE = Path(__file__).parent
+BASELINES = ("cusparse",)
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and every column (source, Eq. 4)
 WARPS = 8  # rows of a block in the warp-per-row kernels; the source leaves THREADS_PER_BLOCK open
 THREADS = 512
@@ -352,7 +353,7 @@ def split(a: csr.Csr, chunk: int | None = None) -> Items:
 
 def _bind_split_rows(variant: str, p: Problem, device) -> Launch:
     ops = p.device()
-    items, prepare_ms = _timed(lambda: split(ops.a))
+    items, prepare_ms = timed(lambda: split(ops.a))
     count = items.item.shape[0]
     size, blocks = _grid(count, p.n, WIDE, device)
     main = (
@@ -455,7 +456,7 @@ def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
     name = entry(variant, p.n, group_rows)
     ops = p.device()
     k_tile, block_rows = _tile_rows(p.k, device), SHARED_THREADS // 8 * group_rows
-    tiled, prepare_ms = _timed(lambda: cut_columns(ops.a, k_tile, block_rows))
+    tiled, prepare_ms = timed(lambda: cut_columns(ops.a, k_tile, block_rows))
     shared = (k_tile + 1) * 4 * SHARED_PANEL
     blocks = tiled.m_pad // block_rows * math.ceil(p.n / SHARED_PANEL)
     step = (
@@ -502,18 +503,6 @@ def _trial_us(bound: Launch, device) -> float:
             end.synchronize()
             samples.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3)
     return float(np.median(samples))
-
-
-def _timed(work):
-    """(result, milliseconds) of GPU preprocessing; a first run lets CuPy compile what it needs."""
-    import cupy
-
-    work()
-    cupy.cuda.get_current_stream().synchronize()
-    begin = time.perf_counter()
-    result = work()
-    cupy.cuda.get_current_stream().synchronize()
-    return result, (time.perf_counter() - begin) * 1e3
 
 
 def _array_module(array):

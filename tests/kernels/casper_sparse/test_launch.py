@@ -153,7 +153,7 @@ def fake_gpu(monkeypatch):
         monkeypatch.setattr(launch, name, prepared)
     monkeypatch.setattr(launch, "_load", load)
     monkeypatch.setattr(launch, "_config", lambda *a: SimpleNamespace(grid=a[0], block=a[1]))
-    monkeypatch.setattr(launch, "_timed", lambda work: (work(), 1.25))
+    monkeypatch.setattr(launch, "timed", lambda work: (work(), 1.25))
     return loaded
 
 

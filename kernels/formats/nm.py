@@ -1,0 +1,348 @@
+"""Vector-wise N:M: of every M consecutive rows, each vector of L neighbouring columns keeps N.
+
+2:4 with L = 2, so that two columns share their rows; the last group has one row, so it is padded:
+
+              n = 4                  val                   index
+       0   a b | . .               a b | f g               0   1      row of each vector,
+   k   1   . . | f g    group 0    c d | h i    w = 4      2   2      ascending in a group
+   =   2   c d | h i    = M rows   ---------               -----
+   5   3   . . | . .               r s | t u               4   4
+           ---------               0 0 | 0 0               4   4      surplus: the last row again,
+       4   r s | t u    group 1                            q = 2      with zeros
+
+w = ceil(k / M) * N compressed rows, q = ceil(n / L) vectors. Where k is no multiple of M, the last
+group is shorter; where n is no multiple of L, the last vector is narrower. A group that has fewer
+rows than N keeps them all, and its surplus compressed rows repeat its last row with the value 0, so
+every index is a row of the matrix and products need no special case.
+
+L = 1 is the element-wise N:M of Zeng, "GPU Accelerated Structured Sparsity Matrix Multiplication",
+section 3.1 and Fig. 1; L > 1 the vector-wise one of NM-SpMM, section II-A and Fig. 1, whose index
+holds positions within a group where this one holds rows of the whole matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+INT32_MAX = 2**31 - 1
+#: Elements of the dense matrix worked on at a time, to bound the temporaries. `random` draws chunk by
+#: chunk, so another value gives other matrices.
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Nm:
+    """A sparse k x n matrix, N:M along k; the arrays are NumPy's or CuPy's, both on one side.
+
+    val: float32 (w, n) row-major; index: int32 (w, q) row-major, rows 0 to k - 1.
+    """
+
+    k: int
+    n: int
+    keep: int  #: N of N:M
+    group: int  #: M of N:M, consecutive rows
+    vector: int  #: L, neighbouring columns that share their indices; 1 is element-wise N:M
+    val: Any
+    index: Any
+
+    @property
+    def w(self) -> int:
+        """Compressed rows, surplus ones included."""
+        return math.ceil(self.k / self.group) * self.keep
+
+    @property
+    def q(self) -> int:
+        """Vectors of a row."""
+        return math.ceil(self.n / self.vector)
+
+    @property
+    def nnz(self) -> int:
+        """Stored values, explicit zeros included."""
+        return self.w * self.n
+
+    @property
+    def nbytes(self) -> int:
+        return self.val.nbytes + self.index.nbytes
+
+
+def keep_of(density: float, group: int) -> int:
+    """N of the N:M pattern with M = group and that density.
+
+    Raises ValueError that names the nearest densities where density * group is no whole number
+    from 1 to group.
+    """
+    _require_integer("group", group, 1)
+    if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
+        raise ValueError(f"N:M density is {density!r}, but must be a share from 0 to 1")
+    exact = float(density) * group
+    keep = round(exact)
+    # The tolerance takes 1 - 0.9 for 1:10, although that is 0.09999999999999998.
+    if keep >= 1 and abs(exact - keep) < 1e-6:
+        return keep
+    nearest = sorted({max(math.floor(exact), 1), math.ceil(exact) or 1})
+    choices = " or ".join(f"{x / group} ({x}:{group})" for x in nearest)
+    raise ValueError(
+        f"density {density} is not N/{group} for a whole N from 1 to {group}: choose {choices}"
+    )
+
+
+def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
+    """A random pattern with random values, on the host; the same bits for the same arguments.
+
+    Values are uniform in (0, 1]; each vector's rows are drawn uniformly without replacement from
+    its group (selection sampling: Knuth, The Art of Computer Programming, 3.4.2, algorithm S).
+    Raises ValueError where the sizes make no matrix, or for a seed outside 0 to 2^32 - 1.
+    """
+    k, n, keep, group, vector = _sizes(k, n, keep, group, vector)
+    _require_integer("seed", seed, 0, 2**32 - 1)
+    rng = np.random.default_rng([int(seed), k, n, keep, group, vector])
+    q = math.ceil(n / vector)
+    w = math.ceil(k / group) * keep
+    index = np.full((w, q), k - 1, np.int32)
+    for start, stop, first, last in _chunks(k, keep, group, q):
+        groups = math.ceil((stop - start) / group)
+        rows, taken = (stop - start) // groups, (last - first) // groups
+        local = _rows(np, _sample(rng, (groups, q), taken, rows), taken)
+        local += np.arange(start, stop, rows)[:, None, None]
+        index[first:last] = local.reshape(-1, q)
+    val = rng.random((w, n), np.float32)
+    np.subtract(1, val, out=val)  # [0, 1) to (0, 1], exactly: both are multiples of 2^-24
+    val[w - _surplus(k, keep, group) :] = 0
+    return Nm(k, n, keep, group, vector, val, index)
+
+
+def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> Nm:
+    """The N:M form of a real (k, n) array, NumPy or CuPy, on the side where the array lives.
+
+    The array is rounded to float32 first where it has another dtype. With `prune`, each vector
+    keeps the `keep` rows of a group with the largest sums of magnitudes, the lower row where sums
+    are equal; a sum that is no number counts as infinite. NumPy and CuPy choose the same rows.
+    A vector with fewer non-zero rows than `keep` stores its lowest zero rows too.
+
+    Raises ValueError that names group, vector and count where more rows than `keep` are non-zero
+    and `prune` is not set, and where the array is not 2-dimensional and real.
+    """
+    xp = _module(dense)
+    dense = xp.asarray(dense)
+    if dense.ndim != 2 or dense.dtype.kind not in "fiub":
+        raise ValueError(
+            f"an N:M matrix is made from a real 2-dimensional array, but the given one is "
+            f"{dense.ndim}-dimensional {dense.dtype}"
+        )
+    k, n, keep, group, vector = _sizes(*dense.shape, keep, group, vector)
+    q = math.ceil(n / vector)
+    lanes = min(vector, n)
+    w = math.ceil(k / group) * keep
+    # What is not written below are the surplus rows.
+    val = xp.zeros((w, n), xp.float32)
+    index = xp.full((w, q), k - 1, xp.int32)
+    for start, stop, first, last in _chunks(k, keep, group, n):
+        groups = math.ceil((stop - start) / group)
+        rows, taken = (stop - start) // groups, (last - first) // groups
+        padded = xp.zeros((stop - start, q * lanes), xp.float32)
+        padded[:, :n] = dense[start:stop]
+        cells = padded.reshape(groups, rows, q, lanes)
+        if prune:
+            scores = _fold(xp.add, xp.abs(cells).astype(xp.float64))
+            scores = xp.where(xp.isnan(scores), xp.inf, scores)
+        else:
+            scores = _fold(xp.logical_or, cells != 0).astype(xp.int8)
+            _require_fit(scores, start, k, n, keep, group, vector)
+        local = _rows(xp, (_ranks(xp, scores) < taken).transpose(0, 2, 1), taken)
+        values = cells[xp.arange(groups)[:, None, None], local, xp.arange(q)]
+        local += xp.arange(start, stop, rows)[:, None, None]
+        val[first:last] = values.reshape(-1, q * lanes)[:, :n]
+        index[first:last] = local.reshape(-1, q)
+    return Nm(k, n, keep, group, vector, val, index)
+
+
+def validate(b: Nm) -> Nm:
+    """Return `b`, or raise ValueError: one sentence, which array is wrong and where."""
+    k, n, keep, group, vector = _sizes(b.k, b.n, b.keep, b.group, b.vector)
+    w, q = b.w, b.q
+    for name, dtype, shape in (("val", np.float32, (w, n)), ("index", np.int32, (w, q))):
+        array = getattr(b, name)
+        if array.dtype != dtype or tuple(array.shape) != shape:
+            raise ValueError(
+                f"N:M {name} is {array.dtype} {tuple(array.shape)}, but k = {k} and n = {n} at "
+                f"{keep}:{group} with vectors of {vector} need {np.dtype(dtype).name} {shape}"
+            )
+        if not array.flags.c_contiguous:
+            raise ValueError(f"N:M {name} is not row-major contiguous: copy it")
+    xp = _module(b.index)
+    real = w - _surplus(k, keep, group)
+    row = xp.arange(w)
+    low = (row // keep * group)[:, None]
+    high = xp.minimum(low + group, k)
+    # As int32, comparing them with the index needs no wide copy of it.
+    outside = (b.index < low.astype(xp.int32)) | (b.index >= high.astype(xp.int32))
+    if bool(outside.any()):
+        i, v = divmod(int(outside.argmax()), q)
+        raise ValueError(
+            f"N:M index[{i}, {v}] is {int(b.index[i, v])}, outside the rows {int(low[i, 0])} to "
+            f"{int(high[i, 0]) - 1} of group {i // keep}"
+        )
+    # From group to group the rows rise anyway, after the check above.
+    falling = b.index[1:real] <= b.index[: real - 1]
+    if bool(falling.any()):
+        i, v = divmod(int(falling.argmax()), q)
+        raise ValueError(
+            f"N:M index goes from {int(b.index[i, v])} to {int(b.index[i + 1, v])} at "
+            f"[{i + 1}, {v}], but must ascend within group {i // keep}"
+        )
+    wrong = b.index[real:] != k - 1
+    if bool(wrong.any()):
+        i, v = divmod(int(wrong.argmax()), q)
+        raise ValueError(
+            f"N:M index[{real + i}, {v}] is {int(b.index[real + i, v])}, but a surplus row must "
+            f"repeat the last row, {k - 1}"
+        )
+    wrong = b.val[real:] != 0
+    if bool(wrong.any()):
+        i, j = divmod(int(wrong.argmax()), n)
+        raise ValueError(
+            f"N:M val[{real + i}, {j}] is {float(b.val[real + i, j])}, but a surplus row must be 0"
+        )
+    return b
+
+
+def to_dense(b: Nm):
+    """(k, n) float32 array, row-major, on the side where `b` lives."""
+    xp = _module(b.val)
+    dense = xp.zeros((b.k, b.n), xp.float32)
+    columns = xp.arange(b.n)
+    # Surplus rows are left out: they would overwrite the row that they repeat.
+    for start, stop, first, last in _chunks(b.k, b.keep, b.group, b.n):
+        rows = xp.take(b.index[first:last], columns // b.vector, axis=1) - start
+        dense[start:stop][rows, columns] = b.val[first:last]
+    return dense
+
+
+def per_column_index(b: Nm):
+    """int32 (w, n) row-major: the row of every value, each index repeated for its vector's columns.
+
+    The form that the report's kernels read. It lives where `b` lives and is always a copy.
+    """
+    xp = _module(b.index)
+    return xp.take(b.index, xp.arange(b.n) // b.vector, axis=1)
+
+
+def to_device(b: Nm) -> Nm:
+    """Copy to the current GPU; arrays that live there already are shared."""
+    import cupy
+
+    arrays = (cupy.asarray(x) for x in (b.val, b.index))
+    return Nm(b.k, b.n, b.keep, b.group, b.vector, *arrays)
+
+
+def to_host(b: Nm) -> Nm:
+    """Copy from the GPU; `b` itself where it is on the host already."""
+    if isinstance(b.val, np.ndarray):
+        return b
+    return Nm(b.k, b.n, b.keep, b.group, b.vector, b.val.get(), b.index.get())
+
+
+def _module(array):
+    """CuPy for what lives on a GPU, NumPy for the rest."""
+    if not hasattr(array, "__cuda_array_interface__"):
+        return np
+    import cupy
+
+    return cupy
+
+
+def _require_integer(name: str, value, least: int, most: int = INT32_MAX) -> None:
+    if not isinstance(value, (int, np.integer)) or not least <= value <= most:
+        raise ValueError(f"N:M {name} is {value!r}, but must be an integer from {least} to {most}")
+
+
+def _sizes(k, n, keep, group, vector) -> tuple[int, int, int, int, int]:
+    """The same as Python's integers, because NumPy's would wrap in the products."""
+    for name, value in (("k", k), ("n", n), ("group", group), ("vector", vector)):
+        _require_integer(name, value, 1)
+    _require_integer("keep", keep, 1, int(group))
+    return int(k), int(n), int(keep), int(group), int(vector)
+
+
+def _surplus(k: int, keep: int, group: int) -> int:
+    """Compressed rows at the end that no row of the matrix is left for."""
+    return max(0, keep - (k - (k - 1) // group * group))
+
+
+def _chunks(k: int, keep: int, group: int, columns: int):
+    """Runs of whole groups as (first row, end, first compressed row, end), surplus rows left out.
+
+    A short last group is a run of its own, so all groups of a run have the same number of rows.
+    """
+    step = max(1, _CHUNK // (group * columns))
+    whole = k // group
+    for start in range(0, whole, step):
+        stop = min(start + step, whole)
+        yield start * group, stop * group, start * keep, stop * keep
+    rest = k - whole * group
+    if rest:
+        yield whole * group, k, whole * keep, whole * keep + min(keep, rest)
+
+
+def _sample(rng, shape: tuple[int, int], keep: int, rows: int) -> np.ndarray:
+    """bool (*shape, rows) with `keep` true of the last axis, every choice equally likely."""
+    dtype = np.min_scalar_type(rows)
+    left = np.full(shape, keep, dtype)
+    kept = np.empty((*shape, rows), bool)
+    for row in range(rows):
+        # Of the rows - row that are left, `left` are still to be taken: with integers, exactly.
+        taken = rng.integers(0, rows - row, shape, dtype) < left
+        left -= taken
+        kept[:, :, row] = taken
+    return kept
+
+
+def _rows(xp, kept, keep: int):
+    """Positions, ascending, of the `keep` true rows: bool (groups, q, rows) -> (groups, keep, q)."""
+    groups, q, rows = kept.shape
+    return (xp.flatnonzero(kept) % rows).reshape(groups, q, keep).transpose(0, 2, 1)
+
+
+def _ranks(xp, scores):
+    """Rank of each row within its group, 0 for the largest score; equal scores: the lower row first.
+
+    scores (groups, rows, q). Counting the rows that beat a row takes `rows` passes, which is less
+    than a sort of so few, and gives the same order on every side.
+    """
+    ranks = xp.zeros(scores.shape, np.min_scalar_type(scores.shape[1]))
+    for row in range(scores.shape[1]):
+        this = scores[:, row : row + 1]
+        ranks[:, :row] += this > scores[:, :row]
+        ranks[:, row + 1 :] += this >= scores[:, row + 1 :]
+    return ranks
+
+
+def _fold(combine, cells):
+    """Combine the last axis pair by pair: an order that NumPy and CuPy share, to the last bit."""
+    while (width := cells.shape[-1]) > 1:
+        pairs = combine(cells[..., 0 : width - 1 : 2], cells[..., 1::2])
+        if width % 2:
+            pairs[..., -1] = combine(pairs[..., -1], cells[..., -1])
+        cells = pairs
+    return cells[..., 0]
+
+
+def _require_fit(used, start: int, k: int, n: int, keep: int, group: int, vector: int) -> None:
+    """Raise ValueError for the first vector with more than `keep` used rows.
+
+    used: int8 (groups, group, q), 1 where a row of a vector has a non-zero; it begins at row start.
+    """
+    count = used.sum(axis=1)
+    full = count > keep
+    if bool(full.any()):
+        g, v = divmod(int(full.argmax()), used.shape[2])
+        row, column = start + g * group, v * vector
+        raise ValueError(
+            f"group {row // group} (rows {row} to {min(row + group, k) - 1}) has {int(count[g, v])} "
+            f"non-zero rows in vector {v} (columns {column} to {min(column + vector, n) - 1}), but "
+            f"{keep}:{group} keeps {keep}: prune it or choose another pattern"
+        )

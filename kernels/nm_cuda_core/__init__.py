@@ -1,0 +1,23 @@
+"""FP32 N:M sparsity on CUDA cores: the three kernels of Zeng's report, and what they leave open."""
+
+from kernels.nm_cuda_core.launch import (
+    BASELINES,
+    VARIANTS,
+    as_gathered,
+    bind,
+    entry,
+    problem,
+    problem_from_nm,
+)
+from kernels.nm_cuda_core.sweeps import sweeps
+
+__all__ = [
+    "BASELINES",
+    "VARIANTS",
+    "as_gathered",
+    "bind",
+    "entry",
+    "problem",
+    "problem_from_nm",
+    "sweeps",
+]

@@ -1,0 +1,254 @@
+"""The room's variants, its problems, and how each variant is configured and launched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit
+from kernels.contract import Bound, Kernel, Launch, Operands, Problem, require, timed
+from kernels.formats import nm
+
+ROOM = "nm_cuda_core"
+HERE = Path(__file__).parent
+BASELINES = ("cublas",)
+FLOPS_DEF = "2·M·N·W"  # a multiply and an add for every stored value and every row of A
+TILE = 32  # rows and columns of C that a block computes; the report's BLOCK_SIZE_M and _N
+THREADS = TILE * TILE // 16  # 4 x 4 elements of C a thread
+DENSE_ROWS = 64  # rows of A that element_wise stages at once
+#: (N, M) of the patterns that the chapter measures; element_wise is compiled for any other as well.
+PATTERNS = ((2, 4), (1, 4), (4, 8), (8, 32), (12, 32), (16, 32))
+SPLIT_K = {"double_buffer": 2, "double_buffer_split1": 1}
+INT32_MAX = 2**31 - 1
+
+
+def _kernel(
+    name: str, idea: str, prediction: str, *entries: str, source: str = "", published: bool = False
+) -> Kernel:
+    return Kernel(name, HERE / f"{source or name}.cu", idea, prediction, entries, published)
+
+
+def _element_wise(keep: int, group: int) -> str:
+    return f"element_wise<{TILE}, {TILE}, {DENSE_ROWS}, {keep}, {group}>"
+
+
+VARIANTS: dict[str, Kernel] = {
+    kernel.name: kernel
+    for kernel in (
+        _kernel(
+            "baseline",
+            "the published kernel: gather, synchronise, multiply 64 compressed rows, synchronise",
+            "",
+            f"baseline<{TILE}, {TILE}, 64>",
+            published=True,
+        ),
+        _kernel(
+            "prefetch",
+            "loads of the next step into registers that nothing reads",
+            "None: the compiler drops them, and the machine code is the baseline's.",
+            f"prefetch<{TILE}, {TILE}, 64, false>",
+            published=True,
+        ),
+        _kernel(
+            "prefetch_kept",
+            "the same loads, and a checksum that makes them stay",
+            "0.7x: every row is requested twice, and twice the registers leave half of the warps.",
+            f"prefetch<{TILE}, {TILE}, 64, true>",
+            source="prefetch",
+        ),
+        _kernel(
+            "pipelined",
+            "the same registers, written to shared memory for the next step instead of loaded again",
+            "0.95x: the latency passes behind the multiplication, but with 30 warps an SM in turns "
+            "it did before, and here registers leave half of them.",
+            f"pipelined<{TILE}, {TILE}, 64>",
+        ),
+        _kernel(
+            "double_buffer",
+            "B through cp.async into two buffers, 32 compressed rows a step, split-K 2",
+            "0.9x: A is gathered behind the same barriers, twice as often, and C is cleared and "
+            "added to atomically; ahead only where one block for each tile leaves SMs idle.",
+            f"double_buffer<{TILE}, {TILE}, 32, 2>",
+            published=True,
+        ),
+        _kernel(
+            "double_buffer_split1",
+            "the same without split-K",
+            "Ahead of split-K 2 where the tiles alone fill the GPU, from 1024 on; behind below.",
+            f"double_buffer<{TILE}, {TILE}, 32, 1>",
+            source="double_buffer",
+            published=True,
+        ),
+        _kernel(
+            "element_wise",
+            "every column looks its rows of A up in shared memory: right for every N:M pattern",
+            "0.35x: six 16-byte reads of shared memory for 16 multiply-adds instead of two.",
+            *(_element_wise(*pattern) for pattern in PATTERNS),
+        ),
+    )
+}
+
+
+def problem(
+    m: int,
+    n: int,
+    k: int,
+    density: float = 0.5,
+    seed: int = 0,
+    *,
+    group: int = 4,
+    vector: int = TILE,
+) -> Problem:
+    """C (m, n) = A (m, k) · B (k, n), B pruned to density·group of every `group` rows.
+
+    A and C are column-major, A's elements and B's values uniform in (0, 1] (the report's section
+    4.3). vector: neighbouring columns of B that share their indices; 1 is the element-wise 2:4 of
+    the report's Fig. 1. Raises ValueError with one sentence for what makes no problem.
+    """
+    _sizes(m, n, k, seed)
+    keep = nm.keep_of(density, group)
+
+    def on_host() -> Operands:
+        return Operands(_dense(m, k, seed), nm.random(k, n, keep, group, vector, seed))
+
+    w, q = ceil(k / group) * keep, ceil(n / vector)
+    return _problem(_label(keep, group, vector), (m, n, k), (w, q), keep / group, seed, on_host)
+
+
+def problem_from_nm(b: nm.Nm, m: int, seed: int = 0, label: str = "") -> Problem:
+    """C (m, n) = A (m, k) · B for a given B on the host; validates B."""
+    nm.validate(b)
+    _sizes(m, b.n, b.k, seed)
+    return _problem(
+        label or _label(b.keep, b.group, b.vector), (m, b.n, b.k), (b.w, b.q), b.keep / b.group, seed,
+        lambda: Operands(_dense(m, b.k, seed), b),
+    )  # fmt: skip
+
+
+def _label(keep: int, group: int, vector: int) -> str:
+    """What tells a pattern from the room's usual one, 2:4 in vectors of 32 columns."""
+    pattern = "" if (keep, group) == (2, 4) and vector > 1 else f"{keep}:{group}"
+    shared = "" if vector == TILE else "element-wise" if vector == 1 else f"vectors of {vector}"
+    return " ".join(filter(None, (pattern or ("2:4" if shared else ""), shared)))
+
+
+def _sizes(m: int, n: int, k: int, seed: int) -> None:
+    for name, value in (("m", m), ("n", n), ("k", k)):
+        require(
+            isinstance(value, (int, np.integer)) and 1 <= value <= INT32_MAX,
+            f"{name} is {value!r}, but must be a whole number from 1 to 2^31 - 1",
+        )
+    require(
+        isinstance(seed, (int, np.integer)) and seed >= 0,
+        f"seed is {seed!r}, but must be a whole number from 0",
+    )
+
+
+def _dense(m: int, k: int, seed: int) -> np.ndarray:
+    """A, float32 (m, k) in Fortran order, uniform in (0, 1]."""
+    draw = np.random.default_rng([seed, 1]).random((k, m), dtype=np.float32)
+    return np.subtract(1, draw, out=draw).T
+
+
+def _problem(label, sizes, compressed, density, seed, on_host) -> Problem:
+    m, n, k = map(int, sizes)
+    w, q = compressed
+    tiles = ceil(m / TILE) * ceil(n / TILE)
+
+    def on_device() -> Operands:
+        import cupy
+
+        host = on_host()
+        a = cupy.asarray(host.a.T).T  # CuPy copies C order fastest; the transpose is free
+        return Operands(a, nm.to_device(host.b), cupy.empty((m, n), cupy.float32, order="F"))
+
+    return Problem(
+        room=ROOM,
+        label=label,
+        m=m,
+        n=n,
+        k=k,
+        nnz=w * n,
+        density=density,
+        seed=int(seed),
+        useful_flops=2 * m * n * w,
+        flops_def=FLOPS_DEF,
+        least_bytes=4 * (m * k + w * n + w * q + m * n),
+        # A block reads, for a compressed row, a row of its tiles of A and B and one index.
+        requested_bytes=4 * (tiles * w * (2 * TILE + 1) + m * n),
+        make_host=on_host,
+        make_device=on_device,
+    )
+
+
+def as_gathered(b: nm.Nm) -> nm.Nm:
+    """The matrix that the published kernels multiply with: all columns of a block take the indices
+    of its first one.
+
+    It is B itself where 32 columns share their indices. NumPy or CuPy arrays, as in `b`.
+    """
+    first = nm.per_column_index(b)[:, ::TILE]
+    return replace(b, vector=TILE, index=first.copy())
+
+
+def entry(variant: str, keep: int = 2, group: int = 4) -> str:
+    """The template instantiation behind a variant for the pattern keep:group."""
+    return _element_wise(keep, group) if variant == "element_wise" else VARIANTS[variant].entries[0]
+
+
+def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True) -> Bound:
+    """Compile `variant` for `device` (a current `cuda.core.Device`), expand the indices to the
+    kernels' w x n, and make it ready.
+
+    shared_indices: whether to insist that the columns of a block share their indices, without
+    which every variant but element_wise computes A · `as_gathered(B)`. Raises ValueError where the
+    variant does not exist or does not take the problem.
+    """
+    require(
+        variant in VARIANTS,
+        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+    )
+    for name, value in (("m", problem.m), ("n", problem.n)):
+        require(
+            value % TILE == 0,
+            f"{variant} needs {name} to be a multiple of {TILE}, the tile of a block, not {value}",
+        )
+    require(
+        problem.n // TILE < 2**16,
+        f"{variant} has a grid row for every {TILE} columns and n = {problem.n} needs more than "
+        "65535: multiply in several column ranges",
+    )
+    ops = problem.device()
+    b = ops.b
+    if variant == "element_wise":
+        require(
+            DENSE_ROWS % b.group == 0,
+            f"element_wise stages {DENSE_ROWS} rows of A, which groups of {b.group} do not divide",
+        )
+    elif shared_indices:
+        require(
+            b.vector % TILE == 0,
+            f"{variant} reads the indices of a block's first column only, but B shares them among "
+            f"{b.vector} columns, not {TILE}: use element_wise",
+        )
+    from cuda.core import LaunchConfig
+
+    index, prepare_ms = timed(lambda: nm.per_column_index(b))
+    kernel = jit.load(
+        jit.compile_cubin(
+            VARIANTS[variant].source, entry(variant, b.keep, b.group), jit.arch_of(device)
+        )
+    )
+    splits = SPLIT_K.get(variant, 1)
+    config = LaunchConfig(grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS)
+    sizes = [problem.m, problem.n, b.w]
+    if variant == "element_wise":
+        sizes.append(problem.k)
+    pointers = (x.data.ptr for x in (ops.a, b.val, index, ops.c))
+    step = (kernel, config, (*map(np.int32, sizes), *pointers))
+    return Launch(
+        variant, [step], ops.c, prepare_ms, index.nbytes, keep=(ops, index), accumulates=splits > 1
+    )

@@ -1,0 +1,759 @@
+"""Vector-wise N:M: what is stored, how it is chosen and drawn, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kernels.formats import nm
+
+INT32, FLOAT32 = np.int32, np.float32
+#: A statistic beyond this quantile happens once in 10^5 seeds; the seeds below are fixed.
+CONFIDENCE = 1 - 1e-5
+
+
+def choose(dense: np.ndarray, keep: int, group: int, vector: int) -> nm.Nm:
+    """Pruned by magnitude, one vector at a time and with Python's sort."""
+    k, n = dense.shape
+    columns, rows = [], []
+    for left in range(0, n, vector):
+        kept = []
+        for top in range(0, k, group):
+            here = range(top, min(top + group, k))
+            size = {
+                row: sum(abs(float(x)) for x in dense[row, left : left + vector]) for row in here
+            }
+            best = sorted(here, key=lambda row, size=size: (-size[row], row))[:keep]
+            kept += [(row, True) for row in sorted(best)]
+            kept += [(k - 1, False)] * (keep - len(best))
+        rows.append([row for row, _ in kept])
+        for j in range(left, min(left + vector, n)):
+            columns.append([dense[row, j] if real else 0 for row, real in kept])
+    return nm.Nm(
+        k,
+        n,
+        keep,
+        group,
+        vector,
+        np.array(columns, FLOAT32).T.copy(),
+        np.array(rows, INT32).T.copy(),
+    )
+
+
+def expand(b: nm.Nm) -> np.ndarray:
+    """What a matrix means, value by value."""
+    out = np.zeros((b.k, b.n))
+    for row in range(b.w):
+        for column in range(b.n):
+            out[b.index[row, column // b.vector], column] += b.val[row, column]
+    return out
+
+
+def same(a: nm.Nm, b: nm.Nm) -> bool:
+    """Equal to the bit, dtypes included."""
+    sizes = ("k", "n", "keep", "group", "vector")
+    return all(getattr(a, x) == getattr(b, x) for x in sizes) and all(
+        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+        for x, y in ((a.val, b.val), (a.index, b.index))
+    )
+
+
+@st.composite
+def patterns(draw) -> tuple[int, int, int]:
+    """keep, group, vector: all of the rooms, and the odd ones between."""
+    group = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 16, 32]))
+    return draw(st.integers(1, group)), group, draw(st.sampled_from([1, 2, 3, 4, 5, 7, 32, 128]))
+
+
+@st.composite
+def shapes(draw) -> tuple[int, int, int, int, int]:
+    """k, n, keep, group, vector: multiples of group and vector, and ragged ones."""
+    keep, group, vector = draw(patterns())
+    return draw(st.integers(1, 3 * group + 2)), draw(st.integers(1, 12)), keep, group, vector
+
+
+@st.composite
+def cases(draw):
+    """A dense matrix with many zeros and many equal magnitudes, and a pattern for it."""
+    k, n, *pattern = draw(shapes())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    span = draw(st.sampled_from([1, 2, 64]))
+    return rng.integers(-span, span + 1, (k, n)).astype(FLOAT32), *pattern
+
+
+# ---------------------------------------------------------------------------- what is stored
+
+a, b_, c, d, f, g, h, i, r, s, t, u = (float(x) for x in range(1, 13))
+PICTURE = np.array([[a, b_, 0, 0], [0, 0, f, g], [c, d, h, i], [0] * 4, [r, s, t, u]], FLOAT32)
+
+
+def test_the_picture_of_the_format():
+    b = nm.compress(PICTURE, 2, 4, 2)
+    assert (b.w, b.q, b.nnz, b.nbytes) == (4, 2, 16, 4 * 16 + 4 * 8)
+    assert b.val.tolist() == [[a, b_, f, g], [c, d, h, i], [r, s, t, u], [0] * 4]
+    assert b.index.tolist() == [[0, 1], [2, 2], [4, 4], [4, 4]]
+    assert np.array_equal(nm.to_dense(b), PICTURE)
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=300)
+def test_pruning_keeps_the_largest_rows_of_every_vector(case):
+    dense, keep, group, vector = case
+    made = nm.validate(nm.compress(dense, keep, group, vector, prune=True))
+    assert same(made, choose(dense, keep, group, vector))
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=200)
+def test_dense_and_back_changes_nothing(case):
+    made = nm.compress(*case, prune=True)
+    dense = nm.to_dense(made)
+    assert dense.dtype == FLOAT32 and dense.shape == (made.k, made.n) and dense.flags.c_contiguous
+    assert np.array_equal(dense, expand(made))
+    # A matrix that fits the pattern is the same with and without pruning. (The zero rows that fill
+    # a vector up may be others than the ones that the first pruning found there.)
+    again = nm.compress(dense, *case[1:])
+    assert same(again, nm.compress(dense, *case[1:], prune=True))
+    assert np.array_equal(nm.to_dense(nm.validate(again)), dense)
+
+
+@given(shape=shapes(), seed=st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=200)
+def test_a_random_matrix_survives_the_way_through_a_dense_one(shape, seed):
+    b = nm.validate(nm.random(*shape, seed))
+    assert same(nm.compress(nm.to_dense(b), *shape[2:]), b)
+    assert same(nm.compress(nm.to_dense(b), *shape[2:], prune=True), b)
+
+
+@given(shape=shapes(), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=100)
+def test_sizes_and_the_index_of_every_column(shape, seed):
+    k, n, keep, group, vector = shape
+    b = nm.random(*shape, seed)
+    assert b.w == -(-k // group) * keep and b.q == -(-n // vector)
+    assert b.val.shape == (b.w, n) and b.index.shape == (b.w, b.q)
+    assert b.nnz == b.w * n and b.nbytes == 4 * b.w * (n + b.q)
+    index = nm.per_column_index(b)
+    assert index.dtype == INT32 and index.shape == (b.w, n) and index.flags.c_contiguous
+    assert all(np.array_equal(index[:, j], b.index[:, j // vector]) for j in range(n))
+
+
+@given(shape=shapes(), m=st.integers(1, 4), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=100)
+def test_a_kernel_needs_no_special_case_for_padding(shape, m, seed):
+    """C = A · B by the gather that the kernels do, over all w rows."""
+    b = nm.random(*shape, seed)
+    left = np.random.default_rng(seed).integers(-8, 8, (m, b.k)).astype(np.float64)
+    index = nm.per_column_index(b)
+    product = np.stack([left[:, index[:, j]] @ b.val[:, j] for j in range(b.n)], axis=1)
+    assert np.allclose(product, left @ expand(b), rtol=1e-12, atol=1e-12)
+
+
+def test_a_vector_with_few_non_zeros_stores_its_lowest_zero_rows_too():
+    dense = np.zeros((8, 2), FLOAT32)
+    dense[6] = 3, 0
+    b = nm.compress(dense, 2, 4, 2)
+    assert b.index.tolist() == [[0], [1], [4], [6]]
+    assert b.val.tolist() == [[0, 0], [0, 0], [0, 0], [3, 0]]
+
+
+def test_padding_at_both_edges():
+    dense = np.arange(1.0, 16).reshape(5, 3)
+    b = nm.validate(nm.compress(dense, 3, 3, 2))
+    assert b.index.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [4, 4]]
+    assert np.array_equal(b.val[:5], dense) and not b.val[5].any()
+
+
+@pytest.mark.parametrize("keep", [3, 260, 300])
+def test_a_group_of_more_rows_than_a_byte_counts(keep):
+    b = nm.validate(nm.random(700, 3, keep, 300, 2, 0))
+    assert same(nm.compress(nm.to_dense(b), keep, 300, 2, prune=True), b)
+    dense = np.random.default_rng(0).integers(-99, 99, (700, 3)).astype(FLOAT32)
+    assert same(nm.compress(dense, keep, 300, 2, prune=True), choose(dense, keep, 300, 2))
+
+
+def test_a_vector_wider_than_the_matrix_costs_nothing():
+    b = nm.compress(PICTURE[:, :2], 2, 4, nm.INT32_MAX)
+    assert b.q == 1 and b.index[:, 0].tolist() == [0, 2, 4, 4]
+    assert nm.per_column_index(b).shape == (4, 2)
+    assert np.array_equal(nm.to_dense(b), PICTURE[:, :2])
+    assert nm.random(5, 2, 2, 4, nm.INT32_MAX, 0).index.shape == (4, 1)
+
+
+def test_pruning_equal_and_extreme_magnitudes():
+    column = np.array([[1], [-2], [2], [1]], FLOAT32)
+    assert nm.compress(column, 1, 4, 1, prune=True).index.tolist() == [[1]]
+    assert nm.compress(column, 3, 4, 1, prune=True).index.tolist() == [[0], [1], [2]]
+    huge = np.array([[3e38, 3e38], [3e38, 3.1e38], [0, 0], [0, 0]], FLOAT32)
+    assert nm.compress(huge, 1, 4, 2, prune=True).index.tolist() == [[1]], "sums are wider"
+    tiny = np.array([[0], [0], [1e-45], [0]], FLOAT32)
+    assert nm.compress(tiny, 1, 4, 1, prune=True).index.tolist() == [[2]]
+    bad = np.array([[5], [np.nan], [9], [-np.inf]], FLOAT32)
+    kept = nm.compress(bad, 2, 4, 1, prune=True)
+    assert kept.index.tolist() == [[1], [3]] and np.isnan(kept.val[0, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int8, np.uint32, np.int64, bool])
+def test_other_dtypes_are_rounded_first(dtype):
+    dense = PICTURE.astype(dtype)
+    b = nm.compress(dense, 2, 4, 2)
+    assert b.val.dtype == FLOAT32
+    assert same(b, nm.compress(dense.astype(FLOAT32), 2, 4, 2))
+
+
+def test_any_memory_order_and_a_list_are_taken():
+    b = nm.compress(PICTURE, 2, 4, 2)
+    twice = np.repeat(np.repeat(PICTURE, 2, axis=0), 3, axis=1)
+    for other in (np.asfortranarray(PICTURE), twice[::2, ::3], PICTURE.tolist()):
+        assert same(nm.validate(nm.compress(other, 2, 4, 2)), b)
+
+
+def test_the_given_matrix_is_not_changed():
+    dense = PICTURE.copy()
+    dense.setflags(write=False)
+    b = nm.compress(dense, 1, 4, 2, prune=True)
+    b.val[:] = 7
+    assert np.array_equal(dense, PICTURE)
+
+
+def test_the_index_of_every_column_is_a_copy():
+    b = nm.compress(PICTURE, 2, 4, 1)
+    nm.per_column_index(b)[:] = -1
+    nm.validate(b)
+
+
+def test_the_host_side_is_the_host_side():
+    b = nm.compress(PICTURE, 2, 4, 2)
+    assert nm.to_host(b) is b
+
+
+# ------------------------------------------------------------------------- memory and time
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 333])
+@pytest.mark.parametrize(("keep", "group", "vector"), [(2, 4, 3), (1, 4, 1), (5, 8, 32), (4, 4, 2)])
+def test_the_chunks_leave_no_seam(monkeypatch, chunk, keep, group, vector):
+    dense = np.random.default_rng(7).standard_normal((39, 10)).astype(FLOAT32)
+    whole = nm.compress(dense, keep, group, vector, prune=True)
+    monkeypatch.setattr(nm, "_CHUNK", chunk)
+    assert same(nm.compress(dense, keep, group, vector, prune=True), whole)
+    assert same(nm.compress(nm.to_dense(whole), keep, group, vector), whole)
+    assert np.array_equal(nm.to_dense(whole), expand(whole).astype(FLOAT32))
+    drawn = nm.validate(nm.random(39, 10, keep, group, vector, 7))
+    assert same(nm.compress(expand(drawn), keep, group, vector), drawn)
+
+
+@pytest.mark.parametrize("vector", [1, 32])
+def test_temporaries_are_bounded(monkeypatch, vector):
+    """Beside operand and result there is a multiple of the chunk, however large the matrix."""
+    monkeypatch.setattr(nm, "_CHUNK", 1 << 14)
+    dense = np.random.default_rng(0).random((1024, 1024), FLOAT32)
+
+    def spare(work):
+        tracemalloc.start()
+        made = work()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return made, peak - made.nbytes
+
+    pruned, extra = spare(lambda: nm.compress(dense, 2, 4, vector, prune=True))
+    assert extra < 64 * (1 << 14), "16 float32 for every element of a chunk"
+    fitting, extra = spare(lambda: nm.to_dense(pruned))
+    assert extra < 64 * (1 << 14)
+    assert spare(lambda: nm.compress(fitting, 2, 4, vector))[1] < 64 * (1 << 14)
+    assert spare(lambda: nm.random(1024, 1024, 2, 4, vector, 0))[1] < 64 * (1 << 14)
+
+
+def test_nothing_loops_over_the_groups_of_each_column():
+    """A million groups take 0.2 s; with a NumPy call for each of them they take seconds."""
+    start = time.process_time()
+    b = nm.random(2048, 2048, 2, 4, 1, 0)
+    nm.validate(nm.compress(nm.to_dense(b), 2, 4, 1))
+    assert time.process_time() - start < 2
+
+
+# ---------------------------------------------------------------------------------- random
+
+
+def uniform(counts) -> bool:
+    """Chi-square test that draws fall into equally likely bins `counts`."""
+    counts = np.asarray(counts)
+    expected = counts.sum() / counts.size
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    return statistic < scipy.stats.chi2.ppf(CONFIDENCE, counts.size - 1)
+
+
+def independent(table: np.ndarray) -> bool:
+    """Chi-square test of a contingency table."""
+    return scipy.stats.chi2_contingency(table).pvalue > 1 - CONFIDENCE
+
+
+def drawn(b: nm.Nm) -> np.ndarray:
+    """bool (groups, q, group): which rows every vector keeps; only for whole groups."""
+    kept = np.zeros((b.q, b.k), bool)
+    np.put_along_axis(kept, b.index.T, True, axis=1)
+    return kept.reshape(b.q, -1, b.group).transpose(1, 0, 2)
+
+
+def codes(kept: np.ndarray) -> np.ndarray:
+    """One integer for every set of rows."""
+    return kept @ (1 << np.arange(kept.shape[-1]))
+
+
+@pytest.mark.parametrize("vector", [1, 5, 32])
+@pytest.mark.parametrize(
+    ("keep", "group"), [(1, 2), (1, 4), (2, 4), (3, 4), (2, 5), (4, 8), (7, 8)]
+)
+def test_every_choice_of_rows_is_equally_likely(keep, group, vector):
+    b = nm.random(400 * group, 100 * vector, keep, group, vector, 1)
+    values, counts = np.unique(codes(drawn(b)), return_counts=True)
+    choices = [sum(1 << x for x in rows) for rows in itertools.combinations(range(group), keep)]
+    assert values.tolist() == sorted(choices), "every choice occurs, and no other"
+    assert counts.sum() == 400 * 100 and uniform(counts)
+
+
+@pytest.mark.parametrize("keep", [4, 12, 16, 31])
+def test_large_groups_are_uniform_in_rows_and_in_pairs_of_rows(keep):
+    kept = drawn(nm.random(32 * 200, 500, keep, 32, 1, 2)).reshape(-1, 32).astype(np.float64)
+    draws, share = kept.shape[0], keep / 32
+    count = kept.sum(axis=0)
+    bound = scipy.stats.norm.ppf(1 - (1 - CONFIDENCE) / (2 * 32 * 32))
+    assert np.abs(count - draws * share).max() < bound * math.sqrt(draws * share * (1 - share))
+    pairs = (kept.T @ kept)[np.triu_indices(32, 1)]
+    both = keep * (keep - 1) / (32 * 31)  # without replacement: rows repel each other
+    assert np.abs(pairs - draws * both).max() < bound * math.sqrt(draws * both * (1 - both))
+
+
+@pytest.mark.parametrize(("rows", "keep"), [(3, 2), (5, 1), (6, 5)])
+def test_a_short_last_group_is_uniform_too(rows, keep):
+    b = nm.random(8 + rows, 30_000, keep, 8, 1, 3)
+    kept = np.zeros((b.n, rows), bool)
+    np.put_along_axis(kept, b.index[keep:].T - 8, True, axis=1)
+    counts = np.unique(codes(kept), return_counts=True)[1]
+    assert counts.size == math.comb(rows, keep) and uniform(counts)
+
+
+def test_neighbours_are_drawn_independently():
+    kept = codes(drawn(nm.random(4 * 300, 300, 2, 4, 1, 4)))
+    for one, other in ((kept[1:], kept[:-1]), (kept[:, 1:], kept[:, :-1])):
+        table = np.zeros((16, 16))
+        np.add.at(table, (one.ravel(), other.ravel()), 1)
+        assert independent(table[np.ix_(table.sum(axis=1) > 0, table.sum(axis=0) > 0)])
+
+
+def test_a_vectors_columns_share_rows_but_not_values():
+    b = nm.random(256, 64, 2, 4, 32, 5)
+    assert b.index.shape == (128, 2) and (b.index[:, 0] != b.index[:, 1]).any()
+    correlation = np.corrcoef(b.val, rowvar=False)[np.triu_indices(64, 1)]
+    assert np.abs(correlation).max() < 6 / math.sqrt(128)
+
+
+def test_values_are_uniform_between_zero_and_one():
+    b = nm.random(1002, 999, 3, 4, 32, 6)
+    stored, surplus = b.val[:-1], b.val[-1:]  # two rows are left for the last group, three kept
+    assert not surplus.any()
+    assert b.val.dtype == FLOAT32 and stored.min() > 0 and stored.max() <= 1
+    assert scipy.stats.kstest(stored.ravel(), "uniform").pvalue > 1 - CONFIDENCE
+
+
+def test_zero_never_occurs_among_the_values_and_one_may(monkeypatch):
+    class Edge:
+        """A generator whose values are all the least that float32 in [0, 1) can be."""
+
+        def __init__(self, key):
+            self.real = np.random.Generator(np.random.PCG64(key))
+            self.integers = self.real.integers
+
+        def random(self, shape, dtype):
+            return np.zeros(shape, dtype)
+
+    monkeypatch.setattr(np.random, "default_rng", Edge)
+    assert (nm.random(8, 4, 2, 4, 1, 0).val == 1).all()
+
+
+def test_the_arguments_decide_and_nothing_else():
+    arguments = dict(k=64, n=64, keep=2, group=4, vector=1, seed=0)
+    b = nm.random(**arguments)
+    np.random.default_rng(0).random(10)
+    assert same(nm.random(**arguments), b)
+    assert same(nm.random(**{x: np.int32(y) for x, y in arguments.items()}), b)
+    other = nm.random(**arguments | {"seed": 1})
+    assert not np.array_equal(other.index, b.index) and not np.array_equal(other.val, b.val)
+    # Nor do two shapes that take equally many draws share them.
+    tall, wide = (nm.random(**arguments | change) for change in ({"k": 128}, {"n": 128}))
+    assert not np.array_equal(tall.val.ravel(), wide.val.ravel())
+
+
+# ------------------------------------------------------------------------------- densities
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 4, 7, 8, 10, 16, 32, 128])
+def test_every_pattern_is_found_by_its_density(group):
+    for keep in range(1, group + 1):
+        assert nm.keep_of(keep / group, group) == keep
+        assert nm.keep_of(1 - (group - keep) / group, group) == keep, "a sparsity, taken from 1"
+        assert nm.keep_of(np.float32(keep / group), np.int32(group)) == keep
+    assert nm.keep_of(1, group) == group
+
+
+@pytest.mark.parametrize(
+    ("density", "group", "words"),
+    [
+        (0.3, 4, ["density 0.3", "N/4", "0.25 (1:4)", "0.5 (2:4)"]),
+        (0.55, 32, ["0.55", "0.53125 (17:32)", "0.5625 (18:32)"]),
+        (0.9, 8, ["0.9", "0.875 (7:8)", "1.0 (8:8)"]),
+        (0.1, 4, ["0.1", "choose 0.25 (1:4)"]),
+        (0, 8, ["density 0 ", "choose 0.125 (1:8)"]),
+        (0.5, 1, ["0.5", "choose 1.0 (1:1)"]),
+        (1.5, 4, ["density", "1.5", "0 to 1"]),
+        (-0.25, 4, ["density", "-0.25", "0 to 1"]),
+        (50, 4, ["density", "50", "0 to 1"]),
+        (float("nan"), 4, ["density", "nan", "0 to 1"]),
+        ("0.5", 4, ["density", "'0.5'"]),
+        (None, 4, ["density", "None"]),
+        (0.5, 0, ["group", "0", "integer from 1"]),
+        (0.5, 4.0, ["group", "4.0", "integer"]),
+    ],
+)
+def test_another_density_gets_the_nearest_ones(density, group, words):
+    says(words, lambda: nm.keep_of(density, group))
+
+
+# -------------------------------------------------------------------------------- refusals
+
+
+def says(words, work) -> None:
+    with pytest.raises(ValueError) as caught:
+        work()
+    message = str(caught.value)
+    assert "\n" not in message and ". " not in message
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"
+
+
+def test_a_matrix_that_does_not_fit_names_group_vector_and_count():
+    dense = np.zeros((10, 7), FLOAT32)
+    dense[[4, 5, 7], 3] = 1
+    words = ["group 1 (rows 4 to 7)", "3 non-zero", "vector 1 (columns 2 to 3)", "2:4 keeps 2"]
+    says(words, lambda: nm.compress(dense, 2, 4, 2))
+    assert nm.compress(dense, 2, 4, 2, prune=True).index[2:4, 1].tolist() == [4, 5]
+    # Two columns that fit one by one, but do not share their rows; both in ragged corners.
+    dense = np.zeros((7, 7), FLOAT32)
+    dense[[4, 5], 5], dense[[5, 6], 6] = 1, 1
+    nm.compress(dense, 2, 4, 1)
+    words = ["group 1 (rows 4 to 6)", "3 non-zero", "vector 1 (columns 4 to 6)"]
+    says(words, lambda: nm.compress(dense, 2, 4, 4))
+
+
+@given(shape=shapes(), seed=st.integers(0, 99), data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_one_non_zero_too_many_is_found_wherever_it_is(shape, seed, data):
+    k, n, keep, group, vector = shape
+    dense = nm.to_dense(nm.random(*shape, seed))
+    row, column = data.draw(st.integers(0, k - 1)), data.draw(st.integers(0, n - 1))
+    assume(dense[row, column] == 0)
+    dense[row, column] = data.draw(st.sampled_from([1.0, -1.0, 1e-45, np.nan, -np.inf]))
+    words = [
+        f"group {row // group} (rows {row // group * group} to ",
+        f"has {keep + 1} non-zero rows in vector {column // vector} (columns ",
+        f"{keep}:{group}",
+    ]
+    says(words, lambda: nm.compress(dense, keep, group, vector))
+
+
+def test_the_first_misfit_is_named_beyond_the_first_chunk(monkeypatch):
+    monkeypatch.setattr(nm, "_CHUNK", 1)
+    dense = np.zeros((30, 6), FLOAT32)
+    dense[20:24, 5] = 1
+    dense[24:27, 0] = 1
+    words = ["group 5 (rows 20 to 23)", "4 non-zero", "vector 2 (columns 4 to 5)"]
+    says(words, lambda: nm.compress(dense, 2, 4, 2))
+
+
+def test_a_negative_zero_is_a_zero():
+    dense = np.full((4, 1), -0.0, FLOAT32)
+    assert nm.compress(dense, 1, 4, 1).index.tolist() == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("dense", "words"),
+    [
+        (np.ones(4, FLOAT32), ["2-dimensional", "1-dimensional float32"]),
+        (np.ones((2, 2, 2)), ["2-dimensional", "3-dimensional float64"]),
+        (np.ones((4, 4), np.complex64), ["real", "complex64"]),
+        (np.array([["a"]]), ["real", "<U1"]),
+        (np.ones((0, 4), FLOAT32), ["k is 0", "integer from 1"]),
+        (np.ones((4, 0), FLOAT32), ["n is 0", "integer from 1"]),
+    ],
+)
+def test_what_is_no_real_matrix_is_refused(dense, words):
+    says(words, lambda: nm.compress(dense, 2, 4, 1))
+
+
+SIZES = dict(k=8, n=8, keep=2, group=4, vector=4)
+BAD_SIZES = [
+    ("k", 0),
+    ("k", -4),
+    ("k", 8.0),
+    ("k", 2**31),
+    ("k", None),
+    ("n", 0),
+    ("n", "8"),
+    ("n", float("nan")),
+    ("group", 0),
+    ("group", 4.5),
+    ("keep", 0),
+    ("keep", -1),
+    ("keep", 5),
+    ("keep", 2.0),
+    ("vector", 0),
+    ("vector", 1.5),
+    ("vector", 2**31),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_SIZES)
+def test_sizes_that_make_no_matrix_are_refused_everywhere(name, value):
+    words = [
+        f"N:M {name} is {value!r}",
+        "integer from 1 to",
+        "4" if name == "keep" else "2147483647",
+    ]
+    says(words, lambda: nm.random(**SIZES | {name: value}, seed=0))
+    says(words, lambda: nm.validate(replace(nm.random(**SIZES, seed=0), **{name: value})))
+    if name not in ("k", "n"):
+        pattern = {x: SIZES[x] for x in ("keep", "group", "vector")} | {name: value}
+        says(words, lambda: nm.compress(np.zeros((8, 8), FLOAT32), **pattern))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, None])
+def test_a_seed_that_is_none_is_refused(seed):
+    says(
+        [f"seed is {seed!r}", "integer from 0 to 4294967295"], lambda: nm.random(**SIZES, seed=seed)
+    )
+
+
+GOOD = nm.compress(np.arange(1.0, 19).reshape(9, 2), 2, 4, 1, prune=True)  # rows 2 3 6 7 8 (8)
+
+
+def changed(name: str, place: tuple[int, int], value) -> dict:
+    array = getattr(GOOD, name).copy()
+    array[place] = value
+    return {name: array}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        # dtypes and shapes
+        ({"val": GOOD.val.astype(np.float64)}, ["val", "float64", "float32"]),
+        ({"val": GOOD.val[:5].copy()}, ["val", "(5, 2)", "(6, 2)", "k = 9", "2:4"]),
+        ({"val": GOOD.val.ravel()}, ["val", "(12,)", "(6, 2)"]),
+        ({"index": GOOD.index.astype(np.int64)}, ["index", "int64", "int32"]),
+        ({"index": GOOD.index.astype(np.uint32)}, ["index", "uint32", "int32"]),
+        ({"index": GOOD.index[:, :1].copy()}, ["index", "(6, 1)", "(6, 2)", "vectors of 1"]),
+        ({"vector": 2}, ["index", "(6, 2)", "(6, 1)", "vectors of 2"]),
+        ({"k": 8}, ["val", "(6, 2)", "(4, 2)", "k = 8"]),
+        ({"n": 3}, ["val", "(6, 2)", "(6, 3)", "n = 3"]),
+        ({"keep": 1}, ["val", "(6, 2)", "(3, 2)", "1:4"]),
+        # memory order
+        ({"val": np.asfortranarray(GOOD.val)}, ["val", "row-major"]),
+        ({"index": np.repeat(GOOD.index, 2, axis=1)[:, ::2]}, ["index", "row-major"]),
+        # rows
+        (changed("index", (3, 1), 8), ["index[3, 1]", "is 8", "rows 4 to 7", "group 1"]),
+        (changed("index", (2, 0), 3), ["index[2, 0]", "is 3", "rows 4 to 7", "group 1"]),
+        (changed("index", (0, 0), -1), ["index[0, 0]", "is -1", "rows 0 to 3", "group 0"]),
+        (changed("index", (4, 1), 9), ["index[4, 1]", "is 9", "rows 8 to 8", "group 2"]),
+        (changed("index", (5, 1), 2**31 - 1), ["index[5, 1]", "2147483647", "rows 8 to 8"]),
+        # order
+        (changed("index", (1, 1), 2), ["from 2 to 2", "[1, 1]", "ascend", "group 0"]),
+        (changed("index", (2, 0), 7), ["from 7 to 7", "[3, 0]", "ascend", "group 1"]),
+        (changed("index", (3, 1), 5), ["from 6 to 5", "[3, 1]", "ascend", "group 1"]),
+        # surplus
+        (changed("val", (5, 1), 2), ["val[5, 1]", "is 2.0", "surplus", "must be 0"]),
+        (changed("val", (5, 0), np.nan), ["val[5, 0]", "is nan", "surplus", "must be 0"]),
+    ],
+)
+def test_a_malformed_matrix_gets_one_sentence(change, words):
+    says(["N:M ", *words], lambda: nm.validate(replace(GOOD, **change)))
+
+
+def test_surplus_rows_repeat_the_last_row_and_no_other():
+    b = nm.random(6, 2, 4, 4, 1, 0)  # rows 4 and 5, then twice row 5 as surplus
+    assert b.index[4:, 0].tolist() == [4, 5, 5, 5]
+    b.index[6, 1] = 4
+    says(["index[6, 1]", "is 4", "surplus", "last row, 5"], lambda: nm.validate(b))
+
+
+@given(shape=shapes(), seed=st.integers(0, 99), data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_an_index_outside_its_group_is_found_wherever_it_is(shape, seed, data):
+    b = nm.random(*shape, seed)
+    row, vector = data.draw(st.integers(0, b.w - 1)), data.draw(st.integers(0, b.q - 1))
+    low = row // b.keep * b.group
+    high = min(low + b.group, b.k)
+    value = data.draw(st.integers(-(2**31), low - 1) | st.integers(high, 2**31 - 1))
+    b.index[row, vector] = value
+    says(
+        [f"index[{row}, {vector}] is {value}, outside the rows {low} to {high - 1}"],
+        lambda: nm.validate(b),
+    )
+
+
+@given(shape=shapes(), seed=st.integers(0, 99), data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_two_rows_in_the_wrong_order_are_found_wherever_they_are(shape, seed, data):
+    b = nm.random(*shape, seed)
+    keep, rest = b.keep, b.k - (b.w // b.keep - 1) * b.group
+    real = b.w - max(0, keep - rest)
+    places = [i for i in range(1, real) if i % keep]
+    assume(places)
+    row, vector = data.draw(st.sampled_from(places)), data.draw(st.integers(0, b.q - 1))
+    one, two = b.index[[row - 1, row], vector]
+    b.index[[row - 1, row], vector] = two, one
+    with pytest.raises(ValueError, match="must ascend within group"):
+        nm.validate(b)
+
+
+def test_what_is_right_is_returned():
+    assert nm.validate(GOOD) is GOOD
+
+
+# ----------------------------------------------------------------------------------- the GPU
+
+#: k, n, keep, group, vector: whole, ragged in k, in n, in both, padded with surplus rows.
+ON_GPU = [
+    (64, 64, 2, 4, 32),
+    (66, 50, 2, 4, 1),
+    (65, 77, 2, 4, 32),
+    (100, 33, 16, 32, 7),
+    (40, 130, 12, 32, 128),
+    (5, 3, 3, 4, 2),
+    (1, 1, 4, 4, 4),
+    (300, 1000, 1, 16, 4),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_to_the_gpu_and_back_changes_nothing(device, shape):
+    import cupy
+
+    b = nm.random(*shape, 0)
+    there = nm.to_device(b)
+    assert isinstance(there.val, cupy.ndarray) and isinstance(there.index, cupy.ndarray)
+    assert (there.w, there.q, there.nnz, there.nbytes) == (b.w, b.q, b.nnz, b.nbytes)
+    assert same(nm.to_host(nm.validate(there)), b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_the_gpu_expands_to_the_same_bits(device, shape):
+    import cupy
+
+    b = nm.random(*shape, 1)
+    there = nm.to_device(b)
+    dense, index = nm.to_dense(there), nm.per_column_index(there)
+    assert isinstance(dense, cupy.ndarray) and isinstance(index, cupy.ndarray)
+    assert dense.dtype == FLOAT32 and index.dtype == INT32
+    assert dense.flags.c_contiguous and index.flags.c_contiguous
+    assert np.array_equal(dense.get(), nm.to_dense(b))
+    assert np.array_equal(index.get(), nm.per_column_index(b))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("chunk", [1, nm._CHUNK])
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_the_gpu_chooses_the_same_rows(device, monkeypatch, shape, chunk):
+    """Sums of random magnitudes, where another order of additions would round otherwise."""
+    import cupy
+
+    monkeypatch.setattr(nm, "_CHUNK", chunk)
+    k, n, *pattern = shape
+    dense = np.random.default_rng(2).standard_normal((k, n)).astype(FLOAT32)
+    dense[dense < -1] = -1  # equal magnitudes
+    b = nm.compress(dense, *pattern, prune=True)
+    for there in (cupy.asarray(dense), cupy.asfortranarray(cupy.asarray(dense))):
+        made = nm.compress(there, *pattern, prune=True)
+        assert isinstance(made.val, cupy.ndarray)
+        assert same(nm.to_host(nm.validate(made)), b)
+    fitting = nm.to_dense(b)
+    made = nm.compress(cupy.asarray(fitting.astype(np.float64)), *pattern)
+    assert same(nm.to_host(made), nm.compress(fitting, *pattern))
+
+
+@pytest.mark.gpu
+def test_the_gpu_prunes_extremes_alike(device):
+    import cupy
+
+    bad = np.array([[5], [np.nan], [9], [-np.inf]], FLOAT32)
+    made = nm.to_host(nm.compress(cupy.asarray(bad), 2, 4, 1, prune=True))
+    assert same(made, nm.compress(bad, 2, 4, 1, prune=True))
+    huge = np.array([[3e38, 3e38], [3e38, 3.1e38], [0, 0], [0, 0]], FLOAT32)
+    assert nm.compress(cupy.asarray(huge), 1, 4, 2, prune=True).index.get().tolist() == [[1]]
+
+
+@pytest.mark.gpu
+def test_the_gpu_says_the_same_of_a_misfit(device):
+    import cupy
+
+    dense = cupy.zeros((7, 7), cupy.float32)
+    dense[4:7, 5] = 1
+    words = ["group 1 (rows 4 to 6)", "3 non-zero", "vector 1 (columns 4 to 6)", "2:4 keeps 2"]
+    says(words, lambda: nm.compress(dense, 2, 4, 4))
+    says(["real", "complex64"], lambda: nm.compress(dense.astype(cupy.complex64), 2, 4, 4))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (changed("index", (3, 1), 8), ["index[3, 1]", "is 8", "rows 4 to 7", "group 1"]),
+        (changed("index", (3, 1), 5), ["from 6 to 5", "[3, 1]", "ascend", "group 1"]),
+        (changed("val", (5, 1), 2), ["val[5, 1]", "is 2.0", "surplus", "must be 0"]),
+        ({"val": np.asfortranarray(GOOD.val)}, ["val", "row-major"]),
+    ],
+)
+def test_validation_on_the_gpu_says_the_same(device, change, words):
+    import cupy
+
+    bad = {name: cupy.array(array, order="K") for name, array in change.items()}
+    says(["N:M ", *words], lambda: nm.validate(replace(nm.to_device(GOOD), **bad)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("keep", "group", "vector"), [(2, 4, 1), (16, 32, 32)])
+def test_a_large_matrix_fits_beside_its_compressed_form(device, keep, group, vector):
+    """16384 x 16384: 1 GiB dense, up to 1 GiB compressed, and at most 1 GiB of temporaries."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    limit = pool.get_limit()
+    dense = cupy.random.default_rng(0).standard_normal((16384, 16384), dtype=cupy.float32)
+    pool.free_all_blocks()
+    used = pool.used_bytes()
+    try:
+        pool.set_limit(size=used + (2 << 30))
+        b = nm.validate(nm.compress(dense, keep, group, vector, prune=True))
+        part = nm.compress(dense[:64].get(), keep, group, vector, prune=True)
+        assert np.array_equal(b.val[: part.w].get(), part.val)
+        assert np.array_equal(b.index[: part.w].get(), part.index)
+        pool.set_limit(size=used + (3 << 30))
+        back = nm.to_dense(b)
+        difference = dense[-64:] - back[-64:]
+        assert int((back != 0).sum()) == b.nnz - int((b.val == 0).sum())
+        assert bool(((difference == 0) | (back[-64:] == 0)).all())
+    finally:
+        pool.set_limit(size=limit)
+        del dense
+        pool.free_all_blocks()

@@ -1,4 +1,4 @@
-"""The only timer.
+"""The only timer, with two protocols: `time`, ours, and `time_calls`, which others publish with.
 
     flush L2  event  launch A  event  flush L2  event  launch B  event  flush L2  event ...
               └─── a sample of A ──┘            └─── a sample of B ──┘
@@ -11,6 +11,8 @@
 - Each contender is warmed up until two successive medians agree, then gets as many samples as its
   share of the time budget pays for. Median and quartiles are kept.
 
+`time_calls` times loops of calls instead: caches stay warm, and the host's time counts.
+
 The method page of the book quotes the constants below from here.
 """
 
@@ -21,7 +23,7 @@ import math
 import statistics
 import time as host_clock
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from artifact.device import NOT_THROTTLED, Sample, first_line, sample
@@ -53,18 +55,26 @@ BATCH = 64
 #: While the GPU works through a batch, NVML is asked for clock, power and throttling this often, in
 #: seconds.
 SAMPLE_EVERY_S = 0.05
+#: A sample of `time_calls` is a loop of this many calls, after so many that only warm up ...
+CALLS = 20
+WARMUP_CALLS = 5
+#: ... and there are this many of them. A call too long for that within its budget gets fewer.
+CALL_SAMPLES = 7
+#: A first call over this many seconds is not repeated to find out how long a call takes: what only
+#: a first call does, such as loading code, is little beside it.
+LONG_CALL_S = 1.0
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One contender at one point. Times in microseconds, over `samples` launches."""
+    """One contender at one point. Times in microseconds, over `samples` launches or calls."""
 
     median_us: float
     q25_us: float
     q75_us: float
     samples: int
     sm_mhz: float  #: median SM clock of the point, all contenders; NaN where NVML is silent
-    power_w: float  #: median board power, likewise
+    power_w: float  #: median board power, likewise; NaN from `time_calls`
     throttle: str  #: every throttle reason that was seen, likewise; `NOT_THROTTLED` if none was
     graph: bool  #: whether the launches were replayed from a CUDA graph
 
@@ -96,11 +106,17 @@ def time(
 
     contenders: name -> Bound (`kernels.contract`), checked before. device: `cuda.core.Device`,
     current. budget_s: device time per contender, in seconds. Raises ValueError for an empty or
-    impossible plan, and RuntimeError, one sentence, where a launch that needs a CUDA graph cannot
-    be captured.
+    impossible plan and for a contender that `needs_host_clock`, and RuntimeError, one sentence,
+    where a launch that needs a CUDA graph cannot be captured.
     """
     if not contenders:
         raise ValueError("there is nothing to time: name at least one contender")
+    for name, bound in contenders.items():
+        # Its launch would be captured as a graph of what little of it the GPU does.
+        if getattr(bound, "needs_host_clock", False):
+            raise ValueError(
+                f"{name} works on the host as well, which this timer hides: use time_calls"
+            )
     stream = device.create_stream()
     flush = device.allocate(flush_bytes(device.properties.l2_cache_size), stream=stream)
     graphs: list[Graph] = []
@@ -268,6 +284,133 @@ def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
     return seen
 
 
+# ---------------------------------------------------------------- loops of calls
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How `time_calls` times one contender."""
+
+    warmup: int  #: calls before each sample
+    calls: int  #: in a sample
+    samples: int
+
+
+@dataclass(frozen=True)
+class CallEngine:
+    """What `measure_calls` needs from the machine, so that the plan can be tested without one.
+
+    run(name, warmup, calls) gives the time of the loop of `calls` calls in microseconds; look(name)
+    gives what can be sampled right after it.
+    """
+
+    run: Callable[[str, int, int], float]
+    look: Callable[[str], list[Sample]]
+
+
+def time_calls(
+    contenders: Mapping[str, Any],
+    device,
+    *,
+    warmup: int = WARMUP_CALLS,
+    calls: int = CALLS,
+    samples: int = CALL_SAMPLES,
+    budget_s: float = BUDGET_S,
+) -> dict[str, Timing]:
+    """Time loops of calls, as papers often do, and return name -> Timing in the same order.
+
+    A sample is the time of `calls` calls in a row, after `warmup` that are not timed, over `calls`.
+    Nothing is flushed, so a call finds what the one before left in the caches, and whatever `launch`
+    does on the host counts where the GPU waits for it. Contenders are interleaved by sample.
+
+    contenders: name -> Bound (`kernels.contract`), checked before, on the GPU or the CPU. device:
+    `cuda.core.Device`, current. budget_s: time per contender, in seconds; a call that is too long
+    for all of that gets a smaller `plan_calls`, and one call at least. Timing.samples counts the
+    timed calls. Raises ValueError for an empty or impossible plan.
+
+    The clock is the host's, from before the first call until the stream is done after the last. Two
+    events around the loop, as in Zeng's "GPU Accelerated Structured Sparsity Matrix Multiplication",
+    hold the same: the host's time counts there too, as soon as the GPU waits for the next call. But
+    events do not see a call that runs on the CPU, and the host's clock compares both alike. It adds
+    the way to the GPU and back once in a loop: some microseconds over `calls`.
+    """
+    if not contenders:
+        raise ValueError("there is nothing to time: name at least one contender")
+    stream = device.create_stream()
+    try:
+        device.sync()  # operands were made on other streams
+        engine = _call_engine(contenders, device, stream)
+        return measure_calls(list(contenders), engine, warmup, calls, samples, budget_s)
+    finally:
+        stream.sync()
+        stream.close()
+
+
+def measure_calls(
+    names: Sequence[str],
+    engine: CallEngine,
+    warmup: int = WARMUP_CALLS,
+    calls: int = CALLS,
+    samples: int = CALL_SAMPLES,
+    budget_s: float = BUDGET_S,
+) -> dict[str, Timing]:
+    """The whole protocol of `time_calls` on an engine: estimate, plan, sample, summarise."""
+    if warmup < 0 or calls < 1 or samples < 1:
+        raise ValueError(
+            f"{samples} samples of {calls} calls after {warmup} to warm up are no plan: "
+            "samples and calls must be 1 or more, the warm-up 0 or more"
+        )
+    if not budget_s > 0:
+        raise ValueError(f"budget_s is {budget_s}, but a time budget in seconds must be positive")
+    taken: dict[str, list[float]] = {}
+    plans: dict[str, Plan] = {}
+    seen: list[Sample] = []
+    for name in names:
+        us = engine.run(name, 0, 1)
+        if us < LONG_CALL_S * 1e6:
+            us = engine.run(name, 0, 1)
+        plans[name] = plan_calls(us, warmup, calls, samples, budget_s)
+        # Where a plan has a single call, that was it.
+        taken[name] = [us] if plans[name] == Plan(0, 1, 1) else []
+        if taken[name]:
+            seen += engine.look(name)
+    for name in schedule({n: plan.samples for n, plan in plans.items() if not taken[n]}):
+        plan = plans[name]
+        taken[name].append(engine.run(name, plan.warmup, plan.calls) / plan.calls)
+        seen += engine.look(name)
+
+    machine = summarise_samples(seen)
+    result = {}
+    for name in names:
+        q25, median, q75 = quartiles(taken[name])
+        result[name] = Timing(
+            median_us=median,
+            q25_us=q25,
+            q75_us=q75,
+            samples=plans[name].calls * plans[name].samples,
+            sm_mhz=machine.sm_mhz,
+            power_w=machine.power_w,
+            throttle=machine.throttle,
+            graph=False,
+        )
+    return result
+
+
+def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: float) -> Plan:
+    """What of a plan a budget (s) pays for, when a call takes `call_us` (µs); one call at least.
+
+    First the loops and their warm-up get shorter, then there are fewer of them.
+    """
+    affordable = budget_s * 1e6 / max(call_us, 1e-3)
+    if affordable >= samples * (warmup + calls):
+        return Plan(warmup, calls, samples)
+    each = int(affordable / samples)  # calls for a sample and its warm-up
+    if each == 0:
+        return Plan(0, 1, max(1, int(affordable)))
+    timed = max(1, each * calls // (warmup + calls))
+    return Plan(min(warmup, each - timed), timed, samples)
+
+
 # ---------------------------------------------------------------- the machine
 
 
@@ -348,6 +491,37 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
         launch[name] = graph.launch
 
     return Engine(run, flush_us(), {name: host_us(name) for name in contenders}, replay)
+
+
+def _call_engine(contenders: Mapping[str, Any], device, stream) -> CallEngine:
+    """The engine of `time_calls` on a GPU and its host."""
+
+    def run(name: str, warmup: int, calls: int) -> float:
+        launch = contenders[name].launch
+        for _ in range(warmup):
+            launch(stream)
+        stream.sync()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            began = host_clock.perf_counter()
+            for _ in range(calls):
+                launch(stream)
+            stream.sync()
+            return (host_clock.perf_counter() - began) * 1e6
+        finally:
+            if collecting:
+                gc.enable()
+
+    def look(name: str) -> list[Sample]:
+        # Asking during a loop would count as host time. Right after it the clock is still the
+        # loop's; the power is not, which NVML averages over more time than most loops take. After
+        # work on the CPU the GPU has idled.
+        if getattr(contenders[name], "on_cpu", False):
+            return []
+        return [replace(sample(device), power_w=math.nan)]
+
+    return CallEngine(run, look)
 
 
 @dataclass(frozen=True)

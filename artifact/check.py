@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from artifact import device
+from kernels import formats
 from kernels.contract import Bound, Problem
+from kernels.formats import csr
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,10 @@ LIMITS = {
         "float32 sums of exact products, rounded once to 8 bits: 4e-3 at most, 2e-3 in the norm",
     ),
 }
-#: Multiply-adds, and elements of B and C, up to which SciPy on the CPU is the oracle even where
-#: there is a GPU; beyond, it is cuSPARSE in float64 through CuPy.
+#: Multiply-adds, and elements of B and C, up to which the CPU is the oracle even where there is a
+#: GPU (SciPy for CSR, else NumPy); beyond, it is the GPU's float64 through CuPy.
 CPU_WORK = 2**24
-#: float64 elements of B or C that the GPU's oracle handles at a time (1 GiB), to bound its
-#: temporaries.
+#: float64 elements of A, B or C that an oracle handles at a time (1 GiB), to bound its temporaries.
 PANEL_ELEMENTS = 2**27
 #: Elements that are compared at a time, likewise.
 COMPARE_ELEMENTS = 2**24
@@ -83,21 +84,27 @@ class Reference:
 def oracle(problem: Problem, *, on: str = "auto") -> Reference:
     """The product in float64, on the operands that the contenders get.
 
-    on: "cpu" (SciPy, host operands), "gpu" (device operands; SciPy's result up to `CPU_WORK`
-    multiply-adds, cuSPARSE's beyond) or "auto" (the GPU if CuPy finds one). Repeated entries of A
-    add up, columns need no order.
+    on: "cpu" (host operands), "gpu" (device operands; on the CPU up to `CPU_WORK` multiply-adds) or
+    "auto" (the GPU if CuPy finds one). A CSR matrix A is multiplied as it is: repeated entries add
+    up, columns need no order. Operands of any other format are made dense first.
     """
     if on not in ("auto", "cpu", "gpu"):
         raise ValueError(f"on is {on!r}, but must be 'auto', 'cpu' or 'gpu'")
-    if on == "cpu" or (on == "auto" and not _gpu()):
-        operands = problem.host()
-        return reference(scipy_product(operands.a, operands.b))
+    host = on == "cpu" or (on == "auto" and not _gpu())
+    operands = problem.host() if host else problem.device()
+    sparse = isinstance(operands.a, csr.Csr)
+    terms = problem.nnz if sparse else problem.m * problem.k
+    small = max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
+    if not host and not small:
+        multiply = cupy_product if sparse else dense_product
+        return reference(multiply(operands.a, operands.b))
+    a, b = (operands.a, operands.b) if host else map(formats.to_host, (operands.a, operands.b))
+    values = scipy_product(a, b) if sparse else dense_product(a, b)
+    if host:
+        return reference(values)
     import cupy
 
-    operands = problem.device()
-    if max(problem.nnz, problem.k, problem.m) * problem.n <= CPU_WORK:
-        return reference(cupy.asarray(scipy_product(_to_host(operands.a), operands.b.get())))
-    return reference(cupy_product(operands.a, operands.b))
+    return reference(cupy.asarray(values))
 
 
 def reference(values) -> Reference:
@@ -116,6 +123,23 @@ def scipy_product(a, b) -> np.ndarray:
 
     matrix = csr_array((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k))
     return np.asarray(matrix @ b.astype(np.float64))
+
+
+def dense_product(a, b):
+    """A·B in float64 with NumPy or CuPy, on the side where both live, row-major.
+
+    a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array.
+    """
+    a, b = formats.to_dense(a), formats.to_dense(b)
+    xp = _array_module(a)
+    (m, k), n = a.shape, b.shape[1]
+    out = xp.zeros((m, n), xp.float64)
+    height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
+    for i in range(0, m, height):
+        rows = a[i : i + height].astype(xp.float64)
+        for j in range(0, n, width):
+            out[i : i + height, j : j + width] = rows @ b[:, j : j + width].astype(xp.float64)
+    return out
 
 
 def cupy_product(a, b):
@@ -173,7 +197,7 @@ def check(bound: Bound, problem: Problem, reference: Reference, stream=None) -> 
 
 
 def compare(out, reference: Reference, where: str = "the result") -> Errors:
-    """Errors of `out` against the reference, both NumPy or both CuPy.
+    """Errors of `out` against the reference, each NumPy or CuPy and in any memory order.
 
     Raises WrongResult, one sentence that begins with `where`, if they exceed the dtype's limit.
     """
@@ -188,7 +212,8 @@ def compare(out, reference: Reference, where: str = "the result") -> Errors:
     missing, first = 0, -1
     offset = 0
     for part, exact in zip(_parts(out), _parts(reference.values), strict=True):
-        part = part.astype(xp.float64)
+        # Row-major, so that a position in it is a row and a column.
+        part, exact = part.astype(xp.float64, order="C"), _beside(exact, xp)
         holes = xp.isnan(part)
         count = int(holes.sum())
         if count and first < 0:
@@ -229,16 +254,17 @@ def describe(problem: Problem) -> str:
 
 
 def _parts(array):
-    """The elements in order, flattened, `COMPARE_ELEMENTS` at a time."""
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, COMPARE_ELEMENTS):
-        yield flat[start : start + COMPARE_ELEMENTS]
+    """The rows in order, about `COMPARE_ELEMENTS` elements at a time; nothing is copied."""
+    height = max(1, COMPARE_ELEMENTS // max(math.prod(array.shape[1:]), 1))
+    for start in range(0, len(array) if array.size else 0, height):
+        yield array[start : start + height]
 
 
-def _to_host(a):
-    from kernels.formats import csr
-
-    return csr.to_host(a)
+def _beside(array, xp):
+    """`array` as an array of the module `xp`: a CPU's output may have a GPU's reference."""
+    if xp is np and not isinstance(array, np.ndarray):
+        return array.get()
+    return xp.asarray(array)
 
 
 def _finish(array) -> None:

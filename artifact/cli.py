@@ -7,7 +7,9 @@ bad input, with one line on stderr.
 import argparse
 import difflib
 import importlib
+import inspect
 import json
+import math
 import re
 import sys
 import tomllib
@@ -76,6 +78,15 @@ def _fraction(text: str) -> float:
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a fraction over 0 and up to 1 (S/100)")
     return value
+
+
+def _setting(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    try:
+        return name, int(value)
+    except ValueError:
+        message = f"{text!r} is not NAME=VALUE with a whole number"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -166,38 +177,59 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         "check and time one size on the GPU here",
         "Check variants of a room against a float64 reference, then time them, interleaved with "
-        "cuSPARSE, at one size. Nothing is recorded.",
+        "the room's baselines, at one size. Nothing is recorded.",
     )
     sub.add_argument("room", help="e.g. casper_sparse")
     sub.add_argument(
-        "--variant", action="append", metavar="V", help="variant (repeat for several; default: all)"
+        "--variant",
+        action="append",
+        metavar="V",
+        help="variant (repeat for several; default: all that take the problem)",
     )
     for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
         sub.add_argument(f"-{size}", type=_positive, required=True, help=what)
     sub.add_argument(
-        "--density", type=_fraction, required=True, help="nominal share of nonzeros, S/100"
+        "--density",
+        type=_fraction,
+        help="nominal share of nonzeros, S/100 (default: the room's, if it has one)",
     )
     sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
     sub.add_argument(
-        "--warmup",
-        type=_natural,
-        default=0,
-        metavar="N",
-        help="launches before the timer's own warm-up",
+        "--set",
+        type=_setting,
+        action="append",
+        metavar="NAME=VALUE",
+        help="another number that the room's problems have, e.g. group=32 (repeat for several)",
     )
     sub.add_argument(
-        "--iterations", type=_positive, metavar="N", help="timed launches (default: by time budget)"
+        "--protocol",
+        choices=("cold", "published"),
+        default="cold",
+        help="cold: single launches after a flush of the L2, GPU time only (default); published: "
+        "loops of calls, nothing flushed, host time included",
     )
-    sub.add_argument("--no-baseline", action="store_true", help="without cuSPARSE")
+    sub.add_argument(
+        "--warmup",
+        type=_natural,
+        metavar="N",
+        help="cold: launches before the timer's own warm-up; published: calls before each loop",
+    )
+    sub.add_argument(
+        "--iterations",
+        type=_positive,
+        metavar="N",
+        help="cold: timed launches; published: calls of a loop (default: by time budget)",
+    )
+    sub.add_argument("--no-baseline", action="store_true", help="without the room's baselines")
 
     sub = command(
         _profile,
         "profile",
         "hardware counters through Nsight Compute",
-        "Profile what profiles.toml lists, and write <build>/records/<gpu>/<room>/counters.csv.",
+        "Profile what profiles.toml lists, and write counters.csv and profiles/<room>.ncu-rep to "
+        "<build>/records/<gpu>/<room>.",
     )
     sub.add_argument("room", nargs="?", help="one room (default: all that profiles.toml lists)")
-    sub.add_argument("--keep", type=Path, metavar="DIR", help="keep the .ncu-rep files here")
 
     sub = command(_records, "records", "list the records there are")
     sub.add_argument(
@@ -342,54 +374,95 @@ def _compile(options) -> int:
     return 0
 
 
+def _problem(room, options):
+    """The problem that the options describe. Raises ValueError for what the room does not know."""
+    name = room.__name__.rpartition(".")[2]
+    if not hasattr(room, "problem"):
+        raise ValueError(f"{name} has no problems to run; `compile` shows its kernels.")
+    parameters = inspect.signature(room.problem).parameters
+    chosen = {key: getattr(options, key) for key in ("m", "n", "k", "seed")}
+    if options.density is not None:
+        chosen["density"] = options.density
+    elif parameters["density"].default is inspect.Parameter.empty:
+        raise ValueError(f"{name} has no usual density: give one with --density.")
+    further = [key for key in parameters if key not in (*chosen, "density")]
+    for key, value in options.set or ():
+        if key not in further:
+            known = ", ".join(further) or "none"
+            raise ValueError(f"The problems of {name} have no {key!r} to set; known: {known}.")
+        chosen[key] = value
+    return room.problem(**chosen)
+
+
+def _bind(makers, problem, named: Sequence[str], variants: Sequence[str]) -> dict:
+    """The contenders that take the problem; one that does not is left out, unless it was named or
+    no variant would remain."""
+    bounds, refused = {}, {}
+    for name, make in makers.items():
+        try:
+            bounds[name] = make(problem)
+        except ValueError as error:
+            if name in named:
+                raise
+            refused[name] = error
+    if all(name in refused for name in variants):
+        raise refused[variants[0]]
+    for name, error in refused.items():
+        print(f"left out: {error}" if name in str(error) else f"left out: {name}: {error}")
+    return bounds
+
+
 def _run(options) -> int:
     room = _room(options.room)
     names = _variants(room, options.variant)
-    problem = room.problem(
-        m=options.m, n=options.n, k=options.k, density=options.density, seed=options.seed
-    )
-    from artifact import bench, check, device
+    problem = _problem(room, options)
+    from artifact import baselines, bench, check, device
 
     info = device.require()
     opened = info.open()
     makers = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
     if not options.no_baseline:
-        from artifact.baselines import cusparse
-
-        makers |= cusparse.contenders(opened)
-    bounds = {name: make(problem) for name, make in makers.items()}
+        makers |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
+    bounds = _bind(makers, problem, options.variant or (), names)
     reference = check.oracle(problem)
     stream = opened.create_stream()
     errors = {
         name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
     }
-    for bound in bounds.values():
-        for _ in range(options.warmup):
-            bound.launch(stream)
-    stream.sync()
-    samples = (
-        {"min_samples": options.iterations, "max_samples": options.iterations}
-        if options.iterations
-        else {}
-    )
-    timings = bench.time(bounds, opened, **samples)
+    if options.protocol == "published":
+        asked = {"warmup": options.warmup, "calls": options.iterations}
+        plan = {key: value for key, value in asked.items() if value is not None}
+        if plan:
+            plan["budget_s"] = math.inf  # what was asked for is done, however long it takes
+        timings = bench.time_calls(bounds, opened, **plan)
+    else:
+        for bound in bounds.values():
+            for _ in range(options.warmup or 0):
+                bound.launch(stream)
+        stream.sync()
+        count = options.iterations
+        plan = {"min_samples": count, "max_samples": count} if count else {}
+        timings = bench.time(bounds, opened, **plan)
 
+    label = f", {problem.label}" if problem.label else ""
     print(
         f"{info.gpu}: m={problem.m} n={problem.n} k={problem.k} nnz={problem.nnz} "
-        f"S={options.density * 100:g} %"
+        f"S={problem.density * 100:g} %{label}; FLOPs {problem.flops_def}; "
+        f"{options.protocol} protocol"
     )
-    library = [t.median_us for name, t in timings.items() if name not in names]
+    others = [(t.median_us, name) for name, t in timings.items() if name not in names]
+    library = min(others, default=None)
     print(
-        f"{'variant':<18} {'median':>11} {'quartiles':>23} {'TFLOP/s':>9} {'GB/s':>8} "
-        f"{'rel. error':>11}  over cuSPARSE"
+        f"{'variant':<20} {'median':>11} {'quartiles':>23} {'TFLOP/s':>9} {'GB/s':>8} "
+        f"{'rel. error':>11}" + (f"  over {library[1]}" if library else "")
     )
     for name, t in timings.items():
-        ratio = f"{min(library) / t.median_us:.2f}×" if library else ""
+        ratio = f"  {library[0] / t.median_us:.2f}×" if library else ""
         print(
-            f"{name:<18} {t.median_us:>8.1f} µs {t.q25_us:>10.1f}–{t.q75_us:<9.1f} µs "
+            f"{name:<20} {t.median_us:>8.1f} µs {t.q25_us:>10.1f}–{t.q75_us:<9.1f} µs "
             f"{problem.useful_flops / t.median_us / 1e6:>8.2f} "
             f"{problem.least_bytes / t.median_us / 1e3:>8.0f} "
-            f"{errors[name].rel_err:>11.1e}  {ratio}"
+            f"{errors[name].rel_err:>11.1e}{ratio}"
         )
     return 0
 
@@ -401,18 +474,31 @@ def _profile(options) -> int:
     if options.room not in (None, *listed):
         raise ValueError(f"There is no profile of {options.room!r}; known: {', '.join(listed)}.")
     folder = paths.RECORDS / device.require().slug
+    known = claims.load()
     for room in [options.room] if options.room else listed:
         plan = listed[room]
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
-        report = options.keep / f"{room}.ncu-rep" if options.keep else None
         print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
-        metrics = dict.fromkeys([*ncu.METRICS, *claims.counters_wanted(claims.load())])
+        wanted = claims.counters_wanted(claim for claim in known if claim.room == room)
+        metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
-            df = ncu.profile(room, shapes, plan["contenders"], metrics, report=report)
+            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=folder / room)
         except RuntimeError as error:  # what ncu said, in one sentence
             raise ValueError(str(error)) from error
-        path = ncu.write(ncu.per_contender(df), folder / room / f"{records.COUNTERS}.csv")
-        print(f"{room}: {len(df)} values of {df['metric'].nunique()} counters in {path.name}")
+        found = df.dropna(subset="value")
+        print(f"{room}: {len(found)} values of {found['metric'].nunique()} counters")
+        if absent := [metric for metric in metrics if metric not in set(found["metric"])]:
+            print(f"{room}: not on this GPU: {', '.join(absent)}")
+        for report in ncu.shipped(folder / room):
+            size = report.stat().st_size
+            print(f"{room}: {size / 1e6:.1f} MB in {report}")
+            if size > ncu.LARGE:
+                limit = f"{ncu.LARGE / 1e6:.0f} MB"
+                print(
+                    f"artifact: {report.name} is over {limit}, too large to ship; profile fewer "
+                    "shapes or contenders.",
+                    file=sys.stderr,
+                )
     return 0
 
 

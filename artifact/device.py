@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import math
@@ -24,6 +25,7 @@ PACKAGES = (
     "cupy-cuda13x",
     "ncu-report",
     "numpy",
+    "nvidia-cublas",
     "nvidia-cuda-nvrtc",
     "nvidia-cusparse",
     "nvidia-ml-py",
@@ -190,7 +192,10 @@ def describe(device) -> dict[str, Any]:
         "ecc": bool(p.ecc_enabled),
         **_nvml_facts(_pci_bus_id(device)),
         "cuda": _cuda_version(),
-        "cusparse": _cusparse_version(),
+        "cublas": _library_version("cublas"),
+        "cusparse": _library_version("cusparse"),
+        "cpu": _cpu(),
+        "cpu_cores": len(os.sched_getaffinity(0)),  # that this process may use
         "python": platform.python_version(),
         "os": _os(),
         "packages": package_versions(),
@@ -233,21 +238,23 @@ def commit() -> str:
 
 
 def sources(room: str) -> str:
-    """Digest of the code that a room's numbers come from: its kernels, the timer and the check.
+    """Digest of the code that a room's numbers come from: its kernels, its BASELINES, timer, check.
 
     Records of one digest belong together, whether it was committed or not, and whatever else a
     commit changed.
     """
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
+    baselines = getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
     files = [
         *kernels.glob("*.py"),
         *(f for name in (room, "common", "formats") for f in (kernels / name).rglob("*")),
         artifact / "bench.py",
         artifact / "check.py",
-        *(artifact / "baselines").rglob("*.py"),
+        *(artifact / "baselines" / f"{name}.py" for name in baselines),
+        *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
     ]
     digest = hashlib.sha256()
-    for file in sorted(f for f in files if f.suffix in (".py", ".cu", ".cuh")):
+    for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh")):
         digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
@@ -321,16 +328,25 @@ def _cuda_version() -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _cusparse_version() -> str | None:
-    """Version of the cuSPARSE library itself, e.g. "12.6.3"; the package's version may differ."""
+def _library_version(name: str) -> str | None:
+    """Version of cuBLAS or cuSPARSE itself, e.g. "12.6.3"; the package's version may differ."""
 
     def version() -> str:
-        from nvmath.bindings import cusparse
-
+        library = importlib.import_module(f"nvmath.bindings.{name}")
         # libraryPropertyType: 0 major, 1 minor, 2 patch. One packed number would be ambiguous.
-        return ".".join(str(cusparse.get_property(part)) for part in range(3))
+        return ".".join(str(library.get_property(part)) for part in range(3))
 
     return _ask(version, None)
+
+
+def _cpu() -> str:
+    """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            names = re.findall(r"^model name\s*:\s*(\S.*?)\s*$", file.read(), re.MULTILINE)
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()
 
 
 def _os() -> str:

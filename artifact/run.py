@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import bench, check, device, paths, records
+from artifact import baselines, bench, check, device, paths, records
 from kernels.contract import Bound, Problem
 
 MODES = ("auto", "measure", "recorded")
@@ -29,11 +29,13 @@ MODES = ("auto", "measure", "recorded")
 BUDGETS_S = {"full": bench.BUDGET_S, "kick": bench.BUDGET_S / 3}
 #: What must be the same for two rows to lie in one file; a commit that changes none of it changes
 #: no number.
-SAME = ("gpu", "sources", "driver", "cuda", "cusparse", "packages")
+SAME = ("gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cpu", "cpu_cores", "packages")
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
 Contender = Callable[[Problem], Bound]
+#: (name -> Bound, `cuda.core.Device`, budget_s=) -> name -> Timing; `bench` has two.
+Timer = Callable[..., dict[str, bench.Timing]]
 Selection = Mapping[str, Contender] | Iterable[str]
 
 
@@ -65,11 +67,19 @@ class Run:
         chosen = list(module.VARIANTS if names is None else names)
         return {name: partial(module.bind, name, device=self.device) for name in chosen}
 
+    def baselines(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
+        """What the room is compared with (its BASELINES, or the modules of `artifact.baselines`
+        that are named) as contenders of a measurement."""
+        module = importlib.import_module(f"kernels.{self.room}")
+        chosen = getattr(module, "BASELINES", ()) if names is None else names
+        return baselines.contenders(chosen, self.device)
+
     def measure(
         self,
         experiment: str,
         problems: Iterable[Problem | Callable[[], Problem]],
         contenders: Selection,
+        timer: Timer = bench.time,
     ) -> pd.DataFrame:
         """One row per (problem, contender), in that order, with the columns of `records.COLUMNS`.
 
@@ -78,7 +88,8 @@ class Run:
         point is recorded. Recorded: reads; raises FileNotFoundError or ValueError, one sentence,
         where the record or a point of it is missing.
 
-        contenders: name -> callable(problem) -> Bound; in recorded mode the names suffice.
+        contenders: name -> callable(problem) -> Bound, which may run on the CPU; in recorded mode
+        the names suffice. timer: `bench.time`, or `bench.time_calls` for an experiment of its own.
         """
         problems = [p() if callable(p) else p for p in problems]
         names = list(contenders)
@@ -88,7 +99,7 @@ class Run:
                 raise ValueError(
                     f"{experiment} needs callables to measure, but got only names: pass a dict"
                 )
-            self._measure(path, experiment, problems, contenders)
+            self._measure(path, experiment, problems, contenders, timer)
         elif not path.exists():
             known = ", ".join(records.experiments(self.folder)) or "none"
             raise FileNotFoundError(
@@ -107,6 +118,7 @@ class Run:
         experiment: str,
         problems: list[Problem],
         contenders: Mapping[str, Contender],
+        timer: Timer,
     ) -> None:
         have = _index(records.read(path)) if path.exists() else {}
         todo = [p for p in problems if any(_key(name, p) not in have for name in contenders)]
@@ -115,7 +127,7 @@ class Run:
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
         for number, problem in enumerate(todo, done + 1):
             began = time.perf_counter()
-            timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset])
+            timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
             when = datetime.now(UTC).isoformat(timespec="seconds")
             rows = [
                 row(problem, name, experiment, *result, gpu=self.machine["gpu"], when=when)
@@ -261,7 +273,11 @@ def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
 
 
 def measure_point(
-    problem: Problem, contenders: Mapping[str, Contender], opened, budget_s: float
+    problem: Problem,
+    contenders: Mapping[str, Contender],
+    opened,
+    budget_s: float,
+    timer: Timer = bench.time,
 ) -> dict[str, tuple[Prepared, check.Errors, bench.Timing]]:
     """Bind, check and time every contender on one problem; the operands are freed afterwards.
 
@@ -276,7 +292,7 @@ def measure_point(
             name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
         }
         del reference
-        timings = bench.time(bounds, opened, budget_s=budget_s)
+        timings = timer(bounds, opened, budget_s=budget_s)
         return {name: (prepared(bounds[name]), errors[name], timings[name]) for name in bounds}
     finally:
         # The next point may need all the memory there is; `Bound`s hold on to operands, so they go

@@ -168,6 +168,12 @@ def test_timing_nothing_is_refused():
         bench.time({}, device=None)
 
 
+def test_a_contender_whose_time_is_the_hosts_is_refused():
+    bounds = {"cpu_loop": types.SimpleNamespace(needs_host_clock=True)}
+    with pytest.raises(ValueError, match="cpu_loop works on the host as well.*time_calls"):
+        bench.time(bounds, device=None)
+
+
 class FakeDevice:
     """A `cuda.core.Device` without a GPU: every operation of a stream goes into a log, with a clock."""
 
@@ -241,6 +247,156 @@ def test_memory_is_freed_where_a_launch_fails(monkeypatch):
     with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
         bench.time({"broken": types.SimpleNamespace(launch=broken)}, device)
     assert device.log[-3:] == ["sync", "free", "close"]
+
+
+# ---------------------------------------------------------------- loops of calls
+
+
+class FakeCalls:
+    """Call times by contender, of which the first call may be slower, and a log of what was run."""
+
+    def __init__(self, times_us, first=1.0, idle=()):
+        self.times_us, self.first, self.idle = times_us, first, idle
+        self.log, self.made = [], dict.fromkeys(times_us, 0)
+        self.engine = bench.CallEngine(self.run, self.look)
+
+    def run(self, name, warmup, calls):
+        self.log.append((name, warmup, calls))
+        slower = self.first if not self.made[name] else 1.0
+        self.made[name] += warmup + calls
+        return self.times_us[name] * (calls + slower - 1 if not warmup else calls)
+
+    def look(self, name):
+        return [] if name in self.idle else [Sample(1980.0, math.nan, "none")]
+
+
+def test_a_sample_is_a_loop_of_calls_after_its_warm_up():
+    fake = FakeCalls({"a": 10.0, "b": 25.0}, first=40.0)
+    result = bench.measure_calls(["a", "b"], fake.engine)
+    assert result["a"].median_us == result["a"].q75_us == 10 and result["b"].median_us == 25
+    assert result["a"].samples == bench.CALLS * bench.CALL_SAMPLES, "calls are what was timed"
+    assert not result["a"].graph and result["a"].sm_mhz == 1980 and math.isnan(result["a"].power_w)
+    loop = bench.WARMUP_CALLS, bench.CALLS
+    assert fake.log == [("a", 0, 1)] * 2 + [("b", 0, 1)] * 2 + [
+        ("a", *loop), ("b", *loop),
+    ] * bench.CALL_SAMPLES, "interleaved by sample"  # fmt: skip
+
+
+def test_a_chosen_plan_is_kept_where_nothing_limits_it():
+    fake = FakeCalls({"a": 5e4})
+    timing = bench.measure_calls(["a"], fake.engine, 10, 100, 3, budget_s=math.inf)["a"]
+    assert timing.samples == 300 and fake.log[2:] == [("a", 10, 100)] * 3
+
+
+def test_a_call_of_many_seconds_is_made_once():
+    fake = FakeCalls({"loop": 20e6, "gpu": 10.0}, idle=("loop",))
+    result = bench.measure_calls(["loop", "gpu"], fake.engine)
+    assert [entry for entry in fake.log if entry[0] == "loop"] == [("loop", 0, 1)]
+    timing = result["loop"]
+    assert timing.samples == 1 and timing.q25_us == timing.median_us == timing.q75_us == 20e6
+    assert result["gpu"].samples == bench.CALLS * bench.CALL_SAMPLES
+    assert timing.sm_mhz == 1980, "of the point, as in `time`"
+
+
+def test_a_call_beyond_its_budget_is_made_twice_and_the_second_counts():
+    fake = FakeCalls({"loop": 0.5e6}, first=1.5)
+    timing = bench.measure_calls(["loop"], fake.engine, budget_s=0.15)["loop"]
+    assert fake.log == [("loop", 0, 1)] * 2 and timing.samples == 1 and timing.median_us == 0.5e6
+
+
+def test_a_point_on_the_cpu_alone_has_no_clock():
+    fake = FakeCalls({"loop": 10.0}, idle=("loop",))
+    timing = bench.measure_calls(["loop"], fake.engine)["loop"]
+    assert math.isnan(timing.sm_mhz) and timing.throttle == ""
+
+
+@given(
+    st.floats(0.5, 1e8), st.integers(0, 20), st.integers(1, 200), st.integers(1, 9),
+    st.floats(1e-3, 10.0),
+)  # fmt: skip
+def test_a_plan_of_calls_stays_in_what_was_asked_and_in_the_budget(us, warmup, calls, samples, s):
+    plan = bench.plan_calls(us, warmup, calls, samples, s)
+    assert 0 <= plan.warmup <= warmup and 1 <= plan.calls <= calls and 1 <= plan.samples <= samples
+    made = plan.samples * (plan.warmup + plan.calls)
+    assert plan == bench.Plan(0, 1, 1) or made * us <= s * 1e6 * (1 + 1e-9)
+    if samples * (warmup + calls) * us <= s * 1e6 * (1 - 1e-9):
+        assert plan == bench.Plan(warmup, calls, samples)
+
+
+@pytest.mark.parametrize(
+    ("affordable", "plan"),
+    [
+        (175, bench.Plan(5, 20, 7)),
+        (174, bench.Plan(5, 19, 7)),
+        (70, bench.Plan(2, 8, 7)),
+        (13, bench.Plan(0, 1, 7)),
+        (6, bench.Plan(0, 1, 6)),
+        (0.5, bench.Plan(0, 1, 1)),
+    ],
+)
+def test_first_the_loops_get_shorter_then_there_are_fewer(affordable, plan):
+    assert bench.plan_calls(1e6 / affordable, 5, 20, 7, budget_s=1.0) == plan
+
+
+@pytest.mark.parametrize("plan", [{"warmup": -1}, {"calls": 0}, {"samples": 0}])
+def test_an_impossible_plan_of_calls_is_refused(plan):
+    with pytest.raises(ValueError, match="are no plan"):
+        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, **plan)
+
+
+def test_a_budget_of_calls_must_be_positive():
+    with pytest.raises(ValueError, match="budget_s is -1"):
+        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, budget_s=-1)
+    with pytest.raises(ValueError, match="nothing to time"):
+        bench.time_calls({}, device=None)
+
+
+class Clock:
+    """`time.perf_counter` of a machine in which only launches take time."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def perf_counter(self):
+        self.device.log.append("clock")
+        return self.device.now_ms / 1e3
+
+
+def test_the_clock_runs_from_the_first_call_to_the_end_of_the_last(monkeypatch):
+    monkeypatch.setattr(bench, "sample", lambda device: Sample(1980.0, 500.0, "none"))
+    device = FakeDevice()
+    monkeypatch.setattr(bench, "host_clock", Clock(device))
+    contenders = {"gpu": takes(device, "gpu", 0.25), "cpu": takes(device, "cpu", 0.5)}
+    contenders["cpu"].on_cpu = True
+    result = bench.time_calls(contenders, device, warmup=1, calls=2, samples=3)
+    assert result["gpu"].median_us == pytest.approx(250) and result["gpu"].samples == 6
+    assert result["cpu"].median_us == pytest.approx(500)
+    assert result["cpu"].sm_mhz == 1980 and math.isnan(result["cpu"].power_w)
+    text = " ".join(map(str, device.log))
+    assert "gpu sync clock gpu gpu sync clock cpu sync clock cpu cpu sync clock" in text
+    assert "flush" not in text and "event" not in text
+    assert device.log[0] == "device sync" and device.log[-2:] == ["sync", "close"]
+
+
+def test_the_collector_rests_while_the_clock_runs():
+    import gc
+
+    device = FakeDevice()
+    seen = []
+    bound = types.SimpleNamespace(launch=lambda stream: seen.append(gc.isenabled()), on_cpu=True)
+    bench.time_calls({"a": bound}, device, warmup=0, calls=2, samples=1)
+    assert seen and not any(seen) and gc.isenabled()
+
+
+def test_the_stream_is_closed_where_a_call_fails():
+    device = FakeDevice()
+
+    def broken(stream):
+        raise RuntimeError("CUDA_ERROR_LAUNCH_FAILED")
+
+    with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
+        bench.time_calls({"broken": types.SimpleNamespace(launch=broken)}, device)
+    assert device.log[-2:] == ["sync", "close"]
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -349,3 +505,20 @@ def test_a_launch_that_waits_for_the_gpu_is_refused_in_one_sentence(gpu):
     assert "\n" not in str(caught.value)
     timing = bench.time({"empty": Empty()}, gpu)["empty"]
     assert timing.median_us < 5, "the refusal must not spoil the next measurement"
+
+
+@pytest.mark.gpu
+def test_calls_of_an_empty_kernel_cost_what_the_host_needs_to_enqueue_them(gpu):
+    timings = bench.time_calls({"empty": Empty(), "slow": Empty(host_s=1e-3)}, gpu)
+    assert 0 < timings["empty"].median_us < 50, timings
+    assert 1000 < timings["slow"].median_us < 1100, "host time counts here"
+    assert timings["empty"].samples == bench.CALLS * bench.CALL_SAMPLES
+    assert not timings["slow"].graph and timings["empty"].sm_mhz > 100
+
+
+@pytest.mark.gpu
+def test_calls_of_a_long_kernel_read_its_time(gpu):
+    """Where the GPU is the slower one, both protocols read the same."""
+    contender = {"fill": Fill(gpu, 2**30)}
+    calls = bench.time_calls(contender, gpu)["fill"].median_us
+    assert calls == pytest.approx(bench.time(contender, gpu)["fill"].median_us, rel=0.1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from artifact import check
 from kernels.contract import Operands, Problem
-from kernels.formats import csr
+from kernels.formats import csr, nm
 
 
 def make_problem(m=7, n=5, k=6, nnz=20, seed=0, signed=True, **changes) -> Problem:
@@ -245,6 +245,125 @@ def test_the_oracle_refuses_to_run_nowhere():
         check.oracle(make_problem(), on="tpu")
 
 
+# ---------------------------------------------------------------- other operands and orders
+
+
+def make_nm_problem(m=7, n=10, k=9, vector=1, **changes) -> Problem:
+    """A is dense with both signs, B is 2:4; column-major, as the report has it."""
+    generator = np.random.default_rng([m, n, k])
+    a = np.asfortranarray(generator.uniform(-1, 1, (m, k)).astype(np.float32))
+    b = nm.random(k, n, 2, 4, vector, 0)
+    problem = make_problem(m, n, k, nnz=0)
+    return replace(problem, nnz=b.nnz, make_host=lambda: Operands(a, b), **changes)
+
+
+@given(m=st.integers(1, 9), n=st.integers(1, 9), k=st.integers(1, 9), panel=st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_the_oracle_of_dense_and_sparse_is_the_dense_product(m, n, k, panel):
+    problem = make_nm_problem(m, n, k)
+    exact = problem.host().a.astype(float) @ nm.to_dense(problem.host().b).astype(float)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "PANEL_ELEMENTS", panel)
+        reference = check.oracle(problem, on="cpu")
+    assert reference.values.dtype == np.float64 and reference.values.flags.c_contiguous
+    np.testing.assert_allclose(reference.values, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_a_panel_bounds_what_is_in_float64_at_once(monkeypatch):
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", 100)
+    sizes = []
+
+    class Counts(np.ndarray):
+        def astype(self, *arguments, **options):
+            sizes.append(self.size)
+            return super().astype(*arguments, **options)
+
+    a, b = np.ones((30, 20), np.float32).view(Counts), np.ones((20, 40), np.float32).view(Counts)
+    assert np.array_equal(check.dense_product(a, b), np.full((30, 40), 20.0))
+    assert len(sizes) > 20 and max(sizes) <= 100
+
+
+def test_a_dense_oracle_ignores_the_order_of_its_operands():
+    generator = np.random.default_rng(0)
+    a, b = generator.random((5, 8)).astype(np.float32), generator.random((8, 3)).astype(np.float32)
+    exact = a.astype(float) @ b.astype(float)
+    for order in ("C", "F"):
+        out = check.dense_product(np.array(a, order=order), np.array(b, order=order))
+        np.testing.assert_allclose(out, exact, rtol=1e-14)
+
+
+@pytest.mark.parametrize("elements", [1, 7, 30, 2**24])
+@pytest.mark.parametrize("out_order", ["C", "F"])
+@pytest.mark.parametrize("reference_order", ["C", "F"])
+def test_memory_order_changes_nothing(monkeypatch, elements, out_order, reference_order):
+    exact = np.random.default_rng(0).uniform(-1, 1, (11, 5))
+    plain = check.compare(exact.astype(np.float32), check.reference(exact))
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", elements)
+    out = np.array(exact.astype(np.float32), order=out_order)
+    reference = check.reference(np.array(exact, order=reference_order))
+    assert reference.norm == pytest.approx(np.linalg.norm(exact))
+    errors = check.compare(out, reference)
+    assert errors.rel_err == pytest.approx(plain.rel_err) and errors.max_err == plain.max_err
+    out[3, 2] *= 1.001
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.compare(out, reference)
+    out[[3, 7], [2, 1]] = np.nan
+    with pytest.raises(check.WrongResult, match="leaves 2 of 55 .* at row 3, column 2"):
+        check.compare(out, reference)
+
+
+def test_a_transposed_output_is_wrong():
+    exact = np.random.default_rng(0).random((6, 6))
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.compare(exact.T.astype(np.float32, order="F"), check.reference(exact))
+
+
+def test_a_column_major_output_is_poisoned_and_checked():
+    problem = make_nm_problem(m=6, n=8, k=12)
+    bound = OnCpu(problem, lambda a, b: a @ nm.to_dense(b))
+    bound.output = np.asfortranarray(bound.output)
+    reference = check.oracle(problem, on="cpu")
+    assert check.check(bound, problem, reference).rel_err < 1e-6
+    lazy = OnCpu(problem, lambda a, b: bound.output)
+    lazy.output = bound.output
+    with pytest.raises(check.WrongResult, match="leaves 48 of 48"):
+        check.check(lazy, problem, reference)
+
+
+def test_an_output_without_elements_is_right():
+    for shape in ((0, 4), (4, 0)):
+        out = np.zeros(shape, np.float32, order="F")
+        assert check.compare(out, check.reference(np.zeros(shape))) == check.Errors(0.0, 0.0)
+
+
+class Elsewhere:
+    """An array that is not NumPy's, and that `get` brings here, as CuPy's arrays do."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.size = array, array.shape, array.size
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        return Elsewhere(self.array[rows])
+
+    def get(self):
+        return self.array.copy()
+
+
+def test_an_output_here_is_compared_with_a_reference_elsewhere(monkeypatch):
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 13)
+    exact = np.random.default_rng(0).random((9, 5))
+    here = check.reference(exact)
+    there = check.Reference(Elsewhere(exact), here.norm, here.rms)
+    out = exact.astype(np.float32)
+    assert check.compare(out, there) == check.compare(out, here)
+    out[8, 4] *= 1.01
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.compare(out, there)
+
+
 # ---------------------------------------------------------------- on a GPU
 
 
@@ -341,5 +460,70 @@ def test_every_published_problem_fits_the_oracle(gpu):
     began = time.perf_counter()
     reference = check.oracle(problem)
     assert reference.values.shape == (4096, 16384)
+    assert time.perf_counter() - began < 20
+    problem.release()
+
+
+def nm_on_gpu(problem):
+    def make_device():
+        import cupy
+
+        host = problem.host()
+        c = cupy.empty((problem.m, problem.n), cupy.float32, order="F")
+        return Operands(cupy.asarray(host.a, order="F"), nm.to_device(host.b), c)
+
+    return replace(problem, make_device=make_device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("panel", [check.PANEL_ELEMENTS, 5000])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (96, 64, 128), (33, 130, 57)])
+def test_both_dense_oracles_agree(gpu, monkeypatch, shape, panel):
+    import cupy
+
+    problem = nm_on_gpu(make_nm_problem(*shape))
+    exact = check.oracle(problem, on="cpu")
+    small = check.oracle(problem, on="gpu")
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", panel)
+    large = check.oracle(problem, on="gpu")
+    for other in (small, large):
+        assert isinstance(other.values, cupy.ndarray) and other.values.dtype == np.float64
+        np.testing.assert_allclose(other.values.get(), exact.values, rtol=1e-12, atol=1e-12)
+        assert other.norm == pytest.approx(exact.norm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("elements", [check.COMPARE_ELEMENTS, 100, 7])
+def test_a_column_major_output_on_the_gpu_is_compared_by_row_and_column(gpu, monkeypatch, elements):
+    import cupy
+
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", elements)
+    exact = np.random.default_rng(0).uniform(-1, 1, (40, 30))
+    reference = check.reference(cupy.asarray(exact))
+    assert reference.norm == pytest.approx(np.linalg.norm(exact))
+    out = cupy.asarray(exact.astype(np.float32), order="F")
+    plain = check.compare(exact.astype(np.float32), check.reference(exact))
+    for mine, other in ((out, reference), (out, check.reference(exact)), (out.get(), reference)):
+        assert check.compare(mine, other).max_err == pytest.approx(plain.max_err)
+    out[13, 29] = math.nan
+    out[14, 2] = math.nan
+    for mine in (out, out.get(order="F")):
+        with pytest.raises(check.WrongResult, match="leaves 2 of 1200 .* at row 13, column 29"):
+            check.compare(mine, reference)
+
+
+@pytest.mark.gpu
+def test_the_largest_dense_problem_fits_the_oracle(gpu):
+    """8192 cubed, the largest of the report, in memory and in seconds."""
+    import time
+
+    from kernels import nm_cuda_core as room
+
+    problem = room.problem(m=8192, n=8192, k=8192)
+    problem.device()
+    began = time.perf_counter()
+    reference = check.oracle(problem)
+    assert reference.values.shape == (8192, 8192)
     assert time.perf_counter() - began < 20
     problem.release()

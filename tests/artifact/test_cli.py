@@ -1,7 +1,9 @@
 import json
+import math
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -242,37 +244,129 @@ def test_run_refuses_nonsense(capsys, no_gpu, change, says):
     assert says in refused(capsys, "run", "casper_sparse", *SIZES, *change)
 
 
-def test_run_checks_then_times(capsys, monkeypatch):
-    """The whole command, with the GPU's part replaced."""
-    from types import SimpleNamespace
+class Toy:
+    """The GPU's part of `run`, replaced: what was bound and how it was timed goes into a log."""
 
-    import kernels.casper_sparse as room
-    from artifact import bench, check
+    def __init__(self, monkeypatch):
+        import kernels.casper_sparse as casper
+        import kernels.nm_cuda_core as nm_cuda_core
+        from artifact import baselines, bench, check
 
-    log = []
-    stream = SimpleNamespace(sync=lambda: None)
-    opened = SimpleNamespace(create_stream=lambda: stream)
-    info = SimpleNamespace(gpu="Toy", open=lambda: opened)
-    bound = SimpleNamespace(launch=lambda stream: log.append("launch"))
+        self.log, self.problems, self.refuses = [], [], {}
+        stream = SimpleNamespace(sync=lambda: None)
+        opened = SimpleNamespace(create_stream=lambda: stream)
+        monkeypatch.setattr(
+            device, "require", lambda: SimpleNamespace(gpu="Toy", open=lambda: opened)
+        )
+        for room in (casper, nm_cuda_core):
+            monkeypatch.setattr(room, "bind", lambda name, p, device: self.bind(name, p))
+        monkeypatch.setattr(baselines, "contenders", self.contenders)
+        monkeypatch.setattr(check, "oracle", lambda problem: None)
+        monkeypatch.setattr(check, "check", lambda *_: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
+        monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
+        monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
 
-    def time(bounds, device, **samples):
-        log.append(("time", samples))
-        one = SimpleNamespace(median_us=10.0, q25_us=9.0, q75_us=11.0)
-        return dict.fromkeys(bounds, one)
+    def bind(self, name, problem):
+        self.problems.append(problem)
+        if name in self.refuses:
+            raise ValueError(self.refuses[name])
+        return SimpleNamespace(name=name, launch=lambda stream: self.log.append("launch"))
 
-    monkeypatch.setattr(device, "require", lambda: info)
-    monkeypatch.setattr(room, "bind", lambda name, problem, device: bound)
-    monkeypatch.setattr(check, "oracle", lambda problem: None)
-    monkeypatch.setattr(check, "check", lambda *_: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
-    monkeypatch.setattr(bench, "time", time)
+    def contenders(self, names, opened):
+        return {
+            f"{n}_{i}": lambda p, n=n, i=i: self.bind(f"{n}_{i}", p) for n in names for i in "ab"
+        }
+
+    def time(self, which, bounds, opened, **plan):
+        self.log.append((which, list(bounds), plan))
+        us = {name: 20.0 if name.endswith("_a") else 10.0 for name in bounds}
+        return {n: SimpleNamespace(median_us=t, q25_us=t - 1, q75_us=t + 1) for n, t in us.items()}
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    return Toy(monkeypatch)
+
+
+CASPER = ("run", "casper_sparse", *SIZES)
+NM = ("run", "nm_cuda_core", "-m", "64", "-n", "64", "-k", "64")
+
+
+def test_run_checks_then_times(capsys, toy, monkeypatch):
+    from artifact import check
+
     options = ("--no-baseline", "--warmup", "3", "--iterations", "20")
-    out = printed(capsys, "run", "casper_sparse", "--variant", "warp_per_row", *SIZES, *options)
+    out = printed(capsys, *CASPER, "--variant", "warp_per_row", *options)
     assert "warp_per_row" in out and "10.0 µs" in out and "1.0e-07" in out
-    assert log == ["launch"] * 3 + [("time", {"min_samples": 20, "max_samples": 20})]
+    assert "cold protocol" in out and "over" not in out, "there is nothing to compare with"
+    plan = {"min_samples": 20, "max_samples": 20}
+    assert toy.log == ["launch"] * 3 + [("time", ["warp_per_row"], plan)]
 
     def wrong(*_):
         raise check.WrongResult("warp_per_row is wrong: relative error 1.")
 
     monkeypatch.setattr(check, "check", wrong)
-    error = refused(capsys, "run", "casper_sparse", *SIZES, "--no-baseline", code=1)
-    assert "is wrong" in error
+    assert "is wrong" in refused(capsys, *CASPER, "--no-baseline", code=1)
+
+
+def test_run_compares_with_the_fastest_baseline_of_the_room(capsys, toy):
+    out = printed(capsys, *CASPER, "--variant", "any_n")
+    (_, bounds, plan) = toy.log[-1]
+    assert bounds == ["any_n", "cusparse_a", "cusparse_b"] and plan == {}
+    assert "over cusparse_b" in out and "1.00×" in out and "0.50×" in out
+    out = printed(capsys, *NM, "--variant", "baseline")
+    assert toy.log[-1][1] == ["baseline", "cublas_a", "cublas_b"] and "over cublas_b" in out
+
+
+def test_the_command_line_of_the_report(capsys, toy):
+    options = ("--warmup", "10", "--iterations", "100", "--protocol", "published")
+    out = printed(capsys, *NM, *options)
+    which, bounds, plan = toy.log[-1]
+    assert which == "calls" and plan == {"warmup": 10, "calls": 100, "budget_s": math.inf}
+    assert {"baseline", "prefetch", "double_buffer"} < set(bounds)
+    assert "published protocol" in out and "FLOPs 2·M·N·W" in out
+    assert "launch" not in toy.log, "the timer itself warms up"
+    printed(capsys, *NM, "--protocol", "published")
+    assert toy.log[-1][2] == {}, "by default what the timer says"
+    printed(capsys, *NM, "--protocol", "published", "--warmup", "0")
+    assert toy.log[-1][2] == {"warmup": 0, "budget_s": math.inf}
+    assert "invalid choice: 'warm'" in refused(capsys, *NM, "--protocol", "warm")
+
+
+def test_the_density_may_be_the_rooms(capsys, toy):
+    assert "S=50 %" in printed(capsys, *NM)
+    assert "S=25 %" in printed(capsys, *NM, "--density", "0.25")
+    error = refused(capsys, *CASPER[:-2])
+    assert "casper_sparse has no usual density" in error and "--density" in error
+
+
+def test_further_parameters_of_a_problem_can_be_set(capsys, toy):
+    out = printed(capsys, *NM, "--set", "group=32", "--set", "vector=1")
+    assert toy.problems[-1].label == "16:32 element-wise" and ", 16:32 element-wise;" in out
+    error = refused(capsys, *NM, "--set", "grope=32")
+    assert "nm_cuda_core have no 'grope' to set; known: group, vector" in error
+    assert "no 'm' to set" in refused(capsys, *NM, "--set", "m=32")
+    assert "known: none" in refused(capsys, *CASPER, "--set", "group=32")
+    for text in ("group", "group=", "group=1.5", "=", ""):
+        assert "is not NAME=VALUE with a whole number" in refused(capsys, *NM, "--set", text)
+
+
+def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, toy):
+    toy.refuses = {"prefetch": "prefetch needs m to be even", "cublas_b": "refused"}
+    lines = printed(capsys, *NM).splitlines()
+    names = [line.split()[0] for line in lines]
+    assert lines[:2] == ["left out: prefetch needs m to be even", "left out: cublas_b: refused"]
+    assert "over cublas_a" in lines[3] and "prefetch" not in names
+    error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
+    assert "prefetch needs m to be even" in error
+
+
+def test_a_problem_that_no_variant_takes_is_one_sentence(capsys, toy):
+    import kernels.nm_cuda_core as room
+
+    toy.refuses = {name: f"{name} refuses" for name in room.VARIANTS}
+    assert f"{next(iter(room.VARIANTS))} refuses" in refused(capsys, *NM)
+
+
+def test_a_room_without_problems_says_so(capsys, toy):
+    assert "ceilings has no problems to run" in refused(capsys, "run", "ceilings", *SIZES)

@@ -1,10 +1,14 @@
 import importlib.metadata
+import io
 import math
+import platform
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from artifact import device, paths
+from artifact import device, paths, records
 
 
 @pytest.fixture
@@ -134,6 +138,9 @@ def make_tree(root):
         "artifact/check.py",
         "artifact/figures.py",
         "artifact/baselines/cusparse.py",
+        "artifact/baselines/cublas.py",
+        "artifact/baselines/cublas_loop.c",
+        "artifact/baselines/cublaslt.py",
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
@@ -146,7 +153,10 @@ def make_tree(root):
         ("kernels/room/a.cu", True),
         ("kernels/common/vec.cuh", True),
         ("artifact/bench.py", True),
-        ("artifact/baselines/cusparse.py", True),
+        ("artifact/baselines/cublas.py", True),
+        ("artifact/baselines/cublas_loop.c", True),
+        ("artifact/baselines/cublaslt.py", False),
+        ("artifact/baselines/cusparse.py", False),
         ("kernels/room/README.md", False),
         ("kernels/other/b.cu", False),
         ("artifact/figures.py", False),
@@ -154,10 +164,53 @@ def make_tree(root):
 )
 def test_sources_change_with_what_changes_a_number(monkeypatch, tmp_path, changed, matters):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace(BASELINES=("cublas",)))
     make_tree(tmp_path)
     before = device.sources("room")
     (tmp_path / changed).write_text("something else")
     assert (device.sources("room") != before) == matters
+
+
+def test_a_room_that_names_no_baselines_has_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace())
+    make_tree(tmp_path)
+    before = device.sources("room")
+    for file in (tmp_path / "artifact" / "baselines").iterdir():
+        file.write_text("something else")
+    assert device.sources("room") == before
+
+
+def test_the_rooms_name_baselines_that_exist():
+    from artifact import baselines
+    from kernels import casper_sparse, nm_cuda_core
+
+    for room in (casper_sparse, nm_cuda_core):
+        assert list(baselines.contenders(room.BASELINES, None))
+        assert device.sources(room.__name__.rpartition(".")[2])
+
+
+def test_the_cpu_has_a_name_on_one_line(monkeypatch):
+    assert re.fullmatch(r"\S.*\S", device._cpu())
+    # Where /proc does not say it, as on some other architectures, the architecture is left.
+    monkeypatch.setattr(
+        "builtins.open", lambda *a, **k: io.StringIO("processor : 0\nmodel name\t: \n")
+    )
+    assert device._cpu() == platform.machine()
+    text = "processor : 0\nmodel name\t: AMD EPYC 9654 96-Core Processor  \nmodel name\t: other\n"
+    monkeypatch.setattr("builtins.open", lambda *a, **k: io.StringIO(text))
+    assert device._cpu() == "AMD EPYC 9654 96-Core Processor"
+
+
+def test_a_library_that_is_not_installed_has_no_version():
+    assert device._library_version("no_such_library") is None
+
+
+def test_records_of_machines_that_did_not_say_their_cpu_stay_readable(tmp_path):
+    old = dict.fromkeys(("gpu", "slug", "commit", "driver", "cuda", "cusparse", "python"), "x")
+    old |= {"date": "2026-11-21T10:00:00+00:00", "packages": {"numpy": "2.4.6"}}
+    records.write_machine(tmp_path, old)
+    assert records.read_machine(tmp_path) == old
 
 
 @pytest.fixture
@@ -174,11 +227,11 @@ def test_the_gpu_is_found_and_described(gpu):
     assert machine["sm_count"] == info.sm_count > 0 and machine["l2_bytes"] == info.l2_bytes > 0
     assert machine["memory_bytes"] == info.memory_bytes > 2**30
     assert re.fullmatch(r"\d+\.\d+", machine["cuda"])
-    assert re.fullmatch(r"\d+\.\d+\.\d+", machine["cusparse"])
+    for library in ("cublas", "cusparse"):
+        assert re.fullmatch(r"\d+\.\d+\.\d+", machine[library])
+    assert machine["cpu"] and machine["cpu_cores"] >= 1
     text = str(machine)
     assert "/" not in text.replace("GNU/Linux", ""), "a machine's paths are nobody's business"
-    import platform
-
     assert not re.search(rf"\b{re.escape(platform.node())}\b", text)
 
 

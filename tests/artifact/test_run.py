@@ -51,7 +51,8 @@ class FakeTimer:
     def __init__(self, fail_at=None, error=None):
         self.calls, self.fail_at, self.error = [], fail_at, error
 
-    def __call__(self, problem, contenders, opened, budget_s):
+    def __call__(self, problem, contenders, opened, budget_s, timer=None):
+        self.timer = timer
         if self.fail_at == len(self.calls):
             raise self.error
         self.calls.append(problem.n)
@@ -177,6 +178,25 @@ def test_every_point_is_measured_and_recorded(gpu, capsys):
     assert "m=8, n=4, k=6, density=0.25: 2 contenders, fastest warp_per_row 10.0 µs" in lines[0]
 
 
+def test_the_timer_is_ours_unless_another_is_asked_for(gpu):
+    timer = gpu.use(FakeTimer())
+    made = run.start("casper_sparse", mode="measure")
+    made.measure("wide", problems(), CONTENDERS)
+    assert timer.timer is bench.time
+    made.measure("calls", problems(), CONTENDERS, timer=bench.time_calls)
+    assert timer.timer is bench.time_calls and timer.calls == [*SHAPES, *SHAPES]
+
+
+def test_the_baselines_of_a_room_are_its_contenders(gpu, no_gpu):
+    measuring = run.start("casper_sparse", mode="measure")
+    assert list(measuring.baselines())[0] == "cusparse_default"
+    assert list(measuring.baselines(["cublas", "cpu"]))[:2] == ["cublas", "cpu_loop"]
+    recorded = run.start("casper_sparse", mode="recorded")
+    assert list(recorded.baselines()) == list(measuring.baselines()), "the names suffice"
+    with pytest.raises(ValueError, match="no baseline 'mkl'; known: cpu, cublas"):
+        measuring.baselines(["mkl"])
+
+
 def test_an_interrupted_measurement_goes_on_where_it_stopped(gpu, capsys):
     gpu.use(FakeTimer(fail_at=2, error=KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
@@ -215,7 +235,14 @@ def test_a_new_contender_measures_the_whole_point_again(gpu):
 
 
 @pytest.mark.parametrize(
-    "change", [{"driver": "590.0"}, {"packages": {"numpy": "3.0"}}, {"cuda": "14.0"}]
+    "change",
+    [
+        {"driver": "590.0"},
+        {"packages": {"numpy": "3.0"}},
+        {"cuda": "14.0"},
+        {"cublas": "13.9.0"},
+        {"cpu": "another one"},
+    ],
 )
 def test_records_of_another_machine_are_set_aside(gpu, capsys, change):
     run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
@@ -363,23 +390,23 @@ def one_point(monkeypatch):
     problem = replace(make_problem(2, 3, 4), nnz=4, make_host=lambda: operands)
     log = []
 
-    def timer(bounds, opened, budget_s):
-        log.append(list(bounds))
-        return {n: bench.Timing(5.0, 4.0, 6.0, 7, math.nan, math.nan, "", False) for n in bounds}
-
     original = check.oracle
     monkeypatch.setattr(check, "oracle", lambda p: original(p, on="cpu"))
-    monkeypatch.setattr(bench, "time", timer)
     monkeypatch.setattr(run, "_free_memory", lambda: log.append("freed"))
     stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
-    return problem, SimpleNamespace(create_stream=lambda: stream), log
+
+    def timer(bounds, opened, *, budget_s):
+        log.append((list(bounds), budget_s))
+        return {n: bench.Timing(5.0, 4.0, 6.0, 7, math.nan, math.nan, "", False) for n in bounds}
+
+    return problem, SimpleNamespace(create_stream=lambda: stream), log, timer
 
 
 def test_a_point_is_checked_then_timed_then_freed(one_point):
-    problem, opened, log = one_point
+    problem, opened, log, timer = one_point
     right = {name: lambda p, name=name: Contender(name, p) for name in ("a", "b")}
-    result = run.measure_point(problem, right, opened, 0.1)
-    assert log == [["a", "b"], "freed", "closed"] and problem._host is None
+    result = run.measure_point(problem, right, opened, 0.1, timer)
+    assert log == [(["a", "b"], 0.1), "freed", "closed"] and problem._host is None
     prepared, errors, timing = result["a"]
     assert prepared == run.Prepared(1.5, 64) and timing.median_us == 5 and errors.rel_err < 1e-6
     row = run.row(problem, "a", "wide", *result["a"], gpu="NVIDIA H200", when=MACHINE["date"])
@@ -387,14 +414,33 @@ def test_a_point_is_checked_then_timed_then_freed(one_point):
 
 
 def test_a_wrong_contender_is_never_timed(one_point):
-    problem, opened, log = one_point
+    problem, opened, log, timer = one_point
     contenders = {
         "right": lambda p: Contender("right", p),
         "wrong": lambda p: Contender("wrong", p, 1.01),
     }
     with pytest.raises(check.WrongResult, match="wrong at m=3, n=2"):
-        run.measure_point(problem, contenders, opened, 0.1)
+        run.measure_point(problem, contenders, opened, 0.1, timer)
     assert log == ["freed", "closed"]
+
+
+def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
+    """The real timer of calls; only the device is fake."""
+    from artifact.baselines import cpu
+
+    problem, _, log, _ = one_point
+    stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
+    opened = SimpleNamespace(create_stream=lambda: stream, sync=lambda: None)
+    chosen = {name: cpu.contenders()[name] for name in ("cpu_scipy", "cpu_blas")}
+    result = run.measure_point(problem, chosen, opened, 0.1, bench.time_calls)
+    assert log == ["closed", "freed", "closed"]
+    for name in chosen:
+        _, errors, timing = result[name]
+        assert errors.rel_err < 1e-6 and timing.median_us > 0 and timing.samples >= 7
+        row = run.row(problem, name, "cpu", *result[name], gpu="NVIDIA H200", when=MACHINE["date"])
+        frame = pd.DataFrame([row])
+        assert list(frame.columns) == list(records.COLUMNS)
+        records._text(frame, "a row with an empty clock")  # raises where it cannot be recorded
 
 
 # ---------------------------------------------------------------- banner and compile report

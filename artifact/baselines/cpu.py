@@ -1,0 +1,185 @@
+"""The same multiplication on the host's CPU: the report's sequential loop, and two fairer ones.
+
+    cpu_loop    one thread, dense, three plain loops in C, compiled here with -O3: the baseline of
+                Zeng, "GPU Accelerated Structured Sparsity Matrix Multiplication", section 4.3
+    cpu_scipy   one thread, the non-zeros only: SciPy's compiled loop over a CSR matrix
+    cpu_blas    every core, dense: the BLAS that NumPy comes with
+
+The operands are the problem's host ones, in the layout that each contender likes best; bringing
+them there is `prepare_ms`. For `bench.time_calls`, which times by the host's clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from artifact import paths
+from kernels import formats
+from kernels.contract import Operands, Problem, require
+
+SOURCE = Path(__file__).with_name("cpu_loop.c")
+#: No -ffast-math: it would let the compiler reorder the sum. No -march: the report had none.
+FLAGS = ("-std=c99", "-O3", "-shared", "-fPIC")
+COMPILERS = ("cc", "gcc", "clang")
+#: With which users limit the threads of NumPy's BLAS, the stronger first.
+THREAD_LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+@dataclass(eq=False)
+class Bound:
+    """A `kernels.contract.Bound` on the CPU: `launch` returns when the product is there."""
+
+    name: str
+    prepare_ms: float
+    multiply: Callable[[], np.ndarray] = field(repr=False)
+    output: np.ndarray = field(repr=False)
+    prepare_bytes: int = 0  #: of device memory, and there is none
+    needs_host_clock: bool = True  #: `bench.time` would see nothing of it
+    on_cpu: bool = True  #: the GPU idles meanwhile, so its clock says nothing
+
+    def launch(self, stream) -> None:
+        """Multiply. The stream is ignored and may be None."""
+        self.output = self.multiply()
+
+    def result(self) -> np.ndarray:
+        """C, float32 (m, n)."""
+        return self.output
+
+
+def bind(name: str, problem: Problem) -> Bound:
+    """Make one contender ready.
+
+    Raises ValueError for an unknown one, and FileNotFoundError where "cpu_loop" finds no C compiler.
+    """
+    require(
+        name in _PREPARE, f"there is no CPU baseline {name!r}: choose one of {', '.join(_PREPARE)}"
+    )
+    if name == "cpu_loop":
+        library()  # compiling it is no preprocessing of operands
+    operands = problem.host()
+    began = time.perf_counter()
+    multiply = _PREPARE[name](operands)
+    prepare_ms = (time.perf_counter() - began) * 1e3
+    return Bound(name, prepare_ms, multiply, np.full((problem.m, problem.n), np.nan, np.float32))
+
+
+def contenders(device=None) -> dict[str, Callable[[Problem], Bound]]:
+    """All three, by the names that the records use; the device is ignored. See `available`."""
+    return {name: partial(bind, name) for name in _PREPARE}
+
+
+def available() -> tuple[str, ...]:
+    """The contenders that can run here: without "cpu_loop" where there is no C compiler."""
+    return tuple(name for name in _PREPARE if name != "cpu_loop" or compiler() is not None)
+
+
+def threads() -> int:
+    """Threads that NumPy's BLAS may use: the cores of this process, or fewer if the user says so."""
+    cores = len(os.sched_getaffinity(0))
+    for name in THREAD_LIMITS:
+        said = os.environ.get(name, "")
+        if said.isdigit() and int(said):
+            return min(cores, int(said))
+    return cores
+
+
+def _loop(operands: Operands) -> Callable[[], np.ndarray]:
+    """A column-major, B and C row-major, as the report has them."""
+    a = np.asfortranarray(formats.to_dense(operands.a))
+    b = np.ascontiguousarray(formats.to_dense(operands.b))
+    c = np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
+    run = library().cpu_loop
+    run.restype = None
+    run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t] * 3
+
+    def multiply() -> np.ndarray:
+        run(a.ctypes.data, b.ctypes.data, c.ctypes.data, *c.shape, b.shape[0])
+        return c
+
+    return multiply
+
+
+def _scipy(operands: Operands) -> Callable[[], np.ndarray]:
+    """CSR times row-major. Where B is the sparse one that is CSR of B^T times A^T, and A^T is
+    row-major because A is column-major; the result is C^T."""
+    if formats.is_sparse(operands.a):
+        matrix = csr_array(formats.to_dense(operands.a))
+        dense = np.ascontiguousarray(operands.b)
+        return lambda: matrix @ dense
+    matrix = csr_array(formats.to_dense(operands.b).T)
+    dense = np.ascontiguousarray(operands.a.T)
+    return lambda: (matrix @ dense).T
+
+
+def _blas(operands: Operands) -> Callable[[], np.ndarray]:
+    """C^T = B^T · A^T, all row-major for NumPy: C = A · B, all column-major for the BLAS."""
+    a = np.ascontiguousarray(formats.to_dense(operands.a).T)
+    b = np.ascontiguousarray(formats.to_dense(operands.b).T)
+    c = np.full((b.shape[0], a.shape[1]), np.nan, np.float32)
+    return lambda: np.matmul(b, a, out=c).T
+
+
+_PREPARE = {"cpu_loop": _loop, "cpu_scipy": _scipy, "cpu_blas": _blas}
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The compiled loop. Raises as `build` does."""
+    return ctypes.CDLL(str(build()))
+
+
+def build() -> Path:
+    """The loop as a shared library, compiled unless the same source, compiler and flags were before.
+
+    Raises FileNotFoundError where there is no C compiler, RuntimeError where it fails.
+    """
+    command = compiler()
+    if command is None:
+        raise FileNotFoundError(
+            f"cpu_loop is compiled when it is first used, and none of {', '.join(COMPILERS)} was "
+            "found here: install a C compiler, or name one in $CC"
+        )
+    version = subprocess.run((*command, "--version"), capture_output=True).stdout
+    key = hashlib.sha256(
+        b"\0".join((SOURCE.read_bytes(), " ".join((*command, *FLAGS)).encode(), version))
+    ).hexdigest()[:16]
+    path = paths.BUILD / "cpu" / f"cpu_loop-{key}.so"
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(file)
+    try:
+        done = subprocess.run(
+            (*command, *FLAGS, "-o", temporary, str(SOURCE)), capture_output=True, text=True
+        )
+        if done.returncode:
+            said = next(iter(done.stderr.splitlines()), f"exit code {done.returncode}")
+            raise RuntimeError(f"{command[0]} does not compile {SOURCE.name}: {said}")
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return path
+
+
+def compiler() -> tuple[str, ...] | None:
+    """The system's C compiler: $CC, or the first of `COMPILERS` on the PATH; None without."""
+    for words in (shlex.split(os.environ.get("CC", "")), *([name] for name in COMPILERS)):
+        if words and shutil.which(words[0]):
+            return tuple(words)
+    return None

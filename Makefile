@@ -18,7 +18,7 @@ RECORDS ?=
 NODE_PYTHON ?= 3.12
 NODE_GLIBC ?= 2.39
 NODE_HAS ?=
-# Extras of pyproject.toml; `profile` adds ncu-report, for `make profile`.
+# Extras of pyproject.toml.
 NODE_EXTRAS ?= gpu test
 # Where wheels are: set it on the node to install from there and nowhere else.
 WHEELHOUSE ?=

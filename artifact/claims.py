@@ -4,7 +4,8 @@
 whole rule behind a verdict is the measure's docstring plus the numbers in the TOML; no text from a
 file is evaluated. Every measure states when it gives "reproduced", "partly" and "not reproduced". A
 claim whose records are missing is "not measured on this GPU", with the reason. Shares and quantiles
-count the points (shape x density) of the experiments that the claim names.
+count the points (shape x density) of the experiments that the claim names, or of those among them
+that `where` keeps: every rule may hold one, column = value or a list of values.
 """
 
 import contextlib
@@ -38,6 +39,11 @@ NOT_SWEEPS = (
 # Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant
 # of the room.
 BEST, DEFAULT, ROOM_BEST = "cusparse_best", "cusparse_default", "room_best"
+# Why warps do not issue, as Nsight Compute counts it; but one that issues is no stall.
+STALL = re.compile(
+    r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)"
+)
+LIBRARIES = ("cusparse", "cublas", "cpu")  # prefixes of the contenders that are not of the room
 
 
 class NotMeasured(Exception):
@@ -78,18 +84,33 @@ class Evidence:
     folder: Path  # of the GPU
     room: str
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
+    where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
         if records.experiments(self.folder / self.room):
             records.read_machine(self.folder / self.room)
 
+    def only(self, where: Mapping[str, object]) -> "Evidence":
+        """The same evidence, of the rows alone whose columns have these values."""
+        return replace(self, where=where)
+
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
         """Records of these experiments with the rows of BEST and ROOM_BEST; NotMeasured if one is
-        missing."""
-        return pd.concat(
-            [self._one(e) for e in experiments if e not in NOT_SWEEPS], ignore_index=True
-        )
+        missing, or if none is left of what `where` keeps."""
+        sweeps = [e for e in experiments if e not in NOT_SWEEPS]
+        df = pd.concat([self._one(e) for e in sweeps], ignore_index=True)
+        for column, value in self.where.items():
+            df = df[df[column].isin(value if isinstance(value, list) else [value])]
+        if self.where and df.empty:
+            raise NotMeasured(f"The records of {', '.join(sweeps)} have nothing at {self.kept}.")
+        return df
+
+    @property
+    def kept(self) -> str:
+        """`where` as text."""
+        values = {c: v if isinstance(v, list) else [v] for c, v in self.where.items()}
+        return ", ".join(f"{c} = {' or '.join(map(str, v))}" for c, v in values.items())
 
     def _one(self, experiment: str) -> pd.DataFrame:
         if experiment not in self.read:
@@ -97,8 +118,8 @@ class Evidence:
             if not path.exists():
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
-            ours = df[~df["variant"].str.startswith("cusparse")]
-            if len(ours) < len(df):
+            ours = df[~df["variant"].str.startswith(LIBRARIES)]
+            if df["variant"].str.startswith("cusparse").any():
                 df = records.best_of(df)
             if not ours.empty:
                 best = records.best_of(ours, "", ROOM_BEST)
@@ -120,14 +141,17 @@ class Evidence:
             raise NotMeasured(f"The ceiling {name!r} was not measured.")
         return self.ceilings[name][unit]
 
-    @cached_property
+    @property
     def counters(self) -> pd.DataFrame:
-        try:
-            return records.read_counters(self.folder / self.room / f"{records.COUNTERS}.csv")
-        except FileNotFoundError:
-            raise NotMeasured(
-                "There are no hardware counters of this GPU (make profile)."
-            ) from None
+        if records.COUNTERS not in self.read:
+            path = self.folder / self.room / f"{records.COUNTERS}.csv"
+            try:
+                self.read[records.COUNTERS] = records.read_counters(path)
+            except FileNotFoundError:
+                raise NotMeasured(
+                    "There are no hardware counters of this GPU (make profile)."
+                ) from None
+        return self.read[records.COUNTERS]
 
     def counter(
         self, variant: str, metrics: Sequence[str], experiments: Iterable[str]
@@ -154,15 +178,65 @@ class Evidence:
 # ---------------------------------------------------------------- helpers of the measures
 
 
-def _speedup(e: Evidence, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
+def _rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
+    """The records of `variants`; NotMeasured if one of them has none."""
     df = e.frame(experiments)
-    for name in (variant, baseline):
+    for name in variants:
         if not (df["variant"] == name).any():
             raise NotMeasured(f"The variant {name!r} was not measured in {', '.join(experiments)}.")
+    return df[df["variant"].isin(variants)]
+
+
+def _speedup(e: Evidence, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
     try:
-        return records.speedup(df, variant, baseline)
+        return records.speedup(_rows(e, experiments, variant, baseline), variant, baseline)
     except ValueError as error:
         raise NotMeasured(str(error)) from None
+
+
+def _library(baseline: str) -> str:
+    return "cuSPARSE" if baseline in (BEST, DEFAULT) else baseline
+
+
+def _over(baseline: str) -> str:
+    """What a speedup is over, where that is not cuSPARSE, whose algorithm `_outcome` names."""
+    return "" if baseline in (BEST, DEFAULT) else f" over {baseline}"
+
+
+def _of(variant: str, baseline: str) -> str:
+    return _over(baseline) and f" of {variant}{_over(baseline)}"
+
+
+def _density(fraction: float) -> str:
+    return f"density {fraction * 100:g} %"
+
+
+def _near(
+    values: pd.Series, low: float, high: float, reproduced: float, partly: float
+) -> tuple[str, float]:
+    """The verdict on values that are stated to lie in [low, high], and their worst distance.
+
+    A distance is the factor by which a value lies outside, 1 inside. Reproduced if nine in ten are
+    within the factor `reproduced`, partly within `partly`.
+    """
+    with np.errstate(divide="ignore"):
+        off = np.maximum(1.0, np.maximum(low / values, values / high)) * (1 - 1e-9)
+    within = {limit: (off <= limit).mean() >= 0.9 for limit in (reproduced, partly)}
+    verdict = REPRODUCED if within[reproduced] else PARTLY if within[partly] else NOT_REPRODUCED
+    return verdict, float(off.max())
+
+
+def _digits(values: Iterable[float]) -> str:
+    """The range of values: three significant digits, or all before the point."""
+    values = np.asarray(list(values), dtype=float)
+    pair = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in (values.min(), values.max()))
+    return "–".join(dict.fromkeys(pair))
+
+
+def _stated(low: float, high: float) -> str:
+    """Numbers of a source as text, with the digits that it gives."""
+    pair = [f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]
+    return "–".join(dict.fromkeys(pair))
 
 
 def _grade(value: float, reproduced: float, partly: float) -> str:
@@ -205,11 +279,11 @@ def share_of_points(
         raise ValueError(f"`faster` is {faster!r}; it must be 'variant' or 'baseline'.")
     s = _speedup(e, experiment, variant, baseline)
     wins = s > 1 if faster == "variant" else s < 1
-    names = {"variant": variant, "baseline": "cuSPARSE"}
+    names = {"variant": variant, "baseline": _library(baseline)}
     return Outcome(
         _grade(wins.mean(), reproduced, partly),
         f"{names[faster]} faster at {wins.sum()} of {_points(len(s))}",
-        f"Speedup {_range(s, '×')}; geometric means: {_per_experiment(s)}.",
+        f"Speedup{_of(variant, baseline)} {_range(s, '×')}; geometric means: {_per_experiment(s)}.",
     )
 
 
@@ -226,7 +300,7 @@ def speedup_range(
         verdict = PARTLY
     return Outcome(
         verdict,
-        f"{_range(s, '×')}, geometric mean {mean:.2f}×",
+        f"{_range(s, '×')}{_over(baseline)}, geometric mean {mean:.2f}×",
         f"{inside:.0%} of {_points(len(s))} lie in {low:g}–{high:g} ± {tolerance:g}.",
     )
 
@@ -250,8 +324,97 @@ def speedup_mean(
     limit = "at least" if sign > 0 else "at most"
     return Outcome(
         _all_of(grades),
-        f"geometric mean {records.geomean(s):.2f}×",
+        f"geometric mean {records.geomean(s):.2f}×{_over(baseline)}",
         f"Asked: {limit} {reproduced:g}×. {_per_experiment(s)}; range {_range(s, '×')}.",
+    )
+
+
+def speedup_near(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    low: float,
+    high: float,
+    reproduced: float,
+    partly: float,
+    baseline=BEST,
+) -> Outcome:
+    """Whether the speedup of each variant is the stated one, [low, high], up to a factor.
+
+    Reproduced if nine in ten of the points of all variants are within the factor `reproduced` of
+    the range, partly if they are within the factor `partly`.
+    """
+    each = {v: _speedup(e, experiment, v, baseline) for v in variants}
+    verdict, off = _near(pd.concat(each), low, high, reproduced, partly)
+    return Outcome(
+        verdict,
+        ", ".join(f"{v} {_digits(s)}×" for v, s in each.items()) + _over(baseline),
+        f"Asked: {_stated(low, high)}×, within a factor of {reproduced:g}. The farthest of "
+        f"{_points(sum(map(len, each.values())))} is off by a factor of {off:.3g}.",
+    )
+
+
+def rate_near(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    low: float,
+    high: float,
+    reproduced: float,
+    partly: float,
+    dense=False,
+) -> Outcome:
+    """Whether the TFLOP/s of each variant are the stated ones, [low, high], up to a factor.
+
+    Records give every contender the useful FLOPs of the sparse product. With `dense` those of the
+    dense product count, useful FLOPs over density, as a source counts them for a dense library.
+    Reproduced if nine in ten of the points of all variants are within the factor `reproduced` of
+    the range, partly if they are within the factor `partly`.
+    """
+    rows = _rows(e, experiment, *variants)
+    rates = rows["tflops"] / rows["density"] if dense else rows["tflops"]
+    verdict, off = _near(rates, low, high, reproduced, partly)
+    each = (f"{v} {_digits(rates[rows['variant'] == v])} TFLOP/s" for v in variants)
+    return Outcome(
+        verdict,
+        ", ".join(each),
+        f"Asked: {_stated(low, high)} TFLOP/s, within a factor of {reproduced:g}"
+        f"{'; every FLOP of the dense product counts' if dense else ''}. The farthest of "
+        f"{_points(len(rows))} is off by a factor of {off:.3g}.",
+    )
+
+
+def levels_off(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    along: str,
+    low: float,
+    high: float,
+    flat: float,
+) -> Outcome:
+    """Where throughput stops rising along a size ("m", "n"): at the smallest size at which it is
+    within the share `flat` of its largest value, per variant, experiment and density.
+
+    Reproduced if that size lies in [low, high] for every line, partly if for some, or if some are
+    no further than a factor of two outside. Counting useful or dense FLOPs changes nothing here.
+    """
+    rows = _rows(e, experiment, *variants)
+    verdicts, texts = [], []
+    for (variant, _, _), line in rows.groupby(["variant", "experiment", "density"], sort=False):
+        rate = line.groupby(along)["tflops"].max()
+        if len(rate) < 3:
+            continue
+        knee = rate.index[rate >= (1 - flat) * rate.max()].min()
+        verdicts.append(_near(pd.Series([float(knee)]), low, high, 1.0, 2.0)[0])
+        texts.append(f"{variant} from {along.upper()} = {knee} on")
+    if not verdicts:
+        raise NotMeasured("No sweep has three sizes.")
+    return Outcome(
+        _all_of(verdicts),
+        f"level: {', '.join(texts)}",
+        f"Within {flat:.0%} of the largest throughput of the sweep; "
+        f"asked: {_stated(low, high)}, a factor of two off counts as partly.",
     )
 
 
@@ -264,7 +427,7 @@ def somewhere_faster(e: Evidence, experiment, variant: str, baseline=BEST) -> Ou
     verdict = REPRODUCED if best > 1 else PARTLY if s.max() > 1 else NOT_REPRODUCED
     return Outcome(
         verdict,
-        f"best scenario {best:.2f}× ({where}, S = {density * 100:g} %)",
+        f"best scenario {best:.2f}×{_over(baseline)} ({where}, {_density(density)})",
         f"Faster in {(means > 1).sum()} of {len(means)} scenarios "
         f"and at {(s > 1).sum()} of {_points(len(s))}.",
     )
@@ -296,14 +459,14 @@ def speedup_trend(
         factor = line["speedup"].iloc[-1] / line["speedup"].iloc[0]
         ranks = line.rank().corr().iloc[0, 1]  # Spearman's; NaN if all speedups are equal
         follows = sign * (factor - 1) > change and sign * ranks > 0
-        lines.append((follows, f"{name} S = {density * 100:g} %: {factor:.2f}×"))
+        lines.append((follows, f"{name}, {_density(density)}: {factor:.2f}×"))
     if not lines:
         raise NotMeasured("No sweep has two sizes.")
     share = np.mean([follows for follows, _ in lines])
     return Outcome(
         _grade(share, 1.0, 0.5),
         f"{direction} in {sum(f for f, _ in lines)} of {len(lines)} sweeps",
-        "Speedup at the largest size over that at the smallest: "
+        f"Speedup{_of(variant, baseline)} at the largest size over that at the smallest: "
         + "; ".join(text for _, text in lines)
         + ".",
     )
@@ -332,7 +495,8 @@ def faster_scenario(
     return Outcome(
         verdict,
         f"{' and '.join(larger)} {best:.2f}×, against {others}",
-        f"Geometric means of the speedup; a difference within {tolerance:.0%} counts as none.",
+        f"Geometric means of the speedup{_over(baseline)}; "
+        f"a difference within {tolerance:.0%} counts as none.",
     )
 
 
@@ -351,15 +515,10 @@ def power_law(
     Reproduced if every exponent lies in [low, high] widened by `tolerance` and no point is further
     than the factor `scatter` from its fit, partly if that holds for half of the fits.
     """
-    df = e.frame(experiment)
+    df = _rows(e, experiment, *variants)
     fits, exponents, worst = [], [], 1.0
     for variant in variants:
-        rows = df[df["variant"] == variant]
-        if rows.empty:
-            raise NotMeasured(
-                f"The variant {variant!r} was not measured in {', '.join(experiment)}."
-            )
-        for _, line in rows.groupby("density"):
+        for _, line in df[df["variant"] == variant].groupby("density"):
             if line[along].nunique() < 3:
                 continue
             x, y = np.log(line[along].to_numpy(float)), np.log(line["median_us"].to_numpy())
@@ -379,20 +538,23 @@ def power_law(
 
 
 def largest(
-    e: Evidence, experiment, variant: str, column: str, reproduced: float, partly: float
+    e: Evidence,
+    experiment,
+    variant: str | Sequence[str],
+    column: str,
+    reproduced: float,
+    partly: float,
 ) -> Outcome:
-    """The largest value of a column. Reproduced up to `reproduced`, partly up to `partly`."""
-    rows = e.frame(experiment)
-    rows = rows[rows["variant"] == variant]
-    if rows.empty:
-        raise NotMeasured(f"The variant {variant!r} was not measured in {', '.join(experiment)}.")
+    """The largest value of a column, over one variant or several. Reproduced up to `reproduced`,
+    partly up to `partly`."""
+    rows = _rows(e, experiment, *([variant] if isinstance(variant, str) else variant))
     worst = rows.loc[rows[column].idxmax()]
     return Outcome(
         _grade(-worst[column], -reproduced, -partly),
         f"{column} at most {worst[column]:.1e}",
         f"Over {_points(len(rows))}; the largest is at "
         f"m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, "
-        f"S = {worst['density'] * 100:g} %. Limit {reproduced:.0e}.",
+        f"{_density(worst['density'])}. Limit {reproduced:.0e}.",
     )
 
 
@@ -487,10 +649,7 @@ def dram_share(
 
 def _dram_bounds(e: Evidence, experiment, variant: str) -> tuple[pd.Series, pd.Series]:
     copy = e.ceiling("copy", "gbps")
-    rows = e.frame(experiment)
-    rows = rows[rows["variant"] == variant]
-    if rows.empty:
-        raise NotMeasured(f"The variant {variant!r} was not measured in {', '.join(experiment)}.")
+    rows = _rows(e, experiment, variant)
     bounds = (rows[c] / rows["median_us"] / 1e3 / copy for c in ("least_bytes", "requested_bytes"))
     low, high = (b.clip(upper=1.0) for b in bounds)
     return low, high
@@ -512,10 +671,7 @@ def memory_bound(
     the copy ceiling and requested bytes over the L2 ceiling. Arithmetic is useful FLOPs over the
     FMA ceiling.
     """
-    df = e.frame(experiment)
-    rows = df[df["variant"] == variant].set_index(["experiment", "m", "n", "k", "density"])
-    if rows.empty:
-        raise NotMeasured(f"The variant {variant!r} was not measured in {', '.join(experiment)}.")
+    rows = _rows(e, experiment, variant).set_index(["experiment", "m", "n", "k", "density"])
     arithmetic = rows["tflops"] / e.ceiling("fma", "tflops")
     profiled = []
     for metric in memory:
@@ -608,9 +764,7 @@ def counter_trend(
         sizes = line.index.get_level_values(along)
         if len(line) > 1 and sizes.min() < sizes.max():
             first, last = (float(line[sizes == end].mean()) for end in (sizes.min(), sizes.max()))
-            lines.append(
-                (last > (1 + change) * first, f"{name} S = {density * 100:g} %", first, last)
-            )
+            lines.append((last > (1 + change) * first, f"{name}, {_density(density)}", first, last))
     if not lines:
         raise NotMeasured(f"The counter {metric[0]} was profiled at no two sizes of a sweep.")
     share = np.mean([rises for rises, *_ in lines])
@@ -634,18 +788,89 @@ def counter_ratio(
 ) -> Outcome:
     """One hardware counter of a variant over that of a baseline, geometric mean over the points.
 
-    Reproduced from `reproduced` on, partly from `partly` on.
+    Reproduced from `reproduced` on, partly from `partly` on; where `reproduced` < `partly` the
+    counter must be the smaller one, and these are upper limits.
     """
+    sign = 1 if reproduced >= partly else -1
     ours, theirs = (e.counter(v, metric, experiment) for v in (variant, baseline))
     ours, theirs = ours.align(theirs, join="inner")
     if ours.empty or (ours <= 0).any() or (theirs <= 0).any():
         raise NotMeasured(f"The counter {metric[0]} has no positive values at common points.")
     ratio = records.geomean(ours / theirs)
     return Outcome(
-        _grade(ratio, reproduced, partly),
+        _grade(sign * ratio, sign * reproduced, sign * partly),
         f"{ratio:.2f}×",
         f"Counter {ours.name} of {variant} over {baseline}, {_points(len(ours))}; "
-        f"asked: at least {reproduced:g}×.",
+        f"asked: {'at least' if sign > 0 else 'at most'} {reproduced:g}×.",
+    )
+
+
+def counter_near(
+    e: Evidence,
+    experiment,
+    variants: Sequence[str],
+    metric: Sequence[str],
+    low: float,
+    high: float,
+    reproduced: float,
+    partly: float,
+    baseline="",
+    per=1.0,
+) -> Outcome:
+    """Whether one hardware counter of each variant, in units of `per`, is the stated one, [low,
+    high], up to a factor; with a `baseline`, the same of the counter over that of the baseline.
+
+    Reproduced if nine in ten of the points of all variants are within the factor `reproduced` of
+    the range, partly if they are within the factor `partly`.
+    """
+    each = {}
+    for variant in variants:
+        values = e.counter(variant, metric, experiment)
+        if baseline:
+            values, theirs = values.align(e.counter(baseline, metric, experiment), join="inner")
+            if values.empty or (theirs <= 0).any():
+                raise NotMeasured(
+                    f"The counter {metric[0]} of {baseline} has no positive values to divide by."
+                )
+            values = values / theirs
+        each[variant] = values / per
+    verdict, off = _near(pd.concat(each), low, high, reproduced, partly)
+    unit, scale = ("×" if baseline else ""), (f" in units of {per:g}" if per != 1 else "")
+    over = f" over {baseline}" if baseline else ""
+    return Outcome(
+        verdict,
+        ", ".join(f"{v} {_digits(values)}{unit}" for v, values in each.items()) + over,
+        f"Counter {values.name or metric[0]}{scale}, {_points(sum(map(len, each.values())))}; asked: "
+        f"{_stated(low, high)}{unit}, within a factor of {reproduced:g}; off by {off:.3g}.",
+    )
+
+
+def dominant_stall(e: Evidence, experiment, variants: Sequence[str], reason: str) -> Outcome:
+    """Whether `reason` is why most warps that do not issue wait: its stall counter is the largest
+    of all that were profiled ("selected" is a warp that issues, and no stall).
+
+    Reproduced if it is at every point of every variant, partly if at half of them.
+    """
+    counters = {
+        found[1]: name for name in e.counters["metric"].unique() if (found := STALL.fullmatch(name))
+    }
+    wins, texts = [], []
+    for variant in variants:
+        stalls = {}
+        for other, metric in counters.items():
+            with contextlib.suppress(NotMeasured):
+                per = 100 if metric.endswith(".pct") else 1
+                stalls[other] = e.counter(variant, [metric], experiment) / per
+        if reason not in stalls or len(stalls) < 2:
+            raise NotMeasured(f"The stalls of {variant} were not profiled, {reason} among others.")
+        table = pd.DataFrame(stalls)
+        wins.extend(table.drop(columns=reason).max(axis=1) < table[reason])
+        most = table.mean().nlargest(3)
+        texts.append(f"{variant} " + ", ".join(f"{name} {v:.3g}" for name, v in most.items()))
+    return Outcome(
+        _grade(np.mean(wins), 1.0, 0.5),
+        f"{reason} the largest at {sum(wins)} of {_points(len(wins))}",
+        f"Warps that wait, for each instruction issued; the largest means: {'; '.join(texts)}.",
     )
 
 
@@ -695,6 +920,9 @@ MEASURES: dict[str, Callable[..., Outcome]] = {
         share_of_points,
         speedup_range,
         speedup_mean,
+        speedup_near,
+        rate_near,
+        levels_off,
         somewhere_faster,
         speedup_trend,
         faster_scenario,
@@ -708,6 +936,8 @@ MEASURES: dict[str, Callable[..., Outcome]] = {
         counter_share,
         counter_trend,
         counter_ratio,
+        counter_near,
+        dominant_stall,
         counter_scenario,
         prepare_cost,
     )
@@ -772,8 +1002,11 @@ def _claim(table: Mapping, sources: Mapping, path: Path, published: Path) -> Cla
     if isinstance(text, Mapping):
         numbers, text = _published(text, published, name)
         rule |= {key: value for key, value in numbers.items() if key in parameters}
+    where = rule.get("where", {})
+    if not isinstance(where, Mapping) or not set(where) <= set(records.COLUMNS):
+        raise ValueError(f"{name} has a 'where' that is not a table of columns of the records.")
     for key in rule:
-        if key not in parameters:
+        if key not in (*parameters, "where"):
             raise ValueError(
                 f"{name} gives {key!r} to {table['measure']}; it takes {', '.join(parameters)}."
             )
@@ -797,24 +1030,38 @@ def _claim(table: Mapping, sources: Mapping, path: Path, published: Path) -> Cla
 
 
 def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, float], str]:
-    """low and high of {figure, quantity} from the published numbers, and the same as text."""
-    if set(reference) != {"figure", "quantity"}:
+    """low and high of {figure, quantity} from the published numbers, and the same as text.
+
+    Other keys are columns of that file, with a value or a list of values; rows that they leave must
+    agree.
+    """
+    if not {"figure", "quantity"} <= set(reference):
         raise ValueError(f"{name} needs a figure and a quantity in 'published', or a text.")
-    df = records.published(folder / f"{reference['figure']}.csv")
-    row = df[df["quantity"] == reference["quantity"]]
-    if len(row) != 1:
-        raise ValueError(
-            f"{name}: {reference['figure']}.csv has no single quantity {reference['quantity']!r}."
+    figure = reference["figure"]
+    df = records.published(folder / f"{figure}.csv")
+    for key, value in reference.items():
+        if key == "figure":
+            continue
+        if key not in df.columns:
+            raise ValueError(f"{name}: {figure}.csv has no column {key!r}.")
+        df = df[df[key].isin(value if isinstance(value, list) else [value])]
+    said = df[["low", "high", "unit"]].drop_duplicates()
+    if len(said) != 1:
+        rest = "".join(
+            f" at {k} = {v}" for k, v in reference.items() if k not in ("figure", "quantity")
         )
-    low, high, unit = (row.iloc[0][key] for key in ("low", "high", "unit"))
-    digits = ".2f" if unit == "×" else "g"
+        raise ValueError(
+            f"{name}: {figure}.csv has no single quantity {reference['quantity']!r}{rest}."
+        )
+    low, high, unit = said.iloc[0]
     unit = "" if pd.isna(unit) else "×" if unit == "×" else f" {unit}"
     numbers = {
         key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)
     }
     if len(numbers) == 2:
-        text = f"{low:{digits}}" if low == high else f"{low:{digits}}–{high:{digits}}"
-        return numbers, text + unit
+        return numbers, _stated(low, high) + unit
+    if not numbers:
+        raise ValueError(f"{name}: {figure}.csv gives {reference['quantity']!r} no number.")
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
 
 
@@ -865,19 +1112,24 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
     measure = MEASURES[claim.measure]
+    rule = {key: value for key, value in claim.rule.items() if key != "where"}
+    e = e.only(claim.rule.get("where", {}))
     try:
-        outcome = measure(e, claim.experiment, **claim.rule)
+        outcome = measure(e, claim.experiment, **rule)
     except NotMeasured as missing:
         outcome = Outcome(NOT_MEASURED, "—", str(missing))
     why = outcome.why
-    # The source does not say which algorithm of cuSPARSE it ran, so the default is judged as well.
-    takes_baseline = (
-        "baseline" in inspect.signature(measure).parameters
-        and claim.rule.get("baseline", BEST) == BEST
-    )
-    if outcome.verdict != NOT_MEASURED and takes_baseline:
+    if claim.rule.get("where") and outcome.verdict != NOT_MEASURED:
+        why += f" Judged at {e.kept}."
+    # Where a source does not say which algorithm of cuSPARSE it ran, the default is judged as well.
+    parameter = inspect.signature(measure).parameters.get("baseline")
+    if (
+        outcome.verdict != NOT_MEASURED
+        and parameter
+        and rule.get("baseline", parameter.default) == BEST
+    ):
         try:
-            other = measure(e, claim.experiment, **claim.rule | {"baseline": DEFAULT})
+            other = measure(e, claim.experiment, **rule | {"baseline": DEFAULT})
             why += f" Against cuSPARSE's default algorithm: {other.measured} ({other.verdict})."
         except NotMeasured:
             pass

@@ -14,7 +14,10 @@ from artifact import claims, records
 
 SPEEDUP_TOLERANCE = 0.05  # median difference of the speedups of a variant in an experiment
 TIME_TOLERANCE = 0.10  # the same of its times
-BASELINE = "cusparse"  # prefix of the contenders that speedups are taken over
+BASELINES = (
+    "cusparse",
+    "cublas",
+)  # prefixes of what speedups are over: the first that was measured
 
 AGREE, DIFFER, BAD_INPUT = 0, 1, 2  # exit codes
 
@@ -123,9 +126,10 @@ def _points(fresh: Path, shipped: Path) -> pd.DataFrame:
     sides = []
     for path in (fresh, shipped):
         df = records.complete(records.read(path), path)
-        if df["variant"].str.startswith(BASELINE).any():
-            df = records.best_of(df, BASELINE, f"{BASELINE}_best")
-            best = df[df["variant"] == f"{BASELINE}_best"].set_index(list(records.POINT))[
+        library = next((b for b in BASELINES if df["variant"].str.startswith(b).any()), None)
+        if library:
+            df = records.best_of(df, library, f"{library}_best")
+            best = df[df["variant"] == f"{library}_best"].set_index(list(records.POINT))[
                 "median_us"
             ]
             at = pd.MultiIndex.from_frame(df[list(records.POINT)])

@@ -56,6 +56,10 @@ RUNGS = (
 # a star of four points, a pentagon, a thin diamond, a star of five points, an upright bar, a cross.
 FLAT = ((-1, -0.4), (1, -0.4), (1, 0.4), (-1, 0.4))
 MARKERS = ("^", "v", FLAT, (4, 1, 0), "p", "d", "*", tuple((y, x) for x, y in FLAT), "X")
+# Of baselines, closed so that they can be drawn hollow: also turned, each is another marker.
+HOURGLASS = ((-1, -1), (1, -1), (-1, 1), (1, 1), (-1, -1))
+CORNER = ((-1, -1), (1, -1), (-1, 1), (-1, -1))
+CHEVRON = ((-1, -1), (0, -0.3), (1, -1), (1, 0.2), (0, 1), (-1, 0.2), (-1, -1))
 PALETTE = {
     "published": PUBLISHED,
     "baseline": BASELINE,
@@ -79,13 +83,20 @@ ROWS = (
 INK = "#010203"
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-BASELINES = ("cusparse", "cublas", "cusparselt")  # prefixes of library contenders
+BASELINES = ("cusparse", "cublas", "cusparselt", "cpu")  # prefixes of contenders of no room
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
     "cusparse_default": "cuSPARSE, default",
     "cusparse_alg1": "cuSPARSE, algorithm 1",
     "cusparse_alg2": "cuSPARSE, algorithm 2",
     "cusparse_alg3": "cuSPARSE, algorithm 3",
+    "cublas": "cuBLAS SGEMM",
+    "cublas_handle": "cuBLAS, handle per call",
+    "cublas_transfers": "cuBLAS with transfers",
+    "cublas_allocation": "cuBLAS with allocation",
+    "cpu_loop": "CPU, one thread",
+    "cpu_scipy": "CPU, SciPy",
+    "cpu_blas": "CPU, BLAS on all cores",
 }
 
 
@@ -110,6 +121,13 @@ def look(variant: str, variants: Sequence[str]) -> dict:
             "default": ("P", (0, (6, 2))),
             "alg1": ("<", ":"),
             "alg2": (">", "-."),
+            "cublas": (HOURGLASS, "-"),
+            "handle": (tuple((y, x) for x, y in HOURGLASS), "--"),
+            "transfers": (CORNER, "-."),
+            "allocation": (tuple((-x, -y) for x, y in CORNER), ":"),
+            "loop": (CHEVRON, (0, (1, 1))),
+            "scipy": (tuple((x, -y) for x, y in CHEVRON), (0, (6, 2))),
+            "blas": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
         }
         marker, line = looks.get(variant.split("_")[-1], ("h", "--"))
         return {"color": BASELINE, "marker": marker, "linestyle": line}

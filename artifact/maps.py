@@ -14,6 +14,7 @@ import importlib
 import re
 import sys
 import textwrap
+import tomllib
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -330,16 +331,12 @@ NOTEBOOKS = {"ceilings": "machine"}
 def durations(folder: Path) -> pd.DataFrame:
     """How long each experiment under a GPU's folder took, from the records themselves.
 
-    Columns: room, experiment, repeat (the second run), figure (of the source, where numbers of one
-    are published), notebook, points, rows, minutes (wall clock, from the rows' times; preparing,
+    Columns: room, experiment, repeat (the second run), figure (of the source, as
+    claims.toml says), notebook, points, rows, minutes (wall clock, from the rows' times; preparing,
     checking and flushing included), kernel_s (samples x medians), gpu.
     """
-    stated = {}
-    for path in sorted(paths.PUBLISHED.glob("*.csv")):
-        if found := re.fullmatch(r"(fig|table)(\d+)_(\w+)", path.stem):
-            stated[found[3]] = (
-                f"{found[1].replace('fig', 'Fig.').replace('table', 'Table')} {found[2]}"
-            )
+    sources = tomllib.loads(claims.TOML.read_text(encoding="utf-8"))["sources"]
+    stated = {room: source.get("figures", {}) for room, source in sources.items()}
     rows = []
     for room in records.rooms(folder):
         for repeat in (False, True):
@@ -351,7 +348,7 @@ def durations(folder: Path) -> pd.DataFrame:
                         "room": room,
                         "experiment": experiment,
                         "repeat": repeat,
-                        "figure": stated.get(experiment, "") if room != "ceilings" else "",
+                        "figure": stated.get(room, {}).get(experiment, ""),
                         "notebook": NOTEBOOKS.get(room, room),
                         "points": len(df.drop_duplicates(list(records.POINT))),
                         "rows": len(df),

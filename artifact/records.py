@@ -45,19 +45,21 @@ COLUMNS: dict[str, Column] = {
     "variant": Column(
         "text", "", "kernel of the room, or a library's algorithm such as cusparse_alg2"
     ),
-    "label": Column("text", "", "name of a real matrix; empty for a generated one", optional=True),
-    "m": Column("int", "rows", "rows of the sparse A and of C"),
-    "n": Column("int", "columns", "columns of the dense B and of C"),
+    "label": Column(
+        "text", "", "name of a real matrix or of a pattern; empty for the usual one", optional=True
+    ),
+    "m": Column("int", "rows", "rows of A and of C"),
+    "n": Column("int", "columns", "columns of B and of C"),
     "k": Column("int", "columns", "columns of A, rows of B"),
     "density": Column(
         "float", "fraction", "nominal share of nonzeros, S/100; nnz has the true one", most=1
     ),
-    "nnz": Column("int", "elements", "stored elements of A"),
+    "nnz": Column("int", "elements", "stored elements of the sparse operand"),
     "seed": Column("int", "", "seed of the operands"),
-    "median_us": Column("float", "µs", "median time of one launch"),
+    "median_us": Column("float", "µs", "median time of one launch or call"),
     "q25_us": Column("float", "µs", "lower quartile of the same samples"),
     "q75_us": Column("float", "µs", "upper quartile of the same samples"),
-    "samples": Column("int", "launches", "launches behind the median", least=1),
+    "samples": Column("int", "launches", "launches or calls behind the median", least=1),
     "flops_def": Column("text", "", "definition of useful FLOPs, e.g. 2*nnz*n"),
     "useful_flops": Column("float", "FLOP", "useful floating-point operations of one launch"),
     "tflops": Column("float", "TFLOP/s", "useful_flops / median"),

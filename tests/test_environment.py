@@ -22,12 +22,11 @@ from artifact.paths import ROOT
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = {name: (ROOT / "requirements" / f"{name}.lock").read_text() for name in ("base", "gpu")}
-EXTRAS = {"base": ("book", "dev", "test"), "gpu": ("book", "dev", "gpu", "profile", "test")}
+EXTRAS = {"base": ("book", "dev", "test"), "gpu": ("book", "dev", "gpu", "test")}
 #: Packages whose modules are only installed where there is a GPU.
 GPU_MODULES = {
     "cupy": "cupy-cuda13x",
     "cupyx": "cupy-cuda13x",
-    "ncu_report": "ncu-report",
     "nvmath": "nvmath-python",
 }
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import tomllib
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from artifact import claims, cli, device, ncu, paths, records
-from artifact.baselines import cusparse
+from artifact import baselines, claims, cli, device, ncu, paths, records
 
 PROFILES = tomllib.loads(cli.PROFILES.read_text(encoding="utf-8"))
 ROOMS = list(PROFILES)
@@ -64,29 +64,83 @@ def test_without_nsight_compute(capsys, gpu, monkeypatch):
     assert not (gpu / "records").exists()
 
 
-def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, monkeypatch):
-    asked = []
+@pytest.fixture
+def profiled(monkeypatch):
+    """The calls of `ncu.profile`, which seems to work: all counters are 5 and a report is 3 bytes."""
+    calls = []
 
-    def profile(room, shapes, contenders, metrics, *, report):
-        asked.append((room, list(shapes), list(contenders), list(metrics), report))
+    def profile(room, shapes, contenders, metrics, *, folder):
+        calls.append((room, list(shapes), list(contenders), list(metrics), folder))
         rows = [
-            (name, *(shape[key] for key in ("m", "n", "k", "density")), 0, "kernel", ncu.TIME, 5, "ns")
+            (name, *(shape[key] for key in ncu.POINT[1:]), 0, "kernel", "1x1x1", "1x1x1", *value)
             for shape in shapes
             for name in contenders
-        ]  # fmt: skip
-        return pd.DataFrame(rows, columns=list(ncu.COLUMNS))
+            for value in ((ncu.TIME, 5.0, "ns"), (ncu.METRICS[1], math.nan, ""))
+        ]
+        df = pd.DataFrame(rows, columns=list(ncu.COLUMNS))
+        (folder / "profiles").mkdir(parents=True)
+        (folder / "profiles" / f"{room}.ncu-rep").write_bytes(b"NVR")
+        ncu.write(ncu.per_contender(df), folder / "counters.csv")
+        return df
 
     monkeypatch.setattr(ncu, "profile", profile)
-    assert cli.main(["profile", "--keep", str(gpu / "kept")]) == 0
-    assert [call[0] for call in asked] == ROOMS
-    for room, shapes, contenders, metrics, report in asked:
+    return calls
+
+
+def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, profiled):
+    assert cli.main(["profile"]) == 0
+    assert [call[0] for call in profiled] == ROOMS
+    for room, shapes, contenders, metrics, folder in profiled:
         assert shapes == planned(room) and contenders == PROFILES[room]["contenders"]
-        assert {*ncu.METRICS, *claims.counters_wanted(claims.load())} == set(metrics)
+        own = [claim for claim in claims.load() if claim.room == room]
+        assert {*ncu.METRICS, *claims.counters_wanted(own)} <= set(metrics)
         assert len(set(metrics)) == len(metrics)
-        assert report == gpu / "kept" / f"{room}.ncu-rep"
-        df = records.read_counters(gpu / "records" / "nvidia-h200" / room / "counters.csv")
+        assert folder == gpu / "records" / "nvidia-h200" / room
+        df = records.read_counters(folder / "counters.csv")
         assert len(df) == len(shapes) * len(contenders)
-    assert capsys.readouterr().err == ""
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"{ROOMS[0]}: {len(planned(ROOMS[0])) * len(profiled[0][2])} values of 1 counters" in out
+    assert f"not on this GPU: {ncu.METRICS[1]}" in out
+    assert f"MB in {gpu}" in out
+
+
+def test_a_room_adds_its_own_metrics(gpu, profiled, monkeypatch, tmp_path):
+    listed = tmp_path / "profiles.toml"
+    text = cli.PROFILES.read_text(encoding="utf-8")
+    room = ROOMS[-1]
+    assert "metrics" not in PROFILES[room], "the text below would be a second entry"
+    listed.write_text(
+        text.replace(f"[{room}]", f'[{room}]\nmetrics = ["own.sum", "{ncu.METRICS[2]}"]'),
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(cli, "PROFILES", listed)
+    assert cli.main(["profile"]) == 0
+    with_own = [call[0] for call in profiled if call[3].count("own.sum") == 1]
+    assert with_own == [room]
+    assert profiled[-1][3].count(ncu.METRICS[2]) == 1
+
+
+def test_a_large_report_is_not_kept_silently(capsys, gpu, profiled, monkeypatch):
+    monkeypatch.setattr(ncu, "LARGE", 2)
+    assert cli.main(["profile", ROOMS[0]]) == 0
+    err = capsys.readouterr().err
+    assert f"{ROOMS[0]}.ncu-rep is over" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission\n", "uses the shipped profiles"),
+        ("==ERROR== Failed to initialize\n", "could not profile: Failed to initialize"),
+    ],
+)
+def test_where_ncu_fails_there_is_one_sentence_and_no_file(capsys, gpu, monkeypatch, printed, said):
+    monkeypatch.setattr(ncu.shutil, "which", lambda *_: "/opt/ncu")
+    failed = SimpleNamespace(returncode=1, stdout=printed)
+    monkeypatch.setattr(ncu.subprocess, "run", lambda *_, **__: failed)
+    assert said in refused(capsys, ROOMS[0])
+    assert not (gpu / "records").exists()
 
 
 # ---------------------------------------------------------------- profiles.toml
@@ -94,26 +148,32 @@ def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, monkeypatch):
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_profile_is_complete_and_lists_nothing_twice(room):
-    assert set(PROFILES[room]) == {"contenders", "densities", "shapes"}
+    assert set(PROFILES[room]) - {"metrics"} == {"contenders", "densities", "shapes"}
     for key, values in PROFILES[room].items():
         assert values, key
         assert all(values.count(value) == 1 for value in values), key
     assert all(set(shape) == {"m", "n", "k"} for shape in PROFILES[room]["shapes"])
+    assert not set(PROFILES[room].get("metrics", ())) & set(ncu.METRICS), "every room has these"
+
+
+def known(room: str) -> tuple[dict, list[str]]:
+    """The variants and the names of the baselines' contenders of a room."""
+    module = importlib.import_module(f"kernels.{room}")
+    return module.VARIANTS, list(baselines.contenders(module.BASELINES, None))
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_contenders_exist(room):
-    known = {*importlib.import_module(f"kernels.{room}").VARIANTS}
-    known |= {f"cusparse_{algorithm}" for algorithm in cusparse.ALGORITHMS}
-    assert set(PROFILES[room]["contenders"]) <= known
+    variants, others = known(room)
+    assert set(PROFILES[room]["contenders"]) <= {*variants, *others}
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_published_kernel_and_the_library_are_among_them(room):
-    variants = importlib.import_module(f"kernels.{room}").VARIANTS
-    contenders = PROFILES[room]["contenders"]
-    assert {name for name, kernel in variants.items() if kernel.published} <= set(contenders)
-    assert any(name.startswith("cusparse_") for name in contenders)
+def test_the_published_kernels_and_a_library_are_among_them(room):
+    variants, others = known(room)
+    contenders = set(PROFILES[room]["contenders"])
+    assert {name for name, kernel in variants.items() if kernel.published} <= contenders
+    assert contenders & set(others)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -132,8 +192,22 @@ def test_shapes_are_points_of_the_sweeps(room):
     swept = [shape for shapes in sweeps.values() for shape in shapes]
     for shape in planned(room):
         assert shape in swept
-    for experiment, shapes in sweeps.items():
-        assert any(shape in shapes for shape in planned(room)), experiment
+
+
+def test_every_sweep_of_casper_sparse_has_a_profiled_point():
+    from kernels.casper_sparse import sweeps
+
+    for experiment, shapes in sweeps("full").items():
+        assert any(shape in shapes for shape in planned("casper_sparse")), experiment
+
+
+def test_the_sizes_of_the_reports_table_are_profiled():
+    table = records.published(paths.PUBLISHED / "nm_fig3.csv")
+    plan = PROFILES["nm_cuda_core"]
+    sizes = [shape["m"] for shape in plan["shapes"]]
+    assert sizes == sorted(set(table["size"])) and plan["densities"] == [0.5]
+    assert plan["shapes"] == [{"m": size, "n": size, "k": size} for size in sizes]
+    assert set(table["variant"]) <= set(plan["contenders"])
 
 
 def test_every_variant_takes_every_n():

@@ -109,6 +109,10 @@ def problem(
     the report's Fig. 1. Raises ValueError with one sentence for what makes no problem.
     """
     _sizes(m, n, k, seed)
+    require(
+        isinstance(vector, (int, np.integer)) and vector >= 1,
+        f"vector is {vector!r}, but must be a whole number of columns from 1",
+    )
     keep = nm.keep_of(density, group)
 
     def on_host() -> Operands:
@@ -142,8 +146,8 @@ def _sizes(m: int, n: int, k: int, seed: int) -> None:
             f"{name} is {value!r}, but must be a whole number from 1 to 2^31 - 1",
         )
     require(
-        isinstance(seed, (int, np.integer)) and seed >= 0,
-        f"seed is {seed!r}, but must be a whole number from 0",
+        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
+        f"seed is {seed!r}, but must be a whole number from 0 to 2^32 - 1",
     )
 
 

@@ -205,7 +205,7 @@ def test_the_sizes_of_the_reports_table_are_profiled():
     table = records.published(paths.PUBLISHED / "nm_fig3.csv")
     plan = PROFILES["nm_cuda_core"]
     sizes = [shape["m"] for shape in plan["shapes"]]
-    assert sizes == sorted(set(table["size"])) and plan["densities"] == [0.5]
+    assert set(table["size"]) <= set(sizes) and plan["densities"] == [0.5]
     assert plan["shapes"] == [{"m": size, "n": size, "k": size} for size in sizes]
     assert set(table["variant"]) <= set(plan["contenders"])
 

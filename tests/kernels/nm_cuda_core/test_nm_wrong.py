@@ -1,0 +1,135 @@
+"""Kernels that are wrong on purpose, in wrong/: `artifact.check` must catch every one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from artifact import check
+from kernels import jit
+from kernels import nm_cuda_core as room
+from kernels.contract import Launch
+from kernels.formats import nm
+
+SOURCES = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
+M, N = 96, 160
+#: 2:4 in vectors of 32 columns with 66 compressed rows: two whole steps of 32, and two rows more.
+USUAL = {"k": 132, "vector": 32}
+
+#: kernel -> (problem on which it goes wrong, what the check says)
+CAUGHT = {
+    "adds_without_clearing": (USUAL, "leaves 15360 of 15360 elements unwritten or NaN"),
+    "drops_ragged_step": (USUAL, "is wrong: relative error"),
+    "gathers_first_column": (USUAL, "is wrong: relative error"),
+    "gathers_next_column": (USUAL, "is wrong: relative error"),
+    "leaves_last_tile": (USUAL, "leaves 1024 of 15360 elements .* row 64, column 128"),
+    "loses_last_row": (USUAL, "is wrong: relative error"),
+    "rounds_a_to_tf32": (USUAL, "is wrong: relative error [0-9.]+e-05"),
+    "split_k_loses_odd_step": (USUAL, "is wrong: relative error"),
+    "split_k_overwrites": (USUAL, "is wrong: relative error"),
+}
+#: kernel -> a problem on which it is right all the same, so that its problem above is what matters
+RIGHT_AT = {
+    "drops_ragged_step": {"k": 128, "vector": 32},
+    "gathers_first_column": {"k": 132, "vector": N},
+    "gathers_next_column": {"k": 132, "vector": N},
+    "loses_last_row": {"k": 129, "vector": 32},  # the last row is a surplus one, of zeros
+    "split_k_loses_odd_step": {"k": 128, "vector": 32},
+    "split_k_overwrites": {"k": 64, "vector": 32},  # one step, so one share
+}
+
+
+def source_of(name: str) -> Path:
+    return Path(__file__).with_name("wrong") / f"{name}.cu"
+
+
+def test_every_wrong_kernel_is_tested():
+    assert [source.stem for source in SOURCES] == sorted(CAUGHT)
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_a_wrong_kernel_says_so_and_compiles(source, arch):
+    """Without a GPU as well: it must be the check that refuses it, not the compiler."""
+    assert source.read_text().startswith("// Wrong on purpose: ")
+    assert jit.compile_cubin(source, source.stem, arch).code
+
+
+def make_problem(k: int, vector: int):
+    """The room's own operands, all positive: what every record is checked on."""
+    return room.problem(M, N, k, seed=8, vector=vector)
+
+
+def bind(name: str, problem, device, *, cleared: bool = False) -> Launch:
+    """All of them take the baseline's arguments, in blocks of 64 threads for tiles of 32 x 32."""
+    from cuda.core import LaunchConfig
+
+    ops = problem.device()
+    index = nm.per_column_index(ops.b)
+    kernel = jit.load(jit.compile_cubin(source_of(name), name, jit.arch_of(device)))
+    sizes = map(np.int32, (problem.m, problem.n, ops.b.w))
+    pointers = (x.data.ptr for x in (ops.a, ops.b.val, index, ops.c))
+    shares = 2 if name.startswith("split_k") else 1
+    config = LaunchConfig(grid=(problem.m // 32, problem.n // 32, shares), block=64)
+    # Clearing is done where it is needed: it is not what is wrong with split-K here.
+    cleared = cleared or shares > 1
+    return Launch(
+        name, [(kernel, config, (*sizes, *pointers))], ops.c, keep=(ops, index), accumulates=cleared
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_wrong_kernel_is_caught(device, name):
+    sizes, said = CAUGHT[name]
+    problem = make_problem(**sizes)
+    reference, stream = check.oracle(problem), device.create_stream()
+    right = room.bind("baseline", problem, device)
+    assert check.check(right, problem, reference, stream).rel_err < 1e-6
+    with pytest.raises(check.WrongResult, match=said) as caught:
+        check.check(bind(name, problem, device), problem, reference, stream)
+    message = str(caught.value)
+    assert message.startswith(f"{name} at m={M}, n={N}, k={sizes['k']}, ") and "\n" not in message
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", RIGHT_AT)
+def test_a_wrong_kernel_can_be_right_where_sizes_are_convenient(device, name):
+    """Why the variants are tested at ragged sizes, and where neighbouring vectors differ."""
+    problem = make_problem(**RIGHT_AT[name])
+    bound = bind(name, problem, device)
+    errors = check.check(bound, problem, check.oracle(problem), device.create_stream())
+    assert errors.rel_err < 1e-6
+
+
+@pytest.mark.gpu
+def test_clearing_is_all_that_one_of_them_lacks(device):
+    problem = make_problem(**USUAL)
+    bound = bind("adds_without_clearing", problem, device, cleared=True)
+    errors = check.check(bound, problem, check.oracle(problem), device.create_stream())
+    assert errors.rel_err < 1e-6
+
+
+@pytest.mark.gpu
+def test_split_k_without_clearing_is_caught(device):
+    """`accumulates` is what makes the published split-K right, whatever was in C before."""
+    problem = make_problem(**USUAL)
+    bound = replace(room.bind("double_buffer", problem, device), accumulates=False)
+    with pytest.raises(check.WrongResult, match="leaves 15360 of 15360 elements"):
+        check.check(bound, problem, check.oracle(problem), device.create_stream())
+
+
+@pytest.mark.gpu
+def test_the_reports_own_limit_would_let_tf32_pass(device):
+    """1e-3 of every element: enough to find lost rows, not to tell float32 from tf32."""
+    problem = make_problem(**USUAL)
+    exact = check.oracle(problem, on="cpu").values
+    for name, passes in (("rounds_a_to_tf32", True), ("loses_last_row", False)):
+        bound, stream = bind(name, problem, device), device.create_stream()
+        bound.launch(stream)
+        stream.sync()
+        off = np.abs(bound.result().get() - exact) / exact
+        assert (off.max() < 1e-3) == passes, name

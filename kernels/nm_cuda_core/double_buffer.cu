@@ -10,11 +10,12 @@
 //
 // Template:  BM, BN, BK  see tile.cuh; the report has 32, 32, 32
 //            SPLIT_K     shares of the compressed rows, = gridDim.z; the report measures 2
+//            ZIGZAG      how lanes share the tile, see tile.cuh; false in the report
 
 #include "cp_async.cuh"
 #include "tile.cuh"
 
-template <int BM, int BN, int BK, int SPLIT_K>
+template <int BM, int BN, int BK, int SPLIT_K, bool ZIGZAG>
 __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 11) double_buffer(  // 11 blocks: 88 registers
     int m, int n, int w,              // sizes; w compressed rows of B
     const float* __restrict__ A,      // m x k, column-major
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 11) double_buffer(  // 
     const int* __restrict__ index,    // w x n, row-major: the row of B that a value comes from
     float* __restrict__ C)            // m x n, column-major
 {
-    using T = Tile<BM, BN>;
+    using T = Tile<BM, BN, ZIGZAG>;
     __shared__ alignas(16) float As[BK * BM], Bs[2][BK * BN];
     const T t;
     float acc[4][4] = {};

@@ -16,7 +16,7 @@
 #include "tile.cuh"
 
 template <int BM, int BN, int BK, int KEEP, int GROUP>
-__global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 6) element_wise(
+__global__ void __launch_bounds__(Tile<BM, BN>::THREADS, BK / GROUP * KEEP > 48 ? 4 : 6) element_wise(
     int m, int n, int w, int k,       // sizes; w compressed rows of B, k rows
     const float* __restrict__ A,      // m x k, column-major
     const float* __restrict__ val,    // w x n, row-major
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 6) element_wise(
     float* __restrict__ C)            // m x n, column-major
 {
     static_assert(BK % GROUP == 0 && KEEP <= GROUP, "a step has whole groups: choose BK as a multiple of GROUP");
-    using T = Tile<BM, BN>;
+    using T = Tile<BM, BN, true>;
     constexpr int STEP = BK / GROUP * KEEP, ROWS = (STEP + 7) / 8 * 8;  // compressed rows of a step; a turn loads 8
     __shared__ alignas(16) float As[BK * BM], Bs[ROWS * BN];
     __shared__ alignas(16) int Ks[ROWS * BN];

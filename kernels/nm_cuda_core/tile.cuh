@@ -10,17 +10,27 @@
 //            BK      compressed rows of B in a step; the block has BM/4 x BN/4 threads
 #pragma once
 
-// Where a thread works: t_m counts along M, fastest, so that neighbouring lanes read and write neighbouring float4 of A and C.
-template <int BM, int BN>
+// Where a thread works. Two ways to deal the 4 x 4 tiles to the lanes of a warp (four of its eight rows of lanes shown):
+//
+//   usual   t_m 0 1 2 3 4 5 6 7      ZIGZAG   t_m 0 1 2 3 4 5 6 7
+//   t_n 0       0 1 2 3 4 5 6 7      t_n 0        0 2 4 6 8 .. .. 14
+//   t_n 1       8 9 ..               t_n 1        1 3 5 7 9 .. .. 15
+//
+// Both read and write neighbouring float4 of A and C side by side. A 16-byte read of shared memory serves eight lanes in a
+// wavefront, and sixteen where every lane has a partner, one or two lanes away, that reads the same address. Usual: reads
+// of Bs have partners, reads of As have none. ZIGZAG: both have.
+template <int BM, int BN, bool ZIGZAG = false>
 struct Tile {
     static_assert(BM % 32 == 0 && BN % 32 == 0, "a tile has whole rows of 32 floats: choose BM and BN as multiples of 32");
     static constexpr int THREADS = (BM / 4) * (BN / 4);
     int m0, n0;    // first row and column of the block's tile
     int t_m, t_n;  // first row and column of the thread's 4 x 4 within it
 
-    __device__ Tile()
-        : m0(blockIdx.x * BM), n0(blockIdx.y * BN), t_m(threadIdx.x % (BM / 4) * 4), t_n(threadIdx.x / (BM / 4) * 4)
+    __device__ Tile() : m0(blockIdx.x * BM), n0(blockIdx.y * BN)
     {
+        const int lane = threadIdx.x;
+        t_m = 4 * (ZIGZAG ? lane / 2 % (BM / 4) : lane % (BM / 4));
+        t_n = 4 * (ZIGZAG ? lane % 2 + lane / (BM / 2) * 2 : lane / (BM / 4));
     }
 };
 
@@ -96,16 +106,17 @@ __device__ __forceinline__ void outer_product(float (&acc)[4][4], const float4& 
         for (int i = 0; i < 4; ++i) acc[j][i] = fmaf(y[j], x[i], acc[j][i]);
 }
 
-template <int BM, int BN>
-__device__ __forceinline__ void multiply(float (&acc)[4][4], const float* As, const float* Bs, const Tile<BM, BN>& t, int rows)
+template <int BM, int BN, bool ZIGZAG>
+__device__ __forceinline__ void multiply(
+    float (&acc)[4][4], const float* As, const float* Bs, const Tile<BM, BN, ZIGZAG>& t, int rows)
 {
 #pragma unroll 8
     for (int i = 0; i < rows; ++i)
         outer_product(acc, load4(&As[i * BM + t.t_m]), load4(&Bs[i * BN + t.t_n]));
 }
 
-template <int BM, int BN>
-__device__ __forceinline__ void store_tile(float* C, const float (&acc)[4][4], const Tile<BM, BN>& t, int m)
+template <int BM, int BN, bool ZIGZAG>
+__device__ __forceinline__ void store_tile(float* C, const float (&acc)[4][4], const Tile<BM, BN, ZIGZAG>& t, int m)
 {
 #pragma unroll
     for (int j = 0; j < 4; ++j)

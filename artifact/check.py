@@ -38,7 +38,8 @@ LIMITS = {
         1e-5,
         1e-4,
         "float32 sums of float32 products: 6e-8 each, 1e-7 to 1e-6 where hundreds of them add up "
-        "here; tf32 operands would already show 3e-4, a lost or repeated non-zero 1e-3 in its row",
+        "here; tf32 operands would already show 3e-4 where signs differ and 1e-5 in long sums of "
+        "one sign, a lost or repeated non-zero 1e-3 in its row",
     ),
     "float16": Limit(
         1e-3,

@@ -447,9 +447,8 @@ def large_products(m: int, n: int, k: int, device, stream):
     b = nm.Nm(k, n, 2, 4, n, periodic(w, n), cupy.asarray(index))
     ops = Operands(periodic(k, m).T, b, cupy.empty((m, n), cupy.float32, order="F"))
     problem = replace(room.problem(m, n, k), make_device=lambda: ops)
-    bound = None
     for variant in VARIANTS:
-        bound = None  # its indices of every column go before the next ones come
+        bound = None  # the indices that the one before holds go before the next ones come
         bound = room.bind(variant, problem, device)
         ops.c.fill(math.nan)
         device.sync()

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, BK / GROUP * KEEP > 48 
     float* __restrict__ C)            // m x n, column-major
 {
     static_assert(BK % GROUP == 0 && KEEP <= GROUP, "a step has whole groups: choose BK as a multiple of GROUP");
-    using T = Tile<BM, BN>;
+    using T = Tile<BM, BN, true>;
     constexpr int STEP = BK / GROUP * KEEP, ROWS = (STEP + 7) / 8 * 8;  // compressed rows of a step; a turn loads 8
     __shared__ alignas(16) float As[BK * BM], Bs[ROWS * BN];
     __shared__ alignas(16) int Ks[ROWS * BN];

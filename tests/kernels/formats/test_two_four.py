@@ -1,0 +1,716 @@
+"""2:4 for sparse tensor cores: the bits, what is kept and refused, and the order for ldmatrix."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kernels import jit
+from kernels.formats import to_dense as to_dense_of_any
+from kernels.formats import to_host as to_host_of_any
+from kernels.formats import two_four
+
+UINT16, FLOAT32 = np.uint16, np.float32
+DTYPES = ("bfloat16", "float16")
+INFINITY = {"bfloat16": 0x7F80, "float16": 0x7C00}
+EVERY = np.arange(2**16, dtype=np.uint32).astype(UINT16)
+#: Six pairs of indices, as the four bits of metadata that stand for them.
+NIBBLES = {(0, 1): 4, (0, 2): 8, (0, 3): 12, (1, 2): 9, (1, 3): 13, (2, 3): 14}
+
+
+def number(bits: int, dtype: str) -> float:
+    """One bit pattern, by the standard library."""
+    if dtype == "float16":
+        return struct.unpack("<e", struct.pack("<H", bits))[0]
+    return struct.unpack("<f", struct.pack("<HH", 0, bits))[0]
+
+
+def choose(bits: np.ndarray, dtype: str) -> two_four.TwoFour:
+    """Pruned by magnitude, one group at a time and with Python's sort."""
+    m, k = bits.shape
+    k_pad = -(-k // 16) * 16
+    val, meta = [], []
+    for row in bits.tolist():
+        row = row + [0] * (k_pad - k)
+        values, words = [], []
+        for start in range(0, k_pad, 4):
+            by_size = sorted(range(4), key=lambda i: -(row[start + i] & 0x7FFF))  # a stable sort
+            pair = tuple(sorted(by_size[:2]))
+            values += [row[start + i] for i in pair]
+            if start % 16 == 0:
+                words.append(0)
+            words[-1] += NIBBLES[pair] << start % 16
+        val.append(values)
+        meta.append(words)
+    return two_four.TwoFour(m, k, dtype, np.array(val, UINT16), np.array(meta, UINT16))
+
+
+def expand(a: two_four.TwoFour) -> np.ndarray:
+    """The bit patterns that a matrix means, value by value."""
+    out = np.zeros((a.m, a.k), UINT16)
+    for i in range(a.m):
+        for j in range(a.k_pad // 2):
+            group = j // 2
+            nibble = int(a.meta[i, group // 4]) >> 4 * (group % 4) & 15
+            column = 4 * group + (nibble >> 2 * (j % 2) & 3)
+            if column < a.k:
+                out[i, column] = a.val[i, j]
+    return out
+
+
+def same(a: two_four.TwoFour, b: two_four.TwoFour) -> bool:
+    """Equal to the bit, dtypes included."""
+    return (a.m, a.k, a.dtype) == (b.m, b.k, b.dtype) and all(
+        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+        for x, y in ((a.val, b.val), (a.meta, b.meta))
+    )
+
+
+def says(words, work) -> None:
+    with pytest.raises(ValueError) as caught:
+        work()
+    message = str(caught.value)
+    assert "\n" not in message and ". " not in message
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"
+
+
+def patterns(m: int, k: int, seed: int, kind: int) -> np.ndarray:
+    """Bit patterns: all there are, or few magnitudes of both signs, so that many are equal."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, (2**16, 2, 4)[kind], (m, k), np.uint32)
+    return (bits ^ rng.integers(0, 2, (m, k), np.uint32) << 15).astype(UINT16)
+
+
+@st.composite
+def cases(draw):
+    """Bit patterns of whole and ragged rows, and a dtype."""
+    m, k = draw(st.integers(1, 6)), draw(st.integers(1, 70))
+    bits = patterns(m, k, draw(st.integers(0, 2**32 - 1)), draw(st.integers(0, 2)))
+    return bits, draw(st.sampled_from(DTYPES))
+
+
+# ---------------------------------------------------------------------------- bit patterns
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_bit_pattern_stands_for_its_number(dtype):
+    made = two_four.from_bits(EVERY, dtype)
+    assert made.dtype == FLOAT32
+    assert np.array_equal(made, [number(b, dtype) for b in range(2**16)], equal_nan=True)
+    back = two_four.to_bits(made, dtype)
+    assert back.dtype == UINT16
+    assert np.array_equal(back, np.where(np.isnan(made), 0x7FFF, EVERY))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounding_goes_to_the_nearest_and_to_even_between_two(dtype):
+    low = np.arange(INFINITY[dtype], dtype=np.uint32)  # each with its upper neighbour
+    high = [number(int(b), dtype) for b in low[1:]]
+    high.append(2.0 ** (128 if dtype == "bfloat16" else 16))  # what infinity stands for
+    middle = ((two_four.from_bits(low.astype(UINT16), dtype) + np.array(high)) / 2).astype(FLOAT32)
+    assert np.all(np.diff(middle) > 0)
+    for sign in (0, 0x8000):
+        x = -middle if sign else middle
+        assert np.array_equal(two_four.to_bits(x, dtype), low + low % 2 + sign)
+        inside = np.nextafter(x, FLOAT32(0))
+        assert np.array_equal(two_four.to_bits(inside, dtype), low + sign)
+        outside = np.nextafter(x, FLOAT32(-np.inf if sign else np.inf))
+        assert np.array_equal(two_four.to_bits(outside, dtype), low + 1 + sign)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nan_infinity_and_zero(dtype):
+    nan = np.array([0x7F800001, 0xFF800001, 0x7FC00000, 0xFFFFFFFF], np.uint32).view(FLOAT32)
+    assert two_four.to_bits(nan, dtype).tolist() == [0x7FFF] * 4
+    other = np.array([np.inf, -np.inf, 3.4e38, -3.4e38, 0.0, -0.0], FLOAT32)
+    top = INFINITY[dtype]
+    expected = [top, top | 0x8000, top, top | 0x8000, 0, 0x8000]
+    assert two_four.to_bits(other, dtype).tolist() == expected
+    assert two_four.to_bits(np.array(-np.inf, FLOAT32), dtype) == top | 0x8000
+
+
+def test_what_would_be_rounded_twice_is_refused():
+    says(["float32", "float64"], lambda: two_four.to_bits(np.ones(3), "bfloat16"))
+    says(["float32", "int64"], lambda: two_four.to_bits(np.arange(3), "float16"))
+    says(["uint16", "int32"], lambda: two_four.from_bits(np.zeros(3, np.int32), "float16"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16", None, 16])
+def test_another_dtype_is_refused_everywhere(dtype):
+    words = [f"2:4 dtype is {dtype!r}", "bfloat16, float16"]
+    x, bits = np.ones((4, 4), FLOAT32), np.zeros((4, 4), UINT16)
+    says(words, lambda: two_four.to_bits(x, dtype))
+    says(words, lambda: two_four.from_bits(bits, dtype))
+    says(words, lambda: two_four.compress(bits, dtype))
+    says(words, lambda: two_four.check(bits, dtype))
+    says(words, lambda: two_four.random(4, 4, dtype, 0))
+    says(words, lambda: two_four.validate(replace(GOOD, dtype=dtype)))
+
+
+# ---------------------------------------------------------------------------- what is stored
+
+a, b, c, d, e = (float(x) for x in range(1, 6))
+PICTURE = np.array([[a, 0, b, 0] + [0] * 4 + [0, c, 0, 0] + [0, 0, d, e]], FLOAT32)
+#: Two rows of 18 columns, padded to 32.
+GOOD = two_four.random(2, 18, "bfloat16", 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_picture_of_the_format(dtype):
+    made = two_four.compress(PICTURE, dtype)
+    assert (made.m, made.k, made.k_pad, made.nnz, made.nbytes) == (1, 16, 16, 8, 18)
+    assert two_four.from_bits(made.val, dtype).tolist() == [[a, b, 0, 0, 0, c, d, e]]
+    assert made.meta.tolist() == [[0xE448]]
+    assert np.array_equal(two_four.to_dense(made), PICTURE)
+
+
+def test_the_example_of_the_source():
+    made = two_four.compress(np.array([[0, 2.1, -8.9, 0]], FLOAT32), "bfloat16")
+    assert int(made.meta[0, 0]) & 15 == 0b1001
+
+
+@pytest.mark.parametrize(
+    ("group", "nibble", "stored"),
+    [
+        ([0, 0, 0, 0], 0b0100, [0, 0]),
+        ([7, 0, 0, 0], 0b0100, [7, 0]),
+        ([0, 7, 0, 0], 0b0100, [0, 7]),
+        ([0, 0, 7, 0], 0b1000, [0, 7]),
+        ([0, 0, 0, 7], 0b1100, [0, 7]),
+        ([7, 0, 0, 8], 0b1100, [7, 8]),
+        ([0, 7, 8, 0], 0b1001, [7, 8]),
+        ([0, 7, 0, 8], 0b1101, [7, 8]),
+    ],
+)
+def test_a_group_with_few_non_zeros_stores_its_lowest_zeros_too(group, nibble, stored):
+    made = two_four.compress(np.array([group], UINT16), "float16")
+    assert made.meta.tolist() == [[0x4440 | nibble]] and made.val[0, :2].tolist() == stored
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=300)
+def test_pruning_keeps_the_two_largest_of_every_group(case):
+    bits, dtype = case
+    made = two_four.validate(two_four.compress(bits, dtype, prune=True))
+    assert same(made, choose(bits, dtype))
+    assert np.array_equal(two_four.to_dense_bits(made), expand(made))
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=150)
+def test_dense_and_back_changes_nothing(case):
+    made = two_four.compress(*case, prune=True)
+    bits, dtype = two_four.to_dense_bits(made), case[1]
+    assert bits.dtype == UINT16 and bits.shape == (made.m, made.k) and bits.flags.c_contiguous
+    dense = two_four.to_dense(made)
+    assert dense.dtype == FLOAT32 and dense.flags.c_contiguous
+    assert np.array_equal(dense, two_four.from_bits(bits, dtype), equal_nan=True)
+    two_four.check(bits, dtype)
+    again = two_four.compress(bits, dtype)
+    assert same(again, two_four.compress(bits, dtype, prune=True))
+    assert np.array_equal(two_four.to_dense_bits(again), bits)
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=100)
+def test_numbers_are_rounded_before_they_are_pruned(case):
+    bits, dtype = case
+    made = two_four.compress(two_four.from_bits(bits, dtype), dtype, prune=True)
+    nan = bits & 0x7FFF > INFINITY[dtype]
+    assert same(made, two_four.compress(np.where(nan, 0x7FFF, bits).astype(UINT16), dtype, True))
+
+
+def test_what_rounds_to_zero_is_no_non_zero():
+    tiny = np.full((1, 4), 1e-8, FLOAT32)
+    two_four.check(tiny, "float16")
+    assert not two_four.compress(tiny, "float16").val.any()
+    says(["row 0, group 0", "4 non-zeros"], lambda: two_four.check(tiny, "bfloat16"))
+
+
+def test_not_a_number_is_the_largest_and_negative_zero_a_zero():
+    top = INFINITY["bfloat16"]
+    bits = np.array([[top, top + 1, 0xFFFF, 0x7F7F], [0x8000, 0x8000, 0x8000, 1]], UINT16)
+    made = two_four.compress(bits, "bfloat16", prune=True)
+    assert made.val[:, :2].tolist() == [[top + 1, 0xFFFF], [0x8000, 1]]
+    assert (made.meta[:, 0] & 15).tolist() == [0b1001, 0b1100]
+    assert two_four.compress(bits[1:], "bfloat16").meta.tolist() == [[0x444C]]
+
+
+def test_arrays_in_any_memory_order(monkeypatch):
+    bits = patterns(9, 40, 0, 0)
+    made = two_four.compress(bits, "float16", prune=True)
+    for other in (np.asfortranarray(bits), np.repeat(bits, 2, axis=1)[:, ::2]):
+        assert same(two_four.compress(other, "float16", prune=True), made)
+    monkeypatch.setattr(two_four, "_CHUNK", 1)  # a row at a time
+    assert same(two_four.compress(bits, "float16", prune=True), made)
+    assert np.array_equal(two_four.to_dense_bits(made), expand(made))
+    made.meta[7, 2] = 0x4445
+    says(["indices 1 and 1", "row 7, group 8"], lambda: two_four.validate(made))
+
+
+def test_the_package_finds_the_format():
+    assert to_host_of_any(GOOD) is GOOD
+    assert np.array_equal(to_dense_of_any(GOOD), two_four.to_dense(GOOD))
+
+
+# ---------------------------------------------------------------------------- random matrices
+
+
+@given(m=st.integers(1, 5), k=st.integers(1, 70), dtype=st.sampled_from(DTYPES))
+@settings(deadline=None, max_examples=150)
+def test_a_random_matrix_survives_the_way_through_a_dense_one(m, k, dtype):
+    made = two_four.validate(two_four.random(m, k, dtype, 1))
+    dense = two_four.to_dense(made)
+    assert same(two_four.compress(dense, dtype), made)
+    assert np.abs(dense).max() <= 1
+    # Two of each whole group; one of a single last column, two of two or three.
+    assert (dense != 0).sum(axis=1).tolist() == [k // 4 * 2 + min(k % 4, 2)] * m
+
+
+def test_random_positions_and_values_are_uniform():
+    made = two_four.random(1000, 64, "bfloat16", 3)
+    nibbles = np.concatenate([made.meta.ravel() >> 4 * g & 15 for g in range(4)])
+    found, counts = np.unique(nibbles, return_counts=True)
+    assert found.tolist() == sorted(NIBBLES.values())
+    expected = nibbles.size / 6
+    assert ((counts - expected) ** 2 / expected).sum() < 31  # chi-square, 5 degrees: 1 in 10^5
+    values = two_four.from_bits(made.val, "bfloat16")
+    assert abs(values.mean()) < 0.015 and abs(np.abs(values).mean() - 0.5) < 0.01
+    assert abs((values < 0).mean() - 0.5) < 0.015
+    last = two_four.random(1000, 3, "bfloat16", 3).meta[:, 0] & 15
+    found, counts = np.unique(last, return_counts=True)
+    assert found.tolist() == [4, 8, 9] and counts.min() > 250
+
+
+def test_the_seed_and_the_sizes_decide():
+    made = two_four.random(8, 64, "float16", 5)
+    assert same(made, two_four.random(8, 64, "float16", 5))
+    assert not np.array_equal(made.val, two_four.random(8, 64, "float16", 6).val)
+    assert not np.array_equal(made.val, two_four.random(9, 64, "float16", 5).val[:8])
+
+
+def test_the_random_bits_never_change():
+    """The shipped records name a seed; another generator would make them of other matrices."""
+    made = two_four.random(2, 16, "bfloat16", 7)
+    assert made.meta.tolist() == GOLDEN_META and made.val.tolist() == GOLDEN_VAL
+
+
+GOLDEN_META = [[17566], [60654]]
+GOLDEN_VAL = [
+    [49010, 48803, 48878, 16243, 16068, 15770, 48960, 16049],
+    [15894, 49001, 49018, 16172, 16089, 48950, 16240, 48907],
+]
+
+
+# ---------------------------------------------------------------------------- what is refused
+
+
+def test_three_non_zeros_name_row_and_group():
+    bits = np.zeros((5, 22), UINT16)
+    bits[3, [20, 21]] = 1
+    bits[3, [8, 9, 11]] = 1, 0x8001, 3
+    bits[4] = 1
+    words = ["row 3, group 2 (columns 8 to 11)", "3 non-zeros", "2:4 keeps 2", "prune"]
+    says(words, lambda: two_four.compress(bits, "bfloat16"))
+    says(words, lambda: two_four.check(bits, "bfloat16"))
+    two_four.compress(bits, "bfloat16", prune=True)
+    two_four.check(bits[:3], "bfloat16")
+
+
+def test_a_misfit_in_the_ragged_end(monkeypatch):
+    monkeypatch.setattr(two_four, "_CHUNK", 1)
+    bits = np.zeros((4, 23), UINT16)
+    bits[2:, 20:] = 1
+    words = ["row 2, group 5 (columns 20 to 22)", "3 non-zeros"]
+    says(words, lambda: two_four.compress(bits, "float16"))
+    says(words, lambda: two_four.check(bits, "float16"))
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=150)
+def test_the_first_misfit_is_the_one_that_is_named(case):
+    bits, dtype = case
+    wrong = [
+        (row, group)
+        for row in range(bits.shape[0])
+        for group in range(-(-bits.shape[1] // 4))
+        if np.count_nonzero(bits[row, 4 * group : 4 * group + 4] & 0x7FFF) > 2
+    ]
+    assume(wrong)
+    words = [f"row {wrong[0][0]}, group {wrong[0][1]} (columns"]
+    says(words, lambda: two_four.check(bits, dtype))
+    says(words, lambda: two_four.compress(bits, dtype))
+
+
+@pytest.mark.parametrize(
+    ("dense", "words"),
+    [
+        (np.zeros(4, FLOAT32), ["2-dimensional", "1-dimensional float32"]),
+        (np.zeros((4, 4)), ["float32", "uint16", "float64"]),
+        (np.zeros((4, 4), np.int16), ["float32", "uint16", "int16"]),
+        (np.zeros((0, 4), FLOAT32), ["m is 0", "integer from 1"]),
+        (np.zeros((4, 0), UINT16), ["k is 0", "integer from 1"]),
+    ],
+)
+def test_what_is_no_matrix_is_refused(dense, words):
+    says(words, lambda: two_four.compress(dense, "bfloat16"))
+    says(words, lambda: two_four.check(dense, "bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("m", 0),
+        ("m", 2.0),
+        ("k", -4),
+        ("k", None),
+        ("k", 2**31 - 15),
+        ("seed", -1),
+        ("seed", 2**32),
+    ],
+)
+def test_sizes_and_seeds_that_are_none_are_refused(name, value):
+    arguments = dict(m=4, k=16, dtype="bfloat16", seed=0) | {name: value}
+    says([f"{name} is {value!r}", "integer from"], lambda: two_four.random(**arguments))
+
+
+def changed(name: str, place: tuple[int, int], value: int) -> dict:
+    array = getattr(GOOD, name).copy()
+    array[place] = value
+    return {name: array}
+
+
+MALFORMED = [
+    ({"val": GOOD.val.astype(np.int16)}, ["val", "int16", "uint16"]),
+    ({"val": GOOD.val[:, :8].copy()}, ["val", "(2, 8)", "(2, 16)", "k = 18"]),
+    ({"meta": GOOD.meta[:1].copy()}, ["meta", "(1, 2)", "(2, 2)"]),
+    ({"k": 33}, ["val", "(2, 16)", "(2, 24)", "k = 33"]),
+    ({"m": 0}, ["m is 0", "integer from 1"]),
+    ({"val": np.asfortranarray(GOOD.val)}, ["val", "row-major"]),
+    (changed("meta", (1, 1), 0x4044), ["indices 0 and 0", "row 1, group 6", "differ"]),
+    (changed("meta", (0, 0), 0x4454), ["indices 1 and 1", "row 0, group 1"]),
+    (changed("meta", (1, 0), 0xA444), ["indices 2 and 2", "row 1, group 3"]),
+    (changed("meta", (1, 0), 0x444F), ["indices 3 and 3", "row 1, group 0"]),
+    (changed("meta", (0, 1), 0x4441), ["indices 1 and 0", "row 0, group 4", "smaller"]),
+    (changed("val", (1, 15), 1), ["row 1, column 29", "columns 18 to 31", "padding"]),
+    (changed("meta", (0, 1), 0x4448), ["row 0, column 18", "padding"]),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), MALFORMED)
+def test_a_malformed_matrix_gets_one_sentence(change, words):
+    assert GOOD.val[0, 9] != 0  # the second value of a last group of two columns
+    says(["2:4 ", *words], lambda: two_four.validate(replace(GOOD, **change)))
+
+
+def test_every_pair_of_indices_is_right_or_refused():
+    for nibble in range(16):
+        one = two_four.TwoFour(
+            1, 16, "float16", np.zeros((1, 8), UINT16), np.full((1, 1), 0x4440 | nibble, UINT16)
+        )
+        if nibble in NIBBLES.values():
+            assert two_four.validate(one) is one
+        else:
+            says(["row 0, group 0"], lambda one=one: two_four.validate(one))
+
+
+# ---------------------------------------------------------------------------- the order for ldmatrix
+
+
+def ldmatrix_x4(shared: np.ndarray, address: list[int]) -> np.ndarray:
+    """Four 8 x 8 matrices of uint16 to registers: uint32 (32 lanes, 4).
+
+    PTX ISA, "Warp-level matrix load instruction: ldmatrix": lane 8q + r gives the address of row r
+    of matrix q, a run of 8 elements; lane l gets of each matrix the elements 2 (l % 4), in the low
+    half, and 2 (l % 4) + 1 of row l / 4.
+    """
+    registers = np.zeros((32, 4), np.uint32)
+    for lane in range(32):
+        for q in range(4):
+            at = address[8 * q + lane // 4] + 2 * (lane % 4)
+            registers[lane, q] = int(shared[at]) | int(shared[at + 1]) << 16
+    return registers
+
+
+def warp_tiles(swizzled: np.ndarray):
+    """Each 64 x 64 tile of A and what a warp's registers hold of its metadata."""
+    height, pitch = swizzled.shape
+    for row in range(0, height, 32):
+        for column in range(0, pitch, 8):
+            address = [(row + lane) * pitch + column for lane in range(32)]
+            assert all(at % 8 == 0 for at in address)  # ldmatrix wants rows at 16 bytes
+            yield 2 * row, 8 * column, ldmatrix_x4(swizzled.ravel(), address)
+
+
+def chunk(row: np.ndarray) -> int:
+    """Indices of the non-zeros of 16 columns, two of each four."""
+    bits = 0
+    for g in range(4):
+        low, high = np.flatnonzero(row[4 * g : 4 * g + 4])
+        bits |= (int(low) | int(high) << 2) << 4 * g
+    return bits
+
+
+@pytest.mark.parametrize(("m", "k"), [(64, 64), (128, 192)])
+def test_every_thread_holds_the_bits_that_the_instruction_asks_for(m, k):
+    """From the dense matrix itself, by the figure of section 9.7.14.6.2.2 of the PTX ISA."""
+    a = two_four.random(m, k, "bfloat16", 11)
+    dense = two_four.to_dense(a)
+    tiles = 0
+    for top, left, registers in warp_tiles(two_four.swizzle(a.meta)):
+        tiles += 1
+        for q in range(4):  # mma.sp over rows 16q to 16q + 15 ...
+            for selector in (0, 1):  # ... and the first or second 32 columns
+                part = dense[top + 16 * q :, left + 32 * selector :][:16, :32]
+                for lane in range(32):
+                    if lane % 4 // 2 != selector:
+                        continue  # this thread's register is not looked at
+                    g, half = lane // 4, slice(16 * (lane % 2), 16 * (lane % 2) + 16)
+                    asked = chunk(part[g, half]) | chunk(part[g + 8, half]) << 16
+                    assert int(registers[lane, q]) == asked, (top, left, q, selector, lane)
+    assert tiles == m // 64 * (k // 64)
+
+
+@given(m=st.integers(1, 130), k=st.integers(1, 130), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_the_instruction_multiplies_by_the_right_matrix(m, k, seed):
+    """mma.sp emulated: val expanded by what the threads hold, ragged tiles filled with zeros."""
+    a = two_four.random(m, k, "float16", seed)
+    swizzled = two_four.swizzle(a.meta)
+    rows, columns = 2 * swizzled.shape[0], 8 * swizzled.shape[1]
+    val = np.zeros((rows, columns // 2), UINT16)
+    val[:m, : a.k_pad // 2] = a.val
+    dense = np.zeros((rows, columns), UINT16)
+    for top, left, registers in warp_tiles(swizzled):
+        for i in range(64):
+            for g in range(16):  # groups of four, eight to an instruction
+                selector, lane = g // 8, 4 * (i % 8) + 2 * (g // 8) + g % 8 // 4
+                assert lane % 4 // 2 == selector
+                nibble = int(registers[lane, i // 16]) >> 16 * (i % 16 // 8) + 4 * (g % 4) & 15
+                assert nibble in NIBBLES.values()
+                at = left // 2 + 2 * g
+                for j, index in enumerate((nibble & 3, nibble >> 2)):
+                    dense[top + i, left + 4 * g + index] = val[top + i, at + j]
+    assert np.array_equal(dense[:m, :k], two_four.to_dense_bits(a))
+    assert not dense[m:].any() and not dense[:, k:].any()
+
+
+@given(
+    m=st.integers(1, 300),
+    k=st.integers(1, 300),
+    rows=st.sampled_from([16, 64, 128]),
+    columns=st.sampled_from([64, 128]),
+)
+@settings(deadline=None, max_examples=100)
+def test_every_word_goes_where_the_docstring_says(m, k, rows, columns):
+    width = -(-k // 16)
+    meta = np.random.default_rng(m).integers(0, 2**16, (m, width), np.uint32).astype(UINT16)
+    made = two_four.swizzle(meta, rows, columns)
+    high, wide = -(-m // rows) * rows, -(-width * 16 // columns) * columns
+    assert made.dtype == UINT16 and made.shape == (high // 2, wide // 8)
+    assert made.flags.c_contiguous
+    row, column = np.indices((high, wide // 16))
+    whole = np.full(row.shape, two_four.EMPTY, UINT16)
+    whole[:m, :width] = meta
+    i, s, g, j, t = row // 16, row % 16 // 8, row % 8, column // 4, column % 4
+    assert np.array_equal(made[8 * i + g, 8 * j + 2 * t + s], whole)
+    back = two_four.unswizzle(made, m, k)
+    assert back.flags.c_contiguous and np.array_equal(back, meta)
+
+
+def test_a_block_tile_is_what_the_source_loads():
+    """128 x 64 of A: 64 rows of 8 uint16."""
+    assert two_four.swizzle(two_four.random(128, 64, "bfloat16", 0).meta).shape == (64, 8)
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (lambda: two_four.swizzle(GOOD.meta, rows=8), ["8 rows", "multiple of 16"]),
+        (lambda: two_four.swizzle(GOOD.meta, rows=0), ["0 rows", "multiple of 16"]),
+        (lambda: two_four.swizzle(GOOD.meta, columns=32), ["32 columns", "multiple of 64"]),
+        (lambda: two_four.swizzle(GOOD.meta.astype(np.int32)), ["meta", "int32", "uint16"]),
+        (lambda: two_four.swizzle(GOOD.meta[0]), ["meta", "1-dimensional", "2-dimensional"]),
+        (lambda: two_four.unswizzle(np.zeros((8, 8), UINT16), 17, 64), ["(8, 8)", "(16, 8)"]),
+        (lambda: two_four.unswizzle(np.zeros((8, 8), UINT16), 16, 65), ["(8, 8)", "(8, 16)"]),
+        (lambda: two_four.unswizzle(np.zeros((8, 12), UINT16), 16, 64), ["(8, 12)", "8"]),
+        (lambda: two_four.unswizzle(np.zeros((8, 8), UINT16), 0, 64), ["m is 0"]),
+    ],
+)
+def test_what_cannot_be_swizzled_is_refused(work, words):
+    says(words, work)
+
+
+# ---------------------------------------------------------------------------- the kernel
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+@pytest.mark.parametrize("entry", two_four.ENTRIES)
+def test_the_kernel_loads_and_stores_16_bytes_and_spills_nothing(entry, arch):
+    cubin = jit.compile_cubin(two_four.SOURCE, entry, arch)
+    used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+    assert not used.spills and used.shared_bytes <= 1024
+    assert used.registers <= 40  # 1536 threads to a multiprocessor, and more
+
+    def count(*names):
+        return sum(n for name, n in mix.items() if name.startswith(names))
+
+    wide = {name: n for name, n in mix.items() if ".128" in name}
+    assert sum(n for name, n in wide.items() if name.startswith("LDG")) == 2
+    stores = entry != "compress<CHECK>"
+    assert sum(n for name, n in wide.items() if name.startswith("STG")) == stores
+    assert count("STG") == 2 * stores
+    assert count("RED", "ATOM") == (entry != "compress<PRUNE>")
+
+
+#: m, k: whole, with rows at 16 bytes but a ragged end, at odd addresses, smaller than a group.
+ON_GPU = [(64, 64), (7, 8), (33, 72), (5, 1000), (130, 65), (3, 17), (1, 1), (2, 3), (300, 2048)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gpu_converts_alike(device, dtype):
+    import cupy
+
+    made = two_four.from_bits(cupy.asarray(EVERY), dtype)
+    assert isinstance(made, cupy.ndarray) and made.dtype == FLOAT32
+    assert np.array_equal(made.get(), two_four.from_bits(EVERY, dtype), equal_nan=True)
+    words = np.random.default_rng(0).integers(0, 2**32, 1 << 20, np.uint64).astype(np.uint32)
+    special = [0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x80000001, 0x477FEFFF, 0x477FF000, 0x33000000]
+    words[: len(special)] = special
+    x = words.view(FLOAT32)
+    back = two_four.to_bits(cupy.asarray(x), dtype)
+    assert isinstance(back, cupy.ndarray) and back.dtype == UINT16
+    assert np.array_equal(back.get(), two_four.to_bits(x, dtype))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_the_kernel_prunes_to_the_bits_of_numpy(device, shape, kind):
+    import cupy
+
+    bits = patterns(*shape, 1, kind)
+    expected = two_four.compress(bits, "bfloat16", prune=True)
+    there = cupy.asarray(bits)
+    for matrix in (there, cupy.asfortranarray(there), cupy.repeat(there, 2, axis=1)[:, ::2]):
+        made = two_four.compress(matrix, "bfloat16", prune=True)
+        assert isinstance(made.val, cupy.ndarray) and isinstance(made.meta, cupy.ndarray)
+        assert same(two_four.to_host(two_four.validate(made)), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_the_kernel_compresses_what_fits(device, shape, dtype):
+    import cupy
+
+    a = two_four.random(*shape, dtype, 2)
+    there = two_four.to_device(a)
+    assert same(two_four.to_host(two_four.validate(there)), a)
+    dense, bits = two_four.to_dense(there), two_four.to_dense_bits(there)
+    assert isinstance(dense, cupy.ndarray) and isinstance(bits, cupy.ndarray)
+    assert np.array_equal(dense.get(), two_four.to_dense(a))
+    assert np.array_equal(bits.get(), two_four.to_dense_bits(a))
+    for matrix in (dense, bits):
+        two_four.check(matrix, dtype)
+        assert same(two_four.to_host(two_four.compress(matrix, dtype)), a)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("offset", [0, 1, 5, 8])
+def test_the_kernel_reads_parts_of_arrays(device, offset):
+    """Rows 1 and on of a matrix with whole rows, and a start between two multiples of 16 bytes."""
+    import cupy
+
+    bits = patterns(1, 4000, 3, 0).ravel()
+    part = bits[offset : offset + 60 * 64].reshape(60, 64)
+    there = cupy.asarray(bits)[offset : offset + 60 * 64].reshape(60, 64)
+    made = two_four.compress(there, "float16", prune=True)
+    assert same(two_four.to_host(made), two_four.compress(part, "float16", prune=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", ON_GPU)
+def test_the_kernel_names_the_first_misfit(device, shape):
+    import cupy
+
+    m, k = shape
+    groups = [g for g in range(-(-k // 4)) if min(4, k - 4 * g) > 2]
+    if not groups:
+        two_four.check(cupy.ones(shape, cupy.uint16), "bfloat16")
+        return
+    bits = two_four.to_dense_bits(two_four.random(m, k, "bfloat16", 4))
+    for row, group in {(0, groups[0]), (m // 2, groups[-1]), (m - 1, groups[len(groups) // 2])}:
+        bad = bits.copy()
+        bad[row, 4 * group : 4 * group + 3] = 1, 0x8001, 0x7FFF
+        bad[row, 4 * group + 3 : 4 * group + 4] = 0
+        bad[row + 1 :] = 1  # later ones, many of them
+        words = [f"row {row}, group {group} (columns {4 * group} to ", "has 3 non-zeros"]
+        for work in (two_four.check, two_four.compress):
+            says(words, lambda work=work, bad=bad: work(bad, "bfloat16"))
+            says(words, lambda work=work, bad=bad: work(cupy.asarray(bad), "bfloat16"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("change", "words"), MALFORMED)
+def test_validation_on_the_gpu_says_the_same(device, change, words):
+    import cupy
+
+    bad = {
+        name: cupy.array(x, order="K") if isinstance(x, np.ndarray) else x
+        for name, x in change.items()
+    }
+    says(["2:4 ", *words], lambda: two_four.validate(replace(two_four.to_device(GOOD), **bad)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("m", "k"), [(64, 64), (130, 200), (1, 1)])
+def test_the_gpu_swizzles_alike(device, m, k):
+    import cupy
+
+    meta = two_four.random(m, k, "float16", 5).meta
+    made = two_four.swizzle(cupy.asarray(meta), 128)
+    assert isinstance(made, cupy.ndarray) and made.flags.c_contiguous
+    assert np.array_equal(made.get(), two_four.swizzle(meta, 128))
+    assert np.array_equal(two_four.unswizzle(made, m, k).get(), meta)
+
+
+@pytest.mark.gpu
+def test_the_kernel_runs_on_the_current_stream(device):
+    import cupy
+
+    bits = patterns(64, 256, 6, 0)
+    expected = two_four.compress(bits, "bfloat16", prune=True)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        made = two_four.compress(cupy.asarray(bits), "bfloat16", prune=True)
+        stream.synchronize()
+    assert same(two_four.to_host(made), expected)
+
+
+@pytest.mark.gpu
+def test_a_large_matrix_takes_milliseconds(device):
+    """16384 x 16384: half a gigabyte in, a little more than a quarter out."""
+    import cupy
+
+    words = cupy.arange(2**28, dtype=cupy.uint32) * cupy.uint32(2654435761) >> 16
+    bits = words.astype(cupy.uint16).reshape(16384, 16384)
+    times = []
+    for _ in range(4):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        a = two_four.compress_on_device(bits, "bfloat16", prune=True)
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, end))
+    assert min(times) < 10, times
+    part = two_four.compress(bits[-64:].get(), "bfloat16", prune=True)
+    assert np.array_equal(a.val[-64:].get(), part.val)
+    assert np.array_equal(a.meta[-64:].get(), part.meta)
+    two_four.check(two_four.to_dense_bits(a), "bfloat16")

@@ -5,7 +5,10 @@ whole rule behind a verdict is the measure's docstring plus the numbers in the T
 file is evaluated. Every measure states when it gives "reproduced", "partly" and "not reproduced". A
 claim whose records are missing is "not measured on this GPU", with the reason. Shares and quantiles
 count the points (shape x density) of the experiments that the claim names, or of those among them
-that `where` keeps: every rule may hold one, column = value or a list of values.
+that `where` keeps: every rule may hold one, column = value or a list of values. With `repeats = true`,
+which every rule may hold too, the experiments are runs of one measurement: their times and rates
+count by the geometric mean over the runs that have a point, and the verdict of each run is given
+beside it.
 """
 
 import contextlib
@@ -44,6 +47,7 @@ STALL = re.compile(
     r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)"
 )
 LIBRARIES = ("cusparse", "cublas", "cpu")  # prefixes of the contenders that are not of the room
+COMMON = ("where", "repeats")  # what every rule may hold besides the parameters of its measure
 
 
 class NotMeasured(Exception):
@@ -85,26 +89,29 @@ class Evidence:
     room: str
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
     where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
+    repeats: bool = False  # experiments are runs of one measurement
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
         if records.experiments(self.folder / self.room):
             records.read_machine(self.folder / self.room)
 
-    def only(self, where: Mapping[str, object]) -> "Evidence":
-        """The same evidence, of the rows alone whose columns have these values."""
-        return replace(self, where=where)
+    def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
+        """The same evidence, of the rows alone whose columns have these values; with `repeats`,
+        experiments that are read together are runs of one measurement."""
+        return replace(self, where=where, repeats=repeats)
 
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
-        """Records of these experiments with the rows of BEST and ROOM_BEST; NotMeasured if one is
-        missing, or if none is left of what `where` keeps."""
-        sweeps = [e for e in experiments if e not in NOT_SWEEPS]
+        """Records of these experiments with the rows of BEST and ROOM_BEST, runs of one measurement
+        as one experiment; NotMeasured if one is missing, or if none is left of what `where`
+        keeps."""
+        sweeps = _sweeps(experiments)
         df = pd.concat([self._one(e) for e in sweeps], ignore_index=True)
         for column, value in self.where.items():
             df = df[df[column].isin(value if isinstance(value, list) else [value])]
         if self.where and df.empty:
             raise NotMeasured(f"The records of {', '.join(sweeps)} have nothing at {self.kept}.")
-        return df
+        return _mean_of_runs(df) if self.repeats and len(sweeps) > 1 else df
 
     @property
     def kept(self) -> str:
@@ -178,6 +185,19 @@ class Evidence:
 # ---------------------------------------------------------------- helpers of the measures
 
 
+def _sweeps(experiments: Iterable[str]) -> list[str]:
+    return [e for e in experiments if e not in NOT_SWEEPS]
+
+
+def _mean_of_runs(df: pd.DataFrame) -> pd.DataFrame:
+    """Several experiments as one: times and rates of each contender at each point are geometric
+    means over the experiments that have it, other columns those of the first."""
+    runs = df.groupby(list(records.KEY), sort=False)
+    mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
+    first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])))
+    return first.assign(**mean).reset_index()[df.columns]
+
+
 def _rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
     """The records of `variants`; NotMeasured if one of them has none."""
     df = e.frame(experiments)
@@ -235,6 +255,8 @@ def _digits(values: Iterable[float]) -> str:
 
 def _stated(low: float, high: float) -> str:
     """Numbers of a source as text, with the digits that it gives."""
+    if math.isinf(high):
+        return f"at least {low:.10g}"
     pair = [f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]
     return "–".join(dict.fromkeys(pair))
 
@@ -434,14 +456,22 @@ def somewhere_faster(e: Evidence, experiment, variant: str, baseline=BEST) -> Ou
 
 
 def speedup_trend(
-    e: Evidence, experiment, variant: str, along: str, direction: str, change: float, baseline=BEST
+    e: Evidence,
+    experiment,
+    variant: str,
+    along: str,
+    direction: str,
+    change: float,
+    each_step=False,
+    baseline=BEST,
 ) -> Outcome:
     """How the speedup moves along a size ("m", "n" or "useful_flops"), in each experiment and
     density on its own.
 
     A line follows the claim if the speedup at the largest size differs from that at the smallest by
-    more than `change` in that direction and the rank correlation has that sign. Reproduced if every
-    line follows, partly if half do.
+    more than `change` in that direction and the rank correlation has that sign. With `each_step` a
+    line that follows counts half if it does not move in that direction from every size to the next.
+    Reproduced if every line follows, partly if half do.
     """
     if direction not in ("rises", "falls"):
         raise ValueError(f"`direction` is {direction!r}; it must be 'rises' or 'falls'.")
@@ -458,14 +488,20 @@ def speedup_trend(
             continue
         factor = line["speedup"].iloc[-1] / line["speedup"].iloc[0]
         ranks = line.rank().corr().iloc[0, 1]  # Spearman's; NaN if all speedups are equal
-        follows = sign * (factor - 1) > change and sign * ranks > 0
-        lines.append((follows, f"{name}, {_density(density)}: {factor:.2f}×"))
+        follows = float(sign * (factor - 1) > change and sign * ranks > 0)
+        text = f"{name}, {_density(density)}: {factor:.2f}×"
+        if each_step:
+            text += f" ({', '.join(f'{v:.3g}' for v in line['speedup'])})"
+            if (sign * np.diff(line["speedup"]) <= 0).any():
+                follows /= 2
+        lines.append((follows, text))
     if not lines:
         raise NotMeasured("No sweep has two sizes.")
     share = np.mean([follows for follows, _ in lines])
+    steps = f", at every step in {sum(f == 1 for f, _ in lines)}" if each_step else ""
     return Outcome(
         _grade(share, 1.0, 0.5),
-        f"{direction} in {sum(f for f, _ in lines)} of {len(lines)} sweeps",
+        f"{direction} in {sum(f > 0 for f, _ in lines)} of {len(lines)} sweeps{steps}",
         f"Speedup{_of(variant, baseline)} at the largest size over that at the smallest: "
         + "; ".join(text for _, text in lines)
         + ".",
@@ -731,12 +767,14 @@ def counter_share(
     of: str,
     reproduced: float,
     partly: float,
+    plus: Sequence[str] = (),
 ) -> Outcome:
-    """One hardware counter as a share of another, at most. Reproduced up to `reproduced`, partly up
-    to `partly`."""
+    """One hardware counter, or its sum with all of `plus`, as a share of another, at most.
+    Reproduced up to `reproduced`, partly up to `partly`."""
     verdicts, texts = [], []
     for variant in variants:
         part, whole = (e.counter(variant, m, experiment) for m in (metric, [of]))
+        part = sum((e.counter(variant, [m], experiment) for m in plus), start=part).dropna()
         part, whole = part.align(whole, join="inner")
         if part.empty or (whole <= 0).any():
             raise NotMeasured(
@@ -748,7 +786,8 @@ def counter_share(
     return Outcome(
         _all_of(verdicts),
         ", ".join(texts),
-        f"Counter {metric[0]} over {of}, {_points(len(share))}; asked: at most {reproduced:.0%}.",
+        f"Counter {' + '.join([metric[0], *plus])} over {of}, {_points(len(share))}; "
+        f"asked: at most {reproduced:.0%}.",
     )
 
 
@@ -1001,12 +1040,14 @@ def _claim(table: Mapping, sources: Mapping, path: Path, published: Path) -> Cla
     rule, text = dict(table["rule"]), table["published"]
     if isinstance(text, Mapping):
         numbers, text = _published(text, published, name)
-        rule |= {key: value for key, value in numbers.items() if key in parameters}
+        rule = {key: value for key, value in numbers.items() if key in parameters} | rule
     where = rule.get("where", {})
     if not isinstance(where, Mapping) or not set(where) <= set(records.COLUMNS):
         raise ValueError(f"{name} has a 'where' that is not a table of columns of the records.")
+    if rule.get("repeats") and len(_sweeps(experiments)) < 2:
+        raise ValueError(f"{name} has 'repeats' and no two experiments that repeat each other.")
     for key in rule:
-        if key not in (*parameters, "where"):
+        if key not in (*parameters, *COMMON):
             raise ValueError(
                 f"{name} gives {key!r} to {table['measure']}; it takes {', '.join(parameters)}."
             )
@@ -1068,7 +1109,7 @@ def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, f
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:
     """Every hardware counter that a claim can use, for the profiler."""
     claims = list(claims)
-    wanted = (claim.rule.get(key, ()) for claim in claims for key in ("metric", "memory"))
+    wanted = (claim.rule.get(key, ()) for claim in claims for key in ("metric", "memory", "plus"))
     whole = {claim.rule["of"] for claim in claims if "of" in claim.rule}
     return sorted(whole | {metric for metrics in wanted for metric in metrics})
 
@@ -1112,8 +1153,8 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
     measure = MEASURES[claim.measure]
-    rule = {key: value for key, value in claim.rule.items() if key != "where"}
-    e = e.only(claim.rule.get("where", {}))
+    rule = {key: value for key, value in claim.rule.items() if key not in COMMON}
+    e = e.only(claim.rule.get("where", {}), claim.rule.get("repeats", False))
     try:
         outcome = measure(e, claim.experiment, **rule)
     except NotMeasured as missing:
@@ -1121,6 +1162,8 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
     why = outcome.why
     if claim.rule.get("where") and outcome.verdict != NOT_MEASURED:
         why += f" Judged at {e.kept}."
+    if e.repeats and outcome.verdict != NOT_MEASURED:
+        why += f" Judged by the geometric means of the runs; {_each_run(claim, e, rule)}."
     # Where a source does not say which algorithm of cuSPARSE it ran, the default is judged as well.
     parameter = inspect.signature(measure).parameters.get("baseline")
     if (
@@ -1138,6 +1181,19 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
     if claim.contradicts:
         why += f" The source also claims the opposite: {', '.join(claim.contradicts)}."
     return replace(outcome, why=why)
+
+
+def _each_run(claim: Claim, e: Evidence, rule: Mapping[str, object]) -> str:
+    """What a claim whose experiments repeat each other would be by each of them alone."""
+    sweeps, texts = _sweeps(claim.experiment), []
+    for name in sweeps:
+        run = [other for other in claim.experiment if other == name or other not in sweeps]
+        try:
+            outcome = MEASURES[claim.measure](e, run, **rule)
+            texts.append(f"{name} alone: {outcome.measured} ({outcome.verdict})")
+        except NotMeasured:
+            texts.append(f"{name} alone: {NOT_MEASURED}")
+    return "; ".join(texts)
 
 
 # Dark enough that white text on them has a contrast of 4.5:1, in either mode of the page.

@@ -1,5 +1,7 @@
+import math
 import re
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -107,6 +109,17 @@ def test_speedup_near(tmp_path, speedup, verdict):
     assert judged(tmp_path, "speedup_near", speedup, ["wide"], **rule) == verdict
 
 
+@pytest.mark.parametrize(
+    "speedup,verdict", [(1e6, REPRODUCED), (0.9, REPRODUCED), (0.5, PARTLY), (0.2, NOT_REPRODUCED)]
+)
+def test_speedup_near_with_a_lower_bound_alone(tmp_path, speedup, verdict):
+    rule = {"variants": ["warp_per_row"], "low": 1.0, "high": math.inf}
+    rule |= {"reproduced": 1.2, "partly": 2.4}
+    assert judged(tmp_path, "speedup_near", speedup, ["wide"], **rule) == verdict
+    e = evidence(tmp_path / "text", frames(speedup))
+    assert "Asked: at least 1×, within" in claims.speedup_near(e, ["wide"], **rule).why
+
+
 def test_speedup_near_is_of_every_variant(tmp_path):
     e = evidence(tmp_path, frames(1.0))
     rule = {"low": 0.95, "high": 1.05, "reproduced": 1.1, "partly": 1.3}
@@ -185,6 +198,25 @@ def test_somewhere_faster(tmp_path, speedup, verdict):
 def test_speedup_trend(tmp_path, speedup, direction, verdict):
     rule = {"variant": "warp_per_row", "along": "n", "direction": direction, "change": 0.05}
     assert judged(tmp_path, "speedup_trend", speedup, ["wide"], **rule) == verdict
+
+
+@pytest.mark.parametrize(
+    "speedups,verdict",
+    [
+        ((0.9, 0.8, 0.7, 0.6), REPRODUCED),
+        ((0.8, 0.9, 0.7, 0.6), PARTLY),  # up before it falls
+        ((0.9, 0.8, 0.8, 0.6), PARTLY),  # even for a step
+        ((0.6, 0.7, 0.8, 0.9), NOT_REPRODUCED),
+    ],
+)
+def test_speedup_trend_at_each_step(tmp_path, speedups, verdict):
+    sizes = sorted(frames()["wide"]["n"].unique())
+    at = dict(zip(sizes, np.interp(np.linspace(0, 3, len(sizes)), range(4), speedups), strict=True))
+    rule = {"variant": "warp_per_row", "along": "n", "direction": "falls", "change": 0.05}
+    of = {"wide": lambda m, n, k, d: at[n]}
+    assert judged(tmp_path / "a", "speedup_trend", of, ["wide"], **rule, each_step=True) == verdict
+    loose = REPRODUCED if verdict == PARTLY else verdict
+    assert judged(tmp_path / "b", "speedup_trend", of, ["wide"], **rule) == loose
 
 
 @pytest.mark.parametrize(
@@ -357,6 +389,17 @@ def test_counter_share(tmp_path, part, verdict):
     rule = {"variants": ["warp_per_row"], "metric": ["c"], "of": "all"}
     rule |= {"reproduced": 0.05, "partly": 0.25}
     assert judged(tmp_path, "counter_share", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize("more,verdict", [(1, REPRODUCED), (20, PARTLY), (60, NOT_REPRODUCED)])
+def test_counter_share_of_a_sum(tmp_path, more, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": 3, "d": more, "all": 100}})
+    rule = {"variants": ["warp_per_row"], "metric": ["c"], "plus": ["d"], "of": "all"}
+    rule |= {"reproduced": 0.05, "partly": 0.25}
+    assert judged(tmp_path / "a", "counter_share", counters=table, **rule) == verdict
+    e = evidence(tmp_path / "b", counters=table[table["metric"] != "d"])
+    with pytest.raises(claims.NotMeasured, match="counter d was not profiled"):
+        claims.counter_share(e, ALL, **rule)
 
 
 @pytest.mark.parametrize("sign,verdict", [(1, REPRODUCED), (-1, NOT_REPRODUCED)])
@@ -537,6 +580,77 @@ def test_the_ledger_says_where_a_claim_was_judged(tmp_path):
     assert claims.judge(load(tmp_path, GOOD), folder)["verdict"].item() != REPRODUCED
 
 
+REPEATS = """
+[sources.casper_sparse]
+name = "casperSPARSE"
+[sources.casper_sparse.minutes]
+wide = 2
+square = 3
+counters = 1
+[[claim]]
+id = "a"
+source = "casper_sparse"
+where = "V.A"
+says = "It is twice as fast."
+experiment = ["wide", "square"]
+published = "twice"
+measure = "speedup_near"
+[claim.rule]
+variants = ["warp_per_row"]
+baseline = "any_n"
+low = 2
+high = 2
+reproduced = 1.1
+partly = 1.5
+repeats = true
+"""
+
+
+def two_runs(tmp_path, first=1.0, second=4.0) -> Path:
+    """The wide sweep twice, the second time as the square one; warp_per_row is so much faster than
+    any_n, but at the largest n, which the second lacks, exactly twice as fast."""
+    made = {}
+    for name, speedup in (("wide", first), ("square", second)):
+        df = frames()["wide"].assign(experiment=name)
+        last = df["n"] == df["n"].max()
+        ours, theirs = df["variant"] == "warp_per_row", df["variant"] == "any_n"
+        df.loc[theirs, "median_us"] = 100.0
+        df.loc[ours, "median_us"] = np.where(last[ours], 50.0, 100.0 / speedup)
+        df["q25_us"] = df["q75_us"] = df["median_us"]
+        made[name] = df if name == "wide" else df[~last]
+    return synthetic.folder(tmp_path, made)
+
+
+def test_runs_of_one_measurement_are_judged_by_their_mean(tmp_path):
+    folder = two_runs(tmp_path)
+    (row,) = claims.judge(load(tmp_path, REPEATS), folder).to_dict("records")
+    assert row["verdict"] == REPRODUCED and row["measured"] == "warp_per_row 2× over any_n"
+    assert "wide alone: warp_per_row 1–2× over any_n (not reproduced)" in row["why"]
+    assert "square alone: warp_per_row 4× over any_n (not reproduced)" in row["why"]
+    points = len(frames()["wide"].drop_duplicates(list(records.POINT)))
+    assert f"of {points} points" in row["why"]  # each once
+    apart = claims.judge(load(tmp_path, REPEATS.replace("repeats = true", "")), folder)
+    assert apart["verdict"].item() == NOT_REPRODUCED and "alone" not in apart["why"].item()
+
+
+def test_a_point_that_one_run_lacks_is_that_of_the_other(tmp_path):
+    folder = two_runs(tmp_path)
+    largest = max(frames()["wide"]["n"])
+    text = REPEATS.replace("repeats = true", f"repeats = true\nwhere = {{ n = {largest} }}")
+    (row,) = claims.judge(load(tmp_path, text), folder).to_dict("records")
+    assert row["verdict"] == REPRODUCED and "square alone: not measured" in row["why"]
+    (folder / "casper_sparse" / "square.csv").unlink()
+    assert claims.judge(load(tmp_path, text), folder)["verdict"].item() == NOT_MEASURED
+
+
+def test_rates_and_best_contenders_of_runs_are_means_too(tmp_path):
+    runs = claims.Evidence(two_runs(tmp_path), "casper_sparse").only({}, repeats=True)
+    df = runs.frame(["wide", "square", "counters"])
+    assert set(df["experiment"]) == {"wide and square"}
+    assert not df.duplicated(list(records.KEY)).any() and "room_best" in set(df["variant"])
+    assert set(runs.frame(["wide"])["experiment"]) == {"wide"}
+
+
 def test_counters_of_the_best_algorithm_are_those_of_the_one_that_was_fastest(tmp_path):
     table = synthetic.counters({"cusparse_alg1": {"c": 1}, "cusparse_alg2": {"c": 2}})
     e = evidence(tmp_path, counters=table)
@@ -614,6 +728,8 @@ def test_the_profiler_is_told_which_counters_claims_use():
     wanted = claims.counters_wanted(claims.load())
     assert DRAM in wanted and len(wanted) == len(set(wanted))
     assert set(wanted) <= set(ncu.METRICS)
+    asked = [c.rule[key] for c in claims.load() for key in ("metric", "plus") if key in c.rule]
+    assert {metric for metrics in asked for metric in metrics} <= set(wanted)
 
 
 GOOD = """
@@ -646,6 +762,12 @@ def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
     assert claim.minutes == 5 and claim.source == "casperSPARSE"
 
 
+def test_a_claim_may_replace_one_bound_of_the_published_numbers(tmp_path):
+    (claim,) = load(tmp_path, GOOD.replace("tolerance", "high = inf, tolerance"))
+    assert (claim.rule["low"], claim.rule["high"]) == (0.55, math.inf)
+    assert claim.published == "0.55–0.90×"
+
+
 @pytest.mark.parametrize(
     "old,new,says",
     [
@@ -666,6 +788,7 @@ def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
         ('"speedup" }', '"speedup", where = "V" }', "no single quantity 'speedup' at where = V"),
         ("tolerance = 0.05", 'tolerance = 0.05, where = "n"', "a 'where' that is not a table of"),
         ("tolerance = 0.05", "tolerance = 0.05, where = { size = 1 }", "not a table of columns"),
+        ("tolerance = 0.05", "tolerance = 0.05, repeats = true", "no two experiments that repeat"),
         ("wide = 2", "wide = 2 2", "not valid TOML"),
         ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b', which is no claim"),
     ],

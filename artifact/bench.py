@@ -170,21 +170,7 @@ def measure(
         for name, us in zip(batch, times, strict=True):
             taken[name].append(us)
 
-    machine = summarise_samples(seen)
-    result = {}
-    for name in names:
-        q25, median, q75 = quartiles(taken[name])
-        result[name] = Timing(
-            median_us=median,
-            q25_us=q25,
-            q75_us=q75,
-            samples=len(taken[name]),
-            sm_mhz=machine.sm_mhz,
-            power_w=machine.power_w,
-            throttle=machine.throttle,
-            graph=graph[name],
-        )
-    return result
+    return timings(taken, seen, {name: len(times) for name, times in taken.items()}, graph)
 
 
 def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, float]:
@@ -253,6 +239,30 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
         return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
     return at(0.25), at(0.5), at(0.75)
+
+
+def timings(
+    taken: Mapping[str, Sequence[float]],
+    seen: Sequence[Sample],
+    samples: Mapping[str, int],
+    graph: Mapping[str, bool],
+) -> dict[str, Timing]:
+    """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
+    machine = summarise_samples(seen)
+    result = {}
+    for name, times in taken.items():
+        q25, median, q75 = quartiles(times)
+        result[name] = Timing(
+            median_us=median,
+            q25_us=q25,
+            q75_us=q75,
+            samples=samples[name],
+            sm_mhz=machine.sm_mhz,
+            power_w=machine.power_w,
+            throttle=machine.throttle,
+            graph=graph[name],
+        )
+    return result
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:
@@ -379,21 +389,8 @@ def measure_calls(
         taken[name].append(engine.run(name, plan.warmup, plan.calls) / plan.calls)
         seen += engine.look(name)
 
-    machine = summarise_samples(seen)
-    result = {}
-    for name in names:
-        q25, median, q75 = quartiles(taken[name])
-        result[name] = Timing(
-            median_us=median,
-            q25_us=q25,
-            q75_us=q75,
-            samples=plans[name].calls * plans[name].samples,
-            sm_mhz=machine.sm_mhz,
-            power_w=machine.power_w,
-            throttle=machine.throttle,
-            graph=False,
-        )
-    return result
+    calls_of = {name: plan.calls * plan.samples for name, plan in plans.items()}
+    return timings(taken, seen, calls_of, dict.fromkeys(names, False))
 
 
 def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: float) -> Plan:

@@ -46,7 +46,7 @@ BEST, DEFAULT, ROOM_BEST = "cusparse_best", "cusparse_default", "room_best"
 STALL = re.compile(
     r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)"
 )
-LIBRARIES = ("cusparse", "cublas", "cpu")  # prefixes of the contenders that are not of the room
+LIBRARIES = records.LIBRARIES
 COMMON = ("where", "repeats")  # what every rule may hold besides the parameters of its measure
 
 
@@ -993,12 +993,7 @@ def load(path: str | Path = TOML, published: str | Path = paths.PUBLISHED) -> li
     not well formed: a key that is missing or unknown, an unknown source, experiment, measure or
     parameter, an id used twice."""
     path = Path(path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: there are no claims.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
+    data = _toml(path)
     sources = data.get("sources", {})
     claims = [_claim(table, sources, path, Path(published)) for table in data.get("claim", [])]
     ids = [claim.id for claim in claims]
@@ -1011,6 +1006,21 @@ def load(path: str | Path = TOML, published: str | Path = paths.PUBLISHED) -> li
                     f"{path}: the claim {claim.id!r} contradicts {other!r}, which is no claim."
                 )
     return claims
+
+
+def figures_of(path: str | Path = TOML) -> dict[str, dict[str, str]]:
+    """Room -> experiment -> the figure of the source that it regenerates. Errors as `load`."""
+    sources = _toml(Path(path)).get("sources", {})
+    return {room: source.get("figures", {}) for room, source in sources.items()}
+
+
+def _toml(path: Path) -> dict:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there are no claims.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
 
 
 def _claim(table: Mapping, sources: Mapping, path: Path, published: Path) -> Claim:

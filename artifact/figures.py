@@ -83,7 +83,7 @@ ROWS = (
 INK = "#010203"
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-BASELINES = ("cusparse", "cublas", "cusparselt", "cpu")  # prefixes of contenders of no room
+BASELINES = records.LIBRARIES
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
     "cusparse_default": "cuSPARSE, default",

@@ -14,7 +14,6 @@ import importlib
 import re
 import sys
 import textwrap
-import tomllib
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -335,8 +334,7 @@ def durations(folder: Path) -> pd.DataFrame:
     claims.toml says), notebook, points, rows, minutes (wall clock, from the rows' times; preparing,
     checking and flushing included), kernel_s (samples x medians), gpu.
     """
-    sources = tomllib.loads(claims.TOML.read_text(encoding="utf-8"))["sources"]
-    stated = {room: source.get("figures", {}) for room, source in sources.items()}
+    stated = claims.figures_of()
     rows = []
     for room in records.rooms(folder):
         for repeat in (False, True):

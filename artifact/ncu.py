@@ -54,7 +54,8 @@ STALLS = (
     "tex_throttle",
     "wait",
 )
-_STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+#: Its counter, of a reason.
+STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 #: What every room is profiled for; a room adds its own in profiles.toml.
 METRICS = (
     # time and memory
@@ -104,7 +105,7 @@ METRICS = (
     "launch__registers_per_thread",
     "launch__shared_mem_per_block_static",
     "launch__shared_mem_per_block_dynamic",
-    *(_STALLED.format(reason) for reason in STALLS),
+    *(STALLED.format(reason) for reason in STALLS),
 )
 #: Rows of Fig. 3 of Zeng's report -> counter, and what makes the row's unit of the counter's. Its
 #: stalls are the `.pct` of what is collected as `.ratio` here.
@@ -114,8 +115,8 @@ REPORT_METRICS = {
     "Active warps (%)": ("sm__warps_active.avg.pct_of_peak_sustained_active", 1),
     "Warps launched": ("smsp__warps_launched.sum", 1),
     "Inst / cycle": ("smsp__inst_executed.avg.per_cycle_active", 1),
-    "Drain stalls (%)": (_STALLED.format("drain"), 100),
-    "Long scoreboard (%)": (_STALLED.format("long_scoreboard"), 100),
+    "Drain stalls (%)": (STALLED.format("drain"), 100),
+    "Long scoreboard (%)": (STALLED.format("long_scoreboard"), 100),
     "L1 traffic (MB)": ("l1tex__t_bytes.sum", 1e-6),
     "Store bank conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", 1),
 }

@@ -24,6 +24,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator
 from scipy.optimize import nnls
 
+from artifact import ncu
+from artifact.baselines.cublas import READINGS
 from artifact.figures import (
     BASELINES,
     BEST,
@@ -49,9 +51,8 @@ from kernels.formats import nm
 
 STATED = "stated by the source (RTX 4070)"
 SCALING = ("cpu_loop", "cublas", "cublas_handle", "baseline", "prefetch", "double_buffer")
-READINGS = ("cublas", "cublas_transfers", "cublas_allocation", "cublas_handle")
 PROFILED = ("baseline", "prefetch", "double_buffer")
-STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALL = ncu.STALLED
 SIZE = "M = N = K"
 MARKER = 6  # points; markers that tell lines of one colour apart must be seen
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxx", "++", "oo", "----", "||||")
@@ -746,7 +747,6 @@ def counters_table(
     tidy: metric, source, size, variant, quantity ("value" or "ratio"), low and high. Raises
     ValueError where there are no counters, or a counter twice.
     """
-    from artifact import ncu
 
     counters = _counters(df, shown)
     rows = []

@@ -96,6 +96,9 @@ COUNTER_COLUMNS = ("variant", "m", "n", "k", "density", "metric", "value", "unit
 MACHINE = "machine.json"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
+#: Prefixes of the contenders that are of no room: libraries on the GPU, and the CPU.
+LIBRARIES = ("cusparse", "cublas", "cpu")
+
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
 
 

@@ -142,9 +142,9 @@ def problem_from_nm(b: nm.Nm, m: int, seed: int = 0, label: str = "") -> Problem
 
 def _label(keep: int, group: int, vector: int) -> str:
     """What tells a pattern from the room's usual one, 2:4 in vectors of 32 columns."""
-    pattern = "" if (keep, group) == (2, 4) and vector > 1 else f"{keep}:{group}"
-    shared = "" if vector == TILE else "element-wise" if vector == 1 else f"vectors of {vector}"
-    return " ".join(filter(None, (pattern or ("2:4" if shared else ""), shared)))
+    shared = {TILE: "", 1: " element-wise"}.get(vector, f" vectors of {vector}")
+    label = f"{keep}:{group}{shared}"
+    return "" if label == "2:4" else label
 
 
 def _sizes(m: int, n: int, k: int, seed: int) -> None:

@@ -20,7 +20,8 @@ import numpy as np
 from artifact import device
 from kernels import formats
 from kernels.contract import Bound, Problem
-from kernels.formats import csr
+from kernels.formats import csr, half
+from kernels.formats.half import Half
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def oracle(problem: Problem, *, on: str = "auto") -> Reference:
 
     on: "cpu" (host operands), "gpu" (device operands; on the CPU up to `CPU_WORK` multiply-adds) or
     "auto" (the GPU if CuPy finds one). A CSR matrix A is multiplied as it is: repeated entries add
-    up, columns need no order. Operands of any other format are made dense first.
+    up, columns need no order. Operands of any other sparse format are made dense first.
     """
     if on not in ("auto", "cpu", "gpu"):
         raise ValueError(f"on is {on!r}, but must be 'auto', 'cpu' or 'gpu'")
@@ -129,17 +130,19 @@ def scipy_product(a, b) -> np.ndarray:
 def dense_product(a, b):
     """A·B in float64 with NumPy or CuPy, on the side where both live, row-major.
 
-    a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array.
+    a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array. Only panels are
+    in float64, and of a `Half` in float32.
     """
-    a, b = formats.to_dense(a), formats.to_dense(b)
-    xp = _array_module(a)
+    a, b = (formats.to_dense(x) if formats.is_sparse(x) else x for x in (a, b))
+    xp = _array_module(_stored(a))
     (m, k), n = a.shape, b.shape[1]
     out = xp.zeros((m, n), xp.float64)
     height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
     for i in range(0, m, height):
-        rows = a[i : i + height].astype(xp.float64)
+        rows = _numbers(a, _stored(a)[i : i + height]).astype(xp.float64)
         for j in range(0, n, width):
-            out[i : i + height, j : j + width] = rows @ b[:, j : j + width].astype(xp.float64)
+            columns = _numbers(b, _stored(b)[:, j : j + width]).astype(xp.float64)
+            out[i : i + height, j : j + width] = rows @ columns
     return out
 
 
@@ -174,8 +177,8 @@ def check(bound: Bound, problem: Problem, reference: Reference, stream=None) -> 
     """Poison the output, launch once, compare; the errors, or WrongResult with one sentence.
 
     stream: `cuda.core.Stream` to launch on; None for a contender that runs on the CPU.
-    `bound.result()` must be the array that the launch writes, since that one is filled with NaN
-    first. The compared dtype is that of the result.
+    `bound.result()` must be the array, or `Half`, that the launch writes, since that one is filled
+    with NaN first. The compared dtype is that of the result.
     """
     out = bound.result()
     where = f"{bound.name} at {describe(problem)}"
@@ -200,21 +203,25 @@ def check(bound: Bound, problem: Problem, reference: Reference, stream=None) -> 
 def compare(out, reference: Reference, where: str = "the result") -> Errors:
     """Errors of `out` against the reference, each NumPy or CuPy and in any memory order.
 
-    Raises WrongResult, one sentence that begins with `where`, if they exceed the dtype's limit.
+    out: an array or a `Half`. Raises WrongResult, one sentence that begins with `where`, if they
+    exceed the dtype's limit.
     """
-    xp = _array_module(out)
-    limit = LIMITS.get(out.dtype.name)
+    stored = _stored(out)
+    xp = _array_module(stored)
+    dtype = out.dtype if isinstance(out, Half) else out.dtype.name
+    limit = LIMITS.get(dtype)
     if limit is None:
         raise ValueError(
-            f"{where} is {out.dtype.name}, for which there is no error limit: "
+            f"{where} is {dtype}, for which there is no error limit: "
             f"add one to LIMITS, which has {', '.join(LIMITS)}"
         )
     square = worst = 0.0
     missing, first = 0, -1
     offset = 0
-    for part, exact in zip(_parts(out), _parts(reference.values), strict=True):
+    for part, exact in zip(_parts(stored), _parts(reference.values), strict=True):
         # Row-major, so that a position in it is a row and a column.
-        part, exact = part.astype(xp.float64, order="C"), _beside(exact, xp)
+        part = _numbers(out, part).astype(xp.float64, order="C")
+        exact = _beside(exact, xp)
         holes = xp.isnan(part)
         count = int(holes.sum())
         if count and first < 0:
@@ -243,7 +250,7 @@ def compare(out, reference: Reference, where: str = "the result") -> Errors:
     ):
         if not value <= most:
             raise WrongResult(
-                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {out.dtype.name}"
+                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {dtype}"
             )
     return Errors(rel_err, worst)
 
@@ -252,6 +259,16 @@ def describe(problem: Problem) -> str:
     """A problem in a sentence: its matrix's name, if it has one, and its sizes."""
     name = f"{problem.label}, " if problem.label else ""
     return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, {problem.nnz} non-zeros"
+
+
+def _stored(x):
+    """The array behind an array, which is itself, or a `Half`, which has bit patterns."""
+    return x.bits if isinstance(x, Half) else x
+
+
+def _numbers(x, part):
+    """What a part of `_stored(x)` stands for."""
+    return half.from_bits(part, x.dtype) if isinstance(x, Half) else part
 
 
 def _parts(array):
@@ -270,7 +287,7 @@ def _beside(array, xp):
 
 def _finish(array) -> None:
     """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
-    if not isinstance(array, np.ndarray):
+    if not isinstance(_stored(array), np.ndarray):
         import cupy
 
         cupy.cuda.get_current_stream().synchronize()

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from kernels import jit
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -30,6 +32,7 @@ class Kernel:
     entries: tuple[str, ...] = ()  #: every template instantiation that `bind` may ask for
     published: bool = False  #: the source's own kernel, or a rung of ours
     spill_free: bool = True  #: the tests hold every entry to it, on every target
+    targets: tuple[str, ...] = jit.TARGETS  #: what it compiles for: wgmma, say, is for one only
 
 
 @dataclass

@@ -130,6 +130,31 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     return kernel
 
 
+def run_on_cupy_stream(source: Path, entry: str, threads: int, block: int, *arguments) -> None:
+    """Enqueue a kernel of at least `threads` threads, in blocks of `block`, where CuPy works.
+
+    That is its current device and stream. arguments: NumPy scalars and addresses.
+    """
+    import cupy
+    from cuda.core import Device, LaunchConfig, launch
+
+    device = Device(cupy.cuda.Device().id)
+    device.set_current()
+    kernel = load(compile_cubin(source, entry, arch_of(device)))
+    stream = device.create_stream(_CupyStream(cupy.cuda.get_current_stream().ptr))
+    launch(stream, LaunchConfig(grid=-(-threads // block), block=block), kernel, *arguments)
+
+
+class _CupyStream:
+    """Hands a CuPy stream to cuda.core (the `__cuda_stream__` protocol)."""
+
+    def __init__(self, pointer: int):
+        self.pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.pointer
+
+
 def resources(cubin: Cubin) -> Resources:
     """Registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
     return Resources(**_report(cubin)["resources"])

@@ -109,30 +109,11 @@ def validate(m: int, n: int, k: int, density: float, seed: int) -> None:
 
 def _generate(entry: str, size: int, arguments: tuple) -> None:
     import cupy
-    from cuda.core import Device, LaunchConfig, launch
 
     if size == 0:
         return
-    device = Device()
-    kernel = jit.load(jit.compile_cubin(SOURCE, entry, jit.arch_of(device)))
-    stream = cupy.cuda.get_current_stream()
     raw = tuple(a.data.ptr if isinstance(a, cupy.ndarray) else a for a in arguments)
-    launch(
-        device.create_stream(_Foreign(stream.ptr)),
-        LaunchConfig(grid=-(-size // THREADS), block=THREADS),
-        kernel,
-        *raw,
-    )
-
-
-class _Foreign:
-    """Hands a CuPy stream to cuda.core (the `__cuda_stream__` protocol)."""
-
-    def __init__(self, pointer: int):
-        self.pointer = pointer
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.pointer
+    jit.run_on_cupy_stream(SOURCE, entry, size, THREADS, *raw)
 
 
 def _prefix_sum(counts: np.ndarray) -> np.ndarray:

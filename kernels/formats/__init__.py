@@ -1,7 +1,8 @@
-"""One file per sparse format: how it is laid out, compressed, validated and expanded.
+"""One file per format: how it is laid out, compressed, validated and expanded.
 
-Every module of a format has to_dense, to_host and to_device; the functions here find the module of
-an operand, so that others need not know which formats there are.
+All but `half`, which is dense, are sparse. Every module of a format has to_dense, to_host and
+to_device; the functions here find the module of an operand, so that others need not know which
+formats there are.
 """
 
 from __future__ import annotations
@@ -9,22 +10,28 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from kernels.formats.half import Half
+
 
 def is_sparse(x: Any) -> bool:
-    """Whether `x` is a matrix in one of the formats of this package, and not an array."""
-    return type(x).__module__.startswith(f"{__name__}.")
+    """Whether `x` is a matrix in one of the sparse formats here: neither an array nor a `Half`."""
+    return _has_module(x) and not isinstance(x, Half)
 
 
 def to_dense(x: Any) -> Any:
-    """`x` as a dense array on the side where it lives; an array as it is."""
-    return _module(x).to_dense(x) if is_sparse(x) else x
+    """`x` as a dense array on the side where it lives, a `Half` in float32; an array as it is."""
+    return _module(x).to_dense(x) if _has_module(x) else x
 
 
 def to_host(x: Any) -> Any:
     """`x` with NumPy arrays: a format or an array of CuPy's, else as it is."""
-    if is_sparse(x):
+    if _has_module(x):
         return _module(x).to_host(x)
     return x.get() if hasattr(x, "get") else x
+
+
+def _has_module(x: Any) -> bool:
+    return type(x).__module__.startswith(f"{__name__}.")
 
 
 def _module(x: Any):

@@ -11,7 +11,7 @@ One row of A, k = 16, and what it becomes (. is zero):
            3   2       1   0       1   0       2   0
            group 3     group 2     group 1     group 0      bits 15..12, 11..8, 7..4, 3..0
 
-Values are kept as bit patterns of bfloat16 or float16, because NumPy has no bfloat16.
+Values are kept as bit patterns of bfloat16 or float16: see `half`.
 
 Of a group's four bits, the lower two are the smaller index: `mma.sp::ordered_metadata` requires the
 indices in increasing order from the least significant bit (PTX ISA, section on the instruction
@@ -23,7 +23,7 @@ k_pad is k rounded up to a multiple of 16, so that whole uint16 of metadata cove
 that this adds are zeros.
 
 The format is the one of "Implementing a 2:4 Sparse GEMM Kernel with Tensor Cores", section "Meta";
-`swizzle` is its section "Metadata".
+`swizzle` is its section "Metadata". `fragments` goes on to what each thread holds in registers.
 """
 
 from __future__ import annotations
@@ -35,20 +35,18 @@ from typing import Any
 import numpy as np
 
 from kernels import jit
+from kernels.formats.half import DTYPES, array_module, from_bits, require_dtype, to_bits
 
 SOURCE = Path(__file__).with_name("two_four.cu")
 ENTRIES = ("compress<CHECK>", "compress<FIT>", "compress<PRUNE>")
 THREADS = 256
 INT32_MAX = 2**31 - 1
-#: The order is part of the seed of `random`.
-DTYPES = ("bfloat16", "float16")
 #: The pairs of indices (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3) as four bits of metadata: the
 #: first three lie in the first three columns, the first one in the first two.
 PAIRS = np.array([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], np.uint16)
 _IS_PAIR = sum(1 << int(pair) for pair in PAIRS)  # bit i: whether i is a pair
 #: Metadata of sixteen zeros.
 EMPTY = 0x4444
-_NAN = 0x7FFF
 #: Elements of the dense matrix worked on at a time, to bound the temporaries. `random` draws chunk by
 #: chunk, so another value gives other matrices.
 _CHUNK = 1 << 22
@@ -83,37 +81,6 @@ class TwoFour:
         return self.val.nbytes + self.meta.nbytes
 
 
-def to_bits(x, dtype: str):
-    """Bit patterns (uint16) of a float32 array rounded to `dtype`, NumPy or CuPy.
-
-    Rounds to the nearest, to even between two, overflows to infinity, keeps subnormal numbers and
-    the sign of zero. Every NaN becomes 0x7FFF, as in CUDA's conversions. Raises ValueError for an
-    array of another dtype, which would be rounded twice.
-    """
-    _require_dtype(dtype)
-    xp = _module(x)
-    if x.dtype != np.float32:
-        raise ValueError(f"bit patterns are made from float32, but the array is {x.dtype}")
-    with np.errstate(over="ignore"):
-        if dtype == "float16":
-            bits = x.astype(xp.float16).view(xp.uint16)
-        else:
-            wide = x.view(xp.uint32)
-            bits = ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(xp.uint16)
-    return xp.where(xp.isnan(x), xp.uint16(_NAN), bits)
-
-
-def from_bits(bits, dtype: str):
-    """The float32 array that uint16 bit patterns of `dtype` stand for: exact, NumPy or CuPy."""
-    _require_dtype(dtype)
-    xp = _module(bits)
-    if bits.dtype != np.uint16:
-        raise ValueError(f"bit patterns are uint16, but the array is {bits.dtype}")
-    if dtype == "float16":
-        return bits.view(xp.float16).astype(xp.float32)
-    return (bits.astype(xp.uint32) << 16).view(xp.float32)
-
-
 def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
     """The 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
 
@@ -127,7 +94,7 @@ def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
     is not set, and where the array is not 2-dimensional, empty or of another dtype.
     """
     bits = _bits(dense, dtype)
-    if _module(bits) is not np:
+    if array_module(bits) is not np:
         return compress_on_device(bits, dtype, prune)
     m, k = bits.shape
     val = np.empty((m, _padded(k) // 2), np.uint16)
@@ -146,7 +113,7 @@ def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
 def check(dense, dtype: str) -> None:
     """Raise the ValueError of `compress` where an (m, k) array is not 2:4, and compress nothing."""
     bits = _bits(dense, dtype)
-    if _module(bits) is not np:
+    if array_module(bits) is not np:
         _require_fit_on_device("compress<CHECK>", bits)
         return
     for rows in _chunks(*bits.shape):
@@ -162,7 +129,7 @@ def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
     """
     import cupy
 
-    _require_dtype(dtype)
+    require_dtype(dtype)
     m, k = bits.shape
     val = cupy.empty((m, _padded(k) // 2), cupy.uint16)
     meta = cupy.empty((m, _padded(k) // 16), cupy.uint16)
@@ -181,7 +148,7 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     Raises ValueError for an unknown dtype, sizes that make no matrix, or a seed outside 0 to
     2^32 - 1.
     """
-    _require_dtype(dtype)
+    require_dtype(dtype)
     m, k = _sizes(m, k)
     _require_integer("seed", seed, 0, 2**32 - 1)
     rng = np.random.default_rng([int(seed), m, k, DTYPES.index(dtype)])
@@ -204,7 +171,7 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
 
 def validate(a: TwoFour) -> TwoFour:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    _require_dtype(a.dtype)
+    require_dtype(a.dtype)
     m, k = _sizes(a.m, a.k)
     for name, shape in (("val", (m, a.k_pad // 2)), ("meta", (m, a.k_pad // 16))):
         array = getattr(a, name)
@@ -215,7 +182,7 @@ def validate(a: TwoFour) -> TwoFour:
             )
         if not array.flags.c_contiguous:
             raise ValueError(f"2:4 {name} is not row-major contiguous: copy it")
-    xp = _module(a.meta)
+    xp = array_module(a.meta)
     for rows in _chunks(m, k):
         pairs = _unpack(xp, a.meta[rows])
         wrong = _IS_PAIR >> pairs & 1 == 0
@@ -243,7 +210,7 @@ def validate(a: TwoFour) -> TwoFour:
 
 def to_dense(a: TwoFour):
     """(m, k) float32 array, row-major, on the side where `a` lives: exact, except a NaN's payload."""
-    xp = _module(a.val)
+    xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.float32)
     for rows in _chunks(a.m, a.k):
         dense[rows] = from_bits(_expand(xp, a, rows), a.dtype)
@@ -252,7 +219,7 @@ def to_dense(a: TwoFour):
 
 def to_dense_bits(a: TwoFour):
     """(m, k) uint16 bit patterns of `a.dtype`, row-major: what a dense GEMM of the same dtype reads."""
-    xp = _module(a.val)
+    xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.uint16)
     for rows in _chunks(a.m, a.k):
         dense[rows] = _expand(xp, a, rows)
@@ -304,7 +271,7 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     """
     _require_tile(rows, columns)
     _require_uint16("meta", meta)
-    xp = _module(meta)
+    xp = array_module(meta)
     m, width = meta.shape
     high, wide = -(-m // rows) * rows, -(-16 * width // columns) * columns // 16
     whole = xp.full((high, wide), EMPTY, xp.uint16)
@@ -327,28 +294,92 @@ def unswizzle(swizzled, m: int, k: int):
             f"swizzled metadata is {tuple(swizzled.shape)}, but a matrix of {m} x {k} needs at least "
             f"{(-(-m // 16) * 8, -(-width // 4) * 8)}, multiples of 8"
         )
-    xp = _module(swizzled)
+    xp = array_module(swizzled)
     blocks = swizzled.reshape(high // 16, 8, wide // 4, 4, 2)  # i, g, j, t, s
     whole = blocks.transpose(0, 4, 1, 2, 3).reshape(high, wide)
     return xp.ascontiguousarray(whole[:m, :width])
 
 
-def _module(array):
-    """CuPy for what lives on a GPU, NumPy for the rest."""
-    if not hasattr(array, "__cuda_array_interface__"):
-        return np
-    import cupy
+@dataclass(frozen=True)
+class Fragments:
+    """A 2:4 matrix by the thread that holds it, as `fragments` lays it out; NumPy's or CuPy's.
 
-    return cupy
+    m' is m rounded up to the rows of a tile, k' is k rounded up to 64.
+    """
+
+    m: int
+    k: int
+    dtype: str  #: "bfloat16" or "float16"
+    val: Any  #: uint16 (m' / 16, k' / 32, 32, 8): rows, k32 steps, lanes, values in registers a0 to a3
+    meta: Any  #: uint32 (m' / 16, k' / 64, 32): rows, pairs of k32 steps, lanes
+
+    @property
+    def nbytes(self) -> int:
+        return self.val.nbytes + self.meta.nbytes
+
+
+def fragments(a: TwoFour, rows: int = 64) -> Fragments:
+    """What the lanes of a warp hold of `a`, contiguous: a thread loads it as it is, without ldmatrix.
+
+    One warp, 16 rows, and one k32 step, which is 16 columns of val. Lane l = 4g + t, g from 0 to 7
+    and t from 0 to 3, holds two neighbouring values in each of its registers a0 to a3:
+
+       columns of val   0 1   2 3   4 5   6 7 │ 8 9  10 11 12 13 14 15
+                        t=0   t=1   t=2   t=3 │ t=0   t=1   t=2   t=3
+       row g                  a0              │          a2
+       row g + 8              a1              │          a3
+
+       val[i, step, l]  0, 1   a0   row r        columns c, c + 1        r = 16i + g
+                        2, 3   a1   row r + 8    columns c, c + 1        c = 16 step + 2t
+                        4, 5   a2   row r        columns c + 8, c + 9
+                        6, 7   a3   row r + 8    columns c + 8, c + 9    16 bytes, one load
+
+       meta[i, j, l]    column 4j + t of meta: row r in the low half, row r + 8 in the high one
+
+    These are a0 to a3 of `mma.m16n8k16` and, compressed, of `mma.sp.m16n8k32` (PTX ISA, sections
+    "Matrix Fragments for mma.m16n8k16 with floating point type" and "Matrix Fragments for sparse
+    mma.m16n8k32 with .f16 and .bf16 types"). In `wgmma.m64nNk16` and, compressed,
+    `wgmma.sp.m64nNk32`, warp w of four has rows 16w to 16w + 15, hence four consecutive i (sections
+    "Matrix Fragments for wgmma.mma_async.m64nNk16" and "Matrix Fragments for sparse
+    wgmma.mma_async.m64nNk32"). A word of metadata is the one that `swizzle` and ldmatrix give to the
+    lane: it serves two k32 steps, the first, 2j, with selector 0, which reads lanes with t = 0 and
+    1, the second, 2j + 1, with selector 1, which reads t = 2 and 3.
+
+    NumPy or CuPy, as in `a`. What rounding up adds is zeros with valid metadata. Raises ValueError
+    where `rows` is no positive multiple of 16.
+    """
+    _require_tile(rows, 64)
+    xp = array_module(a.val)
+    high, wide = -(-a.m // rows) * rows, -(-a.k // 64) * 32
+    whole = a.val
+    if whole.shape != (high, wide):
+        whole = xp.zeros((high, wide), xp.uint16)
+        whole[: a.m, : a.k_pad // 2] = a.val
+    # Two values at a time, for half of the work: s, g, step, h, t -> step, g, t, h, s.
+    pairs = xp.ascontiguousarray(whole).view(xp.uint32)
+    blocks = pairs.reshape(high // 16, 2, 8, wide // 16, 2, 4).transpose(0, 3, 2, 5, 4, 1)
+    val = xp.ascontiguousarray(blocks).view(xp.uint16).reshape(high // 16, wide // 16, 32, 8)
+    words = swizzle(a.meta, rows).view(xp.uint32)  # 8i + g, 4j + t
+    by_lane = words.reshape(high // 16, 8, wide // 32, 4).transpose(0, 2, 1, 3)
+    meta = xp.ascontiguousarray(by_lane).reshape(high // 16, wide // 32, 32)
+    return Fragments(a.m, a.k, a.dtype, val, meta)
+
+
+def unfragment(f: Fragments) -> TwoFour:
+    """The matrix that `fragments` was given."""
+    xp = array_module(f.val)
+    blocks, steps = f.val.shape[:2]
+    pairs = f.val.view(xp.uint32).reshape(blocks, steps, 8, 4, 2, 2)
+    val = xp.ascontiguousarray(pairs.transpose(0, 5, 2, 1, 4, 3)).view(xp.uint16)
+    words = f.meta.reshape(blocks, steps // 2, 8, 4).transpose(0, 2, 1, 3)
+    swizzled = xp.ascontiguousarray(words).view(xp.uint16).reshape(8 * blocks, 4 * steps)
+    val = val.reshape(16 * blocks, 16 * steps)[: f.m, : _padded(f.k) // 2]
+    meta = unswizzle(swizzled, f.m, f.k)
+    return TwoFour(f.m, f.k, f.dtype, xp.ascontiguousarray(val), meta)
 
 
 def _padded(k: int) -> int:
     return -(-k // 16) * 16
-
-
-def _require_dtype(dtype) -> None:
-    if dtype not in DTYPES:
-        raise ValueError(f"2:4 dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}")
 
 
 def _require_integer(name: str, value, least: int, most: int) -> None:
@@ -387,8 +418,8 @@ def _chunks(m: int, k: int):
 
 def _bits(dense, dtype: str):
     """The bit patterns of an (m, k) array that is float32 or has them already."""
-    _require_dtype(dtype)
-    xp = _module(dense)
+    require_dtype(dtype)
+    xp = array_module(dense)
     dense = xp.asarray(dense)
     if dense.ndim != 2 or dense.dtype not in (np.float32, np.uint16):
         raise ValueError(
@@ -488,7 +519,6 @@ def _require_fit_on_device(entry: str, bits, val: int = 0, meta: int = 0) -> Non
 def _launch(entry: str, bits, val: int, meta: int, first: int) -> None:
     """Run one instantiation over CuPy bit patterns; the others are device addresses."""
     import cupy
-    from cuda.core import Device, LaunchConfig, launch
 
     m, k = _sizes(*bits.shape)
     threads = m * (_padded(k) // 16)
@@ -500,19 +530,5 @@ def _launch(entry: str, bits, val: int, meta: int, first: int) -> None:
     bits = cupy.ascontiguousarray(bits)
     if bits.data.ptr % 16:  # a part of another array
         bits = bits.copy()
-    device = Device(cupy.cuda.Device().id)
-    device.set_current()
-    kernel = jit.load(jit.compile_cubin(SOURCE, entry, jit.arch_of(device)))
-    stream = device.create_stream(_Foreign(cupy.cuda.get_current_stream().ptr))
-    config = LaunchConfig(grid=-(-threads // THREADS), block=THREADS)
-    launch(stream, config, kernel, np.int32(m), np.int32(k), bits.data.ptr, val, meta, first)
-
-
-class _Foreign:
-    """Hands a CuPy stream to cuda.core (the `__cuda_stream__` protocol)."""
-
-    def __init__(self, pointer: int):
-        self.pointer = pointer
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.pointer
+    arguments = (np.int32(m), np.int32(k), bits.data.ptr, val, meta, first)
+    jit.run_on_cupy_stream(SOURCE, entry, threads, THREADS, *arguments)

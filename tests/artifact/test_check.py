@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from artifact import check
 from kernels.contract import Operands, Problem
-from kernels.formats import csr, nm
+from kernels.formats import csr, half, nm, two_four
+from kernels.formats.half import Half
 
 
 def make_problem(m=7, n=5, k=6, nnz=20, seed=0, signed=True, **changes) -> Problem:
@@ -364,6 +365,147 @@ def test_an_output_here_is_compared_with_a_reference_elsewhere(monkeypatch):
         check.compare(out, there)
 
 
+# ---------------------------------------------------------------- 16-bit operands and outputs
+
+
+def make_half_problem(m=60, n=33, k=50, dtype="bfloat16", **changes) -> Problem:
+    """A is 2:4 and B dense, both 16-bit floats."""
+    generator = np.random.default_rng([m, n, k])
+    a = two_four.random(m, k, dtype, 0)
+    b = half.from_dense(generator.uniform(-1, 1, (k, n)).astype(np.float32), dtype)
+    problem = make_problem(m, n, k, nnz=0)
+    return replace(problem, nnz=a.nnz, make_host=lambda: Operands(a, b), **changes)
+
+
+def exact_of(problem) -> np.ndarray:
+    a, b = problem.host().a, problem.host().b
+    return two_four.to_dense(a).astype(float) @ half.to_dense(b).astype(float)
+
+
+class InHalf:
+    """A contender on the CPU whose output is a `Half`: launch writes `work(bits)` into it."""
+
+    prepare_ms = 0.0
+    prepare_bytes = 0
+
+    def __init__(self, problem, name="in_half", dtype="bfloat16", work=lambda bits: bits):
+        self.name, self.work = name, work
+        self.right = half.to_bits(exact_of(problem).astype(np.float32), dtype)
+        self.output = Half(dtype, np.zeros_like(self.right))
+
+    def launch(self, stream):
+        self.output.bits[...] = self.work(self.right.copy())
+
+    def result(self):
+        return self.output
+
+
+@given(
+    m=st.integers(1, 9), n=st.integers(1, 9), k=st.integers(1, 40), panel=st.integers(1, 200),
+    dtype=st.sampled_from(half.DTYPES),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_oracle_of_16_bit_operands_is_the_dense_product(m, n, k, panel, dtype):
+    problem = make_half_problem(m, n, k, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "PANEL_ELEMENTS", panel)
+        reference = check.oracle(problem, on="cpu")
+    assert reference.values.dtype == np.float64 and reference.values.shape == (m, n)
+    np.testing.assert_allclose(reference.values, exact_of(problem), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_dense_pair_of_16_bit_matrices_is_multiplied_too(dtype):
+    a, b = (
+        half.from_dense(np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32), dtype)
+        for seed, shape in enumerate(((7, 9), (9, 5)))
+    )
+    exact = half.to_dense(a).astype(float) @ half.to_dense(b).astype(float)
+    np.testing.assert_allclose(check.dense_product(a, b), exact, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(check.dense_product(half.to_dense(a), b), exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_rounded_product_passes_with_its_errors(dtype):
+    problem = make_half_problem(dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    bound = InHalf(problem, dtype=dtype)
+    errors = check.check(bound, problem, reference)
+    # By hand, from the definitions at the head of the module.
+    off = np.abs(half.to_dense(bound.output).astype(float) - reference.values)
+    assert errors.rel_err == pytest.approx(np.linalg.norm(off) / reference.norm)
+    scale = np.maximum(np.abs(reference.values), reference.rms)
+    assert errors.max_err == pytest.approx((off / scale).max())
+    limit = check.LIMITS[dtype]
+    assert limit.rel_err / 10 < errors.rel_err < limit.rel_err and errors.max_err < limit.max_err
+
+
+@pytest.mark.parametrize("elements", [1, 100, 2**24])
+def test_a_comparison_makes_numbers_of_a_part_at_a_time(monkeypatch, elements):
+    problem = make_half_problem()
+    reference = check.oracle(problem, on="cpu")
+    out = InHalf(problem).right
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", elements)
+    sizes, from_bits = [], half.from_bits
+
+    def count(bits, dtype):
+        sizes.append(bits.size)
+        return from_bits(bits, dtype)
+
+    monkeypatch.setattr(half, "from_bits", count)
+    check.compare(Half("bfloat16", out), reference)
+    assert sum(sizes) == out.size and max(sizes) <= max(elements, out.shape[1])
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_unwritten_16_bit_elements_are_counted_and_located(dtype):
+    problem = make_half_problem(dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    lazy = InHalf(problem, dtype=dtype)
+    lazy.launch(None)
+    lazy.work = lambda bits: lazy.output.bits  # an earlier, right output does not count
+    with pytest.raises(check.WrongResult, match="leaves 1980 of 1980 .* row 0, column 0"):
+        check.check(lazy, problem, reference)
+
+    def forgets(bits):
+        bits[[41, 50], [7, 0]] = lazy.output.bits[0, 0]  # the poison
+        return bits
+
+    with pytest.raises(check.WrongResult, match="leaves 2 of 1980 .* row 41, column 7"):
+        check.check(InHalf(problem, dtype=dtype, work=forgets), problem, reference)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_wrong_16_bit_output_is_caught(dtype):
+    problem = make_half_problem(dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    row, column = np.unravel_index(np.abs(reference.values).argmax(), (60, 33))
+
+    def one_bit_up(bits):
+        """One element, by 1/16 or 1/8: two bits above what rounding moves."""
+        bits[row, column] ^= {"bfloat16": 1 << 3, "float16": 1 << 6}[dtype]
+        return bits
+
+    def truncated(bits):
+        return bits & {"bfloat16": 0xFFFE, "float16": 0xFFFC}[dtype]
+
+    def shifted(bits):
+        return np.roll(bits, 1, axis=1)
+
+    for wrong in (one_bit_up, truncated, shifted):
+        bound = InHalf(problem, wrong.__name__, dtype, wrong)
+        with pytest.raises(check.WrongResult, match=f"^{wrong.__name__} at .* is wrong.*{dtype}$"):
+            check.check(bound, problem, reference)
+
+
+def test_a_16_bit_output_of_another_shape_is_refused():
+    problem = make_half_problem()
+    bound = InHalf(problem)
+    bound.output = Half("bfloat16", bound.output.bits.T.copy())
+    with pytest.raises(check.WrongResult, match=r"shape \(33, 60\).*\(60, 33\)"):
+        check.check(bound, problem, check.oracle(problem, on="cpu"))
+
+
 # ---------------------------------------------------------------- on a GPU
 
 
@@ -527,3 +669,68 @@ def test_the_largest_dense_problem_fits_the_oracle(gpu):
     assert reference.values.shape == (8192, 8192)
     assert time.perf_counter() - began < 20
     problem.release()
+
+
+def half_on_gpu(problem):
+    def make_device():
+        import cupy
+
+        host = problem.host()
+        c = Half(host.a.dtype, cupy.empty((problem.m, problem.n), cupy.uint16))
+        return Operands(two_four.to_device(host.a), half.to_device(host.b), c)
+
+    return replace(problem, make_device=make_device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", half.DTYPES)
+@pytest.mark.parametrize("panel", [check.PANEL_ELEMENTS, 5000])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (96, 64, 128), (33, 130, 57)])
+def test_both_oracles_of_16_bit_operands_agree(gpu, monkeypatch, shape, panel, dtype):
+    import cupy
+
+    problem = half_on_gpu(make_half_problem(*shape, dtype))
+    exact = check.oracle(problem, on="cpu")
+    small = check.oracle(problem, on="gpu")
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", panel)
+    large = check.oracle(problem, on="gpu")
+    for other in (small, large):
+        assert isinstance(other.values, cupy.ndarray) and other.values.dtype == np.float64
+        np.testing.assert_allclose(other.values.get(), exact.values, rtol=1e-12, atol=1e-12)
+        assert other.norm == pytest.approx(exact.norm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_16_bit_output_on_the_gpu_is_poisoned_and_checked(gpu, monkeypatch, dtype):
+    import cupy
+
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 500)
+    problem = half_on_gpu(make_half_problem(dtype=dtype))
+    reference = check.oracle(problem, on="gpu")
+    here = InHalf(problem, dtype=dtype)
+    plain = check.check(here, problem, check.oracle(problem, on="cpu"))
+    right = cupy.asarray(here.right)
+
+    class OnGpu:
+        name, rows, flip = "in_half", 60, 0
+
+        def launch(self, stream):
+            gpu.sync()
+            problem.device().c.bits[: self.rows] = right[: self.rows] ^ self.flip
+            gpu.sync()
+
+        def result(self):
+            return problem.device().c
+
+    stream, bound = gpu.create_stream(), OnGpu()
+    errors = check.check(bound, problem, reference, stream)
+    assert errors.rel_err == pytest.approx(plain.rel_err)
+    assert errors.max_err == pytest.approx(plain.max_err)
+    bound.flip = cupy.uint16(0x8000)
+    with pytest.raises(check.WrongResult, match=f"is wrong.*{dtype}"):
+        check.check(bound, problem, reference, stream)
+    bound.flip, bound.rows = cupy.uint16(0), 59
+    with pytest.raises(check.WrongResult, match="leaves 33 of 1980 elements.*row 59"):
+        check.check(bound, problem, reference, stream)

@@ -1,0 +1,213 @@
+"""The room's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), row-major 16-bit floats.
+
+`host_operands` and `device_operands` make the same bits, the one with NumPy, the other with the
+kernels of `generate.cu`. The source names no data; values are random, because a GPU multiplies
+zeros with less power and hence at higher clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from kernels import formats, jit
+from kernels.contract import Operands, Problem, require
+from kernels.formats import half, two_four
+from kernels.formats.half import Half
+from kernels.formats.two_four import TwoFour
+
+ROOM = "tensor_core_24"
+FLOPS_DEF = "2·M·N·K"  # dense-equivalent: half of them multiply zeros (the source's footnote 4)
+TILE = 128  # rows and columns of C that a block of the published kernel computes
+#: dtype -> label in the records: the source's dtype has none.
+LABELS = {"bfloat16": "", "float16": "float16"}
+SOURCE = Path(__file__).with_name("generate.cu")
+#: What generate.cu calls a dtype.
+_ENUM = {"bfloat16": "BF16", "float16": "FP16"}
+ENTRIES = tuple(f"{kernel}<{dtype}>" for kernel in ("sparse", "dense") for dtype in _ENUM.values())
+THREADS = 256
+INT32_MAX = 2**31 - 1
+_INDICES, _VALUES, _B = range(3)  # streams
+_PANEL = 1 << 22  # numbers that NumPy makes at a time, to bound its temporaries
+
+
+def problem(
+    m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *, dtype: str = "bfloat16"
+) -> Problem:
+    """C (m, n) = A (m, k) · B (k, n) with random A and B; sizes need not be multiples of anything.
+
+    Values are uniform in (-1, 1), rounded to `dtype`, and never zero; each group of four columns of
+    A has one of the six pairs of indices. The padding of A, to k_pad = k rounded up to 16, is zeros
+    with valid metadata, and a last group of one column stores one value and a zero. nnz counts what
+    is stored, m · k_pad / 2 values. Raises ValueError with one sentence for sizes from which no
+    problem can be made, a density other than 0.5, an unknown dtype or a seed outside 0 to 2^32 - 1.
+    """
+    _sizes(m, n, k)
+    require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
+    half.require_dtype(dtype)
+    require(
+        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
+        f"seed is {seed!r}, but must be a whole number from 0 to 2^32 - 1",
+    )
+    arguments = (int(m), int(n), int(k), int(seed), dtype)  # NumPy's would wrap in the products
+    return _problem(
+        LABELS[dtype], *arguments,
+        lambda: host_operands(*arguments),
+        lambda: device_operands(*arguments),
+    )  # fmt: skip
+
+
+def problem_from(a: TwoFour, b: Half, label: str = "") -> Problem:
+    """C (m, n) = A · B for given matrices, on the host or the device; validates both.
+
+    label: "" for the one that `problem` gives to the dtype. Raises ValueError with one sentence
+    where a matrix is malformed or the two do not go together.
+    """
+    two_four.validate(a)
+    half.validate(b)
+    require(
+        a.dtype == b.dtype,
+        f"A is {a.dtype} and B is {b.dtype}, but the instruction takes one dtype: convert one",
+    )
+    require(
+        a.k == b.shape[0],
+        f"A has {a.k} columns and B has {b.shape[0]} rows, but a product needs as many",
+    )
+    m, n, k = a.m, b.shape[1], a.k
+    _sizes(m, n, k)
+
+    def on_device() -> Operands:
+        return Operands(two_four.to_device(a), half.to_device(b), _output(m, n, a.dtype))
+
+    return _problem(
+        label or LABELS[a.dtype], int(m), int(n), int(k), 0, a.dtype,
+        lambda: Operands(formats.to_host(a), formats.to_host(b)),
+        on_device,
+    )  # fmt: skip
+
+
+def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
+    """A as TwoFour and B (k, n) as Half, made with NumPy."""
+    k_pad = ceil(k / 16) * 16
+    group = np.arange(k_pad // 4)
+    left = k - 4 * group  # columns from the group's first one on
+    pairs = np.where(left >= 4, 6, np.where(left == 3, 3, 1)).astype(np.uint64)
+    stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint16).ravel()
+    choice = np.empty(m * k_pad // 4, np.uint8)
+    for part in _panels(choice.size):
+        draw = _random(_key(seed, _INDICES), part)
+        choice[part.start : part.stop] = draw * pairs[_arange(part) % pairs.size] >> np.uint64(32)
+    nibbles = two_four.PAIRS[choice].reshape(m, -1, 4)
+    meta = np.bitwise_or.reduce(nibbles << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
+    val = _values(_key(seed, _VALUES), (m, k_pad // 2), dtype) * stored
+    b = Half(dtype, _values(_key(seed, _B), (k, n), dtype))
+    return Operands(TwoFour(m, k, dtype, val, meta), b)
+
+
+def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
+    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    import cupy
+
+    k_pad = ceil(k / 16) * 16
+    val = cupy.empty((m, k_pad // 2), cupy.uint16)
+    meta = cupy.empty((m, k_pad // 16), cupy.uint16)
+    b = cupy.empty((k, n), cupy.uint16)
+    indices, values, key = (np.uint64(_key(seed, stream)) for stream in (_INDICES, _VALUES, _B))
+    jit.run_on_cupy_stream(
+        SOURCE, f"sparse<{_ENUM[dtype]}>", meta.size, THREADS,
+        np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
+    )  # fmt: skip
+    jit.run_on_cupy_stream(
+        SOURCE, f"dense<{_ENUM[dtype]}>", ceil(b.size / 8), THREADS,
+        np.uint64(b.size), key, b.data.ptr,
+    )  # fmt: skip
+    return Operands(TwoFour(m, k, dtype, val, meta), Half(dtype, b), _output(m, n, dtype))
+
+
+def _output(m: int, n: int, dtype: str) -> Half:
+    import cupy
+
+    return Half(dtype, cupy.empty((m, n), cupy.uint16))
+
+
+def _sizes(m, n, k) -> None:
+    for name, value, most in (
+        ("m", m, INT32_MAX),
+        ("n", n, INT32_MAX),
+        ("k", k, INT32_MAX - 15),  # or k_pad would not fit the kernels' int
+    ):
+        require(
+            isinstance(value, (int, np.integer)) and 1 <= value <= most,
+            f"{name} is {value!r}, but must be a whole number from 1 to {most}",
+        )
+
+
+def _problem(
+    label: str, m: int, n: int, k: int, seed: int, dtype: str,
+    on_host: Callable[[], Operands], on_device: Callable[[], Operands],
+) -> Problem:  # fmt: skip
+    k_pad = ceil(k / 16) * 16
+    a, b, c = m * k_pad + m * k_pad // 8, 2 * k * n, 2 * m * n  # bytes; A: val and meta
+    return Problem(
+        room=ROOM,
+        label=label,
+        m=m,
+        n=n,
+        k=k,
+        nnz=m * k_pad // 2,
+        density=0.5,
+        seed=seed,
+        useful_flops=2 * m * n * k,
+        flops_def=FLOPS_DEF,
+        least_bytes=a + b + c,
+        # Every block reads its rows of A and its columns of B.
+        requested_bytes=ceil(n / TILE) * a + ceil(m / TILE) * b + c,
+        make_host=on_host,
+        make_device=on_device,
+    )
+
+
+def _panels(size: int):
+    for start in range(0, size, _PANEL):
+        yield range(start, min(start + _PANEL, size))
+
+
+def _arange(part: range) -> np.ndarray:
+    return np.arange(part.start, part.stop, dtype=np.uint64)
+
+
+def _values(key: int, shape: tuple[int, int], dtype: str) -> np.ndarray:
+    """A row-major matrix of bit patterns from the numbers of one stream."""
+    bits = np.empty(shape[0] * shape[1], np.uint16)
+    for part in _panels(bits.size):
+        bits[part.start : part.stop] = half.to_bits(_unit(_random(key, part)), dtype)
+    return bits.reshape(shape)
+
+
+def _key(seed: int, stream: int) -> int:
+    """Where a stream begins among the 2^64 states: three numbers of a generator of their own."""
+    return int(_mix(np.array([3 * seed + stream + 1], np.uint64) * _GAMMA)[0])
+
+
+# The lines below mirror the device functions of generate.cu.
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
+def _random(key: int, index: range) -> np.ndarray:
+    """32-bit numbers, as uint64."""
+    return _mix((_arange(index) + np.uint64(1)) * _GAMMA + np.uint64(key)) >> np.uint64(32)
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    steps = (x >> np.uint64(8)).astype(np.float32)
+    return (steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23)

@@ -29,7 +29,18 @@ MODES = ("auto", "measure", "recorded")
 BUDGETS_S = {"full": bench.BUDGET_S, "kick": bench.BUDGET_S / 3}
 #: What must be the same for two rows to lie in one file; a commit that changes none of it changes
 #: no number.
-SAME = ("gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cpu", "cpu_cores", "packages")
+SAME = (
+    "gpu",
+    "sources",
+    "driver",
+    "cuda",
+    "cublas",
+    "cusparse",
+    "cusparselt",
+    "cpu",
+    "cpu_cores",
+    "packages",
+)
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
@@ -394,7 +405,7 @@ OTHER_OPS = (
 
 
 def compile_report(room: str) -> pd.DataFrame:
-    """Every entry of every variant of a room, compiled for every target; no GPU is needed.
+    """Every entry of every variant of a room, compiled for all of its targets; no GPU is needed.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
@@ -407,7 +418,7 @@ def compile_report(room: str) -> pd.DataFrame:
         (kernel, entry, target)
         for kernel in module.VARIANTS.values()
         for entry in kernel.entries
-        for target in jit.TARGETS
+        for target in kernel.targets
     ]
 
     def report(job) -> dict[str, Any]:

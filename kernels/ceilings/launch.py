@@ -1,4 +1,9 @@
-"""The four microbenchmarks: what each does, how much work that is, and what it must compute."""
+"""The microbenchmarks: what each does, how much work that is, and what it must compute.
+
+Those of the tensor cores add one product of random BF16 matrices to their accumulators over and
+over, so that iterations * A B is what they must leave. The sparse ones count a multiplication with
+each zero of A as done, as everyone does: 2 m n k FLOP for an instruction of m x n x k.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import numpy as np
 
 from kernels import jit
 from kernels.contract import Kernel, Launch, require
+from kernels.formats import half, two_four
 
 HERE = Path(__file__).parent
 ROOM = "ceilings"
@@ -19,6 +25,19 @@ FMA_CHAINS, FMA_ITERATIONS = 8, 8192
 COPY_BYTES, COPY_THREADS = 2**31, 256
 L2_BYTES, L2_ROUNDS, L2_UNROLL = 2**23, 4, 4
 SHARED_WORDS, SHARED_ROUNDS, SHARED_UNROLL = 8192, 4096, 8
+#: Accumulators of 16 x 8 of a warp, down and across, and the columns of A that an iteration adds up.
+MMA_DOWN, MMA_ACROSS, MMA_K, MMA_SP_K, MMA_ITERATIONS = 4, 4, 32, 64, 4096
+MMA_WARPS = 8
+#: Rows and columns of C of a block of two warpgroups, and the columns of A.
+WGMMA_M, WGMMA_N, WGMMA_K, WGMMA_SP_K, WGMMA_ITERATIONS = 128, 256, 64, 128, 2048
+TENSOR_THREADS = 256
+HOPPER = ("sm_90a",)
+FMA_FLOPS, MMA_FLOPS = "2·FMA", "2·m·n·k of an MMA"
+#: float32 sums of up to 10^5 terms are compared with float64 ones; a wrong index is off by far more.
+TOLERANCE = 1e-3
+#: Tensor cores truncate where others round, so their sums of 8192 products drift toward zero; one
+#: wrong index or value is still off by 10^-1.
+TENSOR_TOLERANCE = 1e-2
 
 VARIANTS = {
     kernel.name: kernel
@@ -47,6 +66,39 @@ VARIANTS = {
             "16-byte loads from shared memory without bank conflicts",
             entries=(f"shared_read<{SHARED_WORDS}, {SHARED_UNROLL}>",),
         ),
+        Kernel(
+            "mma",
+            HERE / "mma.cu",
+            "dense tensor cores from registers, mma.sync.m16n8k16",
+            entries=(f"mma_loop<{MMA_DOWN}, {MMA_ACROSS}, {MMA_K // 16}>",),
+        ),
+        Kernel(
+            "mma_sp",
+            HERE / "mma_sp.cu",
+            "sparse tensor cores from registers, mma.sp.m16n8k32",
+            entries=(f"mma_sp_loop<{MMA_DOWN}, {MMA_ACROSS}, {MMA_SP_K // 64}>",),
+        ),
+        Kernel(
+            "wgmma",
+            HERE / "wgmma.cu",
+            "dense tensor cores from shared memory, wgmma.m64n256k16",
+            entries=(f"wgmma_loop<{WGMMA_K // 16}>",),
+            targets=HOPPER,
+        ),
+        Kernel(
+            "wgmma_sp",
+            HERE / "wgmma_sp.cu",
+            "sparse tensor cores from shared memory, wgmma.sp.m64n256k32",
+            entries=(f"wgmma_sp_loop<{WGMMA_SP_K // 64}, false>",),
+            targets=HOPPER,
+        ),
+        Kernel(
+            "wgmma_sp_ra",
+            HERE / "wgmma_sp.cu",
+            "the same with A in registers",
+            entries=(f"wgmma_sp_loop<{WGMMA_SP_K // 64}, true>",),
+            targets=HOPPER,
+        ),
     )
 }
 
@@ -56,26 +108,42 @@ class Ceiling:
     """A bound microbenchmark, the work of one launch, and the output that it must leave."""
 
     bound: Launch
-    flops: int  #: floating-point operations, an FMA being two
+    flops: int  #: floating-point operations, as `flops_def` counts them
     bytes: int  #: bytes that pass the level under test, in both directions
     expected: Any  #: float64 or exact CuPy array of the shape of `bound.result()`
+    flops_def: str = FMA_FLOPS
+    tolerance: float = TOLERANCE  #: largest error allowed, over the mean size of `expected`
+
+
+def supports(variant: str, device) -> bool:
+    """Whether a `cuda.core.Device` has the instructions that a microbenchmark is about."""
+    targets = VARIANTS[variant].targets
+    return targets == jit.TARGETS or jit.arch_of(device) in targets
 
 
 def bind(variant: str, device, seed: int = 0) -> Ceiling:
     """Compile and make ready one microbenchmark for a current `cuda.core.Device`.
 
-    Raises ValueError for an unknown variant.
+    Raises ValueError for an unknown variant and for a GPU without its instructions.
     """
     require(variant in VARIANTS, f"{ROOM} has no {variant!r}: choose one of {', '.join(VARIANTS)}")
+    require(
+        supports(variant, device),
+        f"{variant} is for {', '.join(VARIANTS[variant].targets)}, but this GPU is "
+        f"{jit.arch_of(device)}: leave it out",
+    )
     return _BIND[variant](device, np.random.default_rng(seed))
 
 
-def _ready(variant, device, grid, arguments, output, keep, threads=THREADS) -> Launch:
+def _ready(
+    variant, device, grid, arguments, output, keep, threads=THREADS, shared_bytes=0
+) -> Launch:
     from cuda.core import LaunchConfig
 
     (entry,) = VARIANTS[variant].entries
-    kernel = jit.load(jit.compile_cubin(VARIANTS[variant].source, entry, jit.arch_of(device)))
-    step = (kernel, LaunchConfig(grid=grid, block=threads), arguments)
+    cubin = jit.compile_cubin(VARIANTS[variant].source, entry, jit.arch_of(device))
+    config = LaunchConfig(grid=grid, block=threads, shmem_size=shared_bytes)
+    step = (jit.load(cubin, shared_bytes), config, arguments)
     return Launch(variant, [step], output, keep=keep)
 
 
@@ -141,9 +209,83 @@ def _bind_shared_read(device, rng) -> Ceiling:
     return Ceiling(bound, 0, 16 * loads * threads, cupy.tile(fours, _blocks(device)))
 
 
+def _bind_mma(device, rng) -> Ceiling:
+    a = _random(rng, MMA_WARPS * 16 * MMA_DOWN, MMA_K)
+    return _mma("mma", device, rng, (a,), half.from_bits(a, "bfloat16"))
+
+
+def _bind_mma_sp(device, rng) -> Ceiling:
+    a = _random_sparse(rng, MMA_WARPS * 16 * MMA_DOWN, MMA_SP_K)
+    return _mma("mma_sp", device, rng, (a.val, a.meta), two_four.to_dense(a))
+
+
+def _mma(variant: str, device, rng, left: tuple, a: np.ndarray) -> Ceiling:
+    """left: what the kernel reads of A; a: A in float32, the rows of one warp after another's."""
+    k = a.shape[1]
+    right = _random(rng, MMA_WARPS * 8 * MMA_ACROSS, k)  # B, column-major
+    b = half.from_bits(right, "bfloat16").reshape(MMA_WARPS, -1, k)
+    product = a.astype(np.float64).reshape(MMA_WARPS, -1, k) @ b.astype(np.float64).swapaxes(1, 2)
+    return _tensor(variant, device, (*left, right), product, k, MMA_ITERATIONS, 0)
+
+
+def _bind_wgmma(device, rng) -> Ceiling:
+    a = _random(rng, WGMMA_M, WGMMA_K)
+    return _wgmma("wgmma", device, rng, (a,), half.from_bits(a, "bfloat16"), a.nbytes)
+
+
+def _bind_wgmma_sp(device, rng) -> Ceiling:
+    a = _random_sparse(rng, WGMMA_M, WGMMA_SP_K)
+    left = a.val, a.meta
+    return _wgmma("wgmma_sp", device, rng, left, two_four.to_dense(a), a.val.nbytes)
+
+
+def _bind_wgmma_sp_ra(device, rng) -> Ceiling:
+    a = _random_sparse(rng, WGMMA_M, WGMMA_SP_K)
+    return _wgmma("wgmma_sp_ra", device, rng, (a.val, a.meta), two_four.to_dense(a), 0)
+
+
+def _wgmma(variant: str, device, rng, left: tuple, a: np.ndarray, shared_bytes: int) -> Ceiling:
+    """shared_bytes: what A occupies of a block's shared memory; B is there in any case."""
+    k = a.shape[1]
+    right = _random(rng, k, WGMMA_N)
+    product = a.astype(np.float64) @ half.from_bits(right, "bfloat16").astype(np.float64)
+    shared_bytes += right.nbytes
+    return _tensor(variant, device, (*left, right), product, k, WGMMA_ITERATIONS, shared_bytes)
+
+
+def _tensor(
+    variant: str, device, operands: tuple, product: np.ndarray, k: int, iterations: int, shared: int
+) -> Ceiling:
+    """One block an SM, all with the same operands, which add `product` again and again."""
+    import cupy
+
+    operands = tuple(cupy.asarray(operand) for operand in operands)
+    blocks = device.properties.multiprocessor_count
+    out = cupy.empty((blocks, *product.shape), cupy.float32)
+    arguments = (np.int32(iterations), *(operand.data.ptr for operand in operands), out.data.ptr)
+    bound = _ready(variant, device, blocks, arguments, out, operands, TENSOR_THREADS, shared)
+    expected = cupy.broadcast_to(cupy.asarray(iterations * product), out.shape)
+    flops = 2 * out.size * k * iterations
+    return Ceiling(bound, flops, 0, expected, MMA_FLOPS, TENSOR_TOLERANCE)
+
+
+def _random(rng, rows: int, columns: int) -> np.ndarray:
+    """Bit patterns of bfloat16 values from (-1, 1)."""
+    return half.to_bits(rng.uniform(-1, 1, (rows, columns)).astype(np.float32), "bfloat16")
+
+
+def _random_sparse(rng, rows: int, columns: int) -> two_four.TwoFour:
+    return two_four.random(rows, columns, "bfloat16", int(rng.integers(2**32)))
+
+
 _BIND = {
     "fma": _bind_fma,
     "copy": _bind_copy,
     "l2_read": _bind_l2_read,
     "shared_read": _bind_shared_read,
+    "mma": _bind_mma,
+    "mma_sp": _bind_mma_sp,
+    "wgmma": _bind_wgmma,
+    "wgmma_sp": _bind_wgmma_sp,
+    "wgmma_sp_ra": _bind_wgmma_sp_ra,
 }

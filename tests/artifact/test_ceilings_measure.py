@@ -6,11 +6,13 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 
 from artifact import bench, ceilings, check, records, run
 from kernels import ceilings as kernels
+from kernels.ceilings import launch
 
 EXPECTED = np.arange(1, 5, dtype=np.float64)
 
@@ -31,7 +33,7 @@ def test_errors_are_relative_to_the_mean():
 
 
 @pytest.mark.parametrize(
-    "wrong", [np.nan, np.inf, 0.0, -4.0, 4.0 * (1 + 3 * ceilings.TOLERANCE)], ids=str
+    "wrong", [np.nan, np.inf, 0.0, -4.0, 4.0 * (1 + 3 * kernels.TOLERANCE)], ids=str
 )
 def test_one_wrong_element_is_enough(wrong):
     out = EXPECTED.astype(np.float32)
@@ -75,6 +77,8 @@ def a_run(folder, mode: str) -> run.Run:
 
 
 class Device:
+    compute_capability = (9, 0)
+
     def sync(self) -> None:
         pass
 
@@ -106,8 +110,13 @@ def microbenchmarks(monkeypatch):
 
     def bind(name, device, seed):
         seeds.append(seed)
+        work = Bound(values.get(name, 1.0))
+        if "mma" in name:
+            return kernels.Ceiling(
+                work, 6_000_000, 0, np.ones(8), launch.MMA_FLOPS, launch.TENSOR_TOLERANCE
+            )
         flops, moved = (6_000_000, 0) if name == "fma" else (0, 8000)
-        return kernels.Ceiling(Bound(values.get(name, 1.0)), flops, moved, np.ones(8))
+        return kernels.Ceiling(work, flops, moved, np.ones(8))
 
     timing = bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)
     monkeypatch.setattr(kernels, "bind", bind)
@@ -141,17 +150,39 @@ def test_a_measurement_is_one_row_per_microbenchmark(tmp_path, microbenchmarks):
     df = ceilings.measure(a_run(tmp_path, "measure"))
     assert list(df.columns) == list(records.COLUMNS)
     assert list(df["variant"]) == list(kernels.VARIANTS)
-    assert microbenchmarks.seeds == [7] * 4 and set(df["seed"]) == {7}
+    assert microbenchmarks.seeds == [7] * len(kernels.VARIANTS) and set(df["seed"]) == {7}
     assert set(df["room"]) == set(df["experiment"]) == {"ceilings"}
-    rates = df.set_index("variant")[["tflops", "gbps"]]
-    assert rates["tflops"].to_dict() == {
-        "fma": pytest.approx(3.0), "copy": 0, "l2_read": 0, "shared_read": 0
-    }  # fmt: skip
-    assert rates["gbps"].to_dict() == {
-        "fma": 0, "copy": pytest.approx(4.0), "l2_read": pytest.approx(4.0),
-        "shared_read": pytest.approx(4.0),
-    }  # fmt: skip
+    rates = df.set_index("variant")[["tflops", "gbps", "flops_def"]]
+    arithmetic = ["fma", "mma", "mma_sp", "wgmma", "wgmma_sp", "wgmma_sp_ra"]
+    assert rates["tflops"].to_dict() == dict.fromkeys(kernels.VARIANTS, 0) | dict.fromkeys(
+        arithmetic, pytest.approx(3.0)
+    )
+    assert rates["gbps"].to_dict() == dict.fromkeys(arithmetic, 0) | dict.fromkeys(
+        ("copy", "l2_read", "shared_read"), pytest.approx(4.0)
+    )
+    assert rates["flops_def"]["fma"] == "2·FMA"
+    assert set(rates["flops_def"][arithmetic[1:]]) == {"2·m·n·k of an MMA"}
     assert records.read(tmp_path / "ceilings.csv").equals(df)
+
+
+def test_a_gpu_is_not_asked_for_what_it_does_not_have(tmp_path, microbenchmarks, monkeypatch):
+    monkeypatch.setattr(Device, "compute_capability", (8, 6))
+    df = ceilings.measure(a_run(tmp_path, "measure"))
+    assert list(df["variant"]) == ["fma", "copy", "l2_read", "shared_read", "mma", "mma_sp"]
+
+
+def test_each_microbenchmark_has_a_tolerance_of_its_own(tmp_path, microbenchmarks):
+    """Sums of the tensor cores drift by more than what is wrong for the others."""
+    off = 1 + 5 * kernels.TOLERANCE
+    microbenchmarks.values |= {"mma": off, "wgmma_sp": off}
+    df = ceilings.measure(a_run(tmp_path, "measure")).set_index("variant")
+    assert df["max_err"]["mma"] == pytest.approx(5 * kernels.TOLERANCE, rel=1e-3)
+    for name in ("mma", "fma"):
+        values = {"mma": 1.02, "fma": off}
+        microbenchmarks.values.clear()
+        microbenchmarks.values[name] = values[name]
+        with pytest.raises(check.WrongResult, match=f"microbenchmark {name} is off"):
+            ceilings.measure(a_run(tmp_path / name, "measure"))
 
 
 def test_a_wrong_microbenchmark_leaves_no_record(tmp_path, microbenchmarks):
@@ -159,6 +190,54 @@ def test_a_wrong_microbenchmark_leaves_no_record(tmp_path, microbenchmarks):
     with pytest.raises(check.WrongResult, match="microbenchmark l2_read"):
         ceilings.measure(a_run(tmp_path, "measure"))
     assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- tensor cores
+
+H200 = {"compute_capability": "9.0", "sm_count": 132, "sm_mhz_max": 1980}
+
+
+def a_record(rates: dict[str, float], sm_mhz=1500.0):
+    df = synthetic.ceilings()
+    row = df.iloc[0].to_dict()
+    rows = [row | {"variant": v, "tflops": t, "sm_mhz": sm_mhz} for v, t in rates.items()]
+    return pd.concat([df, pd.DataFrame(rows)], ignore_index=True)
+
+
+def test_tensor_cores_beside_what_is_promised_and_beside_each_other():
+    rates = {"mma": 600.0, "mma_sp": 900.0, "wgmma": 800.0, "wgmma_sp": 1400.0, "wgmma_sp_ra": 1500}
+    df = ceilings.tensor_cores(a_record(rates), H200).set_index("variant")
+    assert df["measured"].to_dict() == rates
+    dense = 4096 * 132 * 1500 / 1e6
+    assert df["promised"]["wgmma"] == df["promised"]["mma"] == pytest.approx(dense)
+    assert df["promised"]["wgmma_sp_ra"] == pytest.approx(2 * dense)
+    assert df["share"]["wgmma"] == pytest.approx(800 / dense)
+    assert df["over_dense"][["mma_sp", "wgmma_sp", "wgmma_sp_ra"]].tolist() == pytest.approx(
+        [1.5, 1.75, 1.875]
+    )
+    assert df["over_dense"][["mma", "wgmma"]].isna().all()
+    assert df["of_best"].tolist() == pytest.approx([0.75, 1.125, 1.0, 1.75, 1.875])
+    assert df["idea"]["wgmma"] == kernels.VARIANTS["wgmma"].idea
+
+
+def test_a_record_from_before_the_tensor_cores_were_measured():
+    df = ceilings.tensor_cores(synthetic.ceilings(), H200)
+    assert df.empty and {"variant", "measured", "share"} <= set(df.columns)
+
+
+def test_a_gpu_without_warpgroups_has_two_rows():
+    df = ceilings.tensor_cores(a_record({"mma": 300.0, "mma_sp": 600.0}), H200)
+    assert df["variant"].tolist() == ["mma", "mma_sp"] and df["of_best"].tolist() == [1, 2]
+
+
+def test_what_nobody_promises_is_not_compared():
+    rates = {"mma": 300.0}
+    for machine in ({}, H200 | {"compute_capability": "8.9"}, H200 | {"sm_count": None}):
+        (row,) = ceilings.tensor_cores(a_record(rates), machine).to_dict("records")
+        assert math.isnan(row["promised"]) and math.isnan(row["share"])
+    # Without a clock of its own the highest one counts, as for the other ceilings.
+    (row,) = ceilings.tensor_cores(a_record(rates, math.nan), H200).to_dict("records")
+    assert row["promised"] == pytest.approx(4096 * 132 * 1980 / 1e6)
 
 
 # ---------------------------------------------------------------- the columns of the record

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from artifact import bench, check, device, paths, records, run
-from kernels.contract import Operands, Problem
+from kernels.contract import Kernel, Operands, Problem
 from kernels.formats import csr
 
 MACHINE = {
@@ -241,6 +241,7 @@ def test_a_new_contender_measures_the_whole_point_again(gpu):
         {"packages": {"numpy": "3.0"}},
         {"cuda": "14.0"},
         {"cublas": "13.9.0"},
+        {"cusparselt": "0.10.0"},
         {"cpu": "another one"},
     ],
 )
@@ -479,7 +480,7 @@ def test_instructions_are_counted_by_width(mix, counts):
     assert run.count_instructions(mix) == counts
 
 
-def test_the_compile_report_covers_every_target_without_a_gpu(monkeypatch, tmp_path):
+def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkeypatch, tmp_path):
     jit = pytest.importorskip("kernels.jit")
     source = tmp_path / "copy.cu"
     source.write_text(
@@ -487,13 +488,15 @@ def test_the_compile_report_covers_every_target_without_a_gpu(monkeypatch, tmp_p
         "  b[threadIdx.x] = a[threadIdx.x * N];\n}\n"
     )
     monkeypatch.setenv("SPARSITY_CACHE", str(tmp_path / "cache"))
-    kernel = SimpleNamespace(name="copy", source=source, entries=("copy<1>", "copy<2>"))
+    kernel = Kernel("copy", source, "", entries=("copy<1>", "copy<2>"))
+    one = Kernel("one_gpu", source, "", entries=("copy<4>",), targets=("sm_90a",))
     module = types.ModuleType("kernels.tiny_room")
-    module.VARIANTS = {"copy": kernel}
+    module.VARIANTS = {"copy": kernel, "one_gpu": one}
     monkeypatch.setitem(sys.modules, "kernels.tiny_room", module)
     df = run.compile_report("tiny_room")
-    assert list(df["target"]) == list(jit.TARGETS) * 2
-    assert set(df["entry"]) == {"copy<1>", "copy<2>"} and set(df["variant"]) == {"copy"}
+    assert list(df["target"]) == [*jit.TARGETS, *jit.TARGETS, "sm_90a"]
+    assert list(df["entry"].unique()) == ["copy<1>", "copy<2>", "copy<4>"]
+    assert list(df["variant"].unique()) == ["copy", "one_gpu"]
     assert (df["LDG.128"] == 1).all() and (df["STG.128"] == 1).all()
     assert not df["spills"].any() and (df["registers"] > 0).all()
     assert "LDL.32" not in df.columns, "a column of zeros says nothing"

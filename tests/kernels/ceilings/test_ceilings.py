@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from kernels import ceilings, jit
 from kernels.ceilings import launch
+from kernels.formats import two_four
+
+TENSOR = ("mma", "mma_sp", "wgmma", "wgmma_sp", "wgmma_sp_ra")
+SPARSE = ("mma_sp", "wgmma_sp", "wgmma_sp_ra")
+
+
+def compiled(name: str, arch: str) -> jit.Cubin:
+    (entry,) = ceilings.VARIANTS[name].entries
+    return jit.compile_cubin(ceilings.VARIANTS[name].source, entry, arch)
 
 
 def test_sizes_are_whole_multiples_of_what_a_block_takes():
@@ -20,11 +32,37 @@ def test_sizes_are_whole_multiples_of_what_a_block_takes():
     assert launch.FMA_ITERATIONS % 8 == 0
     # Below the L2 of every target, above the L1 of all of an SM's neighbours.
     assert 2**20 < launch.L2_BYTES <= 32 * 2**20 < launch.COPY_BYTES
+    assert launch.TENSOR_THREADS == 32 * launch.MMA_WARPS == 2 * launch.WGMMA_M
+    assert launch.MMA_K % 16 == 0 and launch.MMA_SP_K % 64 == 0
+    # A, which is stored in half of its columns where it is sparse, and B: 227 KiB are a block's.
+    dense = 2 * launch.WGMMA_K * (launch.WGMMA_M + launch.WGMMA_N)
+    sparse = 2 * launch.WGMMA_SP_K * (launch.WGMMA_M // 2 + launch.WGMMA_N)
+    assert max(dense, sparse) <= 227 * 1024
 
 
 def test_an_unknown_microbenchmark_is_named_with_the_known_ones():
     with pytest.raises(ValueError, match="no 'l3_read': choose one of fma, copy, l2_read, shared"):
         ceilings.bind("l3_read", None)
+
+
+def gpu(major: int, minor: int):
+    return SimpleNamespace(compute_capability=(major, minor))
+
+
+def test_a_gpu_without_the_instruction_is_refused():
+    with pytest.raises(ValueError, match="wgmma_sp is for sm_90a, but this GPU is sm_89") as error:
+        ceilings.bind("wgmma_sp", gpu(8, 9))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("capability", "hopper"), [((9, 0), True), ((8, 0), False), ((8, 6), False), ((12, 0), False)]
+)
+def test_what_a_gpu_supports(capability, hopper):
+    """Also one that no target names: what is for all targets needs no instruction of a few."""
+    names = {name for name in ceilings.VARIANTS if ceilings.supports(name, gpu(*capability))}
+    left_out = set() if hopper else {"wgmma", "wgmma_sp", "wgmma_sp_ra"}
+    assert names == set(ceilings.VARIANTS) - left_out
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -40,11 +78,10 @@ def test_an_unknown_microbenchmark_is_named_with_the_known_ones():
 )
 def test_the_work_survives_the_compiler(name, opcode, modifier, least, arch):
     """In one iteration of the loop; what nobody reads would have been removed."""
-    (entry,) = ceilings.VARIANTS[name].entries
-    cubin = jit.compile_cubin(ceilings.VARIANTS[name].source, entry, arch)
+    cubin = compiled(name, arch)
     mix = jit.instruction_mix(cubin)
     found = sum(n for op, n in mix.items() if op.split(".")[0] == opcode and modifier in op)
-    assert found >= least, f"{entry} on {arch}: {mix}"
+    assert found >= least, f"{cubin.entry} on {arch}: {mix}"
     assert not jit.resources(cubin).spills
     # Two blocks of 1024 threads on an SM, where it has room for them.
     assert jit.resources(cubin).registers <= 64
@@ -53,12 +90,87 @@ def test_the_work_survives_the_compiler(name, opcode, modifier, least, arch):
         assert not cached, "the loads must skip L1"
 
 
+def loop(name: str, arch: str, opcode: str) -> list[str]:
+    """The instructions from the first `opcode` to the branch back, which the same loop holds."""
+    sass = jit.disassemble(compiled(name, arch))
+    ops = [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", sass)]
+    ops = [op for op in ops if not op.startswith(("@!UPT", "@!PT"))]  # padding, never executed
+    first = next(i for i, op in enumerate(ops) if op.startswith(opcode))
+    back = next(i for i, op in enumerate(ops) if i > first and re.search(r"\bBRA\b", op))
+    assert not any(op.startswith(opcode) for op in ops[back:]), "a second loop"
+    return ops[first : back + 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [(name, arch) for name in TENSOR for arch in ceilings.VARIANTS[name].targets]
+)
+def test_nothing_but_the_tensor_cores_is_at_work_in_the_loop(name, arch):
+    """A sparse instruction names its selector last, and both occur equally often."""
+    warp = name.startswith("mma")
+    shape = "16832" if name == "mma_sp" else "16816" if warp else "64x256x"
+    opcode = f"{'H' if warp else 'HG'}MMA{'.SP' if name in SPARSE else ''}.{shape}"
+    ops = loop(name, arch, opcode)
+    work = [op for op in ops if op.startswith(opcode)]
+    assert len(work) == (launch.MMA_DOWN * launch.MMA_ACROSS * 2 if warp else 4)
+    assert all("F32.BF16" in op for op in work)
+    rest = [op for op in ops if op not in work]
+    assert len(rest) <= 6 and not any(
+        op.startswith(("LD", "ST", "WARPGROUP.ARRIVE")) for op in rest
+    ), rest
+    if name in SPARSE:
+        for selector in ("0x0", "0x1"):
+            found = [op for op in work if re.search(rf", {selector}(, gsb0)? ;", op)]
+            assert len(found) == len(work) // 2, (selector, work)
+    assert not jit.resources(compiled(name, arch)).spills
+
+
+@pytest.mark.parametrize("name", ["wgmma", "wgmma_sp", "wgmma_sp_ra"])
+def test_the_warpgroup_instructions_are_not_serialised(name):
+    """Where the compiler does that, it waits for every one; here one wait closes all four."""
+    ops = loop(name, "sm_90a", "HGMMA")
+    assert sum("gsb0 ;" in op and op.startswith("HGMMA") for op in ops) == 1
+    (wait,) = [op for op in ops if op.startswith("WARPGROUP")]
+    assert wait == "WARPGROUP.DEPBAR.LE gsb0, 0x1 ;"
+    assert ops.index(wait) > max(i for i, op in enumerate(ops) if op.startswith("HGMMA"))
+
+
+def test_a_wrong_word_of_metadata_is_far_outside_the_tolerance():
+    """What a wrong lane, half or selector would do: rows or columns with their neighbours' indices."""
+    rng = np.random.default_rng(5)
+    a = two_four.random(16, 64, "bfloat16", 1)
+    b = rng.uniform(-1, 1, (64, 256))
+    right = two_four.to_dense(a).astype(np.float64) @ b
+    halves = np.concatenate([a.meta[8:], a.meta[:8]])
+    lanes = a.meta[:, [1, 0, 3, 2]]
+    selectors = a.meta[:, [2, 3, 0, 1]]
+    one = a.meta.copy()
+    group = int(one[3, 1]) & 15
+    one[3, 1] ^= group ^ (0b1110 if group == 0b0100 else 0b0100)
+    for meta in (halves, lanes, selectors, one):
+        wrong = two_four.to_dense(two_four.TwoFour(16, 64, a.dtype, a.val, meta)) @ b
+        off = np.abs(wrong - right).max() / np.abs(right).mean()
+        assert off > 10 * launch.TENSOR_TOLERANCE
+
+
+def bound_or_skipped(name, device, seed=0):
+    if not ceilings.supports(name, device):
+        pytest.skip(f"this GPU has no {name}")
+    return ceilings.bind(name, device, seed=seed)
+
+
+def largest_error(ceiling) -> float:
+    import cupy
+
+    off = cupy.abs(ceiling.bound.result().astype(np.float64) - ceiling.expected)
+    return float(off.max() / cupy.abs(ceiling.expected).mean())
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ceilings.VARIANTS)
 def test_a_microbenchmark_computes_what_it_must(device, name):
     import cupy
 
-    ceiling = ceilings.bind(name, device, seed=3)
+    ceiling = bound_or_skipped(name, device, seed=3)
     bound, stream = ceiling.bound, device.create_stream()
     out = bound.result()
     for _ in range(2):
@@ -70,11 +182,28 @@ def test_a_microbenchmark_computes_what_it_must(device, name):
             assert bool((out == ceiling.expected).all())
         else:
             assert out.shape == ceiling.expected.shape
-            error = float((cupy.abs(out.astype(np.float64) / ceiling.expected - 1)).max())
-            assert error < 1e-3, f"{name} is off by {error:.1e}"
-    assert (ceiling.flops > 0) == (name == "fma") and (ceiling.bytes > 0) == (name != "fma")
+            error = largest_error(ceiling)
+            assert error < ceiling.tolerance, f"{name} is off by {error:.1e}"
+    arithmetic = name == "fma" or name in TENSOR
+    assert (ceiling.flops > 0) == arithmetic and (ceiling.bytes > 0) != arithmetic
     assert bound.name == name and bound.prepare_ms == 0
     cupy.get_default_memory_pool().free_all_blocks()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("columns", [1, 2], ids=["another lane", "another selector"])
+def test_the_device_sees_wrong_metadata(device, name, columns):
+    """The kernel reads the word that the format says, not one that happens to be alike."""
+    ceiling = bound_or_skipped(name, device)
+    meta = ceiling.bound.keep[1]
+    words = meta.reshape(-1, 4 // columns, columns)
+    meta[...] = words[:, [i ^ 1 for i in range(4 // columns)]].reshape(meta.shape)
+    stream = device.create_stream()
+    device.sync()
+    ceiling.bound.launch(stream)
+    stream.sync()
+    assert largest_error(ceiling) > 10 * ceiling.tolerance
 
 
 @pytest.mark.gpu
@@ -82,9 +211,7 @@ def test_a_microbenchmark_computes_what_it_must(device, name):
 def test_another_seed_makes_other_data(device, name):
     import cupy
 
-    one, two = (
-        ceilings.bind(name, device, seed=seed).expected.ravel()[:4].get() for seed in (1, 2)
-    )
+    one, two = (bound_or_skipped(name, device, seed).expected.ravel()[:4].get() for seed in (1, 2))
     cupy.get_default_memory_pool().free_all_blocks()
     assert np.isfinite(one).all() and not np.any(one == two)
 
@@ -96,9 +223,16 @@ def test_rates_are_those_of_a_gpu(device):
 
     rates = {}
     for name in ceilings.VARIANTS:
+        if not ceilings.supports(name, device):
+            continue
         ceiling = ceilings.bind(name, device)
         timing = bench.time({name: ceiling.bound}, device, budget_s=0.1)[name]
         rates[name] = (ceiling.flops or ceiling.bytes) / timing.median_us / 1e6  # tera a second
     sms = device.properties.multiprocessor_count
     assert 0.05 * sms < rates["fma"] < 1.5 * sms, "128 or 64 FMA a cycle and SM, at 0.5 to 3 GHz"
     assert rates["copy"] < rates["l2_read"] < rates["shared_read"], rates
+    assert 2 * rates["fma"] < rates["mma"] < rates["mma_sp"] < 2.1 * rates["mma"], rates
+    if "wgmma" in rates:
+        assert rates["mma"] < rates["wgmma"] < rates["wgmma_sp"] < 2.1 * rates["wgmma"], rates
+        assert 2 < rates["wgmma"] / sms < 4096 * 2e-3, "4096 FLOP a cycle and SM, below 2 GHz"
+        assert rates["wgmma_sp"] < 1.05 * rates["wgmma_sp_ra"], rates

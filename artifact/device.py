@@ -28,6 +28,7 @@ PACKAGES = (
     "nvidia-cublas",
     "nvidia-cuda-nvrtc",
     "nvidia-cusparse",
+    "nvidia-cusparselt-cu13",
     "nvidia-ml-py",
     "nvmath-python",
     "pandas",
@@ -35,7 +36,12 @@ PACKAGES = (
 )
 #: Modules that measuring needs beside the base environment (the `gpu` extra): module ->
 #: distribution.
-GPU_MODULES = {"cupy": "cupy-cuda13x", "nvmath": "nvmath-python", "pynvml": "nvidia-ml-py"}
+GPU_MODULES = {
+    "cupy": "cupy-cuda13x",
+    "ml_dtypes": "ml-dtypes",
+    "nvmath": "nvmath-python",
+    "pynvml": "nvidia-ml-py",
+}
 
 #: NVML's bits of "clocks event reasons", in words. An idle GPU clocks down as well: no throttling.
 THROTTLE_REASONS = {
@@ -194,6 +200,7 @@ def describe(device) -> dict[str, Any]:
         "cuda": _cuda_version(),
         "cublas": _library_version("cublas"),
         "cusparse": _library_version("cusparse"),
+        "cusparselt": _library_version("cusparseLt"),
         "cpu": _cpu(),
         "cpu_cores": len(os.sched_getaffinity(0)),  # that this process may use
         "python": platform.python_version(),
@@ -329,7 +336,10 @@ def _cuda_version() -> str:
 
 
 def _library_version(name: str) -> str | None:
-    """Version of cuBLAS or cuSPARSE itself, e.g. "12.6.3"; the package's version may differ."""
+    """Version of a library itself, e.g. "12.6.3", by its module in nvmath.bindings; None without it.
+
+    The package's version may differ. cuBLASLt is a part of cuBLAS.
+    """
 
     def version() -> str:
         library = importlib.import_module(f"nvmath.bindings.{name}")

@@ -96,7 +96,8 @@ COUNTER_COLUMNS = ("variant", "m", "n", "k", "density", "metric", "value", "unit
 MACHINE = "machine.json"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
-#: Prefixes of the contenders that are of no room: libraries on the GPU, and the CPU.
+#: Prefixes of the contenders that are of no room: libraries on the GPU, and the CPU. "cusparse" and
+#: "cublas" begin the names of cuSPARSELt's and cuBLASLt's contenders too.
 LIBRARIES = ("cusparse", "cublas", "cpu")
 
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")

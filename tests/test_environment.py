@@ -27,6 +27,7 @@ EXTRAS = {"base": ("book", "dev", "test"), "gpu": ("book", "dev", "gpu", "test")
 GPU_MODULES = {
     "cupy": "cupy-cuda13x",
     "cupyx": "cupy-cuda13x",
+    "ml_dtypes": "ml-dtypes",
     "nvmath": "nvmath-python",
 }
 

@@ -1,11 +1,11 @@
 import ctypes
-import sys
 import types
 import weakref
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fake_libraries import DEVICE, STREAM, Array, install
 
 from artifact import baselines, check
 from artifact.baselines import cublas
@@ -64,31 +64,11 @@ def at(address, rows, columns, leading):
     return np.frombuffer(floats, np.float32).reshape(columns, leading).T[:rows]
 
 
-class Array(np.ndarray):
-    """A NumPy array that has what is used of CuPy's."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-    def get(self, order="C"):
-        return np.array(self, order=order, subok=False)
-
-
 @pytest.fixture
 def library(monkeypatch):
-    """The fake library, just enough of CuPy, and a CUDA runtime that copies on the CPU."""
+    """The fake library, and a CUDA runtime that copies on the CPU."""
     fake = FakeLibrary()
-    cupy = types.ModuleType("cupy")
-    cupy.array = lambda x, order: np.array(x, order=order).view(Array)
-    cupy.full_like = lambda x, value: np.full_like(x, value)
-    stream = SimpleNamespace(synchronize=lambda: None)
-    cupy.cuda = SimpleNamespace(get_current_stream=lambda: stream)
-    bindings = types.ModuleType("nvmath.bindings")
-    bindings.cublas = fake
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
-    monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
+    install(monkeypatch, fake)
 
     ok = runtime.cudaError_t.cudaSuccess
     fake.memory, fake.copies, fake.skip, fake.full = {}, 0, None, None
@@ -119,8 +99,6 @@ def library(monkeypatch):
     return fake
 
 
-DEVICE = SimpleNamespace(set_current=lambda: None)
-STREAM = SimpleNamespace(handle=7, sync=lambda: None)
 M, N, K = 6, 10, 12
 
 
@@ -322,7 +300,9 @@ def test_baselines_are_merged_in_order():
         "cublas", "cusparse_default",
     ]  # fmt: skip
     assert baselines.contenders((), None) == {}
-    with pytest.raises(ValueError, match="no baseline 'mkl'; known: cpu, cublas, cusparse"):
+    with pytest.raises(
+        ValueError, match="no baseline 'mkl'; known: cpu, cublas, cublaslt, cusparse"
+    ):
         baselines.contenders(("cublas", "mkl"), None)
 
 

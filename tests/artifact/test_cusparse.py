@@ -1,49 +1,38 @@
-import sys
-import types
 import weakref
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fake_libraries import DEVICE, Library, array, install
 
 from artifact.baselines import cusparse
 from kernels.contract import Operands, Problem
 
 
-class FakeLibrary(types.ModuleType):
-    """Stands in for nvmath.bindings.cusparse: hands out numbers and logs what it is asked."""
+class FakeLibrary(Library):
+    """Stands in for nvmath.bindings.cusparse."""
 
     class cuSPARSEError(Exception):
         pass
 
     def __init__(self, refuse=None):
         super().__init__("cusparse")
-        self.alive, self.log, self.refuse = set(), [], refuse
+        self.refuse = refuse
         self.SpMMAlg = {"DEFAULT": 0, "CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12}
         self.IndexType = SimpleNamespace(INDEX_32I=2)
         self.IndexBase = SimpleNamespace(ZERO=0)
         self.Order = SimpleNamespace(ROW=2)
         self.Operation = SimpleNamespace(NON_TRANSPOSE=0)
-
-    def _make(self, kind, *arguments):
-        thing = len(self.log) + 1
-        self.log.append((kind, *arguments))
-        self.alive.add(thing)
-        return thing
-
-    def _destroy(self, thing):
-        self.alive.remove(thing)  # twice is a KeyError
+        self.destroy = self.destroy_sp_mat = self.destroy_dn_mat = self.unmake
 
     def create(self):
-        return self._make("handle")
+        return self.make("handle")
 
     def create_csr(self, *arguments):
-        return self._make("csr", *arguments)
+        return self.make("csr", *arguments)
 
     def create_dn_mat(self, *arguments):
-        return self._make("dense", *arguments)
-
-    destroy = destroy_sp_mat = destroy_dn_mat = _destroy
+        return self.make("dense", *arguments)
 
     def set_stream(self, handle, stream):
         self.log.append(("set_stream", handle, stream))
@@ -61,39 +50,12 @@ class FakeLibrary(types.ModuleType):
     def sp_mm(self, *arguments):
         self.log.append(("multiply", *arguments))
 
-    def count(self, kind):
-        return sum(entry[0] == kind for entry in self.log)
-
-
-class Array(np.ndarray):
-    """A NumPy array with the one attribute of CuPy's that is used."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
-def array(shape, dtype):
-    return np.zeros(shape, dtype).view(Array)
-
 
 @pytest.fixture
 def library(monkeypatch):
-    """The fake library, and just enough of CuPy."""
     fake = FakeLibrary()
-    cupy = types.ModuleType("cupy")
-    cupy.empty, cupy.uint8 = array, np.uint8
-    stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
-    cupy.cuda = SimpleNamespace(get_current_stream=lambda: stream)
-    bindings = types.ModuleType("nvmath.bindings")
-    bindings.cusparse = fake
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
-    monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
+    install(monkeypatch, fake)
     return fake
-
-
-DEVICE = SimpleNamespace(set_current=lambda: None)
 
 
 def make_problem(m=4, n=8, k=6, nnz=5) -> Problem:

@@ -227,7 +227,7 @@ def test_the_gpu_is_found_and_described(gpu):
     assert machine["sm_count"] == info.sm_count > 0 and machine["l2_bytes"] == info.l2_bytes > 0
     assert machine["memory_bytes"] == info.memory_bytes > 2**30
     assert re.fullmatch(r"\d+\.\d+", machine["cuda"])
-    for library in ("cublas", "cusparse"):
+    for library in ("cublas", "cusparse", "cusparselt"):
         assert re.fullmatch(r"\d+\.\d+\.\d+", machine[library])
     assert machine["cpu"] and machine["cpu_cores"] >= 1
     text = str(machine)

@@ -42,6 +42,8 @@ NOT_SWEEPS = (
 # Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant
 # of the room.
 BEST, DEFAULT, ROOM_BEST = "cusparse_best", "cusparse_default", "room_best"
+# A baseline that may choose its algorithm -> the name of its library, and the one that does not.
+DEFAULTS = {BEST: ("cuSPARSE", DEFAULT), "cusparselt": ("cuSPARSELt", "cusparselt_default")}
 # Why warps do not issue, as Nsight Compute counts it; but one that issues is no stall.
 STALL = re.compile(
     r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)"
@@ -215,12 +217,12 @@ def _speedup(e: Evidence, experiments: Iterable[str], variant: str, baseline: st
 
 
 def _library(baseline: str) -> str:
-    return "cuSPARSE" if baseline in (BEST, DEFAULT) else baseline
+    return "cuSPARSE" if baseline in (BEST, DEFAULT) else DEFAULTS.get(baseline, [baseline])[0]
 
 
 def _over(baseline: str) -> str:
     """What a speedup is over, where that is not cuSPARSE, whose algorithm `_outcome` names."""
-    return "" if baseline in (BEST, DEFAULT) else f" over {baseline}"
+    return "" if baseline in (BEST, DEFAULT) else f" over {_library(baseline)}"
 
 
 def _of(variant: str, baseline: str) -> str:
@@ -622,20 +624,56 @@ def share_of_ceiling(
     reproduced: float,
     partly: float,
 ) -> Outcome:
-    """How near a rate comes to its measured ceiling, at most. `unit` is the column: "tflops" or
-    "gbps".
+    """How near a rate comes to its measured ceiling. `unit` is the column: "tflops" or "gbps".
 
-    Reproduced if the largest share is at most `reproduced`, partly up to `partly`.
+    Reproduced if the largest share is at most `reproduced`, partly up to `partly`. Where
+    `reproduced` > `partly` it must come near: the smallest share must be at least that.
     """
     top = e.ceiling(ceiling, unit)
     rows = e.frame(experiment)
     shares = rows[rows["variant"].isin(variants)][unit] / top
     if shares.empty:
         raise NotMeasured(f"{', '.join(variants)} was not measured in {', '.join(experiment)}.")
+    verdict, limit, worst = _share(shares, reproduced, partly)
     return Outcome(
-        _grade(-shares.max(), -reproduced, -partly),
-        f"at most {shares.max():.0%} of the {ceiling} ceiling, median {shares.median():.0%}",
+        verdict,
+        f"{limit} {worst:.0%} of the {ceiling} ceiling, median {shares.median():.0%}",
         f"Ceiling measured here: {top:.3g} {'TFLOP/s' if unit == 'tflops' else 'GB/s'}.",
+    )
+
+
+def _share(shares: pd.Series, reproduced: float, partly: float) -> tuple[str, str, float]:
+    """The verdict on shares that must all be small, or large where `reproduced` > `partly`; which
+    of the two as text, and the share that decides."""
+    if reproduced > partly:
+        return _grade(shares.min(), reproduced, partly), "at least", float(shares.min())
+    return _grade(-shares.max(), -reproduced, -partly), "at most", float(shares.max())
+
+
+def ceiling_ratio(
+    e: Evidence,
+    experiment,
+    ceiling: str,
+    over: str,
+    unit: str,
+    low: float,
+    high: float,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """Whether one measured ceiling is the stated multiple of another, [low, high], up to a factor.
+    `unit` is the column: "tflops" or "gbps".
+
+    Reproduced within the factor `reproduced` of the range, partly within `partly`.
+    """
+    ours, theirs = e.ceiling(ceiling, unit), e.ceiling(over, unit)
+    verdict, _ = _near(pd.Series([ours / theirs]), low, high, reproduced, partly)
+    rate = "TFLOP/s" if unit == "tflops" else "GB/s"
+    return Outcome(
+        verdict,
+        f"{ours / theirs:.2f}× over {over}",
+        f"Ceilings measured here: {ceiling} {ours:.4g} {rate}, {over} {theirs:.4g} {rate}; asked: "
+        f"{_stated(low, high)}×, within a factor of {reproduced:g}.",
     )
 
 
@@ -769,8 +807,9 @@ def counter_share(
     partly: float,
     plus: Sequence[str] = (),
 ) -> Outcome:
-    """One hardware counter, or its sum with all of `plus`, as a share of another, at most.
-    Reproduced up to `reproduced`, partly up to `partly`."""
+    """One hardware counter, or its sum with all of `plus`, as a share of another. Reproduced if no
+    share is over `reproduced`, partly if none is over `partly`; where `reproduced` > `partly` no
+    share may be under them."""
     verdicts, texts = [], []
     for variant in variants:
         part, whole = (e.counter(variant, m, experiment) for m in (metric, [of]))
@@ -781,13 +820,14 @@ def counter_share(
                 f"The counter {of} has no positive values where {metric[0]} was read."
             )
         share = part / whole
-        verdicts.append(_grade(-float(share.max()), -reproduced, -partly))
-        texts.append(f"{variant} at most {share.max():.1%}, median {share.median():.1%}")
+        verdict, limit, worst = _share(share, reproduced, partly)
+        verdicts.append(verdict)
+        texts.append(f"{variant} {limit} {worst:.1%}, median {share.median():.1%}")
     return Outcome(
         _all_of(verdicts),
         ", ".join(texts),
         f"Counter {' + '.join([metric[0], *plus])} over {of}, {_points(len(share))}; "
-        f"asked: at most {reproduced:.0%}.",
+        f"asked: {limit} {reproduced:.0%}.",
     )
 
 
@@ -969,6 +1009,7 @@ MEASURES: dict[str, Callable[..., Outcome]] = {
         largest,
         true_density,
         share_of_ceiling,
+        ceiling_ratio,
         dram_share,
         memory_bound,
         counter_limit,
@@ -1176,16 +1217,12 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
         why += f" Judged by the geometric means of the runs; {_each_run(claim, e, rule)}."
     # Where a source does not say which algorithm of cuSPARSE it ran, the default is judged as well.
     parameter = inspect.signature(measure).parameters.get("baseline")
-    if (
-        outcome.verdict != NOT_MEASURED
-        and parameter
-        and rule.get("baseline", parameter.default) == BEST
-    ):
-        try:
-            other = measure(e, claim.experiment, **rule | {"baseline": DEFAULT})
-            why += f" Against cuSPARSE's default algorithm: {other.measured} ({other.verdict})."
-        except NotMeasured:
-            pass
+    chosen = rule.get("baseline", parameter.default) if parameter else ""
+    if outcome.verdict != NOT_MEASURED and chosen in DEFAULTS:
+        library, default = DEFAULTS[chosen]
+        with contextlib.suppress(NotMeasured):
+            other = measure(e, claim.experiment, **rule | {"baseline": default})
+            why += f" Against {library}'s default algorithm: {other.measured} ({other.verdict})."
     if claim.note:
         why += f" {claim.note}"
     if claim.contradicts:

@@ -298,6 +298,38 @@ def test_share_of_ceiling(tmp_path, tflops, verdict):
     assert claims.share_of_ceiling(e, ALL, ["warp_per_row"], **rule).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    "tflops,verdict", [(50.0, REPRODUCED), (44.0, PARTLY), (10.0, NOT_REPRODUCED)]
+)
+def test_share_of_ceiling_that_must_be_reached(tmp_path, tflops, verdict):
+    """The point farthest from the ceiling decides, where the others reach it."""
+    made = frames(tflops=60.0)
+    made["wide"].loc[made["wide"]["n"] == 1024, "tflops"] = tflops
+    rule = {"ceiling": "fma", "unit": "tflops", "reproduced": 0.8, "partly": 0.7}
+    outcome = claims.share_of_ceiling(evidence(tmp_path, made), ALL, ["warp_per_row"], **rule)
+    assert outcome.verdict == verdict and outcome.measured.startswith(f"at least {tflops / 60:.0%}")
+
+
+@pytest.mark.parametrize(
+    "low,high,verdict",
+    [(2, 2, REPRODUCED), (1.9, 1.9, PARTLY), (2.2, 2.2, PARTLY), (1, 1, NOT_REPRODUCED)],
+)
+def test_ceiling_ratio(tmp_path, low, high, verdict):
+    """The L2 of the model delivers twice what its DRAM does."""
+    rule = {"ceiling": "l2_read", "over": "copy", "unit": "gbps", "low": low, "high": high}
+    e = evidence(tmp_path)
+    outcome = claims.ceiling_ratio(e, ["ceilings"], **rule, reproduced=1.02, partly=1.2)
+    assert outcome.verdict == verdict and outcome.measured == "2.00× over copy"
+    assert "l2_read 8000 GB/s, copy 4000 GB/s" in outcome.why
+
+
+@pytest.mark.parametrize("names", [("wgmma_sp", "copy"), ("copy", "wgmma")])
+def test_ceiling_ratio_needs_both(tmp_path, names):
+    rule = dict(zip(("ceiling", "over"), names, strict=True)) | {"unit": "gbps"}
+    with pytest.raises(claims.NotMeasured, match="The ceiling 'wgmma.*' was not measured"):
+        claims.ceiling_ratio(evidence(tmp_path), [], **rule, low=2, high=2, reproduced=1, partly=1)
+
+
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 
 
@@ -388,6 +420,15 @@ def test_counter_share(tmp_path, part, verdict):
     table = synthetic.counters({"warp_per_row": {"c": part, "all": 100}})
     rule = {"variants": ["warp_per_row"], "metric": ["c"], "of": "all"}
     rule |= {"reproduced": 0.05, "partly": 0.25}
+    assert judged(tmp_path, "counter_share", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize("part,verdict", [(20, REPRODUCED), (3, PARTLY), (0, NOT_REPRODUCED)])
+def test_counter_share_that_must_be_there(tmp_path, part, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": 90, "all": 100}})
+    table.loc[(table["metric"] == "c") & (table["n"] == 1024), "value"] = part
+    rule = {"variants": ["warp_per_row"], "metric": ["c"], "of": "all"}
+    rule |= {"reproduced": 0.05, "partly": 0.01}
     assert judged(tmp_path, "counter_share", counters=table, **rule) == verdict
 
 

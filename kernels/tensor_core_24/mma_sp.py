@@ -1,0 +1,289 @@
+"""The source's kernel `mma_sp`, its side studies and its family: configurations, preparation, launch.
+
+Preparation is offline, as in the source: the metadata is swizzled, and A is padded to whole tiles
+where its sizes are no multiples. Its time is `prepare_ms`. B and C stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, gcd
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit
+from kernels.contract import Launch, Problem, require, timed
+from kernels.formats import two_four
+from kernels.formats.half import Half, array_module
+from kernels.formats.two_four import TwoFour
+
+SOURCE = Path(__file__).with_name("mma_sp.cu")
+INT32_MAX = 2**31 - 1
+#: n and k from which the kernel's 32-bit offsets within a tile would wrap.
+MOST = 2**24
+#: What mma_sp.cu calls the values of a configuration.
+_DTYPES = {"bfloat16": "BF16", "float16": "F16"}
+_CACHES = {"cg": "CG", "ca": "CA"}
+_METADATA = {"even_threads": "EVEN_THREADS", "all_threads": "ALL_THREADS"}
+_EPILOGUES = {
+    (False, False, False): "PLAIN",
+    (True, False, False): "ALPHA",
+    (True, True, False): "ALPHA | BETA",
+    (True, False, True): "ALPHA | BIAS",
+    (True, True, True): "ALPHA | BETA | BIAS",
+}
+EPILOGUES = tuple(_EPILOGUES.values())
+
+
+@dataclass(frozen=True)
+class Config:
+    """The knobs of the kernel, as mma_sp.cu describes them; the defaults are the published kernel."""
+
+    bm: int = 128  #: rows of C that a block computes
+    bn: int = 128  #: columns of C that a block computes
+    bk: int = 64  #: columns of A in a stage
+    wm: int = 64  #: rows of C that a warp computes, 32 or 64
+    wn: int = 64  #: columns of C that a warp computes, 32 or 64
+    stages: int = 3  #: of the cp.async pipeline
+    cache: str = "cg"  #: copies of 16 bytes pass L1 by, "cg", or not, "ca"
+    metadata: str = "even_threads"  #: copies 16 bytes each; or "all_threads", 8 bytes by .ca
+    selectors: int = 2  #: pairs of lanes that hold metadata in turns, or 1
+    ldmatrix: int = 4  #: matrices of metadata at once: 4, of 64 columns of A, or 2, of 32
+    group: int = 1  #: rows of tiles that neighbouring blocks share; 1: tiles row by row
+
+
+PUBLISHED = Config()
+#: The side studies of the source, each the published kernel but for one decision.
+STUDIES: dict[str, Config] = {
+    "mma_sp_ca": Config(cache="ca"),
+    "mma_sp_all_threads": Config(metadata="all_threads"),
+    "mma_sp_one_selector": Config(selectors=1),
+    "mma_sp_x2": Config(ldmatrix=2),
+    "mma_sp_stages_2": Config(stages=2),
+    "mma_sp_stages_4": Config(stages=4),
+    "mma_sp_stages_5": Config(stages=5),
+}
+#: What a tuner chooses from: the source's "family of kernels". Not all fit into every GPU's shared
+#: memory; `fits` says which do.
+FAMILY: tuple[Config, ...] = (
+    PUBLISHED,
+    Config(group=8),
+    Config(stages=4, group=8),
+    Config(wn=32, group=8),
+    Config(wn=32, stages=4, group=8),
+    Config(bn=256, stages=2, group=8),
+    Config(bn=256, group=4),
+    Config(bm=256, stages=2, group=4),
+    Config(bm=256, group=4),
+    Config(bm=64, bn=128, wm=32, stages=4, group=8),
+    Config(bm=128, bn=64, wn=32, stages=4, group=8),
+    Config(bm=64, bn=64, wm=32, wn=32, stages=4),
+    Config(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4),
+)
+
+
+def threads(config: Config) -> int:
+    """Threads of a block."""
+    return config.bm // config.wm * (config.bn // config.wn) * 32
+
+
+def shared_bytes(config: Config) -> int:
+    """Dynamic shared memory of a block: in each stage, values and metadata of A and a part of B."""
+    a, b, meta = config.bm * config.bk, 2 * config.bk * config.bn, config.bm * config.bk // 8
+    return config.stages * (a + b + meta)
+
+
+def fits(config: Config, device) -> bool:
+    """Whether a block finds its shared memory on a `cuda.core.Device`."""
+    return shared_bytes(config) <= device.properties.max_shared_memory_per_block_optin
+
+
+def check(config: Config) -> Config:
+    """Return `config`, or raise ValueError: one sentence, what the kernel is not made for."""
+    c = config
+    for name, known in (("cache", _CACHES), ("metadata", _METADATA)):
+        value = getattr(c, name)
+        require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
+    for name, known in (
+        ("bm", (64, 128, 256)), ("bn", (64, 128, 256)), ("bk", (64, 128)), ("wm", (32, 64)),
+        ("wn", (32, 64)), ("selectors", (1, 2)), ("ldmatrix", (2, 4)),
+    ):  # fmt: skip
+        value = getattr(c, name)
+        choice = ", ".join(map(str, known))
+        require(value in known, f"{name} is {value!r}, but must be one of {choice}")
+    for name, least in (("stages", 2), ("group", 1)):
+        value = getattr(c, name)
+        require(
+            isinstance(value, int) and value >= least,
+            f"{name} is {value!r}, but must be a whole number from {least}",
+        )
+    require(
+        c.ldmatrix == 4 or (c.selectors == 2 and c.wm == 64),
+        f"ldmatrix.x2 needs both selectors and warps of 64 rows, not {c.selectors} and {c.wm}",
+    )
+    require(
+        32 <= threads(c) <= 256,
+        f"a tile of {c.bm} x {c.bn} in warps of {c.wm} x {c.wn} takes {threads(c)} threads, but the "
+        "registers of a multiprocessor are enough for 256",
+    )
+    return c
+
+
+def entry(
+    config: Config, dtype: str, mask: bool = False, align: int = 16, epilogue: str = "PLAIN"
+) -> str:
+    """The template instantiation for a dtype; align: bytes that divide every row of B and C."""
+    c = check(config)
+    return (
+        f"mma_sp<{_DTYPES[dtype]}, {c.bm}, {c.bn}, {c.bk}, {c.wm}, {c.wn}, {c.stages}, "
+        f"{_CACHES[c.cache]}, {_METADATA[c.metadata]}, {c.selectors}, {c.ldmatrix}, {c.group}, "
+        f"{align}, {str(mask).lower()}, {epilogue}>"
+    )
+
+
+def swizzle_by_part(swizzled):
+    """Swizzled metadata in the order for `ldmatrix.x2`: 32 columns of A at a time.
+
+    An 8 x 8 matrix of `two_four.swizzle` is 16 rows and 64 columns of A: half of its lanes serve
+    the first 32 columns, half the second. Here it is 32 rows and 32 columns: half of the lanes
+    serve rows 0 to 15, half rows 16 to 31. For 64 x 64 of A, four matrices one below the other,
+    each of two halves of 8 x 4:
+
+         rows 0-15    first  second 32 columns             first 32 columns    rows 0-15   16-31
+              16-31   first  second                 ──►                             32-47  48-63
+              32-47   first  second                        second 32 columns        0-15   16-31
+              48-63   first  second                                                 32-47  48-63
+
+    swizzled: uint16 (m' / 2, k' / 8), m' a multiple of 64; the same shape and side comes back.
+    """
+    rows, columns = swizzled.shape
+    blocks = swizzled.reshape(rows // 32, 2, 2, 8, columns // 8, 2, 4)  # tile, p, e, g, j, s, t
+    moved = blocks.transpose(0, 5, 1, 3, 4, 2, 6)
+    return array_module(swizzled).ascontiguousarray(moved).reshape(rows, columns)
+
+
+def prepare(a: TwoFour, config: Config = PUBLISHED):
+    """(val, meta) as the kernel reads them, on the side where `a` lives.
+
+    val: uint16 (m', k' / 2), `a.val` itself where m and k are multiples of the tile; m' and k' are
+    m and k rounded up to multiples of bm and bk, with zeros. meta: uint16 (m' / 2, k' / 8).
+    """
+    xp = array_module(a.val)
+    rows, columns = _up(a.m, config.bm), _up(a.k, config.bk) // 2
+    val = xp.ascontiguousarray(a.val)
+    if val.shape != (rows, columns):
+        val = xp.zeros((rows, columns), xp.uint16)
+        val[: a.m, : a.k_pad // 2] = a.val
+    elif xp is not np and val.data.ptr % 16:  # a part of another array
+        val = val.copy()
+    meta = two_four.swizzle(a.meta, config.bm, config.bk)
+    return val, swizzle_by_part(meta) if config.ldmatrix == 2 else meta
+
+
+def bind(
+    name: str,
+    problem: Problem,
+    device,
+    config: Config = PUBLISHED,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Half | None = None,
+    bias=None,
+    mask: bool | None = None,
+) -> Launch:
+    """alpha · A · B + beta · c + bias, compiled for `device` (a current `cuda.core.Device`).
+
+    c: Half (m, n) of the dtype, looked at where beta is not 0. bias: CuPy float32 (m,), one for
+    each row of C. mask: whether to compile for any sizes; None does so where the sizes, or the
+    addresses of B and C, ask for it. The result is the problem's own output, C (m, n), rounded once.
+
+    Raises ValueError with one sentence for a configuration that the kernel is not made for or that
+    does not fit the GPU, sizes that it does not take, and operands that do not go together.
+    """
+    check(config)
+    m, n, k = problem.m, problem.n, problem.k
+    for size, value in (("n", n), ("k", k)):
+        require(
+            value <= MOST,
+            f"{name} counts within a tile in 32 bits and takes {size} up to {MOST}, not {value}: "
+            "multiply in several ranges",
+        )
+    blocks = ceil(m / config.bm) * ceil(n / config.bn)
+    require(
+        blocks <= INT32_MAX,
+        f"{name} has a block for each of {blocks} tiles of C, but a grid has at most 2^31 - 1: "
+        "multiply in several ranges",
+    )
+    require(
+        fits(config, device),
+        f"{name} needs {shared_bytes(config)} bytes of shared memory a block, but this GPU has "
+        f"{device.properties.max_shared_memory_per_block_optin}: choose fewer stages",
+    )
+    ops = problem.device()
+    epilogue = _epilogue(name, ops, alpha, beta, c, bias)
+    if beta == 0:
+        c = None
+    align = _align(n, *(x.bits.data.ptr for x in (ops.b, ops.c, c) if x is not None))
+    whole = m % config.bm == n % config.bn == k % config.bk == 0 and align == 16
+    require(
+        whole or mask is not False,
+        f"{name} without a mask needs m, n and k in multiples of {config.bm}, {config.bn} and "
+        f"{config.bk} and rows of B and C at multiples of 16 bytes, not m={m}, n={n}, k={k} at {align}",
+    )
+    from cuda.core import LaunchConfig
+
+    (val, meta), prepare_ms = timed(lambda: prepare(ops.a, config))
+    instance = entry(config, ops.a.dtype, bool(mask) or not whole, align, epilogue)
+    dynamic = shared_bytes(config)
+    kernel = jit.load(jit.compile_cubin(SOURCE, instance, jit.arch_of(device)), dynamic)
+    launch = LaunchConfig(grid=blocks, block=threads(config), shmem_size=dynamic)
+    arguments = (
+        *(np.int32(size) for size in (m, n, k)),
+        *(x.data.ptr for x in (val, meta, ops.b.bits, ops.c.bits)),
+        np.float32(alpha),
+        np.float32(beta),
+        c.bits.data.ptr if c is not None else 0,
+        bias.data.ptr if bias is not None else 0,
+    )
+    left = meta.nbytes + (val.nbytes if val is not ops.a.val else 0)
+    return Launch(
+        name, [(kernel, launch, arguments)], ops.c, prepare_ms, left, (ops, val, meta, c, bias)
+    )
+
+
+def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:
+    """The template argument for what is asked for; raises ValueError where it does not go together."""
+    m, n = ops.c.shape
+    require(
+        ops.a.dtype == ops.b.dtype == ops.c.dtype,
+        f"{name} takes one dtype, but A is {ops.a.dtype}, B {ops.b.dtype} and C {ops.c.dtype}",
+    )
+    if beta != 0:
+        require(c is not None, f"{name} has nothing to multiply by beta = {beta}: give it c")
+        require(
+            c.dtype == ops.a.dtype and tuple(c.shape) == (m, n) and c.bits.flags.c_contiguous,
+            f"{name} adds a row-major {ops.a.dtype} c of {(m, n)}, not {c.dtype} {tuple(c.shape)}",
+        )
+        require(
+            c.bits.data.ptr != ops.c.bits.data.ptr,
+            f"{name} would change the c that it adds, so a second launch would add another: copy it",
+        )
+    if bias is not None:
+        require(
+            bias.dtype == np.float32 and bias.shape == (m,) and bias.flags.c_contiguous,
+            f"{name} adds a contiguous float32 bias of {(m,)}, one for each row of C, not "
+            f"{bias.dtype} {tuple(bias.shape)}",
+        )
+    more = beta != 0 or bias is not None
+    return _EPILOGUES[alpha != 1 or more, beta != 0, bias is not None]
+
+
+def _align(n: int, *addresses: int) -> int:
+    """Bytes, at most 16, that divide the addresses of all rows of n 16-bit elements."""
+    return gcd(16, 2 * n, *addresses)
+
+
+def _up(x: int, unit: int) -> int:
+    return -(-x // unit) * unit

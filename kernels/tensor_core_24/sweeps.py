@@ -1,0 +1,48 @@
+"""Shapes: the source's range of square products, weights of language models, and sizes that fit no tile."""
+
+from __future__ import annotations
+
+DENSITY = 0.5  # 2:4
+
+#: m = n = k. The source plots such sizes up to 8192.
+SQUARE = {
+    "full": (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384),
+    "kick": (512, 2048, 4096),
+}
+#: (m, n, k): layers of Llama models with m outputs, k inputs and n tokens, and two with few tokens.
+LLM = {
+    "full": (
+        (4096, 4096, 11008), (11008, 4096, 4096), (14336, 8192, 4096), (4096, 8192, 14336),
+        (28672, 4096, 8192), (8192, 512, 8192), (8192, 128, 8192),
+    ),
+    "kick": ((8192, 128, 8192),),
+}  # fmt: skip
+#: 4096 and its neighbours: what masking costs, by the size that is no multiple.
+RAGGED = {
+    "full": (
+        (4096, 4096, 4096), (4097, 4096, 4096), (4096, 4104, 4096), (4096, 4098, 4096), (4096, 4097, 4096),
+        (4096, 4096, 4104), (4100, 4104, 4104), (1000, 1000, 1000), (333, 777, 1111),
+    ),
+    "kick": ((1000, 1000, 1000),),
+}  # fmt: skip
+STUDIES = {"full": (2048, 4096, 8192), "kick": (2048,)}
+LADDER = {"full": (2048, 4096, 8192), "kick": (4096,)}
+
+
+def sweeps(preset: str) -> dict[str, list[dict]]:
+    """experiment -> shapes as keyword arguments of `problem`: m, n, k, density (and dtype).
+
+    preset: "full" or "kick", a part of it that finishes in seconds; else ValueError.
+    """
+    if preset not in SQUARE:
+        raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
+    cubes = {"square": SQUARE, "studies": STUDIES, "ladder": LADDER}
+    shapes = {name: [(size,) * 3 for size in sizes[preset]] for name, sizes in cubes.items()}
+    shapes |= {"llm": LLM[preset], "ragged": RAGGED[preset]}
+    found = {
+        name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen]
+        for name, chosen in shapes.items()
+    }
+    size = 4096
+    found["float16"] = [{"m": size, "n": size, "k": size, "density": DENSITY, "dtype": "float16"}]
+    return found

@@ -1,0 +1,176 @@
+// What the Hopper kernels share: one stage of operands in shared memory, how it is filled and how it is multiplied.
+//
+//   A   M rows x 32 values    the compressed columns k/2 to k/2 + 31: 64 bytes a row, 64-byte swizzle
+//   B   64 rows x N columns   rows k to k + 63, in chunks of 64 columns: 128 bytes a row, 128-byte swizzle
+//   E   M/64 x 128 words      metadata: word 32 w + l of a block of 64 rows is for lane l of warp w of its warpgroup;
+//                             selector 0 is for columns k to k + 31, selector 1 for k + 32 to k + 63
+//
+//             N                         multiplied as 2 x BLOCKS wgmma.sp.m64nNk32 by each of GROUPS warpgroups:
+//         ┌─────── ─ ─┐
+//    K=64 │ B   chunk │                 warpgroup 0   block 0   rows 0 to 63 of the tile
+//         └─────── ─ ─┘                               block 1   rows 64 to 127
+//   ┌──┐  ┌───────────┐                 warpgroup 1   block 0   ...
+// M │A │  │     C     │
+//   └──┘  └───────────┘
+//    32 + E
+//
+// Template:  T       BF16 or F16
+//            GROUPS  warpgroups that multiply
+//            BLOCKS  blocks of 64 rows of each; M = 64 * GROUPS * BLOCKS
+//            N       columns of the tile of C: 64, 128, 192 or 256
+//            STAGES  stages of the ring
+#pragma once
+
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+struct Operands {
+    const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32
+    const TensorMap& e;  // metadata, a row of words for every 64 rows of A, 128 for every 64 columns: boxes of M/64 x 128
+    const TensorMap& b;  // k x n row-major: boxes of 64 x 64
+    const TensorMap& c;  // m x n row-major: boxes of 64 x 64
+};
+
+// How L2 shall treat A with its metadata, and B: one is kept, the other may go, or nothing is said.
+struct Hints {
+    bool given;
+    Policy a, b;
+    __device__ __forceinline__ explicit Hints(int kept)  // 0: neither, 1: A, 2: B
+        : given(kept != 0), a(kept == 1 ? keep() : let_go()), b(kept == 2 ? keep() : let_go())
+    {
+    }
+};
+
+template <Dtype T, int GROUPS, int BLOCKS, int N_, int STAGES>
+struct Tile {
+    static constexpr int M = 64 * GROUPS * BLOCKS, N = N_, K = 64, CHUNKS = N / 64;
+    static constexpr int A_BYTES = M * 64, B_BYTES = N * 128, E_BYTES = M * 8, BYTES = A_BYTES + B_BYTES + E_BYTES;
+    static_assert(N % 64 == 0 && N <= 256, "a tile has 64, 128, 192 or 256 columns");
+    using Accumulators = float[BLOCKS][N / 2];
+
+    unsigned char b[STAGES][B_BYTES];  // first, because it is swizzled over 1024 bytes
+    unsigned char a[STAGES][A_BYTES];
+    unsigned e[STAGES][E_BYTES / 4];
+
+    // One thread asks for stage s: columns k to k + 63 of A, for the tile of C that begins at (row, column).
+    __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full)
+    {
+        arrive_expect(full, BYTES);
+        tma_load(a[s], from.a, k / 2, row, full);
+        tma_load(e[s], from.e, 2 * k, row / 64, full);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full);
+    }
+    __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full,
+                                         const Hints& hints)
+    {
+        if (!hints.given) return load(from, s, row, column, k, full);
+        arrive_expect(full, BYTES);
+        tma_load(a[s], from.a, k / 2, row, full, hints.a);
+        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
+    }
+
+    // The same by one of two blocks of a cluster: its own A, and half of the rows of B for both.
+    __device__ __forceinline__ void load_half(const Operands& from, int s, int row, int column, int k, Barrier* full,
+                                              const Hints& hints, int rank)
+    {
+        arrive_expect(full, BYTES);
+        tma_load(a[s], from.a, k / 2, row, full, hints.a);
+        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c)
+            tma_multicast(b[s] + c * 8192 + rank * 4096, from.b, column + 64 * c, k + 32 * rank, full, 3, hints.b);
+    }
+
+    // A warpgroup's asynchronous share of stage s. add: whether to add to the accumulators or to begin with zero.
+    // word: takes the metadata, and is read until the wgmma are done: the next stage needs another.
+    __device__ __forceinline__ void multiply(Accumulators& acc, unsigned (&word)[BLOCKS], int s, int group, bool add) const
+    {
+#pragma unroll
+        for (int i = 0; i < BLOCKS; ++i) word[i] = e[s][(group * BLOCKS + i) * 128 + threadIdx.x % 128];
+        const unsigned char* mine = a[s] + group * BLOCKS * 4096;
+        const unsigned long long upper = wgmma_matrix(b[s], 8192, 1024), lower = wgmma_matrix(b[s] + 4096, 8192, 1024);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < BLOCKS; ++i)
+            Wgmma<N, T>::template sparse<0>(acc[i], wgmma_matrix64(mine + i * 4096), upper, word[i], add);
+#pragma unroll
+        for (int i = 0; i < BLOCKS; ++i)
+            Wgmma<N, T>::template sparse<1>(acc[i], wgmma_matrix64(mine + i * 4096 + 32), lower, word[i], 1);
+        wgmma_commit();
+    }
+
+    // A warpgroup multiplies `steps` stages from the ring, one group of wgmma always under way while the next is issued,
+    // and hands each stage back, release(stage), when it has been read.
+    template <class Release>
+    __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
+                                            Release release) const
+    {
+        unsigned word[2][BLOCKS];
+        wait(&full[at.stage], at.parity);
+        multiply(acc, word[0], at.stage, group, false);
+        int before = at.stage;
+        at.next();
+        for (int step = 1; step < steps; step += 2)
+#pragma unroll
+            for (int half = 1; half >= 0; --half) {
+                if (half == 0 && step + 1 == steps) break;
+                wait(&full[at.stage], at.parity);
+                multiply(acc, word[half], at.stage, group, true);
+                wgmma_wait<1>();
+                release(before);
+                before = at.stage;
+                at.next();
+            }
+        wgmma_wait<0>();
+        release(before);
+    }
+    __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
+                                            Barrier* empty) const
+    {
+        consume(acc, at, steps, group, full, [=](int stage) {
+            if (threadIdx.x % 128 == 0) arrive(&empty[stage]);
+        });
+    }
+};
+
+// Barriers of a ring with a producer of its own: its warp, the one after the warpgroups that multiply, makes them and goes on;
+// the warpgroups wait until they are there. Its first copies need not wait for anybody.
+// arrivals: how many hand a stage back before it is filled again.
+template <int GROUPS, int STAGES>
+__device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty,
+                                      int arrivals = GROUPS)
+{
+    constexpr int NUMBER = 1 + GROUPS, ALL = 32 + 128 * GROUPS;
+    if (threadIdx.x < 128 * GROUPS) {
+        named_barrier(NUMBER, ALL);
+    } else if (threadIdx.x < ALL) {
+        if (threadIdx.x == 128 * GROUPS) {
+            tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b), tma_prefetch(from.c);
+            for (int s = 0; s < STAGES; ++s) barrier_init(&full[s], 1), barrier_init(&empty[s], arrivals);
+            barrier_init_fence();
+        }
+        __syncwarp();
+        named_barrier_arrive(NUMBER, ALL);
+    }
+}
+
+// Everything before it, of every thread that is still there, is visible to the cluster after it.
+__device__ __forceinline__ void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Tile number t in an order that keeps what is being read in L2: bands of `band` rows of tiles, each from left to right.
+struct Order {
+    int high, wide, band;  // tiles of C in a column, in a row, rows of a band
+    __device__ __forceinline__ int tiles() const { return high * wide; }
+    __device__ __forceinline__ void find(int t, int& row, int& column) const
+    {
+        const int first = t / (band * wide) * band, rows = min(band, high - first), rest = t - first * wide;
+        row = first + rest % rows;
+        column = rest / rows;
+    }
+};

@@ -1,0 +1,254 @@
+"""The autotuner: tries both families on the problem at hand and keeps its choices in a readable file.
+
+A choice is a row of choices/<gpu>.csv: the shape, the dtype, and the knobs of `mma_sp.Config` or
+`wgmma.Config`. The room ships the choices that were made on the GPUs that it was measured on. A shape
+that is not there is tuned when it is first bound, and added to a file of the same form in the user's
+own folder, which comes first ($SPARSITY_CHOICES, else build/choices).
+
+A trial is timed as the harness times: events around a launch, with an L2 that was overwritten before,
+all candidates in a new random order in every round.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit
+from kernels.contract import Launch, Problem, require
+from kernels.tensor_core_24 import mma_sp, wgmma
+from kernels.tensor_core_24.wgmma import Config
+
+SHIPPED = Path(__file__).with_name("choices")
+#: Rounds of one launch each behind a choice, in each of the two heats: the second is for the best few.
+ROUNDS, FINAL_ROUNDS, FINALISTS = 4, 9, 4
+#: Bytes that are overwritten before each launch, and how many times the L2 at least.
+FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4
+
+#: The Hopper family: tiles by their share of waves and of bytes, with the orders that L2 likes.
+HOPPER: tuple[Config, ...] = (
+    *(Config("persistent", 2, 1, 256, 4, 2, band=band, keep="a") for band in (8, 16, 22, 32)),
+    *(Config("persistent", 2, 1, 256, 5, 1, band=16, keep=keep) for keep in ("a", "b")),
+    Config("persistent", 2, 1, 256, 4, 2, band=16, keep="b"),
+    *(Config("persistent", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    Config("multicast", 2, 2, 192, 4, 2, band=4, keep="a"),
+    *(Config("persistent", 2, 2, 128, 5, 2, band=8, keep=keep) for keep in ("a", "b")),
+    *(Config("persistent", 2, 1, 192, 5, 2, band=16, keep=keep) for keep in ("", "a")),
+    *(Config("persistent", 1, 2, 128, 6, 2, keep=keep) for keep in ("", "b")),
+    *(Config("persistent", 2, 1, 128, 6, 1, keep=keep) for keep in ("", "b")),
+    Config("persistent", 1, 1, 128, 8, 2),
+    Config("persistent", 1, 1, 128, 8, 2, keep="b"),
+    Config("persistent", 1, 1, 64, 8, 1),
+    Config("persistent", 1, 1, 64, 10, 1),
+    Config("persistent", 2, 1, 64, 8, 1),
+    Config("persistent", 1, 2, 64, 8, 1),
+    Config("ring", 1, 1, 64, 5, 1),
+    Config("ring", 1, 1, 64, 8, 1),
+    Config("ring", 1, 1, 128, 5, 1),
+    Config("ring", 1, 2, 64, 5, 1),
+    *(Config("split_k", 1, 2, 128, 6, 1, 2, keep=keep) for keep in ("", "b")),
+    *(Config("split_k", 2, 1, 128, 6, 1, 2, keep=keep) for keep in ("", "b")),
+    *(Config("split_k", 2, 2, 128, 5, 1, splits, keep="b") for splits in (2, 3)),
+    Config("split_k", 1, 1, 64, 6, 1, 2),
+    Config("split_k", 1, 1, 128, 6, 1, 2),
+)
+#: Of the candidates, those within this factor of the least predicted time are tried.
+WITHIN = 1.4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration of either family, and the time that made it the choice."""
+
+    config: Config | mma_sp.Config
+    median_us: float
+
+    @property
+    def family(self) -> str:
+        return "wgmma" if isinstance(self.config, Config) else "mma_sp"
+
+
+def bind(name: str, problem: Problem, device, *, file: Path | None = None, **extra) -> Launch:
+    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+
+    file: where to look and to write, instead of the usual places. `prepare_ms` is the preparation of A,
+    and the trials where there were any. extra: alpha, beta, c, bias.
+    """
+    begin = time.perf_counter()
+    choice = look_up(problem, device, file)
+    spent_ms = 0.0
+    if choice is None:
+        choice = tune(problem, device)
+        write(file or _own(device), problem, choice)
+        spent_ms = (time.perf_counter() - begin) * 1e3
+    bound = _ready(name, problem, device, choice.config, **extra)
+    bound.prepare_ms += spent_ms
+    return bound
+
+
+def candidates(problem: Problem, device) -> list[Config | mma_sp.Config]:
+    """What takes the problem on this GPU, without what a prediction rules out."""
+    properties = device.properties
+    sms, most = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
+    m, n, k = problem.m, problem.n, problem.k
+    if jit.arch_of(device) in wgmma.TARGETS:
+        taken = []
+        for config in HOPPER:
+            try:
+                wgmma.check(config, m, n, k, sms, most)
+            except ValueError:
+                continue
+            taken.append(config)
+        predicted = [predict(config, m, n, k, sms) for config in taken]
+        least = min(predicted)
+        return [c for c, t in zip(taken, predicted, strict=True) if t <= WITHIN * least]
+    return [c for c in mma_sp.FAMILY if mma_sp.fits(c, device)]
+
+
+def predict(config: Config, m: int, n: int, k: int, sms: int) -> float:
+    """Cycles of a Hopper configuration, to rank them: what bounds a step, times steps, times waves.
+
+    A step of 64 columns takes the tensor cores BLOCKS·GROUPS·N cycles, shared memory (128 bytes a
+    cycle) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what it copies.
+    """
+    c = config
+    rows = c.groups * c.blocks  # of 64
+    math = rows * c.n * 2
+    shared = rows * (128 * c.n + 4096) / 128
+    copied = (c.m * 72 + c.n * 128) / 64
+    high, wide = wgmma.tiles(c, m, n)
+    steps = ceil(ceil(k / wgmma.K) / c.splits)
+    waves = ceil(high * wide * c.splits / sms)
+    fill, store = 2000, 1500 + c.m * c.n / 64
+    return waves * steps * max(math, shared, copied) + fill + waves * store
+
+
+def tune(problem: Problem, device) -> Choice:
+    """Try all candidates, then the best few again; the outputs are those of the problem."""
+    configs = candidates(problem, device)
+    require(
+        bool(configs),
+        f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see mma_sp.FAMILY",
+    )
+    _compile(configs, problem, device)
+    times = _time(configs, problem, device, ROUNDS)
+    best = sorted(configs, key=times.get)[:FINALISTS]
+    times = _time(best, problem, device, FINAL_ROUNDS)
+    config = min(best, key=times.get)
+    return Choice(config, times[config])
+
+
+def look_up(problem: Problem, device, file: Path | None = None) -> Choice | None:
+    """The choice for the problem's sizes and dtype on this GPU, or None."""
+    for path in [file] if file else [_own(device), SHIPPED / f"{_slug(device)}.csv"]:
+        if path.is_file():
+            found = read(path).get(_key(problem))
+            if found is not None:
+                return found
+    return None
+
+
+COLUMNS = ("m", "n", "k", "dtype", "median_us", "family", "knobs")
+
+
+def read(path: Path) -> dict[tuple, Choice]:
+    """(m, n, k, dtype) -> Choice. Raises ValueError that names file and row where one cannot be read."""
+    choices = {}
+    with path.open(newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), 2):
+            try:
+                make = Config if row["family"] == "wgmma" else mma_sp.Config
+                knobs = dict(part.split("=") for part in row["knobs"].split())
+                kinds = {f: type(v) for f, v in asdict(make()).items()}
+                config = make(**{f: kinds[f](v) for f, v in knobs.items()})
+                key = (int(row["m"]), int(row["n"]), int(row["k"]), row["dtype"])
+                choices[key] = Choice(config, float(row["median_us"]))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise ValueError(
+                    f"{path.name}, row {number} is no choice of the tuner ({error}): delete the row"
+                ) from error
+    return choices
+
+
+def write(path: Path, problem: Problem, choice: Choice) -> None:
+    """Add a choice to a file, or replace the one that is there; the file is written aside and renamed."""
+    choices = (read(path) if path.is_file() else {}) | {_key(problem): choice}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    with aside.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(COLUMNS)
+        for key in sorted(choices):
+            c = choices[key]
+            knobs = " ".join(f"{f}={v}" for f, v in asdict(c.config).items())
+            table.writerow((*key, f"{c.median_us:.2f}", c.family, knobs))
+    os.replace(aside, path)
+
+
+def _ready(name: str, problem: Problem, device, config, **extra) -> Launch:
+    family = wgmma if isinstance(config, Config) else mma_sp
+    return family.bind(name, problem, device, config, **extra)
+
+
+def _compile(configs, problem: Problem, device) -> None:
+    """All at once, on as many threads as there are processors: NVRTC works without the lock."""
+    arch, dtype = jit.arch_of(device), problem.device().a.dtype
+    jobs = [
+        (wgmma.source(c), wgmma.entry(c, dtype)) for c in configs if isinstance(c, Config)
+    ]  # bind compiles mma_sp's: which instantiation depends on alignment
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda job: jit.compile_cubin(*job, arch), jobs))
+
+
+def _time(configs, problem: Problem, device, rounds: int) -> dict:
+    """config -> median of `rounds` launches in microseconds, cold L2, after one that is not counted."""
+    import cupy
+
+    share = {}
+    if any(isinstance(c, Config) for c in configs):
+        share["metadata"] = wgmma.ring_metadata(problem.device().a, 256)
+    bounds = {
+        c: _ready("trial", problem, device, c, **(share if isinstance(c, Config) else {}))
+        for c in configs
+    }
+    stream = device.create_stream()
+    flush = cupy.empty(max(FLUSH_FACTOR * device.properties.l2_cache_size, FLUSH_BYTES), cupy.uint8)
+    device.sync()
+    samples = {c: [] for c in configs}
+    order = np.random.default_rng(0)
+    with cupy.cuda.Stream.from_external(stream) as on:
+        for number in range(rounds + 1):
+            events = {}
+            for i in order.permutation(len(configs)):
+                flush.fill(number % 2)
+                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                begin.record(on)
+                bounds[configs[i]].launch(stream)
+                end.record(on)
+                events[configs[i]] = begin, end
+            stream.sync()
+            for config, pair in events.items() if number else ():
+                samples[config].append(cupy.cuda.get_elapsed_time(*pair) * 1e3)
+    return {config: float(np.median(us)) for config, us in samples.items()}
+
+
+def _key(problem: Problem) -> tuple[int, int, int, str]:
+    return problem.m, problem.n, problem.k, problem.label or "bfloat16"
+
+
+def _own(device) -> Path:
+    folder = os.environ.get("SPARSITY_CHOICES", jit.cache_folder().parent / "choices")
+    return Path(folder) / f"{_slug(device)}.csv"
+
+
+def _slug(device) -> str:
+    """The GPU's name as the records' folders have it."""
+    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")

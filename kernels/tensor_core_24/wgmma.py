@@ -1,0 +1,243 @@
+"""The Hopper kernels on `wgmma.mma_async.sp`: configurations, preparation, launch.
+
+Preparation is offline, like the compression itself: the metadata is put into the order in which a stage of
+the ring holds it. Its time is `prepare_ms`. A's values, B and C stay as they are: TMA masks what lies
+beyond a matrix. Where n is no multiple of 8, which TMA cannot address, a launch copies B to padded rows
+and C back from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit
+from kernels.contract import Launch, Problem, require, timed
+from kernels.formats import two_four
+from kernels.formats.half import Half
+from kernels.tma import tensor_map
+
+HERE = Path(__file__).parent
+TARGETS = ("sm_90a",)
+K = 64  #: columns of A in a stage
+KERNELS = (
+    "one_stage", "ring", "specialised", "persistent", "multicast", "stream_k", "split_k",
+)  # fmt: skip
+#: These add beta·C and a bias, too.
+COMPLETE = ("ring", "persistent", "stream_k", "split_k")
+_DTYPES = {"bfloat16": "BF16", "float16": "F16"}
+_KEEP = {"": 0, "a": 1, "b": 2}
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Config:
+    """The knobs of the kernels, as tile.cuh and store.cuh describe them."""
+
+    kernel: str = "persistent"  #: wgmma_<kernel>.cu
+    groups: int = 2  #: warpgroups that multiply
+    blocks: int = 1  #: blocks of 64 rows of C of each
+    n: int = 256  #: columns of C that a block computes
+    stages: int = 4  #: of the ring
+    buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
+    splits: int = 1  #: blocks that share the steps of a tile; split_k only
+    band: int = 8  #: rows of tiles that are worked on at a time
+    keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
+
+    @property
+    def m(self) -> int:
+        """Rows of C that a block computes."""
+        return 64 * self.groups * self.blocks
+
+
+def entry(config: Config, dtype: str, extra: bool = False) -> str:
+    """The template instantiation for a dtype; extra: with beta·C and bias."""
+    c, t, flag = config, _DTYPES[dtype], str(extra).lower()
+    arguments = {
+        "one_stage": f"{t}, {c.blocks}, {c.n}",
+        "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
+        "specialised": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
+        "multicast": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
+        "persistent": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
+        "stream_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
+        "split_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.splits}, {flag}",
+    }[c.kernel]
+    return f"wgmma_{c.kernel}<{arguments}>"
+
+
+def source(config: Config) -> Path:
+    return HERE / f"wgmma_{config.kernel}.cu"
+
+
+def shared_bytes(config: Config) -> int:
+    """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup."""
+    stage = config.m * K + config.n * 2 * K + config.m * 8
+    return -(-config.stages * stage // 1024) * 1024 + config.groups * config.buffers * 8192
+
+
+def ring_metadata(a: two_four.TwoFour, rows: int = 64):
+    """Metadata in the order of the ring: uint32 (m'/64, 2 k'), NumPy or CuPy.
+
+    m' and k' are m and k rounded up to multiples of `rows` and 64; what is added is valid metadata of
+    zeros. For each 64 rows and 64 columns of A there are 128 words, 32 for each warp of a warpgroup
+    and its 16 rows, in the order of the lanes; a word is the one of `two_four.swizzle`.
+    """
+    swizzled = two_four.swizzle(a.meta, rows, K)
+    words = swizzled.view(np.uint32).reshape(-1, 4, 8, swizzled.shape[1] // 8, 4)
+    moved = words.transpose(0, 3, 1, 2, 4).reshape(words.shape[0], -1)
+    return moved if moved.flags.c_contiguous else moved.copy()
+
+
+def tiles(config: Config, m: int, n: int) -> tuple[int, int]:
+    """Tiles in a column and in a row of C."""
+    return ceil(m / config.m), ceil(n / config.n)
+
+
+def check(config: Config, m: int, n: int, k: int, sms: int, shared_most: int) -> None:
+    """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
+
+    sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
+    """
+    c = config
+    require(c.kernel in KERNELS, f"kernel is {c.kernel!r}, but must be one of {', '.join(KERNELS)}")
+    require(max(m, n, k) <= INT32_MAX // 2, f"m={m}, n={n}, k={k} exceed the kernel's 32-bit sizes")
+    need = shared_bytes(c)
+    require(
+        need + 1024 <= shared_most,
+        f"{c} needs {need} bytes of shared memory and a KiB for its barriers, but a block may have "
+        f"{shared_most}: use fewer stages",
+    )
+    high, wide = tiles(c, m, n)
+    if c.kernel == "stream_k":
+        require(
+            high * wide >= sms,
+            f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must "
+            "get at least one: use split_k or a smaller tile",
+        )
+    if c.kernel == "split_k":
+        require(
+            ceil(k / K) >= c.splits,
+            f"split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
+        )
+
+
+def shared_tiles(count: int, sms: int) -> int:
+    """Tiles that stream_k cuts along k: none where they divide evenly, else one wave and the rest."""
+    return 0 if count % sms == 0 else count % sms + sms
+
+
+def bind(
+    name: str,
+    problem: Problem,
+    device,
+    config: Config,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Half | None = None,
+    bias=None,
+    metadata=None,
+) -> Launch:
+    """Make a configuration ready: D (m, n) = alpha·A·B + beta·C + bias, FP32 sums, rounded once.
+
+    c: the C of beta, (m, n), which D does not overwrite; bias: float32 (m,), one for each row; CuPy.
+    metadata: what `ring_metadata(a, 256)` returns, where it is there already. Raises ValueError, one
+    sentence, where the GPU has no wgmma, or the configuration does not take the problem.
+    """
+    import cupy
+    from cuda.core import LaunchConfig
+
+    require(
+        jit.arch_of(device) in TARGETS,
+        f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "
+        f"{'.'.join(map(str, device.compute_capability))}, has not: use mma_sp",
+    )
+    properties = device.properties
+    m, n, k = problem.m, problem.n, problem.k
+    sms = properties.multiprocessor_count
+    check(config, m, n, k, sms, properties.max_shared_memory_per_block_optin)
+    require((beta == 0) == (c is None), f"{name} needs C where beta is not 0, and only there")
+    extra = c is not None or bias is not None
+    require(
+        not extra or config.kernel in COMPLETE,
+        f"wgmma_{config.kernel} adds neither C nor a bias: use one of {', '.join(COMPLETE)}",
+    )
+    operands = problem.device()
+    a, b, out = operands.a, operands.b, operands.c
+    prepare_ms = 0.0
+    if metadata is None:
+        metadata, prepare_ms = timed(lambda: ring_metadata(a, 256))
+
+    pairs = config.kernel == "multicast"  # of blocks, one below the other
+    pitch = ceil(n / 8) * 8
+    before, after = [], []
+    b_bits, c_bits, c_in = b.bits, out.bits, None if c is None else c.bits
+    if pitch != n:
+        copy = jit.load(jit.compile_cubin(HERE / "pitch.cu", "pitch", jit.arch_of(device)))
+        b_bits, c_bits = (cupy.empty((rows, pitch), cupy.uint16) for rows in (k, m))
+        before.append(_copy(copy, sms, b.bits, b_bits))
+        after.append(_copy(copy, sms, c_bits, out.bits))
+        if c is not None:
+            c_in = cupy.empty_like(c_bits)
+            before.append(_copy(copy, sms, c.bits, c_in))
+
+    maps = (
+        tensor_map(a.val, (config.m, K // 2), 64),
+        tensor_map(metadata, (config.m // 64, 128)),
+        tensor_map(b_bits, (K // 2 if pairs else K, 64), 128),
+        tensor_map(c_bits, (64, 64), 128),
+    )
+    high, wide = tiles(config, m, n)
+    if pairs:
+        high = ceil(high / 2)
+    count = high * wide
+    arguments = [np.int32(x) for x in (ceil(k / K), high, wide, min(config.band, high))]
+    workspace = ()
+    if config.kernel == "stream_k":
+        workspace = (
+            cupy.empty((sms, config.m * config.n), cupy.float32),
+            cupy.zeros((sms, config.groups), cupy.uint32),
+        )
+        arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
+    if config.kernel in ("persistent", "multicast", "stream_k", "split_k"):
+        arguments.append(np.int32(_KEEP[config.keep]))
+    arguments.append(np.float32(alpha))
+    if config.kernel in COMPLETE:
+        arguments += [
+            np.float32(beta), 0 if c_in is None else c_in.data.ptr,
+            0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, pitch)),
+        ]  # fmt: skip
+    shared = shared_bytes(config)
+    kernel = jit.load(
+        jit.compile_cubin(source(config), entry(config, a.dtype, extra), jit.arch_of(device)),
+        shared,
+    )
+    threads = 128 if config.kernel in ("one_stage", "ring") else 128 * (config.groups + 1)
+    resident = {"persistent": sms, "stream_k": sms, "multicast": sms // 2}
+    grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
+    cluster = {"cluster": 2 if pairs else config.splits} if pairs or config.splits > 1 else {}
+    launch = LaunchConfig(grid=grid, block=threads, shmem_size=shared, **cluster)
+    held = metadata.nbytes + sum(x.nbytes for x in workspace)
+    return Launch(
+        name,
+        [*before, (kernel, launch, (*maps, *arguments)), *after],
+        out,
+        prepare_ms,
+        held,
+        keep=(operands, metadata, workspace, b_bits, c_bits, c_in, c, bias),
+    )
+
+
+def _copy(kernel, sms: int, source, target):
+    """A step that copies a uint16 matrix into rows of another length."""
+    from cuda.core import LaunchConfig
+
+    rows, columns = source.shape[0], min(source.shape[1], target.shape[1])
+    arguments = (
+        np.int32(rows), np.int32(columns), source.data.ptr, np.int32(source.shape[1]),
+        target.data.ptr, np.int32(target.shape[1]),
+    )  # fmt: skip
+    return kernel, LaunchConfig(grid=8 * sms, block=256), arguments

@@ -1,0 +1,55 @@
+// wgmma_persistent: one block for each SM, which goes from tile to tile.
+//
+//   producer     │ copies of tile 1      │ copies of tile 2        │     begins the next tile while this one is multiplied,
+//   warpgroups       │ multiply tile 1       │ store │ multiply tile 2      so no tile begins with an empty ring
+//
+// Tiles follow one another in bands (tile.cuh, Order): what the SMs read at a time is about as high as wide, in bytes, and A,
+// which the next tiles of the band read again, is asked to stay in L2.
+//
+// Template:  as in tile.cuh and store.cuh
+#include "store.cuh"
+
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+__global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_persistent(
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh
+    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+{
+    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    const Operands from{a, e, b, c};
+    const Order order{high, wide, band};
+    const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
+    extern __shared__ __align__(1024) unsigned char shared[];
+    S& ring = *reinterpret_cast<S*>(shared);
+    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
+    __shared__ Barrier full[STAGES], empty[STAGES];
+    const int group = threadIdx.x / 128;
+    begin<GROUPS, STAGES>(from, full, empty);
+
+    int row, column;
+    Place<STAGES> at;
+    if (group == GROUPS) {
+        give_registers<40>();
+        if (threadIdx.x == GROUPS * 128) {
+            const Hints hints(kept);
+            for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
+                order.find(tile, row, column);
+                for (int step = 0; step < steps; ++step, at.next()) {
+                    wait(&empty[at.stage], at.parity ^ 1);
+                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
+                }
+            }
+        }
+        return;
+    }
+    take_registers<232>();
+    typename S::Accumulators acc;
+    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
+        order.find(tile, row, column);
+        ring.consume(acc, at, steps, group, full, empty);
+        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, scale, 1 + group);
+    }
+    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+}

@@ -1,0 +1,114 @@
+// wgmma_stream_k: every block gets the same number of steps, however the tiles divide among the SMs.
+//
+// Tiles in whole waves leave SMs idle in the last one: 352 tiles on 132 SMs are 2.67 waves that take the time of 3. Here
+// the first tiles, more than one wave and less than two, are cut along k into equal shares, one for each block; what
+// remains are whole waves.
+//
+//   block        0              1              2                  steps of the shared tiles, one after the other
+//   share   ├──────────────┼──────────────┼──────────────┤
+//   tile    ├─────────┼─────────┼─────────┼─────────┼─ ─ ─
+//                  head of tile 1: block 0, tail: block 1
+//
+// A share is at least a tile long, so a tile has at most two parts. A block does the tail that it inherits first and writes
+// the FP32 sums to a workspace; the block before it, which does the head as its last part, adds them. By then they have long been
+// there: the wait is a formality, except that all blocks must be resident, which one block for each SM is.
+//
+// Template:  as in tile.cuh and store.cuh
+#include "store.cuh"
+
+struct Part {
+    int tile, from, to;  // steps from <= s < to of the tile
+};
+
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+__global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh
+    int shared_tiles,               // tiles that are cut along k: 0, or from gridDim.x to 2 gridDim.x - 1
+    float4* __restrict__ partial,   // workspace: M x N float32 for each block
+    unsigned* __restrict__ ready,   // workspace: one word for each warpgroup of each block, 0 before and after
+    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+{
+    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    const Operands from{a, e, b, c};
+    const Order order{high, wide, band};
+    const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
+    extern __shared__ __align__(1024) unsigned char shared[];
+    S& ring = *reinterpret_cast<S*>(shared);
+    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
+    __shared__ Barrier full[STAGES], empty[STAGES];
+    __shared__ Part share[3];  // less than two tiles long, so it touches three at most
+    __shared__ int shares;
+    const int group = threadIdx.x / 128;
+    if (threadIdx.x == 0) {
+        const unsigned all = shared_tiles * steps, block = blockIdx.x, length = all / gridDim.x, rest = all % gridDim.x;
+        unsigned step = block * length + min(block, rest), end = step + length + (block < rest);
+        for (shares = 0; step < end; ++shares) {
+            const int tile = step / steps, from = step % steps, to = min((unsigned)steps, from + end - step);
+            share[shares] = {tile, from, to};
+            step += to - from;
+        }
+    }
+    begin<GROUPS, STAGES>(from, full, empty);
+    __syncthreads();
+
+    const auto part_number = [&](int i) {  // the shares, then whole tiles
+        if (i < shares) return share[i];
+        return Part{shared_tiles + (i - shares) * (int)gridDim.x + (int)blockIdx.x, 0, steps};
+    };
+
+    Place<STAGES> at;
+    int row, column;
+    if (group == GROUPS) {
+        give_registers<40>();
+        if (threadIdx.x == GROUPS * 128) {
+            const Hints hints(kept);
+            for (int i = 0;; ++i) {
+                const Part part = part_number(i);
+                if (part.tile >= order.tiles()) break;
+                order.find(part.tile, row, column);
+                for (int step = part.from; step < part.to; ++step, at.next()) {
+                    wait(&empty[at.stage], at.parity ^ 1);
+                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
+                }
+            }
+        }
+        return;
+    }
+    take_registers<232>();
+    typename S::Accumulators acc;
+    constexpr int WORDS = BLOCKS * N / 8;  // float4 of a thread
+    for (int i = 0;; ++i) {
+        const Part part = part_number(i);
+        if (part.tile >= order.tiles()) break;
+        ring.consume(acc, at, part.to - part.from, group, full, empty);
+        const int slot = (blockIdx.x + (part.from == 0)) * GROUPS + group;  // this block's tail, or the next one's
+        float4* sums = partial + (size_t)slot * WORDS * 128 + threadIdx.x % 128;
+        float* mine = acc[0];
+        if (part.from > 0) {  // a tail: for the block before this one
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+                __stcg(sums + i * 128, make_float4(mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]));
+            __threadfence();
+            named_barrier(1 + group, 128);
+            if (threadIdx.x % 128 == 0) asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(ready + slot) : "memory");
+            continue;
+        }
+        if (part.to < steps) {  // a head: the tail is the next block's
+            unsigned there = 0;
+            while (!there) asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(there) : "l"(ready + slot) : "memory");
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i) {
+                const float4 x = __ldcg(sums + i * 128);
+                mine[4 * i] += x.x, mine[4 * i + 1] += x.y, mine[4 * i + 2] += x.z, mine[4 * i + 3] += x.w;
+            }
+            named_barrier(1 + group, 128);  // all have seen the flag
+            if (threadIdx.x % 128 == 0) ready[slot] = 0;
+        }
+        order.find(part.tile, row, column);
+        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, scale, 1 + group);
+    }
+    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+}

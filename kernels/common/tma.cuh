@@ -1,4 +1,4 @@
-// TMA: the copy engine moves boxes of a tensor between global and shared memory (sm_90; SASS: UTMALDG, UTMASTG).
+// TMA: the copy engine moves boxes of a tensor between global and shared memory (sm_90; SASS: UTMALDG, UTMASTG, UBLKCP).
 //
 // One thread asks, nobody waits: a load reports to an mbarrier, a store to the group that the asking thread commits.
 // What lies beyond the tensor's edges reads as zero and is not written.
@@ -45,7 +45,15 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, int
                  : "memory");
 }
 
-// The same into every block of the cluster whose bit is set: the same place and the same barrier in each.
+// Loads bytes that lie side by side, 16 or a multiple of it: no tensor, no swizzle.
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, int bytes, Barrier* bar, Policy policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+                 ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar)), "l"(policy)
+                 : "memory");
+}
+
+// Loads a box into every block of the cluster whose bit is set: the same place and the same barrier in each.
 __device__ __forceinline__ void tma_multicast(void* shared, const TensorMap& map, int x, int y, Barrier* bar,
                                               unsigned short blocks, Policy policy)
 {

@@ -166,12 +166,12 @@ def swizzle_by_part(swizzled):
 def prepare(a: TwoFour, config: Config = PUBLISHED):
     """(val, meta) as the kernel reads them, on the side where `a` lives.
 
-    val: uint16 (m', k' / 2), `a.val` itself where m and k are multiples of the tile; m' and k' are
-    m and k rounded up to multiples of bm and bk, with zeros. meta: uint16 (m' / 2, k' / 8).
+    val: uint16 (m', k' / 2), `a.val` itself where that is its shape; m' and k' are m and k rounded
+    up to multiples of bm and bk, with zeros. meta: uint16 (m' / 2, k' / 8).
     """
     xp = array_module(a.val)
     rows, columns = _up(a.m, config.bm), _up(a.k, config.bk) // 2
-    val = xp.ascontiguousarray(a.val)
+    val = a.val
     if val.shape != (rows, columns):
         val = xp.zeros((rows, columns), xp.uint16)
         val[: a.m, : a.k_pad // 2] = a.val

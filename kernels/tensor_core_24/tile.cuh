@@ -72,6 +72,19 @@ struct Tile {
         for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
     }
 
+    // The same from A in the order of use, `wgmma.pack_values`: 4 KiB for 64 rows and 64 columns, swizzled already.
+    __device__ __forceinline__ void load_packed(const Operands& from, const unsigned char* packed, int steps, int s, int row,
+                                                int column, int k, Barrier* full, const Hints& hints)
+    {
+        arrive_expect(full, BYTES);
+#pragma unroll
+        for (int i = 0; i < M / 64; ++i)
+            bulk_load(a[s] + 4096 * i, packed + ((size_t)(row / 64 + i) * steps + k / K) * 4096, 4096, full, hints.a);
+        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
+    }
+
     // The same by one of two blocks of a cluster: its own A, and half of the rows of B for both.
     __device__ __forceinline__ void load_half(const Operands& from, int s, int row, int column, int k, Barrier* full,
                                               const Hints& hints, int rank)

@@ -39,6 +39,8 @@ HOPPER: tuple[Config, ...] = (
     *(Config("persistent", 2, 1, 256, 5, 1, band=16, keep=keep) for keep in ("a", "b")),
     Config("persistent", 2, 1, 256, 4, 2, band=16, keep="b"),
     *(Config("persistent", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Config("packed", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Config("packed", 2, 1, 256, 4, 2, band=band, keep="a") for band in (16, 22)),
     Config("multicast", 2, 2, 192, 4, 2, band=4, keep="a"),
     *(Config("persistent", 2, 2, 128, 5, 2, band=8, keep=keep) for keep in ("a", "b")),
     *(Config("persistent", 2, 1, 192, 5, 2, band=16, keep=keep) for keep in ("", "a")),

@@ -1,8 +1,8 @@
 """The Hopper kernels on `wgmma.mma_async.sp`: configurations, preparation, launch.
 
 Preparation is offline, like the compression itself: the metadata is put into the order in which a stage of
-the ring holds it. Its time is `prepare_ms`. A's values, B and C stay as they are: TMA masks what lies
-beyond a matrix. Where n is no multiple of 8, which TMA cannot address, a launch copies B to padded rows
+the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise A's values, B
+and C stay as they are: TMA masks what lies beyond a matrix. Where n is no multiple of 8, which TMA cannot address, a launch copies B to padded rows
 and C back from them.
 """
 
@@ -17,17 +17,17 @@ import numpy as np
 from kernels import jit
 from kernels.contract import Launch, Problem, require, timed
 from kernels.formats import two_four
-from kernels.formats.half import Half
+from kernels.formats.half import Half, array_module
 from kernels.tma import tensor_map
 
 HERE = Path(__file__).parent
 TARGETS = ("sm_90a",)
 K = 64  #: columns of A in a stage
 KERNELS = (
-    "one_stage", "ring", "specialised", "persistent", "multicast", "stream_k", "split_k",
+    "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k",
 )  # fmt: skip
 #: These add beta·C and a bias, too.
-COMPLETE = ("ring", "persistent", "stream_k", "split_k")
+COMPLETE = ("ring", "persistent", "packed", "stream_k", "split_k")
 _DTYPES = {"bfloat16": "BF16", "float16": "F16"}
 _KEEP = {"": 0, "a": 1, "b": 2}
 INT32_MAX = 2**31 - 1
@@ -61,6 +61,7 @@ def entry(config: Config, dtype: str, extra: bool = False) -> str:
         "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
         "specialised": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
         "multicast": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
+        "packed": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
         "persistent": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
         "stream_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
         "split_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.splits}, {flag}",
@@ -89,6 +90,25 @@ def ring_metadata(a: two_four.TwoFour, rows: int = 64):
     words = swizzled.view(np.uint32).reshape(-1, 4, 8, swizzled.shape[1] // 8, 4)
     moved = words.transpose(0, 3, 1, 2, 4).reshape(words.shape[0], -1)
     return moved if moved.flags.c_contiguous else moved.copy()
+
+
+def pack_values(a: two_four.TwoFour, rows: int = 64):
+    """A's values in the order of use: uint16 (m'/64, k'/64, 64, 32), NumPy or CuPy.
+
+    m' and k' are m and k rounded up to multiples of `rows` and 64, with zeros. A piece is 64 rows and 64
+    columns of A, 32 values a row; the four units of 16 bytes of row r are at u ^ (r // 2 % 4), the
+    64-byte swizzle of TMA, which wgmma undoes.
+    """
+    xp = array_module(a.val)
+    high, wide = -(-a.m // rows) * rows, -(-a.k // K) * K // 2
+    val = a.val
+    if val.shape != (high, wide):
+        val = xp.zeros((high, wide), xp.uint16)
+        val[: a.m, : a.k_pad // 2] = a.val
+    units = val.reshape(high // 64, 64, wide // 32, 4, 8).transpose(0, 2, 1, 3, 4)
+    row, unit = xp.arange(64)[:, None], xp.arange(4)[None, :]
+    pieces = units[:, :, row, unit ^ row // 2 % 4].reshape(high // 64, wide // 32, 64, 32)
+    return xp.ascontiguousarray(pieces)
 
 
 def tiles(config: Config, m: int, n: int) -> tuple[int, int]:
@@ -171,6 +191,10 @@ def bind(
     if metadata is None:
         metadata, prepare_ms = timed(lambda: ring_metadata(a, 256))
 
+    packed = None
+    if config.kernel == "packed":
+        packed, pack_ms = timed(lambda: pack_values(a, 256))
+        prepare_ms += pack_ms
     pairs = config.kernel == "multicast"  # of blocks, one below the other
     pitch = ceil(n / 8) * 8
     before, after = [], []
@@ -185,7 +209,7 @@ def bind(
             before.append(_copy(copy, sms, c.bits, c_in))
 
     maps = (
-        tensor_map(a.val, (config.m, K // 2), 64),
+        tensor_map(a.val, (config.m, K // 2), 64) if packed is None else packed.data.ptr,
         tensor_map(metadata, (config.m // 64, 128)),
         tensor_map(b_bits, (K // 2 if pairs else K, 64), 128),
         tensor_map(c_bits, (64, 64), 128),
@@ -202,7 +226,7 @@ def bind(
             cupy.zeros((sms, config.groups), cupy.uint32),
         )
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
-    if config.kernel in ("persistent", "multicast", "stream_k", "split_k"):
+    if config.kernel in ("persistent", "packed", "multicast", "stream_k", "split_k"):
         arguments.append(np.int32(_KEEP[config.keep]))
     arguments.append(np.float32(alpha))
     if config.kernel in COMPLETE:
@@ -216,18 +240,18 @@ def bind(
         shared,
     )
     threads = 128 if config.kernel in ("one_stage", "ring") else 128 * (config.groups + 1)
-    resident = {"persistent": sms, "stream_k": sms, "multicast": sms // 2}
+    resident = {"persistent": sms, "packed": sms, "stream_k": sms, "multicast": sms // 2}
     grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
     cluster = {"cluster": 2 if pairs else config.splits} if pairs or config.splits > 1 else {}
     launch = LaunchConfig(grid=grid, block=threads, shmem_size=shared, **cluster)
-    held = metadata.nbytes + sum(x.nbytes for x in workspace)
+    held = metadata.nbytes + sum(x.nbytes for x in (*workspace, packed) if x is not None)
     return Launch(
         name,
         [*before, (kernel, launch, (*maps, *arguments)), *after],
         out,
         prepare_ms,
         held,
-        keep=(operands, metadata, workspace, b_bits, c_bits, c_in, c, bias),
+        keep=(operands, metadata, packed, workspace, b_bits, c_bits, c_in, c, bias),
     )
 
 

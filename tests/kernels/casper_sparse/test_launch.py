@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
+import compiled
 import numpy as np
 import pytest
+from compiled import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -444,36 +444,13 @@ COMPILED = {
 
 
 @pytest.fixture(scope="module")
-def cubins() -> dict[tuple[str, str], jit.Cubin]:
-    """(entry, target) -> cubin of everything; threads, since the compiler lets go of the lock."""
-    jobs = [(*entry, target) for entry in COMPILED.values() for target in jit.TARGETS]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(lambda job: jit.compile_cubin(*job), jobs))
-    return {(cubin.entry, cubin.arch): cubin for cubin in made}
+def cubins():
+    return compiled.cubins(COMPILED.values())
 
 
 @pytest.fixture(scope="module")
-def reports(cubins) -> dict[tuple[str, str], tuple[jit.Resources, dict[str, int]]]:
-    """(entry, target) -> resources and instruction mix."""
-
-    def report(cubin):
-        return jit.resources(cubin), jit.instruction_mix(cubin)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(cubins, pool.map(report, cubins.values()), strict=True))
-
-
-def count(mix: dict[str, int], opcode: str, bits: int | None = None) -> int:
-    """Instructions of one opcode, of any width or of 32, 64 or 128 bits."""
-    return sum(
-        number
-        for name, number in mix.items()
-        if name.split(".")[0] == opcode and bits in (None, width(name))
-    )
-
-
-def width(name: str) -> int:
-    return next((w for w in (128, 64) if str(w) in name.split(".")[1:]), 32)
+def reports(cubins):
+    return compiled.reports(cubins)
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)

@@ -1,0 +1,47 @@
+"""What the compiler makes of a room's kernels, for the tests that look at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kernels import jit
+
+#: An entry and a target.
+Key = tuple[str, str]
+
+
+def cubins(
+    entries: Iterable[tuple[Path, str]], targets: Iterable[str] = jit.TARGETS
+) -> dict[Key, jit.Cubin]:
+    """Every (source, entry) compiled for every target; threads, since the compiler lets go of the lock."""
+    jobs = [(*entry, target) for entry in entries for target in targets]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(lambda job: jit.compile_cubin(*job), jobs))
+    return {(cubin.entry, cubin.arch): cubin for cubin in made}
+
+
+def reports(cubins: dict[Key, jit.Cubin]) -> dict[Key, tuple[jit.Resources, dict[str, int]]]:
+    """Resources and instruction mix of each."""
+
+    def report(cubin):
+        return jit.resources(cubin), jit.instruction_mix(cubin)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(cubins, pool.map(report, cubins.values()), strict=True))
+
+
+def count(mix: dict[str, int], opcode: str, bits: int | None = None) -> int:
+    """Instructions of one opcode, of any width or of 32, 64 or 128 bits."""
+    return sum(
+        number
+        for name, number in mix.items()
+        if name.split(".")[0] == opcode and bits in (None, width(name))
+    )
+
+
+def width(name: str) -> int:
+    """Bits that an instruction moves for a thread; 32 where its name has no other number."""
+    return next((w for w in (128, 64) if str(w) in name.split(".")[1:]), 32)

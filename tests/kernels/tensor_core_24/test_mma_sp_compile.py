@@ -1,0 +1,217 @@
+"""What the compiler makes of mma_sp.cu: registers, shared memory, and the instructions that the source names."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import compiled
+import pytest
+from compiled import count
+
+from kernels import jit
+from kernels.formats.half import DTYPES
+from kernels.tensor_core_24 import mma_sp
+from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config, entry
+
+#: Largest dynamic shared memory of a block, bytes: 163 KiB on sm_80, 99 on sm_89 and sm_120, 227 on sm_90.
+MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
+ALIGNS = (16, 8, 4, 2)
+CONFIGS = tuple(dict.fromkeys((PUBLISHED, *STUDIES.values(), *FAMILY)))
+ENTRIES = tuple(
+    dict.fromkeys(
+        [
+            *(entry(c, "bfloat16", mask) for c in CONFIGS for mask in (False, True)),
+            *(entry(c, "float16", mask) for c in (PUBLISHED, *STUDIES.values()) for mask in (False, True)),
+            *(entry(PUBLISHED, "bfloat16", True, align) for align in ALIGNS),
+            *(entry(PUBLISHED, dtype, True, 2, mma_sp.EPILOGUES[-1]) for dtype in DTYPES),
+            *(entry(PUBLISHED, "bfloat16", False, 16, epilogue) for epilogue in mma_sp.EPILOGUES),
+        ]
+    )
+)  # fmt: skip
+#: The compiler is one register short: a side study, at sizes at which it is not measured.
+SPILLS = {(entry(STUDIES["mma_sp_one_selector"], dtype, True), "sm_120") for dtype in DTYPES}
+
+
+@pytest.fixture(scope="module")
+def cubins():
+    return compiled.cubins((mma_sp.SOURCE, name) for name in ENTRIES)
+
+
+@pytest.fixture(scope="module")
+def reports(cubins):
+    return compiled.reports(cubins)
+
+
+def selectors(cubin: jit.Cubin) -> tuple[int, int]:
+    """Sparse multiplications with the metadata of the first and of the second pair of lanes."""
+    code = jit.disassemble(cubin)
+    return tuple(len(re.findall(rf"HMMA\.SP\..*, 0x{x} ;", code)) for x in (0, 1))
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_entry_compiles_for_every_target_without_spills(reports, name, arch):
+    used, mix = reports[name, arch]
+    if (name, arch) not in SPILLS:
+        assert not used.spills, used
+    assert used.spill_loads + used.spill_stores <= 2 and mix["EXIT"] >= 1
+    assert used.shared_bytes in (0, 1024), "shared memory is dynamic; 1 KiB may be the driver's"
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_a_block_finds_its_registers(reports, config, arch):
+    for mask in (False, True):
+        used, _ = reports[entry(config, "bfloat16", mask), arch]
+        assert mma_sp.threads(config) * math.ceil(used.registers / 8) * 8 <= 65536, used
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_as_many_blocks_share_an_sm_as_the_source_says(reports, arch):
+    """One with three stages on an Ada GPU (100 KiB an SM); two on one with more shared memory."""
+    per_sm = {"sm_80": 164, "sm_89": 100, "sm_90a": 228, "sm_120": 100}[arch] * 1024
+    used, _ = reports[entry(PUBLISHED, "bfloat16"), arch]
+    by_registers = 65536 // (math.ceil(used.registers / 8) * 8 * mma_sp.threads(PUBLISHED))
+    by_shared = per_sm // (mma_sp.shared_bytes(PUBLISHED) + 1024)
+    assert min(by_registers, by_shared) == (1 if arch in ("sm_89", "sm_120") else 2)
+
+
+def test_shared_memory_holds_the_stages():
+    """A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata")."""
+    assert mma_sp.shared_bytes(PUBLISHED) == 3 * (8192 + 16384 + 1024)
+    assert mma_sp.shared_bytes(Config(bm=64, bn=256, bk=128, stages=2)) == 2 * (8192 + 65536 + 1024)
+    fit = {
+        arch: [name for name, c in STUDIES.items() if mma_sp.shared_bytes(c) <= most]
+        for arch, most in MOST.items()
+    }
+    assert fit["sm_80"] == fit["sm_90a"] == list(STUDIES)
+    deep = ("mma_sp_stages_4", "mma_sp_stages_5")
+    assert fit["sm_89"] == fit["sm_120"] == [name for name in STUDIES if name not in deep]
+    for arch, most in MOST.items():
+        choice = [c for c in FAMILY if mma_sp.shared_bytes(c) <= most]
+        assert {(c.bm, c.bn) for c in choice} >= {(64, 64), (128, 128), (128, 256), (256, 128)}, (
+            arch
+        )
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_a_step_multiplies_the_whole_tile(cubins, reports, config, arch):
+    """One loop, unrolled over a step: the source's 64 instructions a warp for 64 x 64 x 64."""
+    name = entry(config, "bfloat16")
+    _, mix = reports[name, arch]
+    each = config.wm // 16 * (config.wn // 8) * (config.bk // 32)
+    assert {n: c for n, c in mix.items() if "MMA" in n} == {"HMMA.SP.16832.F32.BF16": each}
+    assert each == 64 or (config.wm, config.wn, config.bk) != (64, 64, 64)
+    assert selectors(cubins[name, arch]) == (
+        (each, 0) if config.selectors == 1 else (each // 2,) * 2
+    )
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_float16_takes_the_same_way(cubins, reports, arch):
+    name = entry(PUBLISHED, "float16")
+    _, mix = reports[name, arch]
+    assert mix["HMMA.SP.16832.F32"] == 64 and not any("BF16" in op for op in mix)
+    assert selectors(cubins[name, arch]) == (32, 32)
+    other = reports[entry(PUBLISHED, "bfloat16"), arch][1]
+    for opcode in ("LDSM", "LDGSTS", "STS", "LDS", "STG"):
+        assert count(mix, opcode) == count(other, opcode)
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_operands_come_by_ldmatrix(reports, arch):
+    """A by four, B transposed by eight in each part of a step: two in the loop, one before it."""
+    for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
+        _, mix = reports[entry(config, "bfloat16"), arch]
+        assert mix["LDSM.16.MT88.4"] == 3 * 8, name
+        metadata = {
+            "mma_sp_x2": ("LDSM.16.M88.2", 3),  # every part
+            "mma_sp_one_selector": ("LDS", 3 * 4),  # every part and 16 rows
+        }.get(name, ("LDSM.16.M88.4", 2))  # every step
+        assert mix["LDSM.16.M88.4"] == 3 * 4 + (metadata == ("LDSM.16.M88.4", 2)) * 2, name
+        for opcode, number in (("LDSM.16.M88.2", 3), ("LDS", 12)):
+            assert mix.get(opcode, 0) == (number if opcode == metadata[0] else 0), name
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
+    """The source's two mnemonics: LDGSTS.E.BYPASS.LTC128B.128 and, by .ca, LDGSTS.E.LTC128B.64."""
+    wide, narrow = "LDGSTS.E.BYPASS.LTC128B.128", "LDGSTS.E.LTC128B.64"
+    for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
+        _, mix = reports[entry(config, "bfloat16"), arch]
+        copies = {op: n for op, n in mix.items() if op.startswith("LDGSTS")}
+        s = (
+            config.stages
+        )  # the loop, and all stages but one before it; 4 of A, 8 of B, 1 of metadata
+        expected = {
+            "mma_sp_ca": {"LDGSTS.E.LTC128B.128": 13 * s},
+            "mma_sp_all_threads": {wide: 12 * s, narrow: s},
+        }.get(name, {wide: 13 * s})
+        assert copies == expected, name
+        assert mix["LDGDEPBAR"] == s and not count(mix, "LDG"), name
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+@pytest.mark.parametrize("align", ALIGNS)
+def test_narrow_rows_are_copied_in_narrow_pieces(reports, align, arch):
+    _, mix = reports[entry(PUBLISHED, "bfloat16", True, align), arch]
+    width = {16: ".128", 8: ".64", 4: "", 2: ".U16"}[align]
+    assert {op for op in mix if op.startswith("STG")} == {f"STG.E{width}"}
+    assert {op for op in mix if re.match(r"LDG\.", op)} == (
+        {"LDG.E.U16.CONSTANT"} if align == 2 else set()
+    )
+    copies = {op for op in mix if op.startswith("LDGSTS")}
+    assert copies == {"LDGSTS.E.BYPASS.LTC128B.128"} | (
+        {f"LDGSTS.E.LTC128B{width}"} if align in (8, 4) else set()
+    )
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_the_plain_kernel_pays_for_no_epilogue(reports, arch):
+    def arithmetic(epilogue):
+        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), arch]
+        return [count(mix, op) for op in ("FMUL", "FFMA", "FADD")], count(mix, "LDG")
+
+    assert arithmetic("PLAIN") == ([0, 0, 0], 0)
+    assert arithmetic("ALPHA") == ([128, 0, 0], 0)
+    assert arithmetic("ALPHA | BETA") == ([128, 128, 0], 8)  # of C_in, 16 bytes each
+    muls, loads = arithmetic("ALPHA | BIAS")
+    assert (
+        sum(muls) in (128, 256) and loads == 8
+    )  # x alpha + bias may be one FFMA; a bias for each row
+    for epilogue in mma_sp.EPILOGUES:
+        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), arch]
+        rounded = sum(n for op, n in mix.items() if op.startswith("F2FP"))
+        assert rounded == 64, "two elements at a time, once"
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_c_is_written_in_whole_lines(reports, arch):
+    for config in CONFIGS:
+        _, mix = reports[entry(config, "bfloat16"), arch]
+        assert count(mix, "STG", 128) == count(mix, "STG") > 0
+        assert count(mix, "STS", 32) == count(mix, "STS") == config.wm * config.wn // 64
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (Config(bk=96), "choose BK as a multiple of 64"),
+        (Config(bm=96), "choose WM and WN as divisors"),
+        (Config(wm=128), "32 or 64 by 32 or 64"),
+        (Config(stages=1), "one stage is filled while another"),
+        (Config(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
+        (Config(selectors=3), "one pair of lanes holds the metadata"),
+    ],
+)
+def test_an_impossible_instantiation_says_why(config, reason, monkeypatch):
+    monkeypatch.setattr(mma_sp, "check", lambda config: config)
+    with pytest.raises(jit.CompileError, match=f"(?s)mma_sp<.*{reason}"):
+        jit.compile_cubin(mma_sp.SOURCE, entry(config, "bfloat16"), "sm_90a")
+
+
+def test_rows_narrower_than_16_bytes_need_a_mask():
+    with pytest.raises(jit.CompileError, match="(?s)16, or with MASK 8, 4 or 2"):
+        jit.compile_cubin(mma_sp.SOURCE, entry(PUBLISHED, "bfloat16", False, 8), "sm_90a")

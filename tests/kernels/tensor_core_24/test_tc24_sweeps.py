@@ -1,0 +1,68 @@
+"""The shapes of the experiments: those that were asked for, and in `kick` a part of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels import tensor_core_24 as room
+
+SQUARE = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
+LLM = (
+    (4096, 4096, 11008), (11008, 4096, 4096), (14336, 8192, 4096), (4096, 8192, 14336),
+    (28672, 4096, 8192), (8192, 512, 8192), (8192, 128, 8192),
+)  # fmt: skip
+
+
+def sizes(shapes: list[dict]) -> list[tuple[int, int, int]]:
+    return [(shape["m"], shape["n"], shape["k"]) for shape in shapes]
+
+
+def test_the_sweeps_are_the_sources_and_the_models():
+    full = room.sweeps("full")
+    assert list(full) == ["square", "studies", "ladder", "llm", "ragged", "float16"]
+    assert sizes(full["square"]) == [(size,) * 3 for size in SQUARE]
+    assert sizes(full["llm"]) == list(LLM)
+    for name in ("studies", "ladder"):
+        assert sizes(full[name]) == [(size,) * 3 for size in (2048, 4096, 8192)]
+    assert sizes(full["float16"]) == [(4096,) * 3]
+
+
+def test_ragged_sizes_stand_beside_the_whole_one():
+    """What masking costs shows against 4096 cubed: one size off at a time, and n by its alignment."""
+    shapes = sizes(room.sweeps("full")["ragged"])
+    assert shapes[0] == (4096,) * 3 and len(set(shapes)) == len(shapes)
+    off = [[size for size in shape if size != 4096] for shape in shapes]
+    assert any(len(sizes) == 1 for sizes in off)
+    for unit in (1, 2, 8):  # elements that divide every row of B and C, and no more
+        assert any(n % (2 * unit) and n % unit == 0 for _, n, _ in shapes), unit
+    for position in range(3):
+        assert any(shape[position] % 64 for shape in shapes)
+
+
+@pytest.mark.parametrize("preset", ["full", "kick"])
+def test_every_shape_is_a_problem(preset):
+    """Its operands are made on demand, so this is quick."""
+    for name, shapes in room.sweeps(preset).items():
+        assert shapes
+        for shape in shapes:
+            p = room.problem(**shape)
+            assert (p.m, p.n, p.k) == (shape["m"], shape["n"], shape["k"]) and p.density == 0.5
+            assert p.label == ("float16" if name == "float16" else "")
+            assert p.useful_flops == 2 * p.m * p.n * p.k
+
+
+def test_kick_is_a_part_of_full():
+    full, kick = room.sweeps("full"), room.sweeps("kick")
+    assert list(kick) == list(full)
+    for name, shapes in kick.items():
+        assert shapes and all(shape in full[name] for shape in shapes), name
+        assert len(shapes) < len(full[name]) or len(full[name]) == 1
+    # Seconds: a tenth of the work.
+    work = [sum(room.problem(**s).useful_flops for s in sum(x.values(), [])) for x in (kick, full)]
+    assert 10 * work[0] < work[1]
+
+
+@pytest.mark.parametrize("preset", ["fulll", "", None])
+def test_an_unknown_preset_is_named(preset):
+    with pytest.raises(ValueError, match=f"^preset is {preset!r}, but must be 'full' or 'kick'$"):
+        room.sweeps(preset)

@@ -1,0 +1,820 @@
+"""The Hopper ladder without a GPU: configurations, the metadata of a ring, what bind prepares, and the SASS."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import types
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import ceil
+from types import SimpleNamespace
+
+import compiled
+import numpy as np
+import pytest
+from compiled import count
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from artifact import check
+from kernels import jit
+from kernels import tensor_core_24 as room
+from kernels.contract import Operands
+from kernels.formats import half, two_four
+from kernels.formats.half import Half
+from kernels.formats.two_four import TwoFour
+from kernels.tensor_core_24 import launch, tuner, wgmma
+from kernels.tensor_core_24.wgmma import Config
+
+DTYPES = half.DTYPES
+RUNGS = tuple(room.LADDER)
+#: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
+SMS, MOST = 132, 232448
+PROPERTIES = SimpleNamespace(
+    multiprocessor_count=SMS, max_shared_memory_per_block_optin=MOST, l2_cache_size=50 * 2**20
+)
+H200 = SimpleNamespace(name="NVIDIA H200", compute_capability=(9, 0), properties=PROPERTIES)
+#: Kernels with a warp that only copies.
+SPECIALISED = ("specialised", "persistent", "packed", "multicast", "stream_k", "split_k")
+#: Kernels that tell L2 what to keep.
+HINTING = ("persistent", "packed", "multicast", "stream_k", "split_k")
+#: Kernels with a block for each multiprocessor, which goes from tile to tile.
+RESIDENT = {"persistent": SMS, "packed": SMS, "stream_k": SMS, "multicast": SMS // 2}
+#: Every configuration that the room binds.
+CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.LADDER.values()), *tuner.HOPPER]))
+#: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
+ENTRIES = {
+    wgmma.entry(c, dtype, extra): (c, dtype, extra)
+    for configs, dtype, extra in (
+        (CONFIGS, "bfloat16", False),
+        ([c for c, *_ in room.LADDER.values()], "float16", False),
+        ([c for c, *_ in room.LADDER.values() if c.kernel in wgmma.COMPLETE], "bfloat16", True),
+    )
+    for c in configs
+}
+
+
+def threads(config: Config) -> int:
+    """Of a block: the warpgroups that multiply, and one for the producer where there is one."""
+    return 128 * (config.groups + (config.kernel in SPECIALISED))
+
+
+# ------------------------------------------------------------------------------- the variants
+
+
+def test_the_ladder_is_one_of_predictions_written_down():
+    names = list(room.VARIANTS)
+    assert names[0] == "mma_sp" and names[-1] == "auto"
+    assert tuple(name for name in names if name.startswith("wgmma_")) == RUNGS
+    assert [name for name, kernel in room.VARIANTS.items() if kernel.published] == ["mma_sp"]
+    for name, kernel in room.VARIANTS.items():
+        assert kernel.name == name and kernel.idea and "\n" not in kernel.idea
+        assert bool(kernel.prediction) == (name != "mma_sp"), name
+        assert kernel.source.is_file() and kernel.spill_free
+    ideas = [kernel.idea for kernel in room.VARIANTS.values()]
+    assert len(set(ideas)) == len(ideas), "a rung does something that no other does"
+    assert set(room.BASELINES) == {"cusparselt", "cublaslt"}
+
+
+def test_no_source_is_left_over():
+    used = {kernel.source.name for kernel in room.VARIANTS.values()} | {"generate.cu", "pitch.cu"}
+    assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"tuner.py"}
+    assert {f"wgmma_{kernel}.cu" for kernel in wgmma.KERNELS} <= used
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_is_for_hopper_and_fits_it(name):
+    config, kernel = room.LADDER[name][0], room.VARIANTS[name]
+    assert kernel.targets == wgmma.TARGETS == ("sm_90a",)
+    assert kernel.source == wgmma.source(config)
+    assert kernel.entries == tuple(wgmma.entry(config, dtype) for dtype in DTYPES)
+    assert f"wgmma_{config.kernel}(" in kernel.source.read_text()
+    # The sizes of the experiment that measures it.
+    for shape in room.sweeps("full")["ladder"]:
+        m, n, k = shape["m"], shape["n"], shape["k"]
+        if name == "wgmma_stream_k" and m == 2048:
+            continue  # 128 tiles for 132 multiprocessors: the test of check has it
+        wgmma.check(config, m, n, k, SMS, MOST)
+
+
+def test_what_is_not_for_hopper_is_for_every_target():
+    others = [kernel for name, kernel in room.VARIANTS.items() if name not in RUNGS]
+    assert others and all(kernel.targets == jit.TARGETS for kernel in others)
+
+
+def test_no_configuration_is_tried_twice():
+    assert len(set(tuner.HOPPER)) == len(tuner.HOPPER)
+
+
+# --------------------------------------------------------------------------- configurations
+
+
+@pytest.mark.parametrize(
+    ("config", "entry", "rows"),
+    [
+        (Config("one_stage", 1, 2, 128, 1, 1), "one_stage<BF16, 2, 128>", 128),
+        (Config("ring", 1, 2, 128, 4, 1), "ring<BF16, 2, 128, 4, false>", 128),
+        (Config("specialised", 2, 1, 256, 4, 2), "specialised<BF16, 2, 1, 256, 4, 2>", 128),
+        (Config("multicast", 2, 2, 192, 4, 2), "multicast<BF16, 2, 2, 192, 4, 2>", 256),
+        (Config("persistent", 1, 1, 64, 8, 1), "persistent<BF16, 1, 1, 64, 8, 1, false>", 64),
+        (Config("packed", 2, 1, 256, 4, 2), "packed<BF16, 2, 1, 256, 4, 2, false>", 128),
+        (Config("stream_k", 2, 1, 256, 4, 2), "stream_k<BF16, 2, 1, 256, 4, 2, false>", 128),
+        (Config("split_k", 2, 2, 128, 5, 1, 3), "split_k<BF16, 2, 2, 128, 5, 3, false>", 256),
+    ],
+    ids=lambda x: getattr(x, "kernel", ""),
+)
+def test_an_entry_names_every_knob_of_its_kernel(config, entry, rows):
+    assert wgmma.entry(config, "bfloat16") == f"wgmma_{entry}" and config.m == rows
+    assert wgmma.entry(config, "float16") == f"wgmma_{entry}".replace("BF16", "F16")
+    more = wgmma.entry(config, "bfloat16", extra=True)
+    if config.kernel in wgmma.COMPLETE:
+        assert more == f"wgmma_{entry}".replace("false", "true")
+    # The orders of tiles and the hints are arguments: they compile nothing.
+    assert wgmma.entry(replace(config, band=3, keep="b"), "bfloat16") == f"wgmma_{entry}"
+
+
+def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
+    """The compiler's own sizes: the ring, rounded to 1024, then the squares of each warpgroup."""
+    lines = [f'#include "{wgmma.HERE / "store.cuh"}"', "__global__ void sizes() {"]
+    for c in CONFIGS:
+        ring = f"Tile<BF16, {c.groups}, {c.blocks}, {c.n}, {c.stages}>"
+        # Whatever is stored through comes after the ring, at a multiple of 1024 as TMA's swizzle wants.
+        lines += [
+            f"static_assert((sizeof({ring}) + 1023) / 1024 * 1024 + {c.groups} * "
+            f"sizeof(Store<BF16, {c.buffers}, false>) == {wgmma.shared_bytes(c)});",
+            f"static_assert({ring}::M == {c.m} && {ring}::K == {wgmma.K});",
+            f"static_assert({ring}::BYTES * {c.stages} == sizeof({ring}));",
+        ]
+    probe = tmp_path / "sizes.cu"
+    probe.write_text("\n".join([*lines, "}"]))
+    assert jit.compile_cubin(probe, "sizes", "sm_90a").code
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_every_configuration_fits_the_gpu(config):
+    """227 KiB of shared memory, and the copy engine's boxes of at most 256."""
+    wgmma.check(config, 8192, 8192, 8192, SMS, MOST)
+    assert config.m <= 256 and config.n in (64, 128, 192, 256)
+    assert wgmma.shared_bytes(config) + 1024 <= MOST
+    assert wgmma.shared_bytes(config) % 1024 == 0
+    if config.kernel in ("one_stage", "ring"):
+        assert config.groups == config.buffers == 1
+    assert (config.splits > 1) == (config.kernel == "split_k")
+    assert config.buffers == 1 or config.kernel != "split_k"
+
+
+BIG = Config("persistent", 2, 1, 256, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes", "words"),
+    [
+        (replace(BIG, kernel="fast"), (512, 512, 512), ["'fast'", "one_stage, ring", "split_k"]),
+        (replace(BIG, stages=5), (512, 512, 512), ["stages=5", "fewer stages", "232448"]),
+        (BIG, (2**30, 64, 64), ["m=1073741824", "32-bit"]),
+        (BIG, (64, 2**30, 64), ["n=1073741824", "32-bit"]),
+        (BIG, (64, 64, 2**30), ["k=1073741824", "32-bit"]),
+        (
+            replace(BIG, kernel="stream_k"),
+            (128 * 11, 256 * 11, 64),
+            ["11 x 11 tiles", "132 multiprocessors", "split_k"],
+        ),
+        (
+            Config("split_k", 2, 1, 128, 6, 1, 2),
+            (512, 512, 64),
+            ["1 steps of 64", "2 parts", "fewer"],
+        ),
+        (Config("split_k", 2, 2, 128, 5, 1, 3), (512, 512, 128), ["2 steps", "3 parts"]),
+    ],
+)
+def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
+    with pytest.raises(ValueError) as caught:
+        wgmma.check(config, *sizes, SMS, MOST)
+    message = str(caught.value)
+    assert "\n" not in message and ". " not in message
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"
+
+
+def test_the_limits_themselves_are_taken():
+    most = 2**30 - 1
+    wgmma.check(BIG, most, most, most, SMS, MOST)
+    wgmma.check(replace(BIG, kernel="stream_k"), 128 * 11, 256 * 12, 1, SMS, MOST)
+    wgmma.check(Config("split_k", 2, 1, 128, 6, 1, 2), 1, 1, 65, SMS, MOST)
+    wgmma.check(BIG, 1, 1, 1, SMS, wgmma.shared_bytes(BIG) + 1024)
+    with pytest.raises(ValueError, match="shared memory"):
+        wgmma.check(BIG, 1, 1, 1, SMS, wgmma.shared_bytes(BIG) + 1023)
+
+
+# ------------------------------------------------------------------------------- stream-K's shares
+
+
+def shares(count: int, sms: int, steps: int) -> list[list[tuple[int, int, int]]]:
+    """What each block gets of the shared tiles, as wgmma_stream_k.cu cuts them: (tile, from, to)."""
+    whole = wgmma.shared_tiles(count, sms) * steps
+    length, rest = divmod(whole, sms)
+    found = []
+    for block in range(sms):
+        step = block * length + min(block, rest)
+        end, parts = step + length + (block < rest), []
+        while step < end:
+            to = min(steps, step % steps + end - step)
+            parts.append((step // steps, step % steps, to))
+            step += to - step % steps
+        found.append(parts)
+    return found
+
+
+@given(sms=st.integers(1, 160), more=st.integers(0, 1000), steps=st.integers(1, 300))
+@settings(deadline=None, max_examples=200)
+def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
+    """What the kernel relies on: three parts at most, and a tail's head is the block's before."""
+    count = sms + more
+    shared = wgmma.shared_tiles(count, sms)
+    assert 0 <= shared <= count and (count - shared) % sms == 0
+    assert shared == 0 if count % sms == 0 else sms < shared < 2 * sms
+    found = shares(count, sms, steps)
+    done = Counter()
+    for block, parts in enumerate(found):
+        assert len(parts) <= 3
+        for i, (tile, start, end) in enumerate(parts):
+            assert 0 <= start < end <= steps
+            done[tile] += end - start
+            if start > 0:
+                assert end == steps and i == 0, "a tail ends its tile and is done first"
+                assert found[block - 1][-1] == (tile, 0, start), "the rest is its neighbour's"
+            elif end < steps:
+                assert i == len(parts) - 1, "a head is done last"
+                assert found[block + 1][0] == (tile, end, steps)
+    assert done == {tile: steps for tile in range(shared)}
+    lengths = [sum(end - start for _, start, end in parts) for parts in found]
+    assert max(lengths) - min(lengths) <= 1
+
+
+# --------------------------------------------------------------------------- metadata of a ring
+
+
+def word_by_word(a: TwoFour, rows: int) -> np.ndarray:
+    """The ring's metadata as the PTX ISA assigns it, one lane at a time.
+
+    "Matrix Fragments for sparse wgmma.mma_async.m64nNk32": warp w has rows 16 w to 16 w + 15; lane 4 g + t
+    holds row g in the low half and row g + 8 in the high half; of 32 columns, lanes t = 0 and 1 serve
+    the first and the second 16 with selector 0, lanes t = 2 and 3 with selector 1.
+    """
+
+    def group_of_16(row: int, column: int) -> int:
+        inside = row < a.m and column < 16 * a.meta.shape[1]
+        return int(a.meta[row, column // 16]) if inside else two_four.EMPTY
+
+    high, wide = ceil(a.m / rows) * rows // 64, ceil(a.k / 64)
+    ring = np.zeros((high, wide, 4, 32), np.uint32)
+    for i, j, warp, lane in np.ndindex(ring.shape):
+        g, t = divmod(lane, 4)
+        row = 64 * i + 16 * warp + g
+        column = 64 * j + 32 * (t // 2) + 16 * (t % 2)
+        low, upper = group_of_16(row, column), group_of_16(row + 8, column)
+        ring[i, j, warp, lane] = low | upper << 16
+    return ring.reshape(high, -1)
+
+
+@given(
+    m=st.integers(1, 200),
+    k=st.integers(1, 200),
+    rows=st.sampled_from([64, 128, 256]),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=25)
+def test_every_lane_gets_its_word(m, k, rows, seed):
+    a = two_four.random(m, k, "bfloat16", seed)
+    made = wgmma.ring_metadata(a, rows)
+    assert made.dtype == np.uint32 and made.flags.c_contiguous
+    assert made.shape == (ceil(m / rows) * rows // 64, 2 * ceil(k / 64) * 64)
+    assert np.array_equal(made, word_by_word(a, rows))
+
+
+@pytest.mark.parametrize(("m", "k"), [(64, 64), (200, 300), (1, 1), (256, 1024)])
+def test_the_ring_holds_the_fragments_of_two_four(m, k):
+    """Another way to the same words: `fragments` has them by 16 rows, 64 columns and lane."""
+    a = two_four.random(m, k, "float16", 3)
+    lanes = two_four.fragments(a).meta  # (m' / 16, k' / 64, 32)
+    blocks = lanes.reshape(-1, 4, lanes.shape[1], 32).transpose(0, 2, 1, 3)
+    assert np.array_equal(wgmma.ring_metadata(a), blocks.reshape(blocks.shape[0], -1))
+
+
+def test_ring_metadata_leaves_its_argument_alone():
+    a = two_four.random(64, 64, "bfloat16", 0)
+    before = a.meta.copy()
+    wgmma.ring_metadata(a)[:] = 0
+    assert np.array_equal(a.meta, before)
+
+
+@given(
+    m=st.integers(1, 200),
+    k=st.integers(1, 200),
+    rows=st.sampled_from([64, 128, 256]),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=25)
+def test_packed_values_lie_as_the_copy_engine_would_swizzle_them(m, k, rows, seed):
+    """Of a byte's place in 64 rows of 64 bytes, bits 4 and 5 are combined with bits 7 and 8."""
+    a = two_four.random(m, k, "bfloat16", seed)
+    before = a.val.copy()
+    made = wgmma.pack_values(a, rows)
+    high, wide = ceil(m / rows) * rows // 64, ceil(k / 64)
+    assert made.shape == (high, wide, 64, 32) and made.dtype == np.uint16
+    assert made.flags.c_contiguous and np.array_equal(a.val, before)
+    whole = np.zeros((64 * high, 32 * wide), np.uint16)
+    whole[:m, : a.val.shape[1]] = a.val
+    place = np.arange(0, 4096, 2)
+    place ^= (place >> 7 & 3) << 4
+    for i, j in np.ndindex(high, wide):
+        piece = whole[64 * i : 64 * i + 64, 32 * j : 32 * j + 32].ravel()
+        assert np.array_equal(made[i, j].ravel()[place // 2], piece)
+
+
+def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Config) -> np.ndarray:
+    """The product as the kernels make it: tiles, stages, warps and lanes, A's zeros beyond its edges.
+
+    ring: uint32, row-major; b: float64 (k, n). tile.cuh, load: boxes of M/64 x 128 words at row / 64 and 2 k, and
+    of M x 32 values at row and k / 2. multiply: block i of a warpgroup reads word (group BLOCKS + i) 128 + thread.
+    """
+    steps, high = ceil(a.k / 64), ceil(a.m / config.m)
+    val = np.zeros((high * config.m, 32 * steps))
+    val[: a.m, : a.val.shape[1]] = half.from_bits(a.val, a.dtype)
+    wide = np.zeros((64 * steps, b.shape[1]))
+    wide[: a.k] = b
+    out = np.zeros((high * config.m, b.shape[1]))
+    for row in range(0, high * config.m, config.m):
+        for k in range(0, 64 * steps, 64):
+            stage = ring[row // 64 : (row + config.m) // 64, 2 * k : 2 * k + 128].ravel()
+            for block in range(config.m // 64):
+                words = stage[block * 128 : block * 128 + 128].reshape(4, 8, 4)  # warp, g, t
+                for selector in (0, 1):
+                    dense = np.zeros((64, 32))
+                    for warp, g, t, upper in np.ndindex(4, 8, 2, 2):
+                        bits = int(words[warp, g, 2 * selector + t]) >> 16 * upper & 0xFFFF
+                        r = 16 * warp + g + 8 * upper
+                        for group in range(4):
+                            pair = bits >> 4 * group & 15
+                            c = k // 2 + 16 * selector + 8 * t + 2 * group
+                            for i in (0, 1):
+                                at = 16 * t + 4 * group + (pair >> 2 * i & 3)
+                                dense[r, at] += val[row + 64 * block + r, c + i]
+                    at = k + 32 * selector
+                    out[row + 64 * block : row + 64 * block + 64] += dense @ wide[at : at + 32]
+    return out[: a.m]
+
+
+@pytest.mark.parametrize("config", [BIG, Config("persistent", 2, 2, 192)], ids=["128", "256"])
+@pytest.mark.parametrize(("m", "k"), [(128, 128), (150, 200), (300, 68)])
+def test_the_words_multiply_to_the_product_and_any_other_order_does_not(config, m, k):
+    """The harness's own limit must refuse metadata that is in the order of rows, of ldmatrix, …"""
+    a = two_four.random(m, k, "bfloat16", 9)
+    b = np.random.default_rng(4).uniform(-1, 1, (k, 24))
+    reference = check.reference(two_four.to_dense(a).astype(np.float64) @ b)
+    ring = wgmma.ring_metadata(a, 256)
+    right = multiplied(a, b, ring, config)
+    assert np.allclose(right, reference.values, rtol=0, atol=1e-12)
+    for name, words in wrong_orders(a, ring).items():
+        assert words.shape == ring.shape, name
+        out = half.from_dense(multiplied(a, b, words, config).astype(np.float32), "bfloat16")
+        with pytest.raises(check.WrongResult, match="is wrong: relative error"):
+            check.compare(out, reference, name)
+
+
+def wrong_orders(a: TwoFour, ring: np.ndarray) -> dict[str, np.ndarray]:
+    """The same words of metadata at wrong places."""
+    by_lane = ring.reshape(ring.shape[0], -1, 4, 8, 4)  # rows, steps, warps, g, t
+
+    def at(words: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(words).reshape(ring.shape)
+
+    return {
+        "swizzled for ldmatrix": two_four.swizzle(a.meta, 256).view(np.uint32).reshape(ring.shape),
+        "lanes swapped": at(by_lane[..., [1, 0, 3, 2]]),
+        "selectors swapped": at(by_lane[..., [2, 3, 0, 1]]),
+        "warps swapped": at(by_lane[:, :, [1, 0, 3, 2]]),
+        "rows g and g + 8 swapped": ring << 16 | ring >> 16,
+    }
+
+
+# ----------------------------------------------------------------------------------------- bind
+
+
+class Array(np.ndarray):
+    """A NumPy array with the one attribute of CuPy's that bind needs."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def array(shape, dtype) -> Array:
+    return np.zeros(shape, dtype).view(Array)
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """bind without a GPU: (source, entry, arch, bytes of dynamic shared memory) of what it would load."""
+    import cuda.core
+
+    cubins = []
+
+    def load(cubin, dynamic=0):
+        cubins.append((*cubin, dynamic))
+        return cubin[1]
+
+    cupy = types.ModuleType("cupy")
+    cupy.uint16, cupy.uint32, cupy.float32 = np.uint16, np.uint32, np.float32
+    cupy.empty = cupy.zeros = array
+    cupy.empty_like = lambda x: array(x.shape, x.dtype)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda.core, "LaunchConfig", lambda **knobs: SimpleNamespace(**knobs))
+    monkeypatch.setattr(jit, "compile_cubin", lambda *what: what)
+    monkeypatch.setattr(jit, "load", load)
+    monkeypatch.setattr(wgmma, "timed", lambda work: (work().view(Array), 1.25))
+    monkeypatch.setattr(wgmma, "tensor_map", lambda *what: what)
+    return cubins
+
+
+def on_fake_gpu(p):
+    """A problem of host arrays that look like the device's."""
+    a, b = p.host().a, p.host().b
+    there = TwoFour(a.m, a.k, a.dtype, a.val.view(Array), a.meta.view(Array))
+    ops = Operands(
+        there, Half(b.dtype, b.bits.view(Array)), Half(b.dtype, array((p.m, p.n), np.uint16))
+    )
+    return replace(p, make_device=lambda: ops)
+
+
+def never() -> Operands:
+    raise AssertionError("the operands are made before the sizes are checked")
+
+
+#: m, n, k: one tile, several, whole and ragged; 132 tiles and more for stream-K.
+SIZES = [(1, 8, 16), (300, 520, 200), (1408, 3072, 128), (1500, 3080, 70)]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
+    config = room.LADDER[name][0]
+    bound_at = []
+    for m, n, k in SIZES:
+        p = on_fake_gpu(room.problem(m, n, k))
+        try:
+            wgmma.check(config, m, n, k, SMS, MOST)
+        except ValueError as error:
+            with pytest.raises(ValueError, match=re.escape(str(error))):
+                room.bind(name, p, H200)
+            continue
+        bound_at.append((m, n, k))
+        loaded.clear()
+        bound = room.bind(name, p, H200)
+        ops = p.device()
+        ((kernel, how, arguments),) = bound.steps
+        assert kernel in room.VARIANTS[name].entries and bound.name == name
+        ((source, entry, arch, dynamic),) = loaded
+        assert (source, entry, arch) == (room.VARIANTS[name].source, kernel, "sm_90a")
+        assert dynamic == how.shmem_size == wgmma.shared_bytes(config)
+
+        high, wide = ceil(m / config.m), ceil(n / config.n)
+        clusters = 2 if config.kernel == "multicast" else config.splits
+        if config.kernel == "multicast":
+            high = ceil(high / 2)
+        most = RESIDENT.get(config.kernel, high * wide)
+        assert how.grid == min(high * wide, most), "of clusters, where there are any"
+        assert getattr(how, "cluster", 1) == clusters
+        assert how.block == threads(config)
+
+        (val, metadata, b, c), (steps, *order), rest = arguments[:4], arguments[4:8], arguments[8:]
+        packed = [x for x in bound.keep if getattr(x, "ndim", 0) == 4]
+        if config.kernel == "packed":
+            assert val == packed[0].data.ptr
+            assert np.array_equal(packed[0], wgmma.pack_values(p.host().a, 256))
+            assert len(packed[0]) % (config.m // 64) == 0, "and no tile ends within a piece"
+        else:
+            assert val == (ops.a.val, (config.m, 32), 64) and not packed
+        assert metadata[1:] == ((config.m // 64, 128),)
+        assert np.array_equal(metadata[0], wgmma.ring_metadata(p.host().a, 256))
+        assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
+        assert b == (ops.b.bits, (32 if config.kernel == "multicast" else 64, 64), 128)
+        assert c == (ops.c.bits, (64, 64), 128)
+        assert [int(steps), *map(int, order)] == [ceil(k / 64), high, wide, min(config.band, high)]
+        check_rest(config, list(rest), m, n, n)
+        assert all(isinstance(x, (int, np.int32, np.float32)) for x in rest)
+        assert bound.result() is ops.c and not bound.accumulates
+        assert bound.prepare_ms == 1.25 * (1 + len(packed)), "metadata, and values where they move"
+        assert ops in bound.keep and any(x is metadata[0] for x in bound.keep)
+        sums = SMS * (config.m * config.n + config.groups) * 4 * (config.kernel == "stream_k")
+        assert bound.prepare_bytes == metadata[0].nbytes + sums + sum(x.nbytes for x in packed)
+    assert len(bound_at) >= 2, bound_at
+
+
+def check_rest(config: Config, rest: list, m, n, pitch, scale=(1, 0), c_in=0, bias=0) -> None:
+    """The arguments after the order of tiles, as the signatures of the kernels have them."""
+    if config.kernel == "stream_k":
+        tiles = ceil(m / config.m) * ceil(n / config.n)
+        assert rest.pop(0) == wgmma.shared_tiles(tiles, SMS)
+        partial, ready = rest.pop(0), rest.pop(0)
+        assert partial and ready and partial % 16 == 0 and ready != partial
+    if config.kernel in HINTING:
+        assert rest.pop(0) == {"": 0, "a": 1, "b": 2}[config.keep]
+    assert rest.pop(0) == np.float32(scale[0])
+    if config.kernel in wgmma.COMPLETE:
+        assert rest.pop(0) == np.float32(scale[1])
+        assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:]] == [m, n, pitch]
+        rest.clear()
+    assert not rest
+
+
+@pytest.mark.parametrize("n", [1, 257, 1030])
+@pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
+def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
+    config = room.LADDER[name][0]
+    p = on_fake_gpu(room.problem(300, n, 200))
+    bound = room.bind(name, p, H200)
+    ops, pitch = p.device(), ceil(n / 8) * 8
+    (first, _, b_in), (_, _, arguments), (last, _, c_out) = bound.steps
+    assert first == last == "pitch" and loaded[0][0].name == "pitch.cu"
+    (_, _, b, c), wide = arguments[:4], arguments[6]
+    assert b[0].shape == (200, pitch) and c[0].shape == (300, pitch)
+    assert wide == ceil(n / config.n)
+
+    def at(x) -> int:
+        return x.data.ptr
+
+    # rows, columns, from, its pitch, to, its pitch
+    assert b_in == (200, n, at(ops.b.bits), n, at(b[0]), pitch)
+    assert c_out == (300, n, at(c[0]), pitch, at(ops.c.bits), n)
+    assert any(x is b[0] for x in bound.keep) and any(x is c[0] for x in bound.keep)
+    assert bound.result() is ops.c
+
+
+@pytest.mark.parametrize("n", [3080, 3075])
+@pytest.mark.parametrize("kernel", wgmma.COMPLETE)
+def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
+    config = next(c for c, *_ in room.LADDER.values() if c.kernel == kernel)
+    m, k = 1500, 200
+    p = on_fake_gpu(room.problem(m, n, k))
+    c, bias = Half("bfloat16", array((m, n), np.uint16)), array(m, np.float32)
+    bound = wgmma.bind(kernel, p, H200, config, alpha=0.5, beta=-2, c=c, bias=bias)
+    pitch = ceil(n / 8) * 8
+    copies = [arguments for entry, _, arguments in bound.steps if entry == "pitch"]
+    (entry, _, arguments), = [step for step in bound.steps if step[0] != "pitch"]  # fmt: skip
+    assert entry == wgmma.entry(config, "bfloat16", extra=True)
+    c_in = c.bits.data.ptr
+    if pitch != n:
+        assert len(copies) == 3 and copies[1][:4] == (m, n, c_in, n) and copies[1][5] == pitch
+        c_in = copies[1][4]
+        assert c_in not in (arguments[3][0].data.ptr, c.bits.data.ptr), "C is not overwritten"
+    check_rest(config, list(arguments[8:]), m, n, pitch, (0.5, -2), c_in, bias.data.ptr)
+    assert any(x is c for x in bound.keep) and any(x is bias for x in bound.keep)
+    # Without either, the kernel that pays nothing for them; alpha is in all of them.
+    plain = wgmma.bind(kernel, p, H200, config, alpha=3).steps
+    assert wgmma.entry(config, "bfloat16") in [step[0] for step in plain]
+    only_bias = wgmma.bind(kernel, p, H200, config, bias=bias).steps
+    assert wgmma.entry(config, "bfloat16", extra=True) in [step[0] for step in only_bias]
+
+
+def test_metadata_that_is_there_is_not_made_again(loaded, monkeypatch):
+    p = on_fake_gpu(room.problem(300, 64, 200))
+    there = wgmma.ring_metadata(p.device().a, 256).view(Array)
+    monkeypatch.setattr(wgmma, "timed", lambda work: pytest.fail("made again"))
+    bound = wgmma.bind("trial", p, H200, BIG, metadata=there)
+    assert bound.steps[0][2][1][0] is there and bound.prepare_ms == 0
+    assert bound.prepare_bytes == there.nbytes
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (10, 0), (12, 0)])
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_gpu_without_wgmma_is_refused_and_told_what_to_use(loaded, name, capability):
+    p = replace(room.problem(4096, 4096, 4096), make_device=never)
+    gpu = SimpleNamespace(compute_capability=capability, properties=PROPERTIES)
+    said = f"^{name} is made of wgmma, .* this GPU, {capability[0]}.{capability[1]}, has not: use mma_sp$"
+    with pytest.raises(ValueError, match=said):
+        room.bind(name, p, gpu)
+    assert not loaded
+
+
+@pytest.mark.parametrize("kernel", [k for k in wgmma.KERNELS if k not in wgmma.COMPLETE])
+def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
+    p = replace(room.problem(512, 512, 512), make_device=never)
+    name, (config, *_) = next(x for x in room.LADDER.items() if x[1][0].kernel == kernel)
+    c, bias = Half("bfloat16", array((512, 512), np.uint16)), array(512, np.float32)
+    for extra in ({"bias": bias}, {"beta": 1.0, "c": c}):
+        with pytest.raises(
+            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias: use one of "
+        ):
+            room.bind(name, p, H200, **extra)
+    assert not loaded
+
+
+@pytest.mark.parametrize(
+    "extra", [{"beta": 1.0}, {"c": Half("bfloat16", array((8, 8), np.uint16))}]
+)
+def test_beta_and_c_come_together(loaded, extra):
+    p = replace(room.problem(8, 8, 16), make_device=never)
+    with pytest.raises(
+        ValueError, match="^wgmma_keep needs C where beta is not 0, and only there$"
+    ):
+        room.bind("wgmma_keep", p, H200, **extra)
+
+
+def test_refusals_come_before_the_operands(loaded):
+    p = replace(room.problem(512, 512, 64), make_device=never)
+    with pytest.raises(ValueError, match="^stream_k shares 4 x 2 tiles"):
+        room.bind("wgmma_stream_k", p, H200)
+    with pytest.raises(ValueError, match="^split_k cannot cut 1 steps"):
+        room.bind("wgmma_split_k", p, H200)
+    with pytest.raises(ValueError, match="no variant 'wgmma': choose one of mma_sp, "):
+        room.bind("wgmma", p, H200)
+
+
+# --------------------------------------------------------------------------- what the compiler makes
+
+
+@pytest.fixture(scope="module")
+def cubins():
+    """entry -> cubin for the only target."""
+    sources = [(wgmma.source(config), entry) for entry, (config, *_) in ENTRIES.items()]
+    return {entry: x for (entry, _), x in compiled.cubins(sources, wgmma.TARGETS).items()}
+
+
+@pytest.fixture(scope="module")
+def reports(cubins):
+    """entry -> resources and instruction mix."""
+    return compiled.reports(cubins)
+
+
+@pytest.fixture(scope="module")
+def listings(cubins) -> dict[str, list[str]]:
+    """entry -> what multiplies, waits for it and reads shared memory, in the order of the SASS."""
+
+    def listing(cubin):
+        code = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", jit.disassemble(cubin))
+        return [" ".join(op.split()) for op in code if re.search(r"HGMMA|WARPGROUP\.|\bLDS", op)]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(cubins, pool.map(listing, cubins.values()), strict=True))
+
+
+def modified(mix: dict[str, int], opcode: str, modifier: str) -> int:
+    """Instructions of one opcode with a modifier."""
+    return sum(
+        n for op, n in mix.items() if op.startswith(opcode) and modifier in op.split(".")[1:]
+    )
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
+    config, *_ = ENTRIES[entry]
+    used, _ = reports[entry]
+    assert not used.spills and used.stack_bytes == used.local_bytes == 0, used
+    assert used.shared_bytes <= 2048, "barriers, for which check leaves a KiB, and the driver's own"
+    assert used.registers * threads(config) <= 65536
+    if config.kernel in SPECIALISED:  # what setmaxnreg asks for is there
+        assert (232 * config.groups + 40) * 128 <= 65536
+
+
+def test_three_blocks_of_the_first_rung_share_an_sm(reports):
+    """Its prediction says that they hide each other's waiting."""
+    config = room.LADDER["wgmma_one_stage"][0]
+    used, _ = reports[wgmma.entry(config, "bfloat16")]
+    assert 65536 // (ceil(used.registers / 8) * 8 * 128) >= 3
+    assert 3 * (wgmma.shared_bytes(config) + used.shared_bytes) <= 228 * 1024
+
+
+def stages(listing: list[str], blocks: int) -> list[list[tuple[str, str, bool]]]:
+    """(register of metadata, selector, whether it closes the group) of the instructions of each stage."""
+    work = [
+        re.fullmatch(r"HGMMA.*, (R\d+), (0x[01])(, gsb0)? ;", op) for op in listing if "HGMMA" in op
+    ]
+    assert work and all(work) and len(work) % (2 * blocks) == 0, listing
+    found = [(match.group(1), match.group(2), bool(match.group(3))) for match in work]
+    return [found[i : i + 2 * blocks] for i in range(0, len(found), 2 * blocks)]
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listings, entry):
+    """HGMMA.SP and nothing else; a stage is each block of 64 rows with selector 0, then each with 1."""
+    config, dtype, _ = ENTRIES[entry]
+    _, mix = reports[entry]
+    kind = ".F32.BF16" if dtype == "bfloat16" else ".F32"
+    work = [op.split()[0] for op in listings[entry] if "HGMMA" in op]
+    assert set(work) == {f"HGMMA.SP.64x{config.n}x32{kind}"}
+    assert sum(n for op, n in mix.items() if op.startswith("HGMMA.SP")) == len(work)
+    assert not any(op.startswith(("HMMA", "IMMA", "LDGSTS", "LDSM")) for op in mix)
+    blocks = config.blocks
+    for stage in stages(listings[entry], blocks):
+        assert [selector for _, selector, _ in stage] == ["0x0"] * blocks + ["0x1"] * blocks
+        closes = [False] * (2 * blocks - 1) + [True]
+        assert [close for *_, close in stage] == closes, "serialised: a group is one instruction"
+        words = [word for word, *_ in stage]
+        assert words[:blocks] == words[blocks:], "a word serves both selectors"
+        assert len(set(words)) == blocks, "and one block of rows"
+    # Nothing but metadata is read from shared memory by threads: a word for two instructions.
+    plan = 8 if config.kernel == "stream_k" else 0  # and what a block's share is
+    assert count(mix, "LDS") - plan == len(work) / 2, mix
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_one_multiplication_stays_under_way_and_no_word_is_overwritten(listings, entry):
+    """wgmma reads metadata from registers while it runs, hence two sets of them."""
+    config, *_ = ENTRIES[entry]
+    assert overwritten(listings[entry]) == []
+    waits = [op.split(", ")[-1] for op in listings[entry] if "WARPGROUP.DEPBAR" in op]
+    assert set(waits) == ({"0x0 ;"} if config.kernel == "one_stage" else {"0x0 ;", "0x1 ;"})
+
+
+def overwritten(listing: list[str]) -> list[str]:
+    """Reads of metadata into a register that a group of HGMMA which is still under way reads."""
+    under_way, group, wrong = [], set(), []
+    for op in listing:
+        if match := re.search(r"HGMMA.*, (R\d+), 0x[01]", op):
+            group.add(match.group(1))
+            if "gsb0" in op:
+                under_way.append(group)
+                group = set()
+        elif match := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", op):
+            under_way = under_way[max(0, len(under_way) - int(match.group(1))) :]
+        elif match := re.search(r"\bLDS (R\d+),", op):
+            wrong += [op] * any(match.group(1) in words for words in under_way)
+    return wrong
+
+
+def test_a_word_that_is_overwritten_is_seen():
+    stage = ["HGMMA.SP.64x64x32.F32.BF16 R8, gdesc[UR4].tnspB, R8, {0}, 0x0 ;",
+             "HGMMA.SP.64x64x32.F32.BF16 R8, gdesc[UR4].tnspB, R8, {0}, 0x1, gsb0 ;"]  # fmt: skip
+    one, two = ([line.format(word) for line in stage] for word in ("R90", "R91"))
+    wait = ["WARPGROUP.DEPBAR.LE gsb0, 0x1 ;"]
+    read = ["LDS R90, [R4] ;"]
+    assert overwritten([*read, *one, "LDS R91, [R4] ;", *two, *wait, *read]) == []
+    assert overwritten([*read, *one, *read]) == read
+    assert overwritten([*one, *two, *read, *wait]) == read
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_copy_engine_moves_everything(reports, entry):
+    config, _, extra = ENTRIES[entry]
+    _, mix = reports[entry]
+    kernel, chunks = config.kernel, config.n // 64
+    # Of each stage: A, its metadata, and B in chunks of 64 columns, all of which a cluster shares.
+    copies, shared = count(mix, "UTMALDG"), modified(mix, "UTMALDG", "MULTICAST")
+    boxes = chunks + (1 if kernel == "packed" else 2)
+    assert copies and copies % boxes == 0, mix
+    assert shared == (copies // boxes * chunks if kernel == "multicast" else 0)
+    pieces = config.m // 64 if kernel == "packed" else 0  # side by side, no boxes
+    assert count(mix, "UBLKCP") == copies // boxes * pieces
+    # Out: squares of 64 x 64, 16 columns of a warp at a time. split_k has a loop for them.
+    squares = 1 if kernel == "split_k" else config.blocks * chunks
+    assert count(mix, "UTMASTG") == squares and count(mix, "STSM") == 4 * squares
+    changes = [modified(mix, "USETMAXREG", name) for name in ("TRY_ALLOC", "DEALLOC")]
+    assert changes == ([1, 1] if kernel in SPECIALISED else [0, 0])
+    # Sums in float32 travel between blocks: through global memory, or through each other's shared.
+    sums = config.blocks * config.n // 8 if kernel == "stream_k" else 0
+    assert count(mix, "LDG", 128) == count(mix, "STG", 128) == sums, mix
+    assert bool(count(mix, "LD", 128)) == bool(count(mix, "STS", 128)) == (kernel == "split_k")
+    assert bool(count(mix, "UCGABAR_ARV")) == (kernel in ("multicast", "split_k"))
+    assert bool(count(mix, "LDG") - sums) == extra, "a thread reads C and a bias, or nothing"
+    assert not any(op.startswith(("ATOM", "RED")) for op in mix), "no atomics"
+
+
+def test_hopper_is_the_only_target():
+    """That is why Kernel.targets says so: another architecture has not the instruction."""
+    kernel = room.VARIANTS["wgmma_one_stage"]
+    for arch in set(jit.TARGETS) - set(kernel.targets):
+        with pytest.raises(jit.CompileError, match=f"does not compile for {arch}"):
+            jit.compile_cubin(kernel.source, kernel.entries[0], arch)
+
+
+def test_rows_are_copied_without_spills():
+    used = jit.resources(jit.compile_cubin(wgmma.HERE / "pitch.cu", "pitch", "sm_90a"))
+    assert not used.spills and used.registers <= 64
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "reason"),
+    [
+        ("wgmma_persistent.cu", "wgmma_persistent<BF16, 2, 1, 96, 4, 2, false>", "64, 128, 192 or"),
+        (
+            "wgmma_persistent.cu",
+            "wgmma_persistent<BF16, 1, 1, 320, 4, 2, false>",
+            "64, 128, 192 or",
+        ),
+        ("wgmma_split_k.cu", "wgmma_split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
+    ],
+)
+def test_an_impossible_instantiation_says_why(source, entry, reason):
+    with pytest.raises(jit.CompileError, match=f"(?s){entry}.*{reason}"):
+        jit.compile_cubin(wgmma.HERE / source, entry, "sm_90a")
+
+
+def test_launch_lists_what_bind_asks_for():
+    """`entries` is what the tests compile: both dtypes of each rung, and nothing twice."""
+    for name in RUNGS:
+        entries = launch.VARIANTS[name].entries
+        assert len(set(entries)) == len(entries) == 2
+        assert all(entry in ENTRIES for entry in entries)

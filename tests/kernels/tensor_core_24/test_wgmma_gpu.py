@@ -1,0 +1,682 @@
+"""The Hopper ladder on a GPU: exact products, ragged sizes, metadata that betrays a lane, and wrong kernels."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import secrets
+import shutil
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from test_wgmma import wrong_orders
+
+from artifact import bench, check
+from kernels import jit
+from kernels import tensor_core_24 as room
+from kernels.contract import Operands, Problem
+from kernels.formats import half, two_four
+from kernels.formats.half import Half
+from kernels.tensor_core_24 import tuner, wgmma
+from kernels.tensor_core_24.wgmma import Config
+
+#: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
+SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
+RUNGS = tuple(room.LADDER)
+COMPLETE = tuple(name for name in RUNGS if room.LADDER[name][0].kernel in wgmma.COMPLETE)
+DTYPES = half.DTYPES
+#: Every configuration that the room binds.
+CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.LADDER.values()), *tuner.HOPPER]))
+NAN = 0x7FFF  # of either dtype
+gpu = pytest.mark.gpu
+
+#: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address (n no multiple of
+#: 8), a long k; the last three have more tiles than an H200 has multiprocessors, in no whole waves.
+SHAPES = (
+    (1, 8, 16), (3, 1, 1), (77, 136, 100), (64, 64, 64), (129, 264, 63), (300, 257, 1000), (513, 1030, 65),
+    (256, 9000, 4096), (2816, 3000, 200), (1300, 4000, 1000), (1921, 2305, 130),
+)  # fmt: skip
+FEW_SHAPES = ((77, 136, 150), (513, 1030, 257), (1300, 4000, 200))
+
+
+# ------------------------------------------------------------------------------------- exact products
+
+
+@dataclass
+class Case:
+    """A problem of small whole numbers, whose float32 sums are exact, and what C must be."""
+
+    problem: Problem
+    product: np.ndarray  #: float32 (m, n), A·B before it is rounded to the dtype
+
+    def check(self, out: np.ndarray, who: str, exact: np.ndarray | None = None) -> None:
+        """Every element is the one that rounding once makes; NaN, one left unwritten, is wrong."""
+        p, dtype = self.problem, self.problem.host().b.dtype
+        exact = half.from_bits(half.to_bits(self.product if exact is None else exact, dtype), dtype)
+        assert out.shape == exact.shape
+        wrong = ~(out == exact)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise AssertionError(
+                f"{who} at m={p.m}, n={p.n}, k={p.k}, {dtype}, seed {SEED}: {wrong.sum()} of {wrong.size} "
+                f"elements are wrong, the first at row {row}, column {column}: {out[row, column]} instead "
+                f"of {exact[row, column]}"
+            )
+
+
+def whole(shape, dtype: str, numbers, seed) -> np.ndarray:
+    """Bit patterns of whole numbers drawn from `numbers`."""
+    rng = np.random.default_rng((SEED, *seed))
+    return half.to_bits(rng.choice(np.array(numbers, np.float32), shape), dtype)
+
+
+@functools.cache
+def case(m: int, n: int, k: int, dtype: str = "bfloat16", seed: int = 0) -> Case:
+    """A of -1 and 1 where it stores something, in random places, B of -2 to 2: |C| stays below 256 almost always."""
+    a = two_four.random(m, k, dtype, (SEED + seed) % 2**32)
+    signs = whole(a.val.shape, dtype, (-1, 1), (m, n, k, seed, 1))
+    a = replace(a, val=np.where(a.val & 0x7FFF, signs, np.uint16(0)))  # what padding stores stays 0
+    b = Half(dtype, whole((k, n), dtype, (-2, -1, 0, 1, 2), (m, n, k, seed, 2)))
+    return Case(room.problem_from(a, b), two_four.to_dense(a) @ half.to_dense(b))
+
+
+def of_operands(a: two_four.TwoFour, b: Half) -> Case:
+    return Case(room.problem_from(a, b), two_four.to_dense(a) @ half.to_dense(b))
+
+
+def test_products_of_the_cases_are_exact():
+    """In float32 and in any order, since every partial sum is a whole number below 2^24."""
+    for dtype in DTYPES:
+        made = case(77, 136, 100, dtype)
+        a, b = (x.astype(np.float64) for x in (two_four.to_dense(made.problem.host().a),
+                                               half.to_dense(made.problem.host().b)))  # fmt: skip
+        assert np.array_equal(made.product, a @ b) and np.abs(made.product).max() <= 2 * 50
+        assert set(np.unique(a)) == {-1, 0, 1} and set(np.unique(b)) == {-2, -1, 0, 1, 2}
+        made.check(made.product, "itself")
+        off = made.product.copy()
+        off[5, 7] += 1
+        with pytest.raises(AssertionError, match="1 of 10472 elements .* row 5, column 7"):
+            made.check(off, "another")
+
+
+@pytest.fixture(scope="module")
+def hopper(device):
+    if jit.arch_of(device) not in wgmma.TARGETS:
+        pytest.skip("this GPU has no wgmma")
+    return device
+
+
+@pytest.fixture(scope="module")
+def stream(hopper):
+    """For all tests on the GPU; at the end their operands are forgotten."""
+    yield hopper.create_stream()
+    import cupy
+
+    case.cache_clear()
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def takes(config: Config, shape: tuple[int, int, int], device) -> bool:
+    """Whether `wgmma.check`, which other tests look at, lets a configuration have a shape here."""
+    properties = device.properties
+    most = properties.max_shared_memory_per_block_optin
+    try:
+        wgmma.check(config, *shape, properties.multiprocessor_count, most)
+    except ValueError:
+        return False
+    return True
+
+
+def poison(bound) -> None:
+    """Fill with NaN what a launch writes, the padded rows on its way to C as well."""
+    out, (*_, c_bits, _, _, _) = bound.result(), bound.keep
+    out.fill(math.nan)
+    c_bits.fill(NAN)
+
+
+def run(bound, device, stream) -> np.ndarray:
+    """One launch into an output full of NaN, as float32 (m, n)."""
+    poison(bound)
+    device.sync()
+    bound.launch(stream)
+    stream.sync()
+    return half.to_dense(half.to_host(bound.result()))
+
+
+@gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RUNGS)
+def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
+    done = 0
+    for shape in SHAPES:
+        if takes(room.LADDER[name][0], shape, hopper):
+            made = case(*shape, dtype)
+            made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
+            done += 1
+    assert done >= (3 if name == "wgmma_stream_k" else 7)
+
+
+@gpu
+@pytest.mark.parametrize("config", tuner.HOPPER, ids=str)
+def test_every_configuration_of_the_tuner(hopper, stream, config):
+    shapes = [shape for shape in FEW_SHAPES if takes(config, shape, hopper)]
+    assert len(shapes) == len(FEW_SHAPES)
+    for shape in shapes:
+        made = case(*shape)
+        bound = wgmma.bind(str(config), made.problem, hopper, config)
+        made.check(run(bound, hopper, stream), str(config))
+
+
+@gpu
+@pytest.mark.parametrize("band", [1, 2, 3, 7, 16, 1000])
+@pytest.mark.parametrize("kernel", ["specialised", "persistent", "packed", "multicast", "stream_k"])
+def test_any_order_of_tiles_reaches_all(hopper, stream, kernel, band):
+    """11 x 16 tiles in bands that divide 11, or do not, or are higher."""
+    made = case(1300, 4000, 200)
+    config = Config(kernel, 2, 1, 256, 4, 2, band=band, keep="a")
+    made.check(run(wgmma.bind(kernel, made.problem, hopper, config), hopper, stream), str(config))
+
+
+@gpu
+@pytest.mark.parametrize("keep", ["", "a", "b"])
+@pytest.mark.parametrize("kernel", ["persistent", "packed", "multicast", "stream_k", "split_k"])
+def test_hints_change_nothing(hopper, stream, kernel, keep):
+    made = case(1300, 4000, 200)
+    config = Config("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Config(kernel)
+    config = replace(config, keep=keep)
+    made.check(run(wgmma.bind(kernel, made.problem, hopper, config), hopper, stream), str(config))
+
+
+@gpu
+@pytest.mark.parametrize(
+    "k", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 192, 193, 256, 257, 320, 321, 577]
+)
+def test_steps_around_the_length_of_the_ring(hopper, stream, k):
+    """Fewer than the stages of a ring, as many, and more: parities and the last, ragged step."""
+    done = []
+    for name in RUNGS:
+        shape = (1300, 4000, k) if name == "wgmma_stream_k" else (200, 328, k)
+        if takes(room.LADDER[name][0], shape, hopper):
+            made = case(*shape)
+            made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
+            done.append(name)
+    assert set(RUNGS) - set(done) <= ({"wgmma_split_k"} if k <= 64 else set())
+
+
+@gpu
+@pytest.mark.parametrize("seed", [SEED % 2**32, (SEED + 1) % 2**32])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_rooms_problems_pass_the_harness(hopper, stream, name, dtype, seed):
+    """The check that guards every record, on the operands that records are made with."""
+    done = 0
+    for shape in ((300, 257, 1000), (512, 512, 512), (2816, 3000, 200), (1300, 4000, 4096)):
+        if not takes(room.LADDER[name][0], shape, hopper):
+            continue
+        p = room.problem(*shape, seed=seed, dtype=dtype)
+        bound = room.bind(name, p, hopper)
+        poison(bound)
+        errors = check.check(bound, p, check.oracle(p), stream)
+        limit = check.LIMITS[dtype]
+        assert 0 < errors.rel_err < 0.6 * limit.rel_err, f"seed {seed}"
+        done += 1
+    assert done >= 2
+
+
+# ------------------------------------------------------------------------------- C, a bias and alpha
+
+
+@gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", COMPLETE)
+def test_alpha_beta_and_a_bias(hopper, stream, name, dtype):
+    """Exact as well: halves and whole numbers, one for each row and one for each element."""
+    import cupy
+
+    done = 0
+    for m, n, k in (
+        (77, 136, 100),
+        (300, 257, 1000),
+        (513, 1030, 130),
+        (1, 8, 70),
+        (1300, 4001, 200),
+    ):
+        if not takes(room.LADDER[name][0], (m, n, k), hopper):
+            continue
+        done += 1
+        made = case(m, n, k, dtype)
+        c = Half(dtype, whole((m, n), dtype, range(-8, 9), (m, n, 3)))
+        bias = np.random.default_rng((SEED, m)).integers(-8, 9, m).astype(np.float32)
+        there, rows = half.to_device(c), cupy.asarray(bias)
+        ab, c_in, column = made.product, half.to_dense(c), bias[:, None]
+        for extra, exact in (
+            ({"alpha": -0.5}, -0.5 * ab),
+            ({"bias": rows}, ab + column),
+            ({"beta": 2.0, "c": there}, ab + 2 * c_in),
+            ({"alpha": 2.0, "beta": -1.0, "c": there, "bias": rows}, 2 * ab - c_in + column),
+            ({"alpha": 0.0, "beta": 1.0, "c": there}, c_in),
+        ):
+            bound = room.bind(name, made.problem, hopper, **extra)
+            for _ in range(2):  # what is added is not what was written
+                made.check(run(bound, hopper, stream), f"{name} with {sorted(extra)}", exact)
+        assert np.array_equal(there.bits.get(), c.bits), "C is only read"
+    assert done >= 1
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_every_rung_takes_alpha(hopper, stream, name):
+    made = case(1300, 4000, 200)
+    for alpha in (0.5, -2.0, 0.0):
+        bound = room.bind(name, made.problem, hopper, alpha=alpha)
+        made.check(
+            run(bound, hopper, stream), f"{name}, alpha {alpha}", np.float32(alpha) * made.product
+        )
+
+
+@gpu
+@pytest.mark.parametrize("kernel", wgmma.COMPLETE)
+def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
+    import cupy
+
+    m, n, k = 1300, 4000, 200
+    made, bias = case(m, n, k), np.arange(m, dtype=np.float32) % 7
+    c = half.from_dense(np.ones((m, n), np.float32), "bfloat16")
+    exact = made.product + 3 + bias[:, None]
+    there, rows = half.to_device(c), cupy.asarray(bias)
+    configs = [config for config in tuner.HOPPER if config.kernel == kernel]
+    for config in configs or [room.LADDER[f"wgmma_{kernel}"][0]]:
+        bound = wgmma.bind(kernel, made.problem, hopper, config, beta=3.0, c=there, bias=rows)
+        made.check(run(bound, hopper, stream), str(config), exact)
+
+
+# --------------------------------------------------------------------- metadata that betrays a lane
+
+
+@functools.cache
+def placed(m: int, k: int, dtype: str) -> Case:
+    """A of random values times the identity: C is A itself, each value where its two bits say."""
+    a = two_four.random(m, k, dtype, SEED % 2**32)
+    return of_operands(a, half.from_dense(np.eye(k, dtype=np.float32), dtype))
+
+
+def test_placed_matrices_have_every_pair_at_every_place_of_a_word():
+    a = placed(333, 328, "bfloat16").problem.host().a
+    words = wgmma.ring_metadata(a)[:5, : 2 * 320]  # what is not padded
+    for shift in range(0, 32, 4):
+        assert set(np.unique(words >> shift & 15).tolist()) == set(two_four.PAIRS.tolist())
+
+
+@gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_values_go_where_metadata_says(hopper, stream, config, dtype):
+    """A swapped lane, half or selector moves values to other columns of C."""
+    # 143 tiles of 128 x 256 for stream-K, where B is the identity only in its first columns.
+    m, k = (1408, 328) if config.kernel == "stream_k" else (333, 328)
+    made = placed(m, k, dtype)
+    if config.kernel == "stream_k":
+        host = made.problem.host()
+        wide = np.zeros((k, 256 * 13), np.float32)
+        wide[:, :k] = np.eye(k)
+        made = of_operands(host.a, half.from_dense(wide, dtype))
+    bound = wgmma.bind(str(config), made.problem, hopper, config)
+    made.check(run(bound, hopper, stream), str(config))
+
+
+@gpu
+@pytest.mark.parametrize("pair", two_four.PAIRS.tolist(), ids=hex)
+@pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
+def test_every_pair_alone(hopper, stream, name, pair):
+    a = two_four.random(200, 192, "bfloat16", SEED % 2**32)
+    meta = np.full_like(a.meta, pair * 0x1111)
+    made = of_operands(
+        replace(a, meta=meta), half.from_dense(np.eye(192, dtype=np.float32), "bfloat16")
+    )
+    made.check(
+        run(room.bind(name, made.problem, hopper), hopper, stream), f"{name}, pair {pair:#x}"
+    )
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_rows_of_b_come_back_from_an_identity(hopper, stream, name):
+    """A is the identity, so C is B: 64 x 64 squares that are stored to another place show."""
+    m, n = (1408, 3080) if name == "wgmma_stream_k" else (333, 520)
+    a = two_four.compress(np.eye(m, dtype=np.float32), "bfloat16")
+    b = room.problem(1, n, m, seed=SEED).host().b
+    made = of_operands(a, b)
+    made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_nan_in_b_spoils_the_rows_that_read_it_and_nothing_else(hopper, stream, name):
+    """An element of B is multiplied only where metadata names its row; elsewhere it is not even times 0."""
+    m, n, k = (1300, 3075, 200) if name == "wgmma_stream_k" else (300, 259, 200)
+    made = case(m, n, k)
+    a, b = made.problem.host().a, made.problem.host().b
+    ones = replace(a, val=np.full_like(a.val, half.to_bits(np.ones(1, np.float32), a.dtype)[0]))
+    kept = two_four.to_dense(ones) != 0  # (m, k)
+    bits, spoilt = b.bits.copy(), np.zeros((m, n), bool)
+    for row, column in ((0, 0), (1, 64), (63, 127), (64, 7), (127, 128), (199, n - 1)):
+        bits[row, column] = NAN
+        spoilt[:, column] |= kept[:, row]
+    assert 0 < spoilt.sum() < 6 * m
+    p = room.problem_from(a, Half(b.dtype, bits))
+    out = run(room.bind(name, p, hopper), hopper, stream)
+    assert np.array_equal(np.isnan(out), spoilt), f"{name}, seed {SEED}"
+    made.check(np.where(spoilt, 0, out), name, np.where(spoilt, 0, made.product))
+
+
+@gpu
+@pytest.mark.parametrize(
+    "shape", [(77, 136, 100), (300, 257, 90), (1300, 4000, 130), (1300, 3999, 130)], ids=str
+)
+@pytest.mark.parametrize("name", RUNGS)
+def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(hopper, stream, name, shape):
+    """A and B lie between NaN, C between numbers that must stay; no size is a multiple of anything."""
+    import cupy
+
+    if not takes(room.LADDER[name][0], shape, hopper):
+        assert name == "wgmma_stream_k" and shape[0] < 1300
+        return
+    margin, filler = 2**16, 0x1234
+
+    def within(array, fill: int):
+        """A view of a larger buffer with the contents of `array`, at a multiple of 16 bytes."""
+        buffer = cupy.full(array.size + 2 * margin, fill, cupy.uint16)
+        view = buffer[margin:-margin].reshape(array.shape)
+        view[...] = array
+        return buffer, view
+
+    made = case(*shape)
+    ops = made.problem.device()
+    buffer, c = within(ops.c.bits, filler)
+    a = replace(ops.a, val=within(ops.a.val, NAN)[1], meta=within(ops.a.meta, 0x4444)[1])
+    b, c = Half(ops.b.dtype, within(ops.b.bits, NAN)[1]), Half(ops.c.dtype, c)
+    inside = replace(made.problem, make_device=lambda: Operands(a, b, c), _device=None)
+    bound = room.bind(name, inside, hopper)
+    assert bound.result().bits.data.ptr == buffer.data.ptr + 2 * margin
+    made.check(run(bound, hopper, stream), f"{name} between margins")
+    assert bool((buffer[:margin] == filler).all()) and bool((buffer[-margin:] == filler).all())
+
+
+# --------------------------------------------------------------------------------- again and again
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_same_launch_gives_the_same_bits(hopper, stream, name):
+    """A result that moves is a race. Random values, so that another order of additions would show."""
+    p = room.problem(1300, 4000, 2000, seed=SEED)
+    bound = room.bind(name, p, hopper)
+    first = run(bound, hopper, stream)
+    for _ in range(20):
+        assert np.array_equal(run(bound, hopper, stream), first), f"{name}, seed {SEED}"
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_launches_one_after_the_other_read_what_is_there_then(hopper, stream, name):
+    """Other operands in the same places: sums or flags of the launch before would show."""
+    import cupy
+
+    shape = (1300, 4000, 1000)
+    made, other = case(*shape), case(*shape, seed=1)
+    a, b = made.problem.host().a, made.problem.host().b
+    second = of_operands(a, other.problem.host().b)
+    p = room.problem_from(a, b)
+    bound = room.bind(name, p, hopper)
+    for turn in range(6):
+        now = (made, second)[turn % 2]
+        p.device().b.bits[...] = cupy.asarray(now.problem.host().b.bits)
+        now.check(run(bound, hopper, stream), f"{name}, launch {turn}")
+
+
+@gpu
+def test_stream_k_leaves_its_flags_clean(hopper, stream):
+    """Launched back to back, without a word from the host in between."""
+    import cupy
+
+    sms = hopper.properties.multiprocessor_count
+    for m, n, k in ((1300, 4000, 1000), (2816, 3000, 200), (1921, 4609, 65)):
+        made = case(m, n, k)
+        bound = room.bind("wgmma_stream_k", made.problem, hopper)
+        poison(bound)
+        partial, ready = bound.keep[3]
+        assert ready.shape == (sms, 2) and partial.shape == (sms, 128 * 256)
+        partial.fill(math.nan)  # of the launch before nothing is needed
+        hopper.sync()
+        for _ in range(10):
+            bound.launch(stream)
+        stream.sync()
+        assert not bool(ready.any()), f"{m}, {n}, {k}"
+        made.check(half.to_dense(half.to_host(bound.result())), "wgmma_stream_k")
+        count = math.prod(wgmma.tiles(room.LADDER["wgmma_stream_k"][0], m, n))
+        written = int((~cupy.isnan(partial).all(axis=1)).sum())
+        cut = wgmma.shared_tiles(count, sms) if math.ceil(k / 64) > 1 else 0
+        assert bool(written) == bool(cut), "and only tiles that are cut leave sums"
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_launch_can_be_captured(hopper, stream, name):
+    """A measurement may replay a launch from a CUDA graph: clusters, workspaces and copies of rows included."""
+    for shape in ((1300, 4000, 200), (1300, 3999, 200)):
+        made = case(*shape)
+        bound = room.bind(name, made.problem, hopper)
+        made.check(run(bound, hopper, stream), name)
+        graph = bench.capture(bound.name, bound, stream)
+        for _ in range(3):
+            poison(bound)
+            hopper.sync()
+            graph.launch(stream)
+            stream.sync()
+            made.check(half.to_dense(half.to_host(bound.result())), f"{name} from a graph")
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_preprocessing_is_accounted_for(hopper, name):
+    made = case(1300, 4000, 1000)
+    bound = room.bind(name, made.problem, hopper)
+    _, metadata, packed, workspace, *_ = bound.keep
+    a = made.problem.host().a
+    assert np.array_equal(metadata.get(), wgmma.ring_metadata(a, 256))
+    held = metadata.nbytes + sum(x.nbytes for x in workspace)
+    if name == "wgmma_packed":
+        assert np.array_equal(packed.get(), wgmma.pack_values(a, 256))
+        held += packed.nbytes
+    assert bound.prepare_bytes == held
+    assert bool(workspace) == (name == "wgmma_stream_k") and 0 < bound.prepare_ms < 1000
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_every_entry_loads_on_this_gpu(hopper, name):
+    config, kernel = room.LADDER[name][0], room.VARIANTS[name]
+    entries = list(kernel.entries)
+    if config.kernel in wgmma.COMPLETE:
+        entries += [wgmma.entry(config, dtype, extra=True) for dtype in DTYPES]
+    for entry in entries:
+        cubin = jit.compile_cubin(kernel.source, entry, jit.arch_of(hopper))
+        assert jit.load(cubin, wgmma.shared_bytes(config))
+
+
+@gpu
+@pytest.mark.parametrize("n", [2**15, 2**15 + 9])
+def test_offsets_beyond_31_bits(hopper, stream, n):
+    """C with a little over 2^31 elements, and on its way in rows of another length where n is odd."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    m, k = 2**16 + 200, 16
+    assert m * n > 2**31
+    need, free = 40 * 2**30, cupy.cuda.runtime.memGetInfo()[0]
+    if free < need:
+        pytest.skip(f"{need / 2**30:.0f} GiB of GPU memory needed, {free / 2**30:.1f} free")
+    p = room.problem(m, n, k, seed=SEED)
+    reference = check.oracle(p, on="gpu")
+    for name in ("wgmma_one_stage", "wgmma_keep", "wgmma_stream_k"):
+        bound = room.bind(name, p, hopper)
+        poison(bound)
+        errors = check.check(bound, p, reference, stream)
+        assert errors.rel_err > 0, f"{name}, seed {SEED}"
+        bound = None
+    p.release()
+    reference = None
+    pool.free_all_blocks()
+
+
+# ------------------------------------------------------------------------------------- what is refused
+
+
+@gpu
+def test_what_does_not_go_together_is_refused(hopper):
+    import cupy
+
+    small, c = room.problem(64, 64, 64), Half("bfloat16", cupy.zeros((64, 64), cupy.uint16))
+    for name, extra, said in (
+        ("wgmma_stream_k", {}, "stream_k shares 1 x 1 tiles"),
+        ("wgmma_split_k", {}, "split_k cannot cut 1 steps"),
+        ("wgmma_keep", {"beta": 1.0}, "needs C where beta is not 0"),
+        (
+            "wgmma_ring",
+            {"bias": cupy.zeros(64, cupy.float32)},
+            "wgmma_ring adds neither C nor a bias",
+        ),
+        ("wgmma_multicast", {"beta": 1.0, "c": c}, "wgmma_multicast adds neither C nor a bias"),
+    ):
+        with pytest.raises(ValueError, match=said) as caught:
+            room.bind(name, small, hopper, **extra)
+        assert "\n" not in str(caught.value)
+
+
+@gpu
+def test_rows_that_do_not_begin_at_16_bytes_are_refused(hopper):
+    """B as a part of another array: the copy engine cannot read it."""
+    import cupy
+
+    made = case(64, 64, 64)
+    ops = made.problem.device()
+    moved = cupy.empty(ops.b.size + 4, cupy.uint16)[4:].reshape(ops.b.shape)
+    moved[...] = ops.b.bits
+    inside = replace(ops, b=Half("bfloat16", moved))
+    p = replace(made.problem, make_device=lambda: inside, _device=None)
+    with pytest.raises(ValueError, match="these begin at 8 and are 128 apart"):
+        room.bind("wgmma_keep", p, hopper)
+
+
+# ----------------------------------------------------------------------------------- wrong on purpose
+
+#: A bug -> the file where it would be, the text there, the text instead, and a rung on which it shows.
+MUTANTS = {
+    "selector_0_twice": ("tile.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
+    "lanes_swapped": ("tile.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
+    "rows_0_to_31_of_b_twice": ("tile.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"),
+    "a_half_of_b_twice": ("tile.cuh", "k + 32 * rank, full", "k, full", "wgmma_multicast"),
+    "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
+    "rounded_down": ("half.cuh", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32", "wgmma_bands"),
+    "tail_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
+    "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
+    "packed_a_row_later": ("tile.cuh", "+ k / K) * 4096, 4096", "+ k / K) * 4096 + 64, 4096", "wgmma_packed"),
+    "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),
+    "last_column_lost": ("pitch.cu", "column < columns ?", "column + 1 < columns ?", "wgmma_tall"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def mutant(monkeypatch, tmp_path):
+    """mutant(bug): from now on the room compiles sources with one text changed, which must be there once."""
+
+    def change(bug: str) -> None:
+        file, old, new, _ = MUTANTS[bug]
+        for path in (*wgmma.HERE.glob("*.cu*"), jit.COMMON / "half.cuh"):
+            shutil.copy(path, tmp_path)  # a header beside the source comes before the one in common
+        text = (tmp_path / file).read_text()
+        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
+        (tmp_path / file).write_text(text.replace(old, new))
+        monkeypatch.setattr(wgmma, "HERE", tmp_path)
+
+    return change
+
+
+@pytest.mark.parametrize("bug", MUTANTS)
+def test_a_wrong_kernel_compiles(mutant, bug):
+    """Without a GPU as well: it must be the check that refuses it, not the compiler."""
+    file, _, _, name = MUTANTS[bug]
+    config = room.LADDER[name][0]
+    before = jit.compile_cubin(wgmma.source(config), wgmma.entry(config, "bfloat16"), "sm_90a").code
+    mutant(bug)
+    if file == "pitch.cu":
+        assert jit.compile_cubin(wgmma.HERE / file, "pitch", "sm_90a").code
+        return
+    extra = "bias" in bug
+    entry = wgmma.entry(config, "bfloat16", extra)
+    assert jit.compile_cubin(wgmma.source(config), entry, "sm_90a").code != before
+
+
+@gpu
+@pytest.mark.parametrize("bug", MUTANTS)
+def test_a_wrong_kernel_is_caught(hopper, stream, mutant, bug):
+    """By the check of every record, on the room's own operands, and by the exact cases."""
+    name = MUTANTS[bug][-1]
+    p = room.problem(1300, 3999, 1000, seed=SEED)
+    reference = check.oracle(p)
+    assert check.check(room.bind(name, p, hopper), p, reference, stream).rel_err > 0
+    mutant(bug)
+    extra = {}
+    if "bias" in bug:
+        import cupy
+
+        extra["bias"] = rows = 64 * cupy.random.default_rng(SEED).random(p.m, cupy.float32)
+        reference = check.reference(cupy.asarray(reference.values) + rows[:, None])
+    bound = room.bind(name, p, hopper, **extra)
+    poison(bound)
+    if bug == "rounded_down":  # within the limit of the norm, as every rounding is
+        made = case(1300, 3999, 1000)
+        scaled = room.bind(name, made.problem, hopper, alpha=1.01)
+        with pytest.raises(AssertionError, match="elements are wrong"):
+            made.check(run(scaled, hopper, stream), bug, np.float32(1.01) * made.product)
+        return
+    with pytest.raises(check.WrongResult, match="is wrong: |unwritten or NaN"):
+        check.check(bound, p, reference, stream)
+
+
+@gpu
+@pytest.mark.parametrize("order", [
+    "swizzled for ldmatrix", "lanes swapped", "selectors swapped", "warps swapped", "rows g and g + 8 swapped"
+])  # fmt: skip
+@pytest.mark.parametrize("name", RUNGS)
+def test_metadata_in_another_order_is_caught(hopper, stream, name, order):
+    """The kernel reads the word of the lane, and not one that happens to be alike."""
+    import cupy
+
+    p = room.problem(1300, 4000, 200, seed=SEED)
+    reference = check.oracle(p)
+    ring = wgmma.ring_metadata(p.host().a, 256)
+    config = room.LADDER[name][0]
+    right = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(ring))
+    assert check.check(right, p, reference, stream).rel_err > 0 and right.prepare_ms == 0
+    wrong = cupy.asarray(wrong_orders(p.host().a, ring)[order])
+    bound = wgmma.bind(name, p, hopper, config, metadata=wrong)
+    with pytest.raises(check.WrongResult, match="is wrong: relative error"):
+        check.check(bound, p, reference, stream)
+
+
+@gpu
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_lost_step_is_caught(hopper, stream, name):
+    """k = 1000 is 15 steps of 64 and one of 40."""
+    p = room.problem(1300, 4000, 1000, seed=SEED)
+    bound = room.bind(name, p, hopper)
+    ((kernel, how, arguments),) = bound.steps
+    assert arguments[4] == 16
+    lost = (*arguments[:4], np.int32(15), *arguments[5:])
+    bound.steps[:] = [(kernel, how, lost)]
+    with pytest.raises(check.WrongResult, match="is wrong: relative error"):
+        check.check(bound, p, check.oracle(p), stream)

@@ -1,0 +1,108 @@
+"""Tensor maps: what is refused without a GPU, and on one, boxes at and beyond the edges of a matrix."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kernels import jit, tma
+
+#: A box from one matrix to another, at the same place in both.
+SOURCE = """
+#include "tma.cuh"
+template <int BYTES>
+__global__ void through(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, int x, int y)
+{
+    __shared__ __align__(1024) unsigned char box[BYTES];
+    __shared__ Barrier full;
+    if (threadIdx.x == 0) {
+        barrier_init(&full, 1);
+        barrier_init_fence();
+        arrive_expect(&full, BYTES);  // of the whole box, wherever the matrix ends
+        tma_load(box, from, x, y, &full);
+    }
+    __syncthreads();
+    wait(&full, 0);
+    if (threadIdx.x == 0) {
+        async_proxy_fence();
+        tma_store(to, x, y, box);
+        tma_store_commit();
+        tma_store_wait<0>();
+    }
+}
+"""
+ROWS = 16  # of a box
+
+
+def matrix(pointer: int = 0x7000, pitch: int = 256):
+    """What tensor_map looks at before it asks cuda.core."""
+    return SimpleNamespace(data=SimpleNamespace(ptr=pointer), strides=(pitch, 2))
+
+
+@pytest.mark.parametrize("swizzle", [1, 16, 96, 256, -1, None, "64"])
+def test_another_swizzle_is_refused(swizzle):
+    with pytest.raises(ValueError) as caught:
+        tma.tensor_map(matrix(), (64, 64), swizzle)
+    message = f"swizzle is {swizzle!r} bytes, but must be one of [0, 32, 64, 128]"
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("pointer", "pitch", "said"),
+    [
+        (0x7002, 256, "these begin at 2 and are 256 apart"),
+        (0x7008, 256, "these begin at 8 and are 256 apart"),
+        (0x7000, 514, "these begin at 0 and are 514 apart"),
+        (0x7000, 8, "these begin at 0 and are 8 apart"),
+    ],
+)
+def test_rows_that_the_copy_engine_cannot_address_are_refused(pointer, pitch, said):
+    with pytest.raises(ValueError, match=f"multiples of 16 bytes, but {said}: pad them$") as caught:
+        tma.tensor_map(matrix(pointer, pitch), (64, 64))
+    assert "\n" not in str(caught.value)
+
+
+def kernel_of(folder, swizzle: int) -> tuple[jit.Cubin, int]:
+    """The kernel for boxes of 16 rows, and their columns of 2 bytes: as wide as the swizzle, or 64 bytes."""
+    (folder / "through.cu").write_text(SOURCE)
+    columns = (swizzle or 64) // 2
+    entry = f"through<{ROWS * columns * 2}>"
+    return jit.compile_cubin(folder / "through.cu", entry, "sm_90a"), columns
+
+
+def test_the_kernel_of_this_test_moves_boxes(tmp_path):
+    mix = jit.instruction_mix(kernel_of(tmp_path, 128)[0])
+    assert mix["UTMALDG.2D"] == mix["UTMASTG.2D"] == 1
+    assert not any(op.startswith(("LDG", "STG")) for op in mix)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("swizzle", tma.SWIZZLES)
+def test_a_box_is_rows_by_columns_and_ends_where_the_matrix_ends(device, tmp_path, swizzle):
+    """What lies beyond the one matrix is zero, and beyond the other is not written, whatever the swizzle."""
+    import cupy
+    from cuda.core import LaunchConfig, launch
+
+    if jit.arch_of(device) != "sm_90a":
+        pytest.skip("compiled for compute capability 9.0")
+    cubin, columns = kernel_of(tmp_path, swizzle)
+    kernel, stream, filler = jit.load(cubin), device.create_stream(), 0x1234
+    for (m, n), (high, wide) in (((37, 40), (64, 128)), ((64, 128), (37, 40)), ((5, 8), (5, 8))):
+        source = 1 + cupy.arange(m * n, dtype=cupy.uint16).reshape(m, n)
+        # Between rows and after the last one there is something that must not be touched.
+        buffer = cupy.full((high + 4, wide + 8), filler, cupy.uint16)
+        target = buffer[:high, :wide]
+        for x, y in ((0, 0), (8, 3), (24, 32), (39, 36), (64, 64), (-8, -5)):
+            buffer.fill(filler)
+            maps = [tma.tensor_map(a, (ROWS, columns), swizzle) for a in (source, target)]
+            device.sync()
+            launch(stream, LaunchConfig(grid=1, block=32), kernel, *maps, np.int32(x), np.int32(y))
+            stream.sync()
+            exact = np.full((high + 4, wide + 8), filler, np.uint16)
+            numbers = source.get()
+            for i in range(max(y, 0), min(y + ROWS, high)):
+                for j in range(max(x, 0), min(x + columns, wide)):
+                    exact[i, j] = numbers[i, j] if i < m and j < n else 0
+            assert np.array_equal(buffer.get(), exact), (swizzle, m, n, high, wide, x, y)

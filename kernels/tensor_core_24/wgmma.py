@@ -1,9 +1,9 @@
 """The Hopper kernels on `wgmma.mma_async.sp`: configurations, preparation, launch.
 
-Preparation is offline, like the compression itself: the metadata is put into the order in which a stage of
-the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise A's values, B
-and C stay as they are: TMA masks what lies beyond a matrix. Where n is no multiple of 8, which TMA cannot address, a launch copies B to padded rows
-and C back from them.
+Preparation is offline, like the compression itself: the metadata is put into the order in which a
+stage of the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise
+A's values, B and C stay as they are: TMA masks what lies beyond a matrix. Where n is no multiple of 8,
+which TMA cannot address, a launch copies B to padded rows and C back from them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(128) wgmma_ring(
     int row, column;
     order.find(blockIdx.x, row, column);
     const auto ask = [&](int step) {
-        if (threadIdx.x == 0 && step < steps)
+        if (threadIdx.x == 0)
             ring.load(from, step % STAGES, row * S::M, column * N, step * S::K, &full[step % STAGES]);
     };
     if (threadIdx.x == 0) {
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(128) wgmma_ring(
         for (int s = 0; s < STAGES; ++s) barrier_init(&full[s], 1);
         barrier_init_fence();
     }
-    for (int step = 0; step < STAGES - 1; ++step) ask(step);
+    for (int step = 0; step < min(STAGES - 1, steps); ++step) ask(step);
     __syncthreads();
 
     typename S::Accumulators acc;
@@ -50,9 +50,10 @@ __global__ void __launch_bounds__(128) wgmma_ring(
             wait(&full[at.stage], at.parity);
             ring.multiply(acc, word[half], at.stage, 0, step + half > 0);
             wgmma_wait<1>();
-            __syncthreads();  // all four warps are done with the stage before
-            ask(step + half + STAGES - 1);
             at.next();
+            if (step + half + STAGES - 1 >= steps) continue;  // nothing is left to ask for
+            __syncthreads();                                  // all four warps are done with the stage before
+            ask(step + half + STAGES - 1);
         }
     wgmma_wait<0>();
     out->write(acc, c, row * S::M, column * N, scale, 1);

@@ -128,8 +128,8 @@ class Evidence:
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
             ours = df[~df["variant"].str.startswith(LIBRARIES)]
-            if df["variant"].str.startswith("cusparse").any():
-                df = records.best_of(df)
+            if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
+                df = records.best_of(df, "cusparse_")
             if not ours.empty:
                 best = records.best_of(ours, "", ROOM_BEST)
                 df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)

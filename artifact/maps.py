@@ -602,7 +602,7 @@ def roofs(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
 def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, float]] | None = None):
     """The measured roofs, and where the multiplications of the records lie under them. (fig, data)
 
-    ceilings: from `roofs`. intensities: name of a traffic count -> least and largest useful FLOP per
+    ceilings: from `roofs`. intensities: format and count of bytes -> least and largest useful FLOP per
     byte, drawn as bars along the bottom.
     """
     memories = ceilings[ceilings["variant"] != "fma"]
@@ -631,7 +631,7 @@ def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, floa
     figures._log(ax.xaxis)
     figures._log(ax.yaxis)
     for number, (name, (least, most)) in enumerate((intensities or {}).items()):
-        y = bottom * (low / bottom) ** (0.3 + 0.42 * number)
+        y = bottom * (low / bottom) ** (0.2 + 0.75 * (number + 0.5) / len(intensities))
         ax.plot(
             [least, most],
             [y, y],
@@ -640,12 +640,9 @@ def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, floa
             alpha=0.55,
             solid_capstyle="butt",
         )
-        side = (
-            {"ha": "left", "xytext": (6, 0)}
-            if most < right / 20
-            else {"ha": "right", "xytext": (-6, 0)}
-        )
-        at = most if most < right / 20 else least
+        after = right / most > least / left  # where there is more room for the name
+        side = {"ha": "left", "xytext": (6, 0)} if after else {"ha": "right", "xytext": (-6, 0)}
+        at = most if after else least
         ax.annotate(name, (at, y), textcoords="offset points", va="center", fontsize=8, **side)
         rows += [{"what": name, "flop_per_byte": v, "tflops": np.nan} for v in (least, most)]
     fig.canvas.draw()  # the layout must be settled before a label can be turned along a slope
@@ -675,20 +672,23 @@ def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, floa
 
 
 def intensities(folder: Path) -> dict[str, tuple[float, float]]:
-    """Useful FLOP per byte over all generated points under a GPU's folder, by both byte counts."""
-    frames = [
-        records.read(folder / room / f"{experiment}.csv")
-        for room in records.rooms(folder)
-        if room != claims.CEILINGS
-        for experiment in records.experiments(folder / room)
-    ]
-    if not frames:
-        return {}
-    df = pd.concat(frames)
-    df = df[(df["nnz"] > 0) & (df["label"] == "")]
-    named = {"requested_bytes": "SpMM, requested bytes", "least_bytes": "SpMM, least bytes"}
-    ratios = {name: df["useful_flops"] / df[column] for column, name in named.items()}
-    return {name: (float(r.min()), float(r.max())) for name, r in ratios.items()}
+    """Useful FLOP per byte over all generated points under a GPU's folder, by format and by both
+    counts of bytes: {"CSR, requested bytes": (least, most), …}.
+
+    Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
+    """
+    found = {}
+    for system in SYSTEMS:
+        here = records.experiments(folder / system.room)
+        if system.unit != "CUDA cores" or not here:
+            continue
+        df = pd.concat(records.read(folder / system.room / f"{name}.csv") for name in here)
+        df = df[(df["nnz"] > 0) & (df["label"] == "")]
+        for column in ("requested_bytes", "least_bytes") if len(df) else ():
+            ratio = df["useful_flops"] / df[column]
+            name = f"{system.format}, {column.replace('_', ' ')}"
+            found[name] = (float(ratio.min()), float(ratio.max()))
+    return found
 
 
 # ---------------------------------------------------------------- the headline
@@ -730,8 +730,8 @@ def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
         if not df["variant"].map(known).eq(True).any():  # sizes that the published kernel refuses
             continue
         sizes = [c for c in ("n", "m") if df[c].nunique() > 1]
-        if len(df) and sizes and df["variant"].str.startswith("cusparse").any():
-            df = records.best_of(df)
+        if len(df) and sizes and df["variant"].str.startswith("cusparse_").any():
+            df = records.best_of(df, "cusparse_")
             df["size"] = df["m"] if sizes == ["n", "m"] else df[sizes[0]]
             found.append(df)
     if not found:

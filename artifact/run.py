@@ -399,7 +399,9 @@ OTHER_OPS = (
     "REDG",
     "BAR",
     "HMMA",
+    "HMMA.SP",
     "HGMMA",
+    "HGMMA.SP",
     "UTMALDG",
 )
 
@@ -409,7 +411,7 @@ def compile_report(room: str) -> pd.DataFrame:
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
-    access) or "FFMA", where any kernel has them.
+    access), "FFMA" or "HMMA.SP", where any kernel has them.
     """
     from kernels import jit
 
@@ -461,7 +463,8 @@ def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
             )
             name = f"{op}.{width}"
         elif op in OTHER_OPS:
-            name = op
+            # On sparse tensor cores: another instruction, at another rate.
+            name = f"{op}.SP" if modifiers[:1] == ["SP"] else op
         else:
             continue
         counts[name] = counts.get(name, 0) + count
@@ -469,8 +472,10 @@ def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
 
 
 def _column_order(column: str) -> tuple[int, int]:
+    if column in OTHER_OPS:
+        return len(MEMORY_OPS) + OTHER_OPS.index(column), 0
     op, _, width = column.partition(".")
-    return (*MEMORY_OPS, *OTHER_OPS).index(op), int(width or 0)
+    return MEMORY_OPS.index(op), int(width)
 
 
 # ---------------------------------------------------------------- small things

@@ -624,13 +624,15 @@ def ladder(
     lines: Sequence[str] = ("cusparselt", "cublaslt"),
     label: str = "",
     wrap: int = 40,
+    over: Mapping[str, str] | None = None,
 ):
     """TFLOP/s of every rung as horizontal bars, one per size M = N = K, with its gain over the rung
-    before and what was predicted before it was measured.
+    that it builds on and what was predicted before it was measured.
 
     rungs: variant -> prediction, in ladder order; an empty one is drawn as "–". lines: contenders
-    that are drawn across all rungs. Rungs and lines without records are left out; ValueError without
-    any rung.
+    that are drawn across all rungs. over: variant -> the one that it builds on, none for a variant
+    that is not in it; by default the row before. Rungs and lines without records are left out;
+    ValueError without any rung.
     """
     points = _rows(df, list(rungs), label, square=True)
     order, present = list(rungs), _present(points, list(rungs))
@@ -663,6 +665,8 @@ def ladder(
             if np.isnan(rate):
                 continue
             before = [r["tflops"] for r in rows if r["size"] == size]
+            if over is not None:
+                before = rates[size].reindex([over.get(variant)]).dropna().tolist()
             gain = rate / before[-1] - 1 if before else np.nan
             y = middle + 0.2 * (place - (len(sizes) - 1) / 2)
             more = {"hatch": SIZE_HATCHES[place], "edgecolor": INK, "linewidth": 0.5}
@@ -688,7 +692,8 @@ def ladder(
     ax.set_yticks(tops[:-1] + np.array(heights) / 2, present)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
-    ax.set_xlabel("throughput, 2·M·N·K (TFLOP/s); gain over the rung before")
+    built_on = "the rung before" if over is None else "what it builds on"
+    ax.set_xlabel(f"throughput, 2·M·N·K (TFLOP/s); gain over {built_on}")
     ax.text(
         1.02,
         -0.06,

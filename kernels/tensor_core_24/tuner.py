@@ -16,7 +16,7 @@ import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 
@@ -92,7 +92,10 @@ def bind(name: str, problem: Problem, device, *, file: Path | None = None, **ext
         choice = tune(problem, device)
         write(file or _own(device), problem, choice)
         spent_ms = (time.perf_counter() - begin) * 1e3
-    bound = _ready(name, problem, device, choice.config, **extra)
+    config = choice.config
+    if set(extra) - {"alpha"} and choice.family == "wgmma" and config.kernel not in wgmma.COMPLETE:
+        config = replace(config, kernel="persistent")  # the same tile, with beta·C and bias
+    bound = _ready(name, problem, device, config, **extra)
     bound.prepare_ms += spent_ms
     return bound
 

@@ -385,12 +385,12 @@ def test_a_ceiling_that_was_not_measured_is_left_out():
 
 def test_the_roofline_and_its_data(gpu_folder):
     here = maps.intensities(gpu_folder)
-    assert set(here) == {"SpMM, requested bytes", "SpMM, least bytes"}
+    assert set(here) == {"CSR, requested bytes", "CSR, least bytes"}
     fig, data = maps.roofline(maps.roofs(synthetic.ceilings(), H200), here)
     at = data[data["what"] == "DRAM copy"].iloc[0]
     assert (at["flop_per_byte"], at["tflops"]) == (pytest.approx(15), 60)
-    ends = data[data["what"] == "SpMM, least bytes"]["flop_per_byte"].tolist()
-    assert ends == list(here["SpMM, least bytes"])
+    ends = data[data["what"] == "CSR, least bytes"]["flop_per_byte"].tolist()
+    assert ends == list(here["CSR, least bytes"])
     text = words(drawn(fig))
     assert "FP32 FMA 60.0 TFLOP/s" in text and "DRAM copy 4.00 TB/s" in text
     fig, data = maps.roofline(maps.roofs(synthetic.ceilings(), H200))
@@ -399,10 +399,25 @@ def test_the_roofline_and_its_data(gpu_folder):
 
 def test_intensities_span_the_records(gpu_folder, tmp_path):
     df = pd.concat(synthetic.experiment(name) for name in synthetic.SHAPES)
-    least, most = maps.intensities(gpu_folder)["SpMM, requested bytes"]
+    least, most = maps.intensities(gpu_folder)["CSR, requested bytes"]
     ratio = df["useful_flops"] / df["requested_bytes"]
     assert (least, most) == (pytest.approx(ratio.min()), pytest.approx(ratio.max()))
     assert maps.intensities(synthetic.folder(tmp_path, frames={})) == {}
+
+
+def test_intensities_tell_formats_apart_and_leave_tensor_cores_out(gpu_folder):
+    alone = maps.intensities(gpu_folder)
+    for room in ("nm_cuda_core", "tensor_core_24"):
+        df = synthetic.experiment("square", room=room)
+        records.write(gpu_folder / room / "square.csv", df)
+    both = maps.intensities(gpu_folder)
+    assert set(both) - set(alone) == {"2:4, requested bytes", "2:4, least bytes"}
+    assert {name: both[name] for name in alone} == alone
+    fig, data = maps.roofline(maps.roofs(synthetic.ceilings(), H200), both)
+    assert len(data) == 4 + 2 * 4
+    bars = [line.get_ydata()[0] for line in fig.axes[0].lines if line.get_linewidth() == 5]
+    bottom = fig.axes[0].get_ylim()[0]
+    assert len(set(bars)) == 4 and all(bottom < y < 6 * bottom for y in bars)
 
 
 # ---------------------------------------------------------------- the protocol

@@ -108,17 +108,16 @@ def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, profiled):
 def test_a_room_adds_its_own_metrics(gpu, profiled, monkeypatch, tmp_path):
     listed = tmp_path / "profiles.toml"
     text = cli.PROFILES.read_text(encoding="utf-8")
-    room = ROOMS[-1]
-    assert "metrics" not in PROFILES[room], "the text below would be a second entry"
+    room = next(room for room in ROOMS if "metrics" not in PROFILES[room])
     listed.write_text(
         text.replace(f"[{room}]", f'[{room}]\nmetrics = ["own.sum", "{ncu.METRICS[2]}"]'),
         encoding="utf-8",
     )
     monkeypatch.setattr(cli, "PROFILES", listed)
     assert cli.main(["profile"]) == 0
-    with_own = [call[0] for call in profiled if call[3].count("own.sum") == 1]
-    assert with_own == [room]
-    assert profiled[-1][3].count(ncu.METRICS[2]) == 1
+    with_own = [call for call in profiled if call[3].count("own.sum") == 1]
+    assert [call[0] for call in with_own] == [room]
+    assert with_own[0][3].count(ncu.METRICS[2]) == 1
 
 
 def test_a_large_report_is_not_kept_silently(capsys, gpu, profiled, monkeypatch):

@@ -474,6 +474,8 @@ def test_the_banner_escapes_what_a_machine_is_called(gpu):
         ({"FFMA": 7, "FFMA.FTZ": 1, "IMAD.WIDE": 9, "BRA": 1}, {"FFMA": 8}),
         ({"STL.128": 1, "LDL": 2, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 1},
          {"STL.128": 1, "LDL.32": 2, "RED": 1}),
+        ({"HMMA.16816.F32.BF16": 2, "HMMA.SP.16832.F32.BF16": 64, "HGMMA.SP.64": 3, "HGMMA.64": 1},
+         {"HMMA": 2, "HMMA.SP": 64, "HGMMA.SP": 3, "HGMMA": 1}),
     ],
 )  # fmt: skip
 def test_instructions_are_counted_by_width(mix, counts):

@@ -373,6 +373,16 @@ def test_ladder():
     legible(fig)
 
 
+def test_a_rung_may_build_on_another_than_the_one_before():
+    over = {"wgmma_ring": "mma_sp", "wgmma_persistent": "no_such"}
+    fig, data = tc_figures.ladder(rungs(), RUNGS, over=over)
+    (got,) = column(data, "gain", variant="wgmma_ring", size=8192)
+    assert got == pytest.approx(rate("wgmma_ring", 8192) / rate("mma_sp", 8192) - 1)
+    others = data[data["variant"].isin(RUNGS) & (data["variant"] != "wgmma_ring")]
+    assert others["gain"].isna().all()
+    assert "what it builds on" in " ".join(words(fig))
+
+
 def test_ladder_of_what_was_measured():
     df = rungs(sizes=(4096,))
     df = df[df["variant"].isin(["mma_sp", "wgmma_ring"])]

@@ -583,7 +583,7 @@ MUTANTS = {
     "rounded_down": ("half.cuh", "cvt.rn.bf16x2.f32", "cvt.rz.bf16x2.f32", "wgmma_bands"),
     "tail_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
     "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
-    "packed_a_row_later": ("tile.cuh", "+ k / K) * 4096, 4096", "+ k / K) * 4096 + 64, 4096", "wgmma_packed"),
+    "packed_a_step_later": ("tile.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
     "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),
     "last_column_lost": ("pitch.cu", "column < columns ?", "column + 1 < columns ?", "wgmma_tall"),
 }  # fmt: skip

@@ -22,6 +22,17 @@ __device__ __forceinline__ void wgmma_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
+// After the last wait: nothing that reads accumulators may be moved before this line by the compiler, which does not see
+// that the instructions before it were writing them.
+template <int BLOCKS, int REGISTERS>
+__device__ __forceinline__ void settle(float (&acc)[BLOCKS][REGISTERS])
+{
+#pragma unroll
+    for (int i = 0; i < BLOCKS; ++i)
+#pragma unroll
+        for (int j = 0; j < REGISTERS; ++j) asm volatile("" : "+f"(acc[i][j])::"memory");
+}
+
 // The register file is split at launch into equal parts; a warpgroup may give some of its own back, another take them. Every
 // warp of the warpgroup must get here.
 template <int REGISTERS>

@@ -124,7 +124,7 @@ VARIANTS: dict[str, Kernel] = {
     "auto": Kernel(
         "auto",
         HERE / "tuner.py",
-        "the fastest of both families for this GPU and shape, found by trying and written down",
+        "the fastest of this GPU's family for the shape, found by trying and written down",
         "1.1x over cuSPARSELt's best: power is what both are bound by, but no one tile suits every shape.",
     ),
 }

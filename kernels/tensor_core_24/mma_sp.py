@@ -17,6 +17,7 @@ from kernels.contract import Launch, Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half, array_module
 from kernels.formats.two_four import TwoFour
+from kernels.tensor_core_24.operands import require_extra
 
 SOURCE = Path(__file__).with_name("mma_sp.cu")
 INT32_MAX = 2**31 - 1
@@ -255,27 +256,11 @@ def bind(
 
 def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:
     """The template argument for what is asked for; raises ValueError where it does not go together."""
-    m, n = ops.c.shape
     require(
         ops.a.dtype == ops.b.dtype == ops.c.dtype,
         f"{name} takes one dtype, but A is {ops.a.dtype}, B {ops.b.dtype} and C {ops.c.dtype}",
     )
-    if beta != 0:
-        require(c is not None, f"{name} has nothing to multiply by beta = {beta}: give it c")
-        require(
-            c.dtype == ops.a.dtype and tuple(c.shape) == (m, n) and c.bits.flags.c_contiguous,
-            f"{name} adds a row-major {ops.a.dtype} c of {(m, n)}, not {c.dtype} {tuple(c.shape)}",
-        )
-        require(
-            c.bits.data.ptr != ops.c.bits.data.ptr,
-            f"{name} would change the c that it adds, so a second launch would add another: copy it",
-        )
-    if bias is not None:
-        require(
-            bias.dtype == np.float32 and bias.shape == (m,) and bias.flags.c_contiguous,
-            f"{name} adds a contiguous float32 bias of {(m,)}, one for each row of C, not "
-            f"{bias.dtype} {tuple(bias.shape)}",
-        )
+    require_extra(name, ops, beta, c, bias)
     more = beta != 0 or bias is not None
     return _EPILOGUES[alpha != 1 or more, beta != 0, bias is not None]
 

@@ -127,6 +127,30 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     return Operands(TwoFour(m, k, dtype, val, meta), Half(dtype, b), _output(m, n, dtype))
 
 
+def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:
+    """Raise ValueError, one sentence, where beta, c and bias do not go with a problem's operands.
+
+    c: Half (m, n) row-major, not the output, looked at only where beta is not 0; bias: float32 (m,).
+    """
+    m, n = ops.c.shape
+    if beta != 0:
+        require(c is not None, f"{name} has nothing to multiply by beta = {beta}: give it c")
+        require(
+            c.dtype == ops.a.dtype and tuple(c.shape) == (m, n) and c.bits.flags.c_contiguous,
+            f"{name} adds a row-major {ops.a.dtype} c of {(m, n)}, not {c.dtype} {tuple(c.shape)}",
+        )
+        require(
+            c.bits.data.ptr != ops.c.bits.data.ptr,
+            f"{name} would change the c that it adds, so a second launch would add another: copy it",
+        )
+    if bias is not None:
+        require(
+            bias.dtype == np.float32 and bias.shape == (m,) and bias.flags.c_contiguous,
+            f"{name} adds a contiguous float32 bias of {(m,)}, one for each row of C, not "
+            f"{bias.dtype} {tuple(bias.shape)}",
+        )
+
+
 def _output(m: int, n: int, dtype: str) -> Half:
     import cupy
 

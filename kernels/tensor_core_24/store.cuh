@@ -6,7 +6,7 @@
 #pragma once
 
 #include "ldmatrix.cuh"
-#include "tile.cuh"
+#include "ring.cuh"
 
 struct Scale {
     float alpha, beta;

@@ -14,6 +14,8 @@
 //   └──┘  └───────────┘
 //    32 + E
 //
+// Who asks for stages, and in which order tiles follow, is ring.cuh.
+//
 // Template:  T       BF16 or F16
 //            GROUPS  warpgroups that multiply
 //            BLOCKS  blocks of 64 rows of each; M = 64 * GROUPS * BLOCKS
@@ -25,9 +27,9 @@
 #include "wgmma.cuh"
 
 struct Operands {
-    const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32
+    const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32; not looked at by load_packed
     const TensorMap& e;  // metadata, a row of words for every 64 rows of A, 128 for every 64 columns: boxes of M/64 x 128
-    const TensorMap& b;  // k x n row-major: boxes of 64 x 64
+    const TensorMap& b;  // k x n row-major: boxes of 64 x 64, for load_half of 32 x 64
     const TensorMap& c;  // m x n row-major: boxes of 64 x 64
 };
 
@@ -73,8 +75,8 @@ struct Tile {
     }
 
     // The same from A in the order of use, `wgmma.pack_values`: 4 KiB for 64 rows and 64 columns, swizzled already.
-    __device__ __forceinline__ void load_packed(const Operands& from, const unsigned char* packed, int steps, int s, int row,
-                                                int column, int k, Barrier* full, const Hints& hints)
+    __device__ __forceinline__ void load_packed(const Operands& from, const unsigned char* packed, int steps, int s,
+                                                int row, int column, int k, Barrier* full, const Hints& hints)
     {
         arrive_expect(full, BYTES);
 #pragma unroll
@@ -138,6 +140,7 @@ struct Tile {
                 at.next();
             }
         wgmma_wait<0>();
+        settle(acc);
         release(before);
     }
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
@@ -146,44 +149,5 @@ struct Tile {
         consume(acc, at, steps, group, full, [=](int stage) {
             if (threadIdx.x % 128 == 0) arrive(&empty[stage]);
         });
-    }
-};
-
-// Barriers of a ring with a producer of its own: its warp, the one after the warpgroups that multiply, makes them and goes on;
-// the warpgroups wait until they are there. Its first copies need not wait for anybody.
-// arrivals: how many hand a stage back before it is filled again.
-template <int GROUPS, int STAGES>
-__device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty,
-                                      int arrivals = GROUPS)
-{
-    constexpr int NUMBER = 1 + GROUPS, ALL = 32 + 128 * GROUPS;
-    if (threadIdx.x < 128 * GROUPS) {
-        named_barrier(NUMBER, ALL);
-    } else if (threadIdx.x < ALL) {
-        if (threadIdx.x == 128 * GROUPS) {
-            tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b), tma_prefetch(from.c);
-            for (int s = 0; s < STAGES; ++s) barrier_init(&full[s], 1), barrier_init(&empty[s], arrivals);
-            barrier_init_fence();
-        }
-        __syncwarp();
-        named_barrier_arrive(NUMBER, ALL);
-    }
-}
-
-// Everything before it, of every thread that is still there, is visible to the cluster after it.
-__device__ __forceinline__ void cluster_barrier()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// Tile number t in an order that keeps what is being read in L2: bands of `band` rows of tiles, each from left to right.
-struct Order {
-    int high, wide, band;  // tiles of C in a column, in a row, rows of a band
-    __device__ __forceinline__ int tiles() const { return high * wide; }
-    __device__ __forceinline__ void find(int t, int& row, int& column) const
-    {
-        const int first = t / (band * wide) * band, rows = min(band, high - first), rest = t - first * wide;
-        row = first + rest % rows;
-        column = rest / rows;
     }
 };

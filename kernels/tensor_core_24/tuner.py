@@ -1,9 +1,11 @@
-"""The autotuner: tries both families on the problem at hand and keeps its choices in a readable file.
+"""The autotuner: tries its GPU's family on a problem and keeps its choices in a readable file.
+
+The family is `HOPPER` where there is wgmma, else `mma_sp.FAMILY`.
 
 A choice is a row of choices/<gpu>.csv: the shape, the dtype, and the knobs of `mma_sp.Config` or
 `wgmma.Config`. The room ships the choices that were made on the GPUs that it was measured on. A shape
 that is not there is tuned when it is first bound, and added to a file of the same form in the user's
-own folder, which comes first ($SPARSITY_CHOICES, else build/choices).
+own folder, which comes first: $SPARSITY_CHOICES, else `choices` beside the cubins, in build/.
 
 A trial is timed as the harness times: events around a launch, with an L2 that was overwritten before,
 all candidates in a new random order in every round.
@@ -14,7 +16,9 @@ from __future__ import annotations
 import csv
 import os
 import re
+import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -25,6 +29,7 @@ import numpy as np
 from kernels import jit
 from kernels.contract import Launch, Problem, require
 from kernels.tensor_core_24 import mma_sp, wgmma
+from kernels.tensor_core_24.operands import LABELS
 from kernels.tensor_core_24.wgmma import Config
 
 SHIPPED = Path(__file__).with_name("choices")
@@ -90,7 +95,10 @@ def bind(name: str, problem: Problem, device, *, file: Path | None = None, **ext
     spent_ms = 0.0
     if choice is None:
         choice = tune(problem, device)
-        write(file or _own(device), problem, choice)
+        try:
+            write(file or _own(device), problem, choice)
+        except OSError as error:  # a folder that is not ours to write: the choice still serves
+            warnings.warn(f"the tuner's choice is not kept: {error}", stacklevel=2)
         spent_ms = (time.perf_counter() - begin) * 1e3
     config = choice.config
     if set(extra) - {"alpha"} and choice.family == "wgmma" and config.kernel not in wgmma.COMPLETE:
@@ -114,7 +122,7 @@ def candidates(problem: Problem, device) -> list[Config | mma_sp.Config]:
                 continue
             taken.append(config)
         predicted = [predict(config, m, n, k, sms) for config in taken]
-        least = min(predicted)
+        least = min(predicted, default=0.0)
         return [c for c, t in zip(taken, predicted, strict=True) if t <= WITHIN * least]
     return [c for c in mma_sp.FAMILY if mma_sp.fits(c, device)]
 
@@ -127,7 +135,7 @@ def predict(config: Config, m: int, n: int, k: int, sms: int) -> float:
     """
     c = config
     rows = c.groups * c.blocks  # of 64
-    math = rows * c.n * 2
+    math = rows * c.n
     shared = rows * (128 * c.n + 4096) / 128
     copied = (c.m * 72 + c.n * 128) / 64
     high, wide = wgmma.tiles(c, m, n)
@@ -142,7 +150,8 @@ def tune(problem: Problem, device) -> Choice:
     configs = candidates(problem, device)
     require(
         bool(configs),
-        f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see mma_sp.FAMILY",
+        f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
+        "tuner.HOPPER and mma_sp.FAMILY",
     )
     _compile(configs, problem, device)
     times = _time(configs, problem, device, ROUNDS)
@@ -160,9 +169,22 @@ def look_up(problem: Problem, device, file: Path | None = None) -> Choice | None
     for path in [file] if file else [_own(device), SHIPPED / f"{_slug(device)}.csv"]:
         if path.is_file():
             found = read(path).get(_key(problem))
-            if found is not None:
+            if found is not None and _fits(found.config, problem, device):
                 return found
     return None
+
+
+def _fits(config, problem: Problem, device) -> bool:
+    """Whether the GPU takes a choice: one made elsewhere, or for other kernels, is made again."""
+    if not isinstance(config, Config):
+        return mma_sp.fits(config, device)
+    properties = device.properties
+    limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
+    try:
+        wgmma.check(config, problem.m, problem.n, problem.k, *limits)
+    except ValueError:
+        return False
+    return jit.arch_of(device) in wgmma.TARGETS
 
 
 COLUMNS = ("m", "n", "k", "dtype", "median_us", "family", "knobs")
@@ -174,7 +196,7 @@ def read(path: Path) -> dict[tuple, Choice]:
     with path.open(newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
             try:
-                make = Config if row["family"] == "wgmma" else mma_sp.Config
+                make = {"wgmma": Config, "mma_sp": mma_sp.Config}[row["family"]]
                 knobs = dict(part.split("=") for part in row["knobs"].split())
                 kinds = {f: type(v) for f, v in asdict(make()).items()}
                 config = make(**{f: kinds[f](v) for f, v in knobs.items()})
@@ -191,7 +213,7 @@ def write(path: Path, problem: Problem, choice: Choice) -> None:
     """Add a choice to a file, or replace the one that is there; the file is written aside and renamed."""
     choices = (read(path) if path.is_file() else {}) | {_key(problem): choice}
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     with aside.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(COLUMNS)
@@ -223,7 +245,7 @@ def _time(configs, problem: Problem, device, rounds: int) -> dict:
 
     share = {}
     if any(isinstance(c, Config) for c in configs):
-        share["metadata"] = wgmma.ring_metadata(problem.device().a, 256)
+        share = {"metadata": wgmma.ring_metadata(problem.device().a, 256), "cache": {}}
     bounds = {
         c: _ready("trial", problem, device, c, **(share if isinstance(c, Config) else {}))
         for c in configs
@@ -250,7 +272,10 @@ def _time(configs, problem: Problem, device, rounds: int) -> dict:
 
 
 def _key(problem: Problem) -> tuple[int, int, int, str]:
-    return problem.m, problem.n, problem.k, problem.label or "bfloat16"
+    # The room's own labels tell the dtype, so that looking a choice up makes no operands.
+    dtypes = {label: dtype for dtype, label in LABELS.items()}
+    dtype = dtypes.get(problem.label) or problem.device().a.dtype
+    return problem.m, problem.n, problem.k, dtype
 
 
 def _own(device) -> Path:

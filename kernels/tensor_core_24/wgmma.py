@@ -18,6 +18,7 @@ from kernels import jit
 from kernels.contract import Launch, Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half, array_module
+from kernels.tensor_core_24.operands import require_extra
 from kernels.tma import tensor_map
 
 HERE = Path(__file__).parent
@@ -122,13 +123,37 @@ def check(config: Config, m: int, n: int, k: int, sms: int, shared_most: int) ->
     sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
     """
     c = config
-    require(c.kernel in KERNELS, f"kernel is {c.kernel!r}, but must be one of {', '.join(KERNELS)}")
-    require(max(m, n, k) <= INT32_MAX // 2, f"m={m}, n={n}, k={k} exceed the kernel's 32-bit sizes")
+    alone = c.kernel in ("one_stage", "ring")  # one warpgroup, which also asks for stages
+    for what, value, known in (
+        ("kernel", c.kernel, KERNELS), ("groups", c.groups, (1,) if alone else (1, 2)),
+        ("rows of a tile", c.m, (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
+        ("keep", c.keep, tuple(_KEEP)), ("buffers", c.buffers, range(1, 17)),
+        ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
+        ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(2, 33)),
+    ):  # fmt: skip
+        ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
+        choice = ends or ", ".join(map(repr, known))
+        require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
+    require(c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
+    require(
+        c.keep or c.kernel not in ("packed", "multicast"),
+        f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
+    )
+    require(
+        c.blocks * c.n <= 384,
+        f"wgmma_{c.kernel} keeps {c.blocks} x {c.n} / 2 sums in a thread, but has registers for 192: "
+        "use a smaller tile",
+    )
+    require(
+        max(m, n, k) <= INT32_MAX // 2,
+        f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in "
+        "several ranges",
+    )
     need = shared_bytes(c)
     require(
         need + 1024 <= shared_most,
-        f"{c} needs {need} bytes of shared memory and a KiB for its barriers, but a block may have "
-        f"{shared_most}: use fewer stages",
+        f"wgmma_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {need} bytes of shared memory "
+        f"and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
     )
     high, wide = tiles(c, m, n)
     if c.kernel == "stream_k":
@@ -141,6 +166,10 @@ def check(config: Config, m: int, n: int, k: int, sms: int, shared_most: int) ->
         require(
             ceil(k / K) >= c.splits,
             f"split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
+        )
+        require(
+            4 * c.m * c.n <= c.stages * (c.m * K + c.n * 2 * K + c.m * 8),
+            f"split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
         )
 
 
@@ -160,12 +189,15 @@ def bind(
     c: Half | None = None,
     bias=None,
     metadata=None,
+    cache: dict | None = None,
 ) -> Launch:
     """Make a configuration ready: D (m, n) = alpha·A·B + beta·C + bias, FP32 sums, rounded once.
 
-    c: the C of beta, (m, n), which D does not overwrite; bias: float32 (m,), one for each row; CuPy.
-    metadata: what `ring_metadata(a, 256)` returns, where it is there already. Raises ValueError, one
-    sentence, where the GPU has no wgmma, or the configuration does not take the problem.
+    c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
+    metadata: what `ring_metadata(a, 256)` returns, where it is there already; cache: where
+    configurations that are tried on one problem share what else they prepare. A Launch must not be
+    under way on two streams at once. Raises ValueError, one sentence, where the GPU has no wgmma, the
+    configuration does not take the problem, or the operands do not go together.
     """
     import cupy
     from cuda.core import LaunchConfig
@@ -179,29 +211,37 @@ def bind(
     m, n, k = problem.m, problem.n, problem.k
     sms = properties.multiprocessor_count
     check(config, m, n, k, sms, properties.max_shared_memory_per_block_optin)
-    require((beta == 0) == (c is None), f"{name} needs C where beta is not 0, and only there")
-    extra = c is not None or bias is not None
+    extra = beta != 0 or bias is not None
     require(
         not extra or config.kernel in COMPLETE,
         f"wgmma_{config.kernel} adds neither C nor a bias: use one of {', '.join(COMPLETE)}",
     )
     operands = problem.device()
+    require_extra(name, operands, beta, c, bias)
+    if beta == 0:
+        c = None
     a, b, out = operands.a, operands.b, operands.c
+    cache = {} if cache is None else cache
     prepare_ms = 0.0
     if metadata is None:
         metadata, prepare_ms = timed(lambda: ring_metadata(a, 256))
 
     packed = None
     if config.kernel == "packed":
-        packed, pack_ms = timed(lambda: pack_values(a, 256))
-        prepare_ms += pack_ms
+        if "packed" not in cache:
+            cache["packed"], pack_ms = timed(lambda: pack_values(a, 256))
+            prepare_ms += pack_ms
+        packed = cache["packed"]
     pairs = config.kernel == "multicast"  # of blocks, one below the other
     pitch = ceil(n / 8) * 8
     before, after = [], []
     b_bits, c_bits, c_in = b.bits, out.bits, None if c is None else c.bits
-    if pitch != n:
+    addresses = [x.data.ptr for x in (b_bits, c_bits, c_in) if x is not None]
+    if pitch != n or any(address % 16 for address in addresses):
         copy = jit.load(jit.compile_cubin(HERE / "pitch.cu", "pitch", jit.arch_of(device)))
-        b_bits, c_bits = (cupy.empty((rows, pitch), cupy.uint16) for rows in (k, m))
+        if "b" not in cache:
+            cache["b"], cache["c"] = (cupy.empty((rows, pitch), cupy.uint16) for rows in (k, m))
+        b_bits, c_bits = cache["b"], cache["c"]
         before.append(_copy(copy, sms, b.bits, b_bits))
         after.append(_copy(copy, sms, c_bits, out.bits))
         if c is not None:
@@ -225,6 +265,7 @@ def bind(
             cupy.empty((sms, config.m * config.n), cupy.float32),
             cupy.zeros((sms, config.groups), cupy.uint32),
         )
+        cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
     if config.kernel in ("persistent", "packed", "multicast", "stream_k", "split_k"):
         arguments.append(np.int32(_KEEP[config.keep]))

@@ -12,8 +12,8 @@ template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order, of pairs of tiles: tile.cuh
-    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    int steps, int high, int wide, int band,  // k in steps of 64; Order, of pairs of tiles: ring.cuh
+    int kept,  // 1: L2 is asked to keep A, 2: B
     float alpha)
 {
     using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;

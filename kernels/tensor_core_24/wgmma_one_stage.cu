@@ -9,7 +9,7 @@ template <Dtype T, int BLOCKS, int N>
 __global__ void __launch_bounds__(128) wgmma_one_stage(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh; one block a tile
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh; one block a tile
     float alpha)
 {
     using S = Tile<T, 1, BLOCKS, N, 1>;
@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(128) wgmma_one_stage(
         wgmma_wait<0>();
         __syncthreads();  // all four warps are done with the stage
     }
+    settle(acc);
     out->write(acc, c, row * S::M, column * N, {alpha}, 1);
     if (threadIdx.x == 0) tma_store_wait<0>();
 }

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_packed(
     const unsigned char* __restrict__ packed,  // m'/64 x k'/64 pieces of 4096 bytes; m' and k' are padded with zeros
     const __grid_constant__ TensorMap e,       // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh
     int kept,  // 1: L2 is asked to keep A, 2: B
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {

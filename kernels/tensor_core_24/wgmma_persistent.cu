@@ -3,8 +3,8 @@
 //   producer     │ copies of tile 1      │ copies of tile 2        │     begins the next tile while this one is multiplied,
 //   warpgroups       │ multiply tile 1       │ store │ multiply tile 2      so no tile begins with an empty ring
 //
-// Tiles follow one another in bands (tile.cuh, Order): what the SMs read at a time is about as high as wide, in bytes, and A,
-// which the next tiles of the band read again, is asked to stay in L2.
+// `band` is the order of the tiles (ring.cuh): in bands of many rows, what the SMs read at a time is about as high as wide, in
+// bytes. `kept` is the operand that L2 is asked to keep: A, say, which the next tiles of the band read again.
 //
 // Template:  as in tile.cuh and store.cuh
 #include "store.cuh"
@@ -13,7 +13,7 @@ template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool 
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_persistent(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh
     int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {

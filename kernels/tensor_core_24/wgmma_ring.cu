@@ -15,7 +15,7 @@ template <Dtype T, int BLOCKS, int N, int STAGES, bool EXTRA>
 __global__ void __launch_bounds__(128) wgmma_ring(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh; one block a tile
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh; one block a tile
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {
     using S = Tile<T, 1, BLOCKS, N, STAGES>;
@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(128) wgmma_ring(
             ask(step + half + STAGES - 1);
         }
     wgmma_wait<0>();
+    settle(acc);
     out->write(acc, c, row * S::M, column * N, scale, 1);
     if (threadIdx.x == 0) tma_store_wait<0>();
 }

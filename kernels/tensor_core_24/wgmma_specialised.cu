@@ -4,8 +4,8 @@
 //   warpgroup 0   wait full[s] ── multiply rows 0 to 63 ──► empty[s]          and takes more than its share of them
 //   warpgroup 1   wait full[s] ── multiply rows 64 to 127 ──► empty[s]
 //
-// Nobody who multiplies stops to ask, and no barrier holds all warps. 128 x 256 elements of C for one block need 131072
-// registers' worth of bytes for accumulators; B is read from L2 once for both warpgroups.
+// Nobody who multiplies stops to ask, and no barrier holds all warps. The sums of 128 x 256 of C take 32768 registers, half
+// of those of the SM; B is read from L2 once for both warpgroups.
 //
 // Template:  as in tile.cuh; BUFFERS: squares that a warpgroup stores through
 #include "store.cuh"
@@ -14,7 +14,7 @@ template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_specialised(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh; one block a tile
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh; one block a tile
     float alpha)
 {
     using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;

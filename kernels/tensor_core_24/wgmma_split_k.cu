@@ -26,7 +26,7 @@ template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool E
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh; at least SPLITS; one cluster for each tile
+    int steps, int high, int wide, int band,  // k in steps of 64, at least SPLITS; Order: ring.cuh
     int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {

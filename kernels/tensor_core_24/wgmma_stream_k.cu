@@ -24,7 +24,7 @@ template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool 
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: tile.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh
     int shared_tiles,               // tiles that are cut along k: 0, or from gridDim.x to 2 gridDim.x - 1
     float4* __restrict__ partial,   // workspace: M x N float32 for each block
     unsigned* __restrict__ ready,   // workspace: one word for each warpgroup of each block, 0 before and after

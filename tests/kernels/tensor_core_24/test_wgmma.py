@@ -26,7 +26,7 @@ from kernels.contract import Operands
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24 import launch, tuner, wgmma
+from kernels.tensor_core_24 import tuner, wgmma
 from kernels.tensor_core_24.wgmma import Config
 
 DTYPES = half.DTYPES
@@ -45,12 +45,14 @@ HINTING = ("persistent", "packed", "multicast", "stream_k", "split_k")
 RESIDENT = {"persistent": SMS, "packed": SMS, "stream_k": SMS, "multicast": SMS // 2}
 #: Every configuration that the room binds.
 CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.LADDER.values()), *tuner.HOPPER]))
+#: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
+IN_FLOAT16 = ("one_stage", "packed", "split_k")
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     wgmma.entry(c, dtype, extra): (c, dtype, extra)
     for configs, dtype, extra in (
         (CONFIGS, "bfloat16", False),
-        ([c for c, *_ in room.LADDER.values()], "float16", False),
+        ([room.LADDER[f"wgmma_{name}"][0] for name in IN_FLOAT16], "float16", False),
         ([c for c, *_ in room.LADDER.values() if c.kernel in wgmma.COMPLETE], "bfloat16", True),
     )
     for c in configs
@@ -172,11 +174,15 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
 @pytest.mark.parametrize(
     ("config", "sizes", "words"),
     [
-        (replace(BIG, kernel="fast"), (512, 512, 512), ["'fast'", "one_stage, ring", "split_k"]),
-        (replace(BIG, stages=5), (512, 512, 512), ["stages=5", "fewer stages", "232448"]),
-        (BIG, (2**30, 64, 64), ["m=1073741824", "32-bit"]),
-        (BIG, (64, 2**30, 64), ["n=1073741824", "32-bit"]),
-        (BIG, (64, 64, 2**30), ["k=1073741824", "32-bit"]),
+        (
+            replace(BIG, kernel="fast"),
+            (512, 512, 512),
+            ["'fast'", "'one_stage', 'ring'", "split_k"],
+        ),
+        (replace(BIG, stages=5), (512, 512, 512), ["5 stages", "fewer stages", "232448"]),
+        (BIG, (2**30, 64, 64), ["m=1073741824", "1073741823", "several ranges"]),
+        (BIG, (64, 2**30, 64), ["n=1073741824", "1073741823", "several ranges"]),
+        (BIG, (64, 64, 2**30), ["k=1073741824", "1073741823", "several ranges"]),
         (
             replace(BIG, kernel="stream_k"),
             (128 * 11, 256 * 11, 64),
@@ -188,6 +194,18 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
             ["1 steps of 64", "2 parts", "fewer"],
         ),
         (Config("split_k", 2, 2, 128, 5, 1, 3), (512, 512, 128), ["2 steps", "3 parts"]),
+        (Config("split_k", 2, 2, 128, 3, 1, 2), (512, 512, 512), ["256 x 128 sums", "more stages"]),
+        (Config("ring", 2, 1, 128), (512, 512, 512), ["wgmma_ring has groups 2", "takes 1"]),
+        (replace(BIG, groups=3), (512, 512, 512), ["groups 3", "1, 2"]),
+        (Config("packed", 1, 3, 64, keep="a"), (512, 512, 512), ["rows of a tile 192", "256"]),
+        (replace(BIG, n=96), (512, 512, 512), ["n 96", "192"]),
+        (replace(BIG, blocks=2), (512, 512, 512), ["2 x 256 / 2 sums", "smaller tile"]),
+        (replace(BIG, stages=1), (512, 512, 512), ["stages 1", "2 to 32"]),
+        (Config("one_stage", 1, 2, 128, 2, 1), (512, 512, 512), ["stages 2", "takes 1"]),
+        (replace(BIG, splits=2), (512, 512, 512), ["splits 2", "takes 1"]),
+        (replace(BIG, band=0), (512, 512, 512), ["bands of 0 rows", "1 or more"]),
+        (replace(BIG, keep="z"), (512, 512, 512), ["keep 'z'", "'a', 'b'"]),
+        (replace(BIG, kernel="packed"), (512, 512, 512), ["always asks L2", "'a' or 'b'"]),
     ],
 )
 def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
@@ -431,6 +449,8 @@ def loaded(monkeypatch):
     cupy.uint16, cupy.uint32, cupy.float32 = np.uint16, np.uint32, np.float32
     cupy.empty = cupy.zeros = array
     cupy.empty_like = lambda x: array(x.shape, x.dtype)
+    here = types.SimpleNamespace(synchronize=lambda: None)
+    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: here)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(cuda.core, "LaunchConfig", lambda **knobs: SimpleNamespace(**knobs))
     monkeypatch.setattr(jit, "compile_cubin", lambda *what: what)
@@ -610,17 +630,6 @@ def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
         ):
             room.bind(name, p, H200, **extra)
     assert not loaded
-
-
-@pytest.mark.parametrize(
-    "extra", [{"beta": 1.0}, {"c": Half("bfloat16", array((8, 8), np.uint16))}]
-)
-def test_beta_and_c_come_together(loaded, extra):
-    p = replace(room.problem(8, 8, 16), make_device=never)
-    with pytest.raises(
-        ValueError, match="^wgmma_keep needs C where beta is not 0, and only there$"
-    ):
-        room.bind("wgmma_keep", p, H200, **extra)
 
 
 def test_refusals_come_before_the_operands(loaded):
@@ -812,9 +821,7 @@ def test_an_impossible_instantiation_says_why(source, entry, reason):
         jit.compile_cubin(wgmma.HERE / source, entry, "sm_90a")
 
 
-def test_launch_lists_what_bind_asks_for():
-    """`entries` is what the tests compile: both dtypes of each rung, and nothing twice."""
-    for name in RUNGS:
-        entries = launch.VARIANTS[name].entries
-        assert len(set(entries)) == len(entries) == 2
-        assert all(entry in ENTRIES for entry in entries)
+def test_the_plain_kernel_of_every_rung_is_among_them():
+    assert {room.VARIANTS[name].entries[0] for name in RUNGS} <= set(ENTRIES)
+    assert {dtype for _, dtype, _ in ENTRIES.values()} == set(DTYPES)
+    assert {c.kernel for c, _, extra in ENTRIES.values() if extra} == set(wgmma.COMPLETE)

@@ -51,10 +51,14 @@ class Case:
     problem: Problem
     product: np.ndarray  #: float32 (m, n), A·B before it is rounded to the dtype
 
+    @functools.cached_property
+    def rounded(self) -> np.ndarray:
+        return rounded(self.product, self.problem.host().b.dtype)
+
     def check(self, out: np.ndarray, who: str, exact: np.ndarray | None = None) -> None:
         """Every element is the one that rounding once makes; NaN, one left unwritten, is wrong."""
         p, dtype = self.problem, self.problem.host().b.dtype
-        exact = half.from_bits(half.to_bits(self.product if exact is None else exact, dtype), dtype)
+        exact = self.rounded if exact is None else rounded(exact, dtype)
         assert out.shape == exact.shape
         wrong = ~(out == exact)
         if wrong.any():
@@ -64,6 +68,10 @@ class Case:
                 f"elements are wrong, the first at row {row}, column {column}: {out[row, column]} instead "
                 f"of {exact[row, column]}"
             )
+
+
+def rounded(x: np.ndarray, dtype: str) -> np.ndarray:
+    return half.from_bits(half.to_bits(x, dtype), dtype)
 
 
 def whole(shape, dtype: str, numbers, seed) -> np.ndarray:
@@ -145,6 +153,11 @@ def run(bound, device, stream) -> np.ndarray:
     return half.to_dense(half.to_host(bound.result()))
 
 
+def some_shape(name: str, k: int) -> tuple[int, int, int]:
+    """Several tiles of any size, n a multiple of 8; for stream-K more than an H200 has multiprocessors."""
+    return (1300, 4000, k) if "stream_k" in name else (700, 904, k)
+
+
 @gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RUNGS)
@@ -183,7 +196,7 @@ def test_any_order_of_tiles_reaches_all(hopper, stream, kernel, band):
 @pytest.mark.parametrize("keep", ["", "a", "b"])
 @pytest.mark.parametrize("kernel", ["persistent", "packed", "multicast", "stream_k", "split_k"])
 def test_hints_change_nothing(hopper, stream, kernel, keep):
-    made = case(1300, 4000, 200)
+    made = case(*some_shape(kernel, 200))
     config = Config("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Config(kernel)
     config = replace(config, keep=keep)
     made.check(run(wgmma.bind(kernel, made.problem, hopper, config), hopper, stream), str(config))
@@ -197,7 +210,7 @@ def test_steps_around_the_length_of_the_ring(hopper, stream, k):
     """Fewer than the stages of a ring, as many, and more: parities and the last, ragged step."""
     done = []
     for name in RUNGS:
-        shape = (1300, 4000, k) if name == "wgmma_stream_k" else (200, 328, k)
+        shape = some_shape(name, k)
         if takes(room.LADDER[name][0], shape, hopper):
             made = case(*shape)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
@@ -268,7 +281,7 @@ def test_alpha_beta_and_a_bias(hopper, stream, name, dtype):
 @gpu
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_rung_takes_alpha(hopper, stream, name):
-    made = case(1300, 4000, 200)
+    made = case(*some_shape(name, 200))
     for alpha in (0.5, -2.0, 0.0):
         bound = room.bind(name, made.problem, hopper, alpha=alpha)
         made.check(
@@ -281,7 +294,7 @@ def test_every_rung_takes_alpha(hopper, stream, name):
 def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     import cupy
 
-    m, n, k = 1300, 4000, 200
+    m, n, k = some_shape(kernel, 200)
     made, bias = case(m, n, k), np.arange(m, dtype=np.float32) % 7
     c = half.from_dense(np.ones((m, n), np.float32), "bfloat16")
     exact = made.product + 3 + bias[:, None]
@@ -465,7 +478,8 @@ def test_stream_k_leaves_its_flags_clean(hopper, stream):
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_launch_can_be_captured(hopper, stream, name):
     """A measurement may replay a launch from a CUDA graph: clusters, workspaces and copies of rows included."""
-    for shape in ((1300, 4000, 200), (1300, 3999, 200)):
+    m, n, k = some_shape(name, 200)
+    for shape in ((m, n, k), (m, n - 1, k)):
         made = case(*shape)
         bound = room.bind(name, made.problem, hopper)
         made.check(run(bound, hopper, stream), name)
@@ -545,9 +559,9 @@ def test_what_does_not_go_together_is_refused(hopper):
         ("wgmma_split_k", {}, "split_k cannot cut 1 steps"),
         ("wgmma_keep", {"beta": 1.0}, "needs C where beta is not 0"),
         (
-            "wgmma_ring",
+            "wgmma_one_stage",
             {"bias": cupy.zeros(64, cupy.float32)},
-            "wgmma_ring adds neither C nor a bias",
+            "wgmma_one_stage adds neither C nor a bias",
         ),
         ("wgmma_multicast", {"beta": 1.0, "c": c}, "wgmma_multicast adds neither C nor a bias"),
     ):
@@ -661,7 +675,7 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name, order):
     ring = wgmma.ring_metadata(p.host().a, 256)
     config = room.LADDER[name][0]
     right = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(ring))
-    assert check.check(right, p, reference, stream).rel_err > 0 and right.prepare_ms == 0
+    assert check.check(right, p, reference, stream).rel_err > 0
     wrong = cupy.asarray(wrong_orders(p.host().a, ring)[order])
     bound = wgmma.bind(name, p, hopper, config, metadata=wrong)
     with pytest.raises(check.WrongResult, match="is wrong: relative error"):

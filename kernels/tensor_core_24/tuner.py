@@ -214,14 +214,18 @@ def write(path: Path, problem: Problem, choice: Choice) -> None:
     choices = (read(path) if path.is_file() else {}) | {_key(problem): choice}
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with aside.open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(COLUMNS)
-        for key in sorted(choices):
-            c = choices[key]
-            knobs = " ".join(f"{f}={v}" for f, v in asdict(c.config).items())
-            table.writerow((*key, f"{c.median_us:.2f}", c.family, knobs))
-    os.replace(aside, path)
+    try:
+        with aside.open("w", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(COLUMNS)
+            for key in sorted(choices):
+                c = choices[key]
+                knobs = " ".join(f"{f}={v}" for f, v in asdict(c.config).items())
+                table.writerow((*key, f"{c.median_us:.2f}", c.family, knobs))
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _ready(name: str, problem: Problem, device, config, **extra) -> Launch:

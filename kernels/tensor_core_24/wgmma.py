@@ -248,8 +248,9 @@ def bind(
             c_in = cupy.empty_like(c_bits)
             before.append(_copy(copy, sms, c.bits, c_in))
 
+    val = a.val.copy() if a.val.data.ptr % 16 else a.val  # a part of another array
     maps = (
-        tensor_map(a.val, (config.m, K // 2), 64) if packed is None else packed.data.ptr,
+        tensor_map(val, (config.m, K // 2), 64) if packed is None else packed.data.ptr,
         tensor_map(metadata, (config.m // 64, 128)),
         tensor_map(b_bits, (K // 2 if pairs else K, 64), 128),
         tensor_map(c_bits, (64, 64), 128),
@@ -292,7 +293,7 @@ def bind(
         out,
         prepare_ms,
         held,
-        keep=(operands, metadata, packed, workspace, b_bits, c_bits, c_in, c, bias),
+        keep=(operands, val, metadata, packed, workspace, b_bits, c_bits, c_in, c, bias),
     )
 
 

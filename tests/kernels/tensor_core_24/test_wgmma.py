@@ -75,7 +75,7 @@ def test_the_ladder_is_one_of_predictions_written_down():
     for name, kernel in room.VARIANTS.items():
         assert kernel.name == name and kernel.idea and "\n" not in kernel.idea
         assert bool(kernel.prediction) == (name != "mma_sp"), name
-        assert kernel.source.is_file() and kernel.spill_free
+        assert kernel.source.is_file() and kernel.spill_free == (not name.startswith("mma_sp"))
     ideas = [kernel.idea for kernel in room.VARIANTS.values()]
     assert len(set(ideas)) == len(ideas), "a rung does something that no other does"
     assert set(room.BASELINES) == {"cusparselt", "cublaslt"}
@@ -179,10 +179,24 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
             (512, 512, 512),
             ["'fast'", "'one_stage', 'ring'", "split_k"],
         ),
-        (replace(BIG, stages=5), (512, 512, 512), ["5 stages", "fewer stages", "232448"]),
-        (BIG, (2**30, 64, 64), ["m=1073741824", "1073741823", "several ranges"]),
-        (BIG, (64, 2**30, 64), ["n=1073741824", "1073741823", "several ranges"]),
-        (BIG, (64, 64, 2**30), ["k=1073741824", "1073741823", "several ranges"]),
+        (replace(BIG, groups=3), (512, 512, 512), ["groups 3", "1, 2"]),
+        (Config("ring", 2, 1, 64, 4, 1), (512, 512, 512), ["wgmma_ring has groups 2", "takes 1"]),
+        (replace(BIG, blocks=3), (512, 512, 512), ["rows of a tile 384", "64, 128, 256"]),
+        (replace(BIG, n=96), (512, 512, 512), ["n 96", "64, 128, 192, 256"]),
+        (replace(BIG, keep="c"), (512, 512, 512), ["keep 'c'", "'a', 'b'"]),
+        (replace(BIG, keep="", kernel="packed"), (512, 512, 512), ["wgmma_packed", "'a' or 'b'"]),
+        (replace(BIG, keep="", kernel="multicast"), (512, 512, 512), ["wgmma_multicast", "'a' or"]),
+        (replace(BIG, buffers=0), (512, 512, 512), ["buffers 0", "1 to 16"]),
+        (replace(BIG, splits=2), (512, 512, 512), ["splits 2", "takes 1"]),
+        (Config("split_k", 2, 1, 64, 6, 1, 9), (512, 512, 8192), ["splits 9", "1 to 8"]),
+        (replace(BIG, stages=1), (512, 512, 512), ["stages 1", "2 to 32"]),
+        (Config("one_stage", 1, 1, 64, 2, 1), (512, 512, 512), ["stages 2", "takes 1"]),
+        (replace(BIG, band=0), (512, 512, 512), ["bands of 0 rows", "1 or more"]),
+        (Config("persistent", 2, 2, 256, 2, 1), (512, 512, 512), ["2 x 256 / 2 sums", "192"]),
+        (replace(BIG, stages=5), (512, 512, 512), ["5 stages of 128 x 256", "fewer", "232448"]),
+        (BIG, (2**30, 64, 64), ["m=1073741824", "up to 1073741823"]),
+        (BIG, (64, 2**30, 64), ["n=1073741824", "up to 1073741823"]),
+        (BIG, (64, 64, 2**30), ["k=1073741824", "up to 1073741823"]),
         (
             replace(BIG, kernel="stream_k"),
             (128 * 11, 256 * 11, 64),
@@ -194,18 +208,7 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
             ["1 steps of 64", "2 parts", "fewer"],
         ),
         (Config("split_k", 2, 2, 128, 5, 1, 3), (512, 512, 128), ["2 steps", "3 parts"]),
-        (Config("split_k", 2, 2, 128, 3, 1, 2), (512, 512, 512), ["256 x 128 sums", "more stages"]),
-        (Config("ring", 2, 1, 128), (512, 512, 512), ["wgmma_ring has groups 2", "takes 1"]),
-        (replace(BIG, groups=3), (512, 512, 512), ["groups 3", "1, 2"]),
-        (Config("packed", 1, 3, 64, keep="a"), (512, 512, 512), ["rows of a tile 192", "256"]),
-        (replace(BIG, n=96), (512, 512, 512), ["n 96", "192"]),
-        (replace(BIG, blocks=2), (512, 512, 512), ["2 x 256 / 2 sums", "smaller tile"]),
-        (replace(BIG, stages=1), (512, 512, 512), ["stages 1", "2 to 32"]),
-        (Config("one_stage", 1, 2, 128, 2, 1), (512, 512, 512), ["stages 2", "takes 1"]),
-        (replace(BIG, splits=2), (512, 512, 512), ["splits 2", "takes 1"]),
-        (replace(BIG, band=0), (512, 512, 512), ["bands of 0 rows", "1 or more"]),
-        (replace(BIG, keep="z"), (512, 512, 512), ["keep 'z'", "'a', 'b'"]),
-        (replace(BIG, kernel="packed"), (512, 512, 512), ["always asks L2", "'a' or 'b'"]),
+        (Config("split_k", 2, 1, 128, 2, 1, 2), (512, 512, 512), ["128 x 128 sums", "2 stages"]),
     ],
 )
 def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
@@ -448,6 +451,9 @@ def loaded(monkeypatch):
     cupy = types.ModuleType("cupy")
     cupy.uint16, cupy.uint32, cupy.float32 = np.uint16, np.uint32, np.float32
     cupy.empty = cupy.zeros = array
+    cupy.cuda = SimpleNamespace(
+        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None)
+    )
     cupy.empty_like = lambda x: array(x.shape, x.dtype)
     here = types.SimpleNamespace(synchronize=lambda: None)
     cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: here)
@@ -621,15 +627,89 @@ def test_a_gpu_without_wgmma_is_refused_and_told_what_to_use(loaded, name, capab
 
 @pytest.mark.parametrize("kernel", [k for k in wgmma.KERNELS if k not in wgmma.COMPLETE])
 def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
-    p = replace(room.problem(512, 512, 512), make_device=never)
+    p = on_fake_gpu(room.problem(256, 256, 128))
     name, (config, *_) = next(x for x in room.LADDER.items() if x[1][0].kernel == kernel)
-    c, bias = Half("bfloat16", array((512, 512), np.uint16)), array(512, np.float32)
+    c, bias = Half("bfloat16", array((256, 256), np.uint16)), array(256, np.float32)
     for extra in ({"bias": bias}, {"beta": 1.0, "c": c}):
         with pytest.raises(
-            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias: use one of "
+            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias: use one "
         ):
             room.bind(name, p, H200, **extra)
     assert not loaded
+    # Without a factor C is not looked at, and nothing is added.
+    ((entry, *_),) = room.bind(name, p, H200, beta=0.0, c=c).steps
+    assert entry == wgmma.entry(config, "bfloat16")
+
+
+def test_what_is_added_must_go_with_the_product(loaded):
+    """A wrong shape or dtype would be read as something else, and beyond its end."""
+    p = on_fake_gpu(room.problem(64, 72, 128))
+    out, words = p.device().c, np.uint16
+
+    def c(shape, dtype="bfloat16") -> Half:
+        return Half(dtype, array(shape, words))
+
+    for extra, said in (
+        ({"beta": 1.0}, "nothing to multiply by beta = 1.0"),
+        ({"beta": 1.0, "c": c((72, 64))}, r"c of \(64, 72\), not bfloat16 \(72, 64\)"),
+        ({"beta": 1.0, "c": c((64, 72), "float16")}, "a row-major bfloat16 c .* not float16"),
+        ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, "adds a row-major"),
+        ({"beta": 1.0, "c": out}, "would change the c that it adds"),
+        ({"bias": array(72, np.float32)}, r"float32 bias of \(64,\), .* not float32 \(72,\)"),
+        ({"bias": array((64, 1), np.float32)}, r"not float32 \(64, 1\)"),
+        ({"bias": array(64, np.float64)}, r"not float64 \(64,\)"),
+        ({"bias": array(128, np.float32)[::2]}, "adds a contiguous float32 bias"),
+    ):
+        with pytest.raises(ValueError, match=f"^wgmma_keep .*{said}") as caught:
+            room.bind("wgmma_keep", p, H200, **extra)
+        assert "\n" not in str(caught.value)
+    assert not loaded
+
+
+@pytest.mark.parametrize("which", ["b", "c", "c_in"])
+def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which):
+    """A part of another array may begin at any multiple of two bytes."""
+
+    def moved(shape) -> Array:
+        there = array(shape[0] * shape[1] + 4, np.uint16)
+        assert there.data.ptr % 16 == 0
+        return there[4:].reshape(shape)
+
+    p = on_fake_gpu(room.problem(64, 72, 128))
+    ops = p.device()
+    if which != "c_in":
+        setattr(ops, which, Half("bfloat16", moved(getattr(ops, which).shape)))
+    c = Half("bfloat16", moved((64, 72)) if which == "c_in" else array((64, 72), np.uint16))
+    bound = room.bind("wgmma_keep", p, H200, beta=1.0, c=c)
+    assert [entry for entry, *_ in bound.steps].count("pitch") == 3
+    (first, _, b_in), (_, _, c_in), (_, _, arguments), (last, _, c_out) = bound.steps
+    assert first == last == "pitch" and bound.result() is ops.c
+    maps = arguments[2][0], arguments[3][0]
+    assert all(x.data.ptr % 16 == 0 for x in maps) and arguments[11] % 16 == 0
+    assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, maps[0].data.ptr]
+    assert [c_in[2], c_in[4]] == [c.bits.data.ptr, arguments[11]]
+    assert [c_out[2], c_out[4]] == [maps[1].data.ptr, ops.c.bits.data.ptr]
+
+
+def test_configurations_that_are_tried_share_what_they_prepare(loaded):
+    p, cache = on_fake_gpu(room.problem(64, 75, 128)), {}
+    config = room.LADDER["wgmma_packed"][0]
+    one = wgmma.bind("one", p, H200, config, cache=cache)
+    two = wgmma.bind("two", p, H200, config, cache=cache)
+    assert one.prepare_ms > two.prepare_ms
+    for x, y in zip(one.keep[3:7], two.keep[3:7], strict=True):
+        assert x is y or x == y == (), "packed values, and rows of another length"
+    alone = wgmma.bind("alone", p, H200, config)
+    assert alone.keep[3] is not one.keep[3] and alone.keep[6] is not one.keep[6]
+
+
+def test_values_at_any_address_are_taken(loaded):
+    p = on_fake_gpu(room.problem(64, 72, 128))
+    a = p.device().a
+    there = array(a.val.size + 4, np.uint16)[4:].reshape(a.val.shape)
+    p.device().a = replace(a, val=there)
+    bound = room.bind("wgmma_keep", p, H200)
+    assert there.data.ptr % 16 and bound.keep[1] is not there and bound.keep[1].data.ptr % 16 == 0
 
 
 def test_refusals_come_before_the_operands(loaded):

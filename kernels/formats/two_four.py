@@ -23,7 +23,7 @@ k_pad is k rounded up to a multiple of 16, so that whole uint16 of metadata cove
 that this adds are zeros.
 
 The format is the one of "Implementing a 2:4 Sparse GEMM Kernel with Tensor Cores", section "Meta";
-`swizzle` is its section "Metadata". `fragments` goes on to what each thread holds in registers.
+`swizzle` is its section "Metadata".
 """
 
 from __future__ import annotations
@@ -298,84 +298,6 @@ def unswizzle(swizzled, m: int, k: int):
     blocks = swizzled.reshape(high // 16, 8, wide // 4, 4, 2)  # i, g, j, t, s
     whole = blocks.transpose(0, 4, 1, 2, 3).reshape(high, wide)
     return xp.ascontiguousarray(whole[:m, :width])
-
-
-@dataclass(frozen=True)
-class Fragments:
-    """A 2:4 matrix by the thread that holds it, as `fragments` lays it out; NumPy's or CuPy's.
-
-    m' is m rounded up to the rows of a tile, k' is k rounded up to 64.
-    """
-
-    m: int
-    k: int
-    dtype: str  #: "bfloat16" or "float16"
-    val: Any  #: uint16 (m' / 16, k' / 32, 32, 8): rows, k32 steps, lanes, values in registers a0 to a3
-    meta: Any  #: uint32 (m' / 16, k' / 64, 32): rows, pairs of k32 steps, lanes
-
-    @property
-    def nbytes(self) -> int:
-        return self.val.nbytes + self.meta.nbytes
-
-
-def fragments(a: TwoFour, rows: int = 64) -> Fragments:
-    """What the lanes of a warp hold of `a`, contiguous: a thread loads it as it is, without ldmatrix.
-
-    One warp, 16 rows, and one k32 step, which is 16 columns of val. Lane l = 4g + t, g from 0 to 7
-    and t from 0 to 3, holds two neighbouring values in each of its registers a0 to a3:
-
-       columns of val   0 1   2 3   4 5   6 7 │ 8 9  10 11 12 13 14 15
-                        t=0   t=1   t=2   t=3 │ t=0   t=1   t=2   t=3
-       row g                  a0              │          a2
-       row g + 8              a1              │          a3
-
-       val[i, step, l]  0, 1   a0   row r        columns c, c + 1        r = 16i + g
-                        2, 3   a1   row r + 8    columns c, c + 1        c = 16 step + 2t
-                        4, 5   a2   row r        columns c + 8, c + 9
-                        6, 7   a3   row r + 8    columns c + 8, c + 9    16 bytes, one load
-
-       meta[i, j, l]    column 4j + t of meta: row r in the low half, row r + 8 in the high one
-
-    These are a0 to a3 of `mma.m16n8k16` and, compressed, of `mma.sp.m16n8k32` (PTX ISA, sections
-    "Matrix Fragments for mma.m16n8k16 with floating point type" and "Matrix Fragments for sparse
-    mma.m16n8k32 with .f16 and .bf16 types"). In `wgmma.m64nNk16` and, compressed,
-    `wgmma.sp.m64nNk32`, warp w of four has rows 16w to 16w + 15, hence four consecutive i (sections
-    "Matrix Fragments for wgmma.mma_async.m64nNk16" and "Matrix Fragments for sparse
-    wgmma.mma_async.m64nNk32"). A word of metadata is the one that `swizzle` and ldmatrix give to the
-    lane: it serves two k32 steps, the first, 2j, with selector 0, which reads lanes with t = 0 and
-    1, the second, 2j + 1, with selector 1, which reads t = 2 and 3.
-
-    NumPy or CuPy, as in `a`. What rounding up adds is zeros with valid metadata. Raises ValueError
-    where `rows` is no positive multiple of 16.
-    """
-    _require_tile(rows, 64)
-    xp = array_module(a.val)
-    high, wide = -(-a.m // rows) * rows, -(-a.k // 64) * 32
-    whole = a.val
-    if whole.shape != (high, wide):
-        whole = xp.zeros((high, wide), xp.uint16)
-        whole[: a.m, : a.k_pad // 2] = a.val
-    # Two values at a time, for half of the work: s, g, step, h, t -> step, g, t, h, s.
-    pairs = xp.ascontiguousarray(whole).view(xp.uint32)
-    blocks = pairs.reshape(high // 16, 2, 8, wide // 16, 2, 4).transpose(0, 3, 2, 5, 4, 1)
-    val = xp.ascontiguousarray(blocks).view(xp.uint16).reshape(high // 16, wide // 16, 32, 8)
-    words = swizzle(a.meta, rows).view(xp.uint32)  # 8i + g, 4j + t
-    by_lane = words.reshape(high // 16, 8, wide // 32, 4).transpose(0, 2, 1, 3)
-    meta = xp.ascontiguousarray(by_lane).reshape(high // 16, wide // 32, 32)
-    return Fragments(a.m, a.k, a.dtype, val, meta)
-
-
-def unfragment(f: Fragments) -> TwoFour:
-    """The matrix that `fragments` was given."""
-    xp = array_module(f.val)
-    blocks, steps = f.val.shape[:2]
-    pairs = f.val.view(xp.uint32).reshape(blocks, steps, 8, 4, 2, 2)
-    val = xp.ascontiguousarray(pairs.transpose(0, 5, 2, 1, 4, 3)).view(xp.uint16)
-    words = f.meta.reshape(blocks, steps // 2, 8, 4).transpose(0, 2, 1, 3)
-    swizzled = xp.ascontiguousarray(words).view(xp.uint16).reshape(8 * blocks, 4 * steps)
-    val = val.reshape(16 * blocks, 16 * steps)[: f.m, : _padded(f.k) // 2]
-    meta = unswizzle(swizzled, f.m, f.k)
-    return TwoFour(f.m, f.k, f.dtype, xp.ascontiguousarray(val), meta)
 
 
 def _padded(k: int) -> int:

@@ -490,95 +490,6 @@ def test_what_cannot_be_swizzled_is_refused(work, words):
     says(words, work)
 
 
-# ---------------------------------------------------------------------------- the order in registers
-
-
-def a_fragment(lane: int, register: int) -> tuple[int, int]:
-    """Row and first of two columns of a 16 x 16 fragment of A, 16-bit types.
-
-    PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type": a_i lies in row groupID
-    for 0 <= i < 2 or 4 <= i < 6, else groupID + 8, and in column threadID_in_group * 2 + (i & 1),
-    8 more for i >= 4; two of the eight a_i to a register.
-    """
-    i = 2 * register
-    group, thread = lane >> 2, lane % 4
-    row = group if 0 <= i < 2 or 4 <= i < 6 else group + 8
-    return row, thread * 2 + (8 if i >= 4 else 0)
-
-
-@pytest.mark.parametrize(("m", "k", "rows"), [(64, 64, 64), (50, 150, 64), (17, 16, 16)])
-def test_a_lane_holds_the_fragment_that_the_instruction_asks_for(m, k, rows):
-    a = two_four.random(m, k, "bfloat16", 12)
-    made = two_four.fragments(a, rows)
-    high, wide = -(-m // rows) * rows, -(-k // 64) * 64
-    assert made.val.shape == (high // 16, wide // 32, 32, 8) and made.val.dtype == UINT16
-    assert made.meta.shape == (high // 16, wide // 64, 32) and made.meta.dtype == np.uint32
-    assert made.val.flags.c_contiguous and made.meta.flags.c_contiguous
-    assert made.nbytes == made.val.nbytes + made.meta.nbytes == high * wide // 8 * 9
-    whole = np.zeros((high, wide // 2), UINT16)
-    whole[:m, : a.k_pad // 2] = a.val
-    for i, step, lane, register in np.ndindex(*made.val.shape[:3], 4):
-        row, column = a_fragment(lane, register)
-        expected = whole[16 * i + row, 16 * step + column :][:2]
-        assert made.val[i, step, lane, 2 * register :][:2].tolist() == expected.tolist()
-
-
-@given(m=st.integers(1, 130), k=st.integers(1, 130), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=25)
-def test_the_registers_of_a_warp_are_the_sparse_matrix(m, k, seed):
-    """mma.sp emulated: the values of every lane, expanded by what the selected lanes hold."""
-    a = two_four.random(m, k, "float16", seed)
-    made = two_four.fragments(a)
-    blocks, steps = made.val.shape[:2]
-    dense = np.zeros((16 * blocks, 32 * steps), UINT16)
-    for i, step, lane, register in np.ndindex(blocks, steps, 32, 4):
-        row, column = a_fragment(lane, register)
-        group = column // 2  # one of eight groups of four columns; a register holds its two values
-        selector = step % 2
-        # The lane of the metadata: of a row's four, the pair that the selector names; the first of
-        # the pair has groups 0 to 3, the second 4 to 7.
-        holder = 4 * (row % 8) + 2 * selector + group // 4
-        nibble = int(made.meta[i, step // 2, holder]) >> 16 * (row // 8) + 4 * (group % 4) & 15
-        assert nibble in NIBBLES.values()
-        for j, index in enumerate((nibble & 3, nibble >> 2)):
-            value = made.val[i, step, lane, 2 * register + j]
-            dense[16 * i + row, 32 * step + 4 * group + index] = value
-    assert np.array_equal(dense[:m, :k], two_four.to_dense_bits(a))
-    assert not dense[m:].any() and not dense[:, k:].any()
-
-
-def test_a_word_of_metadata_is_what_ldmatrix_would_give():
-    a = two_four.random(128, 192, "bfloat16", 13)
-    made = two_four.fragments(a)
-    for top, left, registers in warp_tiles(two_four.swizzle(a.meta)):
-        words = made.meta[top // 16 : top // 16 + 4, left // 64]
-        assert np.array_equal(words, registers.T), (top, left)
-
-
-@given(
-    m=st.integers(1, 300),
-    k=st.integers(1, 300),
-    rows=st.sampled_from([16, 64, 128]),
-    dtype=st.sampled_from(DTYPES),
-)
-@settings(deadline=None, max_examples=100)
-def test_fragments_and_back_changes_nothing(m, k, rows, dtype):
-    a = two_four.random(m, k, dtype, 1)
-    made = two_four.fragments(a, rows)
-    assert same(two_four.unfragment(made), a)
-    # What rounding up adds is zeros that an instruction may multiply.
-    padded = two_four.unfragment(replace(made, m=16 * made.val.shape[0], k=32 * made.val.shape[1]))
-    two_four.validate(padded)
-    assert not padded.val[m:].any() and not padded.val[:, a.k_pad // 2 :].any()
-    assert np.all(padded.meta[m:] == two_four.EMPTY)
-    assert np.all(padded.meta[:, a.k_pad // 16 :] == two_four.EMPTY)
-
-
-@pytest.mark.parametrize("rows", [0, 8, 24, 64.0])
-def test_a_tile_of_other_rows_has_no_fragments(rows):
-    says([f"{rows!r} rows", "multiple of 16"], lambda: two_four.fragments(GOOD, rows))
-
-
 # ---------------------------------------------------------------------------- the kernel
 
 
@@ -698,21 +609,6 @@ def test_the_gpu_swizzles_alike(device, m, k):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("m", "k"), [(64, 64), (130, 200), (1, 1)])
-def test_the_gpu_makes_the_same_fragments(device, m, k):
-    import cupy
-
-    a = two_four.random(m, k, "float16", 5)
-    made, expected = two_four.fragments(two_four.to_device(a)), two_four.fragments(a)
-    for name in ("val", "meta"):
-        array = getattr(made, name)
-        assert isinstance(array, cupy.ndarray) and array.flags.c_contiguous
-        assert array.dtype == getattr(expected, name).dtype
-        assert np.array_equal(array.get(), getattr(expected, name))
-    assert same(two_four.to_host(two_four.unfragment(made)), a)
-
-
-@pytest.mark.gpu
 def test_the_kernel_runs_on_the_current_stream(device):
     import cupy
 
@@ -744,23 +640,3 @@ def test_a_large_matrix_takes_milliseconds(device):
     assert np.array_equal(a.val[-64:].get(), part.val)
     assert np.array_equal(a.meta[-64:].get(), part.meta)
     two_four.check(two_four.to_dense_bits(a), "bfloat16")
-
-
-@pytest.mark.gpu
-def test_the_fragments_of_a_large_matrix_take_milliseconds(device):
-    import cupy
-
-    words = cupy.arange(2**27, dtype=cupy.uint32) * cupy.uint32(2654435761) >> 16
-    val = words.astype(cupy.uint16).reshape(16384, 8192)
-    meta = cupy.full((16384, 1024), two_four.EMPTY, cupy.uint16)
-    a = two_four.TwoFour(16384, 16384, "bfloat16", val, meta)
-    times = []
-    for _ in range(4):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        made = two_four.fragments(a)
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end))
-    assert min(times) < 20, times
-    assert bool((two_four.unfragment(made).val == val).all())

@@ -316,15 +316,6 @@ def test_every_lane_gets_its_word(m, k, rows, seed):
     assert np.array_equal(made, word_by_word(a, rows))
 
 
-@pytest.mark.parametrize(("m", "k"), [(64, 64), (200, 300), (1, 1), (256, 1024)])
-def test_the_ring_holds_the_fragments_of_two_four(m, k):
-    """Another way to the same words: `fragments` has them by 16 rows, 64 columns and lane."""
-    a = two_four.random(m, k, "float16", 3)
-    lanes = two_four.fragments(a).meta  # (m' / 16, k' / 64, 32)
-    blocks = lanes.reshape(-1, 4, lanes.shape[1], 32).transpose(0, 2, 1, 3)
-    assert np.array_equal(wgmma.ring_metadata(a), blocks.reshape(blocks.shape[0], -1))
-
-
 def test_ring_metadata_leaves_its_argument_alone():
     a = two_four.random(64, 64, "bfloat16", 0)
     before = a.meta.copy()

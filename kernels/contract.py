@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from kernels import jit
 
 
@@ -145,6 +147,22 @@ def _clear(array, stream) -> None:
     (error,) = driver.cuMemsetD8Async(array.data.ptr, 0, array.nbytes, int(stream.handle))
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"clearing {array.nbytes} bytes of the output failed ({error.name})")
+
+
+def require_whole(name: str, value, least: int, most: int, limit: str = "") -> None:
+    """Raise ValueError unless `value` is an integer, Python's or NumPy's, from `least` to `most`.
+
+    limit: how the message writes `most`, "2^31 - 1" say.
+    """
+    require(
+        isinstance(value, (int, np.integer)) and least <= value <= most,
+        f"{name} is {value!r}, but must be a whole number from {least} to {limit or most}",
+    )
+
+
+def require_seed(seed) -> None:
+    """Raise ValueError unless `seed` is what a generator takes: 0 to 2^32 - 1."""
+    require_whole("seed", seed, 0, 2**32 - 1, "2^32 - 1")
 
 
 def require(condition: bool, message: str) -> None:

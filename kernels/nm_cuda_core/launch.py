@@ -9,7 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from kernels import jit
-from kernels.contract import Bound, Kernel, Launch, Operands, Problem, require, timed
+from kernels.contract import (
+    Bound,
+    Kernel,
+    Launch,
+    Operands,
+    Problem,
+    require,
+    require_seed,
+    require_whole,
+    timed,
+)
 from kernels.formats import nm
 
 ROOM = "nm_cuda_core"
@@ -149,14 +159,8 @@ def _label(keep: int, group: int, vector: int) -> str:
 
 def _sizes(m: int, n: int, k: int, seed: int) -> None:
     for name, value in (("m", m), ("n", n), ("k", k)):
-        require(
-            isinstance(value, (int, np.integer)) and 1 <= value <= INT32_MAX,
-            f"{name} is {value!r}, but must be a whole number from 1 to 2^31 - 1",
-        )
-    require(
-        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
-        f"seed is {seed!r}, but must be a whole number from 0 to 2^32 - 1",
-    )
+        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
+    require_seed(seed)
 
 
 def _dense(m: int, k: int, seed: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels import formats, jit
-from kernels.contract import Operands, Problem, require
+from kernels.contract import Operands, Problem, require, require_seed, require_whole
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
@@ -48,10 +48,7 @@ def problem(
     _sizes(m, n, k)
     require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
     half.require_dtype(dtype)
-    require(
-        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
-        f"seed is {seed!r}, but must be a whole number from 0 to 2^32 - 1",
-    )
+    require_seed(seed)
     arguments = (int(m), int(n), int(k), int(seed), dtype)  # NumPy's would wrap in the products
     return _problem(
         LABELS[dtype], *arguments,
@@ -163,10 +160,7 @@ def _sizes(m, n, k) -> None:
         ("n", n, INT32_MAX),
         ("k", k, INT32_MAX - 15),  # or k_pad would not fit the kernels' int
     ):
-        require(
-            isinstance(value, (int, np.integer)) and 1 <= value <= most,
-            f"{name} is {value!r}, but must be a whole number from 1 to {most}",
-        )
+        require_whole(name, value, 1, most)
 
 
 def _problem(

@@ -9,11 +9,16 @@ that `where` keeps: every rule may hold one, column = value or a list of values.
 which every rule may hold too, the experiments are runs of one measurement: their times and rates
 count by the geometric mean over the runs that have a point, and the verdict of each run is given
 beside it.
+
+An experiment "fig9@A100" is none of ours: it is the series for the A100 that a source published,
+`artifact/published/<room>_fig9.csv`. A claim about it says whether a source's text is borne out by
+its own data, whatever GPU the records are of.
 """
 
 import contextlib
 import html
 import inspect
+import itertools
 import math
 import re
 import tomllib
@@ -49,6 +54,7 @@ STALL = re.compile(
     r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)"
 )
 LIBRARIES = records.LIBRARIES
+SERIES = "@"  # in the name of an experiment that is a published series: <figure>@<gpu>
 COMMON = ("where", "repeats")  # what every rule may hold besides the parameters of its measure
 
 
@@ -92,6 +98,7 @@ class Evidence:
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
     where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
     repeats: bool = False  # experiments are runs of one measurement
+    published: Path = paths.PUBLISHED  # where the series of the sources lie
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
@@ -122,7 +129,10 @@ class Evidence:
         return ", ".join(f"{c} = {' or '.join(map(str, v))}" for c, v in values.items())
 
     def _one(self, experiment: str) -> pd.DataFrame:
-        if experiment not in self.read:
+        if SERIES in experiment:
+            if experiment not in self.read:
+                self.read[experiment] = _series(self.published, self.room, experiment)
+        elif experiment not in self.read:
             path = self.folder / self.room / f"{experiment}.csv"
             if not path.exists():
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
@@ -189,6 +199,32 @@ class Evidence:
 
 def _sweeps(experiments: Iterable[str]) -> list[str]:
     return [e for e in experiments if e not in NOT_SWEEPS]
+
+
+def _series(folder: Path, room: str, experiment: str) -> pd.DataFrame:
+    """A published series as records: <room>_<figure>.csv with the columns gpu, library, density, m,
+    n, k and tflops, those of the dense product. A library at density 1 alone is a dense one, and
+    stands beside the others at each of their densities. FileNotFoundError or ValueError, one
+    sentence, where there is none."""
+    figure, _, gpu = experiment.partition(SERIES)
+    path = folder / f"{room}_{figure}.csv"
+    df = records.published(path)
+    df = df[df["gpu"] == gpu]
+    if df.empty:
+        raise ValueError(f"{path}: there is no series of the GPU {gpu!r}.")
+    dense = df.groupby("library")["density"].transform("min") == 1
+    others = pd.DataFrame({"density": df.loc[~dense, "density"].unique()})
+    beside = df[dense].drop(columns="density").merge(others, how="cross")
+    df = pd.concat([df[~dense], beside], ignore_index=True).rename(columns={"library": "variant"})
+    flops = 2.0 * df["m"] * df["n"] * df["k"]
+    return df.assign(
+        room=room,
+        experiment=experiment,
+        label="",
+        median_us=flops / df["tflops"] / 1e6,
+        useful_flops=flops * df["density"],
+        tflops=df["tflops"] * df["density"],
+    )
 
 
 def _mean_of_runs(df: pd.DataFrame) -> pd.DataFrame:
@@ -361,20 +397,87 @@ def speedup_near(
     high: float,
     reproduced: float,
     partly: float,
+    mean="",
     baseline=BEST,
 ) -> Outcome:
     """Whether the speedup of each variant is the stated one, [low, high], up to a factor.
 
     Reproduced if nine in ten of the points of all variants are within the factor `reproduced` of
-    the range, partly if they are within the factor `partly`.
+    the range, partly if they are within the factor `partly`. With `mean` geometric means count
+    instead of points, of a variant over "all" of them or at each "density" of each experiment.
     """
+    if mean not in ("", "all", "density"):
+        raise ValueError(f"`mean` is {mean!r}; it must be 'all' or 'density', or not be given.")
     each = {v: _speedup(e, experiment, v, baseline) for v in variants}
+    if mean:
+        points = sum(map(len, each.values()))
+        ranges = ", ".join(f"{v} {_digits(s)}×" for v, s in each.items())
+        by = ["experiment", "density"]
+        each = {
+            v: s.groupby(by, sort=False).apply(records.geomean)
+            if mean == "density"
+            else pd.Series([records.geomean(s)])
+            for v, s in each.items()
+        }
+        verdict, off = _near(pd.concat(each), low, high, reproduced, partly)
+        which = "geometric mean" if mean == "all" else "geometric means"
+        return Outcome(
+            verdict,
+            ", ".join(f"{v} {which} {_range(s, '×')}" for v, s in each.items()) + _over(baseline),
+            f"Asked: {_stated(low, high)}×, within a factor of {reproduced:g}; off by a factor of "
+            f"{off:.3g}. Over {_points(points)}: {ranges}.",
+        )
     verdict, off = _near(pd.concat(each), low, high, reproduced, partly)
     return Outcome(
         verdict,
         ", ".join(f"{v} {_digits(s)}×" for v, s in each.items()) + _over(baseline),
         f"Asked: {_stated(low, high)}×, within a factor of {reproduced:g}. The farthest of "
         f"{_points(sum(map(len, each.values())))} is off by a factor of {off:.3g}.",
+    )
+
+
+def share_of_ideal(
+    e: Evidence, experiment, variant: str, reproduced: float, partly: float, baseline=BEST
+) -> Outcome:
+    """How much of the work that sparsity saves is saved in time: the speedup over a dense baseline
+    as a share of 1 / density, geometric mean. Reproduced from `reproduced` on, partly from `partly`
+    on."""
+    s = _speedup(e, experiment, variant, baseline)
+    shares = s * s.index.get_level_values("density")
+    each = ", ".join(
+        f"{_density(d)} {records.geomean(v):.0%}" for d, v in shares.groupby("density", sort=False)
+    )
+    mean = records.geomean(shares)
+    return Outcome(
+        _grade(mean, reproduced, partly),
+        f"geometric mean {mean:.0%} of the ideal speedup{_over(baseline)}",
+        f"Ideal is 1 / density; asked: at least {reproduced:.0%}. {each}.",
+    )
+
+
+def fastest_of(
+    e: Evidence,
+    experiment,
+    variant: str,
+    among: Sequence[str],
+    tolerance=0.0,
+    reproduced=1.0,
+    partly=0.5,
+) -> Outcome:
+    """Whether one is the fastest of several, point by point: no other takes less time by more than
+    the relative `tolerance`. Reproduced if so at a share of at least `reproduced` of the points,
+    partly at `partly`."""
+    each = {v: _speedup(e, experiment, variant, v) for v in among}
+    least = pd.DataFrame(each).dropna().min(axis=1)
+    if least.empty:
+        raise NotMeasured(f"{variant}, {', '.join(among)} were not measured at any common point.")
+    wins = least * (1 + tolerance) >= 1
+    over = ", ".join(f"{v} {records.geomean(s):.2f}×" for v, s in each.items())
+    return Outcome(
+        _grade(wins.mean(), reproduced, partly),
+        f"{variant} the fastest at {wins.sum()} of {_points(len(wins))}",
+        f"Speedup of {variant} over {over} (geometric means); at worst {least.min():.2f}× over the "
+        f"fastest other. A difference within {tolerance:.0%} counts as none.",
     )
 
 
@@ -538,6 +641,33 @@ def faster_scenario(
     )
 
 
+def label_trend(
+    e: Evidence, experiment, variant: str, labels: Sequence[str], change: float
+) -> Outcome:
+    """Whether throughput rises along labels, in each size and density on its own: from the first of
+    `labels` that was measured there to the last by more than the relative `change`. Reproduced if
+    it does in every one, partly if in half."""
+    rows = _rows(e, experiment, variant)
+    lines = []
+    for (m, n, k, density), line in rows.groupby(["m", "n", "k", "density"], sort=False):
+        rates = line.groupby("label")["tflops"].max().reindex(labels).dropna()
+        if len(rates) > 1:
+            factor = rates.iloc[-1] / rates.iloc[0]
+            steps = ", ".join(f"{rate:.3g}" for rate in rates)
+            text = f"{m} × {n} × {k}, {_density(density)}: {factor:.2f}× ({steps} TFLOP/s)"
+            lines.append((factor > 1 + change, text))
+    if not lines:
+        raise NotMeasured(f"No size of {variant} was measured with two of these labels.")
+    rises = [follows for follows, _ in lines]
+    return Outcome(
+        _grade(np.mean(rises), 1.0, 0.5),
+        f"rises in {sum(rises)} of {len(lines)} sweeps",
+        f"From {labels[0] or 'the usual pattern'} to {labels[-1] or 'the usual pattern'}: "
+        + "; ".join(text for _, text in lines)
+        + ".",
+    )
+
+
 def power_law(
     e: Evidence,
     experiment,
@@ -648,6 +778,43 @@ def _share(shares: pd.Series, reproduced: float, partly: float) -> tuple[str, st
     if reproduced > partly:
         return _grade(shares.min(), reproduced, partly), "at least", float(shares.min())
     return _grade(-shares.max(), -reproduced, -partly), "at most", float(shares.max())
+
+
+def roofline_transition(
+    e: Evidence,
+    experiment,
+    rows: int,
+    columns: int,
+    low: float,
+    high: float,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """The sparsity at which NM-SpMM's Eq. 3, for blocks of rows x columns that stage all of A,
+    falls under the ridge of the roofline: the FMA ceiling over that of copies in DRAM.
+
+    Reproduced if it is no further than `reproduced` (a share, as the sparsity is) from [low, high],
+    partly no further than `partly`. What the bandwidth of the L2 would give is said beside it.
+    """
+    from kernels.nm_spmm import analysis  # no other room's claims need it
+
+    peak = e.ceiling("fma", "tflops")
+
+    def at(ceiling: str) -> tuple[float, float]:
+        device = analysis.Device("", 0, 0.0, peak, e.ceiling(ceiling, "gbps"), 0, 0)
+        return analysis.transition(device, rows, columns), device.ridge
+
+    sparsity, ridge = at("copy")
+    off = max(low - sparsity, sparsity - high, 0.0)
+    beside = ""
+    with contextlib.suppress(NotMeasured):
+        beside = f" Against the bandwidth of the L2: {at('l2_read')[0]:.0%}."
+    return Outcome(
+        _grade(-off, -reproduced, -partly),
+        f"{sparsity:.0%} sparsity",
+        f"Blocks of {rows} × {columns}; ridge at {ridge:.1f} FLOP/B, the FMA ceiling of {peak:.3g} "
+        f"TFLOP/s over the copy ceiling.{beside}",
+    )
 
 
 def ceiling_ratio(
@@ -831,6 +998,46 @@ def counter_share(
     )
 
 
+def flops_per_count(
+    e: Evidence,
+    experiment,
+    metric: Sequence[str],
+    variants: Sequence[str],
+    densities: Sequence[float],
+    tolerance: float,
+) -> Outcome:
+    """Useful FLOPs for each unit of a hardware counter, an intensity where that counts bytes or
+    loads: along several variants at one density, or several densities of one variant, from the most
+    to the least; geometric means over the points.
+
+    Reproduced if each is less than the one before it by more than the relative `tolerance`, partly
+    if the last is less than the first by more than that.
+    """
+    length = max(len(variants), len(densities))
+    rates, texts = [], []
+    for variant, density in zip(
+        list(variants) * (length // len(variants)),
+        list(densities) * (length // len(densities)),
+        strict=True,
+    ):
+        here = e.only({**e.where, "density": density}, e.repeats)
+        counts = here.counter(variant, metric, experiment)
+        flops = here.frame(experiment)
+        flops = flops[flops["variant"] == variant].set_index(list(counts.index.names))
+        rate = flops["useful_flops"].groupby(level=counts.index.names).first() / counts
+        if not np.isfinite(rate.dropna()).all():
+            raise NotMeasured(f"The counter {counts.name} of {variant} has a value of 0.")
+        rates.append(records.geomean(rate.dropna()))
+        texts.append(f"{variant} at {_density(density)} {rates[-1]:.4g}")
+    falls = [after * (1 + tolerance) < before for before, after in itertools.pairwise(rates)]
+    overall = rates[-1] * (1 + tolerance) < rates[0]
+    return Outcome(
+        REPRODUCED if all(falls) else PARTLY if overall else NOT_REPRODUCED,
+        f"{sum(falls)} of {len(falls)} steps fall, {rates[0] / rates[-1]:.2f}× over all",
+        f"FLOPs for each of {counts.name}: {', '.join(texts)}.",
+    )
+
+
 def counter_trend(
     e: Evidence, experiment, variant: str, metric: Sequence[str], along: str, change: float
 ) -> Outcome:
@@ -972,6 +1179,38 @@ def counter_scenario(
     )
 
 
+def added_memory(
+    e: Evidence,
+    experiment,
+    variant: str,
+    baseline: str,
+    low: float,
+    high: float,
+    reproduced: float,
+    partly: float,
+) -> Outcome:
+    """Device memory that the preprocessing of a variant adds to that of another one, over that of
+    the sparse operand's values, 4 bytes each.
+
+    Reproduced if nine in ten of the points are within the factor `reproduced` of [low, high],
+    partly if they are within the factor `partly`.
+    """
+    rows = _rows(e, experiment, variant, baseline)
+    index = ["experiment", *records.POINT]
+    ours, theirs = (rows[rows["variant"] == name].set_index(index) for name in (variant, baseline))
+    added = (ours["prepare_bytes"] - theirs["prepare_bytes"]) / (4 * ours["nnz"])
+    added = added.dropna()
+    if added.empty:
+        raise NotMeasured(f"{variant} and {baseline} were not measured at any common point.")
+    verdict, off = _near(added.clip(lower=0), low, high, reproduced, partly)
+    return Outcome(
+        verdict,
+        f"{_range(added * 100, digits=1)} % over {baseline}",
+        f"Asked: {low:.0%}–{high:.0%} of the values of the sparse operand; {_points(len(added))}, "
+        f"off by a factor of {off:.3g}.",
+    )
+
+
 def prepare_cost(
     e: Evidence, experiment, variant: str, reproduced: float, partly: float
 ) -> Outcome:
@@ -1000,25 +1239,31 @@ MEASURES: dict[str, Callable[..., Outcome]] = {
         speedup_range,
         speedup_mean,
         speedup_near,
+        share_of_ideal,
+        fastest_of,
         rate_near,
         levels_off,
         somewhere_faster,
         speedup_trend,
         faster_scenario,
+        label_trend,
         power_law,
         largest,
         true_density,
         share_of_ceiling,
+        roofline_transition,
         ceiling_ratio,
         dram_share,
         memory_bound,
         counter_limit,
         counter_share,
+        flops_per_count,
         counter_trend,
         counter_ratio,
         counter_near,
         dominant_stall,
         counter_scenario,
+        added_memory,
         prepare_cost,
     )
 }
@@ -1213,6 +1458,8 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
     why = outcome.why
     if claim.rule.get("where") and outcome.verdict != NOT_MEASURED:
         why += f" Judged at {e.kept}."
+    if any(SERIES in experiment for experiment in claim.experiment):
+        why += " Judged by the series that the source published, not by this GPU's records."
     if e.repeats and outcome.verdict != NOT_MEASURED:
         why += f" Judged by the geometric means of the runs; {_each_run(claim, e, rule)}."
     # Where a source does not say which algorithm of cuSPARSE it ran, the default is judged as well.

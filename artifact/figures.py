@@ -82,6 +82,9 @@ ROWS = (
 # it.
 INK = "#010203"
 
+SIZE = "M = N = K"
+MARKER = 6  # points; markers that tell lines of one colour apart must be seen
+
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BASELINES = records.LIBRARIES
 NAMES = {
@@ -364,6 +367,41 @@ def _legend(fig, handles: Mapping[str, object], columns: int = 4) -> None:
         handlelength=2.6,
         columnspacing=1.6,
         borderaxespad=0.2,
+    )
+
+
+def _hollow(marker="o") -> dict:
+    """How a value that a source states is drawn."""
+    return {
+        "marker": marker,
+        "markersize": 9 if marker == "+" else 7,
+        "markerfacecolor": "none",
+        "markeredgecolor": CLAIM,
+        "markeredgewidth": 1.4,
+        "linestyle": "none",
+        "zorder": 4,
+    }
+
+
+def _behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
+    """The table behind a figure: what was measured, and below it what was stated."""
+    parts = [data.assign(source="measured")]
+    parts += [rows.assign(source="stated") for rows in stated if len(rows)]
+    columns = list(dict.fromkeys(c for part in parts for c in part.columns if c != "source"))
+    return pd.concat(parts, ignore_index=True)[["source", *columns]]
+
+
+def _right(ax, y: float, points: float, text: str, **how) -> None:
+    """Right-aligned text in the margin, so many points right of the axes: a width that the layout
+    knows, where a share of the axes would change with it."""
+    ax.annotate(
+        text,
+        (1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(points, 0),
+        textcoords="offset points",
+        annotation_clip=False,
+        **({"va": "center", "ha": "right", "fontsize": 8.5} | how),
     )
 
 
@@ -961,6 +999,23 @@ def _box(ax, x, y, text, colour, width=1.0, height=1.0, size=7.5, rotation=0) ->
     ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1))
     if text:
         _put(ax, x + width / 2, y + height / 2, text, fontsize=size, rotation=rotation)
+
+
+def _rule(ax, x, y, thick: bool) -> None:
+    more = {"linewidth": 1.8} if thick else {"linewidth": 0.5, "alpha": 0.35}
+    ax.plot(x, y, color=INK, solid_capstyle="projecting", **more)
+
+
+def _arrow(ax, start, end, colour, **how) -> None:
+    more = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
+    ax.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **more))
+
+
+def _short(value: float) -> str:
+    """Two digits, since a cell has no room for more: .53, 1.2."""
+    if value == 0:
+        return "0"
+    return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
 
 
 def _wrap(text: str, width: int) -> str:

@@ -32,17 +32,23 @@ from artifact.figures import (
     BOUND,
     CLAIM,
     INK,
+    MARKER,
     PUBLISHED,
     ROWS,
     RUNGS,
+    SIZE,
     WIDTH,
+    _behind,
     _box,
+    _hollow,
     _legend,
     _line,
     _log,
     _number,
     _put,
     _ratio,
+    _rule,
+    _short,
     _sizes,
     look,
     name,
@@ -53,8 +59,6 @@ STATED = "stated by the source (RTX 4070)"
 SCALING = ("cpu_loop", "cublas", "cublas_handle", "baseline", "prefetch", "double_buffer")
 PROFILED = ("baseline", "prefetch", "double_buffer")
 STALL = ncu.STALLED
-SIZE = "M = N = K"
-MARKER = 6  # points; markers that tell lines of one colour apart must be seen
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxx", "++", "oo", "----", "||||")
 
 
@@ -128,18 +132,6 @@ def _stated(ax, rows: pd.DataFrame, order: Sequence[str]) -> None:
         ax.plot(row.size, middle, **_hollow(marker))
 
 
-def _hollow(marker="o") -> dict:
-    return {
-        "marker": marker,
-        "markersize": 9 if marker == "+" else 7,
-        "markerfacecolor": "none",
-        "markeredgecolor": CLAIM,
-        "markeredgewidth": 1.4,
-        "linestyle": "none",
-        "zorder": 4,
-    }
-
-
 def _stated_handles(order: Sequence[str], *stated: pd.DataFrame) -> dict[str, Line2D]:
     """Entries of the legend for what `_stated` drew: in a contender's marker, or of no one kernel."""
     known = {_known(v, order) for rows in stated for v in rows["variant"]}
@@ -151,14 +143,6 @@ def _stated_handles(order: Sequence[str], *stated: pd.DataFrame) -> dict[str, Li
 
 def _known(variant: str, order: Sequence[str]) -> bool:
     return variant in order or str(variant).startswith(BASELINES)
-
-
-def _behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
-    """The table behind a figure: what was measured, and below it what was stated."""
-    parts = [data.assign(source="measured")]
-    parts += [rows.assign(source="stated") for rows in stated if len(rows)]
-    columns = list(dict.fromkeys(c for part in parts for c in part.columns if c != "source"))
-    return pd.concat(parts, ignore_index=True)[["source", *columns]]
 
 
 # ---------------------------------------------------------------- pictures of the format
@@ -308,18 +292,6 @@ def gather_picture(b: nm.Nm, block: int = 32, row: int = 0, first: int = 0):
         }
     )
     return fig, data
-
-
-def _rule(ax, x, y, thick: bool) -> None:
-    more = {"linewidth": 1.8} if thick else {"linewidth": 0.5, "alpha": 0.35}
-    ax.plot(x, y, color=INK, solid_capstyle="projecting", **more)
-
-
-def _short(value: float) -> str:
-    """Two digits, since a cell has no room for more: .53, 1.2."""
-    if value == 0:
-        return "0"
-    return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
 
 
 # ---------------------------------------------------------------- scaling (Fig. 2)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+from matplotlib.patches import Patch, Rectangle
 
 from artifact.figures import (
     BASELINE,
@@ -28,17 +28,25 @@ from artifact.figures import (
     BOUND,
     CLAIM,
     INK,
+    MARKER,
     ROWS,
+    SIZE,
     WIDTH,
+    _arrow,
+    _behind,
     _box,
+    _hollow,
     _legend,
     _number,
     _put,
+    _right,
+    _rule,
+    _short,
     _sizes,
     _wrap,
 )
 from artifact.figures import look as _look
-from artifact.nm_figures import MARKER, SIZE, STATED, _behind, _hollow, _rule, _short
+from artifact.nm_figures import STATED
 from kernels.formats import two_four
 
 SHOWN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
@@ -122,20 +130,6 @@ def _from_zero(ax, top: float) -> None:
     ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= top])
 
 
-def _right(ax, y: float, points: float, text: str, **how) -> None:
-    """Right-aligned text in the margin, so many points right of the axes: a width that the layout
-    knows, where a share of the axes would change with it."""
-    ax.annotate(
-        text,
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(points, 0),
-        textcoords="offset points",
-        annotation_clip=False,
-        **({"va": "center", "ha": "right", "fontsize": 8.5} | how),
-    )
-
-
 def _present(df: pd.DataFrame, wanted: Sequence[str]) -> list[str]:
     return [variant for variant in wanted if (df["variant"] == variant).any()]
 
@@ -214,11 +208,6 @@ def meta_picture(a: two_four.TwoFour, row: int = 0, first: int = 0):
     ax.set(xlim=(-3.6, 16.2), ylim=(bits + 2.5, dense - 0.9))
     ax.axis("off")
     return fig, pd.DataFrame(rows)
-
-
-def _arrow(ax, start, end, colour, **how) -> None:
-    more = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
-    ax.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **more))
 
 
 def metadata_map(rows: int = 16) -> pd.DataFrame:

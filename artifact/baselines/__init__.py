@@ -1,4 +1,5 @@
-"""What the rooms are compared with, one module for a library or for the CPU.
+"""What the rooms are compared with, one module for a library, for the CPU or for
+another room's kernel.
 
 Each module offers `contenders(device)` -> name in the records -> callable(problem) -> Bound. A room
 names the modules that multiply its operands in its BASELINES.

@@ -59,7 +59,7 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     """Make cuBLAS ready: a handle, B dense in Fortran order, and what the reading needs besides.
 
     device: `cuda.core.Device`, current. Raises ValueError for an unknown reading, for a problem
-    without elements, where A or C is not a dense array in Fortran order, and where the library
+    without elements, where A or C is not a float32 array in Fortran order, and where the library
     refuses a handle.
     """
     require(
@@ -72,12 +72,7 @@ def bind(reading: str, problem: Problem, device) -> Bound:
         f"cuBLAS has nothing to multiply at m={m}, n={n}, k={k}: give it a row and a column",
     )
     operands = problem.device()
-    for name, array in (("A", operands.a), ("C", operands.c)):
-        require(
-            not formats.is_sparse(array) and array.flags.f_contiguous,
-            f"cuBLAS takes {name} as a dense array in Fortran order here, and {problem.room} has "
-            "it otherwise: compare with another baseline",
-        )
+    require_column_major("cuBLAS", problem, operands)
     import cupy
     from nvmath.bindings import cublas
 
@@ -110,6 +105,16 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
 def readings(device) -> dict[str, Callable[[Problem], Bound]]:
     """Every reading as a contender of `bench.time_calls`, by the name that the records use."""
     return {name: partial(bind, name, device=device) for name in READINGS}
+
+
+def require_column_major(contender: str, problem: Problem, operands: Operands) -> None:
+    """Raise ValueError unless A and C are float32 arrays in Fortran order."""
+    for name, array in (("A", operands.a), ("C", operands.c)):
+        require(
+            getattr(array, "dtype", None) == np.float32 and array.flags.f_contiguous,
+            f"{contender} takes {name} as a float32 array in Fortran order here, and {problem.room} "
+            "has it otherwise: compare with another baseline",
+        )
 
 
 def _arguments(cublas, problem: Problem, ours: Operands) -> tuple:

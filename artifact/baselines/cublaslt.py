@@ -10,12 +10,14 @@ Neither is in `prepare_ms`.
 A launch calls `cublasLtMatmul` with that algorithm through nvmath's bindings: `Matmul.execute` records
 an event around each call, and allocates a result or needs C as an operand, none of which belongs into
 a launch that may be captured.
+
+`tune` is all of this but for the operands: `cublas_tensor` has it find its algorithms too.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,6 +42,9 @@ ITERATIONS = 5
 WORKSPACE_BYTES = 256 * 2**20
 #: Host scalars, read when the call is made, captured or not.
 _ALPHA, _BETA = np.ones(1, np.float32), np.zeros(1, np.float32)
+#: Member of cudaDataType for a dtype of the operands, and what sums are computed in.
+_DATA = DATA_TYPE | {"tf32": "CUDA_R_32F"}
+_COMPUTE = {"bfloat16": "COMPUTE_32F", "float16": "COMPUTE_32F", "tf32": "COMPUTE_32F_FAST_TF32"}
 
 
 class NoAlgorithm(Exception):
@@ -54,6 +59,7 @@ class Candidate:
     arguments: tuple  #: of cublasLtMatmul, but for the stream
     workspace: Any  #: CuPy bytes
     algorithm: np.ndarray  #: cublasLtMatmulHeuristicResult_t, which begins with the algorithm
+    product: str  #: of `tune`'s products, the one that it multiplies
 
     def call(self, stream: int) -> None:
         """Enqueue the multiplication on a stream, given by its handle."""
@@ -77,33 +83,11 @@ def bind(problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     require_two_four("cuBLASLt", problem, operands)
-    import cupy
-    from nvmath.bindings import cublasLt
-
     device.set_current()
     a, prepare_ms = timed(lambda: two_four.to_dense_bits(operands.a))
-    b, c, dtype = operands.b.bits, operands.c.bits, operands.a.dtype
-    release: list[tuple[Callable[[int], None], int]] = []
-    try:
-        handle = cublasLt.create()
-        release.append((cublasLt.destroy, handle))
-        tuned = _tuned(handle, a, b, dtype)
-        description, layouts = _describe(cublasLt, problem, dtype, release)
-        candidates = {
-            choice: _candidate(cublasLt, handle, description, layouts, (a, b, c), algorithm)
-            for choice, algorithm in tuned.items()
-        }
-        choice = fastest(candidates, device)[0]
-        won = candidates.pop(choice)
-        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
-    except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
-        release_all(release)
-        raise ValueError(
-            f"cuBLASLt refuses m={m}, n={n}, k={k} in {dtype}: {first_line(error)}"
-        ) from error
-    except BaseException:
-        release_all(release)
-        raise
+    choice, won, release = tune(
+        {"": (a, operands.b.bits, operands.c.bits)}, operands.a.dtype, problem, device
+    )
     memory = int(a.nbytes + won.workspace.nbytes)
     bound = Bound("cublaslt", prepare_ms, memory, choice, won.call, operands.c)
     # The arrays behind the raw addresses live for as long as the library may read them.
@@ -116,6 +100,48 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     return {"cublaslt": partial(bind, device=device)}
 
 
+def tune(
+    products: Mapping[str, tuple], dtype: str, problem: Problem, device
+) -> tuple[str, Candidate, list]:
+    """The fastest algorithm in words, ready to launch, and what `release_all` is to destroy.
+
+    products: what to add to the words -> A (m, k), B (k, n) and C (m, n), CuPy arrays without gaps,
+    each row-major or column-major: the same multiplication with operands in another order. dtype:
+    "bfloat16" or "float16", whose arrays are uint16, or "tf32", whose arrays are float32.
+    Overwrites C. Raises ValueError where the library refuses the problem.
+    """
+    import cupy
+    from nvmath.bindings import cublasLt
+
+    release: list[tuple[Callable[[int], None], int]] = []
+    candidates = {}
+    try:
+        handle = cublasLt.create()
+        release.append((cublasLt.destroy, handle))
+        for product, matrices in products.items():
+            tuned = _tuned(handle, *matrices[:2], dtype)
+            described = _describe(cublasLt, matrices, dtype, release)
+            candidates |= {
+                words + product: _candidate(
+                    cublasLt, handle, *described, matrices, algorithm, product
+                )
+                for words, algorithm in tuned.items()
+            }
+        choice = fastest(candidates, device)[0]
+        won = candidates.pop(choice)
+        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
+    except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
+        release_all(release)
+        raise ValueError(
+            f"cuBLASLt refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: "
+            f"{first_line(error)}"
+        ) from error
+    except BaseException:
+        release_all(release)
+        raise
+    return choice, won, release
+
+
 def _tuned(handle: int, a, b, dtype: str) -> dict[str, np.ndarray]:
     """The `TUNED` fastest algorithms that Matmul finds for a · b, in words -> as an array."""
     # Gives NumPy, and through it CuPy and nvmath, the dtype bfloat16: before nvmath lists them.
@@ -123,9 +149,11 @@ def _tuned(handle: int, a, b, dtype: str) -> dict[str, np.ndarray]:
     from nvmath.bindings import cublas
     from nvmath.linalg.advanced import Matmul
 
-    numbers = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+    numbers = np.dtype(
+        {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "tf32": np.float32}[dtype]
+    )
     options = {
-        "compute_type": int(cublas.ComputeType.COMPUTE_32F),
+        "compute_type": int(getattr(cublas.ComputeType, _COMPUTE[dtype])),
         "handle": handle,
         "memory_limit": WORKSPACE_BYTES,
     }
@@ -142,29 +170,33 @@ def _tuned(handle: int, a, b, dtype: str) -> dict[str, np.ndarray]:
         }
 
 
-def _describe(library, problem: Problem, dtype: str, release: list) -> tuple[int, list[int]]:
+def _describe(library, matrices: tuple, dtype: str, release: list) -> tuple[int, list[int]]:
     """The operation's descriptor and the layouts of A, B and C."""
     from cuda.bindings import runtime
     from nvmath.bindings import cublas
 
     float32 = int(runtime.cudaDataType.CUDA_R_32F)
-    numbers = int(getattr(runtime.cudaDataType, DATA_TYPE[dtype]))
-    description = library.matmul_desc_create(int(cublas.ComputeType.COMPUTE_32F), float32)
+    numbers = int(getattr(runtime.cudaDataType, _DATA[dtype]))
+    compute = int(getattr(cublas.ComputeType, _COMPUTE[dtype]))
+    description = library.matmul_desc_create(compute, float32)
     release.append((library.matmul_desc_destroy, description))
-    m, n, k = problem.m, problem.n, problem.k
-    row = np.array([int(library.Order.ROW)], np.int32)
     layouts = []
-    for rows, columns in ((m, k), (k, n), (m, n)):
-        layout = library.matrix_layout_create(numbers, rows, columns, columns)
+    for matrix in matrices:
+        rows, columns = matrix.shape
+        by_rows = matrix.flags.c_contiguous
+        layout = library.matrix_layout_create(numbers, rows, columns, columns if by_rows else rows)
         release.append((library.matrix_layout_destroy, layout))
+        order = np.array([int(library.Order.ROW if by_rows else library.Order.COL)], np.int32)
         library.matrix_layout_set_attribute(
-            layout, int(library.MatrixLayoutAttribute.ORDER), row.ctypes.data, row.nbytes
+            layout, int(library.MatrixLayoutAttribute.ORDER), order.ctypes.data, order.nbytes
         )
         layouts.append(layout)
     return description, layouts
 
 
-def _candidate(library, handle: int, description: int, layouts, matrices, algorithm) -> Candidate:
+def _candidate(
+    library, handle: int, description: int, layouts, matrices, algorithm, product: str
+) -> Candidate:
     """One of the algorithms that `_tuned` found, with a workspace of its own."""
     import cupy
 
@@ -176,4 +208,4 @@ def _candidate(library, handle: int, description: int, layouts, matrices, algori
         _BETA.ctypes.data, c, layout_c, c, layout_c,
         algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes,
     )  # fmt: skip
-    return Candidate(library, arguments, workspace, algorithm)
+    return Candidate(library, arguments, workspace, algorithm, product)

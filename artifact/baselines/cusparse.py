@@ -1,5 +1,8 @@
 """cuSPARSE's CSR times dense, float32, B and C row-major: every algorithm that the library has.
 
+Where B is the sparse one, N:M with column-major A and C, the same call computes C^T = B^T · A^T: A^T
+and C^T are row-major as they lie, and B^T is made CSR in `bind`, whose time is in `prepare_ms` too.
+
 cuSPARSE documents `cusparseSpMM_preprocess` as useful for CSR_ALG1 and CSR_ALG3 and without effect
 otherwise; it is called for all, once, in `bind`, and its time is `prepare_ms`. A preprocessed
 buffer belongs to one matrix descriptor and one algorithm, so every `bind` makes its own.
@@ -15,8 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from artifact.baselines.cublas import require_column_major
 from artifact.device import first_line
-from kernels.contract import Problem, require
+from kernels.contract import Operands, Problem, require, timed
+from kernels.formats.csr import Csr
+from kernels.formats.half import array_module
+from kernels.formats.nm import Nm, per_column_index
 
 #: Our name -> the member of cusparseSpMMAlg_t.
 _ENUM = {"default": "DEFAULT", "alg1": "CSR_ALG1", "alg2": "CSR_ALG2", "alg3": "CSR_ALG3"}
@@ -29,7 +36,7 @@ class Bound:
 
     name: str
     prepare_ms: float
-    prepare_bytes: int  #: the work buffer
+    prepare_bytes: int  #: the work buffer, and the CSR matrix where `bind` made it
     multiply: Callable[[], None] = field(repr=False)
     set_stream: Callable[[int], None] = field(repr=False)
     output: Any = field(repr=False)
@@ -50,11 +57,12 @@ class Bound:
 
 
 def bind(algorithm: str, problem: Problem, device) -> Bound:
-    """Make cuSPARSE ready: descriptors, work buffer, preprocessing.
+    """Make cuSPARSE ready: descriptors, work buffer, preprocessing; CSR of an N:M B.
 
     device: `cuda.core.Device`, current. Raises ValueError for an unknown algorithm, for a problem
-    without non-zeros, for alg3 with a row of more than k entries, and, naming the algorithm, where
-    the library refuses the problem.
+    without non-zeros, for alg3 with a row of more than k entries, for an N:M B where A or C is not
+    a float32 array in Fortran order, and, naming the algorithm, where the library refuses the
+    problem.
     """
     require(
         algorithm in ALGORITHMS,
@@ -69,7 +77,13 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
     from nvmath.bindings import cusparse
 
     device.set_current()
-    operands = problem.device()
+    operands, converting_ms, converted_bytes = problem.device(), 0.0, 0
+    output = operands.c
+    if isinstance(operands.b, Nm):
+        require_column_major("cuSPARSE", problem, operands)
+        csr, converting_ms = timed(lambda: transposed_csr(problem.device().b))
+        converted_bytes = csr.nbytes
+        operands = Operands(csr, operands.a.T, output.T)
     if algorithm == "alg3":
         # Its reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
         # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
@@ -86,11 +100,11 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         cusparse.set_stream(handle, cupy.cuda.get_current_stream().ptr)
         # The first preprocessing in a process also loads the library's code: prepare twice, time
         # the second.
-        _prepare(cusparse, handle, algorithm, problem, operands, release)
+        _prepare(cusparse, handle, algorithm, operands, release)
         cupy.cuda.get_current_stream().synchronize()
         _release(release, leave=1)
         begin = time.perf_counter()
-        arguments, buffer, keep = _prepare(cusparse, handle, algorithm, problem, operands, release)
+        arguments, buffer, keep = _prepare(cusparse, handle, algorithm, operands, release)
         cupy.cuda.get_current_stream().synchronize()
         prepare_ms = (time.perf_counter() - begin) * 1e3
     except cusparse.cuSPARSEError as error:
@@ -108,11 +122,11 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
 
     bound = Bound(
         name=f"cusparse_{algorithm}",
-        prepare_ms=prepare_ms,
-        prepare_bytes=int(buffer.nbytes),
+        prepare_ms=converting_ms + prepare_ms,
+        prepare_bytes=int(buffer.nbytes) + converted_bytes,
         multiply=multiply,
         set_stream=lambda stream: cusparse.set_stream(handle, stream),
-        output=operands.c,
+        output=output,
     )
     # `keep` holds the arrays behind the raw pointers for as long as the library may read them.
     bound.close = weakref.finalize(bound, _release, release, keep)
@@ -129,7 +143,21 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     return {f"cusparse_{algorithm}": contender(algorithm, device) for algorithm in ALGORITHMS}
 
 
-def _prepare(cusparse, handle: int, algorithm: str, problem: Problem, operands, release: list):
+def transposed_csr(b: Nm) -> Csr:
+    """B^T (n, k) as CSR, columns ascending, on the side where `b` lives.
+
+    The surplus rows of the format are left out: they would repeat the column k - 1. Other zeros that
+    are stored stay.
+    """
+    xp = array_module(b.val)
+    real = b.k // b.group * b.keep + min(b.keep, b.k % b.group)
+    col_idx, val = (
+        xp.ascontiguousarray(x[:real].T).reshape(-1) for x in (per_column_index(b), b.val)
+    )
+    return Csr(b.n, b.k, xp.arange(b.n + 1, dtype=xp.int32) * xp.int32(real), col_idx, val)
+
+
+def _prepare(cusparse, handle: int, algorithm: str, operands: Operands, release: list):
     """Descriptors, buffer and preprocessing.
 
     Returns the arguments of sp_mm, the buffer, and what must stay alive as long as they are used.
@@ -139,8 +167,8 @@ def _prepare(cusparse, handle: int, algorithm: str, problem: Problem, operands, 
 
     float32 = int(runtime.cudaDataType.CUDA_R_32F)
     int32 = int(cusparse.IndexType.INDEX_32I)
-    m, n, k = problem.m, problem.n, problem.k
     a, b, c = operands.a, operands.b, operands.c
+    (m, n), k = c.shape, a.k
 
     mat_a = cusparse.create_csr(
         m, k, a.nnz, a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,

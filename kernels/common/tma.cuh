@@ -46,6 +46,12 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, int
 }
 
 // Loads bytes that lie side by side, 16 or a multiple of it: no tensor, no swizzle.
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, int bytes, Barrier* bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar))
+                 : "memory");
+}
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, int bytes, Barrier* bar, Policy policy)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"

@@ -144,3 +144,21 @@ WGMMA_BOTH(160, 80, 80, 81, 82, 83, 84, 85, 86, 87)
 WGMMA_BOTH(192, 96, 96, 97, 98, 99, 100, 101, 102, 103)
 WGMMA_BOTH(224, 112, 112, 113, 114, 115, 116, 117, 118, 119)
 WGMMA_BOTH(256, 128, 128, 129, 130, 131, 132, 133, 134, 135)
+
+// The same for TF32, m64nNk8. A from registers, 4 floats of a lane: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4). B in
+// shared memory as N rows of k values, K-major, which is the only order that this type has.
+template <int N>
+struct WgmmaTf32;
+#define WGMMA_TF32(N, HALF, i0, i1, i2, i3, i4, i5)                                                                       \
+    template <>                                                                                                          \
+    struct WgmmaTf32<N> {                                                                                                 \
+        static __device__ __forceinline__ void dense(float* d, const uint4& a, unsigned long long b, int add)             \
+        {                                                                                                                \
+            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i5 ", 0;\n"                                             \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" WGMMA_R##HALF                        \
+                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 ", add, 1, 1; }"                            \
+                         : WGMMA_O##HALF                                                                                 \
+                         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));                                     \
+        }                                                                                                                \
+    };
+WGMMA_TF32(128, 64, 64, 65, 66, 67, 68, 69)

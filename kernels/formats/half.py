@@ -24,7 +24,8 @@ class Half:
     """A dense matrix of 16-bit floats, its array NumPy's or CuPy's."""
 
     dtype: str  #: "bfloat16" or "float16"
-    bits: Any  #: uint16 (rows, columns), row-major, bit patterns of `dtype`
+    #: uint16 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
+    bits: Any
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -140,6 +140,18 @@ def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
     return TwoFour(m, k, dtype, val, meta)
 
 
+def count_threads(m: int, k: int) -> int:
+    """Threads of two_four.cu for an m x k matrix; ValueError where the kernel cannot count them."""
+    m, k = _sizes(m, k)
+    threads = m * (_padded(k) // 16)
+    if threads > INT32_MAX:
+        raise ValueError(
+            f"a matrix of {m} x {k} has {threads} blocks of 16 columns, but the kernel counts to "
+            "2^31 - 1: compress it by rows"
+        )
+    return threads
+
+
 def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     """A random pattern with random values, on the host; the same bits for the same arguments.
 
@@ -443,12 +455,7 @@ def _launch(entry: str, bits, val: int, meta: int, first: int) -> None:
     import cupy
 
     m, k = _sizes(*bits.shape)
-    threads = m * (_padded(k) // 16)
-    if threads > INT32_MAX:
-        raise ValueError(
-            f"a matrix of {m} x {k} has {threads} blocks of 16 columns, but the kernel counts to "
-            "2^31 - 1: compress it by rows"
-        )
+    threads = count_threads(m, k)
     bits = cupy.ascontiguousarray(bits)
     if bits.data.ptr % 16:  # a part of another array
         bits = bits.copy()

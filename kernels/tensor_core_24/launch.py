@@ -77,6 +77,10 @@ _STUDIES = {
         "every thread copies 8 bytes of metadata, by .ca",
         "0.98x: an eighth of the copies, but with conflicts.",
     ),
+    "mma_sp_two_warps": (
+        "the first two warps copy the metadata",
+        "1.0x: the same copies; the source found it slower and gives no number.",
+    ),
     "mma_sp_one_selector": (
         "metadata for one selector, loaded without ldmatrix",
         "0.97x: four loads for one, while the tensor cores wait for B.",

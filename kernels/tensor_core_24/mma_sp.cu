@@ -19,7 +19,7 @@
 //            WM, WN     of it, what a warp computes: 32 or 64 each; published: 64, 64
 //            STAGES     of cp.async, from 2; published: 3
 //            CACHE      CG: copies of 16 bytes pass L1 by; CA: they leave their bytes there; published: CG
-//            METADATA   EVEN_THREADS copy 16 bytes each, or ALL_THREADS 8 bytes by .ca; published: EVEN_THREADS
+//            METADATA   EVEN_THREADS or FIRST_WARPS copy 16 bytes each, ALL_THREADS 8 by .ca; published: EVEN_THREADS
 //            SELECTORS  2: the pairs of lanes take turns; 1: always lanes 0 and 1, without ldmatrix; published: 2
 //            LDMATRIX   4: metadata of two parts at once; 2: of one, see mma_warp.cuh; published: 4
 //            GROUP      rows of tiles that neighbouring blocks walk down before across; published: 1, row by row

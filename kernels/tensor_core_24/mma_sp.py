@@ -26,7 +26,11 @@ MOST = 2**24
 #: What mma_sp.cu calls the values of a configuration.
 _DTYPES = {"bfloat16": "BF16", "float16": "F16"}
 _CACHES = {"cg": "CG", "ca": "CA"}
-_METADATA = {"even_threads": "EVEN_THREADS", "all_threads": "ALL_THREADS"}
+_METADATA = {
+    "even_threads": "EVEN_THREADS",
+    "all_threads": "ALL_THREADS",
+    "first_warps": "FIRST_WARPS",
+}
 _EPILOGUES = {
     (False, False, False): "PLAIN",
     (True, False, False): "ALPHA",
@@ -48,7 +52,7 @@ class Config:
     wn: int = 64  #: columns of C that a warp computes, 32 or 64
     stages: int = 3  #: of the cp.async pipeline
     cache: str = "cg"  #: copies of 16 bytes pass L1 by, "cg", or not, "ca"
-    metadata: str = "even_threads"  #: copies 16 bytes each; or "all_threads", 8 bytes by .ca
+    metadata: str = "even_threads"  #: or "first_warps": 16 bytes each; "all_threads": 8 by .ca
     selectors: int = 2  #: pairs of lanes that hold metadata in turns, or 1
     ldmatrix: int = 4  #: matrices of metadata at once: 4, of 64 columns of A, or 2, of 32
     group: int = 1  #: rows of tiles that neighbouring blocks share; 1: tiles row by row
@@ -59,6 +63,7 @@ PUBLISHED = Config()
 STUDIES: dict[str, Config] = {
     "mma_sp_ca": Config(cache="ca"),
     "mma_sp_all_threads": Config(metadata="all_threads"),
+    "mma_sp_two_warps": Config(metadata="first_warps"),
     "mma_sp_one_selector": Config(selectors=1),
     "mma_sp_x2": Config(ldmatrix=2),
     "mma_sp_stages_2": Config(stages=2),

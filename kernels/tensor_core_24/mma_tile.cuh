@@ -14,7 +14,7 @@
 
 using u16 = unsigned short;
 
-enum MetadataBy { EVEN_THREADS, ALL_THREADS };  // who copies metadata: half of the threads 16 bytes each, or all 8
+enum MetadataBy { EVEN_THREADS, ALL_THREADS, FIRST_WARPS };  // who copies metadata: half of them 16 bytes each, all 8
 
 // Sizes are those of mma_sp.cu.
 template <int BM_, int BN_, int BK_, int WM_, int WN_>
@@ -97,9 +97,7 @@ struct Copy {
     // val, meta: rows of a whole number of steps, padded beforehand. m0, n0: the tile's first row and column.
     __device__ Copy(const u16* val, const u16* meta, const u16* B, int m0, int n0, int n, int k, int steps)
         : val(val + (size_t)m0 * steps * (T::BK / 2)), meta(meta + (size_t)(m0 / 2) * steps * (T::BK / 8)), b(B + n0),
-          val_pitch(steps * (T::BK / 2)), meta_pitch(steps * (T::BK / 8)), b_pitch(n), rows(k), columns(n - n0)
-    {
-    }
+          val_pitch(steps * (T::BK / 2)), meta_pitch(steps * (T::BK / 8)), b_pitch(n), rows(k), columns(n - n0) {}
 
     // Copies the next step into a stage where there is one (`run`), and goes on. All of it is predicated, so that the
     // compiler can deal it out among the multiplications.
@@ -132,7 +130,8 @@ struct Copy {
         for (int plane = 0; plane < T::BK / 64; ++plane)
 #pragma unroll
             for (int down = 0; down < T::BM / 2; down += T::THREADS / 2) {
-                const int first = thread / 2, half = thread % 2;
+                const int first = BY == FIRST_WARPS ? thread % (T::THREADS / 2) : thread / 2;  // row, in the first turn
+                const int half = BY == FIRST_WARPS ? thread / (T::THREADS / 2) : thread % 2;
                 const unsigned place = first * meta_pitch + (BY == ALL_THREADS ? half * 4 : 0);
                 const u16* from = meta + (size_t)down * meta_pitch + plane * 8 + place;
                 const unsigned to = stage + T::META + plane * T::PLANE + (first + down) * 16;

@@ -100,8 +100,7 @@ def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     nibbles = two_four.PAIRS[choice].reshape(m, -1, 4)
     meta = np.bitwise_or.reduce(nibbles << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
     val = _values(_key(seed, _VALUES), (m, k_pad // 2), dtype) * stored
-    b = Half(dtype, _values(_key(seed, _B), (k, n), dtype))
-    return Operands(TwoFour(m, k, dtype, val, meta), b)
+    return Operands(TwoFour(m, k, dtype, val, meta), host_dense(k, n, seed, dtype))
 
 
 def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
@@ -111,17 +110,30 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     k_pad = ceil(k / 16) * 16
     val = cupy.empty((m, k_pad // 2), cupy.uint16)
     meta = cupy.empty((m, k_pad // 16), cupy.uint16)
-    b = cupy.empty((k, n), cupy.uint16)
-    indices, values, key = (np.uint64(_key(seed, stream)) for stream in (_INDICES, _VALUES, _B))
+    indices, values = (np.uint64(_key(seed, stream)) for stream in (_INDICES, _VALUES))
     jit.run_on_cupy_stream(
         SOURCE, f"sparse<{_ENUM[dtype]}>", meta.size, THREADS,
         np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
     )  # fmt: skip
+    b = device_dense(k, n, seed, dtype)
+    return Operands(TwoFour(m, k, dtype, val, meta), b, _output(m, n, dtype))
+
+
+def host_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
+    """The dense matrix of a seed: B of a problem with as many rows and columns."""
+    return Half(dtype, _values(_key(seed, _B), (rows, columns), dtype))
+
+
+def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
+    """The same matrix as a CuPy array."""
+    import cupy
+
+    bits = cupy.empty((rows, columns), cupy.uint16)
     jit.run_on_cupy_stream(
-        SOURCE, f"dense<{_ENUM[dtype]}>", ceil(b.size / 8), THREADS,
-        np.uint64(b.size), key, b.data.ptr,
+        SOURCE, f"dense<{_ENUM[dtype]}>", ceil(bits.size / 8), THREADS,
+        np.uint64(bits.size), np.uint64(_key(seed, _B)), bits.data.ptr,
     )  # fmt: skip
-    return Operands(TwoFour(m, k, dtype, val, meta), Half(dtype, b), _output(m, n, dtype))
+    return Half(dtype, bits)
 
 
 def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:

@@ -5,18 +5,13 @@ The family is `HOPPER` where there is wgmma, else `mma_sp.FAMILY`.
 A choice is a row of choices/<gpu>.csv: the shape, the dtype, and the knobs of `mma_sp.Config` or
 `wgmma.Config`. The room ships the choices that were made on the GPUs that it was measured on. A shape
 that is not there is tuned when it is first bound, and added to a file of the same form in the user's
-own folder, which comes first: $SPARSITY_CHOICES, else `choices` beside the cubins, in build/.
-
-A trial is timed as the harness times: events around a launch, with an L2 that was overwritten before,
-all candidates in a new random order in every round.
+own folder, which comes first (`kernels.tuning`).
 """
 
 from __future__ import annotations
 
 import csv
 import os
-import re
-import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 
-import numpy as np
-
-from kernels import jit
+from kernels import jit, tuning
 from kernels.contract import Launch, Problem, require
 from kernels.tensor_core_24 import mma_sp, wgmma
 from kernels.tensor_core_24.operands import LABELS
@@ -37,8 +30,6 @@ SHIPPED = Path(__file__).with_name("choices")
 ROUNDS, FINAL_ROUNDS, FINALISTS = 4, 9, 4
 #: Below this many microseconds candidates lie within the clock's noise: that many times the rounds and finalists.
 SHORT_US, SHORT_FACTOR = 40, 3
-#: Bytes that are overwritten before each launch, and how many times the L2 at least.
-FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4
 
 #: The Hopper family: tiles by their share of waves and of bytes, with the orders that L2 likes.
 HOPPER: tuple[Config, ...] = (
@@ -166,7 +157,7 @@ def tune(problem: Problem, device) -> Choice:
 
 def look_up(problem: Problem, device, file: Path | None = None) -> Choice | None:
     """The choice for the problem's sizes and dtype on this GPU, or None."""
-    for path in [file] if file else [_own(device), SHIPPED / f"{_slug(device)}.csv"]:
+    for path in [file] if file else [_own(device), SHIPPED / f"{tuning.slug(device)}.csv"]:
         if path.is_file():
             found = read(path).get(_key(problem))
             if found is not None and _fits(found.config, problem, device):
@@ -197,9 +188,7 @@ def read(path: Path) -> dict[tuple, Choice]:
         for number, row in enumerate(csv.DictReader(file), 2):
             try:
                 make = {"wgmma": Config, "mma_sp": mma_sp.Config}[row["family"]]
-                knobs = dict(part.split("=") for part in row["knobs"].split())
-                kinds = {f: type(v) for f, v in asdict(make()).items()}
-                config = make(**{f: kinds[f](v) for f, v in knobs.items()})
+                config = tuning.parse_knobs(row["knobs"], make)
                 key = (int(row["m"]), int(row["n"]), int(row["k"]), row["dtype"])
                 choices[key] = Choice(config, float(row["median_us"]))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -212,20 +201,12 @@ def read(path: Path) -> dict[tuple, Choice]:
 def write(path: Path, problem: Problem, choice: Choice) -> None:
     """Add a choice to a file, or replace the one that is there; the file is written aside and renamed."""
     choices = (read(path) if path.is_file() else {}) | {_key(problem): choice}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with aside.open("w", newline="") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(COLUMNS)
-            for key in sorted(choices):
-                c = choices[key]
-                knobs = " ".join(f"{f}={v}" for f, v in asdict(c.config).items())
-                table.writerow((*key, f"{c.median_us:.2f}", c.family, knobs))
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    rows = []
+    for key in sorted(choices):
+        c = choices[key]
+        knobs = " ".join(f"{f}={v}" for f, v in asdict(c.config).items())
+        rows.append((*key, f"{c.median_us:.2f}", c.family, knobs))
+    tuning.write_rows(path, COLUMNS, rows)
 
 
 def _ready(name: str, problem: Problem, device, config, **extra) -> Launch:
@@ -244,9 +225,7 @@ def _compile(configs, problem: Problem, device) -> None:
 
 
 def _time(configs, problem: Problem, device, rounds: int) -> dict:
-    """config -> median of `rounds` launches in microseconds, cold L2, after one that is not counted."""
-    import cupy
-
+    """config -> median of `rounds` launches in microseconds, see `tuning.race`."""
     share = {}
     if any(isinstance(c, Config) for c in configs):
         share = {"metadata": wgmma.ring_metadata(problem.device().a, 256), "cache": {}}
@@ -254,25 +233,7 @@ def _time(configs, problem: Problem, device, rounds: int) -> dict:
         c: _ready("trial", problem, device, c, **(share if isinstance(c, Config) else {}))
         for c in configs
     }
-    stream = device.create_stream()
-    flush = cupy.empty(max(FLUSH_FACTOR * device.properties.l2_cache_size, FLUSH_BYTES), cupy.uint8)
-    device.sync()
-    samples = {c: [] for c in configs}
-    order = np.random.default_rng(0)
-    with cupy.cuda.Stream.from_external(stream) as on:
-        for number in range(rounds + 1):
-            events = {}
-            for i in order.permutation(len(configs)):
-                flush.fill(number % 2)
-                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-                begin.record(on)
-                bounds[configs[i]].launch(stream)
-                end.record(on)
-                events[configs[i]] = begin, end
-            stream.sync()
-            for config, pair in events.items() if number else ():
-                samples[config].append(cupy.cuda.get_elapsed_time(*pair) * 1e3)
-    return {config: float(np.median(us)) for config, us in samples.items()}
+    return tuning.race(bounds, device, rounds)
 
 
 def _key(problem: Problem) -> tuple[int, int, int, str]:
@@ -283,10 +244,4 @@ def _key(problem: Problem) -> tuple[int, int, int, str]:
 
 
 def _own(device) -> Path:
-    folder = os.environ.get("SPARSITY_CHOICES", jit.cache_folder().parent / "choices")
-    return Path(folder) / f"{_slug(device)}.csv"
-
-
-def _slug(device) -> str:
-    """The GPU's name as the records' folders have it."""
-    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    return tuning.own_folder() / f"{tuning.slug(device)}.csv"

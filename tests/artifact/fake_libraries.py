@@ -9,13 +9,26 @@ import numpy as np
 
 from artifact import bench
 from kernels.contract import Operands, Problem
-from kernels.formats import two_four
+from kernels.formats import half, two_four
 from kernels.formats.half import Half
+from kernels.formats.nm import Nm
 from kernels.formats.two_four import TwoFour
+from kernels.nm_spmm import operands as nm_operands
 from kernels.tensor_core_24 import operands
 
 DEVICE = SimpleNamespace(set_current=lambda: None)
 STREAM = SimpleNamespace(handle=7, sync=lambda: None)
+
+#: Members of cuBLASLt's and CUDA's enumerations.
+F32, COMPUTE_32F, FAST_TF32 = 0, 68, 77
+NAME = {14: "bfloat16", 2: "float16", F32: "float32"}
+ORDER, ORDERS = 1, {"COL": 0, "ROW": 1}
+#: cublasLtMatmulHeuristicResult_t, as nvmath has it.
+RESULT = np.dtype(
+    [("algo", [("data_", "<u8", (8,))]), ("workspace_size", "<u8"), ("state", "<i4"),
+     ("waves_count", "<f4"), ("reserved", "<i4", (4,))]
+)  # fmt: skip
+BFLOAT16 = np.int16  # stands for the dtype that ml_dtypes adds
 
 
 class Array(np.ndarray):
@@ -86,6 +99,141 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
     monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
     return cupy
+
+
+class CublasLt(Library):
+    """Stands in for nvmath.bindings.cublasLt: multiplies on the CPU, at the addresses it is given."""
+
+    class cuBLASLtError(Exception):
+        pass
+
+    Order = SimpleNamespace(**ORDERS)
+    MatrixLayoutAttribute = SimpleNamespace(ORDER=ORDER)
+
+    def __init__(self):
+        super().__init__("cublasLt")
+        self.orders, self.launched, self.refuse = {}, [], None
+        self.destroy = self.matmul_desc_destroy = self.matrix_layout_destroy = self.unmake
+
+    def create(self):
+        return self.make("handle")
+
+    def matmul_desc_create(self, compute, scale):
+        assert scale == F32
+        return self.make("description", compute)
+
+    def matrix_layout_create(self, kind, rows, columns, leading):
+        return self.make("layout", kind, rows, columns, leading)
+
+    def matrix_layout_set_attribute(self, layout, attribute, address, size):
+        assert (attribute, size) == (ORDER, 4)
+        self.orders[layout] = int(at(address, (1,), np.int32)[0])
+
+    def matmul(
+        self, handle, description, alpha, a, layout_a, b, layout_b, beta, c, layout_c, d, layout_d,
+        algorithm, workspace, size, stream,
+    ):  # fmt: skip
+        if self.refuse:
+            raise self.cuBLASLtError(self.refuse)
+        self.what(handle)
+        kinds = {self.what(layout)[0] for layout in (layout_a, layout_b, layout_c)}
+        # In COMPUTE_32F float32 is not multiplied by tensor cores.
+        assert self.what(description) == (FAST_TF32 if kinds == {F32} else COMPUTE_32F,)
+        assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
+        assert (c, layout_c) == (d, layout_d) and len(kinds) == 1
+        chosen = at(algorithm, (1,), RESULT)[0]
+        assert size == chosen["workspace_size"] and bool(workspace) == bool(size)
+        (name,) = (NAME[kind] for kind in kinds)
+        left, right, out = (self._matrix(*x) for x in ((layout_a, a), (layout_b, b), (layout_c, c)))
+        if name == "float32":
+            out[:] = left @ right
+        else:
+            product = half.from_bits(left, name) @ half.from_bits(right, name)
+            out[:] = half.to_bits(product, name)
+        self.launched.append((int(chosen["algo"]["data_"][0]), self.orders[layout_b], stream))
+
+    def _matrix(self, layout: int, address: int) -> np.ndarray:
+        """The matrix of a layout at an address, to read and to write."""
+        kind, rows, columns, leading = self.what(layout)
+        dtype = np.float32 if kind == F32 else np.uint16
+        if self.orders[layout] == ORDERS["ROW"]:
+            assert leading == columns
+            return at(address, (rows, columns), dtype)
+        assert leading == rows
+        return at(address, (columns, rows), dtype).T
+
+
+class Matmul:
+    """Stands in for nvmath.linalg.advanced.Matmul: plans `ids`, and tuning turns them around.
+
+    calls: what it was asked for, "matmul" with the dtype, the compute type, and the strides in
+    elements of A and B.
+    """
+
+    def __init__(self, library: CublasLt):
+        self.library, self.ids, self.refuse, self.calls, self.open = library, [7, 8, 9], None, [], 0
+
+    def __call__(self, a, b, options):
+        assert a.dtype == b.dtype and a.shape[1] == b.shape[0]
+        self.library.what(options["handle"])
+        strides = tuple(stride // a.itemsize for x in (a, b) for stride in x.strides)
+        self.calls.append(("matmul", a.dtype, options["compute_type"], strides))
+        return self
+
+    def __enter__(self):
+        self.open += 1
+        return self
+
+    def __exit__(self, *error):
+        self.open -= 1
+
+    def plan(self, preferences):
+        if self.refuse:
+            raise RuntimeError(self.refuse)
+        self.calls.append(("plan", preferences["limit"]))
+        self.algorithms = [_algorithm(number) for number in self.ids]
+
+    def autotune(self, iterations, prune):
+        self.calls.append(("autotune", iterations, prune))
+        self.algorithms = self.algorithms[::-1][:prune]
+
+
+def _algorithm(number: int) -> SimpleNamespace:
+    def as_numpy():
+        result = np.zeros(1, RESULT)
+        result["algo"]["data_"][0, 0] = number
+        result["workspace_size"] = 128 * (number == 9)
+        return result
+
+    return SimpleNamespace(algorithm_id=number, split_k=1, custom_option=0, as_numpy=as_numpy)
+
+
+def install_cublaslt(monkeypatch) -> CublasLt:
+    """cuBLASLt and what `Matmul` needs, in the place of nvmath's; `matmul_of_nvmath` is the latter."""
+    fake, cublas = CublasLt(), types.ModuleType("cublas")
+    cublas.ComputeType = SimpleNamespace(COMPUTE_32F=COMPUTE_32F, COMPUTE_32F_FAST_TF32=FAST_TF32)
+    install(monkeypatch, fake, cublas)
+    advanced, ml_dtypes = (types.ModuleType(x) for x in ("nvmath.linalg.advanced", "ml_dtypes"))
+    fake.matmul_of_nvmath = advanced.Matmul = Matmul(fake)
+    ml_dtypes.bfloat16 = BFLOAT16
+    monkeypatch.setitem(sys.modules, "nvmath.linalg", types.ModuleType("nvmath.linalg"))
+    monkeypatch.setitem(sys.modules, "nvmath.linalg.advanced", advanced)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", ml_dtypes)
+    return fake
+
+
+def nm_problem(m, n, k, density=0.5, **what) -> Problem:
+    """A problem of the room nm_spmm whose device operands are arrays of the fake CuPy."""
+    problem = nm_operands.problem(m, n, k, density, seed=1, **what)
+    host = problem.host()
+    a, b = host.a, host.b
+    if isinstance(a, Half):
+        a, c = Half(a.dtype, a.bits.view(Array)), Half(a.dtype, array((n, m), np.uint16).T)
+    else:
+        a, c = a.view(Array), array((n, m), np.float32).T
+    b = Nm(b.k, b.n, b.keep, b.group, b.vector, b.val.view(Array), b.index.view(Array))
+    problem._device = Operands(a, b, c)
+    return problem
 
 
 def two_four_problem(monkeypatch, m, n, k, dtype="bfloat16") -> Problem:

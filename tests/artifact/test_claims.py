@@ -120,6 +120,66 @@ def test_speedup_near_with_a_lower_bound_alone(tmp_path, speedup, verdict):
     assert "Asked: at least 1×, within" in claims.speedup_near(e, ["wide"], **rule).why
 
 
+@pytest.mark.parametrize(
+    "mean,speedup,verdict",
+    [
+        # Half of the points at 3, half at 1/3 of it: the mean is 1, no point is.
+        ("all", lambda m, n, k, d: 3.0 if n in (512, 2048, 8192) else 1 / 3, REPRODUCED),
+        ("", lambda m, n, k, d: 3.0 if n in (512, 2048, 8192) else 1 / 3, NOT_REPRODUCED),
+        ("all", 1.2, PARTLY),
+        ("all", 0.5, NOT_REPRODUCED),
+        ("density", 1.0, REPRODUCED),
+        ("density", 0.8, PARTLY),
+        # One density of three is off, by which the mean over all is not.
+        ("density", lambda m, n, k, d: 1.6 if d == 0.01 else 0.9, NOT_REPRODUCED),
+        ("all", lambda m, n, k, d: 1.6 if d == 0.01 else 0.9, REPRODUCED),
+    ],
+)
+def test_speedup_near_by_means(tmp_path, mean, speedup, verdict):
+    made = frames(speedup)
+    made["wide"] = made["wide"][made["wide"]["n"] < 32768]  # an even number of sizes
+    rule = {"low": 1.0, "high": 1.0, "reproduced": 1.1, "partly": 1.3, "mean": mean}
+    outcome = claims.speedup_near(evidence(tmp_path, made), ["wide"], ["warp_per_row"], **rule)
+    assert outcome.verdict == verdict
+    assert ("geometric mean" in outcome.measured) == bool(mean)
+
+
+def test_speedup_near_knows_its_means(tmp_path):
+    rule = {"low": 1.0, "high": 1.0, "reproduced": 1.1, "partly": 1.3, "mean": "m"}
+    with pytest.raises(ValueError, match="`mean` is 'm'"):
+        claims.speedup_near(evidence(tmp_path), ["wide"], ["warp_per_row"], **rule)
+
+
+@pytest.mark.parametrize("share,verdict", [(0.9, REPRODUCED), (0.7, PARTLY), (0.3, NOT_REPRODUCED)])
+def test_share_of_ideal(tmp_path, share, verdict):
+    rule = {"variant": "warp_per_row", "reproduced": 0.85, "partly": 0.6}
+    e = evidence(tmp_path, frames(lambda m, n, k, d: share / d))
+    outcome = claims.share_of_ideal(e, ALL, **rule)
+    assert outcome.verdict == verdict and f"geometric mean {share:.0%}" in outcome.measured
+    assert judged(tmp_path / "b", "share_of_ideal", 1.0, **rule) == NOT_REPRODUCED  # of 20 to 200
+
+
+@pytest.mark.parametrize(
+    "speedup,tolerance,verdict",
+    [
+        (1.3, 0.0, REPRODUCED),  # rows_per_warp is the fastest other, by 1.25
+        (1.2, 0.0, NOT_REPRODUCED),
+        (1.2, 0.05, REPRODUCED),
+        (lambda m, n, k, d: 1.3 if d > 0.005 else 1.0, 0.0, PARTLY),
+        (lambda m, n, k, d: 1.3 if d > 0.01 else 1.0, 0.0, NOT_REPRODUCED),
+    ],
+)
+def test_fastest_of(tmp_path, speedup, tolerance, verdict):
+    among = ["any_n", "rows_per_warp", "cusparse_best"]
+    rule = {"variant": "warp_per_row", "among": among, "tolerance": tolerance}
+    assert judged(tmp_path, "fastest_of", speedup, **rule) == verdict
+
+
+def test_fastest_of_needs_all_others(tmp_path):
+    with pytest.raises(claims.NotMeasured, match="'elsewhere' was not measured"):
+        claims.fastest_of(evidence(tmp_path), ALL, "any_n", ["warp_per_row", "elsewhere"])
+
+
 def test_speedup_near_is_of_every_variant(tmp_path):
     e = evidence(tmp_path, frames(1.0))
     rule = {"low": 0.95, "high": 1.05, "reproduced": 1.1, "partly": 1.3}
@@ -235,6 +295,29 @@ def test_faster_scenario_of_equals_is_partly(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "factors,verdict",
+    [
+        ((1.2, 1.2, 1.2), REPRODUCED),
+        ((1.2, 1.2, 1.0), PARTLY),
+        ((1.2, 1.0, 0.9), NOT_REPRODUCED),
+        ((1.04, 1.04, 1.04), NOT_REPRODUCED),  # within 5%
+    ],
+)
+def test_label_trend(tmp_path, factors, verdict):
+    """factors: of the rate from the first label to the last, at each density."""
+    first = synthetic.experiment("wide", label="vectors of 4")
+    last = synthetic.experiment("wide")
+    last["tflops"] *= last["density"].map(dict(zip(synthetic.DENSITIES, factors, strict=True)))
+    made = {"wide": pd.concat([first, last], ignore_index=True)}
+    rule = {"labels": ["vectors of 2", "vectors of 4", ""], "change": 0.05}
+    e = evidence(tmp_path, made)
+    outcome = claims.label_trend(e, ["wide"], "warp_per_row", **rule)
+    assert outcome.verdict == verdict
+    with pytest.raises(claims.NotMeasured, match="two of these labels"):
+        claims.label_trend(e, ["wide"], "warp_per_row", labels=["", "other"], change=0.05)
+
+
+@pytest.mark.parametrize(
     "speedup,verdict",
     [
         (0.7, REPRODUCED),
@@ -321,6 +404,26 @@ def test_ceiling_ratio(tmp_path, low, high, verdict):
     outcome = claims.ceiling_ratio(e, ["ceilings"], **rule, reproduced=1.02, partly=1.2)
     assert outcome.verdict == verdict and outcome.measured == "2.00× over copy"
     assert "l2_read 8000 GB/s, copy 4000 GB/s" in outcome.why
+
+
+@pytest.mark.parametrize(
+    "low,high,verdict",
+    [
+        (0.5, 0.6, REPRODUCED),
+        (0.6, 0.6, REPRODUCED),
+        (0.7, 0.7, PARTLY),
+        (0.4, 0.4, PARTLY),
+        (0.8, 0.8, NOT_REPRODUCED),
+    ],
+)
+def test_roofline_transition(tmp_path, low, high, verdict):
+    """The ridge of the model is at 15 FLOP/B: 1 - 15 / (64 - 2 * 15) of the large block."""
+    rule = {"rows": 64, "columns": 128, "low": low, "high": high}
+    outcome = claims.roofline_transition(
+        evidence(tmp_path), ["ceilings"], **rule, reproduced=0.05, partly=0.2
+    )
+    assert outcome.verdict == verdict and outcome.measured == "56% sparsity"
+    assert "ridge at 15.0 FLOP/B" in outcome.why and "L2: 85%" in outcome.why
 
 
 @pytest.mark.parametrize("names", [("wgmma_sp", "copy"), ("copy", "wgmma")])
@@ -443,6 +546,40 @@ def test_counter_share_of_a_sum(tmp_path, more, verdict):
         claims.counter_share(e, ALL, **rule)
 
 
+@pytest.mark.parametrize(
+    "counts,tolerance,verdict",
+    [
+        # FLOPs are as the density, 1 : 2 : 10 (0.005, 0.01, 0.05).
+        ((1, 2, 10), 0.01, NOT_REPRODUCED),  # the same for each
+        ((1, 1.8, 8), 0.05, REPRODUCED),  # read from the highest density down
+        ((1, 1.8, 8), 0.2, PARTLY),  # 25% over all
+        ((1, 2.1, 8), 0.05, PARTLY),
+        ((1, 2.1, 11), 0.05, NOT_REPRODUCED),
+    ],
+)
+def test_flops_per_count_along_densities(tmp_path, counts, tolerance, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": 1.0}})
+    table["value"] = table["density"].map(dict(zip(synthetic.DENSITIES, counts, strict=True)))
+    rule = {"metric": ["missing", "c"], "variants": ["warp_per_row"], "tolerance": tolerance}
+    rule["densities"] = sorted(synthetic.DENSITIES, reverse=True)
+    assert judged(tmp_path, "flops_per_count", counters=table, **rule) == verdict
+
+
+@pytest.mark.parametrize("value,verdict", [(9, REPRODUCED), (11, NOT_REPRODUCED)])
+def test_flops_per_count_along_variants(tmp_path, value, verdict):
+    table = synthetic.counters({"warp_per_row": {"c": value}, "any_n": {"c": 10}})
+    rule = {"metric": ["c"], "variants": ["warp_per_row", "any_n"], "densities": [0.01]}
+    rule["tolerance"] = 0.05
+    assert judged(tmp_path, "flops_per_count", counters=table, **rule) == verdict
+
+
+def test_flops_per_count_divides_by_no_zero(tmp_path):
+    e = evidence(tmp_path, counters=synthetic.counters({"any_n": {"c": 0}}))
+    rule = {"metric": ["c"], "variants": ["any_n"], "densities": [0.01, 0.05], "tolerance": 0.0}
+    with pytest.raises(claims.NotMeasured, match="a value of 0"):
+        claims.flops_per_count(e, ALL, **rule)
+
+
 @pytest.mark.parametrize("sign,verdict", [(1, REPRODUCED), (-1, NOT_REPRODUCED)])
 def test_counter_trend(tmp_path, sign, verdict):
     table = synthetic.counters({"warp_per_row": {"c": 0.0}})
@@ -542,6 +679,27 @@ def test_counter_scenario(tmp_path, wide, verdict):
     assert judged(tmp_path, "counter_scenario", counters=table, **rule) == verdict
 
 
+@pytest.mark.parametrize(
+    "share,verdict",
+    [
+        (0.05, REPRODUCED),
+        (0.11, REPRODUCED),
+        (0.15, PARTLY),
+        (0.3, NOT_REPRODUCED),
+        (0.0, NOT_REPRODUCED),
+        (-0.05, NOT_REPRODUCED),
+    ],
+)
+def test_added_memory(tmp_path, share, verdict):
+    made = frames()
+    for df in made.values():
+        df["prepare_bytes"] = 1e9
+        df.loc[df["variant"] == "any_n", "prepare_bytes"] += share * 4 * df["nnz"]
+    rule = {"low": 0.01, "high": 0.1, "reproduced": 1.2, "partly": 2.0}
+    e = evidence(tmp_path, made)
+    assert claims.added_memory(e, ALL, "any_n", "warp_per_row", **rule).verdict == verdict
+
+
 @pytest.mark.parametrize("launches,verdict", [(3, REPRODUCED), (50, PARTLY), (500, NOT_REPRODUCED)])
 def test_prepare_cost(tmp_path, launches, verdict):
     made = frames()
@@ -589,6 +747,51 @@ def test_figures_know_every_library_that_claims_know():
     assert all(library.startswith(figures.BASELINES) for library in claims.LIBRARIES)
     assert all(name.startswith(claims.LIBRARIES) for name in figures.NAMES)
 
+
+# ---------------------------------------------------------------- published series
+
+FIG1 = """# Somebody, Fig. 1.
+gpu,library,density,point,m,n,k,tflops
+X,cublas,1,0,2,3,4,10
+X,sparse,0.5,0,2,3,4,15
+X,sparse,0.25,0,2,3,4,30
+Y,sparse,0.5,0,2,3,4,5
+"""
+
+
+def series(tmp_path) -> claims.Evidence:
+    (tmp_path / "casper_sparse_fig1.csv").write_text(FIG1)
+    return claims.Evidence(tmp_path / "gpu", "casper_sparse", published=tmp_path)
+
+
+def test_a_published_series_is_evidence(tmp_path):
+    """Rates are those of the dense product, and the dense library stands at every density."""
+    df = series(tmp_path).frame(["fig1@X"]).set_index(["variant", "density"])
+    assert len(df) == 4 and set(df["experiment"]) == {"fig1@X"}
+    assert df["median_us"]["cublas", 0.5] == df["median_us"]["cublas", 0.25]
+    assert df["median_us"]["cublas", 0.5] == pytest.approx(48 / 10 / 1e6)
+    assert df["tflops"]["sparse", 0.25] == pytest.approx(30 * 0.25)
+    assert df["useful_flops"]["sparse", 0.25] == 12
+    rule = {"variant": "sparse", "baseline": "cublas", "reproduced": 1.4, "partly": 1.0}
+    half = series(tmp_path).only({"density": 0.5})
+    assert claims.speedup_mean(half, ["fig1@X"], **rule).measured == (
+        "geometric mean 1.50× over cublas"
+    )
+
+
+@pytest.mark.parametrize(
+    "experiment,error,says",
+    [
+        ("fig1@Z", ValueError, "no series of the GPU 'Z'"),
+        ("fig2@X", FileNotFoundError, "casper_sparse_fig2.csv: there are no such published"),
+    ],
+)
+def test_a_series_that_is_not_there_is_an_error(tmp_path, experiment, error, says):
+    with pytest.raises(error, match=says):
+        series(tmp_path).frame([experiment])
+
+
+# ---------------------------------------------------------------- where
 
 # ---------------------------------------------------------------- where
 
@@ -714,8 +917,9 @@ def test_missing_records_are_not_measured(tmp_path, spoil, says):
 
 
 def test_an_empty_folder_measures_nothing(tmp_path):
-    df = claims.judge(claims.load(), tmp_path)
-    assert set(df["verdict"]) == {NOT_MEASURED}
+    """But for the series that a source published, which need no GPU."""
+    of_records = [c for c in claims.load() if not all(claims.SERIES in e for e in c.experiment)]
+    assert set(claims.judge(of_records, tmp_path)["verdict"]) == {NOT_MEASURED}
 
 
 def test_a_broken_record_is_an_error_and_no_verdict(tmp_path):

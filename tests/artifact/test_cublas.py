@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_libraries import DEVICE, STREAM, Array, install
+from fake_libraries import DEVICE, STREAM, Array, install, nm_problem
 
 from artifact import baselines, check
 from artifact.baselines import cublas
@@ -128,6 +128,15 @@ def test_every_reading_gives_the_product(library, reading):
         assert check.check(bound, problem, reference, STREAM).rel_err < 1e-6
     assert bound.result().flags.f_contiguous
     assert bound.needs_host_clock == (reading != "cublas")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "tf32"])
+@pytest.mark.parametrize("shape", [(6, 10, 40, 0.25), (1, 33, 64, 0.5), (9, 7, 5, 1.0)])
+def test_problems_of_the_other_nm_room_are_taken_as_they_are(library, shape, dtype):
+    problem = nm_problem(*shape, dtype=dtype)
+    bound = cublas.bind("cublas", problem, DEVICE)
+    assert bound.result() is problem.device().c
+    assert check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM).rel_err < 1e-6
 
 
 @pytest.mark.parametrize("reading", cublas.READINGS)
@@ -282,12 +291,14 @@ def test_an_empty_problem_is_refused(shape):
 
 
 def test_operands_in_another_order_are_refused():
-    with pytest.raises(ValueError, match="takes A as a dense array in Fortran order"):
+    with pytest.raises(ValueError, match="cuBLAS takes A as a float32 array in Fortran order"):
         cublas.bind("cublas", make_problem(order="C"), DEVICE)
     problem = make_problem()
     problem.device().a = csr.Csr(1, 1, *(np.zeros(2, t) for t in (np.int32, np.int32, np.float32)))
-    with pytest.raises(ValueError, match="takes A as a dense array .* toy has it otherwise"):
+    with pytest.raises(ValueError, match="takes A as a float32 array .* toy has it otherwise"):
         cublas.bind("cublas", problem, DEVICE)
+    with pytest.raises(ValueError, match="takes A as a float32 array .* nm_spmm has it otherwise"):
+        cublas.bind("cublas", nm_problem(6, 10, 40, dtype="bfloat16"), DEVICE)
 
 
 def test_contenders_have_the_names_of_the_records():
@@ -301,7 +312,7 @@ def test_baselines_are_merged_in_order():
     ]  # fmt: skip
     assert baselines.contenders((), None) == {}
     with pytest.raises(
-        ValueError, match="no baseline 'mkl'; known: cpu, cublas, cublaslt, cusparse"
+        ValueError, match="no baseline 'mkl'; known: cpu, cublas, cublas_tensor, cublaslt, cusparse"
     ):
         baselines.contenders(("cublas", "mkl"), None)
 
@@ -354,6 +365,17 @@ def test_cublas_is_right_and_in_full_float32(gpu, reading, shape):
         # TF32 rounds the operands to 11 bits, which would show as 1e-4 and more.
         assert check.check(bound, problem, reference, stream).rel_err < 1e-6
     assert isinstance(bound.result(), np.ndarray) == (reading == "cublas_transfers")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(64, 96, 128, 0.25), (1, 33, 64, 0.5), (130, 100, 45, 0.5)])
+def test_cublas_takes_the_problems_of_the_other_nm_room(gpu, shape):
+    from kernels.nm_spmm import operands
+
+    problem = operands.problem(*shape)
+    bound = cublas.bind("cublas", problem, gpu)
+    reference = check.oracle(problem)
+    assert check.check(bound, problem, reference, gpu.create_stream()).rel_err < 1e-6
 
 
 @pytest.mark.gpu

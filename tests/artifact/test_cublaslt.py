@@ -1,11 +1,24 @@
-import sys
-import types
 import weakref
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_libraries import DEVICE, STREAM, Library, Timer, array, at, install, two_four_problem
+from fake_libraries import (
+    BFLOAT16,
+    COMPUTE_32F,
+    DEVICE,
+    F32,
+    FAST_TF32,
+    ORDER,
+    ORDERS,
+    RESULT,
+    STREAM,
+    CublasLt,
+    Timer,
+    array,
+    install_cublaslt,
+    two_four_problem,
+)
 
 from artifact import baselines, bench, check
 from artifact.baselines import cublaslt
@@ -16,124 +29,14 @@ from kernels.tensor_core_24 import operands
 
 runtime = pytest.importorskip("cuda.bindings.runtime")
 
-F32, COMPUTE_32F, ORDER, ROW = 0, 68, 1, 1
-NAME = {14: "bfloat16", 2: "float16"}
 M, N, K = 10, 24, 33
 #: What a bound contender holds: a handle, a description and three layouts.
 HELD = 5
-#: cublasLtMatmulHeuristicResult_t, as nvmath has it.
-RESULT = np.dtype(
-    [("algo", [("data_", "<u8", (8,))]), ("workspace_size", "<u8"), ("state", "<i4"),
-     ("waves_count", "<f4"), ("reserved", "<i4", (4,))]
-)  # fmt: skip
-BFLOAT16 = np.int16  # stands for the dtype that ml_dtypes adds
-
-
-class FakeLibrary(Library):
-    """Stands in for nvmath.bindings.cublasLt: multiplies on the CPU, at the addresses it is given."""
-
-    class cuBLASLtError(Exception):
-        pass
-
-    Order = SimpleNamespace(ROW=ROW)
-    MatrixLayoutAttribute = SimpleNamespace(ORDER=ORDER)
-
-    def __init__(self):
-        super().__init__("cublasLt")
-        self.rows_first, self.launched, self.refuse = set(), [], None
-        self.destroy = self.matmul_desc_destroy = self.matrix_layout_destroy = self.unmake
-
-    def create(self):
-        return self.make("handle")
-
-    def matmul_desc_create(self, compute, scale):
-        assert (compute, scale) == (COMPUTE_32F, F32)
-        return self.make("description")
-
-    def matrix_layout_create(self, kind, rows, columns, leading):
-        return self.make("layout", kind, rows, columns, leading)
-
-    def matrix_layout_set_attribute(self, layout, attribute, address, size):
-        assert (attribute, size) == (ORDER, 4) and at(address, (1,), np.int32)[0] == ROW
-        self.rows_first.add(layout)
-
-    def matmul(
-        self, handle, description, alpha, a, layout_a, b, layout_b, beta, c, layout_c, d, layout_d,
-        algorithm, workspace, size, stream,
-    ):  # fmt: skip
-        if self.refuse:
-            raise self.cuBLASLtError(self.refuse)
-        self.what(handle)
-        self.what(description)
-        assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
-        assert (c, layout_c) == (d, layout_d) and {layout_a, layout_b, layout_c} <= self.rows_first
-        chosen = at(algorithm, (1,), RESULT)[0]
-        assert size == chosen["workspace_size"] and bool(workspace) == bool(size)
-        matrices = []
-        for layout, address in ((layout_a, a), (layout_b, b)):
-            kind, rows, columns, leading = self.what(layout)
-            assert leading == columns
-            matrices.append(half.from_bits(at(address, (rows, columns), np.uint16), NAME[kind]))
-        out = matrices[0] @ matrices[1]
-        assert self.what(layout_c)[1:] == (*out.shape, out.shape[1])
-        at(c, out.shape, np.uint16)[:] = half.to_bits(out, NAME[self.what(layout_c)[0]])
-        self.launched.append((int(chosen["algo"]["data_"][0]), stream))
-
-
-class FakeMatmul:
-    """Stands in for nvmath.linalg.advanced.Matmul: plans `ids`, and tuning turns them around."""
-
-    def __init__(self, library):
-        self.library, self.ids, self.refuse, self.calls, self.open = library, [7, 8, 9], None, [], 0
-
-    def __call__(self, a, b, options):
-        assert a.dtype == b.dtype and a.dtype in (BFLOAT16, np.float16)
-        assert (a.shape, b.shape) == ((M, K), (K, N))
-        assert options["compute_type"] == COMPUTE_32F
-        self.library.what(options["handle"])
-        self.calls.append(("matmul", a.dtype, options["memory_limit"]))
-        return self
-
-    def __enter__(self):
-        self.open += 1
-        return self
-
-    def __exit__(self, *error):
-        self.open -= 1
-
-    def plan(self, preferences):
-        if self.refuse:
-            raise RuntimeError(self.refuse)
-        self.calls.append(("plan", preferences["limit"]))
-        self.algorithms = [algorithm(number) for number in self.ids]
-
-    def autotune(self, iterations, prune):
-        self.calls.append(("autotune", iterations, prune))
-        self.algorithms = self.algorithms[::-1][:prune]
-
-
-def algorithm(number: int) -> SimpleNamespace:
-    def as_numpy():
-        result = np.zeros(1, RESULT)
-        result["algo"]["data_"][0, 0] = number
-        result["workspace_size"] = 128 * (number == 9)
-        return result
-
-    return SimpleNamespace(algorithm_id=number, split_k=1, custom_option=0, as_numpy=as_numpy)
 
 
 @pytest.fixture
 def library(monkeypatch):
-    fake, cublas = FakeLibrary(), types.ModuleType("cublas")
-    cublas.ComputeType = SimpleNamespace(COMPUTE_32F=COMPUTE_32F)
-    install(monkeypatch, fake, cublas)
-    advanced = types.ModuleType("nvmath.linalg.advanced")
-    fake.matmul_of_nvmath = advanced.Matmul = FakeMatmul(fake)
-    monkeypatch.setitem(sys.modules, "nvmath.linalg", types.ModuleType("nvmath.linalg"))
-    monkeypatch.setitem(sys.modules, "nvmath.linalg.advanced", advanced)
-    ml_dtypes = types.ModuleType("ml_dtypes")
-    ml_dtypes.bfloat16 = BFLOAT16
-    monkeypatch.setitem(sys.modules, "ml_dtypes", ml_dtypes)
+    fake = install_cublaslt(monkeypatch)
     Timer(monkeypatch, lambda name, turn: 1.0)
     return fake
 
@@ -156,7 +59,9 @@ def test_the_product_is_that_of_the_same_operands(monkeypatch, library, dtype):
         check.check(bound, problem, reference, STREAM)
     assert bound.result() is problem.device().c
     seen = BFLOAT16 if dtype == "bfloat16" else np.float16
-    assert library.matmul_of_nvmath.calls[0][1] == seen
+    row_major = (K, 1, N, 1)
+    assert library.matmul_of_nvmath.calls[0] == ("matmul", seen, COMPUTE_32F, row_major)
+    assert set(library.orders.values()) == {ORDERS["ROW"]}
 
 
 def test_a_launch_that_does_nothing_is_caught(library, problem):
@@ -182,7 +87,7 @@ def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, lib
     library.launched.clear()
     for handle in (11, 22):
         bound.launch(SimpleNamespace(handle=handle))
-    assert library.launched == [(7, 11), (7, 22)]
+    assert library.launched == [(7, ORDERS["ROW"], 11), (7, ORDERS["ROW"], 22)]
 
 
 def test_the_workspace_is_memory_too(monkeypatch, library, problem):
@@ -257,13 +162,15 @@ def test_contenders_have_the_names_of_the_records():
 def test_the_names_exist_in_the_library():
     bindings = pytest.importorskip("nvmath.bindings.cublasLt")
     cublas = pytest.importorskip("nvmath.bindings.cublas")
-    assert bindings.Order.ROW == ROW and bindings.MatrixLayoutAttribute.ORDER == ORDER
+    assert {name: bindings.Order[name] for name in ORDERS} == ORDERS
+    assert bindings.MatrixLayoutAttribute.ORDER == ORDER
     assert cublas.ComputeType.COMPUTE_32F == COMPUTE_32F
+    assert cublas.ComputeType.COMPUTE_32F_FAST_TF32 == FAST_TF32
     assert bindings.get_matrix_layout_attribute_dtype(ORDER) == np.int32
     assert np.dtype(bindings.matmul_heuristic_result_dtype) == RESULT
     for number, name in ((14, "CUDA_R_16BF"), (2, "CUDA_R_16F"), (F32, "CUDA_R_32F")):
         assert int(getattr(runtime.cudaDataType, name)) == number
-    for name in vars(FakeLibrary):
+    for name in vars(CublasLt):
         if not name.startswith("_"):
             assert hasattr(bindings, name), name
 

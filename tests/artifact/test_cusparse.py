@@ -3,10 +3,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_libraries import DEVICE, Library, array, install
+from fake_libraries import DEVICE, Array, Library, array, install, nm_problem
 
 from artifact.baselines import cusparse
 from kernels.contract import Operands, Problem
+from kernels.formats import csr, nm
 
 
 class FakeLibrary(Library):
@@ -153,6 +154,76 @@ def test_the_names_exist_in_the_library():
         assert callable(getattr(bindings, name))
 
 
+# ---------------------------------------------------------------- an N:M B
+
+
+@pytest.fixture
+def convert(monkeypatch):
+    """`transposed_csr` with arrays of the fake CuPy, and what it returned."""
+    made, convert = [], cusparse.transposed_csr
+
+    def with_addresses(b):
+        x = convert(b)
+        made.append(csr.Csr(x.m, x.k, *(y.view(Array) for y in (x.row_ptr, x.col_idx, x.val))))
+        return made[-1]
+
+    monkeypatch.setattr(cusparse, "transposed_csr", with_addresses)
+    return made
+
+
+@pytest.mark.parametrize("vector", [1, 4, 128])
+@pytest.mark.parametrize(
+    ("k", "keep", "group", "real"),
+    [(64, 8, 32, 16), (45, 16, 32, 29), (33, 2, 32, 3), (7, 4, 4, 7)],
+)
+def test_the_transpose_is_csr_without_surplus_rows(k, keep, group, real, vector):
+    b = nm.random(k, 10, keep, group, vector, 3)
+    made = csr.validate(cusparse.transposed_csr(b))
+    assert (made.m, made.k, made.nnz) == (10, k, 10 * real)
+    assert (csr.to_dense(made) == nm.to_dense(b).T).all()
+    ascending = np.diff(made.col_idx.reshape(10, real), axis=1) > 0
+    assert ascending.all(), "no column twice, so that no algorithm meets repeated ones"
+
+
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+def test_an_nm_problem_is_multiplied_transposed_as_it_lies(library, convert, algorithm):
+    problem = nm_problem(6, 10, 40, 0.25)
+    bound = cusparse.bind(algorithm, problem, DEVICE)
+    operands, made = problem.device(), convert[-1]
+    assert bound.name == f"cusparse_{algorithm}" and bound.prepare_ms > 0
+    assert bound.result() is operands.c and bound.result().shape == (6, 10)
+    assert bound.prepare_bytes == 512 + made.nbytes, "the work buffer and the CSR matrix"
+    sparse, b, c = [entry for entry in library.log if entry[0] in ("csr", "dense")][-3:]
+    pointers = tuple(x.data.ptr for x in (made.row_ptr, made.col_idx, made.val))
+    assert sparse[1:7] == (10, 40, 160, *pointers)
+    # Row-major A^T and C^T: the leading dimension is m.
+    assert b[1:] == (40, 6, 6, operands.a.data.ptr, 0, 2)
+    assert c[1:] == (10, 6, 6, operands.c.data.ptr, 0, 2)
+
+
+def test_an_nm_problem_lives_as_long_as_its_addresses(library, convert):
+    problem = nm_problem(6, 10, 40)
+    a, c = (weakref.ref(x) for x in (problem.device().a, problem.device().c.base))
+    bound = cusparse.bind("alg2", problem, DEVICE)
+    values = weakref.ref(convert.pop().val)
+    convert.clear()
+    problem.make_device = problem.make_host = None
+    problem.release()
+    assert all(x() is not None for x in (a, c, values))
+    del bound
+    assert not library.alive and not any(x() is not None for x in (a, c, values))
+
+
+def test_an_nm_problem_in_another_order_or_dtype_is_refused(library, convert):
+    problem = nm_problem(6, 10, 40)
+    problem.device().c = np.zeros((6, 10), np.float32)
+    with pytest.raises(ValueError, match="cuSPARSE takes C as a float32 array in Fortran order"):
+        cusparse.bind("alg1", problem, DEVICE)
+    with pytest.raises(ValueError, match="cuSPARSE takes A as a float32 array .*nm_spmm has it"):
+        cusparse.bind("alg1", nm_problem(6, 10, 40, dtype="bfloat16"), DEVICE)
+    assert not library.alive
+
+
 # ---------------------------------------------------------------- on a GPU
 
 
@@ -206,4 +277,25 @@ def test_two_algorithms_on_one_problem_do_not_disturb_each_other(gpu):
     bounds = [cusparse.bind(a, problem, gpu) for a in cusparse.ALGORITHMS]
     stream = gpu.create_stream()
     for bound in bounds + bounds[::-1]:
+        assert check.check(bound, problem, reference, stream).rel_err < 1e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+@pytest.mark.parametrize(
+    "shape", [(64, 96, 128, 0.25), (1, 33, 64, 0.5), (130, 100, 45, 0.5), (257, 5, 7, 1.0)]
+)
+def test_cusparse_is_right_on_an_nm_problem(gpu, algorithm, shape):
+    from artifact import check
+    from kernels.nm_spmm import operands
+
+    problem = operands.problem(*shape)
+    bound = cusparse.bind(algorithm, problem, gpu)
+    assert bound.result() is problem.device().c
+    made = nm.to_dense(problem.device().b).T
+    assert (
+        csr.to_dense(csr.to_host(cusparse.transposed_csr(problem.device().b))) == made.get()
+    ).all()
+    stream, reference = gpu.create_stream(), check.oracle(problem)
+    for _ in range(2):
         assert check.check(bound, problem, reference, stream).rel_err < 1e-6

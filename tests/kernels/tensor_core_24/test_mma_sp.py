@@ -63,7 +63,7 @@ def test_a_study_changes_one_decision():
     for name, config in STUDIES.items():
         changed = [f for f, x in vars(config).items() if x != getattr(PUBLISHED, f)]
         assert len(changed) == 1, name
-    assert len(set(STUDIES.values())) == len(STUDIES) == 7
+    assert len(set(STUDIES.values())) == len(STUDIES) == 8
 
 
 def test_the_family_can_be_built():
@@ -80,7 +80,7 @@ def test_the_family_can_be_built():
         (Config(bk=32), ["bk is 32", "64, 128"]),
         (Config(wn=128), ["wn is 128", "32, 64"]),
         (Config(cache="l1"), ["cache is 'l1'", "cg, ca"]),
-        (Config(metadata="all"), ["metadata is 'all'", "even_threads, all_threads"]),
+        (Config(metadata="all"), ["metadata is 'all'", "even_threads, all_threads, first_warps"]),
         (Config(selectors=3), ["selectors is 3", "1, 2"]),
         (Config(ldmatrix=1), ["ldmatrix is 1", "2, 4"]),
         (Config(ldmatrix=2, selectors=1), ["ldmatrix.x2", "not 1 and 64"]),

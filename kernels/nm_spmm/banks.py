@@ -1,0 +1,38 @@
+"""How often the operands of multiply-adds come from one register bank, read from the machine code.
+
+The register file of these GPUs has two banks, registers of even and of odd number; an operand that the
+instruction before marked `.reuse` in the same place comes from a cache instead. We take an FFMA with two
+operands from one bank for two cycles: the chapter holds that against measured times.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FFMA = re.compile(r"FFMA\s+R\d+, (\S+), (\S+), (\S+?) ?;")
+_REGISTER = re.compile(r"[-|]?R(\d+)(\.reuse)?")
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+
+
+def conflicts(sass: str) -> dict[str, int]:
+    """ffma: multiply-adds with three registers; two_same, three_same: of them those that read two, or
+    all three, from one bank. sass: `jit.disassemble` of a cubin."""
+    found = {"ffma": 0, "two_same": 0, "three_same": 0}
+    cached: dict[int, int] = {}
+    for line in sass.splitlines():
+        if not _INSTRUCTION.search(line):
+            continue
+        match = _FFMA.search(line)
+        operands = [_REGISTER.fullmatch(x) for x in match.groups()] if match else []
+        if not operands or not all(operands):
+            cached = {}
+            continue
+        read = [0, 0]
+        for place, operand in enumerate(operands):
+            register = int(operand[1])
+            read[register % 2] += cached.get(place) != register
+        cached = {place: int(x[1]) for place, x in enumerate(operands) if x[2]}
+        found["ffma"] += 1
+        found["two_same"] += max(read) == 2
+        found["three_same"] += max(read) == 3
+    return found

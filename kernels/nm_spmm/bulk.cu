@@ -1,0 +1,37 @@
+// bulk: the copy engine fetches whole steps; no thread computes an address for a copy, and none waits at a block's barrier.
+//
+//   cp.async                 every thread, every 16 bytes of A and B: an address, a predicate, an instruction; __syncthreads
+//   copy engine              one thread, one instruction for a box of A^T, one for B's part, one for the indices; mbarriers
+//
+// B and its indices were laid out offline so that a block's part of a step lies side by side (packing.py, tiled).
+//
+// Template:  BM, BN, TM, TN, SLOT          see fragments.cuh
+//            ROWS, DEPTH, STAGES, AHEAD    see ring.cuh
+//            BLOCKS                        that an SM shall hold at once
+//            ALIGNED                       m is a multiple of 4
+
+#include "ring.cuh"
+
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int BLOCKS, bool ALIGNED>
+__global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) bulk(
+    int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
+    float alpha,                          // C = alpha A B; 1
+    const __grid_constant__ TensorMap A,  // A^T: k x m, boxes of DEPTH x BM
+    const float* __restrict__ val,        // gridDim.y x steps x ROWS x BN
+    const int* __restrict__ index,        // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
+    float* __restrict__ C)                // m x n, column-major
+{
+    using T = Tile<BM, BN, TM, TN, SLOT>;
+    using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD>;
+    extern __shared__ __align__(128) float stages[];
+    __shared__ Barrier full[STAGES], empty[STAGES];
+    const size_t block = (size_t)blockIdx.y * steps;
+    R ring{stages, full, empty, &A, val + block * R::B_FLOATS, index + block * R::INDICES};
+    ring.init();
+
+    const T t;
+    float acc[TN][TM] = {};
+    ring.multiply(acc, t, 0, steps);
+    scale<T>(acc, alpha);
+    store<ALIGNED>(C, acc, t, m, n);
+}

@@ -1,0 +1,152 @@
+// What a thread holds of a product: TM x TN accumulators and, for one compressed row, TM values of A and TN of B.
+//
+//   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major
+//
+//     shared memory of a step                              a warp's lanes with TN = 8: 8 x 4 of them, in pairs (zigzag)
+//       As [DEPTH][BM]  rows of A^T: whole windows           row of C     0    1    2  ...  7   times 4, + 32 c
+//       Bs [ROWS][BN]   compressed rows of B                 column 0     0    2    4  ...  14
+//       index [BN / SLOT][ROWS]  rows of As                  column 4     1    3    5  ...  15
+//                                                            column 8    16   18 ...  30        + 16 d
+//
+// A warp computes TM TN x 32 of C. Where SLOT = 32 columns share their indices, all lanes read the same row of As, and one
+// address serves TM / 4 loads. A 16-byte load serves sixteen lanes in a wavefront if each has a partner, one or two lanes
+// away, that reads the same address: the zigzag gives every lane one for As and one for Bs.
+//
+// Template:  BM, BN   rows and columns of C that a block computes
+//            TM, TN   of them a thread: TM / 4 runs of 4 rows, 4 TN apart, and TN / 4 runs of 4 columns, 128 / TN apart
+//            SLOT     columns that share an entry of index: 32, or 4, and then every run of columns has its own rows of As
+#pragma once
+
+__device__ __forceinline__ float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
+
+template <int BM_, int BN_, int TM_, int TN_, int SLOT_>
+struct Tile {
+    static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_, SLOT = SLOT_;
+    static constexpr int ACROSS = 32 / TN, DOWN = TN;  // lanes of a warp along columns and along rows of C
+    static constexpr int WARPS_N = BN / 32, WARPS = BM / (DOWN * TM) * WARPS_N, THREADS = 32 * WARPS;
+    static constexpr int RUNS = SLOT == 4 ? TN / 4 : 1;  // indices that a thread follows
+    static_assert(TM % 4 == 0 && (TN == 8 || TN == 16), "a thread computes runs of 4 rows, and 8 or 16 columns");
+    static_assert(BM % (DOWN * TM) == 0 && BN % 32 == 0, "a block is whole warps of TM TN x 32");
+    static_assert(SLOT == 4 || SLOT == 32, "a warp's 32 columns share their rows of A, or four neighbours do");
+    int m, n;  // the thread's first row and column within the block's tile
+
+    __device__ Tile()
+    {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        m = warp / WARPS_N * DOWN * TM + lane / 2 % DOWN * 4;
+        n = warp % WARPS_N * 32 + (lane % 2 + (ACROSS == 4 ? lane / 16 * 2 : 0)) * 4;
+    }
+};
+
+// Four entries of index for every run: rows of As of four compressed rows.
+template <class T>
+struct Rows {
+    int at[T::RUNS][4];
+
+    template <int ROWS>
+    __device__ __forceinline__ void load(const int* index)  // index: the thread's first slot, from some compressed row on
+    {
+#pragma unroll
+        for (int r = 0; r < T::RUNS; ++r) {
+            const int4 x = *reinterpret_cast<const int4*>(index + r * T::ACROSS * ROWS);  // slots are four columns
+            at[r][0] = x.x, at[r][1] = x.y, at[r][2] = x.z, at[r][3] = x.w;
+        }
+    }
+};
+
+template <class T>
+struct Fragment {
+    float a[T::RUNS][T::TM], b[T::TN];
+
+    // As, Bs: at the thread's row and column; rows.at[..][s]: which row of As.
+    __device__ __forceinline__ void load(const float* As, const float* Bs, const Rows<T>& rows, int s)
+    {
+#pragma unroll
+        for (int r = 0; r < T::RUNS; ++r)
+#pragma unroll
+            for (int c = 0; c < T::TM; c += 4) {
+                const float4 x = load4(As + rows.at[r][s] * T::BM + T::DOWN * c);
+                a[r][c] = x.x, a[r][c + 1] = x.y, a[r][c + 2] = x.z, a[r][c + 3] = x.w;
+            }
+#pragma unroll
+        for (int d = 0; d < T::TN; d += 4) {
+            const float4 x = load4(Bs + T::ACROSS * d);
+            b[d] = x.x, b[d + 1] = x.y, b[d + 2] = x.z, b[d + 3] = x.w;
+        }
+    }
+
+    // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the same as in the instruction
+    // before, which the register file's reuse cache serves. The other two come from its two banks, registers of even and of
+    // odd number, and if both from one, they take two cycles. BANKS: the value of A is the one that stays, and values of B
+    // come as 0 2 1 3, 4 6 5 7: two of one bank, two of the other, which leaves accumulators a bank each.
+    template <bool BANKS>
+    __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM]) const
+    {
+        constexpr int OUTER = BANKS ? T::TM : T::TN, INNER = BANKS ? T::TN : T::TM;
+#pragma unroll
+        for (int o = 0; o < OUTER; ++o)
+#pragma unroll
+            for (int x = 0; x < INNER; ++x) {
+                const int y = o % 2 ? INNER - 1 - x : x, swapped = y / 4 * 4 + y % 4 / 2 + y % 2 * 2;
+                const int i = BANKS ? o : y, j = BANKS ? swapped : o;
+                acc[j][i] = fmaf(a[T::RUNS == 1 ? 0 : j / 4][i], b[j], acc[j][i]);
+            }
+    }
+};
+
+// acc += the product of a stage: ROWS compressed rows, fragments loaded one row ahead. a, b, index: the thread's in it.
+template <class T, int ROWS, bool BANKS>
+__device__ __forceinline__ void multiply_stage(float (&acc)[T::TN][T::TM], const float* a, const float* b, const int* index)
+{
+    Fragment<T> f[2];
+    Rows<T> now, next;
+    now.template load<ROWS>(index);
+    f[0].load(a, b, now, 0);
+#pragma unroll
+    for (int q = 0; q < ROWS; q += 4) {
+        if (q + 4 < ROWS) next.template load<ROWS>(index + q + 4);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            if (s < 3) f[(s + 1) % 2].load(a, b + (q + s + 1) * T::BN, now, s + 1);
+            else if (q + 4 < ROWS) f[0].load(a, b + (q + 4) * T::BN, next, 0);
+            f[s % 2].template multiply<BANKS>(acc);
+        }
+        now = next;
+    }
+}
+
+// Rows of C beyond m and columns beyond n are not written. ALIGNED: m is a multiple of 4, so four rows go in one store.
+template <bool ALIGNED, class T>
+__device__ __forceinline__ void store(float* C, const float (&acc)[T::TN][T::TM], const T& t, int m, int n)
+{
+#pragma unroll
+    for (int j = 0; j < T::TN; ++j) {
+        const int column = blockIdx.y * T::BN + t.n + j / 4 * 4 * T::ACROSS + j % 4;
+#pragma unroll
+        for (int c = 0; c < T::TM; c += 4) {
+            const int row = blockIdx.x * T::BM + t.m + T::DOWN * c;
+            float* to = C + (size_t)column * m + row;
+            if (column < n && row < m) {
+                if constexpr (ALIGNED) {
+                    *reinterpret_cast<float4*>(to) = make_float4(acc[j][c], acc[j][c + 1], acc[j][c + 2], acc[j][c + 3]);
+                } else {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i)
+                        if (row + i < m) to[i] = acc[j][c + i];
+                }
+            }
+        }
+    }
+}
+
+// The product times alpha. A store of four rows wants them in four registers in a row, the first a multiple of 4. Without the
+// multiplication those are the accumulators themselves, and then each lies in the same bank as the value of A that it is
+// added to. Its results may lie where stores want them, and the accumulators anywhere.
+template <class T>
+__device__ __forceinline__ void scale(float (&acc)[T::TN][T::TM], float alpha)
+{
+#pragma unroll
+    for (int j = 0; j < T::TN; ++j)
+#pragma unroll
+        for (int i = 0; i < T::TM; ++i) acc[j][i] *= alpha;
+}

@@ -1,0 +1,236 @@
+"""Our FP32 rungs: wide, banks, bulk, ahead, cluster. What they are made of, and how they are launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, lcm
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit, tma
+from kernels.contract import Kernel, Launch, Problem, require, timed
+from kernels.formats.nm import Nm
+from kernels.nm_spmm import packing, pitch
+
+HERE = Path(__file__).parent
+#: Columns of C that a warp computes, and that share an index where vectors are long enough.
+WARP_COLUMNS = 32
+#: Patterns (N, M) that the chapter measures; every other one is compiled when it is first bound.
+PATTERNS = ((32, 32), (16, 32), (12, 32), (8, 32), (4, 32))
+HOPPER = ("sm_90a",)  # what has TMA and clusters as these kernels use them
+RESERVED = 1024  # bytes of shared memory that every block loses to the system
+BARRIERS = 128  # bytes at most of a block's mbarriers
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the tuner chooses; the kernels' template arguments follow from it and from the pattern."""
+
+    kernel: str = "bulk"  #: wide, bulk or cluster
+    bm: int = 128  #: rows of C that a block computes
+    bn: int = 256  #: columns of C that a block computes
+    tm: int = 16  #: rows of C that a thread computes
+    tn: int = 8  #: columns of C that a thread computes
+    depth: int = 32  #: rows of A in a step at least: whole windows
+    stages: int = 3  #: steps in shared memory
+    blocks: int = 1  #: that an SM holds at once
+    ahead: bool = (
+        True  #: the next step's first fragment is loaded before the last row is multiplied
+    )
+    banks: bool = True  #: multiply-adds whose operands lie in two banks
+    split: int = 1  #: blocks that share a tile of C; cluster only
+
+    @property
+    def threads(self) -> int:
+        return self.bm * self.bn // (self.tm * self.tn)
+
+
+_WIDE = Config("wide", bn=128, blocks=2, ahead=False, banks=False)
+_BULK = Config("bulk", depth=64, ahead=False)
+#: name -> configuration, idea, prediction: each rung adds one thing to the one before.
+RUNGS: dict[str, tuple[Config, str, str]] = {
+    "wide": (
+        _WIDE,
+        "16 x 8 of C a thread, lanes of a warp that share their rows of A, steps unrolled whole",
+        "1.15x over v3: 128 multiply-adds for 6 loads and one address, 93% of the instructions instead of 86%.",
+    ),
+    "banks": (
+        Config("wide", bn=128, blocks=2, ahead=False),
+        "accumulators that need not lie where 16-byte stores want them, and values of A kept for 8 multiply-adds",
+        "1.15x: an FFMA that reads two registers of one bank takes two cycles, and 3 of 10 do.",
+    ),
+    "bulk": (
+        _BULK,
+        "the copy engine fetches steps of 128 x 256 tiles; no addresses, no block-wide barrier",
+        "1.05x: 36 of 2240 instructions a step go, and so do the waits of all for the slowest; "
+        "three quarters of the bytes.",
+    ),
+    "ahead": (
+        Config("bulk", depth=64),
+        "the next step's first fragment is loaded before the last row of this one is multiplied",
+        "1.03x: two shared-memory latencies a step, some 70 of 2400 cycles, in which a warp has nothing to issue.",
+    ),
+    "cluster": (
+        Config("cluster", bm=64, bn=64, tm=8, blocks=4, split=4),
+        "split-K whose partial sums meet in distributed shared memory, on 64 x 64 tiles",
+        "3x over ahead at 512 cubed, where 8 tiles of 128 x 256 leave 124 of 132 SMs idle; behind it from 2048 on.",
+    ),
+}
+
+
+def windows(config: Config, keep: int, group: int) -> int:
+    """Pruning windows of a step: at least `depth` rows of A, and whole groups of four compressed rows."""
+    quantum = lcm(keep, 4) // keep
+    return ceil(config.depth / (group * quantum)) * quantum
+
+
+def slot_of(b: Nm) -> int:
+    """Columns that share an entry of the kernels' index: a warp's, or four.
+
+    Raises ValueError for vectors that are no multiple of four columns.
+    """
+    if b.vector % WARP_COLUMNS == 0 or b.vector >= b.n:
+        return WARP_COLUMNS
+    require(
+        b.vector % 4 == 0,
+        f"vectors of {b.vector} columns do not fit four columns that share their rows of A: use "
+        "nm_cuda_core.element_wise",
+    )
+    return 4
+
+
+def shared_bytes(config: Config, keep: int, group: int, slot: int) -> int:
+    """Dynamic shared memory of a block: the ring, or the partial sums where they are larger."""
+    c = config
+    count = windows(c, keep, group)
+    floats = count * group * c.bm + count * keep * c.bn + c.bn // slot * count * keep
+    if c.kernel != "wide":
+        floats = ceil(floats / 32) * 32
+    ring = 4 * c.stages * floats
+    return max(ring, 4 * c.bm * c.bn) if c.kernel == "cluster" else ring
+
+
+def entry(
+    config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, aligned: bool = True
+) -> str:
+    """The template instantiation of a configuration for a pattern."""
+    c = config
+    count = windows(c, keep, group)
+    tile = f"{c.bm}, {c.bn}, {c.tm}, {c.tn}, {slot}, {count * keep}, {count * group}, {c.stages}"
+    flag = str(aligned).lower()
+    if c.kernel == "wide":
+        return f"wide<{tile}, {c.blocks}, {flag}, {str(c.banks).lower()}>"
+    if c.kernel == "bulk":
+        return f"bulk<{tile}, {str(c.ahead).lower()}, {c.blocks}, {flag}>"
+    return f"cluster<{tile}, {c.blocks}, {flag}, {c.split}>"
+
+
+def source(config: Config) -> Path:
+    return HERE / f"{config.kernel}.cu"
+
+
+def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
+    """Raise ValueError where the pattern's steps do not fit a configuration's block.
+
+    most: bytes of dynamic shared memory that a block of the GPU may have.
+    """
+    c = config
+    depth = windows(c, keep, group) * group
+    require(
+        depth <= 256,
+        f"a step of {keep}:{group} needs {depth} rows of A, but a box of TMA has at most 256: use "
+        "smaller windows",
+    )
+    least = 3 if c.kernel != "wide" and c.ahead else 2
+    require(
+        c.stages >= least,
+        f"{c.kernel} with ahead={c.ahead} has {c.stages} stages, but needs {least}: use more stages",
+    )
+    rows_at_once = c.threads * 4 // c.bm
+    require(
+        c.kernel != "wide" or depth % rows_at_once == 0,
+        f"{c.threads} threads copy {rows_at_once} rows of A at a time, which do not divide {depth}",
+    )
+    need = shared_bytes(c, keep, group, slot) + BARRIERS
+    require(
+        need <= most,
+        f"{c.kernel} with {c.bm} x {c.bn} tiles and {c.stages} stages of {keep}:{group} needs {need} "
+        f"bytes of shared memory, but a block has at most {most}: use fewer stages",
+    )
+
+
+def _kernel(name: str) -> Kernel:
+    config, idea, prediction = RUNGS[name]
+    entries = tuple(
+        entry(replace(config, depth=32) if keep == group else config, keep, group)
+        for keep, group in PATTERNS
+    )  # the dense one in shorter steps, as bind makes it where shared memory is an SM's 228 KiB
+    targets = jit.TARGETS if config.kernel == "wide" else HOPPER
+    return Kernel(name, source(config), idea, prediction, entries, targets=targets)
+
+
+KERNELS: dict[str, Kernel] = {name: _kernel(name) for name in RUNGS}
+
+
+def bind(variant: str, problem: Problem, device) -> Launch:
+    """One of `RUNGS`, ready to run on float32 operands; in steps half as deep where shared memory asks for it."""
+    config = RUNGS[variant][0]
+    b = problem.device().b
+    most = device.properties.max_shared_memory_per_block_optin
+    need = shared_bytes(config, b.keep, b.group, slot_of(b)) + BARRIERS if isinstance(b, Nm) else 0
+    if need > most:
+        config = replace(config, depth=config.depth // 2)
+    return bind_config(variant, problem, device, config)
+
+
+def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
+    """Compile a configuration for `device` (a current `cuda.core.Device`), lay B out, make it ready.
+
+    Raises ValueError where the GPU or the configuration does not take the problem.
+    """
+    ops = problem.device()
+    b = ops.b
+    require(
+        isinstance(b, Nm) and getattr(ops.a, "dtype", None) == np.float32,
+        f"{name} multiplies float32 by N:M, not {getattr(ops.a, 'dtype', '?')}: use bf16 or tf32",
+    )
+    arch = jit.arch_of(device)
+    require(
+        config.kernel == "wide" or arch in HOPPER,
+        f"{name} needs the copy engine of {HOPPER[0]}, which {arch} has not: use wide",
+    )
+    slot = slot_of(b)
+    check(config, b.keep, b.group, slot, device.properties.max_shared_memory_per_block_optin)
+    from cuda.core import LaunchConfig
+
+    c, m, n, k = config, problem.m, problem.n, problem.k
+    count = windows(c, b.keep, b.group)
+    packed, prepare_ms = timed(
+        lambda: packing.prepare(b, c.bn, count, packed=False, slot=slot, tiled=True)
+    )
+    a, lda, steps = pitch.aligned(ops.a, device)
+    shared = shared_bytes(c, b.keep, b.group, slot)
+    kernel = jit.load(
+        jit.compile_cubin(source(c), entry(c, b.keep, b.group, slot, m % 4 == 0), arch), shared
+    )
+    cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
+    grid = (
+        ceil(m / c.bm),
+        packed.blocks,
+    )  # with a cluster: of clusters, which are split blocks deep
+    launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
+    one, i32 = np.float32(1), np.int32
+    arrays = packed.val.data.ptr, packed.index.data.ptr, ops.c.data.ptr
+    if c.kernel == "wide":
+        arguments = (
+            i32(m), i32(n), i32(k), i32(packed.steps), i32(lda), one, a.data.ptr, *arrays,
+        )  # fmt: skip
+    else:
+        rows = (a if lda != m else a.T)[:, :m]  # A^T (k, m), its rows lda apart
+        box = tma.tensor_map(rows, (packed.depth, c.bm))
+        arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
+    return Launch(
+        name, [*steps, (kernel, launch, arguments)], ops.c, prepare_ms, packed.nbytes,
+        keep=(ops, packed, a, arguments),
+    )  # fmt: skip

@@ -1,0 +1,283 @@
+"""The room's problems: C (m, n) = A (m, k) · B (k, n), B vector-wise N:M along k.
+
+A and C are column-major (m contiguous), as the authors' kernels read A, and as the room
+nm_cuda_core has both. `host_operands` and `device_operands` make the same bits, the one with NumPy,
+the other with the kernels of `generate.cu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from kernels import formats, jit
+from kernels.contract import Operands, Problem, require, require_seed, require_whole
+from kernels.formats import nm
+from kernels.formats.half import Half, array_module
+from kernels.formats.nm import INT32_MAX, Nm
+
+ROOM = "nm_spmm"
+FLOPS_DEF = "2·M·N·W"  # a multiply and an add for every stored value and every row of A
+WINDOW = 32  #: rows of a group and columns of a vector in the paper's patterns
+TILE = (64, 128)  #: rows and columns of C in a block of the paper's large kernel (Table I)
+#: dtype -> bits of a float32 that its values use; the products of the last two are exact.
+MASKS = {"float32": 0xFFFFFFFF, "tf32": 0xFFFFE000, "bfloat16": 0xFFFF0000}
+SOURCE = Path(__file__).with_name("generate.cu")
+#: What generate.cu calls a dtype.
+_ENUM = {"float32": "FP32", "tf32": "TF32", "bfloat16": "BF16"}
+ENTRIES = (
+    *(f"values<{dtype}, float>" for dtype in _ENUM.values()),
+    "values<BF16, unsigned short>",
+    "pattern",
+)
+THREADS = 256
+_A, _B, _PATTERN = range(3)  # streams
+_PANEL = 1 << 22  # numbers that NumPy makes at a time, to bound its temporaries
+
+
+def problem(
+    m: int, n: int, k: int, density: float = 0.5, seed: int = 0,
+    *, group: int = WINDOW, vector: int = WINDOW, dtype: str = "float32",
+) -> Problem:  # fmt: skip
+    """C (m, n) = A (m, k) · B (k, n), B pruned to density·group of every `group` rows.
+
+    Each vector of `vector` neighbouring columns draws its rows uniformly. dtype "float32": values
+    uniform in (0, 1]. "tf32" (float32 arrays) and "bfloat16": uniform in (-1, 1), cut to what the
+    dtype holds, never 0. For "bfloat16", A and C are `Half` with bits in Fortran order, and B's
+    float32 values are ones that bfloat16 holds exactly. Sizes need not be multiples of anything.
+    Raises ValueError with one sentence for what makes no problem.
+    """
+    _sizes(m, n, k, seed)
+    require_whole("vector", vector, 1, INT32_MAX, "2^31 - 1")
+    _require_dtype(dtype)
+    keep = nm.keep_of(density, group)
+    m, n, k, seed, group, vector = map(int, (m, n, k, seed, group, vector))
+    arguments = (m, n, k, keep, group, vector, seed, dtype)
+    return _problem(
+        _label(keep, group, vector, dtype), *arguments,
+        lambda: host_operands(*arguments),
+        lambda: device_operands(*arguments),
+    )  # fmt: skip
+
+
+def problem_from_nm(
+    b: Nm, m: int, seed: int = 0, label: str = "", *, dtype: str = "float32"
+) -> Problem:
+    """C (m, n) = A (m, k) · B for a given B, on the host or the device, and A of `seed`.
+
+    label: "" for the one that `problem` gives to the pattern. Raises ValueError with one sentence
+    where B is malformed or has values that `dtype` does not hold exactly.
+    """
+    nm.validate(b)
+    _sizes(m, b.n, b.k, seed)
+    _require_dtype(dtype)
+    xp = array_module(b.val)
+    lost = ~np.uint32(MASKS[dtype])
+    require(
+        not lost or not bool((b.val.view(xp.uint32) & lost).any()),
+        f"B has values that {dtype} does not hold exactly: round them first",
+    )
+    m, n, k, seed = map(int, (m, b.n, b.k, seed))
+
+    def on_host() -> Operands:
+        return Operands(host_dense(m, k, seed, dtype), formats.to_host(b))
+
+    def on_device() -> Operands:
+        return Operands(device_dense(m, k, seed, dtype), nm.to_device(b), _output(m, n, dtype))
+
+    pattern = int(b.keep), int(b.group), int(b.vector)
+    return _problem(
+        label or _label(*pattern, dtype), m, n, k, *pattern, seed, dtype, on_host, on_device
+    )
+
+
+def host_operands(
+    m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str
+) -> Operands:
+    """A, column-major, and B as Nm, made with NumPy."""
+    q, w, real = _compressed(n, k, keep, group, vector)
+    index = np.full((w, q), k - 1, np.int32)
+    key = _key(seed, _PATTERN)
+    whole, batch = k // group, max(1, _PANEL // (group * q))
+    runs = [range(i, min(i + batch, whole)) for i in range(0, whole, batch)]
+    if k % group:
+        runs.append(range(whole, whole + 1))
+    for groups in runs:
+        first = groups.start * group  # row
+        chosen = _sample(key, groups, q, group, min(group, k - first), keep) + first
+        at = groups.start * keep
+        index[at : at + len(chosen)] = chosen
+    val = np.zeros((w, n), np.float32)
+    val[:real] = _values(_key(seed, _B), real * n, dtype).reshape(real, n)
+    return Operands(host_dense(m, k, seed, dtype), Nm(k, n, keep, group, vector, val, index))
+
+
+def device_operands(
+    m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str
+) -> Operands:
+    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    import cupy
+
+    q, w, real = _compressed(n, k, keep, group, vector)
+    val = cupy.empty((w, n), cupy.float32)
+    index = cupy.empty((w, q), cupy.int32)
+    _fill(val, _key(seed, _B), dtype, real * n)
+    jit.run_on_cupy_stream(
+        SOURCE, "pattern", ceil(k / group) * q, THREADS,
+        *map(np.int32, (k, q, keep, group)), np.uint64(_key(seed, _PATTERN)), index.data.ptr,
+    )  # fmt: skip
+    b = Nm(k, n, keep, group, vector, val, index)
+    return Operands(device_dense(m, k, seed, dtype), b, _output(m, n, dtype))
+
+
+def host_dense(m: int, k: int, seed: int, dtype: str):
+    """A (m, k) of a seed, column-major: float32, for "bfloat16" a Half."""
+    a = _values(_key(seed, _A), m * k, dtype)
+    if dtype == "bfloat16":
+        return Half(dtype, (a.view(np.uint32) >> 16).astype(np.uint16).reshape(k, m).T)
+    return a.reshape(k, m).T
+
+
+def device_dense(m: int, k: int, seed: int, dtype: str):
+    """The same matrix as a CuPy array."""
+    a = _output(m, k, dtype)
+    array = a.bits if dtype == "bfloat16" else a
+    _fill(array, _key(seed, _A), dtype, array.size)
+    return a
+
+
+def _fill(array, key: int, dtype: str, real: int) -> None:
+    """Enqueue values for the first `real` elements in memory of a CuPy array, 0 for the others."""
+    element = "float" if array.dtype == np.float32 else "unsigned short"
+    jit.run_on_cupy_stream(
+        SOURCE, f"values<{_ENUM[dtype]}, {element}>", array.size, THREADS,
+        np.uint64(array.size), np.uint64(real), np.uint64(key), array.data.ptr,
+    )  # fmt: skip
+
+
+def _output(m: int, n: int, dtype: str):
+    import cupy
+
+    if dtype == "bfloat16":
+        return Half(dtype, cupy.empty((m, n), cupy.uint16, order="F"))
+    return cupy.empty((m, n), cupy.float32, order="F")
+
+
+def _label(keep: int, group: int, vector: int, dtype: str) -> str:
+    """What tells a problem from the room's usual ones, float32 in windows and vectors of 32."""
+    pattern = [f"{keep}:{group}"] if group != WINDOW else []
+    if vector != WINDOW:
+        pattern.append("element-wise" if vector == 1 else f"vectors of {vector}")
+    parts = [dtype] if dtype != "float32" else []
+    return ", ".join(parts + [" ".join(pattern)] * bool(pattern))
+
+
+def _require_dtype(dtype) -> None:
+    require(
+        dtype in MASKS, f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(MASKS)}"
+    )
+
+
+def _sizes(m, n, k, seed) -> None:
+    for name, value in (("m", m), ("n", n), ("k", k)):
+        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
+    require_seed(seed)
+
+
+def _compressed(n: int, k: int, keep: int, group: int, vector: int) -> tuple[int, int, int]:
+    """Vectors of a row, compressed rows, and how many of them are not surplus."""
+    w = ceil(k / group) * keep
+    last = k - (k - 1) // group * group
+    return ceil(n / vector), w, w - max(0, keep - last)
+
+
+def _problem(
+    label: str, m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str,
+    on_host: Callable[[], Operands], on_device: Callable[[], Operands],
+) -> Problem:  # fmt: skip
+    q, w, _ = _compressed(n, k, keep, group, vector)
+    size = 2 if dtype == "bfloat16" else 4  # bytes; B's values too, which bind converts offline
+    a, val, index, c = size * m * k, size * w * n, 4 * w * q, size * m * n
+    rows, columns = (ceil(m / TILE[0]), ceil(n / TILE[1]))  # of blocks
+    # Every block reads its rows of A and its columns of B; a vector may span several blocks.
+    requested = columns * a + rows * (val + max(index, 4 * w * columns)) + c
+    return Problem(
+        room=ROOM,
+        label=label,
+        m=m,
+        n=n,
+        k=k,
+        nnz=w * n,
+        density=keep / group,
+        seed=seed,
+        useful_flops=2 * m * n * w,
+        flops_def=FLOPS_DEF,
+        least_bytes=a + val + index + c,
+        requested_bytes=requested,
+        make_host=on_host,
+        make_device=on_device,
+    )
+
+
+def _values(key: int, size: int, dtype: str) -> np.ndarray:
+    """The first values of a stream, float32 (size,)."""
+    made = np.empty(size, np.float32)
+    for start in range(0, size, _PANEL):
+        part = range(start, min(start + _PANEL, size))
+        made[part.start : part.stop] = _value(_random(key, _arange(part)), dtype)
+    return made
+
+
+def _sample(key: int, groups: range, q: int, group: int, rows: int, keep: int) -> np.ndarray:
+    """The rows that every vector keeps of groups of `rows` rows: (compressed rows, q), ascending.
+
+    Selection sampling: Knuth, The Art of Computer Programming, 3.4.2, algorithm S. Rows count from
+    the first group's; a group without `keep` rows keeps them all.
+    """
+    taken = min(keep, rows)
+    kept = np.empty((len(groups), q, rows), bool)
+    left = np.full((len(groups), q), taken, np.uint64)
+    place = (_arange(range(groups.start * q, groups.stop * q)) * np.uint64(group)).reshape(-1, q)
+    for row in range(rows):
+        draw = _random(key, place + np.uint64(row)) * np.uint64(rows - row) >> np.uint64(32)
+        kept[:, :, row] = draw < left
+        left -= kept[:, :, row]
+    local = (np.flatnonzero(kept) % rows).reshape(-1, q, taken).transpose(0, 2, 1)
+    local = local + np.arange(len(groups))[:, None, None] * group
+    return local.reshape(-1, q)
+
+
+def _arange(part: range) -> np.ndarray:
+    return np.arange(part.start, part.stop, dtype=np.uint64)
+
+
+def _key(seed: int, stream: int) -> int:
+    """Where a stream begins among the 2^64 states: three numbers of a generator of their own."""
+    return int(_mix(np.array([3 * seed + stream + 1], np.uint64) * _GAMMA)[0])
+
+
+# The lines below mirror the device functions of generate.cu.
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)
+
+
+def _random(key: int, index: np.ndarray) -> np.ndarray:
+    """32-bit numbers, as uint64."""
+    return _mix((index + np.uint64(1)) * _GAMMA + np.uint64(key)) >> np.uint64(32)
+
+
+def _value(x: np.ndarray, dtype: str) -> np.ndarray:
+    steps = (x >> np.uint64(8)).astype(np.float32)
+    if dtype == "float32":
+        return (steps + np.float32(1)) * np.float32(2.0**-24)
+    made = (steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23)
+    return (made.view(np.uint32) & np.uint32(MASKS[dtype])).view(np.float32)

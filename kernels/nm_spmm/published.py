@@ -1,0 +1,202 @@
+"""NM-SpMM as published: v1, v2 and v3, in the configurations of Table I."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, gcd, nan
+from pathlib import Path
+
+import numpy as np
+
+from kernels import jit
+from kernels.contract import Bound, Kernel, Launch, Problem, require, timed
+from kernels.formats.nm import Nm
+from kernels.nm_spmm import analysis, packing, pitch
+from kernels.nm_spmm.analysis import TABLE_1, Tile
+from kernels.nm_spmm.packing import Packed
+
+HERE = Path(__file__).parent
+#: N of the paper's patterns, of M = 32 rows.
+KEPT = (32, 16, 12, 8, 4)
+GROUP = 32
+#: Rows of A^T in a step, about: the authors' k_s, unpacked and packed.
+DEPTH = {False: 32, True: 64}
+SLOTS = (32, 4)  # neighbouring columns that may share an entry of the index
+BLOCKS_PER_SM = 2  # that split-K provides, where shares suffice
+SHARES = 4  # of split-K, at most
+MAX_GRID = 2**16 - 1
+#: Variant -> the class of Table I that it always has; the others have that of the size.
+FORCED = {
+    "v3_packed": "large", "v3_unpacked": "large",
+    "small": "small", "medium": "medium", "large": "large",
+}  # fmt: skip
+
+
+def high_sparsity(keep: int, group: int) -> bool:
+    """Whether the paper packs keep:group: above 70% sparsity (III-A)."""
+    return 1 - keep / group > analysis.HIGH
+
+
+def windows(keep: int, group: int, packed: bool) -> int:
+    """Pruning windows of a step: about the authors' k_s, 32 rows of A^T and packed 64.
+
+    A multiple that makes whole 16-byte reads of the index, where so few windows have one.
+    """
+    most = max(1, DEPTH[packed] // group)
+    unit = 4 // gcd(4, keep)
+    return most // unit * unit or most
+
+
+def shared_bytes(source: str, tile: Tile, keep: int, group: int, slot: int, capacity: int) -> int:
+    """Dynamic shared memory of a block of v1, v2 or v3. capacity: rows of A^T in a buffer."""
+    rows, depth = tile.windows * keep, tile.windows * group
+    entries = tile.columns // slot * rows
+    floats = capacity * tile.rows + rows * tile.columns
+    if source == "v3":
+        return 2 * 4 * (floats + ceil(entries / 4) * 4 + tile.packed * depth)
+    return 4 * (floats + entries + tile.packed * depth)
+
+
+def entry(
+    source: str, tile: Tile, keep: int, group: int, slot: int = 32,
+    *, add: bool = False, vector: bool = True,
+) -> str:  # fmt: skip
+    """The template instantiation of v1.cu, v2.cu or v3.cu.
+
+    add: whether partial sums meet in C. vector: whether C is stored 16 bytes at a time.
+    """
+    sizes = (tile.rows, tile.columns, *tile.thread, tile.windows * group, tile.windows * keep, slot)
+    flags = (tile.packed, add, vector) if source == "v3" else (vector,)
+    return f"{source}<{', '.join(map(str, sizes + flags)).lower()}>"
+
+
+def configured(variant: str, name: str, keep: int, group: int) -> Tile:
+    """A variant's configuration for keep:group with the class `name` of Table I."""
+    packed = high_sparsity(keep, group)
+    if variant in ("v1", "v3_unpacked"):
+        packed = False
+    elif variant == "v3_packed":
+        packed = True
+    tile = TABLE_1[FORCED.get(variant, name)]
+    return replace(tile, windows=windows(keep, group, packed), packed=packed)
+
+
+def source_of(variant: str, packed: bool) -> str:
+    """The stem of the .cu file; v2 packs from 70% sparsity on and is v1 below it (the paper's rule)."""
+    return {"v1": "v1", "v2": "v2" if packed else "v1"}.get(variant, "v3")
+
+
+def _kernel(variant: str, idea: str, classes: tuple[str, ...] = tuple(TABLE_1)) -> Kernel:
+    entries = []
+    for name in classes:
+        for keep in KEPT:
+            tile = configured(variant, name, keep, GROUP)
+            source = source_of(variant, tile.packed)
+            if source == source_of(variant, True):  # v2's others are v1's
+                entries.append(entry(source, tile, keep, GROUP))
+                if variant == "v3_split_k":
+                    entries.append(entry(source, tile, keep, GROUP, add=True))
+    path = HERE / f"{source_of(variant, True)}.cu"
+    return Kernel(variant, path, idea, "", tuple(entries), published=True)
+
+
+KERNELS: dict[str, Kernel] = {
+    kernel.name: kernel
+    for kernel in (
+        _kernel("v1", "hierarchical blocking: load, synchronise, multiply, synchronise"),
+        _kernel("v2", "above 70% sparsity only the rows of A that a block needs are staged"),
+        _kernel("v3", "double buffers in shared memory and in registers, the index prefetched"),
+        _kernel("v3_packed", "v3 with the large blocks, packed at every sparsity", ("large",)),
+        _kernel("v3_unpacked", "v3 with the large blocks, packed at none", ("large",)),
+        _kernel("v3_split_k", "v3 with up to 4 shares of k, added atomically, for few blocks"),
+        _kernel("small", "v3 with blocks of 32 x 32, 4 x 4 a thread", ("small",)),
+        _kernel("medium", "v3 with blocks of 32 x 64, 8 x 4 a thread", ("medium",)),
+        _kernel("large", "v3 with blocks of 64 x 128, 8 x 8 a thread", ("large",)),
+    )
+}
+
+
+def slot_of(variant: str, b: Nm) -> int:
+    """Columns that share an entry of the index: 32 where all warps' columns do, else 4."""
+    for slot in SLOTS:
+        if b.vector % slot == 0 or b.vector >= b.n:
+            return slot
+    raise ValueError(
+        f"{variant} reads 4 neighbouring columns of B with one index, but B shares them among "
+        f"{b.vector}, no multiple of 4: use nm_cuda_core.element_wise"
+    )
+
+
+def shares(blocks: int, steps: int, sm_count: int) -> int:
+    """Shares of k, of split-K: the fewest that give every SM two blocks, at most 4."""
+    return min(steps, SHARES, max(1, ceil(BLOCKS_PER_SM * sm_count / blocks)))
+
+
+def bind(variant: str, problem: Problem, device) -> Bound:
+    """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess B and make it ready.
+
+    Any m, n and k, any N:M of which a window fits shared memory, vectors of any multiple of 4
+    columns, or one vector of all. Raises ValueError, one sentence, for what it does not take.
+    """
+    require(
+        variant in KERNELS,
+        f"no published kernel is called {variant!r}: choose {', '.join(KERNELS)}",
+    )
+    ops = problem.device()
+    b: Nm = ops.b
+    m, n = problem.m, problem.n
+    slot = slot_of(variant, b)
+    # The class depends on the number of SMs only.
+    name = analysis.class_of(analysis.device_of(device, nan, nan), m, n)
+    tile = configured(variant, name, b.keep, b.group)
+    source = source_of(variant, tile.packed)
+    limit = device.properties.max_shared_memory_per_block_optin
+
+    def needed(tile: Tile) -> int:
+        return shared_bytes(source, tile, b.keep, b.group, slot, tile.windows * b.group)
+
+    while tile.windows > 1 and needed(tile) > limit:
+        tile = replace(tile, windows=tile.windows // 2)
+    require(
+        needed(tile) <= limit,
+        f"{variant} stages a window of {b.keep}:{b.group} at once, which takes {needed(tile)} B of the "
+        f"{limit} B of shared memory that a block may have: choose a smaller group",
+    )
+    grid = ceil(n / tile.columns), ceil(m / tile.rows)
+    require(
+        grid[1] <= MAX_GRID,
+        f"{variant} has a grid row for every {tile.rows} rows of C and m = {m} needs more than "
+        f"{MAX_GRID}: multiply in several row ranges",
+    )
+    packed, prepare_ms = timed(lambda: _prepare(b, tile, slot))
+    step_shares = 1
+    if variant == "v3_split_k":
+        step_shares = shares(
+            grid[0] * grid[1], packed.steps, device.properties.multiprocessor_count
+        )
+    vector = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
+    capacity = int(packed.count.max()) if packed.packed else packed.depth
+    shared = shared_bytes(source, tile, b.keep, b.group, slot, capacity)
+    name = entry(source, tile, b.keep, b.group, slot, add=step_shares > 1, vector=vector)
+    kernel = jit.load(jit.compile_cubin(HERE / f"{source}.cu", name, jit.arch_of(device)), shared)
+    from cuda.core import LaunchConfig
+
+    config = LaunchConfig(grid=(*grid, step_shares), block=tile.threads, shmem_size=shared)
+    a, lda, steps = pitch.aligned(ops.a, device)
+    sizes = [m, n, problem.k, lda, packed.steps] + [capacity] * (source != "v1")
+    pointers = [a.data.ptr, packed.val.data.ptr, packed.index.data.ptr]
+    if source != "v1":
+        pointers.append(packed.col_info.data.ptr if packed.packed else 0)
+    steps.append((kernel, config, (*map(np.int32, sizes), *pointers, ops.c.data.ptr)))
+    copied = packed.val.nbytes if packed.val is not b.val else 0
+    return Launch(
+        variant, steps, ops.c, prepare_ms,
+        packed.index_bytes + packed.col_info_bytes + copied,
+        keep=(ops, packed, a), accumulates=step_shares > 1,
+    )  # fmt: skip
+
+
+def _prepare(b: Nm, tile: Tile, slot: int) -> Packed:
+    if b.val.data.ptr % pitch.ALIGNMENT:  # a view of a larger array
+        b = replace(b, val=b.val.copy())
+    return packing.prepare(b, tile.columns, tile.windows, packed=tile.packed, slot=slot)

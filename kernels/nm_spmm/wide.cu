@@ -1,0 +1,74 @@
+// wide: 16 x 8 of C a thread, warps whose lanes share their rows of A, steps unrolled whole, copies by cp.async.
+//
+//   a compressed row costs a thread      loads of 16 bytes     multiply-adds     of each other
+//     8 x 8 (Table I, large)                    4                   64              1 : 16
+//     16 x 8                                    6                  128              1 : 21
+//
+// A warp's 32 columns are one vector, so its lanes read the same row of As: one index, one address a row, and its TM / 4 loads
+// differ by constants. With ROWS known, offsets into Bs are constants too, and no loop is counted.
+//
+// Template:  BM, BN, TM, TN, SLOT    see fragments.cuh
+//            ROWS, DEPTH             compressed rows of B and rows of A^T in a step: N and M of the pattern, times windows
+//            STAGES                  in shared memory, from 2: STAGES - 1 steps are on their way while one is multiplied
+//            BLOCKS                  that an SM shall hold at once
+//            ALIGNED                 m is a multiple of 4
+//            BANKS                   the order of multiply-adds and the epilogue that keep operands in two banks, see scale
+
+#include "cp_async.cuh"
+#include "fragments.cuh"
+
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, int BLOCKS, bool ALIGNED, bool BANKS>
+__global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
+    int m, int n, int k, int steps, int lda,  // sizes; steps of DEPTH rows of A^T, which are lda floats apart, a multiple of 4
+    float alpha,                              // C = alpha A B with BANKS; 1
+    const float* __restrict__ A,              // m x k, column-major
+    const float* __restrict__ val,            // gridDim.y x steps x ROWS x BN
+    const int* __restrict__ index,            // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
+    float* __restrict__ C)                    // m x n, column-major
+{
+    using T = Tile<BM, BN, TM, TN, SLOT>;
+    constexpr int A_FLOATS = DEPTH * BM, B_FLOATS = ROWS * BN, INDICES = BN / SLOT * ROWS, STAGE = A_FLOATS + B_FLOATS + INDICES;
+    constexpr int A_ROWS = T::THREADS * 4 / BM;  // rows of A^T that the block copies at a time
+    static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
+    static_assert(DEPTH % A_ROWS == 0, "the block's threads must copy whole rows of A^T: choose more windows");
+    extern __shared__ __align__(128) float stages[];
+    const T t;
+    const int a_row = threadIdx.x / (BM / 4), a_column = threadIdx.x % (BM / 4) * 4;
+    const bool inside = blockIdx.x * BM + a_column < m;
+    const float* a_from = A + (size_t)a_row * lda + blockIdx.x * BM + a_column;
+    const float* b_from = val + (size_t)blockIdx.y * steps * B_FLOATS;
+    const int* d_from = index + (size_t)blockIdx.y * steps * INDICES;
+
+    auto copy = [&](int step, int stage) {
+        if (step < steps) {
+            const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(stages + stage * STAGE));
+            const float* from = a_from + (size_t)step * DEPTH * lda;
+#pragma unroll
+            for (int r = 0; r < DEPTH; r += A_ROWS, from += (size_t)A_ROWS * lda)  // what no index names stays as it was
+                cp_async_or_zeros<16, CG>(to + ((r + a_row) * BM + a_column) * 4, from, inside, r + a_row < k - step * DEPTH);
+#pragma unroll
+            for (int i = 4 * threadIdx.x; i < B_FLOATS; i += 4 * T::THREADS)
+                cp_async<16, CG>(to + (A_FLOATS + i) * 4, b_from + (size_t)step * B_FLOATS + i);
+            for (int i = 4 * threadIdx.x; i < INDICES; i += 4 * T::THREADS)
+                cp_async<16, CG>(to + (A_FLOATS + B_FLOATS + i) * 4, d_from + (size_t)step * INDICES + i);
+        }
+        cp_async_commit_group();  // an empty one counts, too
+    };
+
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) copy(s, s);
+    float acc[TN][TM] = {};
+    for (int step = 0, stage = 0, fill = STAGES - 1; step < steps; ++step) {
+        cp_async_wait_group<STAGES - 2>();
+        __syncthreads();  // the step is there, and nobody reads the one before it any more
+        copy(step + STAGES - 1, fill);
+        const float* As = stages + stage * STAGE;
+        multiply_stage<T, ROWS, BANKS>(
+            acc, As + t.m, As + A_FLOATS + t.n,
+            reinterpret_cast<const int*>(As + A_FLOATS + B_FLOATS) + t.n / SLOT * ROWS);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        fill = fill + 1 == STAGES ? 0 : fill + 1;
+    }
+    if constexpr (BANKS) scale<T>(acc, alpha);
+    store<ALIGNED>(C, acc, t, m, n);
+}

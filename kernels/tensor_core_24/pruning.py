@@ -1,0 +1,73 @@
+"""How A is made: a dense matrix pruned by magnitude and compressed, as a launch that can be timed.
+
+`two_four.compress` does the same, but allocates what it writes; here that is done beforehand.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+
+from kernels import jit
+from kernels.contract import Launch, Operands, Problem, require_seed
+from kernels.formats import two_four
+from kernels.formats.half import require_dtype
+from kernels.formats.two_four import TwoFour
+from kernels.tensor_core_24.operands import LABELS, ROOM, device_dense, host_dense
+
+VARIANT = "prune_compress"
+ENTRY = "compress<PRUNE>"
+#: preset -> m = k. None of `sweeps`, whose shapes are of products.
+SIZES = {"full": (4096, 16384), "kick": (4096,)}
+
+
+def problem(m: int, k: int, seed: int = 0, *, dtype: str = "bfloat16") -> Problem:
+    """A dense A (m, k), a `Half` of random values, that is to become 2:4; without a B, n is 0.
+
+    density is the share that is kept, least_bytes what must be moved: the matrix in, values and
+    metadata out. Raises ValueError with one sentence for sizes that the kernel does not take, an
+    unknown dtype or a seed outside 0 to 2^32 - 1.
+    """
+    require_dtype(dtype)
+    require_seed(seed)
+    stored = 8 * two_four.count_threads(m, k)  # values: a thread's eight of sixteen columns
+    m, k = int(m), int(k)  # NumPy's would wrap in the products
+    moved = 2 * m * k + 2 * stored + stored // 4
+    return Problem(
+        room=ROOM,
+        label=LABELS[dtype],
+        m=m,
+        n=0,
+        k=k,
+        nnz=stored,
+        density=0.5,
+        seed=seed,
+        useful_flops=0,
+        flops_def="none",
+        least_bytes=moved,
+        requested_bytes=moved,
+        make_host=lambda: Operands(host_dense(m, k, seed, dtype), None),
+        make_device=lambda: Operands(device_dense(m, k, seed, dtype), None),
+    )
+
+
+def bind(problem: Problem, device) -> Launch:
+    """Compiled for `device` (a current `cuda.core.Device`), its output allocated: a `TwoFour`."""
+    import cupy
+    from cuda.core import LaunchConfig
+
+    dense = problem.device().a
+    m, k = dense.shape
+    threads = two_four.count_threads(m, k)
+    meta = cupy.empty((m, threads // m), np.uint16)
+    val = cupy.empty((m, 8 * meta.shape[1]), np.uint16)
+    kernel = jit.load(jit.compile_cubin(two_four.SOURCE, ENTRY, jit.arch_of(device)))
+    launch = LaunchConfig(grid=ceil(threads / two_four.THREADS), block=two_four.THREADS)
+    arguments = (
+        *(np.int32(size) for size in (m, k)),
+        *(x.data.ptr for x in (dense.bits, val, meta)),
+        0,  # nothing that does not fit is to be reported
+    )
+    made = TwoFour(m, k, dense.dtype, val, meta)
+    return Launch(VARIANT, [(kernel, launch, arguments)], made, keep=(dense,))

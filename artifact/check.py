@@ -26,14 +26,15 @@ from kernels.formats.half import Half
 
 @dataclass(frozen=True)
 class Limit:
-    """Largest errors with which an output of one dtype still counts as right."""
+    """Largest errors with which an output still counts as right."""
 
     rel_err: float
     max_err: float
     why: str
 
 
-#: dtype of the output -> limit. The method page of the book shows this table.
+#: dtype of the output, or what `Problem.limit` names instead -> limit. The method page of the book shows
+#: this table.
 LIMITS = {
     "float32": Limit(
         1e-5,
@@ -41,6 +42,13 @@ LIMITS = {
         "float32 sums of float32 products: 6e-8 each, 1e-7 to 1e-6 where hundreds of them add up "
         "here; tf32 operands would already show 3e-4 where signs differ and 1e-5 in long sums of "
         "one sign, a lost or repeated non-zero 1e-3 in its row",
+    ),
+    "tf32": Limit(
+        1e-4,
+        1e-3,
+        "float32 results of TF32 operands: products of 11-bit numbers are exact, but tensor cores cut "
+        "off what their sums cannot hold instead of rounding it, so errors add up with k: 1e-5 at "
+        "k = 4096; a lost or repeated non-zero still 1e-2 in its row",
     ),
     "float16": Limit(
         1e-3,
@@ -197,24 +205,24 @@ def check(bound: Bound, problem: Problem, reference: Reference, stream=None) -> 
         Exception
     ) as error:  # the driver's and the libraries' errors have no public class in common
         raise WrongResult(f"{where} failed to run: {device.first_line(error)}") from error
-    return compare(bound.result(), reference, where)
+    return compare(bound.result(), reference, where, problem.limit)
 
 
-def compare(out, reference: Reference, where: str = "the result") -> Errors:
+def compare(out, reference: Reference, where: str = "the result", limit: str = "") -> Errors:
     """Errors of `out` against the reference, each NumPy or CuPy and in any memory order.
 
-    out: an array or a `Half`. Raises WrongResult, one sentence that begins with `where`, if they
-    exceed the dtype's limit.
+    out: an array or a `Half`. limit: of `LIMITS`, instead of the one of `out`'s dtype. Raises
+    WrongResult, one sentence that begins with `where`, if they exceed the limit.
     """
     stored = _stored(out)
     xp = _array_module(stored)
-    dtype = out.dtype if isinstance(out, Half) else out.dtype.name
-    limit = LIMITS.get(dtype)
-    if limit is None:
+    kind = limit or (out.dtype if isinstance(out, Half) else out.dtype.name)
+    if kind not in LIMITS:
         raise ValueError(
-            f"{where} is {dtype}, for which there is no error limit: "
+            f"{where} is {kind}, for which there is no error limit: "
             f"add one to LIMITS, which has {', '.join(LIMITS)}"
         )
+    most_of = LIMITS[kind]
     square = worst = 0.0
     missing, first = 0, -1
     offset = 0
@@ -245,12 +253,12 @@ def compare(out, reference: Reference, where: str = "the result") -> Errors:
     norm = math.sqrt(square)
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
     for name, value, most in (
-        ("relative error", rel_err, limit.rel_err),
-        ("largest element-wise error", worst, limit.max_err),
+        ("relative error", rel_err, most_of.rel_err),
+        ("largest element-wise error", worst, most_of.max_err),
     ):
         if not value <= most:
             raise WrongResult(
-                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {dtype}"
+                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {kind}"
             )
     return Errors(rel_err, worst)
 

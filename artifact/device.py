@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -247,24 +248,45 @@ def commit() -> str:
 def sources(room: str) -> str:
     """Digest of the code that a room's numbers come from: its kernels, its BASELINES, timer, check.
 
-    Records of one digest belong together, whether it was committed or not, and whatever else a
-    commit changed.
+    Of a baseline that is made of other baselines, or of another room's kernels, those too. Records of
+    one digest belong together, whether it was committed or not, and whatever else a commit changed.
     """
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
-    baselines = getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
+    folder = artifact / "baselines"
+    rooms, todo, baselines = {room, "common", "formats"}, [], []
+    todo += getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
+    while todo:
+        baselines.append(todo.pop())
+        for module in _imported(folder / f"{baselines[-1]}.py"):
+            package, _, name = module.rpartition(".")
+            if package == "artifact.baselines" and (folder / f"{name}.py").is_file():
+                todo += {name} - {*baselines, *todo}
+            elif package == "kernels" and (kernels / name).is_dir():
+                rooms.add(name)
     files = [
         *kernels.glob("*.py"),
-        *(f for name in (room, "common", "formats") for f in (kernels / name).rglob("*")),
+        *(f for name in rooms for f in (kernels / name).rglob("*")),
         artifact / "bench.py",
         artifact / "check.py",
-        *(artifact / "baselines" / f"{name}.py" for name in baselines),
-        *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
+        *(folder / f"{name}.py" for name in baselines),
+        *(f for name in baselines for f in folder.glob(f"{name}_*.c")),
     ]
     digest = hashlib.sha256()
     for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh")):
         digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _imported(file) -> set[str]:
+    """Dotted names that a Python file imports, modules and what it takes from them."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
 
 
 def _total_memory(ordinal: int) -> int:

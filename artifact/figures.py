@@ -98,12 +98,15 @@ NAMES = {
     "cusparselt_colmajor_b": "cuSPARSELt, B column-major",
     "cublas": "cuBLAS SGEMM",
     "cublaslt": "cuBLASLt, dense",
+    "cublas_tf32": "cuBLAS TF32",
+    "cublas_bf16": "cuBLAS BF16",
     "cublas_handle": "cuBLAS, handle per call",
     "cublas_transfers": "cuBLAS with transfers",
     "cublas_allocation": "cuBLAS with allocation",
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
+    "nm_baseline": "nmSPARSE-style kernel",
 }
 
 
@@ -133,6 +136,9 @@ def look(variant: str, variants: Sequence[str]) -> dict:
             "cusparselt": ("s", "-"),
             "b": ("<", ":"),
             "cublaslt": (HOURGLASS, "-"),
+            "tf32": ("h", "--"),
+            "bf16": ("8", "-."),
+            "baseline": ("8", ":"),
             "handle": (tuple((y, x) for x, y in HOURGLASS), "--"),
             "transfers": (CORNER, "-."),
             "allocation": (tuple((-x, -y) for x, y in CORNER), ":"),

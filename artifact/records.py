@@ -96,9 +96,9 @@ COUNTER_COLUMNS = ("variant", "m", "n", "k", "density", "metric", "value", "unit
 MACHINE = "machine.json"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
-#: Prefixes of the contenders that are of no room: libraries on the GPU, and the CPU. "cusparse" and
-#: "cublas" begin the names of cuSPARSELt's and cuBLASLt's contenders too.
-LIBRARIES = ("cusparse", "cublas", "cpu")
+#: Prefixes of what a room is compared with: libraries on the GPU, the CPU, and nm_cuda_core's kernel
+#: in another room. "cusparse" and "cublas" begin the names of cuSPARSELt's and cuBLASLt's contenders too.
+LIBRARIES = ("cusparse", "cublas", "cpu", "nm_baseline")
 
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
 

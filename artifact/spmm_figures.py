@@ -33,6 +33,7 @@ from artifact.figures import (
     CLAIM,
     INK,
     MARKER,
+    MARKERS,
     PUBLISHED,
     ROWS,
     RUNGS,
@@ -47,18 +48,14 @@ from artifact.figures import (
     _ratio,
     _right,
     along,
+    name,
 )
 from artifact.spmm_pictures import MARKS
 
-STEPWISE = ("v1", "v2", "v3", "wide", "bulk", "auto", "nm_baseline", "cublas")
+STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "ahead", "auto", "nm_baseline", "cublas")
 SIZES = ("small", "medium", "large", "auto", "cublas")
 LLAMA = ("auto", "v3", "nm_baseline")
 PROFILED = ("auto", "v3", "nm_baseline", "cublas")
-NAMES = {
-    "nm_baseline": "nmSPARSE-style kernel",
-    "cublas_tf32": "cuBLAS TF32",
-    "cublas_bf16": "cuBLAS BF16",
-}
 _DASHES = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
 #: Colour and marker of the room's contenders; the published kernel is V3, our best the tuner's choice.
 LOOKS = {
@@ -67,7 +64,9 @@ LOOKS = {
     "v1": (RUNGS[0], "^", "--"),
     "v2": (RUNGS[1], "v", "-."),
     "wide": (RUNGS[3], "p", "--"),
+    "banks": (RUNGS[4], MARKERS[2], "-."),
     "bulk": (RUNGS[2], "d", "-."),
+    "ahead": (RUNGS[8], MARKERS[7], _DASHES[2]),
     "cluster": (RUNGS[6], "*", _DASHES[2]),
     "v3_split_k": (RUNGS[7], (4, 1, 0), "--"),
     "v3_packed": (RUNGS[3], ">", "--"),
@@ -92,11 +91,6 @@ POINT = ["m", "n", "k", "density"]
 
 
 # ---------------------------------------------------------------- what several figures need
-
-
-def name(variant: str) -> str:
-    """How a contender is called in a figure."""
-    return NAMES.get(variant) or figures.name(variant)
 
 
 def look(variant: str) -> dict:

@@ -76,9 +76,7 @@ struct Fragment {
     }
 
     // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the same as in the instruction
-    // before, which the register file's reuse cache serves. The other two come from its two banks, registers of even and of
-    // odd number, and if both from one, they take two cycles. BANKS: the value of A is the one that stays, and values of B
-    // come as 0 2 1 3, 4 6 5 7: two of one bank, two of the other, which leaves accumulators a bank each.
+    // before, which the register file's reuse cache serves: a value of A with BANKS, else one of B.
     template <bool BANKS>
     __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM]) const
     {
@@ -87,8 +85,7 @@ struct Fragment {
         for (int o = 0; o < OUTER; ++o)
 #pragma unroll
             for (int x = 0; x < INNER; ++x) {
-                const int y = o % 2 ? INNER - 1 - x : x, swapped = y / 4 * 4 + y % 4 / 2 + y % 2 * 2;
-                const int i = BANKS ? o : y, j = BANKS ? swapped : o;
+                const int in = o % 2 ? INNER - 1 - x : x, i = BANKS ? o : in, j = BANKS ? in : o;
                 acc[j][i] = fmaf(a[T::RUNS == 1 ? 0 : j / 4][i], b[j], acc[j][i]);
             }
     }

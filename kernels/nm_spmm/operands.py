@@ -219,6 +219,7 @@ def _problem(
         requested_bytes=requested,
         make_host=on_host,
         make_device=on_device,
+        limit=dtype if dtype == "tf32" else "",
     )
 
 

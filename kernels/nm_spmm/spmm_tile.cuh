@@ -25,8 +25,8 @@ struct Tile {
     static constexpr int THREADS = BM * BN / (TM * TN);
     static_assert((TM == 4 || TM == 8) && (TN == 4 || TN == 8), "a thread has 4 or 8 rows and columns");
     static_assert(BM % WM == 0 && BN % 32 == 0, "whole warps make a block: choose BM and BN as their multiples");
-    // For __launch_bounds__: 8 blocks an SM leave small threads 128 registers, 6 medium ones 168. Without a number (0) the
-    // compiler spills some of theirs to fit one block more.
+    // For __launch_bounds__: 8 blocks an SM leave small threads 128 registers, 6 medium ones 168. Without a number (0)
+    // the compiler spills some of theirs to fit one block more.
     static constexpr int BLOCKS = TM * TN == 16 ? 8 : TM * TN == 32 ? 6 : 0;
     int m, n;  // within the block
 

@@ -50,7 +50,9 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     large = (LARGE,) if full else ()
     return {
         "stepwise": _cross((STEP,), all_densities),
-        "sizes": _cross(TABLE_2.values() if full else list(TABLE_2.values())[:2], all_densities),
+        "sizes": _cross(
+            [size for _, size in TABLE_2.values()][: None if full else 2], all_densities
+        ),
         "llama": _cross(layers, densities),
         "anchors": _cross((*ANCHORS, *large) if full else ANCHORS[:2], densities),
         "unstructured": _cross(ANCHORS[:4] if full else ANCHORS[:1], densities),
@@ -65,8 +67,10 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "tensor": [
             shape | {"dtype": dtype, "vector": vector}
             for dtype in ("tf32", "bfloat16")
-            for vector in ((32, 128) if full else (128,))
-            for shape in _cross((STEP, *large), (1.0, *densities, 0.0625) if full else densities)
+            for vector, sizes in (
+                ((32, (STEP,)), (128, (STEP, LARGE))) if full else ((128, (STEP,)),)
+            )
+            for shape in _cross(sizes, (1.0, 0.5, 0.25, 0.125, 0.0625) if full else densities)
         ],
     }
 

@@ -11,7 +11,7 @@ import os
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 
@@ -26,8 +26,12 @@ SHIPPED = Path(__file__).with_name("choices")
 ROUNDS, FINAL_ROUNDS, FINALISTS = 3, 7, 3
 #: Below this many microseconds the clock's noise is a per cent or more: that many times the rounds.
 SHORT_US, SHORT_FACTOR = 60, 4
-#: Of the candidates, those within this factor of the least predicted time are tried, the best few of them.
-WITHIN, MOST = 1.6, 8
+#: Of the candidates, those within this factor of the least predicted time are tried, the best few of them;
+#: more where the product takes SHORT_CYCLES at most, where predictions are worse and trials cheaper.
+WITHIN, MOST, MOST_SHORT = 1.7, 5, 16
+SHORT_CYCLES = 400_000
+#: Cycles until the first step of a block has come from DRAM.
+FILL = 2500
 
 #: Tiles as (bm, bn, tm, blocks an SM), and the share of multiply-adds in the issue slots that they reach.
 TILES = {
@@ -36,6 +40,7 @@ TILES = {
 }  # fmt: skip
 SPLITS = (1, 2, 4, 8)
 DEPTHS = (32, 64)
+FEW = 6  # steps of a block, fewer than twice its stages
 #: Rows of a step from which looking ahead pays: in shorter ones it waits for the next step too early.
 AHEAD_ROWS = 24
 #: Without TMA: copies by cp.async.
@@ -103,10 +108,20 @@ def candidates(problem: Problem, device) -> list[Config]:
         except ValueError:
             continue
         taken.append(config)
+    # Shallow steps only where there is no room for deep ones, or where a block would have too few of them.
+    deep = [
+        replace(c, depth=0, ahead=False)
+        for c in taken
+        if c.depth == DEPTHS[-1] and _steps(c, b) >= FEW
+    ]
+    taken = [
+        c for c in taken if c.depth == DEPTHS[-1] or replace(c, depth=0, ahead=False) not in deep
+    ]
     sms, memory = properties.multiprocessor_count, properties.max_shared_memory_per_multiprocessor
     cycles = {c: predict(c, problem.m, problem.n, b, slot, sms, memory) for c in taken}
     least = min(cycles.values(), default=0.0)
-    return [c for c in sorted(taken, key=cycles.get) if cycles[c] <= WITHIN * least][:MOST]
+    likely = [c for c in sorted(taken, key=cycles.get) if cycles[c] <= WITHIN * least]
+    return likely[: MOST_SHORT if least < SHORT_CYCLES else MOST]
 
 
 def predict(config: Config, m: int, n: int, b, slot: int, sms: int, memory: int) -> float:
@@ -120,19 +135,26 @@ def predict(config: Config, m: int, n: int, b, slot: int, sms: int, memory: int)
     rows = ladder.windows(c, b.keep, b.group) * b.keep
     shared = ladder.shared_bytes(c, b.keep, b.group, slot) + ladder.RESERVED
     resident = max(1, min(c.blocks, memory // shared))
-    steps = ceil(ceil(b.w / rows) / c.split)
+    steps = _steps(c, b)
     share = TILES.get((c.bm, c.bn, c.tm, c.blocks), 0.7)
     math = rows * c.bm * c.bn / 128 / share
     depth = ladder.windows(c, b.keep, b.group) * b.group
     copied = (depth * c.bm + rows * c.bn) * 4 / 40
-    tiles = ceil(m / c.bm) * ceil(n / c.bn) * c.split
-    full, rest = divmod(tiles, sms * resident)
-    # Fewer blocks than an SM holds leave some of its schedulers idle, but not in proportion.
-    waves = full + (min(1, max(ceil(rest / sms) / resident, 0.6)) if rest else 0)
-    fill, store = 2500, c.bm * c.bn * (1 if c.split == 1 else 3) / 32
+    # Partial sums pass through shared memory, and every block reads its share of those of its cluster.
+    store = c.bm * c.bn * (1 / 32 if c.split == 1 else 1 / 3)
+    block = steps * max(math, copied) + store + 2500 * (c.split > 1)
+    full, rest = divmod(ceil(m / c.bm) * ceil(n / c.bn) * c.split, sms * resident)
+    most = ceil(rest / sms)  # blocks of the fullest SM in the last wave
+    # Eight warps keep an SM busy, fewer leave their schedulers idle between two instructions of one.
+    busy = min(1.0, 0.4 + 0.075 * most * c.threads / 32)
     return (
-        waves * resident * (steps * max(math, copied) + store) + fill + (1500 if c.split > 1 else 0)
+        full * resident * block + (most * block / busy if rest else 0) + FILL * (full + (rest > 0))
     )
+
+
+def _steps(config: Config, b) -> int:
+    """Of the block of a split that has most."""
+    return ceil(ceil(b.w / (ladder.windows(config, b.keep, b.group) * b.keep)) / config.split)
 
 
 def tune(problem: Problem, device) -> Choice:

@@ -233,6 +233,26 @@ def test_half_precision_outputs_have_their_own_limits():
     assert check.LIMITS["float32"].rel_err < errors.rel_err < check.LIMITS["float16"].rel_err
 
 
+def test_a_problem_may_name_the_limit_of_its_results():
+    """Sums that are cut off, in a tensor core, say: wrong for float32, right where the problem says so."""
+
+    def cut(a, b):
+        return product(a, b) * np.float32(1 - 5e-5)
+
+    problem = make_problem(m=60, n=33, k=50, nnz=900)
+    reference = check.oracle(problem, on="cpu")
+    with pytest.raises(check.WrongResult, match="at most 1e-05 for float32$"):
+        check.check(OnCpu(problem, cut), problem, reference)
+    problem = replace(problem, limit="tf32")
+    assert check.check(OnCpu(problem, cut), problem, reference).rel_err == pytest.approx(5e-5, 0.1)
+    for wrong in (lose_one, repeat_one, shifted):
+        with pytest.raises(check.WrongResult, match="for tf32$"):
+            check.check(OnCpu(problem, wrong), problem, reference)
+    problem = replace(problem, limit="fp8")
+    with pytest.raises(ValueError, match="is fp8, for which there is no error limit"):
+        check.check(OnCpu(problem, product), problem, reference)
+
+
 def test_a_dtype_without_a_limit_is_refused():
     problem = make_problem()
     with pytest.raises(ValueError, match="float64, for which there is no error limit"):

@@ -141,9 +141,19 @@ def make_tree(root):
         "artifact/baselines/cublas.py",
         "artifact/baselines/cublas_loop.c",
         "artifact/baselines/cublaslt.py",
+        "artifact/baselines/shared.py",
+        "artifact/baselines/kernel.py",
+        "kernels/elsewhere/c.cu",
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(name)
+        (root / name).write_text(f"# {name}\n")
+    # A baseline that is made of others, in a circle, and of another room's kernels.
+    for name, text in (
+        ("cublas", "from artifact.baselines import shared\nfrom kernels.formats import csr"),
+        ("shared", "from artifact.baselines.cublas import bind\nimport artifact.baselines.kernel"),
+        ("kernel", "def bind():\n    from kernels import elsewhere, jit"),
+    ):
+        (root / "artifact" / "baselines" / f"{name}.py").write_text(f"{text}\n")
 
 
 @pytest.mark.parametrize(
@@ -155,6 +165,9 @@ def make_tree(root):
         ("artifact/bench.py", True),
         ("artifact/baselines/cublas.py", True),
         ("artifact/baselines/cublas_loop.c", True),
+        ("artifact/baselines/shared.py", True),
+        ("artifact/baselines/kernel.py", True),
+        ("kernels/elsewhere/c.cu", True),
         ("artifact/baselines/cublaslt.py", False),
         ("artifact/baselines/cusparse.py", False),
         ("kernels/room/README.md", False),
@@ -167,7 +180,8 @@ def test_sources_change_with_what_changes_a_number(monkeypatch, tmp_path, change
     monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace(BASELINES=("cublas",)))
     make_tree(tmp_path)
     before = device.sources("room")
-    (tmp_path / changed).write_text("something else")
+    with (tmp_path / changed).open("a") as file:
+        file.write("# something else\n")
     assert (device.sources("room") != before) == matters
 
 

@@ -114,10 +114,10 @@ def test_no_two_contenders_look_the_same():
     for what in ("color", "marker"):
         assert len({look[what] for look in ours}) == 11
     assert ours[0]["color"] == figures.PUBLISHED and ours[-1]["color"] == figures.BEST
-    # cuSPARSELt and cuBLASLt are never drawn beside cuSPARSE and cuBLAS.
-    sixteen_bits = ("cusparselt", "cublaslt")
+    # What uses tensor cores is never drawn beside cuSPARSE and cuBLAS.
+    tensor_cores = ("cusparselt", "cublaslt", "cublas_tf32", "cublas_bf16")
     for drawn in (True, False):
-        names = [v for v in figures.NAMES if v.startswith(sixteen_bits) == drawn]
+        names = [v for v in figures.NAMES if v.startswith(tensor_cores) == drawn]
         theirs = [figures.look(v, ladder) for v in names]
         assert len({look["marker"] for look in [*ours, *theirs]}) == 11 + len(theirs)
         assert {look["color"] for look in theirs} == {figures.BASELINE}

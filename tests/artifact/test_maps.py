@@ -407,17 +407,21 @@ def test_intensities_span_the_records(gpu_folder, tmp_path):
 
 def test_intensities_tell_formats_apart_and_leave_tensor_cores_out(gpu_folder):
     alone = maps.intensities(gpu_folder)
-    for room in ("nm_cuda_core", "tensor_core_24"):
+    for room in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
         df = synthetic.experiment("square", room=room)
         records.write(gpu_folder / room / "square.csv", df)
     both = maps.intensities(gpu_folder)
-    assert set(both) - set(alone) == {"2:4, requested bytes", "2:4, least bytes"}
+    assert set(both) - set(alone) == {
+        f"{format}, {kind} bytes"
+        for format in ("2:4", "N:M vectors")
+        for kind in ("requested", "least")
+    }
     assert {name: both[name] for name in alone} == alone
     fig, data = maps.roofline(maps.roofs(synthetic.ceilings(), H200), both)
-    assert len(data) == 4 + 2 * 4
+    assert len(data) == 4 + 2 * 6
     bars = [line.get_ydata()[0] for line in fig.axes[0].lines if line.get_linewidth() == 5]
     bottom = fig.axes[0].get_ylim()[0]
-    assert len(set(bars)) == 4 and all(bottom < y < 6 * bottom for y in bars)
+    assert len(set(bars)) == 6 and all(bottom < y < 6 * bottom for y in bars)
 
 
 # ---------------------------------------------------------------- the protocol

@@ -683,6 +683,11 @@ def test_a_metric_of_table_1_exists_nowhere(lacks):
             {"m": 256, "n": 256, "k": 256, "density": 0.5},
             ["baseline", "double_buffer", "cublas"],
         ),
+        (
+            "nm_spmm",
+            {"m": 256, "n": 256, "k": 256, "density": 0.125},
+            ["v3", "banks", "nm_baseline", "cublas"],
+        ),
     ],
 )
 def test_counters_of_a_small_problem(device, tmp_path, room, shape, contenders):

@@ -29,7 +29,9 @@ MODEL = {
     "v2": (46, 31, 3.1),
     "v3": (48, 38, 3.0),
     "wide": (53, 42, 3.4),
+    "banks": (53.5, 43, 3.4),
     "bulk": (54, 44, 3.6),
+    "ahead": (55, 45, 3.6),
     "auto": (56, 46, 2.8),
     "small": (30, 22, 2.2),
     "medium": (40, 31, 2.6),
@@ -252,7 +254,7 @@ def test_stepwise():
             assert column(measured, "over_base", **at) == pytest.approx([over])
     assert column(measured, "density", variant="cublas") == [1.0]
     above, below = (ax for ax in fig.get_axes() if ax.get_xlim()[1] > 4)
-    assert len(marked(above)) == 7 * 5 + 1 and len(marked(below)) == 6 * 5 + 1
+    assert len(marked(above)) == 9 * 5 + 1 and len(marked(below)) == 8 * 5 + 1
     assert below.get_yscale() == "log" and above.get_ylim()[0] == 0
     legible(fig)
 

@@ -190,9 +190,7 @@ def test_the_check_of_every_record_holds(hopper, stream, variant, vector):
     for m, n, k in SHAPES:
         p = operands.problem(m, n, k, 0.25, SEED % 2**32, vector=vector, dtype=DTYPES[variant])
         errors = check.check(tensor.bind(variant, p, hopper), p, check.oracle(p), stream)
-        assert (
-            errors.rel_err <= check.LIMITS["bfloat16" if variant == "bf16" else "float32"].rel_err
-        )
+        assert errors.rel_err <= check.LIMITS[DTYPES[variant]].rel_err
 
 
 @gpu

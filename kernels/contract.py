@@ -72,7 +72,7 @@ class Problem:
     requested_bytes: int  #: what the source's kernel asks of the memory system, reuse not counted
     make_host: Callable[[], Operands] = field(repr=False)
     make_device: Callable[[], Operands] = field(repr=False)
-    limit: str = ""  #: of artifact/check.py's LIMITS that holds for its results; "": that of C's dtype
+    limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
     _host: Operands | None = field(default=None, repr=False)
     _device: Operands | None = field(default=None, repr=False)
 

@@ -8,13 +8,13 @@
 //       index [BN / SLOT][ROWS]  rows of As                  column 4     1    3    5  ...  15
 //                                                            column 8    16   18 ...  30        + 16 d
 //
-// A warp computes TM TN x 32 of C. Where SLOT = 32 columns share their indices, all lanes read the same row of As, and one
-// address serves TM / 4 loads. A 16-byte load serves sixteen lanes in a wavefront if each has a partner, one or two lanes
-// away, that reads the same address: the zigzag gives every lane one for As and one for Bs.
+// A warp computes TM TN x 32 of C. Where SLOT = 32 columns share their indices, all lanes read the same row of As, and
+// one address serves TM / 4 loads. A 16-byte load serves sixteen lanes in a wavefront if each has a partner, one or two
+// lanes away, that reads the same address: the zigzag gives every lane one for As and one for Bs.
 //
 // Template:  BM, BN   rows and columns of C that a block computes
 //            TM, TN   of them a thread: TM / 4 runs of 4 rows, 4 TN apart, and TN / 4 runs of 4 columns, 128 / TN apart
-//            SLOT     columns that share an entry of index: 32, or 4, and then every run of columns has its own rows of As
+//            SLOT     columns that share an entry of index: 32, or 4, and then each run of columns has rows of its own
 #pragma once
 
 __device__ __forceinline__ float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
@@ -44,7 +44,7 @@ struct Rows {
     int at[T::RUNS][4];
 
     template <int ROWS>
-    __device__ __forceinline__ void load(const int* index)  // index: the thread's first slot, from some compressed row on
+    __device__ __forceinline__ void load(const int* index)  // index: the thread's first slot, from a compressed row on
     {
 #pragma unroll
         for (int r = 0; r < T::RUNS; ++r) {
@@ -75,8 +75,8 @@ struct Fragment {
         }
     }
 
-    // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the same as in the instruction
-    // before, which the register file's reuse cache serves: a value of A with BANKS, else one of B.
+    // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the same as in the
+    // instruction before, which the register file's reuse cache serves: a value of A with BANKS, else one of B.
     template <bool BANKS>
     __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM]) const
     {
@@ -136,9 +136,9 @@ __device__ __forceinline__ void store(float* C, const float (&acc)[T::TN][T::TM]
     }
 }
 
-// The product times alpha. A store of four rows wants them in four registers in a row, the first a multiple of 4. Without the
-// multiplication those are the accumulators themselves, and then each lies in the same bank as the value of A that it is
-// added to. Its results may lie where stores want them, and the accumulators anywhere.
+// The product times alpha. A store of four rows wants them in four registers in a row, the first a multiple of 4.
+// Without the multiplication those are the accumulators themselves, and then each lies in the same bank as the value of
+// A that it is added to. Its results may lie where stores want them, and the accumulators anywhere.
 template <class T>
 __device__ __forceinline__ void scale(float (&acc)[T::TN][T::TM], float alpha)
 {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, lcm
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ WARP_COLUMNS = 32
 PATTERNS = ((32, 32), (16, 32), (12, 32), (8, 32), (4, 32))
 HOPPER = ("sm_90a",)  # what has TMA and clusters as these kernels use them
 RESERVED = 1024  # bytes of shared memory that every block loses to the system
+MAX_GRID = 65535
 BARRIERS = 128  # bytes at most of a block's mbarriers
 
 
@@ -53,7 +54,7 @@ RUNGS: dict[str, tuple[Config, str, str]] = {
     "wide": (
         _WIDE,
         "16 x 8 of C a thread, lanes of a warp that share their rows of A, steps unrolled whole",
-        "1.15x over v3: 128 multiply-adds for 6 loads and one address, 93% of the instructions instead of 86%.",
+        "1.15x over v3: 128 multiply-adds for 6 loads and one address, 93% of the main loop instead of 86%.",
     ),
     "banks": (
         Config("wide", bn=128, blocks=2, ahead=False),
@@ -79,10 +80,14 @@ RUNGS: dict[str, tuple[Config, str, str]] = {
 }
 
 
-def windows(config: Config, keep: int, group: int) -> int:
-    """Pruning windows of a step: at least `depth` rows of A, and whole groups of four compressed rows."""
-    quantum = lcm(keep, 4) // keep
-    return ceil(config.depth / (group * quantum)) * quantum
+def windows(config: Config, group: int) -> int:
+    """Pruning windows of a step: as many as `depth` rows of A take."""
+    return ceil(config.depth / group)
+
+
+def rows(config: Config, keep: int, group: int) -> int:
+    """Compressed rows of a step: those of its windows, filled up with zeros to a multiple of four."""
+    return ceil(windows(config, group) * keep / 4) * 4
 
 
 def slot_of(b: Nm) -> int:
@@ -103,8 +108,8 @@ def slot_of(b: Nm) -> int:
 def shared_bytes(config: Config, keep: int, group: int, slot: int) -> int:
     """Dynamic shared memory of a block: the ring, or the partial sums where they are larger."""
     c = config
-    count = windows(c, keep, group)
-    floats = count * group * c.bm + count * keep * c.bn + c.bn // slot * count * keep
+    height = rows(c, keep, group)
+    floats = windows(c, group) * group * c.bm + height * c.bn + c.bn // slot * height
     if c.kernel != "wide":
         floats = ceil(floats / 32) * 32
     ring = 4 * c.stages * floats
@@ -116,8 +121,8 @@ def entry(
 ) -> str:
     """The template instantiation of a configuration for a pattern."""
     c = config
-    count = windows(c, keep, group)
-    tile = f"{c.bm}, {c.bn}, {c.tm}, {c.tn}, {slot}, {count * keep}, {count * group}, {c.stages}"
+    depth = windows(c, group) * group
+    tile = f"{c.bm}, {c.bn}, {c.tm}, {c.tn}, {slot}, {rows(c, keep, group)}, {depth}, {c.stages}"
     flag = str(aligned).lower()
     if c.kernel == "wide":
         return f"wide<{tile}, {c.blocks}, {flag}, {str(c.banks).lower()}>"
@@ -136,21 +141,16 @@ def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
     most: bytes of dynamic shared memory that a block of the GPU may have.
     """
     c = config
-    depth = windows(c, keep, group) * group
+    depth = windows(c, group) * group
     require(
         depth <= 256,
         f"a step of {keep}:{group} needs {depth} rows of A, but a box of TMA has at most 256: use "
         "smaller windows",
     )
-    least = 3 if c.kernel != "wide" and c.ahead else 2
+    least = 3 if c.kernel == "cluster" or (c.kernel == "bulk" and c.ahead) else 2
     require(
         c.stages >= least,
         f"{c.kernel} with ahead={c.ahead} has {c.stages} stages, but needs {least}: use more stages",
-    )
-    rows_at_once = c.threads * 4 // c.bm
-    require(
-        c.kernel != "wide" or depth % rows_at_once == 0,
-        f"{c.threads} threads copy {rows_at_once} rows of A at a time, which do not divide {depth}",
     )
     need = shared_bytes(c, keep, group, slot) + BARRIERS
     require(
@@ -205,20 +205,21 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     from cuda.core import LaunchConfig
 
     c, m, n, k = config, problem.m, problem.n, problem.k
-    count = windows(c, b.keep, b.group)
-    packed, prepare_ms = timed(
-        lambda: packing.prepare(b, c.bn, count, packed=False, slot=slot, tiled=True)
+    packed, prepare_ms = timed(lambda: _lay_out(b, c, slot))
+    require(
+        ceil(n / c.bn) <= MAX_GRID,
+        f"{name} has a grid row for every {c.bn} columns of C and n = {n} needs more than {MAX_GRID}: "
+        "multiply in several column ranges",
     )
     a, lda, steps = pitch.aligned(ops.a, device)
+    aligned = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
     shared = shared_bytes(c, b.keep, b.group, slot)
     kernel = jit.load(
-        jit.compile_cubin(source(c), entry(c, b.keep, b.group, slot, m % 4 == 0), arch), shared
+        jit.compile_cubin(source(c), entry(c, b.keep, b.group, slot, aligned), arch), shared
     )
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
-    grid = (
-        ceil(m / c.bm),
-        packed.blocks,
-    )  # with a cluster: of clusters, which are split blocks deep
+    # With a cluster it counts clusters, which are split blocks deep.
+    grid = ceil(m / c.bm), packed.blocks
     launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
     one, i32 = np.float32(1), np.int32
     arrays = packed.val.data.ptr, packed.index.data.ptr, ops.c.data.ptr
@@ -227,10 +228,24 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
             i32(m), i32(n), i32(k), i32(packed.steps), i32(lda), one, a.data.ptr, *arrays,
         )  # fmt: skip
     else:
-        rows = (a if lda != m else a.T)[:, :m]  # A^T (k, m), its rows lda apart
-        box = tma.tensor_map(rows, (packed.depth, c.bm))
+        across = (a if steps else a.T)[:, :m]  # A^T (k, m), its rows lda apart: a copy is made so
+        box = tma.tensor_map(across, (packed.depth, c.bm))
         arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
     return Launch(
         name, [*steps, (kernel, launch, arguments)], ops.c, prepare_ms, packed.nbytes,
         keep=(ops, packed, a, arguments),
     )  # fmt: skip
+
+
+def _lay_out(b: Nm, config: Config, slot: int) -> packing.Packed:
+    """B as the kernels read it; zeros fill a step's rows up to a multiple of four, their index is 0."""
+    count = windows(config, b.group)
+    packed = packing.prepare(b, config.bn, count, packed=False, slot=slot, tiled=True)
+    more = rows(config, b.keep, b.group) - packed.rows
+    if not more:
+        return packed
+    import cupy
+
+    val = cupy.pad(packed.val, ((0, 0), (0, 0), (0, more), (0, 0)))
+    index = cupy.pad(packed.index, ((0, 0), (0, 0), (0, 0), (0, more)))
+    return replace(packed, rows=packed.rows + more, val=val, index=index)

@@ -110,16 +110,21 @@ KERNELS: dict[str, Kernel] = {
         _kernel("v2", "above 70% sparsity only the rows of A that a block needs are staged"),
         _kernel("v3", "double buffers in shared memory and in registers, the index prefetched"),
         _kernel(
-            "v3_packed", "v3 with the large blocks, packed at every sparsity", ("large",),
+            "v3_packed",
+            "v3 with the large blocks, packed at every sparsity",
+            ("large",),
             "1.2x over v3_unpacked at 87.5%, where a block needs 41% of its rows of A; behind it at 50%, "
             "where it needs 94%.",
         ),
         _kernel(
-            "v3_unpacked", "v3 with the large blocks, packed at none", ("large",),
+            "v3_unpacked",
+            "v3 with the large blocks, packed at none",
+            ("large",),
             "1.05x over v3_packed at 50%: nothing waits for a list of rows.",
         ),
         _kernel(
-            "v3_split_k", "v3 with up to 4 shares of k, added atomically, for few blocks",
+            "v3_split_k",
+            "v3 with up to 4 shares of k, added atomically, for few blocks",
             prediction="1.2x over v3 at 512 cubed, whose 256 blocks of 32 x 32 are two an SM; as fast from "
             "2048 on, where it is v3.",
         ),

@@ -4,8 +4,8 @@
 //
 //   step s     wait until its stage is full; multiply all rows but the last; wait for stage s + 1 and load its first
 //              fragment; multiply the last row; say that the stage is empty
-//   refill     after step s one warp, each in its turn, refills the stage of step s - 1, which the others have left by then:
-//              no warp has to be spared for copying, which would cost a third of everyone's registers
+//   refill     after step s one warp, each in its turn, refills the stage of step s - 1, which the others have left by
+//              then: no warp has to be spared for copying, which would cost a third of everyone's registers
 //
 // Template:  T               the tile, see fragments.cuh
 //            ROWS, DEPTH     compressed rows of B and rows of A^T in a step: N and M of the pattern, times its windows
@@ -20,7 +20,7 @@ template <class T, int ROWS_, int DEPTH_, int STAGES, bool AHEAD>
 struct Ring {
     static constexpr int ROWS = ROWS_, DEPTH = DEPTH_;
     static constexpr int A_FLOATS = DEPTH * T::BM, B_FLOATS = ROWS * T::BN, INDICES = T::BN / T::SLOT * ROWS;
-    static constexpr int STAGE = (A_FLOATS + B_FLOATS + INDICES + 31) / 32 * 32;  // floats; TMA writes to multiples of 128 bytes
+    static constexpr int STAGE = (A_FLOATS + B_FLOATS + INDICES + 31) / 32 * 32;  // floats; TMA wants 128 bytes
     static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
     static_assert(STAGES >= (AHEAD ? 3 : 2), "a stage is refilled one step after it was left: choose another stage to look ahead");
     static_assert(DEPTH <= 256 && T::BM <= 256, "a box of TMA has at most 256 rows and columns");

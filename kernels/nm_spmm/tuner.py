@@ -23,7 +23,7 @@ from kernels.nm_spmm.ladder import Config
 ROOM = "nm_spmm"
 SHIPPED = Path(__file__).with_name("choices")
 #: Rounds of one launch each behind a choice, in each of the two heats, and who comes to the second.
-ROUNDS, FINAL_ROUNDS, FINALISTS = 3, 7, 3
+ROUNDS, FINAL_ROUNDS, FINALISTS = 5, 9, 3
 #: Below this many microseconds the clock's noise is a per cent or more: that many times the rounds.
 SHORT_US, SHORT_FACTOR = 60, 4
 #: Of the candidates, those within this factor of the least predicted time are tried, the best few of them;
@@ -43,6 +43,8 @@ DEPTHS = (32, 64)
 FEW = 6  # steps of a block, fewer than twice its stages
 #: Rows of a step from which looking ahead pays: in shorter ones it waits for the next step too early.
 AHEAD_ROWS = 24
+#: Rows of a step up to which it is unrolled into code that an SM's instruction cache holds.
+MOST_ROWS = 48
 #: Without TMA: copies by cp.async.
 WIDE = tuple(
     Config("wide", bm, bn, tm, depth=depth, blocks=blocks, ahead=False)
@@ -87,7 +89,10 @@ def family(keep: int, group: int) -> list[Config]:
         for depth in DEPTHS:
             for split in SPLITS:
                 c = Config("bulk", bm, bn, tm, depth=depth, blocks=blocks, ahead=False)
-                ahead = ladder.windows(c, keep, group) * keep >= AHEAD_ROWS
+                rows = ladder.rows(c, keep, group)
+                if rows > MOST_ROWS and depth > DEPTHS[0]:
+                    continue
+                ahead = rows >= AHEAD_ROWS
                 kernel = "cluster" if split > 1 else "bulk"
                 found.append(
                     Config(kernel, bm, bn, tm, depth=depth, blocks=blocks, ahead=ahead, split=split)
@@ -132,13 +137,13 @@ def predict(config: Config, m: int, n: int, b, slot: int, sms: int, memory: int)
     40 bytes a cycle from L2.
     """
     c = config
-    rows = ladder.windows(c, b.keep, b.group) * b.keep
+    rows = ladder.rows(c, b.keep, b.group)
     shared = ladder.shared_bytes(c, b.keep, b.group, slot) + ladder.RESERVED
     resident = max(1, min(c.blocks, memory // shared))
     steps = _steps(c, b)
     share = TILES.get((c.bm, c.bn, c.tm, c.blocks), 0.7)
     math = rows * c.bm * c.bn / 128 / share
-    depth = ladder.windows(c, b.keep, b.group) * b.group
+    depth = ladder.windows(c, b.group) * b.group
     copied = (depth * c.bm + rows * c.bn) * 4 / 40
     # Partial sums pass through shared memory, and every block reads its share of those of its cluster.
     store = c.bm * c.bn * (1 / 32 if c.split == 1 else 1 / 3)
@@ -154,7 +159,7 @@ def predict(config: Config, m: int, n: int, b, slot: int, sms: int, memory: int)
 
 def _steps(config: Config, b) -> int:
     """Of the block of a split that has most."""
-    return ceil(ceil(b.w / (ladder.windows(config, b.keep, b.group) * b.keep)) / config.split)
+    return ceil(ceil(b.w / (ladder.windows(config, b.group) * b.keep)) / config.split)
 
 
 def tune(problem: Problem, device) -> Choice:
@@ -196,6 +201,8 @@ def look_up(problem: Problem, device, file: Path | None = None) -> Choice | None
 
 def _fits(config: Config, problem: Problem, device) -> bool:
     """Whether the GPU takes a choice: one made elsewhere, or for other kernels, is made again."""
+    if config.kernel not in ("wide", "bulk", "cluster"):
+        return False
     b = problem.device().b
     most = device.properties.max_shared_memory_per_block_optin
     try:

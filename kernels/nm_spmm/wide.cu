@@ -4,22 +4,22 @@
 //     8 x 8 (Table I, large)                    4                   64              1 : 16
 //     16 x 8                                    6                  128              1 : 21
 //
-// A warp's 32 columns are one vector, so its lanes read the same row of As: one index, one address a row, and its TM / 4 loads
-// differ by constants. With ROWS known, offsets into Bs are constants too, and no loop is counted.
+// A warp's 32 columns are one vector, so its lanes read the same row of As: one index, one address a row, and TM / 4
+// loads that differ by constants. With ROWS known, offsets into Bs are constants too, and no loop is counted.
 //
 // Template:  BM, BN, TM, TN, SLOT    see fragments.cuh
-//            ROWS, DEPTH             compressed rows of B and rows of A^T in a step: N and M of the pattern, times windows
-//            STAGES                  in shared memory, from 2: STAGES - 1 steps are on their way while one is multiplied
+//            ROWS, DEPTH             compressed rows of B and rows of A^T in a step: N and M, times its windows
+//            STAGES                  in shared memory, from 2: STAGES - 1 steps are on their way, one is multiplied
 //            BLOCKS                  that an SM shall hold at once
 //            ALIGNED                 m is a multiple of 4
-//            BANKS                   the order of multiply-adds and the epilogue that keep operands in two banks, see scale
+//            BANKS                   the order of multiply-adds, and the epilogue, that keep operands in two banks
 
 #include "cp_async.cuh"
 #include "fragments.cuh"
 
 template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, int BLOCKS, bool ALIGNED, bool BANKS>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
-    int m, int n, int k, int steps, int lda,  // sizes; steps of DEPTH rows of A^T, which are lda floats apart, a multiple of 4
+    int m, int n, int k, int steps, int lda,  // sizes; steps of DEPTH rows of A^T, lda floats apart, a multiple of 4
     float alpha,                              // C = alpha A B with BANKS; 1
     const float* __restrict__ A,              // m x k, column-major
     const float* __restrict__ val,            // gridDim.y x steps x ROWS x BN
@@ -30,7 +30,6 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
     constexpr int A_FLOATS = DEPTH * BM, B_FLOATS = ROWS * BN, INDICES = BN / SLOT * ROWS, STAGE = A_FLOATS + B_FLOATS + INDICES;
     constexpr int A_ROWS = T::THREADS * 4 / BM;  // rows of A^T that the block copies at a time
     static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
-    static_assert(DEPTH % A_ROWS == 0, "the block's threads must copy whole rows of A^T: choose more windows");
     extern __shared__ __align__(128) float stages[];
     const T t;
     const int a_row = threadIdx.x / (BM / 4), a_column = threadIdx.x % (BM / 4) * 4;
@@ -43,9 +42,10 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
         if (step < steps) {
             const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(stages + stage * STAGE));
             const float* from = a_from + (size_t)step * DEPTH * lda;
+            const int there = min(DEPTH, k - step * DEPTH) - a_row;  // rows of A^T beyond k stay as they were: no index names one
 #pragma unroll
-            for (int r = 0; r < DEPTH; r += A_ROWS, from += (size_t)A_ROWS * lda)  // what no index names stays as it was
-                cp_async_or_zeros<16, CG>(to + ((r + a_row) * BM + a_column) * 4, from, inside, r + a_row < k - step * DEPTH);
+            for (int r = 0; r < DEPTH; r += A_ROWS, from += (size_t)A_ROWS * lda)
+                cp_async_or_zeros<16, CG>(to + ((r + a_row) * BM + a_column) * 4, from, inside, r < there);
 #pragma unroll
             for (int i = 4 * threadIdx.x; i < B_FLOATS; i += 4 * T::THREADS)
                 cp_async<16, CG>(to + (A_FLOATS + i) * 4, b_from + (size_t)step * B_FLOATS + i);

@@ -9,9 +9,11 @@ from kernels.nm_spmm import banks
 
 def code(*instructions: str) -> str:
     """As the disassembler prints them, with a label, a comment and the other half of each encoding."""
-    lines = ["\t.headerflags\t@\"EF_CUDA_SM90\"", ".text.wide:", "// a comment"]
+    lines = ['\t.headerflags\t@"EF_CUDA_SM90"', ".text.wide:", "// a comment"]
     for number, text in enumerate(instructions):
-        lines.append(f"        /*{16 * number:04x}*/                   {text} ;   /* 0x0000000a00037223 */")
+        lines.append(
+            f"        /*{16 * number:04x}*/                   {text} ;   /* 0x0000000a00037223 */"
+        )
         lines.append("                                                  /* 0x000fe20000000041 */")
     return "\n".join(lines)
 

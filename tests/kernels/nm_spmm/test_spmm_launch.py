@@ -67,7 +67,9 @@ def test_each_variant_goes_to_its_module(monkeypatch, name):
 
 
 def test_another_variant_is_refused():
-    with pytest.raises(ValueError, match="^nm_spmm has no variant 'v4': choose one of v1, v2, v3, "):
+    with pytest.raises(
+        ValueError, match="^nm_spmm has no variant 'v4': choose one of v1, v2, v3, "
+    ):
         room.bind("v4", None, None)
 
 

@@ -96,7 +96,11 @@ def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device)
 @pytest.mark.parametrize("device", [A100, L4], ids=lambda device: device.name)
 def test_a_gpu_without_the_copy_engine_tries_copies_of_its_own(device):
     most = device.properties.max_shared_memory_per_block_optin
-    for point in ((512, 512, 512, 16, 32, 32), (4096, 4096, 4096, 4, 32, 32), (333, 777, 1111, 2, 4, 4)):
+    for point in (
+        (512, 512, 512, 16, 32, 32),
+        (4096, 4096, 4096, 4, 32, 32),
+        (333, 777, 1111, 2, 4, 4),
+    ):
         found = tuner.candidates(problem(*point), device)
         assert found and {config.kernel for config in found} == {"wide"}
         assert set(found) <= set(tuner.WIDE) and all(takes(c, point, most) for c in found)  # fmt: skip
@@ -202,7 +206,9 @@ def trials(monkeypatch):
 
 
 def order(config: Config) -> int:
-    return [*FAMILY, *tuner.WIDE].index(config)
+    """Some order of what may be tried."""
+    known = [c for pattern in ((16, 32), (8, 32), (8, 16)) for c in tuner.family(*pattern)]
+    return list(dict.fromkeys(known)).index(config)
 
 
 def test_the_best_few_are_timed_again_and_that_decides(trials):
@@ -386,10 +392,7 @@ def test_a_choice_is_for_its_sizes_its_pattern_and_its_gpu(folders):
         Config(stages=8),
         Config(stages=2),
         Config(depth=512),
-        pytest.param(
-            Config("gone"),
-            marks=pytest.mark.xfail(strict=True, reason="kernels that are gone are not known"),
-        ),
+        Config("gone"),
     ],
     ids=str,
 )
@@ -463,9 +466,7 @@ def test_the_choice_is_among_the_fastest(device):
 
     p = room.problem(2048, 2048, 2048, 0.25, 3)
     choice = tuner.tune(p, device)
-    bounds = {
-        str(c): ladder.bind_config(str(c), p, device, c) for c in tuner.candidates(p, device)
-    }
+    bounds = {str(c): ladder.bind_config(str(c), p, device, c) for c in tuner.candidates(p, device)}
     times = {name: t.median_us for name, t in bench.time(bounds, device, budget_s=0.5).items()}
     assert times[str(choice.config)] < 1.25 * min(times.values()), times
     assert 0.5 < choice.median_us / times[str(choice.config)] < 2, "the same protocol"

@@ -1,24 +1,14 @@
 // Random operands: A and B's values, and the rows that B keeps (operands.py makes the same bits with NumPy).
 //
-// Every value and every choice comes from its position alone: number i of a stream is number i of a SplitMix64
-// (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) whose state begins at the
-// stream's key. The three keys keep A, the values of B and the pattern of B apart.
+// Every value and every choice comes from its position alone (splitmix.cuh). The three keys keep A, the values of B and
+// the pattern of B apart.
 //
 // Template:  dtype    FP32, TF32 or BF16, what the values fit
 //            Element  float, or unsigned short: the bits of a BF16
 
+#include "splitmix.cuh"
+
 enum Dtype { FP32, TF32, BF16 };
-
-using u64 = unsigned long long;
-
-// A uniform 32-bit number for (key, index).
-__device__ __forceinline__ unsigned random_u32(u64 key, u64 index)
-{
-    u64 x = key + (index + 1) * 0x9E3779B97F4A7C15ull;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBull;
-    return (x ^ x >> 31) >> 32;
-}
 
 // FP32: one of 2^24 equal steps of (0, 1]. The others: the middle of one of 2^24 equal steps of (-1, 1), exact in
 // float32 and never 0, without the bits that the dtype does not hold, which leaves it below 1 and above 0 in magnitude.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import formats, jit
+from kernels import formats, jit, splitmix
 from kernels.contract import Operands, Problem, require, require_seed, require_whole
 from kernels.formats import nm
 from kernels.formats.half import Half, array_module
@@ -100,7 +100,7 @@ def host_operands(
     """A, column-major, and B as Nm, made with NumPy."""
     q, w, real = _compressed(n, k, keep, group, vector)
     index = np.full((w, q), k - 1, np.int32)
-    key = _key(seed, _PATTERN)
+    key = splitmix.key(seed, _PATTERN)
     whole, batch = k // group, max(1, _PANEL // (group * q))
     runs = [range(i, min(i + batch, whole)) for i in range(0, whole, batch)]
     if k % group:
@@ -111,7 +111,7 @@ def host_operands(
         at = groups.start * keep
         index[at : at + len(chosen)] = chosen
     val = np.zeros((w, n), np.float32)
-    val[:real] = _values(_key(seed, _B), real * n, dtype).reshape(real, n)
+    val[:real] = _values(splitmix.key(seed, _B), real * n, dtype).reshape(real, n)
     return Operands(host_dense(m, k, seed, dtype), Nm(k, n, keep, group, vector, val, index))
 
 
@@ -124,10 +124,10 @@ def device_operands(
     q, w, real = _compressed(n, k, keep, group, vector)
     val = cupy.empty((w, n), cupy.float32)
     index = cupy.empty((w, q), cupy.int32)
-    _fill(val, _key(seed, _B), dtype, real * n)
+    _fill(val, splitmix.key(seed, _B), dtype, real * n)
     jit.run_on_cupy_stream(
         SOURCE, "pattern", ceil(k / group) * q, THREADS,
-        *map(np.int32, (k, q, keep, group)), np.uint64(_key(seed, _PATTERN)), index.data.ptr,
+        *map(np.int32, (k, q, keep, group)), np.uint64(splitmix.key(seed, _PATTERN)), index.data.ptr,
     )  # fmt: skip
     b = Nm(k, n, keep, group, vector, val, index)
     return Operands(device_dense(m, k, seed, dtype), b, _output(m, n, dtype))
@@ -135,7 +135,7 @@ def device_operands(
 
 def host_dense(m: int, k: int, seed: int, dtype: str):
     """A (m, k) of a seed, column-major: float32, for "bfloat16" a Half."""
-    a = _values(_key(seed, _A), m * k, dtype)
+    a = _values(splitmix.key(seed, _A), m * k, dtype)
     if dtype == "bfloat16":
         return Half(dtype, (a.view(np.uint32) >> 16).astype(np.uint16).reshape(k, m).T)
     return a.reshape(k, m).T
@@ -145,7 +145,7 @@ def device_dense(m: int, k: int, seed: int, dtype: str):
     """The same matrix as a CuPy array."""
     a = _output(m, k, dtype)
     array = a.bits if dtype == "bfloat16" else a
-    _fill(array, _key(seed, _A), dtype, array.size)
+    _fill(array, splitmix.key(seed, _A), dtype, array.size)
     return a
 
 
@@ -228,7 +228,9 @@ def _values(key: int, size: int, dtype: str) -> np.ndarray:
     made = np.empty(size, np.float32)
     for start in range(0, size, _PANEL):
         part = range(start, min(start + _PANEL, size))
-        made[part.start : part.stop] = _value(_random(key, _arange(part)), dtype)
+        made[part.start : part.stop] = _value(
+            splitmix.random_u32(key, splitmix.positions(part)), dtype
+        )
     return made
 
 
@@ -241,9 +243,13 @@ def _sample(key: int, groups: range, q: int, group: int, rows: int, keep: int) -
     taken = min(keep, rows)
     kept = np.empty((len(groups), q, rows), bool)
     left = np.full((len(groups), q), taken, np.uint64)
-    place = (_arange(range(groups.start * q, groups.stop * q)) * np.uint64(group)).reshape(-1, q)
+    place = (
+        splitmix.positions(range(groups.start * q, groups.stop * q)) * np.uint64(group)
+    ).reshape(-1, q)
     for row in range(rows):
-        draw = _random(key, place + np.uint64(row)) * np.uint64(rows - row) >> np.uint64(32)
+        draw = splitmix.random_u32(key, place + np.uint64(row)) * np.uint64(
+            rows - row
+        ) >> np.uint64(32)
         kept[:, :, row] = draw < left
         left -= kept[:, :, row]
     local = (np.flatnonzero(kept) % rows).reshape(-1, q, taken).transpose(0, 2, 1)
@@ -251,29 +257,7 @@ def _sample(key: int, groups: range, q: int, group: int, rows: int, keep: int) -
     return local.reshape(-1, q)
 
 
-def _arange(part: range) -> np.ndarray:
-    return np.arange(part.start, part.stop, dtype=np.uint64)
-
-
-def _key(seed: int, stream: int) -> int:
-    """Where a stream begins among the 2^64 states: three numbers of a generator of their own."""
-    return int(_mix(np.array([3 * seed + stream + 1], np.uint64) * _GAMMA)[0])
-
-
-# The lines below mirror the device functions of generate.cu.
-
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mix(x: np.ndarray) -> np.ndarray:
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return x ^ x >> np.uint64(31)
-
-
-def _random(key: int, index: np.ndarray) -> np.ndarray:
-    """32-bit numbers, as uint64."""
-    return _mix((index + np.uint64(1)) * _GAMMA + np.uint64(key)) >> np.uint64(32)
+# What is below mirrors a device function of generate.cu.
 
 
 def _value(x: np.ndarray, dtype: str) -> np.ndarray:

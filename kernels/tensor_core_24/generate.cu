@@ -1,24 +1,15 @@
 // Random operands: A, 2:4 along k, and B, dense, both 16-bit floats (operands.py makes the same bits with NumPy).
 //
-// Every group and every value comes from its position alone: number i of a stream is number i of a SplitMix64
-// (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) whose state begins at the
-// stream's key. The three keys keep the indices and values of A and the values of B apart.
+// Every group and every value comes from its position alone (splitmix.cuh). The three keys keep the indices and values
+// of A and the values of B apart.
 //
 // Template:  dtype  BF16 or FP16, what the values are rounded to
+
+#include "splitmix.cuh"
 
 enum Dtype { BF16, FP16 };
 
 using u16 = unsigned short;
-using u64 = unsigned long long;
-
-// A uniform 32-bit number for (key, index).
-__device__ __forceinline__ unsigned random_u32(u64 key, u64 index)
-{
-    u64 x = key + (index + 1) * 0x9E3779B97F4A7C15ull;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBull;
-    return (x ^ x >> 31) >> 32;
-}
 
 // The middle of one of 2^24 equal steps of (-1, 1), exact in float32 and never 0, rounded to the nearest.
 template <Dtype dtype>

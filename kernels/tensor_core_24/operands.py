@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import formats, jit
+from kernels import formats, jit, splitmix
 from kernels.contract import Operands, Problem, require, require_seed, require_whole
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
@@ -95,11 +95,13 @@ def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint16).ravel()
     choice = np.empty(m * k_pad // 4, np.uint8)
     for part in _panels(choice.size):
-        draw = _random(_key(seed, _INDICES), part)
-        choice[part.start : part.stop] = draw * pairs[_arange(part) % pairs.size] >> np.uint64(32)
+        draw = splitmix.random_u32(splitmix.key(seed, _INDICES), splitmix.positions(part))
+        choice[part.start : part.stop] = draw * pairs[
+            splitmix.positions(part) % pairs.size
+        ] >> np.uint64(32)
     nibbles = two_four.PAIRS[choice].reshape(m, -1, 4)
     meta = np.bitwise_or.reduce(nibbles << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
-    val = _values(_key(seed, _VALUES), (m, k_pad // 2), dtype) * stored
+    val = _values(splitmix.key(seed, _VALUES), (m, k_pad // 2), dtype) * stored
     return Operands(TwoFour(m, k, dtype, val, meta), host_dense(k, n, seed, dtype))
 
 
@@ -110,7 +112,7 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     k_pad = ceil(k / 16) * 16
     val = cupy.empty((m, k_pad // 2), cupy.uint16)
     meta = cupy.empty((m, k_pad // 16), cupy.uint16)
-    indices, values = (np.uint64(_key(seed, stream)) for stream in (_INDICES, _VALUES))
+    indices, values = (np.uint64(splitmix.key(seed, stream)) for stream in (_INDICES, _VALUES))
     jit.run_on_cupy_stream(
         SOURCE, f"sparse<{_ENUM[dtype]}>", meta.size, THREADS,
         np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
@@ -121,7 +123,7 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
 
 def host_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
     """The dense matrix of a seed: B of a problem with as many rows and columns."""
-    return Half(dtype, _values(_key(seed, _B), (rows, columns), dtype))
+    return Half(dtype, _values(splitmix.key(seed, _B), (rows, columns), dtype))
 
 
 def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
@@ -131,7 +133,7 @@ def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
     bits = cupy.empty((rows, columns), cupy.uint16)
     jit.run_on_cupy_stream(
         SOURCE, f"dense<{_ENUM[dtype]}>", ceil(bits.size / 8), THREADS,
-        np.uint64(bits.size), np.uint64(_key(seed, _B)), bits.data.ptr,
+        np.uint64(bits.size), np.uint64(splitmix.key(seed, _B)), bits.data.ptr,
     )  # fmt: skip
     return Half(dtype, bits)
 
@@ -205,37 +207,17 @@ def _panels(size: int):
         yield range(start, min(start + _PANEL, size))
 
 
-def _arange(part: range) -> np.ndarray:
-    return np.arange(part.start, part.stop, dtype=np.uint64)
-
-
 def _values(key: int, shape: tuple[int, int], dtype: str) -> np.ndarray:
     """A row-major matrix of bit patterns from the numbers of one stream."""
     bits = np.empty(shape[0] * shape[1], np.uint16)
     for part in _panels(bits.size):
-        bits[part.start : part.stop] = half.to_bits(_unit(_random(key, part)), dtype)
+        bits[part.start : part.stop] = half.to_bits(
+            _unit(splitmix.random_u32(key, splitmix.positions(part))), dtype
+        )
     return bits.reshape(shape)
 
 
-def _key(seed: int, stream: int) -> int:
-    """Where a stream begins among the 2^64 states: three numbers of a generator of their own."""
-    return int(_mix(np.array([3 * seed + stream + 1], np.uint64) * _GAMMA)[0])
-
-
-# The lines below mirror the device functions of generate.cu.
-
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mix(x: np.ndarray) -> np.ndarray:
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return x ^ x >> np.uint64(31)
-
-
-def _random(key: int, index: range) -> np.ndarray:
-    """32-bit numbers, as uint64."""
-    return _mix((_arange(index) + np.uint64(1)) * _GAMMA + np.uint64(key)) >> np.uint64(32)
+# What is below mirrors a device function of generate.cu.
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

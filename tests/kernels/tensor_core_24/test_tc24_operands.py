@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifact import check
-from kernels import jit
+from kernels import jit, splitmix
 from kernels.formats import half, two_four
 from kernels.tensor_core_24 import operands
 
@@ -55,13 +55,6 @@ def random_u32(seed: int, stream: int, index: int) -> int:
     return mix((key + (index + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 32
 
 
-def test_the_generator_is_splitmix64():
-    """The first outputs from state 0 that its authors' reference code prints."""
-    first = [mix((i + 1) * 0x9E3779B97F4A7C15 % 2**64) for i in range(3)]
-    assert first == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert operands._random(0, range(3)).tolist() == [x >> 32 for x in first]
-
-
 @given(
     seed=st.integers(0, 2**32 - 1),
     stream=st.integers(0, 2),
@@ -71,7 +64,7 @@ def test_the_generator_is_splitmix64():
 def test_numpy_makes_the_numbers_of_the_kernel(seed, stream, start):
     part = range(start, start + 5)
     exact = [random_u32(seed, stream, i) for i in part]
-    made = operands._random(operands._key(seed, stream), part)
+    made = splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(part))
     assert made.tolist() == exact
     unit = operands._unit(made)
     # Exact in float32, or the GPU and NumPy might round differently.
@@ -184,7 +177,9 @@ def test_a_last_group_of_three_columns_has_three_pairs():
 
 def test_streams_and_seeds_are_independent():
     draws = [
-        operands._unit(operands._random(operands._key(seed, stream), range(50_000)))
+        operands._unit(
+            splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(range(50_000)))
+        )
         for seed in (0, 1, 2, 2**31, 2**32 - 1)
         for stream in range(3)
     ]
@@ -366,7 +361,7 @@ def test_large_operands_take_milliseconds(device):
     assert min(times) < 100, times
     # The last rows, whose positions are past 2^27.
     last = range(2**28 - 1000, 2**28)
-    draw = operands._unit(operands._random(operands._key(1, 2), last))
+    draw = operands._unit(splitmix.random_u32(splitmix.key(1, 2), splitmix.positions(last)))
     assert np.array_equal(there.b.bits.ravel()[-1000:].get(), half.to_bits(draw, "bfloat16"))
     del there
     p.release()

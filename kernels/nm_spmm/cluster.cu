@@ -45,14 +45,14 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
         for (int c = 0; c < TM; c += 4)
             *reinterpret_cast<float4*>(memory + (t.n + j / 4 * 4 * T::ACROSS + j % 4) * BM + t.m + T::DOWN * c) =
                 make_float4(acc[j][c], acc[j][c + 1], acc[j][c + 2], acc[j][c + 3]);
-    cluster_sync();
+    cluster_barrier();
 
     for (int i = threadIdx.x; i < BN / SPLIT * BM / 4; i += T::THREADS) {
         const int down = i % (BM / 4) * 4, across = blockIdx.z * (BN / SPLIT) + i / (BM / 4);
         float sum[4] = {};
 #pragma unroll
         for (int r = 0; r < SPLIT; ++r) {
-            const float4 x = load_remote4(memory + across * BM + down, r);
+            const float4 x = load_remote(memory + across * BM + down, r);
             sum[0] += x.x, sum[1] += x.y, sum[2] += x.z, sum[3] += x.w;
         }
         const int row = blockIdx.x * BM + down, column = blockIdx.y * BN + across;
@@ -67,5 +67,5 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
             }
         }
     }
-    cluster_sync();  // a block that left would take its shared memory with it
+    cluster_barrier();  // a block that left would take its shared memory with it
 }

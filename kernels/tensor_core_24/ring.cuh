@@ -1,6 +1,7 @@
 // How a block of the Hopper kernels begins, and which tiles it works on (tile.cuh: what a tile is).
 #pragma once
 
+#include "cluster.cuh"
 #include "tile.cuh"
 
 // Barriers of a ring with a producer of its own: its warp, the one after the warpgroups that multiply, makes them and goes on;
@@ -22,13 +23,6 @@ __device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barri
         __syncwarp();
         named_barrier_arrive(NUMBER, ALL);
     }
-}
-
-// Everything before it, of every thread that is still there, is visible to the cluster after it.
-__device__ __forceinline__ void cluster_barrier()
-{
-    __syncwarp();
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // Tile number t in an order that keeps what is being read in L2: bands of `band` rows of tiles, each from left to right.

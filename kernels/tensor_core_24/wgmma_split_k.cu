@@ -9,19 +9,6 @@
 // Template:  SPLITS  blocks of a cluster; the others as in tile.cuh and store.cuh
 #include "store.cuh"
 
-// 16 bytes at the same place in the shared memory of another block of the cluster.
-__device__ __forceinline__ float4 load_remote(const void* shared, unsigned block)
-{
-    float4 x;
-    asm volatile("{ .reg .b32 remote;\n"
-                 "mapa.shared::cluster.u32 remote, %4, %5;\n"
-                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote]; }"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(shared_address(shared)), "r"(block)
-                 : "memory");
-    return x;
-}
-
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh

@@ -52,7 +52,7 @@ from artifact.figures import (
 )
 from artifact.spmm_pictures import MARKS
 
-STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "ahead", "auto", "nm_baseline", "cublas")
+STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "turned", "auto", "nm_baseline", "cublas")
 SIZES = ("small", "medium", "large", "auto", "cublas")
 LLAMA = ("auto", "v3", "nm_baseline")
 PROFILED = ("auto", "v3", "nm_baseline", "cublas")
@@ -67,6 +67,9 @@ LOOKS = {
     "banks": (RUNGS[4], MARKERS[2], "-."),
     "bulk": (RUNGS[2], "d", "-."),
     "ahead": (RUNGS[8], MARKERS[7], _DASHES[2]),
+    "stream": (RUNGS[6], (4, 1, 0), "--"),
+    "rolled": (RUNGS[7], "<", _DASHES[2]),
+    "turned": (RUNGS[8], ">", _DASHES[2]),
     "cluster": (RUNGS[6], "*", _DASHES[2]),
     "v3_split_k": (RUNGS[7], (4, 1, 0), "--"),
     "v3_packed": (RUNGS[3], ">", "--"),

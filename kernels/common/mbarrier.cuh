@@ -19,10 +19,11 @@ __device__ __forceinline__ void barrier_init(Barrier* bar, int count)
 // Shows initialised barriers to the copy engine and to the other blocks of the cluster.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-__device__ __forceinline__ void arrive(Barrier* bar)
+__device__ __forceinline__ void arrive(unsigned bar)  // an address of shared memory, kept instead of computed again
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
+__device__ __forceinline__ void arrive(Barrier* bar) { arrive(shared_address(bar)); }
 
 // Arrives, and announces bytes that the copy engine will deliver in this phase.
 __device__ __forceinline__ void arrive_expect(Barrier* bar, int bytes)
@@ -43,13 +44,14 @@ __device__ __forceinline__ void arrive_remote(Barrier* bar, unsigned block)
 }
 
 // Waits until the phase of this parity has ended.
-__device__ __forceinline__ void wait(Barrier* bar, unsigned parity)
+__device__ __forceinline__ void wait(unsigned bar, unsigned parity)
 {
     asm volatile("{ .reg .pred done;\n"
                  "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again; }" ::"r"(shared_address(bar)), "r"(parity)
+                 "@!done bra again; }" ::"r"(bar), "r"(parity)
                  : "memory");
 }
+__device__ __forceinline__ void wait(Barrier* bar, unsigned parity) { wait(shared_address(bar), parity); }
 
 // A place in a ring of STAGES buffers: which one, and the parity of its current phase.
 template <int STAGES>

@@ -12,7 +12,7 @@
 
 #include "ring.cuh"
 
-template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int BLOCKS, bool ALIGNED>
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) bulk(
     int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
     float alpha,                          // C = alpha A B; 1
@@ -22,16 +22,17 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) bulk(
     float* __restrict__ C)                // m x n, column-major
 {
     using T = Tile<BM, BN, TM, TN, SLOT>;
-    using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD>;
+    using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
     extern __shared__ __align__(128) float stages[];
-    __shared__ Barrier full[STAGES], empty[STAGES];
+    __shared__ Barrier barriers[2 * STAGES];
     const size_t block = (size_t)blockIdx.y * steps;
-    R ring{stages, full, empty, &A, val + block * R::B_FLOATS, index + block * R::INDICES};
-    ring.init();
+    const Panel<R> panel{(int)blockIdx.x * BM, 0, val + block * R::B_FLOATS, index + block * R::INDICES};
 
     const T t;
+    R ring(stages, barriers, A, t);
+    ring.start(panel, steps);
     float acc[TN][TM] = {};
-    ring.multiply(acc, t, 0, steps);
+    ring.multiply(acc, panel, 0, steps, steps);
     scale<T>(acc, alpha);
-    store<ALIGNED>(C, acc, t, m, n);
+    store<ALIGNED>(C, acc, t, m, n, blockIdx.x, blockIdx.y);
 }

@@ -14,7 +14,7 @@
 #include "cluster.cuh"
 #include "ring.cuh"
 
-template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, int BLOCKS, bool ALIGNED, int SPLIT>
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED, int SPLIT>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
     int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
     float alpha,                          // C = alpha A B; 1
@@ -24,18 +24,20 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
     float* __restrict__ C)                // m x n, column-major
 {
     using T = Tile<BM, BN, TM, TN, SLOT>;
-    using R = Ring<T, ROWS, DEPTH, STAGES, true>;
+    using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
     static_assert(BN % SPLIT == 0, "the blocks of a cluster share the columns of a tile: choose SPLIT as a divisor of BN");
     extern __shared__ __align__(128) float memory[];  // the ring; afterwards the partial sums, BN x BM
-    __shared__ Barrier full[STAGES], empty[STAGES];
+    __shared__ Barrier barriers[2 * STAGES];
     const size_t block = (size_t)blockIdx.y * steps;
-    R ring{memory, full, empty, &A, val + block * R::B_FLOATS, index + block * R::INDICES};
-    ring.init();
+    const int share = (steps + SPLIT - 1) / SPLIT, first = min(steps, (int)blockIdx.z * share);
+    const int total = min(share, steps - first);
+    const Panel<R> panel{(int)blockIdx.x * BM, first, val + block * R::B_FLOATS, index + block * R::INDICES};
 
     const T t;
+    R ring(memory, barriers, A, t);
+    ring.start(panel, total);
     float acc[TN][TM] = {};
-    const int share = (steps + SPLIT - 1) / SPLIT, first = min(steps, (int)blockIdx.z * share);
-    ring.multiply(acc, t, first, min(steps, first + share));
+    ring.multiply(acc, panel, 0, total, total);
     scale<T>(acc, alpha);
 
     __syncthreads();  // nobody reads the ring any more

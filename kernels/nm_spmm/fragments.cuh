@@ -17,7 +17,19 @@
 //            SLOT     columns that share an entry of index: 32, or 4, and then each run of columns has rows of its own
 #pragma once
 
-__device__ __forceinline__ float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
+// Shared memory by address: 32 bits that are computed once. Of a pointer the compiler makes them anew in every step.
+__device__ __forceinline__ unsigned address(const void* p)
+{
+    unsigned x = static_cast<unsigned>(__cvta_generic_to_shared(p));
+    asm volatile("" : "+r"(x));
+    return x;
+}
+__device__ __forceinline__ float4 load4(unsigned address)
+{
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(address));
+    return x;
+}
 
 template <int BM_, int BN_, int TM_, int TN_, int SLOT_>
 struct Tile {
@@ -44,12 +56,13 @@ struct Rows {
     int at[T::RUNS][4];
 
     template <int ROWS>
-    __device__ __forceinline__ void load(const int* index)  // index: the thread's first slot, from a compressed row on
+    __device__ __forceinline__ void load(unsigned index)  // address of the thread's first slot, from a compressed row on
     {
 #pragma unroll
         for (int r = 0; r < T::RUNS; ++r) {
-            const int4 x = *reinterpret_cast<const int4*>(index + r * T::ACROSS * ROWS);  // slots are four columns
-            at[r][0] = x.x, at[r][1] = x.y, at[r][2] = x.z, at[r][3] = x.w;
+            const float4 x = load4(index + r * T::ACROSS * ROWS * 4);  // slots are four columns
+            at[r][0] = __float_as_int(x.x), at[r][1] = __float_as_int(x.y);
+            at[r][2] = __float_as_int(x.z), at[r][3] = __float_as_int(x.w);
         }
     }
 };
@@ -58,70 +71,78 @@ template <class T>
 struct Fragment {
     float a[T::RUNS][T::TM], b[T::TN];
 
-    // As, Bs: at the thread's row and column; rows.at[..][s]: which row of As.
-    __device__ __forceinline__ void load(const float* As, const float* Bs, const Rows<T>& rows, int s)
+    // As, Bs: addresses of the thread's row and column; rows.at[..][s]: which row of As.
+    __device__ __forceinline__ void load(unsigned As, unsigned Bs, const Rows<T>& rows, int s)
     {
 #pragma unroll
         for (int r = 0; r < T::RUNS; ++r)
 #pragma unroll
             for (int c = 0; c < T::TM; c += 4) {
-                const float4 x = load4(As + rows.at[r][s] * T::BM + T::DOWN * c);
+                const float4 x = load4(As + (rows.at[r][s] * T::BM + T::DOWN * c) * 4);
                 a[r][c] = x.x, a[r][c + 1] = x.y, a[r][c + 2] = x.z, a[r][c + 3] = x.w;
             }
 #pragma unroll
         for (int d = 0; d < T::TN; d += 4) {
-            const float4 x = load4(Bs + T::ACROSS * d);
+            const float4 x = load4(Bs + T::ACROSS * d * 4);
             b[d] = x.x, b[d + 1] = x.y, b[d + 2] = x.z, b[d + 3] = x.w;
         }
     }
 
     // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the same as in the
-    // instruction before, which the register file's reuse cache serves: a value of A with BANKS, else one of B.
+    // instruction before, which the register file's reuse cache serves: with BANKS it lasts for eight of them, else a value of
+    // B lasts for TM.
     template <bool BANKS>
     __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM]) const
     {
-        constexpr int OUTER = BANKS ? T::TM : T::TN, INNER = BANKS ? T::TN : T::TM;
+        constexpr bool KEEP_A = BANKS && T::TN == 8;
+        constexpr int OUTER = KEEP_A ? T::TM : T::TN, INNER = KEEP_A ? T::TN : T::TM;
 #pragma unroll
         for (int o = 0; o < OUTER; ++o)
 #pragma unroll
             for (int x = 0; x < INNER; ++x) {
-                const int in = o % 2 ? INNER - 1 - x : x, i = BANKS ? o : in, j = BANKS ? in : o;
+                const int in = o % 2 ? INNER - 1 - x : x, i = KEEP_A ? o : in, j = KEEP_A ? in : o;
                 acc[j][i] = fmaf(a[T::RUNS == 1 ? 0 : j / 4][i], b[j], acc[j][i]);
             }
     }
 };
 
-// acc += the product of a stage: ROWS compressed rows, fragments loaded one row ahead. a, b, index: the thread's in it.
-template <class T, int ROWS, bool BANKS>
-__device__ __forceinline__ void multiply_stage(float (&acc)[T::TN][T::TM], const float* a, const float* b, const int* index)
+// acc += the product of a stage: `rows` of its ROWS compressed rows, fragments loaded one row ahead. a, b, index: the
+// thread's addresses. The loop's body is UNROLL rows, of which `rows` is a multiple; all are, where it is ROWS.
+template <class T, int ROWS, int UNROLL, bool BANKS>
+__device__ __forceinline__ void multiply_stage(float (&acc)[T::TN][T::TM], unsigned a, unsigned b, unsigned index, int rows = ROWS)
 {
+    if constexpr (UNROLL == ROWS) rows = ROWS;
     Fragment<T> f[2];
     Rows<T> now, next;
     now.template load<ROWS>(index);
     f[0].load(a, b, now, 0);
+#pragma unroll 1
+    for (int u = 0; u < rows; u += UNROLL)
 #pragma unroll
-    for (int q = 0; q < ROWS; q += 4) {
-        if (q + 4 < ROWS) next.template load<ROWS>(index + q + 4);
+        for (int v = 0; v < UNROLL; v += 4) {
+            const int q = u + v;
+            const bool more = v + 4 < UNROLL || q + 4 < rows;
+            if (more) next.template load<ROWS>(index + (q + 4) * 4);
 #pragma unroll
-        for (int s = 0; s < 4; ++s) {
-            if (s < 3) f[(s + 1) % 2].load(a, b + (q + s + 1) * T::BN, now, s + 1);
-            else if (q + 4 < ROWS) f[0].load(a, b + (q + 4) * T::BN, next, 0);
-            f[s % 2].template multiply<BANKS>(acc);
+            for (int s = 0; s < 4; ++s) {
+                if (s < 3) f[(s + 1) % 2].load(a, b + (q + s + 1) * T::BN * 4, now, s + 1);
+                else if (more) f[0].load(a, b + (q + 4) * T::BN * 4, next, 0);
+                f[s % 2].template multiply<BANKS>(acc);
+            }
+            now = next;
         }
-        now = next;
-    }
 }
 
-// Rows of C beyond m and columns beyond n are not written. ALIGNED: m is a multiple of 4, so four rows go in one store.
+// Tile (x, y) of C. Rows beyond m and columns beyond n are not written. ALIGNED: m is a multiple of 4, so four rows go in one store.
 template <bool ALIGNED, class T>
-__device__ __forceinline__ void store(float* C, const float (&acc)[T::TN][T::TM], const T& t, int m, int n)
+__device__ __forceinline__ void store(float* C, const float (&acc)[T::TN][T::TM], const T& t, int m, int n, int x, int y)
 {
 #pragma unroll
     for (int j = 0; j < T::TN; ++j) {
-        const int column = blockIdx.y * T::BN + t.n + j / 4 * 4 * T::ACROSS + j % 4;
+        const int column = y * T::BN + t.n + j / 4 * 4 * T::ACROSS + j % 4;
 #pragma unroll
         for (int c = 0; c < T::TM; c += 4) {
-            const int row = blockIdx.x * T::BM + t.m + T::DOWN * c;
+            const int row = x * T::BM + t.m + T::DOWN * c;
             float* to = C + (size_t)column * m + row;
             if (column < n && row < m) {
                 if constexpr (ALIGNED) {

@@ -1,4 +1,4 @@
-"""Our FP32 rungs: wide, banks, bulk, ahead, cluster. What they are made of, and how they are launched."""
+"""Our FP32 rungs: what they are made of, and how they are launched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from kernels import jit, tma
 from kernels.contract import Kernel, Launch, Problem, require, timed
 from kernels.formats.nm import Nm
-from kernels.nm_spmm import packing, pitch
+from kernels.nm_spmm import packing, pitch, schedule
 
 HERE = Path(__file__).parent
 #: Columns of C that a warp computes, and that share an index where vectors are long enough.
@@ -28,7 +28,7 @@ BARRIERS = 128  # bytes at most of a block's mbarriers
 class Config:
     """What the tuner chooses; the kernels' template arguments follow from it and from the pattern."""
 
-    kernel: str = "bulk"  #: wide, bulk or cluster
+    kernel: str = "bulk"  #: wide, bulk, stream or cluster
     bm: int = 128  #: rows of C that a block computes
     bn: int = 256  #: columns of C that a block computes
     tm: int = 16  #: rows of C that a thread computes
@@ -41,6 +41,7 @@ class Config:
     )
     banks: bool = True  #: multiply-adds whose operands lie in two banks
     split: int = 1  #: blocks that share a tile of C; cluster only
+    unroll: int = 0  #: rows of the main loop's body at most; 0: a whole step
 
     @property
     def threads(self) -> int:
@@ -49,6 +50,7 @@ class Config:
 
 _WIDE = Config("wide", bn=128, blocks=2, ahead=False, banks=False)
 _BULK = Config("bulk", depth=64, ahead=False)
+_STREAM = Config("stream", depth=64, ahead=False)
 #: name -> configuration, idea, prediction: each rung adds one thing to the one before.
 RUNGS: dict[str, tuple[Config, str, str]] = {
     "wide": (
@@ -72,10 +74,76 @@ RUNGS: dict[str, tuple[Config, str, str]] = {
         "the next step's first fragment is loaded before the last row of this one is multiplied",
         "1.03x: two shared-memory latencies a step, some 70 of 2400 cycles, in which a warp has nothing to issue.",
     ),
+    "stream": (
+        _STREAM,
+        "blocks that stay, each with the same number of steps: the tiles that fill no wave are cut along K (stream-K)",
+        "1.03x over bulk: 3.88 waves of tiles instead of 4, and no pause of the copy engine between tiles.",
+    ),
+    "rolled": (
+        replace(_STREAM, unroll=8),
+        "a loop of 8 rows in place of a whole step: 18 KB of code, which the instruction cache holds",
+        "1.03x over bulk, what stream was to gain: without a common start warps drift apart, and each then "
+        "fetches the 70 KB of a step for itself.",
+    ),
+    "turned": (
+        replace(_STREAM, unroll=8, tm=8, tn=16),
+        "8 x 16 of C a thread: two loads of a row follow its index, not four, and values of B are kept, not of A",
+        "1.00x over rolled: as many loads and multiply-adds, fewer of them behind an index.",
+    ),
     "cluster": (
         Config("cluster", bm=64, bn=64, tm=8, blocks=4, split=4),
         "split-K whose partial sums meet in distributed shared memory, on 64 x 64 tiles",
         "3x over ahead at 512 cubed, where 8 tiles of 128 x 256 leave 124 of 132 SMs idle; behind it from 2048 on.",
+    ),
+}  # fmt: skip
+
+
+#: Tried beside the ladder, and not kept: name -> configuration, idea, what was expected. `bind` takes these, too.
+TRIALS: dict[str, tuple[Config, str, str]] = {
+    "shallow": (
+        replace(_BULK, depth=32),
+        "bulk in steps of one window",
+        "0.97x over bulk: twice as many barriers, half the code.",
+    ),
+    "two_stages": (
+        replace(_BULK, depth=96, stages=2),
+        "bulk in steps of three windows, two stages of which fit",
+        "1.02x over bulk: fewer barriers, but a stage is refilled only when the next one is used up.",
+    ),
+    "two_blocks": (
+        replace(_BULK, bn=128, depth=32, blocks=2),
+        "bulk with 128 x 128 tiles, two blocks an SM that do not wait for each other",
+        "1.00x over bulk: one block's barriers behind the other's work, for a third more traffic.",
+    ),
+    "turned_bulk": (
+        replace(_BULK, tm=8, tn=16),
+        "bulk with 8 x 16 of C a thread",
+        "1.00x over bulk: as many loads.",
+    ),
+    "rolled_bulk": (
+        replace(_BULK, unroll=8),
+        "bulk with a loop of 8 rows",
+        "1.01x over bulk: less code to fetch, a branch every 8 rows.",
+    ),
+    "body_4": (
+        replace(_STREAM, unroll=4),
+        "rolled with 4 rows in its loop",
+        "0.99x over rolled: a branch every 4 rows.",
+    ),
+    "body_16": (
+        replace(_STREAM, unroll=16),
+        "rolled with 16 rows in its loop, 35 KB of code",
+        "1.00x over rolled.",
+    ),
+    "rolled_ahead": (
+        replace(_STREAM, unroll=8, ahead=True),
+        "rolled that loads the next step's first fragment early, as ahead does",
+        "1.02x over rolled: what a step waits for is the same as in bulk.",
+    ),
+    "deep": (
+        replace(_STREAM, unroll=8, tm=8, tn=16, depth=96),
+        "turned in steps of three windows, where three stages fit (75% and 87.5%)",
+        "1.01x over turned: barriers every 24 rows, not 16, at 75%.",
     ),
 }
 
@@ -88,6 +156,19 @@ def windows(config: Config, group: int) -> int:
 def rows(config: Config, keep: int, group: int) -> int:
     """Compressed rows of a step: those of its windows, filled up with zeros to a multiple of four."""
     return ceil(windows(config, group) * keep / 4) * 4
+
+
+def unrolled(config: Config, keep: int, group: int) -> int:
+    """Rows of the main loop's body: the most up to `unroll` that divide a step's."""
+    height = rows(config, keep, group)
+    most = config.unroll or height
+    return max(x for x in range(4, height + 1, 4) if height % x == 0 and x <= max(4, most))
+
+
+def tail(config: Config, keep: int, group: int, w: int) -> int:
+    """Rows of the last step that the loop has to do, whole bodies; w: compressed rows of the matrix."""
+    step, body = windows(config, group) * keep, unrolled(config, keep, group)
+    return ceil(((w - 1) % step + 1) / body) * body
 
 
 def slot_of(b: Nm) -> int:
@@ -124,11 +205,14 @@ def entry(
     depth = windows(c, group) * group
     tile = f"{c.bm}, {c.bn}, {c.tm}, {c.tn}, {slot}, {rows(c, keep, group)}, {depth}, {c.stages}"
     flag = str(aligned).lower()
+    loop = f"{str(c.ahead).lower()}, {unrolled(c, keep, group)}"
     if c.kernel == "wide":
         return f"wide<{tile}, {c.blocks}, {flag}, {str(c.banks).lower()}>"
     if c.kernel == "bulk":
-        return f"bulk<{tile}, {str(c.ahead).lower()}, {c.blocks}, {flag}>"
-    return f"cluster<{tile}, {c.blocks}, {flag}, {c.split}>"
+        return f"bulk<{tile}, {loop}, {c.blocks}, {flag}>"
+    if c.kernel == "stream":
+        return f"stream<{tile}, {loop}, {c.blocks}, {flag}>"
+    return f"cluster<{tile}, {loop}, {c.blocks}, {flag}, {c.split}>"
 
 
 def source(config: Config) -> Path:
@@ -147,7 +231,7 @@ def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
         f"a step of {keep}:{group} needs {depth} rows of A, but a box of TMA has at most 256: use "
         "smaller windows",
     )
-    least = 3 if c.kernel == "cluster" or (c.kernel == "bulk" and c.ahead) else 2
+    least = 3 if c.kernel != "wide" and c.ahead else 2
     require(
         c.stages >= least,
         f"{c.kernel} with ahead={c.ahead} has {c.stages} stages, but needs {least}: use more stages",
@@ -174,8 +258,9 @@ KERNELS: dict[str, Kernel] = {name: _kernel(name) for name in RUNGS}
 
 
 def bind(variant: str, problem: Problem, device) -> Launch:
-    """One of `RUNGS`, ready to run on float32 operands; in steps half as deep where shared memory asks for it."""
-    config = RUNGS[variant][0]
+    """One of `RUNGS` or `TRIALS`, ready to run on float32 operands; in steps half as deep where shared
+    memory asks for it."""
+    config = (RUNGS | TRIALS)[variant][0]
     b = problem.device().b
     most = device.properties.max_shared_memory_per_block_optin
     need = shared_bytes(config, b.keep, b.group, slot_of(b)) + BARRIERS if isinstance(b, Nm) else 0
@@ -220,9 +305,20 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
     # With a cluster it counts clusters, which are split blocks deep.
     grid = ceil(m / c.bm), packed.blocks
+    work = ()
+    if c.kernel == "stream":
+        resident = device.properties.multiprocessor_count * c.blocks
+        work = _work(schedule.parts(*grid, packed.steps, resident), c)
+        grid = len(work[0])  # one list of parts for each block
     launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
     one, i32 = np.float32(1), np.int32
     arrays = packed.val.data.ptr, packed.index.data.ptr, ops.c.data.ptr
+    if work:
+        table, partial, ready = work
+        arrays = (
+            *arrays[:2], i32(tail(c, b.keep, b.group, b.w)), table.data.ptr, i32(table.shape[1]),
+            partial.data.ptr, ready.data.ptr, arrays[2],
+        )  # fmt: skip
     if c.kernel == "wide":
         arguments = (
             i32(m), i32(n), i32(k), i32(packed.steps), i32(lda), one, a.data.ptr, *arrays,
@@ -233,8 +329,17 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
     return Launch(
         name, [*steps, (kernel, launch, arguments)], ops.c, prepare_ms, packed.nbytes,
-        keep=(ops, packed, a, arguments),
+        keep=(ops, packed, a, work, arguments),
     )  # fmt: skip
+
+
+def _work(table: np.ndarray, config: Config) -> tuple:
+    """A schedule on the device, a block's tile of partial sums for each of its blocks, and their flags."""
+    import cupy
+
+    blocks = len(table)
+    partial = cupy.empty((blocks, config.bm, config.bn), np.float32)
+    return cupy.asarray(table), partial, cupy.zeros((blocks, config.threads // 32), np.uint32)
 
 
 def _lay_out(b: Nm, config: Config, slot: int) -> packing.Packed:

@@ -57,6 +57,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "anchors": _cross((*ANCHORS, *large) if full else ANCHORS[:2], densities),
         "unstructured": _cross(ANCHORS[:4] if full else ANCHORS[:1], densities),
         "packing": _cross((STEP,), densities),
+        "tried": _cross((STEP,), densities),
         "vectors": [
             shape | {"vector": vector, "group": group}
             for group in (GROUPS if full else GROUPS[-1:])

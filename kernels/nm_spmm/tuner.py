@@ -28,28 +28,30 @@ ROUNDS, FINAL_ROUNDS, FINALISTS = 5, 9, 3
 SHORT_US, SHORT_FACTOR = 60, 4
 #: Of the candidates, those within this factor of the least predicted time are tried, the best few of them;
 #: more where the product takes SHORT_CYCLES at most, where predictions are worse and trials cheaper.
-WITHIN, MOST, MOST_SHORT = 1.7, 5, 16
+WITHIN, MOST, MOST_SHORT = 1.7, 8, 24
 SHORT_CYCLES = 400_000
-#: Cycles until the first step of a block has come from DRAM.
-FILL = 2500
+#: Cycles until the first step of a block has come from DRAM, and until a cluster's blocks have met twice.
+FILL, MEET = 2500, 2500
+#: Cycles of a step in which nothing is multiplied: its barrier, its first indices, its first fragment.
+STEP = 150
 
-#: Tiles as (bm, bn, tm, blocks an SM), and the share of multiply-adds in the issue slots that they reach.
+#: Tiles as (bm, bn, tm, tn, blocks an SM), and the share of multiply-adds in the issue slots that they reach.
 TILES = {
-    (128, 256, 16, 1): 0.80, (256, 128, 16, 1): 0.79, (128, 128, 16, 2): 0.77, (128, 128, 8, 2): 0.75,
-    (64, 128, 8, 4): 0.71, (128, 64, 8, 4): 0.71, (64, 64, 8, 4): 0.68, (64, 32, 8, 8): 0.6,
+    (128, 256, 8, 16, 1): 0.84, (128, 256, 16, 8, 1): 0.83, (128, 128, 8, 8, 2): 0.77, (64, 256, 8, 8, 2): 0.77,
+    (64, 128, 8, 8, 4): 0.74, (64, 64, 8, 8, 4): 0.70, (64, 128, 4, 8, 2): 0.66, (64, 64, 4, 8, 4): 0.66,
+    (32, 64, 4, 8, 8): 0.64, (32, 32, 4, 8, 16): 0.60,
 }  # fmt: skip
 SPLITS = (1, 2, 4, 8)
-DEPTHS = (32, 64)
-FEW = 6  # steps of a block, fewer than twice its stages
-#: Rows of a step from which looking ahead pays: in shorter ones it waits for the next step too early.
-AHEAD_ROWS = 24
-#: Rows of a step up to which it is unrolled into code that an SM's instruction cache holds.
+DEPTHS = (32, 64, 96, 128)
+#: Rows of the loop's body in a tile that fills an SM alone: more of its rows than 12 no instruction cache holds.
+BODIES = (8, 12)
+#: Rows of a step up to which smaller tiles' steps are unrolled whole.
 MOST_ROWS = 48
 #: Without TMA: copies by cp.async.
 WIDE = tuple(
     Config("wide", bm, bn, tm, depth=depth, blocks=blocks, ahead=False)
     for bm, bn, tm, blocks in ((128, 128, 16, 2), (128, 128, 8, 2), (64, 64, 8, 4))
-    for depth in DEPTHS
+    for depth in DEPTHS[:2]
 )
 
 
@@ -85,18 +87,19 @@ def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> La
 def family(keep: int, group: int) -> list[Config]:
     """Every configuration of the copy engine's kernels that the tuner knows for a pattern."""
     found = []
-    for bm, bn, tm, blocks in TILES:
+    for bm, bn, tm, tn, blocks in TILES:
         for depth in DEPTHS:
-            for split in SPLITS:
-                c = Config("bulk", bm, bn, tm, depth=depth, blocks=blocks, ahead=False)
-                rows = ladder.rows(c, keep, group)
-                if rows > MOST_ROWS and depth > DEPTHS[0]:
-                    continue
-                ahead = rows >= AHEAD_ROWS
-                kernel = "cluster" if split > 1 else "bulk"
-                found.append(
-                    Config(kernel, bm, bn, tm, depth=depth, blocks=blocks, ahead=ahead, split=split)
-                )
+            c = Config("bulk", bm, bn, tm, tn, depth=depth, blocks=blocks, ahead=False)
+            rows = ladder.rows(c, keep, group)
+            if blocks == 1:  # one block an SM, whose steps are evened out, or two that share a tile
+                for body in BODIES:
+                    c = replace(c, unroll=ladder.unrolled(replace(c, unroll=body), keep, group))
+                    found += [replace(c, kernel="stream"), replace(c, kernel="cluster", split=2)]
+            elif rows <= MOST_ROWS or depth == DEPTHS[0]:
+                stages = (3, 4) if tm == 4 else (3,)
+                for split in SPLITS:
+                    kernel = "cluster" if split > 1 else "bulk"
+                    found += [replace(c, kernel=kernel, split=split, stages=s) for s in stages]
     return list(dict.fromkeys(found))
 
 
@@ -113,15 +116,6 @@ def candidates(problem: Problem, device) -> list[Config]:
         except ValueError:
             continue
         taken.append(config)
-    # Shallow steps only where there is no room for deep ones, or where a block would have too few of them.
-    deep = [
-        replace(c, depth=0, ahead=False)
-        for c in taken
-        if c.depth == DEPTHS[-1] and _steps(c, b) >= FEW
-    ]
-    taken = [
-        c for c in taken if c.depth == DEPTHS[-1] or replace(c, depth=0, ahead=False) not in deep
-    ]
     sms, memory = properties.multiprocessor_count, properties.max_shared_memory_per_multiprocessor
     cycles = {c: predict(c, problem.m, problem.n, b, slot, sms, memory) for c in taken}
     least = min(cycles.values(), default=0.0)
@@ -140,26 +134,32 @@ def predict(config: Config, m: int, n: int, b, slot: int, sms: int, memory: int)
     rows = ladder.rows(c, b.keep, b.group)
     shared = ladder.shared_bytes(c, b.keep, b.group, slot) + ladder.RESERVED
     resident = max(1, min(c.blocks, memory // shared))
-    steps = _steps(c, b)
-    share = TILES.get((c.bm, c.bn, c.tm, c.blocks), 0.7)
+    steps = ceil(b.w / (ladder.windows(c, b.group) * b.keep))
+    share = TILES.get((c.bm, c.bn, c.tm, c.tn, c.blocks), 0.7)
     math = rows * c.bm * c.bn / 128 / share
     depth = ladder.windows(c, b.group) * b.group
     copied = (depth * c.bm + rows * c.bn) * 4 / 40
-    # Partial sums pass through shared memory, and every block reads its share of those of its cluster.
-    store = c.bm * c.bn * (1 / 32 if c.split == 1 else 1 / 3)
-    block = steps * max(math, copied) + store + 2500 * (c.split > 1)
-    full, rest = divmod(ceil(m / c.bm) * ceil(n / c.bn) * c.split, sms * resident)
-    most = ceil(rest / sms)  # blocks of the fullest SM in the last wave
-    # Eight warps keep an SM busy, fewer leave their schedulers idle between two instructions of one.
-    busy = min(1.0, 0.4 + 0.075 * most * c.threads / 32)
-    return (
-        full * resident * block + (most * block / busy if rest else 0) + FILL * (full + (rest > 0))
-    )
+    alone = rows * (c.tm * c.tn / 0.7 + 15)  # a warp that has its scheduler for itself
+    tiles, store = ceil(m / c.bm) * ceil(n / c.bn), c.bm * c.bn / 32
 
+    def block(steps: float, together: int) -> float:
+        """Of a block, where so many share an SM."""
+        return steps * (max(together * math, together * copied, alone) + STEP) + together * store
 
-def _steps(config: Config, b) -> int:
-    """Of the block of a split that has most."""
-    return ceil(ceil(b.w / (ladder.windows(config, b.group) * b.keep)) / config.split)
+    if c.kernel == "stream":
+        # Sums of tiles that are not whole pass through L2. With less than a tile for each block all of
+        # them do, and at the end, where nothing else is left to do meanwhile.
+        share = tiles / sms / resident
+        extra = (share + (4 if share >= 1 else 24)) * store
+        return FILL + block(ceil(share * steps), resident) + extra * resident
+    meet = 0.0
+    if c.split > 1:
+        # Partial sums pass through shared memory, and every block reads its part of all its cluster's.
+        steps = ceil(steps / c.split)
+        meet = MEET + 9 * store
+    full, rest = divmod(tiles * c.split, sms * resident)
+    last = block(steps, ceil(rest / sms)) + meet + FILL if rest else 0.0
+    return full * (block(steps, resident) + meet + FILL) + last
 
 
 def tune(problem: Problem, device) -> Choice:
@@ -201,7 +201,7 @@ def look_up(problem: Problem, device, file: Path | None = None) -> Choice | None
 
 def _fits(config: Config, problem: Problem, device) -> bool:
     """Whether the GPU takes a choice: one made elsewhere, or for other kernels, is made again."""
-    if config.kernel not in ("wide", "bulk", "cluster"):
+    if config.kernel not in ("wide", "bulk", "stream", "cluster"):
         return False
     b = problem.device().b
     most = device.properties.max_shared_memory_per_block_optin

@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
     static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
     extern __shared__ __align__(128) float stages[];
     const T t;
+    const unsigned base = address(stages);
     const int a_row = threadIdx.x / (BM / 4), a_column = threadIdx.x % (BM / 4) * 4;
     const bool inside = blockIdx.x * BM + a_column < m;
     const float* a_from = A + (size_t)a_row * lda + blockIdx.x * BM + a_column;
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
 
     auto copy = [&](int step, int stage) {
         if (step < steps) {
-            const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(stages + stage * STAGE));
+            const unsigned to = base + stage * STAGE * 4;
             const float* from = a_from + (size_t)step * DEPTH * lda;
             const int there = min(DEPTH, k - step * DEPTH) - a_row;  // rows of A^T beyond k stay as they were: no index names one
 #pragma unroll
@@ -62,13 +63,12 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
         cp_async_wait_group<STAGES - 2>();
         __syncthreads();  // the step is there, and nobody reads the one before it any more
         copy(step + STAGES - 1, fill);
-        const float* As = stages + stage * STAGE;
-        multiply_stage<T, ROWS, BANKS>(
-            acc, As + t.m, As + A_FLOATS + t.n,
-            reinterpret_cast<const int*>(As + A_FLOATS + B_FLOATS) + t.n / SLOT * ROWS);
+        const unsigned at = base + stage * STAGE * 4;
+        multiply_stage<T, ROWS, ROWS, BANKS>(
+            acc, at + t.m * 4, at + (A_FLOATS + t.n) * 4, at + (A_FLOATS + B_FLOATS + t.n / SLOT * ROWS) * 4);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
         fill = fill + 1 == STAGES ? 0 : fill + 1;
     }
     if constexpr (BANKS) scale<T>(acc, alpha);
-    store<ALIGNED>(C, acc, t, m, n);
+    store<ALIGNED>(C, acc, t, m, n, blockIdx.x, blockIdx.y);
 }

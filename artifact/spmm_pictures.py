@@ -33,6 +33,7 @@ from artifact.figures import (
     _short,
 )
 from kernels.formats import nm
+from kernels.nm_spmm import schedule as stream_k
 from kernels.nm_spmm.analysis import Tile
 from kernels.nm_spmm.packing import Packed
 
@@ -613,3 +614,80 @@ def pipeline(durations: Mapping[str, float], unit: str, title: str = "", steps: 
     frames = [df.assign(schedule=what) for what, df in bars.items()]
     columns = ["schedule", "step", "lane", "what", "start", "end"]
     return fig, pd.concat(frames, ignore_index=True)[columns]
+
+
+# -------------------------------------------------------------------------- our own: stream-K's shares
+
+#: What a part of a tile is to its block, and what becomes of its sums.
+PARTS = {
+    "whole": ("a whole tile", PUBLISHED),
+    "gives": ("a tile's first steps: sums to the workspace", RUNGS[4]),
+    "adds": ("a tile's last steps: adds the others' sums", RUNGS[1]),
+}
+
+
+def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12):
+    """The steps of `shown` of `blocks` blocks, evenly picked, one wave of tiles after the other and as
+    stream-K deals them out (`kernels.nm_spmm.schedule`).
+
+    tiles: of C along m and n; steps: of a tile along k. A tile that is cut has the same number in all
+    its parts. The data behind it, of all blocks: schedule, block, tile, what (a key of PARTS), start,
+    end, in steps. Raises ValueError where there is no tile, step or block to draw.
+    """
+    if min(*tiles, steps, blocks, shown) < 1:
+        raise ValueError(
+            f"Shares are drawn from 1 tile, step and block on, not {tiles}, {steps}, {blocks}, {shown}."
+        )
+    count = tiles[0] * tiles[1]
+    rows = [
+        (
+            "waves",
+            tile % blocks,
+            tile,
+            "whole",
+            tile // blocks * steps,
+            (tile // blocks + 1) * steps,
+        )
+        for tile in range(count)
+    ]
+    for block, parts in enumerate(stream_k.parts(*tiles, steps, blocks)):
+        for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
+            if after[2] > start:
+                what = "gives" if others < 0 else "adds" if others else "whole"
+                tile = (name & 0xFFFF) + (name >> 16) * tiles[0]
+                rows.append(("stream-K", block, int(tile), what, int(start), int(after[2])))
+    data = pd.DataFrame(rows, columns=["schedule", "block", "tile", "what", "start", "end"])
+    end = data["end"].max()
+    drawn = np.unique(np.linspace(0, data["block"].max(), shown).round().astype(int)).tolist()
+    fig, axes = plt.subplots(
+        1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True
+    )
+    for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
+        for row in df[df["block"].isin(drawn)].itertuples():
+            low = drawn.index(row.block)
+            _box(
+                ax,
+                row.start,
+                low + 0.1,
+                "",
+                PARTS[row.what][1],
+                width=row.end - row.start,
+                height=0.8,
+            )
+            if row.end - row.start > 0.05 * end:
+                _put(ax, (row.start + row.end) / 2, low + 0.5, f"{row.tile}", fontsize=7)
+        last = df["end"].max()
+        ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
+        ax.set(
+            xlabel="steps",
+            title=f"{title}: {last} steps, {df.groupby('block')['end'].max().mean() / last:.0%} of them used",
+        )
+        ax.grid(visible=False)
+    axes[0].set(xlim=(0, 1.01 * end), ylim=(len(drawn) + 0.1, -0.1), ylabel="block")
+    axes[0].set_yticks(np.arange(len(drawn)) + 0.5, drawn)
+    handles = {
+        label: Patch(facecolor=(*to_rgb(colour), 0.28), edgecolor=colour)
+        for label, colour in PARTS.values()
+    }
+    _legend(fig, handles, columns=3)
+    return fig, data

@@ -1,4 +1,4 @@
-"""How often the operands of multiply-adds come from one register bank, read from the machine code.
+"""What the machine code says of multiply-adds: operands from one register bank, and the size of their loop.
 
 The register file of these GPUs has two banks, registers of even and of odd number; an operand that the
 instruction before marked `.reuse` in the same place comes from a cache instead. We take an FFMA with two
@@ -12,6 +12,30 @@ import re
 _FFMA = re.compile(r"FFMA\s+R\d+, (\S+), (\S+), (\S+?) ?;")
 _REGISTER = re.compile(r"[-|]?R(\d+)(\.reuse)?")
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+
+
+_LABEL = re.compile(r"^\s*(\.L_\w+):")
+_BRANCH = re.compile(r"\bBRA(?:\.\w+)*\b.*`\((\.L_\w+)\)")
+
+
+def loop_bytes(sass: str) -> int:
+    """Bytes of code of the smallest loop that has half of the multiply-adds; 0 where none has.
+
+    Instructions are 16 bytes. sass: `jit.disassemble` of a cubin; a loop is what lies between a label
+    and a later branch to it.
+    """
+    labels: dict[str, int] = {}
+    loops, place, ffma = [], 0, [0]
+    for line in sass.splitlines():
+        if label := _LABEL.match(line):
+            labels[label[1]] = place
+        elif instruction := _INSTRUCTION.search(line):
+            place += 1
+            ffma.append(ffma[-1] + (instruction[1] == "FFMA"))
+            if (to := _BRANCH.search(line)) and to[1] in labels:
+                loops.append((labels[to[1]], place))
+    held = [end - begin for begin, end in loops if 2 * (ffma[end] - ffma[begin]) >= ffma[-1] > 0]
+    return 16 * min(held, default=0)
 
 
 def conflicts(sass: str) -> dict[str, int]:

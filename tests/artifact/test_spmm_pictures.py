@@ -327,6 +327,37 @@ def test_pipeline_draws_its_schedules(more):
 # ---------------------------------------------------------------- on a page
 
 
+# ---------------------------------------------------------------- stream-K
+
+
+@pytest.mark.parametrize(
+    "tiles,steps,blocks", [((32, 16), 64, 132), ((3, 2), 5, 7), ((4, 4), 8, 16)]
+)
+def test_shares_are_all_steps_of_all_tiles_and_are_even(tiles, steps, blocks):
+    fig, data = spmm_pictures.shares(tiles, steps, blocks)
+    length = data["end"] - data["start"]
+    assert (length > 0).all() and set(data["what"]) <= set(spmm_pictures.PARTS)
+    for name, df in data.groupby("schedule"):
+        assert length[df.index].groupby(df["tile"]).sum().eq(steps).all(), name
+        assert df["tile"].nunique() == tiles[0] * tiles[1]
+        for _, mine in df.groupby("block"):
+            assert (mine["start"].iloc[1:].array == mine["end"].iloc[:-1].array).all()
+            assert mine["start"].iloc[0] == 0
+    ends = {name: df.groupby("block")["end"].max() for name, df in data.groupby("schedule")}
+    assert ends["stream-K"].max() <= ends["waves"].max()
+    assert ends["stream-K"].max() - ends["stream-K"].min() <= 1
+    titles = [ax.get_title() for ax in fig.axes[:2]]
+    for title, name in zip(titles, ("waves", "stream-K"), strict=True):
+        last, used = ends[name].max(), ends[name].mean() / ends[name].max()
+        assert title == f"{name}: {last} steps, {used:.0%} of them used"
+
+
+@pytest.mark.parametrize("bad", [((0, 1), 4, 4), ((1, 1), 0, 4), ((1, 1), 4, 0)])
+def test_shares_of_nothing_are_refused(bad):
+    with pytest.raises(ValueError, match="^Shares are drawn from 1 tile, step and block on, not"):
+        spmm_pictures.shares(*bad)
+
+
 def test_every_picture_can_be_shown():
     ready = packing.prepare(SMALL, 8, 2, packed=True, slot=4, tiled=True)
     made = {
@@ -336,6 +367,7 @@ def test_every_picture_can_be_shown():
         "blocking": spmm_pictures.blocking(analysis.TABLE_1["large"], "large"),
         "packing": spmm_pictures.packing_picture(SMALL, ready),
         "pipeline": spmm_pictures.pipeline(TIMES, "ns"),
+        "shares": spmm_pictures.shares((32, 16), 64, 132),
     }
     page = ""
     for name, (fig, data) in made.items():

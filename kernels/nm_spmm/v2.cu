@@ -42,9 +42,18 @@ __global__ void __launch_bounds__(Tile<BM, BN, TM, TN>::THREADS, Tile<BM, BN, TM
         load_ints<DEPTH, T::THREADS>(columns, col_info + at * DEPTH);
         __syncthreads();
         const float* b = val + (size_t)step * ROWS * pitch + n0;
-        for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int column, int, bool inside) {
-            const int row = inside ? columns[i] : -1;
-            if (row >= 0 && m0 + column < m) store4(&As[i * BM + column], load4(&A[(size_t)row * lda + m0 + column]));
+        // All rows first, then all of A, then all stores: one by one each would wait for the one before.
+        constexpr int STRIDE = T::THREADS / (BM / 4), PIECES = (DEPTH + STRIDE - 1) / STRIDE;  // of a thread
+        int row[PIECES];
+        float4 piece[PIECES];
+        for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int column, int p, bool inside) {
+            row[p] = inside && m0 + column < m ? columns[i] : -1;
+        });
+        for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int column, int p, bool) {
+            if (row[p] >= 0) piece[p] = load4(&A[(size_t)row[p] * lda + m0 + column]);
+        });
+        for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int column, int p, bool) {
+            if (row[p] >= 0) store4(&As[i * BM + column], piece[p]);
         });
         for_each_float4<ROWS, BN, T::THREADS>([&](int i, int column, int, bool inside) {
             if (inside) store4(&Bs[i * BN + column], load4(&b[i * pitch + column]));

@@ -6,11 +6,12 @@
 // B and its indices were laid out offline so that a block's part of a step lies side by side (packing.py, tiled).
 //
 // Template:  BM, BN, TM, TN, SLOT          see fragments.cuh
-//            ROWS, DEPTH, STAGES, AHEAD    see ring.cuh
+//            ROWS, DEPTH, STAGES           see ring.cuh, and so AHEAD and UNROLL
 //            BLOCKS                        that an SM shall hold at once
 //            ALIGNED                       m is a multiple of 4
 
 #include "ring.cuh"
+#include "sums.cuh"
 
 template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) bulk(

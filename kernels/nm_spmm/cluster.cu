@@ -13,6 +13,7 @@
 
 #include "cluster.cuh"
 #include "ring.cuh"
+#include "sums.cuh"
 
 template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED, int SPLIT>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(

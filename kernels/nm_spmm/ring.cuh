@@ -1,4 +1,4 @@
-// The main loop of bulk.cu and cluster.cu: a ring of stages that the copy engine fills and all warps multiply.
+// The main loop of bulk.cu, stream.cu and cluster.cu: a ring of stages that the copy engine fills and all warps multiply.
 //
 //   stage      As (box of A^T, by TMA) │ Bs │ index          one full and one empty barrier each
 //

@@ -16,6 +16,7 @@
 // Template:  the same as bulk.cu's
 
 #include "ring.cuh"
+#include "sums.cuh"
 
 struct Part {
     int tile;    // row of tiles + (column of tiles << 16)

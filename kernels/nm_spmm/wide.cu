@@ -15,7 +15,7 @@
 //            BANKS                   the order of multiply-adds, and the epilogue, that keep operands in two banks
 
 #include "cp_async.cuh"
-#include "fragments.cuh"
+#include "sums.cuh"
 
 template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, int BLOCKS, bool ALIGNED, bool BANKS>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(

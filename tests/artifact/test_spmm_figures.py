@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from test_nm_figures import column, drawn_in, labels, words
 
 from artifact import figures, ncu, paths, records, spmm_figures
-from kernels.nm_spmm import analysis, operands
+from kernels.nm_spmm import analysis, ladder, operands
 
 legible = test_nm_figures.legible
 KEPT = (0.5, 0.375, 0.25, 0.125)
@@ -31,7 +31,7 @@ MODEL = {
     "wide": (53, 42, 3.4),
     "banks": (53.5, 43, 3.4),
     "bulk": (54, 44, 3.6),
-    "ahead": (55, 45, 3.6),
+    "turned": (55, 45, 3.6),
     "auto": (56, 46, 2.8),
     "small": (30, 22, 2.2),
     "medium": (40, 31, 2.6),
@@ -219,6 +219,7 @@ def test_contenders_of_a_figure_are_told_apart():
         spmm_figures.SIZES,
         spmm_figures.LLAMA,
         ("v3", "v3_split_k", "v3_packed", "v3_unpacked", "wide", "bulk", "cluster", "auto"),
+        (*ladder.RUNGS, "v3", "auto", "cublas"),
         ("auto", "v3", "cublas", "cublas_tf32", "nm_baseline", "cusparse_best"),
         ("tf32", "bf16", "cublas"),
     ):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import secrets
 import shutil
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,13 +15,17 @@ import compiled
 import numpy as np
 import pytest
 from compiled import count
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_published import H200, as_array, make_problem, on_fake_gpu
 
 from artifact import check
 from kernels import jit, tma
+from kernels import nm_spmm as room
 from kernels.formats import nm
-from kernels.nm_spmm import banks, ladder, operands, packing, pitch
-from kernels.nm_spmm.ladder import HOPPER, PATTERNS, RUNGS, Config
+from kernels.nm_spmm import banks, ladder, operands, packing, pitch, schedule
+from kernels.nm_spmm.ladder import HOPPER, PATTERNS, RUNGS, TRIALS, Config
+from kernels.nm_spmm.sweeps import DENSITIES
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
@@ -34,16 +40,31 @@ gpu = pytest.mark.gpu
 OTHERS = ((8, 32, 4, False), (2, 4, 32, False), (3, 5, 4, True), (5, 16, 32, True))
 
 
+#: Those without the copy engine.
+COPIES = ("wide", "banks")
+STREAMS = tuple(name for name, (config, *_) in RUNGS.items() if config.kernel == "stream")
+
+
 def jobs(name: str) -> list[tuple]:
     kernel, config = ladder.KERNELS[name], RUNGS[name][0]
     entries = {*kernel.entries, *(ladder.entry(config, *other) for other in OTHERS)}
     return [(kernel.source, entry) for entry in sorted(entries)]
 
 
-def arguments(entry: str) -> tuple[list[int], list[bool]]:
-    """Template arguments of an entry: its numbers and its flags, in their orders."""
-    parts = entry[:-1].split("<")[1].split(", ")
-    return [int(x) for x in parts if x.isdigit()], [x == "true" for x in parts if not x.isdigit()]
+def arguments(entry: str) -> dict[str, int | bool]:
+    """Template arguments of an entry by the names and the types that they have in its source."""
+    name, given = entry[:-1].split("<")
+    source = (ladder.HERE / f"{name}.cu").read_text()
+    (names,) = re.findall(r"^template <(.*)>\n__global__", source, re.MULTILINE)
+    read = {"int": int, "bool": {"false": False, "true": True}.__getitem__}
+    kinds, values = [x.split() for x in names.split(", ")], given.split(", ")
+    return {name: read[kind](x) for (kind, name), x in zip(kinds, values, strict=True)}
+
+
+def fitting(config: Config, keep: int, group: int, slot: int = 32) -> Config:
+    """As bind makes it: in steps half as deep where shared memory asks for it."""
+    need = ladder.shared_bytes(config, keep, group, slot) + ladder.BARRIERS
+    return replace(config, depth=config.depth // 2) if need > MOST else config
 
 
 # ------------------------------------------------------------------------------------ compilation
@@ -68,34 +89,38 @@ def test_every_entry_compiles_without_spilling(reports, name):
     kernel = ladder.KERNELS[name]
     assert kernel.targets == (jit.TARGETS if name in ("wide", "banks") else HOPPER)
     for _, entry in jobs(name):
-        (bm, bn, tm, tn, *_), _ = arguments(entry)
+        t = arguments(entry)
+        threads = t["BM"] * t["BN"] // (t["TM"] * t["TN"])
         for target in kernel.targets:
             used, _ = reports[entry, target]
             assert not used.spills, f"{entry} on {target}: {used}"
-            blocks = RUNGS[name][0].blocks
-            assert used.registers * blocks * (bm * bn // tm // tn) <= 2**16, f"{entry} on {target}"
+            assert used.registers * t["BLOCKS"] * threads <= 2**16, f"{entry} on {target}"
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_multiply_add_and_every_wide_access_is_there(reports, name):
-    """A step is unrolled: TM x TN FFMA for each compressed row. The compiler may peel off a step."""
+    """TM x TN FFMA for each row of the loop's body, which is a whole step where nothing else is said; the
+    compiler may peel off one. Shared memory, C and the workspace are read and written 16 bytes at a time."""
     for _, entry in jobs(name):
-        (_, _, tm, tn, _, rows, *_), flags = arguments(entry)
-        aligned = flags[0] if name != "bulk" and name != "ahead" else flags[1]
+        t = arguments(entry)
+        body, wide = t.get("UNROLL", t["ROWS"]), t["TM"] * t["TN"] // 4
         for target in ladder.KERNELS[name].targets:
             _, mix = reports[entry, target]
-            assert count(mix, "FFMA") in (tm * tn * rows, 2 * tm * tn * rows), f"{entry} {target}"
+            assert count(mix, "FFMA") in (4 * wide * body, 8 * wide * body), f"{entry} {target}"
+            assert count(mix, "LDS") == count(mix, "LDS", 128) > 0, f"{entry} on {target}"
             if name != "cluster":
                 stored = count(mix, "STG", 128)
-                assert stored == tm * tn // 4 * aligned, f"{entry} on {target}"
-            assert bool(count(mix, "LDGSTS")) == (name in ("wide", "banks"))
+                assert stored == wide * t["ALIGNED"], f"{entry} on {target}"
+            # What others have left in the workspace, even where C is written 4 bytes at a time.
+            assert count(mix, "LDG", 128) == wide * (name in STREAMS), f"{entry} on {target}"
+            assert bool(count(mix, "LDGSTS")) == (name in COPIES)
             engine = [op for op in mix if op.startswith(("UTMALDG", "UBLKCP"))]
-            assert bool(engine) == (target in HOPPER and name not in ("wide", "banks"))
+            assert bool(engine) == (target in HOPPER and name not in COPIES)
             met = any(op.startswith("UCGABAR") for op in mix)
             assert met == (name == "cluster"), f"{entry} on {target}"
 
 
-@pytest.mark.parametrize("name", ["wide", "banks", "bulk", "ahead"])
+@pytest.mark.parametrize("name", ["wide", "banks", "bulk", "ahead", "stream"])
 def test_what_a_row_adds_is_nearly_all_multiply_adds(reports, name):
     """The difference of two kernels that differ by 16 rows a step is what a row costs in the loop."""
     config = RUNGS[name][0]
@@ -105,6 +130,53 @@ def test_what_a_row_adds_is_nearly_all_multiply_adds(reports, name):
     every = sum(mixes[1].values()) - sum(mixes[0].values())
     assert added == 16 * config.tm * config.tn
     assert added / every > 0.9, f"{added} of {every} instructions"
+
+
+def loop(sass: str) -> tuple[int, int]:
+    """(multiply-adds, instructions) of the innermost loop that has the most multiply-adds."""
+    labels, before, multiply, loops = {}, [], [], []
+    for line in sass.splitlines():
+        if label := re.match(r"\.(L_x_\d+):", line):
+            before.append(label[1])
+        elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?(\w+)(.*)", line):
+            at, opcode, rest = int(found[1], 16) // 16, found[2], found[3]
+            labels |= dict.fromkeys(before, at)
+            before = []
+            multiply += [at] * (opcode == "FFMA")
+            back = re.search(r"\.(L_x_\d+)", rest) if opcode == "BRA" else None
+            if back and back[1] in labels:
+                loops.append((labels[back[1]], at + 1))
+    found = [(sum(first <= x < end for x in multiply), end - first) for first, end in loops]
+    return max(found, key=lambda x: (x[0], -x[1]))
+
+
+def test_a_loop_is_found():
+    """An outer loop, and an inner one that is not the first and not the one that only waits."""
+    lines = ["NOP", "L1", "FADD R1, R1, R2", "L2", "FFMA R1, R2, R3, R4", "@P0 BRA `(.L_x_2)"]
+    lines += ["L3", "@!P1 BRA `(.L_x_3)", "@P2 BRA `(.L_x_4)", "FFMA R1, R2, R3, R4"]
+    lines += ["FFMA R1, R2, R3, R4", "BRA `(.L_x_1)", "L4", "EXIT"]
+    at, text = 0, []
+    for line in lines:
+        text.append(f".L_x_{line[1]}:" if line[0] == "L" else f"  /*{at:04x}*/   {line} ;")
+        at += 16 * (line[0] != "L")
+    assert loop("\n".join(text)) == (3, 8)
+    assert loop("\n".join(text[:6])) == (1, 2)
+
+
+@pytest.mark.parametrize("keep,group", PATTERNS)
+@pytest.mark.parametrize("name", ["stream", "rolled", "turned"])
+def test_the_loops_code(cubins, name, keep, group):
+    """An instruction is 16 bytes and the cache of an SM's quarter for them is taken to hold 32 KB: a loop of
+    8 rows fits with room to spare. A whole step does only at 87.5%, where it is 8 rows."""
+    config = fitting(RUNGS[name][0], keep, group)
+    body = ladder.unrolled(config, keep, group)
+    multiply, every = loop(jit.disassemble(cubins[ladder.entry(config, keep, group), "sm_90a"]))
+    a_row = config.tm * config.tn
+    assert multiply == body * a_row
+    # 6.25 loads a row, and about a hundred instructions where the loop ends a step, with its barriers.
+    assert every <= body * (a_row + 8) + 150
+    assert (16 * every < 20_000) == (body <= 8)
+    assert multiply / every > (0.9 if body < ladder.rows(config, keep, group) else 0.84)
 
 
 @pytest.mark.parametrize("keep,group", PATTERNS)
@@ -121,17 +193,93 @@ def test_banks_clashes_less_than_wide(cubins, keep, group):
 # ------------------------------------------------------------------------------- configurations
 
 
+def changed(one: Config, other: Config) -> set[str]:
+    return {name for name, value in vars(one).items() if getattr(other, name) != value}
+
+
 def test_the_ladder_adds_one_thing_a_rung_and_predicts_it():
-    assert list(RUNGS) == list(ladder.KERNELS) == ["wide", "banks", "bulk", "ahead", "cluster"]
+    assert list(RUNGS) == list(ladder.KERNELS) == [
+        "wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "cluster"
+    ]  # fmt: skip
     for name, (config, idea, prediction) in RUNGS.items():
         kernel = ladder.KERNELS[name]
         assert (kernel.name, kernel.idea, kernel.prediction) == (name, idea, prediction)
         assert prediction and not kernel.published and kernel.source == ladder.source(config)
-    changed = {
-        b: {f for f in vars(RUNGS[a][0]) if getattr(RUNGS[a][0], f) != getattr(RUNGS[b][0], f)}
-        for a, b in (("wide", "banks"), ("bulk", "ahead"))
+    for before, name, expected in (
+        ("wide", "banks", {"banks": True}),
+        ("bulk", "ahead", {"ahead": True}),
+        ("bulk", "stream", {"kernel": "stream"}),
+        ("stream", "rolled", {"unroll": 8}),
+        ("rolled", "turned", {"tm": 8, "tn": 16}),
+    ):
+        config = RUNGS[name][0]
+        assert changed(RUNGS[before][0], config) == set(expected), name
+        assert {x: getattr(config, x) for x in expected} == expected, name
+
+
+#: What each trial changes, and of which rung.
+TRIED = {
+    "shallow": ("bulk", {"depth"}),
+    "two_stages": ("bulk", {"depth", "stages"}),
+    "two_blocks": ("bulk", {"bn", "depth", "blocks"}),
+    "turned_bulk": ("bulk", {"tm", "tn"}),
+    "rolled_bulk": ("bulk", {"unroll"}),
+    "body_4": ("rolled", {"unroll"}),
+    "body_16": ("rolled", {"unroll"}),
+    "rolled_ahead": ("rolled", {"ahead"}),
+    "deep": ("turned", {"depth"}),
+}
+
+
+def test_a_trial_is_a_rung_with_another_knob_and_is_predicted_against_it():
+    assert set(TRIALS) == set(TRIED) and not set(TRIALS) & set(room.VARIANTS)
+    configs = [config for config, *_ in (RUNGS | TRIALS).values()]
+    assert len(set(configs)) == len(configs), "none is tried twice"
+    for name, (config, idea, prediction) in TRIALS.items():
+        rung, knobs = TRIED[name]
+        assert idea and "\n" not in idea + prediction
+        assert re.findall(r"^[0-9.]+x over (\w+)[.:]", prediction) == [rung], name
+        assert changed(RUNGS[rung][0], config) == knobs, name
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_trial_takes_the_patterns_of_its_experiment(name, density):
+    keep = round(32 * density)
+    config = fitting(TRIALS[name][0], keep, 32)
+    ladder.check(config, keep, 32, 32, MOST)
+    resident = config.blocks * (ladder.shared_bytes(config, keep, 32, 32) + ladder.RESERVED)
+    assert resident <= H200.properties.max_shared_memory_per_multiprocessor
+
+
+def test_no_trial_spills():
+    entries = {
+        (ladder.source(c), ladder.entry(fitting(c, 16, 32), 16, 32)) for c, *_ in TRIALS.values()
     }
-    assert changed == {"banks": {"banks"}, "ahead": {"ahead"}}
+    for (entry, _), (used, _) in compiled.reports(compiled.cubins(sorted(entries), HOPPER)).items():
+        t = arguments(entry)
+        threads = t["BM"] * t["BN"] // (t["TM"] * t["TN"])
+        assert not used.spills and used.registers * t["BLOCKS"] * threads <= 2**16, entry
+
+
+@pytest.mark.parametrize("name", [*RUNGS, *TRIALS])
+def test_an_entrys_arguments_are_where_its_source_has_them(name):
+    config = (RUNGS | TRIALS)[name][0]
+    for keep, group, slot, aligned in ((16, 32, 32, True), (5, 7, 4, False)):
+        expected = {
+            "BM": config.bm, "BN": config.bn, "TM": config.tm, "TN": config.tn, "SLOT": slot,
+            "ROWS": ladder.rows(config, keep, group), "DEPTH": ladder.windows(config, group) * group,
+            "STAGES": config.stages, "BLOCKS": config.blocks, "ALIGNED": aligned,
+        }  # fmt: skip
+        if config.kernel == "wide":
+            expected["BANKS"] = config.banks
+        else:
+            expected |= {"AHEAD": config.ahead, "UNROLL": ladder.unrolled(config, keep, group)}
+        if config.kernel == "cluster":
+            expected["SPLIT"] = config.split
+        entry = ladder.entry(config, keep, group, slot, aligned)
+        assert entry.split("<")[0] == config.kernel == ladder.source(config).stem
+        assert arguments(entry) == expected
 
 
 @pytest.mark.parametrize("depth", [32, 64])
@@ -146,6 +294,58 @@ def test_a_step_is_whole_windows_and_whole_quadruples_of_rows(depth):
     assert [ladder.rows(config, keep, 32) for keep in (32, 16, 12, 8, 4, 31)] == [
         depth // 32 * keep for keep in (32, 16, 12, 8, 4)
     ] + [depth]
+
+
+CONFIGS = st.builds(Config, depth=st.integers(1, 200), unroll=st.integers(0, 100))
+PATTERN = st.integers(1, 64).flatmap(lambda group: st.tuples(st.integers(1, group), st.just(group)))
+
+
+@given(config=CONFIGS, pattern=PATTERN)
+@settings(deadline=None)
+def test_a_body_is_the_most_rows_that_divide_a_step(config, pattern):
+    rows, body = ladder.rows(config, *pattern), ladder.unrolled(config, *pattern)
+    assert body % 4 == 0 and rows % body == 0
+    if config.unroll == 0:
+        assert body == rows
+    else:
+        assert body <= max(4, config.unroll)
+        for more in range(body + 4, min(config.unroll, rows) + 1, 4):
+            assert rows % more, "a longer one was there"
+
+
+@pytest.mark.parametrize(
+    "rows,unroll,body",
+    [(32, 0, 32), (32, 8, 8), (32, 12, 8), (48, 12, 12), (20, 8, 4), (36, 8, 4), (8, 16, 8), (40, 3, 4)],
+)  # fmt: skip
+def test_bodies(rows, unroll, body):
+    assert ladder.unrolled(Config(depth=64, unroll=unroll), rows, 64) == body
+
+
+@given(config=CONFIGS, pattern=PATTERN, count=st.integers(1, 100))
+@settings(deadline=None)
+def test_the_last_step_ends_with_the_body_that_has_the_last_row(config, pattern, count):
+    """count: windows of the matrix. All that follows in the step is padding, so none of B's rows is left out."""
+    keep, group = pattern
+    step, w = ladder.windows(config, group) * keep, count * keep
+    left = w - (math.ceil(w / step) - 1) * step
+    body, found = ladder.unrolled(config, *pattern), ladder.tail(config, *pattern, w)
+    assert found % body == 0 and found - body < left <= found <= ladder.rows(config, *pattern)
+
+
+@pytest.mark.parametrize(
+    "keep,unroll,w,rows",
+    [
+        (16, 8, 64, 32),  # two windows a step, whole steps
+        (16, 8, 80, 16),  # one of two windows
+        (16, 0, 80, 32),  # in one body
+        (12, 8, 12, 16),  # 12 rows take two bodies of 8
+        (12, 4, 12, 12),
+        (4, 8, 4, 8),  # half a body
+        (4, 4, 12, 4),
+    ],
+)
+def test_tails(keep, unroll, w, rows):
+    assert ladder.tail(Config(depth=64, unroll=unroll), keep, 32, w) == rows
 
 
 @pytest.mark.parametrize(
@@ -178,6 +378,9 @@ def test_shared_memory_of_a_block():
     [
         (Config(), (200, 300, 32), "^a step of 200:300 needs 300 rows of A, .*: use smaller windows$"),
         (Config(stages=2), (16, 32, 32), "^bulk with ahead=True has 2 stages, .*: use more stages$"),
+        (Config("stream", stages=2), (16, 32, 32), "^stream with ahead=True has 2 stages, but needs 3"),
+        (Config("cluster", stages=2), (16, 32, 32), "^cluster with ahead=True has 2 stages, but needs 3"),
+        (Config("stream", stages=1, ahead=False), (16, 32, 32), "has 1 stages, but needs 2"),
         (Config("wide", stages=1, ahead=False), (16, 32, 32), "has 1 stages, but needs 2"),
         (Config(stages=5), (32, 32, 32), "^bulk with 128 x 256 tiles and 5 stages of 32:32 needs "),
     ],
@@ -186,6 +389,11 @@ def test_what_does_not_fit_is_refused_in_a_sentence(config, pattern, message):
     with pytest.raises(ValueError, match=message) as caught:
         ladder.check(config, *pattern, MOST)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kernel", ["wide", "bulk", "stream", "cluster"])
+def test_two_stages_will_do_where_nobody_looks_ahead(kernel):
+    ladder.check(Config(kernel, stages=2, ahead=False), 16, 32, 32, MOST)
 
 
 @pytest.mark.parametrize("keep,group", PATTERNS)
@@ -203,10 +411,25 @@ def test_the_papers_patterns_fit(name, keep, group):
 # ----------------------------------------------------------------------------------- bind, on a CPU
 
 
+def ones_everywhere(shape, dtype) -> np.ndarray:
+    """All bits set: NaN where these are floats."""
+    return as_array(np.full((*shape, np.dtype(dtype).itemsize), 255, np.uint8).view(dtype)[..., 0])
+
+
+#: What bind asks of CuPy, on NumPy.
+CUPY = SimpleNamespace(
+    asarray=as_array,
+    empty=ones_everywhere,
+    zeros=lambda shape, dtype: as_array(np.zeros(shape, dtype)),
+    pad=lambda array, widths: as_array(np.pad(array, widths)),
+)
+
+
 @pytest.fixture
 def loaded(monkeypatch) -> SimpleNamespace:
     """bind without a GPU: what it would load, and what it would make tensor maps of."""
     found = SimpleNamespace(cubins=[], maps=[])
+    monkeypatch.setitem(sys.modules, "cupy", CUPY)
 
     def load(cubin, dynamic_shared_bytes=0):
         found.cubins.append((cubin, dynamic_shared_bytes))
@@ -223,43 +446,96 @@ def loaded(monkeypatch) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize("keep,group", PATTERNS)
-@pytest.mark.parametrize("name", ["wide", "banks", "bulk", "ahead"])
+@pytest.mark.parametrize("name", [name for name in RUNGS if name != "cluster"])
 def test_bind_asks_for_a_listed_entry(loaded, name, keep, group):
     p = on_fake_gpu(operands.problem(128, 300, 500, keep / group))
     bound = ladder.bind(name, p, H200)
     ((kernel, config, given),) = bound.steps
     ((cubin, shared),) = loaded.cubins
     assert kernel == cubin.entry in ladder.KERNELS[name].entries and bound.name == name
-    (bm, bn, tm, tn, slot, rows, depth, *_), _ = arguments(kernel)
-    assert config.grid[:2] == (math.ceil(128 / bm), math.ceil(300 / bn))
-    assert config.block == (bm * bn // (tm * tn), 1, 1) and config.shmem_size == shared <= MOST
-    ops, packed, a, _ = bound.keep
-    assert (packed.rows, packed.depth, packed.slot, packed.columns) == (rows, depth, slot, bn)
-    assert not packed.packed and packed.steps == math.ceil(500 / depth)
+    t = arguments(kernel)
+    if name not in STREAMS:
+        assert config.grid[:2] == (math.ceil(128 / t["BM"]), math.ceil(300 / t["BN"]))
+    threads = t["BM"] * t["BN"] // (t["TM"] * t["TN"])
+    assert config.block == (threads, 1, 1) and config.shmem_size == shared <= MOST
+    ops, packed, a, *_ = bound.keep
+    assert (packed.rows, packed.depth) == (t["ROWS"], t["DEPTH"])
+    assert (packed.slot, packed.columns) == (t["SLOT"], t["BN"])
+    assert not packed.packed and packed.steps == math.ceil(500 / t["DEPTH"])
     assert bound.prepare_bytes == packed.nbytes and bound.prepare_ms == 1.25
     pointers = packed.val.data.ptr, packed.index.data.ptr, bound.result().data.ptr
-    assert given[-3:] == pointers and not bound.accumulates
-    if name in ("bulk", "ahead"):
-        assert list(given[:4]) == [128, 300, packed.steps, 1] and given[4] == "map"
-        ((rows_of_a, box),) = loaded.maps
-        assert rows_of_a.shape == (500, 128) and box == (depth, bm)
-        assert np.shares_memory(rows_of_a, ops.a)
-    else:
+    assert not bound.accumulates and given[-1] == pointers[-1]
+    if name in COPIES:
         assert list(given[:6]) == [128, 300, 500, packed.steps, 128, 1] and not loaded.maps
+        assert given[6:] == (ops.a.data.ptr, *pointers)
+    else:
+        assert list(given[:4]) == [128, 300, packed.steps, 1] and given[4] == "map"
+        assert given[5:7] == pointers[:2] and (len(given) == 8 or name in STREAMS)
+        ((rows_of_a, box),) = loaded.maps
+        assert rows_of_a.shape == (500, 128) and box == (t["DEPTH"], t["BM"])
+        assert np.shares_memory(rows_of_a, ops.a)
 
 
-@pytest.mark.parametrize(
-    "m,lda",
-    [
-        (61, 64),
-        (64, 64),
-    ],
-)  # fmt: skip
-def test_a_copy_of_a_is_read_as_it_lies(loaded, monkeypatch, m, lda):
+def small_gpu(sms: int) -> SimpleNamespace:
+    properties = SimpleNamespace(**vars(H200.properties) | {"multiprocessor_count": sms})
+    return SimpleNamespace(**vars(H200) | {"properties": properties})
+
+
+@pytest.mark.parametrize("sms,blocks", [(3, 1), (2, 2), (64, 1), (6, 1)])
+@pytest.mark.parametrize("unroll", [0, 8])
+def test_a_stream_has_a_list_and_a_place_for_each_block(loaded, sms, blocks, unroll):
+    """6 tiles of 8 steps: on 3, 4 and 6 blocks, or as many as there is work for."""
+    p = on_fake_gpu(operands.problem(260, 500, 497, 0.375))
+    config = replace(RUNGS["stream"][0], blocks=blocks, unroll=unroll, stages=2)
+    bound = ladder.bind_config("some", p, small_gpu(sms), config)
+    ((kernel, launch, given),) = bound.steps
+    _, packed, _, (table, partial, ready), _ = bound.keep
+    assert kernel.startswith("stream<")
+    np.testing.assert_array_equal(table, schedule.parts(3, 2, 8, sms * blocks))
+    assert table.dtype == np.int32 and table.flags.c_contiguous
+    assert launch.grid == (len(table), 1, 1) and len(table) == min(sms * blocks, 6 * 8 // 3)
+    assert launch.block == (256, 1, 1)
+    assert partial.shape == (len(table), 128, 256) and partial.dtype == np.float32
+    assert ready.shape == (len(table), 8) and ready.dtype == np.uint32 and not ready.any()
+    # 16 windows of 12 rows, two a step: the last one is whole, and padded to no more.
+    expected = (
+        260, 500, 8, 1.0, "map", packed.val.data.ptr, packed.index.data.ptr, 24, table.data.ptr,
+        table.shape[1], partial.data.ptr, ready.data.ptr, bound.result().data.ptr,
+    )  # fmt: skip
+    assert given == expected
+    for at in (0, 1, 2, 7, 9):
+        assert type(given[at]) is np.int32, "an int of the kernel"
+    assert type(given[3]) is np.float32 and all(
+        type(given[at]) is int for at in (5, 6, 8, 10, 11, 12)
+    )
+
+
+def test_a_stream_leaves_out_padding_in_a_tiles_last_step(loaded):
+    """k = 95 at 16:32 is three windows, two a step: 16 rows of the second one's 32, all where they are one body."""
+    for name, rows in (("rolled", 16), ("turned", 16), ("stream", 32)):
+        bound = ladder.bind(name, on_fake_gpu(operands.problem(128, 64, 64 + 31, 0.5)), H200)
+        assert bound.steps[0][2][7] == rows
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_bind_takes_trials(loaded, name):
+    bound = ladder.bind(name, on_fake_gpu(operands.problem(128, 300, 500, 0.25)), H200)
+    config = TRIALS[name][0]
+    ((kernel, _, _),) = bound.steps
+    assert bound.name == name and kernel == ladder.entry(config, 8, 32)
+    shallow = fitting(config, 16, 32)
+    bound = ladder.bind(name, on_fake_gpu(operands.problem(128, 300, 500, 0.5)), H200)
+    assert bound.steps[0][0] == ladder.entry(shallow, 16, 32)
+    assert (shallow != config) == (name == "deep"), "three windows of 75% fit, of 50% two do"
+
+
+@pytest.mark.parametrize("name", ["bulk", "turned"])
+@pytest.mark.parametrize("m,lda", [(61, 64), (64, 64)])
+def test_a_copy_of_a_is_read_as_it_lies(loaded, monkeypatch, m, lda, name):
     """Where m is no multiple of 4, or A begins between two multiples of 16 bytes."""
     copied = np.zeros((96, lda), np.float32).view(type(as_array(np.zeros(1))))
     monkeypatch.setattr(pitch, "aligned", lambda a, device: (copied, lda, ["copy"]))
-    bound = ladder.bind("bulk", on_fake_gpu(operands.problem(m, 64, 96, 0.5)), H200)
+    bound = ladder.bind(name, on_fake_gpu(operands.problem(m, 64, 96, 0.5)), H200)
     assert bound.steps[0] == "copy" and ("false>" in bound.steps[1][0]) == (m % 4 != 0)
     ((rows_of_a, _),) = loaded.maps
     assert rows_of_a.shape == (96, m) and np.shares_memory(rows_of_a, copied)
@@ -270,8 +546,11 @@ def test_bind_refuses_what_it_does_not_multiply(loaded):
     with pytest.raises(ValueError, match="^bulk multiplies float32 by N:M, not bfloat16: use bf16"):
         ladder.bind("bulk", half, H200)
     p = on_fake_gpu(operands.problem(64, 64, 64))
-    with pytest.raises(ValueError, match="^ahead needs the copy engine of sm_90a, .*: use wide$"):
-        ladder.bind("ahead", p, A100)
+    for name in ("ahead", "turned"):
+        with pytest.raises(
+            ValueError, match=f"^{name} needs the copy engine of sm_90a, .*: use wide$"
+        ):
+            ladder.bind(name, p, A100)
     b = nm.random(1024, 64, 100, 512, 32, 0)
     with pytest.raises(ValueError, match="^a step of 100:512 needs 512 rows of A"):
         ladder.bind("wide", on_fake_gpu(operands.problem_from_nm(b, 64)), H200)
@@ -294,39 +573,47 @@ def rungs(device):
     ]
 
 
-#: wide is banks with other multiply-adds, and bulk is ahead without looking ahead.
-DISTINCT = ("banks", "ahead", "cluster")
+#: wide is banks with other multiply-adds, bulk is ahead without looking ahead, and stream is rolled with another body.
+DISTINCT = ("banks", "ahead", "rolled", "turned", "cluster")
 
 
 def compile_all(device, names, patterns) -> None:
     """At once, in threads: what `bind` would compile one by one. patterns: arguments of `ladder.entry`."""
-    entries = {
-        (ladder.source(RUNGS[name][0]), ladder.entry(RUNGS[name][0], *pattern))
-        for name in names
-        for pattern in patterns
-    }
+    entries = set()
+    for name in names:
+        config = (RUNGS | TRIALS)[name][0]
+        for pattern in patterns:
+            fits = fitting(config, *pattern[:3])
+            entries.add((ladder.source(config), ladder.entry(fits, *pattern)))
     compiled.cubins(sorted(entries), [jit.arch_of(device)])
 
 
-def try_problem(p, device, names) -> None:
-    """C is full of NaN before a launch; two launches give the exact product, bit by bit."""
+def product(p) -> np.ndarray:
     host = p.host()
-    exact = host.a.astype(np.float64) @ nm.to_dense(host.b).astype(np.float64)
-    stream = device.create_stream()
+    return host.a.astype(np.float64) @ nm.to_dense(host.b).astype(np.float64)
+
+
+def try_problem(p, device, names) -> None:
+    exact = product(p)
     for name in names:
-        bound = ladder.bind(name, p, device)
-        for _ in range(2):
-            bound.result().fill(math.nan)
-            device.sync()
-            bound.launch(stream)
-            stream.sync()
-            wrong = bound.result().get() != exact
-            assert not wrong.any(), (
-                f"{name} on {host.b.keep}:{host.b.group} in vectors of {host.b.vector}: m={p.m}, "
-                f"n={p.n}, k={p.k}, seed {SEED}: {wrong.sum()} of {wrong.size} elements are wrong, "
-                f"the first at {tuple(np.argwhere(wrong)[0])}"
-            )
+        try_bound(ladder.bind(name, p, device), p, device, exact)
     p.release()
+
+
+def try_bound(bound, p, device, exact) -> None:
+    """C is full of NaN before a launch; two launches give the exact product, bit by bit."""
+    b, stream = p.host().b, device.create_stream()
+    for _ in range(2):
+        bound.result().fill(math.nan)
+        device.sync()
+        bound.launch(stream)
+        stream.sync()
+        wrong = bound.result().get() != exact
+        assert not wrong.any(), (
+            f"{bound.name} on {b.keep}:{b.group} in vectors of {b.vector}: m={p.m}, n={p.n}, k={p.k}, "
+            f"seed {SEED}: {wrong.sum()} of {wrong.size} elements are wrong, the first at "
+            f"{tuple(np.argwhere(wrong)[0])}"
+        )
 
 
 @gpu
@@ -367,6 +654,74 @@ def test_every_vector(device, rungs, vector):
 
 
 @gpu
+def test_every_trial(device):
+    if jit.arch_of(device) not in HOPPER:
+        pytest.skip("this GPU has no copy engine")
+    keeps = (16, 12, 8, 4)
+    compile_all(device, TRIALS, [(keep, 32, 32, True) for keep in keeps])
+    for keep in keeps:
+        try_problem(make_problem(1100, 1300, 1000, keep, 32, 32), device, TRIALS)
+
+
+#: m, n, k on so many multiprocessors, in tiles of 128 x 256 and steps of 64.
+STREAMED = {
+    "a step in all": lambda sms: (100, 200, 50),
+    "eight tiles of a step": lambda sms: (512, 512, 64),
+    "eight tiles": lambda sms: (512, 512, 4096),
+    "one tile less than blocks": lambda sms: (128 * (sms - 1), 256, 320),
+    "as many tiles as blocks": lambda sms: (128 * sms, 256, 320),
+    "one tile more": lambda sms: (128 * (sms + 1), 256, 320),
+    "two waves and a tile, ragged": lambda sms: (128 * (2 * sms + 1) - 3, 250, 333),
+    "512 tiles of a step": lambda sms: (4096, 4096, 64),
+    "512 tiles of four steps": lambda sms: (4096, 4096, 256),
+}
+
+
+@gpu
+@pytest.mark.parametrize("size", STREAMED)
+@pytest.mark.parametrize("name", ["stream", "turned"])
+def test_streams_follow_each_other_without_a_pause(device, rungs, name, size):
+    """Twenty launches that nothing waits for in between. Before each, C and the workspace are full of NaN: what
+    a launch did not write itself would show. After each all flags are 0 again, though nobody clears them."""
+    if name not in rungs:
+        pytest.skip("this GPU has no copy engine")
+    import cupy
+
+    p = make_problem(*STREAMED[size](device.properties.multiprocessor_count), 8, 32, 32)
+    bound, exact = ladder.bind(name, p, device), cupy.asarray(product(p))
+    _, partial, ready = bound.keep[3]
+    wrong, left = cupy.zeros(20, np.int64), cupy.zeros(20, np.int64)
+    device.sync()
+    with cupy.cuda.Stream() as current:
+        stream = device.create_stream(jit._CupyStream(current.ptr))
+        for i in range(20):
+            bound.result().fill(math.nan)
+            partial.fill(math.nan)
+            bound.launch(stream)
+            wrong[i] = (bound.result() != exact).sum()
+            left[i] = (ready != 0).sum()
+        for _ in range(20):  # and with nothing at all in between
+            bound.launch(stream)
+    device.sync()
+    assert wrong.get().tolist() == [0] * 20, f"{name}, {size}, seed {SEED}"
+    assert left.get().tolist() == [0] * 20, f"{name}, {size}, seed {SEED}"
+    assert bool((bound.result() == exact).all()) and not bool(ready.any())
+    p.release()
+
+
+@gpu
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_stream_with_blocks_that_share_a_multiprocessor(device, rungs, blocks):
+    """128 x 128 tiles, and less than a tile for each block."""
+    if "stream" not in rungs:
+        pytest.skip("this GPU has no copy engine")
+    for m, n, k, keep in ((1000, 1000, 1000, 16), (2100, 2050, 300, 4)):
+        p = make_problem(m, n, k, keep, 32, 32)
+        config = replace(RUNGS["rolled"][0], bn=128, depth=32, blocks=blocks)
+        try_bound(ladder.bind_config("stream", p, device, config), p, device, product(p))
+
+
+@gpu
 def test_long_products_turn_the_ring_over(device, rungs):
     for k in (4096, 4095, 6 * 64, 2 * 64 + 1):
         try_problem(make_problem(260, 300, k, 16, 32, 32), device, rungs)
@@ -375,23 +730,16 @@ def test_long_products_turn_the_ring_over(device, rungs):
 @gpu
 @pytest.mark.parametrize("split", [2, 4, 8])
 def test_shares_of_a_cluster_without_steps(device, rungs, split):
-    """k of fewer steps than blocks: the others add zeros."""
+    """k of fewer steps than blocks: the others add zeros. Small tiles, and large ones in a loop."""
     if "cluster" not in rungs:
         pytest.skip("this GPU has no clusters")
-    import cupy
-
+    small, large = (
+        replace(RUNGS[name][0], kernel="cluster", split=split) for name in ("cluster", "turned")
+    )
     for k in (1, 32, 33, 96, 1000):
         p = make_problem(70, 100, k, 8, 32, 32)
-        config = replace(RUNGS["cluster"][0], split=split)
-        bound = ladder.bind_config("cluster", p, device, config)
-        bound.result().fill(math.nan)
-        stream = device.create_stream()
-        device.sync()
-        bound.launch(stream)
-        stream.sync()
-        host = p.host()
-        exact = host.a.astype(np.float64) @ nm.to_dense(host.b)
-        assert bool((bound.result() == cupy.asarray(exact)).all()), f"k={k}, seed {SEED}"
+        for config in (small, large):
+            try_bound(ladder.bind_config("cluster", p, device, config), p, device, product(p))
 
 
 @gpu
@@ -428,7 +776,12 @@ MUTANTS = {
     "next_row_of_b": ("fragments.cuh", "b + (q + s + 1) * T::BN", "b + (q + s) * T::BN", "banks"),
     "indices_of_the_first_rows": ("fragments.cuh", "now = next", "now = now", "wide"),
     "last_column_lost": ("fragments.cuh", "column < n &&", "column + 1 < n &&", "bulk"),
-    "step_before_again": ("ring.cuh", "copy(step - 1 + STAGES,", "copy(step - 2 + STAGES,", "ahead"),
+    "step_before_again": ("ring.cuh", "copy(where(step - 1 +", "copy(where(step - 2 +", "ahead"),
+    "rows_of_the_body_before": ("fragments.cuh", "const int q = u + v;", "const int q = v;", "turned"),
+    "step_of_another_part": ("stream.cu", "p->first + position - p->start", "position - p->start", "rolled"),
+    "helper_forgotten": ("stream.cu", "= blockIdx.x - part.others;", "= blockIdx.x - part.others + 1;", "turned"),
+    "head_without_its_end": ("stream.cu", "part.others < 0 ? ROWS : tail", "tail", "turned"),
+    "rows_of_another_thread": ("stream.cu", "T::BM + t.m + T::DOWN * c", "T::BM + t.m + c", "rolled"),
     "share_of_rank_0_only": ("cluster.cu", "BM + down, r)", "BM + down, 0)", "cluster"),
     "cuts_lose_a_step": ("cluster.cu", "(steps + SPLIT - 1) / SPLIT", "steps / SPLIT", "cluster"),
     "scaled_by_more_than_alpha": ("fragments.cuh", "acc[j][i] *= alpha", "acc[j][i] *= 1.001f", "bulk"),

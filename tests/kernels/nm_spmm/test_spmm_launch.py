@@ -13,9 +13,11 @@ from kernels.nm_spmm import analysis, ladder, launch, operands, published, tenso
 
 SWEEPS = {preset: room.sweeps(preset) for preset in ("full", "kick")}
 EXPERIMENTS = [
-    "stepwise", "sizes", "llama", "anchors", "unstructured", "packing", "vectors", "ragged", "tensor"
+    "stepwise", "sizes", "llama", "anchors", "unstructured", "packing", "tried", "vectors", "ragged", "tensor"
 ]  # fmt: skip
 
+
+LADDER = ("wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "cluster")
 
 # ----------------------------------------------------------------------------------------- variants
 
@@ -23,7 +25,7 @@ EXPERIMENTS = [
 def test_the_paper_then_our_ladder_then_the_tuner_then_tensor_cores():
     assert list(room.VARIANTS) == [
         "v1", "v2", "v3", "v3_packed", "v3_unpacked", "v3_split_k", "small", "medium", "large",
-        "wide", "banks", "bulk", "ahead", "cluster", "auto", "tf32", "bf16",
+        *LADDER, "auto", "tf32", "bf16",
     ]  # fmt: skip
     own = [name for name, kernel in room.VARIANTS.items() if kernel.published]
     assert own == ["v1", "v2", "v3", "small", "medium", "large"], "the others are studies, or ours"
@@ -61,7 +63,7 @@ def test_each_variant_goes_to_its_module(monkeypatch, name):
         monkeypatch.setattr(module, "bind", lambda *what, said=said: asked.append((said, what)))
     room.bind(name, "a problem", "a device")
     expected = "tuner" if name == "auto" else "tensor" if name in ("tf32", "bf16") else (
-        "ladder" if name in ("wide", "banks", "bulk", "ahead", "cluster") else "published"
+        "ladder" if name in LADDER else "published"
     )  # fmt: skip
     assert asked == [(expected, (name, "a problem", "a device"))]
 
@@ -71,6 +73,8 @@ def test_another_variant_is_refused():
         ValueError, match="^nm_spmm has no variant 'v4': choose one of v1, v2, v3, "
     ):
         room.bind("v4", None, None)
+    with pytest.raises(ValueError, match="^nm_spmm has no variant 'body_4': choose one of"):
+        room.bind("body_4", None, None)  # a trial, which is no rung
 
 
 # ------------------------------------------------------------------------------------------- sweeps
@@ -122,10 +126,10 @@ def test_the_sweeps_are_the_papers():
     sparsities = {0.5, 0.375, 0.25, 0.125}
     at = {name: {(s["m"], s["n"], s["k"]) for s in shapes} for name, shapes in full.items()}
     kept = {name: {s["density"] for s in shapes} for name, shapes in full.items()}
-    assert at["stepwise"] == at["packing"] == {(4096,) * 3}
+    assert at["stepwise"] == at["packing"] == at["tried"] == {(4096,) * 3}
     assert at["sizes"] == {size for _, size in analysis.TABLE_2.values()}
     assert kept["stepwise"] == kept["sizes"] == sparsities | {1.0}
-    assert kept["llama"] == kept["anchors"] == kept["packing"] == sparsities
+    assert kept["llama"] == kept["anchors"] == kept["packing"] == kept["tried"] == sparsities
     assert len(at["llama"]) == 100 and len(full["llama"]) == 400
     assert at["unstructured"] < at["anchors"] and max(at["unstructured"]) == (2048, 4096, 4096)
     assert {s["vector"] for s in full["vectors"]} == {4, 8, 16, 32, 64, 128}

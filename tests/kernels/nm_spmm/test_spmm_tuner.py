@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import csv
 from dataclasses import fields, replace
-from math import ceil
+from math import ceil, exp, log, nan
 from types import SimpleNamespace
 
 import compiled
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_published import make_problem
 
 from artifact import check
 from artifact import device as gpus
 from kernels import jit
 from kernels import nm_spmm as room
 from kernels.contract import Operands
+from kernels.formats import nm
 from kernels.nm_spmm import ladder, tuner
 from kernels.nm_spmm.ladder import Config
 from kernels.nm_spmm.tuner import Choice
@@ -79,18 +82,19 @@ def takes(config: Config, point: tuple, most: int = MOST) -> bool:
 
 @pytest.mark.parametrize("device", [H200, H100_PCIE], ids=lambda device: device.name)
 def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device):
-    sms = device.properties.multiprocessor_count
+    sms, kernels = device.properties.multiprocessor_count, set()
     for point in POINTS:
         m, n, k, keep, group, vector = point
         found = tuner.candidates(problem(*point), device)
         assert found and len(set(found)) == len(found), point
         assert all(takes(config, point) for config in found)
-        assert all(config.kernel in ("bulk", "cluster") for config in found)
+        kernels |= {config.kernel for config in found}
         b, slot = matrix(n, k, keep, group, vector), 4 if vector % 32 else 32
         times = [tuner.predict(c, m, n, b, slot, sms, MEMORY) for c in found]
         assert times == sorted(times) and times[-1] <= tuner.WITHIN * times[0], point
         assert len(found) <= tuner.MOST_SHORT
         assert len(found) <= tuner.MOST or times[0] < tuner.SHORT_CYCLES
+    assert kernels == {"bulk", "stream", "cluster"}, "each has its sizes"
 
 
 @pytest.mark.parametrize("device", [A100, L4], ids=lambda device: device.name)
@@ -106,15 +110,44 @@ def test_a_gpu_without_the_copy_engine_tries_copies_of_its_own(device):
         assert set(found) <= set(tuner.WIDE) and all(takes(c, point, most) for c in found)  # fmt: skip
 
 
-@pytest.mark.parametrize("keep,group", [(32, 32), (16, 32), (4, 32), (2, 4), (1, 16)])
+PATTERNS = [(32, 32), (16, 32), (12, 32), (4, 32), (2, 4), (1, 16), (5, 7)]
+
+
+def tile(c: Config) -> tuple[int, ...]:
+    return c.bm, c.bn, c.tm, c.tn, c.blocks
+
+
+@pytest.mark.parametrize("keep,group", PATTERNS)
 def test_the_family_is_of_tiles_that_a_kernel_can_have(keep, group):
     found = tuner.family(keep, group)
     assert len(set(found)) == len(found) and {c.split for c in found} == set(tuner.SPLITS)
+    assert {tile(c) for c in found} == set(tuner.TILES), "each has its place"
     for c in found:
-        assert (c.kernel == "cluster") == (c.split > 1) and c.stages >= 3
+        assert (
+            (c.kernel == "cluster") == (c.split > 1) and c.stages >= 3 and not c.ahead and c.banks
+        )
+        assert c.tm % 4 == 0 and c.tn in (8, 16) and c.depth in tuner.DEPTHS
         assert c.bm % (c.tn * c.tm) == 0 and c.bn % 32 == 0 and c.bm <= 256, "whole warps, one box"
         assert c.bn % c.split == 0 and c.threads % 32 == 0 and c.threads <= 1024
         assert c.blocks * c.threads <= 2048
+
+
+@pytest.mark.parametrize("keep,group", PATTERNS)
+def test_a_tile_that_fills_a_multiprocessor_has_even_work_and_a_short_loop(keep, group):
+    """As a stream, or with its steps cut in two; smaller ones have many waves, and steps unrolled whole."""
+    found = tuner.family(keep, group)
+    large, small = ([c for c in found if (c.blocks == 1) == one] for one in (True, False))
+    assert {(c.kernel, c.split) for c in large} == {("stream", 1), ("cluster", 2)}
+    for c in large:
+        rows = ladder.rows(c, keep, group)
+        assert 4 <= c.unroll <= max(tuner.BODIES) and rows % c.unroll == 0
+        assert ladder.unrolled(c, keep, group) == c.unroll, "what is written down is what runs"
+        assert c.unroll == 12 or rows % 8 or c.unroll == 8, "the longest of its kind"
+    assert {c.kernel for c in small} == {"bulk", "cluster"}
+    for c in small:
+        assert c.unroll == 0
+        rows = ladder.rows(c, keep, group)
+        assert rows <= tuner.MOST_ROWS or c.depth == min(tuner.DEPTHS), "no more code than that"
 
 
 def test_a_split_needs_steps_to_share():
@@ -122,15 +155,20 @@ def test_a_split_needs_steps_to_share():
     assert max(c.split for c in tuner.candidates(problem(512, 512, 32), H200)) == 1
 
 
-def test_the_familys_kernels_do_not_spill():
-    """In deep steps of the paper's 50%, as one block and as a part of a cluster."""
-    entries = {
-        (ladder.source(c), ladder.entry(c, 16, 32)): c
-        for c in tuner.family(16, 32)
-        if c.depth == max(tuner.DEPTHS) and c.split in (1, 4)
+@pytest.mark.parametrize("slot", [32, 4])
+def test_the_familys_kernels_do_not_spill(slot):
+    """The paper's 50% in deep steps: every tile, alone and as a part of a cluster, in bodies of 8 and 12 rows."""
+    configs = [
+        c for c in tuner.family(16, 32)
+        if c.depth == 96 and c.stages == 3 and c.split in (1, 2 if c.blocks == 1 else 4)
+    ]  # fmt: skip
+    assert {(tile(c), c.split > 1) for c in configs} == {
+        (t, s) for t in tuner.TILES for s in (False, True)
     }
+    assert {c.unroll for c in configs} == {0, *tuner.BODIES}
+    entries = {(ladder.source(c), ladder.entry(c, 16, 32, slot)): c for c in configs}
+    assert len(entries) == len(configs) < 30, "CI has two cores"
     reports = compiled.reports(compiled.cubins(entries, ladder.HOPPER))
-    assert len(reports) == 2 * len(tuner.TILES)
     for (_, entry), c in entries.items():
         used, _ = reports[entry, "sm_90a"]
         assert not used.spills and used.registers * c.threads * c.blocks <= 2**16, entry
@@ -139,18 +177,36 @@ def test_the_familys_kernels_do_not_spill():
 # ---------------------------------------------------------------------------------- the prediction
 
 FAMILY = tuner.family(16, 32)
-SIZES = st.integers(1, 20_000)
+#: 1 to 20,000, small ones as often as large ones.
+SIZES = st.floats(0, log(20_000)).map(lambda x: round(exp(x)))
 
 
 @given(config=st.sampled_from(FAMILY), m=SIZES, n=SIZES, k=SIZES)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=500)
 def test_more_work_is_never_predicted_to_be_faster(config, m, n, k):
     time = predicted(config, m, n, k)
     assert time > 0
     assert predicted(config, m, n, 2 * k) >= time
-    assert predicted(config, 8 * m, n, k) >= time
-    assert predicted(config, m, 8 * n, k) >= time
     assert predicted(config, m, n, k, keep=32) >= time
+    # A stream pays for sums that all pass through L2 until there is a tile for each block, and no longer.
+    relief = 20 * config.bm * config.bn / 32 if config.kernel == "stream" else 0
+    assert predicted(config, 8 * m, n, k) >= time - relief
+    assert predicted(config, m, 8 * n, k) >= time - relief
+
+
+def test_a_stream_takes_the_time_of_its_steps_and_a_bulk_that_of_its_waves():
+    """Of the same tiles: a wave of all, and one of a single tile. Where waves are whole, streams gain nothing."""
+    stream = next(c for c in FAMILY if c.kernel == "stream" and c.depth == 64)
+    bulk = replace(stream, kernel="bulk")
+    for waves, rest, least, most in (
+        (1, 1, 0.5, 0.62),
+        (3, 1, 0.75, 0.82),
+        (1, 0, 0.98, 1.05),
+        (4, 0, 0.95, 1.05),
+    ):
+        m = (waves * SMS + rest) * stream.bm
+        share = predicted(stream, m, stream.bn, 16384) / predicted(bulk, m, stream.bn, 16384)
+        assert least < share < most, (waves, rest, share)
 
 
 def ranked(m: int, n: int, k: int, keep: int = 16) -> list[Config]:
@@ -163,9 +219,12 @@ def ranked(m: int, n: int, k: int, keep: int = 16) -> list[Config]:
 @pytest.mark.parametrize("size", [4096, 8192])
 def test_large_products_want_large_tiles_that_nobody_shares(size, keep):
     best = ranked(size, size, size, keep)[0]
-    assert best.bm * best.bn >= 128 * 128 and best.tm == 16 and best.split == 1
+    assert best.bm * best.bn >= 128 * 128 and best.tm * best.tn == 128 and best.split == 1
+    assert best.kernel == "stream", "and no wave that is not full"
     found = tuner.candidates(problem(size, size, size, keep), H200)
-    assert any(c.bm * c.bn == 128 * 256 for c in found), "the ladder's own tile is tried"
+    assert {(8, 16), (16, 8)} <= {(c.tm, c.tn) for c in found if c.bm * c.bn == 128 * 256}
+    turned = ladder.RUNGS["turned"][0]
+    assert any(c == replace(turned, depth=c.depth) for c in found), "the ladder's own is tried"
 
 
 def test_small_products_want_tiles_or_parts_for_every_multiprocessor():
@@ -268,7 +327,9 @@ def test_a_choice_that_cannot_be_kept_still_serves(trials, tmp_path):
 # -------------------------------------------------------------------------------------- the file
 
 
-@pytest.mark.parametrize("config", (*FAMILY[::5], *tuner.WIDE, Config(banks=False)), ids=str)
+@pytest.mark.parametrize(
+    "config", (*FAMILY[::5], *tuner.WIDE, Config(banks=False), *(c for c, *_ in ladder.RUNGS.values())), ids=str
+)  # fmt: skip
 def test_a_choice_is_read_as_it_was_written(tmp_path, config):
     path = tmp_path / "choices.csv"
     tuner.write(path, problem(), Choice(config, 123.456))
@@ -375,6 +436,20 @@ def test_the_users_own_choice_comes_before_the_shipped_one(folders):
     assert tuner.look_up(problem(), H200, shipped) == one
 
 
+@pytest.mark.parametrize("kernel", ["wide", "bulk", "stream", "cluster"])
+def test_a_choice_of_each_kernel_is_taken(folders, kernel):
+    choice = Choice(Config(kernel, depth=32, bn=128), 3.0)
+    tuner.write(folders[1] / "nvidia-h200.csv", problem(), choice)
+    assert tuner.look_up(problem(), H200) == choice
+
+
+def test_a_choice_from_before_a_knob_is_one_with_its_default(folders):
+    path = folders[1] / "nvidia-h200.csv"
+    path.parent.mkdir()
+    path.write_text("\n".join([",".join(tuner.COLUMNS), GOOD]) + "\n")
+    assert tuner.look_up(problem(), H200) == Choice(Config(unroll=0, split=1), 9.0)
+
+
 def test_a_choice_is_for_its_sizes_its_pattern_and_its_gpu(folders):
     tuner.write(folders[1] / "nvidia-h200.csv", problem(), Choice(Config(), 9.0))
     assert tuner.look_up(problem(), H200)
@@ -391,6 +466,7 @@ def test_a_choice_is_for_its_sizes_its_pattern_and_its_gpu(folders):
     [
         Config(stages=8),
         Config(stages=2),
+        Config("stream", stages=2),
         Config(depth=512),
         Config("gone"),
     ],
@@ -412,6 +488,8 @@ def test_a_choice_for_hopper_is_none_for_another_gpu(folders):
         path = folders[1] / f"{gpus.slug(device.name)}.csv"
         tuner.write(path, problem(), Choice(Config(depth=32, bn=128), 1.0))
         assert tuner.look_up(problem(), device) is None
+        tuner.write(path, problem(), Choice(Config("stream", depth=32, bn=128), 1.0))
+        assert tuner.look_up(problem(), device) is None
         tuner.write(path, problem(), Choice(tuner.WIDE[-2], 1.0))
         assert tuner.look_up(problem(), device).config == tuner.WIDE[-2]
 
@@ -429,7 +507,7 @@ def test_shipped_choices_are_the_points_of_the_sweeps_and_fit_their_gpu():
             assert choice.median_us > 0 and takes(choice.config, point), point
         swept = {
             (s["m"], s["n"], s["k"], round(s["density"] * s.get("group", 32)), s.get("group", 32), s.get("vector", 32))
-            for experiment, shapes in room.sweeps("full").items() if experiment not in ("tensor", "packing")
+            for experiment, shapes in room.sweeps("full").items() if experiment not in ("tensor", "packing", "tried")
             for s in shapes
         }  # fmt: skip
         assert swept <= set(choices), "records of `auto` would begin with trials"
@@ -470,3 +548,29 @@ def test_the_choice_is_among_the_fastest(device):
     times = {name: t.median_us for name, t in bench.time(bounds, device, budget_s=0.5).items()}
     assert times[str(choice.config)] < 1.25 * min(times.values()), times
     assert 0.5 < choice.median_us / times[str(choice.config)] < 2, "the same protocol"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("keep,vector", [(16, 32), (4, 32), (12, 8)])
+def test_every_tile_of_the_family_multiplies(device, keep, vector):
+    """Alone and in clusters, each in one of its depths and bodies: exact products of small whole numbers."""
+    if jit.arch_of(device) not in ladder.HOPPER:
+        pytest.skip("this GPU has no copy engine")
+    p, stream = make_problem(700, 900, 1000, keep, 32, vector), device.create_stream()
+    most = device.properties.max_shared_memory_per_block_optin
+    point = (p.m, p.n, p.k, keep, 32, vector)
+    taken = [c for c in tuner.family(keep, 32) if takes(c, point, most)]
+    chosen = {(tile(c), c.kernel, c.split, c.unroll, c.stages): c for c in taken}.values()
+    slot = ladder.slot_of(p.host().b)
+    entries = {(ladder.source(c), ladder.entry(c, keep, 32, slot)) for c in chosen}
+    compiled.cubins(sorted(entries), [jit.arch_of(device)])
+    exact = p.host().a.astype(np.float64) @ nm.to_dense(p.host().b)
+    assert {tile(c) for c in chosen} == set(tuner.TILES)
+    for c in chosen:
+        bound = ladder.bind_config("trial", p, device, c)
+        bound.result().fill(nan)
+        device.sync()
+        bound.launch(stream)
+        stream.sync()
+        wrong = bound.result().get() != exact
+        assert not wrong.any(), f"{c}: {wrong.sum()} of {wrong.size} elements are wrong"

@@ -775,7 +775,7 @@ def test_nothing_beside_c_is_written(device, rungs):
 MUTANTS = {
     "next_row_of_b": ("fragments.cuh", "b + (q + s + 1) * T::BN", "b + (q + s) * T::BN", "banks"),
     "indices_of_the_first_rows": ("fragments.cuh", "now = next", "now = now", "wide"),
-    "last_column_lost": ("fragments.cuh", "column < n &&", "column + 1 < n &&", "bulk"),
+    "last_column_lost": ("sums.cuh", "column < n &&", "column + 1 < n &&", "bulk"),
     "step_before_again": ("ring.cuh", "copy(where(step - 1 +", "copy(where(step - 2 +", "ahead"),
     "rows_of_the_body_before": ("fragments.cuh", "const int q = u + v;", "const int q = v;", "turned"),
     "step_of_another_part": ("stream.cu", "p->first + position - p->start", "position - p->start", "rolled"),
@@ -784,7 +784,7 @@ MUTANTS = {
     "rows_of_another_thread": ("stream.cu", "T::BM + t.m + T::DOWN * c", "T::BM + t.m + c", "rolled"),
     "share_of_rank_0_only": ("cluster.cu", "BM + down, r)", "BM + down, 0)", "cluster"),
     "cuts_lose_a_step": ("cluster.cu", "(steps + SPLIT - 1) / SPLIT", "steps / SPLIT", "cluster"),
-    "scaled_by_more_than_alpha": ("fragments.cuh", "acc[j][i] *= alpha", "acc[j][i] *= 1.001f", "bulk"),
+    "scaled_by_more_than_alpha": ("sums.cuh", "acc[j][i] *= alpha", "acc[j][i] *= 1.001f", "bulk"),
 }  # fmt: skip
 
 

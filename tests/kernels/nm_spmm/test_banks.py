@@ -73,7 +73,7 @@ FMAS = ["FFMA R4, R1, R2, R4"] * 4
         # a loop of its own inside one that also does something else
         ([".L_x_0:", "LDS R1, [R2]", ".L_x_1:", *FMAS, "@P0 BRA `(.L_x_1)", "@P1 BRA `(.L_x_0)"], 5 * 16),
         # one that is unrolled whole: the outer loop is the only one with multiply-adds
-        ([".L_x_0:", "LDS R1, [R2]", ".L_x_1:", "SYNCS R1", "@!P0 BRA `(.L_x_1)", *FMAS, "@P1 BRA.U `(.L_x_0)"], 8 * 16),
+        ([".L_x_0:", "LDS R1, [R2]", ".L_x_1:", "SYNCS R1", "@!P0 BRA `(.L_x_1)", *FMAS, "@P1 BRA `(.L_x_0)"], 8 * 16),
         # forward branches and branches to nowhere are no loops
         (["@P0 BRA `(.L_x_3)", "FFMA R4, R1, R2, R4", ".L_x_3:", "EXIT"], 0),
         ([".L_x_0:", "FADD R4, R1, R2", "@P0 BRA `(.L_x_0)"], 0),

@@ -91,7 +91,7 @@ def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
             f"kernel source {source.name} does not exist in {source.parent.name}/"
         )
     key = hashlib.sha256(
-        "\0".join((_with_includes(source), entry, arch, repr(OPTIONS), _nvrtc_version())).encode()
+        "\0".join((_with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version())).encode()
     ).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
@@ -235,7 +235,8 @@ def _with_includes(source: Path) -> str:
 
 
 @functools.cache
-def _nvrtc_version() -> str:
+def nvrtc_version() -> str:
+    """Of the compiler, such as "13.0": another one makes other machine code of the same source."""
     from cuda.bindings import nvrtc
 
     return ".".join(map(str, nvrtc.nvrtcVersion()[1:]))

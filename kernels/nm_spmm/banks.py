@@ -18,24 +18,29 @@ _LABEL = re.compile(r"^\s*(\.L_\w+):")
 _BRANCH = re.compile(r"\bBRA(?:\.\w+)*\b.*`\((\.L_\w+)\)")
 
 
-def loop_bytes(sass: str) -> int:
-    """Bytes of code of the smallest loop that has half of the multiply-adds; 0 where none has.
+def loop(sass: str) -> str:
+    """The smallest loop that has half of the multiply-adds; "" where none has.
 
-    Instructions are 16 bytes. sass: `jit.disassemble` of a cubin; a loop is what lies between a label
-    and a later branch to it.
+    sass: `jit.disassemble` of a cubin; a loop is what lies between a label and a later branch to it.
     """
+    lines = sass.splitlines()
     labels: dict[str, int] = {}
-    loops, place, ffma = [], 0, [0]
-    for line in sass.splitlines():
+    loops, ffma = [], [0]
+    for place, line in enumerate(lines):
+        instruction = _INSTRUCTION.search(line)
+        ffma.append(ffma[-1] + bool(instruction and instruction[1] == "FFMA"))
         if label := _LABEL.match(line):
             labels[label[1]] = place
-        elif instruction := _INSTRUCTION.search(line):
-            place += 1
-            ffma.append(ffma[-1] + (instruction[1] == "FFMA"))
-            if (to := _BRANCH.search(line)) and to[1] in labels:
-                loops.append((labels[to[1]], place))
-    held = [end - begin for begin, end in loops if 2 * (ffma[end] - ffma[begin]) >= ffma[-1] > 0]
-    return 16 * min(held, default=0)
+        elif (to := _BRANCH.search(line)) and to[1] in labels:
+            loops.append((labels[to[1]], place + 1))
+    held = [(end - at, at, end) for at, end in loops if 2 * (ffma[end] - ffma[at]) >= ffma[-1] > 0]
+    _, begin, end = min(held, default=(0, 0, 0))
+    return "\n".join(lines[begin:end])
+
+
+def instructions(sass: str) -> int:
+    """How many there are, of 16 bytes each."""
+    return sum(bool(_INSTRUCTION.search(line)) for line in sass.splitlines())
 
 
 def conflicts(sass: str) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The room's autotuner: tries the ladder's kernels on a problem and keeps its choice in a readable file.
 
-A choice is a row of choices/<gpu>.csv: sizes, pattern, and the knobs of `ladder.Config`. See
+A choice is a row of choices/<gpu>.csv: sizes, pattern, compiler, and the knobs of `ladder.Config`. See
 `kernels.tuning` for how trials are timed and where choices are kept.
 """
 
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
@@ -57,10 +58,15 @@ WIDE = tuple(
 
 @dataclass(frozen=True)
 class Choice:
-    """A configuration, and the time that made it the choice."""
+    """A configuration, the time that made it the choice, and the compiler whose code took that time.
+
+    Where accumulators lie decides what the register file delivers, and compilers differ in that: a
+    choice that was made with another one is made again.
+    """
 
     config: Config
     median_us: float
+    nvrtc: str = field(default_factory=jit.nvrtc_version)
 
 
 def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
@@ -194,14 +200,17 @@ def look_up(problem: Problem, device, file: Path | None = None) -> Choice | None
     for path in [file] if file else [_own(device), shipped]:
         if path.is_file():
             found = read(path).get(_key(problem))
-            if found is not None and _fits(found.config, problem, device):
+            if found is not None and _fits(found, problem, device):
                 return found
     return None
 
 
-def _fits(config: Config, problem: Problem, device) -> bool:
+def _fits(choice: Choice, problem: Problem, device) -> bool:
     """Whether the GPU takes a choice: one made elsewhere, or for other kernels, is made again."""
+    config = choice.config
     if config.kernel not in ("wide", "bulk", "stream", "cluster"):
+        return False
+    if choice.nvrtc != jit.nvrtc_version():
         return False
     b = problem.device().b
     most = device.properties.max_shared_memory_per_block_optin
@@ -213,7 +222,7 @@ def _fits(config: Config, problem: Problem, device) -> bool:
 
 
 KEY = ("m", "n", "k", "keep", "group", "vector")
-COLUMNS = (*KEY, "median_us", "knobs")
+COLUMNS = (*KEY, "nvrtc", "median_us", "knobs")
 _read: dict[Path, tuple[int, dict[tuple, Choice]]] = {}
 
 
@@ -228,8 +237,9 @@ def read(path: Path) -> dict[tuple, Choice]:
         for number, row in enumerate(csv.DictReader(file), 2):
             try:
                 config = tuning.parse_knobs(row["knobs"], Config)
+                compiler = re.fullmatch(r"\d+\.\d+", row["nvrtc"])[0]
                 choices[tuple(int(row[name]) for name in KEY)] = Choice(
-                    config, float(row["median_us"])
+                    config, float(row["median_us"]), compiler
                 )
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise ValueError(
@@ -246,7 +256,7 @@ def write(path: Path, problem: Problem, choice: Choice) -> None:
     for key in sorted(choices):
         c = choices[key]
         knobs = " ".join(f"{name}={value}" for name, value in asdict(c.config).items())
-        rows.append((*key, f"{c.median_us:.2f}", knobs))
+        rows.append((*key, c.nvrtc, f"{c.median_us:.2f}", knobs))
     tuning.write_rows(path, COLUMNS, rows)
     _read.pop(path, None)
 

@@ -114,7 +114,7 @@ def test_other_options_or_another_compiler_compile_again(cache, source, compiled
     jit.compile_cubin(source, "scale<1>", "sm_80")
     monkeypatch.setattr(jit, "OPTIONS", jit.OPTIONS | {"lineinfo": False})
     jit.compile_cubin(source, "scale<1>", "sm_80")
-    monkeypatch.setattr(jit, "_nvrtc_version", lambda: "99.9")
+    monkeypatch.setattr(jit, "nvrtc_version", lambda: "99.9")
     jit.compile_cubin(source, "scale<1>", "sm_80")
     assert len(compiled) == 3
 

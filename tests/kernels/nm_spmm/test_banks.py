@@ -85,4 +85,4 @@ def test_the_loop_of_the_multiply_adds(lines, expected):
         line if line.startswith(".L") else f"        /*{16 * i:04x}*/   {line} ;   /* 0x000 */"
         for i, line in enumerate(lines)
     )
-    assert banks.loop_bytes(text) == expected
+    assert 16 * banks.instructions(banks.loop(text)) == expected

@@ -341,7 +341,7 @@ def test_the_file_is_readable_by_a_person_and_sorted(tmp_path):
     for m in (4096, 512, 64):
         tuner.write(path, problem(m=m), Choice(Config(), 9.0))
     tuner.write(path, problem(m=64, keep=4), Choice(Config("cluster", split=4), 8.5))
-    assert path.read_text().startswith("m,n,k,keep,group,vector,median_us,knobs\n")
+    assert path.read_text().startswith("m,n,k,keep,group,vector,nvrtc,median_us,knobs\n")
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["m"], row["keep"]) for row in rows] == [
@@ -378,19 +378,21 @@ def test_what_was_read_is_not_read_again_until_it_changes(tmp_path, monkeypatch)
     assert tuner.read(path) == {(512, 256, 1024, 16, 32, 32): Choice(Config(bn=64), 8.0)}
 
 
-GOOD = "512,256,1024,16,32,32,9.00,kernel=bulk bm=128 ahead=True"
+GOOD = f"512,256,1024,16,32,32,{jit.nvrtc_version()},9.00,kernel=bulk bm=128 ahead=True"
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        "512,256,k,16,32,32,9.00,kernel=bulk",
-        "512,256,1024,16,32,32,fast,kernel=bulk",
-        "512,256,1024,16,32,32,9.00,stages=many",
-        "512,256,1024,16,32,32,9.00,ahead=1",
-        "512,256,1024,16,32,32,9.00,colour=red",
-        "512,256,1024,16,32,32,9.00,kernel",
-        "512,256,1024,16,32,32,9.00",
+        "512,256,k,16,32,32,13.0,9.00,kernel=bulk",
+        "512,256,1024,16,32,32,13.0,fast,kernel=bulk",
+        "512,256,1024,16,32,32,13.0,9.00,stages=many",
+        "512,256,1024,16,32,32,13.0,9.00,ahead=1",
+        "512,256,1024,16,32,32,13.0,9.00,colour=red",
+        "512,256,1024,16,32,32,13.0,9.00,kernel",
+        "512,256,1024,16,32,32,13.0,9.00",
+        "512,256,1024,16,32,32,new,9.00,kernel=bulk",
+        "512,256,1024,16,32,32,9.00,kernel=bulk",
         "512,256,1024",
         "512",
         "<<<<<<< ours",
@@ -481,6 +483,16 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials, conf
     assert trials.heats and trials.bound[-1][1] in tuner.candidates(p, H200)
     assert tuner.look_up(p, H200).config == trials.bound[-1][1], "the own one comes first now"
     assert (folders[0] / "nvidia-h200.csv").is_file()
+
+
+def test_a_choice_of_another_compiler_is_made_again(folders, trials):
+    """Its machine code is another, and so is what is fastest."""
+    p, path = problem(), folders[1] / "nvidia-h200.csv"
+    tuner.write(path, p, Choice(Config(bn=128), 1.0, "9.9"))
+    (kept,) = tuner.read(path).values()
+    assert kept.nvrtc == "9.9" != jit.nvrtc_version() and tuner.look_up(p, H200) is None
+    tuner.bind("auto", p, H200)
+    assert trials.heats and tuner.look_up(p, H200).nvrtc == jit.nvrtc_version()
 
 
 def test_a_choice_for_hopper_is_none_for_another_gpu(folders):

@@ -13,7 +13,8 @@
 #include "ring.cuh"
 #include "sums.cuh"
 
-template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED>
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL,
+          int BLOCKS, bool ALIGNED>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) bulk(
     int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
     float alpha,                          // C = alpha A B; 1

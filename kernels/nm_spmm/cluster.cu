@@ -15,7 +15,8 @@
 #include "ring.cuh"
 #include "sums.cuh"
 
-template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED, int SPLIT>
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL,
+          int BLOCKS, bool ALIGNED, int SPLIT>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
     int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
     float alpha,                          // C = alpha A B; 1

@@ -45,7 +45,7 @@ struct Ring {
     static constexpr int STAGE = (A_FLOATS + B_FLOATS + INDICES + 31) / 32 * 32;  // floats; TMA wants 128 bytes
     static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
     static_assert(UNROLL % 4 == 0 && ROWS % UNROLL == 0, "the loop's body is some of a step's rows, four at a time");
-    static_assert(STAGES >= (AHEAD ? 3 : 2), "a stage is refilled one step after it was left: choose another stage to look ahead");
+    static_assert(STAGES >= (AHEAD ? 3 : 2), "a stage is refilled one step after it was left: choose another stage");
     static_assert(DEPTH <= 256 && T::BM <= 256, "a box of TMA has at most 256 rows and columns");
 
     float* stages;      // [STAGES][STAGE]
@@ -125,7 +125,8 @@ struct Ring {
                     const bool here = q + UNROLL < ROWS;  // are the next rows in this stage, too?
 #pragma unroll
                     for (int v = 0; v < UNROLL - 4; v += 4)
-                        four(acc, a + at, b + at + (q + v) * T::BN * 4, a + at, b + at + (q + v + 4) * T::BN * 4, d + at + (q + v + 4) * 4);
+                        four(acc, a + at, b + at + (q + v) * T::BN * 4, a + at, b + at + (q + v + 4) * T::BN * 4,
+                             d + at + (q + v + 4) * 4);
                     if (!here && more) wait(full + place.stage * 8, place.parity);
                     four(acc, a + at, b + at + (q + UNROLL - 4) * T::BN * 4, a + (here ? at : then),
                          b + (here ? at + (q + UNROLL) * T::BN * 4 : then), d + (here ? at + (q + UNROLL) * 4 : then));

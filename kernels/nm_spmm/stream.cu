@@ -68,7 +68,8 @@ __device__ __forceinline__ void acquire(const unsigned* flag)
     while (!set) asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
 }
 
-template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL, int BLOCKS, bool ALIGNED>
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL,
+          int BLOCKS, bool ALIGNED>
 __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) stream(
     int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
     float alpha,                          // C = alpha A B; 1
@@ -108,7 +109,8 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) stream(
         }
         const bool whole = part.others >= 0;
         float* to = whole ? C : partial + (size_t)blockIdx.x * BM * BN;
-        store<ALIGNED>(to, acc, t, whole ? m : BM, whole ? n : BN, whole ? part.tile & 0xffff : 0, whole ? part.tile >> 16 : 0);
+        store<ALIGNED>(to, acc, t, whole ? m : BM, whole ? n : BN, whole ? part.tile & 0xffff : 0,
+                       whole ? part.tile >> 16 : 0);
         if (!whole) {
             __threadfence();
             __syncwarp();

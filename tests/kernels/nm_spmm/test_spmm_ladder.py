@@ -55,9 +55,9 @@ def arguments(entry: str) -> dict[str, int | bool]:
     """Template arguments of an entry by the names and the types that they have in its source."""
     name, given = entry[:-1].split("<")
     source = (ladder.HERE / f"{name}.cu").read_text()
-    (names,) = re.findall(r"^template <(.*)>\n__global__", source, re.MULTILINE)
+    (names,) = re.findall(r"^template <([^>]*)>\n__global__", source, re.MULTILINE)
     read = {"int": int, "bool": {"false": False, "true": True}.__getitem__}
-    kinds, values = [x.split() for x in names.split(", ")], given.split(", ")
+    kinds, values = [x.split() for x in names.split(",")], given.split(", ")
     return {name: read[kind](x) for (kind, name), x in zip(kinds, values, strict=True)}
 
 
@@ -132,37 +132,6 @@ def test_what_a_row_adds_is_nearly_all_multiply_adds(reports, name):
     assert added / every > 0.9, f"{added} of {every} instructions"
 
 
-def loop(sass: str) -> tuple[int, int]:
-    """(multiply-adds, instructions) of the innermost loop that has the most multiply-adds."""
-    labels, before, multiply, loops = {}, [], [], []
-    for line in sass.splitlines():
-        if label := re.match(r"\.(L_x_\d+):", line):
-            before.append(label[1])
-        elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?(\w+)(.*)", line):
-            at, opcode, rest = int(found[1], 16) // 16, found[2], found[3]
-            labels |= dict.fromkeys(before, at)
-            before = []
-            multiply += [at] * (opcode == "FFMA")
-            back = re.search(r"\.(L_x_\d+)", rest) if opcode == "BRA" else None
-            if back and back[1] in labels:
-                loops.append((labels[back[1]], at + 1))
-    found = [(sum(first <= x < end for x in multiply), end - first) for first, end in loops]
-    return max(found, key=lambda x: (x[0], -x[1]))
-
-
-def test_a_loop_is_found():
-    """An outer loop, and an inner one that is not the first and not the one that only waits."""
-    lines = ["NOP", "L1", "FADD R1, R1, R2", "L2", "FFMA R1, R2, R3, R4", "@P0 BRA `(.L_x_2)"]
-    lines += ["L3", "@!P1 BRA `(.L_x_3)", "@P2 BRA `(.L_x_4)", "FFMA R1, R2, R3, R4"]
-    lines += ["FFMA R1, R2, R3, R4", "BRA `(.L_x_1)", "L4", "EXIT"]
-    at, text = 0, []
-    for line in lines:
-        text.append(f".L_x_{line[1]}:" if line[0] == "L" else f"  /*{at:04x}*/   {line} ;")
-        at += 16 * (line[0] != "L")
-    assert loop("\n".join(text)) == (3, 8)
-    assert loop("\n".join(text[:6])) == (1, 2)
-
-
 @pytest.mark.parametrize("keep,group", PATTERNS)
 @pytest.mark.parametrize("name", ["stream", "rolled", "turned"])
 def test_the_loops_code(cubins, name, keep, group):
@@ -170,7 +139,8 @@ def test_the_loops_code(cubins, name, keep, group):
     8 rows fits with room to spare. A whole step does only at 87.5%, where it is 8 rows."""
     config = fitting(RUNGS[name][0], keep, group)
     body = ladder.unrolled(config, keep, group)
-    multiply, every = loop(jit.disassemble(cubins[ladder.entry(config, keep, group), "sm_90a"]))
+    code = banks.loop(jit.disassemble(cubins[ladder.entry(config, keep, group), "sm_90a"]))
+    multiply, every = banks.conflicts(code)["ffma"], banks.instructions(code)
     a_row = config.tm * config.tn
     assert multiply == body * a_row
     # 6.25 loads a row, and about a hundred instructions where the loop ends a step, with its barriers.

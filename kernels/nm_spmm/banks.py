@@ -12,8 +12,6 @@ import re
 _FFMA = re.compile(r"FFMA\s+R\d+, (\S+), (\S+), (\S+?) ?;")
 _REGISTER = re.compile(r"[-|]?R(\d+)(\.reuse)?")
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
-
-
 _LABEL = re.compile(r"^\s*(\.L_\w+):")
 _BRANCH = re.compile(r"\bBRA(?:\.\w+)*\b.*`\((\.L_\w+)\)")
 

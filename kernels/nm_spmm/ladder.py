@@ -305,20 +305,18 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
     # With a cluster it counts clusters, which are split blocks deep.
     grid = ceil(m / c.bm), packed.blocks
-    work = ()
+    one, i32 = np.float32(1), np.int32
+    work = shares = ()
     if c.kernel == "stream":
         resident = device.properties.multiprocessor_count * c.blocks
-        work = _work(schedule.parts(*grid, packed.steps, resident), c)
-        grid = len(work[0])  # one list of parts for each block
-    launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
-    one, i32 = np.float32(1), np.int32
-    arrays = packed.val.data.ptr, packed.index.data.ptr, ops.c.data.ptr
-    if work:
-        table, partial, ready = work
-        arrays = (
-            *arrays[:2], i32(tail(c, b.keep, b.group, b.w)), table.data.ptr, i32(table.shape[1]),
-            partial.data.ptr, ready.data.ptr, arrays[2],
+        work = table, partial, ready = _work(schedule.parts(*grid, packed.steps, resident), c)
+        grid = len(table)  # one list of parts for each block
+        shares = (
+            i32(tail(c, b.keep, b.group, b.w)), table.data.ptr, i32(table.shape[1]),
+            partial.data.ptr, ready.data.ptr,
         )  # fmt: skip
+    launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
+    arrays = packed.val.data.ptr, packed.index.data.ptr, *shares, ops.c.data.ptr
     if c.kernel == "wide":
         arguments = (
             i32(m), i32(n), i32(k), i32(packed.steps), i32(lda), one, a.data.ptr, *arrays,

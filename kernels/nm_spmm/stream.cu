@@ -15,6 +15,7 @@
 //
 // Template:  the same as bulk.cu's
 
+#include "flag.cuh"
 #include "ring.cuh"
 #include "sums.cuh"
 
@@ -56,16 +57,6 @@ __device__ __forceinline__ void add(float (&acc)[T::TN][T::TM], const float* til
         }
         if (j % 2) asm volatile("" ::: "memory");  // TM / 2 loads in flight, no more: registers
     }
-}
-
-__device__ __forceinline__ void release(unsigned* flag)
-{
-    asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(flag) : "memory");
-}
-__device__ __forceinline__ void acquire(const unsigned* flag)
-{
-    unsigned set = 0;
-    while (!set) asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
 }
 
 template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL,

@@ -14,6 +14,7 @@
 // there: the wait is a formality, except that all blocks must be resident, which one block for each SM is.
 //
 // Template:  as in tile.cuh and store.cuh
+#include "flag.cuh"
 #include "store.cuh"
 
 struct Part {
@@ -93,12 +94,11 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
                 __stcg(sums + i * 128, make_float4(mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]));
             __threadfence();
             named_barrier(1 + group, 128);
-            if (threadIdx.x % 128 == 0) asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(ready + slot) : "memory");
+            if (threadIdx.x % 128 == 0) release(ready + slot);
             continue;
         }
         if (part.to < steps) {  // a head: the tail is the next block's
-            unsigned there = 0;
-            while (!there) asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(there) : "l"(ready + slot) : "memory");
+            acquire(ready + slot);
 #pragma unroll
             for (int i = 0; i < WORDS; ++i) {
                 const float4 x = __ldcg(sums + i * 128);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,3 +46,12 @@ def count(mix: dict[str, int], opcode: str, bits: int | None = None) -> int:
 def width(name: str) -> int:
     """Bits that an instruction moves for a thread; 32 where its name has no other number."""
     return next((w for w in (128, 64) if str(w) in name.split(".")[1:]), 32)
+
+
+def changed(room: Path, folder: Path, file: str, old: str, new: str) -> None:
+    """A room's sources in another folder, with one text of a file changed, which must be there once."""
+    for path in room.glob("*.cu*"):
+        shutil.copy(path, folder)
+    text = (folder / file).read_text()
+    assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
+    (folder / file).write_text(text.replace(old, new))

@@ -364,18 +364,22 @@ def test_other_patterns_and_one_narrow_vector(device):
         try_problem(make_problem(70, n, 300, keep, group, vector), device)
 
 
-@gpu
-def test_nothing_beside_c_is_written(device):
+def among_sevens(p):
+    """The problem with its C in the middle of a larger array, and what lies before and behind it."""
     import cupy
 
     margin = 4096
+    whole = cupy.full(p.m * p.n + 2 * margin, 7, cupy.float32)
+    ops = replace(p.device(), c=whole[margin:-margin].reshape((p.m, p.n), order="F"))
+    return replace(p, make_device=lambda: ops, _device=None), (whole[:margin], whole[-margin:])
+
+
+@gpu
+def test_nothing_beside_c_is_written(device):
     for m, n in ((61, 33), (64, 128), (36, 40)):
-        p = make_problem(m, n, 100, 4, 32, 32)
-        whole = cupy.full(m * n + 2 * margin, 7, cupy.float32)
-        ops = replace(p.device(), c=whole[margin:-margin].reshape((m, n), order="F"))
-        p = replace(p, make_device=lambda ops=ops: ops, _device=None)
+        p, margins = among_sevens(make_problem(m, n, 100, 4, 32, 32))
         try_problem(p, device)
-        assert bool((whole[:margin] == 7).all()) and bool((whole[-margin:] == 7).all())
+        assert all(bool((margin == 7).all()) for margin in margins)
 
 
 @gpu

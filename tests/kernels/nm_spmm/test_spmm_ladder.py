@@ -6,7 +6,6 @@ import math
 import os
 import re
 import secrets
-import shutil
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ import pytest
 from compiled import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_published import H200, as_array, make_problem, on_fake_gpu
+from test_published import H200, among_sevens, as_array, make_problem, on_fake_gpu
 
 from artifact import check
 from kernels import jit, tma
@@ -727,16 +726,10 @@ def test_real_values_repeat_bit_by_bit_and_pass_the_check(device, rungs):
 
 @gpu
 def test_nothing_beside_c_is_written(device, rungs):
-    import cupy
-
-    margin = 4096
     for m, n in ((61, 33), (64, 128), (36, 40)):
-        p = make_problem(m, n, 100, 4, 32, 32)
-        whole = cupy.full(m * n + 2 * margin, 7, cupy.float32)
-        ops = replace(p.device(), c=whole[margin:-margin].reshape((m, n), order="F"))
-        p = replace(p, make_device=lambda ops=ops: ops, _device=None)
+        p, margins = among_sevens(make_problem(m, n, 100, 4, 32, 32))
         try_problem(p, device, rungs)
-        assert bool((whole[:margin] == 7).all()) and bool((whole[-margin:] == 7).all())
+        assert all(bool((margin == 7).all()) for margin in margins)
 
 
 # ------------------------------------------------------------------------------- wrong on purpose
@@ -763,12 +756,8 @@ def mutant(monkeypatch, tmp_path):
     """mutant(bug): from now on the ladder compiles sources with one text changed, which must be there once."""
 
     def change(bug: str) -> str:
-        file, old, new, name = MUTANTS[bug]
-        for path in ladder.HERE.glob("*.cu*"):
-            shutil.copy(path, tmp_path)
-        text = (tmp_path / file).read_text()
-        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
-        (tmp_path / file).write_text(text.replace(old, new))
+        *edit, name = MUTANTS[bug]
+        compiled.changed(ladder.HERE, tmp_path, *edit)
         monkeypatch.setattr(ladder, "HERE", tmp_path)
         return name
 

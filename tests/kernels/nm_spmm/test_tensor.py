@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shutil
 
 import compiled
 import numpy as np
@@ -221,12 +220,8 @@ def mutant(monkeypatch, tmp_path):
     from dataclasses import replace
 
     def change(bug: str) -> str:
-        file, old, new, variant = MUTANTS[bug]
-        for path in tensor.HERE.glob("*.cu*"):
-            shutil.copy(path, tmp_path)
-        text = (tmp_path / file).read_text()
-        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
-        (tmp_path / file).write_text(text.replace(old, new))
+        *edit, variant = MUTANTS[bug]
+        compiled.changed(tensor.HERE, tmp_path, *edit)
         kernel = tensor.KERNELS[variant]
         monkeypatch.setitem(
             tensor.KERNELS, variant, replace(kernel, source=tmp_path / kernel.source.name)

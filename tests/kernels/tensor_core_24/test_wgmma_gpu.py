@@ -6,9 +6,9 @@ import functools
 import math
 import os
 import secrets
-import shutil
 from dataclasses import dataclass, replace
 
+import compiled
 import numpy as np
 import pytest
 from test_wgmma import wrong_orders
@@ -627,12 +627,8 @@ def mutant(monkeypatch, tmp_path):
     """mutant(bug): from now on the room compiles sources with one text changed, which must be there once."""
 
     def change(bug: str) -> None:
-        file, old, new, _ = MUTANTS[bug]
-        for path in wgmma.HERE.glob("*.cu*"):
-            shutil.copy(path, tmp_path)
-        text = (tmp_path / file).read_text()
-        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
-        (tmp_path / file).write_text(text.replace(old, new))
+        *edit, _ = MUTANTS[bug]
+        compiled.changed(wgmma.HERE, tmp_path, *edit)
         monkeypatch.setattr(wgmma, "HERE", tmp_path)
 
     return change

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from kernels import jit
 
+_LOCK = Path(__file__).parents[2] / "requirements" / "base.lock"
+#: The compiler that make installs, such as "13.1"; counts of instructions, as far as a test knows them, are its.
+LOCKED = re.search(r"^nvidia-cuda-nvrtc==(\d+\.\d+)", _LOCK.read_text(), re.MULTILINE)[1]
+#: For a test that counts what another version of the compiler may well do in another way.
+exact = pytest.mark.skipif(
+    jit.nvrtc_version() != LOCKED,
+    reason=f"instructions are counted for the locked compiler, {LOCKED}, and this is {jit.nvrtc_version()}",
+)
 #: An entry and a target.
 Key = tuple[str, str]
 

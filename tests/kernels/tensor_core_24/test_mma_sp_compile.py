@@ -10,6 +10,7 @@ import pytest
 from compiled import count
 
 from kernels import jit
+from kernels import tensor_core_24 as room
 from kernels.formats.half import DTYPES
 from kernels.tensor_core_24 import mma_sp
 from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config, entry
@@ -17,18 +18,29 @@ from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config, en
 #: Largest dynamic shared memory of a block, bytes: 163 KiB on sm_80, 99 on sm_89 and sm_120, 227 on sm_90.
 MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
 ALIGNS = (16, 8, 4, 2)
-CONFIGS = tuple(dict.fromkeys((PUBLISHED, *STUDIES.values(), *FAMILY)))
-ENTRIES = tuple(
-    dict.fromkeys(
-        [
-            *(entry(c, "bfloat16", mask) for c in CONFIGS for mask in (False, True)),
-            *(entry(c, "float16", mask) for c in (PUBLISHED, *STUDIES.values()) for mask in (False, True)),
-            *(entry(PUBLISHED, "bfloat16", True, align) for align in ALIGNS),
-            *(entry(PUBLISHED, dtype, True, 2, mma_sp.EPILOGUES[-1]) for dtype in DTYPES),
-            *(entry(PUBLISHED, "bfloat16", False, 16, epilogue) for epilogue in mma_sp.EPILOGUES),
-        ]
-    )
+#: Of the published kernel and its studies, what the room declares, so what the chapter compiles as well.
+DECLARED = tuple(
+    dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in room.VARIANTS[name].entries)
+)
+#: What a tuner may ask for: with a mask, which wants more registers than without and has the same loop.
+FAMILY_MASKED = tuple(entry(config, "bfloat16", True) for config in FAMILY)
+EPILOGUES = tuple(
+    entry(PUBLISHED, "bfloat16", False, 16, epilogue) for epilogue in mma_sp.EPILOGUES
+)
+NARROW = tuple(entry(PUBLISHED, "bfloat16", True, align) for align in ALIGNS)
+#: The most that one instance does, and one for each size of a warp's tile.
+HARDEST = (
+    *(entry(PUBLISHED, dtype, True, 2, mma_sp.EPILOGUES[-1]) for dtype in DTYPES),
+    *(entry(config, "bfloat16", True) for config in (
+        Config(bm=256, group=4), Config(wn=32, stages=4, group=8),
+        Config(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4),
+    )),
 )  # fmt: skip
+#: All of them for one target; for the others, whose machine code differs in little, the declared and the hardest.
+ENTRIES = {
+    arch: tuple(dict.fromkeys(DECLARED + HARDEST + (FAMILY_MASKED + EPILOGUES + NARROW) * (arch == "sm_90a")))
+    for arch in jit.TARGETS
+}  # fmt: skip
 #: Where a kernel wants all 255 registers, some versions of the compiler are one or two short: loads and stores
 #: of them, beside the 64 multiplications of the loop.
 SPILLS = {"sm_120": 4}
@@ -36,7 +48,10 @@ SPILLS = {"sm_120": 4}
 
 @pytest.fixture(scope="module")
 def cubins():
-    return compiled.cubins((mma_sp.SOURCE, name) for name in ENTRIES)
+    found = {}
+    for arch, entries in ENTRIES.items():
+        found |= compiled.cubins(((mma_sp.SOURCE, name) for name in entries), [arch])
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +65,29 @@ def selectors(cubin: jit.Cubin) -> tuple[int, int]:
     return tuple(len(re.findall(rf"HMMA\.SP\..*, 0x{x} ;", code)) for x in (0, 1))
 
 
-@pytest.mark.parametrize("arch", jit.TARGETS)
-@pytest.mark.parametrize("name", ENTRIES)
-def test_every_entry_compiles_for_every_target_without_spills(reports, name, arch):
-    used, mix = reports[name, arch]
-    assert used.spills <= (arch in SPILLS), used
-    assert used.spill_loads + used.spill_stores <= SPILLS.get(arch, 0) and mix["EXIT"] >= 1
-    assert used.shared_bytes in (0, 1024), "shared memory is dynamic; 1 KiB may be the driver's"
+def config_of(name: str) -> Config:
+    """Of an entry: its numbers as `mma_sp.entry` writes them."""
+    given = name[:-1].split("<")[1].split(", ")
+    numbers = [int(x) for x in given[1:7]]
+    return Config(*numbers, given[7].lower(), given[8].lower(), *(int(x) for x in given[9:12]))
+
+
+@pytest.mark.parametrize("config", [PUBLISHED, *STUDIES.values(), *FAMILY], ids=str)
+def test_an_entry_names_its_configuration(config):
+    assert config_of(entry(config, "float16", True, 4)) == config
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_a_block_finds_its_registers(reports, config, arch):
-    for mask in (False, True):
-        used, _ = reports[entry(config, "bfloat16", mask), arch]
-        assert mma_sp.threads(config) * math.ceil(used.registers / 8) * 8 <= 65536, used
+def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(reports, arch):
+    for name in ENTRIES[arch]:
+        used, mix = reports[name, arch]
+        where = f"{name} on {arch}: {used}"
+        assert used.spills <= (arch in SPILLS), where
+        assert used.spill_loads + used.spill_stores <= SPILLS.get(arch, 0), where
+        assert mix["EXIT"] >= 1, where
+        assert used.shared_bytes in (0, 1024), f"dynamic; 1 KiB may be the driver's: {where}"
+        registers = math.ceil(used.registers / 8) * 8
+        assert mma_sp.threads(config_of(name)) * registers <= 65536, where
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -96,30 +119,36 @@ def test_shared_memory_holds_the_stages():
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_a_step_multiplies_the_whole_tile(cubins, reports, config, arch):
+def test_a_step_multiplies_the_whole_tile(reports, arch):
     """One loop, unrolled over a step: the source's 64 instructions a warp for 64 x 64 x 64."""
-    name = entry(config, "bfloat16")
-    _, mix = reports[name, arch]
-    each = config.wm // 16 * (config.wn // 8) * (config.bk // 32)
-    assert {n: c for n, c in mix.items() if "MMA" in n} == {"HMMA.SP.16832.F32.BF16": each}
-    assert each == 64 or (config.wm, config.wn, config.bk) != (64, 64, 64)
-    assert selectors(cubins[name, arch]) == (
-        (each, 0) if config.selectors == 1 else (each // 2,) * 2
-    )
+    for name in ENTRIES[arch]:
+        _, mix = reports[name, arch]
+        config, dtype = config_of(name), ".BF16" if "<BF16" in name else ""
+        each = config.wm // 16 * (config.wn // 8) * (config.bk // 32)
+        found = {op: n for op, n in mix.items() if "MMA" in op}
+        assert found == {f"HMMA.SP.16832.F32{dtype}": each}, f"{name} on {arch}"
+        assert each == 64 or (config.wm, config.wn, config.bk) != (64, 64, 64)
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-def test_float16_takes_the_same_way(cubins, reports, arch):
-    name = entry(PUBLISHED, "float16")
-    _, mix = reports[name, arch]
-    assert mix["HMMA.SP.16832.F32"] == 64 and not any("BF16" in op for op in mix)
-    assert selectors(cubins[name, arch]) == (32, 32)
+def test_both_pairs_of_lanes_hold_metadata_where_two_are_asked_for(cubins, arch):
+    one = entry(STUDIES["mma_sp_one_selector"], "bfloat16")
+    names = DECLARED if arch == "sm_90a" else (entry(PUBLISHED, "bfloat16"), one)
+    for name in names:
+        expected = (64, 0) if name == one else (32, 32)
+        assert selectors(cubins[name, arch]) == expected, f"{name} on {arch}"
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_float16_takes_the_same_way(reports, arch):
+    _, mix = reports[entry(PUBLISHED, "float16"), arch]
+    assert not any("BF16" in op for op in mix)
     other = reports[entry(PUBLISHED, "bfloat16"), arch][1]
     for opcode in ("LDSM", "LDGSTS", "STS", "LDS", "STG"):
         assert count(mix, opcode) == count(other, opcode)
 
 
+@compiled.exact
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_operands_come_by_ldmatrix(reports, arch):
     """A by four, B transposed by eight in each part of a step: two in the loop, one before it."""
@@ -135,6 +164,7 @@ def test_operands_come_by_ldmatrix(reports, arch):
             assert mix.get(opcode, 0) == (number if opcode == metadata[0] else 0), name
 
 
+@compiled.exact
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
     """The source's two mnemonics: LDGSTS.E.BYPASS.LTC128B.128 and, by .ca, LDGSTS.E.LTC128B.64."""
@@ -153,10 +183,9 @@ def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
         assert mix["LDGDEPBAR"] == s and not count(mix, "LDG"), name
 
 
-@pytest.mark.parametrize("arch", jit.TARGETS)
 @pytest.mark.parametrize("align", ALIGNS)
-def test_narrow_rows_are_copied_in_narrow_pieces(reports, align, arch):
-    _, mix = reports[entry(PUBLISHED, "bfloat16", True, align), arch]
+def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
+    _, mix = reports[entry(PUBLISHED, "bfloat16", True, align), "sm_90a"]
     width = {16: ".128", 8: ".64", 4: "", 2: ".U16"}[align]
     assert {op for op in mix if op.startswith("STG")} == {f"STG.E{width}"}
     assert {op for op in mix if re.match(r"LDG\.", op)} == (
@@ -168,10 +197,10 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align, arch):
     )
 
 
-@pytest.mark.parametrize("arch", jit.TARGETS)
-def test_the_plain_kernel_pays_for_no_epilogue(reports, arch):
+@compiled.exact
+def test_the_plain_kernel_pays_for_no_epilogue(reports):
     def arithmetic(epilogue):
-        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), arch]
+        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), "sm_90a"]
         return [count(mix, op) for op in ("FMUL", "FFMA", "FADD")], count(mix, "LDG")
 
     assert arithmetic("PLAIN") == ([0, 0, 0], 0)
@@ -182,17 +211,20 @@ def test_the_plain_kernel_pays_for_no_epilogue(reports, arch):
         sum(muls) in (128, 256) and loads == 8
     )  # x alpha + bias may be one FFMA; a bias for each row
     for epilogue in mma_sp.EPILOGUES:
-        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), arch]
+        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), "sm_90a"]
         rounded = sum(n for op, n in mix.items() if op.startswith("F2FP"))
         assert rounded == 64, "two elements at a time, once"
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_c_is_written_in_whole_lines(reports, arch):
-    for config in CONFIGS:
-        _, mix = reports[entry(config, "bfloat16"), arch]
-        assert count(mix, "STG", 128) == count(mix, "STG") > 0
-        assert count(mix, "STS", 32) == count(mix, "STS") == config.wm * config.wn // 64
+    plain = [name for name in ENTRIES[arch] if ", 16, " in name and "PLAIN" in name]
+    assert len(plain) >= 12
+    for name in plain:
+        _, mix = reports[name, arch]
+        config = config_of(name)
+        assert count(mix, "STG", 128) == count(mix, "STG") > 0, name
+        assert count(mix, "STS", 32) == count(mix, "STS") == config.wm * config.wn // 64, name
 
 
 @pytest.mark.parametrize(

@@ -3,74 +3,85 @@
 from __future__ import annotations
 
 import fcntl
+import functools
+import importlib
 import os
+import pkgutil
+import secrets
 import tempfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from turns import locked, turn, workers
 
+import kernels
 from artifact import device as gpu
+from kernels import jit
 
-#: On a GPU: processes at most, and bytes of its memory for each. Compiling and exact products on the host are most
-#: of what such tests do, so they gain from cores; kernels of several processes take turns on the GPU.
-MOST, MEMORY = 12, 6 * 2**30
 #: Held for as long as a test runs: by all but those marked `alone` together, by one of these for itself.
 TURN = Path(tempfile.gettempdir()) / f"sparsity-on-trial-tests-{os.getuid()}"
+#: One process of several; with one alone there is nobody to wait for.
+SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
+
+# All processes draw the same operands: they inherit the seed that the first one draws, unless the user has set it.
+os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 
 
-def workers(cores: int, memory_bytes: int | None) -> int:
-    """Processes that run the tests: one a core; with a GPU (of so much memory) fewer, so that some stay for threads."""
-    if memory_bytes is None:
-        return max(1, cores)
-    return max(1, min(MOST, cores * 3 // 4, memory_bytes // MEMORY))
+@functools.cache
+def found() -> gpu.DeviceInfo | None:
+    return gpu.find()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    info = gpu.find()
+    info = found()
     return workers(len(os.sched_getaffinity(0)), info and info.memory_bytes)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
-    if marked and gpu.find() is None:
+    if marked and found() is None:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with a driver here"))
-
-
-@contextmanager
-def locked(path: Path, how: int) -> Iterator[None]:
-    """A file locked for this process, with `how` of fcntl; the system lets go of it if the process ends."""
-    with path.open("a") as file:
-        fcntl.flock(file, how)
-        yield
-
-
-@contextmanager
-def turn(alone: bool, folder: Path = TURN) -> Iterator[None]:
-    """Wait until nobody is alone on the GPU; or, to be alone, until everybody else's test has ended."""
-    folder.mkdir(exist_ok=True)
-    # Who waits to be alone keeps the door shut, or the others would follow each other for ever.
-    with locked(folder / "door", fcntl.LOCK_EX):
-        inside = locked(folder / "room", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        inside.__enter__()
-    try:
-        yield
-    finally:
-        inside.__exit__(None, None, None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item):
     """Where there is a GPU, every test waits for its turn: a busy host spoils timings as well."""
-    if os.environ.get("PYTEST_XDIST_WORKER") is None or gpu.find() is None:
+    if not SEVERAL or found() is None:
         return (yield)
-    with turn(item.get_closest_marker("alone") is not None):
+    TURN.mkdir(exist_ok=True)
+    with turn(item.get_closest_marker("alone") is not None, TURN):
         return (yield)
+
+
+@pytest.fixture(scope="session", autouse=SEVERAL)
+def each_kernel_once() -> Iterator[None]:
+    """A process that wants a kernel which another one is compiling waits, and finds it in the cache."""
+    TURN.mkdir(exist_ok=True)
+    compile_cubin = jit.compile_cubin
+
+    def once(source: Path, entry: str, arch: str) -> jit.Cubin:
+        name = zlib.crc32("\0".join((Path(source).name, entry, arch)).encode())
+        with locked(TURN / f"kernel-{name % 256}", fcntl.LOCK_EX):
+            return compile_cubin(source, entry, arch)
+
+    jit.compile_cubin = once
+    yield
+    jit.compile_cubin = compile_cubin
 
 
 @pytest.fixture(scope="session")
 def device():
-    """The GPU as a `cuda.core.Device`, current in this thread."""
-    return gpu.require().open()
+    """The GPU as a `cuda.core.Device`, current in this thread, with the kernels of all rooms compiled for it."""
+    opened = gpu.require().open()
+    arch, jobs = jit.arch_of(opened), set()
+    for module in pkgutil.iter_modules(kernels.__path__, "kernels."):
+        for kernel in getattr(importlib.import_module(module.name), "VARIANTS", {}).values():
+            if arch in kernel.targets or kernel.targets == jit.TARGETS:
+                jobs |= {(kernel.source, entry, arch) for entry in kernel.entries}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # one after the other they take minutes
+        list(pool.map(lambda job: jit.compile_cubin(*job), sorted(jobs)))
+    return opened

@@ -353,6 +353,7 @@ def test_the_gpu_makes_the_same_bits(device, m, n, k, density, seed):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_the_gpu_continues_past_32_bits_of_elements(device):
     """17 GiB of B: the index of an element wraps at 2^32, on the GPU as in NumPy."""
     import cupy

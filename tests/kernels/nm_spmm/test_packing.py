@@ -246,8 +246,12 @@ def test_a_vector_as_wide_as_the_matrix_allows_every_slot():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("packed", "tiled"), MODES)
-@pytest.mark.parametrize("case", CASES)
-def test_the_gpu_prepares_the_same(device, case, packed, tiled):
+def test_the_gpu_prepares_the_same(device, packed, tiled):
+    for case in CASES:
+        try_prepared(case, packed, tiled)
+
+
+def try_prepared(case, packed: bool, tiled: bool) -> None:
     import cupy
 
     b = matrix(case)
@@ -267,6 +271,7 @@ def test_the_gpu_prepares_the_same(device, case, packed, tiled):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.parametrize(("packed", "tiled", "slot"), [(True, False, 32), (True, True, 4)])
 def test_a_large_matrix_takes_milliseconds_and_little_memory(device, packed, tiled, slot):
     import cupy

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,6 +45,17 @@ def reports(cubins: dict[Key, jit.Cubin]) -> dict[Key, tuple[jit.Resources, dict
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(cubins, pool.map(report, cubins.values()), strict=True))
+
+
+def sass(cubin: jit.Cubin) -> str:
+    """`jit.disassemble`, kept beside the cubins, since the disassembler takes a quarter of a second to begin."""
+    key = hashlib.sha256(cubin.symbol.encode() + cubin.code).hexdigest()[:24]
+    path = jit.cache_folder() / f"{key}.sass"
+    if not path.is_file():
+        made = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        made.write_text(jit.disassemble(cubin))
+        made.replace(path)  # whole or not at all, whoever else is writing it
+    return path.read_text()
 
 
 def count(mix: dict[str, int], opcode: str, bits: int | None = None) -> int:

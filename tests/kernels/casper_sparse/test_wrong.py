@@ -37,12 +37,11 @@ def test_every_wrong_kernel_is_tested():
     assert [source.stem for source in SOURCES] == sorted(CAUGHT)
 
 
-@pytest.mark.parametrize("arch", jit.TARGETS)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
-def test_a_wrong_kernel_says_so_and_compiles(source, arch):
+def test_a_wrong_kernel_says_so_and_compiles(source):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
     assert source.read_text().startswith("// Wrong on purpose: ")
-    assert jit.compile_cubin(source, source.stem, arch).code
+    assert jit.compile_cubin(source, source.stem, "sm_90a").code
 
 
 def make_problem(n: int):

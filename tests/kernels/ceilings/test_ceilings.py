@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import compiled
 import numpy as np
 import pytest
 
@@ -16,7 +17,7 @@ TENSOR = ("mma", "mma_sp", "wgmma", "wgmma_sp", "wgmma_sp_ra")
 SPARSE = ("mma_sp", "wgmma_sp", "wgmma_sp_ra")
 
 
-def compiled(name: str, arch: str) -> jit.Cubin:
+def cubin(name: str, arch: str) -> jit.Cubin:
     (entry,) = ceilings.VARIANTS[name].entries
     return jit.compile_cubin(ceilings.VARIANTS[name].source, entry, arch)
 
@@ -78,13 +79,13 @@ def test_what_a_gpu_supports(capability, hopper):
 )
 def test_the_work_survives_the_compiler(name, opcode, modifier, least, arch):
     """In one iteration of the loop; what nobody reads would have been removed."""
-    cubin = compiled(name, arch)
-    mix = jit.instruction_mix(cubin)
+    made = cubin(name, arch)
+    mix = jit.instruction_mix(made)
     found = sum(n for op, n in mix.items() if op.split(".")[0] == opcode and modifier in op)
-    assert found >= least, f"{cubin.entry} on {arch}: {mix}"
-    assert not jit.resources(cubin).spills
+    assert found >= least, f"{made.entry} on {arch}: {mix}"
+    assert not jit.resources(made).spills
     # Two blocks of 1024 threads on an SM, where it has room for them.
-    assert jit.resources(cubin).registers <= 64
+    assert jit.resources(made).registers <= 64
     if name == "l2_read":
         cached = [op for op in mix if op.startswith("LDG.E.128") and "STRONG.GPU" not in op]
         assert not cached, "the loads must skip L1"
@@ -92,7 +93,7 @@ def test_the_work_survives_the_compiler(name, opcode, modifier, least, arch):
 
 def loop(name: str, arch: str, opcode: str) -> list[str]:
     """The instructions from the first `opcode` to the branch back, which the same loop holds."""
-    sass = jit.disassemble(compiled(name, arch))
+    sass = compiled.sass(cubin(name, arch))
     ops = [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", sass)]
     ops = [op for op in ops if not op.startswith(("@!UPT", "@!PT"))]  # padding, never executed
     first = next(i for i, op in enumerate(ops) if op.startswith(opcode))
@@ -121,7 +122,7 @@ def test_nothing_but_the_tensor_cores_is_at_work_in_the_loop(name, arch):
         for selector in ("0x0", "0x1"):
             found = [op for op in work if re.search(rf", {selector}(, gsb0)? ;", op)]
             assert len(found) == len(work) // 2, (selector, work)
-    assert not jit.resources(compiled(name, arch)).spills
+    assert not jit.resources(cubin(name, arch)).spills
 
 
 @pytest.mark.parametrize("name", ["wgmma", "wgmma_sp", "wgmma_sp_ra"])

@@ -11,7 +11,6 @@ from compiled import count
 
 from kernels import jit
 from kernels import tensor_core_24 as room
-from kernels.formats.half import DTYPES
 from kernels.tensor_core_24 import mma_sp
 from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config, entry
 
@@ -28,19 +27,22 @@ EPILOGUES = tuple(
     entry(PUBLISHED, "bfloat16", False, 16, epilogue) for epilogue in mma_sp.EPILOGUES
 )
 NARROW = tuple(entry(PUBLISHED, "bfloat16", True, align) for align in ALIGNS)
-#: The most that one instance does, and one for each size of a warp's tile.
+#: The most that one instance does, and that with the smaller tiles of a warp.
 HARDEST = (
-    *(entry(PUBLISHED, dtype, True, 2, mma_sp.EPILOGUES[-1]) for dtype in DTYPES),
-    *(entry(config, "bfloat16", True) for config in (
-        Config(bm=256, group=4), Config(wn=32, stages=4, group=8),
-        Config(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4),
-    )),
-)  # fmt: skip
+    entry(PUBLISHED, "bfloat16", True, 2, mma_sp.EPILOGUES[-1]),
+    entry(Config(wn=32, stages=4, group=8), "bfloat16", True),
+    entry(Config(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4), "bfloat16", True),
+)
 #: All of them for one target; for the others, whose machine code differs in little, the declared and the hardest.
-ENTRIES = {
-    arch: tuple(dict.fromkeys(DECLARED + HARDEST + (FAMILY_MASKED + EPILOGUES + NARROW) * (arch == "sm_90a")))
-    for arch in jit.TARGETS
-}  # fmt: skip
+ENTRIES = {arch: tuple(dict.fromkeys(DECLARED + HARDEST)) for arch in jit.TARGETS}
+ENTRIES["sm_90a"] = tuple(
+    dict.fromkeys(
+        [
+            *ENTRIES["sm_90a"], *FAMILY_MASKED, *EPILOGUES, *NARROW,
+            entry(PUBLISHED, "float16", True, 2, mma_sp.EPILOGUES[-1]),
+        ]
+    )
+)  # fmt: skip
 #: Where a kernel wants all 255 registers, some versions of the compiler are one or two short: loads and stores
 #: of them, beside the 64 multiplications of the loop.
 SPILLS = {"sm_120": 4}
@@ -61,7 +63,7 @@ def reports(cubins):
 
 def selectors(cubin: jit.Cubin) -> tuple[int, int]:
     """Sparse multiplications with the metadata of the first and of the second pair of lanes."""
-    code = jit.disassemble(cubin)
+    code = compiled.sass(cubin)
     return tuple(len(re.findall(rf"HMMA\.SP\..*, 0x{x} ;", code)) for x in (0, 1))
 
 
@@ -133,7 +135,9 @@ def test_a_step_multiplies_the_whole_tile(reports, arch):
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_both_pairs_of_lanes_hold_metadata_where_two_are_asked_for(cubins, arch):
     one = entry(STUDIES["mma_sp_one_selector"], "bfloat16")
-    names = DECLARED if arch == "sm_90a" else (entry(PUBLISHED, "bfloat16"), one)
+    names = [entry(PUBLISHED, "bfloat16")]
+    if arch == "sm_90a":
+        names += [one, entry(STUDIES["mma_sp_x2"], "bfloat16"), entry(PUBLISHED, "float16", True)]
     for name in names:
         expected = (64, 0) if name == one else (32, 32)
         assert selectors(cubins[name, arch]) == expected, f"{name} on {arch}"

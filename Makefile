@@ -101,10 +101,10 @@ artifact: $(HTML) ## Everything: environment, every notebook executed, the book 
 # With a GPU, the book that is tested is drawn from the shipped records: the tests shall not wait for a full measurement.
 test: $(ENV) ## Build the book, then pass the tests (those that need a GPU or Chromium skip without)
 	@$(MAKE) --no-print-directory book $(if $(HAS_GPU),MODE=recorded BUILD=build/recorded)
-	$(if $(HAS_GPU),SPARSITY_BUILD=$(CURDIR)/build/recorded) $(PY) -m pytest
+	$(if $(HAS_GPU),SPARSITY_BUILD=$(CURDIR)/build/recorded) $(PY) -m pytest --durations=20
 
 test-gpu: $(ENV) ## Only the tests that need a GPU
-	$(PY) -m pytest -m gpu
+	$(PY) -m pytest -m gpu --durations=20
 
 kick: ## Every notebook on one small shape per room, under 5 minutes, in build/kick
 	@echo "kick: every notebook, one small shape per room, into build/kick/notebooks"

@@ -53,7 +53,9 @@ def pytest_runtest_protocol(item: pytest.Item):
     if not SEVERAL or found() is None:
         return (yield)
     TURN.mkdir(exist_ok=True)
-    with turn(item.get_closest_marker("alone") is not None, TURN):
+    # A tuner's tests are races, all of them.
+    alone = item.get_closest_marker("alone") is not None or "tuner" in item.path.stem
+    with turn(alone and item.get_closest_marker("gpu") is not None, TURN):
         return (yield)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import re
 import sys
@@ -115,6 +116,7 @@ def test_installed_is_what_is_locked():
     assert found == pinned
 
 
+@functools.cache
 def imports(path: Path) -> list[tuple[str, bool]]:
     """(module, at the top level of the file) for each absolute import in a file."""
     tree = ast.parse(path.read_text())
@@ -132,24 +134,29 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_are_declared(path):
+def test_imports_are_declared():
     known = {canonicalize_name(need.name) for need in declared("gpu")}
     owners = importlib.metadata.packages_distributions()
-    # A conftest.py puts its own folder on the path, and with it what tests below it share.
-    beside = {p.stem for folder in (path.parent, path.parent.parent) for p in folder.glob("*.py")}
-    for module, _ in imports(path):
-        if module in sys.stdlib_module_names | {"kernels", "artifact", "tests"} | beside:
-            continue
-        packages = {canonicalize_name(name) for name in owners.get(module, [])}
-        packages |= {GPU_MODULES[module]} if module in GPU_MODULES else set()
-        assert packages & known, f"{module} is not of a package that pyproject.toml declares"
+    for path in FILES:
+        # A conftest.py puts its own folder on the path, and with it what tests below it share.
+        beside = {
+            p.stem for folder in (path.parent, *path.parents[1:3]) for p in folder.glob("*.py")
+        }
+        for module, _ in imports(path):
+            if module in sys.stdlib_module_names | {"kernels", "artifact", "tests"} | beside:
+                continue
+            packages = {canonicalize_name(name) for name in owners.get(module, [])}
+            packages |= {GPU_MODULES[module]} if module in GPU_MODULES else set()
+            where = path.relative_to(ROOT)
+            assert packages & known, f"{where}: {module} is of no package in pyproject.toml"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_gpu_only_modules_are_imported_where_they_are_used(path):
-    early = {module for module, top in imports(path) if top} & (GPU_MODULES.keys() | {"pynvml"})
-    assert not early, f"{early} at the top level: the file could not be imported without a GPU"
+def test_gpu_only_modules_are_imported_where_they_are_used():
+    for path in FILES:
+        early = {module for module, top in imports(path) if top}
+        early &= GPU_MODULES.keys() | {"pynvml"}
+        where = path.relative_to(ROOT)
+        assert not early, f"{where}: {early} at the top level, so not to be imported without a GPU"
 
 
 def test_layers_import_downwards_only():

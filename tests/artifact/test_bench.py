@@ -436,6 +436,7 @@ class Empty:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_an_empty_kernel_reads_under_5_us(gpu):
     timing = bench.time({"empty": Empty()}, gpu)["empty"]
     assert not timing.graph
@@ -443,6 +444,7 @@ def test_an_empty_kernel_reads_under_5_us(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_an_empty_kernel_reads_under_5_us_from_a_graph(gpu):
     timing = bench.time({"empty": Empty(host_s=1e-3)}, gpu)["empty"]
     assert timing.graph, "a millisecond of host time is more than any flush hides"
@@ -465,6 +467,7 @@ class Fill:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_the_time_follows_the_work(gpu):
     small, large = Fill(gpu, 2**28), Fill(gpu, 2**30)
     timings = bench.time({"small": small, "large": large}, gpu)
@@ -473,6 +476,7 @@ def test_the_time_follows_the_work(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_two_measurements_agree(gpu):
     contender = {"fill": Fill(gpu, 2**28)}
     medians = [bench.time(contender, gpu)["fill"].median_us for _ in range(3)]
@@ -480,6 +484,7 @@ def test_two_measurements_agree(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_tiny_library_call_reads_its_kernels_time(gpu):
     """cuSPARSE costs the host far more than its kernels take here; none of that may be read."""
     from artifact.baselines import cusparse
@@ -494,6 +499,7 @@ def test_a_tiny_library_call_reads_its_kernels_time(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_launch_that_waits_for_the_gpu_is_refused_in_one_sentence(gpu):
     class Waits(Empty):
         def launch(self, stream):
@@ -508,6 +514,7 @@ def test_a_launch_that_waits_for_the_gpu_is_refused_in_one_sentence(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_calls_of_an_empty_kernel_cost_what_the_host_needs_to_enqueue_them(gpu):
     timings = bench.time_calls({"empty": Empty(), "slow": Empty(host_s=1e-3)}, gpu)
     assert 0 < timings["empty"].median_us < 50, timings
@@ -517,6 +524,7 @@ def test_calls_of_an_empty_kernel_cost_what_the_host_needs_to_enqueue_them(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_calls_of_a_long_kernel_read_its_time(gpu):
     """Where the GPU is the slower one, both protocols read the same."""
     contender = {"fill": Fill(gpu, 2**30)}

@@ -170,6 +170,7 @@ def test_threads_are_the_cores_of_this_process_or_what_the_user_allows(monkeypat
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_cpu_and_gpu_are_checked_and_timed_together(device):
     """The oracle is on the GPU here, the outputs are on both sides."""
     from artifact import bench

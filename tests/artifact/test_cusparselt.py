@@ -449,6 +449,7 @@ def test_contenders_on_one_problem_do_not_disturb_each_other(gpu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_the_best_is_not_slower_than_the_default(gpu):
     problem = operands.problem(2048, 2048, 2048)
     bounds = {name: make(problem) for name, make in cusparselt.contenders(gpu).items()}

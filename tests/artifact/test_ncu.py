@@ -670,6 +670,7 @@ def test_a_metric_of_table_1_exists_nowhere(lacks):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("room", "shape", "contenders"),
     [

@@ -508,6 +508,7 @@ def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkey
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_small_measurement_from_beginning_to_end(tmp_path, capsys):
     """Measure two points, go on after an interruption, and read them back as shipped records."""
     from artifact.baselines import cusparse
@@ -532,6 +533,7 @@ def test_a_small_measurement_from_beginning_to_end(tmp_path, capsys):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_point_leaves_no_memory_behind(tmp_path):
     import cupy
 

@@ -40,10 +40,18 @@ def pytest_xdist_auto_num_workers() -> int:
     return workers(len(os.sched_getaffinity(0)), info and info.memory_bytes)
 
 
+def alone(item: pytest.Item) -> bool:
+    """Whether a test wants the GPU for itself: it measures, or it is of a tuner, whose tests are races."""
+    marked = item.get_closest_marker("alone") or "tuner" in item.path.stem
+    return bool(marked and item.get_closest_marker("gpu"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if marked and found() is None:
-        for item in marked:
+    if found() is not None:
+        items.sort(key=alone)  # last: while one of these runs, all other processes wait
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with a driver here"))
 
 
@@ -53,9 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item):
     if not SEVERAL or found() is None:
         return (yield)
     TURN.mkdir(exist_ok=True)
-    # A tuner's tests are races, all of them.
-    alone = item.get_closest_marker("alone") is not None or "tuner" in item.path.stem
-    with turn(alone and item.get_closest_marker("gpu") is not None, TURN):
+    with turn(alone(item), TURN):
         return (yield)
 
 

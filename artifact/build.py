@@ -29,7 +29,8 @@ def validate(parameters: dict[str, object]) -> None:
     """Refuse parameters that would only fail inside a notebook. Raises ValueError, one sentence, for
     an unknown mode, preset, seed, or GPU to read, and FileNotFoundError for no such folder of records.
     """
-    from artifact import device, paths, records, run
+    from artifact import paths
+    from artifact.measure import device, records, run
 
     mode, gpu = parameters["mode"], str(parameters["gpu"])
     run.validate(mode, parameters["preset"], parameters["seed"])
@@ -52,7 +53,7 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     from papermill.exceptions import PapermillExecutionError
 
     if parameters.get("mode") == "measure":
-        from artifact import device
+        from artifact.measure import device
 
         device.require()
     _use_this_python()

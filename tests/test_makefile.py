@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from artifact import device
+from artifact.measure import device
 from artifact.paths import BUILD, ROOT
 
 TEXT = (ROOT / "Makefile").read_text()

@@ -8,7 +8,8 @@ import nbformat
 import pytest
 import synthetic
 
-from artifact import build, device, paths
+from artifact import build, paths
+from artifact.measure import device
 from artifact.paths import ROOT
 
 

@@ -18,7 +18,7 @@ import pytest
 from turns import locked, turn, workers
 
 import kernels
-from artifact import device as gpu
+from artifact.measure import device as gpu
 from kernels import jit
 
 #: Held for as long as a test runs: by all but those marked `alone` together, by one of these for itself.

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from artifact import device as gpus
+from artifact.measure import device as gpus
 from kernels import jit, tuning
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from artifact import check
-from artifact import device as gpus
+from artifact.measure import check
+from artifact.measure import device as gpus
 from kernels import jit
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands
@@ -529,7 +529,7 @@ def test_the_second_bind_is_quick_and_both_are_right(device, tmp_path, shape, dt
 @pytest.mark.gpu
 def test_the_choice_is_among_the_fastest(device):
     """Timed once more, by the harness: within a quarter of the best of all candidates."""
-    from artifact import bench
+    from artifact.measure import bench
 
     p = room.problem(2048, 2048, 2048, seed=3)
     choice = tuner.tune(p, device)

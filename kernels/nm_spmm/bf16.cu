@@ -90,13 +90,13 @@ __global__ void __launch_bounds__(THREADS, 1) bf16(
                 Wgmma<M, BF16>::dense(acc[0], left + 2 * k, right + 128 * k, k > 0 || step > at.step);
             wgmma_commit();
             wgmma_wait<1>();
-            if (before >= 0) release(&empty[before]);
+            if (before >= 0) hand_back_warp(&empty[before]);
             before = place.stage;
             place.next();
         }
         wgmma_wait<0>();
         settle(acc);
-        release(&empty[before]);
+        hand_back_warp(&empty[before]);
 #pragma unroll
         for (int i = 0; i < M / 64; ++i) {
             unsigned char* square = shared.square[group][i % BUFFERS];

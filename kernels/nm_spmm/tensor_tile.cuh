@@ -95,10 +95,3 @@ __device__ __forceinline__ void produce(Walk at, const int* index, const unsigne
         place.next();
     }
 }
-
-// A warp's hand-back of a stage.
-__device__ __forceinline__ void release(Barrier* empty)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(empty);
-}

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(THREADS, 1) tf32(
                     WgmmaTf32<N>::dense(acc[i], fragment[k][i], right + 2 * k, k > 0 || step > at.step);
             wgmma_commit();
             wgmma_wait<0>();  // meanwhile the other warpgroup's instructions run
-            release(&empty[place.stage]);
+            hand_back_warp(&empty[place.stage]);
             place.next();
         }
         settle(acc);

@@ -6,10 +6,10 @@
 
 // Barriers of a ring with a producer of its own: its warp, the one after the warpgroups that multiply, makes them and goes on;
 // the warpgroups wait until they are there. Its first copies need not wait for anybody.
-// arrivals: how many hand a stage back before it is filled again.
+// arrivals: how many hand a stage back before it is filled again, each warp that multiplies for itself.
 template <int GROUPS, int STAGES>
 __device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty,
-                                      int arrivals = GROUPS)
+                                      int arrivals = 4 * GROUPS)
 {
     constexpr int NUMBER = 1 + GROUPS, ALL = 32 + 128 * GROUPS;
     if (threadIdx.x < 128 * GROUPS) {

@@ -118,10 +118,10 @@ struct Tile {
     }
 
     // A warpgroup multiplies `steps` stages from the ring, one group of wgmma always under way while the next is issued,
-    // and hands each stage back, release(stage), when it has been read.
-    template <class Release>
+    // and hands each stage back, hand_back(stage), when it has been read.
+    template <class HandBack>
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
-                                            Release release) const
+                                            HandBack hand_back) const
     {
         unsigned word[2][BLOCKS];
         wait(&full[at.stage], at.parity);
@@ -135,19 +135,17 @@ struct Tile {
                 wait(&full[at.stage], at.parity);
                 multiply(acc, word[half], at.stage, group, true);
                 wgmma_wait<1>();
-                release(before);
+                hand_back(before);
                 before = at.stage;
                 at.next();
             }
         wgmma_wait<0>();
         settle(acc);
-        release(before);
+        hand_back(before);
     }
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
                                             Barrier* empty) const
     {
-        consume(acc, at, steps, group, full, [=](int stage) {
-            if (threadIdx.x % 128 == 0) arrive(&empty[stage]);
-        });
+        consume(acc, at, steps, group, full, [=](int stage) { hand_back_warp(&empty[stage]); });
     }
 };

@@ -195,8 +195,8 @@ def bind(
 
     c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
     metadata: what `ring_metadata(a, 256)` returns, where it is there already; cache: where
-    configurations that are tried on one problem share what else they prepare. A Launch must not be
-    under way on two streams at once. Raises ValueError, one sentence, where the GPU has no wgmma, the
+    configurations that are tried on one problem share what else they prepare. A Launch may be under way
+    on two streams at once: both write the same. Raises ValueError, one sentence, where the GPU has no wgmma, the
     configuration does not take the problem, or the operands do not go together.
     """
     import cupy
@@ -264,7 +264,7 @@ def bind(
     if config.kernel == "stream_k":
         workspace = (
             cupy.empty((sms, config.m * config.n), cupy.float32),
-            cupy.zeros((sms, config.groups), cupy.uint32),
+            cupy.zeros((sms, config.groups, 2), cupy.uint32),  # `Handover`s
         )
         cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
     auto* out = after<S, Store<T, BUFFERS, false>>(shared);
     __shared__ Barrier full[STAGES], empty[STAGES];
     const int group = threadIdx.x / 128;
-    begin<GROUPS, STAGES>(from, full, empty, 2 * GROUPS);
+    begin<GROUPS, STAGES>(from, full, empty, 2 * 4 * GROUPS);  // every warp of both blocks
     const int rank = blockIdx.x % 2, clusters = gridDim.x / 2;
     cluster_barrier();  // the other block's barriers are there
 
@@ -51,7 +51,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
     for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
         order.find(pair, row, column);
         ring.consume(acc, at, steps, group, full, [&](int stage) {
-            if (threadIdx.x % 128 < 2) arrive_remote(&empty[stage], threadIdx.x % 128);
+            __syncwarp();
+            if (threadIdx.x % 32 < 2) arrive_remote(&empty[stage], threadIdx.x % 32);
         });
         out[group].write(acc, c, (2 * row + rank) * S::M + group * BLOCKS * 64, column * N, {alpha}, 1 + group);
     }

@@ -452,7 +452,7 @@ def test_launches_one_after_the_other_read_what_is_there_then(hopper, stream, na
 
 
 @gpu
-def test_stream_k_leaves_its_flags_clean(hopper, stream):
+def test_stream_k_takes_what_it_leaves(hopper, stream):
     """Launched back to back, without a word from the host in between."""
     import cupy
 
@@ -461,19 +461,46 @@ def test_stream_k_leaves_its_flags_clean(hopper, stream):
         made = case(m, n, k)
         bound = room.bind("wgmma_stream_k", made.problem, hopper)
         poison(bound)
-        partial, ready = bound.keep[3]
-        assert ready.shape == (sms, 2) and partial.shape == (sms, 128 * 256)
+        partial, handovers = bound.keep[3]
+        assert handovers.shape == (sms, 2, 2) and partial.shape == (sms, 128 * 256)
         partial.fill(math.nan)  # of the launch before nothing is needed
         hopper.sync()
         for _ in range(10):
             bound.launch(stream)
         stream.sync()
-        assert not bool(ready.any()), f"{m}, {n}, {k}"
+        left, taken = handovers.get().reshape(-1, 2).T
+        assert np.array_equal(left, taken) and set(left) <= {0, 10}, f"{m}, {n}, {k}"
         made.check(half.to_dense(half.to_host(bound.result())), "wgmma_stream_k")
         count = math.prod(wgmma.tiles(room.LADDER["wgmma_stream_k"][0], m, n))
         written = int((~cupy.isnan(partial).all(axis=1)).sum())
         cut = wgmma.shared_tiles(count, sms) if math.ceil(k / 64) > 1 else 0
         assert bool(written) == bool(cut), "and only tiles that are cut leave sums"
+        assert written == np.count_nonzero(left) / 2, "which are taken"
+
+
+@gpu
+@pytest.mark.parametrize("first", [0, 2**32 - 3])
+def test_stream_k_overlaps(hopper, first):
+    """One Bound on four streams at once, and replayed from two graphs meanwhile: launches that take each other's sums
+    find the same ones, and none waits for ever. first: counts that are about to pass 2^32 as well."""
+    for shape in ((1300, 4000, 1000), (2816, 3000, 200), (1921, 4609, 65), (1300, 3999, 1000)):
+        made = case(*shape)
+        bound = room.bind("wgmma_stream_k", made.problem, hopper)
+        handovers = bound.keep[3][1]
+        handovers.fill(first)
+        poison(bound)
+        streams = [hopper.create_stream() for _ in range(4)]
+        graphs = [bench.capture("wgmma_stream_k", bound, streams[0]) for _ in range(2)]
+        hopper.sync()
+        for _ in range(50):
+            for one in streams:
+                bound.launch(one)
+            for graph, one in zip(graphs, streams, strict=False):
+                graph.launch(one)
+        hopper.sync()
+        made.check(half.to_dense(half.to_host(bound.result())), f"overlapping, first {first}")
+        assert bool((handovers[..., 0] == handovers[..., 1]).all())
+        made.check(run(bound, hopper, streams[0]), "and one alone")
 
 
 @gpu
@@ -614,7 +641,7 @@ MUTANTS = {
         "store.cuh", "pack<T>(fmaf(scale.alpha, x[0], extra.x)",
         "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, x[0], extra.x)) & 0xffff0000)", "wgmma_bands",
     ),
-    "tail_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
+    "head_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
     "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
     "packed_a_step_later": ("tile.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
     "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),

@@ -39,7 +39,7 @@ struct Schedule {
         while (p[1].start <= position) ++p;
         const int x = p->tile & 0xffff, step = p->first + position - p->start;
         const size_t stage = (size_t)(p->tile >> 16) * steps + step;
-        return {x * R::Tile::BM, step * R::DEPTH, val + stage * R::B_FLOATS, index + stage * R::INDICES};
+        return {x * R::BM, step * R::DEPTH, val + stage * R::B_FLOATS, index + stage * R::INDICES};
     }
 };
 
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) stream(
     Handover* handovers,                  // workspace: gridDim.x x warps, zeros before the first launch
     float* C)                             // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN, SLOT>;
+    using T = FragmentTile<BM, BN, TM, TN, SLOT>;
     using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
     extern __shared__ __align__(128) float stages[];
     __shared__ Barrier barriers[2 * STAGES];

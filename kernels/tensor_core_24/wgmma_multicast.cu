@@ -5,20 +5,23 @@
 //
 // The price: a stage is filled again only when the warpgroups of both blocks have handed it back, so neither runs ahead.
 //
-// Template:  as in tile.cuh and store.cuh
+// Template:  as in sparse_stages.cuh and store.cuh
+#include "cluster.cuh"
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order, of pairs of tiles: ring.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder, of pairs of tiles
     int kept,  // 1: L2 is asked to keep A, 2: B
     float alpha)
 {
-    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);
     auto* out = after<S, Store<T, BUFFERS, false>>(shared);

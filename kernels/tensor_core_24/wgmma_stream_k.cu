@@ -14,9 +14,11 @@
 // has left. By then that has long been there; and as a block waits for an earlier one alone, it never waits for a block
 // that cannot begin. Launches need no clearing in between, and may overlap (handover.cuh).
 //
-// Template:  as in tile.cuh and store.cuh
+// Template:  as in sparse_stages.cuh and store.cuh
 #include "handover.cuh"
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 struct Part {
     int tile, from, to;  // steps from <= s < to of the tile
@@ -24,18 +26,18 @@ struct Part {
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder
     int shared_tiles,               // tiles that are cut along k: 0, or from gridDim.x to 2 gridDim.x - 1
     float4* __restrict__ partial,   // workspace: M x N float32 for each block
     Handover* handovers,            // workspace: one for each warpgroup of each block, zeros before the first launch
     int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {
-    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit, tma
+from kernels import jit, pitch, tma
 from kernels.contract import Kernel, Launch, Problem, require, timed
 from kernels.formats.nm import Nm
-from kernels.nm_spmm import packing, pitch, schedule
+from kernels.nm_spmm import packing, schedule
 
 HERE = Path(__file__).parent
 #: Columns of C that a warp computes, and that share an index where vectors are long enough.

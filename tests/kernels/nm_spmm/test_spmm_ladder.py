@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from test_published import H200, among_sevens, as_array, make_problem, on_fake_gpu
 
 from artifact import bench, check
-from kernels import jit, tma
+from kernels import jit, pitch, tma
 from kernels import nm_spmm as room
 from kernels.formats import nm
-from kernels.nm_spmm import banks, ladder, operands, packing, pitch, schedule
+from kernels.nm_spmm import banks, ladder, operands, packing, schedule
 from kernels.nm_spmm.ladder import HOPPER, PATTERNS, RUNGS, TRIALS, Config
 from kernels.nm_spmm.sweeps import DENSITIES
 

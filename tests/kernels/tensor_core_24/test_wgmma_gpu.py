@@ -14,7 +14,7 @@ import pytest
 from test_wgmma import wrong_orders
 
 from artifact import bench, check
-from kernels import jit
+from kernels import jit, pitch
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands, Problem
 from kernels.formats import half, two_four
@@ -632,20 +632,22 @@ def test_addresses_that_tma_cannot_take_are_copied(hopper, stream, name, which):
 
 #: A bug -> the file where it would be, the text there, the text instead, and a rung on which it shows.
 MUTANTS = {
-    "selector_0_twice": ("tile.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
-    "lanes_swapped": ("tile.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
-    "rows_0_to_31_of_b_twice": ("tile.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"),
-    "a_half_of_b_twice": ("tile.cuh", "k + 32 * rank, full", "k, full", "wgmma_multicast"),
+    "selector_0_twice": ("sparse_stages.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
+    "lanes_swapped": ("sparse_stages.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
+    "rows_0_to_31_of_b_twice": (
+        "sparse_stages.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"
+    ),
+    "a_half_of_b_twice": ("sparse_stages.cuh", "k + 32 * rank, full", "k, full", "wgmma_multicast"),
     "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
     "rounded_down": (
-        "store.cuh", "pack<T>(fmaf(scale.alpha, x[0], extra.x)",
-        "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, x[0], extra.x)) & 0xffff0000)", "wgmma_bands",
+        "store.cuh", "pack<T>(fmaf(scale.alpha, acc[i], extra.x)",
+        "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, acc[i], extra.x)) & 0xffff0000)", "wgmma_bands",
     ),
     "head_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
     "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
-    "packed_a_step_later": ("tile.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
+    "packed_a_step_later": ("sparse_stages.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
     "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),
-    "last_column_lost": ("pitch.cu", "column < columns ?", "column + 1 < columns ?", "wgmma_tall"),
+    "last_column_lost": ("pitch.cu", "i < length ?", "i + 1 < length ?", "wgmma_tall"),
 }  # fmt: skip
 
 
@@ -657,6 +659,7 @@ def mutant(monkeypatch, tmp_path):
         *edit, _ = MUTANTS[bug]
         compiled.changed(wgmma.HERE, tmp_path, *edit)
         monkeypatch.setattr(wgmma, "HERE", tmp_path)
+        monkeypatch.setattr(pitch, "SOURCE", tmp_path / "pitch.cu")
 
     return change
 
@@ -669,7 +672,7 @@ def test_a_wrong_kernel_compiles(mutant, bug):
     before = jit.compile_cubin(wgmma.source(config), wgmma.entry(config, "bfloat16"), "sm_90a").code
     mutant(bug)
     if file == "pitch.cu":
-        assert jit.compile_cubin(wgmma.HERE / file, "pitch", "sm_90a").code
+        assert jit.compile_cubin(pitch.SOURCE, pitch.ENTRIES[2], "sm_90a").code
         return
     extra = "bias" in bug
     entry = wgmma.entry(config, "bfloat16", extra)

@@ -36,7 +36,7 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class Config:
-    """The knobs of the kernels, as tile.cuh and store.cuh describe them."""
+    """The knobs of the kernels, as sparse_stages.cuh and store.cuh describe them."""
 
     kernel: str = "persistent"  #: wgmma_<kernel>.cu
     groups: int = 2  #: warpgroups that multiply

@@ -49,7 +49,7 @@ def width(name: str) -> int:
 
 
 def changed(room: Path, folder: Path, file: str, old: str, new: str) -> None:
-    """A room's sources, and what rooms share, in another folder, with one text of a file changed; it must be there once."""
+    """A room's sources, and what rooms share, in another folder; one text of a file, there once, is changed."""
     for path in (*jit.COMMON.glob("*.cu*"), *room.glob("*.cu*")):
         shutil.copy(path, folder)
     text = (folder / file).read_text()

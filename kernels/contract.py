@@ -99,7 +99,11 @@ class Bound(Protocol):
     prepare_bytes: int  #: device memory that the preprocessing leaves behind
 
     def launch(self, stream) -> None:
-        """Enqueue the multiplication on a `cuda.core.Stream`."""
+        """Enqueue the multiplication on a `cuda.core.Stream`.
+
+        Two launches write the same output: unless its module says that they may overlap, whoever
+        launches on several streams, or replays graphs on them, orders them.
+        """
 
     def result(self):
         """The output C (m x n) as a CuPy array; a NumPy array where a CPU computes it."""

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -70,8 +71,8 @@ class Resources:
 
 
 def cache_folder() -> Path:
-    """Where cubins are kept: $SPARSITY_CACHE, else build/cubin beside the package."""
-    return Path(os.environ.get("SPARSITY_CACHE", ROOT.parent / "build" / "cubin"))
+    """Where cubins are kept: $SPARSITY_CACHE, unless that is empty; else build/cubin beside the package."""
+    return Path(os.environ.get("SPARSITY_CACHE") or ROOT.parent / "build" / "cubin")
 
 
 def arch_of(device) -> str:
@@ -83,7 +84,9 @@ def arch_of(device) -> str:
 def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
     """Compile one instantiation `entry` of the kernel template in `source` for `arch`.
 
-    Raises FileNotFoundError for a missing source, CompileError with NVRTC's log otherwise.
+    A cubin that the cache holds whole is read instead; a cache that cannot be written is said once,
+    on stderr, and done without. Raises FileNotFoundError for a missing source, CompileError with
+    NVRTC's log otherwise.
     """
     source = Path(source)
     if not source.is_file():
@@ -95,37 +98,45 @@ def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
     ).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-    if cubin.is_file() and meta.is_file():
-        return Cubin(
-            source, entry, arch, json.loads(meta.read_text())["symbol"], cubin.read_bytes()
-        )
+    cached = _cached(cubin, meta)
+    if cached:
+        return Cubin(source, entry, arch, cached[1], cached[0])
 
     code, symbol = _nvrtc(source, entry, arch)
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
     # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
-    _replace(cubin, code)
-    _replace(meta, json.dumps({"entry": entry, "symbol": symbol}).encode())
+    _keep({cubin: code, meta: json.dumps(about).encode()})
     return Cubin(source, entry, arch, symbol, code)
 
 
 def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     """Load a cubin on the current device: a `cuda.core.Kernel` ready for `cuda.core.launch`.
 
-    Above 48 KiB, dynamic shared memory has to be asked for once per kernel, which this does.
+    More than 48 KiB of shared memory, dynamic and static together, have to be asked for once per
+    kernel, which this does. Raises ValueError, one sentence, where the GPU has less.
     """
     from cuda.bindings import driver
     from cuda.core import Device, ObjectCode
 
     kernel = ObjectCode.from_cubin(cubin.code).get_kernel(cubin.symbol)
-    if dynamic_shared_bytes > 48 * 1024:
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if not dynamic_shared_bytes:
+        return kernel
+    handle, device = driver.CUkernel(int(kernel.handle)), Device().device_id
+    attributes = driver.CUfunction_attribute
+    error, static = driver.cuKernelGetAttribute(
+        attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device
+    )
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"the driver does not say what {cubin.entry} occupies ({error.name})")
+    if static + dynamic_shared_bytes > 48 * 1024:
         (error,) = driver.cuKernelSetAttribute(
-            attribute, dynamic_shared_bytes, driver.CUkernel(int(kernel.handle)), Device().device_id
-        )
+            attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            dynamic_shared_bytes, handle, device,
+        )  # fmt: skip
         if error != driver.CUresult.CUDA_SUCCESS:
             raise ValueError(
-                f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block, "
-                f"which this GPU refuses ({error.name}): choose a smaller tile"
+                f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block beside "
+                f"{static} static ones, which this GPU refuses ({error.name}): choose a smaller tile"
             )
     return kernel
 
@@ -176,8 +187,12 @@ def _report(cubin: Cubin) -> dict:
     # This file is part of the key, because what is read from the tools' output may change with it.
     key = hashlib.sha256(Path(__file__).read_bytes() + cubin.symbol.encode() + cubin.code)
     path = cache_folder() / f"{key.hexdigest()[:24]}.report.json"
-    if path.is_file():
-        return json.loads(path.read_text())
+    try:
+        report = json.loads(path.read_text())
+        if Resources(**report["resources"]) and report["mix"]:
+            return report
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, or not whole: it is made again
     found = map(_INSTRUCTION.search, disassemble(cubin).splitlines())
     mix = Counter(match.group(1) for match in found if match)
     # A kernel that is no template is in every cubin of its file; only the entry is meant.
@@ -195,8 +210,7 @@ def _report(cubin: Cubin) -> dict:
         },
         "mix": dict(mix),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, json.dumps(report).encode())
+    _keep({path: json.dumps(report).encode()})
     return report
 
 
@@ -273,6 +287,35 @@ def _tool(name: str, cubin: Cubin, *flags: str) -> str:
             f"{name} failed on {cubin.entry} ({cubin.arch}): {result.stderr.strip()}"
         )
     return result.stdout
+
+
+def _cached(cubin: Path, meta: Path) -> tuple[bytes, str] | None:
+    """(code, symbol) from the cache; None where it has none, or not what was written there."""
+    try:
+        about, code = json.loads(meta.read_text()), cubin.read_bytes()
+        whole = about["sha256"] == hashlib.sha256(code).hexdigest()
+        return (code, about["symbol"]) if whole else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _keep(files: dict[Path, bytes]) -> None:
+    """Write files of the cache one after the other; where that fails, say so once and go on without."""
+    try:
+        for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, data)
+    except OSError as error:
+        _say_once(
+            f"The folder of compiled kernels, {cache_folder()}, cannot be written "
+            f"({error.strerror or error}), so every run compiles anew: make room there, or set "
+            "SPARSITY_CACHE to another folder."
+        )
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def _replace(path: Path, data: bytes) -> None:

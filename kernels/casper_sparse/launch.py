@@ -27,6 +27,9 @@ NARROW, WIDE = 32, 128  # columns of a panel: 128 bytes a row, or what a warp lo
 SHARED_PANEL = 32  # columns of a tile in shared memory: one 128-byte row, all 32 banks
 SHARED_THREADS, SHARED_UNROLL = 1024, 2
 SHARED_ROWS = (1, 2, 4, 8)  # rows that a group of eight lanes keeps in registers
+INT32_MAX = 2**31 - 1
+#: Rows and columns of C at most: the kernels count up to a block's edge beyond the last one with 32 bits.
+MOST = 2**31 - 4096
 
 
 def _kernel(name: str, idea: str, prediction: str, *entries: str, source: str = "") -> Kernel:
@@ -213,6 +216,12 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         variant in VARIANTS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
+    for name, size in (("m", problem.m), ("n", problem.n)):
+        require(
+            size <= MOST,
+            f"{name} is {size}, but the kernels of {ROOM} count up to {MOST} rows and columns of C: "
+            "multiply in several ranges",
+        )
     if problem.m == 0:  # nothing to compute, and some kernels divide by the number of row blocks
         return Launch(variant, [], problem.device().c)
     return _BIND[variant](variant, problem, device)
@@ -402,8 +411,12 @@ def cut_columns(a: csr.Csr, k_tile: int, row_multiple: int) -> Tiled:
     tiles, m_pad = -(-a.k // k_tile), -(-a.m // row_multiple) * row_multiple
     key = (a.col_idx // k_tile).astype(np.int64) * m_pad + rank[row]
     by_key = xp.argsort(key, **stable)
+    # How many non-zeros each pair of tile and row has, counted where there are any: 32 bits for a pair, no more.
+    ordered = xp.concatenate([key[by_key], xp.full(1, tiles * m_pad, np.int64)])
+    last = xp.flatnonzero(ordered[1:] != ordered[:-1])
     ptr = xp.zeros(tiles * m_pad + 1, np.int32)
-    ptr[1:] = xp.cumsum(xp.bincount(key, minlength=tiles * m_pad))
+    ptr[ordered[last] + 1] = xp.diff(xp.concatenate([xp.full(1, -1, np.int64), last]))
+    ptr = xp.cumsum(ptr, dtype=np.int32)
     offset = ((a.col_idx[by_key] % k_tile + 1) * (SHARED_PANEL * 4)).astype(np.int32)
     pair = xp.stack([offset, a.val[by_key].view(np.int32)], axis=1)
     return Tiled(k_tile, m_pad, order.astype(np.int32), ptr, xp.ascontiguousarray(pair))
@@ -450,8 +463,24 @@ def _best_rows(p: Problem, device) -> int:
     return min(SHARED_ROWS, key=lambda rows: shared_cycles(p, device, rows))
 
 
+def why_not_shared_tiles(p: Problem, device) -> str:
+    """One sentence where shared_tiles does not take a problem, said before anything is allocated; else ""."""
+    if p.nnz == 0:
+        return "shared_tiles has nothing to cut in a matrix without non-zeros: use any_n"
+    k_tile, block_rows = _tile_rows(p.k, device), SHARED_THREADS // 8 * _best_rows(p, device)
+    tiles, m_pad = math.ceil(p.k / k_tile), math.ceil(p.m / block_rows) * block_rows
+    # The kernel's counters end one tile beyond the last.
+    if (tiles + 1) * m_pad > INT32_MAX or tiles * k_tile > INT32_MAX:
+        return (
+            f"shared_tiles would cut A of {p.m} x {p.k} into {tiles} x {m_pad} parts, but counts them "
+            "with 32 bits: use in_flight"
+        )
+    return ""
+
+
 def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
-    require(p.nnz > 0, "shared_tiles has nothing to cut in a matrix without non-zeros: use any_n")
+    why_not = why_not_shared_tiles(p, device)
+    require(not why_not, why_not)
     group_rows = _best_rows(p, device)
     name = entry(variant, p.n, group_rows)
     ops = p.device()
@@ -475,7 +504,7 @@ def _bind_auto(variant: str, p: Problem, device) -> Launch:
     """The fastest of `TRIED` on this problem; its preprocessing is all of theirs and the trials."""
     best, best_us, spent_ms = None, math.inf, 0.0
     for name in TRIED:
-        if name == "shared_tiles" and (p.n % 4 or not p.nnz):
+        if name == "shared_tiles" and (p.n % 4 or why_not_shared_tiles(p, device)):
             continue
         bound = bind(name, p, device)
         begin = time.perf_counter()

@@ -23,7 +23,7 @@
 template <int THREADS, int ROWS, int UNROLL>
 __global__ void __launch_bounds__(THREADS, 1)
 shared_tiles(int m, int m_pad,               // rows; rows rounded up to whole blocks
-             int n, int k, int k_tile,
+             int n, int k, int k_tile,       // (tiles + 1) * m_pad and tiles * k_tile below 2^31
              const int* __restrict__ order,  // m
              const int* __restrict__ ptr,    // tiles * m_pad + 1
              const int2* __restrict__ pair,  // nnz

@@ -9,7 +9,7 @@ __device__ __forceinline__ unsigned address(const void* p)
 }
 
 // 16 bytes. In its place among barriers, as all of these are.
-__device__ __forceinline__ float4 load4(unsigned address)
+__device__ __forceinline__ float4 load_shared_float4(unsigned address)
 {
     float4 x;
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(address));

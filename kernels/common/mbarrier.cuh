@@ -53,6 +53,14 @@ __device__ __forceinline__ void wait(unsigned bar, unsigned parity)
 }
 __device__ __forceinline__ void wait(Barrier* bar, unsigned parity) { wait(shared_address(bar), parity); }
 
+// A warp hands a buffer back: one arrival, when all its threads have read what they read there. One for several warps would
+// order the reads of its own warp alone.
+__device__ __forceinline__ void hand_back_warp(Barrier* empty)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(empty);
+}
+
 // A place in a ring of STAGES buffers: which one, and the parity of its current phase.
 template <int STAGES>
 struct Place {

@@ -7,7 +7,8 @@
 // Sparse A is 64 x k/2 compressed; metadata is that of mma.sp, a word a lane for the 16 rows of its warp: with selector 0
 // lanes t = 0 and 1 of each four give it, with 1 lanes 2 and 3 (formats/two_four.py, swizzle).
 //
-// B is k rows of N columns, row-major ("MN-major"), which the instruction transposes; A in shared memory is K-major.
+// A in shared memory is K-major: rows of k values. B of 16-bit types is MN_MAJOR, k rows of N columns, which the instruction
+// transposes, or K_MAJOR, N rows of k values; B of TF32 is K_MAJOR alone.
 #pragma once
 
 #include "half.cuh"
@@ -74,10 +75,14 @@ __device__ __forceinline__ unsigned long long wgmma_matrix64(const void* shared)
     return (address & 0x3ffff) >> 4 | 1ull << 16 | 32ull << 32 | 2ull << 62;
 }
 
+#define WGMMA_O4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define WGMMA_O8 WGMMA_O4, "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
 #define WGMMA_D16(i)                                                                                                    \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),           \
         "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]), "+f"(d[i + 11]), "+f"(d[i + 12]),               \
         "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
+#define WGMMA_R4 "%0, %1, %2, %3"
+#define WGMMA_R8 WGMMA_R4 ", %4, %5, %6, %7"
 #define WGMMA_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_R32 WGMMA_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define WGMMA_R48 WGMMA_R32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
@@ -96,20 +101,23 @@ __device__ __forceinline__ unsigned long long wgmma_matrix64(const void* shared)
 #define WGMMA_O112 WGMMA_O96, WGMMA_D16(96)
 #define WGMMA_O128 WGMMA_O112, WGMMA_D16(112)
 
-template <int N, Dtype T>
+enum Major { K_MAJOR = 0, MN_MAJOR = 1 };  // what is contiguous: k or, of B, its columns; as the instruction counts
+
+// m64nNk16, sparse A k32. d: accumulators; a, b: wgmma_matrix or, for sparse A, 4 registers; add: 0 begins with zero.
+template <int N, Dtype T, Major B = MN_MAJOR>
 struct Wgmma;
 
-// i0 to i7: numbers of the operands after the accumulators.
-#define WGMMA_OF(N, HALF, T, TYPE, i0, i1, i2, i3, i4, i5, i6, i7)                                                        \
-    template <>                                                                                                          \
-    struct Wgmma<N, T> {                                                                                                  \
+// i0 to i8: numbers of the operands after the accumulators.
+#define WGMMA_OF(N, HALF, T, TYPE, i0, i1, i2, i3, i4, i5, i6, i7, i8)                                                    \
+    template <Major B>                                                                                                   \
+    struct Wgmma<N, T, B> {                                                                                               \
         static __device__ __forceinline__ void dense(float* d, unsigned long long a, unsigned long long b, int add)       \
         {                                                                                                                \
             asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i2 ", 0;\n"                                             \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_R##HALF              \
-                         "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, 1; }"                                                      \
+                         "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, %" #i3 "; }"                                               \
                          : WGMMA_O##HALF                                                                                 \
-                         : "l"(a), "l"(b), "r"(add));                                                                     \
+                         : "l"(a), "l"(b), "r"(add), "n"((int)B));                                                        \
         }                                                                                                                \
         template <int SELECTOR>                                                                                           \
         static __device__ __forceinline__ void sparse(float* d, unsigned long long a, unsigned long long b,              \
@@ -117,9 +125,9 @@ struct Wgmma;
         {                                                                                                                \
             asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i4 ", 0;\n"                                             \
                          "wgmma.mma_async.sp.sync.aligned.m64n" #N "k32.f32." TYPE "." TYPE " {" WGMMA_R##HALF           \
-                         "}, %" #i0 ", %" #i1 ", %" #i2 ", %" #i3 ", add, 1, 1, 0, 1; }"                                  \
+                         "}, %" #i0 ", %" #i1 ", %" #i2 ", %" #i3 ", add, 1, 1, 0, %" #i5 "; }"                           \
                          : WGMMA_O##HALF                                                                                 \
-                         : "l"(a), "l"(b), "r"(meta), "n"(SELECTOR), "r"(add));                                           \
+                         : "l"(a), "l"(b), "r"(meta), "n"(SELECTOR), "r"(add), "n"((int)B));                              \
         }                                                                                                                \
         template <int SELECTOR>                                                                                           \
         static __device__ __forceinline__ void sparse(float* d, const uint4& a, unsigned long long b, unsigned meta,     \
@@ -127,26 +135,29 @@ struct Wgmma;
         {                                                                                                                \
             asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i7 ", 0;\n"                                             \
                          "wgmma.mma_async.sp.sync.aligned.m64n" #N "k32.f32." TYPE "." TYPE " {" WGMMA_R##HALF           \
-                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 ", %" #i5 ", %" #i6 ", add, 1, 1, 1; }"     \
+                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 ", %" #i5 ", %" #i6 ", add, 1, 1, %" #i8    \
+                         "; }"                                                                                           \
                          : WGMMA_O##HALF                                                                                 \
-                         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(meta), "n"(SELECTOR), "r"(add));           \
+                         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(meta), "n"(SELECTOR), "r"(add),            \
+                           "n"((int)B));                                                                                 \
         }                                                                                                                \
     };
 #define WGMMA_BOTH(N, HALF, ...)                                                                                          \
     WGMMA_OF(N, HALF, BF16, "bf16", __VA_ARGS__)                                                                         \
     WGMMA_OF(N, HALF, F16, "f16", __VA_ARGS__)
 
-WGMMA_BOTH(32, 16, 16, 17, 18, 19, 20, 21, 22, 23)
-WGMMA_BOTH(64, 32, 32, 33, 34, 35, 36, 37, 38, 39)
-WGMMA_BOTH(96, 48, 48, 49, 50, 51, 52, 53, 54, 55)
-WGMMA_BOTH(128, 64, 64, 65, 66, 67, 68, 69, 70, 71)
-WGMMA_BOTH(160, 80, 80, 81, 82, 83, 84, 85, 86, 87)
-WGMMA_BOTH(192, 96, 96, 97, 98, 99, 100, 101, 102, 103)
-WGMMA_BOTH(224, 112, 112, 113, 114, 115, 116, 117, 118, 119)
-WGMMA_BOTH(256, 128, 128, 129, 130, 131, 132, 133, 134, 135)
+WGMMA_BOTH(8, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+WGMMA_BOTH(16, 8, 8, 9, 10, 11, 12, 13, 14, 15, 16)
+WGMMA_BOTH(32, 16, 16, 17, 18, 19, 20, 21, 22, 23, 24)
+WGMMA_BOTH(64, 32, 32, 33, 34, 35, 36, 37, 38, 39, 40)
+WGMMA_BOTH(96, 48, 48, 49, 50, 51, 52, 53, 54, 55, 56)
+WGMMA_BOTH(128, 64, 64, 65, 66, 67, 68, 69, 70, 71, 72)
+WGMMA_BOTH(160, 80, 80, 81, 82, 83, 84, 85, 86, 87, 88)
+WGMMA_BOTH(192, 96, 96, 97, 98, 99, 100, 101, 102, 103, 104)
+WGMMA_BOTH(224, 112, 112, 113, 114, 115, 116, 117, 118, 119, 120)
+WGMMA_BOTH(256, 128, 128, 129, 130, 131, 132, 133, 134, 135, 136)
 
-// The same for TF32, m64nNk8. A from registers, 4 floats of a lane: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4). B in
-// shared memory as N rows of k values, K-major, which is the only order that this type has.
+// The same for TF32, m64nNk8, B K_MAJOR. A from registers, 4 floats of a lane: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4).
 template <int N>
 struct WgmmaTf32;
 #define WGMMA_TF32(N, HALF, i0, i1, i2, i3, i4, i5)                                                                       \
@@ -161,4 +172,13 @@ struct WgmmaTf32;
                          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));                                     \
         }                                                                                                                \
     };
+WGMMA_TF32(8, 4, 4, 5, 6, 7, 8, 9)
+WGMMA_TF32(16, 8, 8, 9, 10, 11, 12, 13)
+WGMMA_TF32(32, 16, 16, 17, 18, 19, 20, 21)
+WGMMA_TF32(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_TF32(96, 48, 48, 49, 50, 51, 52, 53)
 WGMMA_TF32(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_TF32(160, 80, 80, 81, 82, 83, 84, 85)
+WGMMA_TF32(192, 96, 96, 97, 98, 99, 100, 101)
+WGMMA_TF32(224, 112, 112, 113, 114, 115, 116, 117)
+WGMMA_TF32(256, 128, 128, 129, 130, 131, 132, 133)

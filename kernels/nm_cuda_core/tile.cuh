@@ -10,6 +10,8 @@
 //            BK      compressed rows of B in a step; the block has BM/4 x BN/4 threads
 #pragma once
 
+#include "float4.cuh"
+
 // Where a thread works. Two ways to deal the 4 x 4 tiles to the lanes of a warp (four of its eight rows of lanes shown):
 //
 //   usual   t_m 0 1 2 3 4 5 6 7      ZIGZAG   t_m 0 1 2 3 4 5 6 7
@@ -51,9 +53,6 @@ __device__ __forceinline__ void for_each_float4(int rows, Body body)
             if (turn * STRIDE + row < rows) body(turn * STRIDE + row, column, turn);
     }
 }
-
-__device__ __forceinline__ float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
-__device__ __forceinline__ void store4(float* p, const float4& x) { *reinterpret_cast<float4*>(p) = x; }
 
 // One thread's part of a step in registers: of A the rows that the indices name, of B the values.
 //

@@ -15,7 +15,7 @@
 //
 // Template:  STAGES   of the ring, 48 KiB each
 //            BUFFERS  squares of 64 x 64 that a warpgroup stores C through, 8 KiB each: 1, 2 or 4
-#include "ldmatrix.cuh"
+#include "store.cuh"
 #include "tensor_tile.cuh"
 
 constexpr int ROWS = 64, PANEL = ROWS * 128;
@@ -27,33 +27,20 @@ struct Shared {
     unsigned char square[2][BUFFERS][8192];
 };
 
-// 64 x 64 accumulators of a warpgroup, 32 of this thread, rounded, to a swizzled square in shared memory.
-__device__ __forceinline__ void arrange(unsigned char* square, const float* acc)
-{
-    const int lane = threadIdx.x % 32, r = threadIdx.x / 32 % 4 * 16 + lane % 16;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {  // 16 columns: matrices of rows 0-7 and 8-15, columns 0-7 and 8-15
-        const float* x = acc + 8 * j;
-        const int unit = (2 * j + lane / 16) ^ r % 8;
-        stmatrix_x4(shared_address(square + 128 * r + 16 * unit), pack<BF16>(x[0], x[1]), pack<BF16>(x[2], x[3]),
-                    pack<BF16>(x[4], x[5]), pack<BF16>(x[6], x[7]));
-    }
-}
-
 template <int STAGES, int BUFFERS>
 __global__ void __launch_bounds__(THREADS, 1) bf16(
     const unsigned char* __restrict__ a, int lda,   // A: row i of A^T begins at element i * lda; lda a multiple of 8
     const int* __restrict__ start,                  // B: tensor_tile.cuh
     const int* __restrict__ index, const unsigned char* __restrict__ values,
     const __grid_constant__ TensorMap c,            // C^T, n x m row-major: boxes of 64 x 64
-    int along_m, int along_n, int band)             // tiles: Walk
+    int along_m, int along_n, int band)             // tiles: TileOrder of C^T
 {
     static_assert(M / 64 % BUFFERS == 0, "squares take turns, and a tile ends where it began");
     extern __shared__ __align__(1024) unsigned char dynamic[];
     auto& shared = *reinterpret_cast<Shared<STAGES, BUFFERS>*>(dynamic);
     __shared__ Barrier full[STAGES], empty[STAGES];
     begin<STAGES>(full, empty);
-    Walk at(start, along_m, along_n, band);
+    StepWalk at(start, {along_n, along_m, band});
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp's threads agree
 
     if (group == 2) {
@@ -61,8 +48,8 @@ __global__ void __launch_bounds__(THREADS, 1) bf16(
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         // Lane l copies unit l of the 512 bytes of a row, and warp w rows 16 w to 16 w + 15.
         const unsigned to = shared_address(shared.gathered[0]) + lane / 8 * PANEL + warp * 2048 + lane % 8 * 16;
-        produce<ROWS, STAGES>(at, index, values, shared.values, full, empty, [=](int stage, int m, int row) {
-            const unsigned char* from = a + 2 * (size_t)min(m + 8 * lane, lda - 8);  // beyond m: anything, not stored
+        produce<ROWS, CONSUMERS>(at, index, values, shared.values, full, empty, [=](int stage, int column, int row) {
+            const unsigned char* from = a + 2 * (size_t)min(column * M + 8 * lane, lda - 8);  // beyond m: anything, not stored
             const unsigned here = to + stage * (M / 64 * PANEL);
 #pragma unroll
             for (int i = 0; i < ROWS / 4; ++i) {
@@ -78,35 +65,29 @@ __global__ void __launch_bounds__(THREADS, 1) bf16(
     float acc[1][M / 2];
     Place<STAGES> place;
     for (; at.more(); at.next_tile()) {
-        int before = -1;
-        for (int step = at.step; step < at.end; ++step) {
-            wait(&full[place.stage], place.parity);
-            async_proxy_fence();  // what cp.async wrote, before wgmma reads it
-            const unsigned long long left = wgmma_matrix(shared.values[place.stage] + group * 8192, 0, 1024);
-            const unsigned long long right = wgmma_matrix(shared.gathered[place.stage], PANEL, 1024);
-            wgmma_fence();
+        consume<1, false>(
+            acc, place, at.step, at.end, full,
+            [&](int, int stage, bool add) {
+                async_proxy_fence();  // what cp.async wrote, before wgmma reads it
+                const unsigned long long left = wgmma_matrix(shared.values[stage] + group * 8192, 0, 1024);
+                const unsigned long long right = wgmma_matrix(shared.gathered[stage], PANEL, 1024);
+                wgmma_fence();
 #pragma unroll
-            for (int k = 0; k < ROWS / 16; ++k)  // 16 values are 32 bytes, 16 gathered rows 2048, counted in 16 bytes
-                Wgmma<M, BF16>::dense(acc[0], left + 2 * k, right + 128 * k, k > 0 || step > at.step);
-            wgmma_commit();
-            wgmma_wait<1>();
-            if (before >= 0) release(&empty[before]);
-            before = place.stage;
-            place.next();
-        }
-        wgmma_wait<0>();
-        settle(acc);
-        release(&empty[before]);
+                for (int k = 0; k < ROWS / 16; ++k)  // 16 values are 32 bytes, 16 gathered rows 2048, counted in 16 bytes
+                    Wgmma<M, BF16>::dense(acc[0], left + 2 * k, right + 128 * k, k > 0 || add);
+                wgmma_commit();
+            },
+            [&](int stage) { hand_back_warp(&empty[stage]); });
 #pragma unroll
         for (int i = 0; i < M / 64; ++i) {
             unsigned char* square = shared.square[group][i % BUFFERS];
             if (leader) tma_store_wait<BUFFERS - 1>();  // the copy engine has read what it held
             named_barrier(1 + group, 128);
-            arrange(square, acc[0] + 32 * i);
+            arrange_square(square, [&](int j, int, int) { return pack<BF16>(acc[0][32 * i + j], acc[0][32 * i + j + 1]); });
             async_proxy_fence();
             named_barrier(1 + group, 128);
             if (leader) {
-                tma_store(c, at.m * M + 64 * i, at.n * N + 64 * group, square);
+                tma_store(c, at.column * M + 64 * i, at.row * N + 64 * group, square);
                 tma_store_commit();
             }
         }

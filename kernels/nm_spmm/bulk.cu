@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) bulk(
     const int* __restrict__ index,        // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
     float* __restrict__ C)                // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN, SLOT>;
+    using T = FragmentTile<BM, BN, TM, TN, SLOT>;
     using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
     extern __shared__ __align__(128) float stages[];
     __shared__ Barrier barriers[2 * STAGES];

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
     const int* __restrict__ index,        // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
     float* __restrict__ C)                // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN, SLOT>;
+    using T = FragmentTile<BM, BN, TM, TN, SLOT>;
     using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
     static_assert(BN % SPLIT == 0, "the blocks of a cluster share the columns of a tile: choose SPLIT as a divisor of BN");
     extern __shared__ __align__(128) float memory[];  // the ring; afterwards the partial sums, BN x BM

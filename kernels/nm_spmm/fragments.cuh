@@ -20,7 +20,7 @@
 #include "lds.cuh"
 
 template <int BM_, int BN_, int TM_, int TN_, int SLOT_>
-struct Tile {
+struct FragmentTile {
     static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_, SLOT = SLOT_;
     static constexpr int ACROSS = 32 / TN, DOWN = TN;  // lanes of a warp along columns and along rows of C
     static constexpr int WARPS_N = BN / 32, WARPS = BM / (DOWN * TM) * WARPS_N, THREADS = 32 * WARPS;
@@ -30,7 +30,7 @@ struct Tile {
     static_assert(SLOT == 4 || SLOT == 32, "a warp's 32 columns share their rows of A, or four neighbours do");
     int m, n;  // the thread's first row and column within the block's tile
 
-    __device__ Tile()
+    __device__ FragmentTile()
     {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         m = warp / WARPS_N * DOWN * TM + lane / 2 % DOWN * 4;
@@ -48,7 +48,7 @@ struct Rows {
     {
 #pragma unroll
         for (int r = 0; r < T::RUNS; ++r) {
-            const float4 x = load4(index + r * T::ACROSS * ROWS * 4);  // slots are four columns
+            const float4 x = load_shared_float4(index + r * T::ACROSS * ROWS * 4);  // slots are four columns
             at[r][0] = __float_as_int(x.x), at[r][1] = __float_as_int(x.y);
             at[r][2] = __float_as_int(x.z), at[r][3] = __float_as_int(x.w);
         }
@@ -66,12 +66,12 @@ struct Fragment {
         for (int r = 0; r < T::RUNS; ++r)
 #pragma unroll
             for (int c = 0; c < T::TM; c += 4) {
-                const float4 x = load4(As + (rows.at[r][s] * T::BM + T::DOWN * c) * 4);
+                const float4 x = load_shared_float4(As + (rows.at[r][s] * T::BM + T::DOWN * c) * 4);
                 a[r][c] = x.x, a[r][c + 1] = x.y, a[r][c + 2] = x.z, a[r][c + 3] = x.w;
             }
 #pragma unroll
         for (int d = 0; d < T::TN; d += 4) {
-            const float4 x = load4(Bs + T::ACROSS * d * 4);
+            const float4 x = load_shared_float4(Bs + T::ACROSS * d * 4);
             b[d] = x.x, b[d + 1] = x.y, b[d + 2] = x.z, b[d + 3] = x.w;
         }
     }

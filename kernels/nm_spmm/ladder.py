@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit, tma
+from kernels import jit, pitch, tma
 from kernels.contract import Kernel, Launch, Problem, require, timed
 from kernels.formats.nm import Nm
-from kernels.nm_spmm import packing, pitch, schedule
+from kernels.nm_spmm import packing, schedule
 
 HERE = Path(__file__).parent
 #: Columns of C that a warp computes, and that share an index where vectors are long enough.
@@ -309,11 +309,11 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     work = shares = ()
     if c.kernel == "stream":
         resident = device.properties.multiprocessor_count * c.blocks
-        work = table, partial, ready = _work(schedule.parts(*grid, packed.steps, resident), c)
+        work = table, partial, handovers = _work(schedule.parts(*grid, packed.steps, resident), c)
         grid = len(table)  # one list of parts for each block
         shares = (
             i32(tail(c, b.keep, b.group, b.w)), table.data.ptr, i32(table.shape[1]),
-            partial.data.ptr, ready.data.ptr,
+            partial.data.ptr, handovers.data.ptr,
         )  # fmt: skip
     launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
     arrays = packed.val.data.ptr, packed.index.data.ptr, *shares, ops.c.data.ptr
@@ -332,12 +332,12 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
 
 
 def _work(table: np.ndarray, config: Config) -> tuple:
-    """A schedule on the device, a block's tile of partial sums for each of its blocks, and their flags."""
+    """A schedule on the device, for each of its blocks a tile of partial sums, for each warp a `Handover`."""
     import cupy
 
     blocks = len(table)
     partial = cupy.empty((blocks, config.bm, config.bn), np.float32)
-    return cupy.asarray(table), partial, cupy.zeros((blocks, config.threads // 32), np.uint32)
+    return cupy.asarray(table), partial, cupy.zeros((blocks, config.threads // 32, 2), np.uint32)
 
 
 def _lay_out(b: Nm, config: Config, slot: int) -> packing.Packed:

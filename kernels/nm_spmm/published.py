@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
+from kernels import jit, pitch
 from kernels.contract import Bound, Kernel, Launch, Problem, require, timed
 from kernels.formats.nm import Nm
-from kernels.nm_spmm import analysis, packing, pitch
+from kernels.nm_spmm import analysis, packing
 from kernels.nm_spmm.analysis import TABLE_1, Tile
 from kernels.nm_spmm.packing import Packed
 

@@ -39,8 +39,7 @@ struct Panel {
 
 template <class T, int ROWS_, int DEPTH_, int STAGES, bool AHEAD, int UNROLL>
 struct Ring {
-    using Tile = T;
-    static constexpr int ROWS = ROWS_, DEPTH = DEPTH_;
+    static constexpr int ROWS = ROWS_, DEPTH = DEPTH_, BM = T::BM;
     static constexpr int A_FLOATS = DEPTH * T::BM, B_FLOATS = ROWS * T::BN, INDICES = T::BN / T::SLOT * ROWS;
     static constexpr int STAGE = (A_FLOATS + B_FLOATS + INDICES + 31) / 32 * 32;  // floats; TMA wants 128 bytes
     static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");

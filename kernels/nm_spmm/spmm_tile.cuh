@@ -12,6 +12,8 @@
 //            SLOT    neighbouring columns with one entry of Ds: 32, a warp's, or 4
 #pragma once
 
+#include "float4.cuh"
+
 // Where a thread works. Its rows are m...m+3, and with TM = 8 those 4 * LM further on; its columns likewise. Lanes form
 // a grid of LM x LN, dealt in pairs that read the same 16 bytes (LM = 8, as in the authors' code; lanes 0 to 15):
 //
@@ -19,7 +21,7 @@
 //   n  0       0  2  4  6  8 10 12 14      A 16-byte read of shared memory serves sixteen lanes in a wavefront where
 //   n  4       1  3  5  7  9 11 13 15      every lane has a partner with the same address, otherwise eight.
 template <int BM_, int BN_, int TM_, int TN_>
-struct Tile {
+struct PublishedTile {
     static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_;
     static constexpr int WM = TM * TN, LM = WM / TM, LN = 32 / TN;  // of a warp: rows, lanes along rows and columns
     static constexpr int THREADS = BM * BN / (TM * TN);
@@ -30,7 +32,7 @@ struct Tile {
     static constexpr int BLOCKS = TM * TN == 16 ? 8 : TM * TN == 32 ? 6 : 0;
     int m, n;  // within the block
 
-    __device__ Tile()
+    __device__ PublishedTile()
     {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         m = warp % (BM / WM) * WM + lane % (2 * LM) / 2 * 4;
@@ -40,9 +42,6 @@ struct Tile {
     __device__ __forceinline__ int row(int i) const { return m + i / 4 * (4 * LM) + i % 4; }
     __device__ __forceinline__ int column(int j) const { return n + j / 4 * (4 * LN) + j % 4; }
 };
-
-__device__ __forceinline__ float4 load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
-__device__ __forceinline__ void store4(float* p, const float4& x) { *reinterpret_cast<float4*>(p) = x; }
 
 // ROWS x COLUMNS floats, 16 bytes a thread and turn: calls body(row, column, turn, inside) for each; rows from ROWS on
 // are not `inside`, and the compiler knows that there are none where a turn of the block divides ROWS.

@@ -10,12 +10,12 @@
 //
 // Of its share a block multiplies the last part first: if that lacks the tile's last step, its sums go to a workspace,
 // and the block that has this step adds them to its own, always in the same order. It comes to that at its share's end,
-// when they have long been there. The copy engine does not stop between two parts: it is already at the next one while
+// when they have long been there; launches need no clearing in between (handover.cuh). The copy engine does not stop between two parts: it is already at the next one while
 // a block writes C.
 //
 // Template:  the same as bulk.cu's
 
-#include "flag.cuh"
+#include "handover.cuh"
 #include "ring.cuh"
 #include "sums.cuh"
 
@@ -39,7 +39,7 @@ struct Schedule {
         while (p[1].start <= position) ++p;
         const int x = p->tile & 0xffff, step = p->first + position - p->start;
         const size_t stage = (size_t)(p->tile >> 16) * steps + step;
-        return {x * R::Tile::BM, step * R::DEPTH, val + stage * R::B_FLOATS, index + stage * R::INDICES};
+        return {x * R::BM, step * R::DEPTH, val + stage * R::B_FLOATS, index + stage * R::INDICES};
     }
 };
 
@@ -70,10 +70,10 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) stream(
     int tail,                             // rows of a tile's last step, without those that are padding
     const Part* __restrict__ parts, int most,  // gridDim.x x most: what each block does
     float* partial,                       // workspace: gridDim.x x BN x BM
-    unsigned* ready,                      // workspace: gridDim.x x warps, 0 before and after
+    Handover* handovers,                  // workspace: gridDim.x x warps, zeros before the first launch
     float* C)                             // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN, SLOT>;
+    using T = FragmentTile<BM, BN, TM, TN, SLOT>;
     using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
     extern __shared__ __align__(128) float stages[];
     __shared__ Barrier barriers[2 * STAGES];
@@ -92,11 +92,11 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) stream(
         scale<T>(acc, alpha);  // sums of the workspace are scaled ones
 
         for (int block = blockIdx.x - part.others; block < (int)blockIdx.x && part.others > 0; ++block) {
-            unsigned* flag = ready + block * T::WARPS + warp;
-            acquire(flag);
+            Handover* sums = handovers + block * T::WARPS + warp;
+            await(sums);
             add(acc, partial + (size_t)block * BM * BN, t);
-            __syncwarp();  // all have seen the flag
-            if (threadIdx.x % 32 == 0) *flag = 0;
+            __syncwarp();  // none of the warp is waiting
+            if (threadIdx.x % 32 == 0) take(sums);
         }
         const bool whole = part.others >= 0;
         float* to = whole ? C : partial + (size_t)blockIdx.x * BM * BN;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) stream(
         if (!whole) {
             __threadfence();
             __syncwarp();
-            if (threadIdx.x % 32 == 0) release(ready + blockIdx.x * T::WARPS + warp);
+            if (threadIdx.x % 32 == 0) leave(handovers + blockIdx.x * T::WARPS + warp);
         }
     }
 }

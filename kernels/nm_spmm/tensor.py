@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from kernels import jit
+from kernels import jit, pitch
 from kernels.contract import Kernel, Launch, Problem, require, timed
 from kernels.formats import half
 from kernels.formats.half import Half, array_module
 from kernels.formats.nm import INT32_MAX, Nm
-from kernels.nm_spmm import pitch
 from kernels.tma import tensor_map
 
 HERE = Path(__file__).parent
@@ -188,12 +187,7 @@ def bind(variant: str, problem: Problem, device, *, band: int = BAND) -> Launch:
         c = bits.T  # row-major, as TMA sees it
         if m % 8 or bits.data.ptr % 16:
             c = cupy.empty((n, ceil(m / 8) * 8), cupy.uint16)
-            copy = jit.load(jit.compile_cubin(pitch.SOURCE, pitch.ENTRIES[2], jit.arch_of(device)))
-            config = LaunchConfig(grid=ceil(n / pitch.COLUMNS), block=(32, pitch.COLUMNS))
-            i32 = np.int32
-            after.append(
-                (copy, config, (i32(m), i32(n), c.data.ptr, i32(c.shape[1]), bits.data.ptr, i32(m)))
-            )
+            after.append(pitch.copy(c, bits.T, device))
         arguments = (*head, tensor_map(c, (64, 64), 128), *tail)
 
     shared = shared_bytes(variant)

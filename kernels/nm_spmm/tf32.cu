@@ -48,13 +48,13 @@ __global__ void __launch_bounds__(THREADS, 1) tf32(
     const int* __restrict__ start,                  // B: tensor_tile.cuh
     const int* __restrict__ index, const unsigned char* __restrict__ values,
     float* __restrict__ c, int rows, int columns,   // C: rows x columns, column-major
-    int along_m, int along_n, int band)             // tiles: Walk
+    int along_m, int along_n, int band)             // tiles: TileOrder of C^T
 {
     extern __shared__ __align__(1024) unsigned char dynamic[];
     auto& shared = *reinterpret_cast<Shared<STAGES>*>(dynamic);
     __shared__ Barrier full[STAGES], empty[STAGES];
     begin<STAGES>(full, empty);
-    Walk at(start, along_m, along_n, band);
+    StepWalk at(start, {along_n, along_m, band});
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp's threads agree
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 
@@ -62,9 +62,9 @@ __global__ void __launch_bounds__(THREADS, 1) tf32(
         give_registers<56>();
         // Warp w copies rows 8 w to 8 w + 7, 128 floats at a time.
         const unsigned to = shared_address(shared.gathered[0]) + warp * (ROWS / 4) * PITCH * 4 + lane * 16;
-        produce<ROWS, STAGES>(at, index, values, shared.values, full, empty, [=](int stage, int m, int row) {
-            const float* left = a + min(m + 4 * lane, lda - 4);  // beyond m: anything, not stored
-            const float* right = a + min(m + 128 + 4 * lane, lda - 4);
+        produce<ROWS, CONSUMERS>(at, index, values, shared.values, full, empty, [=](int stage, int column, int row) {
+            const float* left = a + min(column * M + 4 * lane, lda - 4);  // beyond m: anything, not stored
+            const float* right = a + min(column * M + 128 + 4 * lane, lda - 4);
             const unsigned here = to + stage * (ROWS * PITCH * 4);
 #pragma unroll
             for (int i = 0; i < ROWS / 4; ++i) {
@@ -103,15 +103,15 @@ __global__ void __launch_bounds__(THREADS, 1) tf32(
                     WgmmaTf32<N>::dense(acc[i], fragment[k][i], right + 2 * k, k > 0 || step > at.step);
             wgmma_commit();
             wgmma_wait<0>();  // meanwhile the other warpgroup's instructions run
-            release(&empty[place.stage]);
+            hand_back_warp(&empty[place.stage]);
             place.next();
         }
         settle(acc);
 
-        const int row = at.m * M + mine;
+        const int row = at.column * M + mine;
 #pragma unroll
         for (int j = 0; j < N / 4; ++j) {  // 2 columns of every 8 are this lane's
-            const int column = at.n * N + j / 2 * 8 + 2 * t + j % 2, d = j / 2 * 4 + j % 2;
+            const int column = at.row * N + j / 2 * 8 + 2 * t + j % 2, d = j / 2 * 4 + j % 2;
             if (column >= columns) continue;
             float* to = c + (size_t)column * rows + row;
             const float x[4] = {acc[0][d], acc[0][d + 2], acc[1][d], acc[1][d + 2]};

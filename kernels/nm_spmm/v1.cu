@@ -15,7 +15,7 @@
 #include "spmm_tile.cuh"
 
 template <int BM, int BN, int TM, int TN, int DEPTH, int ROWS, int SLOT, bool VECTOR>
-__global__ void __launch_bounds__(Tile<BM, BN, TM, TN>::THREADS, Tile<BM, BN, TM, TN>::BLOCKS) v1(
+__global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v1(
     int m, int n, int k, int lda,     // sizes; lda floats from one column of A to the next, a multiple of 4
     int steps,                        // ceil(k / DEPTH)
     const float* __restrict__ A,      // m x k, column-major
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(Tile<BM, BN, TM, TN>::THREADS, Tile<BM, BN, TM
     const int* __restrict__ index,    // gridDim.x x steps x (BN / SLOT) x ROWS: 0 to DEPTH - 1
     float* __restrict__ C)            // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN>;
+    using T = PublishedTile<BM, BN, TM, TN>;
     constexpr int ENTRIES = BN / SLOT * ROWS;
     extern __shared__ float4 shared[];
     float* As = reinterpret_cast<float*>(shared);

@@ -34,7 +34,7 @@ __device__ __forceinline__ void copy_ints(unsigned to, const int* from, bool run
 }
 
 template <int BM, int BN, int TM, int TN, int DEPTH, int ROWS, int SLOT, bool PACKED, bool ADD, bool VECTOR>
-__global__ void __launch_bounds__(Tile<BM, BN, TM, TN>::THREADS, Tile<BM, BN, TM, TN>::BLOCKS) v3(
+__global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v3(
     int m, int n, int k, int lda,         // sizes; lda floats from one column of A to the next, a multiple of 4
     int steps,                            // ceil(k / DEPTH), at least gridDim.z
     int capacity,                         // rows of A^T in a buffer: DEPTH, or PACKED the most that a step needs
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Tile<BM, BN, TM, TN>::THREADS, Tile<BM, BN, TM
     const int* __restrict__ col_info,     // PACKED: gridDim.x x steps x DEPTH: rows of A^T, then -1
     float* __restrict__ C)                // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN>;
+    using T = PublishedTile<BM, BN, TM, TN>;
     using F = Fragment<T, SLOT>;
     constexpr int ENTRIES = BN / SLOT * ROWS, ROOM = (ENTRIES + 3) / 4 * 4;  // ints of a Ds, and of its buffer
     constexpr int TURNS = (DEPTH * BM / 4 + T::THREADS - 1) / T::THREADS;    // of the block, for rows of A^T

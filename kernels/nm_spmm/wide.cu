@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) wide(
     const int* __restrict__ index,            // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
     float* __restrict__ C)                    // m x n, column-major
 {
-    using T = Tile<BM, BN, TM, TN, SLOT>;
+    using T = FragmentTile<BM, BN, TM, TN, SLOT>;
     constexpr int A_FLOATS = DEPTH * BM, B_FLOATS = ROWS * BN, INDICES = BN / SLOT * ROWS, STAGE = A_FLOATS + B_FLOATS + INDICES;
     constexpr int A_ROWS = T::THREADS * 4 / BM;  // rows of A^T that the block copies at a time
     static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");

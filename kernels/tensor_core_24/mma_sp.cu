@@ -32,7 +32,7 @@
 
 template <Dtype DTYPE, int BM, int BN, int BK, int WM, int WN, int STAGES, CachePolicy CACHE, MetadataBy METADATA,
           int SELECTORS, int LDMATRIX, int GROUP, int ALIGN, bool MASK, int EPILOGUE>
-__global__ void __launch_bounds__(Tile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
+__global__ void __launch_bounds__(MmaTile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
     int m, int n, int k,
     const u16* __restrict__ val,     // m' x k' / 2, values; m' and k' are m and k rounded up to BM and BK, with zeros
     const u16* __restrict__ meta,    // m' / 2 x k' / 8, `two_four.swizzle(meta, BM, BK)`
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Tile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
     const u16* __restrict__ C_in,    // m x n, by BETA only
     const float* __restrict__ bias)  // m, by BIAS only: one for each row
 {
-    using T = Tile<BM, BN, BK, WM, WN>;
+    using T = MmaTile<BM, BN, BK, WM, WN>;
     static_assert(STAGES >= 2, "one stage is filled while another is multiplied");
     static_assert(2 * BM * BN <= STAGES * T::STAGE, "the tile of C reuses the stages: choose more of them");
     extern __shared__ __align__(128) char shared[];  // STAGES stages, see mma_tile.cuh

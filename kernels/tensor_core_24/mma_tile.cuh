@@ -18,7 +18,7 @@ enum MetadataBy { EVEN_THREADS, ALL_THREADS, FIRST_WARPS };  // who copies metad
 
 // Sizes are those of mma_sp.cu.
 template <int BM_, int BN_, int BK_, int WM_, int WN_>
-struct Tile {
+struct MmaTile {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_;
     static_assert(BK % 64 == 0, "a word of metadata serves 64 columns of A: choose BK as a multiple of 64");
     static_assert(BM % WM == 0 && BN % WN == 0, "warps share a tile evenly: choose WM and WN as divisors of BM and BN");

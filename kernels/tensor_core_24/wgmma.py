@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
+from kernels import jit, pitch
 from kernels.contract import Launch, Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half, array_module
@@ -36,7 +36,7 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class Config:
-    """The knobs of the kernels, as tile.cuh and store.cuh describe them."""
+    """The knobs of the kernels, as sparse_stages.cuh and store.cuh describe them."""
 
     kernel: str = "persistent"  #: wgmma_<kernel>.cu
     groups: int = 2  #: warpgroups that multiply
@@ -195,8 +195,8 @@ def bind(
 
     c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
     metadata: what `ring_metadata(a, 256)` returns, where it is there already; cache: where
-    configurations that are tried on one problem share what else they prepare. A Launch must not be
-    under way on two streams at once. Raises ValueError, one sentence, where the GPU has no wgmma, the
+    configurations that are tried on one problem share what else they prepare. A Launch may be under way
+    on two streams at once: both write the same. Raises ValueError, one sentence, where the GPU has no wgmma, the
     configuration does not take the problem, or the operands do not go together.
     """
     import cupy
@@ -233,20 +233,19 @@ def bind(
             prepare_ms += pack_ms
         packed = cache["packed"]
     pairs = config.kernel == "multicast"  # of blocks, one below the other
-    pitch = ceil(n / 8) * 8
+    width = ceil(n / 8) * 8  # elements of a row of B and C whose rows the copy engine can address
     before, after = [], []
     b_bits, c_bits, c_in = b.bits, out.bits, None if c is None else c.bits
     addresses = [x.data.ptr for x in (b_bits, c_bits, c_in) if x is not None]
-    if pitch != n or any(address % 16 for address in addresses):
-        copy = jit.load(jit.compile_cubin(HERE / "pitch.cu", "pitch", jit.arch_of(device)))
+    if width != n or any(address % 16 for address in addresses):
         if "b" not in cache:
-            cache["b"], cache["c"] = (cupy.empty((rows, pitch), cupy.uint16) for rows in (k, m))
+            cache["b"], cache["c"] = (cupy.empty((rows, width), cupy.uint16) for rows in (k, m))
         b_bits, c_bits = cache["b"], cache["c"]
-        before.append(_copy(copy, sms, b.bits, b_bits))
-        after.append(_copy(copy, sms, c_bits, out.bits))
+        before.append(pitch.copy(b.bits, b_bits, device))
+        after.append(pitch.copy(c_bits, out.bits, device))
         if c is not None:
             c_in = cupy.empty_like(c_bits)
-            before.append(_copy(copy, sms, c.bits, c_in))
+            before.append(pitch.copy(c.bits, c_in, device))
 
     val = a.val.copy() if a.val.data.ptr % 16 else a.val  # a part of another array
     maps = (
@@ -264,7 +263,7 @@ def bind(
     if config.kernel == "stream_k":
         workspace = (
             cupy.empty((sms, config.m * config.n), cupy.float32),
-            cupy.zeros((sms, config.groups), cupy.uint32),
+            cupy.zeros((sms, config.groups, 2), cupy.uint32),  # `Handover`s
         )
         cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
@@ -274,7 +273,7 @@ def bind(
     if config.kernel in COMPLETE:
         arguments += [
             np.float32(beta), 0 if c_in is None else c_in.data.ptr,
-            0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, pitch)),
+            0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, width)),
         ]  # fmt: skip
     shared = shared_bytes(config)
     kernel = jit.load(
@@ -295,15 +294,3 @@ def bind(
         held,
         keep=(operands, val, metadata, packed, workspace, b_bits, c_bits, c_in, c, bias),
     )
-
-
-def _copy(kernel, sms: int, source, target):
-    """A step that copies a uint16 matrix into rows of another length."""
-    from cuda.core import LaunchConfig
-
-    rows, columns = source.shape[0], min(source.shape[1], target.shape[1])
-    arguments = (
-        np.int32(rows), np.int32(columns), source.data.ptr, np.int32(source.shape[1]),
-        target.data.ptr, np.int32(target.shape[1]),
-    )  # fmt: skip
-    return kernel, LaunchConfig(grid=8 * sms, block=256), arguments

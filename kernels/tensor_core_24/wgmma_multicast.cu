@@ -5,26 +5,29 @@
 //
 // The price: a stage is filled again only when the warpgroups of both blocks have handed it back, so neither runs ahead.
 //
-// Template:  as in tile.cuh and store.cuh
+// Template:  as in sparse_stages.cuh and store.cuh
+#include "cluster.cuh"
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order, of pairs of tiles: ring.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder, of pairs of tiles
     int kept,  // 1: L2 is asked to keep A, 2: B
     float alpha)
 {
-    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);
     auto* out = after<S, Store<T, BUFFERS, false>>(shared);
     __shared__ Barrier full[STAGES], empty[STAGES];
     const int group = threadIdx.x / 128;
-    begin<GROUPS, STAGES>(from, full, empty, 2 * GROUPS);
+    begin<GROUPS, STAGES>(from, full, empty, 2 * 4 * GROUPS);  // every warp of both blocks
     const int rank = blockIdx.x % 2, clusters = gridDim.x / 2;
     cluster_barrier();  // the other block's barriers are there
 
@@ -51,7 +54,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
     for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
         order.find(pair, row, column);
         ring.consume(acc, at, steps, group, full, [&](int stage) {
-            if (threadIdx.x % 128 < 2) arrive_remote(&empty[stage], threadIdx.x % 128);
+            __syncwarp();
+            if (threadIdx.x % 32 < 2) arrive_remote(&empty[stage], threadIdx.x % 32);
         });
         out[group].write(acc, c, (2 * row + rank) * S::M + group * BLOCKS * 64, column * N, {alpha}, 1 + group);
     }

@@ -2,19 +2,21 @@
 //
 // What hides the waiting is other blocks on the same SM, three of them by their registers. Each multiplies 128 x 128 of C.
 //
-// Template:  as in tile.cuh; BLOCKS blocks of 64 rows for the one warpgroup
+// Template:  as in sparse_stages.cuh; BLOCKS blocks of 64 rows for the one warpgroup
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 template <Dtype T, int BLOCKS, int N>
 __global__ void __launch_bounds__(128) wgmma_one_stage(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh; one block a tile
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder; one block a tile
     float alpha)
 {
-    using S = Tile<T, 1, BLOCKS, N, 1>;
+    using S = Stages<T, 1, BLOCKS, N, 1>;
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& stage = *reinterpret_cast<S*>(shared);
     auto* out = after<S, Store<T, 1, false>>(shared);

@@ -8,19 +8,21 @@
 // The multiplication of one step is always under way while the next is issued. The thread that asks for copies is one of
 // those that multiply.
 //
-// Template:  as in tile.cuh and store.cuh; BLOCKS blocks of 64 rows for the one warpgroup
+// Template:  as in sparse_stages.cuh and store.cuh; BLOCKS blocks of 64 rows for the one warpgroup
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 template <Dtype T, int BLOCKS, int N, int STAGES, bool EXTRA>
 __global__ void __launch_bounds__(128) wgmma_ring(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh; one block a tile
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder; one block a tile
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {
-    using S = Tile<T, 1, BLOCKS, N, STAGES>;
+    using S = Stages<T, 1, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);

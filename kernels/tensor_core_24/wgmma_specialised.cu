@@ -7,19 +7,21 @@
 // Nobody who multiplies stops to ask, and no barrier holds all warps. The sums of 128 x 256 of C take 32768 registers, half
 // of those of the SM; B is read from L2 once for both warpgroups.
 //
-// Template:  as in tile.cuh; BUFFERS: squares that a warpgroup stores through
+// Template:  as in sparse_stages.cuh; BUFFERS: squares that a warpgroup stores through
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_specialised(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; Order: ring.cuh; one block a tile
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder; one block a tile
     float alpha)
 {
-    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);
     auto* out = after<S, Store<T, BUFFERS, false>>(shared);

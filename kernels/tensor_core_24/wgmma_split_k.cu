@@ -6,22 +6,25 @@
 //
 // No workspace in global memory, no atomics, and the order of additions is fixed, so results repeat bit by bit.
 //
-// Template:  SPLITS  blocks of a cluster; the others as in tile.cuh and store.cuh
+// Template:  SPLITS  blocks of a cluster; the others as in sparse_stages.cuh and store.cuh
+#include "cluster.cuh"
+#include "sparse_stages.cuh"
 #include "store.cuh"
+#include "tile_order.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: tile.cuh
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64, at least SPLITS; Order: ring.cuh
+    int steps, int high, int wide, int band,  // k in steps of 64, at least SPLITS; TileOrder
     int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {
-    using S = Tile<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     constexpr int SQUARES = BLOCKS * S::CHUNKS;
     static_assert(sizeof(S) >= S::M * N * 4, "the ring must have room for the sums: more stages");
     const Operands from{a, e, b, c};
-    const Order order{high, wide, band};
+    const TileOrder order{high, wide, band};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);

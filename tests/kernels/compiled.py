@@ -73,8 +73,8 @@ def width(name: str) -> int:
 
 
 def changed(room: Path, folder: Path, file: str, old: str, new: str) -> None:
-    """A room's sources in another folder, with one text of a file changed, which must be there once."""
-    for path in room.glob("*.cu*"):
+    """A room's sources, and what rooms share, in another folder; one text of a file, there once, is changed."""
+    for path in (*jit.COMMON.glob("*.cu*"), *room.glob("*.cu*")):
         shutil.copy(path, folder)
     text = (folder / file).read_text()
     assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"

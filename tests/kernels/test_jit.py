@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,20 +131,82 @@ def test_an_interrupted_write_compiles_again(cache, source, compiled):
     assert json.loads(meta.read_text())["symbol"] == before.symbol
 
 
-def test_a_write_that_fails_leaves_nothing_that_counts(cache, source, compiled, monkeypatch):
+def refuse_json(monkeypatch):
+    """From now on nothing of the cache that ends in .json is written; returns how it was written."""
     replace = jit._replace
 
     def full_disk(path, data):
         if path.suffix == ".json":
-            raise OSError("no space left on device")
+            raise OSError(errno.ENOSPC, "No space left on device")
         replace(path, data)
 
     monkeypatch.setattr(jit, "_replace", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        jit.compile_cubin(source, "scale<1>", "sm_80")
+    return replace
+
+
+@pytest.fixture
+def said(capsys):
+    """said(): the lines on stderr since the last call; what was said once may be said again."""
+    jit._say_once.cache_clear()
+    yield lambda: capsys.readouterr().err.splitlines()
+    jit._say_once.cache_clear()
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, source, compiled, monkeypatch, said):
+    replace = refuse_json(monkeypatch)
+    first = jit.compile_cubin(source, "scale<1>", "sm_80")
+    (line,) = said()
+    assert str(cache) in line and "No space left on device" in line and "SPARSITY_CACHE" in line
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 2
+    assert jit.resources(first).registers > 0 and jit.instruction_mix(first)["FFMA"] == 1
+    assert not said(), "once is enough"
+    # What was half written does not count, and is replaced as soon as there is room.
     monkeypatch.setattr(jit, "_replace", replace)
-    assert jit.compile_cubin(source, "scale<1>", "sm_80").code
-    assert len(compiled) == 2
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 3
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 3
+
+
+def test_a_cache_that_cannot_be_a_folder_costs_no_more(source, monkeypatch, tmp_path, said):
+    """A file in its place; permissions would not stop a test that runs as root."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPARSITY_CACHE", str(tmp_path / "file" / "cubin"))
+    cubin = jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert cubin.code[:4] == b"\x7fELF" and jit.resources(cubin).registers > 0
+    (line,) = said()
+    assert line.startswith("The folder of compiled kernels, ") and "Not a directory" in line
+
+
+def test_an_empty_name_of_the_cache_is_none(monkeypatch):
+    """Path("") is where one stands: hundreds of files went into the repository's root."""
+    monkeypatch.setenv("SPARSITY_CACHE", "")
+    assert jit.cache_folder() == jit.ROOT.parent / "build" / "cubin"
+
+
+@pytest.mark.parametrize("damage", ["cut", "a bit", "empty", "meta cut", "meta {}", "meta []"])
+def test_a_damaged_cubin_is_compiled_again(cache, source, compiled, damage):
+    before = jit.compile_cubin(source, "scale<1>", "sm_80")
+    (meta,), (cubin,) = cache.glob("*.json"), cache.glob("*.cubin")
+    code = before.code
+    if damage.startswith("meta"):
+        meta.write_text({"meta cut": meta.read_text()[:-9]}.get(damage, damage[5:]))
+    else:
+        flipped = code[:100] + bytes([code[100] ^ 1]) + code[101:]
+        cubin.write_bytes({"cut": code[: len(code) // 2], "a bit": flipped, "empty": b""}[damage])
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == before and len(compiled) == 2
+    assert cubin.read_bytes() == code, "and put right"
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == before and len(compiled) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "", "[1]", '{"resources": {}, "mix": {}}', '{"mix": {"EXIT": 1}']
+)
+def test_a_damaged_report_is_made_again(cache, source, text):
+    cubin = jit.compile_cubin(source, "scale<1>", "sm_80")
+    used = jit.resources(cubin)
+    (report,) = cache.glob("*.report.json")
+    whole = report.read_text()
+    report.write_text(text)
+    assert jit.resources(cubin) == used and report.read_text() == whole
 
 
 def test_threads_may_compile_the_same_kernel(cache, source):
@@ -318,6 +381,50 @@ def test_the_target_of_a_gpu(capability, arch):
     assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
 
 
+# ------------------------------------------------------------------------------------ shared memory
+
+
+@pytest.mark.parametrize(
+    ("static", "dynamic", "asked"),
+    [
+        (0, 48 * 1024, False), (0, 48 * 1024 + 16, True), (8192, 40 * 1024, False),
+        (8192, 321 * 128, True),  # what casper's shared_tiles wants at k = 320: below 48 KiB without its static memory
+        (8192, 384 * 128, True), (49152, 0, False),
+    ],
+)  # fmt: skip
+def test_static_memory_counts_where_more_than_48_kib_is_asked_for(
+    monkeypatch, static, dynamic, asked
+):
+    import cuda.core
+    from cuda.bindings import driver
+
+    found, kernel = [], SimpleNamespace(handle=7)
+    code = SimpleNamespace(get_kernel=lambda symbol: kernel)
+    monkeypatch.setattr(cuda.core, "ObjectCode", SimpleNamespace(from_cubin=lambda code_: code))
+    monkeypatch.setattr(cuda.core, "Device", lambda: SimpleNamespace(device_id=3))
+    names, success = driver.CUfunction_attribute, driver.CUresult.CUDA_SUCCESS
+
+    def get(attribute, handle, device):
+        assert attribute == names.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and device == 3
+        return success, static
+
+    def put(attribute, value, handle, device):
+        assert attribute == names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES and device == 3
+        found.append(value)
+        return (driver.CUresult.CUDA_ERROR_INVALID_VALUE if value > 200_000 else success,)
+
+    monkeypatch.setattr(driver, "cuKernelGetAttribute", get)
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", put)
+    cubin = jit.Cubin(Path("kernel.cu"), "kernel<1>", "sm_90a", "kernel", b"")
+    assert jit.load(cubin, dynamic) is kernel
+    assert found == [dynamic] * asked
+    with pytest.raises(ValueError) as caught:
+        jit.load(cubin, 200_016)
+    message = str(caught.value)
+    assert "kernel<1> asks for 200016 bytes of shared memory a block" in message
+    assert f"beside {static} static ones" in message and "\n" not in message and ". " not in message
+
+
 # ------------------------------------------------------------------------------------- on a GPU
 
 
@@ -333,6 +440,35 @@ def test_more_shared_memory_than_a_block_can_have_is_refused(device, cache, tmp_
     jit.load(cubin, most)
     with pytest.raises(ValueError, match=f"greedy asks for {most + 1024} bytes of shared memory"):
         jit.load(cubin, most + 1024)
+
+
+@pytest.mark.gpu
+def test_static_and_dynamic_memory_together_exceed_48_kib(device, cache, tmp_path):
+    """Each is below; launched, or the driver would not notice."""
+    import cupy
+    from cuda.core import LaunchConfig, launch
+
+    path = write(
+        tmp_path,
+        "extern __shared__ float x[];\n"
+        "__global__ void both(float* out) {\n  __shared__ float y[2048];\n"
+        "  x[threadIdx.x] = y[2047 - threadIdx.x] = threadIdx.x;\n  __syncthreads();\n"
+        "  out[threadIdx.x] = x[threadIdx.x] + y[2016 + threadIdx.x];\n}\n",
+    )
+    cubin = jit.compile_cubin(path, "both", jit.arch_of(device))
+    out, stream = cupy.zeros(32, cupy.float32), device.create_stream()
+    device.sync()
+    for dynamic in (1024, 40 * 1024, 40 * 1024 + 128, 48 * 1024, 48 * 1024 + 128):
+        out.fill(0)
+        device.sync()
+        kernel = jit.load(cubin, dynamic)
+        launch(stream, LaunchConfig(grid=1, block=32, shmem_size=dynamic), kernel, out.data.ptr)
+        stream.sync()
+        assert (out.get() == 31).all(), dynamic
+    most = device.properties.max_shared_memory_per_block_optin
+    jit.load(cubin, most - 8192)
+    with pytest.raises(ValueError, match=r"both asks for .* beside \d+ static ones"):
+        jit.load(cubin, most - 8192 + 128)
 
 
 @pytest.mark.gpu

@@ -189,6 +189,24 @@ def test_shapes_around_every_tile(device, stream, shape):
         case.problem.release()
 
 
+#: k from 1 to 1100, and all around the edges of shared_tiles: its tile of k + 1 rows of 128 bytes and 8 KiB of static
+#: memory are 48 KiB together at k = 319, the tile alone at k = 383.
+DEPTHS = sorted(
+    {*range(1, 1101, 16), *range(1, 9), *range(316, 324), *range(380, 388), 1023, 1024, 1025, 1100}
+)
+
+
+@pytest.mark.parametrize("n", [64, 63, 1])
+def test_auto_and_shared_tiles_at_every_depth(device, stream, n):
+    """k = 320 to 383 failed for a launch's static memory; m = 512 as it was seen."""
+    rng = np.random.default_rng((SEED, n))
+    # an odd n has no shared_tiles, and auto no branch that depends on k.
+    for k in DEPTHS if n == 64 else (1, 319, 320, 350, 383, 384, 1100):
+        made = make_case(f"depth {k}", rows_of(rng.integers(0, 41, 512), k, rng, 1), n, rng)
+        for variant in ("shared_tiles", "auto"):
+            try_case(variant, made, device, stream)
+
+
 @pytest.mark.parametrize("label", MATRICES)
 def test_awkward_matrices(device, stream, label):
     for n in (1, 2, 4, 33, 68, 128, 260):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -101,6 +102,47 @@ def test_shared_tiles_refuses_a_matrix_without_non_zeros(k):
                 ((4, np.int32), (0, np.int32), (0, np.float32)))), 4))  # fmt: skip
     with pytest.raises(ValueError, match="without non-zeros"):
         room.bind("shared_tiles", p, H200)
+
+
+LARGE = st.integers(1, launch.MOST) | st.integers(1_900_000, 2_000_000)
+
+
+@given(m=LARGE, k=LARGE, nnz=st.integers(1, 2**31 - 1))
+@settings(deadline=None, max_examples=300)
+def test_shared_tiles_counts_with_32_bits_or_refuses(m, k, nnz):
+    """The counters of shared_tiles.cu as they are after its last tile, in whole numbers that do not wrap."""
+    p = SimpleNamespace(m=m, n=4, k=k, nnz=nnz)
+    k_tile = launch._tile_rows(k, H200)
+    block_rows = launch.SHARED_THREADS // 8 * launch._best_rows(p, H200)
+    m_pad = math.ceil(m / block_rows) * block_rows
+    begin, at_tile = math.ceil(k / k_tile) * k_tile, m_pad - 1 + math.ceil(k / k_tile) * m_pad
+    why_not = launch.why_not_shared_tiles(p, H200)
+    if not why_not:
+        assert begin < 2**31 and at_tile < 2**31
+    else:
+        assert begin >= 2**31 or at_tile >= 2**31 - 1
+        assert re.fullmatch(r"shared_tiles would cut A of .* with 32 bits: use in_flight", why_not)
+
+
+def test_a_matrix_that_32_bits_do_not_count_is_refused_before_it_is_cut(monkeypatch):
+    """From 1.94 million rows and columns on; cutting it would take 17 GB twice, to read out of bounds at last."""
+    p = replace(
+        room.problem(1_950_000, 4, 1_950_000, 1e-9),
+        nnz=10,
+        make_device=lambda: Operands(None, None),
+    )
+    monkeypatch.setattr(launch, "cut_columns", lambda *a: pytest.fail("cut"))
+    with pytest.raises(ValueError, match="^shared_tiles would cut A of 1950000 x 1950000 into 11"):
+        room.bind("shared_tiles", p, H200)
+
+
+@pytest.mark.parametrize("variant", room.VARIANTS)
+@pytest.mark.parametrize("size", ["m", "n"])
+def test_sizes_at_the_end_of_32_bits_are_refused(variant, size):
+    """n within 128 of 2^31: any_n's tile would wrap around, and the last columns' index as well."""
+    p = replace(room.problem(4, 4, 4, 1.0), **{size: 2**31 - 100})
+    with pytest.raises(ValueError, match=f"^{size} is 2147483548, but .* up to 2147479552 rows"):
+        room.bind(variant, p, H200)
 
 
 @given(n=st.integers(1, 2000))

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from compiled import count
 
-from kernels import jit
+from kernels import jit, pitch
 from kernels.contract import Operands, Problem
 from kernels.formats import nm
-from kernels.nm_spmm import operands, packing, pitch, published
+from kernels.nm_spmm import operands, packing, published
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))

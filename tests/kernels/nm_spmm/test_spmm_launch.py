@@ -45,7 +45,7 @@ def test_every_entry_is_of_its_source():
 def test_no_source_is_left_over():
     used = {kernel.source.name for kernel in room.VARIANTS.values()}
     there = {path.name for path in launch.HERE.glob("*.cu")}
-    assert there == used | {"generate.cu", "pitch.cu"}
+    assert there == used | {"generate.cu"}
 
 
 def test_the_baselines_are_the_libraries_and_the_kernel_of_another_room():

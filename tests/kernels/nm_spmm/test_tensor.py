@@ -209,8 +209,8 @@ MUTANTS = {
     "gather_not_swizzled": ("bf16.cu", "(here ^ i % 8 * 16)", "here", "bf16"),
     "left_half_twice": ("tf32.cu", "+ 512, right + r", "+ 512, left + r", "tf32"),
     "rows_8_below_swapped": ("tf32.cu", "bits(x.x, x.y, y.x, y.y)", "bits(x.y, x.x, y.y, y.x)", "tf32"),
-    "rows_of_the_first_step_always": ("tensor_tile.cuh", "row = ahead, step", "row = mine[0], step", "bf16"),
-    "first_column_of_c_only": ("bf16.cu", "at.n * N + 64 * group", "at.n * N", "bf16"),
+    "rows_of_the_first_step_always": ("gather.cuh", "row = ahead, step", "row = mine[0], step", "bf16"),
+    "first_column_of_c_only": ("bf16.cu", "at.row * N + 64 * group", "at.row * N", "bf16"),
 }  # fmt: skip
 
 

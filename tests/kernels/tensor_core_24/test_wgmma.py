@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifact.measure import check
-from kernels import jit
+from kernels import jit, pitch
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands
 from kernels.formats import half, two_four
@@ -30,6 +30,7 @@ from kernels.tensor_core_24 import tuner, wgmma
 from kernels.tensor_core_24.wgmma import Config
 
 DTYPES = half.DTYPES
+PITCH = pitch.ENTRIES[2]  #: copies rows of 16-bit elements
 RUNGS = tuple(room.LADDER)
 #: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
 SMS, MOST = 132, 232448
@@ -82,7 +83,7 @@ def test_the_ladder_is_one_of_predictions_written_down():
 
 
 def test_no_source_is_left_over():
-    used = {kernel.source.name for kernel in room.VARIANTS.values()} | {"generate.cu", "pitch.cu"}
+    used = {kernel.source.name for kernel in room.VARIANTS.values()} | {"generate.cu"}
     assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"tuner.py"}
     assert {f"wgmma_{kernel}.cu" for kernel in wgmma.KERNELS} <= used
 
@@ -140,9 +141,10 @@ def test_an_entry_names_every_knob_of_its_kernel(config, entry, rows):
 
 def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
     """The compiler's own sizes: the ring, rounded to 1024, then the squares of each warpgroup."""
-    lines = [f'#include "{wgmma.HERE / "store.cuh"}"', "__global__ void sizes() {"]
+    sources = wgmma.HERE / "sparse_stages.cuh", jit.COMMON / "store.cuh"
+    lines = [*(f'#include "{source}"' for source in sources), "__global__ void sizes() {"]
     for c in CONFIGS:
-        ring = f"Tile<BF16, {c.groups}, {c.blocks}, {c.n}, {c.stages}>"
+        ring = f"Stages<BF16, {c.groups}, {c.blocks}, {c.n}, {c.stages}>"
         # Whatever is stored through comes after the ring, at a multiple of 1024 as TMA's swizzle wants.
         lines += [
             f"static_assert((sizeof({ring}) + 1023) / 1024 * 1024 + {c.groups} * "
@@ -234,7 +236,7 @@ def test_the_limits_themselves_are_taken():
 
 
 def shares(count: int, sms: int, steps: int) -> list[list[tuple[int, int, int]]]:
-    """What each block gets of the shared tiles, as wgmma_stream_k.cu cuts them: (tile, from, to)."""
+    """What each block does of the shared tiles, in the order of wgmma_stream_k.cu: (tile, from, to)."""
     whole = wgmma.shared_tiles(count, sms) * steps
     length, rest = divmod(whole, sms)
     found = []
@@ -245,14 +247,15 @@ def shares(count: int, sms: int, steps: int) -> list[list[tuple[int, int, int]]]
             to = min(steps, step % steps + end - step)
             parts.append((step // steps, step % steps, to))
             step += to - step % steps
-        found.append(parts)
+        found.append(parts[::-1])
     return found
 
 
 @given(sms=st.integers(1, 160), more=st.integers(0, 1000), steps=st.integers(1, 300))
 @settings(deadline=None, max_examples=200)
 def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
-    """What the kernel relies on: three parts at most, and a tail's head is the block's before."""
+    """What the kernel relies on: three parts at most, and a tail's head is the block's before, done before anything
+    that is waited for: no block waits for a later one, so none waits for one that cannot begin."""
     count = sms + more
     shared = wgmma.shared_tiles(count, sms)
     assert 0 <= shared <= count and (count - shared) % sms == 0
@@ -265,11 +268,11 @@ def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
             assert 0 <= start < end <= steps
             done[tile] += end - start
             if start > 0:
-                assert end == steps and i == 0, "a tail ends its tile and is done first"
-                assert found[block - 1][-1] == (tile, 0, start), "the rest is its neighbour's"
+                assert end == steps and i == len(parts) - 1, "a tail ends its tile and is done last"
+                assert found[block - 1][0] == (tile, 0, start), "the rest is its neighbour's"
             elif end < steps:
-                assert i == len(parts) - 1, "a head is done last"
-                assert found[block + 1][0] == (tile, end, steps)
+                assert i == 0, "a head is done first"
+                assert found[block + 1][-1] == (tile, end, steps)
     assert done == {tile: steps for tile in range(shared)}
     lengths = [sum(end - start for _, start, end in parts) for parts in found]
     assert max(lengths) - min(lengths) <= 1
@@ -350,8 +353,8 @@ def test_packed_values_lie_as_the_copy_engine_would_swizzle_them(m, k, rows, see
 def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Config) -> np.ndarray:
     """The product as the kernels make it: tiles, stages, warps and lanes, A's zeros beyond its edges.
 
-    ring: uint32, row-major; b: float64 (k, n). tile.cuh, load: boxes of M/64 x 128 words at row / 64 and 2 k, and
-    of M x 32 values at row and k / 2. multiply: block i of a warpgroup reads word (group BLOCKS + i) 128 + thread.
+    ring: uint32, row-major; b: float64 (k, n). sparse_stages.cuh, load: boxes of M/64 x 128 words at row / 64 and 2 k,
+    and of M x 32 values at row and k / 2. multiply: block i of a warpgroup reads word (group BLOCKS + i) 128 + thread.
     """
     steps, high = ceil(a.k / 64), ceil(a.m / config.m)
     val = np.zeros((high * config.m, 32 * steps))
@@ -525,24 +528,24 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert bound.result() is ops.c and not bound.accumulates
         assert bound.prepare_ms == 1.25 * (1 + len(packed)), "metadata, and values where they move"
         assert ops in bound.keep and any(x is metadata[0] for x in bound.keep)
-        sums = SMS * (config.m * config.n + config.groups) * 4 * (config.kernel == "stream_k")
+        sums = SMS * (config.m * config.n + 2 * config.groups) * 4 * (config.kernel == "stream_k")
         assert bound.prepare_bytes == metadata[0].nbytes + sums + sum(x.nbytes for x in packed)
     assert len(bound_at) >= 2, bound_at
 
 
-def check_rest(config: Config, rest: list, m, n, pitch, scale=(1, 0), c_in=0, bias=0) -> None:
+def check_rest(config: Config, rest: list, m, n, width, scale=(1, 0), c_in=0, bias=0) -> None:
     """The arguments after the order of tiles, as the signatures of the kernels have them."""
     if config.kernel == "stream_k":
         tiles = ceil(m / config.m) * ceil(n / config.n)
         assert rest.pop(0) == wgmma.shared_tiles(tiles, SMS)
-        partial, ready = rest.pop(0), rest.pop(0)
-        assert partial and ready and partial % 16 == 0 and ready != partial
+        partial, handovers = rest.pop(0), rest.pop(0)
+        assert partial and handovers and partial % 16 == 0 and handovers != partial
     if config.kernel in HINTING:
         assert rest.pop(0) == {"": 0, "a": 1, "b": 2}[config.keep]
     assert rest.pop(0) == np.float32(scale[0])
     if config.kernel in wgmma.COMPLETE:
         assert rest.pop(0) == np.float32(scale[1])
-        assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:]] == [m, n, pitch]
+        assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:]] == [m, n, width]
         rest.clear()
     assert not rest
 
@@ -553,19 +556,19 @@ def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
     config = room.LADDER[name][0]
     p = on_fake_gpu(room.problem(300, n, 200))
     bound = room.bind(name, p, H200)
-    ops, pitch = p.device(), ceil(n / 8) * 8
+    ops, width = p.device(), ceil(n / 8) * 8
     (first, _, b_in), (_, _, arguments), (last, _, c_out) = bound.steps
-    assert first == last == "pitch" and loaded[0][0].name == "pitch.cu"
+    assert first == last == PITCH and loaded[0][0] == pitch.SOURCE
     (_, _, b, c), wide = arguments[:4], arguments[6]
-    assert b[0].shape == (200, pitch) and c[0].shape == (300, pitch)
+    assert b[0].shape == (200, width) and c[0].shape == (300, width)
     assert wide == ceil(n / config.n)
 
     def at(x) -> int:
         return x.data.ptr
 
-    # rows, columns, from, its pitch, to, its pitch
-    assert b_in == (200, n, at(ops.b.bits), n, at(b[0]), pitch)
-    assert c_out == (300, n, at(c[0]), pitch, at(ops.c.bits), n)
+    # elements of a row, rows, from, its pitch, to, its pitch
+    assert b_in == (n, 200, at(ops.b.bits), n, at(b[0]), width)
+    assert c_out == (n, 300, at(c[0]), width, at(ops.c.bits), n)
     assert any(x is b[0] for x in bound.keep) and any(x is c[0] for x in bound.keep)
     assert bound.result() is ops.c
 
@@ -578,16 +581,16 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     p = on_fake_gpu(room.problem(m, n, k))
     c, bias = Half("bfloat16", array((m, n), np.uint16)), array(m, np.float32)
     bound = wgmma.bind(kernel, p, H200, config, alpha=0.5, beta=-2, c=c, bias=bias)
-    pitch = ceil(n / 8) * 8
-    copies = [arguments for entry, _, arguments in bound.steps if entry == "pitch"]
-    (entry, _, arguments), = [step for step in bound.steps if step[0] != "pitch"]  # fmt: skip
+    width = ceil(n / 8) * 8
+    copies = [arguments for entry, _, arguments in bound.steps if entry == PITCH]
+    (entry, _, arguments), = [step for step in bound.steps if step[0] != PITCH]  # fmt: skip
     assert entry == wgmma.entry(config, "bfloat16", extra=True)
     c_in = c.bits.data.ptr
-    if pitch != n:
-        assert len(copies) == 3 and copies[1][:4] == (m, n, c_in, n) and copies[1][5] == pitch
+    if width != n:
+        assert len(copies) == 3 and copies[1][:4] == (n, m, c_in, n) and copies[1][5] == width
         c_in = copies[1][4]
         assert c_in not in (arguments[3][0].data.ptr, c.bits.data.ptr), "C is not overwritten"
-    check_rest(config, list(arguments[8:]), m, n, pitch, (0.5, -2), c_in, bias.data.ptr)
+    check_rest(config, list(arguments[8:]), m, n, width, (0.5, -2), c_in, bias.data.ptr)
     assert any(x is c for x in bound.keep) and any(x is bias for x in bound.keep)
     # Without either, the kernel that pays nothing for them; alpha is in all of them.
     plain = wgmma.bind(kernel, p, H200, config, alpha=3).steps
@@ -672,9 +675,9 @@ def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which):
         setattr(ops, which, Half("bfloat16", moved(getattr(ops, which).shape)))
     c = Half("bfloat16", moved((64, 72)) if which == "c_in" else array((64, 72), np.uint16))
     bound = room.bind("wgmma_keep", p, H200, beta=1.0, c=c)
-    assert [entry for entry, *_ in bound.steps].count("pitch") == 3
+    assert [entry for entry, *_ in bound.steps].count(PITCH) == 3
     (first, _, b_in), (_, _, c_in), (_, _, arguments), (last, _, c_out) = bound.steps
-    assert first == last == "pitch" and bound.result() is ops.c
+    assert first == last == PITCH and bound.result() is ops.c
     maps = arguments[2][0], arguments[3][0]
     assert all(x.data.ptr % 16 == 0 for x in maps) and arguments[11] % 16 == 0
     assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, maps[0].data.ptr]
@@ -859,7 +862,9 @@ def test_the_copy_engine_moves_everything(reports, entry):
     assert bool(count(mix, "LD", 128)) == bool(count(mix, "STS", 128)) == (kernel == "split_k")
     assert bool(count(mix, "UCGABAR_ARV")) == (kernel in ("multicast", "split_k"))
     assert bool(count(mix, "LDG") - sums) == extra, "a thread reads C and a bias, or nothing"
-    assert not any(op.startswith(("ATOM", "RED")) for op in mix), "no atomics"
+    # No atomics but the two counts of a handover, whose results nobody waits for.
+    assert sum(n for op, n in mix.items() if op.startswith("RED")) == 2 * (kernel == "stream_k")
+    assert not any(op.startswith("ATOM") for op in mix)
 
 
 def test_hopper_is_the_only_target():
@@ -871,7 +876,7 @@ def test_hopper_is_the_only_target():
 
 
 def test_rows_are_copied_without_spills():
-    used = jit.resources(jit.compile_cubin(wgmma.HERE / "pitch.cu", "pitch", "sm_90a"))
+    used = jit.resources(jit.compile_cubin(pitch.SOURCE, PITCH, "sm_90a"))
     assert not used.spills and used.registers <= 64
 
 

@@ -14,7 +14,7 @@ import pytest
 from test_wgmma import wrong_orders
 
 from artifact.measure import bench, check
-from kernels import jit
+from kernels import jit, pitch
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands, Problem
 from kernels.formats import half, two_four
@@ -477,7 +477,7 @@ def test_launches_one_after_the_other_read_what_is_there_then(hopper, stream, na
 
 
 @gpu
-def test_stream_k_leaves_its_flags_clean(hopper, stream):
+def test_stream_k_takes_what_it_leaves(hopper, stream):
     """Launched back to back, without a word from the host in between."""
     import cupy
 
@@ -486,19 +486,46 @@ def test_stream_k_leaves_its_flags_clean(hopper, stream):
         made = case(m, n, k)
         bound = room.bind("wgmma_stream_k", made.problem, hopper)
         poison(bound)
-        partial, ready = bound.keep[3]
-        assert ready.shape == (sms, 2) and partial.shape == (sms, 128 * 256)
+        partial, handovers = bound.keep[3]
+        assert handovers.shape == (sms, 2, 2) and partial.shape == (sms, 128 * 256)
         partial.fill(math.nan)  # of the launch before nothing is needed
         hopper.sync()
         for _ in range(10):
             bound.launch(stream)
         stream.sync()
-        assert not bool(ready.any()), f"{m}, {n}, {k}"
+        left, taken = handovers.get().reshape(-1, 2).T
+        assert np.array_equal(left, taken) and set(left) <= {0, 10}, f"{m}, {n}, {k}"
         made.check(half.to_dense(half.to_host(bound.result())), "wgmma_stream_k")
         count = math.prod(wgmma.tiles(room.LADDER["wgmma_stream_k"][0], m, n))
         written = int((~cupy.isnan(partial).all(axis=1)).sum())
         cut = wgmma.shared_tiles(count, sms) if math.ceil(k / 64) > 1 else 0
         assert bool(written) == bool(cut), "and only tiles that are cut leave sums"
+        assert written == np.count_nonzero(left) / 2, "which are taken"
+
+
+@gpu
+@pytest.mark.parametrize("first", [0, 2**32 - 3])
+def test_stream_k_overlaps(hopper, first):
+    """One Bound on four streams at once, and replayed from two graphs meanwhile: launches that take each other's sums
+    find the same ones, and none waits for ever. first: counts that are about to pass 2^32 as well."""
+    for shape in ((1300, 4000, 1000), (2816, 3000, 200), (1921, 4609, 65), (1300, 3999, 1000)):
+        made = case(*shape)
+        bound = room.bind("wgmma_stream_k", made.problem, hopper)
+        handovers = bound.keep[3][1]
+        handovers.fill(first)
+        poison(bound)
+        streams = [hopper.create_stream() for _ in range(4)]
+        graphs = [bench.capture("wgmma_stream_k", bound, streams[0]) for _ in range(2)]
+        hopper.sync()
+        for _ in range(50):
+            for one in streams:
+                bound.launch(one)
+            for graph, one in zip(graphs, streams, strict=False):
+                graph.launch(one)
+        hopper.sync()
+        made.check(half.to_dense(half.to_host(bound.result())), f"overlapping, first {first}")
+        assert bool((handovers[..., 0] == handovers[..., 1]).all())
+        made.check(run(bound, hopper, streams[0]), "and one alone")
 
 
 @gpu
@@ -631,20 +658,22 @@ def test_addresses_that_tma_cannot_take_are_copied(hopper, stream, name):
 
 #: A bug -> the file where it would be, the text there, the text instead, and a rung on which it shows.
 MUTANTS = {
-    "selector_0_twice": ("tile.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
-    "lanes_swapped": ("tile.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
-    "rows_0_to_31_of_b_twice": ("tile.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"),
-    "a_half_of_b_twice": ("tile.cuh", "k + 32 * rank, full", "k, full", "wgmma_multicast"),
+    "selector_0_twice": ("sparse_stages.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
+    "lanes_swapped": ("sparse_stages.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
+    "rows_0_to_31_of_b_twice": (
+        "sparse_stages.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"
+    ),
+    "a_half_of_b_twice": ("sparse_stages.cuh", "k + 32 * rank, full", "k, full", "wgmma_multicast"),
     "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
     "rounded_down": (
-        "store.cuh", "pack<T>(fmaf(scale.alpha, x[0], extra.x)",
-        "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, x[0], extra.x)) & 0xffff0000)", "wgmma_bands",
+        "store.cuh", "pack<T>(fmaf(scale.alpha, acc[i], extra.x)",
+        "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, acc[i], extra.x)) & 0xffff0000)", "wgmma_bands",
     ),
-    "tail_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
+    "head_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
     "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
-    "packed_a_step_later": ("tile.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
+    "packed_a_step_later": ("sparse_stages.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
     "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),
-    "last_column_lost": ("pitch.cu", "column < columns ?", "column + 1 < columns ?", "wgmma_tall"),
+    "last_column_lost": ("pitch.cu", "i < length ?", "i + 1 < length ?", "wgmma_tall"),
 }  # fmt: skip
 
 
@@ -656,6 +685,7 @@ def mutant(monkeypatch, tmp_path):
         *edit, _ = MUTANTS[bug]
         compiled.changed(wgmma.HERE, tmp_path, *edit)
         monkeypatch.setattr(wgmma, "HERE", tmp_path)
+        monkeypatch.setattr(pitch, "SOURCE", tmp_path / "pitch.cu")
 
     return change
 
@@ -668,7 +698,7 @@ def test_a_wrong_kernel_compiles(mutant, bug):
     before = jit.compile_cubin(wgmma.source(config), wgmma.entry(config, "bfloat16"), "sm_90a").code
     mutant(bug)
     if file == "pitch.cu":
-        assert jit.compile_cubin(wgmma.HERE / file, "pitch", "sm_90a").code
+        assert jit.compile_cubin(pitch.SOURCE, pitch.ENTRIES[2], "sm_90a").code
         return
     extra = "bias" in bug
     entry = wgmma.entry(config, "bfloat16", extra)

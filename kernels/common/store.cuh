@@ -5,8 +5,27 @@
 // warpgroup goes on. Rows and columns beyond the matrix are the copy engine's business, too.
 #pragma once
 
+#include "half.cuh"
 #include "ldmatrix.cuh"
-#include "ring.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+// 64 x 64 accumulators of a warpgroup, 32 of this thread, to a square in shared memory. two(i, row, column): accumulators i and
+// i + 1 as they are stored, side by side; (row, column): their place in the square.
+template <class Two>
+__device__ __forceinline__ void arrange_square(unsigned char* square, Two two)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, r = 16 * warp + lane % 16;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {  // 16 columns: matrices of rows 0-7 and 8-15, columns 0-7 and 8-15
+        unsigned x[4];
+#pragma unroll
+        for (int q = 0; q < 4; ++q)
+            x[q] = two(8 * j + 2 * q, 16 * warp + lane / 4 + 8 * (q % 2), 16 * j + 8 * (q / 2) + 2 * (lane % 4));
+        const int unit = (2 * j + lane / 16) ^ r % 8;
+        stmatrix_x4(shared_address(square + 128 * r + 16 * unit), x[0], x[1], x[2], x[3]);
+    }
+}
 
 struct Scale {
     float alpha, beta;
@@ -34,22 +53,11 @@ struct Store {
     // 64 x 64 accumulators, 32 of this thread, to a square in shared memory; (row, column): where it belongs in C.
     __device__ __forceinline__ void arrange(int s, const float* acc, int row, int column, const Scale& scale)
     {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, r = 16 * warp + lane % 16;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {  // 16 columns: matrices of rows 0-7 and 8-15, columns 0-7 and 8-15
-            unsigned two[4];
-#pragma unroll
-            for (int q = 0; q < 4; ++q) {
-                float2 extra = {0.f, 0.f};
-                if (EXTRA)
-                    extra = scale.added<T>(row + 16 * warp + lane / 4 + 8 * (q % 2),
-                                           column + 16 * j + 8 * (q / 2) + 2 * (lane % 4));
-                const float* x = acc + 8 * j + 2 * q;
-                two[q] = pack<T>(fmaf(scale.alpha, x[0], extra.x), fmaf(scale.alpha, x[1], extra.y));
-            }
-            const int unit = (2 * j + lane / 16) ^ r % 8;
-            stmatrix_x4(shared_address(square[s] + 128 * r + 16 * unit), two[0], two[1], two[2], two[3]);
-        }
+        arrange_square(square[s], [&](int i, int down, int right) {
+            float2 extra = {0.f, 0.f};
+            if (EXTRA) extra = scale.added<T>(row + down, column + right);
+            return pack<T>(fmaf(scale.alpha, acc[i], extra.x), fmaf(scale.alpha, acc[i + 1], extra.y));
+        });
     }
 
     // A warpgroup's blocks of 64 rows, which begin at (row, column); number: its named barrier.

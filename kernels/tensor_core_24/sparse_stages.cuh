@@ -1,4 +1,4 @@
-// What the Hopper kernels share: one stage of operands in shared memory, how it is filled and how it is multiplied.
+// What the Hopper kernels share: stages of operands in shared memory, how one is filled and how it is multiplied.
 //
 //   A   M rows x 32 values    the compressed columns k/2 to k/2 + 31: 64 bytes a row, 64-byte swizzle
 //   B   64 rows x N columns   rows k to k + 63, in chunks of 64 columns: 128 bytes a row, 128-byte swizzle
@@ -14,7 +14,7 @@
 //   └──┘  └───────────┘
 //    32 + E
 //
-// Who asks for stages, and in which order tiles follow, is ring.cuh.
+// The barriers of such a ring and the loop over its stages are consume.cuh, in which order tiles follow is tile_order.cuh.
 //
 // Template:  T       BF16 or F16
 //            GROUPS  warpgroups that multiply
@@ -23,8 +23,8 @@
 //            STAGES  stages of the ring
 #pragma once
 
+#include "consume.cuh"
 #include "tma.cuh"
-#include "wgmma.cuh"
 
 struct Operands {
     const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32; not looked at by load_packed
@@ -44,7 +44,7 @@ struct Hints {
 };
 
 template <Dtype T, int GROUPS, int BLOCKS, int N_, int STAGES>
-struct Tile {
+struct Stages {
     static constexpr int M = 64 * GROUPS * BLOCKS, N = N_, K = 64, CHUNKS = N / 64;
     static constexpr int A_BYTES = M * 64, B_BYTES = N * 128, E_BYTES = M * 8, BYTES = A_BYTES + B_BYTES + E_BYTES;
     static_assert(N % 64 == 0 && N <= 256, "a tile has 64, 128, 192 or 256 columns");
@@ -117,37 +117,29 @@ struct Tile {
         wgmma_commit();
     }
 
-    // A warpgroup multiplies `steps` stages from the ring, one group of wgmma always under way while the next is issued,
-    // and hands each stage back, release(stage), when it has been read.
-    template <class Release>
+    // A warpgroup multiplies `steps` stages from the ring, at least one, and hands each back, hand_back(stage).
+    template <class HandBack>
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
-                                            Release release) const
+                                            HandBack hand_back) const
     {
         unsigned word[2][BLOCKS];
-        wait(&full[at.stage], at.parity);
-        multiply(acc, word[0], at.stage, group, false);
-        int before = at.stage;
-        at.next();
-        for (int step = 1; step < steps; step += 2)
-#pragma unroll
-            for (int half = 1; half >= 0; --half) {
-                if (half == 0 && step + 1 == steps) break;
-                wait(&full[at.stage], at.parity);
-                multiply(acc, word[half], at.stage, group, true);
-                wgmma_wait<1>();
-                release(before);
-                before = at.stage;
-                at.next();
-            }
-        wgmma_wait<0>();
-        settle(acc);
-        release(before);
+        ::consume<2, true>(
+            acc, at, 0, steps, full,
+            [&](int set, int stage, bool add) { multiply(acc, word[set], stage, group, add); }, hand_back);
     }
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
                                             Barrier* empty) const
     {
-        consume(acc, at, steps, group, full, [=](int stage) {
-            if (threadIdx.x % 128 == 0) arrive(&empty[stage]);
-        });
+        consume(acc, at, steps, group, full, [=](int stage) { hand_back_warp(&empty[stage]); });
     }
 };
+
+// The barriers of the ring, by the warp that asks for its stages (consume.cuh).
+// hand_backs: how many hand a stage back before it is filled again, each warp that multiplies for itself.
+template <int GROUPS, int STAGES>
+__device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty, int hand_backs = 4 * GROUPS)
+{
+    ring_begin<GROUPS, STAGES>(full, empty, 1, hand_backs, [&] {
+        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b), tma_prefetch(from.c);
+    });
+}

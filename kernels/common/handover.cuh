@@ -1,0 +1,40 @@
+// Handover: sums that one block leaves in global memory, and a later block of the same launch takes (sm_70).
+//
+// Two counts go up by one with every launch, how often the sums were left and how often taken, and nobody sets them back.
+// Who takes them waits until they were left once more than taken. Why that is right,
+//
+//   for launches one after the other   Between them the counts are equal; no launch is told its number, so the replays of
+//                                      a CUDA graph, whose arguments do not change, are as right as any other launch.
+//   for launches that overlap          Waiting ends: a count that was taken t times is waited for until it is left t + 1
+//                                      times, by as many launches as have begun to take; blocks begin in their order, so
+//                                      the earlier block of each is under way, and waits for none but still earlier ones.
+//                                      What is taken is right: these launches multiply the same operands (who changes
+//                                      them meanwhile has a race of their own), hence leave the same bits, and at least
+//                                      one of them has left them: launches that ended before are in both counts.
+//
+// Differences are looked at, so that counts may wrap after 2^32 launches.
+#pragma once
+
+struct Handover {
+    unsigned left, taken;  // both 0, or any two equal numbers, before the first launch
+};
+
+// What this thread wrote before, and what it knows of others by a barrier, is there for whoever awaits it.
+__device__ __forceinline__ void leave(Handover* sums)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(__cvta_generic_to_global(&sums->left)) : "memory");
+}
+
+// Waits until the sums are there. Any threads may wait, and one of them says `take` when all have done so.
+__device__ __forceinline__ void await(const Handover* sums)
+{
+    unsigned left, taken;
+    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(taken) : "l"(&sums->taken) : "memory");
+    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(left) : "l"(&sums->left) : "memory");
+    while ((int)(left - taken) <= 0);
+}
+
+__device__ __forceinline__ void take(Handover* sums)
+{
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(__cvta_generic_to_global(&sums->taken)) : "memory");
+}

@@ -15,6 +15,7 @@ code does not, `python -m kernels.tuning --stamp ROOM` says so in the room's fil
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import os
 import re
@@ -81,10 +82,13 @@ def is_current(choices: Choices, choice: Choice) -> bool:
 
 def digest(sources: Iterable[Path]) -> str:
     """12 hexadecimal digits of what the compiler reads in these .cu files and their headers of ours."""
-    texts = sorted(_COMMENT.sub(r"\1 ", jit.with_includes(path)) for path in set(sources))
-    return hashlib.sha256("\0".join(" ".join(text.split()) for text in texts).encode()).hexdigest()[
-        :12
-    ]
+    texts = sorted(_without_comments(jit.with_includes(path)) for path in set(sources))
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+
+
+@functools.lru_cache(64)  # milliseconds, for every row that is looked at
+def _without_comments(text: str) -> str:
+    return " ".join(_COMMENT.sub(r"\1 ", text).replace("\0", " ").split())
 
 
 _read: dict[Path, tuple[int, dict[tuple, Choice]]] = {}

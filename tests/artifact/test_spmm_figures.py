@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from test_nm_figures import column, drawn_in, labels, words
 
 from artifact import figures, ncu, paths, records, spmm_figures
-from kernels.nm_spmm import analysis, ladder, operands
+from kernels.nm_spmm import analysis, family, operands
 
 legible = test_nm_figures.legible
 KEPT = (0.5, 0.375, 0.25, 0.125)
@@ -219,7 +219,7 @@ def test_contenders_of_a_figure_are_told_apart():
         spmm_figures.SIZES,
         spmm_figures.LLAMA,
         ("v3", "v3_split_k", "v3_packed", "v3_unpacked", "wide", "bulk", "cluster", "auto"),
-        (*ladder.RUNGS, "v3", "auto", "cublas"),
+        (*family.RUNGS, "v3", "auto", "cublas"),
         ("auto", "v3", "cublas", "cublas_tf32", "nm_baseline", "cusparse_best"),
         ("tf32", "bf16", "cublas"),
     ):

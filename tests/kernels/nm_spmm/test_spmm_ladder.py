@@ -758,7 +758,8 @@ def mutant(monkeypatch, tmp_path):
     def change(bug: str) -> str:
         *edit, name = MUTANTS[bug]
         compiled.changed(family.HERE, tmp_path, *edit)
-        monkeypatch.setattr(ladder, "HERE", tmp_path)
+        changed = {kernel: tmp_path / path.name for kernel, path in family.SOURCES.items()}
+        monkeypatch.setattr(family, "SOURCES", changed)
         return name
 
     return change

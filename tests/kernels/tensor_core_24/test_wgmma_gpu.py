@@ -631,7 +631,8 @@ def mutant(monkeypatch, tmp_path):
     def change(bug: str) -> None:
         *edit, _ = MUTANTS[bug]
         compiled.changed(wgmma.HERE, tmp_path, *edit)
-        monkeypatch.setattr(wgmma, "HERE", tmp_path)
+        for module in (family, wgmma):  # the kernels, and the copies around them
+            monkeypatch.setattr(module, "HERE", tmp_path)
 
     return change
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import numpy as np
 
-from kernels import jit
+from kernels import jit, tuning
 from kernels.tuning import heats, outputs
 
 
@@ -57,3 +57,35 @@ def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = Fal
     if not launch:
         monkeypatch.setattr(outputs, "run", lambda *_: np.zeros((1, 1), np.float32))
     return made
+
+
+class Kept:
+    """The choices of a room, by its problems; `family` is the room's module of that name."""
+
+    def __init__(self, family):
+        self.family = family
+
+    def read(self, path) -> dict:
+        return tuning.read(self.family.CHOICES, path)
+
+    def write(self, path, p, config) -> None:
+        """A choice of today's kernels and compiler."""
+        digest = tuning.choices.digest(self.family.CHOICES.sources(config))
+        made = tuning.Choice(config, 9.0, digest)
+        tuning.write(self.family.CHOICES, path, self.family.key(p), made)
+
+    def look_up(self, p, device):
+        """The configuration, or None."""
+        found = tuning.look_up(
+            self.family.CHOICES, self.family.key(p), device,
+            lambda config: self.family.fits(config, p, device),
+        )  # fmt: skip
+        return found and found.config
+
+    def in_folders(self, monkeypatch, tmp_path):
+        """The user's own folder of the room and the shipped one, both empty, instead of the real ones."""
+        own, shipped = tmp_path / "own", tmp_path / "shipped"
+        monkeypatch.setenv("SPARSITY_CHOICES", str(own))
+        choices = replace(self.family.CHOICES, shipped=shipped)
+        monkeypatch.setattr(self.family, "CHOICES", choices)
+        return own / choices.room, shipped

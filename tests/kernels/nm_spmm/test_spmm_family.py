@@ -23,7 +23,6 @@ from kernels.contract import Operands
 from kernels.formats import nm
 from kernels.nm_spmm import family, ladder, launch, published
 from kernels.nm_spmm.family import Config
-from kernels.tuning import Choice
 
 SMS, MOST, MEMORY = 132, 232_448, 233_472
 #: m, n, k, keep, group, vector
@@ -297,20 +296,8 @@ def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
 # -------------------------------------------------------------------------------------- the file
 
 
-def read(path):
-    return tuning.read(family.CHOICES, path)
-
-
-def write(path, p, config):
-    digest = tuning.choices.digest(family.CHOICES.sources(config))
-    tuning.write(family.CHOICES, path, family.key(p), Choice(config, 9.0, digest))
-
-
-def look_up(p, device):
-    found = tuning.look_up(
-        family.CHOICES, family.key(p), device, lambda config: family.fits(config, p, device)
-    )
-    return found and found.config
+KEPT = racing.Kept(family)
+read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 
 def test_every_configuration_is_read_as_it_was_written(tmp_path):
@@ -329,11 +316,7 @@ def test_every_configuration_is_read_as_it_was_written(tmp_path):
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """The user's own folder of this room and the shipped one, both empty."""
-    own, shipped = tmp_path / "own", tmp_path / "shipped"
-    monkeypatch.setenv("SPARSITY_CHOICES", str(own))
-    monkeypatch.setattr(family, "CHOICES", replace(family.CHOICES, shipped=shipped))
-    return own / "nm_spmm", shipped
+    return KEPT.in_folders(monkeypatch, tmp_path)
 
 
 def test_a_choice_is_for_its_sizes_and_its_pattern(folders):

@@ -19,7 +19,6 @@ from kernels import tensor_core_24 as room
 from kernels.contract import Operands
 from kernels.tensor_core_24 import family, launch, mma_sp, wgmma
 from kernels.tensor_core_24.family import MmaSp, Wgmma
-from kernels.tuning import Choice
 
 SMS, MOST = 132, 232448
 SHAPES = sorted(
@@ -252,20 +251,8 @@ def test_auto_is_the_tuner(monkeypatch):
 # -------------------------------------------------------------------------------------- the file
 
 
-def read(path):
-    return tuning.read(family.CHOICES, path)
-
-
-def write(path, p, config):
-    digest = tuning.choices.digest(family.CHOICES.sources(config))
-    tuning.write(family.CHOICES, path, family.key(p), Choice(config, 9.0, digest))
-
-
-def look_up(p, device):
-    found = tuning.look_up(
-        family.CHOICES, family.key(p), device, lambda config: family.fits(config, p, device)
-    )
-    return found and found.config
+KEPT = racing.Kept(family)
+read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 
 def test_every_configuration_is_read_as_it_was_written(tmp_path):
@@ -285,11 +272,7 @@ def test_every_configuration_is_read_as_it_was_written(tmp_path):
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """The user's own folder and the shipped one, both empty."""
-    own, shipped = tmp_path / "own", tmp_path / "shipped"
-    monkeypatch.setenv("SPARSITY_CHOICES", str(own))
-    monkeypatch.setattr(family, "CHOICES", replace(family.CHOICES, shipped=shipped))
-    return own / "tensor_core_24", shipped
+    return KEPT.in_folders(monkeypatch, tmp_path)
 
 
 def test_a_choice_is_for_its_sizes_and_its_dtype(folders):

@@ -11,8 +11,8 @@ from compiled import count
 
 from kernels import jit
 from kernels import tensor_core_24 as room
-from kernels.tensor_core_24 import mma_sp
-from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config, entry
+from kernels.tensor_core_24 import family
+from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp
 
 #: Largest dynamic shared memory of a block, bytes: 163 KiB on sm_80, 99 on sm_89 and sm_120, 227 on sm_90.
 MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
@@ -22,16 +22,14 @@ DECLARED = tuple(
     dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in room.VARIANTS[name].entries)
 )
 #: What a tuner may ask for: with a mask, which wants more registers than without and has the same loop.
-FAMILY_MASKED = tuple(entry(config, "bfloat16", True) for config in FAMILY)
-EPILOGUES = tuple(
-    entry(PUBLISHED, "bfloat16", False, 16, epilogue) for epilogue in mma_sp.EPILOGUES
-)
-NARROW = tuple(entry(PUBLISHED, "bfloat16", True, align) for align in ALIGNS)
+FAMILY_MASKED = tuple(config.entry("bfloat16", True) for config in MMA_SP_FAMILY)
+EPILOGUES = tuple(PUBLISHED.entry("bfloat16", False, 16, epilogue) for epilogue in family.EPILOGUES)
+NARROW = tuple(PUBLISHED.entry("bfloat16", True, align) for align in ALIGNS)
 #: The most that one instance does, and that with the smaller tiles of a warp.
 HARDEST = (
-    entry(PUBLISHED, "bfloat16", True, 2, mma_sp.EPILOGUES[-1]),
-    entry(Config(wn=32, stages=4, group=8), "bfloat16", True),
-    entry(Config(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4), "bfloat16", True),
+    PUBLISHED.entry("bfloat16", True, 2, family.EPILOGUES[-1]),
+    MmaSp(wn=32, stages=4, group=8).entry("bfloat16", True),
+    MmaSp(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4).entry("bfloat16", True),
 )
 #: All of them for one target; for the others, whose machine code differs in little, the declared and the hardest.
 ENTRIES = {arch: tuple(dict.fromkeys(DECLARED + HARDEST)) for arch in jit.TARGETS}
@@ -39,7 +37,7 @@ ENTRIES["sm_90a"] = tuple(
     dict.fromkeys(
         [
             *ENTRIES["sm_90a"], *FAMILY_MASKED, *EPILOGUES, *NARROW,
-            entry(PUBLISHED, "float16", True, 2, mma_sp.EPILOGUES[-1]),
+            PUBLISHED.entry("float16", True, 2, family.EPILOGUES[-1]),
         ]
     )
 )  # fmt: skip
@@ -52,7 +50,7 @@ SPILLS = {"sm_120": 4}
 def cubins():
     found = {}
     for arch, entries in ENTRIES.items():
-        found |= compiled.cubins(((mma_sp.SOURCE, name) for name in entries), [arch])
+        found |= compiled.cubins(((PUBLISHED.source, name) for name in entries), [arch])
     return found
 
 
@@ -67,16 +65,16 @@ def selectors(cubin: jit.Cubin) -> tuple[int, int]:
     return tuple(len(re.findall(rf"HMMA\.SP\..*, 0x{x} ;", code)) for x in (0, 1))
 
 
-def config_of(name: str) -> Config:
-    """Of an entry: its numbers as `mma_sp.entry` writes them."""
+def config_of(name: str) -> MmaSp:
+    """Of an entry: its numbers as `MmaSp.entry` writes them."""
     given = name[:-1].split("<")[1].split(", ")
     numbers = [int(x) for x in given[1:7]]
-    return Config(*numbers, given[7].lower(), given[8].lower(), *(int(x) for x in given[9:12]))
+    return MmaSp(*numbers, given[7].lower(), given[8].lower(), *(int(x) for x in given[9:12]))
 
 
-@pytest.mark.parametrize("config", [PUBLISHED, *STUDIES.values(), *FAMILY], ids=str)
+@pytest.mark.parametrize("config", [PUBLISHED, *STUDIES.values(), *MMA_SP_FAMILY], ids=str)
 def test_an_entry_names_its_configuration(config):
-    assert config_of(entry(config, "float16", True, 4)) == config
+    assert config_of(config.entry("float16", True, 4)) == config
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -89,32 +87,32 @@ def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(rep
         assert mix["EXIT"] >= 1, where
         assert used.shared_bytes in (0, 1024), f"dynamic; 1 KiB may be the driver's: {where}"
         registers = math.ceil(used.registers / 8) * 8
-        assert mma_sp.threads(config_of(name)) * registers <= 65536, where
+        assert config_of(name).threads * registers <= 65536, where
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_as_many_blocks_share_an_sm_as_the_source_says(reports, arch):
     """One with three stages on an Ada GPU (100 KiB an SM); two on one with more shared memory."""
     per_sm = {"sm_80": 164, "sm_89": 100, "sm_90a": 228, "sm_120": 100}[arch] * 1024
-    used, _ = reports[entry(PUBLISHED, "bfloat16"), arch]
-    by_registers = 65536 // (math.ceil(used.registers / 8) * 8 * mma_sp.threads(PUBLISHED))
-    by_shared = per_sm // (mma_sp.shared_bytes(PUBLISHED) + 1024)
+    used, _ = reports[PUBLISHED.entry("bfloat16"), arch]
+    by_registers = 65536 // (math.ceil(used.registers / 8) * 8 * PUBLISHED.threads)
+    by_shared = per_sm // (PUBLISHED.shared_bytes + 1024)
     assert min(by_registers, by_shared) == (1 if arch in ("sm_89", "sm_120") else 2)
 
 
 def test_shared_memory_holds_the_stages():
     """A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata")."""
-    assert mma_sp.shared_bytes(PUBLISHED) == 3 * (8192 + 16384 + 1024)
-    assert mma_sp.shared_bytes(Config(bm=64, bn=256, bk=128, stages=2)) == 2 * (8192 + 65536 + 1024)
+    assert PUBLISHED.shared_bytes == 3 * (8192 + 16384 + 1024)
+    assert MmaSp(bm=64, bn=256, bk=128, stages=2).shared_bytes == 2 * (8192 + 65536 + 1024)
     fit = {
-        arch: [name for name, c in STUDIES.items() if mma_sp.shared_bytes(c) <= most]
+        arch: [name for name, c in STUDIES.items() if c.shared_bytes <= most]
         for arch, most in MOST.items()
     }
     assert fit["sm_80"] == fit["sm_90a"] == list(STUDIES)
     deep = ("mma_sp_stages_4", "mma_sp_stages_5")
     assert fit["sm_89"] == fit["sm_120"] == [name for name in STUDIES if name not in deep]
     for arch, most in MOST.items():
-        choice = [c for c in FAMILY if mma_sp.shared_bytes(c) <= most]
+        choice = [c for c in MMA_SP_FAMILY if c.shared_bytes <= most]
         assert {(c.bm, c.bn) for c in choice} >= {(64, 64), (128, 128), (128, 256), (256, 128)}, (
             arch
         )
@@ -134,10 +132,10 @@ def test_a_step_multiplies_the_whole_tile(reports, arch):
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_both_pairs_of_lanes_hold_metadata_where_two_are_asked_for(cubins, arch):
-    one = entry(STUDIES["mma_sp_one_selector"], "bfloat16")
-    names = [entry(PUBLISHED, "bfloat16")]
+    one = STUDIES["mma_sp_one_selector"].entry("bfloat16")
+    names = [PUBLISHED.entry("bfloat16")]
     if arch == "sm_90a":
-        names += [one, entry(STUDIES["mma_sp_x2"], "bfloat16"), entry(PUBLISHED, "float16", True)]
+        names += [one, STUDIES["mma_sp_x2"].entry("bfloat16"), PUBLISHED.entry("float16", True)]
     for name in names:
         expected = (64, 0) if name == one else (32, 32)
         assert selectors(cubins[name, arch]) == expected, f"{name} on {arch}"
@@ -145,9 +143,9 @@ def test_both_pairs_of_lanes_hold_metadata_where_two_are_asked_for(cubins, arch)
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_float16_takes_the_same_way(reports, arch):
-    _, mix = reports[entry(PUBLISHED, "float16"), arch]
+    _, mix = reports[PUBLISHED.entry("float16"), arch]
     assert not any("BF16" in op for op in mix)
-    other = reports[entry(PUBLISHED, "bfloat16"), arch][1]
+    other = reports[PUBLISHED.entry("bfloat16"), arch][1]
     for opcode in ("LDSM", "LDGSTS", "STS", "LDS", "STG"):
         assert count(mix, opcode) == count(other, opcode)
 
@@ -157,7 +155,7 @@ def test_float16_takes_the_same_way(reports, arch):
 def test_operands_come_by_ldmatrix(reports, arch):
     """A by four, B transposed by eight in each part of a step: two in the loop, one before it."""
     for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
-        _, mix = reports[entry(config, "bfloat16"), arch]
+        _, mix = reports[config.entry("bfloat16"), arch]
         assert mix["LDSM.16.MT88.4"] == 3 * 8, name
         metadata = {
             "mma_sp_x2": ("LDSM.16.M88.2", 3),  # every part
@@ -174,7 +172,7 @@ def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
     """The source's two mnemonics: LDGSTS.E.BYPASS.LTC128B.128 and, by .ca, LDGSTS.E.LTC128B.64."""
     wide, narrow = "LDGSTS.E.BYPASS.LTC128B.128", "LDGSTS.E.LTC128B.64"
     for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
-        _, mix = reports[entry(config, "bfloat16"), arch]
+        _, mix = reports[config.entry("bfloat16"), arch]
         copies = {op: n for op, n in mix.items() if op.startswith("LDGSTS")}
         s = (
             config.stages
@@ -189,7 +187,7 @@ def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
 
 @pytest.mark.parametrize("align", ALIGNS)
 def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
-    _, mix = reports[entry(PUBLISHED, "bfloat16", True, align), "sm_90a"]
+    _, mix = reports[PUBLISHED.entry("bfloat16", True, align), "sm_90a"]
     width = {16: ".128", 8: ".64", 4: "", 2: ".U16"}[align]
     assert {op for op in mix if op.startswith("STG")} == {f"STG.E{width}"}
     assert {op for op in mix if re.match(r"LDG\.", op)} == (
@@ -204,7 +202,7 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
 @compiled.exact
 def test_the_plain_kernel_pays_for_no_epilogue(reports):
     def arithmetic(epilogue):
-        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), "sm_90a"]
+        _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), "sm_90a"]
         return [count(mix, op) for op in ("FMUL", "FFMA", "FADD")], count(mix, "LDG")
 
     assert arithmetic("PLAIN") == ([0, 0, 0], 0)
@@ -214,8 +212,8 @@ def test_the_plain_kernel_pays_for_no_epilogue(reports):
     assert (
         sum(muls) in (128, 256) and loads == 8
     )  # x alpha + bias may be one FFMA; a bias for each row
-    for epilogue in mma_sp.EPILOGUES:
-        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), "sm_90a"]
+    for epilogue in family.EPILOGUES:
+        _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), "sm_90a"]
         rounded = sum(n for op, n in mix.items() if op.startswith("F2FP"))
         assert rounded == 64, "two elements at a time, once"
 
@@ -234,20 +232,20 @@ def test_c_is_written_in_whole_lines(reports, arch):
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (Config(bk=96), "choose BK as a multiple of 64"),
-        (Config(bm=96), "choose WM and WN as divisors"),
-        (Config(wm=128), "32 or 64 by 32 or 64"),
-        (Config(stages=1), "one stage is filled while another"),
-        (Config(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
-        (Config(selectors=3), "one pair of lanes holds the metadata"),
+        (MmaSp(bk=96), "choose BK as a multiple of 64"),
+        (MmaSp(bm=96), "choose WM and WN as divisors"),
+        (MmaSp(wm=128), "32 or 64 by 32 or 64"),
+        (MmaSp(stages=1), "one stage is filled while another"),
+        (MmaSp(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
+        (MmaSp(selectors=3), "one pair of lanes holds the metadata"),
     ],
 )
 def test_an_impossible_instantiation_says_why(config, reason, monkeypatch):
-    monkeypatch.setattr(mma_sp, "check", lambda config: config)
+    monkeypatch.setattr(MmaSp, "check", lambda config: config)
     with pytest.raises(jit.CompileError, match=f"(?s)mma_sp<.*{reason}"):
-        jit.compile_cubin(mma_sp.SOURCE, entry(config, "bfloat16"), "sm_90a")
+        jit.compile_cubin(PUBLISHED.source, config.entry("bfloat16"), "sm_90a")
 
 
 def test_rows_narrower_than_16_bytes_need_a_mask():
     with pytest.raises(jit.CompileError, match="(?s)16, or with MASK 8, 4 or 2"):
-        jit.compile_cubin(mma_sp.SOURCE, entry(PUBLISHED, "bfloat16", False, 8), "sm_90a")
+        jit.compile_cubin(PUBLISHED.source, PUBLISHED.entry("bfloat16", False, 8), "sm_90a")

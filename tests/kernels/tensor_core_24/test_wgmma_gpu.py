@@ -19,16 +19,18 @@ from kernels import tensor_core_24 as room
 from kernels.contract import Operands, Problem
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import tuner, wgmma
-from kernels.tensor_core_24.wgmma import Config
+from kernels.tensor_core_24 import family, wgmma
+from kernels.tensor_core_24.family import Wgmma
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
-RUNGS = tuple(room.LADDER)
-COMPLETE = tuple(name for name in RUNGS if room.LADDER[name][0].kernel in wgmma.COMPLETE)
+RUNGS = tuple(room.RUNGS)
+COMPLETE = tuple(name for name in RUNGS if room.RUNGS[name][0].kernel in family.COMPLETE)
 DTYPES = half.DTYPES
 #: Every configuration that the room binds.
-CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.LADDER.values()), *tuner.HOPPER]))
+CONFIGS = tuple(
+    dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
+)
 NAN = 0x7FFF  # of either dtype
 gpu = pytest.mark.gpu
 
@@ -111,7 +113,7 @@ def test_products_of_the_cases_are_exact():
 
 @pytest.fixture(scope="module")
 def hopper(device):
-    if jit.arch_of(device) not in wgmma.TARGETS:
+    if jit.arch_of(device) not in family.TARGETS:
         pytest.skip("this GPU has no wgmma")
     return device
 
@@ -127,12 +129,12 @@ def stream(hopper):
     cupy.get_default_memory_pool().free_all_blocks()
 
 
-def takes(config: Config, shape: tuple[int, int, int], device) -> bool:
-    """Whether `wgmma.check`, which other tests look at, lets a configuration have a shape here."""
+def takes(config: Wgmma, shape: tuple[int, int, int], device) -> bool:
+    """Whether `Wgmma.check`, which other tests look at, lets a configuration have a shape here."""
     properties = device.properties
     most = properties.max_shared_memory_per_block_optin
     try:
-        wgmma.check(config, *shape, properties.multiprocessor_count, most)
+        config.check(*shape, properties.multiprocessor_count, most)
     except ValueError:
         return False
     return True
@@ -165,7 +167,7 @@ def some_shape(name: str, k: int) -> tuple[int, int, int]:
 def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
     done = 0
     for shape in SHAPES:
-        if takes(room.LADDER[name][0], shape, hopper):
+        if takes(room.RUNGS[name][0], shape, hopper):
             made = case(*shape, dtype)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
             done += 1
@@ -173,7 +175,7 @@ def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
 
 
 @gpu
-@pytest.mark.parametrize("config", tuner.HOPPER, ids=str)
+@pytest.mark.parametrize("config", family.WGMMA_FAMILY, ids=str)
 def test_every_configuration_of_the_tuner(hopper, stream, config):
     shapes = [shape for shape in FEW_SHAPES if takes(config, shape, hopper)]
     assert len(shapes) == len(FEW_SHAPES)
@@ -189,7 +191,7 @@ def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
     """11 x 16 tiles in bands that divide 11, or do not, or are higher."""
     made = case(1300, 4000, 200)
     for band in (1, 2, 3, 7, 16, 1000):
-        config = Config(kernel, 2, 1, 256, 4, 2, band=band, keep="a")
+        config = Wgmma(kernel, 2, 1, 256, 4, 2, band=band, keep="a")
         bound = wgmma.bind(kernel, made.problem, hopper, config)
         made.check(run(bound, hopper, stream), str(config))
 
@@ -198,7 +200,7 @@ def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
 @pytest.mark.parametrize("kernel", ["persistent", "packed", "multicast", "stream_k", "split_k"])
 def test_hints_change_nothing(hopper, stream, kernel):
     made = case(*some_shape(kernel, 200))
-    config = Config("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Config(kernel)
+    config = Wgmma("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Wgmma(kernel)
     for keep in ("a", "b") if kernel in ("packed", "multicast") else ("", "a", "b"):
         config = replace(config, keep=keep)
         bound = wgmma.bind(kernel, made.problem, hopper, config)
@@ -214,7 +216,7 @@ def test_steps_around_the_length_of_the_ring(hopper, stream, k):
     done = []
     for name in RUNGS:
         shape = some_shape(name, k)
-        if takes(room.LADDER[name][0], shape, hopper):
+        if takes(room.RUNGS[name][0], shape, hopper):
             made = case(*shape)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
             done.append(name)
@@ -235,7 +237,7 @@ def test_steps_around_the_length_of_the_ring(hopper, stream, k):
 )
 def test_the_rooms_problems_pass_the_harness(hopper, stream, shape, seeds, dtype):
     """The check that guards every record, on the operands that records are made with."""
-    names = [name for name in RUNGS if takes(room.LADDER[name][0], shape, hopper)]
+    names = [name for name in RUNGS if takes(room.RUNGS[name][0], shape, hopper)]
     assert set(RUNGS) - set(names) <= {"wgmma_stream_k"} and (shape[0] < 1300 or names == [*RUNGS])
     for seed in range(SEED % 2**32, SEED % 2**32 + seeds):
         p = room.problem(*shape, seed=seed % 2**32, dtype=dtype)
@@ -265,7 +267,7 @@ def test_alpha_beta_and_a_bias(hopper, stream, name, dtype):
         (1, 8, 70),
         (1300, 4001, 200),
     ):
-        if not takes(room.LADDER[name][0], (m, n, k), hopper):
+        if not takes(room.RUNGS[name][0], (m, n, k), hopper):
             continue
         done += 1
         made = case(m, n, k, dtype)
@@ -299,7 +301,7 @@ def test_every_rung_takes_alpha(hopper, stream, name):
 
 
 @gpu
-@pytest.mark.parametrize("kernel", wgmma.COMPLETE)
+@pytest.mark.parametrize("kernel", family.COMPLETE)
 def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     import cupy
 
@@ -308,9 +310,9 @@ def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     c = half.from_dense(np.ones((m, n), np.float32), "bfloat16")
     exact = made.product + 3 + bias[:, None]
     there, rows = half.to_device(c), cupy.asarray(bias)
-    configs = [config for config in tuner.HOPPER if config.kernel == kernel]
-    configs = configs or [room.LADDER[f"wgmma_{kernel}"][0]]
-    jobs = {(wgmma.source(config), wgmma.entry(config, "bfloat16", True)) for config in configs}
+    configs = [config for config in family.WGMMA_FAMILY if config.kernel == kernel]
+    configs = configs or [room.RUNGS[f"wgmma_{kernel}"][0]]
+    jobs = {(config.source, config.entry("bfloat16", True)) for config in configs}
     compiled.cubins(sorted(jobs), wgmma.TARGETS)
     for config in configs:
         bound = wgmma.bind(kernel, made.problem, hopper, config, beta=3.0, c=there, bias=rows)
@@ -408,7 +410,7 @@ def test_nan_in_b_spoils_the_rows_that_read_it_and_nothing_else(hopper, stream, 
 def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(hopper, stream, name):
     """A and B lie between NaN, C between numbers that must stay; no size is a multiple of anything."""
     shapes = [(77, 136, 100), (300, 257, 90), (1300, 4000, 130), (1300, 3999, 130)]
-    taken = [shape for shape in shapes if takes(room.LADDER[name][0], shape, hopper)]
+    taken = [shape for shape in shapes if takes(room.RUNGS[name][0], shape, hopper)]
     assert taken == (shapes[2:] if name == "wgmma_stream_k" else shapes)
     for shape in taken:
         try_between_margins(name, shape, hopper, stream)
@@ -496,7 +498,7 @@ def test_stream_k_takes_what_it_leaves(hopper, stream):
         left, taken = handovers.get().reshape(-1, 2).T
         assert np.array_equal(left, taken) and set(left) <= {0, 10}, f"{m}, {n}, {k}"
         made.check(half.to_dense(half.to_host(bound.result())), "wgmma_stream_k")
-        count = math.prod(wgmma.tiles(room.LADDER["wgmma_stream_k"][0], m, n))
+        count = math.prod(room.RUNGS["wgmma_stream_k"][0].tiles(m, n))
         written = int((~cupy.isnan(partial).all(axis=1)).sum())
         cut = wgmma.shared_tiles(count, sms) if math.ceil(k / 64) > 1 else 0
         assert bool(written) == bool(cut), "and only tiles that are cut leave sums"
@@ -565,13 +567,13 @@ def test_preprocessing_is_accounted_for(hopper, name):
 @gpu
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_entry_loads_on_this_gpu(hopper, name):
-    config, kernel = room.LADDER[name][0], room.VARIANTS[name]
+    config, kernel = room.RUNGS[name][0], room.VARIANTS[name]
     entries = list(kernel.entries)
-    if config.kernel in wgmma.COMPLETE:
-        entries += [wgmma.entry(config, dtype, extra=True) for dtype in DTYPES]
+    if config.kernel in family.COMPLETE:
+        entries += [config.entry(dtype, extra=True) for dtype in DTYPES]
     for entry in entries:
         cubin = jit.compile_cubin(kernel.source, entry, jit.arch_of(hopper))
-        assert jit.load(cubin, wgmma.shared_bytes(config))
+        assert jit.load(cubin, config.shared_bytes)
 
 
 @gpu
@@ -684,7 +686,7 @@ def mutant(monkeypatch, tmp_path):
     def change(bug: str) -> None:
         *edit, _ = MUTANTS[bug]
         compiled.changed(wgmma.HERE, tmp_path, *edit)
-        monkeypatch.setattr(wgmma, "HERE", tmp_path)
+        monkeypatch.setattr(family, "HERE", tmp_path)
         monkeypatch.setattr(pitch, "SOURCE", tmp_path / "pitch.cu")
 
     return change
@@ -694,15 +696,15 @@ def mutant(monkeypatch, tmp_path):
 def test_a_wrong_kernel_compiles(mutant, bug):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
     file, _, _, name = MUTANTS[bug]
-    config = room.LADDER[name][0]
-    before = jit.compile_cubin(wgmma.source(config), wgmma.entry(config, "bfloat16"), "sm_90a").code
+    config = room.RUNGS[name][0]
+    before = jit.compile_cubin(config.source, config.entry("bfloat16"), "sm_90a").code
     mutant(bug)
     if file == "pitch.cu":
         assert jit.compile_cubin(pitch.SOURCE, pitch.ENTRIES[2], "sm_90a").code
         return
     extra = "bias" in bug
-    entry = wgmma.entry(config, "bfloat16", extra)
-    assert jit.compile_cubin(wgmma.source(config), entry, "sm_90a").code != before
+    entry = config.entry("bfloat16", extra)
+    assert jit.compile_cubin(config.source, entry, "sm_90a").code != before
 
 
 @gpu
@@ -747,7 +749,7 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name):
 
     p, reference = drawn(1300, 4000, 200)
     ring, wrong = orders()
-    config = room.LADDER[name][0]
+    config = room.RUNGS[name][0]
     right = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(ring))
     assert check.check(right, p, reference, stream).rel_err > 0
     for order in ("swizzled for ldmatrix", "lanes swapped", "selectors swapped", "warps swapped",

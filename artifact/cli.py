@@ -12,14 +12,14 @@ import json
 import math
 import re
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from artifact import claims, compare, paths, records
+from artifact import paths, rooms
+from artifact.measure import records
+from artifact.verdicts import compare, judge, load, measures
 
 WRONG = 1
-PROFILES = Path(__file__).with_name("profiles.toml")
 BAD_INPUT = compare.BAD_INPUT
 
 SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # the user's to mend
@@ -259,7 +259,7 @@ def _gpus(root: Path) -> list[str]:
 
 
 def _claims(options) -> int:
-    chosen = claims.load()
+    chosen = load.claims()
     if options.id:
         ids = [claim.id for claim in chosen]
         chosen = [claim for claim in chosen if claim.id == options.id]
@@ -275,7 +275,7 @@ def _claims(options) -> int:
                 f"There are no claims of a room {options.room!r}; known: {', '.join(known)}."
             )
     folder = _folder(options)
-    df = claims.judge(chosen, folder)
+    df = judge.judge(chosen, folder)
     if options.json:
         print(df.to_json(orient="records", indent=1, force_ascii=False))
         return 0
@@ -293,7 +293,7 @@ def _claims(options) -> int:
     for row in df.to_dict("records"):
         print(f"{row['verdict']:<24}  {row['id']:<28}  {row['measured']}")
     counts = df["verdict"].value_counts()
-    print("\n" + ", ".join(f"{counts[v]} {v}" for v in claims.VERDICTS if v in counts))
+    print("\n" + ", ".join(f"{counts[v]} {v}" for v in measures.VERDICTS if v in counts))
     return 0
 
 
@@ -336,7 +336,7 @@ def _machine(options) -> int:
             )
         machine = records.read_machine(folder / room)
     else:
-        from artifact import device
+        from artifact.measure import device
 
         machine = device.describe(device.require().open())
     print(json.dumps(machine, indent=1, ensure_ascii=False))
@@ -361,7 +361,7 @@ def _variants(room, chosen: Sequence[str] | None) -> list[str]:
 def _compile(options) -> int:
     room = _room(options.room)
     chosen = _variants(room, [options.variant] if options.variant else None)
-    from artifact import run
+    from artifact.measure import run
 
     df = run.compile_report(options.room)
     df = df[df["variant"].isin(chosen)]
@@ -416,7 +416,8 @@ def _run(options) -> int:
     room = _room(options.room)
     names = _variants(room, options.variant)
     problem = _problem(room, options)
-    from artifact import baselines, bench, check, device
+    from artifact import baselines
+    from artifact.measure import bench, check, device
 
     info = device.require()
     opened = info.open()
@@ -468,18 +469,19 @@ def _run(options) -> int:
 
 
 def _profile(options) -> int:
-    from artifact import device, ncu
+    from artifact.measure import device
+    from artifact.profiling import ncu
 
-    listed = tomllib.loads(PROFILES.read_text())
+    listed = rooms.profiles()
     if options.room not in (None, *listed):
         raise ValueError(f"There is no profile of {options.room!r}; known: {', '.join(listed)}.")
     folder = paths.RECORDS / device.require().slug
-    known = claims.load()
+    known = load.claims()
     for room in [options.room] if options.room else listed:
         plan = listed[room]
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
         print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
-        wanted = claims.counters_wanted(claim for claim in known if claim.room == room)
+        wanted = load.counters_wanted(claim for claim in known if claim.room == room)
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
             df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=folder / room)
@@ -489,16 +491,7 @@ def _profile(options) -> int:
         print(f"{room}: {len(found)} values of {found['metric'].nunique()} counters")
         if absent := [metric for metric in metrics if metric not in set(found["metric"])]:
             print(f"{room}: not on this GPU: {', '.join(absent)}")
-        for report in ncu.shipped(folder / room):
-            size = report.stat().st_size
-            print(f"{room}: {size / 1e6:.1f} MB in {report}")
-            if size > ncu.LARGE:
-                limit = f"{ncu.LARGE / 1e6:.0f} MB"
-                print(
-                    f"artifact: {report.name} is over {limit}, too large to ship; profile fewer "
-                    "shapes or contenders.",
-                    file=sys.stderr,
-                )
+        print(f"{room}: counters and launches are in {folder / room}, the report is beside them")
     return 0
 
 

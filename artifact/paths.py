@@ -9,6 +9,5 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Everything that is made, and nothing else; $SPARSITY_BUILD moves it.
 BUILD = Path(os.environ.get("SPARSITY_BUILD") or ROOT / "build").resolve()
 RECORDED = ROOT / "artifact" / "recorded"  #: the records we ship
-PUBLISHED = ROOT / "artifact" / "published"  #: the papers' numbers
 RECORDS = BUILD / "records"  #: fresh records
 FIGURES = BUILD / "figures"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from artifact import device as gpu
+from artifact.measure import device as gpu
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from artifact import build, device
+from artifact import build
+from artifact.measure import device
 from artifact.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -1,8 +1,8 @@
-"""What the rooms are compared with, one module for a library, for the CPU or for
-another room's kernel.
+"""What rooms are compared with: one module for a library, or for the CPU.
 
-Each module offers `contenders(device)` -> name in the records -> callable(problem) -> Bound. A room
-names the modules that multiply its operands in its BASELINES.
+Each module offers `contenders(device)` -> name in the records -> callable(problem) -> Bound; the names begin with
+the module's. A room names the modules that multiply its operands in its BASELINES. What only one room is
+compared with, another room's kernel say, is such a module in its own `artifact/rooms/<room>/baselines/`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,35 @@ import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from artifact import rooms
 from kernels.contract import Bound, Problem
+
+
+def modules() -> dict[str, str]:
+    """Name of a baseline -> its module: those of this package, and the rooms' own."""
+    here = {p.stem: f"{__name__}.{p.stem}" for p in sorted(Path(__file__).parent.glob("[!_]*.py"))}
+    own = {
+        name: f"{rooms.__name__}.{room}.{rooms.BASELINES}.{name}"
+        for room in rooms.find()
+        for name in rooms.baselines(room)
+    }
+    return here | own
+
+
+#: Prefixes of the contenders that are no variant of a room.
+PREFIXES = tuple(modules())
 
 
 def contenders(names: Iterable[str], device) -> dict[str, Callable[[Problem], Bound]]:
     """The contenders of the named modules, in that order.
 
     device: `cuda.core.Device`; None where only the contenders' names are wanted. Raises ValueError
-    for a name that is not a module of this package.
+    for a name that is no baseline.
     """
-    known = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem != "__init__")
+    known = modules()
     makers: dict[str, Callable[[Problem], Bound]] = {}
     for name in names:
         if name not in known:
             raise ValueError(f"There is no baseline {name!r}; known: {', '.join(known)}.")
-        makers |= importlib.import_module(f"{__name__}.{name}").contenders(device)
+        makers |= importlib.import_module(known[name]).contenders(device)
     return makers

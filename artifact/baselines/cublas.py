@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from artifact.device import first_line
+from artifact.measure.device import first_line
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 

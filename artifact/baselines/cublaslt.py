@@ -31,7 +31,7 @@ from artifact.baselines.cusparselt import (
     release_all,
     require_two_four,
 )
-from artifact.device import first_line
+from artifact.measure.device import first_line
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
 

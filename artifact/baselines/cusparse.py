@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines.cublas import require_column_major
-from artifact.device import first_line
+from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats.csr import Csr
 from kernels.formats.half import array_module

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from artifact import bench
+from artifact.measure import bench
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from artifact import bench
+from artifact.measure import bench
 from kernels.contract import Operands, Problem
 from kernels.formats import half, two_four
 from kernels.formats.half import Half

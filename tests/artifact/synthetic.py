@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import records
+from artifact.measure import records
 
 COPY_GBPS, FMA_TFLOPS = 4000.0, 60.0
 LADDER = ("warp_per_row", "any_n", "column_tiles", "l2_panels", "rows_per_warp")

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import claims, cli, device, paths
+from artifact import cli, paths
+from artifact.measure import device
+from artifact.verdicts import load, measures
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def test_bad_usage_is_one_line(capsys, arguments):
 def test_claims(shelf, capsys):
     out = printed(capsys, "claims")
     assert "GPU: nvidia-h200" in out
-    for claim in claims.load():
+    for claim in load.claims():
         assert claim.id in out
 
 
@@ -101,7 +103,7 @@ def test_one_claim(shelf, capsys):
 
 def test_claims_as_json(shelf, capsys):
     table = json.loads(printed(capsys, "claims", "--room", "casper_sparse", "--json"))
-    assert {row["verdict"] for row in table} <= set(claims.VERDICTS)
+    assert {row["verdict"] for row in table} <= set(measures.VERDICTS)
 
 
 def test_an_unknown_gpu_names_the_known_ones(shelf, capsys):
@@ -151,11 +153,11 @@ def test_records_without_their_machine_are_one_line(shelf, capsys, content, says
 def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
     folder = shelf[0] / "nvidia-h200"
     shutil.rmtree(folder / "casper_sparse")
-    assert claims.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
+    assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
     # `make profile` before `make measure`
     (folder / "casper_sparse").mkdir()
     (folder / "casper_sparse" / "counters.csv").write_text("variant\n")
-    assert claims.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
+    assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
 
 
 def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
@@ -208,7 +210,7 @@ SIZES = ("-m", "64", "-n", "32", "-k", "64", "--density", "0.1")
 
 
 def test_compile(capsys, monkeypatch):
-    from artifact import run
+    from artifact.measure import run
 
     rows = [
         {"variant": v, "target": t, "registers": 32}
@@ -250,7 +252,8 @@ class Toy:
     def __init__(self, monkeypatch):
         import kernels.casper_sparse as casper
         import kernels.nm_cuda_core as nm_cuda_core
-        from artifact import baselines, bench, check
+        from artifact import baselines
+        from artifact.measure import bench, check
 
         self.log, self.problems, self.refuses = [], [], {}
         stream = SimpleNamespace(sync=lambda: None)
@@ -293,7 +296,7 @@ NM = ("run", "nm_cuda_core", "-m", "64", "-n", "64", "-k", "64")
 
 
 def test_run_checks_then_times(capsys, toy, monkeypatch):
-    from artifact import check
+    from artifact.measure import check
 
     options = ("--no-baseline", "--warmup", "3", "--iterations", "20")
     out = printed(capsys, *CASPER, "--variant", "warp_per_row", *options)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from artifact import bench, check
 from artifact.baselines import cusparse
+from artifact.measure import bench, check
 from kernels import casper_sparse as room
 from kernels import jit
 from kernels.casper_sparse import launch

@@ -219,7 +219,7 @@ def test_another_seed_makes_other_data(device, name):
 @pytest.mark.gpu
 def test_rates_are_those_of_a_gpu(device):
     """Orders of magnitude: a rate outside them would mean work that is counted but not done."""
-    from artifact import bench
+    from artifact.measure import bench
 
     rates = {}
     for name in ceilings.VARIANTS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from artifact import bench, check
+from artifact.measure import bench, check
 from kernels import jit
 from kernels import nm_cuda_core as room
 from kernels.contract import Operands, Problem

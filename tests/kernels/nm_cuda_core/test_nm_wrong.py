@@ -1,4 +1,4 @@
-"""Kernels that are wrong on purpose, in wrong/: `artifact.check` must catch every one of them."""
+"""Kernels that are wrong on purpose, in wrong/: `artifact.measure.check` must catch every one of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit
 from kernels import nm_cuda_core as room
 from kernels.contract import Launch

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from racing import A100, H100_PCIE, H200, L4
 from test_published import make_problem
 
-from artifact import check
-from artifact import device as gpus
+from artifact.measure import check
+from artifact.measure import device as gpus
 from kernels import jit, tuning
 from kernels import nm_spmm as room
 from kernels.contract import Operands
@@ -413,7 +413,7 @@ def test_the_second_bind_is_quick_and_both_are_right(device, tmp_path, shape):
 @pytest.mark.gpu
 def test_the_choice_is_among_the_fastest(device):
     """Timed once more, by the harness: within a quarter of the best of all candidates."""
-    from artifact import bench
+    from artifact.measure import bench
 
     p = room.problem(2048, 2048, 2048, 0.25, 3)
     choice = launch.tune(p, device)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_published import H200, among_sevens, as_array, make_problem, on_fake_gpu
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit, tma
 from kernels import nm_spmm as room
 from kernels.formats import nm

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from artifact import baselines
+from artifact import baselines, rooms
 from kernels import nm_spmm as room
 from kernels.contract import require_whole
 from kernels.nm_spmm import analysis, family, ladder, launch, operands, published, tensor
@@ -141,18 +141,18 @@ def test_the_sweeps_are_the_papers():
 
 
 def test_llama_is_in_the_order_of_the_published_series():
-    from artifact import paths, records
+    from artifact.measure import records
 
-    df = records.published(paths.PUBLISHED / "nm_spmm_fig9.csv").drop_duplicates("point")
+    df = records.published(rooms.published("nm_spmm", "fig9")).drop_duplicates("point")
     theirs = [tuple(row) for row in df.sort_values("point")[["m", "n", "k"]].to_numpy().tolist()]
     mine = dict.fromkeys((s["m"], s["n"], s["k"]) for s in SWEEPS["full"]["llama"])
     assert list(mine) == theirs
 
 
 def test_the_anchors_are_the_published_ones_and_one_more():
-    from artifact import paths, records
+    from artifact.measure import records
 
-    df = records.published(paths.PUBLISHED / "nm_spmm_anchors.csv")
+    df = records.published(rooms.published("nm_spmm", "anchors"))
     theirs = {tuple(row) for row in df[["m", "n", "k"]].to_numpy().tolist()}
     mine = {(s["m"], s["n"], s["k"]) for s in SWEEPS["full"]["anchors"]}
     assert mine - theirs == {(8192,) * 3} and theirs < mine

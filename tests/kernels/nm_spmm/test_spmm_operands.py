@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit, splitmix
 from kernels.formats import half, nm
 from kernels.nm_spmm import operands

@@ -10,7 +10,7 @@ import compiled
 import numpy as np
 import pytest
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit
 from kernels.formats import half, nm
 from kernels.nm_spmm import operands, tensor

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit
 from kernels.contract import Operands
 from kernels.formats import half, two_four

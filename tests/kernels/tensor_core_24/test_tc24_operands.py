@@ -12,7 +12,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit, splitmix
 from kernels.formats import half, two_four
 from kernels.tensor_core_24 import operands

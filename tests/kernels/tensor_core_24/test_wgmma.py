@@ -19,7 +19,7 @@ from compiled import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from artifact import check
+from artifact.measure import check
 from kernels import jit
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands

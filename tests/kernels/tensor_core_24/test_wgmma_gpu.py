@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_wgmma import wrong_orders
 
-from artifact import bench, check
+from artifact.measure import bench, check
 from kernels import jit
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands, Problem

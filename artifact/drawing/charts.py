@@ -1,0 +1,402 @@
+"""Charts over records that any room can draw."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from artifact.drawing import plot, sketch
+from artifact.drawing.style import BASELINE, BOUND, CLAIM, INK, WIDTH, look, name
+from artifact.measure import records
+
+# ---------------------------------------------------------------- plots over records
+
+
+def sweep_panel(
+    df: pd.DataFrame,
+    x: str,
+    variants: Sequence[str],
+    show_variants: Sequence[str] | None = None,
+    baseline: str = "cusparse_best",
+    claim: tuple[float, float] | None = None,
+    copy_gbps: float | None = None,
+    xlabel: str = "",
+    claim_share: tuple[float, float] | None = None,
+):
+    """Three rows (time, memory throughput, speedup over `baseline`) by one column per density.
+
+    df: one experiment's records, with `baseline` among its variants (see `records.best_of`). x: the
+    size that is swept, "m" or "n". variants: the room's ladder, for the colours; show_variants:
+    those to draw (default: first and last). claim: the source's range of the speedup; a lower
+    bound of NaN or 0 is none. copy_gbps:
+    measured copy ceiling, GB/s. claim_share: the source's range of the memory throughput, as shares
+    of the peak, which the copy ceiling stands for.
+    """
+    shown = list(show_variants or dict.fromkeys((variants[0], variants[-1])))
+    drawn = [*shown, baseline]
+    data = df[df["variant"].isin(drawn)].copy()
+    ratio = pd.concat(
+        [records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in drawn]
+    )
+    data = data.merge(ratio.reset_index(), on=["experiment", "variant", *records.POINT], how="left")
+    data = data.sort_values(["density", "variant", x])
+    densities = sorted(data["density"].unique())
+    fig, axes = plt.subplots(
+        3,
+        len(densities),
+        figsize=(WIDTH, 6.6),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+        height_ratios=(1.15, 1, 1),
+    )
+    handles: dict[str, object] = {}
+    for column, density in enumerate(densities):
+        here = data[data["density"] == density]
+        for variant in drawn:
+            rows = here[here["variant"] == variant].sort_values(x)
+            quantities = ["median_us", "gbps"] + (["speedup"] if variant != baseline else [])
+            for ax, quantity in zip(axes[:, column], quantities, strict=False):
+                handles[name(variant)] = plot.line(ax, rows[x], rows[quantity], variant, variants)
+        time, rate, speed = axes[:, column]
+        time.set_title(f"S = {plot.percent(density)}")
+        time.set_yscale("log")
+        rate.set_yscale("log")
+        if copy_gbps:
+            handles["measured copy (bound)"] = rate.axhline(
+                copy_gbps, color=BOUND, linestyle=(0, (5, 3)), linewidth=1.2
+            )
+        if claim_share and copy_gbps:
+            low, high = (share * copy_gbps for share in claim_share)
+            stated = rate.axhspan(low, high, facecolor=CLAIM, alpha=0.35, linewidth=0)
+            text = "–".join(dict.fromkeys(f"{share:.0%}" for share in claim_share))
+            handles[f"stated: {text} of peak"] = stated
+        if claim:
+            low, high = claim
+            open_below = not low > 0
+            if open_below:  # the source gives no lower bound: the band begins below the points
+                low = min(0.8 * high, 0.95 * float(ratio["speedup"].min()))
+            band = speed.axhspan(low, high, facecolor=CLAIM, alpha=0.2, linewidth=0)
+            for edge in (high,) if open_below else (low, high):
+                speed.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
+            limits = f"below {high:g}" if open_below else f"{low:.2f}–{high:.2f}"
+            handles[f"stated by the source: {limits}×"] = band
+        speed.axhline(1, color=BASELINE, linewidth=1.2)
+        speed.set_xlabel(xlabel or x.upper())
+    plot.ratio(axes[2, 0], [*ratio["speedup"], *(edge for edge in claim or () if edge > 0)])
+    plot.sizes(axes[0, 0], data[x].tolist())
+    for ax in axes[:2, 0]:
+        plot.log(ax.yaxis)
+    axes[0, 0].set_ylabel("execution time (µs)")
+    axes[1, 0].set_ylabel("memory throughput,\nleast bytes (GB/s)")
+    axes[2, 0].set_ylabel("speedup over\n" + name(baseline).replace(" algorithm", ""))
+    plot.legend(fig, handles, columns=3)
+    columns = [
+        "experiment",
+        "variant",
+        *records.POINT,
+        "nnz",
+        "median_us",
+        "q25_us",
+        "q75_us",
+        "gbps",
+        "speedup",
+    ]
+    return fig, data[[*columns, *(["best_of"] if "best_of" in data else [])]]
+
+
+def along(ax, text: str, at, ends, gap: float, size: float) -> None:
+    """Write `text` along the line between two points `ends`, `gap` points above the point `at` of it.
+
+    All three in data coordinates; the axes' limits and scales must be final, since the angle on the
+    page follows from them.
+    """
+    a, b = ax.transData.transform(ends)
+    angle = np.degrees(np.arctan2(b[1] - a[1], b[0] - a[0]))
+    ax.annotate(
+        text,
+        at,
+        xytext=(-gap * np.sin(np.radians(angle)), gap * np.cos(np.radians(angle))),
+        textcoords="offset points",
+        rotation=angle,
+        rotation_mode="anchor",
+        ha="center",
+        fontsize=size,
+    )
+
+
+def roofline(
+    df: pd.DataFrame,
+    ceilings: Mapping[str, float],
+    variants: Sequence[str],
+    traffic: str = "least_bytes",
+    baseline: str = "cusparse_best",
+    strong: Sequence[str] = ("in_flight", "shared_tiles"),
+):
+    """Useful TFLOP/s over useful FLOP per byte of `traffic`, one panel per experiment, every
+    variant on it.
+
+    The first and the last of `variants`, `baseline` and those of `strong` that were measured have
+    their own marker; the rest are small grey dots, "other rungs", so that these can be seen.
+
+    ceilings: name -> GB/s for memories, and "FMA" -> TFLOP/s; the memories are drawn as slopes up
+    to the FMA roof. traffic: "least_bytes" (what DRAM must deliver) or "requested_bytes" (what the
+    caches must).
+    """
+    if "FMA" not in ceilings:
+        raise ValueError(
+            f"The roofline needs the ceiling 'FMA'; there are {', '.join(ceilings) or 'none'}."
+        )
+    drawn = [v for v in [*variants, baseline] if (df["variant"] == v).any()]
+    data = df[df["variant"].isin(drawn)].copy()
+    data["intensity"] = data["useful_flops"] / data[traffic]
+    experiments = list(dict.fromkeys(data["experiment"]))
+    fig, axes = plt.subplots(
+        1, len(experiments), figsize=(WIDTH, 4.1), sharex=True, sharey=True, squeeze=False
+    )
+    roof = ceilings["FMA"]
+    slopes = {what: gbps / 1000 for what, gbps in ceilings.items() if what != "FMA"}
+    ridges = {what: roof / slope for what, slope in slopes.items()}
+    left = min([data["intensity"].min(), *ridges.values()]) / 1.3
+    right = max([data["intensity"].max(), *ridges.values()]) * 1.5
+    bottom, top = data["tflops"].min() / 1.4, roof * 1.6
+    marked = [v for v in drawn if v in (variants[0], variants[-1], baseline, *strong)]
+    others = [v for v in drawn if v not in marked]
+    others_name = "other rungs" if len(others) > 1 else "".join(map(name, others))
+    handles: dict[str, object] = {}
+    for ax, experiment in zip(axes[0], experiments, strict=True):
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlim=(left, right),
+            ylim=(bottom, top),
+            title=experiment,
+        )
+        ax.plot(
+            [min(ridges.values(), default=left), right],
+            [roof, roof],
+            color=BOUND,
+            linewidth=1.3,
+        )
+        for slope in slopes.values():
+            ax.plot(
+                [left, roof / slope],
+                [left * slope, roof],
+                color=BOUND,
+                linewidth=1.3,
+                linestyle=(0, (5, 2)),
+            )
+        here = data[data["experiment"] == experiment]
+        if others:
+            rows = here[here["variant"].isin(others)]
+            (handles[others_name],) = ax.plot(
+                rows["intensity"],
+                rows["tflops"],
+                "o",
+                color=BOUND,
+                markersize=2.6,
+                markeredgewidth=0,
+                alpha=0.5,
+            )
+        # The last rung is hollow and lies below those it may have been chosen from.
+        last = [v for v in marked if v == variants[-1]]
+        order = [baseline, *last, *(v for v in marked if v not in (baseline, *last))]
+        for variant in [v for v in order if v in marked]:
+            rows = here[here["variant"] == variant]
+            hollow = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.3}
+            handles[name(variant)] = plot.line(
+                ax,
+                rows["intensity"],
+                rows["tflops"],
+                variant,
+                variants,
+                **({"linestyle": "none", "markersize": 6} | (hollow if variant in last else {})),
+            )
+        ax.set_xlabel("useful FLOP per byte")
+        plot.log(ax.xaxis)
+        plot.log(ax.yaxis)
+    fig.canvas.draw()  # the layout must be settled before a label can be turned along a slope
+    for ax in axes[0]:
+        ax.annotate(
+            f"FMA {roof:.0f} TFLOP/s",
+            (right, roof),
+            xytext=(-2, 4),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8,
+        )
+        for what, slope in slopes.items():
+            start = max(left, bottom / slope)
+            middle = start**0.4 * (roof / slope) ** 0.6
+            ends = (start, start * slope), (roof / slope, roof)
+            along(ax, f"{what} {slope:.1f} TB/s", (middle, middle * slope), ends, gap=4, size=8)
+    axes[0, 0].set_ylabel("useful TFLOP/s")
+    order = [*map(name, marked), *([others_name] if others else [])]
+    plot.legend(fig, {label: handles[label] for label in order})
+    columns = [
+        "experiment",
+        "variant",
+        *records.POINT,
+        "useful_flops",
+        traffic,
+        "intensity",
+        "tflops",
+    ]
+    return fig, data[columns]
+
+
+def ladder(
+    df: pd.DataFrame,
+    variants: Mapping[str, str],
+    baseline: str = "cusparse_best",
+    names: Mapping[str, str] | None = None,
+):
+    """Geometric-mean speedup over `baseline` per experiment, one row per rung, with its prediction
+    beside it.
+
+    variants: rung -> what was predicted before it was measured, in ladder order; an empty one is
+    drawn as "–". Rungs without records are left out.
+    """
+    present = [v for v in variants if (df["variant"] == v).any()]
+    if not present:
+        raise ValueError(f"None of the rungs {', '.join(variants)} has a record.")
+    rows = []
+    for variant in present:
+        for experiment, values in records.speedup(df, variant, baseline).groupby(
+            "experiment", sort=False
+        ):
+            rows.append(
+                {
+                    "variant": variant,
+                    "experiment": experiment,
+                    "speedup": records.geomean(values),
+                    "least": values.min(),
+                    "most": values.max(),
+                    "points": len(values),
+                    "prediction": variants[variant],
+                }
+            )
+    data = pd.DataFrame(rows)
+    experiments = list(dict.fromkeys(data["experiment"]))
+    wrapped = [sketch.wrap(variants[v], 50) for v in present]
+    heights = [
+        max(0.24 * len(experiments), 0.17 * (text.count("\n") + 1)) + 0.16 for text in wrapped
+    ]
+    tops = np.cumsum([0, *heights])
+    fig, ax = plt.subplots(figsize=(WIDTH, tops[-1] + 1.0))
+    markers = dict(zip(experiments, "osD^vP", strict=False))
+    across = ax.get_yaxis_transform()
+    for row, variant in enumerate(present):
+        colour = look(variant, list(variants))["color"]
+        centre = tops[row] + heights[row] / 2
+        if row:
+            ax.axhline(tops[row], color=INK, alpha=0.15, linewidth=0.6)
+        for place, experiment in zip(
+            centre + 0.22 * (np.arange(len(experiments)) - (len(experiments) - 1) / 2),
+            experiments,
+            strict=True,
+        ):
+            one = data[(data["variant"] == variant) & (data["experiment"] == experiment)]
+            if one.empty:
+                continue
+            one = one.iloc[0]
+            ax.plot(
+                [one["least"], one["most"]], [place] * 2, color=colour, linewidth=1.1, alpha=0.6
+            )
+            ax.plot(
+                one["speedup"],
+                place,
+                markers[experiment],
+                color=colour,
+                markersize=6.5,
+                markeredgewidth=0,
+            )
+            ax.text(0.8, place, experiment, transform=across, va="center", ha="right", fontsize=8)
+            ax.text(
+                0.92,
+                place,
+                f"{one['speedup']:.2f}×",
+                transform=across,
+                va="center",
+                ha="right",
+                fontsize=8,
+            )
+        ax.text(1.0, centre, wrapped[row], transform=across, va="center", fontsize=8.5)
+    ax.axvline(1, color=BASELINE, linewidth=1.3)
+    ax.set_xscale("log")
+    low, high = min(data["least"].min(), 0.9), max(data["most"].max(), 1.1)
+    ax.set(
+        xlim=(low / 1.08, high * (high / low) ** 0.5), ylim=(tops[-1], 0)
+    )  # room for the numbers on the right
+    ticks = [
+        t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10) if low / 1.08 <= t <= high * 1.04
+    ]
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(plot.number))
+    ax.set_yticks(tops[:-1] + np.array(heights) / 2, [(names or {}).get(v, v) for v in present])
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"speedup over {name(baseline)}: geometric mean, and range over the sweep")
+    for place, header in ((0.92, "geomean"), (1.0, "predicted before measuring")):
+        side = "left" if place == 1 else "right"
+        ax.text(
+            place,
+            -0.06,
+            header,
+            transform=across,
+            va="bottom",
+            ha=side,
+            fontweight="bold",
+            fontsize=8.5,
+        )
+    one = "cuSPARSE = 1" if baseline.startswith("cusparse") else f"{name(baseline)} = 1"
+    ax.text(1, -0.06, one, color=BASELINE, ha="center", va="bottom", fontsize=8.5)
+    return fig, data
+
+
+def spread(
+    first: pd.DataFrame, second: pd.DataFrame, variants: Sequence[str], tolerance: float = 0.03
+):
+    """Second run over first run of the same measurement, per point, against the time of the first.
+
+    Raises ValueError if the two share no point.
+    """
+    key = ["experiment", *records.KEY]
+    data = first.merge(second, on=key, suffixes=("_first", "_second"))
+    if data.empty:
+        raise ValueError("The two runs share no point.")
+    data = data[[*key, "median_us_first", "median_us_second"]]
+    data["ratio"] = data["median_us_second"] / data["median_us_first"]
+    fig, (ax, side) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), sharey=True, width_ratios=(3.4, 1))
+    handles: dict[str, object] = {}
+    for variant in dict.fromkeys(data["variant"]):
+        rows = data[data["variant"] == variant]
+        more = {"linestyle": "none", "alpha": 0.85}
+        percent = 100 * (rows["ratio"] - 1)
+        handles[name(variant)] = plot.line(
+            ax, rows["median_us_first"], percent, variant, variants, **more
+        )
+    percent = 100 * (data["ratio"] - 1)
+    limit = max(float(percent.abs().max()) * 1.15, 100 * tolerance * 1.3)
+    side.hist(percent, bins=np.linspace(-limit, limit, 31), orientation="horizontal", color=BOUND)
+    for each in (ax, side):
+        each.axhspan(-100 * tolerance, 100 * tolerance, facecolor=BOUND, alpha=0.13, linewidth=0)
+        each.axhline(0, color=INK, linewidth=0.8)
+    ax.set(xscale="log", ylim=(-limit, limit), xlabel="execution time of the first run (µs)")
+    ax.set_ylabel("second run against first (%)")
+    side.set_xlabel("points")
+    ax.annotate(
+        f"±{100 * tolerance:g} %",
+        (1, 100 * tolerance),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 3),
+        textcoords="offset points",
+        ha="right",
+        fontsize=8,
+    )
+    plot.log(ax.xaxis)
+    plot.legend(fig, handles)
+    return fig, data

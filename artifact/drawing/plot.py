@@ -1,0 +1,131 @@
+"""What the axes of several figures need: ticks, lines, legends."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    NullFormatter,
+    NullLocator,
+)
+
+from artifact.drawing.style import CLAIM, SUPERSCRIPTS, look
+
+# ---------------------------------------------------------------- helpers for axes
+
+
+def number(value: float, _=None) -> str:
+    """1000 -> 1 000, without an exponent."""
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
+
+
+def size_labels(ticks: Sequence[float]) -> list[str]:
+    """Labels for sizes, one notation for the whole axis: 2ⁿ if all are powers of two and the
+    largest is at least 2¹⁵, else digits in groups of three."""
+    powers = [round(np.log2(tick)) for tick in ticks]
+    if max(ticks) >= 2**15 and all(t == 2**p for t, p in zip(ticks, powers, strict=True)):
+        return ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
+    return [f"{tick:,.0f}".replace(",", "\u202f") for tick in ticks]
+
+
+def log(axis, fine: bool = False) -> None:
+    """A log axis labelled at 1, 10, 100 … (also at 2 and 5 if `fine` or if it spans little)."""
+    low, high = sorted(axis.get_view_interval())
+    decades = np.log10(high / low)
+    steps = (1, 2, 5) if fine or decades < 1.6 else (1,)
+    if decades < 0.45:
+        steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    axis.set_major_locator(FixedLocator([t for t in ticks if low * 0.999 <= t <= high * 1.001]))
+    axis.set_major_formatter(FuncFormatter(number))
+    axis.set_minor_locator(NullLocator())
+
+
+def sizes(ax, values: Sequence[float], most: int = 4) -> None:
+    """Log x axis with ticks at the sizes measured, every second or third one labelled if there are
+    many."""
+    values = sorted(set(values))
+    every = -(-len(values) // most)
+    ax.set_xscale("log", base=2)
+    ticks = values[::-1][::every][::-1]
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_minor_locator(FixedLocator(values))
+    ax.xaxis.set_major_formatter(FixedFormatter(size_labels(ticks)))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def ratio(ax, values: Sequence[float]) -> None:
+    """Log y axis for ratios, from `values` and with 1 inside."""
+    low, high = min(min(values), 0.9), max(max(values), 1.12)
+    ax.set_yscale("log")
+    ax.set_ylim(low / 1.08, high * 1.08)
+    ticks = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10]
+    if high / low > 8:
+        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    elif high / low < 3:
+        ticks = [0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5]
+    ax.yaxis.set_major_locator(FixedLocator([t for t in ticks if low / 1.08 <= t <= high * 1.08]))
+    ax.yaxis.set_major_formatter(FuncFormatter(number))
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def percent(density: float) -> str:
+    return f"{density * 100:g} %"
+
+
+def line(ax, x, y, variant: str, variants: Sequence[str], **more):
+    return ax.plot(x, y, **({"markeredgewidth": 0} | look(variant, variants) | more))[0]
+
+
+def legend(fig, handles: Mapping[str, object], columns: int = 4) -> None:
+    """A legend above the axes, outside all of them, so that it can cover nothing."""
+    fig.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside upper left",
+        ncols=min(columns, len(handles)),
+        handlelength=2.6,
+        columnspacing=1.6,
+        borderaxespad=0.2,
+    )
+
+
+def hollow(marker="o") -> dict:
+    """How a value that a source states is drawn."""
+    return {
+        "marker": marker,
+        "markersize": 9 if marker == "+" else 7,
+        "markerfacecolor": "none",
+        "markeredgecolor": CLAIM,
+        "markeredgewidth": 1.4,
+        "linestyle": "none",
+        "zorder": 4,
+    }
+
+
+def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
+    """The table behind a figure: what was measured, and below it what was stated."""
+    parts = [data.assign(source="measured")]
+    parts += [rows.assign(source="stated") for rows in stated if len(rows)]
+    columns = list(dict.fromkeys(c for part in parts for c in part.columns if c != "source"))
+    return pd.concat(parts, ignore_index=True)[["source", *columns]]
+
+
+def right(ax, y: float, points: float, text: str, **how) -> None:
+    """Right-aligned text in the margin, so many points right of the axes: a width that the layout
+    knows, where a share of the axes would change with it."""
+    ax.annotate(
+        text,
+        (1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(points, 0),
+        textcoords="offset points",
+        annotation_clip=False,
+        **({"va": "center", "ha": "right", "fontsize": 8.5} | how),
+    )

@@ -1,0 +1,139 @@
+"""What pages show besides figures: where their numbers come from, and tables as HTML."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from artifact import paths
+from artifact.measure import device, records, run
+
+# ---------------------------------------------------------------- where a page's numbers come from
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The records that a page without a room of its own draws from. `folder` is None without any."""
+
+    gpu: str  #: slug
+    folder: Path | None
+    fresh: bool  #: measured on this machine's GPU, as opposed to read from what is shipped
+
+    def has(self, room: str) -> bool:
+        return self.folder is not None and room in records.rooms(self.folder)
+
+    @property
+    def missing(self) -> str:
+        """One sentence for a page that finds nothing to show."""
+        where = "this GPU" if self.fresh else f"the GPU `{self.gpu}`"
+        return (
+            f"There are no records of {where} yet: `make measure` on a machine with one makes them."
+        )
+
+    def machine(self) -> dict[str, Any]:
+        """machine.json of the room that was measured last."""
+        found = [records.read_machine(self.folder / room) for room in records.rooms(self.folder)]
+        return max(found, key=lambda machine: str(machine["date"]))
+
+    def banner(self) -> str:
+        """An admonition as `Run.banner` gives it, for a page over all rooms."""
+        if self.folder is None or not records.rooms(self.folder):
+            title, text = "Nothing measured yet.", inline_code(self.missing)
+        else:
+            m = self.machine()
+            title = (
+                f"From records of {article(m['gpu'])}, {str(m['date'])[:10]}, commit {m['commit']}."
+            )
+            text = (
+                "They were measured on this machine."
+                if self.fresh
+                else "Nothing on this page was measured on the machine that made it."
+            )
+        return (
+            '<div class="admonition note">\n'
+            f'<p class="admonition-title">{html.escape(title)}</p>\n<p>{text}</p>\n</div>'
+        )
+
+
+def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
+    """Resolve a notebook's parameters to a GPU's folder, as `run.start` does, without measuring.
+
+    folder: the parameter `records`. Raises ValueError for an unknown mode and, naming the known
+    GPUs, where there are records but none of `gpu`; `device.NoGpu` for mode="measure" without one.
+    """
+    if mode not in run.MODES:
+        raise ValueError(f"mode is {mode!r}, but must be one of {', '.join(run.MODES)}")
+    here = device.require() if mode == "measure" else device.find() if mode == "auto" else None
+    root = Path(folder) if folder else paths.RECORDS if here else paths.RECORDED
+    slug = here.slug if here else gpu
+    if here and slug not in records.list_gpus(root):
+        return Origin(slug, None, True)
+    if not records.list_gpus(root):
+        return Origin(slug, None, bool(here))
+    known = records.resolve(slug, root)
+    return Origin(known.name, known, bool(here))
+
+
+def table(df: pd.DataFrame, prose: bool = False) -> str:
+    """`df` as an HTML table in the book's style; cells may hold HTML. prose: columns of sentences."""
+    return df.to_html(
+        index=False, border=0, escape=False, na_rep="", classes="prose" if prose else None
+    )
+
+
+def facts(rows: Mapping[str, object]) -> str:
+    """Two columns, name and value, as an HTML table without a head."""
+    body = "".join(
+        f'<tr><th scope="row">{key}</th><td>{value}</td></tr>' for key, value in rows.items()
+    )
+    return f'<table class="facts"><tbody>{body}</tbody></table>'
+
+
+def article(name: str) -> str:
+    """A name with its indefinite article: "an NVIDIA H200"."""
+    return f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}"
+
+
+def inline_code(text: str) -> str:
+    """Text with `backticks` as HTML, everything else escaped."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+def constants(module: types.ModuleType) -> pd.DataFrame:
+    """The module's constants that a `#:` comment explains: constant, value (lists: those below one
+    comment share it), meaning. Numbers only."""
+    lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
+    rows = []
+    for node in ast.parse("\n".join(lines)).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+            continue
+        comment, at = [], node.lineno - 2
+        while at >= 0 and lines[at].startswith("#:"):
+            comment.insert(0, lines[at][2:].strip())
+            at -= 1
+        # A constant right below another one shares its comment.
+        if not comment and rows and rows[-1]["line"] == node.lineno - 1:
+            comment = [rows[-1]["meaning"]]
+        value = getattr(module, targets[0].id)
+        if comment and isinstance(value, int | float):
+            rows.append(
+                {
+                    "constant": targets[0].id,
+                    "value": value,
+                    "meaning": " ".join(comment),
+                    "line": node.lineno,
+                }
+            )
+    # As objects, or whole numbers would become floats beside others.
+    df = pd.DataFrame(rows, columns=["constant", "value", "meaning"], dtype=object)
+    # One row for constants that share a comment.
+    return df.groupby("meaning", sort=False, as_index=False).agg(list)[list(df.columns)]

@@ -1,0 +1,120 @@
+"""Measure a GPU's ceilings with the microbenchmarks of `kernels.ceilings`, checked like everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from artifact.measure import bench, check, records
+from artifact.measure.run import Run, prepared, row
+from kernels import ceilings
+from kernels.contract import Problem
+
+EXPERIMENT = "ceilings"
+#: Dense BF16 FLOP that the tensor cores of an SM do in a clock, float32 sums, where one number holds
+#: for all products of a compute capability (NVIDIA's A100 and H100 architecture white papers);
+#: of sparse ones they do twice as many.
+TENSOR_FLOP_PER_CLOCK = {(8, 0): 2048, (9, 0): 4096}
+#: Microbenchmark of tensor cores -> the dense one whose rate it should double, "" for a dense one.
+DENSE = {"mma": "", "mma_sp": "mma", "wgmma": "", "wgmma_sp": "wgmma", "wgmma_sp_ra": "wgmma"}
+
+
+def measure(run: Run) -> pd.DataFrame:
+    """One row per microbenchmark, in `records.COLUMNS`: measured where `run` measures, else read.
+
+    A GPU without the instructions of a microbenchmark has no row of it, nor has a record from
+    before there was one. Raises `check.WrongResult` if a microbenchmark did not compute what it must.
+    """
+    path = run.folder / f"{EXPERIMENT}.csv"
+    if run.mode == "recorded" or path.exists():
+        return records.read(path)
+    names = [name for name in ceilings.VARIANTS if ceilings.supports(name, run.device)]
+    rows = [_measure(run, name) for name in names]
+    records.write(path, pd.DataFrame(rows))
+    return records.read(path)
+
+
+def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
+    """The measured ceilings of tensor cores beside what the machine's description promises.
+
+    df: the record. Columns: variant, idea, measured and promised (TFLOP/s, dense-equivalent
+    for the sparse ones), share (of the promise), over_dense (ratio to the dense one of the same
+    family), of_best (share of the fastest dense one). NaN where there is nothing to divide by; no
+    rows where none of them was measured.
+    """
+    have = df.set_index("variant")
+    rates = {name: float(have["tflops"][name]) for name in DENSE if name in have.index}
+    dense = [rate for name, rate in rates.items() if not DENSE[name]]
+    rows = []
+    for name, rate in rates.items():
+        promised = _promised(name, machine, float(have["sm_mhz"][name]))
+        rows.append(
+            {
+                "variant": name,
+                "idea": ceilings.VARIANTS[name].idea,
+                "measured": rate,
+                "promised": promised,
+                "share": rate / promised,
+                "over_dense": rate / rates.get(DENSE[name], np.nan),
+                "of_best": rate / max(dense, default=np.nan),
+            }
+        )
+    columns = ("variant", "idea", "measured", "promised", "share", "over_dense", "of_best")
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+def _promised(name: str, machine: Mapping[str, Any], sm_mhz: float) -> float:
+    """TFLOP/s at the clock sampled meanwhile, else at the highest; NaN where nothing is published."""
+    clock = sm_mhz if sm_mhz == sm_mhz and sm_mhz else machine.get("sm_mhz_max")
+    capability = tuple(map(int, str(machine.get("compute_capability", 0)).split(".")))
+    flop = TENSOR_FLOP_PER_CLOCK.get(capability)
+    if not (clock and flop and machine.get("sm_count")):
+        return np.nan
+    return (2 if DENSE[name] else 1) * flop * machine["sm_count"] * clock / 1e6
+
+
+def _measure(run: Run, name: str) -> dict:
+    ceiling = ceilings.bind(name, run.device, run.seed)
+    bound = ceiling.bound
+    stream = run.device.create_stream()
+    run.device.sync()
+    bound.result().fill(float("nan"))
+    run.device.sync()
+    bound.launch(stream)
+    stream.sync()
+    stream.close()
+    errors = _errors(name, bound.result(), ceiling.expected, ceiling.tolerance)
+    timing = bench.time({name: bound}, run.device)[name]
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    work = _as_problem(name, ceiling, run.seed)
+    return row(
+        work, name, EXPERIMENT, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when
+    )
+
+
+def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:
+    # Not `check.compare`: its limits are for products, and these sum one product many times.
+    off = abs(out.astype("float64") - expected) / abs(expected).mean()
+    worst = float(off.max())
+    if not worst <= tolerance:  # NaN, an element left unwritten, fails as well
+        raise check.WrongResult(
+            f"microbenchmark {name} is off by {worst:.1e}, above {tolerance:.0e}: its rate means nothing"
+        )
+    return check.Errors(float((off**2).mean() ** 0.5), worst)
+
+
+def _as_problem(name: str, ceiling: ceilings.Ceiling, seed: int) -> Problem:
+    """The record's columns speak of multiplications; only the work of a launch means something here."""
+
+    def nothing():
+        raise NotImplementedError(f"microbenchmark {name} has no operands")
+
+    return Problem(
+        room="ceilings", label=name, m=1, n=1, k=1, nnz=1, density=1.0, seed=seed,
+        useful_flops=ceiling.flops, flops_def=ceiling.flops_def, least_bytes=ceiling.bytes,
+        requested_bytes=ceiling.bytes, make_host=nothing, make_device=nothing,
+    )  # fmt: skip

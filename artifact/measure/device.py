@@ -1,0 +1,394 @@
+"""The GPU: whether there is one, what it is, and how it runs right now."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import math
+import os
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from artifact import paths
+
+#: Distributions whose versions can change a number in the records.
+PACKAGES = (
+    "cuda-bindings",
+    "cuda-core",
+    "cupy-cuda13x",
+    "ncu-report",
+    "numpy",
+    "nvidia-cublas",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cusparse",
+    "nvidia-cusparselt-cu13",
+    "nvidia-ml-py",
+    "nvmath-python",
+    "pandas",
+    "scipy",
+)
+#: Modules that measuring needs beside the base environment (the `gpu` extra): module ->
+#: distribution.
+GPU_MODULES = {
+    "cupy": "cupy-cuda13x",
+    "ml_dtypes": "ml-dtypes",
+    "nvmath": "nvmath-python",
+    "pynvml": "nvidia-ml-py",
+}
+
+#: NVML's bits of "clocks event reasons", in words. An idle GPU clocks down as well: no throttling.
+THROTTLE_REASONS = {
+    0x001: "idle",
+    0x002: "clock setting",
+    0x004: "software power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "software thermal slowdown",
+    0x040: "hardware thermal slowdown",
+    0x080: "power brake",
+    0x100: "display clock setting",
+}
+NOT_THROTTLED = "none"
+
+
+class NoGpu(RuntimeError):
+    """Measuring was asked for where it cannot be done; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What the harness steers by; `open()` gives the `cuda.core.Device`."""
+
+    ordinal: int  #: CUDA's number of the GPU in this process
+    gpu: str  #: e.g. "NVIDIA H200"
+    slug: str  #: e.g. "nvidia-h200", the folder of its records
+    compute_capability: tuple[int, int]
+    sm_count: int
+    l2_bytes: int
+    memory_bytes: int
+
+    def open(self):
+        """The `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
+        from cuda.core import Device
+
+        device = Device(self.ordinal)
+        device.set_current()
+        return device
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at the running GPU. What NVML does not say is NaN, or empty for `throttle`."""
+
+    sm_mhz: float
+    power_w: float
+    throttle: str  #: `NOT_THROTTLED`, or reasons joined by " + "
+
+
+def find(ordinal: int = 0) -> DeviceInfo | None:
+    """The GPU with this CUDA ordinal, or None where there is no GPU, or no driver that works."""
+    try:
+        from cuda.bindings import runtime
+
+        # The CUDA runtime answers with a status where cuda.core raises a missing library's error.
+        error, count = runtime.cudaGetDeviceCount()
+    except Exception:
+        # Whatever a broken installation throws, the answer to "is there a GPU" is no.
+        return None
+    if error != runtime.cudaError_t.cudaSuccess or ordinal >= count:
+        return None
+    # From here on there is a GPU, and what fails is an error that somebody should see.
+    from cuda.core import Device
+
+    device = Device(ordinal)
+    return DeviceInfo(
+        ordinal=ordinal,
+        gpu=device.name,
+        slug=slug(device.name),
+        compute_capability=tuple(device.compute_capability),
+        sm_count=device.properties.multiprocessor_count,
+        l2_bytes=device.properties.l2_cache_size,
+        memory_bytes=_total_memory(ordinal),
+    )
+
+
+def require(ordinal: int = 0) -> DeviceInfo:
+    """The GPU, ready to be measured.
+
+    Raises NoGpu, one sentence, where there is none or a package that measuring needs is missing.
+    """
+    info = find(ordinal)
+    if info is None:
+        raise NoGpu(
+            "mode=measure needs an NVIDIA GPU and its driver, and none was found here: "
+            "run where there is one, or use mode=recorded"
+        )
+    missing = [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]
+    if missing:
+        raise NoGpu(
+            f"the {info.gpu} cannot be measured without {', '.join(missing)}: install the `gpu` "
+            "extra (make does where it finds a GPU), or use mode=recorded"
+        )
+    return info
+
+
+def slug(name: str) -> str:
+    """A GPU's name as a folder: "NVIDIA H200" -> "nvidia-h200"."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def sample(device=None) -> Sample:
+    """SM clock (MHz), board power (W) and throttle reasons right now, through NVML.
+
+    device: `cuda.core.Device`, by default the current one. Never raises: a container may hide NVML.
+    """
+    handle = _ask(lambda: _nvml_handle(_pci_bus_id(device)), None)
+    if handle is None:
+        return Sample(math.nan, math.nan, "")
+    import pynvml
+
+    return Sample(
+        _ask(lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)), math.nan),
+        _ask(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3, math.nan),
+        _ask(lambda: throttle_words(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)), ""),
+    )
+
+
+def throttle_words(bits: int) -> str:
+    """NVML's reason bits in words, joined by " + "; `NOT_THROTTLED` where no bit is set."""
+    words = [word for bit, word in THROTTLE_REASONS.items() if bits & bit]
+    unknown = bits & ~sum(THROTTLE_REASONS)
+    if unknown:
+        words.append(f"reason {unknown:#x}")
+    return " + ".join(words) or NOT_THROTTLED
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, as part of a sentence: CUDA's own messages run over several lines."""
+    return next(
+        (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
+    )
+
+
+def describe(device) -> dict[str, Any]:
+    """Everything about this machine that a number may depend on: the content of machine.json.
+
+    device: `cuda.core.Device`, current. No path, host name, serial number or UUID is in it.
+    """
+    p = device.properties
+    return {
+        "gpu": device.name,
+        "slug": slug(device.name),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "compute_capability": "{}.{}".format(*device.compute_capability),
+        "sm_count": p.multiprocessor_count,
+        "l2_bytes": p.l2_cache_size,
+        "memory_bytes": _total_memory(device.device_id),
+        "memory_bus_bits": p.global_memory_bus_width,
+        "shared_bytes_per_sm": p.max_shared_memory_per_multiprocessor,
+        "registers_per_sm": p.max_registers_per_multiprocessor,
+        "ecc": bool(p.ecc_enabled),
+        **_nvml_facts(_pci_bus_id(device)),
+        "cuda": _cuda_version(),
+        "cublas": _library_version("cublas"),
+        "cusparse": _library_version("cusparse"),
+        "cusparselt": _library_version("cusparseLt"),
+        "cpu": _cpu(),
+        "cpu_cores": len(os.sched_getaffinity(0)),  # that this process may use
+        "python": platform.python_version(),
+        "os": _os(),
+        "packages": package_versions(),
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of those of `PACKAGES` that are installed."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def commit() -> str:
+    """Short hash of the checkout, with "+" where files differ from it.
+
+    $SPARSITY_COMMIT stands in where a copy without Git is measured; else "unknown".
+    """
+    if os.environ.get("SPARSITY_COMMIT"):
+        return os.environ["SPARSITY_COMMIT"]
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ("git", "-C", str(paths.ROOT), *arguments), capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        # An archive unpacked inside somebody else's repository must not get that one's commit.
+        if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(paths.ROOT):
+            return "unknown"
+        return git("rev-parse", "--short", "HEAD") + (
+            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def sources(room: str) -> str:
+    """Digest of the code that a room's numbers come from: its kernels, its BASELINES, timer, check.
+
+    Of a baseline that is made of other baselines, or of another room's kernels, those too. Records of
+    one digest belong together, whether it was committed or not, and whatever else a commit changed.
+    """
+    from artifact import baselines as known
+
+    kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
+    modules = {name: module.replace(".", "/") for name, module in known.modules().items()}
+    rooms, todo, baselines = {room, "common", "formats"}, [], []
+    todo += getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
+    while todo:
+        baselines.append(todo.pop())
+        for module in _imported(paths.ROOT / f"{modules[baselines[-1]]}.py"):
+            package, _, name = module.rpartition(".")
+            if package == known.__name__ and name in modules:
+                todo += {name} - {*baselines, *todo}
+            elif package == "kernels" and (kernels / name).is_dir():
+                rooms.add(name)
+    files = [
+        *kernels.glob("*.py"),
+        *(f for name in rooms for f in (kernels / name).rglob("*")),
+        artifact / "measure" / "bench.py",
+        artifact / "measure" / "check.py",
+        *(paths.ROOT / f"{modules[name]}.py" for name in baselines),
+        *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
+    ]
+    digest = hashlib.sha256()
+    for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh")):
+        digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _imported(file) -> set[str]:
+    """Dotted names that a Python file imports, modules and what it takes from them."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _total_memory(ordinal: int) -> int:
+    """Bytes of device memory. Asked without a context, so that looking for a GPU makes none."""
+    from cuda.bindings import driver
+
+    error, total = driver.cuDeviceTotalMem(driver.CUdevice(ordinal))
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(
+            f"the driver does not say how much memory GPU {ordinal} has ({error.name})"
+        )
+    return int(total)
+
+
+def _pci_bus_id(device) -> str:
+    if device is None:
+        from cuda.core import Device
+
+        device = Device()
+    return device.pci_bus_id
+
+
+@functools.cache
+def _nvml_handle(pci_bus_id: str):
+    """NVML's handle of the GPU, by bus id: CUDA and NVML number GPUs differently. None without."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+    except Exception:
+        return None
+
+
+def _ask(question, otherwise):
+    """One NVML question; a GPU or a container may refuse any of them."""
+    try:
+        return question()
+    except Exception:
+        return otherwise
+
+
+def _nvml_facts(pci_bus_id: str) -> dict[str, Any]:
+    handle = _nvml_handle(pci_bus_id)
+    if handle is None:
+        return {"driver": "unknown"}
+    import pynvml
+
+    return {
+        "driver": _ask(pynvml.nvmlSystemGetDriverVersion, "unknown"),
+        "sm_mhz_max": _ask(
+            lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM), None
+        ),
+        "memory_mhz_max": _ask(
+            lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM), None
+        ),
+        "power_limit_w": _ask(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, None),
+    }
+
+
+def _cuda_version() -> str:
+    """CUDA version that the driver supports, e.g. "13.0"."""
+    from cuda.bindings import driver
+
+    error, version = driver.cuDriverGetVersion()
+    if error != driver.CUresult.CUDA_SUCCESS:
+        return "unknown"
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _library_version(name: str) -> str | None:
+    """Version of a library itself, e.g. "12.6.3", by its module in nvmath.bindings; None without it.
+
+    The package's version may differ. cuBLASLt is a part of cuBLAS.
+    """
+
+    def version() -> str:
+        library = importlib.import_module(f"nvmath.bindings.{name}")
+        # libraryPropertyType: 0 major, 1 minor, 2 patch. One packed number would be ambiguous.
+        return ".".join(str(library.get_property(part)) for part in range(3))
+
+    return _ask(version, None)
+
+
+def _cpu() -> str:
+    """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            names = re.findall(r"^model name\s*:\s*(\S.*?)\s*$", file.read(), re.MULTILINE)
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()
+
+
+def _os() -> str:
+    """Distribution and kernel, numbers only: a suffix may name the machine it was built for."""
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = platform.system()
+    number = re.match(r"\d+(\.\d+)*", platform.release())
+    kernel = f"{platform.system()} {number.group() if number else 'unknown'}"
+    return f"{name}, {kernel}, {platform.machine()}"

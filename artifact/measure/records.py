@@ -1,0 +1,489 @@
+"""Records of measurements: one CSV per experiment, one row per (variant, shape, density).
+
+    <root>/<gpu slug>/<room>/<experiment>.csv          the measurement
+    <root>/<gpu slug>/<room>/repeat/<experiment>.csv   the same measurement a second time
+    <root>/<gpu slug>/<room>/machine.json              the machine that both were measured on
+
+`COLUMNS` says what every column means, in which unit, and which values it may hold. Reading is
+strict: a file that is truncated, incomplete or foreign is a ValueError of one sentence that names
+the file, the row (as a spreadsheet counts: the header is row 1) and the column. Writing is atomic:
+a reader sees the old file or the new one.
+"""
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a record. `kind` is text, int, float, flag or time; numbers lie in [least,
+    most]."""
+
+    kind: str
+    unit: str
+    means: str
+    least: float = 0
+    most: float = math.inf
+    optional: bool = False  # text may be empty, a float may be NaN
+
+
+COLUMNS: dict[str, Column] = {
+    "room": Column("text", "", "folder under kernels/ that was measured"),
+    "experiment": Column("text", "", "sweep of that room; also the name of the file"),
+    "variant": Column(
+        "text", "", "kernel of the room, or a library's algorithm such as cusparse_alg2"
+    ),
+    "label": Column(
+        "text", "", "name of a real matrix or of a pattern; empty for the usual one", optional=True
+    ),
+    "m": Column("int", "rows", "rows of A and of C"),
+    "n": Column("int", "columns", "columns of B and of C"),
+    "k": Column("int", "columns", "columns of A, rows of B"),
+    "density": Column(
+        "float", "fraction", "nominal share of nonzeros, S/100; nnz has the true one", most=1
+    ),
+    "nnz": Column("int", "elements", "stored elements of the sparse operand"),
+    "seed": Column("int", "", "seed of the operands"),
+    "median_us": Column("float", "µs", "median time of one launch or call"),
+    "q25_us": Column("float", "µs", "lower quartile of the same samples"),
+    "q75_us": Column("float", "µs", "upper quartile of the same samples"),
+    "samples": Column("int", "launches", "launches or calls behind the median", least=1),
+    "flops_def": Column("text", "", "definition of useful FLOPs, e.g. 2*nnz*n"),
+    "useful_flops": Column("float", "FLOP", "useful floating-point operations of one launch"),
+    "tflops": Column("float", "TFLOP/s", "useful_flops / median"),
+    "least_bytes": Column(
+        "float", "B", "compulsory traffic: each operand read once, C written once"
+    ),
+    "requested_bytes": Column("float", "B", "traffic if no read were served by a cache"),
+    "gbps": Column("float", "GB/s", "least_bytes / median"),
+    "rel_err": Column(
+        "float", "", "norm of (C - reference) over norm of reference, float64 reference"
+    ),
+    "max_err": Column("float", "", "largest element-wise error against the same reference"),
+    "prepare_ms": Column(
+        "float", "ms", "preprocessing before the first launch, not part of the median"
+    ),
+    "prepare_bytes": Column("float", "B", "device memory that the preprocessing added"),
+    "graph": Column("flag", "", "whether the launch was replayed from a captured CUDA graph"),
+    "sm_mhz": Column(
+        "float", "MHz", "SM clock while timing; empty if NVML did not say", optional=True
+    ),
+    "power_w": Column(
+        "float", "W", "board power while timing; empty if NVML did not say", optional=True
+    ),
+    "throttle": Column("text", "", "NVML's throttle reasons while timing", optional=True),
+    "gpu": Column("text", "", "GPU that the row was measured on"),
+    "when": Column("time", "UTC", "when the row was measured, ISO-8601 with its offset"),
+}
+
+POINT = ("label", "m", "n", "k", "density")  # what a measurement is of, whoever computed it
+KEY = ("variant", *POINT)  # one row of a file
+ONE_PER_FILE = ("room", "experiment", "gpu")  # a file that mixes these was put together from two
+
+COUNTER_COLUMNS = ("variant", "m", "n", "k", "density", "metric", "value", "unit")
+MACHINE = "machine.json"
+COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
+
+MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
+
+
+# ---------------------------------------------------------------- validation
+
+
+def _parse(text: str, column: Column):
+    """The value of one cell, or ValueError with what is wrong with it (without file, row and
+    column)."""
+    if column.kind in ("text", "time"):
+        if not text and not column.optional:
+            raise ValueError("the cell is empty")
+        if column.kind == "time":
+            try:
+                offset = datetime.fromisoformat(text).utcoffset()
+            except ValueError:
+                raise ValueError(f"{text!r} is not an ISO-8601 time") from None
+            if offset is None or offset.total_seconds() != 0:
+                raise ValueError(f"{text!r} is not a time in UTC with its offset")
+        return text
+    if column.kind == "flag":
+        if text not in ("True", "False"):
+            raise ValueError(f"{text!r} is neither True nor False")
+        return text == "True"
+    if text.strip().lower() in ("", "nan") and column.optional:
+        return math.nan
+    try:
+        value = int(text) if column.kind == "int" else float(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not {'a whole number' if column.kind == 'int' else 'a number'}"
+        ) from None
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not finite")
+    if not column.least <= value <= column.most:
+        limit = f"under {column.least:g}" if value < column.least else f"over {column.most:g}"
+        raise ValueError(f"{text} is {limit}")
+    return value
+
+
+def _rows(text: str, name: str) -> pd.DataFrame:
+    """Parse and validate the text of a record; `name` is what errors call the file."""
+
+    def refuse(row: int, column: str, what: str):
+        raise ValueError(f"{name}: row {row}, column {column!r}: {what}.")
+
+    lines = list(csv.reader(io.StringIO(text)))
+    header = lines[0] if lines else []
+    for column in COLUMNS:
+        if column not in header:
+            refuse(
+                1,
+                column,
+                "the column is missing, so this is not a complete record of a measurement",
+            )
+    for column in header:
+        if column not in COLUMNS or header.count(column) > 1:
+            refuse(1, column, "a record has no such column, or has it once only")
+    if len(lines) == 1:
+        refuse(2, header[0], "the record has a header and no measurements")
+
+    seen: dict[tuple, int] = {}
+    parsed = []
+    for number, cells in enumerate(lines[1:], start=2):
+        if len(cells) < len(header):
+            refuse(
+                number, header[len(cells)], "the row ends before this column, the file is truncated"
+            )
+        if len(cells) > len(header):
+            refuse(
+                number, header[-1], f"the row goes on after the last column ({len(cells)} cells)"
+            )
+        row = {}
+        for column, cell in zip(header, cells, strict=True):
+            try:
+                row[column] = _parse(cell, COLUMNS[column])
+            except ValueError as error:
+                refuse(number, column, str(error))
+        if row["median_us"] <= 0:
+            refuse(number, "median_us", "a launch takes more than 0 µs")
+        if not row["q25_us"] <= row["median_us"] <= row["q75_us"]:
+            refuse(number, "median_us", f"the median {row['median_us']:g} is outside its quartiles")
+        for column in ONE_PER_FILE:
+            if parsed and row[column] != parsed[0][column]:
+                refuse(
+                    number, column, f"{row[column]!r} differs from {parsed[0][column]!r} in row 2"
+                )
+        key = tuple(row[column] for column in KEY)
+        if key in seen:
+            refuse(
+                number, "variant", f"{row['variant']!r} at this shape is already in row {seen[key]}"
+            )
+        seen[key] = number
+        parsed.append(row)
+    if not text.endswith("\n"):
+        refuse(len(lines), header[-1], "the file ends in the middle of this line, it is truncated")
+    return _typed(pd.DataFrame(parsed, columns=list(COLUMNS)))
+
+
+def _typed(df: pd.DataFrame) -> pd.DataFrame:
+    kinds = {"text": "str", "time": "str", "int": "int64", "float": "float64", "flag": "bool"}
+    return df.astype({name: kinds[column.kind] for name, column in COLUMNS.items()})
+
+
+def _cell(value, column: Column) -> str:
+    if isinstance(value, float | np.floating) and math.isnan(value):
+        return ""
+    if (
+        column.kind == "int"
+        and isinstance(value, float | np.floating)
+        and float(value).is_integer()
+    ):
+        return str(int(value))  # pandas makes whole columns float when one cell was missing
+    if column.kind == "flag" and isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
+def _text(df: pd.DataFrame, name: str) -> str:
+    """CSV of `df`, validated by reading it back, so what is written can always be read."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    foreign = [column for column in df.columns if column not in COLUMNS]
+    columns = [column for column in COLUMNS if column in df.columns] + foreign
+    writer.writerow(columns)
+    for row in df[columns].to_dict("records"):
+        writer.writerow([_cell(row[c], COLUMNS[c]) if c in COLUMNS else row[c] for c in columns])
+    _rows(out.getvalue(), name)
+    return out.getvalue()
+
+
+# ---------------------------------------------------------------- files
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write `text` to `path` whole or not at all: to a temporary file in the same folder, then
+    renamed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner may read
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def write(path: str | Path, df: pd.DataFrame) -> Path:
+    """Replace the record at `path` by `df` (every column of COLUMNS). Raises ValueError and writes
+    nothing if invalid."""
+    return write_text(path, _text(df, str(path)))
+
+
+def append(path: str | Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
+    """Add rows to the record at `path`; a row of the same variant and point replaces the old one.
+
+    Raises ValueError, and leaves the file as it was, if the rows or the file are not valid.
+    """
+    path = Path(path)
+    new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    _text(new, str(path))  # before merging: a bad row is reported as itself
+    if path.exists():
+        new = pd.concat([read(path), new[list(COLUMNS)]], ignore_index=True)
+    return write(path, new.drop_duplicates(list(KEY), keep="last"))
+
+
+def read(path: str | Path) -> pd.DataFrame:
+    """The record at `path`, columns and dtypes of COLUMNS.
+
+    Raises FileNotFoundError if there is none, ValueError (file, row, column) if it is truncated,
+    incomplete or foreign.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such record.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: row 1, column 'room': byte {error.start} is not UTF-8 text, "
+            "so this is no record."
+        ) from None
+    return _rows(text, str(path))
+
+
+def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
+    """`df`, a record as `read` gives it, if every point has every variant of the file.
+
+    Raises ValueError (file, first row of the point, missing variant) otherwise: the file was cut
+    between two rows, or a measurement that adds a variant was interrupted. `read` accepts such a
+    file, because measuring goes on from there; a verdict on it would compare different points.
+    """
+    variants = list(dict.fromkeys(df["variant"]))
+    points = df.groupby(list(POINT), sort=False)["variant"]
+    short = np.flatnonzero(points.transform("size") < len(variants))
+    if short.size:
+        here = df.loc[(df[list(POINT)] == df[list(POINT)].iloc[short[0]]).all(axis=1), "variant"]
+        missing = next(variant for variant in variants if variant not in set(here))
+        raise ValueError(
+            f"{name}: row {short[0] + 2}, column 'variant': this point lacks {missing!r}, which "
+            "others have, so the record is truncated or its measurement was interrupted."
+        )
+    return df
+
+
+def read_counters(path: str | Path) -> pd.DataFrame:
+    """Hardware counters, tidy: one row per (variant, m, n, k, density, metric). Errors as
+    `read`."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path}: there are no hardware counters; `make profile` records them."
+        )
+    df = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for column in COUNTER_COLUMNS:
+        if column not in df.columns:
+            raise ValueError(f"{path}: row 1, column {column!r}: the column is missing.")
+    for column in ("m", "n", "k", "density", "value"):
+        numbers = pd.to_numeric(df[column], errors="coerce")
+        if numbers.isna().any():
+            row = int(np.flatnonzero(numbers.isna())[0])
+            raise ValueError(
+                f"{path}: row {row + 2}, column {column!r}: {df[column][row]!r} is not a number."
+            )
+        df[column] = numbers
+    return df
+
+
+def published(path: str | Path) -> pd.DataFrame:
+    """A paper's numbers: a CSV whose first lines, after '#', say where they come from (in
+    `.attrs["source"]`)."""
+    path = Path(path)
+    if not path.exists():
+        known = ", ".join(sorted(p.name for p in path.parent.glob("*.csv"))) or "none"
+        raise FileNotFoundError(f"{path}: there are no such published numbers; known: {known}.")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    source = [line.lstrip("# ") for line in lines if line.startswith("#")]
+    if not source:
+        raise ValueError(
+            f"{path}: row 1, column 'quantity': the comment that names the source is missing."
+        )
+    df = pd.read_csv(path, comment="#", keep_default_na=False, na_values=[""])
+    df.attrs["source"] = " ".join(source)
+    return df
+
+
+# ---------------------------------------------------------------- machines and folders
+
+
+def write_machine(folder: str | Path, machine: Mapping) -> Path:
+    """Write `machine` (at least MACHINE_KEYS) as folder/machine.json. Raises ValueError naming the
+    missing key."""
+    path = Path(folder) / MACHINE
+    _check_machine(machine, path)
+    return write_text(
+        path, json.dumps(dict(machine), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+
+
+def read_machine(folder: str | Path) -> dict:
+    """The machine that the records in `folder` were measured on. Errors are one sentence, as in
+    `read`."""
+    path = Path(folder) / MACHINE
+    try:
+        machine = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: the record of the machine is missing.") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}: line {error.lineno}: this is not complete JSON ({error.msg})."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: byte {error.start} is not UTF-8 text, so this is no JSON."
+        ) from None
+    _check_machine(machine, path)
+    return machine
+
+
+def _check_machine(machine, path: Path) -> None:
+    if not isinstance(machine, Mapping):
+        raise ValueError(f"{path}: a machine is a table of names and values.")
+    for key in MACHINE_KEYS:
+        if machine.get(key) in (None, ""):
+            raise ValueError(f"{path}: the key {key!r} is missing or empty.")
+
+
+def experiments(folder: str | Path) -> list[str]:
+    """Experiments with a record in a room's folder; hardware counters are not an experiment."""
+    return sorted(path.stem for path in Path(folder).glob("*.csv") if path.stem != COUNTERS)
+
+
+def rooms(gpu_folder: str | Path) -> list[str]:
+    """Rooms with records under one GPU's folder."""
+    return sorted(path.parent.name for path in Path(gpu_folder).glob(f"*/{MACHINE}"))
+
+
+def list_gpus(root: str | Path) -> list[str]:
+    """Slugs of the GPUs with records under `root`."""
+    return sorted({path.parent.parent.name for path in Path(root).glob(f"*/*/{MACHINE}")})
+
+
+def resolve(gpu: str, root: str | Path) -> Path:
+    """Folder of a GPU's records, by slug or by name ("nvidia-h200", "NVIDIA H200").
+
+    Raises ValueError that names the known GPUs if there are no records of this one.
+    """
+    wanted = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+    known = list_gpus(root)
+    if wanted not in known:
+        raise ValueError(
+            f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}."
+        )
+    return Path(root) / wanted
+
+
+def ceilings(gpu_folder: str | Path) -> dict[str, dict[str, float]]:
+    """Measured ceilings of a GPU: microbenchmark -> {"gbps": …, "tflops": …}, the best of its rows.
+
+    Raises FileNotFoundError if they were not measured.
+    """
+    df = read(Path(gpu_folder) / "ceilings" / "ceilings.csv")
+    return df.groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
+
+
+# ---------------------------------------------------------------- arithmetic on records
+
+
+def best_of(
+    df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_best"
+) -> pd.DataFrame:
+    """`df` and, for each point, its fastest row among the variants that start with `prefix`, again
+    under `name`.
+
+    A column `best_of` says which variant that was, and is empty in the other rows. Raises
+    ValueError if no variant starts with `prefix`.
+    """
+    df = df[df["variant"] != name]
+    pool = df[df["variant"].str.startswith(prefix)]
+    if pool.empty:
+        raise ValueError(
+            f"No variant starts with {prefix!r}; the records have {_names(df['variant'])}."
+        )
+    point = [column for column in ("room", "experiment", *POINT) if column in df.columns]
+    best = pool.loc[pool.groupby(point, sort=False)["median_us"].idxmin()]
+    return pd.concat(
+        [df.assign(best_of=""), best.assign(best_of=best["variant"], variant=name)],
+        ignore_index=True,
+    )
+
+
+def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
+    """Time of `baseline` over time of `variant`, per point that both have; over 1 means that
+    `variant` is faster.
+
+    The index holds experiment and POINT, in the order of the records. Raises ValueError if one has
+    no rows, or if they share no point.
+    """
+    times = []
+    for name in (variant, baseline):
+        rows = df[df["variant"] == name]
+        if rows.empty:
+            raise ValueError(
+                f"There is no variant {name!r} in the records; they have {_names(df['variant'])}."
+            )
+        index = ["experiment", *POINT]
+        times.append(rows[[*index, "median_us"]].set_index(index)["median_us"])
+    ours, theirs = times
+    shared = ours.index[ours.index.isin(theirs.index)]
+    if shared.empty:
+        raise ValueError(f"{variant!r} and {baseline!r} were not measured at any common point.")
+    return (theirs.loc[shared] / ours.loc[shared]).rename("speedup")
+
+
+def geomean(values: Sequence[float] | pd.Series) -> float:
+    """Geometric mean. Raises ValueError for no values, or for one that is not positive and
+    finite."""
+    values = np.asarray(values, dtype=float)
+    if not values.size or not np.all(np.isfinite(values)) or np.any(values <= 0):
+        raise ValueError(
+            "A geometric mean needs at least one value, all of them positive and finite."
+        )
+    return float(np.exp(np.log(values).mean()))
+
+
+def _names(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values)) or "none"

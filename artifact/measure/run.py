@@ -1,0 +1,512 @@
+"""What a notebook does with the harness: start, measure (or read), say where numbers come from.
+
+run = start(room, mode, gpu, preset, seed, records) df = run.measure("wide", problems, contenders)
+# measures what is missing, or reads the shipped records display(Markdown(run.banner()))
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from artifact import baselines, paths
+from artifact.measure import bench, check, device, records
+from kernels.contract import Bound, Problem
+
+MODES = ("auto", "measure", "recorded")
+#: preset -> device time per contender and point, in seconds.
+BUDGETS_S = {"full": bench.BUDGET_S, "kick": bench.BUDGET_S / 3}
+#: What must be the same for two rows to lie in one file; a commit that changes none of it changes
+#: no number.
+SAME = (
+    "gpu",
+    "sources",
+    "driver",
+    "cuda",
+    "cublas",
+    "cusparse",
+    "cusparselt",
+    "cpu",
+    "cpu_cores",
+    "packages",
+)
+#: Added to the name of a record that was measured with other code or on another machine.
+SET_ASIDE = ".stale"
+
+Contender = Callable[[Problem], Bound]
+#: (name -> Bound, `cuda.core.Device`, budget_s=) -> name -> Timing; `bench` has two.
+Timer = Callable[..., dict[str, bench.Timing]]
+Selection = Mapping[str, Contender] | Iterable[str]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The cost of a contender's preprocessing: milliseconds, and bytes of device memory."""
+
+    prepare_ms: float
+    prepare_bytes: int
+
+
+@dataclass
+class Run:
+    """One room, measured here or read from records. Made by `start`."""
+
+    room: str
+    mode: str  #: "measure" or "recorded": what it does, not what it was asked for
+    asked: str  #: the mode that it was asked for
+    gpu: str  #: slug of the GPU whose numbers these are
+    preset: str
+    seed: int
+    folder: Path  #: of this room's records of this GPU
+    machine: dict[str, Any]  #: content of machine.json
+    device: Any = field(default=None, repr=False)  #: `cuda.core.Device`; None when recorded
+
+    def variants(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
+        """The room's variants (all, or those named) as contenders of a measurement."""
+        module = importlib.import_module(f"kernels.{self.room}")
+        chosen = list(module.VARIANTS if names is None else names)
+        return {name: partial(module.bind, name, device=self.device) for name in chosen}
+
+    def baselines(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
+        """What the room is compared with (its BASELINES, or the modules of `artifact.baselines`
+        that are named) as contenders of a measurement."""
+        module = importlib.import_module(f"kernels.{self.room}")
+        chosen = getattr(module, "BASELINES", ()) if names is None else names
+        return baselines.contenders(chosen, self.device)
+
+    def measure(
+        self,
+        experiment: str,
+        problems: Iterable[Problem | Callable[[], Problem]],
+        contenders: Selection,
+        timer: Timer = bench.time,
+    ) -> pd.DataFrame:
+        """One row per (problem, contender), in that order, with the columns of `records.COLUMNS`.
+
+        Measuring: points that the fresh record already holds are kept, the others are checked,
+        timed and appended one by one. A wrong result raises `check.WrongResult`, and nothing of its
+        point is recorded. Recorded: reads; raises FileNotFoundError or ValueError, one sentence,
+        where the record or a point of it is missing.
+
+        contenders: name -> callable(problem) -> Bound, which may run on the CPU; in recorded mode
+        the names suffice. timer: `bench.time`, or `bench.time_calls` for an experiment of its own.
+        """
+        problems = [p() if callable(p) else p for p in problems]
+        names = list(contenders)
+        path = self.folder / f"{experiment}.csv"
+        if self.mode == "measure":
+            if not isinstance(contenders, Mapping):
+                raise ValueError(
+                    f"{experiment} needs callables to measure, but got only names: pass a dict"
+                )
+            self._measure(path, experiment, problems, contenders, timer)
+        elif not path.exists():
+            known = ", ".join(records.experiments(self.folder)) or "none"
+            raise FileNotFoundError(
+                f"there are no records of {self.room}/{experiment} on {self.gpu} "
+                f"(recorded: {known}): measure it on a GPU, or choose one of these"
+            )
+        if not problems or not names:
+            return pd.DataFrame(columns=list(records.COLUMNS))
+        return select(
+            records.read(path), problems, names, f"{self.room}/{experiment} on {self.gpu}"
+        )
+
+    def _measure(
+        self,
+        path: Path,
+        experiment: str,
+        problems: list[Problem],
+        contenders: Mapping[str, Contender],
+        timer: Timer,
+    ) -> None:
+        have = _index(records.read(path)) if path.exists() else {}
+        todo = [p for p in problems if any(_key(name, p) not in have for name in contenders)]
+        done = len(problems) - len(todo)
+        if done:
+            _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
+        for number, problem in enumerate(todo, done + 1):
+            began = time.perf_counter()
+            timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            rows = [
+                row(problem, name, experiment, *result, gpu=self.machine["gpu"], when=when)
+                for name, result in timed.items()
+            ]
+            records.append(path, rows)
+            best = min(rows, key=lambda r: r["median_us"])
+            _say(
+                f"{self.room}/{experiment} {number}/{len(problems)}: {_point(problem)}: "
+                f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs "
+                f"({time.perf_counter() - began:.1f} s)"
+            )
+
+    def banner(self) -> str:
+        """Where a page's numbers come from: an admonition for `IPython.display.Markdown`.
+
+        It is HTML, because Markdown in a cell's output knows no admonitions, here or in the book.
+        """
+        name, date = self.machine["gpu"], str(self.machine["date"])[:10]
+        article = "an" if name[:1] in "AEIOUN" else "a"
+        origin = f"{article} {name}, {date}, commit {self.machine['commit']}"
+        if self.mode == "measure":
+            title, text = (
+                f"Measured here on {origin}.",
+                "Every kernel was compiled, checked and timed for this page.",
+            )
+        else:
+            why = (
+                "This machine has no GPU, so the"
+                if self.asked == "auto"
+                else "Recorded numbers were asked for, so the"
+            )
+            title = f"Recorded on {origin}."
+            text = (
+                f"{why} kernels were compiled and disassembled here, "
+                "and times and errors are read from records."
+            )
+        return (
+            '<div class="admonition note">\n'
+            f'<p class="admonition-title">{html.escape(title)}</p>\n'
+            f"<p>{html.escape(text)}</p>\n</div>"
+        )
+
+    def compile_report(self) -> pd.DataFrame:
+        """`compile_report` of this room."""
+        return compile_report(self.room)
+
+
+def start(
+    room: str,
+    mode: str = "auto",
+    gpu: str = "nvidia-h200",
+    preset: str = "full",
+    seed: int = 0,
+    records: str | Path = "",
+    *,
+    repeat: bool = False,
+) -> Run:
+    """Decide what a notebook does, and make it ready.
+
+    The parameters are those of a notebook's parameters cell.
+
+    mode: "measure" (needs a GPU), "recorded", or "auto", which measures where there is a GPU. gpu:
+    whose records to read; a measurement is of the GPU that is here. records: folder of records, by
+    default the fresh ones in build/ when measuring and the shipped ones otherwise. repeat: the
+    second measurement, kept beside the first. Raises `device.NoGpu` where measuring was asked for
+    in vain, ValueError for an unknown value.
+    """
+    validate(mode, preset, seed)
+    if not re.fullmatch(r"[a-z0-9_]+", room):
+        raise ValueError(f"room is {room!r}, but must be the name of a folder under kernels/")
+    begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
+    run = begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
+    # Reading takes no time that a line would have to explain, and `banner` says it on the page.
+    if run.mode == "measure":
+        gpu = run.machine["gpu"]
+        _say(f"{room}: measuring on {gpu} (mode={mode}, preset={preset}, seed={seed})")
+    return run
+
+
+def validate(mode: object, preset: object, seed: object) -> None:
+    """Raises ValueError, one sentence, for a mode, preset or seed that `start` does not take."""
+    for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
+        if value not in known:
+            raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0")
+
+
+def _measuring(
+    room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool
+) -> Run:
+    info = device.require()
+    opened = info.open()
+    folder = _folder((root or paths.RECORDS) / info.slug, room, repeat)
+    machine = device.describe(opened) | {"sources": device.sources(room)}
+    for name in set_aside(folder, machine):
+        _say(f"{room}: {name} comes from other code or another machine: kept as {name}{SET_ASIDE}")
+    # Before the first row, so that no row ever lies there without its machine.
+    records.write_machine(folder, machine)
+    return Run(room, "measure", asked, info.slug, preset, seed, folder, machine, opened)
+
+
+def _recorded(
+    room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool
+) -> Run:
+    known = records.resolve(gpu, root or paths.RECORDED)
+    folder = _folder(known, room, repeat)
+    # A repetition on the same machine needs no second description of it.
+    described = folder if (folder / records.MACHINE).exists() else known / room
+    if not described.is_dir():
+        raise FileNotFoundError(
+            f"there are no records of room {room!r} on {known.name} "
+            f"(recorded: {', '.join(records.rooms(known)) or 'none'}): measure it on a GPU"
+        )
+    return Run(
+        room, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described)
+    )
+
+
+def _folder(gpu_folder: Path, room: str, repeat: bool) -> Path:
+    return gpu_folder / room / "repeat" if repeat else gpu_folder / room
+
+
+def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
+    """Rename the records in `folder` of another machine or other code; returns their names.
+
+    They agree with `machine` if everything in `SAME` does. A record without a readable machine.json
+    agrees with none.
+    """
+    here = sorted(folder.glob("*.csv"))
+    if not here:
+        return []
+    try:
+        old = records.read_machine(folder)
+    except (FileNotFoundError, ValueError):
+        old = {}
+    if old and all(old.get(key) == machine.get(key) for key in SAME):
+        return []
+    for path in here:
+        os.replace(path, path.with_name(path.name + SET_ASIDE))
+    return [path.name for path in here]
+
+
+def measure_point(
+    problem: Problem,
+    contenders: Mapping[str, Contender],
+    opened,
+    budget_s: float,
+    timer: Timer = bench.time,
+) -> dict[str, tuple[Prepared, check.Errors, bench.Timing]]:
+    """Bind, check and time every contender on one problem; the operands are freed afterwards.
+
+    opened: `cuda.core.Device`, current. Raises `check.WrongResult` for the first contender that is
+    wrong, and ValueError, from its `bind`, for one that does not take the problem.
+    """
+    stream = opened.create_stream()
+    try:
+        bounds = {name: bind(problem) for name, bind in contenders.items()}
+        reference = check.oracle(problem)
+        errors = {
+            name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
+        }
+        del reference
+        timings = timer(bounds, opened, budget_s=budget_s)
+        return {name: (prepared(bounds[name]), errors[name], timings[name]) for name in bounds}
+    finally:
+        # The next point may need all the memory there is; `Bound`s hold on to operands, so they go
+        # first.
+        bounds = None
+        problem.release()
+        _free_memory()
+        stream.close()
+
+
+def prepared(bound: Bound) -> Prepared:
+    """What a record keeps of a contender, without the memory that the contender holds."""
+    return Prepared(float(bound.prepare_ms), int(bound.prepare_bytes))
+
+
+def row(
+    problem: Problem,
+    variant: str,
+    experiment: str,
+    bound: Bound | Prepared,
+    errors: check.Errors,
+    timing: bench.Timing,
+    *,
+    gpu: str,
+    when: str,
+) -> dict[str, Any]:
+    """One row of a record: the problem, the time, the rates that follow from it, the errors."""
+    return {
+        "room": problem.room,
+        "experiment": experiment,
+        "variant": variant,
+        "label": problem.label,
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "density": problem.density,
+        "nnz": problem.nnz,
+        "seed": problem.seed,
+        "median_us": timing.median_us,
+        "q25_us": timing.q25_us,
+        "q75_us": timing.q75_us,
+        "samples": timing.samples,
+        "flops_def": problem.flops_def,
+        "useful_flops": problem.useful_flops,
+        "tflops": problem.useful_flops / timing.median_us / 1e6,
+        "least_bytes": problem.least_bytes,
+        "requested_bytes": problem.requested_bytes,
+        "gbps": problem.least_bytes / timing.median_us / 1e3,
+        "rel_err": errors.rel_err,
+        "max_err": errors.max_err,
+        "prepare_ms": bound.prepare_ms,
+        "prepare_bytes": bound.prepare_bytes,
+        "graph": timing.graph,
+        "sm_mhz": timing.sm_mhz,
+        "power_w": timing.power_w,
+        "throttle": timing.throttle,
+        "gpu": gpu,
+        "when": when,
+    }
+
+
+def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: str) -> pd.DataFrame:
+    """The rows of `df` for these problems and contenders, in their order.
+
+    Raises ValueError, one sentence, that names the first point that is not there and how many more
+    are missing.
+    """
+    have = _index(df)
+    wanted = [(name, problem) for problem in problems for name in names]
+    missing = [(name, problem) for name, problem in wanted if _key(name, problem) not in have]
+    if missing:
+        name, problem = missing[0]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(
+            f"the records of {what} have no {name} at {_point(problem)}, "
+            f"seed={problem.seed}{more}: ask for recorded points, or measure on a GPU"
+        )
+    return df.iloc[[have[_key(name, problem)] for name, problem in wanted]].reset_index(drop=True)
+
+
+# ---------------------------------------------------------------- compile report
+
+#: SASS opcodes that tell kernels of these rooms apart; for loads and stores the width of one access
+#: counts as well.
+MEMORY_OPS = ("LDG", "STG", "LDS", "STS", "LDGSTS", "LDL", "STL")
+OTHER_OPS = (
+    "FFMA",
+    "FFMA2",
+    "SHFL",
+    "ATOMG",
+    "ATOMS",
+    "RED",
+    "REDG",
+    "BAR",
+    "HMMA",
+    "HMMA.SP",
+    "HGMMA",
+    "HGMMA.SP",
+    "UTMALDG",
+)
+
+
+def compile_report(room: str) -> pd.DataFrame:
+    """Every entry of every variant of a room, compiled for all of its targets; no GPU is needed.
+
+    Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
+    stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
+    access), "FFMA" or "HMMA.SP", where any kernel has them.
+    """
+    from kernels import jit
+
+    module = importlib.import_module(f"kernels.{room}")
+    jobs = [
+        (kernel, entry, target)
+        for kernel in module.VARIANTS.values()
+        for entry in kernel.entries
+        for target in kernel.targets
+    ]
+
+    def report(job) -> dict[str, Any]:
+        kernel, entry, target = job
+        cubin = jit.compile_cubin(kernel.source, entry, target)
+        used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+        return {
+            "variant": kernel.name,
+            "entry": entry,
+            "target": target,
+            "registers": used.registers,
+            "shared_bytes": used.shared_bytes,
+            "stack_bytes": used.stack_bytes,
+            "spills": used.spills,
+            "instructions": sum(mix.values()),
+            **count_instructions(mix),
+        }
+
+    # Most of the time goes to the disassembler's processes, so threads suffice.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        df = pd.DataFrame(list(pool.map(report, jobs)))
+    fixed = list(df.columns[:8])
+    counts = sorted(df.columns[8:], key=_column_order)
+    return df[fixed + counts].fillna({c: 0 for c in counts}).astype({c: "int64" for c in counts})
+
+
+def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
+    """Sum a SASS instruction mix into the columns of the compile report.
+
+    {"LDG.E.128.CONSTANT": 4, "LDG.E": 1} -> {"LDG.128": 4, "LDG.32": 1}
+    """
+    counts: dict[str, int] = {}
+    for instruction, count in mix.items():
+        op, *modifiers = instruction.split(".")
+        if op in MEMORY_OPS:
+            # Bytes and halves are U8, S8, U16 or S16; an access without a width is of one 32-bit
+            # register.
+            width = next(
+                (m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32"
+            )
+            name = f"{op}.{width}"
+        elif op in OTHER_OPS:
+            # On sparse tensor cores: another instruction, at another rate.
+            name = f"{op}.SP" if modifiers[:1] == ["SP"] else op
+        else:
+            continue
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _column_order(column: str) -> tuple[int, int]:
+    if column in OTHER_OPS:
+        return len(MEMORY_OPS) + OTHER_OPS.index(column), 0
+    op, _, width = column.partition(".")
+    return MEMORY_OPS.index(op), int(width)
+
+
+# ---------------------------------------------------------------- small things
+
+
+def _key(variant: str, problem: Problem) -> tuple:
+    # Densities are decimal fractions that went through text: nine digits tell any two of them
+    # apart.
+    p = problem
+    return variant, p.label, p.m, p.n, p.k, round(p.density, 9), p.seed
+
+
+def _index(df: pd.DataFrame) -> dict[tuple, int]:
+    columns = [df[c] for c in ("variant", "label", "m", "n", "k", "density", "seed")]
+    return {
+        (variant, label, m, n, k, round(density, 9), seed): i
+        for i, (variant, label, m, n, k, density, seed) in enumerate(zip(*columns, strict=True))
+    }
+
+
+def _point(problem: Problem) -> str:
+    name = f"{problem.label}, " if problem.label else ""
+    return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
+
+
+def _free_memory() -> None:
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,450 @@
+"""Hardware counters through Nsight Compute: profiling, and reading any .ncu-rep as a tidy table.
+
+    df = read(path)                                            # every launch, every numeric metric
+    df = profile("casper_sparse", [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
+                 ["warp_per_row", "cusparse_alg2"], folder=records / "casper_sparse")
+
+`profile` has `ncu` run `artifact.profiling.ncu_target`, one launch of each contender at each shape. ncu replays
+each kernel from a flushed cache until every counter was read, and leaves the clocks alone
+(`--clock-control none`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from artifact import paths
+from artifact.measure import records
+from artifact.profiling.ncu_target import MARKER
+
+#: Why a warp did not issue, in warps per issued instruction; `gmma` exists on Hopper alone.
+STALLS = (
+    "barrier",
+    "branch_resolving",
+    "dispatch_stall",
+    "drain",
+    "gmma",
+    "imc_miss",
+    "lg_throttle",
+    "long_scoreboard",
+    "math_pipe_throttle",
+    "membar",
+    "mio_throttle",
+    "misc",
+    "no_instruction",
+    "not_selected",
+    "selected",
+    "short_scoreboard",
+    "sleeping",
+    "tex_throttle",
+    "wait",
+)
+#: Its counter, of a reason.
+STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+#: What every room is profiled for; a room adds its own in profiles.toml.
+METRICS = (
+    # time and memory
+    "gpu__time_duration.sum",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "lts__t_sectors_op_read.sum",
+    "lts__t_sectors_op_red.sum",
+    "lts__t_sector_hit_rate.pct",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__t_bytes.sum",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "l1tex__t_sector_hit_rate.pct",
+    # global loads
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+    # shared memory
+    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    # instructions and pipes
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "smsp__inst_executed.avg.per_cycle_active",
+    "smsp__inst_executed.sum",
+    "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active",
+    # occupancy, and the blocks of an SM that each resource leaves room for
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__maximum_warps_per_active_cycle_pct",
+    "smsp__warps_launched.sum",
+    "launch__waves_per_multiprocessor",
+    "launch__occupancy_limit_blocks",
+    "launch__occupancy_limit_registers",
+    "launch__occupancy_limit_shared_mem",
+    "launch__occupancy_limit_warps",
+    "launch__registers_per_thread",
+    "launch__shared_mem_per_block_static",
+    "launch__shared_mem_per_block_dynamic",
+    *(STALLED.format(reason) for reason in STALLS),
+)
+#: Rows of Fig. 3 of Zeng's report -> counter, and what makes the row's unit of the counter's. Its
+#: stalls are the `.pct` of what is collected as `.ratio` here.
+REPORT_METRICS = {
+    "SM throughput (%)": ("sm__throughput.avg.pct_of_peak_sustained_elapsed", 1),
+    "DRAM throughput (%)": ("dram__throughput.avg.pct_of_peak_sustained_elapsed", 1),
+    "Active warps (%)": ("sm__warps_active.avg.pct_of_peak_sustained_active", 1),
+    "Warps launched": ("smsp__warps_launched.sum", 1),
+    "Inst / cycle": ("smsp__inst_executed.avg.per_cycle_active", 1),
+    "Drain stalls (%)": (STALLED.format("drain"), 100),
+    "Long scoreboard (%)": (STALLED.format("long_scoreboard"), 100),
+    "L1 traffic (MB)": ("l1tex__t_bytes.sum", 1e-6),
+    "Store bank conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", 1),
+}
+TIME = "gpu__time_duration.sum"
+#: What some GPUs call a metric that they do not have under the first name (GeForce Blackwell).
+OTHER_NAMES = {
+    "dram__bytes_read.sum": "dram__bytes_op_read.sum",
+    "dram__bytes_write.sum": "dram__bytes_op_write.sum",
+}
+#: Behind the columns grid and block: collected with any metrics, and not counted among them.
+DIMENSIONS = tuple(f"launch__{what}_dim_{axis}" for what in ("grid", "block") for axis in "xyz")
+#: Options that keep a report small; an ncu that is too old for one does without it.
+LEAN = (("--import-sass", "no"), ("--disable-extra-suffixes",))
+#: Runs of ncu, each without the metrics and options that the one before refused.
+ATTEMPTS = 8
+
+READ = ("range", "launch", "kernel", "grid", "block", "metric", "value", "unit")
+POINT = ("variant", "m", "n", "k", "density")
+COLUMNS = (*POINT, *READ[1:])
+#: Beside a room's records: one row per launch that was profiled. The report, for Nsight Compute's own viewer,
+#: lies with it where it was made; it names the machine and its folders, so what is shipped is this table and
+#: counters.csv.
+LAUNCHES = Path("profiles", "launches.csv")
+LAUNCH_COLUMNS = (*POINT, "launch", "kernel", "grid", "block", "time_ns")
+#: What every report begins with.
+MAGIC = b"NVR\0"
+
+
+# ---------------------------------------------------------------- any report
+
+
+def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
+    """Any .ncu-rep as a table, one row per (range, launch, metric), in the report's order.
+
+    metrics: names; None for all that are numbers. Columns: READ. range and launch are indices in
+    the report, kernel is the name without template arguments and parameters ("range" where a whole
+    range was profiled), grid and block are text ("64x64x1", empty where the report has none), value
+    is float in `unit`. A metric that was asked for and that a launch lacks has a row with NaN; of a
+    metric with instances (per instruction, per rule) the value is the aggregate.
+    Raises FileNotFoundError where there is no such file or no ncu-report to read it with, and
+    ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
+    which the package finds no launch or one that it cannot decode.
+    """
+    report = Path(report)
+    _check(report)
+    try:
+        import ncu_report
+    except ImportError:
+        raise FileNotFoundError(
+            f"{report}: reading it needs the package ncu-report, which is not installed here."
+        ) from None
+    wanted = None if metrics is None else list(dict.fromkeys(metrics))
+    try:
+        with _silence():  # protobuf's own words on what it cannot decode
+            rows = list(_rows(ncu_report.load_report(str(report)), wanted))
+    except TypeError:
+        raise ValueError(
+            f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than "
+            "the package ncu-report; profile it again or update the package."
+        ) from None
+    df = pd.DataFrame(rows, columns=list(READ))
+    if df.empty:
+        raise ValueError(
+            f"{report}: the package ncu-report finds no metric of a launch in the report; profile it "
+            "again or update the package."
+        )
+    return df.astype({"range": int, "launch": int, "value": float})
+
+
+def _check(report: Path) -> None:
+    """Raise one sentence for what is no report: `ncu_report` would end the interpreter."""
+    if not report.exists():
+        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
+    if not report.is_file():
+        raise ValueError(f"{report}: this is a folder; name an .ncu-rep file in it.")
+    with report.open("rb") as file:
+        start = file.read(len(MAGIC))
+    if not start:
+        raise ValueError(f"{report}: the report is empty; copy or profile it again.")
+    if start != MAGIC and report.suffix != ".ncu-repz":  # that is compressed as a whole
+        raise ValueError(
+            f"{report}: this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote."
+        )
+
+
+def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
+    """Values of READ, from an `ncu_report.IContext`. TypeError where it cannot name something."""
+    launch = 0
+    for index, part in enumerate(context or ()):
+        for action in part:
+            names = action.metric_names()
+            if not action.name() or None in names:
+                raise TypeError("a name is missing")
+            where = (index, launch, action.name(), *_dimensions(action))
+            for row in _values(action, names if wanted is None else wanted, wanted is not None):
+                yield (*where, *row)
+            launch += 1
+
+
+def _values(action, names: Iterable[str], missing: bool) -> Iterator[tuple[str, float, str]]:
+    """Name, value and unit of the metrics with a number; of the others only if `missing`, as NaN."""
+    for name in names:
+        metric = action.metric_by_name(name)
+        # Of a metric that has instances only, value() is 0.
+        value = metric.value() if metric is not None and metric.has_value() else None
+        if isinstance(value, int | float):
+            yield name, float(value), metric.unit() or ""
+        elif missing:
+            yield name, math.nan, ""
+
+
+def _dimensions(action) -> tuple[str, str]:
+    sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
+    if any(map(math.isnan, sizes)):
+        return "", ""
+    grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
+    return grid, block
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Nothing that a library writes to stderr meanwhile is seen."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def launches(folder: Path) -> pd.DataFrame:
+    """The launches that were profiled for a room, from its folder of records: columns LAUNCH_COLUMNS,
+    one row each; empty where none were."""
+    path = folder / LAUNCHES
+    return pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
+
+
+# ---------------------------------------------------------------- the contenders of a room
+
+
+def profile(
+    room: str,
+    shapes: Sequence[Mapping[str, Any]],
+    contenders: Sequence[str],
+    metrics: Iterable[str] = METRICS,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> pd.DataFrame:
+    """Counters of one launch of every contender at every shape: one row per (launch, metric).
+
+    shapes: keyword arguments of the room's `problem`, m, n, k and density among them. contenders:
+    names of the room's variants and of its BASELINES' contenders. folder: where to keep counters.csv,
+    LAUNCHES and profiles/<folder's name>.ncu-rep, all or none; by default nowhere. Columns: COLUMNS;
+    launch counts from 0 within a contender, and a metric that this GPU lacks has NaN.
+    Raises FileNotFoundError, PermissionError, ValueError or RuntimeError, one sentence, where ncu
+    is missing, may not read the counters, or fails.
+    """
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        raise FileNotFoundError(
+            "Nsight Compute's ncu is not on the PATH: install it (a CUDA toolkit has it); without "
+            "it the book uses the shipped profiles"
+        )
+    order = [(dict(shape), name) for shape in shapes for name in contenders]
+    task = {"room": room, "shapes": [dict(s) for s in shapes], "seed": seed}
+    task["contenders"] = list(contenders)
+    metrics = list(dict.fromkeys(metrics))
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "whole.ncu-rep"
+        collected = _collect(ncu, [*metrics, *DIMENSIONS], path, task)
+        table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
+        df = attribute(table, order)
+        if folder is not None:
+            _save(df, path, folder)
+    return df
+
+
+def _collect(ncu: str, metrics: Sequence[str], report: Path, task: Mapping[str, Any]) -> list[str]:
+    """Have ncu write the report; returns the metrics that this GPU has, under its own names."""
+    wanted, lean = list(metrics), list(LEAN)
+    for _ in range(ATTEMPTS):
+        result = _run(command(ncu, wanted, report, task, lean))
+        unknown = _named(result, wanted)
+        refused = [option for option in lean if _named(result, option[:1])]
+        if not unknown and not refused:
+            break
+        wanted = [OTHER_NAMES.get(m) if m in unknown else m for m in wanted]
+        wanted = list(dict.fromkeys(filter(None, wanted)))
+        lean = [option for option in lean if option not in refused]
+    if result.returncode or not report.is_file():
+        raise explain(result.stdout)
+    return wanted
+
+
+def command(
+    ncu: str,
+    metrics: Sequence[str],
+    report: Path,
+    task: Mapping[str, Any],
+    lean: Iterable[Sequence[str]] = LEAN,
+) -> list[str]:
+    """The command line that profiles `task`, an argument of `artifact.profiling.ncu_target`."""
+    return [
+        *(ncu, "--clock-control", "none", "--profile-from-start", "off"),
+        *("--target-processes", "all", "--force-overwrite", "--export", str(report)),
+        *(word for option in lean for word in option),
+        *("--metrics", ",".join(metrics)),
+        *(sys.executable, "-m", "artifact.profiling.ncu_target", json.dumps(task)),
+    ]
+
+
+def _run(arguments: list[str]) -> subprocess.CompletedProcess:
+    python_path = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH", ""))))
+    return subprocess.run(
+        arguments,
+        cwd=paths.ROOT,
+        env=os.environ | {"PYTHONPATH": python_path},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def _named(result: subprocess.CompletedProcess, names: Iterable[str]) -> list[str]:
+    """Which of the names a failed run complains of, each as a whole word.
+
+    ncu stops at metrics that the GPU does not have: at all of them or at the first, by name or as a
+    regular expression, with suffix or without.
+    """
+    if result.returncode == 0:
+        return []
+    text = "\n".join(_errors(result.stdout)).replace("\\", "")
+    words = {name: "|".join(map(re.escape, {name, name.partition(".")[0]})) for name in names}
+    return [n for n, word in words.items() if re.search(rf"(?<![\w.])({word})(?!\w|\.\w)", text)]
+
+
+def explain(output: str) -> Exception:
+    """What went wrong, from what ncu printed, as an exception of one sentence."""
+    if "ERR_NVGPUCTRPERM" in output:
+        return PermissionError(
+            "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): run as root, or let the "
+            "administrator set NVreg_RestrictProfilingToAdminUsers=0; until then the book uses the "
+            "shipped profiles"
+        )
+    if "No kernels were profiled" in output and not _errors(output):
+        return RuntimeError("ncu profiled no kernel: its target launched none between its marks")
+    # Where the target itself failed, its last words say more than ncu's "returned an error code".
+    errors = [line for line in _errors(output) if "returned an error code" not in line]
+    lines = [line.strip() for line in output.splitlines() if line.strip()[:2] not in ("", "==")]
+    said = errors or lines[-1:] or _errors(output) or ["it printed nothing"]
+    return RuntimeError(f"ncu could not profile: {said[-1].removeprefix('==ERROR==').strip()}")
+
+
+def _errors(output: str) -> list[str]:
+    return [line.strip() for line in output.splitlines() if "==ERROR==" in line]
+
+
+def attribute(df: pd.DataFrame, order: Sequence[tuple[Mapping[str, Any], str]]) -> pd.DataFrame:
+    """The table of `read` by contender: the k-th marker announces the k-th (shape, contender).
+
+    Columns: COLUMNS; launch counts from 0 within a contender, and markers are left out. Raises
+    RuntimeError for a report whose markers are not those of `order`.
+    """
+    launches = df[["launch", "kernel"]].drop_duplicates("launch")
+    position = (launches["kernel"] == MARKER).cumsum() - 1
+    if (position < 0).any():
+        raise RuntimeError(
+            f"the report holds {launches['kernel'].iloc[0]}, which no contender launched"
+        )
+    marked = int((launches["kernel"] == MARKER).sum())
+    if marked != len(order):
+        raise RuntimeError(f"the report marks {marked} contenders, but {len(order)} were profiled")
+    points = pd.DataFrame(
+        [(name, *(shape[key] for key in POINT[1:])) for shape, name in order], columns=list(POINT)
+    )
+    within = launches.assign(position=position, within=launches.groupby(position).cumcount() - 1)
+    out = df.merge(within.drop(columns="kernel"), on="launch")
+    out = out[out["kernel"] != MARKER].merge(points, left_on="position", right_index=True)
+    return out.assign(launch=out["within"])[list(COLUMNS)].reset_index(drop=True)
+
+
+def per_contender(df: pd.DataFrame) -> pd.DataFrame:
+    """One value per (contender, shape, metric), as `records.read_counters` expects it.
+
+    Contenders may launch several kernels: sums add up, any other metric is that of the longest one.
+    A value that is missing (NaN), or a sum of which a part is, has no row.
+    """
+    rows = []
+    for key, launches in df.groupby(list(POINT), sort=False):
+        times = launches[launches["metric"] == TIME].set_index("launch")["value"].dropna()
+        longest = times.idxmax() if len(times) else launches["launch"].iloc[0]
+        for metric, values in launches.groupby("metric", sort=False):
+            if not str(metric).endswith(".sum"):
+                values = values[values["launch"] == longest]
+            value = values["value"].sum(skipna=False, min_count=1)
+            if not math.isnan(value):
+                rows.append((*key, metric, float(value), values["unit"].iloc[0]))
+    return pd.DataFrame(rows, columns=list(records.COUNTER_COLUMNS))
+
+
+def per_launch(df: pd.DataFrame) -> pd.DataFrame:
+    """One row per launch of a contender, from the table of `profile`: columns LAUNCH_COLUMNS."""
+    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
+    return times[list(LAUNCH_COLUMNS)].reset_index(drop=True)
+
+
+def _save(df: pd.DataFrame, report: Path, folder: Path) -> None:
+    """counters.csv, the launches and the report, whole, or none of them."""
+    kept = folder / "profiles" / f"{folder.name}.ncu-rep"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    aside = kept.with_suffix(".part")
+    try:
+        shutil.copyfile(report, aside)
+        write(per_contender(df), folder / f"{records.COUNTERS}.csv")
+        records.write_text(folder / LAUNCHES, per_launch(df).to_csv(index=False))
+        os.replace(aside, kept)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write(df: pd.DataFrame, path: Path) -> Path:
+    """Write the table of `per_contender` as a counters.csv, whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(records.COUNTER_COLUMNS)
+    writer.writerows(df[list(records.COUNTER_COLUMNS)].itertuples(index=False))
+    return records.write_text(path, text.getvalue())

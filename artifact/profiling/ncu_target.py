@@ -1,0 +1,54 @@
+"""What `ncu` runs: every contender launched once at every shape, each after a marker.
+
+    python -m artifact.profiling.ncu_target '{"room": …, "shapes": […], "contenders": […], "seed": 0}'
+
+Contenders are prepared outside the profiled range. Inside it an empty kernel is launched before
+each of them, so that all kernels up to the next marker are that contender's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+MARKER = "contender_marker"
+
+
+def main(task: Mapping[str, Any]) -> None:
+    from cuda.bindings import driver
+    from cuda.core import LaunchConfig, Program, ProgramOptions, launch
+
+    from artifact import baselines
+    from artifact.measure import device
+
+    opened = device.require().open()
+    room = importlib.import_module(f"kernels.{task['room']}")
+    others = baselines.contenders(room.BASELINES, opened)
+    arch = "sm_{}{}".format(*opened.compute_capability)
+    source = f'extern "C" __global__ void {MARKER}() {{}}'
+    code = Program(source, "c++", ProgramOptions(arch=arch)).compile("cubin")
+    marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
+
+    stream = opened.create_stream()
+    for shape in task["shapes"]:
+        problem = room.problem(**shape, seed=task["seed"])
+        bounds = [
+            others[name](problem) if name in others else room.bind(name, problem, opened)
+            for name in task["contenders"]
+        ]
+        opened.sync()
+        driver.cuProfilerStart()
+        for bound in bounds:
+            launch(stream, config, marker)
+            bound.launch(stream)
+            stream.sync()
+        driver.cuProfilerStop()
+        bounds = bound = None
+        problem.release()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,213 @@
+"""Fresh records against the shipped ones: do they agree, and what still holds on another GPU?
+
+Absolute times move by a few per cent from machine to machine, so the speedups over the library,
+taken in one run, are held to the narrower tolerance. On a GPU of another kind times say nothing
+about each other: there the speedups are shown side by side and the claims decide.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from artifact.measure import records
+from artifact.verdicts import evidence, judge, load, measures
+
+SPEEDUP_TOLERANCE = 0.05  # median difference of the speedups of a variant in an experiment
+TIME_TOLERANCE = 0.10  # the same of its times
+BASELINES = (
+    "cusparse",
+    "cublas",
+)  # prefixes of what speedups are over: the first that was measured
+
+AGREE, DIFFER, BAD_INPUT = 0, 1, 2  # exit codes
+
+_POINT = ["room", "experiment", *records.POINT]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """fresh and shipped are the GPUs' names. Ratios are fresh over shipped.
+
+    points: experiment, variant, POINT, median_us_fresh, median_us_shipped, time_ratio, and, where
+    there is a baseline, speedup_fresh, speedup_shipped and speedup_ratio. summary: one row per
+    experiment and variant with the medians of these ratios and `agrees`. verdicts: id, says, fresh,
+    shipped, agrees; one row per claim. covered: of the `total` points (shapes and densities) of the
+    shipped records, those that the fresh ones have too.
+    """
+
+    fresh: str
+    shipped: str
+    points: pd.DataFrame
+    summary: pd.DataFrame
+    verdicts: pd.DataFrame
+    covered: int
+    total: int
+
+    @property
+    def same_gpu(self) -> bool:
+        return self.fresh == self.shipped
+
+    @property
+    def agrees(self) -> bool:
+        """On the same GPU: every experiment and variant within tolerance. On another: every verdict
+        the same that both could give."""
+        return bool(
+            self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all()
+        )
+
+    @property
+    def exit_code(self) -> int:
+        return AGREE if self.agrees else DIFFER
+
+
+def compare(
+    fresh: str | Path,
+    shipped: str | Path,
+    room: str | None = None,
+    speedup_tolerance: float = SPEEDUP_TOLERANCE,
+    time_tolerance: float = TIME_TOLERANCE,
+) -> Comparison:
+    """Compare two GPUs' folders, all rooms that both have or just `room`.
+
+    Raises FileNotFoundError or ValueError, one sentence, if a folder has no records, a record is
+    not valid or not complete, or the two have no point in common.
+    """
+    fresh, shipped = Path(fresh), Path(shipped)
+    for tolerance in (speedup_tolerance, time_tolerance):
+        if not tolerance > 0:
+            raise ValueError(f"A tolerance must be a positive number, not {tolerance}.")
+    for folder in (fresh, shipped):
+        if not records.rooms(folder):
+            raise FileNotFoundError(
+                f"{folder}: there are no records of any room; `make measure` makes them."
+            )
+    common = [
+        name
+        for name in records.rooms(fresh)
+        if name in records.rooms(shipped) and name != evidence.CEILINGS
+    ]
+    rooms = common if room is None else [room]
+    for name in rooms:
+        if name not in common:
+            raise ValueError(
+                f"The room {name!r} has no records on both sides; those that have: {_list(common)}."
+            )
+    machines = [[records.read_machine(side / name) for name in rooms] for side in (fresh, shipped)]
+    points = [
+        _points(fresh / name / f"{experiment}.csv", shipped / name / f"{experiment}.csv")
+        for name in rooms
+        for experiment in records.experiments(fresh / name)
+        if experiment in records.experiments(shipped / name)
+    ]
+    points = pd.concat(points, ignore_index=True) if points else pd.DataFrame()
+    if points.empty:
+        raise ValueError(f"{fresh} and {shipped} have no point of any experiment in common.")
+    gpus = [described[0]["gpu"] for described in machines]
+    return Comparison(
+        *gpus,
+        points,
+        _summary(points, speedup_tolerance, time_tolerance, same_gpu=gpus[0] == gpus[1]),
+        _verdicts([claim for claim in load.claims() if claim.room in rooms], fresh, shipped),
+        covered=len(points[_POINT].drop_duplicates()),
+        total=sum(
+            len(records.read(path)[_POINT].drop_duplicates())
+            for name in ([room] if room else records.rooms(shipped))
+            if name != evidence.CEILINGS
+            for path in (
+                shipped / name / f"{experiment}.csv"
+                for experiment in records.experiments(shipped / name)
+            )
+        ),
+    )
+
+
+def _points(fresh: Path, shipped: Path) -> pd.DataFrame:
+    key = ["room", "experiment", *records.KEY]
+    sides = []
+    for path in (fresh, shipped):
+        df = records.complete(records.read(path), path)
+        library = next((b for b in BASELINES if df["variant"].str.startswith(b).any()), None)
+        if library:
+            df = records.best_of(df, library, f"{library}_best")
+            best = df[df["variant"] == f"{library}_best"].set_index(list(records.POINT))[
+                "median_us"
+            ]
+            at = pd.MultiIndex.from_frame(df[list(records.POINT)])
+            df["speedup"] = best.reindex(at).to_numpy() / df["median_us"].to_numpy()
+        sides.append(df[[*key, "median_us", *(["speedup"] if "speedup" in df else [])]])
+    both = sides[0].merge(sides[1], on=key, suffixes=("_fresh", "_shipped"))
+    both["time_ratio"] = both["median_us_fresh"] / both["median_us_shipped"]
+    if {"speedup_fresh", "speedup_shipped"} <= set(both.columns):
+        both["speedup_ratio"] = both["speedup_fresh"] / both["speedup_shipped"]
+    return both
+
+
+def _summary(
+    points: pd.DataFrame, speedup_tolerance: float, time_tolerance: float, same_gpu: bool
+) -> pd.DataFrame:
+    rows = []
+    for (room, experiment, variant), group in points.groupby(
+        ["room", "experiment", "variant"], sort=False
+    ):
+        row = {"room": room, "experiment": experiment, "variant": variant, "points": len(group)}
+        off = {}
+        for what, tolerance in (("time", time_tolerance), ("speedup", speedup_tolerance)):
+            ratio = group.get(f"{what}_ratio", pd.Series(dtype=float)).dropna()
+            row[f"{what}_ratio"] = ratio.median()
+            # The median of the differences, not the difference of the medians: errors of both signs
+            # do not cancel.
+            off[what] = not ratio.empty and (ratio - 1).abs().median() > tolerance
+        for side in ("fresh", "shipped"):
+            speedups = group.get(f"speedup_{side}", pd.Series(dtype=float)).dropna()
+            row[f"speedup_{side}"] = records.geomean(speedups) if len(speedups) else float("nan")
+        row["agrees"] = not (off["time"] or off["speedup"]) if same_gpu else not off["speedup"]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFrame:
+    here, there = judge.judge(judged, fresh), judge.judge(judged, shipped)
+    df = pd.DataFrame(
+        {
+            "id": here["id"],
+            "says": here["says"],
+            "fresh": here["verdict"],
+            "shipped": there["verdict"],
+            "fresh_measured": here["measured"],
+            "shipped_measured": there["measured"],
+        }
+    )
+    unknown = (df["fresh"] == measures.NOT_MEASURED) | (df["shipped"] == measures.NOT_MEASURED)
+    df["agrees"] = (df["fresh"] == df["shipped"]) | unknown
+    return df
+
+
+def report(comparison: Comparison) -> str:
+    """The comparison as plain text for a terminal."""
+    c = comparison
+    lines = [
+        f"fresh: {c.fresh}    shipped: {c.shipped}    "
+        f"the fresh records cover {c.covered} of the {c.total} shipped points",
+        "",
+    ]
+    table = c.summary.copy()
+    table["agrees"] = table["agrees"].map({True: "yes", False: "NO"})
+    if not c.same_gpu:
+        lines += ["Different GPUs: times are not held against each other, the claims decide.", ""]
+        table = table.drop(columns=["time_ratio", "agrees"])
+    lines += [table.to_string(index=False, float_format="{:.3f}".format, na_rep="-"), ""]
+    if len(c.verdicts):
+        kept = int((c.verdicts["fresh"] == c.verdicts["shipped"]).sum())
+        lines.append(f"Claims: {kept} of {len(c.verdicts)} have the same verdict.")
+        for row in c.verdicts[c.verdicts["fresh"] != c.verdicts["shipped"]].to_dict("records"):
+            lines.append(f"  {row['id']}: shipped {row['shipped']} ({row['shipped_measured']}),")
+            lines.append(f"    fresh {row['fresh']} ({row['fresh_measured']})")
+        if c.same_gpu and not c.verdicts["agrees"].all():
+            lines.append("The GPU is the same: the tolerances decide, not the verdicts.")
+    lines += ["", "The records agree." if c.agrees else "The records DIFFER."]
+    return "\n".join(lines)
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names) or "none"

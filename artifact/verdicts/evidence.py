@@ -1,0 +1,180 @@
+"""The records of one GPU for one room, as the evidence for its claims."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from artifact import baselines, rooms
+from artifact.measure import records
+
+CEILINGS = "ceilings"  # its own room, used by claims of any room
+NOT_SWEEPS = (
+    records.COUNTERS,
+    CEILINGS,
+)  # may stand among a claim's experiments, but hold no times of kernels
+# Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant
+# of the room.
+BEST, DEFAULT, ROOM_BEST = "cusparse_best", "cusparse_default", "room_best"
+SERIES = "@"  # in the name of an experiment that is a published series: <figure>@<gpu>
+
+
+class NotMeasured(Exception):
+    """The records that a claim needs are not there; the message says which."""
+
+
+@dataclass
+class Evidence:
+    """The records of one GPU for one room, read when first needed.
+
+    Raises FileNotFoundError or ValueError if it is not known on which machine they were measured,
+    ValueError if a record is not valid or not complete.
+    """
+
+    folder: Path  # of the GPU
+    room: str
+    read: dict[str, pd.DataFrame] = field(default_factory=dict)
+    where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
+    repeats: bool = False  # experiments are runs of one measurement
+    rooms: Path = rooms.FOLDER  # where the series of the sources lie
+
+    def __post_init__(self):
+        # A room that was not measured has no machine; counters may lie there before its records.
+        if records.experiments(self.folder / self.room):
+            records.read_machine(self.folder / self.room)
+
+    def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
+        """The same evidence, of the rows alone whose columns have these values; with `repeats`,
+        experiments that are read together are runs of one measurement."""
+        return replace(self, where=where, repeats=repeats)
+
+    def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
+        """Records of these experiments with the rows of BEST and ROOM_BEST, runs of one measurement
+        as one experiment; NotMeasured if one is missing, or if none is left of what `where`
+        keeps."""
+        names = sweeps(experiments)
+        df = pd.concat([self._one(e) for e in names], ignore_index=True)
+        for column, value in self.where.items():
+            df = df[df[column].isin(value if isinstance(value, list) else [value])]
+        if self.where and df.empty:
+            raise NotMeasured(f"The records of {', '.join(names)} have nothing at {self.kept}.")
+        return _mean_of_runs(df) if self.repeats and len(names) > 1 else df
+
+    @property
+    def kept(self) -> str:
+        """`where` as text."""
+        values = {c: v if isinstance(v, list) else [v] for c, v in self.where.items()}
+        return ", ".join(f"{c} = {' or '.join(map(str, v))}" for c, v in values.items())
+
+    def _one(self, experiment: str) -> pd.DataFrame:
+        if SERIES in experiment:
+            if experiment not in self.read:
+                self.read[experiment] = _series(
+                    rooms.published(self.room, experiment.partition(SERIES)[0], self.rooms),
+                    self.room,
+                    experiment,
+                )
+        elif experiment not in self.read:
+            path = self.folder / self.room / f"{experiment}.csv"
+            if not path.exists():
+                raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
+            df = records.complete(records.read(path), path)
+            ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
+            if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
+                df = records.best_of(df, "cusparse_")
+            if not ours.empty:
+                best = records.best_of(ours, "", ROOM_BEST)
+                df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
+            self.read[experiment] = df
+        return self.read[experiment]
+
+    @cached_property
+    def ceilings(self) -> dict[str, dict[str, float]]:
+        try:
+            return records.ceilings(self.folder)
+        except FileNotFoundError:
+            raise NotMeasured(
+                "The ceilings of this GPU (copy, FMA, L2) were not measured."
+            ) from None
+
+    def ceiling(self, name: str, unit: str) -> float:
+        if name not in self.ceilings:
+            raise NotMeasured(f"The ceiling {name!r} was not measured.")
+        return self.ceilings[name][unit]
+
+    @property
+    def counters(self) -> pd.DataFrame:
+        if records.COUNTERS not in self.read:
+            path = self.folder / self.room / f"{records.COUNTERS}.csv"
+            try:
+                self.read[records.COUNTERS] = records.read_counters(path)
+            except FileNotFoundError:
+                raise NotMeasured(
+                    "There are no hardware counters of this GPU (make profile)."
+                ) from None
+        return self.read[records.COUNTERS]
+
+    def counter(
+        self, variant: str, metrics: Sequence[str], experiments: Iterable[str]
+    ) -> pd.Series:
+        """The first of `metrics` that was profiled, per point of the experiments, indexed by
+        experiment, m, n, k, density.
+
+        "cusparse_best" means, at each point, the algorithm that was fastest there.
+        """
+        times = self.frame(experiments)
+        at = ["m", "n", "k", "density"]
+        rows = times[times["variant"] == variant]
+        actual = rows["best_of"] if variant in (BEST, ROOM_BEST) else rows["variant"]
+        wanted = rows[["experiment", *at]].assign(variant=actual)
+        for metric in metrics:
+            profiled = self.counters[self.counters["metric"] == metric]
+            profiled = profiled.drop_duplicates(["variant", *at], keep="last")
+            found = wanted.merge(profiled, on=["variant", *at])
+            if not found.empty:
+                return found.set_index(["experiment", *at])["value"].rename(metric)
+        raise NotMeasured(f"The counter {metrics[0]} was not profiled for {variant}.")
+
+
+# ---------------------------------------------------------------- helpers of the measures
+
+
+def sweeps(experiments: Iterable[str]) -> list[str]:
+    return [e for e in experiments if e not in NOT_SWEEPS]
+
+
+def _series(path: Path, room: str, experiment: str) -> pd.DataFrame:
+    """A published series as records: <figure>.csv with the columns gpu, library, density, m,
+    n, k and tflops, those of the dense product. A library at density 1 alone is a dense one, and
+    stands beside the others at each of their densities. FileNotFoundError or ValueError, one
+    sentence, where there is none."""
+    gpu = experiment.partition(SERIES)[2]
+    df = records.published(path)
+    df = df[df["gpu"] == gpu]
+    if df.empty:
+        raise ValueError(f"{path}: there is no series of the GPU {gpu!r}.")
+    dense = df.groupby("library")["density"].transform("min") == 1
+    others = pd.DataFrame({"density": df.loc[~dense, "density"].unique()})
+    beside = df[dense].drop(columns="density").merge(others, how="cross")
+    df = pd.concat([df[~dense], beside], ignore_index=True).rename(columns={"library": "variant"})
+    flops = 2.0 * df["m"] * df["n"] * df["k"]
+    return df.assign(
+        room=room,
+        experiment=experiment,
+        label="",
+        median_us=flops / df["tflops"] / 1e6,
+        useful_flops=flops * df["density"],
+        tflops=df["tflops"] * df["density"],
+    )
+
+
+def _mean_of_runs(df: pd.DataFrame) -> pd.DataFrame:
+    """Several experiments as one: times and rates of each contender at each point are geometric
+    means over the experiments that have it, other columns those of the first."""
+    runs = df.groupby(list(records.KEY), sort=False)
+    mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
+    first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])))
+    return first.assign(**mean).reset_index()[df.columns]

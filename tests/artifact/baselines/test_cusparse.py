@@ -1,0 +1,301 @@
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_libraries import DEVICE, Array, Library, array, install, nm_problem
+
+from artifact.baselines import cusparse
+from kernels.contract import Operands, Problem
+from kernels.formats import csr, nm
+
+
+class FakeLibrary(Library):
+    """Stands in for nvmath.bindings.cusparse."""
+
+    class cuSPARSEError(Exception):
+        pass
+
+    def __init__(self, refuse=None):
+        super().__init__("cusparse")
+        self.refuse = refuse
+        self.SpMMAlg = {"DEFAULT": 0, "CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12}
+        self.IndexType = SimpleNamespace(INDEX_32I=2)
+        self.IndexBase = SimpleNamespace(ZERO=0)
+        self.Order = SimpleNamespace(ROW=2)
+        self.Operation = SimpleNamespace(NON_TRANSPOSE=0)
+        self.destroy = self.destroy_sp_mat = self.destroy_dn_mat = self.unmake
+
+    def create(self):
+        return self.make("handle")
+
+    def create_csr(self, *arguments):
+        return self.make("csr", *arguments)
+
+    def create_dn_mat(self, *arguments):
+        return self.make("dense", *arguments)
+
+    def set_stream(self, handle, stream):
+        self.log.append(("set_stream", handle, stream))
+
+    def sp_mm_buffer_size(self, *arguments):
+        assert len(arguments) == 10
+        return 512
+
+    def sp_mm_preprocess(self, *arguments):
+        assert len(arguments) == 11
+        self.log.append(("preprocess", *arguments))
+        if self.refuse:
+            raise self.cuSPARSEError(self.refuse)
+
+    def sp_mm(self, *arguments):
+        self.log.append(("multiply", *arguments))
+
+
+@pytest.fixture
+def library(monkeypatch):
+    fake = FakeLibrary()
+    install(monkeypatch, fake)
+    return fake
+
+
+def make_problem(m=4, n=8, k=6, nnz=5) -> Problem:
+    a = SimpleNamespace(
+        m=m, k=k, nnz=nnz, row_ptr=array(m + 1, np.int32), col_idx=array(nnz, np.int32),
+        val=array(nnz, np.float32),
+    )  # fmt: skip
+    operands = Operands(a, array((k, n), np.float32), array((m, n), np.float32))
+    return Problem(
+        room="test", label="", m=m, n=n, k=k, nnz=nnz, density=0.1, seed=0, useful_flops=1,
+        flops_def="", least_bytes=1, requested_bytes=1, make_host=lambda: operands,
+        make_device=lambda: operands,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+def test_bind_describes_the_problem_to_the_library(library, algorithm):
+    problem = make_problem()
+    bound = cusparse.bind(algorithm, problem, DEVICE)
+    assert bound.name == f"cusparse_{algorithm}"
+    assert bound.prepare_ms > 0 and bound.prepare_bytes == 512
+    assert bound.result() is problem.device().c
+    csr, b, c = [entry for entry in library.log if entry[0] in ("csr", "dense")][-3:]
+    operands = problem.device()
+    assert csr[1:4] == (4, 6, 5) and csr[6] == operands.a.val.data.ptr
+    assert csr[7:] == (2, 2, 0, 0), "int32 offsets and columns, from zero, float32"
+    # Row-major: the leading dimension is the number of columns.
+    assert b[1:] == (6, 8, 8, operands.b.data.ptr, 0, 2)
+    assert c[1:] == (4, 8, 8, operands.c.data.ptr, 0, 2)
+
+
+def test_launch_only_multiplies_and_sets_the_stream_when_it_changes(library):
+    bound = cusparse.bind("alg2", make_problem(), DEVICE)
+    before = len(library.log)
+    one, two = SimpleNamespace(handle=11), SimpleNamespace(handle=22)
+    for stream in (one, one, two, two, one):
+        bound.launch(stream)
+    assert [entry[0] for entry in library.log[before:]] == [
+        "set_stream", "multiply", "multiply", "set_stream", "multiply", "multiply", "set_stream",
+        "multiply",
+    ]  # fmt: skip
+    multiply = library.log[-1]
+    assert multiply[-2] == 6, "CUSPARSE_SPMM_CSR_ALG2"
+    assert multiply[1:] == library.log[before - 1][1:], "the arguments that were preprocessed"
+
+
+def test_everything_is_released_with_the_last_reference(library):
+    problem = make_problem()
+    operands = weakref.ref(problem.device())
+    bound = cusparse.bind("alg3", problem, DEVICE)
+    assert len(library.alive) == 4, "a handle and three descriptors"
+    problem.make_device = problem.make_host = None
+    problem.release()
+    assert operands() is not None, "the library still holds their addresses"
+    del bound
+    assert not library.alive and operands() is None
+
+
+def test_close_releases_early_and_once(library):
+    bound = cusparse.bind("default", make_problem(), DEVICE)
+    bound.close()
+    assert not library.alive
+    bound.close()
+    del bound
+
+
+def test_a_refusal_names_the_algorithm_and_leaves_nothing_behind(library):
+    library.refuse = "CUSPARSE_STATUS_NOT_SUPPORTED"
+    with pytest.raises(ValueError, match="cuSPARSE refuses alg1 at m=4, n=8.*NOT_SUPPORTED"):
+        cusparse.bind("alg1", make_problem(), DEVICE)
+    assert not library.alive
+
+
+def test_an_unknown_algorithm_is_named_with_the_known_ones():
+    with pytest.raises(ValueError, match="no algorithm 'alg9'.*default, alg1, alg2, alg3"):
+        cusparse.bind("alg9", make_problem(), DEVICE)
+
+
+@pytest.mark.parametrize("shape", [{"nnz": 0}, {"n": 0}])
+def test_an_empty_problem_is_refused(shape):
+    with pytest.raises(ValueError, match="nothing to multiply"):
+        cusparse.bind("alg1", make_problem(**shape), DEVICE)
+
+
+def test_contenders_have_the_names_of_the_records():
+    names = ["cusparse_default", "cusparse_alg1", "cusparse_alg2", "cusparse_alg3"]
+    assert list(cusparse.contenders(DEVICE)) == names
+
+
+def test_the_names_exist_in_the_library():
+    bindings = pytest.importorskip("nvmath.bindings.cusparse")
+    for member in cusparse._ENUM.values():
+        assert member in bindings.SpMMAlg.__members__
+    for name in ("sp_mm", "sp_mm_buffer_size", "sp_mm_preprocess", "create_csr", "create_dn_mat"):
+        assert callable(getattr(bindings, name))
+
+
+# ---------------------------------------------------------------- an N:M B
+
+
+@pytest.fixture
+def convert(monkeypatch):
+    """`transposed_csr` with arrays of the fake CuPy, and what it returned."""
+    made, convert = [], cusparse.transposed_csr
+
+    def with_addresses(b):
+        x = convert(b)
+        made.append(csr.Csr(x.m, x.k, *(y.view(Array) for y in (x.row_ptr, x.col_idx, x.val))))
+        return made[-1]
+
+    monkeypatch.setattr(cusparse, "transposed_csr", with_addresses)
+    return made
+
+
+@pytest.mark.parametrize("vector", [1, 4, 128])
+@pytest.mark.parametrize(
+    ("k", "keep", "group", "real"),
+    [(64, 8, 32, 16), (45, 16, 32, 29), (33, 2, 32, 3), (7, 4, 4, 7)],
+)
+def test_the_transpose_is_csr_without_surplus_rows(k, keep, group, real, vector):
+    b = nm.random(k, 10, keep, group, vector, 3)
+    made = csr.validate(cusparse.transposed_csr(b))
+    assert (made.m, made.k, made.nnz) == (10, k, 10 * real)
+    assert (csr.to_dense(made) == nm.to_dense(b).T).all()
+    ascending = np.diff(made.col_idx.reshape(10, real), axis=1) > 0
+    assert ascending.all(), "no column twice, so that no algorithm meets repeated ones"
+
+
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+def test_an_nm_problem_is_multiplied_transposed_as_it_lies(library, convert, algorithm):
+    problem = nm_problem(6, 10, 40, 0.25)
+    bound = cusparse.bind(algorithm, problem, DEVICE)
+    operands, made = problem.device(), convert[-1]
+    assert bound.name == f"cusparse_{algorithm}" and bound.prepare_ms > 0
+    assert bound.result() is operands.c and bound.result().shape == (6, 10)
+    assert bound.prepare_bytes == 512 + made.nbytes, "the work buffer and the CSR matrix"
+    sparse, b, c = [entry for entry in library.log if entry[0] in ("csr", "dense")][-3:]
+    pointers = tuple(x.data.ptr for x in (made.row_ptr, made.col_idx, made.val))
+    assert sparse[1:7] == (10, 40, 160, *pointers)
+    # Row-major A^T and C^T: the leading dimension is m.
+    assert b[1:] == (40, 6, 6, operands.a.data.ptr, 0, 2)
+    assert c[1:] == (10, 6, 6, operands.c.data.ptr, 0, 2)
+
+
+def test_an_nm_problem_lives_as_long_as_its_addresses(library, convert):
+    problem = nm_problem(6, 10, 40)
+    a, c = (weakref.ref(x) for x in (problem.device().a, problem.device().c.base))
+    bound = cusparse.bind("alg2", problem, DEVICE)
+    values = weakref.ref(convert.pop().val)
+    convert.clear()
+    problem.make_device = problem.make_host = None
+    problem.release()
+    assert all(x() is not None for x in (a, c, values))
+    del bound
+    assert not library.alive and not any(x() is not None for x in (a, c, values))
+
+
+def test_an_nm_problem_in_another_order_or_dtype_is_refused(library, convert):
+    problem = nm_problem(6, 10, 40)
+    problem.device().c = np.zeros((6, 10), np.float32)
+    with pytest.raises(ValueError, match="cuSPARSE takes C as a float32 array in Fortran order"):
+        cusparse.bind("alg1", problem, DEVICE)
+    with pytest.raises(ValueError, match="cuSPARSE takes A as a float32 array .*nm_spmm has it"):
+        cusparse.bind("alg1", nm_problem(6, 10, 40, dtype="bfloat16"), DEVICE)
+    assert not library.alive
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@pytest.fixture(scope="module")
+def gpu(device):
+    return device
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 128, 257])
+def test_cusparse_is_right_on_repeated_and_unsorted_columns(gpu, algorithm, n):
+    from artifact.measure import check
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=513, n=n, k=300, density=0.05, seed=n)
+    reference = check.oracle(problem)
+    bound = cusparse.bind(algorithm, problem, gpu)
+    stream = gpu.create_stream()
+    errors = check.check(bound, problem, reference, stream)
+    assert errors.rel_err < 1e-6
+    assert bound.prepare_ms >= 0 and bound.prepare_bytes >= 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+def test_cusparse_can_be_captured(gpu, algorithm):
+    from artifact.measure import bench, check
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=1000, n=64, k=500, density=0.05)
+    reference = check.oracle(problem)
+    bound = cusparse.bind(algorithm, problem, gpu)
+    stream = gpu.create_stream()
+    check.check(bound, problem, reference, stream)
+    graph = bench.capture(bound.name, bound, stream)
+    bound.result().fill(float("nan"))
+    gpu.sync()
+    graph.launch(stream)
+    stream.sync()
+    assert check.compare(bound.result(), reference).rel_err < 1e-6
+
+
+@pytest.mark.gpu
+def test_two_algorithms_on_one_problem_do_not_disturb_each_other(gpu):
+    from artifact.measure import check
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=2000, n=32, k=1000, density=0.02)
+    reference = check.oracle(problem)
+    bounds = [cusparse.bind(a, problem, gpu) for a in cusparse.ALGORITHMS]
+    stream = gpu.create_stream()
+    for bound in bounds + bounds[::-1]:
+        assert check.check(bound, problem, reference, stream).rel_err < 1e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+@pytest.mark.parametrize(
+    "shape", [(64, 96, 128, 0.25), (1, 33, 64, 0.5), (130, 100, 45, 0.5), (257, 5, 7, 1.0)]
+)
+def test_cusparse_is_right_on_an_nm_problem(gpu, algorithm, shape):
+    from artifact.measure import check
+    from kernels.nm_spmm import operands
+
+    problem = operands.problem(*shape)
+    bound = cusparse.bind(algorithm, problem, gpu)
+    assert bound.result() is problem.device().c
+    made = nm.to_dense(problem.device().b).T
+    assert (
+        csr.to_dense(csr.to_host(cusparse.transposed_csr(problem.device().b))) == made.get()
+    ).all()
+    stream, reference = gpu.create_stream(), check.oracle(problem)
+    for _ in range(2):
+        assert check.check(bound, problem, reference, stream).rel_err < 1e-6

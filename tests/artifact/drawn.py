@@ -1,0 +1,70 @@
+"""What tests of figures ask: which texts and marks were drawn, and whether they can be read."""
+
+from __future__ import annotations
+
+import itertools
+
+import matplotlib
+import pandas as pd
+from matplotlib.text import Text
+
+
+def visible(text) -> bool:
+    """Tick labels out of the view are laid out but not drawn."""
+    box, canvas = text.get_window_extent(), text.get_figure(root=True).bbox
+    inside = canvas.x0 <= box.x0 and box.x1 <= canvas.x1 and canvas.y0 <= box.y0
+    return text.get_visible() and inside and box.width > 0
+
+
+def overlaps(fig) -> list[tuple[str, str]]:
+    """Pairs of texts of a figure that lie on each other."""
+    fig.canvas.draw()
+    texts = [t for t in fig.findobj(matplotlib.text.Text) if t.get_text().strip() and visible(t)]
+    boxes = [(t, t.get_window_extent()) for t in texts if t.get_rotation() in (0, 90)]
+    return [
+        (a.get_text(), b.get_text())
+        for (a, box_a), (b, box_b) in itertools.combinations(boxes, 2)
+        if box_a.shrunk(0.9, 0.8).overlaps(box_b.shrunk(0.9, 0.8))
+    ]
+
+
+def legible(fig) -> None:
+    """No text lies on another one, none leaves the figure, no legend covers an axis."""
+    assert not overlaps(fig)
+    canvas, undrawn = fig.bbox, set()
+    for axis in (axis for ax in fig.get_axes() for axis in (ax.xaxis, ax.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+        undrawn |= {tick.label1 for tick in ticks if not low <= tick.get_loc() <= high}
+    for text in fig.findobj(Text):
+        box = text.get_window_extent()
+        if text not in undrawn and text.get_text().strip() and text.get_visible() and box.width:
+            inside = canvas.x0 - 1 <= box.x0 and box.x1 <= canvas.x1 + 1
+            assert inside and canvas.y0 - 1 <= box.y0 and box.y1 <= canvas.y1 + 1, text.get_text()
+    for legend in fig.legends:
+        for ax in fig.get_axes():
+            assert not legend.get_window_extent().overlaps(ax.get_window_extent())
+
+
+def words(fig) -> list[str]:
+    return [text.get_text() for text in fig.findobj(Text)]
+
+
+def labels(fig) -> list[str]:
+    return [text.get_text() for text in fig.legends[0].get_texts()]
+
+
+def column(data: pd.DataFrame, what: str, **where) -> list:
+    for key, value in where.items():
+        data = data[data[key] == value]
+    return data[what].tolist()
+
+
+def drawn_in(ax, colour: str) -> list:
+    """Points of an axes with markers of that edge colour, in order."""
+    return sorted(
+        (float(x), float(y))
+        for line in ax.get_lines()
+        if line.get_markeredgecolor() == colour and line.get_marker() not in ("", "None")
+        for x, y in line.get_xydata()
+    )

@@ -1,0 +1,524 @@
+import math
+import statistics
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from artifact.measure import bench
+from artifact.measure.device import Sample
+
+
+class FakeGpu:
+    """Launch times by contender, a warm-up that decays, and a log of what was run."""
+
+    def __init__(self, times_us, warm_after=0, flush_us=90.0, host_us=None, throttle="none"):
+        self.times_us = times_us
+        self.warm_after = warm_after
+        self.launches = dict.fromkeys(times_us, 0)
+        self.log = []
+        self.replayed = []
+        self.throttle = throttle
+        host = host_us or dict.fromkeys(times_us, 5.0)
+        self.engine = bench.Engine(self.run, flush_us, host, self.replayed.append)
+
+    def run(self, names):
+        self.log.append(list(names))
+        times = []
+        for name in names:
+            cold = 0.5 ** self.launches[name] if self.launches[name] < self.warm_after else 0.0
+            times.append(self.times_us[name] * (1 + cold))
+            self.launches[name] += 1
+        return times, [Sample(1980.0, 500.0, self.throttle)]
+
+
+def test_every_contender_gets_its_own_time():
+    gpu = FakeGpu({"a": 100.0, "b": 250.0})
+    result = bench.measure(["a", "b"], gpu.engine)
+    assert list(result) == ["a", "b"]
+    assert result["a"].median_us == 100 and result["b"].median_us == 250
+    assert result["a"].samples == bench.MAX_SAMPLES
+    assert result["a"].sm_mhz == 1980 and result["a"].power_w == 500
+    assert result["a"].throttle == "none" and not result["a"].graph
+
+
+def test_contenders_are_interleaved():
+    gpu = FakeGpu({"a": 100.0, "b": 250.0, "c": 30.0})
+    bench.measure(["a", "b", "c"], gpu.engine)
+    sampled = [name for batch in gpu.log for name in batch][-3 * bench.MAX_SAMPLES :]
+    assert sampled == ["a", "b", "c"] * bench.MAX_SAMPLES
+
+
+def test_warm_up_launches_are_not_samples():
+    gpu = FakeGpu({"a": 100.0}, warm_after=6)
+    result = bench.measure(["a"], gpu.engine)["a"]
+    assert result.median_us == result.q75_us == 100
+    assert gpu.launches["a"] > bench.MAX_SAMPLES + bench.WARMUP_BATCH
+
+
+def test_warm_up_is_bounded_where_times_never_settle():
+    calls = 0
+
+    def run(names):
+        nonlocal calls
+        calls += len(names)
+        return [100.0 * 2.0 ** (calls % 7) for _ in names], []
+
+    engine = bench.Engine(run, 90.0, {"a": 1.0}, lambda name: None)
+    bench.warm_up(["a"], engine, budget_s=10.0)
+    assert calls <= 1 + bench.WARMUP_STEPS * bench.WARMUP_BATCH
+
+
+def test_a_slow_contender_costs_few_launches():
+    gpu = FakeGpu({"slow": 400_000.0, "fast": 50.0})
+    result = bench.measure(["slow", "fast"], gpu.engine, budget_s=0.15)
+    assert result["slow"].samples == bench.MIN_SAMPLES
+    assert result["fast"].samples == bench.MAX_SAMPLES
+    assert gpu.launches["slow"] == 1 + bench.MIN_SAMPLES, "one launch is warm-up enough here"
+
+
+@given(st.floats(0.5, 1e6), st.floats(10.0, 500.0), st.floats(1e-3, 10.0), st.integers(1, 30))
+def test_sample_count_stays_in_its_range_and_in_the_budget(launch, flush, budget, least):
+    most = least + 20
+    count = bench.sample_count(launch, flush, budget, least, most)
+    assert least <= count <= most
+    assert count == least or count * (launch + flush) <= budget * 1e6 * (1 + 1e-9)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=1))
+def test_schedule_gives_each_its_count(counts):
+    order = bench.schedule(counts)
+    assert {name: order.count(name) for name in counts} == counts
+
+
+def test_schedule_spreads_the_few_evenly_among_the_many():
+    assert bench.schedule({"fast": 6, "slow": 2}) == [
+        "fast", "fast", "slow", "fast", "fast", "fast", "slow", "fast",
+    ]  # fmt: skip
+    assert bench.schedule({"a": 1, "b": 3}) == ["b", "a", "b", "b"]
+    assert bench.schedule({"a": 2, "b": 2}) == ["a", "b", "a", "b"]
+
+
+def test_batches_keep_the_order():
+    order = list("abcabcabc")
+    assert bench.batches(order, 4) == [list("abca"), list("bcab"), ["c"]]
+
+
+@given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60))
+def test_quartiles_are_those_of_numpy(values):
+    assert bench.quartiles(values) == pytest.approx(tuple(np.percentile(values, [25, 50, 75])))
+
+
+def test_quartiles_of_nothing_are_refused():
+    with pytest.raises(ValueError, match="no samples"):
+        bench.quartiles([])
+
+
+def test_an_expensive_launch_runs_from_a_graph():
+    gpu = FakeGpu({"a": 10.0, "b": 10.0}, flush_us=90.0, host_us={"a": 5.0, "b": 80.0})
+    result = bench.measure(["a", "b"], gpu.engine)
+    assert gpu.replayed == ["b"]
+    assert not result["a"].graph and result["b"].graph
+
+
+def test_the_flush_exceeds_the_l2():
+    for l2 in (4 * 2**20, 40 * 2**20, 60 * 2**20, 126 * 2**20):
+        assert bench.flush_bytes(l2) >= max(bench.FLUSH_FACTOR * l2, 256 * 2**20)
+
+
+def test_machine_samples_are_summarised():
+    seen = [
+        Sample(1900.0, 400.0, "none"),
+        Sample(math.nan, 600.0, "idle"),
+        Sample(1980.0, math.nan, "software power cap"),
+        Sample(1950.0, 500.0, "software power cap + power brake"),
+    ]
+    summary = bench.summarise_samples(seen)
+    assert summary.sm_mhz == 1950 and summary.power_w == 500
+    assert summary.throttle == "power brake + software power cap"
+    assert bench.summarise_samples([Sample(1.0, 1.0, "idle")]).throttle == "none"
+
+
+def test_a_silent_nvml_leaves_the_columns_empty():
+    summary = bench.summarise_samples([Sample(math.nan, math.nan, "")])
+    assert math.isnan(summary.sm_mhz) and math.isnan(summary.power_w) and summary.throttle == ""
+
+
+def test_the_machine_is_watched_until_the_gpu_is_done():
+    polls = iter([False, False, True])
+    seen = bench.watch(lambda: Sample(1.0, 1.0, "none"), lambda: next(polls))
+    assert len(seen) == 1, "three quick polls are one look"
+
+
+@pytest.mark.parametrize("plan", [{"min_samples": 0}, {"min_samples": 9, "max_samples": 8}])
+def test_an_impossible_plan_is_refused(plan):
+    with pytest.raises(ValueError, match="min_samples must be 1"):
+        bench.measure(["a"], FakeGpu({"a": 1.0}).engine, **plan)
+
+
+def test_a_budget_must_be_positive():
+    with pytest.raises(ValueError, match="budget_s is 0"):
+        bench.measure(["a"], FakeGpu({"a": 1.0}).engine, budget_s=0)
+
+
+def test_timing_nothing_is_refused():
+    with pytest.raises(ValueError, match="nothing to time"):
+        bench.time({}, device=None)
+
+
+def test_a_contender_whose_time_is_the_hosts_is_refused():
+    bounds = {"cpu_loop": types.SimpleNamespace(needs_host_clock=True)}
+    with pytest.raises(ValueError, match="cpu_loop works on the host as well.*time_calls"):
+        bench.time(bounds, device=None)
+
+
+class FakeDevice:
+    """A `cuda.core.Device` without a GPU: every operation of a stream goes into a log, with a clock."""
+
+    def __init__(self, flush_ms=0.1):
+        self.log, self.now_ms, self.flush_ms = [], 0.0, flush_ms
+        self.properties = types.SimpleNamespace(l2_cache_size=50 * 2**20)
+
+    def create_stream(self):
+        def record(event):
+            self.log.append("event")
+            event.time = self.now_ms
+
+        return types.SimpleNamespace(
+            record=record,
+            sync=lambda: self.log.append("sync"),
+            close=lambda: self.log.append("close"),
+        )
+
+    def create_event(self, options):
+        assert options.timing_enabled
+        return FakeEvent()
+
+    def allocate(self, size, *, stream):
+        self.log.append(("allocate", size))
+
+        def fill(value, *, stream):
+            self.log.append("flush")
+            self.now_ms += self.flush_ms
+
+        return types.SimpleNamespace(fill=fill, close=lambda stream: self.log.append("free"))
+
+    def sync(self):
+        self.log.append("device sync")
+
+
+class FakeEvent:
+    time = 0.0
+    is_done = True
+
+    def __sub__(self, other):
+        return self.time - other.time
+
+
+def takes(device, name, ms):
+    def launch(stream):
+        device.log.append(name)
+        device.now_ms += ms
+
+    return types.SimpleNamespace(name=name, launch=launch)
+
+
+def test_only_the_launch_lies_between_the_events(monkeypatch):
+    monkeypatch.setattr(bench, "sample", lambda device: Sample(1980.0, 500.0, "none"))
+    device = FakeDevice(flush_ms=10_000.0)  # long, so that no host is too slow for it
+    contenders = {"a": takes(device, "a", 0.25), "b": takes(device, "b", 0.5)}
+    result = bench.time(contenders, device)
+    assert result["a"].median_us == pytest.approx(250)
+    assert result["b"].median_us == pytest.approx(500)
+    assert device.log[0] == ("allocate", 256 * 2**20)
+    text = " ".join(map(str, device.log))
+    assert "flush flush event a event flush event b event" in text, "a head start, then samples"
+    assert device.log[-3:] == ["sync", "free", "close"]
+
+
+def test_memory_is_freed_where_a_launch_fails(monkeypatch):
+    device = FakeDevice()
+
+    def broken(stream):
+        raise RuntimeError("CUDA_ERROR_LAUNCH_FAILED")
+
+    with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
+        bench.time({"broken": types.SimpleNamespace(launch=broken)}, device)
+    assert device.log[-3:] == ["sync", "free", "close"]
+
+
+# ---------------------------------------------------------------- loops of calls
+
+
+class FakeCalls:
+    """Call times by contender, of which the first call may be slower, and a log of what was run."""
+
+    def __init__(self, times_us, first=1.0, idle=()):
+        self.times_us, self.first, self.idle = times_us, first, idle
+        self.log, self.made = [], dict.fromkeys(times_us, 0)
+        self.engine = bench.CallEngine(self.run, self.look)
+
+    def run(self, name, warmup, calls):
+        self.log.append((name, warmup, calls))
+        slower = self.first if not self.made[name] else 1.0
+        self.made[name] += warmup + calls
+        return self.times_us[name] * (calls + slower - 1 if not warmup else calls)
+
+    def look(self, name):
+        return [] if name in self.idle else [Sample(1980.0, math.nan, "none")]
+
+
+def test_a_sample_is_a_loop_of_calls_after_its_warm_up():
+    fake = FakeCalls({"a": 10.0, "b": 25.0}, first=40.0)
+    result = bench.measure_calls(["a", "b"], fake.engine)
+    assert result["a"].median_us == result["a"].q75_us == 10 and result["b"].median_us == 25
+    assert result["a"].samples == bench.CALLS * bench.CALL_SAMPLES, "calls are what was timed"
+    assert not result["a"].graph and result["a"].sm_mhz == 1980 and math.isnan(result["a"].power_w)
+    loop = bench.WARMUP_CALLS, bench.CALLS
+    assert fake.log == [("a", 0, 1)] * 2 + [("b", 0, 1)] * 2 + [
+        ("a", *loop), ("b", *loop),
+    ] * bench.CALL_SAMPLES, "interleaved by sample"  # fmt: skip
+
+
+def test_a_chosen_plan_is_kept_where_nothing_limits_it():
+    fake = FakeCalls({"a": 5e4})
+    timing = bench.measure_calls(["a"], fake.engine, 10, 100, 3, budget_s=math.inf)["a"]
+    assert timing.samples == 300 and fake.log[2:] == [("a", 10, 100)] * 3
+
+
+def test_a_call_of_many_seconds_is_made_once():
+    fake = FakeCalls({"loop": 20e6, "gpu": 10.0}, idle=("loop",))
+    result = bench.measure_calls(["loop", "gpu"], fake.engine)
+    assert [entry for entry in fake.log if entry[0] == "loop"] == [("loop", 0, 1)]
+    timing = result["loop"]
+    assert timing.samples == 1 and timing.q25_us == timing.median_us == timing.q75_us == 20e6
+    assert result["gpu"].samples == bench.CALLS * bench.CALL_SAMPLES
+    assert timing.sm_mhz == 1980, "of the point, as in `time`"
+
+
+def test_a_call_beyond_its_budget_is_made_twice_and_the_second_counts():
+    fake = FakeCalls({"loop": 0.5e6}, first=1.5)
+    timing = bench.measure_calls(["loop"], fake.engine, budget_s=0.15)["loop"]
+    assert fake.log == [("loop", 0, 1)] * 2 and timing.samples == 1 and timing.median_us == 0.5e6
+
+
+def test_a_point_on_the_cpu_alone_has_no_clock():
+    fake = FakeCalls({"loop": 10.0}, idle=("loop",))
+    timing = bench.measure_calls(["loop"], fake.engine)["loop"]
+    assert math.isnan(timing.sm_mhz) and timing.throttle == ""
+
+
+@given(
+    st.floats(0.5, 1e8), st.integers(0, 20), st.integers(1, 200), st.integers(1, 9),
+    st.floats(1e-3, 10.0),
+)  # fmt: skip
+def test_a_plan_of_calls_stays_in_what_was_asked_and_in_the_budget(us, warmup, calls, samples, s):
+    plan = bench.plan_calls(us, warmup, calls, samples, s)
+    assert 0 <= plan.warmup <= warmup and 1 <= plan.calls <= calls and 1 <= plan.samples <= samples
+    made = plan.samples * (plan.warmup + plan.calls)
+    assert plan == bench.Plan(0, 1, 1) or made * us <= s * 1e6 * (1 + 1e-9)
+    if samples * (warmup + calls) * us <= s * 1e6 * (1 - 1e-9):
+        assert plan == bench.Plan(warmup, calls, samples)
+
+
+@pytest.mark.parametrize(
+    ("affordable", "plan"),
+    [
+        (175, bench.Plan(5, 20, 7)),
+        (174, bench.Plan(5, 19, 7)),
+        (70, bench.Plan(2, 8, 7)),
+        (13, bench.Plan(0, 1, 7)),
+        (6, bench.Plan(0, 1, 6)),
+        (0.5, bench.Plan(0, 1, 1)),
+    ],
+)
+def test_first_the_loops_get_shorter_then_there_are_fewer(affordable, plan):
+    assert bench.plan_calls(1e6 / affordable, 5, 20, 7, budget_s=1.0) == plan
+
+
+@pytest.mark.parametrize("plan", [{"warmup": -1}, {"calls": 0}, {"samples": 0}])
+def test_an_impossible_plan_of_calls_is_refused(plan):
+    with pytest.raises(ValueError, match="are no plan"):
+        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, **plan)
+
+
+def test_a_budget_of_calls_must_be_positive():
+    with pytest.raises(ValueError, match="budget_s is -1"):
+        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, budget_s=-1)
+    with pytest.raises(ValueError, match="nothing to time"):
+        bench.time_calls({}, device=None)
+
+
+class Clock:
+    """`time.perf_counter` of a machine in which only launches take time."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def perf_counter(self):
+        self.device.log.append("clock")
+        return self.device.now_ms / 1e3
+
+
+def test_the_clock_runs_from_the_first_call_to_the_end_of_the_last(monkeypatch):
+    monkeypatch.setattr(bench, "sample", lambda device: Sample(1980.0, 500.0, "none"))
+    device = FakeDevice()
+    monkeypatch.setattr(bench, "host_clock", Clock(device))
+    contenders = {"gpu": takes(device, "gpu", 0.25), "cpu": takes(device, "cpu", 0.5)}
+    contenders["cpu"].on_cpu = True
+    result = bench.time_calls(contenders, device, warmup=1, calls=2, samples=3)
+    assert result["gpu"].median_us == pytest.approx(250) and result["gpu"].samples == 6
+    assert result["cpu"].median_us == pytest.approx(500)
+    assert result["cpu"].sm_mhz == 1980 and math.isnan(result["cpu"].power_w)
+    text = " ".join(map(str, device.log))
+    assert "gpu sync clock gpu gpu sync clock cpu sync clock cpu cpu sync clock" in text
+    assert "flush" not in text and "event" not in text
+    assert device.log[0] == "device sync" and device.log[-2:] == ["sync", "close"]
+
+
+def test_the_collector_rests_while_the_clock_runs():
+    import gc
+
+    device = FakeDevice()
+    seen = []
+    bound = types.SimpleNamespace(launch=lambda stream: seen.append(gc.isenabled()), on_cpu=True)
+    bench.time_calls({"a": bound}, device, warmup=0, calls=2, samples=1)
+    assert seen and not any(seen) and gc.isenabled()
+
+
+def test_the_stream_is_closed_where_a_call_fails():
+    device = FakeDevice()
+
+    def broken(stream):
+        raise RuntimeError("CUDA_ERROR_LAUNCH_FAILED")
+
+    with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
+        bench.time_calls({"broken": types.SimpleNamespace(launch=broken)}, device)
+    assert device.log[-2:] == ["sync", "close"]
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@pytest.fixture(scope="module")
+def gpu(device):
+    return device
+
+
+class Empty:
+    """Launches a kernel that does nothing, after `host_s` seconds of host time."""
+
+    name = "empty"
+    prepare_ms = 0.0
+    prepare_bytes = 0
+
+    def __init__(self, host_s=0.0):
+        from cuda.core import Device, LaunchConfig, Program, ProgramOptions
+
+        arch = "sm_{}{}".format(*Device().compute_capability)
+        program = Program('extern "C" __global__ void k() {}', "c++", ProgramOptions(arch=arch))
+        self.module = program.compile("cubin")
+        self.kernel = self.module.get_kernel("k")
+        self.config = LaunchConfig(grid=1, block=32)
+        self.host_s = host_s
+
+    def launch(self, stream):
+        import time
+
+        from cuda.core import launch
+
+        end = time.perf_counter() + self.host_s
+        while time.perf_counter() < end:
+            pass
+        launch(stream, self.config, self.kernel)
+
+
+@pytest.mark.gpu
+def test_an_empty_kernel_reads_under_5_us(gpu):
+    timing = bench.time({"empty": Empty()}, gpu)["empty"]
+    assert not timing.graph
+    assert 0 < timing.median_us < 5, timing
+
+
+@pytest.mark.gpu
+def test_an_empty_kernel_reads_under_5_us_from_a_graph(gpu):
+    timing = bench.time({"empty": Empty(host_s=1e-3)}, gpu)["empty"]
+    assert timing.graph, "a millisecond of host time is more than any flush hides"
+    assert 0 < timing.median_us < 5, timing
+
+
+class Fill:
+    """Overwrites `size` bytes of device memory."""
+
+    name = "fill"
+    prepare_ms = 0.0
+    prepare_bytes = 0
+
+    def __init__(self, device, size):
+        self.buffer = device.allocate(size, stream=device.default_stream)
+        device.sync()
+
+    def launch(self, stream):
+        self.buffer.fill(1, stream=stream)
+
+
+@pytest.mark.gpu
+def test_the_time_follows_the_work(gpu):
+    small, large = Fill(gpu, 2**28), Fill(gpu, 2**30)
+    timings = bench.time({"small": small, "large": large}, gpu)
+    assert 3 < timings["large"].median_us / timings["small"].median_us < 5, timings
+    assert timings["small"].sm_mhz > 100
+
+
+@pytest.mark.gpu
+def test_two_measurements_agree(gpu):
+    contender = {"fill": Fill(gpu, 2**28)}
+    medians = [bench.time(contender, gpu)["fill"].median_us for _ in range(3)]
+    assert max(medians) / min(medians) < 1.03, medians
+
+
+@pytest.mark.gpu
+def test_a_tiny_library_call_reads_its_kernels_time(gpu):
+    """cuSPARSE costs the host far more than its kernels take here; none of that may be read."""
+    from artifact.baselines import cusparse
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=32, n=32, k=32, density=0.25)
+    bounds = {f"cusparse_{a}": cusparse.bind(a, problem, gpu) for a in cusparse.ALGORITHMS}
+    timings = bench.time(bounds, gpu)
+    slowest = max(t.median_us for t in timings.values())
+    assert slowest < 25, timings  # a few small kernels each, at 2 to 5 µs
+    assert statistics.median(t.median_us for t in timings.values()) < 15, timings
+
+
+@pytest.mark.gpu
+def test_a_launch_that_waits_for_the_gpu_is_refused_in_one_sentence(gpu):
+    class Waits(Empty):
+        def launch(self, stream):
+            super().launch(stream)
+            stream.sync()
+
+    with pytest.raises(RuntimeError, match="waits.*cannot be captured") as caught:
+        bench.time({"waits": Waits()}, gpu)
+    assert "\n" not in str(caught.value)
+    timing = bench.time({"empty": Empty()}, gpu)["empty"]
+    assert timing.median_us < 5, "the refusal must not spoil the next measurement"
+
+
+@pytest.mark.gpu
+def test_calls_of_an_empty_kernel_cost_what_the_host_needs_to_enqueue_them(gpu):
+    timings = bench.time_calls({"empty": Empty(), "slow": Empty(host_s=1e-3)}, gpu)
+    assert 0 < timings["empty"].median_us < 50, timings
+    assert 1000 < timings["slow"].median_us < 1100, "host time counts here"
+    assert timings["empty"].samples == bench.CALLS * bench.CALL_SAMPLES
+    assert not timings["slow"].graph and timings["empty"].sm_mhz > 100
+
+
+@pytest.mark.gpu
+def test_calls_of_a_long_kernel_read_its_time(gpu):
+    """Where the GPU is the slower one, both protocols read the same."""
+    contender = {"fill": Fill(gpu, 2**30)}
+    calls = bench.time_calls(contender, gpu)["fill"].median_us
+    assert calls == pytest.approx(bench.time(contender, gpu)["fill"].median_us, rel=0.1)

@@ -1,0 +1,756 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from artifact.measure import check
+from kernels.contract import Operands, Problem
+from kernels.formats import csr, half, nm, two_four
+from kernels.formats.half import Half
+
+
+def make_problem(m=7, n=5, k=6, nnz=20, seed=0, signed=True, **changes) -> Problem:
+    """A host problem whose columns repeat and come in any order, with some empty rows."""
+    generator = np.random.default_rng(seed)
+    rows = np.sort(generator.integers(0, m, nnz)) if m else np.empty(0, int)
+    row_ptr = np.searchsorted(rows, np.arange(m + 1)).astype(np.int32)
+    low = -1.0 if signed else 0.0
+    a = csr.validate(
+        csr.Csr(
+            m,
+            k,
+            row_ptr,
+            generator.integers(0, k, nnz).astype(np.int32),
+            generator.uniform(low, 1, nnz).astype(np.float32),
+        )
+    )
+    b = generator.uniform(low, 1, (k, n)).astype(np.float32)
+    problem = Problem(
+        room="test", label="", m=m, n=n, k=k, nnz=nnz, density=nnz / (m * k) if m * k else 0.0,
+        seed=seed, useful_flops=2 * nnz * n, flops_def="2·nnz·N", least_bytes=1, requested_bytes=1,
+        make_host=lambda: Operands(a, b), make_device=lambda: pytest.fail("no GPU was asked for"),
+    )  # fmt: skip
+    return replace(problem, **changes)
+
+
+class OnCpu:
+    """A contender on the CPU whose launch writes `work(a, b)` into its output."""
+
+    prepare_ms = 0.0
+    prepare_bytes = 0
+
+    def __init__(self, problem, work, name="on_cpu", dtype=np.float32):
+        self.name, self.work, self.problem = name, work, problem
+        self.output = np.zeros((problem.m, problem.n), dtype)
+
+    def launch(self, stream):
+        operands = self.problem.host()
+        self.output[...] = self.work(operands.a, operands.b)
+
+    def result(self):
+        return self.output
+
+
+def product(a, b):
+    return csr.to_dense(a) @ b
+
+
+@given(
+    m=st.integers(0, 9), n=st.integers(0, 9), k=st.integers(1, 9), nnz=st.integers(0, 60),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_oracle_is_the_dense_product(m, n, k, nnz, seed):
+    problem = make_problem(m, n, k, nnz if m else 0, seed)
+    a, b = problem.host().a, problem.host().b
+    dense = np.zeros((m, k))
+    np.add.at(dense, (np.repeat(np.arange(m), np.diff(a.row_ptr)), a.col_idx), a.val.astype(float))
+    reference = check.oracle(problem, on="cpu")
+    assert reference.values.dtype == np.float64
+    np.testing.assert_allclose(reference.values, dense @ b.astype(float), rtol=1e-12, atol=1e-12)
+    assert reference.norm == pytest.approx(np.linalg.norm(reference.values))
+
+
+def test_the_oracle_leaves_the_operands_alone():
+    problem = make_problem(nnz=50)
+    before = problem.host().a.col_idx.copy()
+    check.oracle(problem, on="cpu")
+    assert np.array_equal(problem.host().a.col_idx, before)
+    assert np.any(np.diff(before) < 0), "the columns were to be unsorted"
+
+
+def test_a_right_result_passes_with_its_errors():
+    problem = make_problem(m=60, n=33, k=50, nnz=900)
+    errors = check.check(OnCpu(problem, product), problem, check.oracle(problem, on="cpu"))
+    assert 0 < errors.rel_err < 1e-6 and errors.rel_err <= errors.max_err < 1e-5
+
+
+def test_errors_are_what_the_module_says_they_are():
+    exact = np.array([[1.0, -2.0], [1e-9, 4.0]])
+    out = (exact * (1 + np.array([[1e-6, 2e-6], [0, 3e-6]]))).astype(np.float32)
+    out[1, 0] = 1e-6
+    off = np.abs(out.astype(float) - exact)
+    rms = math.sqrt((exact**2).mean())
+    errors = check.compare(out, check.reference(exact))
+    assert errors.rel_err == pytest.approx(np.linalg.norm(off) / np.linalg.norm(exact))
+    assert errors.max_err == pytest.approx((off / np.maximum(np.abs(exact), rms)).max())
+
+
+def test_a_cancelled_element_is_measured_against_the_rest():
+    # A relative error of 1 in an element that is nearly nothing says nothing about the kernel.
+    exact = np.array([[1.0, 1e-12]])
+    assert check.compare(exact.astype(np.float32) + 1e-12, check.reference(exact)).max_err < 1e-6
+
+
+def lose_one(a, b):
+    out = product(a, b)
+    out[a.m // 2] -= a.val[a.row_ptr[a.m // 2]] * b[a.col_idx[a.row_ptr[a.m // 2]]]
+    return out
+
+
+def repeat_one(a, b):
+    out = product(a, b)
+    out[a.m // 2] += a.val[a.row_ptr[a.m // 2]] * b[a.col_idx[a.row_ptr[a.m // 2]]]
+    return out
+
+
+def shifted(a, b):
+    return np.roll(product(a, b), 1, axis=0)
+
+
+def without_duplicates(a, b):
+    dense = np.zeros((a.m, a.k), np.float32)
+    dense[np.repeat(np.arange(a.m), np.diff(a.row_ptr)), a.col_idx] = a.val
+    return dense @ b
+
+
+def in_half(a, b):
+    return csr.to_dense(a).astype(np.float16).astype(np.float32) @ b
+
+
+def infinite(a, b):
+    out = product(a, b)
+    out[0, 0] = np.inf
+    return out
+
+
+@pytest.mark.parametrize(
+    "wrong", [lose_one, repeat_one, shifted, without_duplicates, in_half, infinite]
+)
+def test_a_kernel_that_is_wrong_on_purpose_is_caught(wrong):
+    problem = make_problem(m=200, n=64, k=100, nnz=4000, signed=False)
+    reference = check.oracle(problem, on="cpu")
+    with pytest.raises(check.WrongResult, match="is wrong") as caught:
+        check.check(OnCpu(problem, wrong, name=wrong.__name__), problem, reference)
+    message = str(caught.value)
+    assert message.startswith(f"{wrong.__name__} at m=200, n=64, k=100")
+    assert "but at most" in message and "float32" in message and "\n" not in message
+
+
+def test_one_wrong_element_of_many_is_caught_by_the_largest_error():
+    # A thousandth of one element vanishes in the norm of a large output.
+    def off_by_little(a, b):
+        out = product(a, b)
+        out[1500, 7] *= 1.001
+        return out
+
+    problem = make_problem(m=2000, n=64, k=500, nnz=2000 * 60, signed=False)
+    with pytest.raises(check.WrongResult, match="largest element-wise error 1.00e-03"):
+        check.check(OnCpu(problem, off_by_little), problem, check.oracle(problem, on="cpu"))
+
+
+def test_unwritten_elements_are_counted_and_located():
+    problem = make_problem(m=8, n=6)
+
+    class Forgets(OnCpu):
+        def launch(self, stream):
+            right = product(self.problem.host().a, self.problem.host().b)
+            self.output[:5] = right[:5]
+            self.output[5, :4] = right[5, :4]
+            self.output[6:] = right[6:]
+
+    with pytest.raises(check.WrongResult) as caught:
+        check.check(Forgets(problem, product), problem, check.oracle(problem, on="cpu"))
+    assert "leaves 2 of 48 elements unwritten" in str(caught.value)
+    assert "row 5, column 4" in str(caught.value)
+
+
+def test_a_right_output_of_an_earlier_launch_does_not_count():
+    problem = make_problem()
+    lazy = OnCpu(problem, product)
+    lazy.launch(None)
+    lazy.work = lambda a, b: lazy.output
+    with pytest.raises(check.WrongResult, match="leaves 35 of 35 elements unwritten"):
+        check.check(lazy, problem, check.oracle(problem, on="cpu"))
+
+
+def test_elements_are_found_across_the_pieces_of_a_comparison(monkeypatch):
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 7)
+    problem = make_problem(m=11, n=5, nnz=60)
+    reference = check.oracle(problem, on="cpu")
+    whole = np.linalg.norm(reference.values)
+    assert reference.norm == pytest.approx(whole)
+    out = reference.values.astype(np.float32)
+    assert check.compare(out, reference).rel_err < 1e-7
+    out[7, 3] = np.nan
+    with pytest.raises(check.WrongResult, match="1 of 55 .* row 7, column 3"):
+        check.compare(out, reference)
+
+
+def test_a_result_of_another_shape_is_refused():
+    problem = make_problem()
+    bound = OnCpu(problem, product)
+    bound.output = np.zeros((5, 7), np.float32)
+    with pytest.raises(check.WrongResult, match=r"shape \(5, 7\).*\(7, 5\)"):
+        check.check(bound, problem, check.oracle(problem, on="cpu"))
+
+
+def test_a_launch_that_fails_says_who_and_where():
+    def broken(a, b):
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    problem = make_problem(label="cage4")
+    with pytest.raises(check.WrongResult, match="broken at cage4, m=7.*ILLEGAL_ADDRESS"):
+        check.check(OnCpu(problem, broken, name="broken"), problem, check.oracle(problem, on="cpu"))
+
+
+def test_an_empty_matrix_must_give_zeros():
+    problem = make_problem(nnz=0)
+    reference = check.oracle(problem, on="cpu")
+    errors = check.check(OnCpu(problem, product), problem, reference)
+    assert errors == check.Errors(0.0, 0.0)
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.check(OnCpu(problem, lambda a, b: 1e-30), problem, reference)
+
+
+def test_half_precision_outputs_have_their_own_limits():
+    problem = make_problem(m=50, n=20, k=30, nnz=400, signed=False)
+    reference = check.oracle(problem, on="cpu")
+    errors = check.check(OnCpu(problem, product, dtype=np.float16), problem, reference)
+    assert check.LIMITS["float32"].rel_err < errors.rel_err < check.LIMITS["float16"].rel_err
+
+
+def test_a_problem_may_name_the_limit_of_its_results():
+    """Sums that are cut off, in a tensor core, say: wrong for float32, right where the problem says so."""
+
+    def cut(a, b):
+        return product(a, b) * np.float32(1 - 5e-5)
+
+    problem = make_problem(m=60, n=33, k=50, nnz=900)
+    reference = check.oracle(problem, on="cpu")
+    with pytest.raises(check.WrongResult, match="at most 1e-05 for float32$"):
+        check.check(OnCpu(problem, cut), problem, reference)
+    problem = replace(problem, limit="tf32")
+    assert check.check(OnCpu(problem, cut), problem, reference).rel_err == pytest.approx(5e-5, 0.1)
+    for wrong in (lose_one, repeat_one, shifted):
+        with pytest.raises(check.WrongResult, match="for tf32$"):
+            check.check(OnCpu(problem, wrong), problem, reference)
+    problem = replace(problem, limit="fp8")
+    with pytest.raises(ValueError, match="is fp8, for which there is no error limit"):
+        check.check(OnCpu(problem, product), problem, reference)
+
+
+def test_a_dtype_without_a_limit_is_refused():
+    problem = make_problem()
+    with pytest.raises(ValueError, match="float64, for which there is no error limit"):
+        check.check(
+            OnCpu(problem, product, dtype=np.float64), problem, check.oracle(problem, on="cpu")
+        )
+
+
+def test_the_oracle_refuses_to_run_nowhere():
+    with pytest.raises(ValueError, match="on is 'tpu'"):
+        check.oracle(make_problem(), on="tpu")
+
+
+# ---------------------------------------------------------------- other operands and orders
+
+
+def make_nm_problem(m=7, n=10, k=9, vector=1, **changes) -> Problem:
+    """A is dense with both signs, B is 2:4; column-major, as the report has it."""
+    generator = np.random.default_rng([m, n, k])
+    a = np.asfortranarray(generator.uniform(-1, 1, (m, k)).astype(np.float32))
+    b = nm.random(k, n, 2, 4, vector, 0)
+    problem = make_problem(m, n, k, nnz=0)
+    return replace(problem, nnz=b.nnz, make_host=lambda: Operands(a, b), **changes)
+
+
+@given(m=st.integers(1, 9), n=st.integers(1, 9), k=st.integers(1, 9), panel=st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_the_oracle_of_dense_and_sparse_is_the_dense_product(m, n, k, panel):
+    problem = make_nm_problem(m, n, k)
+    exact = problem.host().a.astype(float) @ nm.to_dense(problem.host().b).astype(float)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "PANEL_ELEMENTS", panel)
+        reference = check.oracle(problem, on="cpu")
+    assert reference.values.dtype == np.float64 and reference.values.flags.c_contiguous
+    np.testing.assert_allclose(reference.values, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_a_panel_bounds_what_is_in_float64_at_once(monkeypatch):
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", 100)
+    sizes = []
+
+    class Counts(np.ndarray):
+        def astype(self, *arguments, **options):
+            sizes.append(self.size)
+            return super().astype(*arguments, **options)
+
+    a, b = np.ones((30, 20), np.float32).view(Counts), np.ones((20, 40), np.float32).view(Counts)
+    assert np.array_equal(check.dense_product(a, b), np.full((30, 40), 20.0))
+    assert len(sizes) > 20 and max(sizes) <= 100
+
+
+def test_a_dense_oracle_ignores_the_order_of_its_operands():
+    generator = np.random.default_rng(0)
+    a, b = generator.random((5, 8)).astype(np.float32), generator.random((8, 3)).astype(np.float32)
+    exact = a.astype(float) @ b.astype(float)
+    for order in ("C", "F"):
+        out = check.dense_product(np.array(a, order=order), np.array(b, order=order))
+        np.testing.assert_allclose(out, exact, rtol=1e-14)
+
+
+@pytest.mark.parametrize("elements", [1, 7, 30, 2**24])
+@pytest.mark.parametrize("out_order", ["C", "F"])
+@pytest.mark.parametrize("reference_order", ["C", "F"])
+def test_memory_order_changes_nothing(monkeypatch, elements, out_order, reference_order):
+    exact = np.random.default_rng(0).uniform(-1, 1, (11, 5))
+    plain = check.compare(exact.astype(np.float32), check.reference(exact))
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", elements)
+    out = np.array(exact.astype(np.float32), order=out_order)
+    reference = check.reference(np.array(exact, order=reference_order))
+    assert reference.norm == pytest.approx(np.linalg.norm(exact))
+    errors = check.compare(out, reference)
+    assert errors.rel_err == pytest.approx(plain.rel_err) and errors.max_err == plain.max_err
+    out[3, 2] *= 1.001
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.compare(out, reference)
+    out[[3, 7], [2, 1]] = np.nan
+    with pytest.raises(check.WrongResult, match="leaves 2 of 55 .* at row 3, column 2"):
+        check.compare(out, reference)
+
+
+def test_a_transposed_output_is_wrong():
+    exact = np.random.default_rng(0).random((6, 6))
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.compare(exact.T.astype(np.float32, order="F"), check.reference(exact))
+
+
+def test_a_column_major_output_is_poisoned_and_checked():
+    problem = make_nm_problem(m=6, n=8, k=12)
+    bound = OnCpu(problem, lambda a, b: a @ nm.to_dense(b))
+    bound.output = np.asfortranarray(bound.output)
+    reference = check.oracle(problem, on="cpu")
+    assert check.check(bound, problem, reference).rel_err < 1e-6
+    lazy = OnCpu(problem, lambda a, b: bound.output)
+    lazy.output = bound.output
+    with pytest.raises(check.WrongResult, match="leaves 48 of 48"):
+        check.check(lazy, problem, reference)
+
+
+def test_an_output_without_elements_is_right():
+    for shape in ((0, 4), (4, 0)):
+        out = np.zeros(shape, np.float32, order="F")
+        assert check.compare(out, check.reference(np.zeros(shape))) == check.Errors(0.0, 0.0)
+
+
+class Elsewhere:
+    """An array that is not NumPy's, and that `get` brings here, as CuPy's arrays do."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.size = array, array.shape, array.size
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        return Elsewhere(self.array[rows])
+
+    def get(self):
+        return self.array.copy()
+
+
+def test_an_output_here_is_compared_with_a_reference_elsewhere(monkeypatch):
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 13)
+    exact = np.random.default_rng(0).random((9, 5))
+    here = check.reference(exact)
+    there = check.Reference(Elsewhere(exact), here.norm, here.rms)
+    out = exact.astype(np.float32)
+    assert check.compare(out, there) == check.compare(out, here)
+    out[8, 4] *= 1.01
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        check.compare(out, there)
+
+
+# ---------------------------------------------------------------- 16-bit operands and outputs
+
+
+def make_half_problem(m=60, n=33, k=50, dtype="bfloat16", **changes) -> Problem:
+    """A is 2:4 and B dense, both 16-bit floats."""
+    generator = np.random.default_rng([m, n, k])
+    a = two_four.random(m, k, dtype, 0)
+    b = half.from_dense(generator.uniform(-1, 1, (k, n)).astype(np.float32), dtype)
+    problem = make_problem(m, n, k, nnz=0)
+    return replace(problem, nnz=a.nnz, make_host=lambda: Operands(a, b), **changes)
+
+
+def exact_of(problem) -> np.ndarray:
+    a, b = problem.host().a, problem.host().b
+    return two_four.to_dense(a).astype(float) @ half.to_dense(b).astype(float)
+
+
+class InHalf:
+    """A contender on the CPU whose output is a `Half`: launch writes `work(bits)` into it."""
+
+    prepare_ms = 0.0
+    prepare_bytes = 0
+
+    def __init__(self, problem, name="in_half", dtype="bfloat16", work=lambda bits: bits):
+        self.name, self.work = name, work
+        self.right = half.to_bits(exact_of(problem).astype(np.float32), dtype)
+        self.output = Half(dtype, np.zeros_like(self.right))
+
+    def launch(self, stream):
+        self.output.bits[...] = self.work(self.right.copy())
+
+    def result(self):
+        return self.output
+
+
+@given(
+    m=st.integers(1, 9), n=st.integers(1, 9), k=st.integers(1, 40), panel=st.integers(1, 200),
+    dtype=st.sampled_from(half.DTYPES),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_oracle_of_16_bit_operands_is_the_dense_product(m, n, k, panel, dtype):
+    problem = make_half_problem(m, n, k, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "PANEL_ELEMENTS", panel)
+        reference = check.oracle(problem, on="cpu")
+    assert reference.values.dtype == np.float64 and reference.values.shape == (m, n)
+    np.testing.assert_allclose(reference.values, exact_of(problem), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_dense_pair_of_16_bit_matrices_is_multiplied_too(dtype):
+    a, b = (
+        half.from_dense(np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32), dtype)
+        for seed, shape in enumerate(((7, 9), (9, 5)))
+    )
+    exact = half.to_dense(a).astype(float) @ half.to_dense(b).astype(float)
+    np.testing.assert_allclose(check.dense_product(a, b), exact, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(check.dense_product(half.to_dense(a), b), exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_rounded_product_passes_with_its_errors(dtype):
+    problem = make_half_problem(dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    bound = InHalf(problem, dtype=dtype)
+    errors = check.check(bound, problem, reference)
+    # By hand, from the definitions at the head of the module.
+    off = np.abs(half.to_dense(bound.output).astype(float) - reference.values)
+    assert errors.rel_err == pytest.approx(np.linalg.norm(off) / reference.norm)
+    scale = np.maximum(np.abs(reference.values), reference.rms)
+    assert errors.max_err == pytest.approx((off / scale).max())
+    limit = check.LIMITS[dtype]
+    assert limit.rel_err / 10 < errors.rel_err < limit.rel_err and errors.max_err < limit.max_err
+
+
+@pytest.mark.parametrize("elements", [1, 100, 2**24])
+def test_a_comparison_makes_numbers_of_a_part_at_a_time(monkeypatch, elements):
+    problem = make_half_problem()
+    reference = check.oracle(problem, on="cpu")
+    out = InHalf(problem).right
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", elements)
+    sizes, from_bits = [], half.from_bits
+
+    def count(bits, dtype):
+        sizes.append(bits.size)
+        return from_bits(bits, dtype)
+
+    monkeypatch.setattr(half, "from_bits", count)
+    check.compare(Half("bfloat16", out), reference)
+    assert sum(sizes) == out.size and max(sizes) <= max(elements, out.shape[1])
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_unwritten_16_bit_elements_are_counted_and_located(dtype):
+    problem = make_half_problem(dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    lazy = InHalf(problem, dtype=dtype)
+    lazy.launch(None)
+    lazy.work = lambda bits: lazy.output.bits  # an earlier, right output does not count
+    with pytest.raises(check.WrongResult, match="leaves 1980 of 1980 .* row 0, column 0"):
+        check.check(lazy, problem, reference)
+
+    def forgets(bits):
+        bits[[41, 50], [7, 0]] = lazy.output.bits[0, 0]  # the poison
+        return bits
+
+    with pytest.raises(check.WrongResult, match="leaves 2 of 1980 .* row 41, column 7"):
+        check.check(InHalf(problem, dtype=dtype, work=forgets), problem, reference)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_wrong_16_bit_output_is_caught(dtype):
+    problem = make_half_problem(dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    row, column = np.unravel_index(np.abs(reference.values).argmax(), (60, 33))
+
+    def one_bit_up(bits):
+        """One element, by 1/16 or 1/8: two bits above what rounding moves."""
+        bits[row, column] ^= {"bfloat16": 1 << 3, "float16": 1 << 6}[dtype]
+        return bits
+
+    def truncated(bits):
+        return bits & {"bfloat16": 0xFFFE, "float16": 0xFFFC}[dtype]
+
+    def shifted(bits):
+        return np.roll(bits, 1, axis=1)
+
+    for wrong in (one_bit_up, truncated, shifted):
+        bound = InHalf(problem, wrong.__name__, dtype, wrong)
+        with pytest.raises(check.WrongResult, match=f"^{wrong.__name__} at .* is wrong.*{dtype}$"):
+            check.check(bound, problem, reference)
+
+
+def test_a_16_bit_output_of_another_shape_is_refused():
+    problem = make_half_problem()
+    bound = InHalf(problem)
+    bound.output = Half("bfloat16", bound.output.bits.T.copy())
+    with pytest.raises(check.WrongResult, match=r"shape \(33, 60\).*\(60, 33\)"):
+        check.check(bound, problem, check.oracle(problem, on="cpu"))
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+def on_gpu(problem):
+    """The same problem with its host operands copied to the GPU."""
+
+    def make_device():
+        import cupy
+
+        host = problem.host()
+        out = cupy.empty((problem.m, problem.n), cupy.float32)
+        return Operands(csr.to_device(host.a), cupy.asarray(host.b), out)
+
+    return replace(problem, make_device=make_device)
+
+
+@pytest.fixture(scope="module")
+def gpu(device):
+    return device
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("panel", [check.PANEL_ELEMENTS, 1000])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"m": 1, "n": 1, "k": 1, "nnz": 3},
+        {"m": 100, "n": 37, "k": 64, "nnz": 3000},
+        {"m": 500, "n": 130, "k": 20, "nnz": 700},
+        {"m": 40, "n": 8, "k": 900, "nnz": 0},
+    ],
+)
+def test_both_oracles_agree(gpu, monkeypatch, shape, panel):
+    """The matrices have repeated and unsorted columns and empty rows."""
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", panel)
+    problem = on_gpu(make_problem(**shape))
+    operands = problem.device()
+    before = operands.a.col_idx.copy()
+    out = check.cupy_product(operands.a, operands.b)
+    exact = check.oracle(problem, on="cpu").values
+    np.testing.assert_allclose(out.get(), exact, rtol=1e-12, atol=1e-12)
+    assert out.flags.c_contiguous
+    assert bool((operands.a.col_idx == before).all()), "the contenders' operands were touched"
+
+
+@pytest.mark.gpu
+def test_the_gpu_oracle_follows_the_size(gpu, monkeypatch):
+    problem = on_gpu(make_problem(m=300, n=64, k=200, nnz=9000))
+    small = check.oracle(problem, on="gpu")
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    large = check.oracle(problem, on="gpu")
+    assert float(abs(small.values - large.values).max()) < 1e-12
+    assert small.norm == pytest.approx(large.norm)
+
+
+@pytest.mark.gpu
+def test_a_wrong_kernel_on_the_gpu_is_caught(gpu):
+    problem = on_gpu(make_problem(m=300, n=64, k=200, nnz=9000, signed=False))
+    reference = check.oracle(problem, on="gpu")
+    exact = reference.values.astype("float32")
+
+    class Wrong(OnCpu):
+        rows = 300
+
+        def __init__(self):
+            self.name, self.output = "wrong_on_purpose", problem.device().c
+
+        def launch(self, stream):
+            gpu.sync()
+            self.output[: self.rows] = exact[: self.rows] * self.factor
+            gpu.sync()
+
+        factor = 1.0
+
+    stream = gpu.create_stream()
+    bound = Wrong()
+    assert check.check(bound, problem, reference, stream).rel_err < 1e-7
+    bound.factor = 1.001
+    with pytest.raises(check.WrongResult, match="wrong_on_purpose.*is wrong"):
+        check.check(bound, problem, reference, stream)
+    bound.factor, bound.rows = 1.0, 299
+    with pytest.raises(check.WrongResult, match="leaves 64 of 19200 elements.*row 299"):
+        check.check(bound, problem, reference, stream)
+
+
+@pytest.mark.gpu
+def test_every_published_problem_fits_the_oracle(gpu):
+    """The largest dense side of the sweeps, in panels, in memory and in seconds."""
+    import time
+
+    from kernels import casper_sparse as room
+
+    problem = room.problem(m=4096, n=16384, k=4096, density=0.01)
+    began = time.perf_counter()
+    reference = check.oracle(problem)
+    assert reference.values.shape == (4096, 16384)
+    assert time.perf_counter() - began < 20
+    problem.release()
+
+
+def nm_on_gpu(problem):
+    def make_device():
+        import cupy
+
+        host = problem.host()
+        c = cupy.empty((problem.m, problem.n), cupy.float32, order="F")
+        return Operands(cupy.asarray(host.a, order="F"), nm.to_device(host.b), c)
+
+    return replace(problem, make_device=make_device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("panel", [check.PANEL_ELEMENTS, 5000])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (96, 64, 128), (33, 130, 57)])
+def test_both_dense_oracles_agree(gpu, monkeypatch, shape, panel):
+    import cupy
+
+    problem = nm_on_gpu(make_nm_problem(*shape))
+    exact = check.oracle(problem, on="cpu")
+    small = check.oracle(problem, on="gpu")
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", panel)
+    large = check.oracle(problem, on="gpu")
+    for other in (small, large):
+        assert isinstance(other.values, cupy.ndarray) and other.values.dtype == np.float64
+        np.testing.assert_allclose(other.values.get(), exact.values, rtol=1e-12, atol=1e-12)
+        assert other.norm == pytest.approx(exact.norm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("elements", [check.COMPARE_ELEMENTS, 100, 7])
+def test_a_column_major_output_on_the_gpu_is_compared_by_row_and_column(gpu, monkeypatch, elements):
+    import cupy
+
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", elements)
+    exact = np.random.default_rng(0).uniform(-1, 1, (40, 30))
+    reference = check.reference(cupy.asarray(exact))
+    assert reference.norm == pytest.approx(np.linalg.norm(exact))
+    out = cupy.asarray(exact.astype(np.float32), order="F")
+    plain = check.compare(exact.astype(np.float32), check.reference(exact))
+    for mine, other in ((out, reference), (out, check.reference(exact)), (out.get(), reference)):
+        assert check.compare(mine, other).max_err == pytest.approx(plain.max_err)
+    out[13, 29] = math.nan
+    out[14, 2] = math.nan
+    for mine in (out, out.get(order="F")):
+        with pytest.raises(check.WrongResult, match="leaves 2 of 1200 .* at row 13, column 29"):
+            check.compare(mine, reference)
+
+
+@pytest.mark.gpu
+def test_the_largest_dense_problem_fits_the_oracle(gpu):
+    """8192 cubed, the largest of the report, in memory and in seconds."""
+    import time
+
+    from kernels import nm_cuda_core as room
+
+    problem = room.problem(m=8192, n=8192, k=8192)
+    problem.device()
+    began = time.perf_counter()
+    reference = check.oracle(problem)
+    assert reference.values.shape == (8192, 8192)
+    assert time.perf_counter() - began < 20
+    problem.release()
+
+
+def half_on_gpu(problem):
+    def make_device():
+        import cupy
+
+        host = problem.host()
+        c = Half(host.a.dtype, cupy.empty((problem.m, problem.n), cupy.uint16))
+        return Operands(two_four.to_device(host.a), half.to_device(host.b), c)
+
+    return replace(problem, make_device=make_device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", half.DTYPES)
+@pytest.mark.parametrize("panel", [check.PANEL_ELEMENTS, 5000])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (96, 64, 128), (33, 130, 57)])
+def test_both_oracles_of_16_bit_operands_agree(gpu, monkeypatch, shape, panel, dtype):
+    import cupy
+
+    problem = half_on_gpu(make_half_problem(*shape, dtype))
+    exact = check.oracle(problem, on="cpu")
+    small = check.oracle(problem, on="gpu")
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    monkeypatch.setattr(check, "PANEL_ELEMENTS", panel)
+    large = check.oracle(problem, on="gpu")
+    for other in (small, large):
+        assert isinstance(other.values, cupy.ndarray) and other.values.dtype == np.float64
+        np.testing.assert_allclose(other.values.get(), exact.values, rtol=1e-12, atol=1e-12)
+        assert other.norm == pytest.approx(exact.norm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_a_16_bit_output_on_the_gpu_is_poisoned_and_checked(gpu, monkeypatch, dtype):
+    import cupy
+
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 500)
+    problem = half_on_gpu(make_half_problem(dtype=dtype))
+    reference = check.oracle(problem, on="gpu")
+    here = InHalf(problem, dtype=dtype)
+    plain = check.check(here, problem, check.oracle(problem, on="cpu"))
+    right = cupy.asarray(here.right)
+
+    class OnGpu:
+        name, rows, flip = "in_half", 60, 0
+
+        def launch(self, stream):
+            gpu.sync()
+            problem.device().c.bits[: self.rows] = right[: self.rows] ^ self.flip
+            gpu.sync()
+
+        def result(self):
+            return problem.device().c
+
+    stream, bound = gpu.create_stream(), OnGpu()
+    errors = check.check(bound, problem, reference, stream)
+    assert errors.rel_err == pytest.approx(plain.rel_err)
+    assert errors.max_err == pytest.approx(plain.max_err)
+    bound.flip = cupy.uint16(0x8000)
+    with pytest.raises(check.WrongResult, match=f"is wrong.*{dtype}"):
+        check.check(bound, problem, reference, stream)
+    bound.flip, bound.rows = cupy.uint16(0), 59
+    with pytest.raises(check.WrongResult, match="leaves 33 of 1980 elements.*row 59"):
+        check.check(bound, problem, reference, stream)

@@ -1,0 +1,150 @@
+"""The user's real matrices: which are listed, where they are looked for, and what is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+from artifact.measure import matrices
+from kernels.formats import csr
+
+
+@pytest.fixture
+def pattern() -> scipy.sparse.csr_array:
+    """3 x 5 with an empty row; ones, like most of the collection's."""
+    return scipy.sparse.csr_array(
+        (np.ones(4), np.array([1, 4, 0, 2]), np.array([0, 2, 2, 4])), shape=(3, 5)
+    )
+
+
+def same_pattern(a: csr.Csr, matrix) -> bool:
+    return (
+        (a.m, a.k) == matrix.shape
+        and np.array_equal(a.row_ptr, matrix.indptr)
+        and np.array_equal(a.col_idx, matrix.indices)
+    )
+
+
+# ---------------------------------------------------------------- the list
+
+
+def test_every_listed_matrix_has_a_name_a_group_and_a_domain():
+    df = matrices.listed()
+    assert list(df.columns) == ["name", "group", "domain"] and len(df) > 10
+    assert not df.isna().any(axis=None)
+    for column in df:
+        text = df[column].astype(str)
+        assert (text.str.strip() == text).all() and (text != "").all(), column
+    assert df["name"].is_unique, "a name is a point of the record"
+
+
+def test_listed_names_are_file_names():
+    for name in [*matrices.listed()["name"], *matrices.listed()["group"]]:
+        assert not set(name) & set("/\\ #,"), name
+
+
+# ---------------------------------------------------------------- the folder
+
+
+def test_no_folder_is_set(monkeypatch):
+    monkeypatch.delenv(matrices.VARIABLE, raising=False)
+    assert matrices.folder() is None
+    monkeypatch.setenv(matrices.VARIABLE, "")
+    assert matrices.folder() is None
+
+
+def test_a_folder_is_set(monkeypatch, tmp_path):
+    monkeypatch.setenv(matrices.VARIABLE, str(tmp_path))
+    assert matrices.folder() == tmp_path
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.touch()])
+def test_what_is_set_is_no_folder(monkeypatch, tmp_path, make):
+    make(tmp_path / "elsewhere")
+    monkeypatch.setenv(matrices.VARIABLE, str(tmp_path / "elsewhere"))
+    with pytest.raises(FileNotFoundError, match="elsewhere.*no folder: unset or correct") as error:
+        matrices.folder()
+    assert matrices.VARIABLE in str(error.value) and "\n" not in str(error.value)
+
+
+# ---------------------------------------------------------------- loading
+
+
+def test_a_matrix_of_scipy(tmp_path, pattern):
+    scipy.sparse.save_npz(tmp_path / "small.npz", pattern)
+    a = csr.validate(matrices.load("small", tmp_path))
+    assert same_pattern(a, pattern)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_matrix_market_file(tmp_path, pattern, nested):
+    folder = tmp_path / "small" if nested else tmp_path
+    folder.mkdir(exist_ok=True)
+    scipy.io.mmwrite(folder / "small.mtx", pattern)
+    a = csr.validate(matrices.load("small", tmp_path))
+    assert same_pattern(a, pattern)
+
+
+def test_a_symmetric_pattern_is_expanded(tmp_path):
+    (tmp_path / "graph.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n2 1\n3 1\n3 3\n"
+    )
+    a = matrices.load("graph", tmp_path)
+    there = (csr.to_dense(a) != 0).astype(int).tolist()
+    assert there == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
+
+
+def test_values_are_seeded_by_the_name(tmp_path, pattern):
+    for name in ("one", "two"):
+        scipy.sparse.save_npz(tmp_path / f"{name}.npz", pattern)
+    (tmp_path / "one").mkdir()
+    scipy.io.mmwrite(tmp_path / "one" / "one.mtx", pattern)
+    first = matrices.load("one", tmp_path).val
+    (tmp_path / "one.npz").unlink()
+    assert np.array_equal(first, matrices.load("one", tmp_path).val), "whatever the file's format"
+    assert not np.array_equal(first, matrices.load("two", tmp_path).val)
+
+
+def test_values_are_standard_normal(tmp_path):
+    ones = scipy.sparse.csr_array(np.ones((100, 100)))
+    scipy.sparse.save_npz(tmp_path / "full.npz", ones)
+    val = matrices.load("full", tmp_path).val
+    assert val.dtype == np.float32 and val.size == ones.nnz
+    assert len(np.unique(val)) > 9000, "not the ones of the file"
+    assert abs(val.mean()) < 0.05 and abs(val.std() - 1) < 0.05
+
+
+def test_a_missing_matrix_says_what_was_looked_for(tmp_path):
+    (tmp_path / "gone").mkdir()
+    with pytest.raises(
+        FileNotFoundError, match=r"matrix gone .*gone\.npz, gone\.mtx or gone/gone\.mtx"
+    ) as error:
+        matrices.load("gone", tmp_path)
+    assert matrices.VARIABLE in str(error.value)
+
+
+def no_archive(path):
+    path.with_suffix(".npz").write_bytes(b"not a zip")
+
+
+def other_arrays(path):
+    np.savez(path.with_suffix(".npz"), a=np.ones(3))
+
+
+def no_header(path):
+    path.with_suffix(".mtx").write_text("1 1 1\n")
+
+
+def complex_numbers(path):
+    path.with_suffix(".mtx").write_text(
+        "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 2 1.0 3.0\n"
+    )
+
+
+@pytest.mark.parametrize("make", [no_archive, other_arrays, no_header, complex_numbers])
+def test_what_is_no_matrix_is_named(tmp_path, make):
+    make(tmp_path / "bad")
+    with pytest.raises(ValueError, match=r"bad\.(npz|mtx) holds no sparse matrix: ."):
+        matrices.load("bad", tmp_path)

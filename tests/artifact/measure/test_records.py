@@ -1,0 +1,359 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from artifact.measure import records
+
+
+def row(**changes) -> dict:
+    base = {
+        "room": "casper_sparse", "experiment": "wide", "variant": "warp_per_row", "label": "",
+        "m": 4096, "n": 512, "k": 4096, "density": 0.01, "nnz": 125829, "seed": 0,
+        "median_us": 50.0, "q25_us": 49.0, "q75_us": 51.0, "samples": 100,
+        "flops_def": "2*nnz*n", "useful_flops": 2.0 * 125829 * 512, "tflops": 2.577,
+        "least_bytes": 1.8e7, "requested_bytes": 2.6e8, "gbps": 360.0, "rel_err": 2e-7,
+        "max_err": 1e-5,
+        "prepare_ms": 0.5, "prepare_bytes": 0, "graph": False, "sm_mhz": 1980.0, "power_w": 350.0,
+        "throttle": "", "gpu": "NVIDIA H200", "when": "2026-01-02T03:04:05+00:00",
+    }  # fmt: skip
+    return base | changes
+
+
+def frame(*changes: dict) -> pd.DataFrame:
+    return pd.DataFrame([row(**change) for change in changes])
+
+
+@pytest.fixture
+def wide(tmp_path):
+    return records.write(
+        tmp_path / "wide.csv",
+        frame({}, {"n": 1024}, {"variant": "cusparse_alg2", "median_us": 40.0, "q25_us": 39.0}),
+    )
+
+
+def spoil(path, old: str, new: str, count=1):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, count))
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+def test_what_is_written_is_read(wide):
+    df = records.read(wide)
+    assert list(df.columns) == list(records.COLUMNS)
+    assert df["n"].tolist() == [512, 1024, 512] and df["n"].dtype == np.int64
+    assert df["graph"].dtype == bool and df["label"].tolist() == ["", "", ""]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 2**31),
+            st.floats(0, 1),
+            st.floats(1e-3, 1e9),
+            st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=12),
+            st.one_of(st.floats(1, 3000), st.just(math.nan)),
+        ),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda t: (t[0], t[1], t[3]),
+    )
+)
+def test_round_trip(tmp_path, values):
+    df = frame(
+        *(
+            {
+                "n": n,
+                "density": d,
+                "median_us": t,
+                "q25_us": t,
+                "q75_us": t,
+                "label": label,
+                "sm_mhz": mhz,
+            }
+            for n, d, t, label, mhz in values
+        )
+    )
+    back = records.read(records.write(tmp_path / "wide.csv", df))
+    for column in ("n", "density", "median_us", "label", "sm_mhz"):
+        pd.testing.assert_series_equal(back[column], df[column].astype(back[column].dtype))
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+@given(st.data())
+def test_a_record_cut_anywhere_is_refused_or_lacks_whole_rows(wide, tmp_path, data):
+    text = wide.read_text()
+    cut = data.draw(st.integers(0, len(text) - 1))
+    path = tmp_path / "cut.csv"
+    path.write_text(text[:cut])
+    try:
+        df = records.read(path)
+    except ValueError as error:
+        assert str(path) in str(error) and "row" in str(error) and "column" in str(error)
+    else:
+        assert text[:cut].endswith("\n") and len(df) == text[:cut].count("\n") - 1
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ("median_us", "median", "row 1, column 'median_us': the column is missing"),
+        (",gpu,when", ",gpu,when,mood", "row 1, column 'mood'"),
+        (",1024,", ",nan,", "row 3, column 'n': 'nan' is not a whole number"),
+        (",1024,", ",0.5,", "row 3, column 'n'"),
+        (",1024,", ",-4,", "row 3, column 'n': -4 is under 0"),
+        (",1024,", ",,", "row 3, column 'n'"),
+        (",0.01,", ",1.5,", "row 2, column 'density': 1.5 is over 1"),
+        (",0.01,", ",inf,", "row 2, column 'density': 'inf' is not finite"),
+        (
+            ",1024,",
+            ",512,",
+            "row 3, column 'variant': 'warp_per_row' at this shape is already in row 2",
+        ),
+        (",False,", ",maybe,", "row 2, column 'graph'"),
+        ("05+00:00", "05", "row 2, column 'when'"),
+        ("05+00:00", "05+02:00", "row 2, column 'when'"),
+        ("49.0", "99.0", "row 2, column 'median_us': the median 50 is outside its quartiles"),
+        ("2*nnz*n", "", "row 2, column 'flops_def': the cell is empty"),
+        (
+            "NVIDIA H200,2026",
+            "RTX,2026",
+            "row 3, column 'gpu': 'NVIDIA H200' differs from 'RTX' in row 2",
+        ),
+        (",2026-01-02T03:04:05+00:00", "", "row 2, column 'when': the row ends before this column"),
+        ("05+00:00", "05+00:00,7", "row 2, column 'when': the row goes on"),
+    ],
+)
+def test_a_foreign_record_is_one_sentence(wide, old, new, says):
+    spoil(wide, old, new)
+    with pytest.raises(ValueError) as error:
+        records.read(wide)
+    message = str(error.value)
+    assert says in message and message.startswith(str(wide)) and "\n" not in message
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\xff\xfe", b"a,b\n1,2\n", b'{"x": 1}'])
+def test_another_kind_of_file_is_refused(tmp_path, content):
+    path = tmp_path / "wide.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="row 1, column 'room'"):
+        records.read(path)
+
+
+def test_a_header_alone_is_no_record(wide):
+    wide.write_text(wide.read_text().splitlines(keepends=True)[0])
+    with pytest.raises(ValueError, match="no measurements"):
+        records.read(wide)
+
+
+def test_no_such_record(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no such record"):
+        records.read(tmp_path / "tall.csv")
+
+
+def test_append_adds_and_replaces(wide):
+    records.append(wide, [row(n=2048), row(median_us=45.0, q25_us=44.0)])
+    df = records.read(wide)
+    assert len(df) == 4
+    assert df[(df.variant == "warp_per_row") & (df.n == 512)].median_us.tolist() == [45.0]
+
+
+def test_append_makes_the_file_and_its_folder(tmp_path):
+    path = tmp_path / "nvidia-h200" / "casper_sparse" / "wide.csv"
+    records.append(path, [row()])
+    assert len(records.read(path)) == 1
+
+
+@pytest.mark.parametrize(
+    "bad", [{"n": math.nan}, {"gpu": "another"}, {"median_us": 0.0}, {"when": "yesterday"}]
+)
+def test_a_bad_row_leaves_everything_as_it_was(wide, bad):
+    before = wide.read_text()
+    with pytest.raises(ValueError, match="row"):
+        records.append(wide, [row(n=4096), row(n=8192) | bad])
+    assert wide.read_text() == before
+    assert [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
+
+
+def test_a_missing_column_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="column 'seed': the column is missing"):
+        records.write(tmp_path / "wide.csv", frame({}).drop(columns="seed"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
+    before = wide.read_text()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(records.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        records.append(wide, [row(n=4096)])
+    assert wide.read_text() == before
+    assert [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
+
+
+def test_a_record_is_complete_if_every_point_has_every_variant(tmp_path):
+    names = ("warp_per_row", "any_n", "cusparse_alg2")
+    df = frame(*({"n": n, "variant": v, "label": ""} for n in (512, 1024, 2048) for v in names))
+    path = records.write(tmp_path / "wide.csv", df)
+    assert len(records.complete(records.read(path), path)) == 9
+    lines = path.read_text().splitlines(keepends=True)
+    for kept, row, missing in (
+        (lines[:-1], 8, "cusparse_alg2"),  # cut between two rows
+        (lines[:-2], 8, "any_n"),
+        (lines[:4] + lines[5:], 5, "warp_per_row"),  # a row lost in the middle
+    ):
+        path.write_text("".join(kept))
+        with pytest.raises(ValueError) as error:
+            records.complete(records.read(path), path)
+        assert f"{path}: row {row}, column 'variant'" in str(error.value)
+        assert f"lacks '{missing}'" in str(error.value) and "\n" not in str(error.value)
+    path.write_text("".join(lines[:7]))  # whole points, as an interrupted measurement leaves them
+    assert len(records.complete(records.read(path), path)) == 6
+
+
+# ---------------------------------------------------------------- counters and published numbers
+
+
+def test_counters(tmp_path):
+    path = tmp_path / "counters.csv"
+    with pytest.raises(FileNotFoundError, match="make profile"):
+        records.read_counters(path)
+    path.write_text("variant,m,n,k,density,metric,value,unit\nx,1,2,3,0.5,dram,90,%\n")
+    assert records.read_counters(path).value.tolist() == [90]
+    spoil(path, "90", "many")
+    with pytest.raises(ValueError, match="row 2, column 'value': 'many' is not a number"):
+        records.read_counters(path)
+    spoil(path, "metric", "name")
+    with pytest.raises(ValueError, match="row 1, column 'metric'"):
+        records.read_counters(path)
+
+
+def test_published_numbers_name_their_source(tmp_path):
+    path = tmp_path / "fig1.csv"
+    path.write_text("quantity,low,high\nspeedup,1,2\n")
+    with pytest.raises(ValueError, match="source is missing"):
+        records.published(path)
+    path.write_text("# A paper, Fig. 1\nquantity,low,high\nspeedup,1,2\n")
+    assert records.published(path).attrs["source"] == "A paper, Fig. 1"
+    with pytest.raises(FileNotFoundError, match=r"known: fig1\.csv"):
+        records.published(tmp_path / "fig2.csv")
+
+
+# ---------------------------------------------------------------- machines and folders
+
+
+def machine(**changes) -> dict:
+    return dict.fromkeys(records.MACHINE_KEYS, "x") | changes
+
+
+def test_machine_round_trip(tmp_path):
+    folder = tmp_path / "nvidia-h200" / "casper_sparse"
+    records.write_machine(folder, machine(gpu="NVIDIA H200"))
+    assert records.read_machine(folder)["gpu"] == "NVIDIA H200"
+
+
+def test_machine_needs_its_keys(tmp_path):
+    bad = machine()
+    del bad["driver"]
+    with pytest.raises(ValueError, match="'driver' is missing"):
+        records.write_machine(tmp_path, bad)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "machine.json").write_text(json.dumps(bad)[:20])
+    with pytest.raises(ValueError, match="not complete JSON"):
+        records.read_machine(tmp_path)
+    (tmp_path / "machine.json").write_bytes(b'{"gpu": "\xff"}')
+    with pytest.raises(ValueError, match=r"machine\.json: byte 9 is not UTF-8 text"):
+        records.read_machine(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"machine\.json"):
+        records.read_machine(tmp_path / "elsewhere")
+
+
+def test_gpus_are_found_by_slug_and_by_name(tmp_path):
+    for slug in ("nvidia-h200", "nvidia-geforce-rtx-3050-ti"):
+        records.write_machine(tmp_path / slug / "casper_sparse", machine())
+    (tmp_path / "empty").mkdir()
+    assert records.list_gpus(tmp_path) == ["nvidia-geforce-rtx-3050-ti", "nvidia-h200"]
+    assert records.resolve("NVIDIA H200", tmp_path) == tmp_path / "nvidia-h200"
+    assert records.resolve("nvidia-h200", tmp_path) == tmp_path / "nvidia-h200"
+    assert records.rooms(tmp_path / "nvidia-h200") == ["casper_sparse"]
+    with pytest.raises(
+        ValueError, match="'abacus'; known: nvidia-geforce-rtx-3050-ti, nvidia-h200"
+    ):
+        records.resolve("abacus", tmp_path)
+    with pytest.raises(ValueError, match="known: none"):
+        records.resolve("../..", tmp_path / "empty")
+
+
+def test_experiments_are_the_csv_files_but_not_the_counters(wide):
+    (wide.parent / "counters.csv").write_text("x")
+    assert records.experiments(wide.parent) == ["wide"]
+
+
+def test_ceilings_are_the_best_of_their_rows(tmp_path):
+    rows = [
+        row(room="ceilings", experiment="ceilings", variant="copy", n=n, gbps=g)
+        for n, g in ((1, 4e3), (2, 4.2e3))
+    ]
+    records.write(tmp_path / "ceilings" / "ceilings.csv", pd.DataFrame(rows))
+    assert records.ceilings(tmp_path)["copy"]["gbps"] == 4.2e3
+
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def times(**by_variant) -> pd.DataFrame:
+    return frame(
+        *(
+            {"variant": variant, "n": 512 * (i + 1), "median_us": t, "q25_us": t, "q75_us": t}
+            for variant, values in by_variant.items()
+            for i, t in enumerate(values)
+            if t
+        )
+    )
+
+
+def test_the_best_baseline_is_chosen_at_each_point():
+    df = records.best_of(times(warp_per_row=[10, 10], cusparse_alg1=[5, 9], cusparse_alg2=[6, 3]))
+    best = df[df.variant == "cusparse_best"]
+    assert best.median_us.tolist() == [5, 3]
+    assert best.best_of.tolist() == ["cusparse_alg1", "cusparse_alg2"]
+    assert len(records.best_of(df)) == len(df)  # a second call changes nothing
+    with pytest.raises(ValueError, match="'cublas'; the records have warp_per_row"):
+        records.best_of(times(warp_per_row=[10]), "cublas")
+
+
+def test_speedup_is_baseline_over_variant_at_common_points():
+    df = times(warp_per_row=[10, 10, 10], cusparse_alg1=[5, None, 20])
+    s = records.speedup(df, "warp_per_row", "cusparse_alg1")
+    assert s.tolist() == [0.5, 2.0]
+    assert s.index.get_level_values("n").tolist() == [512, 1536]
+    with pytest.raises(ValueError, match="no variant 'fast'"):
+        records.speedup(df, "fast", "cusparse_alg1")
+    with pytest.raises(ValueError, match="any common point"):
+        records.speedup(times(a=[1, None], b=[None, 1]), "a", "b")
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20))
+def test_geomean_lies_between_the_extremes(values):
+    assert min(values) * (1 - 1e-9) <= records.geomean(values) <= max(values) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("values", [[], [1, 0], [1, -1], [1, math.nan]])
+def test_geomean_of_nonsense(values):
+    with pytest.raises(ValueError, match="positive"):
+        records.geomean(values)

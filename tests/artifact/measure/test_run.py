@@ -1,0 +1,548 @@
+import json
+import math
+import sys
+import types
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from artifact import paths
+from artifact.measure import bench, check, device, records, run
+from kernels.contract import Kernel, Operands, Problem
+from kernels.formats import csr
+
+MACHINE = {
+    "gpu": "NVIDIA H200",
+    "slug": "nvidia-h200",
+    "date": "2026-11-21T10:00:00+00:00",
+    "commit": "abc1234",
+    "driver": "580.1",
+    "cuda": "13.0",
+    "cusparse": "12.7.2",
+    "python": "3.12.3",
+    "packages": {"numpy": "2.4.6"},
+}
+INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+
+
+def make_problem(n=4, m=8, k=6, seed=0, label="") -> Problem:
+    nnz = 12
+    return Problem(
+        room="casper_sparse", label=label, m=m, n=n, k=k, nnz=nnz, density=0.25, seed=seed,
+        useful_flops=2 * nnz * n, flops_def="2·nnz·N", least_bytes=1000, requested_bytes=2000,
+        make_host=lambda: pytest.fail("nothing here multiplies"),
+        make_device=lambda: pytest.fail("there is no GPU"),
+    )  # fmt: skip
+
+
+CONTENDERS = {"warp_per_row": None, "cusparse_alg2": None}
+SHAPES = (4, 8, 16)
+
+
+def problems(**changes):
+    return [lambda n=n: make_problem(n, **changes) for n in SHAPES]
+
+
+class FakeTimer:
+    """Takes the place of `run.measure_point`: no GPU, times that count up, trouble on request."""
+
+    def __init__(self, fail_at=None, error=None):
+        self.calls, self.fail_at, self.error = [], fail_at, error
+
+    def __call__(self, problem, contenders, opened, budget_s, timer=None):
+        self.timer = timer
+        if self.fail_at == len(self.calls):
+            raise self.error
+        self.calls.append(problem.n)
+        time_us = 10.0 * len(self.calls)
+        timing = bench.Timing(
+            time_us, time_us * 0.99, time_us * 1.01, 25, 1980.0, 500.0, "none", False
+        )
+        return {
+            name: (run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6), timing) for name in contenders
+        }
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """A machine that seems to have a GPU: the fake timer, in fresh folders."""
+    timer = FakeTimer()
+    machine = dict(MACHINE)
+    monkeypatch.setattr(device.DeviceInfo, "open", lambda self: "a device")
+    monkeypatch.setattr(device, "find", lambda ordinal=0: INFO)
+    monkeypatch.setattr(device, "require", lambda ordinal=0: INFO)
+    monkeypatch.setattr(device, "describe", lambda opened: dict(machine))
+    monkeypatch.setattr(device, "sources", lambda room: "0123456789ab")
+    monkeypatch.setattr(run, "measure_point", lambda *a: timer(*a))
+    monkeypatch.setattr(paths, "RECORDS", tmp_path / "records")
+    state = SimpleNamespace(machine=machine, folder=tmp_path / "records/nvidia-h200/casper_sparse")
+
+    def use(new_timer):
+        nonlocal timer
+        timer = new_timer
+        return new_timer
+
+    state.use = use
+    return state
+
+
+@pytest.fixture
+def no_gpu(monkeypatch, tmp_path):
+    """A machine without a GPU, and shipped records of one experiment."""
+    monkeypatch.setattr(device, "find", lambda ordinal=0: None)
+    monkeypatch.setattr(paths, "RECORDED", tmp_path / "recorded")
+    folder = tmp_path / "recorded/nvidia-h200/casper_sparse"
+    records.write_machine(folder, MACHINE)
+    timer = FakeTimer()
+    rows = [
+        run.row(p, name, "wide", *result, gpu="NVIDIA H200", when="2026-11-21T10:00:00+00:00")
+        for p in (make_problem(n) for n in SHAPES)
+        for name, result in timer(p, CONTENDERS, None, 1).items()
+    ]
+    records.append(folder / "wide.csv", rows)
+    return folder
+
+
+# ---------------------------------------------------------------- start
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ({"mode": "fake"}, "mode is 'fake', but must be one of auto, measure, recorded"),
+        ({"preset": "huge"}, "preset is 'huge', but must be one of full, kick"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 0.5}, "seed is 0.5"),
+        ({"room": "../etc"}, "room is '../etc'"),
+        ({"gpu": "nvidia-h2000", "mode": "recorded"}, "no records of a GPU 'nvidia-h2000'"),
+        ({"room": "attic", "mode": "recorded"}, "no records of room 'attic' on nvidia-h200"),
+    ],
+)
+def test_an_unknown_parameter_is_named(no_gpu, parameter, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
+        run.start(**{"room": "casper_sparse"} | parameter)
+    assert "\n" not in str(caught.value)
+
+
+def test_auto_reads_without_a_gpu_and_prints_nothing_into_the_page(no_gpu, capsys):
+    made = run.start("casper_sparse")
+    assert made.mode == "recorded" and made.folder == no_gpu and made.device is None
+    assert capsys.readouterr().out == ""
+
+
+def test_auto_measures_with_a_gpu_and_says_so(gpu, capsys):
+    made = run.start("casper_sparse", preset="kick", seed=3)
+    assert made.mode == "measure" and made.device == "a device" and made.gpu == "nvidia-h200"
+    assert "measuring on NVIDIA H200 (mode=auto, preset=kick, seed=3)" in capsys.readouterr().out
+
+
+def test_recorded_is_recorded_even_with_a_gpu(no_gpu, monkeypatch):
+    monkeypatch.setattr(device, "find", lambda ordinal=0: INFO)
+    assert run.start("casper_sparse", mode="recorded").mode == "recorded"
+
+
+def test_measuring_without_a_gpu_is_one_clear_sentence(no_gpu):
+    with pytest.raises(device.NoGpu, match="mode=measure needs an NVIDIA GPU"):
+        run.start("casper_sparse", mode="measure")
+
+
+def test_the_machine_is_written_before_the_first_row(gpu):
+    made = run.start("casper_sparse", mode="measure")
+    machine = json.loads((gpu.folder / "machine.json").read_text())
+    assert machine["gpu"] == "NVIDIA H200" and machine["sources"] == "0123456789ab"
+    assert made.folder == gpu.folder and not list(gpu.folder.glob("*.csv"))
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def test_every_point_is_measured_and_recorded(gpu, capsys):
+    timer = gpu.use(FakeTimer())
+    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    assert timer.calls == list(SHAPES)
+    assert list(df.columns) == list(records.COLUMNS)
+    assert list(zip(df["n"], df["variant"], strict=True)) == [
+        (n, name) for n in SHAPES for name in CONTENDERS
+    ]
+    pd.testing.assert_frame_equal(df, records.read(gpu.folder / "wide.csv"))
+    first = df.iloc[0]
+    assert first["tflops"] == pytest.approx(2 * 12 * 4 / 10e-6 / 1e12)
+    assert first["gbps"] == pytest.approx(1000 / 10e-6 / 1e9)
+    assert first["prepare_bytes"] == 512 and first["experiment"] == "wide"
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split(":")[0] for line in lines] == [
+        f"casper_sparse/wide {i}/3" for i in (1, 2, 3)
+    ]
+    assert "m=8, n=4, k=6, density=0.25: 2 contenders, fastest warp_per_row 10.0 µs" in lines[0]
+
+
+def test_the_timer_is_ours_unless_another_is_asked_for(gpu):
+    timer = gpu.use(FakeTimer())
+    made = run.start("casper_sparse", mode="measure")
+    made.measure("wide", problems(), CONTENDERS)
+    assert timer.timer is bench.time
+    made.measure("calls", problems(), CONTENDERS, timer=bench.time_calls)
+    assert timer.timer is bench.time_calls and timer.calls == [*SHAPES, *SHAPES]
+
+
+def test_the_baselines_of_a_room_are_its_contenders(gpu, no_gpu):
+    measuring = run.start("casper_sparse", mode="measure")
+    assert list(measuring.baselines())[0] == "cusparse_default"
+    assert list(measuring.baselines(["cublas", "cpu"]))[:2] == ["cublas", "cpu_loop"]
+    recorded = run.start("casper_sparse", mode="recorded")
+    assert list(recorded.baselines()) == list(measuring.baselines()), "the names suffice"
+    with pytest.raises(ValueError, match="no baseline 'mkl'; known: cpu, cublas"):
+        measuring.baselines(["mkl"])
+
+
+def test_an_interrupted_measurement_goes_on_where_it_stopped(gpu, capsys):
+    gpu.use(FakeTimer(fail_at=2, error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    assert sorted(set(records.read(gpu.folder / "wide.csv")["n"])) == [4, 8]
+
+    gpu.machine["date"] = "2026-11-22T10:00:00+00:00"
+    timer = gpu.use(FakeTimer())
+    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    assert timer.calls == [16] and len(df) == 6
+    assert "2 of 3 points are already there" in capsys.readouterr().out
+
+
+def test_nothing_is_measured_twice(gpu):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    timer = gpu.use(FakeTimer())
+    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    assert not timer.calls and len(df) == 6
+
+
+def test_another_seed_is_measured_anew_and_replaces_the_old(gpu):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    timer = gpu.use(FakeTimer())
+    made = run.start("casper_sparse", mode="measure", seed=1)
+    df = made.measure("wide", problems(seed=1), CONTENDERS)
+    assert timer.calls == list(SHAPES) and set(df["seed"]) == {1} and len(df) == 6
+
+
+def test_a_new_contender_measures_the_whole_point_again(gpu):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    timer = gpu.use(FakeTimer())
+    more = CONTENDERS | {"any_n": None}
+    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), more)
+    assert timer.calls == list(SHAPES), "interleaved, or it would not be a comparison"
+    assert len(df) == len(records.read(gpu.folder / "wide.csv")) == 9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"driver": "590.0"},
+        {"packages": {"numpy": "3.0"}},
+        {"cuda": "14.0"},
+        {"cublas": "13.9.0"},
+        {"cusparselt": "0.10.0"},
+        {"cpu": "another one"},
+    ],
+)
+def test_records_of_another_machine_are_set_aside(gpu, capsys, change):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    gpu.machine.update(change)
+    timer = gpu.use(FakeTimer())
+    made = run.start("casper_sparse", mode="measure")
+    assert "wide.csv comes from other code or another machine" in capsys.readouterr().out
+    assert not (gpu.folder / "wide.csv").exists()
+    assert len(records.read(gpu.folder / "wide.csv.stale")) == 6
+    made.measure("wide", problems(), CONTENDERS)
+    assert timer.calls == list(SHAPES)
+
+
+def test_records_of_other_code_are_set_aside(gpu, monkeypatch):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    monkeypatch.setattr(device, "sources", lambda room: "ba9876543210")
+    run.start("casper_sparse", mode="measure")
+    assert not (gpu.folder / "wide.csv").exists()
+
+
+def test_a_commit_that_changes_no_kernel_keeps_the_records(gpu):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    gpu.machine["commit"] = "def5678"
+    run.start("casper_sparse", mode="measure")
+    assert (gpu.folder / "wide.csv").exists()
+    assert records.read_machine(gpu.folder)["commit"] == "def5678"
+
+
+def test_a_record_without_its_machine_is_set_aside(gpu):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    (gpu.folder / "machine.json").write_text('{"gpu": "NVID')
+    run.start("casper_sparse", mode="measure")
+    assert (gpu.folder / "wide.csv.stale").exists()
+
+
+def test_the_second_measurement_lies_beside_the_first(gpu):
+    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    timer = gpu.use(FakeTimer())
+    again = run.start("casper_sparse", mode="measure", repeat=True)
+    again.measure("wide", problems(), CONTENDERS)
+    assert timer.calls == list(SHAPES)
+    assert again.folder == gpu.folder / "repeat" and (again.folder / "wide.csv").exists()
+    root = gpu.folder.parent.parent
+    assert records.list_gpus(root) == ["nvidia-h200"]
+    assert records.rooms(root / "nvidia-h200") == ["casper_sparse"]
+    read = run.start("casper_sparse", mode="recorded", records=root, repeat=True)
+    assert len(read.measure("wide", problems(), CONTENDERS)) == 6
+
+
+def test_a_wrong_result_records_nothing_of_its_point(gpu):
+    gpu.use(FakeTimer(fail_at=1, error=check.WrongResult("any_n at m=8 is wrong")))
+    with pytest.raises(check.WrongResult):
+        run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+    assert set(records.read(gpu.folder / "wide.csv")["n"]) == {4}
+
+
+def test_measuring_needs_something_to_call(gpu):
+    made = run.start("casper_sparse", mode="measure")
+    with pytest.raises(ValueError, match="got only names"):
+        made.measure("wide", problems(), ["warp_per_row"])
+
+
+def test_measuring_no_points_gives_an_empty_frame(gpu):
+    df = run.start("casper_sparse", mode="measure").measure("wide", [], CONTENDERS)
+    assert df.empty and list(df.columns) == list(records.COLUMNS)
+
+
+# ---------------------------------------------------------------- recorded
+
+
+def test_recorded_rows_are_those_that_were_asked_for_in_their_order(no_gpu):
+    made = run.start("casper_sparse", mode="recorded", preset="kick")
+    df = made.measure("wide", [make_problem(16), make_problem(4)], ["cusparse_alg2"])
+    assert list(df["n"]) == [16, 4] and set(df["variant"]) == {"cusparse_alg2"}
+    assert list(df.index) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("problem", "names", "message"),
+    [
+        (
+            make_problem(5),
+            ["warp_per_row"],
+            "no warp_per_row at m=8, n=5, k=6, density=0.25, seed=0",
+        ),
+        (make_problem(4, seed=7), ["warp_per_row"], "seed=7"),
+        (make_problem(4, label="cage4"), ["warp_per_row"], "at cage4, m=8"),
+        (make_problem(4), ["warp_per_row", "no_such", "nor_this"], "no no_such at .* and 1 more"),
+    ],
+)
+def test_a_point_that_was_not_recorded_is_named(no_gpu, problem, names, message):
+    made = run.start("casper_sparse", mode="recorded")
+    with pytest.raises(ValueError, match=message) as caught:
+        made.measure("wide", [problem], names)
+    assert "casper_sparse/wide on nvidia-h200" in str(caught.value)
+
+
+def test_an_experiment_that_was_not_recorded_is_named_with_the_known_ones(no_gpu):
+    made = run.start("casper_sparse", mode="recorded")
+    with pytest.raises(FileNotFoundError, match="casper_sparse/tall .*recorded: wide"):
+        made.measure("tall", problems(), CONTENDERS)
+
+
+def test_a_truncated_record_is_refused(no_gpu):
+    text = (no_gpu / "wide.csv").read_text()
+    (no_gpu / "wide.csv").write_text(text[:-30])
+    with pytest.raises(ValueError, match="wide.csv: row"):
+        run.start("casper_sparse").measure("wide", problems(), CONTENDERS)
+
+
+def test_densities_survive_the_text(no_gpu):
+    made = run.start("casper_sparse", mode="recorded")
+    near = replace(make_problem(4), density=0.1 + 0.15)
+    assert len(made.measure("wide", [near], ["warp_per_row"])) == 1
+
+
+# ---------------------------------------------------------------- one point
+
+
+class Contender:
+    """A contender on the CPU, right up to a factor."""
+
+    prepare_ms, prepare_bytes = 1.5, 64
+
+    def __init__(self, name, problem, factor=1.0):
+        self.name, self.problem, self.factor = name, problem, factor
+        self.output = np.zeros((problem.m, problem.n), np.float32)
+
+    def launch(self, stream):
+        operands = self.problem.host()
+        self.output[...] = self.factor * (csr.to_dense(operands.a) @ operands.b)
+
+    def result(self):
+        return self.output
+
+
+@pytest.fixture
+def one_point(monkeypatch):
+    """A real check on the CPU under `run.measure_point`; only the timer is fake."""
+    a = csr.Csr(
+        3, 4, np.array([0, 2, 2, 4], np.int32), np.array([3, 1, 0, 0], np.int32),
+        np.array([1, 2, 3, 4], np.float32),
+    )  # fmt: skip
+    operands = Operands(a, np.arange(1, 9, dtype=np.float32).reshape(4, 2))
+    problem = replace(make_problem(2, 3, 4), nnz=4, make_host=lambda: operands)
+    log = []
+
+    original = check.oracle
+    monkeypatch.setattr(check, "oracle", lambda p: original(p, on="cpu"))
+    monkeypatch.setattr(run, "_free_memory", lambda: log.append("freed"))
+    stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
+
+    def timer(bounds, opened, *, budget_s):
+        log.append((list(bounds), budget_s))
+        return {n: bench.Timing(5.0, 4.0, 6.0, 7, math.nan, math.nan, "", False) for n in bounds}
+
+    return problem, SimpleNamespace(create_stream=lambda: stream), log, timer
+
+
+def test_a_point_is_checked_then_timed_then_freed(one_point):
+    problem, opened, log, timer = one_point
+    right = {name: lambda p, name=name: Contender(name, p) for name in ("a", "b")}
+    result = run.measure_point(problem, right, opened, 0.1, timer)
+    assert log == [(["a", "b"], 0.1), "freed", "closed"] and problem._host is None
+    prepared, errors, timing = result["a"]
+    assert prepared == run.Prepared(1.5, 64) and timing.median_us == 5 and errors.rel_err < 1e-6
+    row = run.row(problem, "a", "wide", *result["a"], gpu="NVIDIA H200", when=MACHINE["date"])
+    assert list(row) == list(records.COLUMNS)
+
+
+def test_a_wrong_contender_is_never_timed(one_point):
+    problem, opened, log, timer = one_point
+    contenders = {
+        "right": lambda p: Contender("right", p),
+        "wrong": lambda p: Contender("wrong", p, 1.01),
+    }
+    with pytest.raises(check.WrongResult, match="wrong at m=3, n=2"):
+        run.measure_point(problem, contenders, opened, 0.1, timer)
+    assert log == ["freed", "closed"]
+
+
+def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
+    """The real timer of calls; only the device is fake."""
+    from artifact.baselines import cpu
+
+    problem, _, log, _ = one_point
+    stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
+    opened = SimpleNamespace(create_stream=lambda: stream, sync=lambda: None)
+    chosen = {name: cpu.contenders()[name] for name in ("cpu_scipy", "cpu_blas")}
+    result = run.measure_point(problem, chosen, opened, 0.1, bench.time_calls)
+    assert log == ["closed", "freed", "closed"]
+    for name in chosen:
+        _, errors, timing = result[name]
+        assert errors.rel_err < 1e-6 and timing.median_us > 0 and timing.samples >= 7
+        row = run.row(problem, name, "cpu", *result[name], gpu="NVIDIA H200", when=MACHINE["date"])
+        frame = pd.DataFrame([row])
+        assert list(frame.columns) == list(records.COLUMNS)
+        records._text(frame, "a row with an empty clock")  # raises where it cannot be recorded
+
+
+# ---------------------------------------------------------------- banner and compile report
+
+
+def test_the_banner_says_what_was_done_where_and_when(no_gpu):
+    text = run.start("casper_sparse").banner()
+    assert "Recorded on an NVIDIA H200, 2026-11-21, commit abc1234." in text
+    assert "This machine has no GPU" in text and 'class="admonition note"' in text
+    asked = run.start("casper_sparse", mode="recorded").banner()
+    assert "no GPU" not in asked and "asked for" in asked
+
+
+def test_the_banner_of_a_measurement(gpu):
+    text = run.start("casper_sparse", mode="measure").banner()
+    assert "Measured here on an NVIDIA H200, 2026-11-21, commit abc1234." in text
+
+
+def test_the_banner_escapes_what_a_machine_is_called(gpu):
+    gpu.machine["commit"] = "<b>"
+    assert "<b>" not in run.start("casper_sparse", mode="measure").banner()
+
+
+@pytest.mark.parametrize(
+    ("mix", "counts"),
+    [
+        ({"LDG.E.128.CONSTANT": 4, "LDG.E.128": 1, "LDG.E": 2}, {"LDG.128": 5, "LDG.32": 2}),
+        ({"LDG.E.U8": 1, "LDS.S16": 1, "STS.64": 3}, {"LDG.8": 1, "LDS.16": 1, "STS.64": 3}),
+        ({"LDGSTS.E.BYPASS.128": 2, "SHFL.IDX": 1}, {"LDGSTS.128": 2, "SHFL": 1}),
+        ({"FFMA": 7, "FFMA.FTZ": 1, "IMAD.WIDE": 9, "BRA": 1}, {"FFMA": 8}),
+        ({"STL.128": 1, "LDL": 2, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 1},
+         {"STL.128": 1, "LDL.32": 2, "RED": 1}),
+        ({"HMMA.16816.F32.BF16": 2, "HMMA.SP.16832.F32.BF16": 64, "HGMMA.SP.64": 3, "HGMMA.64": 1},
+         {"HMMA": 2, "HMMA.SP": 64, "HGMMA.SP": 3, "HGMMA": 1}),
+    ],
+)  # fmt: skip
+def test_instructions_are_counted_by_width(mix, counts):
+    assert run.count_instructions(mix) == counts
+
+
+def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkeypatch, tmp_path):
+    jit = pytest.importorskip("kernels.jit")
+    source = tmp_path / "copy.cu"
+    source.write_text(
+        "template <int N> __global__ void copy(const float4* __restrict__ a, float4* b) {\n"
+        "  b[threadIdx.x] = a[threadIdx.x * N];\n}\n"
+    )
+    monkeypatch.setenv("SPARSITY_CACHE", str(tmp_path / "cache"))
+    kernel = Kernel("copy", source, "", entries=("copy<1>", "copy<2>"))
+    one = Kernel("one_gpu", source, "", entries=("copy<4>",), targets=("sm_90a",))
+    module = types.ModuleType("kernels.tiny_room")
+    module.VARIANTS = {"copy": kernel, "one_gpu": one}
+    monkeypatch.setitem(sys.modules, "kernels.tiny_room", module)
+    df = run.compile_report("tiny_room")
+    assert list(df["target"]) == [*jit.TARGETS, *jit.TARGETS, "sm_90a"]
+    assert list(df["entry"].unique()) == ["copy<1>", "copy<2>", "copy<4>"]
+    assert list(df["variant"].unique()) == ["copy", "one_gpu"]
+    assert (df["LDG.128"] == 1).all() and (df["STG.128"] == 1).all()
+    assert not df["spills"].any() and (df["registers"] > 0).all()
+    assert "LDL.32" not in df.columns, "a column of zeros says nothing"
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+def test_a_small_measurement_from_beginning_to_end(tmp_path, capsys):
+    """Measure two points, go on after an interruption, and read them back as shipped records."""
+    from artifact.baselines import cusparse
+    from kernels import casper_sparse as room
+
+    made = run.start("casper_sparse", "measure", preset="kick", seed=5, records=tmp_path)
+    shapes = [{"m": 1000, "n": n, "k": 512, "density": 0.05} for n in (64, 128)]
+    points = [lambda s=s: room.problem(**s, seed=5) for s in shapes]
+    contenders = made.variants() | cusparse.contenders(made.device)
+    first = made.measure("wide", points[:1], contenders)
+    assert len(first) == len(room.VARIANTS) + len(cusparse.ALGORITHMS)
+    assert (first["rel_err"] < check.LIMITS["float32"].rel_err).all()
+    assert (first["median_us"] > 1).all() and (first["samples"] >= bench.MIN_SAMPLES).all()
+    assert (first["sm_mhz"] > 100).all()
+
+    both = made.measure("wide", points, contenders)
+    pd.testing.assert_frame_equal(both.iloc[: len(first)], first)
+    assert "1 of 2 points are already there" in capsys.readouterr().out
+
+    read = run.start("casper_sparse", "recorded", made.gpu, "kick", 5, tmp_path)
+    pd.testing.assert_frame_equal(read.measure("wide", points, list(contenders)), both)
+
+
+@pytest.mark.gpu
+def test_a_point_leaves_no_memory_behind(tmp_path):
+    import cupy
+
+    from artifact.baselines import cusparse
+    from kernels import casper_sparse as room
+
+    made = run.start("casper_sparse", "measure", preset="kick", records=tmp_path)
+    contenders = made.variants() | cusparse.contenders(made.device)
+    pool = cupy.get_default_memory_pool()
+    for n in (64, 128):
+        problem = room.problem(m=4096, n=n, k=2048, density=0.05)
+        run.measure_point(problem, contenders, made.device, 0.01)
+        assert pool.used_bytes() < 2**20, "a contender outlived its point"

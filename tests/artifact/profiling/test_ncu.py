@@ -1,0 +1,662 @@
+"""Profiling and reports: real .ncu-rep files, written here, go through the real ncu_report."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from artifact import rooms
+from artifact.measure import records
+from artifact.profiling import ncu
+from artifact.profiling.ncu_target import MARKER
+
+# ---------------------------------------------------------------- reports
+# Nsight Compute's format (its Customization Guide, and extras/FileFormat/*.proto), as far as needed.
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def message(*fields) -> bytes:
+    """Protocol Buffers: (number, int, float, text or message) each."""
+    out = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+        elif isinstance(value, float):
+            out += varint(number << 3 | 1) + struct.pack("<d", value)
+        else:
+            value = value.encode() if isinstance(value, str) else value
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+    return out
+
+
+def sized(piece: bytes) -> bytes:
+    return struct.pack("<I", len(piece)) + piece
+
+
+def metric(name_id: int, value) -> bytes:
+    """A ProfileMetricResult. value: number, text, None, or (aggregate or None, instances)."""
+    kinds = {str: 1, float: 3, int: 5}
+    aggregate, instances = value if isinstance(value, tuple) else (value, ())
+    fields = [(1, name_id)]
+    if aggregate is not None:
+        fields.append((2, message((kinds[type(aggregate)], aggregate))))
+    for i, instance in enumerate(instances):
+        element = message((1, message((5, i))), (2, message((kinds[type(instance)], instance))))
+        fields.append((3, element))
+    return message(*fields)
+
+
+def kernel(name: str, **values):
+    """A launch; in the names of metrics a double underscore before the last word is a dot."""
+    return SimpleNamespace(name=name, values={dotted(key): v for key, v in values.items()})
+
+
+def dotted(key: str) -> str:
+    return {"time": ncu.TIME, "read": "dram__bytes_read.sum", "hit": "l2__hit.pct"}.get(key, key)
+
+
+SIZE = message((1, 1), (2, 1), (3, 1))
+CODE = message((1, 7), (2, "PTX code"), (4, b"\x7fELF" + b"code" * 50), (6, 90))
+COMMENT = message((1, message((1, "id"))), (2, "title"), (3, "comment on a section"))
+SESSION = message(
+    (1, 4711), (2, 1), (3, message((5, "host name"))), (4, message((5, "target name"))),
+    (8, message((1, "Nsight Compute"), (2, "2026.3"))),
+    (9, message((1, "/home/someone/python"), (4, "TOKEN=environment"))),
+    (11, "ncu command line"),
+)  # fmt: skip
+PROCESS = message((1, 4711), (2, "process host"), (3, "/home/someone/process"))
+
+
+def block(*kernels, sources=(), ranges=()) -> bytes:
+    strings: list[str] = []
+
+    def metrics(values) -> list[bytes]:
+        strings.extend(name for name in values if name not in strings)
+        return [metric(strings.index(name), value) for name, value in values.items()]
+
+    entries = list(sources)
+    for i, k in enumerate(kernels):
+        heading = [
+            (1, 1), (2, i), (3, 1), (4, i), (5, f"_Z{k.name}"), (6, k.name),
+            (7, f"void {k.name}<4>(int)"), (8, 3), (9, SIZE), (10, SIZE), (11, SIZE),
+        ]  # fmt: skip
+        results = [(13, m) for m in metrics(k.values)]
+        entries.append(message(*heading, *results, (15, CODE), (18, COMMENT)))
+    entries += [message((1, 1), (2, 1), *((4, m) for m in metrics(v))) for v in ranges]
+    payload = b"".join(map(sized, entries))
+    counts = [(1, len(sources)), (2, len(kernels)), (7, len(ranges))]
+    table = message(*((1, s) for s in strings))
+    header = message(*counts, (3, SESSION), (4, table), (5, len(payload)), (6, PROCESS))
+    return sized(header) + payload
+
+
+def report(path: Path, *blocks: bytes, version: int = 10) -> Path:
+    path.write_bytes(b"NVR\0" + sized(message((1, version))) + b"".join(blocks))
+    return path
+
+
+GRID = {f"launch__{what}_dim_{axis}": size
+        for what, sizes in (("grid", (64, 32, 2)), ("block", (128, 1, 1)))
+        for axis, size in zip("xyz", sizes, strict=True)}  # fmt: skip
+
+
+@pytest.fixture
+def library():
+    """The real package; it has no wheels for macOS on ARM and the like."""
+    return pytest.importorskip("ncu_report")
+
+
+# ---------------------------------------------------------------- reading any report
+
+
+def test_every_number_of_every_launch_is_a_row(library, tmp_path):
+    first = kernel("first", time=100, hit=50.5, **GRID)
+    path = report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first))
+    df = ncu.read(path)
+    assert list(df.columns) == list(ncu.READ)
+    assert df["value"].dtype == float
+    launches = df[["range", "launch", "kernel", "grid", "block"]].drop_duplicates()
+    assert launches.to_numpy().tolist() == [
+        [0, 0, "first", "64x32x2", "128x1x1"],
+        [0, 1, "second", "", ""],
+        [0, 2, "first", "64x32x2", "128x1x1"],
+    ]
+    assert set(df.loc[df["launch"] == 0, "metric"]) == {ncu.TIME, "l2__hit.pct", *GRID}
+    second = df[df["launch"] == 1]
+    assert second[["metric", "value"]].to_numpy().tolist() == [[ncu.TIME, 7.0]]
+
+
+def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(library, tmp_path):
+    launches = kernel("a", time=100, hit=0.0), kernel("b", time=200), kernel("c", hit=None)
+    df = ncu.read(report(tmp_path / "r.ncu-rep", block(*launches)), [ncu.TIME, "l2__hit.pct"])
+    table = df.pivot(index="kernel", columns="metric", values="value")
+    assert table.loc["a"].to_dict() == {ncu.TIME: 100, "l2__hit.pct": 0}
+    assert table.loc["b", ncu.TIME] == 200 and math.isnan(table.loc["b", "l2__hit.pct"])
+    assert table.loc["c"].isna().all()
+    assert len(df) == 6 and df["unit"].notna().all()
+
+
+def test_metrics_that_were_asked_for_keep_their_order_and_come_once(library, tmp_path):
+    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=100, hit=1.0)))
+    asked = iter(["none", "l2__hit.pct", ncu.TIME, "none"])
+    assert list(ncu.read(path, asked)["metric"]) == ["none", "l2__hit.pct", ncu.TIME]
+
+
+def test_instances_give_their_aggregate_or_nothing(library, tmp_path):
+    values = {"with.sum": (9.0, (4, 5)), "without.sum": (None, (4, 5)), "text": "words"}
+    path = report(tmp_path / "r.ncu-rep", block(kernel("a", **values)))
+    df = ncu.read(path)
+    assert df[["metric", "value"]].to_numpy().tolist() == [["with.sum", 9.0]]
+    asked = ncu.read(path, values).set_index("metric")["value"]
+    assert asked["with.sum"] == 9 and asked[["without.sum", "text"]].isna().all()
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10, 11, 99])
+def test_the_versions_of_the_format(library, tmp_path, version):
+    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=100)), version=version)
+    assert ncu.read(path)["value"].tolist() == [100]
+
+
+def test_results_of_a_whole_range(library, tmp_path):
+    path = report(tmp_path / "r.ncu-rep", block(ranges=[{ncu.TIME: 1}, {ncu.TIME: 2}]))
+    df = ncu.read(path)
+    assert df["value"].tolist() == [1, 2] and set(df["kernel"]) == {"range"}
+    assert df["launch"].tolist() == [0, 1] and set(df["grid"]) == {""}
+
+
+def fake_action(name, values):
+    def one(value, unit):
+        return SimpleNamespace(value=lambda: value, has_value=lambda: True, unit=lambda: unit)
+
+    metrics = {key: one(*value) for key, value in values.items()}
+    return SimpleNamespace(
+        name=lambda: name, metric_by_name=metrics.get, metric_names=lambda: tuple(metrics)
+    )
+
+
+def test_several_ranges_and_units(monkeypatch, tmp_path):
+    """ncu_report puts what it reads into one range now, and takes units from tables of its own."""
+    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=1)))
+    launches = [fake_action(name, {"m.sum": (i, "byte")}) for i, name in enumerate("abc")]
+    context = [launches[:1], [], launches[1:]]
+    module = SimpleNamespace(load_report=lambda name: context)
+    monkeypatch.setitem(sys.modules, "ncu_report", module)
+    df = ncu.read(path)
+    assert df[["range", "launch", "kernel"]].to_numpy().tolist() == [
+        [0, 0, "a"], [2, 1, "b"], [2, 2, "c"],
+    ]  # fmt: skip
+    assert set(df["unit"]) == {"byte"}
+    context[:] = []
+    with pytest.raises(ValueError, match="finds no metric of a launch"):
+        ncu.read(path)
+
+
+def test_reading_needs_the_package(monkeypatch, tmp_path):
+    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=1)))
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
+    with pytest.raises(FileNotFoundError, match="needs the package ncu-report"):
+        ncu.read(path)
+
+
+# ---------------------------------------------------------------- files that are no whole report
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
+        ncu.read(path)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ") and "\n" not in said and said.count(". ") == 0
+    return said
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"kernel,time\na,1\n", "no report of Nsight Compute"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "no report of Nsight Compute"),
+        (bytes(5000), "no report of Nsight Compute"),
+        (b"NVR\0", "finds no metric of a launch"),
+        (b"NVR\0\xff\xff\xff\xff", "finds no metric of a launch"),
+        (b"NVR\0" + sized(message((1, 10))), "finds no metric of a launch"),
+    ],
+)
+def test_empty_and_foreign_files(library, tmp_path, capfd, content, message):
+    path = tmp_path / "r.ncu-rep"
+    path.write_bytes(content)
+    assert message in refusal(path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_file_and_a_folder(library, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no such report"):
+        ncu.read(tmp_path / "none.ncu-rep")
+    assert "this is a folder" in refusal(tmp_path)
+    assert "this is a folder" in refusal(tmp_path / "..")
+
+
+def test_a_compressed_report_that_is_none(library, tmp_path):
+    path = tmp_path / "r.ncu-repz"
+    path.write_bytes(b"nothing")
+    assert "finds no metric of a launch" in refusal(path)
+
+
+# ---------------------------------------------------------------- contenders
+
+SHAPES = [{"m": 8, "n": n, "k": 6, "density": 0.25} for n in (4, 8)]
+METRICS = (ncu.TIME, "dram__bytes_read.sum", "l2__hit.pct", "none")
+ORDER = [(SHAPES[0], "a"), (SHAPES[0], "b"), (SHAPES[1], "a")]
+MARK = kernel(MARKER, time=1)
+LAUNCHES = [
+    MARK,
+    kernel("first", time=100, read=1000, hit=50.0),
+    MARK,
+    kernel("zero", time=10, read=20, hit=90.0),
+    kernel("second", time=80, read=900, hit=60.0),
+    MARK,
+    kernel("first", time=200, read=2000, hit=40.0),
+]
+
+
+@pytest.fixture
+def table(library, tmp_path) -> pd.DataFrame:
+    return ncu.read(report(tmp_path / "order.ncu-rep", block(*LAUNCHES)), METRICS)
+
+
+def test_kernels_belong_to_the_marker_before_them(table):
+    df = ncu.attribute(table, ORDER)
+    assert list(df.columns) == list(ncu.COLUMNS)
+    launches = df[["variant", "m", "n", "k", "density", "launch", "kernel"]].drop_duplicates()
+    assert launches.to_numpy().tolist() == [
+        ["a", 8, 4, 6, 0.25, 0, "first"],
+        ["b", 8, 4, 6, 0.25, 0, "zero"],
+        ["b", 8, 4, 6, 0.25, 1, "second"],
+        ["a", 8, 8, 6, 0.25, 0, "first"],
+    ]
+    assert len(df) == 4 * len(METRICS)
+    assert df[df["metric"] == "none"]["value"].isna().all()
+    assert df[df["kernel"] == "second"]["value"].tolist()[:3] == [80, 900, 60]
+
+
+@pytest.mark.parametrize(
+    ("launches", "message"),
+    [
+        (slice(0, 3), "marks 2 contenders, but 3 were profiled"),
+        (slice(1, None), "holds first, which no contender launched"),
+    ],
+)
+def test_a_report_that_does_not_fit_is_refused(library, tmp_path, launches, message):
+    df = ncu.read(report(tmp_path / "r.ncu-rep", block(*LAUNCHES[launches])), METRICS)
+    with pytest.raises(RuntimeError, match=message):
+        ncu.attribute(df, ORDER)
+
+
+def test_several_kernels_of_a_contender_become_one_value(table):
+    df = ncu.per_contender(ncu.attribute(table, ORDER))
+    b = df[df["variant"] == "b"].set_index("metric")["value"]
+    assert b[ncu.TIME] == 90 and b["dram__bytes_read.sum"] == 920
+    assert b["l2__hit.pct"] == 60, "that of the longest kernel"
+    assert set(df["metric"]) == set(METRICS) - {"none"} and len(df) == 9
+
+
+@pytest.mark.parametrize(
+    ("kernel_name", "metric_name", "left"),
+    [
+        ("zero", "dram__bytes_read.sum", {ncu.TIME: 90, "l2__hit.pct": 60}),
+        ("second", "l2__hit.pct", {ncu.TIME: 90, "dram__bytes_read.sum": 920}),
+        ("zero", "l2__hit.pct", {ncu.TIME: 90, "dram__bytes_read.sum": 920, "l2__hit.pct": 60}),
+        ("second", ncu.TIME, {"dram__bytes_read.sum": 920, "l2__hit.pct": 90}),
+    ],
+)
+def test_a_missing_value_is_no_row_and_no_part_of_a_sum(table, kernel_name, metric_name, left):
+    here = (table["kernel"] == kernel_name) & (table["metric"] == metric_name)
+    df = ncu.per_contender(ncu.attribute(table.assign(value=table["value"].mask(here)), ORDER))
+    b = df[df["variant"] == "b"].set_index("metric")["value"]
+    assert b.to_dict() == left
+    assert len(df[df["variant"] == "a"]) == 6
+
+
+def test_counters_can_be_read_back(table, tmp_path):
+    df = ncu.per_contender(ncu.attribute(table, ORDER))
+    back = records.read_counters(ncu.write(df, tmp_path / "counters.csv"))
+    pd.testing.assert_frame_equal(back, df, check_dtype=False)
+
+
+# ---------------------------------------------------------------- running ncu
+
+
+def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_path):
+    task = {"room": "casper_sparse", "shapes": SHAPES, "contenders": ["a"], "seed": 0}
+    words = ncu.command("/opt/ncu", ["x.sum", "y.pct"], tmp_path / "r.ncu-rep", task)
+    text = " ".join(words)
+    assert "--clock-control none" in text and "--profile-from-start off" in text
+    assert "--metrics x.sum,y.pct" in text
+    assert "--import-sass no" in text and "--disable-extra-suffixes" in words
+    assert not any(word.startswith(("--set", "--section", "--import-source")) for word in words)
+    assert words[-4:-1] == [sys.executable, "-m", "artifact.profiling.ncu_target"]
+    assert json.loads(words[-1]) == task
+
+
+def test_without_ncu_there_is_one_clear_sentence(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(FileNotFoundError, match="ncu is not on the PATH.*shipped profiles"):
+        ncu.profile("casper_sparse", SHAPES, ["warp_per_row"])
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "message"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have", PermissionError, "run as root"),
+        ("==WARNING== ERR_NVGPUCTRPERM\n", PermissionError, "uses the shipped profiles"),
+        (
+            "==PROF== Connected\n==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n",
+            RuntimeError,
+            "ncu could not profile: Failed to initialize the profiler: LibraryNotLoaded",
+        ),
+        (
+            "==PROF== Connected\nTraceback\nValueError: casper_sparse has no variant 'x'\n"
+            "==PROF== Disconnected\n==ERROR== The application returned an error code (1).\n",
+            RuntimeError,
+            "ncu could not profile: ValueError: casper_sparse has no variant",
+        ),
+        ("==WARNING== No kernels were profiled.\n", RuntimeError, "ncu profiled no kernel"),
+        ("", RuntimeError, "it printed nothing"),
+    ],
+)
+def test_what_ncu_prints_becomes_one_sentence(output, kind, message):
+    error = ncu.explain(output)
+    assert isinstance(error, kind) and message in str(error) and "\n" not in str(error)
+
+
+class Ncu:
+    """Stands in for ncu: refuses what `lacks` says, else has the launches of LAUNCHES."""
+
+    def __init__(self, lacks=(), form="Failed to find metric {}", all_at_once=False):
+        self.lacks, self.form, self.all_at_once = lacks, form, all_at_once
+        self.asked: list[list[str]] = []
+        self.launches = [kernel(k.name, **k.values, **GRID) for k in LAUNCHES]
+
+    def __call__(self, arguments, **_):
+        words = arguments[arguments.index("--metrics") + 1].split(",")
+        self.asked.append(words + [w for w in arguments if w.startswith("--")])
+        missing = [w for w in self.lacks if w in self.asked[-1]]
+        if missing:
+            named = missing if self.all_at_once else missing[:1]
+            lines = [f"==ERROR== {self.form.format(name)}\n" for name in named]
+            return SimpleNamespace(returncode=1, stdout="".join(lines))
+        report(Path(arguments[arguments.index("--export") + 1]), block(*self.launches))
+        return SimpleNamespace(returncode=0, stdout="")
+
+
+def profiled(monkeypatch, ncu_here, metrics=METRICS, **options):
+    monkeypatch.setattr(shutil, "which", lambda name: "/opt/ncu")
+    monkeypatch.setattr(subprocess, "run", ncu_here)
+    monkeypatch.setattr(ncu, "attribute", lambda df, _, real=ncu.attribute: real(df, ORDER))
+    return ncu.profile("room", SHAPES, ["a", "b"], metrics, **options)
+
+
+@pytest.mark.parametrize("all_at_once", [True, False])
+@pytest.mark.parametrize(
+    "form", ["Failed to find metric {}", "Unknown metrics: {}, other.sum.", "No metric '{}' here"]
+)
+def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(
+    library, monkeypatch, form, all_at_once
+):
+    here = Ncu(["none", "no__such.sum"], form, all_at_once)
+    metrics = [*METRICS, "no__such.sum", "no__such.sum.pct", ncu.TIME]
+    df = profiled(monkeypatch, here, metrics)
+    assert len(here.asked) == (2 if all_at_once else 3)
+    assert {"none", "no__such.sum"}.isdisjoint(here.asked[-1])
+    assert {ncu.TIME, "no__such.sum.pct", *ncu.DIMENSIONS} <= set(here.asked[-1])
+    assert df[df["metric"] == "no__such.sum"]["value"].isna().all()
+    assert len(df) == 4 * len(set(metrics)) and set(df["grid"]) == {"64x32x2"}
+
+
+def test_a_metric_named_as_a_regular_expression(library, monkeypatch):
+    here = Ncu(["none"], r"Failed to find metric regex:^{}(\.(sum|avg|min|max))?$")
+    profiled(monkeypatch, here)
+    assert len(here.asked) == 2 and ncu.TIME in here.asked[-1] and "none" not in here.asked[-1]
+
+
+@pytest.mark.parametrize("lacks", [list(GRID), ["launch__block_dim_z"]])
+def test_an_ncu_without_dimensions(library, monkeypatch, lacks):
+    df = profiled(monkeypatch, Ncu(lacks, all_at_once=True))
+    assert df["value"].notna().any()
+
+
+def test_another_gpus_name_of_a_metric_is_tried(library, monkeypatch):
+    here = Ncu(["dram__bytes_read.sum"])
+    df = profiled(monkeypatch, here)
+    assert "dram__bytes_op_read.sum" in here.asked[-1]
+    assert {"dram__bytes_read.sum", "dram__bytes_op_read.sum"} <= set(df["metric"])
+
+
+def test_an_older_ncu_goes_without_the_options_that_it_lacks(library, monkeypatch):
+    here = Ncu(["--import-sass"], "unrecognised option '{}'. Use --help for further details.")
+    profiled(monkeypatch, here)
+    assert "--import-sass" not in here.asked[-1] and "--disable-extra-suffixes" in here.asked[-1]
+
+
+def test_ncu_is_not_asked_for_ever(monkeypatch):
+    here = Ncu([f"m{i}" for i in range(50)])
+    with pytest.raises(RuntimeError, match="Failed to find metric m7"):
+        profiled(monkeypatch, here, [f"m{i}" for i in range(50)])
+    assert len(here.asked) == ncu.ATTEMPTS
+
+
+def test_counters_and_report_are_kept(library, monkeypatch, tmp_path):
+    folder = tmp_path / "room"
+    df = profiled(monkeypatch, Ncu(), folder=folder)
+    counters = records.read_counters(folder / "counters.csv")
+    pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
+    kept = folder / "profiles" / "room.ncu-rep"
+    pd.testing.assert_frame_equal(ncu.attribute(ncu.read(kept, METRICS), ORDER), df)
+    assert len(list(folder.rglob("*"))) == 4, "nothing else is left behind"
+
+
+def test_every_launch_is_a_row_of_the_table_that_is_shipped(library, monkeypatch, tmp_path):
+    folder = tmp_path / "room"
+    assert ncu.launches(folder).empty and list(ncu.launches(folder)) == list(ncu.LAUNCH_COLUMNS)
+    profiled(monkeypatch, Ncu(), folder=folder)
+    rows = ncu.launches(folder)
+    assert list(rows) == list(ncu.LAUNCH_COLUMNS)
+    found = rows[["variant", "n", "launch", "kernel", "time_ns"]].values.tolist()
+    assert found == [
+        ["a", 4, 0, "first", 100.0],
+        ["b", 4, 0, "zero", 10.0],
+        ["b", 4, 1, "second", 80.0],
+        ["a", 8, 0, "first", 200.0],
+    ]
+    private = [b"someone", b"host name", b"command line"]
+    shipped = [path for path in folder.rglob("*.csv")]
+    assert len(shipped) == 2
+    assert not any(words in path.read_bytes() for words in private for path in shipped)
+
+
+def test_neither_is_kept_where_one_cannot_be(library, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(ncu, "write", full)
+    with pytest.raises(OSError, match="no space left"):
+        profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_nothing_is_written_where_counters_may_not_be_read(monkeypatch, tmp_path):
+    def refused(arguments, **_):
+        return SimpleNamespace(returncode=0, stdout="==WARNING== ERR_NVGPUCTRPERM\n")
+
+    with pytest.raises(PermissionError, match="ERR_NVGPUCTRPERM"):
+        profiled(monkeypatch, refused, folder=tmp_path / "room")
+    assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- names of metrics
+
+
+def params(**fields):
+    """A parameter block of NVIDIA's host library for metrics: its size, a reserved pointer, fields."""
+    kinds = {"structSize": ctypes.c_size_t, "pPriv": ctypes.c_void_p}
+    kinds |= {name: kind for name, (kind, _) in fields.items()}
+    block = type("Params", (ctypes.Structure,), {"_fields_": list(kinds.items())})()
+    block.structSize = ctypes.sizeof(block)
+    for name, (_, value) in fields.items():
+        setattr(block, name, value)
+    return block
+
+
+class Request(ctypes.Structure):
+    _fields_ = [
+        ("index", ctypes.c_size_t), ("type", ctypes.c_uint8), ("rollup", ctypes.c_uint8),
+        ("submetric", ctypes.c_uint16),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lacks():
+    """(chip, names) -> those that the chip does not have, by the library that ncu itself asks."""
+    folder = Path(pytest.importorskip("ncu_report").__file__).parent
+    if not (folder / "libnvperf_host.so").is_file():
+        pytest.skip("the metrics' host library is not beside ncu_report")
+    nvperf = ctypes.CDLL(str(folder / "libnvperf_host.so"))
+    text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+
+    def call(name, block) -> bool:
+        return getattr(nvperf, name)(ctypes.byref(block)) == 0
+
+    assert call("NVPW_InitializeHost", params())
+
+    def ask(chip: str, names) -> set[str]:
+        chip = (text, chip.encode())
+        of_chip = {"chip": chip, "availability": (pointer, None)}
+        need = params(**of_chip, size=(size, 0))
+        assert call("NVPW_CUDA_MetricsEvaluator_CalculateScratchBufferSize", need)
+        scratch = ctypes.create_string_buffer(need.size)
+        made = params(
+            scratch=(pointer, ctypes.addressof(scratch)), scratch_size=(size, need.size), **of_chip,
+            counters=(pointer, None), counters_size=(size, 0), evaluator=(pointer, None),
+        )  # fmt: skip
+        assert call("NVPW_CUDA_MetricsEvaluator_Initialize", made)
+        request = Request()
+
+        def known(name):
+            return call(
+                "NVPW_MetricsEvaluator_ConvertMetricNameToMetricEvalRequest",
+                params(
+                    evaluator=(pointer, made.evaluator), name=(text, name.encode()),
+                    request=(pointer, ctypes.addressof(request)),
+                    request_size=(size, ctypes.sizeof(request)),
+                ),
+            )  # fmt: skip
+
+        return {name for name in names if not known(name)}
+
+    return ask
+
+
+#: Not counters: ncu computes them from the launch.
+OF_THE_LAUNCH = {m for m in ncu.METRICS if m.startswith("launch__")}
+OF_THE_LAUNCH |= {"sm__maximum_warps_per_active_cycle_pct"}
+STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+
+
+@pytest.mark.parametrize(
+    ("chip", "missing"),
+    [
+        ("GA100", {STALLED.format("gmma")}),
+        ("AD104", {STALLED.format("gmma")}),
+        ("GH100", set()),
+        ("GB202", {STALLED.format("gmma"), STALLED.format("imc_miss"), *ncu.OTHER_NAMES}),
+    ],
+)
+def test_every_gpu_of_ours_has_the_metrics(lacks, chip, missing):
+    """A100, the source's RTX 4070, H100 and H200, RTX 5090."""
+    assert lacks(chip, set(ncu.METRICS) - OF_THE_LAUNCH) == missing
+    if missing & {*ncu.OTHER_NAMES}:
+        assert not lacks(chip, ncu.OTHER_NAMES.values())
+    assert lacks(chip, ["smps__inst_executed.sum"]), "the check can fail"
+
+
+def test_the_metrics_of_the_report_are_collected():
+    assert len(set(ncu.METRICS)) == len(ncu.METRICS)
+    assert {metric for metric, _ in ncu.REPORT_METRICS.values()} <= set(ncu.METRICS)
+    assert not any(m.endswith("_per_issue_active.pct") for m in ncu.METRICS)
+    table = records.published(rooms.published("nm_cuda_core", "table1"))["metric"]
+    named = set(table.str.replace(r"(_per_issue_active)\.pct$", r"\1.ratio", regex=True))
+    # Which no GPU has, as `test_every_gpu_of_ours_has_the_metrics` could show.
+    assert named - set(ncu.METRICS) == {"l1tex__t_sectors_op_read.sum"}
+
+
+def test_a_metric_of_table_1_exists_nowhere(lacks):
+    for chip in ("TU102", "GA102", "AD104", "GH100", "GB202"):
+        assert lacks(chip, ["l1tex__t_sectors_op_read.sum"])
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("room", "shape", "contenders"),
+    [
+        (
+            "casper_sparse",
+            {"m": 2048, "n": 128, "k": 2048, "density": 0.05},
+            ["warp_per_row", "cusparse_alg2"],
+        ),
+        (
+            "nm_cuda_core",
+            {"m": 256, "n": 256, "k": 256, "density": 0.5},
+            ["baseline", "double_buffer", "cublas"],
+        ),
+        (
+            "nm_spmm",
+            {"m": 256, "n": 256, "k": 256, "density": 0.125},
+            ["v3", "banks", "nm_baseline", "cublas"],
+        ),
+    ],
+)
+def test_counters_of_a_small_problem(device, tmp_path, room, shape, contenders):
+    if shutil.which("ncu") is None:
+        pytest.skip("Nsight Compute is not installed")
+    pytest.importorskip("ncu_report")
+    try:
+        df = ncu.profile(room, [shape], contenders, folder=tmp_path / room)
+    except PermissionError as error:
+        pytest.skip(str(error))
+    table = ncu.per_contender(df).pivot(index="variant", columns="metric", values="value")
+    assert set(table.index) == set(contenders)
+    assert (table["gpu__time_duration.sum"] > 0).all()
+    assert table.loc[contenders[0], "launch__registers_per_thread"] > 16
+    assert df["grid"].str.fullmatch(r"\d+x\d+x\d+").all()
+    missing = set(ncu.METRICS) - set(df.dropna(subset="value")["metric"])
+    assert len(missing) < 5, f"names that this GPU does not know: {missing}"
+    (kept,) = ncu.shipped(tmp_path / room)
+    assert kept.stat().st_size < 2**20
+    content = kept.read_bytes()
+    assert b"\x7fELF" not in content and str(ncu.paths.ROOT).encode() not in content
+    ncu_itself = [shutil.which("ncu"), "--import", str(kept), "--page", "raw", "--csv"]
+    said = subprocess.run(ncu_itself, capture_output=True, text=True)
+    assert said.returncode == 0 and "gpu__time_duration.sum" in said.stdout, said.stderr
+    path = tmp_path / "cut.ncu-rep"
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="truncated"):
+        ncu.read(path)

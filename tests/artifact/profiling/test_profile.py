@@ -1,0 +1,223 @@
+"""`python -m artifact profile`: what it refuses, and that profiles.toml lists only what exists."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from artifact import baselines, cli, paths, rooms
+from artifact.measure import device, records
+from artifact.profiling import ncu
+from artifact.verdicts import evidence, load
+
+PROFILES = rooms.profiles()
+ROOMS = list(PROFILES)
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The one line on stderr with which `profile` refuses these arguments."""
+    assert cli.main(["profile", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("artifact: ") and err.count("\n") == 1
+    return err
+
+
+def planned(room: str) -> list[dict]:
+    plan = PROFILES[room]
+    return [s | {"density": d} for d, s in itertools.product(plan["densities"], plan["shapes"])]
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(device, "find", lambda *_: None)
+    monkeypatch.setattr(ncu, "profile", lambda *_, **__: pytest.fail("there is no GPU"))
+
+
+@pytest.mark.parametrize("room", ["juggle", "ceilings", "../casper_sparse"])
+def test_an_unknown_room_names_the_known_ones(capsys, no_gpu, room):
+    err = refused(capsys, room)
+    assert repr(room) in err and f"known: {', '.join(ROOMS)}" in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["casper_sparse"]])
+def test_without_a_gpu(capsys, no_gpu, arguments):
+    assert "needs an NVIDIA GPU" in refused(capsys, *arguments)
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """A machine that seems to have a GPU, and folders of its own."""
+    monkeypatch.setattr(device, "require", lambda *_: SimpleNamespace(slug="nvidia-h200"))
+    monkeypatch.setattr(paths, "RECORDS", tmp_path / "records")
+    return tmp_path
+
+
+def test_without_nsight_compute(capsys, gpu, monkeypatch):
+    monkeypatch.setattr(ncu.shutil, "which", lambda *_: None)
+    assert "ncu is not on the PATH" in refused(capsys, "casper_sparse")
+    assert not (gpu / "records").exists()
+
+
+@pytest.fixture
+def profiled(monkeypatch):
+    """The calls of `ncu.profile`, which seems to work: all counters are 5 and a report is 3 bytes."""
+    calls = []
+
+    def profile(room, shapes, contenders, metrics, *, folder):
+        calls.append((room, list(shapes), list(contenders), list(metrics), folder))
+        rows = [
+            (name, *(shape[key] for key in ncu.POINT[1:]), 0, "kernel", "1x1x1", "1x1x1", *value)
+            for shape in shapes
+            for name in contenders
+            for value in ((ncu.TIME, 5.0, "ns"), (ncu.METRICS[1], math.nan, ""))
+        ]
+        df = pd.DataFrame(rows, columns=list(ncu.COLUMNS))
+        (folder / "profiles").mkdir(parents=True)
+        (folder / "profiles" / f"{room}.ncu-rep").write_bytes(b"NVR")
+        ncu.write(ncu.per_contender(df), folder / "counters.csv")
+        return df
+
+    monkeypatch.setattr(ncu, "profile", profile)
+    return calls
+
+
+def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, profiled):
+    assert cli.main(["profile"]) == 0
+    assert [call[0] for call in profiled] == ROOMS
+    for room, shapes, contenders, metrics, folder in profiled:
+        assert shapes == planned(room) and contenders == PROFILES[room]["contenders"]
+        own = [claim for claim in load.claims() if claim.room == room]
+        assert {*ncu.METRICS, *load.counters_wanted(own)} <= set(metrics)
+        assert len(set(metrics)) == len(metrics)
+        assert folder == gpu / "records" / "nvidia-h200" / room
+        df = records.read_counters(folder / "counters.csv")
+        assert len(df) == len(shapes) * len(contenders)
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"{ROOMS[0]}: {len(planned(ROOMS[0])) * len(profiled[0][2])} values of 1 counters" in out
+    assert f"not on this GPU: {ncu.METRICS[1]}" in out
+    assert f"counters and launches are in {gpu}" in out
+
+
+def test_a_room_adds_its_own_metrics(gpu, profiled, monkeypatch):
+    room = next(room for room in ROOMS if "metrics" not in PROFILES[room])
+    own = PROFILES | {room: PROFILES[room] | {"metrics": ["own.sum", ncu.METRICS[2]]}}
+    monkeypatch.setattr(rooms, "profiles", lambda: own)
+    assert cli.main(["profile"]) == 0
+    with_own = [call for call in profiled if call[3].count("own.sum") == 1]
+    assert [call[0] for call in with_own] == [room]
+    assert with_own[0][3].count(ncu.METRICS[2]) == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission\n", "uses the shipped profiles"),
+        ("==ERROR== Failed to initialize\n", "could not profile: Failed to initialize"),
+    ],
+)
+def test_where_ncu_fails_there_is_one_sentence_and_no_file(capsys, gpu, monkeypatch, printed, said):
+    monkeypatch.setattr(ncu.shutil, "which", lambda *_: "/opt/ncu")
+    failed = SimpleNamespace(returncode=1, stdout=printed)
+    monkeypatch.setattr(ncu.subprocess, "run", lambda *_, **__: failed)
+    assert said in refused(capsys, ROOMS[0])
+    assert not (gpu / "records").exists()
+
+
+# ---------------------------------------------------------------- profiles.toml
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_profile_is_complete_and_lists_nothing_twice(room):
+    assert set(PROFILES[room]) - {"metrics"} == {"contenders", "densities", "shapes"}
+    for key, values in PROFILES[room].items():
+        assert values, key
+        assert all(values.count(value) == 1 for value in values), key
+    assert all(set(shape) == {"m", "n", "k"} for shape in PROFILES[room]["shapes"])
+    assert not set(PROFILES[room].get("metrics", ())) & set(ncu.METRICS), "every room has these"
+
+
+def known(room: str) -> tuple[dict, list[str]]:
+    """The variants and the names of the baselines' contenders of a room."""
+    module = importlib.import_module(f"kernels.{room}")
+    return module.VARIANTS, list(baselines.contenders(module.BASELINES, None))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_contenders_exist(room):
+    variants, others = known(room)
+    assert set(PROFILES[room]["contenders"]) <= {*variants, *others}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_published_kernels_and_a_library_are_among_them(room):
+    variants, others = known(room)
+    contenders = set(PROFILES[room]["contenders"])
+    assert {name for name, kernel in variants.items() if kernel.published} <= contenders
+    assert contenders & set(others)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_shapes_make_problems(room):
+    module = importlib.import_module(f"kernels.{room}")
+    for shape in planned(room):
+        problem = module.problem(**shape)
+        assert problem.nnz > 0 and (problem.m, problem.n, problem.k) == tuple(
+            shape[key] for key in ("m", "n", "k")
+        )
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_shapes_are_points_of_the_sweeps(room):
+    sweeps = importlib.import_module(f"kernels.{room}").sweeps("full")
+    swept = [shape for shapes in sweeps.values() for shape in shapes]
+    for shape in planned(room):
+        assert shape in swept
+
+
+def test_every_sweep_of_casper_sparse_has_a_profiled_point():
+    from kernels.casper_sparse import sweeps
+
+    for experiment, shapes in sweeps("full").items():
+        assert any(shape in shapes for shape in planned("casper_sparse")), experiment
+
+
+def test_the_sizes_of_the_reports_table_are_profiled():
+    table = records.published(rooms.published("nm_cuda_core", "fig3"))
+    plan = PROFILES["nm_cuda_core"]
+    sizes = [shape["m"] for shape in plan["shapes"]]
+    assert set(table["size"]) <= set(sizes) and plan["densities"] == [0.5]
+    assert plan["shapes"] == [{"m": size, "n": size, "k": size} for size in sizes]
+    assert set(table["variant"]) <= set(plan["contenders"])
+
+
+def test_every_variant_takes_every_n():
+    from kernels.casper_sparse import VARIANTS, launch
+
+    plan = PROFILES["casper_sparse"]
+    for name in set(plan["contenders"]) & set(VARIANTS):
+        for shape in plan["shapes"]:
+            launch.entry(name, shape["n"])  # ValueError where it does not, as for `auto`
+
+
+def test_densities_are_the_ends_of_the_sweeps():
+    from kernels.casper_sparse import sweeps
+
+    swept = [s["density"] for shapes in sweeps("full").values() for s in shapes]
+    assert PROFILES["casper_sparse"]["densities"] == [min(swept), max(swept)]
+
+
+def test_contenders_of_claims_on_counters_are_profiled():
+    for claim in load.claims():
+        if "counters" in claim.experiment:
+            named = {*claim.rule.get("variants", ()), claim.rule.get("variant", evidence.BEST)}
+            named -= {evidence.BEST}  # whichever algorithm that is at a point
+            assert named <= set(PROFILES[claim.room]["contenders"]), claim.id

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from racing import A100, B200, H100_PCIE, H200, L4
 
-from artifact import check
-from artifact import device as gpus
+from artifact.measure import check
+from artifact.measure import device as gpus
 from kernels import jit, tuning
 from kernels import tensor_core_24 as room
 from kernels.contract import Operands
@@ -364,7 +364,7 @@ def test_the_second_bind_is_quick_and_both_are_right(device, tmp_path, shape, dt
 @pytest.mark.gpu
 def test_the_choice_is_among_the_fastest(device):
     """Timed once more, by the harness: within a quarter of the best of all candidates."""
-    from artifact import bench
+    from artifact.measure import bench
 
     p = room.problem(2048, 2048, 2048, seed=3)
     choice = launch.tune(p, device)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import racing
 
-from artifact import device as gpus
+from artifact.measure import device as gpus
 from kernels import jit
 from kernels.tuning import __main__ as command
 from kernels.tuning import choices

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from artifact import check
+from artifact.measure import check
 from kernels.formats import half
 from kernels.formats.half import DTYPES, Half
 from kernels.tuning import outputs

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from kernels import jit
+from kernels import jit, pitch
 from kernels.contract import Kernel, Problem, require
 from kernels.formats.nm import Nm
-from kernels.nm_spmm import pitch
 from kernels.tuning import Choices, Rounds
 
 HERE = Path(__file__).parent

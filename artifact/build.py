@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from artifact import rooms
 from artifact.paths import BUILD, FIGURES, ROOT
 
 #: What every notebook's cell tagged "parameters" must define.
@@ -85,7 +86,8 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
 
 
 def book(notebooks: Path, target: Path) -> None:
-    """Assemble book/ and the executed `notebooks`, build the pages with Jupyter Book, and put them at `target`.
+    """Assemble book/, what the rooms add to it, and the executed `notebooks`, build the pages with Jupyter Book, and
+    put them at `target`.
 
     The figures and the CSV files behind them go to `target`/figures, where the pages link to them.
     Raises BuildError on any warning of Jupyter Book; `target` is then as before.
@@ -95,6 +97,7 @@ def book(notebooks: Path, target: Path) -> None:
     try:
         source = aside / "book"
         shutil.copytree(ROOT / "book", source)
+        _add_rooms(source)
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
         command = ["jupyter-book", "build", str(source), "--path-output", str(aside)]
@@ -116,6 +119,27 @@ def book(notebooks: Path, target: Path) -> None:
         _replace_folder(html, target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _add_rooms(source: Path) -> None:
+    """Put into a copy of book/ what the rooms say: their chapters into the table of contents, their sources into the
+    bibliography, and into the configuration what `{{ sources }}` means on a page: all of them, cited."""
+    import yaml
+
+    toc, config = source / "_toc.yml", source / "_config.yml"
+    table = yaml.safe_load(toc.read_text(encoding="utf-8"))
+    chapters = [{"file": room} for room in rooms.chapters(ROOT / "notebooks")]
+    for part in table.get("parts", []):
+        if part["chapters"] == "rooms":
+            part["chapters"] = chapters
+    toc.write_text(yaml.safe_dump(table, sort_keys=False), encoding="utf-8")
+    with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
+        bibliography.write(f"\n{rooms.references()}")
+    said = yaml.safe_load(config.read_text(encoding="utf-8"))
+    *cited, last = (f"{{cite:t}}`{room.cite}`" for room in rooms.find().values())
+    sources = f"{', '.join(cited)} and {last}" if cited else last
+    said["parse"]["myst_substitutions"] = {"sources": sources}
+    config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def _use_this_python() -> None:

@@ -167,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
         "compile",
         "registers, shared memory, spills and instructions of a room's kernels; needs no GPU",
     )
-    sub.add_argument("room", help="e.g. casper_sparse")
+    sub.add_argument("room", help="a folder of kernels/ with a launch.py")
     sub.add_argument("--variant", metavar="V", help="one variant")
     sub.add_argument("--target", metavar="SM", help="one target, e.g. sm_90a")
     sub.add_argument("--csv", action="store_true", help="as CSV")
@@ -179,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
         "Check variants of a room against a float64 reference, then time them, interleaved with "
         "the room's baselines, at one size. Nothing is recorded.",
     )
-    sub.add_argument("room", help="e.g. casper_sparse")
+    sub.add_argument("room", help="a folder of kernels/ with a launch.py")
     sub.add_argument(
         "--variant",
         action="append",

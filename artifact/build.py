@@ -21,9 +21,9 @@ from pathlib import Path
 from artifact import rooms
 from artifact.paths import BUILD, FIGURES, ROOT
 
-#: What every notebook's cell tagged "parameters" must define.
 #: What a shell returns for a program that Ctrl-C stopped.
 INTERRUPTED = 130
+#: What every notebook's cell tagged "parameters" must define.
 PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
 
@@ -126,20 +126,27 @@ def book(notebooks: Path, target: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def contents() -> dict:
+    """The book's table of contents: book/_toc.yml, with the rooms' chapters in their order where it says so."""
+    import yaml
+
+    table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    for part in table.get("parts", []):
+        if part["chapters"] == "rooms":
+            part["chapters"] = [{"file": room} for room in rooms.chapters(ROOT / "notebooks")]
+    return table
+
+
 def _add_rooms(source: Path) -> None:
     """Put into a copy of book/ what the rooms say: their chapters into the table of contents, their sources into the
     bibliography, and into the configuration what `{{ sources }}` means on a page: all of them, cited."""
     import yaml
 
-    toc, config = source / "_toc.yml", source / "_config.yml"
-    table = yaml.safe_load(toc.read_text(encoding="utf-8"))
-    chapters = [{"file": room} for room in rooms.chapters(ROOT / "notebooks")]
-    for part in table.get("parts", []):
-        if part["chapters"] == "rooms":
-            part["chapters"] = chapters
-    toc.write_text(yaml.safe_dump(table, sort_keys=False), encoding="utf-8")
+    toc = yaml.safe_dump(contents(), sort_keys=False)
+    (source / "_toc.yml").write_text(toc, encoding="utf-8")
     with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
         bibliography.write(f"\n{rooms.references()}")
+    config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
     *cited, last = (f"{{cite:t}}`{room.cite}`" for room in rooms.find().values())
     sources = f"{', '.join(cited)} and {last}" if cited else last

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from xml.etree import ElementTree
 
 import matplotlib
 import pandas as pd
 from matplotlib.text import Text
+
+from artifact.drawing import style
 
 
 def visible(text) -> bool:
@@ -68,3 +71,13 @@ def drawn_in(ax, colour: str) -> list:
         if line.get_markeredgecolor() == colour and line.get_marker() not in ("", "None")
         for x, y in line.get_xydata()
     )
+
+
+def on_a_page(fig, name="x") -> ElementTree.Element:
+    """The figure as the page gets it, which must be well-formed."""
+    return ElementTree.fromstring(style.svg(fig, name, "What it shows."))
+
+
+def texts(root: ElementTree.Element) -> str:
+    """All texts of a figure on a page."""
+    return " ".join(" ".join("".join(e.itertext()).split()) for e in root.iter() if "text" in e.tag)

@@ -1,0 +1,56 @@
+"""What the tests of drawing share: the book's style, figures closed again, and records to draw."""
+
+from __future__ import annotations
+
+import matplotlib
+import pandas as pd
+import pytest
+import synthetic
+from matplotlib import pyplot as plt
+
+from artifact import paths
+from artifact.drawing import style
+from artifact.measure import device, records
+
+matplotlib.use("agg")
+
+INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Figures are saved here."""
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    style.apply()
+    yield tmp_path
+    plt.close("all")
+
+
+@pytest.fixture(scope="session")
+def sweeps() -> pd.DataFrame:
+    """Synthetic records of all sweeps, with their time's spread; tests only read them."""
+    made = [records.best_of(synthetic.experiment(name, jitter=0.05)) for name in synthetic.SHAPES]
+    return pd.concat(made, ignore_index=True)
+
+
+@pytest.fixture(scope="session")
+def gpu_folder(tmp_path_factory):
+    """Synthetic records of all sweeps and of the ceilings; tests only read them."""
+    return synthetic.folder(tmp_path_factory.mktemp("records"))
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch, gpu_folder):
+    """The shipped records are synthetic, the fresh ones empty, and there is no GPU."""
+    monkeypatch.setattr(paths, "RECORDED", gpu_folder.parent)
+    monkeypatch.setattr(paths, "RECORDS", tmp_path / "fresh")
+    monkeypatch.setattr(device, "find", lambda *_: None)
+    return gpu_folder
+
+
+@pytest.fixture
+def gpu(shelf, monkeypatch):
+    """The same with a GPU; where its fresh records go."""
+    monkeypatch.setattr(device, "find", lambda *_: INFO)
+    monkeypatch.setattr(device, "require", lambda *_: INFO)
+    return paths.RECORDS

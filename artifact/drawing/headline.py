@@ -92,15 +92,11 @@ def contest_figure(c: Contest):
         for variant, role in ((c.published, "as published"), (c.last, "our last rung")):
             groups = here[here["variant"] == variant].groupby("size")["speedup"]
             mean = groups.apply(records.geomean)
-            colour = style.look(variant, [c.published, c.last])["color"]
-            marker = style.look(variant, [c.published, c.last])["marker"]
-            ax.fill_between(
-                mean.index, groups.min(), groups.max(), color=colour, alpha=0.2, linewidth=0
-            )
-            (line,) = ax.plot(mean.index, mean, color=colour, marker=marker, markeredgewidth=0)
-            handles[f"{variant} ({role})"] = line
-        line = ax.axhline(1, color=style.BASELINE, linewidth=1.3)
-        handles["cuSPARSE, best algorithm"] = line
+            two = (c.published, c.last)
+            band = {"color": style.look(variant, two)["color"], "alpha": 0.2, "linewidth": 0}
+            ax.fill_between(mean.index, groups.min(), groups.max(), **band)
+            handles[f"{variant} ({role})"] = plot.line(ax, mean.index, mean, variant, two)
+        handles[style.name(evidence.BEST)] = ax.axhline(1, color=style.BASELINE, linewidth=1.3)
         ax.set_title(experiment)
         swept = "N" if here["n"].nunique() > 1 and here["m"].nunique() == 1 else "M"
         swept = "M = N = K" if (here["m"] == here["n"]).all() else swept
@@ -140,11 +136,8 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     )
     text = style.svg(fig, "readme", alt)
     plt.close(fig)
-    text = (
-        text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-        if "xmlns=" not in text
-        else text
-    )
+    if "xmlns=" not in text:
+        text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     text = re.sub(r"(<svg [^>]*>)", rf"\1{_SCHEME}", text, count=1)
     return records.write_text(target, text + "\n")
 

@@ -16,8 +16,6 @@ from artifact import rooms
 from artifact.drawing import charts, plot, style
 from artifact.measure import records
 
-# ---------------------------------------------------------------- the machine's roofs
-
 #: FP32 FMA units of an SM; GPUs that are not listed have 128.
 FP32_LANES = {(8, 0): 64, (7, 0): 64, (7, 5): 64}
 #: Bytes that the 32 banks of an SM's shared memory deliver in a clock.

@@ -58,10 +58,10 @@ def systems_map(folder: Path | None):
     fig.subplots_adjust(0, 0, 1, 1)
     for column, (name, grid) in enumerate(zip(rooms.PATTERNS, examples(), strict=True)):
         _example(ax, LEFT + column + (1 - 8 * CELL) / 2, 0.26, grid)
-        sketch.write(ax, LEFT + column + 0.5, 0.13, name, weight="bold")
+        sketch.put(ax, LEFT + column + 0.5, 0.13, name, weight="bold")
     for unit, top, below in zip(rooms.UNITS, tops[:-1], tops[1:], strict=True):
         middle, text = (top + below - GAP) / 2, unit.replace(" ", "\n")
-        sketch.write(ax, 0.28, middle, text, weight="bold", linespacing=1.5)
+        sketch.put(ax, 0.28, middle, text, weight="bold", linespacing=1.5)
     for system, lane, colour in placed:
         x = LEFT + rooms.PATTERNS.index(system.patterns[0]) + (1 - CARD[0]) / 2
         y = tops[rooms.UNITS.index(system.unit)] + lane * (CARD[1] + GAP)
@@ -108,12 +108,12 @@ def _card(ax, x: float, y: float, system, colour: str) -> None:
         *textwrap.wrap(system.idea, 25 if span == 1 else 60),
         *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 60),
     ]
-    sketch.write(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
+    sketch.put(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
     for number, line in enumerate(lines):
-        sketch.write(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=7.8)
+        sketch.put(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=7.8)
     how = {"weight": "bold"} if there else {"style": "italic"}
     at = (x + width - 0.05, y + height - 0.07)
-    sketch.write(ax, *at, system.state, ha="right", fontsize=7.8, **how)
+    sketch.put(ax, *at, system.state, ha="right", fontsize=7.8, **how)
 
 
 def examples() -> list[np.ndarray]:

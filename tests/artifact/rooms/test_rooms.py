@@ -116,3 +116,10 @@ def test_the_harness_names_no_room():
         if (found := sorted(set(names.findall(path.read_text(encoding="utf-8")))))
     }
     assert len(files) > 50 and naming == {}
+
+
+def test_no_room_needs_another_s_trial():
+    for room in rooms.find():
+        for path in (rooms.FOLDER / room).rglob("*.py"):
+            of = re.findall(r"artifact\.rooms\.(\w+)", path.read_text(encoding="utf-8"))
+            assert set(of) <= {room}, f"{path}: a room can be taken away only with those it needs"

@@ -7,9 +7,23 @@ from xml.etree import ElementTree
 
 import matplotlib
 import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
 from matplotlib.text import Text
 
+from artifact import paths
 from artifact.drawing import style
+
+matplotlib.use("agg")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Figures are saved here, in the book's style, and closed after each test; for a conftest.py to import."""
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    style.apply()
+    yield tmp_path
+    plt.close("all")
 
 
 def visible(text) -> bool:

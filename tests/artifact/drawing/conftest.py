@@ -1,29 +1,16 @@
-"""What the tests of drawing share: the book's style, figures closed again, and records to draw."""
+"""What the tests of drawing share: a folder for figures, and records to draw."""
 
 from __future__ import annotations
 
-import matplotlib
 import pandas as pd
 import pytest
 import synthetic
-from matplotlib import pyplot as plt
+from drawn import folder  # noqa: F401
 
 from artifact import paths
-from artifact.drawing import style
 from artifact.measure import device, records
 
-matplotlib.use("agg")
-
 INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Figures are saved here."""
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    style.apply()
-    yield tmp_path
-    plt.close("all")
 
 
 @pytest.fixture(scope="session")

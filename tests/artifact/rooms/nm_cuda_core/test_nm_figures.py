@@ -13,9 +13,7 @@ from artifact import rooms
 
 matplotlib.use("agg")
 
-from matplotlib import pyplot as plt
 
-from artifact import paths
 from artifact.drawing import style
 from artifact.measure import records
 from artifact.profiling import ncu
@@ -123,14 +121,6 @@ def counters(sizes=(256, 2048), variants=figures.PROFILED) -> pd.DataFrame:
 def fig3(*rows) -> pd.DataFrame:
     columns = ["quantity", "size", "variant", "low", "high", "unit", "metric"]
     return pd.DataFrame(list(rows), columns=columns)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    style.apply()
-    yield tmp_path
-    plt.close("all")
 
 
 # ---------------------------------------------------------------- pictures of the format

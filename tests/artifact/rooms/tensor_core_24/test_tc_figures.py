@@ -16,7 +16,6 @@ matplotlib.use("agg")
 from drawn import column, drawn_in, labels, words
 from matplotlib import pyplot as plt
 
-from artifact import paths
 from artifact.drawing import style
 from artifact.measure import records
 from artifact.rooms.tensor_core_24 import figures, pictures
@@ -113,14 +112,6 @@ def metadata(rows: int) -> np.ndarray:
         if len(np.unique(meta)) == meta.size or rows > 16:
             return meta
     raise AssertionError("no matrix has metadata without repetitions")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    style.apply()
-    yield tmp_path
-    plt.close("all")
 
 
 legible = drawn.legible

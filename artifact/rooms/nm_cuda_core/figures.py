@@ -6,8 +6,8 @@ Every function returns `(fig, data)`, as in `artifact.drawing.style`, whose pale
     df         records; several experiments may stand below each other, and where two have the same
                contender at the same size, the first one counts
     published  what the source states: a table with the columns quantity, size, variant, low, high
-               and unit (the tables in the room's published/), or None; an empty bound is not stated
-    order      the room's own variants in ladder order, for their looks (see `style.look`)
+               and unit (`artifact/published/nm_*.csv`), or None; an empty bound is not stated
+    order      the room's own variants in ladder order, for their looks (see `figures.look`)
 
 What the source states was measured on another GPU. It is drawn hollow in the colour of claims, in
 the marker of its contender: a range as a bar, a bound with no other side as an arrow.
@@ -40,7 +40,7 @@ from artifact.drawing.style import (
 )
 from artifact.profiling import ncu
 
-STATED = plot.stated("RTX 4070")
+STATED = "stated by the source (RTX 4070)"
 SCALING = ("cpu_loop", "cublas", "cublas_handle", "baseline", "prefetch", "double_buffer")
 PROFILED = ("baseline", "prefetch", "double_buffer")
 STALL = ncu.STALLED
@@ -548,7 +548,7 @@ def counters_table(
     """Fig. 3: the report's nine metrics of each kernel at each size, measured above stated.
 
     df: counters (`records.read_counters`) at M = N = K. `ncu.REPORT_METRICS` says which counter is
-    behind each metric, and so does the column `metric` of published (`fig3.csv`), whose
+    behind each metric, and so does the column `metric` of published (`nm_fig3.csv`), whose
     quantities that end in "_ratio" are over the baseline; of several rows for one value the first
     counts. The table is text, ready to be shown: two rows per metric, and per size a column for each
     of `shown` and for its ratio to the baseline; "–" is missing. The data are the same numbers,

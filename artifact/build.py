@@ -18,11 +18,12 @@ import tempfile
 import threading
 from pathlib import Path
 
+from artifact import rooms
 from artifact.paths import BUILD, FIGURES, ROOT
 
-#: What every notebook's cell tagged "parameters" must define.
 #: What a shell returns for a program that Ctrl-C stopped.
 INTERRUPTED = 130
+#: What every notebook's cell tagged "parameters" must define.
 PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
 
@@ -90,7 +91,8 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
 
 
 def book(notebooks: Path, target: Path) -> None:
-    """Assemble book/ and the executed `notebooks`, build the pages with Jupyter Book, and put them at `target`.
+    """Assemble book/, what the rooms add to it, and the executed `notebooks`, build the pages with Jupyter Book, and
+    put them at `target`.
 
     The figures and the CSV files behind them go to `target`/figures, where the pages link to them.
     Raises BuildError on any warning of Jupyter Book; `target` is then as before.
@@ -100,6 +102,7 @@ def book(notebooks: Path, target: Path) -> None:
     try:
         source = aside / "book"
         shutil.copytree(ROOT / "book", source)
+        _add_rooms(source)
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
         command = ["jupyter-book", "build", str(source), "--path-output", str(aside)]
@@ -121,6 +124,34 @@ def book(notebooks: Path, target: Path) -> None:
         _replace_folder(html, target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def contents() -> dict:
+    """The book's table of contents: book/_toc.yml, with the rooms' chapters in their order where it says so."""
+    import yaml
+
+    table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    for part in table.get("parts", []):
+        if part["chapters"] == "rooms":
+            part["chapters"] = [{"file": room} for room in rooms.chapters(ROOT / "notebooks")]
+    return table
+
+
+def _add_rooms(source: Path) -> None:
+    """Put into a copy of book/ what the rooms say: their chapters into the table of contents, their sources into the
+    bibliography, and into the configuration what `{{ sources }}` means on a page: all of them, cited."""
+    import yaml
+
+    toc = yaml.safe_dump(contents(), sort_keys=False)
+    (source / "_toc.yml").write_text(toc, encoding="utf-8")
+    with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
+        bibliography.write(f"\n{rooms.references()}")
+    config = source / "_config.yml"
+    said = yaml.safe_load(config.read_text(encoding="utf-8"))
+    *cited, last = (f"{{cite:t}}`{room.cite}`" for room in rooms.find().values())
+    sources = f"{', '.join(cited)} and {last}" if cited else last
+    said["parse"]["myst_substitutions"] = {"sources": sources}
+    config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def _use_this_python() -> None:

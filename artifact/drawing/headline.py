@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import re
 import sys
@@ -14,12 +13,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import paths
+from artifact import paths, rooms
 from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import evidence
-
-# ---------------------------------------------------------------- the headline
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,7 @@ class Contest:
     """The published kernel and our last rung against the library, over a room's sweeps."""
 
     room: str
+    name: str  #: of the system
     published: str
     last: str
     speedups: pd.DataFrame  #: experiment, POINT, variant, speedup over cusparse_best, size
@@ -42,16 +40,15 @@ class Contest:
         return list(dict.fromkeys(self.speedups["experiment"]))
 
 
-@functools.cache
-def _variants(room: str) -> dict[str, bool]:
-    return {
-        k.name: k.published for k in importlib.import_module(f"kernels.{room}").VARIANTS.values()
-    }
-
-
-def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
-    """The contest of a room's generated sweeps; None where the records hold no two contenders."""
-    found, known = [], _variants(room)
+def contest(folder: Path) -> Contest | None:
+    """The contest of the generated sweeps of the room that is the headline; None where there is no such room, or
+    where its records hold no two contenders."""
+    chosen = rooms.headline()
+    if chosen is None:
+        return None
+    room, found = chosen.room, []
+    offered = importlib.import_module(f"kernels.{room}")
+    known = {kernel.name: kernel.published for kernel in offered.VARIANTS.values()}
     for experiment in records.experiments(folder / room):
         df = records.read(folder / room / f"{experiment}.csv")
         df = df[df["label"] == ""]
@@ -75,14 +72,13 @@ def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
         for v in (published, last)
     ]
     speedups = pd.concat(rows).merge(df[[*at, "size"]].drop_duplicates(), on=at)
-    order = sorted(
-        dict.fromkeys(speedups["experiment"]),
-        key=lambda e: ("wide", "square", "tall", e).index(e),
-    )
-    speedups["experiment"] = pd.Categorical(speedups["experiment"], order)
+    swept = list(dict.fromkeys([*offered.sweeps("full"), *speedups["experiment"]]))
+    speedups["experiment"] = pd.Categorical(speedups["experiment"], swept)
     speedups = speedups.sort_values(["experiment", "variant", "size"], ignore_index=True)
     prepare_ms = float(df.loc[df["variant"] == last, "prepare_ms"].median())
-    return Contest(room, published, last, speedups.astype({"experiment": str}), prepare_ms)
+    return Contest(
+        room, chosen.name, published, last, speedups.astype({"experiment": str}), prepare_ms
+    )
 
 
 def contest_figure(c: Contest):
@@ -96,15 +92,11 @@ def contest_figure(c: Contest):
         for variant, role in ((c.published, "as published"), (c.last, "our last rung")):
             groups = here[here["variant"] == variant].groupby("size")["speedup"]
             mean = groups.apply(records.geomean)
-            colour = style.look(variant, [c.published, c.last])["color"]
-            marker = style.look(variant, [c.published, c.last])["marker"]
-            ax.fill_between(
-                mean.index, groups.min(), groups.max(), color=colour, alpha=0.2, linewidth=0
-            )
-            (line,) = ax.plot(mean.index, mean, color=colour, marker=marker, markeredgewidth=0)
-            handles[f"{variant} ({role})"] = line
-        line = ax.axhline(1, color=style.BASELINE, linewidth=1.3)
-        handles["cuSPARSE, best algorithm"] = line
+            two = (c.published, c.last)
+            band = {"color": style.look(variant, two)["color"], "alpha": 0.2, "linewidth": 0}
+            ax.fill_between(mean.index, groups.min(), groups.max(), **band)
+            handles[f"{variant} ({role})"] = plot.line(ax, mean.index, mean, variant, two)
+        handles[style.name(evidence.BEST)] = ax.axhline(1, color=style.BASELINE, linewidth=1.3)
         ax.set_title(experiment)
         swept = "N" if here["n"].nunique() > 1 and here["m"].nunique() == 1 else "M"
         swept = "M = N = K" if (here["m"] == here["n"]).all() else swept
@@ -127,8 +119,10 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     """Write the README's figure, an SVG that stands alone. Raises FileNotFoundError without records."""
     c = contest(folder)
     if c is None:
+        chosen = rooms.headline()
         raise FileNotFoundError(
-            f"{folder.name} has no records of casper_sparse with cuSPARSE beside it: make measure"
+            f"{folder.name} has no records of {chosen.room if chosen else 'a room that is the headline'} "
+            "with cuSPARSE beside it: make measure"
         )
     style.apply()
     fig, _ = contest_figure(c)
@@ -142,18 +136,17 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     )
     text = style.svg(fig, "readme", alt)
     plt.close(fig)
-    text = (
-        text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-        if "xmlns=" not in text
-        else text
-    )
+    if "xmlns=" not in text:
+        text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     text = re.sub(r"(<svg [^>]*>)", rf"\1{_SCHEME}", text, count=1)
     return records.write_text(target, text + "\n")
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.maps", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m artifact.drawing.headline", description=__doc__
+    )
     parser.add_argument("what", choices=["readme"], help="the figure of the README")
     parser.add_argument("--gpu", default="nvidia-h200", help="whose records (default: %(default)s)")
     parser.add_argument(
@@ -164,7 +157,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     try:
         print(readme(records.resolve(options.gpu, options.records), options.output))
     except (ValueError, FileNotFoundError) as error:
-        print(f"artifact.maps: {error}", file=sys.stderr)
+        print(f"artifact.drawing.headline: {error}", file=sys.stderr)
         return 2
     return 0
 

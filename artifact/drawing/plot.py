@@ -12,13 +12,13 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from artifact.drawing.style import CLAIM, SUPERSCRIPTS, look
+from artifact.drawing.style import CLAIM, look
 
-# ---------------------------------------------------------------- helpers for axes
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float, _=None) -> str:
-    """1000 -> 1 000, without an exponent."""
+    """1000 -> 1 000, without an exponent; also a formatter of ticks, whose position does not matter."""
     if value >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
@@ -76,10 +76,12 @@ def ratio(ax, values: Sequence[float]) -> None:
 
 
 def percent(density: float) -> str:
+    """0.005 -> 0.5 %"""
     return f"{density * 100:g} %"
 
 
 def line(ax, x, y, variant: str, variants: Sequence[str], **more):
+    """The line of a contender in its own look (see `style.look`); `more` overrides it."""
     return ax.plot(x, y, **({"markeredgewidth": 0} | look(variant, variants) | more))[0]
 
 
@@ -107,6 +109,11 @@ def hollow(marker="o") -> dict:
         "linestyle": "none",
         "zorder": 4,
     }
+
+
+def stated(gpu: str) -> str:
+    """What the legend calls values that a source states, which it measured on `gpu`."""
+    return f"stated by the source ({gpu})"
 
 
 def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:

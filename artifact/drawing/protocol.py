@@ -12,8 +12,6 @@ from matplotlib.patches import Rectangle
 from artifact.drawing import sketch, style
 from artifact.measure import bench
 
-# ---------------------------------------------------------------- the protocol, drawn
-
 
 def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2):
     """A schematic of the timer: what the host enqueues, what the GPU runs, when NVML is asked.
@@ -48,7 +46,7 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2):
         ax.add_patch(Rectangle(*box, fill=False, edgecolor=colour, linewidth=1))
         if block.lane == "GPU":
             weight = "normal" if block.what == "flush" else "bold"
-            sketch.write(ax, (block.begin + block.end) / 2, y + 0.35, block.what, weight=weight)
+            sketch.put(ax, (block.begin + block.end) / 2, y + 0.35, block.what, weight=weight)
             if block.what != "flush":
                 for x in (block.begin, block.end):
                     ax.plot([x, x], [y - 0.14, y + 0.84], color=style.INK, linewidth=1.3)
@@ -59,7 +57,7 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2):
                     (block.end, y + 1.05),
                     arrowprops={"arrowstyle": "<->", "color": colour, "linewidth": 1},
                 )
-                sketch.write(
+                sketch.put(
                     ax,
                     (block.begin + block.end) / 2,
                     y + 1.32,
@@ -68,19 +66,19 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2):
                 )
     for x in np.linspace(host + 0.3, clock, 6):
         ax.plot(x, lanes["host"] + 0.35, "o", color=style.CLAIM, markersize=4)
-    sketch.write(
+    sketch.put(
         ax,
         (host + clock) / 2,
         0.72,
         "meanwhile NVML is asked for clock, power and throttling",
         fontsize=8,
     )
-    sketch.write(ax, host / 2, 0.72, "everything is enqueued first", fontsize=8)
+    sketch.put(ax, host / 2, 0.72, "everything is enqueued first", fontsize=8)
     for lane, label in (("host", "host"), ("GPU", "GPU stream")):
-        sketch.write(ax, -0.3, lanes[lane] + 0.35, label, ha="right", weight="bold")
-    sketch.write(ax, flush / 2, lanes["GPU"] + 1.05, "a head start", fontsize=8)
+        sketch.put(ax, -0.3, lanes[lane] + 0.35, label, ha="right", weight="bold")
+    sketch.put(ax, flush / 2, lanes["GPU"] + 1.05, "a head start", fontsize=8)
     ax.plot(-3.2, lanes["GPU"] + 1.32, "v", color=style.INK, markersize=4)
-    sketch.write(ax, -2.9, lanes["GPU"] + 1.32, "CUDA event", ha="left", fontsize=8)
+    sketch.put(ax, -2.9, lanes["GPU"] + 1.32, "CUDA event", ha="left", fontsize=8)
     ax.set(xlim=(-3.4, clock + 1), ylim=(4.25, 0.45))
     ax.axis("off")
     return fig, data

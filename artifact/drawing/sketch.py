@@ -9,16 +9,13 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from artifact.drawing.style import INK
 
 
-def write(ax, x: float, y: float, text: str, **how) -> None:
-    ax.text(x, y, text, **({"ha": "center", "va": "center", "fontsize": 8.5} | how))
-
-
 def put(ax, x: float, y: float, text: str, **how) -> None:
+    """Text around a point."""
     ax.text(x, y, text, **({"ha": "center", "va": "center", "fontsize": 8.5} | how))
 
 
 def box(ax, x, y, text, colour, width=1.0, height=1.0, size=7.5, rotation=0) -> None:
-    """A cell, tinted so that text in the page's own colour reads on it in both modes."""
+    """A cell with its text, tinted so that text in the page's own colour reads on it in both modes."""
     ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=0.28, linewidth=0))
     ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1))
     if text:
@@ -26,11 +23,13 @@ def box(ax, x, y, text, colour, width=1.0, height=1.0, size=7.5, rotation=0) -> 
 
 
 def rule(ax, x, y, thick: bool) -> None:
+    """A line between cells: thick where groups meet, else faint."""
     more = {"linewidth": 1.8} if thick else {"linewidth": 0.5, "alpha": 0.35}
     ax.plot(x, y, color=INK, solid_capstyle="projecting", **more)
 
 
 def arrow(ax, start, end, colour, **how) -> None:
+    """An arrow between two points, (x, y) each."""
     more = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
     ax.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **more))
 
@@ -43,4 +42,5 @@ def short(value: float) -> str:
 
 
 def wrap(text: str, width: int) -> str:
+    """Text in lines of so many characters; "–" for none."""
     return "\n".join(textwrap.wrap(text, width)) or "–"

@@ -1,10 +1,12 @@
-"""Figures of the book: one palette, one style, and a few ready-made plots.
+"""What figures of the book have in common: palette, names and looks of contenders, Matplotlib's style, and `show`.
 
-Every plot function returns `(fig, data)`: the figure and the table behind it. `show` saves both and
+Every function that draws returns `(fig, data)`: the figure and the table behind it. `show` saves both and
 returns something that a notebook displays as inline SVG. Text, axes and grid are drawn in
 currentColor on a transparent background, so a figure follows the page into dark mode; data colours
 have a contrast of at least 3:1 on white and on near-black.
 """
+
+from __future__ import annotations
 
 import html
 import io
@@ -17,7 +19,7 @@ import matplotlib
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import baselines, paths
+from artifact import baselines, paths, rooms
 from artifact.measure import records
 
 WIDTH = 8.3  # inches; shown about 800 px wide, which makes 9 pt text 12 px
@@ -59,25 +61,19 @@ PALETTE = {
     "claim": CLAIM,
 }
 PALETTE |= {f"rung {i}": colour for i, colour in enumerate(RUNGS)}
-ROWS = (
-    PUBLISHED,
-    BASELINE,
-    BEST,
-    RUNGS[1],
-    CLAIM,
-    RUNGS[0],
-    RUNGS[3],
-)  # rows or lanes in a picture of a format
+# Rows or lanes in a picture of a format.
+ROWS = (PUBLISHED, BASELINE, BEST, RUNGS[1], CLAIM, RUNGS[0], RUNGS[3])
 
-# Stands for currentColor while Matplotlib draws; `svg` replaces it. No data colour may look like
-# it.
+#: Stands for currentColor while Matplotlib draws; `svg` replaces it. No data colour may look like it.
 INK = "#010203"
 
-SIZE = "M = N = K"
+SIZE = "M = N = K"  # label of an axis
 MARKER = 6  # points; markers that tell lines of one colour apart must be seen
 
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: Prefixes of what rooms are compared with; of those, what one room alone is compared with.
 BASELINES = baselines.PREFIXES
+OWN_BASELINES = tuple(name for room in rooms.find() for name in rooms.baselines(room))
+#: How contenders are called in figures; the others as they are.
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
     "cusparse_default": "cuSPARSE, default",
@@ -97,11 +93,32 @@ NAMES = {
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
-    "nm_baseline": "nmSPARSE-style kernel",
+} | rooms.names()
+#: Last word of a library's contender -> marker and line. cuSPARSELt and cuBLASLt look as their elders do, which no
+#: figure shows beside them.
+LOOKS = {
+    "best": ("s", "-"),
+    "default": ("P", (0, (6, 2))),
+    "alg1": ("<", ":"),
+    "alg2": (">", "-."),
+    "cublas": (HOURGLASS, "-"),
+    "cusparselt": ("s", "-"),
+    "b": ("<", ":"),
+    "cublaslt": (HOURGLASS, "-"),
+    "tf32": ("h", "--"),
+    "bf16": ("8", "-."),
+    "handle": (tuple((y, x) for x, y in HOURGLASS), "--"),
+    "transfers": (CORNER, "-."),
+    "allocation": (tuple((-x, -y) for x, y in CORNER), ":"),
+    "loop": (CHEVRON, (0, (1, 1))),
+    "scipy": (tuple((x, -y) for x, y in CHEVRON), (0, (6, 2))),
+    "blas": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
 }
+#: Lines of rungs, in turn.
+DASHES = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
 
 
-# ---------------------------------------------------------------- style
+# ---------------------------------------------------------------- looks
 
 
 def name(variant: str) -> str:
@@ -117,27 +134,8 @@ def look(variant: str, variants: Sequence[str]) -> dict:
     that is neither.
     """
     if variant.startswith(BASELINES):
-        looks = {
-            "best": ("s", "-"),
-            "default": ("P", (0, (6, 2))),
-            "alg1": ("<", ":"),
-            "alg2": (">", "-."),
-            "cublas": (HOURGLASS, "-"),
-            # cuSPARSELt and cuBLASLt look as their elders do, which no figure shows beside them.
-            "cusparselt": ("s", "-"),
-            "b": ("<", ":"),
-            "cublaslt": (HOURGLASS, "-"),
-            "tf32": ("h", "--"),
-            "bf16": ("8", "-."),
-            "baseline": ("8", ":"),
-            "handle": (tuple((y, x) for x, y in HOURGLASS), "--"),
-            "transfers": (CORNER, "-."),
-            "allocation": (tuple((-x, -y) for x, y in CORNER), ":"),
-            "loop": (CHEVRON, (0, (1, 1))),
-            "scipy": (tuple((x, -y) for x, y in CHEVRON), (0, (6, 2))),
-            "blas": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
-        }
-        marker, line = looks.get(variant.split("_")[-1], ("h", "--"))
+        own = variant.startswith(OWN_BASELINES)
+        marker, line = ("8", ":") if own else LOOKS.get(variant.split("_")[-1], ("h", "--"))
         return {"color": BASELINE, "marker": marker, "linestyle": line}
     if variant not in variants:
         raise ValueError(
@@ -149,11 +147,10 @@ def look(variant: str, variants: Sequence[str]) -> dict:
         return {"color": PUBLISHED, "marker": "o", "linestyle": "-"}
     if position == len(variants) - 1:
         return {"color": BEST, "marker": "D", "linestyle": "-"}
-    lines = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
     return {
         "color": RUNGS[(position - 1) % len(RUNGS)],
         "marker": MARKERS[(position - 1) % len(MARKERS)],
-        "linestyle": lines[(position - 1) % len(lines)],
+        "linestyle": DASHES[(position - 1) % len(DASHES)],
     }
 
 

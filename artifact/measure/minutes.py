@@ -1,4 +1,4 @@
-"""How long measuring took, and how large the records are."""
+"""How long measuring took, by the stamps of the records, and how much room files take."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.verdicts import load
-
-# ---------------------------------------------------------------- what was measured, and how long it took
 
 #: A longer gap between two points of an experiment is taken for an interruption, not for work.
 PAUSE_S = 300

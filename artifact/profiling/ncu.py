@@ -1,8 +1,8 @@
 """Hardware counters through Nsight Compute: profiling, and reading any .ncu-rep as a tidy table.
 
     df = read(path)                                            # every launch, every numeric metric
-    df = profile("casper_sparse", [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
-                 ["warp_per_row", "cusparse_alg2"], folder=records / "casper_sparse")
+    df = profile(room, [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
+                 ["warp_per_row", "cusparse_alg2"], folder=records / room)
 
 `profile` has `ncu` run `artifact.profiling.ncu_target`, one launch of each contender at each shape. ncu replays
 each kernel from a flushed cache until every counter was read, and leaves the clocks alone

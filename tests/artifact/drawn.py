@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from xml.etree import ElementTree
 
 import matplotlib
 import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
 from matplotlib.text import Text
+
+from artifact import paths
+from artifact.drawing import style
+
+matplotlib.use("agg")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Figures are saved here, in the book's style, and closed after each test; for a conftest.py to import."""
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    style.apply()
+    yield tmp_path
+    plt.close("all")
 
 
 def visible(text) -> bool:
@@ -68,3 +85,13 @@ def drawn_in(ax, colour: str) -> list:
         if line.get_markeredgecolor() == colour and line.get_marker() not in ("", "None")
         for x, y in line.get_xydata()
     )
+
+
+def on_a_page(fig, name="x") -> ElementTree.Element:
+    """The figure as the page gets it, which must be well-formed."""
+    return ElementTree.fromstring(style.svg(fig, name, "What it shows."))
+
+
+def texts(root: ElementTree.Element) -> str:
+    """All texts of a figure on a page."""
+    return " ".join(" ".join("".join(e.itertext()).split()) for e in root.iter() if "text" in e.tag)

@@ -6,8 +6,8 @@ Common arguments:
 
     df         records; where two experiments have the same contender at the same point, the first
                one counts. Only rows with `label` count ("": bfloat16)
-    published  what the source states (`artifact/published/tensor_core_24_*.csv`), or None
-    order      variants for their looks (see `figures.look`): the first is the published kernel, the
+    published  what the source states (the tables in the room's published/), or None
+    order      variants for their looks (see `style.look`): the first is the published kernel, the
                last our best
 
 TFLOP/s count 2·M·N·K for every contender, sparse or dense. What the source states was measured on
@@ -23,24 +23,23 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from artifact.drawing import plot, sketch
-from artifact.drawing.style import BASELINE, BASELINES, BOUND, CLAIM, INK, MARKER, ROWS, SIZE, WIDTH
-from artifact.drawing.style import look as _look
-from artifact.rooms.nm_cuda_core.figures import STATED
+from artifact.drawing.style import (
+    BASELINE,
+    BASELINES,
+    BOUND,
+    CLAIM,
+    INK,
+    MARKER,
+    ROWS,
+    SIZE,
+    WIDTH,
+    look,
+    name,
+)
+
+STATED = plot.stated("RTX 4070")
 
 SHOWN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
-NAMES = {
-    "cusparselt": "cuSPARSELt, best algorithm",
-    "cusparselt_default": "cuSPARSELt, default",
-    "cusparselt_colmajor_b": "cuSPARSELt, B column-major",
-    "cublaslt": "cuBLASLt, dense",
-}
-#: These take the looks of the libraries that have their part in other rooms.
-ALIKE = {
-    "cusparselt": "cusparse_best",
-    "cusparselt_default": "cusparse_default",
-    "cusparselt_colmajor_b": "cusparse_alg1",
-    "cublaslt": "cublas",
-}
 #: Of sizes, in a figure whose lines are no contenders.
 MARKS = "osD^vP"
 SIZE_HATCHES = ("", "////", "....")
@@ -49,16 +48,6 @@ LINES = (("-", (0, (6, 2)), (0, (3, 3))), ("-.", ":", (0, (1, 3))))
 
 
 # ---------------------------------------------------------------- what several figures need
-
-
-def name(variant: str) -> str:
-    """How a contender is called in a figure."""
-    return NAMES.get(variant, variant)
-
-
-def look(variant: str, order: Sequence[str]) -> dict:
-    """Colour, marker and line of a contender; ValueError for one that is of no room."""
-    return _look(ALIKE.get(variant, variant), order)
 
 
 def _rows(df: pd.DataFrame, wanted: Sequence[str], label: str, square: bool) -> pd.DataFrame:
@@ -80,8 +69,7 @@ def _rows(df: pd.DataFrame, wanted: Sequence[str], label: str, square: bool) -> 
 
 
 def _line(ax, x, y, variant: str, order: Sequence[str], **more):
-    how = {"markeredgewidth": 0, "markersize": MARKER} | look(variant, order)
-    return ax.plot(x, y, **(how | more))[0]
+    return plot.line(ax, x, y, variant, order, **({"markersize": MARKER} | more))
 
 
 def _stated(ax, rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Line2D]:
@@ -179,7 +167,7 @@ def per_cent_of(
 ):
     """Throughput of each contender in per cent of the baseline's, over M = N = K.
 
-    Published quantity: "speedup_cusparselt" of `tensor_core_24_benchmarks.csv`, at its sizes. Raises
+    Published quantity: "speedup_cusparselt" of `benchmarks.csv`, at its sizes. Raises
     ValueError where the baseline, or everything beside it, has no records.
     """
     points = _rows(df, [*shown, baseline], label, square=True)
@@ -219,7 +207,7 @@ def share_of_peak(
 
     peaks: contender -> (what the ceiling is called, TFLOP/s), in the order in which they are drawn.
     A contender may be there once; to hold one against two instructions, draw two figures. Published
-    quantities: "tflops", over "peak" of mma_sp, both of `tensor_core_24_benchmarks.csv`. Raises
+    quantities: "tflops", over "peak" of mma_sp, both of `benchmarks.csv`. Raises
     ValueError for a peak that is not positive.
     """
     for variant, (what, peak) in peaks.items():
@@ -428,7 +416,7 @@ def studies(
     size M = N = K; the numbers on the right.
 
     names: variant -> what it changes, in the order in which they are drawn; those without records
-    are left out. Published quantity: "speedup_mma_sp" of `tensor_core_24_design.csv`: a value is
+    are left out. Published quantity: "speedup_mma_sp" of `design.csv`: a value is
     drawn hollow, an upper bound as an arrow to the left. Raises ValueError without the baseline or
     without any study.
     """

@@ -218,6 +218,7 @@ def test_densities_are_the_ends_of_the_sweeps():
 def test_contenders_of_claims_on_counters_are_profiled():
     for claim in load.claims():
         if "counters" in claim.experiment:
-            named = {*claim.rule.get("variants", ()), claim.rule.get("variant", evidence.BEST)}
-            named -= {evidence.BEST}  # whichever algorithm that is at a point
+            named = {*load.contenders(claim)} - {
+                evidence.BEST
+            }  # whichever algorithm that is at a point
             assert named <= set(PROFILES[claim.room]["contenders"]), claim.id

@@ -16,7 +16,6 @@ matplotlib.use("agg")
 from drawn import column, drawn_in, labels, words
 from matplotlib import pyplot as plt
 
-from artifact import paths
 from artifact.drawing import style
 from artifact.measure import records
 from artifact.rooms.tensor_core_24 import figures, pictures
@@ -87,7 +86,7 @@ def experiment(name="square", variants=figures.SHOWN, shapes=None, label="", sca
             rows.append(
                 {"room": "tensor_core_24", "experiment": name, "variant": variant, "label": label}
                 | {"m": m, "n": n, "k": k, "density": 0.5, "nnz": m * k // 2, "seed": 0}
-                | {"median_us": t, "q25_us": t, "q75_us": t, "samples": 50}
+                | {"median_us": t, "q25_us": 0.9 * t, "q75_us": 1.2 * t, "samples": 50}
                 | {"flops_def": "2*M*N*K", "useful_flops": flops, "tflops": flops / t / 1e6}
                 | {"least_bytes": least, "requested_bytes": 9 * least, "gbps": least / t / 1e3}
                 | {"rel_err": 1.7e-3, "max_err": 4e-3, "prepare_ms": 0.1, "prepare_bytes": 0.0}
@@ -115,14 +114,6 @@ def metadata(rows: int) -> np.ndarray:
     raise AssertionError("no matrix has metadata without repetitions")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    style.apply()
-    yield tmp_path
-    plt.close("all")
-
-
 legible = drawn.legible
 
 
@@ -130,12 +121,14 @@ legible = drawn.legible
 
 
 def test_contenders_of_the_room_are_told_apart():
-    looks = [figures.look(variant, ORDER) for variant in (*ORDER, *figures.NAMES)]
+    libraries = [v for v in style.NAMES if v.startswith(("cusparselt", "cublaslt"))]
+    looks = [style.look(variant, ORDER) for variant in (*ORDER, *libraries)]
+    assert len(libraries) == 4
     assert len({look["marker"] for look in looks}) == len(looks)
     assert looks[0]["color"] == style.PUBLISHED and looks[4]["color"] == style.BEST
     assert {look["color"] for look in looks[5:]} == {style.BASELINE}
     with pytest.raises(ValueError, match="no variant 'x'"):
-        figures.look("x", ORDER)
+        style.look("x", ORDER)
 
 
 # ---------------------------------------------------------------- pictures of the format
@@ -256,6 +249,13 @@ def test_throughput():
     assert set(CEILINGS.values()) <= roofs
     assert column(data, "tflops", source="ceiling", variant="mma.sp") == [1010.0]
     assert any("wgmma.sp\n1\u202f546" in text for text in words(fig))
+    drawn = [line for line in ax.get_lines() if line.get_marker() not in ("", "None", None)]
+    for variant, line in zip(figures.SHOWN, drawn, strict=True):
+        np.testing.assert_allclose(line.get_xdata(), SIZES)
+        np.testing.assert_allclose(line.get_ydata(), [rate(variant, size) for size in SIZES])
+        took = [time(variant, size, size, size) for size in SIZES]
+        assert column(data, "median_us", variant=variant) == pytest.approx(took)
+        assert column(data, "q75_us", variant=variant) == pytest.approx([1.2 * t for t in took])
     assert labels(fig)[:2] == ["mma_sp", "auto"] and "cuBLASLt, dense" in labels(fig)
     legible(fig)
 

@@ -1,0 +1,43 @@
+"""What the tests of drawing share: a folder for figures, and records to draw."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import synthetic
+from drawn import folder  # noqa: F401
+
+from artifact import paths
+from artifact.measure import device, records
+
+INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+
+
+@pytest.fixture(scope="session")
+def sweeps() -> pd.DataFrame:
+    """Synthetic records of all sweeps, with their time's spread; tests only read them."""
+    made = [records.best_of(synthetic.experiment(name, jitter=0.05)) for name in synthetic.SHAPES]
+    return pd.concat(made, ignore_index=True)
+
+
+@pytest.fixture(scope="session")
+def gpu_folder(tmp_path_factory):
+    """Synthetic records of all sweeps and of the ceilings; tests only read them."""
+    return synthetic.folder(tmp_path_factory.mktemp("records"))
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch, gpu_folder):
+    """The shipped records are synthetic, the fresh ones empty, and there is no GPU."""
+    monkeypatch.setattr(paths, "RECORDED", gpu_folder.parent)
+    monkeypatch.setattr(paths, "RECORDS", tmp_path / "fresh")
+    monkeypatch.setattr(device, "find", lambda *_: None)
+    return gpu_folder
+
+
+@pytest.fixture
+def gpu(shelf, monkeypatch):
+    """The same with a GPU; where its fresh records go."""
+    monkeypatch.setattr(device, "find", lambda *_: INFO)
+    monkeypatch.setattr(device, "require", lambda *_: INFO)
+    return paths.RECORDS

@@ -1,0 +1,137 @@
+"""Charts over records that any room can draw."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from drawn import labels as labels_of
+from drawn import overlaps, words
+
+from artifact.drawing import charts, style
+from artifact.measure import records
+
+
+@pytest.mark.parametrize("experiment,x", [("wide", "n"), ("square", "n"), ("tall", "m")])
+def test_sweep_panel(sweeps, experiment, x):
+    df = sweeps[sweeps["experiment"] == experiment]
+    fig, data = charts.sweep_panel(
+        df, x, synthetic.LADDER, claim=(0.55, 0.9), copy_gbps=4000, xlabel="size"
+    )
+    axes = fig.get_axes()
+    assert len(axes) == 9 and axes[0].get_xscale() == axes[0].get_yscale() == "log"
+    labels = labels_of(fig)
+    assert "stated by the source: 0.55–0.90×" in labels and "cuSPARSE, best algorithm" in labels
+    assert set(data["variant"]) == {"warp_per_row", "rows_per_warp", "cusparse_best"}
+    assert data.loc[data["variant"] == "cusparse_best", "speedup"].eq(1).all()
+    assert len(data) == 3 * len(synthetic.SHAPES[experiment]) * len(synthetic.DENSITIES)
+    drawn = dict(zip(labels, fig.legends[0].get_lines(), strict=False))
+    measured = pd.concat(
+        records.speedup(df, v, "cusparse_best").to_frame().assign(variant=v)
+        for v in ("warp_per_row", "rows_per_warp")
+    ).reset_index()
+    for row, quantity in enumerate(("median_us", "gbps", "speedup")):
+        for column, density in enumerate(synthetic.DENSITIES):
+            lines = axes[3 * row + column].get_lines()
+            for variant in ("warp_per_row", "rows_per_warp", "cusparse_best"):
+                if quantity == "speedup" and variant == "cusparse_best":
+                    continue  # it is 1
+                here = measured if quantity == "speedup" else df
+                here = here[(here["variant"] == variant) & (here["density"] == density)]
+                here = here.sort_values(x)
+                look = drawn[style.name(variant)]
+                (line,) = (at for at in lines if at.get_marker() == look.get_marker())
+                assert line.get_color() == look.get_color()
+                np.testing.assert_array_equal(line.get_xdata(), here[x])
+                np.testing.assert_allclose(line.get_ydata(), here[quantity])
+    assert not overlaps(fig)
+
+
+def test_sweep_panel_of_one_point(sweeps):
+    df = sweeps[
+        (sweeps["experiment"] == "wide") & (sweeps["n"] == 512) & (sweeps["density"] < 0.006)
+    ]
+    fig, data = charts.sweep_panel(df, "n", synthetic.LADDER)
+    assert len(fig.get_axes()) == 3 and len(data) == 3
+
+
+@pytest.mark.parametrize("traffic", ["least_bytes", "requested_bytes"])
+def test_roofline(sweeps, traffic):
+    ceilings = {"DRAM copy": 4200, "L2 read": 8000, "FMA": 61}
+    fig, data = charts.roofline(sweeps, ceilings, synthetic.LADDER, traffic)
+    assert [ax.get_title() for ax in fig.get_axes()] == ["wide", "square", "tall"]
+    np.testing.assert_allclose(data["intensity"], data["useful_flops"] / data[traffic])
+    assert not overlaps(fig)
+    assert set(data["variant"]) == {*synthetic.LADDER, "cusparse_best"}
+    labels = labels_of(fig)
+    assert labels == ["warp_per_row", "rows_per_warp", "cuSPARSE, best algorithm", "other rungs"]
+    drawn = {  # the points of the first panel; the roofs have a line
+        tuple(point)
+        for line in fig.get_axes()[0].get_lines()
+        if line.get_linestyle() == "None"
+        for point in line.get_xydata()
+    }
+    wide = data[data["experiment"] == "wide"]
+    assert drawn == set(wide[["intensity", "tflops"]].itertuples(index=False, name=None))
+    left, right = fig.get_axes()[0].get_xlim()
+    ends = [*data["intensity"], 61 / 4.2, 61 / 8]  # the data and the ridges, and little more
+    assert min(ends) / 1.5 < left < min(ends) and max(ends) < right < max(ends) * 1.6
+    with pytest.raises(ValueError, match="needs the ceiling 'FMA'"):
+        charts.roofline(sweeps, {"DRAM copy": 4200}, synthetic.LADDER)
+
+
+def test_roofline_marks_what_it_is_asked_to(sweeps):
+    ceilings = {"DRAM copy": 4200, "FMA": 61}
+    strong = ["any_n", "column_tiles", "not_measured"]
+    fig, _ = charts.roofline(sweeps, ceilings, synthetic.LADDER, strong=strong)
+    labels = labels_of(fig)
+    assert {"any_n", "column_tiles", "l2_panels"} < set(labels)  # a single other by its name
+    assert "not_measured" not in labels and "other rungs" not in labels
+    fig, _ = charts.roofline(sweeps, ceilings, synthetic.LADDER, strong=synthetic.LADDER)
+    assert len(fig.legends[0].get_texts()) == len(synthetic.LADDER) + 1
+
+
+def test_ladder_without_a_prediction(sweeps):
+    fig, data = charts.ladder(sweeps, {"warp_per_row": "", "any_n": "Faster."})
+    said = words(fig)
+    assert said.count("–") == 1 and "Faster." in said
+    assert set(data["prediction"]) == {"", "Faster."}
+
+
+def test_ladder(sweeps):
+    predictions = dict.fromkeys([*synthetic.LADDER, "not_measured"], "Faster, by a lot. " * 6)
+    fig, data = charts.ladder(sweeps, predictions)
+    assert list(dict.fromkeys(data["variant"])) == list(synthetic.LADDER)
+    one = data[(data["variant"] == "warp_per_row") & (data["experiment"] == "wide")].iloc[0]
+    wide = sweeps[sweeps["experiment"] == "wide"]
+    expected = records.geomean(records.speedup(wide, "warp_per_row", "cusparse_best"))
+    assert one["speedup"] == pytest.approx(expected) and one["least"] < expected < one["most"]
+    assert not overlaps(fig)
+    with pytest.raises(ValueError, match="None of the rungs"):
+        charts.ladder(sweeps, {"x": ""})
+
+
+def test_spread():
+    first = synthetic.experiment("wide")
+    second = first.assign(median_us=first["median_us"] * 1.02)
+    fig, data = charts.spread(first, second, synthetic.LADDER)
+    np.testing.assert_allclose(data["ratio"], 1.02)
+    assert not overlaps(fig)
+    with pytest.raises(ValueError, match="share no point"):
+        charts.spread(first, synthetic.experiment("tall"), synthetic.LADDER)
+
+
+def test_plots_can_be_shown_on_one_page(sweeps):
+    wide = sweeps[sweeps["experiment"] == "wide"]
+    pages = [
+        style.show(*pair[:1], "casper_sparse", name, pair[1], "alt", "caption")._repr_html_()
+        for name, pair in {
+            "wide": charts.sweep_panel(wide, "n", synthetic.LADDER),
+            "spread": charts.spread(wide, wide, synthetic.LADDER),
+        }.items()
+    ]
+    ids = re.findall(r'\bid="([^"]*)"', "".join(pages))
+    assert len(ids) == len(set(ids))

@@ -1,0 +1,118 @@
+"""What pages show besides figures: where their numbers come from, small things in HTML, constants."""
+
+from __future__ import annotations
+
+import importlib.util
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact.drawing import prose
+from artifact.measure import bench, device, records
+
+# ---------------------------------------------------------------- where numbers come from
+
+
+def test_without_a_gpu_the_shipped_records_are_read(shelf):
+    for mode in ("auto", "recorded"):
+        found = prose.origin(mode, "nvidia-h200")
+        assert (found.gpu, found.folder, found.fresh) == ("nvidia-h200", shelf, False)
+    assert found.has("casper_sparse") and found.has("ceilings") and not found.has("nm_spmm")
+    banner = found.banner()
+    assert "From records of an NVIDIA H200, 2026-01-02, commit 0123abc." in banner
+    assert "Nothing on this page was measured" in banner
+    ElementTree.fromstring(banner)
+
+
+def test_a_gpu_is_found_by_its_name(shelf):
+    assert prose.origin("recorded", "NVIDIA H200").folder == shelf
+
+
+def test_a_folder_of_records_can_be_named(shelf, tmp_path):
+    other = synthetic.folder(tmp_path / "other", frames={}, gpu="NVIDIA B200", slug="nvidia-b200")
+    assert prose.origin("recorded", "nvidia-b200", str(other.parent)).folder == other
+
+
+def test_unknown_modes_and_gpus_are_refused(shelf):
+    with pytest.raises(ValueError, match="mode is 'quick', but must be one of auto"):
+        prose.origin("quick", "nvidia-h200")
+    with pytest.raises(ValueError, match="'abacus'; known: nvidia-h200"):
+        prose.origin("recorded", "abacus")
+    with pytest.raises(device.NoGpu):
+        prose.origin("measure", "nvidia-h200")
+
+
+def test_no_records_at_all(shelf, tmp_path):
+    found = prose.origin("auto", "nvidia-h200", tmp_path)
+    assert found.folder is None and not found.fresh and not found.has("casper_sparse")
+    assert "Nothing measured yet." in found.banner()
+    assert "the GPU <code>nvidia-h200</code>" in found.banner()
+    ElementTree.fromstring(found.banner())
+
+
+@pytest.mark.parametrize("mode", ["auto", "measure"])
+def test_with_a_gpu_its_own_records_are_read(gpu, mode):
+    empty = prose.origin(mode, "some-other-gpu")
+    assert empty == prose.Origin("nvidia-h200", None, True) and "this GPU" in empty.missing
+    synthetic.folder(gpu)
+    found = prose.origin(mode, "some-other-gpu")
+    assert found == prose.Origin("nvidia-h200", gpu / "nvidia-h200", True)
+    assert "measured on this machine" in found.banner()
+
+
+def test_recorded_asks_for_no_gpu(gpu, shelf):
+    assert prose.origin("recorded", "nvidia-h200") == prose.Origin("nvidia-h200", shelf, False)
+
+
+def test_the_machine_is_that_of_the_last_measurement(tmp_path):
+    folder = synthetic.folder(tmp_path)
+    later = synthetic.machine() | {"date": "2026-02-03T04:05:06+00:00", "commit": "<new>"}
+    records.write_machine(folder / "ceilings", later)
+    banner = prose.Origin("nvidia-h200", folder, True).banner()
+    assert "2026-02-03, commit &lt;new&gt;" in banner
+
+
+def test_html_of_small_things():
+    assert prose.article("NVIDIA H200") == "an NVIDIA H200"
+    assert prose.article("Tesla V100") == "a Tesla V100"
+    assert prose.inline_code("run `a < b` & go") == "run <code>a &lt; b</code> &amp; go"
+    assert "<td>2</td>" in prose.table(pd.DataFrame({"x": [2]})).replace(" ", "").replace("\n", "")
+    assert prose.facts({"SMs": 132}).count("<tr>") == 1
+
+
+# ---------------------------------------------------------------- constants
+
+
+def module_of(path, text: str):
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_constants_and_their_comments(tmp_path):
+    module = module_of(
+        tmp_path / "made_up.py",
+        "#: What A does,\n#: on two lines.\nA = 3\n\n"
+        "#: Both.\nLOW = 1\nHIGH = 2.5\n\n"
+        "# no explanation\nHIDDEN = 4\n\n#: Not a number.\nTEXT = 'x'\n\nBARE = 5\n",
+    )
+    df = prose.constants(module)
+    assert list(df["meaning"]) == ["What A does, on two lines.", "Both."]
+    assert list(df["constant"]) == [["A"], ["LOW", "HIGH"]]
+    assert list(df["value"]) == [[3], [1, 2.5]]
+
+
+def test_the_constants_of_the_timer_are_its_own():
+    df = prose.constants(bench)
+    flat = {
+        name: value
+        for names, values in zip(df["constant"], df["value"], strict=True)
+        for name, value in zip(names, values, strict=True)
+    }
+    assert {"FLUSH_FACTOR", "WARMUP_STEPS", "MIN_SAMPLES", "MAX_SAMPLES", "BUDGET_S"} <= set(flat)
+    assert all(getattr(bench, name) == value for name, value in flat.items())
+    assert df["meaning"].str.len().gt(10).all()

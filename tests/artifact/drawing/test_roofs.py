@@ -1,0 +1,117 @@
+"""The machine's roofs: what is promised, what was measured, and where the records lie under them."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+import synthetic
+from drawn import on_a_page, texts
+
+from artifact.drawing import roofs
+from artifact.measure import records
+
+H200 = {
+    "compute_capability": "9.0",
+    "sm_count": 132,
+    "sm_mhz_max": 1980,
+    "memory_bus_bits": 6144,
+    "memory_mhz_max": 3201,
+}
+
+
+def test_peaks_of_an_h200():
+    assert roofs.peak("copy", H200, 1500) == pytest.approx(4916.7, abs=0.1)
+    assert roofs.peak("fma", H200, 1980) == pytest.approx(66.9, abs=0.05)
+    assert roofs.peak("shared_read", H200, 1980) == pytest.approx(33454, abs=1)
+    assert roofs.peak("l2_read", H200, 1980) is None
+
+
+def test_a_peak_follows_the_clock_it_ran_at():
+    assert roofs.peak("fma", H200, 990) == pytest.approx(roofs.peak("fma", H200, 1980) / 2)
+    assert roofs.peak("copy", H200, 990) == roofs.peak("copy", H200, 1980)
+    for unknown in (math.nan, 0):
+        assert roofs.peak("fma", H200, unknown) == roofs.peak("fma", H200, 1980)
+
+
+def test_an_a100_has_half_the_lanes():
+    assert roofs.peak("fma", H200 | {"compute_capability": "8.0"}, 1980) == pytest.approx(
+        roofs.peak("fma", H200, 1980) / 2
+    )
+    a100 = H200 | {"compute_capability": "8.0", "sm_count": 108}
+    assert roofs.peak("fma", a100, 1410) == pytest.approx(19.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("variant", "key"),
+    [
+        ("copy", "memory_bus_bits"), ("copy", "memory_mhz_max"), ("shared_read", "sm_count"),
+        ("fma", "sm_count"), ("fma", "compute_capability"), ("fma", "sm_mhz_max"),
+        ("shared_read", "sm_mhz_max"),
+    ],
+)  # fmt: skip
+def test_a_machine_that_does_not_say_enough_promises_nothing(variant, key):
+    assert roofs.peak(variant, H200 | {key: None}, math.nan) is None
+    assert roofs.peak(variant, {k: v for k, v in H200.items() if k != key}, math.nan) is None
+
+
+def test_roofs_beside_what_is_promised():
+    df = roofs.roofs(synthetic.ceilings(), H200).set_index("variant")
+    assert list(df.index) == [roof.variant for roof in roofs.ROOFS]
+    assert df["measured"].to_dict() == {
+        "copy": 4000, "l2_read": 8000, "shared_read": 32000, "fma": 60
+    }  # fmt: skip
+    assert df["balance"]["copy"] == pytest.approx(60e12 / 4000e9)
+    assert df["share"]["copy"] == pytest.approx(4000 / 4916.7, rel=1e-4)
+    assert df["share"]["fma"] == pytest.approx(60 / 66.9, rel=1e-3)
+    assert math.isnan(df["promised"]["l2_read"]) and math.isnan(df["balance"]["fma"])
+    assert df["spread"].tolist() == pytest.approx([0.02] * 4)
+    assert set(df["unit"]) == {"GB/s", "TFLOP/s"} and df["unit"]["fma"] == "TFLOP/s"
+
+
+def test_a_ceiling_that_was_not_measured_is_left_out():
+    record = synthetic.ceilings()
+    df = roofs.roofs(record[record["variant"] != "l2_read"], H200)
+    assert set(df["variant"]) == {"copy", "shared_read", "fma"}
+
+
+def test_the_roofline_and_its_data(gpu_folder):
+    here = roofs.intensities(gpu_folder)
+    assert set(here) == {"CSR, requested bytes", "CSR, least bytes"}
+    fig, data = roofs.roofline(roofs.roofs(synthetic.ceilings(), H200), here)
+    at = data[data["what"] == "DRAM copy"].iloc[0]
+    assert (at["flop_per_byte"], at["tflops"]) == (pytest.approx(15), 60)
+    ends = data[data["what"] == "CSR, least bytes"]["flop_per_byte"].tolist()
+    assert ends == list(here["CSR, least bytes"])
+    text = texts(on_a_page(fig))
+    assert "FP32 FMA 60.0 TFLOP/s" in text and "DRAM copy 4.00 TB/s" in text
+    fig, data = roofs.roofline(roofs.roofs(synthetic.ceilings(), H200))
+    assert len(data) == 4 and (data["flop_per_byte"] > 0).all()
+
+
+def test_intensities_span_the_records(gpu_folder, tmp_path):
+    df = pd.concat(synthetic.experiment(name) for name in synthetic.SHAPES)
+    least, most = roofs.intensities(gpu_folder)["CSR, requested bytes"]
+    ratio = df["useful_flops"] / df["requested_bytes"]
+    assert (least, most) == (pytest.approx(ratio.min()), pytest.approx(ratio.max()))
+    assert roofs.intensities(synthetic.folder(tmp_path, frames={})) == {}
+
+
+def test_intensities_tell_formats_apart_and_leave_tensor_cores_out(gpu_folder):
+    alone = roofs.intensities(gpu_folder)
+    for room in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
+        df = synthetic.experiment("square", room=room)
+        records.write(gpu_folder / room / "square.csv", df)
+    both = roofs.intensities(gpu_folder)
+    assert set(both) - set(alone) == {
+        f"{format}, {kind} bytes"
+        for format in ("2:4", "N:M vectors")
+        for kind in ("requested", "least")
+    }
+    assert {name: both[name] for name in alone} == alone
+    fig, data = roofs.roofline(roofs.roofs(synthetic.ceilings(), H200), both)
+    assert len(data) == 4 + 2 * 6
+    bars = [line.get_ydata()[0] for line in fig.axes[0].lines if line.get_linewidth() == 5]
+    bottom = fig.axes[0].get_ylim()[0]
+    assert len(set(bars)) == 6 and all(bottom < y < 6 * bottom for y in bars)

@@ -1,0 +1,82 @@
+"""The map of the systems: how far each is, and a card for each, whatever rooms there are."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from drawn import legible, on_a_page, texts
+
+from artifact import rooms
+from artifact.drawing import systems
+
+
+def test_the_state_of_a_room(gpu_folder, tmp_path):
+    assert systems.state("casper_sparse", gpu_folder) == systems.MEASURED
+    assert (
+        systems.state("casper_sparse", tmp_path)
+        == systems.state("casper_sparse", None)
+        == systems.BUILT
+    )
+    assert systems.state("no_such_room", gpu_folder) == systems.NOT_BUILT
+
+
+def test_the_map_shows_every_system(gpu_folder):
+    fig, data = systems.systems_map(gpu_folder)
+    assert list(data["name"]) == [system.name for system in rooms.find().values()]
+    assert data.set_index("room")["state"]["casper_sparse"] == systems.MEASURED
+    assert not data.isna().any(axis=None)
+    text = texts(on_a_page(fig))
+    for name in [*data["name"], *rooms.PATTERNS]:
+        assert name in text
+
+
+def test_the_patterns_are_what_they_are_called():
+    anywhere, blocks, vectors, elements = systems.examples()
+    assert all(grid.shape == (8, 8) and grid.any() for grid in (anywhere, blocks))
+    assert set(blocks.reshape(4, 2, 4, 2).sum(axis=(1, 3)).flat) == {0, 4}
+    assert (vectors.reshape(2, 4, 2, 4).any(axis=3).sum(axis=1) == 2).all()
+    assert (elements.reshape(8, 2, 4).sum(axis=2) == 2).all()
+
+
+def system(name: str, unit: str, *patterns: str) -> dict:
+    return {
+        "room": name, "name": name, "cite": name, "format": "CSR", "precision": "FP32", "unit": unit,
+        "patterns": list(patterns), "written_for": "a GPU", "idea": "an idea", "claims": "a claim",
+        "title": name, "order": 1, "state": systems.BUILT,
+    }  # fmt: skip
+
+
+CUDA, TENSOR = rooms.UNITS
+ANYWHERE, BLOCKS, VECTORS, ELEMENTS = rooms.PATTERNS
+
+
+def test_cards_that_would_lie_on_one_another_get_lanes():
+    data = pd.DataFrame(
+        [
+            system("a", CUDA, ANYWHERE), system("b", CUDA, ANYWHERE), system("c", CUDA, BLOCKS),
+            system("d", CUDA, ANYWHERE, BLOCKS), system("e", TENSOR, ANYWHERE),
+        ]
+    )  # fmt: skip
+    assert systems.lanes(data) == [0, 1, 0, 2, 0]
+
+
+@pytest.mark.parametrize("count", [0, 1, 12])
+def test_the_map_holds_any_number_of_systems(monkeypatch, count):
+    made = [
+        system(f"room {i}", rooms.UNITS[i % 3 == 2], rooms.PATTERNS[i % 2]) for i in range(count)
+    ]
+    columns = list(system("x", CUDA, ANYWHERE))
+    monkeypatch.setattr(systems, "systems", lambda _: pd.DataFrame(made, columns=columns))
+    fig, data = systems.systems_map(None)
+    cards = [
+        p for p in fig.axes[0].patches if hasattr(p, "get_boxstyle") and p.get_facecolor()[3] == 0
+    ]
+    boxes = [card.get_window_extent() for card in cards]
+    assert len(boxes) == len(data) == count
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        assert fig.axes[0].get_window_extent().containsx(box.x1)
+        assert box.y0 > 0
+    said = texts(on_a_page(fig))
+    assert all(f"room {i}" in said for i in range(count))
+    legible(fig)

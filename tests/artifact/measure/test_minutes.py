@@ -1,0 +1,66 @@
+"""How long measuring took, from the stamps of the records."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact.measure import minutes, records
+
+
+def rows_at(*seconds: float, samples=10, median_us=1000.0) -> pd.DataFrame:
+    start = pd.Timestamp("2026-01-02T03:04:05+00:00")
+    when = [(start + pd.Timedelta(seconds=s)).isoformat() for s in seconds]
+    return pd.DataFrame({"when": when, "samples": samples, "median_us": median_us})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "took"),
+    [
+        ((0, 10, 30), 45),  # 10 + 20, and the mean of both for the first point
+        ((30, 0, 10), 45),  # rows of a later contender may stand first
+        ((0, 0, 10, 10, 30, 30), 45),  # the rows of a point are stamped alike
+        ((0, 10, 10 + minutes.PAUSE_S + 1, 30 + minutes.PAUSE_S + 1), 45),  # a night is no work
+        ((0, minutes.PAUSE_S), 2 * minutes.PAUSE_S),
+    ],
+)
+def test_wall_time_from_the_stamps(seconds, took):
+    assert minutes.wall_s(rows_at(*seconds)) == pytest.approx(took)
+
+
+def test_wall_time_is_at_least_that_of_the_kernels():
+    assert minutes.wall_s(rows_at(0, 0)) == pytest.approx(0.02)
+    assert minutes.wall_s(rows_at(0, 1, samples=100, median_us=1e6)) == pytest.approx(200)
+    assert minutes.wall_s(rows_at(0, minutes.PAUSE_S + 1)) == pytest.approx(0.02)
+
+
+def test_durations_of_all_records(tmp_path):
+    folder = synthetic.folder(tmp_path)
+    records.write(
+        folder / "casper_sparse" / "repeat" / "tall.csv", synthetic.experiment("tall", scale=2.0)
+    )
+    df = minutes.durations(folder).set_index(["room", "experiment", "repeat"])
+    assert list(df.index) == [
+        ("casper_sparse", "square", False), ("casper_sparse", "tall", False),
+        ("casper_sparse", "wide", False), ("casper_sparse", "tall", True),
+        ("ceilings", "ceilings", False),
+    ]  # fmt: skip
+    wide, tall, again = (
+        df.loc[("casper_sparse", *key)]
+        for key in (("wide", False), ("tall", False), ("tall", True))
+    )
+    assert (wide["figure"], tall["figure"], again["figure"]) == ("Fig. 4", "Fig. 6", "Fig. 6")
+    assert wide["points"] == 21 and wide["rows"] == 21 * 8 and wide["notebook"] == "casper_sparse"
+    assert again["kernel_s"] == pytest.approx(2 * tall["kernel_s"])
+    assert tall["minutes"] * 60 >= tall["kernel_s"] * (1 - 1e-9)
+    roof = df.loc[("ceilings", "ceilings", False)]
+    assert (roof["figure"], roof["notebook"]) == ("", "machine")
+
+
+def test_size_of_a_folder(tmp_path):
+    assert minutes.size_bytes(tmp_path / "none") == 0
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_bytes(b"12345")
+    (tmp_path / "c").write_bytes(b"123")
+    assert minutes.size_bytes(tmp_path) == 8

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from artifact import paths, rooms
 from artifact.measure import records
-from artifact.verdicts import compare, judge, load, measures
+from artifact.verdicts import compare, judge, load, measures, page
 
 WRONG = 1
 BAD_INPUT = compare.BAD_INPUT
@@ -121,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--id", metavar="X", help="one claim, with how it was judged")
     sub.add_argument("--room", metavar="ROOM", help="claims of one room")
     sub.add_argument("--json", action="store_true", help="machine-readable")
+    sub.add_argument("--csv", action="store_true", help="id, verdict and what was measured alone")
 
     sub = command(
         _compare,
@@ -167,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         "compile",
         "registers, shared memory, spills and instructions of a room's kernels; needs no GPU",
     )
-    sub.add_argument("room", help="e.g. casper_sparse")
+    sub.add_argument("room", help="a folder of kernels/ with a launch.py")
     sub.add_argument("--variant", metavar="V", help="one variant")
     sub.add_argument("--target", metavar="SM", help="one target, e.g. sm_90a")
     sub.add_argument("--csv", action="store_true", help="as CSV")
@@ -179,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         "Check variants of a room against a float64 reference, then time them, interleaved with "
         "the room's baselines, at one size. Nothing is recorded.",
     )
-    sub.add_argument("room", help="e.g. casper_sparse")
+    sub.add_argument("room", help="a folder of kernels/ with a launch.py")
     sub.add_argument(
         "--variant",
         action="append",
@@ -276,6 +277,9 @@ def _claims(options) -> int:
             )
     folder = _folder(options)
     df = judge.judge(chosen, folder)
+    if options.csv:
+        print(df[list(judge.GOLDEN_COLUMNS)].to_csv(index=False), end="")
+        return 0
     if options.json:
         print(df.to_json(orient="records", indent=1, force_ascii=False))
         return 0
@@ -288,7 +292,10 @@ def _claims(options) -> int:
             f"{'experiment':<11} {', '.join(claim.experiment)} "
             f"({claim.minutes:g} minutes to measure)"
         )
-        print(f"{'rule':<11} {claim.measure}: {json.dumps(dict(claim.rule), ensure_ascii=False)}")
+        for key, value in claim.rule.written.items():
+            print(f"{key:<11} {page.written(value)}")
+        for row in page.rules([claim]).itertuples():
+            print(f"{'':<11} {row.name}: {row.definition}")
         return 0
     for row in df.to_dict("records"):
         print(f"{row['verdict']:<24}  {row['id']:<28}  {row['measured']}")
@@ -491,16 +498,7 @@ def _profile(options) -> int:
         print(f"{room}: {len(found)} values of {found['metric'].nunique()} counters")
         if absent := [metric for metric in metrics if metric not in set(found["metric"])]:
             print(f"{room}: not on this GPU: {', '.join(absent)}")
-        for report in ncu.shipped(folder / room):
-            size = report.stat().st_size
-            print(f"{room}: {size / 1e6:.1f} MB in {report}")
-            if size > ncu.LARGE:
-                limit = f"{ncu.LARGE / 1e6:.0f} MB"
-                print(
-                    f"artifact: {report.name} is over {limit}, too large to ship; profile fewer "
-                    "shapes or contenders.",
-                    file=sys.stderr,
-                )
+        print(f"{room}: counters and launches are in {folder / room}, the report is beside them")
     return 0
 
 

@@ -26,6 +26,20 @@ def modules() -> dict[str, str]:
     return here | own
 
 
+#: What a contender is called where it stands for its library, which may choose its algorithm or not.
+LIBRARIES = {
+    "cusparse_best": "cuSPARSE",
+    "cusparse_default": "cuSPARSE's default algorithm",
+    "cusparselt": "cuSPARSELt",
+    "cusparselt_default": "cuSPARSELt's default algorithm",
+}
+
+
+def library(contender: str) -> str:
+    """The name of the library that a contender stands for, else its own."""
+    return LIBRARIES.get(contender, contender)
+
+
 #: Prefixes of the contenders that are no variant of a room.
 PREFIXES = tuple(modules())
 

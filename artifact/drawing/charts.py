@@ -133,7 +133,7 @@ def roofline(
     variants: Sequence[str],
     traffic: str = "least_bytes",
     baseline: str = "cusparse_best",
-    strong: Sequence[str] = ("in_flight", "shared_tiles"),
+    strong: Sequence[str] = (),
 ):
     """Useful TFLOP/s over useful FLOP per byte of `traffic`, one panel per experiment, every
     variant on it.

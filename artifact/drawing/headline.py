@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import re
 import sys
@@ -14,12 +13,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import paths
+from artifact import paths, rooms
 from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import evidence
-
-# ---------------------------------------------------------------- the headline
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,7 @@ class Contest:
     """The published kernel and our last rung against the library, over a room's sweeps."""
 
     room: str
+    name: str  #: of the system
     published: str
     last: str
     speedups: pd.DataFrame  #: experiment, POINT, variant, speedup over cusparse_best, size
@@ -42,16 +40,15 @@ class Contest:
         return list(dict.fromkeys(self.speedups["experiment"]))
 
 
-@functools.cache
-def _variants(room: str) -> dict[str, bool]:
-    return {
-        k.name: k.published for k in importlib.import_module(f"kernels.{room}").VARIANTS.values()
-    }
-
-
-def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
-    """The contest of a room's generated sweeps; None where the records hold no two contenders."""
-    found, known = [], _variants(room)
+def contest(folder: Path) -> Contest | None:
+    """The contest of the generated sweeps of the room that is the headline; None where there is no such room, or
+    where its records hold no two contenders."""
+    chosen = rooms.headline()
+    if chosen is None:
+        return None
+    room, found = chosen.room, []
+    offered = importlib.import_module(f"kernels.{room}")
+    known = {kernel.name: kernel.published for kernel in offered.VARIANTS.values()}
     for experiment in records.experiments(folder / room):
         df = records.read(folder / room / f"{experiment}.csv")
         df = df[df["label"] == ""]
@@ -75,14 +72,13 @@ def contest(folder: Path, room: str = "casper_sparse") -> Contest | None:
         for v in (published, last)
     ]
     speedups = pd.concat(rows).merge(df[[*at, "size"]].drop_duplicates(), on=at)
-    order = sorted(
-        dict.fromkeys(speedups["experiment"]),
-        key=lambda e: ("wide", "square", "tall", e).index(e),
-    )
-    speedups["experiment"] = pd.Categorical(speedups["experiment"], order)
+    swept = list(dict.fromkeys([*offered.sweeps("full"), *speedups["experiment"]]))
+    speedups["experiment"] = pd.Categorical(speedups["experiment"], swept)
     speedups = speedups.sort_values(["experiment", "variant", "size"], ignore_index=True)
     prepare_ms = float(df.loc[df["variant"] == last, "prepare_ms"].median())
-    return Contest(room, published, last, speedups.astype({"experiment": str}), prepare_ms)
+    return Contest(
+        room, chosen.name, published, last, speedups.astype({"experiment": str}), prepare_ms
+    )
 
 
 def contest_figure(c: Contest):
@@ -127,8 +123,10 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     """Write the README's figure, an SVG that stands alone. Raises FileNotFoundError without records."""
     c = contest(folder)
     if c is None:
+        chosen = rooms.headline()
         raise FileNotFoundError(
-            f"{folder.name} has no records of casper_sparse with cuSPARSE beside it: make measure"
+            f"{folder.name} has no records of {chosen.room if chosen else 'a room that is the headline'} "
+            "with cuSPARSE beside it: make measure"
         )
     style.apply()
     fig, _ = contest_figure(c)
@@ -153,7 +151,9 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.maps", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m artifact.drawing.headline", description=__doc__
+    )
     parser.add_argument("what", choices=["readme"], help="the figure of the README")
     parser.add_argument("--gpu", default="nvidia-h200", help="whose records (default: %(default)s)")
     parser.add_argument(
@@ -164,7 +164,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     try:
         print(readme(records.resolve(options.gpu, options.records), options.output))
     except (ValueError, FileNotFoundError) as error:
-        print(f"artifact.maps: {error}", file=sys.stderr)
+        print(f"artifact.drawing.headline: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,5 +202,6 @@ def intensities(folder: Path) -> dict[str, tuple[float, float]]:
         for column in ("requested_bytes", "least_bytes") if len(df) else ():
             ratio = df["useful_flops"] / df[column]
             name = f"{system.format}, {column.replace('_', ' ')}"
-            found[name] = (float(ratio.min()), float(ratio.max()))
+            least, most = found.get(name, (math.inf, 0.0))  # of another system with this format
+            found[name] = (min(least, float(ratio.min())), max(most, float(ratio.max())))
     return found

@@ -17,7 +17,7 @@ import matplotlib
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import baselines, paths
+from artifact import baselines, paths, rooms
 from artifact.measure import records
 
 WIDTH = 8.3  # inches; shown about 800 px wide, which makes 9 pt text 12 px
@@ -78,6 +78,8 @@ MARKER = 6  # points; markers that tell lines of one colour apart must be seen
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 BASELINES = baselines.PREFIXES
+#: Of those, what one room alone is compared with.
+OWN_BASELINES = tuple(name for room in rooms.find() for name in rooms.baselines(room))
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
     "cusparse_default": "cuSPARSE, default",
@@ -97,8 +99,7 @@ NAMES = {
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
-    "nm_baseline": "nmSPARSE-style kernel",
-}
+} | rooms.names()
 
 
 # ---------------------------------------------------------------- style
@@ -129,7 +130,6 @@ def look(variant: str, variants: Sequence[str]) -> dict:
             "cublaslt": (HOURGLASS, "-"),
             "tf32": ("h", "--"),
             "bf16": ("8", "-."),
-            "baseline": ("8", ":"),
             "handle": (tuple((y, x) for x, y in HOURGLASS), "--"),
             "transfers": (CORNER, "-."),
             "allocation": (tuple((-x, -y) for x, y in CORNER), ":"),
@@ -138,6 +138,8 @@ def look(variant: str, variants: Sequence[str]) -> dict:
             "blas": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
         }
         marker, line = looks.get(variant.split("_")[-1], ("h", "--"))
+        if variant.startswith(OWN_BASELINES):
+            marker, line = ("8", ":")
         return {"color": BASELINE, "marker": marker, "linestyle": line}
     if variant not in variants:
         raise ValueError(

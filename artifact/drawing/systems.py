@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,12 @@ from artifact.measure import records
 
 MEASURED, BUILT, NOT_BUILT = "measured", "built, not measured", "not built yet"
 
-
-PATTERNS = ("non-zeros anywhere", "blocks", "N of M vectors", "2 of 4 elements")
-UNITS = ("CUDA cores", "tensor cores")
+#: Of the cards, in turn.
+COLOURS = (style.PUBLISHED, style.CLAIM, style.BEST, style.BASELINE, *style.RUNGS[1:])
+#: Sizes on the map, where a column of patterns is 1 wide: its left margin, the top of the first row of cards, the gap
+#: between rows, a cell of an example, a card of one column (width, height).
+LEFT, TOP, GAP, CELL, CARD = 0.52, 0.98, 0.1, 0.068, (0.94, 0.78)
+INCHES = 5.15 / (TOP + 2 * (CARD[1] + GAP))  #: of paper, for 1 of that
 
 
 def state(room: str, folder: Path | None) -> str:
@@ -29,91 +34,90 @@ def state(room: str, folder: Path | None) -> str:
 
 
 def systems(folder: Path | None) -> pd.DataFrame:
-    """One row per system: the fields of `rooms.Room`, and its state."""
-    return pd.DataFrame([vars(s) | {"state": state(s.room, folder)} for s in rooms.find().values()])
+    """One row per system: the fields of `rooms.Room` that tell what it is, and its state."""
+    told = [field.name for field in fields(rooms.Room) if field.name not in ("headline", "names")]
+    found = rooms.find().values()
+    rows = [
+        {key: getattr(s, key) for key in told} | {"state": state(s.room, folder)} for s in found
+    ]
+    return pd.DataFrame(rows)
 
 
 def systems_map(folder: Path | None):
-    """The five systems by what kind of sparsity they take and which unit computes. (fig, data)"""
+    """The systems by what kind of sparsity they take (columns) and which unit computes (rows), a card each; where cards
+    would lie on one another, their row has several lanes. (fig, data)"""
     data = systems(folder)
-    fig, ax = plt.subplots(figsize=(style.WIDTH, 5.15), layout="none")
+    placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
+    depth = [
+        max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1)
+        for unit in rooms.UNITS
+    ]
+    tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
+    height = tops[-1] * INCHES
+    fig, ax = plt.subplots(figsize=(style.WIDTH, height), layout="none")
     fig.subplots_adjust(0, 0, 1, 1)
-    left, top, cell, card = 0.52, 0.92, 0.068, (0.94, 0.78)
-    for column, (name, grid) in enumerate(zip(PATTERNS, _patterns(), strict=True)):
-        x, y = left + column + (1 - 8 * cell) / 2, 0.26
-        for row in range(8):
-            for col in range(8):
-                on = bool(grid[row, col])
-                box = Rectangle(
-                    (x + col * cell, y + row * cell),
-                    cell,
-                    cell,
-                    facecolor=style.BOUND if on else "none",
-                    edgecolor=style.INK,
-                    linewidth=0.35,
-                    alpha=0.85 if on else 0.3,
-                )
-                ax.add_patch(box)
-        sketch.write(ax, left + column + 0.5, 0.13, name, weight="bold")
-    for row, unit in enumerate(UNITS):
-        middle = top + 0.06 + row * (card[1] + 0.1) + card[1] / 2
-        sketch.write(ax, 0.28, middle, unit.replace(" ", "\n"), weight="bold", linespacing=1.5)
-    colours = (
-        style.PUBLISHED,
-        style.CLAIM,
-        style.BEST,
-        style.BASELINE,
-        style.RUNGS[1],
-    )
-    for system, colour in zip(data.itertuples(), colours, strict=True):
-        row = UNITS.index(system.unit)
-        x = left + PATTERNS.index(system.patterns[0]) + (1 - card[0]) / 2
-        y = top + 0.06 + row * (card[1] + 0.1)
-        there = system.state != NOT_BUILT
-        span = len(system.patterns)
-        width = span - 1 + card[0]
-        shape = {"boxstyle": "round,pad=0,rounding_size=0.04", "linewidth": 1.5}
-        if there:
-            tint = FancyBboxPatch(
-                (x, y), width, card[1], facecolor=colour, edgecolor="none", alpha=0.2, **shape
-            )
-            ax.add_patch(tint)
-        frame = FancyBboxPatch(
-            (x, y),
-            width,
-            card[1],
-            facecolor="none",
-            edgecolor=colour,
-            linestyle="-" if there else (0, (4, 3)),
-            **shape,
-        )
-        ax.add_patch(frame)
-        lines = [
-            f"{system.format}, {system.precision}",
-            *textwrap.wrap(system.idea, 25 if span == 1 else 60),
-            *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 60),
-        ]
-        sketch.write(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
-        for number, line in enumerate(lines):
-            sketch.write(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=7.8)
-        sketch.write(
-            ax,
-            x + width - 0.05,
-            y + card[1] - 0.07,
-            system.state,
-            ha="right",
-            fontsize=7.8,
-            style="normal" if there else "italic",
-            weight="bold" if there else "normal",
-        )
-    bottom = top + 0.06 + 2 * (card[1] + 0.1)
-    ax.set(xlim=(0, left + 4 + 0.02), ylim=(bottom, 0))
+    for column, (name, grid) in enumerate(zip(rooms.PATTERNS, examples(), strict=True)):
+        _example(ax, LEFT + column + (1 - 8 * CELL) / 2, 0.26, grid)
+        sketch.write(ax, LEFT + column + 0.5, 0.13, name, weight="bold")
+    for unit, top, below in zip(rooms.UNITS, tops[:-1], tops[1:], strict=True):
+        middle, text = (top + below - GAP) / 2, unit.replace(" ", "\n")
+        sketch.write(ax, 0.28, middle, text, weight="bold", linespacing=1.5)
+    for system, lane, colour in placed:
+        x = LEFT + rooms.PATTERNS.index(system.patterns[0]) + (1 - CARD[0]) / 2
+        y = tops[rooms.UNITS.index(system.unit)] + lane * (CARD[1] + GAP)
+        _card(ax, x, y, system, colour)
+    ax.set(xlim=(0, LEFT + len(rooms.PATTERNS) + 0.02), ylim=(tops[-1], 0))
     ax.axis("off")
     return fig, data.drop(columns=["title", "order", "patterns"])
 
 
-def _patterns() -> list[np.ndarray]:
-    """8 x 8 examples of PATTERNS, of similar density; drawn once with a fixed seed."""
+def lanes(data: pd.DataFrame) -> list[int]:
+    """The lane of each system in the row of its unit, from 0: the first in which no system before it has one of its
+    patterns."""
+    taken: set[tuple[str, int, str]] = set()
+    found = []
+    for system in data.itertuples():
+        lane = 0
+        while any((system.unit, lane, pattern) in taken for pattern in system.patterns):
+            lane += 1
+        taken |= {(system.unit, lane, pattern) for pattern in system.patterns}
+        found.append(lane)
+    return found
+
+
+def _example(ax, x: float, y: float, grid: np.ndarray) -> None:
+    """A matrix of 8 x 8 cells, its non-zeros filled."""
+    for (row, col), on in np.ndenumerate(grid):
+        how = {"facecolor": style.BOUND if on else "none", "alpha": 0.85 if on else 0.3}
+        at = (x + col * CELL, y + row * CELL)
+        ax.add_patch(Rectangle(at, CELL, CELL, edgecolor=style.INK, linewidth=0.35, **how))
+
+
+def _card(ax, x: float, y: float, system, colour: str) -> None:
+    """What a system is and how far, in a frame: filled where it is built, dashed where not."""
+    there, span = system.state != NOT_BUILT, len(system.patterns)
+    width, height = span - 1 + CARD[0], CARD[1]
+    shape = {"boxstyle": "round,pad=0,rounding_size=0.04", "linewidth": 1.5}
+    if there:
+        tint = {"facecolor": colour, "edgecolor": "none", "alpha": 0.2}
+        ax.add_patch(FancyBboxPatch((x, y), width, height, **tint, **shape))
+    frame = {"facecolor": "none", "edgecolor": colour, "linestyle": "-" if there else (0, (4, 3))}
+    ax.add_patch(FancyBboxPatch((x, y), width, height, **frame, **shape))
+    lines = [
+        f"{system.format}, {system.precision}",
+        *textwrap.wrap(system.idea, 25 if span == 1 else 60),
+        *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 60),
+    ]
+    sketch.write(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
+    for number, line in enumerate(lines):
+        sketch.write(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=7.8)
+    how = {"weight": "bold"} if there else {"style": "italic"}
+    at = (x + width - 0.05, y + height - 0.07)
+    sketch.write(ax, *at, system.state, ha="right", fontsize=7.8, **how)
+
+
+def examples() -> list[np.ndarray]:
+    """8 x 8 examples of `rooms.PATTERNS`, of similar density; drawn once with a fixed seed."""
     rng = np.random.default_rng(3)
     anywhere = np.zeros((8, 8), bool)
     for row, count in enumerate((1, 4, 0, 2, 1, 6, 2, 1)):

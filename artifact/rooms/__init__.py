@@ -1,21 +1,27 @@
 """The rooms on trial, found by looking: every folder here that holds a room.toml is one.
 
-A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml,
-profiles.toml, published/ (the source's numbers), and modules that its chapter imports. The harness reads them
+A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
+references.bib (the source, as the book cites it), published/ (the source's numbers), baselines/ (what this room alone
+is compared with), and modules that its chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them
 through this module and names no room.
 """
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-ROOM, CLAIMS, PROFILES, PUBLISHED, BASELINES = (
-    "room.toml", "claims.toml", "profiles.toml", "published", "baselines",
+ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, BASELINES = (
+    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "baselines",
 )  # fmt: skip
+
+#: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
+#: order to the most, and its rows.
+PATTERNS = ("non-zeros anywhere", "blocks", "N of M vectors", "2 of 4 elements")
+UNITS = ("CUDA cores", "tensor cores")
 
 
 @dataclass(frozen=True)
@@ -29,11 +35,17 @@ class Room:
     order: int  #: of the rooms, in the book and in the ledger
     format: str  #: how the sparse operand is stored
     precision: str
-    unit: str  #: what does the arithmetic
-    patterns: list[str]  #: of the non-zeros, columns of the map of the systems
+    unit: str  #: what does the arithmetic, one of UNITS
+    patterns: list[str]  #: of the non-zeros, neighbours in PATTERNS
     written_for: str  #: GPUs that the source measured on
     idea: str
     claims: str  #: what the abstract puts on trial
+    headline: bool = (
+        False  #: its sweeps against the library are the book's first figure, and the README's
+    )
+    names: dict[str, str] = field(
+        default_factory=dict
+    )  #: of contenders that only this room has, in figures
 
 
 def find(folder: Path = FOLDER) -> dict[str, Room]:
@@ -65,6 +77,35 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     return {room: toml(path) for room, path in paths.items() if path.is_file()}
 
 
+def chapters(notebooks: Path) -> list[str]:
+    """The rooms that have their chapter among `notebooks`, in their order."""
+    return [room for room in find() if (notebooks / f"{room}.ipynb").is_file()]
+
+
+def references(folder: Path = FOLDER) -> str:
+    """The entries of the rooms' sources in the bibliography, BibTeX. Raises FileNotFoundError or ValueError that
+    names the file where a room's references.bib is missing or lacks what its room.toml cites."""
+    texts = []
+    for room in find(folder).values():
+        path = folder / room.room / REFERENCES
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: this file of a room is missing.")
+        texts.append(path.read_text(encoding="utf-8").strip() + "\n")
+        if f"{{{room.cite}," not in texts[-1]:
+            raise ValueError(f"{path}: there is no entry {room.cite!r}, which {ROOM} cites.")
+    return "\n".join(texts)
+
+
+def headline(folder: Path = FOLDER) -> Room | None:
+    """The room whose sweeps are the book's first figure: the first one that says so."""
+    return next((room for room in find(folder).values() if room.headline), None)
+
+
+def names(folder: Path = FOLDER) -> dict[str, str]:
+    """What contenders that only one room has are called in figures, of all rooms."""
+    return {key: name for room in find(folder).values() for key, name in room.names.items()}
+
+
 def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
     """Names of the modules in the room's baselines/, what it alone is compared with."""
     return tuple(sorted(p.stem for p in (folder / room / BASELINES).glob("[!_]*.py")))
@@ -72,10 +113,20 @@ def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
 
 def _read(path: Path) -> Room:
     table = toml(path)
-    known = [field.name for field in fields(Room)][1:]
+    known = {
+        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Room)[1:]
+    }  # key -> whether it must be there
     for key in (*known, *table):
-        if key not in table:
-            raise ValueError(f"{path}: the key {key!r} is missing.")
         if key not in known:
             raise ValueError(f"{path}: the key {key!r} is none of a room's ({', '.join(known)}).")
-    return Room(path.parent.name, **table)
+        if key not in table and known[key]:
+            raise ValueError(f"{path}: the key {key!r} is missing.")
+    room = Room(path.parent.name, **table)
+    if room.unit not in UNITS:
+        raise ValueError(f"{path}: unit is {room.unit!r}, but must be one of {', '.join(UNITS)}.")
+    at = [PATTERNS.index(pattern) if pattern in PATTERNS else -1 for pattern in room.patterns]
+    if not at or -1 in at or at != list(range(at[0], at[0] + len(at))):
+        raise ValueError(
+            f"{path}: patterns is {room.patterns}, but must be one or neighbours of {', '.join(PATTERNS)}."
+        )
+    return room

@@ -1,6 +1,6 @@
 """The records of one GPU for one room, as the evidence for its claims."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,8 @@ NOT_SWEEPS = (
     records.COUNTERS,
     CEILINGS,
 )  # may stand among a claim's experiments, but hold no times of kernels
-# Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant
-# of the room.
-BEST, DEFAULT, ROOM_BEST = "cusparse_best", "cusparse_default", "room_best"
+# Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the room.
+BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  # in the name of an experiment that is a published series: <figure>@<gpu>
 
 
@@ -117,11 +116,8 @@ class Evidence:
                 ) from None
         return self.read[records.COUNTERS]
 
-    def counter(
-        self, variant: str, metrics: Sequence[str], experiments: Iterable[str]
-    ) -> pd.Series:
-        """The first of `metrics` that was profiled, per point of the experiments, indexed by
-        experiment, m, n, k, density.
+    def counter(self, variant: str, metric: str, experiments: Iterable[str]) -> pd.Series:
+        """One counter at the points of the experiments, indexed by experiment, m, n, k, density.
 
         "cusparse_best" means, at each point, the algorithm that was fastest there.
         """
@@ -130,16 +126,14 @@ class Evidence:
         rows = times[times["variant"] == variant]
         actual = rows["best_of"] if variant in (BEST, ROOM_BEST) else rows["variant"]
         wanted = rows[["experiment", *at]].assign(variant=actual)
-        for metric in metrics:
-            profiled = self.counters[self.counters["metric"] == metric]
-            profiled = profiled.drop_duplicates(["variant", *at], keep="last")
-            found = wanted.merge(profiled, on=["variant", *at])
-            if not found.empty:
-                return found.set_index(["experiment", *at])["value"].rename(metric)
-        raise NotMeasured(f"The counter {metrics[0]} was not profiled for {variant}.")
+        profiled = self.counters[self.counters["metric"] == metric]
+        found = wanted.merge(profiled, on=["variant", *at])
+        if found.empty:
+            raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")
+        return found.set_index(["experiment", *at])["value"].rename(metric)
 
 
-# ---------------------------------------------------------------- helpers of the measures
+# ---------------------------------------------------------------- records of other kinds
 
 
 def sweeps(experiments: Iterable[str]) -> list[str]:

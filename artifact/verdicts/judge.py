@@ -1,19 +1,17 @@
 """The verdict on each claim, from the records of one GPU."""
 
 import contextlib
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from artifact.verdicts import evidence
+from artifact import baselines
+from artifact.verdicts import evidence, measures
 from artifact.verdicts.evidence import SERIES, Evidence, NotMeasured
-from artifact.verdicts.load import COMMON, Claim
-from artifact.verdicts.measures import DEFAULTS, MEASURES, NOT_MEASURED, Outcome
-
-# ---------------------------------------------------------------- judging
+from artifact.verdicts.load import Claim
+from artifact.verdicts.measures import NOT_MEASURED, Outcome
 
 LEDGER_COLUMNS = (
     "id",
@@ -26,6 +24,7 @@ LEDGER_COLUMNS = (
     "why",
     "minutes",
 )
+GOLDEN_COLUMNS = ("id", "verdict", "measured")  # what the tests hold of the shipped records
 
 
 def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
@@ -51,42 +50,40 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
-    measure = MEASURES[claim.measure]
-    rule = {key: value for key, value in claim.rule.items() if key not in COMMON}
-    e = e.only(claim.rule.get("where", {}), claim.rule.get("repeats", False))
+    rule = claim.rule
+    e = e.only(rule.at, rule.repeats)
     try:
-        outcome = measure(e, claim.experiment, **rule)
+        outcome = measures.outcome(rule, e, claim.experiment)
     except NotMeasured as missing:
         outcome = Outcome(NOT_MEASURED, "—", str(missing))
-    why = outcome.why
-    if claim.rule.get("where") and outcome.verdict != NOT_MEASURED:
-        why += f" Judged at {e.kept}."
+    why = [outcome.why]
+    if rule.at and outcome.verdict != NOT_MEASURED:
+        why.append(f"Judged at {e.kept}.")
     if any(SERIES in experiment for experiment in claim.experiment):
-        why += " Judged by the series that the source published, not by this GPU's records."
-    if e.repeats and outcome.verdict != NOT_MEASURED:
-        why += f" Judged by the geometric means of the runs; {_each_run(claim, e, rule)}."
-    # Where a source does not say which algorithm of cuSPARSE it ran, the default is judged as well.
-    parameter = inspect.signature(measure).parameters.get("baseline")
-    chosen = rule.get("baseline", parameter.default) if parameter else ""
-    if outcome.verdict != NOT_MEASURED and chosen in DEFAULTS:
-        library, default = DEFAULTS[chosen]
+        why.append("Judged by the series that the source published, not by this GPU's records.")
+    if rule.repeats and outcome.verdict != NOT_MEASURED:
+        why.append(f"Judged by the geometric means of the runs; {_each_run(claim, e)}.")
+    if rule.also_over and outcome.verdict != NOT_MEASURED:
         with contextlib.suppress(NotMeasured):
-            other = measure(e, claim.experiment, **rule | {"baseline": default})
-            why += f" Against {library}'s default algorithm: {other.measured} ({other.verdict})."
+            over = rule.quantity.parameters | {"over": rule.also_over}
+            other = replace(rule, quantity=replace(rule.quantity, parameters=over))
+            beside = measures.outcome(other, e, claim.experiment)
+            library = baselines.library(rule.also_over)
+            why.append(f"Against {library}: {beside.measured} ({beside.verdict}).")
     if claim.note:
-        why += f" {claim.note}"
+        why.append(claim.note)
     if claim.contradicts:
-        why += f" The source also claims the opposite: {', '.join(claim.contradicts)}."
-    return replace(outcome, why=why)
+        why.append(f"The source also claims the opposite: {', '.join(claim.contradicts)}.")
+    return replace(outcome, why=" ".join(why))
 
 
-def _each_run(claim: Claim, e: Evidence, rule: Mapping[str, object]) -> str:
+def _each_run(claim: Claim, e: Evidence) -> str:
     """What a claim whose experiments repeat each other would be by each of them alone."""
     sweeps, texts = evidence.sweeps(claim.experiment), []
     for name in sweeps:
         run = [other for other in claim.experiment if other == name or other not in sweeps]
         try:
-            outcome = MEASURES[claim.measure](e, run, **rule)
+            outcome = measures.outcome(claim.rule, e, run)
             texts.append(f"{name} alone: {outcome.measured} ({outcome.verdict})")
         except NotMeasured:
             texts.append(f"{name} alone: {NOT_MEASURED}")

@@ -1,6 +1,39 @@
-"""Claims: what they are, and reading them from a room's claims.toml."""
+"""Claims: what they are, and reading them from a room's claims.toml.
 
-import inspect
+A claim of a source is judged by a rule, which the file states in full:
+
+    [[claim]]
+    id = "nm-large"
+    where = "4; Fig. 2"                     # in the source
+    says = "At large sizes cuBLAS is ahead."  # in our words
+    experiment = ["published"]              # the records that decide; "counters" and "ceilings" may stand beside
+    at = { m = [4096, 8192] }               # of those only the rows whose columns have these values (optional)
+    repeats = true                          # the experiments are runs of one measurement (optional, see below)
+    quantity = { speedup = "baseline", over = "cublas" }    # a value at every point (shape × density) …
+    reduce = "geometric mean"                               # … made one, or few …
+    expect = { at_most = 0.95, partly = 1.0 }               # … and held against what the source says
+    published = "slower"                    # the source's value: a text, or {figure, quantity, …} of published/
+
+- `quantity` names a function of `quantities.py`, `reduce` one of `reducers.py`, `expect` one of
+  `expectations.py`, or of the room's own `measures.py`; each function's docstring is its definition, and the
+  ledger prints all that are used. The value of the first key is the function's first parameter, the other keys
+  are the others. `reduce = { quantile = 0.1 }` is a name with a parameter.
+- A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
+  and a weaker one, `partly`. Where a source gives a word and no number, the number is ours and the file says
+  so. A claim whose records are missing is "not measured on this GPU", with the reason.
+- A list of contenders, `speedup = ["a", "b"]`, holds each to the expectation, by name; a string is one
+  contender.
+- `"published"` among the numbers of `expect` stands for those of `published`: `near = "published"` for [low,
+  high], `near = ["published", inf]` for its lower end alone.
+- `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
+  where a source does not say which algorithm of its library it ran.
+- With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
+  verdict is given beside.
+- An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
+  `published/fig9.csv`. A claim about it says whether a source's text is borne out by its own data, whatever GPU
+  the records are of.
+"""
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +42,11 @@ import pandas as pd
 
 from artifact import rooms
 from artifact.measure import records
-from artifact.verdicts import evidence, measures
-from artifact.verdicts.measures import MEASURES
+from artifact.verdicts import evidence, measures, quantities
 
-COMMON = ("where", "repeats")  # what every rule may hold besides the parameters of its measure
+SAID = "published"  # in the numbers of an expectation: those of the source
+#: Parameters of quantities that name hardware counters.
+COUNTERS = ("metric", "metrics", "share_of", "plus")
 
 
 @dataclass(frozen=True)
@@ -23,8 +57,7 @@ class Claim:
     where: str  # section, figure or table of the source
     says: str  # in our words
     experiment: tuple[str, ...]
-    measure: str
-    rule: Mapping[str, object]  # parameters of the measure
+    rule: measures.Rule
     published: str  # the source's value, for people
     minutes: float  # to measure its experiments on one H200
     note: str = ""
@@ -33,15 +66,15 @@ class Claim:
 
 # ---------------------------------------------------------------- loading
 
-REQUIRED = ("id", "where", "says", "experiment", "measure", "rule", "published")
-OPTIONAL = ("note", "contradicts")
+REQUIRED = ("id", "where", "says", "experiment", *measures.PARTS, "published")
+OPTIONAL = ("at", "repeats", "note", "contradicts")
 
 
 def claims(folder: str | Path = rooms.FOLDER) -> list[Claim]:
     """The claims of every room below `folder`, in the order of the rooms and of their files.
 
     Raises ValueError, one sentence, for a claim that is not well formed: a key that is missing or
-    unknown, an unknown experiment, measure or parameter, an id used twice.
+    unknown, an unknown experiment, part of a rule or parameter, an id used twice.
     """
     claims: list[Claim] = []
     for room in rooms.find(Path(folder)).values():
@@ -87,28 +120,10 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Cl
             raise ValueError(
                 f"{name} asks for the experiment {experiment!r}; known: {', '.join(minutes)}."
             )
-    if table["measure"] not in MEASURES:
-        raise ValueError(
-            f"{name} asks for the measure {table['measure']!r}; known: {', '.join(MEASURES)}."
-        )
-    parameters = dict(list(inspect.signature(MEASURES[table["measure"]]).parameters.items())[2:])
-    rule, text = dict(table["rule"]), table["published"]
+    numbers, text = {}, table["published"]
     if isinstance(text, Mapping):
         numbers, text = _published(text, path.parent / rooms.PUBLISHED, name)
-        rule = {key: value for key, value in numbers.items() if key in parameters} | rule
-    where = rule.get("where", {})
-    if not isinstance(where, Mapping) or not set(where) <= set(records.COLUMNS):
-        raise ValueError(f"{name} has a 'where' that is not a table of columns of the records.")
-    if rule.get("repeats") and len(evidence.sweeps(experiments)) < 2:
-        raise ValueError(f"{name} has 'repeats' and no two experiments that repeat each other.")
-    for key in rule:
-        if key not in (*parameters, *COMMON):
-            raise ValueError(
-                f"{name} gives {key!r} to {table['measure']}; it takes {', '.join(parameters)}."
-            )
-    for key, parameter in parameters.items():
-        if parameter.default is parameter.empty and key not in rule:
-            raise ValueError(f"{name} does not give {key!r}, which {table['measure']} needs.")
+    rule = _rule(table, experiments, numbers, room.room, path.parent.parent, name)
     return Claim(
         id=table["id"],
         room=room.room,
@@ -116,13 +131,54 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Cl
         where=table["where"],
         says=table["says"],
         experiment=experiments,
-        measure=table["measure"],
         rule=rule,
         published=text,
         minutes=float(sum(minutes[experiment] for experiment in experiments)),
         note=table.get("note", ""),
         contradicts=tuple(table.get("contradicts", ())),
     )
+
+
+def _rule(
+    table: Mapping, experiments: tuple, numbers: Mapping, room: str, folder: Path, name: str
+) -> measures.Rule:
+    at, repeats = table.get("at", {}), table.get("repeats", False)
+    if not isinstance(at, Mapping) or not set(at) <= set(records.COLUMNS):
+        raise ValueError(f"{name} has an 'at' that is not a table of columns of the records.")
+    if repeats and len(evidence.sweeps(experiments)) < 2:
+        raise ValueError(f"{name} has 'repeats' and no two experiments that repeat each other.")
+    words = {key: table[key] for key in measures.PARTS}
+    also = ""
+    if isinstance(words["quantity"], Mapping):
+        words["quantity"] = dict(words["quantity"])
+        also = words["quantity"].pop("also_over", "")
+    if isinstance(words["expect"], Mapping):
+        words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
+    parts = {key: measures.part(key, words[key], room, folder, name) for key in measures.PARTS}
+    if also and not isinstance(parts["quantity"].parameters.get("over"), str):
+        raise ValueError(f"{name} has 'also_over' and no baseline 'over' beside which it stands.")
+    written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
+    return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
+
+
+def _said(value: object, numbers: Mapping[str, float], name: str) -> object:
+    """A value of an expectation, "published" replaced by the numbers of the source."""
+    ends = value if isinstance(value, list) else [value, value] if value == SAID else None
+    if ends is None or SAID not in ends:
+        return value
+    missing = [
+        end
+        for end, said in zip(("low", "high"), ends, strict=True)
+        if said == SAID and end not in numbers
+    ]
+    if missing:
+        raise ValueError(
+            f"{name} expects a published number, and its 'published' has no {missing[0]!r}."
+        )
+    return [
+        numbers[end] if said == SAID else said
+        for end, said in zip(("low", "high"), ends, strict=True)
+    ]
 
 
 def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, float], str]:
@@ -155,7 +211,7 @@ def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, f
         key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)
     }
     if len(numbers) == 2:
-        return numbers, measures.stated(low, high) + unit
+        return numbers, quantities.stated(low, high) + unit
     if not numbers:
         raise ValueError(f"{name}: {figure}.csv gives {reference['quantity']!r} no number.")
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
@@ -163,7 +219,13 @@ def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, f
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:
     """Every hardware counter that a claim can use, for the profiler."""
-    claims = list(claims)
-    wanted = (claim.rule.get(key, ()) for claim in claims for key in ("metric", "memory", "plus"))
-    whole = {claim.rule["of"] for claim in claims if "of" in claim.rule}
-    return sorted(whole | {metric for metrics in wanted for metric in metrics})
+    given = (claim.rule.quantity.parameters for claim in claims)
+    wanted = (
+        quantities.contenders(table[key]) for table in given for key in COUNTERS if key in table
+    )
+    return sorted({metric for metrics in wanted for metric in metrics})
+
+
+def contenders(claim: Claim) -> list[str]:
+    """The contenders that a claim's quantity is of, without what they are compared with."""
+    return quantities.contenders(claim.rule.quantity.parameters.get("of", ()))

@@ -1,6 +1,7 @@
 """Verdicts on a page: badges, the ledger, what sources say against themselves."""
 
 import html
+import inspect
 import re
 from collections.abc import Sequence
 
@@ -84,3 +85,32 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
             stands = one if ranks[0] < ranks[1] else other
         rows.append({"one": one, "other": other, "stands": stands})
     return pd.DataFrame(rows, columns=["one", "other", "stands"])
+
+
+def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
+    """What the rules of these claims are made of: part (quantity, reduce or expect), name, definition
+    (the function's docstring on one line), claims (ids); one row per function, in the order of the
+    parts and then of the claims."""
+    used: dict[tuple, list[str]] = {}
+    for part in measures.PARTS:
+        for claim in known:
+            function = getattr(claim.rule, part).function
+            used.setdefault((part, function), []).append(claim.id)
+    return pd.DataFrame(
+        [
+            (part, f.__name__, " ".join(inspect.getdoc(f).split()), ids)
+            for (part, f), ids in used.items()
+        ],
+        columns=["part", "name", "definition", "claims"],
+    )
+
+
+def written(value: object) -> str:
+    """A part of a claim as its file has it: a text, a number, a list or a table in one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {written(v)}" for key, v in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{value:.10g}"

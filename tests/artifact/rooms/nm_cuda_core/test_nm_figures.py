@@ -66,7 +66,8 @@ def experiment(name="published", variants=tuple(TIMES), sizes=SIZES, label="", s
             t = scale * float(times(variant, n))
             rows.append(
                 {"room": "nm_cuda_core", "experiment": name, "variant": variant, "label": label}
-                | {"m": n, "n": n, "k": n, "density": 0.5, "median_us": t, "q25_us": t, "q75_us": t}
+                | {"m": n, "n": n, "k": n, "density": 0.5}
+                | {"median_us": t, "q25_us": 0.9 * t, "q75_us": 1.2 * t}
                 | {"useful_flops": float(n) ** 3, "tflops": float(n) ** 3 / t / 1e6}
             )
     return pd.DataFrame(rows)
@@ -224,6 +225,28 @@ def test_scaling_counts_dense_flops_for_libraries():
     assert left.get_ylabel().endswith("(TFLOP/s)") and right.get_ylabel().endswith("(ms)")
     assert figures.STATED in labels(fig)
     legible(fig)
+
+
+def test_scaling_draws_medians_and_their_rates():
+    fig, data = figures.scaling(experiment(), None, ORDER)
+    left, right = fig.get_axes()
+    handles = dict(zip(labels(fig), fig.legends[0].get_lines(), strict=True))
+    for variant in figures.SCALING:
+        sizes = [n for n in SIZES if variant != "cpu_loop" or n <= 2048]
+        took = times(variant, sizes) / 1e3
+        flops = np.array(sizes, float) ** 3 * (1 if variant in ORDER else 2)
+        look = handles[style.name(variant)]
+        for ax, values in ((left, flops / took / 1e9), (right, took)):
+            (line,) = (
+                line
+                for line in ax.get_lines()
+                if line.get_marker() == look.get_marker() and line.get_color() == look.get_color()
+            )
+            np.testing.assert_allclose(line.get_xdata(), sizes)
+            np.testing.assert_allclose(line.get_ydata(), values)
+        assert column(data, "time_ms", variant=variant) == pytest.approx(list(took))
+        quarter = column(data, "q25_us", variant=variant)
+        assert quarter == pytest.approx([900 * t for t in took])
 
 
 def test_scaling_draws_published_points_at_their_sizes():
@@ -446,6 +469,19 @@ def test_cost_of_element_wise():
 
 # ---------------------------------------------------------------- counters
 
+#: What a metric of the report is over its counter: fractions in per cent, bytes in MB, the others as they are.
+FACTORS = {
+    "SM throughput (%)": 1,
+    "DRAM throughput (%)": 1,
+    "Active warps (%)": 1,
+    "Warps launched": 1,
+    "Inst / cycle": 1,
+    "Drain stalls (%)": 100,
+    "Long scoreboard (%)": 100,
+    "L1 traffic (MB)": 1e-6,
+    "Store bank conflicts": 1,
+}
+
 
 def test_counters_table():
     df = counters()
@@ -454,12 +490,12 @@ def test_counters_table():
     metrics = table[("", "metric")]
     assert metrics[::2].tolist() == list(ncu.REPORT_METRICS) and not any(metrics[1::2])
     assert table.columns.get_level_values(0).tolist() == ["", "", *["256³"] * 5, *["2048³"] * 5]
-    for row, (metric, (counter, factor)) in enumerate(ncu.REPORT_METRICS.items()):
+    for row, (metric, (counter, _)) in enumerate(ncu.REPORT_METRICS.items()):
         raw = df[(df["metric"] == counter) & (df["m"] == 256)].set_index("variant")["value"]
         mine = data[(data["metric"] == metric) & (data["size"] == 256)]
         values = mine[mine["quantity"] == "value"].set_index("variant")
         assert values["low"].equals(values["high"])
-        np.testing.assert_allclose(values["low"][raw.index], factor * raw)
+        np.testing.assert_allclose(values["low"][raw.index], FACTORS[metric] * raw)
         for variant in ("prefetch", "double_buffer"):
             shown = table.loc[2 * row, ("256³", f"{variant} / baseline")]
             assert float(shown.removesuffix("×")) == pytest.approx(

@@ -87,7 +87,7 @@ def experiment(name="square", variants=figures.SHOWN, shapes=None, label="", sca
             rows.append(
                 {"room": "tensor_core_24", "experiment": name, "variant": variant, "label": label}
                 | {"m": m, "n": n, "k": k, "density": 0.5, "nnz": m * k // 2, "seed": 0}
-                | {"median_us": t, "q25_us": t, "q75_us": t, "samples": 50}
+                | {"median_us": t, "q25_us": 0.9 * t, "q75_us": 1.2 * t, "samples": 50}
                 | {"flops_def": "2*M*N*K", "useful_flops": flops, "tflops": flops / t / 1e6}
                 | {"least_bytes": least, "requested_bytes": 9 * least, "gbps": least / t / 1e3}
                 | {"rel_err": 1.7e-3, "max_err": 4e-3, "prepare_ms": 0.1, "prepare_bytes": 0.0}
@@ -256,6 +256,13 @@ def test_throughput():
     assert set(CEILINGS.values()) <= roofs
     assert column(data, "tflops", source="ceiling", variant="mma.sp") == [1010.0]
     assert any("wgmma.sp\n1\u202f546" in text for text in words(fig))
+    drawn = [line for line in ax.get_lines() if line.get_marker() not in ("", "None", None)]
+    for variant, line in zip(figures.SHOWN, drawn, strict=True):
+        np.testing.assert_allclose(line.get_xdata(), SIZES)
+        np.testing.assert_allclose(line.get_ydata(), [rate(variant, size) for size in SIZES])
+        took = [time(variant, size, size, size) for size in SIZES]
+        assert column(data, "median_us", variant=variant) == pytest.approx(took)
+        assert column(data, "q75_us", variant=variant) == pytest.approx([1.2 * t for t in took])
     assert labels(fig)[:2] == ["mma_sp", "auto"] and "cuBLASLt, dense" in labels(fig)
     legible(fig)
 

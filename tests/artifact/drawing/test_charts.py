@@ -223,6 +223,25 @@ def test_sweep_panel(sweeps, experiment, x):
     assert set(data["variant"]) == {"warp_per_row", "rows_per_warp", "cusparse_best"}
     assert data.loc[data["variant"] == "cusparse_best", "speedup"].eq(1).all()
     assert len(data) == 3 * len(synthetic.SHAPES[experiment]) * len(synthetic.DENSITIES)
+    drawn = dict(zip(labels, fig.legends[0].get_lines(), strict=False))
+    measured = pd.concat(
+        records.speedup(df, v, "cusparse_best").to_frame().assign(variant=v)
+        for v in ("warp_per_row", "rows_per_warp")
+    ).reset_index()
+    for row, quantity in enumerate(("median_us", "gbps", "speedup")):
+        for column, density in enumerate(synthetic.DENSITIES):
+            lines = axes[3 * row + column].get_lines()
+            for variant in ("warp_per_row", "rows_per_warp", "cusparse_best"):
+                if quantity == "speedup" and variant == "cusparse_best":
+                    continue  # it is 1
+                here = measured if quantity == "speedup" else df
+                here = here[(here["variant"] == variant) & (here["density"] == density)]
+                here = here.sort_values(x)
+                look = drawn[style.name(variant)]
+                (line,) = (at for at in lines if at.get_marker() == look.get_marker())
+                assert line.get_color() == look.get_color()
+                np.testing.assert_array_equal(line.get_xdata(), here[x])
+                np.testing.assert_allclose(line.get_ydata(), here[quantity])
     assert not overlaps(fig)
 
 

@@ -1,0 +1,132 @@
+"""What only claims of NM-SpMM need: the ideal speedup, intensities, its roofline, vectors and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from artifact.measure import records
+from artifact.verdicts import quantities
+from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
+from artifact.verdicts.quantities import INDEX, Values, contenders, density, rows
+from artifact.verdicts.reducers import Reduced
+from kernels.nm_spmm import analysis
+
+
+def share_of_ideal(e: Evidence, experiments, of: str, over: str) -> Values:
+    """How much of the work that sparsity saves is saved in time: the speedup over a dense baseline as a
+    share of the ideal one, 1 / density."""
+    s = quantities.speedup(e, experiments, of, over).by[of]
+    shares = s * s.index.get_level_values("density")
+    each = ", ".join(
+        f"{density(d)} {records.geomean(v):.0%}"
+        for d, v in shares.groupby(level="density", sort=False)
+    )
+    tail = f" of the ideal speedup over {over}"
+    return Values(
+        {of: shares}, "Share", ".0f", 100, "%", tail, how=f"Ideal is 1 / density. {each}."
+    )
+
+
+def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[str]) -> Values:
+    """Useful FLOPs for each unit of a hardware counter: an intensity where that counts bytes or loads."""
+    by = {}
+    for name in contenders(of):
+        counts = e.counter(name, metric, experiments)
+        df = rows(e, experiments, name).set_index(list(counts.index.names))
+        rate = (df["useful_flops"].groupby(level=counts.index.names).first() / counts).dropna()
+        if not np.isfinite(rate).all():
+            raise NotMeasured(f"The counter {metric} of {name} has a value of 0.")
+        by[name] = rate
+    return Values(by, f"FLOPs for each of {metric}", ".4g", named=True)
+
+
+def added_memory(e: Evidence, experiments, of: str, over: str) -> Values:
+    """Device memory that the preprocessing of a variant adds to that of another one, over that of the
+    sparse operand's values, 4 bytes each."""
+    df = rows(e, experiments, of, over)
+    ours, theirs = (df[df["variant"] == name].set_index(INDEX) for name in (of, over))
+    added = ((ours["prepare_bytes"] - theirs["prepare_bytes"]) / (4 * ours["nnz"])).dropna()
+    if added.empty:
+        raise NotMeasured(f"{of} and {over} were not measured at any common point.")
+    return Values({of: added.clip(lower=0)}, "Added memory", ".1f", 100, " %", f" over {over}")
+
+
+def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Values:
+    """The sparsity at which NM-SpMM's Eq. 3, for blocks of [rows, columns] that stage all of A, falls
+    under the ridge of the roofline: the FMA ceiling over that of copies in DRAM. What the bandwidth of
+    the L2 would give is said beside it."""
+    peak = e.ceiling("fma", "tflops")
+
+    def at(ceiling: str) -> tuple[float, float]:
+        device = analysis.Device("", 0, 0.0, peak, e.ceiling(ceiling, "gbps"), 0, 0)
+        return analysis.transition(device, *block), device.ridge
+
+    sparsity, ridge = at("copy")
+    beside = ""
+    with contextlib.suppress(NotMeasured):
+        beside = f" Against the bandwidth of the L2: {at('l2_read')[0]:.0%}."
+    how = (
+        f"Blocks of {block[0]} × {block[1]}; ridge at {ridge:.1f} FLOP/B, the FMA ceiling of "
+        f"{peak:.3g} TFLOP/s over the copy ceiling.{beside}"
+    )
+    values = {"transition": pd.Series([sparsity])}
+    return Values(values, "Transition", ".0f", 100, "%", " sparsity", how=how)
+
+
+def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
+    """Geometric means, in order: at each of these densities of one contender, or of one contender after
+    the other."""
+    if densities:
+        ((name, s),) = v.by.items()
+        parts = {
+            f"{name} at {density(d)}": s[s.index.get_level_values("density") == d]
+            for d in densities
+        }
+    else:
+        parts = v.by
+    for name, s in parts.items():
+        if s.empty:
+            raise NotMeasured(f"{v.name}: nothing was measured of {name}.")
+    means = pd.Series({name: records.geomean(s) for name, s in parts.items()})
+    each = ", ".join(f"{name} {v.one(value)}" for name, value in means.items())
+    return Reduced(v, means, each, f"{v.name}: {each}.")
+
+
+def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:
+    """The values along labels, in each size and density on its own: the largest of each of `labels` that
+    was measured there, in this order."""
+    (s,) = v.by.values()
+    course = []
+    for (m, n, k, d), line in s.groupby(level=["m", "n", "k", "density"], sort=False):
+        values = line.groupby(level="label").max().reindex(labels).dropna()
+        if len(values) > 1:
+            course.append((f"{m} × {n} × {k}, {density(d)}", values))
+    if not course:
+        raise NotMeasured("No size was measured with two of these labels.")
+    first, last = (name or "the usual pattern" for name in (labels[0], labels[-1]))
+    why = f"{v.name} from {first} to {last}."
+    return Reduced(v, pd.Series(dtype=float), "", why, lines=True, course=course)
+
+
+def falls_at_each_step(r: Reduced, change: float) -> Judged:
+    """Reproduced if each value is less than the one before it by more than the relative `change`, partly
+    if the last is less than the first by more than that."""
+    values = list(r.values)
+    falls = [after * (1 + change) < before for before, after in itertools.pairwise(values)]
+    overall = values[-1] * (1 + change) < values[0]
+    return Judged(
+        REPRODUCED if all(falls) else PARTLY if overall else NOT_REPRODUCED,
+        f"A step within {change:.0%} counts as none.",
+        f"{sum(falls)} of {len(falls)} steps fall, {values[0] / values[-1]:.2f}× over all",
+    )
+
+
+QUANTITIES = (share_of_ideal, flops_per_count, added_memory, roofline_transition)
+REDUCERS = (steps, trend_of_labels)
+EXPECTATIONS = (falls_at_each_step,)

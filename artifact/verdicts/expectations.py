@@ -1,0 +1,184 @@
+"""What a rule expects of the reduced values, and which verdict that gives.
+
+An expectation is a function of what was reduced and of what the claim says, as in
+`expect = { at_least = 1.10, partly = 1.0 }`. It returns the verdict, what was asked as a sentence, and what to show
+instead of the reducer's own text, if anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from artifact.measure import records
+from artifact.verdicts.quantities import points, stated
+from artifact.verdicts.reducers import Reduced
+
+REPRODUCED = "reproduced"
+PARTLY = "partly"
+NOT_REPRODUCED = "not reproduced"
+NOT_MEASURED = "not measured on this GPU"
+VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_MEASURED)
+OFTEN = 0.9  #: "nine in ten" of the points
+
+
+@dataclass(frozen=True)
+class Judged:
+    verdict: str
+    asked: str
+    measured: str = ""
+
+
+def grade(value: float, reproduced: float, partly: float) -> str:
+    """Larger is better; `partly` is the weaker threshold."""
+    return REPRODUCED if value >= reproduced else PARTLY if value >= partly else NOT_REPRODUCED
+
+
+def all_of(verdicts: Sequence[str]) -> str:
+    """The verdict on a claim about several things at once."""
+    return verdicts[0] if len(set(verdicts)) == 1 else PARTLY
+
+
+def at_least(r: Reduced, limit: float, partly: float) -> Judged:
+    """Reproduced if the value is at least `limit`, partly if it is at least `partly`; of several
+    values (contenders, experiments) all must be, and partly if they differ."""
+    verdicts = [grade(value, limit, partly) for value in r.values]
+    return Judged(all_of(verdicts), f"Asked: at least {_plain(r, limit)}.")
+
+
+def at_most(r: Reduced, limit: float, partly: float) -> Judged:
+    """Reproduced if the value is at most `limit`, partly if it is at most `partly`; of several
+    values (contenders, experiments) all must be, and partly if they differ."""
+    verdicts = [grade(-value, -limit, -partly) for value in r.values]
+    return Judged(all_of(verdicts), f"Asked: at most {_plain(r, limit)}.")
+
+
+def _plain(r: Reduced, limit: float) -> str:
+    return f"{limit * r.of.scale:g}{r.of.unit}" if r.again else f"{limit:.0%}"
+
+
+def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
+    """Near the stated range, by factors: reproduced if nine in ten of the values lie within the
+    factor `factor` of [low, high], partly if nine in ten lie within the factor `partly`. Lines are
+    judged one by one instead: reproduced if all are, partly if they differ."""
+    low, high = between
+    groups = [pd.Series([value]) for value in r.values] if r.lines else [r.values]
+    verdicts, off = zip(*(_near(g, low, high, factor, partly) for g in groups), strict=True)
+    unit = "" if r.lines else r.of.unit
+    asked = f"Asked: {stated(low, high)}{unit}, within a factor of {factor:g}; off by a factor of {max(off):.3g}."
+    return Judged(all_of(verdicts), asked)
+
+
+def _near(
+    values: pd.Series, low: float, high: float, factor: float, partly: float
+) -> tuple[str, float]:
+    """The verdict, and the farthest distance: the factor by which a value lies outside, 1 inside."""
+    with np.errstate(divide="ignore"):
+        off = np.maximum(1.0, np.maximum(low / values, values / high)) * (1 - 1e-9)
+    shares = [(off <= limit).mean() >= OFTEN for limit in (factor, partly)]
+    verdict = REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED
+    return verdict, float(off.max())
+
+
+def within(
+    r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None
+) -> Judged:
+    """In the stated range, widened by `tolerance` on each side: reproduced if nine in ten of the
+    values are, and every line. With `partly`, a wider tolerance, partly if nine in ten are within
+    that; without, partly if half of the values are, or the geometric mean of the points."""
+    low, high = between
+
+    def share(by: float) -> float:
+        return float(r.values.between(low - by, high + by).mean())
+
+    verdict = grade(
+        share(tolerance), 1.0 if r.lines else OFTEN, 0.5 if partly is None else math.inf
+    )
+    if verdict == NOT_REPRODUCED and partly is not None and share(partly) >= OFTEN:
+        verdict = PARTLY
+    if verdict == NOT_REPRODUCED and partly is None and not r.lines:
+        inside = low - tolerance <= records.geomean(r.values) <= high + tolerance
+        verdict = PARTLY if inside else NOT_REPRODUCED
+    what = f"{len(r.values)} fits" if r.lines else points(len(r.values))
+    return Judged(
+        verdict, f"{share(tolerance):.0%} of {what} lie in {low:g}–{high:g} ± {tolerance:g}."
+    )
+
+
+def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
+    """From the smallest to the largest size the value rises by more than the relative `change`, and
+    the rank correlation is positive. With `each_step` a line that follows counts half if it does not
+    rise from every size to the next. Reproduced if every line follows, partly if half do."""
+    return _moves(r, change, each_step, 1)
+
+
+def falls(r: Reduced, change: float, each_step: bool = False) -> Judged:
+    """From the smallest to the largest size the value falls by more than the share `change`, and the
+    rank correlation is negative. With `each_step` a line that follows counts half if it does not fall
+    from every size to the next. Reproduced if every line follows, partly if half do."""
+    return _moves(r, change, each_step, -1)
+
+
+def _moves(r: Reduced, change: float, each_step: bool, sign: int) -> Judged:
+    follow, texts = [], []
+    for name, line in r.course:
+        values = line.to_numpy(float)
+        first, last = values[0], values[-1]
+        order = pd.Series(values).rank().corr(pd.Series(range(len(values)), dtype=float))
+        follows = float(sign * (last - first) > change * first and sign * order > 0)
+        if each_step and (sign * np.diff(values) <= 0).any():
+            follows /= 2
+        follow.append(follows)
+        steps = ", ".join(f"{v:.3g}" for v in (values if each_step else (first, last)))
+        factor = f"{last / first:.2f}×" if first else "from 0"
+        texts.append(f"{name}: {factor} ({steps})")
+    word = "rises" if sign > 0 else "falls"
+    steps = f", at every step in {sum(f == 1 for f in follow)}" if each_step else ""
+    return Judged(
+        grade(float(np.mean(follow)), 1.0, 0.5),
+        "Largest size over smallest: "
+        + "; ".join(texts)
+        + f". Asked: {word} by over {change:.0%}.",
+        f"{word} in {sum(f > 0 for f in follow)} of {len(follow)} sweeps{steps}",
+    )
+
+
+def larger_in(
+    r: Reduced, larger: str | Sequence[str], than_in: str | Sequence[str], by: float
+) -> Judged:
+    """Reproduced if the value of the experiments `larger`, taken together, exceeds that of each of
+    `than_in` by more than the relative `by`; partly if it exceeds some, or if none differs by more."""
+    larger, than_in = ([n] if isinstance(n, str) else list(n) for n in (larger, than_in))
+    (s,) = r.of.by.values()
+
+    def value(names: Sequence[str]) -> float:
+        return r.again(s[s.index.get_level_values("experiment").isin(names)])
+
+    best, others = value(larger), {name: value([name]) for name in than_in}
+    above = [best > (1 + by) * other for other in others.values()]
+    even = [abs(best - other) <= by * other for other in others.values()]
+    verdict = REPRODUCED if all(above) else PARTLY if any(above) or all(even) else NOT_REPRODUCED
+    against = ", ".join(f"{name} {r.of.one(other)}" for name, other in others.items())
+    return Judged(
+        verdict, f"A difference within {by:.0%} counts as none.",
+        f"{' and '.join(larger)} {r.of.one(best)}, against {against}",
+    )  # fmt: skip
+
+
+def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
+    """Memory limits the kernel rather than arithmetic: its use is at least `busy` and more than that
+    of the FMA units. Reproduced if both hold at a share `at_points` of the points, partly if only
+    "more" does."""
+    used, fma = r.of.by["memory"], r.of.by["FMA units"]
+    more, both = (used > fma).mean(), ((used > fma) & (used >= busy)).mean()
+    return Judged(
+        REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED,
+        f"Memory over {busy:.0%} and over arithmetic at {both:.0%} of {points(len(used))}.",
+    )
+
+
+EXPECTATIONS = (at_least, at_most, near, within, rises, falls, larger_in, memory_limits_from)

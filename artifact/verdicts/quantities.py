@@ -1,0 +1,282 @@
+"""What a rule is about: quantities, read from the records at every point (shape × density).
+
+A quantity is a function of the evidence, of the experiments and of what the claim says of it:
+`quantity = { speedup = "v3", over = "cublas" }` calls `speedup(evidence, experiments, of="v3", over="cublas")`;
+the value of the quantity's own name is the first parameter. A list of contenders is several, each named in what
+is shown; a string is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from artifact import baselines
+from artifact.measure import records
+from artifact.verdicts.evidence import Evidence, NotMeasured
+
+#: Of times and rates. Counters know no label and no FLOPs.
+INDEX = ["experiment", *records.POINT, "useful_flops"]
+RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and their units
+
+
+@dataclass(frozen=True)
+class Values:
+    """A quantity: for each contender its values, indexed by experiment and point."""
+
+    by: Mapping[str, pd.Series]
+    name: str  #: of the quantity, as in "Speedup of v3 over cublas"
+    format: str = ".2f"  #: of a number that stands for many
+    scale: float = 1.0  #: shown are numbers times this, 100 for per cent
+    unit: str = ""
+    tail: str = ""  #: behind the numbers: over what, of what
+    named: bool = False  #: whether to say whose each number is
+    words: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: "above", "below": what a point there is called
+    text: str = ""  #: what is shown of all points, where ranges do not say it
+    how: str = ""  #: a sentence on where the values come from
+    upper: Values | None = None  #: the same from above, where records only bound the quantity
+
+    def one(self, value: float) -> str:
+        return f"{value * self.scale:{self.format}}{self.unit}"
+
+    def range(self, values: Iterable[float]) -> str:
+        values = np.asarray(list(values), dtype=float) * self.scale
+        low, high = (f"{v:{self.format}}" for v in (values.min(), values.max()))
+        return f"{low}{self.unit}" if low == high else f"{low}–{high}{self.unit}"
+
+    @property
+    def all(self) -> pd.Series:
+        return pd.concat(self.by)
+
+    @property
+    def points(self) -> str:
+        return points(sum(map(len, self.by.values())))
+
+
+def contenders(of: str | Sequence[str]) -> list[str]:
+    return [of] if isinstance(of, str) else list(of)
+
+
+def points(count: int) -> str:
+    return f"{count} point" + ("s" if count != 1 else "")
+
+
+def density(fraction: float) -> str:
+    return f"density {fraction * 100:g} %"
+
+
+def digits(values: Iterable[float]) -> str:
+    """The range of values: three significant digits, or all before the point."""
+    values = np.asarray(list(values), dtype=float)
+    pair = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in (values.min(), values.max()))
+    return "–".join(dict.fromkeys(pair))
+
+
+def stated(low: float, high: float) -> str:
+    """Numbers of a source as text, with the digits that it gives."""
+    if math.isinf(high):
+        return f"at least {low:.10g}"
+    pair = [f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]
+    return "–".join(dict.fromkeys(pair))
+
+
+def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
+    """The records of `variants`; NotMeasured if one of them has none."""
+    df = e.frame(experiments)
+    for name in variants:
+        if not (df["variant"] == name).any():
+            raise NotMeasured(f"The variant {name!r} was not measured in {', '.join(experiments)}.")
+    return df[df["variant"].isin(variants)]
+
+
+def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict:
+    """A column of records, by variant, indexed by experiment and point."""
+    values = df[column] if isinstance(column, str) else column
+    table = df[["variant", *INDEX]].assign(value=values)
+    return {n: table[table["variant"] == n].set_index(INDEX)["value"] for n in names}
+
+
+# ---------------------------------------------------------------- times and rates
+
+
+def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str]) -> Values:
+    """Time of the baseline `over` divided by the time of `of`: above 1, `of` is the faster one. Over
+    several baselines it is the speedup over the fastest of them at each point."""
+    if isinstance(over, str):
+        by = {name: _ratio(e, experiments, name, over) for name in contenders(of)}
+        library, name = baselines.library(over), contenders(of)[0]
+        words = {"above": f"{name} faster", "below": f"{library} faster"}
+        return Values(
+            by, f"Speedup of {', '.join(by)} over {library}", unit="×", tail=f" over {library}",
+            named=not isinstance(of, str), words=words,
+        )  # fmt: skip
+    each = {v: _ratio(e, experiments, of, v) for v in over}
+    least = pd.DataFrame(each).dropna().min(axis=1)
+    if least.empty:
+        raise NotMeasured(f"{of}, {', '.join(over)} were not measured at any common point.")
+    means = ", ".join(f"{v} {records.geomean(s):.2f}×" for v, s in each.items())
+    return Values(
+        {of: least}, f"Speedup of {of} over the fastest of {', '.join(over)}", unit="×",
+        words={"at_least": f"{of} the fastest"}, how=f"Geometric means over each: {means}.",
+    )  # fmt: skip
+
+
+def _ratio(e: Evidence, experiments, variant: str, baseline: str) -> pd.Series:
+    df = rows(e, experiments, variant, baseline)
+    try:
+        ratio = records.speedup(df, variant, baseline)
+    except ValueError as error:
+        raise NotMeasured(str(error)) from None
+    flops = df[df["variant"] == variant].set_index(ratio.index.names)["useful_flops"]
+    return (
+        ratio.to_frame()
+        .assign(useful_flops=flops)
+        .set_index("useful_flops", append=True)["speedup"]
+    )
+
+
+def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
+    """Median time of one launch, in µs."""
+    by = by_variant(rows(e, experiments, *contenders(of)), "median_us", contenders(of))
+    return Values(by, "Time", ".3g", unit=" µs", named=not isinstance(of, str))
+
+
+def tflops(e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful") -> Values:
+    """TFLOP/s. Records give every contender the useful FLOPs of the sparse product; with
+    `flops = "dense"` those of the dense product count, useful FLOPs over density, as a source counts
+    them for a dense library."""
+    if flops not in ("useful", "dense"):
+        raise ValueError(f"`flops` is {flops!r}; it must be 'useful' or 'dense'.")
+    df = rows(e, experiments, *contenders(of))
+    rate = df["tflops"] / df["density"] if flops == "dense" else df["tflops"]
+    how = "Every FLOP of the dense product counts." if flops == "dense" else ""
+    return Values(
+        by_variant(df, rate, contenders(of)), "Throughput", ".3g", unit=" TFLOP/s",
+        named=not isinstance(of, str), how=how,
+    )  # fmt: skip
+
+
+def share_of_ceiling(e: Evidence, experiments, ceiling: str, of: str, rate: str) -> Values:
+    """The contender's `rate`, "tflops" or "gbps", as a share of the ceiling that a microbenchmark
+    measured on the same GPU."""
+    top = e.ceiling(ceiling, rate)
+    by = by_variant(rows(e, experiments, of), rate, [of])
+    return Values(
+        {of: by[of] / top}, "Share", ".0f", 100, "%", tail=f" of the {ceiling} ceiling",
+        how=f"Ceiling measured here: {top:.3g} {RATES[rate]}.",
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- columns of the records
+
+
+def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Values:
+    """A column of the records, such as "rel_err", over all points of all the contenders."""
+    df = rows(e, experiments, *contenders(of))
+    worst = df.loc[df[column].idxmax()]
+    return Values(
+        {column: df.set_index(INDEX)[column]}, column, ".1e", named=True,
+        how=f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, "
+        f"{density(worst['density'])}.",
+    )  # fmt: skip
+
+
+def true_density(e: Evidence, experiments, of: str) -> Values:
+    """nnz / (m k) of the generated matrices over the density that they are labelled with."""
+    df = e.frame(experiments)
+    df = df[(df["variant"] == of) & (df["label"] == "")]
+    if df.empty:
+        raise NotMeasured("No generated matrix was measured.")
+    ratio = df["nnz"] / (df["m"].astype(float) * df["k"]) / df["density"]
+    return Values(
+        by_variant(df, ratio, [of]), "True density over nominal density", ".3f", tail=" of the target"
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- hardware counters
+
+
+def counter(
+    e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0
+) -> Values:
+    """A hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of
+    `over`."""
+    by = {}
+    for name in contenders(of):
+        values = e.counter(name, metric, experiments)
+        if over:
+            values, theirs = values.align(e.counter(over, metric, experiments), join="inner")
+            if values.empty or (theirs <= 0).any():
+                raise NotMeasured(
+                    f"The counter {metric} of {over} has no positive values to divide by."
+                )
+            values = values / theirs
+        by[name] = values / per
+    scale = f" in units of {per:g}" if per != 1 else ""
+    plain = Values(by, f"Counter {metric}{scale}", ".4g", named=not isinstance(of, str))
+    tail = f" over {baselines.library(over)}"
+    return replace(plain, format=".2f", unit="×", tail=tail) if over else plain
+
+
+def counter_share(
+    e: Evidence,
+    experiments,
+    metric: str,
+    share_of: str,
+    of: str | Sequence[str],
+    plus: Sequence[str] = (),
+) -> Values:
+    """A hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`."""
+    by = {}
+    for name in contenders(of):
+        part, whole = (e.counter(name, m, experiments) for m in (metric, share_of))
+        part = sum((e.counter(name, m, experiments) for m in plus), start=part).dropna()
+        part, whole = part.align(whole, join="inner")
+        if part.empty or (whole <= 0).any():
+            raise NotMeasured(
+                f"The counter {share_of} has no positive values where {metric} was read."
+            )
+        by[name] = part / whole
+    name = f"Counter {' + '.join([metric, *plus])} over {share_of}"
+    return Values(by, name, ".1f", 100, "%", named=not isinstance(of, str))
+
+
+def memory_use(e: Evidence, experiments, of: str, metrics: Sequence[str]) -> Values:
+    """How busy the memory of a kernel is beside its FMA units, both as shares of their peak.
+
+    Memory is the largest of the counters `metrics`; without hardware counters, the larger of least
+    bytes over the copy ceiling and requested bytes over the L2 ceiling. FMA units: useful FLOPs over
+    the FMA ceiling.
+    """
+    df = rows(e, experiments, of).set_index(["experiment", "m", "n", "k", "density"])
+    fma = df["tflops"] / e.ceiling("fma", "tflops")
+    profiled = []
+    for metric in metrics:
+        with contextlib.suppress(NotMeasured):  # not every GPU has every counter
+            profiled.append(e.counter(of, metric, experiments) / 100)
+    if profiled:
+        used = pd.concat(profiled, axis=1).max(axis=1)
+        fma = fma.loc[used.index]
+        how = f"Memory: the largest of {', '.join(str(s.name) for s in profiled)}."
+    else:
+        per_us = df["median_us"] * 1e3
+        dram = df["least_bytes"] / per_us / e.ceiling("copy", "gbps")
+        l2 = df["requested_bytes"] / per_us / e.ceiling("l2_read", "gbps")
+        used = np.maximum(dram, l2).clip(upper=1.0)
+        how = "Memory: no hardware counters, rates over the measured copy and L2 ceilings."
+    return Values(
+        {"memory": used, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
+        text=f"memory {used.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
+    )  # fmt: skip
+
+
+QUANTITIES = (
+    speedup, time, tflops, share_of_ceiling, column, true_density, counter, counter_share, memory_use,
+)  # fmt: skip

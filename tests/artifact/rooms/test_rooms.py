@@ -1,0 +1,118 @@
+"""Rooms are found by looking, and a room.toml that is not whole is refused with a sentence; the harness names none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from artifact import rooms
+from artifact.paths import ROOT
+
+WHOLE = """
+name = "A"
+title = "On A"
+cite = "a"
+order = 1
+format = "CSR"
+precision = "FP32"
+unit = "CUDA cores"
+patterns = ["non-zeros anywhere", "blocks"]
+written_for = "a GPU"
+idea = "one"
+claims = "much"
+"""
+
+
+def room(folder, name: str, text: str = WHOLE) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "room.toml").write_text(text)
+
+
+def test_rooms_are_found_in_their_order(tmp_path):
+    room(tmp_path, "zebra", WHOLE.replace("order = 1", "order = 5"))
+    room(tmp_path, "yak", WHOLE.replace("order = 1", "order = 7"))
+    room(tmp_path, "ant", WHOLE.replace("order = 1", "order = 7"))
+    (tmp_path / "no_room").mkdir()
+    found = rooms.find(tmp_path)
+    assert list(found) == ["zebra", "ant", "yak"]
+    assert found["yak"].room == "yak" and found["yak"].name == "A"
+    assert not found["yak"].headline and found["yak"].names == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('idea = "one"\n', "", "the key 'idea' is missing"),
+        ('idea = "one"', 'idea = "one"\ncolour = "red"', "the key 'colour' is none of a room's"),
+        ("CUDA cores", "abacus", "unit is 'abacus', but must be one of CUDA cores, tensor cores"),
+        ('"blocks"', '"N of M vectors"', "must be one or neighbours of non-zeros anywhere, blocks"),
+        ('"blocks"', '"stripes"', r"patterns is \['non-zeros anywhere', 'stripes'\]"),
+        ('["non-zeros anywhere", "blocks"]', "[]", r"patterns is \[\]"),
+        ("order = 1", "order = ", "this is not valid TOML"),
+    ],
+)
+def test_a_room_that_is_not_whole_is_refused(tmp_path, old, new, says):
+    assert old in WHOLE
+    room(tmp_path, "a", WHOLE.replace(old, new))
+    with pytest.raises(ValueError, match=f"a/room.toml: .*{says}"):
+        rooms.find(tmp_path)
+
+
+def test_the_first_room_that_says_so_is_the_headline(tmp_path):
+    assert rooms.headline(tmp_path) is None
+    room(tmp_path, "late", WHOLE.replace("order = 1", "order = 2") + "headline = true\n")
+    room(tmp_path, "first")
+    assert rooms.headline(tmp_path).room == "late"
+    room(tmp_path, "second", WHOLE + "headline = true\n")
+    assert rooms.headline(tmp_path).room == "second"
+
+
+def test_names_of_all_rooms(tmp_path):
+    room(tmp_path, "a", WHOLE + '[names]\nold_kernel = "the old kernel"\n')
+    room(tmp_path, "b", WHOLE + '[names]\nother = "another"\n')
+    assert rooms.names(tmp_path) == {"old_kernel": "the old kernel", "other": "another"}
+
+
+def test_every_room_brings_the_source_that_it_cites(tmp_path):
+    room(tmp_path, "a")
+    with pytest.raises(FileNotFoundError, match="a/references.bib: .* is missing"):
+        rooms.references(tmp_path)
+    (tmp_path / "a" / "references.bib").write_text("@misc{b,\n}\n")
+    with pytest.raises(ValueError, match="a/references.bib: there is no entry 'a'"):
+        rooms.references(tmp_path)
+    (tmp_path / "a" / "references.bib").write_text("@misc{a,\n}")
+    room(tmp_path, "c", WHOLE.replace('"a"', '"c"'))
+    (tmp_path / "c" / "references.bib").write_text("@misc{c,\n}\n\n")
+    assert rooms.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
+
+
+def test_chapters_are_the_rooms_with_a_notebook(tmp_path):
+    known = list(rooms.find())
+    for name in (known[2], known[0], "no_room"):
+        (tmp_path / f"{name}.ipynb").touch()
+    assert rooms.chapters(tmp_path) == [known[0], known[2]]
+
+
+def test_the_sources_are_in_one_bibliography_each_once():
+    texts = [(ROOT / "book" / "references.bib").read_text(encoding="utf-8"), rooms.references()]
+    keys = re.findall(r"^@\w+{(\w+),$", "\n".join(texts), re.MULTILINE)
+    assert len(keys) == len(set(keys)) > len(rooms.find())
+
+
+def test_the_harness_names_no_room():
+    notebooks = [ROOT / "notebooks" / f"{name}.ipynb" for name in ("index", "ledger", "reviewers")]
+    files = [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "environment.yml", *notebooks]
+    files += [p for p in (ROOT / "book").iterdir() if p.is_file()]
+    for path in (ROOT / "artifact").rglob("*"):
+        inside = path.relative_to(ROOT / "artifact").parts
+        of_a_room = inside[0] == "recorded" or (inside[0] == "rooms" and len(inside) > 2)
+        if path.is_file() and path.suffix != ".pyc" and not of_a_room:
+            files.append(path)
+    names = re.compile(rf"\b({'|'.join(rooms.find())})\b")
+    naming = {
+        str(path.relative_to(ROOT)): found
+        for path in files
+        if (found := sorted(set(names.findall(path.read_text(encoding="utf-8")))))
+    }
+    assert len(files) > 50 and naming == {}

@@ -11,6 +11,7 @@ from artifact.rooms.casper_sparse.experiments import NAMES, Ceilings, of
 from kernels import casper_sparse as room
 
 SHOWN = ("warp_per_row", "l2_panels", "auto")
+STRONG = ("in_flight", "shared_tiles")  #: rungs with a marker of their own in a roofline
 #: Sweep -> what it sweeps, how the axis is called, and the source's figure.
 SWEEPS = {
     "wide": ("n", "N, columns of B", "fig4_wide"),
@@ -53,7 +54,7 @@ def roofline(everything: pd.DataFrame, ceilings: Ceilings, traffic: str):
     }
     if traffic == "least_bytes":
         del roofs["L2 read"]
-    return charts.roofline(everything, roofs, list(NAMES), traffic=traffic)
+    return charts.roofline(everything, roofs, list(NAMES), traffic=traffic, strong=STRONG)
 
 
 def ladder(everything: pd.DataFrame):

@@ -237,8 +237,6 @@ def in_short(
             because += ", and shared memory feeds it hardly faster than the tensor cores eat"
     missed = "missed where the tables above say so" if len(over.below_aim) else "met"
     return f"""
-## In short
-
 - The format, the lanes and the swizzle are as the post says, and its kernel is what it claims to be: {sum(code.selectors.values())} `mma.sp` a step with both selectors{past}.
 - Its share of the library is a number of its GPU. Here it is {share.measured[4096]:.0%} at 4096³ instead of {share.claimed[4096]:.0%}{because}.
 - Of the choices that it explains, on this GPU `.cg` is worth {worth["ca"]:.0%}, the swizzle with both selectors {worth["one_selector"]:.0%}, and `ldmatrix.x2` changes {abs(worth["x2"]):.0%}.{_climb(ladder)}

@@ -91,7 +91,7 @@ def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
             f"kernel source {source.name} does not exist in {source.parent.name}/"
         )
     key = hashlib.sha256(
-        "\0".join((_with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version())).encode()
+        "\0".join((with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version())).encode()
     ).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
@@ -219,7 +219,7 @@ def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
     return bytes(compiled.code), symbol.decode() if isinstance(symbol, bytes) else symbol
 
 
-def _with_includes(source: Path) -> str:
+def with_includes(source: Path) -> str:
     """The source and every header of ours that it reaches: the cache must see a changed header."""
     seen: dict[Path, str] = {}
     todo = [source]

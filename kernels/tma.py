@@ -20,8 +20,10 @@ def tensor_map(array, box: tuple[int, int], swizzle: int = 0):
             f"TMA copies rows that begin at multiples of 16 bytes, but these begin at "
             f"{array.data.ptr % 16} and are {array.strides[0]} apart: pad them"
         )
-    from cuda.core._tensor_map import TensorMapSwizzle  # public only as an argument
+    from cuda.core import TensorMapDescriptorOptions
     from cuda.core.utils import StridedMemoryView
 
+    # The enumeration of swizzles has no public name of its own; its members are what the options take.
+    swizzles = type(TensorMapDescriptorOptions(box).swizzle)
     view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-    return view.as_tensor_map(box, swizzle=getattr(TensorMapSwizzle, SWIZZLES[swizzle]))
+    return view.as_tensor_map(box, swizzle=swizzles[SWIZZLES[swizzle]])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels.contract import Bound, Kernel, Problem, require
-from kernels.nm_spmm import ladder, published, tensor, tuner
+from kernels import tuning
+from kernels.contract import Bound, Kernel, Launch, Problem, require
+from kernels.nm_spmm import family, ladder, published, tensor
 from kernels.nm_spmm.operands import ROOM
 
 HERE = Path(__file__).parent
@@ -14,14 +15,14 @@ BASELINES = ("cublas", "cublas_tensor", "nm_baseline", "cusparse")
 _AUTO = Kernel(
     "auto",
     HERE / "stream.cu",
-    "the fastest of stream, bulk and cluster in ten tiles, tried on the problem (tuner.py)",
+    "the fastest of stream, bulk and cluster in ten tiles, tried on the problem (tuning)",
     "1.2x over v3 at 4096 cubed, and as much at small sizes, where the published tiles leave SMs idle.",
-    ladder.KERNELS["turned"].entries,
-    targets=ladder.HOPPER,
+    family.KERNELS["turned"].entries,
+    targets=family.HOPPER,
 )
 VARIANTS: dict[str, Kernel] = {
     **published.KERNELS,
-    **ladder.KERNELS,
+    **family.KERNELS,
     "auto": _AUTO,
     **tensor.KERNELS,
 }
@@ -37,8 +38,41 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     if variant == "auto":
-        return tuner.bind(variant, problem, device)
-    for module in (published, ladder, tensor):
-        if variant in module.KERNELS:
-            return module.bind(variant, problem, device)
-    raise AssertionError(variant)
+        return bind_auto(variant, problem, device)
+    if variant in family.RUNGS:
+        return ladder.bind(variant, problem, device)
+    module = published if variant in published.KERNELS else tensor
+    return module.bind(variant, problem, device)
+
+
+def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
+    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+
+    file: where to look and to write, instead of the usual places. `prepare_ms` is the layout of B, and
+    the trials where there were any. Raises ValueError where no configuration takes the problem.
+    """
+    config, spent_ms = tuning.choose(
+        family.CHOICES, family.key(problem), device,
+        fits=lambda config: family.fits(config, problem, device),
+        make=lambda: tune(problem, device), file=file,
+    )  # fmt: skip
+    bound = ladder.bind_config(name, problem, device, config)
+    bound.prepare_ms += spent_ms
+    return bound
+
+
+def tune(problem: Problem, device) -> tuning.Winner:
+    """The fastest candidate whose output is that of the paper's v1, or where v1 cannot run, of `wide`."""
+    configs = family.candidates(problem, device)
+    b = problem.device().b
+    require(
+        bool(configs),
+        f"no configuration takes {b.keep}:{b.group} on this GPU: a step of whole windows is too large "
+        "for shared memory, see family.TILES",
+    )
+    return tuning.tune(
+        configs,
+        lambda config: ladder.bind_config("trial", problem, device, config),
+        (lambda: published.bind("v1", problem, device), lambda: ladder.bind("wide", problem, device)),
+        device, family.ROUNDS, family.jobs(configs, problem),
+    )  # fmt: skip

@@ -4,72 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels.contract import Bound, Kernel, Problem, require
-from kernels.tensor_core_24 import mma_sp, tuner, wgmma
+from kernels import tuning
+from kernels.contract import Bound, Kernel, Launch, Problem, require
+from kernels.tensor_core_24 import family, mma_sp, wgmma
+from kernels.tensor_core_24.family import PUBLISHED, RUNGS, STUDIES, MmaSp
 from kernels.tensor_core_24.operands import ROOM
-from kernels.tensor_core_24.wgmma import Config
 
 HERE = Path(__file__).parent
 BASELINES = ("cusparselt", "cublaslt")
-
-#: The Hopper ladder: configuration, idea, and what was expected of it before it was measured.
-LADDER: dict[str, tuple[Config, str, str]] = {
-    "wgmma_one_stage": (
-        Config("one_stage", 1, 2, 128, 1, 1, band=1),
-        "wgmma.sp from one stage of shared memory, filled by TMA; waits for each other take turns",
-        "1.3x over mma_sp: the instruction is 1.7 times as fast, and three blocks an SM hide some of the waiting.",
-    ),
-    "wgmma_ring": (
-        Config("ring", 1, 2, 128, 4, 1, band=1),
-        "a ring of four stages: copies run ahead",
-        "1.3x over one stage: the latency of L2 passes behind three steps of multiplication.",
-    ),
-    "wgmma_specialised": (
-        Config("specialised", 2, 1, 256, 4, 2, band=1),
-        "a producer warp and two warpgroups with most of the registers, 128 x 256 of C",
-        "1.3x over the ring: twice the tile reads two thirds of the bytes for each multiplication.",
-    ),
-    "wgmma_persistent": (
-        Config("persistent", 2, 1, 256, 4, 2, band=1),
-        "one block for each SM goes from tile to tile; C is stored while the next tile is copied",
-        "1.1x: four tiles an SM at 4096 cubed, each with some 2 of 30 us to fill the ring and to store.",
-    ),
-    "wgmma_bands": (
-        Config("persistent", 2, 1, 256, 4, 2, band=16),
-        "tiles in bands of 16 rows, so that what the SMs read at a time is as high as wide",
-        "1.05x: at 8192 cubed a wave of tiles reads 50 MB instead of 138 from DRAM.",
-    ),
-    "wgmma_keep": (
-        Config("persistent", 2, 1, 256, 4, 2, band=16, keep="a"),
-        "L2 is asked to keep A, which the next tiles of the band read again, and to let B go",
-        "1.03x: less DRAM traffic, and power is what the clock depends on.",
-    ),
-    "wgmma_multicast": (
-        Config("multicast", 2, 1, 256, 4, 2, band=8, keep="a"),
-        "clusters of two blocks: each fetches half of B for both",
-        "1.05x: 25 instead of 41 KiB from L2 for each step.",
-    ),
-    "wgmma_tall": (
-        Config("persistent", 2, 2, 192, 4, 2, band=8, keep="a"),
-        "256 x 192 of C a block, 192 accumulators a thread",
-        "1.08x over wgmma_keep where the tiles divide evenly: 28 instead of 41 KiB from L2 for each 128 x 256 x 64.",
-    ),
-    "wgmma_packed": (
-        Config("packed", 2, 2, 192, 4, 2, band=8, keep="a"),
-        "wgmma_tall with A in the order of use: each stage's part lies side by side",
-        "1.02x over wgmma_tall: half of the requests for A, which are 256 of 452 a stage.",
-    ),
-    "wgmma_stream_k": (
-        Config("stream_k", 2, 1, 256, 4, 2, band=16, keep="a"),
-        "the first tiles are cut along k, so that every SM gets the same number of steps",
-        "1.03x over wgmma_keep at 4096 and 8192 cubed, whose last wave is 88 and 52% full; sums cost 5 us.",
-    ),
-    "wgmma_split_k": (
-        Config("split_k", 2, 1, 128, 6, 1, 2, keep="b"),
-        "a cluster of two blocks shares the steps of a tile and adds in shared memory",
-        "Ahead of one block for each tile where there are fewer than 66 tiles, behind where there are more.",
-    ),
-}  # fmt: skip
 
 _STUDIES = {
     "mma_sp_ca": ("copies of 16 bytes by .ca, through L1", "0.9x, as the source says."),
@@ -95,15 +37,13 @@ _STUDIES = {
 #: The published kernel in both dtypes, and the one that masks any sizes. The side studies, and the family
 #: that the tuner tries, have as many more, which `bind` compiles when they are asked for.
 _PUBLISHED = tuple(
-    mma_sp.entry(mma_sp.PUBLISHED, dtype, mask=mask)
-    for dtype in ("bfloat16", "float16")
-    for mask in (False, True)
+    PUBLISHED.entry(dtype, mask=mask) for dtype in ("bfloat16", "float16") for mask in (False, True)
 )
 
 VARIANTS: dict[str, Kernel] = {
     "mma_sp": Kernel(
         "mma_sp",
-        mma_sp.SOURCE,
+        PUBLISHED.source,
         "the published kernel: 128 x 128 x 64, three stages, both selectors, ldmatrix.x4 for metadata",
         entries=_PUBLISHED,
         published=True,
@@ -112,10 +52,10 @@ VARIANTS: dict[str, Kernel] = {
     **{
         name: Kernel(
             name,
-            mma_sp.SOURCE,
+            PUBLISHED.source,
             idea,
             prediction,
-            (mma_sp.entry(mma_sp.STUDIES[name], "bfloat16"),),
+            (STUDIES[name].entry("bfloat16"),),
             spill_free=False,
         )
         for name, (idea, prediction) in _STUDIES.items()
@@ -123,17 +63,17 @@ VARIANTS: dict[str, Kernel] = {
     **{
         name: Kernel(
             name,
-            wgmma.source(config),
+            config.source,
             idea,
             prediction,
-            tuple(wgmma.entry(config, dtype) for dtype in ("bfloat16", "float16")),
-            targets=wgmma.TARGETS,
+            tuple(config.entry(dtype) for dtype in ("bfloat16", "float16")),
+            targets=family.TARGETS,
         )
-        for name, (config, idea, prediction) in LADDER.items()
+        for name, (config, idea, prediction) in RUNGS.items()
     },
     "auto": Kernel(
         "auto",
-        HERE / "tuner.py",
+        HERE / "family.py",
         "the fastest of this GPU's family for the shape, found by trying and written down",
         "1.1x over cuSPARSELt's best: power is what both are bound by, but no one tile suits every shape.",
     ),
@@ -151,8 +91,51 @@ def bind(variant: str, problem: Problem, device, **extra) -> Bound:
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     if variant == "auto":
-        return tuner.bind(variant, problem, device, **extra)
-    if variant in LADDER:
-        return wgmma.bind(variant, problem, device, LADDER[variant][0], **extra)
-    config = mma_sp.PUBLISHED if variant == "mma_sp" else mma_sp.STUDIES[variant]
+        return bind_auto(variant, problem, device, **extra)
+    if variant in RUNGS:
+        return wgmma.bind(variant, problem, device, RUNGS[variant][0], **extra)
+    config = PUBLISHED if variant == "mma_sp" else STUDIES[variant]
     return mma_sp.bind(variant, problem, device, config, **extra)
+
+
+def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None, **extra) -> Launch:
+    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+
+    file: where to look and to write, instead of the usual places. `prepare_ms` is the preparation of A,
+    and the trials where there were any. extra: alpha, beta, c, bias.
+    """
+    config, spent_ms = tuning.choose(
+        family.CHOICES, family.key(problem), device,
+        fits=lambda config: family.fits(config, problem, device),
+        make=lambda: tune(problem, device), file=file,
+    )  # fmt: skip
+    bound = bind_config(
+        name, problem, device, family.complete(config, set(extra) - {"alpha"}), **extra
+    )
+    bound.prepare_ms += spent_ms
+    return bound
+
+
+def tune(problem: Problem, device) -> tuning.Winner:
+    """The fastest candidate whose output is the published kernel's, or where it cannot run, wgmma_one_stage's."""
+    configs = family.candidates(problem, device)
+    require(
+        bool(configs),
+        f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
+        "WGMMA_FAMILY and MMA_SP_FAMILY of family.py",
+    )
+    share = {}
+    if isinstance(configs[0], family.Wgmma):  # what all of them prepare
+        share = {"metadata": wgmma.ring_metadata(problem.device().a, 256), "cache": {}}
+    return tuning.tune(
+        configs,
+        lambda config: bind_config("trial", problem, device, config, **share),
+        [lambda name=name: bind(name, problem, device) for name in ("mma_sp", "wgmma_one_stage")],
+        device, family.ROUNDS, family.jobs(configs, problem),
+    )  # fmt: skip
+
+
+def bind_config(name: str, problem: Problem, device, config, **extra) -> Launch:
+    """A configuration of either family, ready to run."""
+    module = mma_sp if isinstance(config, MmaSp) else wgmma
+    return module.bind(name, problem, device, config, **extra)

@@ -1,4 +1,4 @@
-"""The source's kernel `mma_sp`, its side studies and its family: configurations, preparation, launch.
+"""The source's kernel `mma_sp`, its side studies and its family: preparation and launch of a `family.MmaSp`.
 
 Preparation is offline, as in the source: the metadata is swizzled, and A is padded to whole tiles
 where its sizes are no multiples. Its time is `prepare_ms`. B and C stay as they are.
@@ -6,9 +6,7 @@ where its sizes are no multiples. Its time is `prepare_ms`. B and C stay as they
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, gcd
-from pathlib import Path
 
 import numpy as np
 
@@ -17,135 +15,11 @@ from kernels.contract import Launch, Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half, array_module
 from kernels.formats.two_four import TwoFour
+from kernels.tensor_core_24.family import EPILOGUE_OF, INT32_MAX, PUBLISHED, MmaSp
 from kernels.tensor_core_24.operands import require_extra
 
-SOURCE = Path(__file__).with_name("mma_sp.cu")
-INT32_MAX = 2**31 - 1
 #: n and k from which the kernel's 32-bit offsets within a tile would wrap.
 MOST = 2**24
-#: What mma_sp.cu calls the values of a configuration.
-_DTYPES = {"bfloat16": "BF16", "float16": "F16"}
-_CACHES = {"cg": "CG", "ca": "CA"}
-_METADATA = {
-    "even_threads": "EVEN_THREADS",
-    "all_threads": "ALL_THREADS",
-    "first_warps": "FIRST_WARPS",
-}
-_EPILOGUES = {
-    (False, False, False): "PLAIN",
-    (True, False, False): "ALPHA",
-    (True, True, False): "ALPHA | BETA",
-    (True, False, True): "ALPHA | BIAS",
-    (True, True, True): "ALPHA | BETA | BIAS",
-}
-EPILOGUES = tuple(_EPILOGUES.values())
-
-
-@dataclass(frozen=True)
-class Config:
-    """The knobs of the kernel, as mma_sp.cu describes them; the defaults are the published kernel."""
-
-    bm: int = 128  #: rows of C that a block computes
-    bn: int = 128  #: columns of C that a block computes
-    bk: int = 64  #: columns of A in a stage
-    wm: int = 64  #: rows of C that a warp computes, 32 or 64
-    wn: int = 64  #: columns of C that a warp computes, 32 or 64
-    stages: int = 3  #: of the cp.async pipeline
-    cache: str = "cg"  #: copies of 16 bytes pass L1 by, "cg", or not, "ca"
-    metadata: str = "even_threads"  #: or "first_warps": 16 bytes each; "all_threads": 8 by .ca
-    selectors: int = 2  #: pairs of lanes that hold metadata in turns, or 1
-    ldmatrix: int = 4  #: matrices of metadata at once: 4, of 64 columns of A, or 2, of 32
-    group: int = 1  #: rows of tiles that neighbouring blocks share; 1: tiles row by row
-
-
-PUBLISHED = Config()
-#: The side studies of the source, each the published kernel but for one decision.
-STUDIES: dict[str, Config] = {
-    "mma_sp_ca": Config(cache="ca"),
-    "mma_sp_all_threads": Config(metadata="all_threads"),
-    "mma_sp_two_warps": Config(metadata="first_warps"),
-    "mma_sp_one_selector": Config(selectors=1),
-    "mma_sp_x2": Config(ldmatrix=2),
-    "mma_sp_stages_2": Config(stages=2),
-    "mma_sp_stages_4": Config(stages=4),
-    "mma_sp_stages_5": Config(stages=5),
-}
-#: What a tuner chooses from: the source's "family of kernels". Not all fit into every GPU's shared
-#: memory; `fits` says which do.
-FAMILY: tuple[Config, ...] = (
-    PUBLISHED,
-    Config(group=8),
-    Config(stages=4, group=8),
-    Config(wn=32, group=8),
-    Config(wn=32, stages=4, group=8),
-    Config(bn=256, stages=2, group=8),
-    Config(bn=256, group=4),
-    Config(bm=256, stages=2, group=4),
-    Config(bm=256, group=4),
-    Config(bm=64, bn=128, wm=32, stages=4, group=8),
-    Config(bm=128, bn=64, wn=32, stages=4, group=8),
-    Config(bm=64, bn=64, wm=32, wn=32, stages=4),
-    Config(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4),
-)
-
-
-def threads(config: Config) -> int:
-    """Threads of a block."""
-    return config.bm // config.wm * (config.bn // config.wn) * 32
-
-
-def shared_bytes(config: Config) -> int:
-    """Dynamic shared memory of a block: in each stage, values and metadata of A and a part of B."""
-    a, b, meta = config.bm * config.bk, 2 * config.bk * config.bn, config.bm * config.bk // 8
-    return config.stages * (a + b + meta)
-
-
-def fits(config: Config, device) -> bool:
-    """Whether a block finds its shared memory on a `cuda.core.Device`."""
-    return shared_bytes(config) <= device.properties.max_shared_memory_per_block_optin
-
-
-def check(config: Config) -> Config:
-    """Return `config`, or raise ValueError: one sentence, what the kernel is not made for."""
-    c = config
-    for name, known in (("cache", _CACHES), ("metadata", _METADATA)):
-        value = getattr(c, name)
-        require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
-    for name, known in (
-        ("bm", (64, 128, 256)), ("bn", (64, 128, 256)), ("bk", (64, 128)), ("wm", (32, 64)),
-        ("wn", (32, 64)), ("selectors", (1, 2)), ("ldmatrix", (2, 4)),
-    ):  # fmt: skip
-        value = getattr(c, name)
-        choice = ", ".join(map(str, known))
-        require(value in known, f"{name} is {value!r}, but must be one of {choice}")
-    for name, least in (("stages", 2), ("group", 1)):
-        value = getattr(c, name)
-        require(
-            isinstance(value, int) and value >= least,
-            f"{name} is {value!r}, but must be a whole number from {least}",
-        )
-    require(
-        c.ldmatrix == 4 or (c.selectors == 2 and c.wm == 64),
-        f"ldmatrix.x2 needs both selectors and warps of 64 rows, not {c.selectors} and {c.wm}",
-    )
-    require(
-        32 <= threads(c) <= 256,
-        f"a tile of {c.bm} x {c.bn} in warps of {c.wm} x {c.wn} takes {threads(c)} threads, but the "
-        "registers of a multiprocessor are enough for 256",
-    )
-    return c
-
-
-def entry(
-    config: Config, dtype: str, mask: bool = False, align: int = 16, epilogue: str = "PLAIN"
-) -> str:
-    """The template instantiation for a dtype; align: bytes that divide every row of B and C."""
-    c = check(config)
-    return (
-        f"mma_sp<{_DTYPES[dtype]}, {c.bm}, {c.bn}, {c.bk}, {c.wm}, {c.wn}, {c.stages}, "
-        f"{_CACHES[c.cache]}, {_METADATA[c.metadata]}, {c.selectors}, {c.ldmatrix}, {c.group}, "
-        f"{align}, {str(mask).lower()}, {epilogue}>"
-    )
 
 
 def swizzle_by_part(swizzled):
@@ -169,7 +43,7 @@ def swizzle_by_part(swizzled):
     return array_module(swizzled).ascontiguousarray(moved).reshape(rows, columns)
 
 
-def prepare(a: TwoFour, config: Config = PUBLISHED):
+def prepare(a: TwoFour, config: MmaSp = PUBLISHED):
     """(val, meta) as the kernel reads them, on the side where `a` lives.
 
     val: uint16 (m', k' / 2), `a.val` itself where that is its shape; m' and k' are m and k rounded
@@ -191,7 +65,7 @@ def bind(
     name: str,
     problem: Problem,
     device,
-    config: Config = PUBLISHED,
+    config: MmaSp = PUBLISHED,
     *,
     alpha: float = 1.0,
     beta: float = 0.0,
@@ -208,7 +82,7 @@ def bind(
     Raises ValueError with one sentence for a configuration that the kernel is not made for or that
     does not fit the GPU, sizes that it does not take, and operands that do not go together.
     """
-    check(config)
+    config.check()
     m, n, k = problem.m, problem.n, problem.k
     for size, value in (("n", n), ("k", k)):
         require(
@@ -223,8 +97,8 @@ def bind(
         "multiply in several ranges",
     )
     require(
-        fits(config, device),
-        f"{name} needs {shared_bytes(config)} bytes of shared memory a block, but this GPU has "
+        config.fits(device),
+        f"{name} needs {config.shared_bytes} bytes of shared memory a block, but this GPU has "
         f"{device.properties.max_shared_memory_per_block_optin}: choose fewer stages",
     )
     ops = problem.device()
@@ -241,10 +115,10 @@ def bind(
     from cuda.core import LaunchConfig
 
     (val, meta), prepare_ms = timed(lambda: prepare(ops.a, config))
-    instance = entry(config, ops.a.dtype, bool(mask) or not whole, align, epilogue)
-    dynamic = shared_bytes(config)
-    kernel = jit.load(jit.compile_cubin(SOURCE, instance, jit.arch_of(device)), dynamic)
-    launch = LaunchConfig(grid=blocks, block=threads(config), shmem_size=dynamic)
+    instance = config.entry(ops.a.dtype, bool(mask) or not whole, align, epilogue)
+    dynamic = config.shared_bytes
+    kernel = jit.load(jit.compile_cubin(config.source, instance, jit.arch_of(device)), dynamic)
+    launch = LaunchConfig(grid=blocks, block=config.threads, shmem_size=dynamic)
     arguments = (
         *(np.int32(size) for size in (m, n, k)),
         *(x.data.ptr for x in (val, meta, ops.b.bits, ops.c.bits)),
@@ -267,7 +141,7 @@ def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:
     )
     require_extra(name, ops, beta, c, bias)
     more = beta != 0 or bias is not None
-    return _EPILOGUES[alpha != 1 or more, beta != 0, bias is not None]
+    return EPILOGUE_OF[alpha != 1 or more, beta != 0, bias is not None]
 
 
 def _align(n: int, *addresses: int) -> int:

@@ -25,8 +25,8 @@ RAGGED = {
     ),
     "kick": ((1000, 1000, 1000),),
 }  # fmt: skip
-STUDIES = {"full": (2048, 4096, 8192), "kick": (2048,)}
-LADDER = {"full": (2048, 4096, 8192), "kick": (4096,)}
+STUDY_SIZES = {"full": (2048, 4096, 8192), "kick": (2048,)}
+LADDER_SIZES = {"full": (2048, 4096, 8192), "kick": (4096,)}
 
 
 def sweeps(preset: str) -> dict[str, list[dict]]:
@@ -36,7 +36,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     """
     if preset not in SQUARE:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
-    cubes = {"square": SQUARE, "studies": STUDIES, "ladder": LADDER}
+    cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES}
     shapes = {name: [(size,) * 3 for size in sizes[preset]] for name, sizes in cubes.items()}
     shapes |= {"llm": LLM[preset], "ragged": RAGGED[preset]}
     found = {

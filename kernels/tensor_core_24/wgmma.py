@@ -1,4 +1,4 @@
-"""The Hopper kernels on `wgmma.mma_async.sp`: configurations, preparation, launch.
+"""The Hopper kernels on `wgmma.mma_async.sp`: preparation and launch of a `family.Wgmma`.
 
 Preparation is offline, like the compression itself: the metadata is put into the order in which a
 stage of the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise
@@ -8,7 +8,6 @@ which TMA cannot address, a launch copies B to padded rows and C back from them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
@@ -18,66 +17,11 @@ from kernels import jit
 from kernels.contract import Launch, Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half, array_module
+from kernels.tensor_core_24.family import COMPLETE, KEEP, TARGETS, K, Wgmma
 from kernels.tensor_core_24.operands import require_extra
 from kernels.tma import tensor_map
 
 HERE = Path(__file__).parent
-TARGETS = ("sm_90a",)
-K = 64  #: columns of A in a stage
-KERNELS = (
-    "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k",
-)  # fmt: skip
-#: These add beta·C and a bias, too.
-COMPLETE = ("ring", "persistent", "packed", "stream_k", "split_k")
-_DTYPES = {"bfloat16": "BF16", "float16": "F16"}
-_KEEP = {"": 0, "a": 1, "b": 2}
-INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Config:
-    """The knobs of the kernels, as tile.cuh and store.cuh describe them."""
-
-    kernel: str = "persistent"  #: wgmma_<kernel>.cu
-    groups: int = 2  #: warpgroups that multiply
-    blocks: int = 1  #: blocks of 64 rows of C of each
-    n: int = 256  #: columns of C that a block computes
-    stages: int = 4  #: of the ring
-    buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
-    splits: int = 1  #: blocks that share the steps of a tile; split_k only
-    band: int = 8  #: rows of tiles that are worked on at a time
-    keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
-
-    @property
-    def m(self) -> int:
-        """Rows of C that a block computes."""
-        return 64 * self.groups * self.blocks
-
-
-def entry(config: Config, dtype: str, extra: bool = False) -> str:
-    """The template instantiation for a dtype; extra: with beta·C and bias."""
-    c, t, flag = config, _DTYPES[dtype], str(extra).lower()
-    arguments = {
-        "one_stage": f"{t}, {c.blocks}, {c.n}",
-        "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
-        "specialised": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
-        "multicast": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
-        "packed": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
-        "persistent": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
-        "stream_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
-        "split_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.splits}, {flag}",
-    }[c.kernel]
-    return f"wgmma_{c.kernel}<{arguments}>"
-
-
-def source(config: Config) -> Path:
-    return HERE / f"wgmma_{config.kernel}.cu"
-
-
-def shared_bytes(config: Config) -> int:
-    """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup."""
-    stage = config.m * K + config.n * 2 * K + config.m * 8
-    return -(-config.stages * stage // 1024) * 1024 + config.groups * config.buffers * 8192
 
 
 def ring_metadata(a: two_four.TwoFour, rows: int = 64):
@@ -112,67 +56,6 @@ def pack_values(a: two_four.TwoFour, rows: int = 64):
     return xp.ascontiguousarray(pieces)
 
 
-def tiles(config: Config, m: int, n: int) -> tuple[int, int]:
-    """Tiles in a column and in a row of C."""
-    return ceil(m / config.m), ceil(n / config.n)
-
-
-def check(config: Config, m: int, n: int, k: int, sms: int, shared_most: int) -> None:
-    """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
-
-    sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
-    """
-    c = config
-    alone = c.kernel in ("one_stage", "ring")  # one warpgroup, which also asks for stages
-    for what, value, known in (
-        ("kernel", c.kernel, KERNELS), ("groups", c.groups, (1,) if alone else (1, 2)),
-        ("rows of a tile", c.m, (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
-        ("keep", c.keep, tuple(_KEEP)), ("buffers", c.buffers, range(1, 17)),
-        ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
-        ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(2, 33)),
-    ):  # fmt: skip
-        ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
-        choice = ends or ", ".join(map(repr, known))
-        require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
-    require(c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
-    require(
-        c.keep or c.kernel not in ("packed", "multicast"),
-        f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
-    )
-    require(
-        c.blocks * c.n <= 384,
-        f"wgmma_{c.kernel} keeps {c.blocks} x {c.n} / 2 sums in a thread, but has registers for 192: "
-        "use a smaller tile",
-    )
-    require(
-        max(m, n, k) <= INT32_MAX // 2,
-        f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in "
-        "several ranges",
-    )
-    need = shared_bytes(c)
-    require(
-        need + 1024 <= shared_most,
-        f"wgmma_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {need} bytes of shared memory "
-        f"and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
-    )
-    high, wide = tiles(c, m, n)
-    if c.kernel == "stream_k":
-        require(
-            high * wide >= sms,
-            f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must "
-            "get at least one: use split_k or a smaller tile",
-        )
-    if c.kernel == "split_k":
-        require(
-            ceil(k / K) >= c.splits,
-            f"split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
-        )
-        require(
-            4 * c.m * c.n <= c.stages * (c.m * K + c.n * 2 * K + c.m * 8),
-            f"split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
-        )
-
-
 def shared_tiles(count: int, sms: int) -> int:
     """Tiles that stream_k cuts along k: none where they divide evenly, else one wave and the rest."""
     return 0 if count % sms == 0 else count % sms + sms
@@ -182,7 +65,7 @@ def bind(
     name: str,
     problem: Problem,
     device,
-    config: Config,
+    config: Wgmma,
     *,
     alpha: float = 1.0,
     beta: float = 0.0,
@@ -210,7 +93,7 @@ def bind(
     properties = device.properties
     m, n, k = problem.m, problem.n, problem.k
     sms = properties.multiprocessor_count
-    check(config, m, n, k, sms, properties.max_shared_memory_per_block_optin)
+    config.check(m, n, k, sms, properties.max_shared_memory_per_block_optin)
     extra = beta != 0 or bias is not None
     require(
         not extra or config.kernel in COMPLETE,
@@ -242,6 +125,9 @@ def bind(
         if "b" not in cache:
             cache["b"], cache["c"] = (cupy.empty((rows, pitch), cupy.uint16) for rows in (k, m))
         b_bits, c_bits = cache["b"], cache["c"]
+        # What a kernel does not write is NaN, not what another one left in the same memory.
+        Half(a.dtype, c_bits).fill(np.nan)
+        cupy.cuda.get_current_stream().synchronize()
         before.append(_copy(copy, sms, b.bits, b_bits))
         after.append(_copy(copy, sms, c_bits, out.bits))
         if c is not None:
@@ -255,7 +141,7 @@ def bind(
         tensor_map(b_bits, (K // 2 if pairs else K, 64), 128),
         tensor_map(c_bits, (64, 64), 128),
     )
-    high, wide = tiles(config, m, n)
+    high, wide = config.tiles(m, n)
     if pairs:
         high = ceil(high / 2)
     count = high * wide
@@ -269,16 +155,16 @@ def bind(
         cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
     if config.kernel in ("persistent", "packed", "multicast", "stream_k", "split_k"):
-        arguments.append(np.int32(_KEEP[config.keep]))
+        arguments.append(np.int32(KEEP[config.keep]))
     arguments.append(np.float32(alpha))
     if config.kernel in COMPLETE:
         arguments += [
             np.float32(beta), 0 if c_in is None else c_in.data.ptr,
             0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, pitch)),
         ]  # fmt: skip
-    shared = shared_bytes(config)
+    shared = config.shared_bytes
     kernel = jit.load(
-        jit.compile_cubin(source(config), entry(config, a.dtype, extra), jit.arch_of(device)),
+        jit.compile_cubin(config.source, config.entry(a.dtype, extra), jit.arch_of(device)),
         shared,
     )
     threads = 128 if config.kernel in ("one_stage", "ring") else 128 * (config.groups + 1)

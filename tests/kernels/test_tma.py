@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,6 +63,36 @@ def test_rows_that_the_copy_engine_cannot_address_are_refused(pointer, pitch, sa
     with pytest.raises(ValueError, match=f"multiples of 16 bytes, but {said}: pad them$") as caught:
         tma.tensor_map(matrix(pointer, pitch), (64, 64))
     assert "\n" not in str(caught.value)
+
+
+def test_nothing_private_of_cuda_is_imported():
+    """A private module may be gone in the next minor version, which pyproject.toml allows."""
+    for path in sorted(jit.ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names += [alias.name for alias in node.names]
+            private = [n for n in names if n.startswith("cuda") and "._" in n]
+            if names and names[0].startswith("cuda"):
+                private += [n for n in names[1:] if n.startswith("_")]
+            assert not private, f"{path.relative_to(jit.ROOT)}, line {node.lineno}: {private}"
+
+
+@pytest.mark.parametrize(("swizzle", "name"), tma.SWIZZLES.items())
+def test_the_swizzle_is_one_that_cuda_core_takes(monkeypatch, swizzle, name):
+    """Its own options refuse what is no member of its enumeration, a number or a text say."""
+    from cuda.core import TensorMapDescriptorOptions, utils
+
+    class View:
+        def from_any_interface(array, stream_ptr):
+            return View()
+
+        def as_tensor_map(self, box, swizzle):
+            return TensorMapDescriptorOptions(box, swizzle=swizzle)
+
+    monkeypatch.setattr(utils, "StridedMemoryView", View)
+    made = tma.tensor_map(matrix(), (64, 32), swizzle)
+    assert made.box_dim == (64, 32) and made.swizzle.name == name
 
 
 def kernel_of(folder, swizzle: int) -> tuple[jit.Cubin, int]:

@@ -13,14 +13,15 @@ from typing import Any
 from artifact.drawing import words
 from artifact.measure.run import Run
 from kernels import tensor_core_24 as room
-from kernels.tensor_core_24 import mma_sp, tuner, wgmma
+from kernels import tuning
+from kernels.tensor_core_24 import family
 
 BYTES_PER_CLOCK = 128  #: of an SM's shared memory
 RESERVED = 1024  #: bytes of shared memory that CUDA keeps of each block
 #: Who is looked at in most figures: the source's kernel, our best, and the libraries.
 MAIN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
 #: Variants for their looks: the source's kernel first, our best last.
-ORDER = ("mma_sp", *room.LADDER, "auto")
+ORDER = ("mma_sp", *room.RUNGS, "auto")
 STUDIES = tuple(name for name in room.VARIANTS if name.startswith("mma_sp_"))
 Machine = Mapping[str, Any]
 
@@ -32,10 +33,10 @@ def is_hopper(machine: Machine) -> bool:
 def takes(machine: Machine, variant: str, m: int, n: int, k: int) -> bool:
     """Whether a kernel exists for a GPU, fits into its shared memory, and has work for all of it at a size."""
     block = machine["shared_bytes_per_sm"] - RESERVED
-    if variant not in room.LADDER:
-        return mma_sp.shared_bytes(mma_sp.STUDIES.get(variant, mma_sp.PUBLISHED)) <= block
+    if variant not in room.RUNGS:
+        return family.STUDIES.get(variant, family.PUBLISHED).shared_bytes <= block
     try:
-        wgmma.check(room.LADDER[variant][0], m, n, k, machine["sm_count"], block)
+        room.RUNGS[variant][0].check(m, n, k, machine["sm_count"], block)
     except ValueError:
         return False
     return is_hopper(machine)
@@ -64,21 +65,21 @@ class Step:
 
 
 def step() -> Step:
-    c = mma_sp.PUBLISHED
-    warps = mma_sp.threads(c) // 32
+    c = family.PUBLISHED
+    warps = c.threads // 32
     read = warps * (c.wm * c.bk + 2 * c.bk * c.wn + c.wm * c.bk // 8)
-    return Step(2 * c.bm * c.bn * c.bk, read, mma_sp.shared_bytes(c) // c.stages)
+    return Step(2 * c.bm * c.bn * c.bk, read, c.shared_bytes // c.stages)
 
 
 def blocks_by_registers(machine: Machine) -> int:
     """Blocks of the published kernel for which an SM has registers, 256 a thread."""
-    return machine["registers_per_sm"] // (256 * mma_sp.threads(mma_sp.PUBLISHED))
+    return machine["registers_per_sm"] // (256 * family.PUBLISHED.threads)
 
 
 def blocks_by_shared(machine: Machine, variant: str = "mma_sp") -> int:
     """Blocks of the published kernel, or of a study, for which an SM has shared memory."""
-    config = mma_sp.STUDIES.get(variant, mma_sp.PUBLISHED)
-    return machine["shared_bytes_per_sm"] // (mma_sp.shared_bytes(config) + RESERVED)
+    config = family.STUDIES.get(variant, family.PUBLISHED)
+    return machine["shared_bytes_per_sm"] // (config.shared_bytes + RESERVED)
 
 
 # ---------------------------------------------------------------- the ladder
@@ -113,19 +114,19 @@ class Rung:
         return self.rows_of_64 * STEP_K * self.n * 2
 
 
-STEP_K = wgmma.K  #: columns of A in a step
+STEP_K = family.K  #: columns of A in a step
 
 
 def rungs() -> dict[str, Rung]:
     """The ladder by name. A rung builds on what its prediction names, else on the one before; split-K is
     for other shapes."""
     found, last = {}, "mma_sp"
-    for name, (c, idea, prediction) in room.LADDER.items():
+    for name, (c, idea, prediction) in room.RUNGS.items():
         named = re.search(r"over (wgmma_\w+)", prediction)
         before = named[1] if named else "wgmma_keep" if name == "wgmma_split_k" else last
-        shared = round((wgmma.shared_bytes(c) + RESERVED) / 1024)
+        shared = round((c.shared_bytes + RESERVED) / 1024)
         found[name] = Rung(
-            name, wgmma.source(c).name, c.m, c.n, c.groups * c.blocks, shared, idea, words.times(prediction), before
+            name, c.source.name, c.m, c.n, c.groups * c.blocks, shared, idea, words.times(prediction), before
         )  # fmt: skip
         last = name
     return found
@@ -152,21 +153,21 @@ class Chosen:
 
 def chosen(run: Run, shapes: Iterable[tuple[int, int, int]]) -> dict[tuple, Chosen]:
     """(m, n, k) -> choice, where there is one: looked up where `run` measures, else in the shipped file."""
-    path = tuner.SHIPPED / f"{run.gpu}.csv"
-    known = tuner.read(path) if run.device is None and path.is_file() else {}
+    path = family.CHOICES.shipped / f"{run.gpu}.csv"
+    known = tuning.read(family.CHOICES, path) if run.device is None and path.is_file() else {}
     found = {}
-    for key in shapes:
+    for shape in shapes:
         if run.device is None:
-            choice = known.get((*key, "bfloat16"))
+            choice = known.get((*shape, "bfloat16"))
         else:
-            choice = tuner.look_up(room.problem(*key, seed=run.seed), run.device)
+            key = family.key(room.problem(*shape, seed=run.seed))
+            choice = tuning.look_up(family.CHOICES, key, run.device, lambda config: True)
         if choice is not None:
-            found[key] = _chosen(choice)
+            found[shape] = _chosen(choice.config)
     return found
 
 
-def _chosen(choice: tuner.Choice) -> Chosen:
-    c = choice.config
-    if choice.family == "wgmma":
+def _chosen(c: family.Wgmma | family.MmaSp) -> Chosen:
+    if isinstance(c, family.Wgmma):
         return Chosen(c.kernel, c.m, c.n, c.splits, c.keep)
     return Chosen("mma_sp", c.bm, c.bn)

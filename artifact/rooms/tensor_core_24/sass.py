@@ -71,7 +71,7 @@ def published_excerpt(loop: list[str]) -> str:
 def ladder_rows(report: pd.DataFrame) -> pd.DataFrame:
     """The rungs' rows of a compile report, by name."""
     first = plain(report)
-    return first[first["variant"].isin(room.LADDER)].set_index("variant")
+    return first[first["variant"].isin(room.RUNGS)].set_index("variant")
 
 
 def ladder_table(report: pd.DataFrame) -> pd.DataFrame:

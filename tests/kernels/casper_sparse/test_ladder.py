@@ -16,6 +16,7 @@ from artifact.baselines import cusparse
 from artifact.measure import bench, check
 from kernels import casper_sparse as room
 from kernels import jit
+from kernels.casper_sparse import launch
 from kernels.contract import Operands, Problem
 from kernels.formats import csr
 
@@ -313,10 +314,31 @@ def test_every_entry_loads_on_this_gpu(device, variant):
         assert jit.load(jit.compile_cubin(kernel.source, entry, jit.arch_of(device)))
 
 
+def test_auto_chooses_no_kernel_that_is_wrong_or_fails_however_fast(device, monkeypatch):
+    """One that multiplies nothing is the fastest of all."""
+    p, in_flight = room.problem(2000, 64, 3000, 0.1, SEED), launch._BIND["in_flight"]
+
+    def idle(*asked):
+        bound = in_flight(*asked)
+        bound.steps.clear()
+        return bound
+
+    def refused(*asked):
+        raise RuntimeError("CUDA_ERROR_INVALID_VALUE")
+
+    monkeypatch.setitem(launch._BIND, "in_flight", idle)
+    monkeypatch.setitem(launch._BIND, "shared_tiles", refused)
+    with pytest.warns(UserWarning) as caught:
+        bound = room.bind("auto", p, device)
+    wrong, failed = (str(w.message) for w in caught)
+    assert wrong.startswith("the tuner skips in_flight: its output is not that of scalar: ")
+    assert failed == "the tuner skips shared_tiles: CUDA_ERROR_INVALID_VALUE"
+    assert bound.name == "auto" and bound.steps and bound.prepare_ms > 0
+    assert check.check(bound, p, check.oracle(p), device.create_stream()).rel_err > 0
+
+
 def test_preprocessing_on_the_gpu_makes_what_numpy_makes(device):
     """test_launch.py checks the NumPy side in detail."""
-    from kernels.casper_sparse import launch
-
     for label in MATRICES:
         a = matrix_case(label, 4).problem.host().a
         there = csr.to_device(a)

@@ -9,22 +9,18 @@ from types import SimpleNamespace
 import compiled
 import numpy as np
 import pytest
+import racing
 from compiled import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import casper_sparse as room
-from kernels import jit
-from kernels.casper_sparse import launch
+from kernels import jit, tuning
+from kernels.casper_sparse import family, generate, launch
 from kernels.contract import Operands
 from kernels.formats import csr
 
-H200 = SimpleNamespace(
-    compute_capability=(9, 0),
-    properties=SimpleNamespace(
-        multiprocessor_count=132, max_shared_memory_per_block_optin=232448
-    ),
-)  # fmt: skip
+H200 = racing.H200
 #: Variants that load float4 and nothing else.
 NEED_FOURS = ("warp_per_row", "no_staging", "shared_tiles")
 WITH_SOURCE = [name for name, kernel in room.VARIANTS.items() if kernel.entries]
@@ -35,7 +31,7 @@ def entries(variant: str, n: int) -> list[str]:
     if n % 4 and variant in NEED_FOURS:
         return []
     if variant == "shared_tiles":
-        return [room.entry(variant, n, rows) for rows in launch.SHARED_ROWS]
+        return [room.entry(variant, n, rows) for rows in family.SHARED_ROWS]
     return [room.entry(variant, n)]
 
 
@@ -106,14 +102,14 @@ def test_shared_tiles_refuses_a_matrix_without_non_zeros(k):
 @given(n=st.integers(1, 2000))
 @settings(deadline=None)
 def test_vectors_stay_aligned_and_cover_a_row(n):
-    vec = launch.vector_width(n)
+    vec = family.vector_width(n)
     assert n % vec == 0 and (vec == 4 or n % (2 * vec)), "the widest that divides n"
-    for columns in (launch.NARROW, launch.WIDE):
-        lanes = launch._lanes(n, columns)
-        assert 32 % lanes == 0 and lanes % launch.UNROLL == 0
+    for columns in (family.NARROW, family.WIDE):
+        lanes = family.lanes_of(n, columns)
+        assert 32 % lanes == 0 and lanes % family.UNROLL == 0
         assert lanes * vec >= min(n, columns) or lanes == 32
-        size, blocks = launch._grid(1000, n, columns, H200)
-        assert size % (launch.THREADS // lanes) == 0
+        size, blocks = family.panel_grid(1000, n, columns, H200)
+        assert size % (family.THREADS // lanes) == 0
         assert blocks == math.ceil(1000 / size) * math.ceil(n / (lanes * vec))
 
 
@@ -215,26 +211,62 @@ def test_shared_tiles_asks_for_the_shared_memory_that_it_uses(fake_gpu):
     assert bound.prepare_bytes == sum(x.nbytes for x in (tiled.order, tiled.ptr, tiled.pair))
 
 
-@pytest.mark.parametrize("fastest", launch.TRIED)
 @pytest.mark.parametrize("n", [64, 66])
-def test_auto_keeps_the_fastest_of_what_can_run(fake_gpu, monkeypatch, fastest, n):
-    tried = []
+def test_auto_keeps_the_fastest_of_what_can_run(fake_gpu, monkeypatch, n):
+    p = fake_problem(ragged([30] * 100, 200), n)
+    possible = [name for name in family.TRIED if n % 4 == 0 or name not in NEED_FOURS]
+    for fastest in possible:
+        track = racing.track(
+            monkeypatch, lambda name, _, best=fastest: 50.0 if name == best else 60.0
+        )
+        bound = room.bind("auto", p, H200)
+        assert track.heats[0][0] == possible and bound.name == "auto" and bound.prepare_ms > 0
+        assert bound.steps[-1][0] in room.VARIANTS[fastest].entries
+        assert {(source.name, entry) for source, entry, _ in track.compiled} == {
+            (room.VARIANTS[name].source.name, room.bind(name, p, H200).steps[-1][0])
+            for name in possible
+        }, "what is compiled at once is what is bound"
 
-    def trial(bound, device):
-        tried.append(bound.name)
-        return 1.0 if bound.name == fastest else 2.0
 
-    monkeypatch.setattr(launch, "_trial_us", trial)
-    bound = room.bind("auto", fake_problem(ragged([30] * 100, 200), n), H200)
-    possible = [name for name in launch.TRIED if n % 4 == 0 or name not in NEED_FOURS]
-    assert tried == possible and bound.name == "auto" and bound.prepare_ms > 0
-    template = bound.steps[-1][0].split("<")[0]
-    wanted = fastest if fastest in possible else possible[0]
-    assert template == room.VARIANTS[wanted].entries[0].split("<")[0]
+def test_auto_survives_a_candidate_that_fails(fake_gpu, monkeypatch):
+    """shared_tiles once asked for memory that the GPU refused, and `auto` fell with it."""
+
+    def refused(variant, p, device):
+        raise RuntimeError("CUDA_ERROR_INVALID_VALUE")
+
+    track = racing.track(monkeypatch, lambda name, _: 50.0 + family.TRIED.index(name))
+    p = fake_problem(ragged([30] * 100, 350), 64)
+    for name in family.TRIED:
+        with monkeypatch.context() as patch:
+            patch.setitem(launch._BIND, name, refused)
+            if name == "any_n":
+                patch.setitem(launch._BIND, "scalar", launch._bind_warp_per_row)
+            said = f"^the tuner skips {name}: CUDA_ERROR_INVALID_VALUE$"
+            with pytest.warns(UserWarning, match=said):
+                bound = room.bind("auto", p, H200)
+        others = [other for other in family.TRIED if other != name]
+        assert track.heats[-2][0] == others and bound.name == "auto"
+        assert bound.steps[-1][0] in room.VARIANTS[others[0]].entries
+
+
+def test_auto_takes_no_wrong_result_however_fast(fake_gpu, monkeypatch):
+    p = fake_problem(ragged([30] * 100, 350), 64)
+    track = racing.track(monkeypatch, lambda name, _: 50.0 + family.TRIED.index(name))
+
+    def run(bound, device, stream):
+        return np.full((2, 2), 1.0 if bound.name == "in_flight" else 3.0, np.float32)
+
+    monkeypatch.setattr(tuning.outputs, "run", run)
+    with pytest.warns(
+        UserWarning, match="^the tuner skips in_flight: its output is not that of scalar"
+    ):
+        bound = room.bind("auto", p, H200)
+    assert "in_flight" not in track.heats[0][0]
+    assert bound.steps[-1][0] in room.VARIANTS["any_n"].entries
 
 
 def test_auto_runs_on_a_matrix_without_non_zeros(fake_gpu, monkeypatch):
-    monkeypatch.setattr(launch, "_trial_us", lambda bound, device: 1.0)
+    racing.track(monkeypatch, lambda *_: 1.0)
     assert room.bind("auto", fake_problem(ragged([0] * 9, 5), 8), H200).name == "auto"
 
 
@@ -352,8 +384,8 @@ def test_a_tile_fits_the_shared_memory_of_every_gpu(k, kib):
     gpu = SimpleNamespace(
         properties=SimpleNamespace(max_shared_memory_per_block_optin=kib * 1024)
     )  # fmt: skip
-    rows = launch._tile_rows(k, gpu)
-    static = 8 * launch.SHARED_THREADS
+    rows = family.tile_rows(k, gpu)
+    static = 8 * family.SHARED_THREADS
     assert 1 <= rows <= k
     assert static + (rows + 1) * 128 <= kib * 1024
     tiles = math.ceil(k / rows)
@@ -369,12 +401,12 @@ def work(m=4096, n=4096, k=4096, nnz=4096 * 150):
     return SimpleNamespace(m=m, n=n, k=k, nnz=nnz)
 
 
-@pytest.mark.parametrize("rows", launch.SHARED_ROWS)
+@pytest.mark.parametrize("rows", family.SHARED_ROWS)
 @pytest.mark.parametrize(
     "bigger", [{"m": 8192}, {"n": 8192}, {"n": 4128}, {"k": 8192}, {"nnz": 4096 * 300}]
 )
 def test_more_work_is_never_predicted_to_be_faster(rows, bigger):
-    assert launch.shared_cycles(work(**bigger), H200, rows) >= launch.shared_cycles(
+    assert family.shared_cycles(work(**bigger), H200, rows) >= family.shared_cycles(
         work(), H200, rows
     )
 
@@ -385,22 +417,22 @@ def test_a_smaller_gpu_is_never_predicted_to_be_faster():
             multiprocessor_count=66, max_shared_memory_per_block_optin=232448
         )
     )
-    for rows in launch.SHARED_ROWS:
-        assert launch.shared_cycles(work(), half, rows) >= launch.shared_cycles(work(), H200, rows)
+    for rows in family.SHARED_ROWS:
+        assert family.shared_cycles(work(), half, rows) >= family.shared_cycles(work(), H200, rows)
 
 
 def test_a_few_rows_make_small_blocks_and_many_make_large_ones():
-    assert launch._best_rows(work(m=128, n=128, nnz=128 * 50), H200) == min(launch.SHARED_ROWS)
+    assert family.best_rows(work(m=128, n=128, nnz=128 * 50), H200) == min(family.SHARED_ROWS)
     many = work(m=2**20, n=256, k=2048, nnz=2**20 * 75)
-    assert launch._best_rows(many, H200) == max(launch.SHARED_ROWS)
+    assert family.best_rows(many, H200) == max(family.SHARED_ROWS)
 
 
 @given(rows=st.integers(0, 2**24), in_flight=st.sampled_from([16, 32, 64, 128]))
 @settings(deadline=None)
 def test_a_block_takes_whole_rounds_of_rows(rows, in_flight):
-    size = launch.rows_per_block(rows, in_flight, 396)
+    size = family.rows_per_block(rows, in_flight, 396)
     assert size % in_flight == 0 and in_flight <= size <= 8 * in_flight
-    smaller = launch.rows_per_block(rows // 2, in_flight, 396)
+    smaller = family.rows_per_block(rows // 2, in_flight, 396)
     assert smaller <= size, "fewer rows, no larger blocks"
 
 
@@ -462,8 +494,8 @@ def test_every_entry_compiles_for_every_target_without_spills(reports, variant, 
         assert not (kernel.spill_free and used.spills), f"{entry} spills on {arch}: {used}"
         assert used.stack_bytes == used.local_bytes == 0 and mix["EXIT"] >= 1
         # A block of the size that bind launches must find its registers.
-        threads = {"shared_tiles": launch.SHARED_THREADS, "rows_per_warp": launch.THREADS,
-                   "split_rows": launch.THREADS}.get(entry.split("<")[0], 32 * launch.WARPS)  # fmt: skip
+        threads = {"shared_tiles": family.SHARED_THREADS, "rows_per_warp": family.THREADS,
+                   "split_rows": family.THREADS}.get(entry.split("<")[0], 32 * family.WARPS)  # fmt: skip
         assert threads * math.ceil(used.registers / 8) * 8 <= 65536, f"{entry} on {arch}: {used}"
 
 
@@ -501,10 +533,10 @@ def test_loads_of_b_are_as_wide_as_n_allows(reports, arch):
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_the_published_kernel_loads_float4_and_stages_in_shared_memory(reports, arch):
-    used, mix = reports[f"warp_per_row<{launch.WARPS}>", arch]
+    used, mix = reports[f"warp_per_row<{family.WARPS}>", arch]
     assert count(mix, "LDG", 128) >= 1 and count(mix, "STG", 128) == count(mix, "STG") == 1
     assert count(mix, "STS") >= 2 and count(mix, "LDS") >= 2
-    assert used.shared_bytes - 2 * 4 * 32 * launch.WARPS in (0, 1024), "and the driver's own KiB"
+    assert used.shared_bytes - 2 * 4 * 32 * family.WARPS in (0, 1024), "and the driver's own KiB"
     # FFMA, not FMUL and FADD: four for every load of B.
     assert count(mix, "FFMA") == 4 * count(mix, "LDG", 128) and not count(mix, "FADD")
 
@@ -518,14 +550,14 @@ def test_without_staging_there_is_no_shared_memory(reports, arch):
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-@pytest.mark.parametrize("rows", launch.SHARED_ROWS)
+@pytest.mark.parametrize("rows", family.SHARED_ROWS)
 def test_shared_tiles_moves_16_bytes_at_a_time(cubins, reports, rows, arch):
     """A struct that is copied element by element would turn each LDS.128 into four LDS."""
-    entry = f"shared_tiles<{launch.SHARED_THREADS}, {rows}, {launch.SHARED_UNROLL}>"
+    entry = f"shared_tiles<{family.SHARED_THREADS}, {rows}, {family.SHARED_UNROLL}>"
     used, mix = reports[entry, arch]
     assert count(mix, "LDGSTS", 128) == count(mix, "LDGSTS") >= 1, "tiles bypass the registers"
     # Two non-zeros: one load of their (offset, value) pairs and one of B for each.
-    pairs = rows * launch.SHARED_UNROLL // 2
+    pairs = rows * family.SHARED_UNROLL // 2
     assert count(mix, "LDS", 128) >= 3 * pairs and count(mix, "FFMA") >= 8 * pairs
     assert 3 * count(mix, "FFMA") == 8 * count(mix, "LDS", 128), "four FFMA for a load of B"
     # `LDS RZ` under a predicate that is never true is the compiler's padding around LDGSTS.
@@ -535,7 +567,7 @@ def test_shared_tiles_moves_16_bytes_at_a_time(cubins, reports, rows, arch):
     assert count(mix, "STS", 64) >= rows and count(mix, "STS", 32) == 0
     assert count(mix, "LDG", 64) >= 2 * rows, "the next pairs are fetched ahead"
     assert count(mix, "STG", 128) == count(mix, "STG") == rows
-    assert used.shared_bytes - 8 * launch.SHARED_THREADS in (0, 1024)
+    assert used.shared_bytes - 8 * family.SHARED_THREADS in (0, 1024)
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -568,6 +600,6 @@ def test_an_impossible_instantiation_says_why(variant, entry, reason):
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-@pytest.mark.parametrize("entry", launch.generate.ENTRIES)
+@pytest.mark.parametrize("entry", generate.ENTRIES)
 def test_the_generators_compile_for_every_target(entry, arch):
-    assert not jit.resources(jit.compile_cubin(launch.generate.SOURCE, entry, arch)).spills
+    assert not jit.resources(jit.compile_cubin(generate.SOURCE, entry, arch)).spills

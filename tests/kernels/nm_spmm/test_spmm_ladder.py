@@ -22,8 +22,8 @@ from artifact.measure import check
 from kernels import jit, tma
 from kernels import nm_spmm as room
 from kernels.formats import nm
-from kernels.nm_spmm import banks, ladder, operands, packing, pitch, schedule
-from kernels.nm_spmm.ladder import HOPPER, PATTERNS, RUNGS, TRIALS, Config
+from kernels.nm_spmm import banks, family, ladder, operands, packing, pitch, schedule
+from kernels.nm_spmm.family import HOPPER, PATTERNS, RUNGS, TRIALS, Config
 from kernels.nm_spmm.sweeps import DENSITIES
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
@@ -45,15 +45,15 @@ STREAMS = tuple(name for name, (config, *_) in RUNGS.items() if config.kernel ==
 
 
 def jobs(name: str) -> list[tuple]:
-    kernel, config = ladder.KERNELS[name], RUNGS[name][0]
-    entries = {*kernel.entries, *(ladder.entry(config, *other) for other in OTHERS)}
+    kernel, config = family.KERNELS[name], RUNGS[name][0]
+    entries = {*kernel.entries, *(family.entry(config, *other) for other in OTHERS)}
     return [(kernel.source, entry) for entry in sorted(entries)]
 
 
 def arguments(entry: str) -> dict[str, int | bool]:
     """Template arguments of an entry by the names and the types that they have in its source."""
     name, given = entry[:-1].split("<")
-    source = (ladder.HERE / f"{name}.cu").read_text()
+    source = (family.HERE / f"{name}.cu").read_text()
     (names,) = re.findall(r"^template <([^>]*)>\n__global__", source, re.MULTILINE)
     read = {"int": int, "bool": {"false": False, "true": True}.__getitem__}
     kinds, values = [x.split() for x in names.split(",")], given.split(", ")
@@ -62,7 +62,7 @@ def arguments(entry: str) -> dict[str, int | bool]:
 
 def fitting(config: Config, keep: int, group: int, slot: int = 32) -> Config:
     """As bind makes it: in steps half as deep where shared memory asks for it."""
-    need = ladder.shared_bytes(config, keep, group, slot) + ladder.BARRIERS
+    need = family.shared_bytes(config, keep, group, slot) + family.BARRIERS
     return replace(config, depth=config.depth // 2) if need > MOST else config
 
 
@@ -73,7 +73,7 @@ def fitting(config: Config, keep: int, group: int, slot: int = 32) -> Config:
 def cubins():
     """(entry, target) -> cubin."""
     found = {}
-    for name, kernel in ladder.KERNELS.items():
+    for name, kernel in family.KERNELS.items():
         found |= compiled.cubins(jobs(name), kernel.targets)
     return found
 
@@ -85,7 +85,7 @@ def reports(cubins):
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_entry_compiles_without_spilling(reports, name):
-    kernel = ladder.KERNELS[name]
+    kernel = family.KERNELS[name]
     assert kernel.targets == (jit.TARGETS if name in ("wide", "banks") else HOPPER)
     for _, entry in jobs(name):
         t = arguments(entry)
@@ -103,7 +103,7 @@ def test_every_multiply_add_and_every_wide_access_is_there(reports, name):
     for _, entry in jobs(name):
         t = arguments(entry)
         body, wide = t.get("UNROLL", t["ROWS"]), t["TM"] * t["TN"] // 4
-        for target in ladder.KERNELS[name].targets:
+        for target in family.KERNELS[name].targets:
             _, mix = reports[entry, target]
             assert count(mix, "FFMA") in (4 * wide * body, 8 * wide * body), f"{entry} {target}"
             assert count(mix, "LDS") == count(mix, "LDS", 128) > 0, f"{entry} on {target}"
@@ -124,7 +124,7 @@ def test_what_a_row_adds_is_nearly_all_multiply_adds(reports, name):
     """The difference of two kernels that differ by 16 rows a step is what a row costs in the loop."""
     config = RUNGS[name][0]
     short, long = ((8, 32), (16, 32)) if config.depth == 64 else ((16, 32), (32, 32))
-    mixes = [reports[ladder.entry(config, *pattern), "sm_90a"][1] for pattern in (short, long)]
+    mixes = [reports[family.entry(config, *pattern), "sm_90a"][1] for pattern in (short, long)]
     added = count(mixes[1], "FFMA") - count(mixes[0], "FFMA")
     every = sum(mixes[1].values()) - sum(mixes[0].values())
     assert added == 16 * config.tm * config.tn
@@ -137,22 +137,22 @@ def test_the_loops_code(cubins, name, keep, group):
     """An instruction is 16 bytes and the cache of an SM's quarter for them is taken to hold 32 KB: a loop of
     8 rows fits with room to spare. A whole step does only at 87.5%, where it is 8 rows."""
     config = fitting(RUNGS[name][0], keep, group)
-    body = ladder.unrolled(config, keep, group)
-    code = banks.loop(jit.disassemble(cubins[ladder.entry(config, keep, group), "sm_90a"]))
+    body = family.unrolled(config, keep, group)
+    code = banks.loop(jit.disassemble(cubins[family.entry(config, keep, group), "sm_90a"]))
     multiply, every = banks.conflicts(code)["ffma"], banks.instructions(code)
     a_row = config.tm * config.tn
     assert multiply == body * a_row
     # 6.25 loads a row, and about a hundred instructions where the loop ends a step, with its barriers.
     assert every <= body * (a_row + 8) + 150
     assert (16 * every < 20_000) == (body <= 8)
-    assert multiply / every > (0.9 if body < ladder.rows(config, keep, group) else 0.84)
+    assert multiply / every > (0.9 if body < family.rows(config, keep, group) else 0.84)
 
 
 @pytest.mark.parametrize("keep,group", PATTERNS)
 def test_banks_clashes_less_than_wide(cubins, keep, group):
     share = {}
     for name in ("wide", "banks"):
-        entry = ladder.entry(replace(RUNGS[name][0], depth=32), keep, group)
+        entry = family.entry(replace(RUNGS[name][0], depth=32), keep, group)
         found = banks.conflicts(jit.disassemble(cubins[entry, "sm_90a"]))
         assert found["ffma"] >= keep * 128
         share[name] = (found["two_same"] + found["three_same"]) / found["ffma"]
@@ -167,13 +167,13 @@ def changed(one: Config, other: Config) -> set[str]:
 
 
 def test_the_ladder_adds_one_thing_a_rung_and_predicts_it():
-    assert list(RUNGS) == list(ladder.KERNELS) == [
+    assert list(RUNGS) == list(family.KERNELS) == [
         "wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "cluster"
     ]  # fmt: skip
     for name, (config, idea, prediction) in RUNGS.items():
-        kernel = ladder.KERNELS[name]
+        kernel = family.KERNELS[name]
         assert (kernel.name, kernel.idea, kernel.prediction) == (name, idea, prediction)
-        assert prediction and not kernel.published and kernel.source == ladder.source(config)
+        assert prediction and not kernel.published and kernel.source == family.source(config)
     for before, name, expected in (
         ("wide", "banks", {"banks": True}),
         ("bulk", "ahead", {"ahead": True}),
@@ -216,14 +216,14 @@ def test_a_trial_is_a_rung_with_another_knob_and_is_predicted_against_it():
 def test_a_trial_takes_the_patterns_of_its_experiment(name, density):
     keep = round(32 * density)
     config = fitting(TRIALS[name][0], keep, 32)
-    ladder.check(config, keep, 32, 32, MOST)
-    resident = config.blocks * (ladder.shared_bytes(config, keep, 32, 32) + ladder.RESERVED)
+    family.check(config, keep, 32, 32, MOST)
+    resident = config.blocks * (family.shared_bytes(config, keep, 32, 32) + family.RESERVED)
     assert resident <= H200.properties.max_shared_memory_per_multiprocessor
 
 
 def test_no_trial_spills():
     entries = {
-        (ladder.source(c), ladder.entry(fitting(c, 16, 32), 16, 32)) for c, *_ in TRIALS.values()
+        (family.source(c), family.entry(fitting(c, 16, 32), 16, 32)) for c, *_ in TRIALS.values()
     }
     for (entry, _), (used, _) in compiled.reports(compiled.cubins(sorted(entries), HOPPER)).items():
         t = arguments(entry)
@@ -237,17 +237,17 @@ def test_an_entrys_arguments_are_where_its_source_has_them(name):
     for keep, group, slot, aligned in ((16, 32, 32, True), (5, 7, 4, False)):
         expected = {
             "BM": config.bm, "BN": config.bn, "TM": config.tm, "TN": config.tn, "SLOT": slot,
-            "ROWS": ladder.rows(config, keep, group), "DEPTH": ladder.windows(config, group) * group,
+            "ROWS": family.rows(config, keep, group), "DEPTH": family.windows(config, group) * group,
             "STAGES": config.stages, "BLOCKS": config.blocks, "ALIGNED": aligned,
         }  # fmt: skip
         if config.kernel == "wide":
             expected["BANKS"] = config.banks
         else:
-            expected |= {"AHEAD": config.ahead, "UNROLL": ladder.unrolled(config, keep, group)}
+            expected |= {"AHEAD": config.ahead, "UNROLL": family.unrolled(config, keep, group)}
         if config.kernel == "cluster":
             expected["SPLIT"] = config.split
-        entry = ladder.entry(config, keep, group, slot, aligned)
-        assert entry.split("<")[0] == config.kernel == ladder.source(config).stem
+        entry = family.entry(config, keep, group, slot, aligned)
+        assert entry.split("<")[0] == config.kernel == family.source(config).stem
         assert arguments(entry) == expected
 
 
@@ -255,12 +255,12 @@ def test_an_entrys_arguments_are_where_its_source_has_them(name):
 def test_a_step_is_whole_windows_and_whole_quadruples_of_rows(depth):
     config = Config(depth=depth)
     for group in range(1, 129):
-        count = ladder.windows(config, group)
+        count = family.windows(config, group)
         assert count >= 1 and count * group >= depth > (count - 1) * group
         for keep in range(1, group + 1):
-            found = ladder.rows(config, keep, group)
+            found = family.rows(config, keep, group)
             assert found % 4 == 0 and 0 <= found - count * keep < 4, f"{keep}:{group}"
-    assert [ladder.rows(config, keep, 32) for keep in (32, 16, 12, 8, 4, 31)] == [
+    assert [family.rows(config, keep, 32) for keep in (32, 16, 12, 8, 4, 31)] == [
         depth // 32 * keep for keep in (32, 16, 12, 8, 4)
     ] + [depth]
 
@@ -272,7 +272,7 @@ PATTERN = st.integers(1, 64).flatmap(lambda group: st.tuples(st.integers(1, grou
 @given(config=CONFIGS, pattern=PATTERN)
 @settings(deadline=None)
 def test_a_body_is_the_most_rows_that_divide_a_step(config, pattern):
-    rows, body = ladder.rows(config, *pattern), ladder.unrolled(config, *pattern)
+    rows, body = family.rows(config, *pattern), family.unrolled(config, *pattern)
     assert body % 4 == 0 and rows % body == 0
     if config.unroll == 0:
         assert body == rows
@@ -287,7 +287,7 @@ def test_a_body_is_the_most_rows_that_divide_a_step(config, pattern):
     [(32, 0, 32), (32, 8, 8), (32, 12, 8), (48, 12, 12), (20, 8, 4), (36, 8, 4), (8, 16, 8), (40, 3, 4)],
 )  # fmt: skip
 def test_bodies(rows, unroll, body):
-    assert ladder.unrolled(Config(depth=64, unroll=unroll), rows, 64) == body
+    assert family.unrolled(Config(depth=64, unroll=unroll), rows, 64) == body
 
 
 @given(config=CONFIGS, pattern=PATTERN, count=st.integers(1, 100))
@@ -295,10 +295,10 @@ def test_bodies(rows, unroll, body):
 def test_the_last_step_ends_with_the_body_that_has_the_last_row(config, pattern, count):
     """count: windows of the matrix. All that follows in the step is padding, so none of B's rows is left out."""
     keep, group = pattern
-    step, w = ladder.windows(config, group) * keep, count * keep
+    step, w = family.windows(config, group) * keep, count * keep
     left = w - (math.ceil(w / step) - 1) * step
-    body, found = ladder.unrolled(config, *pattern), ladder.tail(config, *pattern, w)
-    assert found % body == 0 and found - body < left <= found <= ladder.rows(config, *pattern)
+    body, found = family.unrolled(config, *pattern), family.tail(config, *pattern, w)
+    assert found % body == 0 and found - body < left <= found <= family.rows(config, *pattern)
 
 
 @pytest.mark.parametrize(
@@ -314,32 +314,32 @@ def test_the_last_step_ends_with_the_body_that_has_the_last_row(config, pattern,
     ],
 )
 def test_tails(keep, unroll, w, rows):
-    assert ladder.tail(Config(depth=64, unroll=unroll), keep, 32, w) == rows
+    assert family.tail(Config(depth=64, unroll=unroll), keep, 32, w) == rows
 
 
 @pytest.mark.parametrize(
     "n,vector,slot", [(256, 32, 32), (256, 64, 32), (20, 20, 32), (256, 4, 4), (256, 48, 4), (30, 31, 32)]
 )  # fmt: skip
 def test_slots(n, vector, slot):
-    assert ladder.slot_of(nm.random(64, n, 2, 4, vector, 0)) == slot
+    assert family.slot_of(nm.random(64, n, 2, 4, vector, 0)) == slot
 
 
 @pytest.mark.parametrize("vector", [1, 2, 6, 33])
 def test_narrow_vectors_are_refused(vector):
     with pytest.raises(ValueError, match=f"^vectors of {vector} columns .*: use nm_cuda_core.elem"):
-        ladder.slot_of(nm.random(64, 128, 2, 4, vector, 0))
+        family.slot_of(nm.random(64, 128, 2, 4, vector, 0))
 
 
 def test_shared_memory_of_a_block():
     """As, Bs and indices of each stage, by hand; a cluster's also holds the partial sums."""
     wide = Config("wide", 128, 128, depth=32, stages=3)
-    assert ladder.shared_bytes(wide, 16, 32, 32) == 3 * 4 * (32 * 128 + 16 * 128 + 4 * 16)
-    assert ladder.shared_bytes(wide, 16, 32, 4) == 3 * 4 * (32 * 128 + 16 * 128 + 32 * 16)
+    assert family.shared_bytes(wide, 16, 32, 32) == 3 * 4 * (32 * 128 + 16 * 128 + 4 * 16)
+    assert family.shared_bytes(wide, 16, 32, 4) == 3 * 4 * (32 * 128 + 16 * 128 + 32 * 16)
     bulk = Config("bulk", 64, 32, 8, depth=32, stages=3)  # of 128 bytes, which TMA asks for
     floats = 32 * 64 + 4 * 32 + 4
-    assert floats % 32 and ladder.shared_bytes(bulk, 4, 32, 32) == 3 * 4 * (floats // 32 + 1) * 32
+    assert floats % 32 and family.shared_bytes(bulk, 4, 32, 32) == 3 * 4 * (floats // 32 + 1) * 32
     cluster = Config("cluster", 128, 256, depth=32, stages=3, split=4)
-    assert ladder.shared_bytes(cluster, 4, 32, 32) == 4 * 128 * 256
+    assert family.shared_bytes(cluster, 4, 32, 32) == 4 * 128 * 256
 
 
 @pytest.mark.parametrize(
@@ -356,13 +356,13 @@ def test_shared_memory_of_a_block():
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_a_sentence(config, pattern, message):
     with pytest.raises(ValueError, match=message) as caught:
-        ladder.check(config, *pattern, MOST)
+        family.check(config, *pattern, MOST)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kernel", ["wide", "bulk", "stream", "cluster"])
 def test_two_stages_will_do_where_nobody_looks_ahead(kernel):
-    ladder.check(Config(kernel, stages=2, ahead=False), 16, 32, 32, MOST)
+    family.check(Config(kernel, stages=2, ahead=False), 16, 32, 32, MOST)
 
 
 @pytest.mark.parametrize("keep,group", PATTERNS)
@@ -372,8 +372,8 @@ def test_the_papers_patterns_fit(name, keep, group):
     if keep == group:
         config = replace(config, depth=32)
     for slot in (32, 4) if keep != group else (32,):
-        ladder.check(config, keep, group, slot, MOST)
-        resident = config.blocks * (ladder.shared_bytes(config, keep, group, slot) + 1024)
+        family.check(config, keep, group, slot, MOST)
+        resident = config.blocks * (family.shared_bytes(config, keep, group, slot) + 1024)
         assert resident <= 233_472, "as many blocks an SM as its registers allow"
 
 
@@ -421,7 +421,7 @@ def test_bind_asks_for_a_listed_entry(loaded, name, keep, group):
     bound = ladder.bind(name, p, H200)
     ((kernel, config, given),) = bound.steps
     ((cubin, shared),) = loaded.cubins
-    assert kernel == cubin.entry in ladder.KERNELS[name].entries and bound.name == name
+    assert kernel == cubin.entry in family.KERNELS[name].entries and bound.name == name
     t = arguments(kernel)
     if name not in STREAMS:
         assert config.grid[:2] == (math.ceil(128 / t["BM"]), math.ceil(300 / t["BN"]))
@@ -491,10 +491,10 @@ def test_bind_takes_trials(loaded, name):
     bound = ladder.bind(name, on_fake_gpu(operands.problem(128, 300, 500, 0.25)), H200)
     config = TRIALS[name][0]
     ((kernel, _, _),) = bound.steps
-    assert bound.name == name and kernel == ladder.entry(config, 8, 32)
+    assert bound.name == name and kernel == family.entry(config, 8, 32)
     shallow = fitting(config, 16, 32)
     bound = ladder.bind(name, on_fake_gpu(operands.problem(128, 300, 500, 0.5)), H200)
-    assert bound.steps[0][0] == ladder.entry(shallow, 16, 32)
+    assert bound.steps[0][0] == family.entry(shallow, 16, 32)
     assert (shallow != config) == (name == "deep"), "three windows of 75% fit, of 50% two do"
 
 
@@ -547,13 +547,13 @@ DISTINCT = ("banks", "ahead", "rolled", "turned", "cluster")
 
 
 def compile_all(device, names, patterns) -> None:
-    """At once, in threads: what `bind` would compile one by one. patterns: arguments of `ladder.entry`."""
+    """At once, in threads: what `bind` would compile one by one. patterns: arguments of `family.entry`."""
     entries = set()
     for name in names:
         config = (RUNGS | TRIALS)[name][0]
         for pattern in patterns:
             fits = fitting(config, *pattern[:3])
-            entries.add((ladder.source(config), ladder.entry(fits, *pattern)))
+            entries.add((family.source(config), family.entry(fits, *pattern)))
     compiled.cubins(sorted(entries), [jit.arch_of(device)])
 
 
@@ -757,8 +757,9 @@ def mutant(monkeypatch, tmp_path):
 
     def change(bug: str) -> str:
         *edit, name = MUTANTS[bug]
-        compiled.changed(ladder.HERE, tmp_path, *edit)
-        monkeypatch.setattr(ladder, "HERE", tmp_path)
+        compiled.changed(family.HERE, tmp_path, *edit)
+        changed = {kernel: tmp_path / path.name for kernel, path in family.SOURCES.items()}
+        monkeypatch.setattr(family, "SOURCES", changed)
         return name
 
     return change
@@ -768,10 +769,10 @@ def mutant(monkeypatch, tmp_path):
 def test_a_wrong_kernel_compiles(mutant, bug):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
     config = RUNGS[MUTANTS[bug][3]][0]
-    entry = ladder.entry(config, 8, 32)
-    before = jit.compile_cubin(ladder.source(config), entry, "sm_90a").code
+    entry = family.entry(config, 8, 32)
+    before = jit.compile_cubin(family.source(config), entry, "sm_90a").code
     mutant(bug)
-    assert jit.compile_cubin(ladder.source(config), entry, "sm_90a").code != before
+    assert jit.compile_cubin(family.source(config), entry, "sm_90a").code != before
 
 
 @gpu

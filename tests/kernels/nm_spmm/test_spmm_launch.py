@@ -9,7 +9,7 @@ import pytest
 from artifact import baselines, rooms
 from kernels import nm_spmm as room
 from kernels.contract import require_whole
-from kernels.nm_spmm import analysis, ladder, launch, operands, published, tensor, tuner
+from kernels.nm_spmm import analysis, family, ladder, launch, operands, published, tensor
 
 SWEEPS = {preset: room.sweeps(preset) for preset in ("full", "kick")}
 EXPERIMENTS = [
@@ -58,11 +58,13 @@ def test_the_baselines_are_the_libraries_and_the_kernel_of_another_room():
 @pytest.mark.parametrize("name", room.VARIANTS)
 def test_each_variant_goes_to_its_module(monkeypatch, name):
     asked = []
-    for module in (published, ladder, tensor, tuner):
+    for module, bind in (
+        (published, "bind"), (ladder, "bind"), (tensor, "bind"), (launch, "bind_auto")
+    ):  # fmt: skip
         said = module.__name__.rpartition(".")[2]
-        monkeypatch.setattr(module, "bind", lambda *what, said=said: asked.append((said, what)))
+        monkeypatch.setattr(module, bind, lambda *what, said=said: asked.append((said, what)))
     room.bind(name, "a problem", "a device")
-    expected = "tuner" if name == "auto" else "tensor" if name in ("tf32", "bf16") else (
+    expected = "launch" if name == "auto" else "tensor" if name in ("tf32", "bf16") else (
         "ladder" if name in LADDER else "published"
     )  # fmt: skip
     assert asked == [(expected, (name, "a problem", "a device"))]
@@ -161,8 +163,8 @@ def test_every_pattern_of_the_sweeps_fits_every_rung():
     for shape in SWEEPS["full"]["vectors"]:
         keep = round(shape["density"] * shape["group"])
         slot = 32 if shape["vector"] % 32 == 0 else 4
-        for config, *_ in ladder.RUNGS.values():
-            ladder.check(config, keep, shape["group"], slot, 232_448)
+        for config, *_ in family.RUNGS.values():
+            family.check(config, keep, shape["group"], slot, 232_448)
 
 
 def test_problem_takes_what_the_sweeps_say():

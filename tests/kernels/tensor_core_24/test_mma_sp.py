@@ -21,12 +21,12 @@ from kernels.formats import half, two_four
 from kernels.formats.half import DTYPES, Half
 from kernels.formats.two_four import TwoFour
 from kernels.tensor_core_24 import mma_sp, operands
-from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config
+from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 gpu = pytest.mark.gpu
-NAMED = {"mma_sp": PUBLISHED, **STUDIES, **{f"family {i}": c for i, c in enumerate(FAMILY)}}
+NAMED = {"mma_sp": PUBLISHED, **STUDIES, **{f"family {i}": c for i, c in enumerate(MMA_SP_FAMILY)}}
 H200 = SimpleNamespace(
     compute_capability=(9, 0),
     properties=SimpleNamespace(max_shared_memory_per_block_optin=232448),
@@ -49,12 +49,12 @@ def says(words: list[str], work) -> None:
 
 def test_the_published_kernel_is_the_sources():
     """ "128x128x64", "four warps", "three-stage", .cg by even threads, both selectors, ldmatrix.x4."""
-    assert PUBLISHED == Config(128, 128, 64, 64, 64, 3, "cg", "even_threads", 2, 4, 1)
-    assert mma_sp.threads(PUBLISHED) == 128
-    assert mma_sp.entry(PUBLISHED, "bfloat16") == (
+    assert PUBLISHED == MmaSp(128, 128, 64, 64, 64, 3, "cg", "even_threads", 2, 4, 1)
+    assert PUBLISHED.threads == 128
+    assert PUBLISHED.entry("bfloat16") == (
         "mma_sp<BF16, 128, 128, 64, 64, 64, 3, CG, EVEN_THREADS, 2, 4, 1, 16, false, PLAIN>"
     )
-    assert mma_sp.entry(Config(group=8, stages=4), "float16", True, 2, "ALPHA | BIAS") == (
+    assert MmaSp(group=8, stages=4).entry("float16", True, 2, "ALPHA | BIAS") == (
         "mma_sp<F16, 128, 128, 64, 64, 64, 4, CG, EVEN_THREADS, 2, 4, 8, 2, true, ALPHA | BIAS>"
     )
 
@@ -67,32 +67,32 @@ def test_a_study_changes_one_decision():
 
 
 def test_the_family_can_be_built():
-    assert FAMILY[0] == PUBLISHED and len(set(FAMILY)) == len(FAMILY)
-    for config in FAMILY:
-        assert mma_sp.check(config) is config
-        assert mma_sp.fits(config, H200)
+    assert MMA_SP_FAMILY[0] == PUBLISHED and len(set(MMA_SP_FAMILY)) == len(MMA_SP_FAMILY)
+    for config in MMA_SP_FAMILY:
+        assert config.check() is config
+        assert config.fits(H200)
 
 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (Config(bm=96), ["bm is 96", "64, 128, 256"]),
-        (Config(bk=32), ["bk is 32", "64, 128"]),
-        (Config(wn=128), ["wn is 128", "32, 64"]),
-        (Config(cache="l1"), ["cache is 'l1'", "cg, ca"]),
-        (Config(metadata="all"), ["metadata is 'all'", "even_threads, all_threads, first_warps"]),
-        (Config(selectors=3), ["selectors is 3", "1, 2"]),
-        (Config(ldmatrix=1), ["ldmatrix is 1", "2, 4"]),
-        (Config(ldmatrix=2, selectors=1), ["ldmatrix.x2", "not 1 and 64"]),
-        (Config(ldmatrix=2, wm=32), ["ldmatrix.x2", "not 2 and 32"]),
-        (Config(stages=1), ["stages is 1", "from 2"]),
-        (Config(group=0), ["group is 0", "from 1"]),
-        (Config(bm=256, bn=256), ["256 x 256", "512 threads"]),
+        (MmaSp(bm=96), ["bm is 96", "64, 128, 256"]),
+        (MmaSp(bk=32), ["bk is 32", "64, 128"]),
+        (MmaSp(wn=128), ["wn is 128", "32, 64"]),
+        (MmaSp(cache="l1"), ["cache is 'l1'", "cg, ca"]),
+        (MmaSp(metadata="all"), ["metadata is 'all'", "even_threads, all_threads, first_warps"]),
+        (MmaSp(selectors=3), ["selectors is 3", "1, 2"]),
+        (MmaSp(ldmatrix=1), ["ldmatrix is 1", "2, 4"]),
+        (MmaSp(ldmatrix=2, selectors=1), ["ldmatrix.x2", "not 1 and 64"]),
+        (MmaSp(ldmatrix=2, wm=32), ["ldmatrix.x2", "not 2 and 32"]),
+        (MmaSp(stages=1), ["stages is 1", "from 2"]),
+        (MmaSp(group=0), ["group is 0", "from 1"]),
+        (MmaSp(bm=256, bn=256), ["256 x 256", "512 threads"]),
     ],
 )
 def test_what_cannot_be_built_is_named(config, words):
-    says(words, lambda: mma_sp.check(config))
-    says(words, lambda: mma_sp.entry(config, "bfloat16"))
+    says(words, lambda: config.check())
+    says(words, lambda: config.entry("bfloat16"))
 
 
 # ------------------------------------------------------------------------------- preparation
@@ -207,11 +207,11 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, config, sizes):
     ((kernel, launch, arguments),) = bound.steps
     whole = m % config.bm == n % config.bn == k % config.bk == 0
     align = math.gcd(16, 2 * n)
-    assert kernel == mma_sp.entry(config, "bfloat16", not whole, align)
-    assert loaded == [(kernel, mma_sp.shared_bytes(config))]
+    assert kernel == config.entry("bfloat16", not whole, align)
+    assert loaded == [(kernel, config.shared_bytes)]
     assert launch.grid == (math.ceil(m / config.bm) * math.ceil(n / config.bn), 1, 1)
-    assert launch.block == (mma_sp.threads(config), 1, 1)
-    assert launch.shmem_size == mma_sp.shared_bytes(config)
+    assert launch.block == (config.threads, 1, 1)
+    assert launch.shmem_size == config.shared_bytes
     ops = p.device()
     assert bound.name == "some name" and bound.result() is ops.c
     assert [int(x) for x in arguments[:3]] == [m, n, k]
@@ -241,9 +241,9 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, config, sizes):
 )
 def test_sizes_and_addresses_choose_the_instance(loaded, sizes, offset, align, mask):
     mma_sp.bind("x", fake(*sizes, offset=offset), H200)
-    assert loaded[-1][0] == mma_sp.entry(PUBLISHED, "bfloat16", mask, align)
+    assert loaded[-1][0] == PUBLISHED.entry("bfloat16", mask, align)
     mma_sp.bind("x", fake(*sizes, offset=offset), H200, mask=True)
-    assert loaded[-1][0] == mma_sp.entry(PUBLISHED, "bfloat16", True, align)
+    assert loaded[-1][0] == PUBLISHED.entry("bfloat16", True, align)
     if mask:
         words = ["without a mask", "128, 128 and 64", f"m={sizes[0]}", f"at {align}"]
         says(words, lambda: mma_sp.bind("x", fake(*sizes, offset=offset), H200, mask=False))
@@ -265,7 +265,7 @@ def test_the_epilogue_is_what_is_asked_for(loaded):
         ),
     ):
         bound = mma_sp.bind("x", p, H200, **asked)
-        assert loaded[-1][0] == mma_sp.entry(PUBLISHED, "float16", False, 16, epilogue)
+        assert loaded[-1][0] == PUBLISHED.entry("float16", False, 16, epilogue)
         assert bound.steps[0][2][7:] == tail
 
 
@@ -291,7 +291,7 @@ def test_what_does_not_go_together_is_one_sentence(loaded):
         properties=SimpleNamespace(max_shared_memory_per_block_optin=101376),
     )
     refuses(["128000 bytes", "101376"], config=STUDIES["mma_sp_stages_5"], device=small)
-    refuses(["bm is 1"], config=Config(bm=1))
+    refuses(["bm is 1"], config=MmaSp(bm=1))
     mixed = replace(p.device(), b=Half("float16", p.device().b.bits))
     refuses(["one dtype", "float16"], replace(p, make_device=lambda: mixed, _device=None))
     assert not loaded
@@ -381,7 +381,7 @@ def equal(out: Half, exact: np.ndarray, where: str) -> None:
 
 
 def bind(name: str, problem, device, **asked):
-    if not mma_sp.fits(NAMED[name], device):
+    if not NAMED.fits([name], device):
         pytest.skip(f"{name} does not fit into this GPU's shared memory")
     return mma_sp.bind(name, problem, device, NAMED[name], **asked)
 

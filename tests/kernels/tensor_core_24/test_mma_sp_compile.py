@@ -11,21 +11,21 @@ from compiled import count
 
 from kernels import jit
 from kernels.formats.half import DTYPES
-from kernels.tensor_core_24 import mma_sp
-from kernels.tensor_core_24.mma_sp import FAMILY, PUBLISHED, STUDIES, Config, entry
+from kernels.tensor_core_24 import family
+from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp
 
 #: Largest dynamic shared memory of a block, bytes: 163 KiB on sm_80, 99 on sm_89 and sm_120, 227 on sm_90.
 MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
 ALIGNS = (16, 8, 4, 2)
-CONFIGS = tuple(dict.fromkeys((PUBLISHED, *STUDIES.values(), *FAMILY)))
+CONFIGS = tuple(dict.fromkeys((PUBLISHED, *STUDIES.values(), *MMA_SP_FAMILY)))
 ENTRIES = tuple(
     dict.fromkeys(
         [
-            *(entry(c, "bfloat16", mask) for c in CONFIGS for mask in (False, True)),
-            *(entry(c, "float16", mask) for c in (PUBLISHED, *STUDIES.values()) for mask in (False, True)),
-            *(entry(PUBLISHED, "bfloat16", True, align) for align in ALIGNS),
-            *(entry(PUBLISHED, dtype, True, 2, mma_sp.EPILOGUES[-1]) for dtype in DTYPES),
-            *(entry(PUBLISHED, "bfloat16", False, 16, epilogue) for epilogue in mma_sp.EPILOGUES),
+            *(c.entry("bfloat16", mask) for c in CONFIGS for mask in (False, True)),
+            *(c.entry("float16", mask) for c in (PUBLISHED, *STUDIES.values()) for mask in (False, True)),
+            *(PUBLISHED.entry("bfloat16", True, align) for align in ALIGNS),
+            *(PUBLISHED.entry(dtype, True, 2, family.EPILOGUES[-1]) for dtype in DTYPES),
+            *(PUBLISHED.entry("bfloat16", False, 16, epilogue) for epilogue in family.EPILOGUES),
         ]
     )
 )  # fmt: skip
@@ -36,7 +36,7 @@ SPILLS = {"sm_120": 4}
 
 @pytest.fixture(scope="module")
 def cubins():
-    return compiled.cubins((mma_sp.SOURCE, name) for name in ENTRIES)
+    return compiled.cubins((PUBLISHED.source, name) for name in ENTRIES)
 
 
 @pytest.fixture(scope="module")
@@ -63,33 +63,33 @@ def test_every_entry_compiles_for_every_target_without_spills(reports, name, arc
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_a_block_finds_its_registers(reports, config, arch):
     for mask in (False, True):
-        used, _ = reports[entry(config, "bfloat16", mask), arch]
-        assert mma_sp.threads(config) * math.ceil(used.registers / 8) * 8 <= 65536, used
+        used, _ = reports[config.entry("bfloat16", mask), arch]
+        assert config.threads * math.ceil(used.registers / 8) * 8 <= 65536, used
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_as_many_blocks_share_an_sm_as_the_source_says(reports, arch):
     """One with three stages on an Ada GPU (100 KiB an SM); two on one with more shared memory."""
     per_sm = {"sm_80": 164, "sm_89": 100, "sm_90a": 228, "sm_120": 100}[arch] * 1024
-    used, _ = reports[entry(PUBLISHED, "bfloat16"), arch]
-    by_registers = 65536 // (math.ceil(used.registers / 8) * 8 * mma_sp.threads(PUBLISHED))
-    by_shared = per_sm // (mma_sp.shared_bytes(PUBLISHED) + 1024)
+    used, _ = reports[PUBLISHED.entry("bfloat16"), arch]
+    by_registers = 65536 // (math.ceil(used.registers / 8) * 8 * PUBLISHED.threads)
+    by_shared = per_sm // (PUBLISHED.shared_bytes + 1024)
     assert min(by_registers, by_shared) == (1 if arch in ("sm_89", "sm_120") else 2)
 
 
 def test_shared_memory_holds_the_stages():
     """A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata")."""
-    assert mma_sp.shared_bytes(PUBLISHED) == 3 * (8192 + 16384 + 1024)
-    assert mma_sp.shared_bytes(Config(bm=64, bn=256, bk=128, stages=2)) == 2 * (8192 + 65536 + 1024)
+    assert PUBLISHED.shared_bytes == 3 * (8192 + 16384 + 1024)
+    assert MmaSp(bm=64, bn=256, bk=128, stages=2).shared_bytes == 2 * (8192 + 65536 + 1024)
     fit = {
-        arch: [name for name, c in STUDIES.items() if mma_sp.shared_bytes(c) <= most]
+        arch: [name for name, c in STUDIES.items() if c.shared_bytes <= most]
         for arch, most in MOST.items()
     }
     assert fit["sm_80"] == fit["sm_90a"] == list(STUDIES)
     deep = ("mma_sp_stages_4", "mma_sp_stages_5")
     assert fit["sm_89"] == fit["sm_120"] == [name for name in STUDIES if name not in deep]
     for arch, most in MOST.items():
-        choice = [c for c in FAMILY if mma_sp.shared_bytes(c) <= most]
+        choice = [c for c in MMA_SP_FAMILY if c.shared_bytes <= most]
         assert {(c.bm, c.bn) for c in choice} >= {(64, 64), (128, 128), (128, 256), (256, 128)}, (
             arch
         )
@@ -99,7 +99,7 @@ def test_shared_memory_holds_the_stages():
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_a_step_multiplies_the_whole_tile(cubins, reports, config, arch):
     """One loop, unrolled over a step: the source's 64 instructions a warp for 64 x 64 x 64."""
-    name = entry(config, "bfloat16")
+    name = config.entry("bfloat16")
     _, mix = reports[name, arch]
     each = config.wm // 16 * (config.wn // 8) * (config.bk // 32)
     assert {n: c for n, c in mix.items() if "MMA" in n} == {"HMMA.SP.16832.F32.BF16": each}
@@ -111,11 +111,11 @@ def test_a_step_multiplies_the_whole_tile(cubins, reports, config, arch):
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_float16_takes_the_same_way(cubins, reports, arch):
-    name = entry(PUBLISHED, "float16")
+    name = PUBLISHED.entry("float16")
     _, mix = reports[name, arch]
     assert mix["HMMA.SP.16832.F32"] == 64 and not any("BF16" in op for op in mix)
     assert selectors(cubins[name, arch]) == (32, 32)
-    other = reports[entry(PUBLISHED, "bfloat16"), arch][1]
+    other = reports[PUBLISHED.entry("bfloat16"), arch][1]
     for opcode in ("LDSM", "LDGSTS", "STS", "LDS", "STG"):
         assert count(mix, opcode) == count(other, opcode)
 
@@ -124,7 +124,7 @@ def test_float16_takes_the_same_way(cubins, reports, arch):
 def test_operands_come_by_ldmatrix(reports, arch):
     """A by four, B transposed by eight in each part of a step: two in the loop, one before it."""
     for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
-        _, mix = reports[entry(config, "bfloat16"), arch]
+        _, mix = reports[config.entry("bfloat16"), arch]
         assert mix["LDSM.16.MT88.4"] == 3 * 8, name
         metadata = {
             "mma_sp_x2": ("LDSM.16.M88.2", 3),  # every part
@@ -140,7 +140,7 @@ def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
     """The source's two mnemonics: LDGSTS.E.BYPASS.LTC128B.128 and, by .ca, LDGSTS.E.LTC128B.64."""
     wide, narrow = "LDGSTS.E.BYPASS.LTC128B.128", "LDGSTS.E.LTC128B.64"
     for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
-        _, mix = reports[entry(config, "bfloat16"), arch]
+        _, mix = reports[config.entry("bfloat16"), arch]
         copies = {op: n for op, n in mix.items() if op.startswith("LDGSTS")}
         s = (
             config.stages
@@ -156,7 +156,7 @@ def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
 @pytest.mark.parametrize("arch", jit.TARGETS)
 @pytest.mark.parametrize("align", ALIGNS)
 def test_narrow_rows_are_copied_in_narrow_pieces(reports, align, arch):
-    _, mix = reports[entry(PUBLISHED, "bfloat16", True, align), arch]
+    _, mix = reports[PUBLISHED.entry("bfloat16", True, align), arch]
     width = {16: ".128", 8: ".64", 4: "", 2: ".U16"}[align]
     assert {op for op in mix if op.startswith("STG")} == {f"STG.E{width}"}
     assert {op for op in mix if re.match(r"LDG\.", op)} == (
@@ -171,7 +171,7 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align, arch):
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_the_plain_kernel_pays_for_no_epilogue(reports, arch):
     def arithmetic(epilogue):
-        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), arch]
+        _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), arch]
         return [count(mix, op) for op in ("FMUL", "FFMA", "FADD")], count(mix, "LDG")
 
     assert arithmetic("PLAIN") == ([0, 0, 0], 0)
@@ -181,8 +181,8 @@ def test_the_plain_kernel_pays_for_no_epilogue(reports, arch):
     assert (
         sum(muls) in (128, 256) and loads == 8
     )  # x alpha + bias may be one FFMA; a bias for each row
-    for epilogue in mma_sp.EPILOGUES:
-        _, mix = reports[entry(PUBLISHED, "bfloat16", False, 16, epilogue), arch]
+    for epilogue in family.EPILOGUES:
+        _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), arch]
         rounded = sum(n for op, n in mix.items() if op.startswith("F2FP"))
         assert rounded == 64, "two elements at a time, once"
 
@@ -190,7 +190,7 @@ def test_the_plain_kernel_pays_for_no_epilogue(reports, arch):
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_c_is_written_in_whole_lines(reports, arch):
     for config in CONFIGS:
-        _, mix = reports[entry(config, "bfloat16"), arch]
+        _, mix = reports[config.entry("bfloat16"), arch]
         assert count(mix, "STG", 128) == count(mix, "STG") > 0
         assert count(mix, "STS", 32) == count(mix, "STS") == config.wm * config.wn // 64
 
@@ -198,20 +198,20 @@ def test_c_is_written_in_whole_lines(reports, arch):
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (Config(bk=96), "choose BK as a multiple of 64"),
-        (Config(bm=96), "choose WM and WN as divisors"),
-        (Config(wm=128), "32 or 64 by 32 or 64"),
-        (Config(stages=1), "one stage is filled while another"),
-        (Config(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
-        (Config(selectors=3), "one pair of lanes holds the metadata"),
+        (MmaSp(bk=96), "choose BK as a multiple of 64"),
+        (MmaSp(bm=96), "choose WM and WN as divisors"),
+        (MmaSp(wm=128), "32 or 64 by 32 or 64"),
+        (MmaSp(stages=1), "one stage is filled while another"),
+        (MmaSp(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
+        (MmaSp(selectors=3), "one pair of lanes holds the metadata"),
     ],
 )
 def test_an_impossible_instantiation_says_why(config, reason, monkeypatch):
-    monkeypatch.setattr(mma_sp, "check", lambda config: config)
+    monkeypatch.setattr(MmaSp, "check", lambda config: config)
     with pytest.raises(jit.CompileError, match=f"(?s)mma_sp<.*{reason}"):
-        jit.compile_cubin(mma_sp.SOURCE, entry(config, "bfloat16"), "sm_90a")
+        jit.compile_cubin(PUBLISHED.source, config.entry("bfloat16"), "sm_90a")
 
 
 def test_rows_narrower_than_16_bytes_need_a_mask():
     with pytest.raises(jit.CompileError, match="(?s)16, or with MASK 8, 4 or 2"):
-        jit.compile_cubin(mma_sp.SOURCE, entry(PUBLISHED, "bfloat16", False, 8), "sm_90a")
+        jit.compile_cubin(PUBLISHED.source, PUBLISHED.entry("bfloat16", False, 8), "sm_90a")

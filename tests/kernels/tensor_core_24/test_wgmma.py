@@ -26,11 +26,11 @@ from kernels.contract import Operands
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24 import tuner, wgmma
-from kernels.tensor_core_24.wgmma import Config
+from kernels.tensor_core_24 import family, wgmma
+from kernels.tensor_core_24.family import Wgmma
 
 DTYPES = half.DTYPES
-RUNGS = tuple(room.LADDER)
+RUNGS = tuple(room.RUNGS)
 #: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
 SMS, MOST = 132, 232448
 PROPERTIES = SimpleNamespace(
@@ -44,22 +44,24 @@ HINTING = ("persistent", "packed", "multicast", "stream_k", "split_k")
 #: Kernels with a block for each multiprocessor, which goes from tile to tile.
 RESIDENT = {"persistent": SMS, "packed": SMS, "stream_k": SMS, "multicast": SMS // 2}
 #: Every configuration that the room binds.
-CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.LADDER.values()), *tuner.HOPPER]))
+CONFIGS = tuple(
+    dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
+)
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
 IN_FLOAT16 = ("one_stage", "packed", "split_k")
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
-    wgmma.entry(c, dtype, extra): (c, dtype, extra)
+    c.entry(dtype, extra): (c, dtype, extra)
     for configs, dtype, extra in (
         (CONFIGS, "bfloat16", False),
-        ([room.LADDER[f"wgmma_{name}"][0] for name in IN_FLOAT16], "float16", False),
-        ([c for c, *_ in room.LADDER.values() if c.kernel in wgmma.COMPLETE], "bfloat16", True),
+        ([room.RUNGS[f"wgmma_{name}"][0] for name in IN_FLOAT16], "float16", False),
+        ([c for c, *_ in room.RUNGS.values() if c.kernel in family.COMPLETE], "bfloat16", True),
     )
     for c in configs
 }
 
 
-def threads(config: Config) -> int:
+def threads(config: Wgmma) -> int:
     """Of a block: the warpgroups that multiply, and one for the producer where there is one."""
     return 128 * (config.groups + (config.kernel in SPECIALISED))
 
@@ -83,23 +85,23 @@ def test_the_ladder_is_one_of_predictions_written_down():
 
 def test_no_source_is_left_over():
     used = {kernel.source.name for kernel in room.VARIANTS.values()} | {"generate.cu", "pitch.cu"}
-    assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"tuner.py"}
-    assert {f"wgmma_{kernel}.cu" for kernel in wgmma.KERNELS} <= used
+    assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"family.py"}
+    assert {f"wgmma_{kernel}.cu" for kernel in family.KERNELS} <= used
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_rung_is_for_hopper_and_fits_it(name):
-    config, kernel = room.LADDER[name][0], room.VARIANTS[name]
-    assert kernel.targets == wgmma.TARGETS == ("sm_90a",)
-    assert kernel.source == wgmma.source(config)
-    assert kernel.entries == tuple(wgmma.entry(config, dtype) for dtype in DTYPES)
+    config, kernel = room.RUNGS[name][0], room.VARIANTS[name]
+    assert kernel.targets == family.TARGETS == ("sm_90a",)
+    assert kernel.source == config.source
+    assert kernel.entries == tuple(config.entry(dtype) for dtype in DTYPES)
     assert f"wgmma_{config.kernel}(" in kernel.source.read_text()
     # The sizes of the experiment that measures it.
     for shape in room.sweeps("full")["ladder"]:
         m, n, k = shape["m"], shape["n"], shape["k"]
         if name == "wgmma_stream_k" and m == 2048:
             continue  # 128 tiles for 132 multiprocessors: the test of check has it
-        wgmma.check(config, m, n, k, SMS, MOST)
+        config.check(m, n, k, SMS, MOST)
 
 
 def test_what_is_not_for_hopper_is_for_every_target():
@@ -108,7 +110,7 @@ def test_what_is_not_for_hopper_is_for_every_target():
 
 
 def test_no_configuration_is_tried_twice():
-    assert len(set(tuner.HOPPER)) == len(tuner.HOPPER)
+    assert len(set(family.WGMMA_FAMILY)) == len(family.WGMMA_FAMILY)
 
 
 # --------------------------------------------------------------------------- configurations
@@ -117,25 +119,25 @@ def test_no_configuration_is_tried_twice():
 @pytest.mark.parametrize(
     ("config", "entry", "rows"),
     [
-        (Config("one_stage", 1, 2, 128, 1, 1), "one_stage<BF16, 2, 128>", 128),
-        (Config("ring", 1, 2, 128, 4, 1), "ring<BF16, 2, 128, 4, false>", 128),
-        (Config("specialised", 2, 1, 256, 4, 2), "specialised<BF16, 2, 1, 256, 4, 2>", 128),
-        (Config("multicast", 2, 2, 192, 4, 2), "multicast<BF16, 2, 2, 192, 4, 2>", 256),
-        (Config("persistent", 1, 1, 64, 8, 1), "persistent<BF16, 1, 1, 64, 8, 1, false>", 64),
-        (Config("packed", 2, 1, 256, 4, 2), "packed<BF16, 2, 1, 256, 4, 2, false>", 128),
-        (Config("stream_k", 2, 1, 256, 4, 2), "stream_k<BF16, 2, 1, 256, 4, 2, false>", 128),
-        (Config("split_k", 2, 2, 128, 5, 1, 3), "split_k<BF16, 2, 2, 128, 5, 3, false>", 256),
+        (Wgmma("one_stage", 1, 2, 128, 1, 1), "one_stage<BF16, 2, 128>", 128),
+        (Wgmma("ring", 1, 2, 128, 4, 1), "ring<BF16, 2, 128, 4, false>", 128),
+        (Wgmma("specialised", 2, 1, 256, 4, 2), "specialised<BF16, 2, 1, 256, 4, 2>", 128),
+        (Wgmma("multicast", 2, 2, 192, 4, 2), "multicast<BF16, 2, 2, 192, 4, 2>", 256),
+        (Wgmma("persistent", 1, 1, 64, 8, 1), "persistent<BF16, 1, 1, 64, 8, 1, false>", 64),
+        (Wgmma("packed", 2, 1, 256, 4, 2), "packed<BF16, 2, 1, 256, 4, 2, false>", 128),
+        (Wgmma("stream_k", 2, 1, 256, 4, 2), "stream_k<BF16, 2, 1, 256, 4, 2, false>", 128),
+        (Wgmma("split_k", 2, 2, 128, 5, 1, 3), "split_k<BF16, 2, 2, 128, 5, 3, false>", 256),
     ],
     ids=lambda x: getattr(x, "kernel", ""),
 )
 def test_an_entry_names_every_knob_of_its_kernel(config, entry, rows):
-    assert wgmma.entry(config, "bfloat16") == f"wgmma_{entry}" and config.m == rows
-    assert wgmma.entry(config, "float16") == f"wgmma_{entry}".replace("BF16", "F16")
-    more = wgmma.entry(config, "bfloat16", extra=True)
-    if config.kernel in wgmma.COMPLETE:
+    assert config.entry("bfloat16") == f"wgmma_{entry}" and config.m == rows
+    assert config.entry("float16") == f"wgmma_{entry}".replace("BF16", "F16")
+    more = config.entry("bfloat16", extra=True)
+    if config.kernel in family.COMPLETE:
         assert more == f"wgmma_{entry}".replace("false", "true")
     # The orders of tiles and the hints are arguments: they compile nothing.
-    assert wgmma.entry(replace(config, band=3, keep="b"), "bfloat16") == f"wgmma_{entry}"
+    assert replace(config, band=3, keep="b").entry("bfloat16") == f"wgmma_{entry}"
 
 
 def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
@@ -146,8 +148,8 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
         # Whatever is stored through comes after the ring, at a multiple of 1024 as TMA's swizzle wants.
         lines += [
             f"static_assert((sizeof({ring}) + 1023) / 1024 * 1024 + {c.groups} * "
-            f"sizeof(Store<BF16, {c.buffers}, false>) == {wgmma.shared_bytes(c)});",
-            f"static_assert({ring}::M == {c.m} && {ring}::K == {wgmma.K});",
+            f"sizeof(Store<BF16, {c.buffers}, false>) == {c.shared_bytes});",
+            f"static_assert({ring}::M == {c.m} && {ring}::K == {family.K});",
             f"static_assert({ring}::BYTES * {c.stages} == sizeof({ring}));",
         ]
     probe = tmp_path / "sizes.cu"
@@ -158,17 +160,17 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_every_configuration_fits_the_gpu(config):
     """227 KiB of shared memory, and the copy engine's boxes of at most 256."""
-    wgmma.check(config, 8192, 8192, 8192, SMS, MOST)
+    config.check(8192, 8192, 8192, SMS, MOST)
     assert config.m <= 256 and config.n in (64, 128, 192, 256)
-    assert wgmma.shared_bytes(config) + 1024 <= MOST
-    assert wgmma.shared_bytes(config) % 1024 == 0
+    assert config.shared_bytes + 1024 <= MOST
+    assert config.shared_bytes % 1024 == 0
     if config.kernel in ("one_stage", "ring"):
         assert config.groups == config.buffers == 1
     assert (config.splits > 1) == (config.kernel == "split_k")
     assert config.buffers == 1 or config.kernel != "split_k"
 
 
-BIG = Config("persistent", 2, 1, 256, 4, 2)
+BIG = Wgmma("persistent", 2, 1, 256, 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
             ["'fast'", "'one_stage', 'ring'", "split_k"],
         ),
         (replace(BIG, groups=3), (512, 512, 512), ["groups 3", "1, 2"]),
-        (Config("ring", 2, 1, 64, 4, 1), (512, 512, 512), ["wgmma_ring has groups 2", "takes 1"]),
+        (Wgmma("ring", 2, 1, 64, 4, 1), (512, 512, 512), ["wgmma_ring has groups 2", "takes 1"]),
         (replace(BIG, blocks=3), (512, 512, 512), ["rows of a tile 384", "64, 128, 256"]),
         (replace(BIG, n=96), (512, 512, 512), ["n 96", "64, 128, 192, 256"]),
         (replace(BIG, keep="c"), (512, 512, 512), ["keep 'c'", "'a', 'b'"]),
@@ -188,11 +190,11 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
         (replace(BIG, keep="", kernel="multicast"), (512, 512, 512), ["wgmma_multicast", "'a' or"]),
         (replace(BIG, buffers=0), (512, 512, 512), ["buffers 0", "1 to 16"]),
         (replace(BIG, splits=2), (512, 512, 512), ["splits 2", "takes 1"]),
-        (Config("split_k", 2, 1, 64, 6, 1, 9), (512, 512, 8192), ["splits 9", "1 to 8"]),
+        (Wgmma("split_k", 2, 1, 64, 6, 1, 9), (512, 512, 8192), ["splits 9", "1 to 8"]),
         (replace(BIG, stages=1), (512, 512, 512), ["stages 1", "2 to 32"]),
-        (Config("one_stage", 1, 1, 64, 2, 1), (512, 512, 512), ["stages 2", "takes 1"]),
+        (Wgmma("one_stage", 1, 1, 64, 2, 1), (512, 512, 512), ["stages 2", "takes 1"]),
         (replace(BIG, band=0), (512, 512, 512), ["bands of 0 rows", "1 or more"]),
-        (Config("persistent", 2, 2, 256, 2, 1), (512, 512, 512), ["2 x 256 / 2 sums", "192"]),
+        (Wgmma("persistent", 2, 2, 256, 2, 1), (512, 512, 512), ["2 x 256 / 2 sums", "192"]),
         (replace(BIG, stages=5), (512, 512, 512), ["5 stages of 128 x 256", "fewer", "232448"]),
         (BIG, (2**30, 64, 64), ["m=1073741824", "up to 1073741823"]),
         (BIG, (64, 2**30, 64), ["n=1073741824", "up to 1073741823"]),
@@ -203,17 +205,17 @@ BIG = Config("persistent", 2, 1, 256, 4, 2)
             ["11 x 11 tiles", "132 multiprocessors", "split_k"],
         ),
         (
-            Config("split_k", 2, 1, 128, 6, 1, 2),
+            Wgmma("split_k", 2, 1, 128, 6, 1, 2),
             (512, 512, 64),
             ["1 steps of 64", "2 parts", "fewer"],
         ),
-        (Config("split_k", 2, 2, 128, 5, 1, 3), (512, 512, 128), ["2 steps", "3 parts"]),
-        (Config("split_k", 2, 1, 128, 2, 1, 2), (512, 512, 512), ["128 x 128 sums", "2 stages"]),
+        (Wgmma("split_k", 2, 2, 128, 5, 1, 3), (512, 512, 128), ["2 steps", "3 parts"]),
+        (Wgmma("split_k", 2, 1, 128, 2, 1, 2), (512, 512, 512), ["128 x 128 sums", "2 stages"]),
     ],
 )
 def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
     with pytest.raises(ValueError) as caught:
-        wgmma.check(config, *sizes, SMS, MOST)
+        config.check(*sizes, SMS, MOST)
     message = str(caught.value)
     assert "\n" not in message and ". " not in message
     for word in words:
@@ -222,12 +224,12 @@ def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words
 
 def test_the_limits_themselves_are_taken():
     most = 2**30 - 1
-    wgmma.check(BIG, most, most, most, SMS, MOST)
-    wgmma.check(replace(BIG, kernel="stream_k"), 128 * 11, 256 * 12, 1, SMS, MOST)
-    wgmma.check(Config("split_k", 2, 1, 128, 6, 1, 2), 1, 1, 65, SMS, MOST)
-    wgmma.check(BIG, 1, 1, 1, SMS, wgmma.shared_bytes(BIG) + 1024)
+    BIG.check(most, most, most, SMS, MOST)
+    replace(BIG, kernel="stream_k").check(128 * 11, 256 * 12, 1, SMS, MOST)
+    Wgmma("split_k", 2, 1, 128, 6, 1, 2).check(1, 1, 65, SMS, MOST)
+    BIG.check(1, 1, 1, SMS, BIG.shared_bytes + 1024)
     with pytest.raises(ValueError, match="shared memory"):
-        wgmma.check(BIG, 1, 1, 1, SMS, wgmma.shared_bytes(BIG) + 1023)
+        BIG.check(1, 1, 1, SMS, BIG.shared_bytes + 1023)
 
 
 # ------------------------------------------------------------------------------- stream-K's shares
@@ -347,7 +349,7 @@ def test_packed_values_lie_as_the_copy_engine_would_swizzle_them(m, k, rows, see
         assert np.array_equal(made[i, j].ravel()[place // 2], piece)
 
 
-def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Config) -> np.ndarray:
+def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Wgmma) -> np.ndarray:
     """The product as the kernels make it: tiles, stages, warps and lanes, A's zeros beyond its edges.
 
     ring: uint32, row-major; b: float64 (k, n). tile.cuh, load: boxes of M/64 x 128 words at row / 64 and 2 k, and
@@ -380,7 +382,7 @@ def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Config) -> n
     return out[: a.m]
 
 
-@pytest.mark.parametrize("config", [BIG, Config("persistent", 2, 2, 192)], ids=["128", "256"])
+@pytest.mark.parametrize("config", [BIG, Wgmma("persistent", 2, 2, 192)], ids=["128", "256"])
 @pytest.mark.parametrize(("m", "k"), [(128, 128), (150, 200), (300, 68)])
 def test_the_words_multiply_to_the_product_and_any_other_order_does_not(config, m, k):
     """The harness's own limit must refuse metadata that is in the order of rows, of ldmatrix, …"""
@@ -477,12 +479,12 @@ SIZES = [(1, 8, 16), (300, 520, 200), (1408, 3072, 128), (1500, 3080, 70)]
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
-    config = room.LADDER[name][0]
+    config = room.RUNGS[name][0]
     bound_at = []
     for m, n, k in SIZES:
         p = on_fake_gpu(room.problem(m, n, k))
         try:
-            wgmma.check(config, m, n, k, SMS, MOST)
+            config.check(m, n, k, SMS, MOST)
         except ValueError as error:
             with pytest.raises(ValueError, match=re.escape(str(error))):
                 room.bind(name, p, H200)
@@ -495,7 +497,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert kernel in room.VARIANTS[name].entries and bound.name == name
         ((source, entry, arch, dynamic),) = loaded
         assert (source, entry, arch) == (room.VARIANTS[name].source, kernel, "sm_90a")
-        assert dynamic == how.shmem_size == wgmma.shared_bytes(config)
+        assert dynamic == how.shmem_size == config.shared_bytes
 
         high, wide = ceil(m / config.m), ceil(n / config.n)
         clusters = 2 if config.kernel == "multicast" else config.splits
@@ -530,7 +532,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
     assert len(bound_at) >= 2, bound_at
 
 
-def check_rest(config: Config, rest: list, m, n, pitch, scale=(1, 0), c_in=0, bias=0) -> None:
+def check_rest(config: Wgmma, rest: list, m, n, pitch, scale=(1, 0), c_in=0, bias=0) -> None:
     """The arguments after the order of tiles, as the signatures of the kernels have them."""
     if config.kernel == "stream_k":
         tiles = ceil(m / config.m) * ceil(n / config.n)
@@ -540,7 +542,7 @@ def check_rest(config: Config, rest: list, m, n, pitch, scale=(1, 0), c_in=0, bi
     if config.kernel in HINTING:
         assert rest.pop(0) == {"": 0, "a": 1, "b": 2}[config.keep]
     assert rest.pop(0) == np.float32(scale[0])
-    if config.kernel in wgmma.COMPLETE:
+    if config.kernel in family.COMPLETE:
         assert rest.pop(0) == np.float32(scale[1])
         assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:]] == [m, n, pitch]
         rest.clear()
@@ -550,7 +552,7 @@ def check_rest(config: Config, rest: list, m, n, pitch, scale=(1, 0), c_in=0, bi
 @pytest.mark.parametrize("n", [1, 257, 1030])
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
 def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
-    config = room.LADDER[name][0]
+    config = room.RUNGS[name][0]
     p = on_fake_gpu(room.problem(300, n, 200))
     bound = room.bind(name, p, H200)
     ops, pitch = p.device(), ceil(n / 8) * 8
@@ -571,9 +573,9 @@ def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
 
 
 @pytest.mark.parametrize("n", [3080, 3075])
-@pytest.mark.parametrize("kernel", wgmma.COMPLETE)
+@pytest.mark.parametrize("kernel", family.COMPLETE)
 def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
-    config = next(c for c, *_ in room.LADDER.values() if c.kernel == kernel)
+    config = next(c for c, *_ in room.RUNGS.values() if c.kernel == kernel)
     m, k = 1500, 200
     p = on_fake_gpu(room.problem(m, n, k))
     c, bias = Half("bfloat16", array((m, n), np.uint16)), array(m, np.float32)
@@ -581,7 +583,7 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     pitch = ceil(n / 8) * 8
     copies = [arguments for entry, _, arguments in bound.steps if entry == "pitch"]
     (entry, _, arguments), = [step for step in bound.steps if step[0] != "pitch"]  # fmt: skip
-    assert entry == wgmma.entry(config, "bfloat16", extra=True)
+    assert entry == config.entry("bfloat16", extra=True)
     c_in = c.bits.data.ptr
     if pitch != n:
         assert len(copies) == 3 and copies[1][:4] == (m, n, c_in, n) and copies[1][5] == pitch
@@ -591,9 +593,9 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     assert any(x is c for x in bound.keep) and any(x is bias for x in bound.keep)
     # Without either, the kernel that pays nothing for them; alpha is in all of them.
     plain = wgmma.bind(kernel, p, H200, config, alpha=3).steps
-    assert wgmma.entry(config, "bfloat16") in [step[0] for step in plain]
+    assert config.entry("bfloat16") in [step[0] for step in plain]
     only_bias = wgmma.bind(kernel, p, H200, config, bias=bias).steps
-    assert wgmma.entry(config, "bfloat16", extra=True) in [step[0] for step in only_bias]
+    assert config.entry("bfloat16", extra=True) in [step[0] for step in only_bias]
 
 
 def test_metadata_that_is_there_is_not_made_again(loaded, monkeypatch):
@@ -616,10 +618,10 @@ def test_a_gpu_without_wgmma_is_refused_and_told_what_to_use(loaded, name, capab
     assert not loaded
 
 
-@pytest.mark.parametrize("kernel", [k for k in wgmma.KERNELS if k not in wgmma.COMPLETE])
+@pytest.mark.parametrize("kernel", [k for k in family.KERNELS if k not in family.COMPLETE])
 def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
     p = on_fake_gpu(room.problem(256, 256, 128))
-    name, (config, *_) = next(x for x in room.LADDER.items() if x[1][0].kernel == kernel)
+    name, (config, *_) = next(x for x in room.RUNGS.items() if x[1][0].kernel == kernel)
     c, bias = Half("bfloat16", array((256, 256), np.uint16)), array(256, np.float32)
     for extra in ({"bias": bias}, {"beta": 1.0, "c": c}):
         with pytest.raises(
@@ -629,7 +631,7 @@ def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
     assert not loaded
     # Without a factor C is not looked at, and nothing is added.
     ((entry, *_),) = room.bind(name, p, H200, beta=0.0, c=c).steps
-    assert entry == wgmma.entry(config, "bfloat16")
+    assert entry == config.entry("bfloat16")
 
 
 def test_what_is_added_must_go_with_the_product(loaded):
@@ -684,7 +686,7 @@ def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which):
 
 def test_configurations_that_are_tried_share_what_they_prepare(loaded):
     p, cache = on_fake_gpu(room.problem(64, 75, 128)), {}
-    config = room.LADDER["wgmma_packed"][0]
+    config = room.RUNGS["wgmma_packed"][0]
     one = wgmma.bind("one", p, H200, config, cache=cache)
     two = wgmma.bind("two", p, H200, config, cache=cache)
     assert one.prepare_ms > two.prepare_ms
@@ -719,8 +721,8 @@ def test_refusals_come_before_the_operands(loaded):
 @pytest.fixture(scope="module")
 def cubins():
     """entry -> cubin for the only target."""
-    sources = [(wgmma.source(config), entry) for entry, (config, *_) in ENTRIES.items()]
-    return {entry: x for (entry, _), x in compiled.cubins(sources, wgmma.TARGETS).items()}
+    sources = [(config.source, entry) for entry, (config, *_) in ENTRIES.items()]
+    return {entry: x for (entry, _), x in compiled.cubins(sources, family.TARGETS).items()}
 
 
 @pytest.fixture(scope="module")
@@ -761,10 +763,10 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
 
 def test_three_blocks_of_the_first_rung_share_an_sm(reports):
     """Its prediction says that they hide each other's waiting."""
-    config = room.LADDER["wgmma_one_stage"][0]
-    used, _ = reports[wgmma.entry(config, "bfloat16")]
+    config = room.RUNGS["wgmma_one_stage"][0]
+    used, _ = reports[config.entry("bfloat16")]
     assert 65536 // (ceil(used.registers / 8) * 8 * 128) >= 3
-    assert 3 * (wgmma.shared_bytes(config) + used.shared_bytes) <= 228 * 1024
+    assert 3 * (config.shared_bytes + used.shared_bytes) <= 228 * 1024
 
 
 def stages(listing: list[str], blocks: int) -> list[list[tuple[str, str, bool]]]:
@@ -895,4 +897,4 @@ def test_an_impossible_instantiation_says_why(source, entry, reason):
 def test_the_plain_kernel_of_every_rung_is_among_them():
     assert {room.VARIANTS[name].entries[0] for name in RUNGS} <= set(ENTRIES)
     assert {dtype for _, dtype, _ in ENTRIES.values()} == set(DTYPES)
-    assert {c.kernel for c, _, extra in ENTRIES.values() if extra} == set(wgmma.COMPLETE)
+    assert {c.kernel for c, _, extra in ENTRIES.values() if extra} == set(family.COMPLETE)

@@ -19,16 +19,18 @@ from kernels import tensor_core_24 as room
 from kernels.contract import Operands, Problem
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import tuner, wgmma
-from kernels.tensor_core_24.wgmma import Config
+from kernels.tensor_core_24 import family, wgmma
+from kernels.tensor_core_24.family import Wgmma
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
-RUNGS = tuple(room.LADDER)
-COMPLETE = tuple(name for name in RUNGS if room.LADDER[name][0].kernel in wgmma.COMPLETE)
+RUNGS = tuple(room.RUNGS)
+COMPLETE = tuple(name for name in RUNGS if room.RUNGS[name][0].kernel in family.COMPLETE)
 DTYPES = half.DTYPES
 #: Every configuration that the room binds.
-CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.LADDER.values()), *tuner.HOPPER]))
+CONFIGS = tuple(
+    dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
+)
 NAN = 0x7FFF  # of either dtype
 gpu = pytest.mark.gpu
 
@@ -111,7 +113,7 @@ def test_products_of_the_cases_are_exact():
 
 @pytest.fixture(scope="module")
 def hopper(device):
-    if jit.arch_of(device) not in wgmma.TARGETS:
+    if jit.arch_of(device) not in family.TARGETS:
         pytest.skip("this GPU has no wgmma")
     return device
 
@@ -126,12 +128,12 @@ def stream(hopper):
     cupy.get_default_memory_pool().free_all_blocks()
 
 
-def takes(config: Config, shape: tuple[int, int, int], device) -> bool:
-    """Whether `wgmma.check`, which other tests look at, lets a configuration have a shape here."""
+def takes(config: Wgmma, shape: tuple[int, int, int], device) -> bool:
+    """Whether `Wgmma.check`, which other tests look at, lets a configuration have a shape here."""
     properties = device.properties
     most = properties.max_shared_memory_per_block_optin
     try:
-        wgmma.check(config, *shape, properties.multiprocessor_count, most)
+        config.check(*shape, properties.multiprocessor_count, most)
     except ValueError:
         return False
     return True
@@ -164,7 +166,7 @@ def some_shape(name: str, k: int) -> tuple[int, int, int]:
 def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
     done = 0
     for shape in SHAPES:
-        if takes(room.LADDER[name][0], shape, hopper):
+        if takes(room.RUNGS[name][0], shape, hopper):
             made = case(*shape, dtype)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
             done += 1
@@ -172,7 +174,7 @@ def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
 
 
 @gpu
-@pytest.mark.parametrize("config", tuner.HOPPER, ids=str)
+@pytest.mark.parametrize("config", family.WGMMA_FAMILY, ids=str)
 def test_every_configuration_of_the_tuner(hopper, stream, config):
     shapes = [shape for shape in FEW_SHAPES if takes(config, shape, hopper)]
     assert len(shapes) == len(FEW_SHAPES)
@@ -188,7 +190,7 @@ def test_every_configuration_of_the_tuner(hopper, stream, config):
 def test_any_order_of_tiles_reaches_all(hopper, stream, kernel, band):
     """11 x 16 tiles in bands that divide 11, or do not, or are higher."""
     made = case(1300, 4000, 200)
-    config = Config(kernel, 2, 1, 256, 4, 2, band=band, keep="a")
+    config = Wgmma(kernel, 2, 1, 256, 4, 2, band=band, keep="a")
     made.check(run(wgmma.bind(kernel, made.problem, hopper, config), hopper, stream), str(config))
 
 
@@ -199,7 +201,7 @@ def test_hints_change_nothing(hopper, stream, kernel, keep):
     if not keep and kernel in ("packed", "multicast"):
         return  # they always give one
     made = case(*some_shape(kernel, 200))
-    config = Config("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Config(kernel)
+    config = Wgmma("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Wgmma(kernel)
     config = replace(config, keep=keep)
     made.check(run(wgmma.bind(kernel, made.problem, hopper, config), hopper, stream), str(config))
 
@@ -213,7 +215,7 @@ def test_steps_around_the_length_of_the_ring(hopper, stream, k):
     done = []
     for name in RUNGS:
         shape = some_shape(name, k)
-        if takes(room.LADDER[name][0], shape, hopper):
+        if takes(room.RUNGS[name][0], shape, hopper):
             made = case(*shape)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
             done.append(name)
@@ -228,7 +230,7 @@ def test_the_rooms_problems_pass_the_harness(hopper, stream, name, dtype, seed):
     """The check that guards every record, on the operands that records are made with."""
     done = 0
     for shape in ((300, 257, 1000), (512, 512, 512), (2816, 3000, 200), (1300, 4000, 4096)):
-        if not takes(room.LADDER[name][0], shape, hopper):
+        if not takes(room.RUNGS[name][0], shape, hopper):
             continue
         p = room.problem(*shape, seed=seed, dtype=dtype)
         bound = room.bind(name, p, hopper)
@@ -258,7 +260,7 @@ def test_alpha_beta_and_a_bias(hopper, stream, name, dtype):
         (1, 8, 70),
         (1300, 4001, 200),
     ):
-        if not takes(room.LADDER[name][0], (m, n, k), hopper):
+        if not takes(room.RUNGS[name][0], (m, n, k), hopper):
             continue
         done += 1
         made = case(m, n, k, dtype)
@@ -292,7 +294,7 @@ def test_every_rung_takes_alpha(hopper, stream, name):
 
 
 @gpu
-@pytest.mark.parametrize("kernel", wgmma.COMPLETE)
+@pytest.mark.parametrize("kernel", family.COMPLETE)
 def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     import cupy
 
@@ -301,8 +303,8 @@ def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     c = half.from_dense(np.ones((m, n), np.float32), "bfloat16")
     exact = made.product + 3 + bias[:, None]
     there, rows = half.to_device(c), cupy.asarray(bias)
-    configs = [config for config in tuner.HOPPER if config.kernel == kernel]
-    for config in configs or [room.LADDER[f"wgmma_{kernel}"][0]]:
+    configs = [config for config in family.WGMMA_FAMILY if config.kernel == kernel]
+    for config in configs or [room.RUNGS[f"wgmma_{kernel}"][0]]:
         bound = wgmma.bind(kernel, made.problem, hopper, config, beta=3.0, c=there, bias=rows)
         made.check(run(bound, hopper, stream), str(config), exact)
 
@@ -395,7 +397,7 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(hopper, strea
     """A and B lie between NaN, C between numbers that must stay; no size is a multiple of anything."""
     import cupy
 
-    if not takes(room.LADDER[name][0], shape, hopper):
+    if not takes(room.RUNGS[name][0], shape, hopper):
         assert name == "wgmma_stream_k" and shape[0] < 1300
         return
     margin, filler = 2**16, 0x1234
@@ -470,7 +472,7 @@ def test_stream_k_leaves_its_flags_clean(hopper, stream):
         stream.sync()
         assert not bool(ready.any()), f"{m}, {n}, {k}"
         made.check(half.to_dense(half.to_host(bound.result())), "wgmma_stream_k")
-        count = math.prod(wgmma.tiles(room.LADDER["wgmma_stream_k"][0], m, n))
+        count = math.prod(room.RUNGS["wgmma_stream_k"][0].tiles(m, n))
         written = int((~cupy.isnan(partial).all(axis=1)).sum())
         cut = wgmma.shared_tiles(count, sms) if math.ceil(k / 64) > 1 else 0
         assert bool(written) == bool(cut), "and only tiles that are cut leave sums"
@@ -513,13 +515,13 @@ def test_preprocessing_is_accounted_for(hopper, name):
 @gpu
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_entry_loads_on_this_gpu(hopper, name):
-    config, kernel = room.LADDER[name][0], room.VARIANTS[name]
+    config, kernel = room.RUNGS[name][0], room.VARIANTS[name]
     entries = list(kernel.entries)
-    if config.kernel in wgmma.COMPLETE:
-        entries += [wgmma.entry(config, dtype, extra=True) for dtype in DTYPES]
+    if config.kernel in family.COMPLETE:
+        entries += [config.entry(dtype, extra=True) for dtype in DTYPES]
     for entry in entries:
         cubin = jit.compile_cubin(kernel.source, entry, jit.arch_of(hopper))
-        assert jit.load(cubin, wgmma.shared_bytes(config))
+        assert jit.load(cubin, config.shared_bytes)
 
 
 @gpu
@@ -629,7 +631,8 @@ def mutant(monkeypatch, tmp_path):
     def change(bug: str) -> None:
         *edit, _ = MUTANTS[bug]
         compiled.changed(wgmma.HERE, tmp_path, *edit)
-        monkeypatch.setattr(wgmma, "HERE", tmp_path)
+        for module in (family, wgmma):  # the kernels, and the copies around them
+            monkeypatch.setattr(module, "HERE", tmp_path)
 
     return change
 
@@ -638,15 +641,15 @@ def mutant(monkeypatch, tmp_path):
 def test_a_wrong_kernel_compiles(mutant, bug):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
     file, _, _, name = MUTANTS[bug]
-    config = room.LADDER[name][0]
-    before = jit.compile_cubin(wgmma.source(config), wgmma.entry(config, "bfloat16"), "sm_90a").code
+    config = room.RUNGS[name][0]
+    before = jit.compile_cubin(config.source, config.entry("bfloat16"), "sm_90a").code
     mutant(bug)
     if file == "pitch.cu":
         assert jit.compile_cubin(wgmma.HERE / file, "pitch", "sm_90a").code
         return
     extra = "bias" in bug
-    entry = wgmma.entry(config, "bfloat16", extra)
-    assert jit.compile_cubin(wgmma.source(config), entry, "sm_90a").code != before
+    entry = config.entry("bfloat16", extra)
+    assert jit.compile_cubin(config.source, entry, "sm_90a").code != before
 
 
 @gpu
@@ -688,7 +691,7 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name, order):
     p = room.problem(1300, 4000, 200, seed=SEED)
     reference = check.oracle(p)
     ring = wgmma.ring_metadata(p.host().a, 256)
-    config = room.LADDER[name][0]
+    config = room.RUNGS[name][0]
     right = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(ring))
     assert check.check(right, p, reference, stream).rel_err > 0
     wrong = cupy.asarray(wrong_orders(p.host().a, ring)[order])

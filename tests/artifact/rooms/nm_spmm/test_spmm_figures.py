@@ -22,7 +22,7 @@ from artifact.drawing import style
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.rooms.nm_spmm import figures as spmm_figures
-from kernels.nm_spmm import analysis, ladder, operands
+from kernels.nm_spmm import analysis, family, operands
 
 legible = drawn.legible
 KEPT = (0.5, 0.375, 0.25, 0.125)
@@ -224,7 +224,7 @@ def test_contenders_of_a_figure_are_told_apart():
         spmm_figures.SIZES,
         spmm_figures.LLAMA,
         ("v3", "v3_split_k", "v3_packed", "v3_unpacked", "wide", "bulk", "cluster", "auto"),
-        (*ladder.RUNGS, "v3", "auto", "cublas"),
+        (*family.RUNGS, "v3", "auto", "cublas"),
         ("auto", "v3", "cublas", "cublas_tf32", "nm_baseline", "cusparse_best"),
         ("tf32", "bf16", "cublas"),
     ):

@@ -205,7 +205,7 @@ def test_a_study_that_costs_is_said_to(studies, run, counters):
 
 
 def test_ladder_on_hopper_and_elsewhere(run, ladder, tmp_path):
-    assert list(ladder.rungs) == list(room.LADDER)
+    assert list(ladder.rungs) == list(room.RUNGS)
     assert ladder.climbed == [4096, 8192] and ladder.sizes == [2048, 4096, 8192]
     assert np.isnan(ladder.rate("wgmma_stream_k", 2048))
     assert ladder.gain("wgmma_tall", 4096) == pytest.approx(
@@ -223,7 +223,7 @@ def test_ladder_on_hopper_and_elsewhere(run, ladder, tmp_path):
 
 def test_table_of_the_rungs():
     table = tables.rungs()
-    assert table["rung"].tolist() == [f"<code>{name}</code>" for name in room.LADDER]
+    assert table["rung"].tolist() == [f"<code>{name}</code>" for name in room.RUNGS]
     assert table["tile"].iloc[0] == "128 × 128"
 
 
@@ -388,11 +388,11 @@ def test_machine_code_of_the_ladder():
             "spills": name == "wgmma_tall",
             "HMMA": 0,
         }
-        for name in room.LADDER
+        for name in room.RUNGS
     ]
     report = pd.DataFrame(rows)
     table = sass.ladder_table(report)
-    assert table["variant"].tolist() == list(room.LADDER)
+    assert table["variant"].tolist() == list(room.RUNGS)
     assert table.loc[table["variant"] == "wgmma_tall", "spills"].item() == "yes"
     assert "**Spilling: wgmma_tall**" in hopper_ladder.compiled(report)
     clean = report.assign(spills=False)

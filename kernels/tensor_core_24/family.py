@@ -1,0 +1,431 @@
+"""Both families of kernels: which configurations exist, which are valid, what they need, how long they may take.
+
+`MmaSp` is a configuration of the source's kernel, `Wgmma` one of Hopper's. Both say what there is to
+compile: `source` and `entry`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+
+from kernels import jit
+from kernels.contract import Problem, require
+from kernels.tensor_core_24.operands import LABELS
+from kernels.tuning import Choices, Rounds
+
+HERE = Path(__file__).parent
+INT32_MAX = 2**31 - 1
+_DTYPES = {"bfloat16": "BF16", "float16": "F16"}
+
+# ---- the source's kernel
+
+#: What mma_sp.cu calls the values of a configuration.
+_CACHES = {"cg": "CG", "ca": "CA"}
+_METADATA = {
+    "even_threads": "EVEN_THREADS",
+    "all_threads": "ALL_THREADS",
+    "first_warps": "FIRST_WARPS",
+}
+EPILOGUE_OF = {
+    (False, False, False): "PLAIN",
+    (True, False, False): "ALPHA",
+    (True, True, False): "ALPHA | BETA",
+    (True, False, True): "ALPHA | BIAS",
+    (True, True, True): "ALPHA | BETA | BIAS",
+}
+EPILOGUES = tuple(EPILOGUE_OF.values())
+
+
+@dataclass(frozen=True)
+class MmaSp:
+    """The knobs of the kernel, as mma_sp.cu describes them; the defaults are the published kernel."""
+
+    bm: int = 128  #: rows of C that a block computes
+    bn: int = 128  #: columns of C that a block computes
+    bk: int = 64  #: columns of A in a stage
+    wm: int = 64  #: rows of C that a warp computes, 32 or 64
+    wn: int = 64  #: columns of C that a warp computes, 32 or 64
+    stages: int = 3  #: of the cp.async pipeline
+    cache: str = "cg"  #: copies of 16 bytes pass L1 by, "cg", or not, "ca"
+    metadata: str = "even_threads"  #: or "first_warps": 16 bytes each; "all_threads": 8 by .ca
+    selectors: int = 2  #: pairs of lanes that hold metadata in turns, or 1
+    ldmatrix: int = 4  #: matrices of metadata at once: 4, of 64 columns of A, or 2, of 32
+    group: int = 1  #: rows of tiles that neighbouring blocks share; 1: tiles row by row
+
+    source = HERE / "mma_sp.cu"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.bm // self.wm * (self.bn // self.wn) * 32
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block: in each stage, values and metadata of A and a part of B."""
+        a, b, meta = self.bm * self.bk, 2 * self.bk * self.bn, self.bm * self.bk // 8
+        return self.stages * (a + b + meta)
+
+    def fits(self, device) -> bool:
+        """Whether a block finds its shared memory on a `cuda.core.Device`."""
+        return self.shared_bytes <= device.properties.max_shared_memory_per_block_optin
+
+    def check(self) -> MmaSp:
+        """Return the configuration, or raise ValueError: one sentence, what the kernel is not made for."""
+        c = self
+        for name, known in (("cache", _CACHES), ("metadata", _METADATA)):
+            value = getattr(c, name)
+            require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
+        for name, known in (
+            ("bm", (64, 128, 256)), ("bn", (64, 128, 256)), ("bk", (64, 128)), ("wm", (32, 64)),
+            ("wn", (32, 64)), ("selectors", (1, 2)), ("ldmatrix", (2, 4)),
+        ):  # fmt: skip
+            value = getattr(c, name)
+            choice = ", ".join(map(str, known))
+            require(value in known, f"{name} is {value!r}, but must be one of {choice}")
+        for name, least in (("stages", 2), ("group", 1)):
+            value = getattr(c, name)
+            require(
+                isinstance(value, int) and value >= least,
+                f"{name} is {value!r}, but must be a whole number from {least}",
+            )
+        require(
+            c.ldmatrix == 4 or (c.selectors == 2 and c.wm == 64),
+            f"ldmatrix.x2 needs both selectors and warps of 64 rows, not {c.selectors} and {c.wm}",
+        )
+        require(
+            32 <= c.threads <= 256,
+            f"a tile of {c.bm} x {c.bn} in warps of {c.wm} x {c.wn} takes {c.threads} threads, but the "
+            "registers of a multiprocessor are enough for 256",
+        )
+        return c
+
+    def entry(
+        self, dtype: str, mask: bool = False, align: int = 16, epilogue: str = "PLAIN"
+    ) -> str:
+        """The template instantiation for a dtype; align: bytes that divide every row of B and C."""
+        c = self.check()
+        return (
+            f"mma_sp<{_DTYPES[dtype]}, {c.bm}, {c.bn}, {c.bk}, {c.wm}, {c.wn}, {c.stages}, "
+            f"{_CACHES[c.cache]}, {_METADATA[c.metadata]}, {c.selectors}, {c.ldmatrix}, {c.group}, "
+            f"{align}, {str(mask).lower()}, {epilogue}>"
+        )
+
+
+PUBLISHED = MmaSp()
+#: The side studies of the source, each the published kernel but for one decision.
+STUDIES: dict[str, MmaSp] = {
+    "mma_sp_ca": MmaSp(cache="ca"),
+    "mma_sp_all_threads": MmaSp(metadata="all_threads"),
+    "mma_sp_two_warps": MmaSp(metadata="first_warps"),
+    "mma_sp_one_selector": MmaSp(selectors=1),
+    "mma_sp_x2": MmaSp(ldmatrix=2),
+    "mma_sp_stages_2": MmaSp(stages=2),
+    "mma_sp_stages_4": MmaSp(stages=4),
+    "mma_sp_stages_5": MmaSp(stages=5),
+}
+#: What a tuner chooses from: the source's "family of kernels". Not all fit into every GPU's shared
+#: memory; `fits` says which do.
+MMA_SP_FAMILY: tuple[MmaSp, ...] = (
+    PUBLISHED,
+    MmaSp(group=8),
+    MmaSp(stages=4, group=8),
+    MmaSp(wn=32, group=8),
+    MmaSp(wn=32, stages=4, group=8),
+    MmaSp(bn=256, stages=2, group=8),
+    MmaSp(bn=256, group=4),
+    MmaSp(bm=256, stages=2, group=4),
+    MmaSp(bm=256, group=4),
+    MmaSp(bm=64, bn=128, wm=32, stages=4, group=8),
+    MmaSp(bm=128, bn=64, wn=32, stages=4, group=8),
+    MmaSp(bm=64, bn=64, wm=32, wn=32, stages=4),
+    MmaSp(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4),
+)
+
+
+# ---- Hopper's kernels
+
+TARGETS = ("sm_90a",)
+K = 64  #: columns of A in a stage
+KERNELS = (
+    "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k",
+)  # fmt: skip
+#: These add beta·C and a bias, too.
+COMPLETE = ("ring", "persistent", "packed", "stream_k", "split_k")
+KEEP = {"": 0, "a": 1, "b": 2}
+
+
+@dataclass(frozen=True)
+class Wgmma:
+    """The knobs of the kernels, as tile.cuh and store.cuh describe them."""
+
+    kernel: str = "persistent"  #: wgmma_<kernel>.cu
+    groups: int = 2  #: warpgroups that multiply
+    blocks: int = 1  #: blocks of 64 rows of C of each
+    n: int = 256  #: columns of C that a block computes
+    stages: int = 4  #: of the ring
+    buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
+    splits: int = 1  #: blocks that share the steps of a tile; split_k only
+    band: int = 8  #: rows of tiles that are worked on at a time
+    keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
+
+    @property
+    def m(self) -> int:
+        """Rows of C that a block computes."""
+        return 64 * self.groups * self.blocks
+
+    def entry(self, dtype: str, extra: bool = False) -> str:
+        """The template instantiation for a dtype; extra: with beta·C and bias."""
+        c, t, flag = self, _DTYPES[dtype], str(extra).lower()
+        arguments = {
+            "one_stage": f"{t}, {c.blocks}, {c.n}",
+            "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
+            "specialised": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
+            "multicast": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
+            "packed": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
+            "persistent": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
+            "stream_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
+            "split_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.splits}, {flag}",
+        }[c.kernel]
+        return f"wgmma_{c.kernel}<{arguments}>"
+
+    @property
+    def source(self) -> Path:
+        return HERE / f"wgmma_{self.kernel}.cu"
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup."""
+        stage = self.m * K + self.n * 2 * K + self.m * 8
+        return -(-self.stages * stage // 1024) * 1024 + self.groups * self.buffers * 8192
+
+    def tiles(self, m: int, n: int) -> tuple[int, int]:
+        """Tiles in a column and in a row of C."""
+        return ceil(m / self.m), ceil(n / self.n)
+
+    def check(self, m: int, n: int, k: int, sms: int, shared_most: int) -> None:
+        """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
+
+        sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
+        """
+        c = self
+        alone = c.kernel in ("one_stage", "ring")  # one warpgroup, which also asks for stages
+        for what, value, known in (
+            ("kernel", c.kernel, KERNELS), ("groups", c.groups, (1,) if alone else (1, 2)),
+            ("rows of a tile", c.m, (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
+            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, range(1, 17)),
+            ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
+            ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(2, 33)),
+        ):  # fmt: skip
+            ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
+            choice = ends or ", ".join(map(repr, known))
+            require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
+        require(
+            c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more"
+        )
+        require(
+            c.keep or c.kernel not in ("packed", "multicast"),
+            f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
+        )
+        require(
+            c.blocks * c.n <= 384,
+            f"wgmma_{c.kernel} keeps {c.blocks} x {c.n} / 2 sums in a thread, but has registers for 192: "
+            "use a smaller tile",
+        )
+        require(
+            max(m, n, k) <= INT32_MAX // 2,
+            f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in "
+            "several ranges",
+        )
+        need = c.shared_bytes
+        require(
+            need + 1024 <= shared_most,
+            f"wgmma_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {need} bytes of shared memory "
+            f"and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
+        )
+        high, wide = c.tiles(m, n)
+        if c.kernel == "stream_k":
+            require(
+                high * wide >= sms,
+                f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must "
+                "get at least one: use split_k or a smaller tile",
+            )
+        if c.kernel == "split_k":
+            require(
+                ceil(k / K) >= c.splits,
+                f"split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
+            )
+            require(
+                4 * c.m * c.n <= c.stages * (c.m * K + c.n * 2 * K + c.m * 8),
+                f"split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
+            )
+
+
+#: The Hopper ladder: configuration, idea, and what was expected of it before it was measured.
+RUNGS: dict[str, tuple[Wgmma, str, str]] = {
+    "wgmma_one_stage": (
+        Wgmma("one_stage", 1, 2, 128, 1, 1, band=1),
+        "wgmma.sp from one stage of shared memory, filled by TMA; waits for each other take turns",
+        "1.3x over mma_sp: the instruction is 1.7 times as fast, and three blocks an SM hide some of the waiting.",
+    ),
+    "wgmma_ring": (
+        Wgmma("ring", 1, 2, 128, 4, 1, band=1),
+        "a ring of four stages: copies run ahead",
+        "1.3x over one stage: the latency of L2 passes behind three steps of multiplication.",
+    ),
+    "wgmma_specialised": (
+        Wgmma("specialised", 2, 1, 256, 4, 2, band=1),
+        "a producer warp and two warpgroups with most of the registers, 128 x 256 of C",
+        "1.3x over the ring: twice the tile reads two thirds of the bytes for each multiplication.",
+    ),
+    "wgmma_persistent": (
+        Wgmma("persistent", 2, 1, 256, 4, 2, band=1),
+        "one block for each SM goes from tile to tile; C is stored while the next tile is copied",
+        "1.1x: four tiles an SM at 4096 cubed, each with some 2 of 30 us to fill the ring and to store.",
+    ),
+    "wgmma_bands": (
+        Wgmma("persistent", 2, 1, 256, 4, 2, band=16),
+        "tiles in bands of 16 rows, so that what the SMs read at a time is as high as wide",
+        "1.05x: at 8192 cubed a wave of tiles reads 50 MB instead of 138 from DRAM.",
+    ),
+    "wgmma_keep": (
+        Wgmma("persistent", 2, 1, 256, 4, 2, band=16, keep="a"),
+        "L2 is asked to keep A, which the next tiles of the band read again, and to let B go",
+        "1.03x: less DRAM traffic, and power is what the clock depends on.",
+    ),
+    "wgmma_multicast": (
+        Wgmma("multicast", 2, 1, 256, 4, 2, band=8, keep="a"),
+        "clusters of two blocks: each fetches half of B for both",
+        "1.05x: 25 instead of 41 KiB from L2 for each step.",
+    ),
+    "wgmma_tall": (
+        Wgmma("persistent", 2, 2, 192, 4, 2, band=8, keep="a"),
+        "256 x 192 of C a block, 192 accumulators a thread",
+        "1.08x over wgmma_keep where the tiles divide evenly: 28 instead of 41 KiB from L2 for each 128 x 256 x 64.",
+    ),
+    "wgmma_packed": (
+        Wgmma("packed", 2, 2, 192, 4, 2, band=8, keep="a"),
+        "wgmma_tall with A in the order of use: each stage's part lies side by side",
+        "1.02x over wgmma_tall: half of the requests for A, which are 256 of 452 a stage.",
+    ),
+    "wgmma_stream_k": (
+        Wgmma("stream_k", 2, 1, 256, 4, 2, band=16, keep="a"),
+        "the first tiles are cut along k, so that every SM gets the same number of steps",
+        "1.03x over wgmma_keep at 4096 and 8192 cubed, whose last wave is 88 and 52% full; sums cost 5 us.",
+    ),
+    "wgmma_split_k": (
+        Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b"),
+        "a cluster of two blocks shares the steps of a tile and adds in shared memory",
+        "Ahead of one block for each tile where there are fewer than 66 tiles, behind where there are more.",
+    ),
+}  # fmt: skip
+
+
+# ---- what the tuner chooses from
+
+#: The Hopper family: tiles by their share of waves and of bytes, with the orders that L2 likes.
+WGMMA_FAMILY: tuple[Wgmma, ...] = (
+    *(Wgmma("persistent", 2, 1, 256, 4, 2, band=band, keep="a") for band in (8, 16, 22, 32)),
+    *(Wgmma("persistent", 2, 1, 256, 5, 1, band=16, keep=keep) for keep in ("a", "b")),
+    Wgmma("persistent", 2, 1, 256, 4, 2, band=16, keep="b"),
+    *(Wgmma("persistent", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Wgmma("packed", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Wgmma("packed", 2, 1, 256, 4, 2, band=band, keep="a") for band in (16, 22)),
+    Wgmma("multicast", 2, 2, 192, 4, 2, band=4, keep="a"),
+    *(Wgmma("persistent", 2, 2, 128, 5, 2, band=8, keep=keep) for keep in ("a", "b")),
+    *(Wgmma("persistent", 2, 1, 192, 5, 2, band=16, keep=keep) for keep in ("", "a")),
+    *(Wgmma("persistent", 1, 2, 128, 6, 2, keep=keep) for keep in ("", "b")),
+    *(Wgmma("persistent", 2, 1, 128, 6, 1, keep=keep) for keep in ("", "b")),
+    Wgmma("persistent", 1, 1, 128, 8, 2),
+    Wgmma("persistent", 1, 1, 128, 8, 2, keep="b"),
+    Wgmma("persistent", 1, 1, 64, 8, 1),
+    Wgmma("persistent", 1, 1, 64, 10, 1),
+    Wgmma("persistent", 2, 1, 64, 8, 1),
+    Wgmma("persistent", 1, 2, 64, 8, 1),
+    *(Wgmma("ring", 1, 1, 64, stages, 1) for stages in (3, 4, 5, 6, 8)),
+    *(Wgmma("ring", 1, 1, 128, stages, 1) for stages in (4, 5)),
+    *(Wgmma("ring", 1, 2, 64, stages, 1) for stages in (4, 5)),
+    *(Wgmma("split_k", 1, 2, 128, 6, 1, 2, keep=keep) for keep in ("", "b")),
+    *(Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep=keep) for keep in ("", "b")),
+    *(Wgmma("split_k", 2, 2, 128, 5, 1, splits, keep="b") for splits in (2, 3)),
+    Wgmma("split_k", 1, 1, 64, 6, 1, 2),
+    Wgmma("split_k", 1, 1, 128, 6, 1, 2),
+)
+#: Of the candidates, those within this factor of the least predicted time are tried.
+WITHIN = 1.5
+
+
+def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
+    """What takes the problem on this GPU, without what a prediction rules out: Hopper's, or the source's."""
+    m, n, k = problem.m, problem.n, problem.k
+    if jit.arch_of(device) not in TARGETS:
+        return [config for config in MMA_SP_FAMILY if config.fits(device)]
+    sms = device.properties.multiprocessor_count
+    predicted = {c: predict(c, m, n, k, sms) for c in WGMMA_FAMILY if fits(c, problem, device)}
+    least = min(predicted.values(), default=0.0)
+    return [config for config, time in predicted.items() if time <= WITHIN * least]
+
+
+def fits(config: Wgmma | MmaSp, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem."""
+    if isinstance(config, MmaSp):
+        return config.fits(device)
+    properties = device.properties
+    limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
+    try:
+        config.check(problem.m, problem.n, problem.k, *limits)
+    except ValueError:
+        return False
+    return jit.arch_of(device) in TARGETS
+
+
+def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
+    """(source, entry) to compile for the problem; `mma_sp.bind` compiles its own, which depend on alignment."""
+    dtype = problem.device().a.dtype
+    return [(c.source, c.entry(dtype)) for c in configs if isinstance(c, Wgmma)]
+
+
+def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
+    """The same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
+    if more and isinstance(config, Wgmma) and config.kernel not in COMPLETE:
+        return replace(config, kernel="persistent")
+    return config
+
+
+def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
+    """Cycles of a Hopper configuration, to rank them: what bounds a step, times steps, times waves.
+
+    A step of 64 columns takes the tensor cores BLOCKS·GROUPS·N cycles, shared memory (128 bytes a
+    cycle) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what it copies.
+    """
+    c = config
+    rows = c.groups * c.blocks  # of 64
+    math = rows * c.n
+    shared = rows * (128 * c.n + 4096) / 128
+    copied = (c.m * 72 + c.n * 128) / 64
+    high, wide = c.tiles(m, n)
+    steps = ceil(ceil(k / K) / c.splits)
+    waves = ceil(high * wide * c.splits / sms)
+    fill, store = 2000, 1500 + c.m * c.n / 64
+    return waves * steps * max(math, shared, copied) + fill + waves * store
+
+
+def sources(config: Wgmma | MmaSp) -> set[Path]:
+    """What a configuration was tried against: the kernels of its family."""
+    family = WGMMA_FAMILY if isinstance(config, Wgmma) else MMA_SP_FAMILY
+    return {member.source for member in family}
+
+
+#: Where choices are kept.
+CHOICES = Choices(
+    "tensor_core_24", HERE / "choices", {"m": int, "n": int, "k": int, "dtype": str},
+    {"wgmma": Wgmma, "mma_sp": MmaSp}, sources,
+)  # fmt: skip
+ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
+
+
+def key(problem: Problem) -> tuple[int, int, int, str]:
+    # The room's own labels tell the dtype, so that looking a choice up makes no operands.
+    dtypes = {label: dtype for dtype, label in LABELS.items()}
+    return problem.m, problem.n, problem.k, dtypes.get(problem.label) or problem.device().a.dtype

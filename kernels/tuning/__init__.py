@@ -1,0 +1,18 @@
+"""The tuner of all rooms: which of a room's configurations is the fastest for a problem on this GPU.
+
+    heats     launches timed as the harness times them, cold caches, contenders in turns
+    outputs   a candidate's output against a simple kernel's: only a right one is timed
+    trials    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
+    choices   the files that keep choices, keyed by GPU, problem, compiler and kernels
+
+A room says in its `family.py` which configurations exist and which of them a problem's candidates are;
+its `launch.py` hands them over, and binds what was chosen.
+"""
+
+from kernels.tuning.choices import Choice, Choices, knobs, look_up, read, write
+from kernels.tuning.heats import Rounds
+from kernels.tuning.trials import Winner, choose, tune
+
+__all__ = [
+    "Choice", "Choices", "Rounds", "Winner", "choose", "knobs", "look_up", "read", "tune", "write",
+]  # fmt: skip

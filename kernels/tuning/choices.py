@@ -1,0 +1,197 @@
+"""The files that keep choices: one for each room and GPU, read by people, too.
+
+A room ships the choices that were made on the GPUs that it was measured on, in choices/<gpu>.csv; what a
+user's own GPU chooses goes to the folder <room> of $SPARSITY_CHOICES, else of `choices` beside the cubins,
+in build/, and comes first.
+
+A choice says that of these kernels, compiled by this compiler, the one is the fastest. So a row names the
+compiler and the kernels, and with others the choice is made again. The kernels are named by a digest of
+the sources that all candidates come from, not of the chosen one's alone, since another may have become
+faster; of the sources, not of machine code, since that takes minutes to compile, for every look-up; and
+of what the compiler reads in them: comments and line breaks do not count. Where names change and machine
+code does not, `python -m kernels.tuning --stamp ROOM` says so in the room's files.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from pathlib import Path
+
+from kernels import jit
+
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+#: Columns after those that tell problems apart.
+_COLUMNS = ("nvrtc", "kernels", "median_us", "family", "knobs")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Where a room's choices are kept, and what tells them apart."""
+
+    room: str
+    shipped: Path  #: the folder of the room's own
+    key: Mapping[str, type]  #: column -> int or str: a problem's key, a tuple, in this order
+    families: Mapping[str, type]  #: name in the file -> dataclass of numbers, texts and flags
+    #: a configuration -> the .cu files of all that it was tried against
+    sources: Callable[[object], Iterable[Path]]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.key, *_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration, the time that made it the choice, and of which kernels by which compiler."""
+
+    config: object
+    median_us: float
+    kernels: str = ""  #: see `digest`; "" where a file is older than this column
+    nvrtc: str = field(default_factory=jit.nvrtc_version)
+
+
+def look_up(
+    choices: Choices, key: tuple, device, fits: Callable[[object], bool], file: Path | None = None
+) -> Choice | None:
+    """The choice for a problem's key on this GPU, or None where there is none that still holds.
+
+    fits: whether the GPU takes a configuration, which may have been edited by hand or come from another GPU.
+    file: where to look instead of the user's own folder and the shipped one.
+    """
+    name = f"{slug(device)}.csv"
+    for path in [file] if file else [own_folder(choices.room) / name, choices.shipped / name]:
+        found = read(choices, path).get(key) if path.is_file() else None
+        if found is not None and fits(found.config) and is_current(choices, found):
+            return found
+    return None
+
+
+def is_current(choices: Choices, choice: Choice) -> bool:
+    """Whether a choice is of today's kernels and compiler."""
+    return choice.nvrtc == jit.nvrtc_version() and choice.kernels == digest(
+        choices.sources(choice.config)
+    )
+
+
+def digest(sources: Iterable[Path]) -> str:
+    """12 hexadecimal digits of what the compiler reads in these .cu files and their headers of ours."""
+    texts = sorted(_without_comments(jit.with_includes(path)) for path in set(sources))
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+
+
+@functools.lru_cache(64)  # milliseconds, for every row that is looked at
+def _without_comments(text: str) -> str:
+    return " ".join(_COMMENT.sub(r"\1 ", text).replace("\0", " ").split())
+
+
+_read: dict[Path, tuple[int, dict[tuple, Choice]]] = {}
+
+
+def read(choices: Choices, path: Path) -> dict[tuple, Choice]:
+    """key -> Choice. Raises ValueError that names file and row where one cannot be read."""
+    stamp = path.stat().st_mtime_ns
+    if path in _read and _read[path][0] == stamp:  # hundreds of rows, asked for at every bind
+        return _read[path][1]
+    found = {}
+    with path.open(newline="") as file:
+        table = csv.DictReader(file)
+        for number, row in enumerate(table, 2):
+            try:
+                key = tuple(kind(row[name]) for name, kind in choices.key.items())
+                found[key] = _choice(choices, row, table.fieldnames)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise ValueError(
+                    f"{path.name}, row {number} is no choice of the tuner ({error}): delete the row"
+                ) from error
+    _read[path] = stamp, found
+    return found
+
+
+def _choice(choices: Choices, row: dict, columns) -> Choice:
+    config = parse_knobs(row["knobs"], choices.families[row["family"]])
+    # A file from before these columns was made with what nobody knows any more.
+    nvrtc, kernels = (row[name] if name in columns else "" for name in ("nvrtc", "kernels"))
+    for name, value, form in (
+        ("nvrtc", nvrtc, r"(\d+\.\d+)?"),
+        ("kernels", kernels, r"([0-9a-f]{12})?"),
+    ):
+        if not re.fullmatch(form, value):
+            raise ValueError(f"{name} is {value}")
+    return Choice(config, float(row["median_us"]), kernels, nvrtc)
+
+
+def write(choices: Choices, path: Path, key: tuple, choice: Choice) -> None:
+    """Add a choice to a file, or replace the one that is there; the file is written aside and renamed."""
+    _write_all(choices, path, (read(choices, path) if path.is_file() else {}) | {key: choice})
+
+
+def stamp(choices: Choices, path: Path) -> int:
+    """Say of every choice of a file that it is of today's kernels; returns how many said otherwise.
+
+    For whoever has shown that the machine code is what it was: see the module.
+    """
+    found = read(choices, path)
+    now = {key: replace(c, kernels=digest(choices.sources(c.config))) for key, c in found.items()}
+    _write_all(choices, path, now)
+    return sum(now[key] != found[key] for key in now)
+
+
+def _write_all(choices: Choices, path: Path, found: Mapping[tuple, Choice]) -> None:
+    names = {kind: name for name, kind in choices.families.items()}
+    rows = (
+        (*key, c.nvrtc, c.kernels, f"{c.median_us:.2f}", names[type(c.config)], knobs(c.config))
+        for key, c in sorted(found.items(), key=lambda item: item[0])
+    )
+    write_rows(path, choices.columns, rows)
+    _read.pop(path, None)
+
+
+def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> None:
+    """A CSV file in place of the one that is there; it is written aside and renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with aside.open("w", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(columns)
+            table.writerows(rows)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def knobs(config) -> str:
+    """A configuration as a person reads it: "bm=128 bn=256 ahead=True"; what is no dataclass, as text."""
+    if not is_dataclass(config):
+        return str(config)
+    return " ".join(f"{name}={value}" for name, value in asdict(config).items())
+
+
+def parse_knobs(text: str, make: type):
+    """A configuration, a dataclass of numbers, texts and flags, from "bm=128 bn=256 ahead=True"."""
+    values = {}
+    for part in text.split():
+        name, value = part.split("=")
+        kind = type(getattr(make(), name))
+        if kind is bool and value not in ("True", "False"):
+            raise ValueError(f"{name} is {value}, but must be True or False")
+        values[name] = value == "True" if kind is bool else kind(value)
+    return make(**values)
+
+
+def own_folder(room: str) -> Path:
+    """Where the choices of this user's GPUs are kept."""
+    return Path(os.environ.get("SPARSITY_CHOICES", jit.cache_folder().parent / "choices")) / room
+
+
+def slug(device) -> str:
+    """The GPU's name as the records' folders have it."""
+    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")

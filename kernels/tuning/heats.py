@@ -1,0 +1,58 @@
+"""Launches timed as the harness times them: cold caches, contenders in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.contract import Bound
+
+#: Bytes that are overwritten before each launch, and how many times the L2 at least.
+FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many launches of a candidate stand behind a choice.
+
+    Where the fastest takes less than `short_us`, candidates lie within the clock's noise: then the first
+    heat is run again, `factor` times as long, and so many times more come to a longer second one.
+    """
+
+    first: int = 5  #: launches of each candidate in the first heat
+    final: int = 9  #: of each of the best in the second
+    finalists: int = 4  #: that come to the second heat
+    short_us: float = 40.0
+    factor: int = 3
+
+
+def race(bounds: Mapping[Hashable, Bound], device, rounds: int) -> dict:
+    """name -> median of `rounds` launches in microseconds, cold L2, after one that is not counted.
+
+    Events around a launch, with an L2 that was overwritten before, all bounds in a new random order
+    in every round. device: a current `cuda.core.Device`.
+    """
+    import cupy
+
+    names = list(bounds)
+    stream = device.create_stream()
+    flush = cupy.empty(max(FLUSH_FACTOR * device.properties.l2_cache_size, FLUSH_BYTES), cupy.uint8)
+    device.sync()
+    samples = {name: [] for name in names}
+    order = np.random.default_rng(0)
+    with cupy.cuda.Stream.from_external(stream) as on:
+        for number in range(rounds + 1):
+            events = {}
+            for i in order.permutation(len(names)):
+                flush.fill(number % 2)
+                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                begin.record(on)
+                bounds[names[i]].launch(stream)
+                end.record(on)
+                events[names[i]] = begin, end
+            stream.sync()
+            for name, pair in events.items() if number else ():
+                samples[name].append(cupy.cuda.get_elapsed_time(*pair) * 1e3)
+    return {name: float(np.median(us)) for name, us in samples.items()}

@@ -1,0 +1,91 @@
+"""The tuner without a GPU: GPUs by their numbers, and heats whose times a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import numpy as np
+
+from kernels import jit, tuning
+from kernels.tuning import heats, outputs
+
+
+def gpu_of(name: str, capability: tuple[int, int], sms: int, most: int) -> SimpleNamespace:
+    """What bind and tuner ask of a `cuda.core.Device`; most: bytes of shared memory of a block."""
+    properties = SimpleNamespace(
+        multiprocessor_count=sms,
+        max_shared_memory_per_block_optin=most,
+        max_shared_memory_per_multiprocessor=most + 1024,
+    )
+    stream = SimpleNamespace(sync=lambda: None)
+    return SimpleNamespace(
+        name=name,
+        compute_capability=capability,
+        properties=properties,
+        create_stream=lambda: stream,
+        sync=lambda: None,
+    )
+
+
+H200 = gpu_of("NVIDIA H200", (9, 0), 132, 232_448)
+H100_PCIE = gpu_of("NVIDIA H100 PCIe", (9, 0), 114, 232_448)
+A100 = gpu_of("NVIDIA A100-SXM4-80GB", (8, 0), 108, 166_912)
+L4 = gpu_of("NVIDIA L4", (8, 9), 58, 101_376)
+B200 = gpu_of("NVIDIA B200", (10, 0), 148, 232_448)
+
+
+@dataclass
+class Track:
+    """Heats as they were asked for; a configuration takes what `us` says."""
+
+    us: Callable[[object, int], float]  #: (configuration, rounds) -> microseconds
+    heats: list[tuple[list, int]] = field(default_factory=list)
+    compiled: list[tuple] = field(default_factory=list)
+
+    def race(self, bounds, device, rounds) -> dict:
+        self.heats.append((list(bounds), rounds))
+        return {config: self.us(config, rounds) for config in bounds}
+
+
+def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = False) -> Track:
+    """Heats are made up and nothing is compiled; nothing is launched, either, unless `launch` says so."""
+    made = Track(us)
+    monkeypatch.setattr(heats, "race", made.race)
+    monkeypatch.setattr(jit, "compile_cubin", lambda *job: made.compiled.append(job))
+    if not launch:
+        monkeypatch.setattr(outputs, "run", lambda *_: np.zeros((1, 1), np.float32))
+    return made
+
+
+class Kept:
+    """The choices of a room, by its problems; `family` is the room's module of that name."""
+
+    def __init__(self, family):
+        self.family = family
+
+    def read(self, path) -> dict:
+        return tuning.read(self.family.CHOICES, path)
+
+    def write(self, path, p, config) -> None:
+        """A choice of today's kernels and compiler."""
+        digest = tuning.choices.digest(self.family.CHOICES.sources(config))
+        made = tuning.Choice(config, 9.0, digest)
+        tuning.write(self.family.CHOICES, path, self.family.key(p), made)
+
+    def look_up(self, p, device):
+        """The configuration, or None."""
+        found = tuning.look_up(
+            self.family.CHOICES, self.family.key(p), device,
+            lambda config: self.family.fits(config, p, device),
+        )  # fmt: skip
+        return found and found.config
+
+    def in_folders(self, monkeypatch, tmp_path):
+        """The user's own folder of the room and the shipped one, both empty, instead of the real ones."""
+        own, shipped = tmp_path / "own", tmp_path / "shipped"
+        monkeypatch.setenv("SPARSITY_CHOICES", str(own))
+        choices = replace(self.family.CHOICES, shipped=shipped)
+        monkeypatch.setattr(self.family, "CHOICES", choices)
+        return own / choices.room, shipped

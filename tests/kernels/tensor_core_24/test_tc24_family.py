@@ -1,0 +1,418 @@
+"""What the tuner tries, how candidates are ranked, and the room's side of choosing and keeping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import racing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from racing import A100, B200, H100_PCIE, H200, L4
+
+from artifact.measure import check
+from artifact.measure import device as gpus
+from kernels import jit, tuning
+from kernels import tensor_core_24 as room
+from kernels.contract import Operands
+from kernels.tensor_core_24 import family, launch, mma_sp, wgmma
+from kernels.tensor_core_24.family import MmaSp, Wgmma
+
+SMS, MOST = 132, 232448
+SHAPES = sorted(
+    {(s["m"], s["n"], s["k"]) for shapes in room.sweeps("full").values() for s in shapes}
+    | {(1, 1, 1), (1, 8, 16), (64, 64, 64), (129, 1, 10**6), (10**6, 1, 1), (77, 10**6, 100)}
+)
+
+
+def never() -> Operands:
+    raise AssertionError("operands are made before anything is tried")
+
+
+def problem(m: int = 512, n: int = 256, k: int = 1024, dtype: str = "bfloat16"):
+    return replace(room.problem(m, n, k, dtype=dtype), make_device=never, make_host=never)
+
+
+# ------------------------------------------------------------------------------------- what is tried
+
+
+@pytest.mark.parametrize("device", [H200, H100_PCIE], ids=lambda device: device.name)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device, shape):
+    found = family.candidates(problem(*shape), device)
+    assert found and len(set(found)) == len(found)
+    sms = device.properties.multiprocessor_count
+    assert all(takes(config, shape, sms) for config in found)
+    times = [family.predict(config, *shape, sms) for config in found]
+    most = family.WITHIN * min(times)
+    assert max(times) <= most
+    for config in set(family.WGMMA_FAMILY) - set(found):
+        assert family.predict(config, *shape, sms) > most or not takes(config, shape, sms)
+
+
+def takes(config: Wgmma, shape: tuple[int, int, int], sms: int) -> bool:
+    try:
+        config.check(*shape, sms, MOST)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("device", [A100, L4, B200], ids=lambda device: device.name)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (512, 512, 512), (8192, 128, 8192), (333, 777, 1111)])
+def test_a_gpu_without_wgmma_tries_the_sources_family(device, shape):
+    found = family.candidates(problem(*shape), device)
+    assert family.PUBLISHED in found and len(found) >= 3
+    assert all(isinstance(config, MmaSp) and config.fits(device) for config in found)
+    left_out = [config for config in family.MMA_SP_FAMILY if config not in found]
+    assert not any(config.fits(device) for config in left_out)
+    assert bool(left_out) == (device is L4), "99 KiB a block are not enough for all"
+
+
+def test_a_split_needs_steps_to_share():
+    """k of one step of 64: nothing is split, however few the tiles."""
+    assert max(c.splits for c in family.candidates(problem(512, 512, 4096), H200)) > 1
+    assert max(c.splits for c in family.candidates(problem(512, 512, 64), H200)) == 1
+
+
+# ---------------------------------------------------------------------------------- the prediction
+
+SIZES = st.integers(1, 20000)
+
+
+@given(
+    config=st.sampled_from(family.WGMMA_FAMILY), m=SIZES, n=SIZES, k=SIZES, sms=st.integers(1, 200)
+)
+@settings(deadline=None, max_examples=200)
+def test_more_work_never_takes_less_time_and_more_multiprocessors_never_more(config, m, n, k, sms):
+    time = family.predict(config, m, n, k, sms)
+    assert time > 0
+    assert family.predict(config, 2 * m, n, k, sms) >= time
+    assert family.predict(config, m, 2 * n, k, sms) >= time
+    assert family.predict(config, m, n, 2 * k, sms) >= time
+    assert family.predict(config, m, n, k, 2 * sms) <= time
+
+
+def area(config: Wgmma) -> int:
+    """Elements of C of a block."""
+    return config.m * config.n
+
+
+def ranked(m: int, n: int, k: int) -> list[Wgmma]:
+    return sorted(family.WGMMA_FAMILY, key=lambda config: family.predict(config, m, n, k, SMS))
+
+
+@pytest.mark.parametrize("size", [4096, 8192, 16384])
+def test_large_products_want_large_tiles(size):
+    """Small ones copy more for a multiplication than the tensor cores leave time for."""
+    assert area(ranked(size, size, size)[0]) >= 128 * 256
+    found = family.candidates(problem(size, size, size), H200)
+    assert min(map(area, found)) >= 128 * 128 and max(map(area, found)) == 256 * 192
+
+
+def test_small_products_want_tiles_or_parts_for_every_multiprocessor():
+    """512 cubed has 8 tiles of 128 x 256 for 132 multiprocessors."""
+    best = ranked(512, 512, 512)[0]
+    tiles = best.tiles(512, 512)
+    assert tiles[0] * tiles[1] * best.splits > 30
+    assert not any(
+        config.splits == 1 and area(config) >= 128 * 256
+        for config in family.candidates(problem(512, 512, 512), H200)
+    )
+
+
+def test_narrow_products_want_narrow_tiles():
+    """Of 256 columns of a tile, n = 128 uses half, and n = 64 a quarter."""
+    for m, n, k in ((8192, 128, 8192), (8192, 64, 8192)):
+        assert ranked(m, n, k)[0].n <= 128
+        assert not any(config.n == 256 for config in family.candidates(problem(m, n, k), H200))
+
+
+# ----------------------------------------------------------------------------------------- trials
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    """tune without a GPU: a configuration takes what its place in the family says.
+
+    `bound` has (module, name, config, what was asked for beside) of what is made ready.
+    """
+    made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
+    made.bound = []
+
+    def binder(module):
+        def bind(name, problem, device, config, **extra):
+            made.bound.append((module, name, config, extra))
+            return SimpleNamespace(name=name, prepare_ms=1.0)
+
+        return bind
+
+    monkeypatch.setattr(wgmma, "bind", binder("wgmma"))
+    monkeypatch.setattr(mma_sp, "bind", binder("mma_sp"))
+    monkeypatch.setattr(wgmma, "ring_metadata", lambda a, rows: ("metadata", rows))
+    return made
+
+
+def order(config) -> int:
+    return (*family.WGMMA_FAMILY, *family.MMA_SP_FAMILY).index(config)
+
+
+def ready(*shape, dtype="bfloat16"):
+    """A problem whose operands are asked for their dtype only."""
+    ops = Operands(SimpleNamespace(dtype=dtype), None)
+    return replace(problem(*shape, dtype=dtype), make_device=lambda: ops)
+
+
+def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(trials):
+    p = ready(4096, 4096, 4096)
+    found = family.candidates(p, H200)
+    assert launch.tune(p, H200).config == min(found, key=order)
+    (module, name, config, extra), *others = trials.bound
+    assert (module, name, config, extra) == ("mma_sp", "mma_sp", family.PUBLISHED, {})
+    assert [(module, config) for module, _, config, _ in others] == [("wgmma", c) for c in found]
+    shared = others[0][3]
+    assert shared == {"metadata": ("metadata", 256), "cache": {}}, "prepared once"
+    assert all(extra["cache"] is shared["cache"] for *_, extra in others)
+    assert {job[:2] for job in trials.compiled} == {(c.source, c.entry("bfloat16")) for c in found}
+    (first, few), (final, more) = trials.heats
+    assert first == found and len(final) == family.ROUNDS.finalists and few < more
+
+
+def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(trials, monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("mma_sp counts within a tile in 32 bits")
+
+    monkeypatch.setattr(mma_sp, "bind", refuse)
+    launch.tune(ready(4096, 4096, 4096), H200)
+    assert trials.bound[0][:3] == ("wgmma", "wgmma_one_stage", room.RUNGS["wgmma_one_stage"][0])
+
+
+def test_where_nothing_takes_the_problem_it_is_said(trials):
+    p = problem(m=2**30)
+    assert family.candidates(p, H200) == []
+    with pytest.raises(ValueError, match="^no configuration takes m=1073741824, n=256, k=1024 on"):
+        launch.tune(p, H200)
+
+
+def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
+    p, path = ready(), tmp_path / "deep" / "choices.csv"
+    first = launch.bind_auto("auto", p, H200, file=path, alpha=2.0)
+    heats = len(trials.heats)
+    assert heats >= 2 and path.is_file()
+    (choice,) = read(path).values()
+    assert choice.nvrtc == jit.nvrtc_version(), "another compiler makes other machine code"
+    second = launch.bind_auto("auto", problem(), H200, file=path)
+    assert len(trials.heats) == heats, "tried again"
+    assert trials.bound[-2:] == [
+        ("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})
+    ]  # fmt: skip
+    assert first.prepare_ms > 1.0 and second.prepare_ms == 1.0, "trials count as preparation"
+    # Another shape and another dtype are other problems.
+    launch.bind_auto("auto", ready(512, 256, 2048), H200, file=path)
+    launch.bind_auto("auto", ready(dtype="float16"), H200, file=path)
+    assert len(trials.heats) == 3 * heats and len(read(path)) == 3
+
+
+def test_a_choice_of_either_family_is_bound_by_it(trials, tmp_path):
+    path = tmp_path / "choices.csv"
+    config = MmaSp(bn=256, group=4)
+    write(path, problem(), config)
+    launch.bind_auto("auto", problem(), A100, file=path)
+    assert trials.bound == [("mma_sp", "auto", config, {})] and not trials.heats
+
+
+def test_what_is_chosen_for_a_plain_product_serves_one_with_c_and_a_bias(trials, tmp_path):
+    """The fastest plain kernel may add neither: then it is the same tile from one that does."""
+    path = tmp_path / "choices.csv"
+    chosen = Wgmma("multicast", 2, 2, 192, 4, 2, band=4, keep="a")
+    write(path, problem(), chosen)
+    for extra in ({}, {"alpha": 2.0}, {"bias": "one"}, {"beta": 1.0, "c": "one"}):
+        launch.bind_auto("auto", problem(), H200, file=path, **extra)
+    instead = replace(chosen, kernel="persistent")
+    assert [(config, extra) for _, _, config, extra in trials.bound] == [
+        (chosen, {}),
+        (chosen, {"alpha": 2.0}),
+        (instead, {"bias": "one"}),
+        (instead, {"beta": 1.0, "c": "one"}),
+    ]
+    assert not trials.heats and read(path)[512, 256, 1024, "bfloat16"].config == chosen
+
+
+def test_auto_is_the_tuner(monkeypatch):
+    asked = []
+    monkeypatch.setattr(launch, "bind_auto", lambda *what, **extra: asked.append((what, extra)))
+    p = problem()
+    room.bind("auto", p, H200, alpha=3.0)
+    assert asked == [(("auto", p, H200), {"alpha": 3.0})]
+
+
+# -------------------------------------------------------------------------------------- the file
+
+
+KEPT = racing.Kept(family)
+read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
+
+
+def test_every_configuration_is_read_as_it_was_written(tmp_path):
+    for config in (*family.WGMMA_FAMILY, *family.MMA_SP_FAMILY):
+        assert tuning.choices.parse_knobs(tuning.knobs(config), type(config)) == config
+    path = tmp_path / "choices.csv"
+    write(path, problem(), family.WGMMA_FAMILY[0])
+    write(path, problem(m=64), family.PUBLISHED)
+    assert {key: c.config for key, c in read(path).items()} == {
+        (64, 256, 1024, "bfloat16"): family.PUBLISHED,
+        (512, 256, 1024, "bfloat16"): family.WGMMA_FAMILY[0],
+    }
+    lines = path.read_text().splitlines()
+    assert lines[0] == "m,n,k,dtype,nvrtc,kernels,median_us,family,knobs"
+    assert ",mma_sp,bm=128 " in lines[1] and ",wgmma,kernel=persistent " in lines[2]
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    return KEPT.in_folders(monkeypatch, tmp_path)
+
+
+def test_a_choice_is_for_its_sizes_and_its_dtype(folders):
+    write(folders[1] / "nvidia-h200.csv", problem(), Wgmma())
+    assert look_up(problem(), H200) == Wgmma()
+    for other in (problem(m=513), problem(n=257), problem(k=1025), problem(dtype="float16")):
+        assert look_up(other, H200) is None
+
+
+def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
+    """Edited by hand, of other kernels, or from another GPU: 8 stages do not fit, 2 steps are not 3."""
+    p = ready(512, 256, 128)
+    for config in (
+        Wgmma("persistent", 2, 1, 256, 8, 2), Wgmma("gone"), Wgmma("split_k", 2, 2, 128, 5, 1, 3),
+        Wgmma("stream_k"), Wgmma(n=96),
+    ):  # fmt: skip
+        write(folders[1] / "nvidia-h200.csv", p, config)
+        assert look_up(p, H200) is None, config
+    launch.bind_auto("auto", p, H200)
+    assert trials.heats and trials.bound[-1][2] in family.candidates(p, H200)
+    assert look_up(p, H200) == trials.bound[-1][2], "and the own one comes first from now on"
+
+
+def test_a_choice_for_hopper_is_none_for_another_gpu(folders):
+    for device, config, taken in (
+        (A100, Wgmma(), False), (L4, Wgmma(), False), (L4, MmaSp(bn=256), False),
+        (L4, family.PUBLISHED, True),
+    ):  # fmt: skip
+        write(folders[1] / f"{gpus.slug(device.name)}.csv", problem(), config)
+        assert look_up(problem(), device) == (config if taken else None)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_named_matrix_has_the_choice_of_its_dtype(folders, dtype):
+    """The label of a given matrix is not a dtype: that is asked of the operands."""
+    made = room.problem(20, 6, 30, dtype=dtype).host()
+    named = room.problem_from(made.a, made.b, label="some weight")
+    named = replace(named, make_device=lambda: made)
+    write(folders[0] / "nvidia-h200.csv", named, Wgmma())
+    assert list(read(folders[0] / "nvidia-h200.csv")) == [(20, 6, 30, dtype)]
+    for other in ("bfloat16", "float16"):
+        assert (look_up(problem(20, 6, 30, other), H200) is not None) == (other == dtype)
+    assert look_up(named, H200)
+
+
+def test_a_choice_is_of_the_kernels_that_it_was_tried_against():
+    names = {path.stem for path in family.sources(Wgmma())}
+    assert names == {f"wgmma_{c.kernel}" for c in family.WGMMA_FAMILY} and "mma_sp" not in names
+    assert [path.name for path in family.sources(family.PUBLISHED)] == ["mma_sp.cu"]
+
+
+def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
+    known = {H200.name: H200}
+    for path in family.CHOICES.shipped.glob("*.csv"):
+        (device,) = [x for x in known.values() if gpus.slug(x.name) == path.stem]
+        choices = read(path)
+        assert choices, path.name
+        for (m, n, k, dtype), choice in choices.items():
+            assert dtype in ("bfloat16", "float16") and choice.median_us > 0
+            choice.config.check(m, n, k, device.properties.multiprocessor_count, MOST)
+        swept = [
+            (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16"))
+            for shapes in room.sweeps("full").values()
+            for s in shapes
+        ]
+        assert set(swept) <= set(choices), "records of `auto` would begin with trials"
+
+
+# ------------------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(512, 512, 512), (1000, 1000, 1000), (333, 777, 1111)], ids=str)
+def test_the_second_bind_is_quick_and_both_are_right(device, tmp_path, shape, dtype):
+    path, stream = tmp_path / "choices.csv", device.create_stream()
+    p = room.problem(*shape, seed=7, dtype=dtype)
+    reference = check.oracle(p)
+    first = launch.bind_auto("auto", p, device, file=path)
+    assert check.check(first, p, reference, stream).rel_err > 0
+    text, (choice,) = path.read_text(), read(path).values()
+    assert choice.config in family.candidates(p, device) and 1 < choice.median_us < 10_000
+    second = launch.bind_auto("auto", p, device, file=path)
+    assert check.check(second, p, reference, stream).rel_err > 0
+    assert path.read_text() == text and first.name == second.name == "auto"
+    assert second.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"
+
+
+@pytest.mark.gpu
+def test_the_choice_is_among_the_fastest(device):
+    """Timed once more, by the harness: within a quarter of the best of all candidates."""
+    from artifact.measure import bench
+
+    p = room.problem(2048, 2048, 2048, seed=3)
+    choice = launch.tune(p, device)
+    bounds = {
+        str(c): launch.bind_config(str(c), p, device, c) for c in family.candidates(p, device)
+    }
+    times = {name: t.median_us for name, t in bench.time(bounds, device, budget_s=0.5).items()}
+    assert times[str(choice.config)] < 1.25 * min(times.values()), times
+    assert 0.5 < choice.median_us / times[str(choice.config)] < 2, "the same protocol"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [520, 517])  # B and C as they are, and through padded copies
+def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(device, monkeypatch, n):
+    if jit.arch_of(device) not in family.TARGETS:
+        pytest.skip("without wgmma a launch has one step only")
+    p, idle, bind_config = room.problem(700, n, 640, seed=3), [], launch.bind_config
+
+    def bind(name, problem, device, config, **extra):
+        bound = bind_config(name, problem, device, config, **extra)
+        if len(idle) < 2 or config in idle:
+            idle.append(config)
+            # Without the multiplication; the copies before and after it stay.
+            bound.steps[:] = [s for s in bound.steps if n == 517 and s is not bound.steps[1]]
+        return bound
+
+    monkeypatch.setattr(launch, "bind_config", bind)
+    with pytest.warns(UserWarning, match="its output is not that of mma_sp") as caught:
+        winner = launch.tune(p, device)
+    assert len(caught) == 2 and winner.config not in idle and winner.median_us > 1
+
+
+@pytest.mark.gpu
+def test_trials_leave_nothing_but_a_right_result(device, tmp_path):
+    """Alpha, C and a bias go to the configuration that was chosen without them."""
+    import cupy
+
+    from kernels.formats import half
+
+    if jit.arch_of(device) not in family.TARGETS:
+        pytest.skip("this GPU has no wgmma")
+    p = room.problem(700, 520, 640, seed=5)
+    product = check.oracle(p, on="cpu").values
+    c = half.from_dense(cupy.full((700, 520), 3.0, cupy.float32), "bfloat16")
+    bias = cupy.arange(700, dtype=cupy.float32) % 5
+    bound = launch.bind_auto(
+        "auto", p, device, file=tmp_path / "choices.csv", alpha=2.0, beta=-1.0, c=c, bias=bias
+    )
+    exact = 2 * product - 3 + (np.arange(700) % 5)[:, None]
+    reference = check.reference(cupy.asarray(exact))
+    assert check.check(bound, p, reference, device.create_stream()).rel_err > 0

@@ -1,0 +1,31 @@
+"""Launches timed in turns, on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.tuning import heats
+
+
+class Work:
+    """A bound whose launch overwrites so many bytes; it notes that it was launched."""
+
+    def __init__(self, megabytes: int):
+        import cupy
+
+        self.buffer, self.launches = cupy.empty(megabytes << 20, cupy.uint8), 0
+
+    def launch(self, stream):
+        import cupy
+
+        self.launches += 1
+        with cupy.cuda.Stream.from_external(stream):
+            self.buffer.fill(self.launches % 2)
+
+
+@pytest.mark.gpu
+def test_a_race_is_of_one_uncounted_and_so_many_counted_launches(device):
+    bounds = {"much": Work(1024), "little": Work(64)}
+    times = heats.race(bounds, device, 5)
+    assert [bound.launches for bound in bounds.values()] == [6, 6]
+    assert times.keys() == bounds.keys() and times["much"] > 4 * times["little"] > 0

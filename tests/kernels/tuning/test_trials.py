@@ -1,0 +1,317 @@
+"""From candidates to a choice: who is timed, who is skipped and why, and what is written down."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import racing
+
+from kernels import jit, tuning
+from kernels.tuning import Choices, Rounds, choices, trials
+
+DEVICE = racing.H200
+ROUNDS = Rounds(first=4, final=9, finalists=2, short_us=40, factor=3)
+RIGHT = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+
+
+@dataclass(frozen=True)
+class Knobs:
+    number: int = 0
+
+
+class Bound:
+    """Writes the right product to the output that all share, or does what `launched` says."""
+
+    prepare_ms = 1.0
+
+    def __init__(self, output, launched: Callable | None = None, name: str = "simple"):
+        self.output, self.name = output, name
+        self.launched = launched or (lambda output: np.copyto(output, RIGHT))
+
+    def launch(self, stream):
+        self.launched(self.output)
+
+    def result(self):
+        return self.output
+
+
+class Room:
+    """Candidates 0 to 4, of which one takes 100 us, and each of the next 10 more; `odd` ones do otherwise."""
+
+    def __init__(self, monkeypatch):
+        self.output = np.zeros_like(RIGHT)
+        self.odd: dict[int, Callable] = {}
+        self.refused: dict[int, Exception] = {}
+        self.us = lambda config, rounds: 100.0 + 10 * config.number
+        self.track = racing.track(monkeypatch, lambda *asked: self.us(*asked), launch=True)
+        self.configs = [Knobs(i) for i in range(5)]
+
+    def bind(self, config):
+        if config.number in self.refused:
+            raise self.refused[config.number]
+        return Bound(self.output, self.odd.get(config.number), "trial")
+
+    def tune(self, references=None, **more):
+        references = references or [lambda: Bound(self.output)]
+        return trials.tune(self.configs, self.bind, references, DEVICE, ROUNDS, **more)
+
+    @property
+    def raced(self) -> list[list[int]]:
+        return [[config.number for config in configs] for configs, _ in self.track.heats]
+
+
+@pytest.fixture
+def room(monkeypatch):
+    return Room(monkeypatch)
+
+
+# ------------------------------------------------------------------------------------------- heats
+
+
+def test_the_best_few_are_timed_again_and_that_decides(room):
+    room.us = lambda config, rounds: (
+        90.0 if config.number == 1 and rounds == 9 else 100.0 + 10 * config.number
+    )
+    winner = room.tune()
+    assert (winner.config, winner.median_us) == (Knobs(1), 90.0)
+    assert room.raced == [[0, 1, 2, 3, 4], [0, 1]] and [r for _, r in room.track.heats] == [4, 9]
+    assert winner.bound.result() is room.output and winner.spent_ms > 0
+
+
+def test_short_launches_are_timed_more_often(room):
+    """Below 40 us, which candidate is ahead is a matter of the clock's noise."""
+    room.us = lambda config, rounds: 20.0 - config.number / 10
+    assert room.tune().config == Knobs(4)
+    assert [(len(configs), rounds) for configs, rounds in room.track.heats] == [
+        (5, 4), (5, 12), (5, 81)
+    ]  # fmt: skip
+
+
+def test_of_two_that_are_equal_it_is_the_first(room):
+    room.us = lambda config, rounds: 50.0
+    assert room.tune().config == Knobs(0)
+
+
+def test_what_is_known_to_be_compiled_is_compiled_at_once(room, monkeypatch):
+    """And what does not compile is said where it is bound, with the candidate's name."""
+    jobs = [(Path("a.cu"), "a<1>"), (Path("b.cu"), "b<2>")]
+    room.tune(jobs=jobs)
+    assert sorted(room.track.compiled) == [(*job, "sm_90a") for job in jobs]
+
+    def broken(*job):
+        raise jit.CompileError("a.cu: a<1> does not compile\nline 1\nline 2")
+
+    monkeypatch.setattr(jit, "compile_cubin", broken)
+    room.refused[0] = jit.CompileError("a.cu: a<1> does not compile\nline 1\nline 2")
+    with pytest.warns(UserWarning) as caught:
+        assert room.tune(jobs=jobs).config == Knobs(1)
+    assert [str(w.message) for w in caught] == [
+        "the tuner skips number=0: a.cu: a<1> does not compile"
+    ]
+
+
+# ---------------------------------------------------------------------------------- wrong results
+
+
+def off(output):
+    np.copyto(output, RIGHT)
+    output[1, 1] *= np.float32(1.01)
+
+
+def leaves_a_row(output):
+    output[:2] = RIGHT[:2]
+
+
+def adds(output):
+    output += RIGHT
+
+
+@pytest.mark.parametrize("wrong", [off, leaves_a_row, adds, lambda output: None])
+def test_a_wrong_candidate_is_never_timed_however_fast_it_is(room, wrong):
+    room.odd[0] = wrong
+    with pytest.warns(UserWarning) as caught:
+        assert room.tune().config == Knobs(1)
+    assert all(0 not in raced for raced in room.raced)
+    (said,) = (str(w.message) for w in caught)
+    assert said.startswith("the tuner skips number=0: its output is not that of simple: ")
+    assert "of 12 elements differ" in said and "\n" not in said
+
+
+def test_a_candidate_that_is_wrong_after_its_launches_is_not_chosen(room):
+    """Its first launch is right: flags that are not reset show in later ones."""
+    launches = []
+
+    def once(output):
+        launches.append(1)
+        np.copyto(output, RIGHT if len(launches) == 1 else 2 * RIGHT)
+
+    room.odd[0] = once
+    with pytest.warns(UserWarning, match="^the tuner skips number=0: its output is not that of"):
+        winner = room.tune()
+    assert (winner.config, winner.median_us) == (Knobs(1), 110.0) and len(launches) == 2
+    room.odd = {0: leaves_a_row, 1: leaves_a_row}
+    room.us = lambda config, rounds: 100.0 - config.number
+    with pytest.warns(UserWarning):
+        assert room.tune().config == Knobs(4)
+
+
+def test_where_all_finalists_are_wrong_in_the_end_the_others_race_again(room):
+    counts = {}
+
+    def once(number):
+        def launched(output):
+            counts[number] = counts.get(number, 0) + 1
+            np.copyto(output, RIGHT if counts[number] == 1 else 0 * RIGHT)
+
+        return launched
+
+    room.odd = {0: once(0), 1: once(1)}
+    with pytest.warns(UserWarning):
+        assert room.tune().config == Knobs(2)
+    assert room.raced == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2, 3]]
+
+
+# ------------------------------------------------------------------------------------- failures
+
+
+def test_a_candidate_that_fails_is_skipped_and_named(room):
+    def crash(output):
+        raise RuntimeError("CUDA_ERROR_INVALID_VALUE")
+
+    room.refused[0] = ValueError("number is 0, but must be more")
+    room.odd[1] = crash
+    room.refused[2] = MemoryError()
+    with pytest.warns(UserWarning) as caught:
+        assert room.tune().config == Knobs(3)
+    assert [str(w.message) for w in caught] == [
+        "the tuner skips number=0: number is 0, but must be more",
+        "the tuner skips number=1: CUDA_ERROR_INVALID_VALUE",
+        "the tuner skips number=2: MemoryError",
+    ]
+    assert room.raced[0] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised"), [(ValueError, ValueError), (jit.CompileError, RuntimeError)]
+)
+def test_only_where_all_fail_it_is_an_error_with_every_reason(room, kind, raised):
+    """A ValueError is what `bind` raises where a problem is not taken; anything else is a fault."""
+    room.refused = {i: ValueError(f"no {i}") for i in range(4)} | {4: kind("no 4")}
+    with pytest.warns(UserWarning), pytest.raises(raised) as caught:
+        room.tune()
+    assert str(caught.value) == "all 5 candidates failed: " + "; ".join(
+        f"number={i}: no {i}" for i in range(5)
+    )
+    assert not room.track.heats
+
+
+def test_an_interrupt_is_no_failure_of_a_candidate(room):
+    room.refused[0] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        room.tune()
+
+
+def test_the_first_reference_that_runs_says_what_is_right(room):
+    def refuses():
+        raise ValueError("n is too large for the simple kernel")
+
+    winner = room.tune([refuses, lambda: Bound(room.output)])
+    assert winner.config == Knobs(0)
+    with pytest.raises(RuntimeError) as caught:
+        room.tune([refuses, refuses])
+    said = "n is too large for the simple kernel"
+    assert str(caught.value) == (
+        f"no candidate can be checked, since no reference runs: {said}; {said}"
+    )
+
+
+# -------------------------------------------------------------------------------- choices are kept
+
+KEY = (512, "bfloat16")
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A room's choices: folders of their own, one kernel."""
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "own"))
+    source = tmp_path / "kernel.cu"
+    source.write_text("__global__ void kernel() {}\n")
+    return Choices(
+        "room", tmp_path / "shipped", {"m": int, "dtype": str}, {"fp32": Knobs}, lambda _: [source]
+    )
+
+
+def choose(kept, room, **more):
+    return tuning.choose(kept, KEY, DEVICE, fits=lambda config: True, make=room.tune, **more)
+
+
+def test_what_was_chosen_once_is_not_tried_again(kept, room, tmp_path):
+    config, spent_ms = choose(kept, room)
+    assert config == Knobs(0) and spent_ms > 0 and len(room.raced) == 2
+    assert choose(kept, room) == (Knobs(0), 0.0) and len(room.raced) == 2
+    path = tmp_path / "own" / "room" / "nvidia-h200.csv"
+    (row,) = choices.read(kept, path).items()
+    digest = choices.digest(kept.sources(None))
+    assert row == (KEY, choices.Choice(Knobs(0), 100.0, digest, jit.nvrtc_version()))
+    assert not kept.shipped.exists()
+    # A named file is the only one that is looked at, and the one that is written.
+    choose(kept, room, file=tmp_path / "deep" / "other.csv")
+    assert len(room.raced) == 4 and (tmp_path / "deep" / "other.csv").is_file()
+
+
+@pytest.mark.parametrize("what", ["kernels", "nvrtc", "both, since the file is older"])
+def test_a_choice_of_other_kernels_or_another_compiler_is_made_again(kept, room, tmp_path, what):
+    path = tmp_path / "own" / "room" / "nvidia-h200.csv"
+    now = choices.Choice(Knobs(3), 1.0, choices.digest(kept.sources(None)))
+    choices.write(kept, path, KEY, now)
+    assert choose(kept, room)[0] == Knobs(3), "it holds"
+    if what in ("kernels", "nvrtc"):
+        choices.write(
+            kept, path, KEY, replace(now, **{what: "0" * 12 if what == "kernels" else "9.9"})
+        )
+    else:
+        path.write_text("m,dtype,median_us,family,knobs\n512,bfloat16,1.00,fp32,number=3\n")
+    assert choose(kept, room)[0] == Knobs(0) and len(room.raced) == 2
+    assert choose(kept, room)[0] == Knobs(0) and len(room.raced) == 2, "and kept in its place"
+    assert len(choices.read(kept, path)) == 1
+
+
+def test_a_changed_kernel_makes_its_choices_again(kept, room):
+    choose(kept, room)
+    (source,) = kept.sources(None)
+    source.write_text("// what it does\n" + source.read_text().replace(" {", "\n{"))
+    choose(kept, room)
+    assert len(room.raced) == 2, "a comment is none of the compiler's business"
+    source.write_text("__global__ void kernel() { __syncthreads(); }\n")
+    choose(kept, room)
+    assert len(room.raced) == 4
+
+
+def test_nothing_is_written_of_a_wrong_candidate(kept, room, tmp_path):
+    room.odd = dict.fromkeys(range(5), leaves_a_row)
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="^all 5 candidates failed"):
+        choose(kept, room)
+    assert not list(tmp_path.rglob("*.csv"))
+    del room.odd[4]
+    with pytest.warns(UserWarning):
+        assert choose(kept, room)[0] == Knobs(4)
+    (path,) = tmp_path.rglob("*.csv")
+    assert "number=4" in path.read_text() and "number=0" not in path.read_text()
+
+
+def test_a_choice_that_cannot_be_kept_still_serves(kept, room, tmp_path):
+    (tmp_path / "a file").write_text("in the way of a folder")
+    with pytest.warns(UserWarning, match="^the tuner's choice is not kept: "):
+        config, _ = choose(kept, room, file=tmp_path / "a file" / "choices.csv")
+    assert config == Knobs(0)
+
+
+def test_where_all_is_well_nothing_is_said(kept, room):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        choose(kept, room)

@@ -1,0 +1,28 @@
+"""What a page shows of kernels that it compiles itself."""
+
+from __future__ import annotations
+
+import re
+
+from kernels import jit
+from kernels.contract import Kernel
+
+HOPPER = "sm_90a"  #: whose machine code pages show
+
+
+def instructions(kernel: Kernel, target: str = HOPPER) -> list[str]:
+    """SASS of a kernel's first instantiation, an instruction each, without addresses."""
+    text = jit.disassemble(jit.compile_cubin(kernel.source, kernel.entries[0], target))
+    return [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", text)]
+
+
+def told(kernel: Kernel) -> str:
+    """Registers and spills of a kernel's first instantiation, for Hopper where it is made for that."""
+    if not kernel.entries:
+        return f"`{kernel.name}` chooses among the others and has no kernel of its own to compile."
+    target = HOPPER if HOPPER in kernel.targets else kernel.targets[-1]
+    used = jit.resources(jit.compile_cubin(kernel.source, kernel.entries[0], target))
+    return (
+        f"`{kernel.entries[0]}`, compiled for {target}, takes {used.registers} registers a thread and spills "
+        f"{'some' if used.spills else 'none'}."
+    )

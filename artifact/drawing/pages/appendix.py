@@ -1,0 +1,279 @@
+"""The appendix for reviewers: checklist, minutes, verdicts and badges, from the records and the repository."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from artifact import paths
+from artifact.drawing import prose
+from artifact.drawing import systems as systems_
+from artifact.measure import minutes, records
+from artifact.verdicts import compare, evidence, judge, load, measures
+from kernels import jit
+
+
+@dataclass(frozen=True)
+class Appendix:
+    """What the page draws from."""
+
+    origin: prose.Origin
+    known: list[load.Claim]
+    systems: pd.DataFrame
+    spent: pd.DataFrame  #: `minutes.durations`; no rows and no columns without records
+
+    @property
+    def built(self) -> pd.DataFrame:
+        return self.systems[self.systems["state"] != systems_.NOT_BUILT]
+
+    @property
+    def not_built(self) -> pd.DataFrame:
+        return self.systems[self.systems["state"] == systems_.NOT_BUILT]
+
+    @property
+    def first(self) -> pd.DataFrame:
+        """`spent` without second runs."""
+        return self.spent[~self.spent["repeat"]] if len(self.spent) else self.spent
+
+    @property
+    def minutes(self) -> float:
+        """Of all experiments."""
+        return float(self.spent["minutes"].sum()) if len(self.spent) else 0.0
+
+    @cached_property
+    def verdicts(self) -> dict[str, int]:
+        """Verdict -> number of claims."""
+        if self.origin.folder is None:
+            return {}
+        return judge.judge(self.known, self.origin.folder)["verdict"].value_counts().to_dict()
+
+    @cached_property
+    def measured(self) -> list[pd.DataFrame]:
+        """Records of every room's experiments."""
+        folder = self.origin.folder
+        return [
+            records.read(folder / row.room / f"{row.experiment}.csv")
+            for row in self.first.itertuples()
+            if row.room != evidence.CEILINGS
+        ]
+
+
+def start(mode: str, gpu: str, folder: str) -> Appendix:
+    """folder: the parameter `records`."""
+    origin = prose.origin(mode, gpu, folder)
+    spent = minutes.durations(origin.folder) if origin.folder else pd.DataFrame()
+    return Appendix(origin, load.claims(), systems_.systems(origin.folder), spent)
+
+
+def amount(count: float) -> str:
+    """Bytes in words."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def abstract(a: Appendix) -> str:
+    return (
+        f"The artifact rebuilds {len(a.systems)} published systems for sparse matrix multiplication on GPUs ({len(a.built)} so far: "
+        f"{', '.join(a.built['name'])}) as CUDA kernels, about one idea a file, measures them with one harness against the "
+        "vendor's library, and judges each claim of their authors by a stated rule. One command, `make artifact`, installs a "
+        "locked environment, executes the notebooks and builds this book. With an NVIDIA GPU it measures; without one it compiles "
+        "and disassembles every kernel and draws the figures from the records of another machine."
+    )
+
+
+# ---------------------------------------------------------------- checklist
+
+
+def checklist(a: Appendix, root: Path = paths.ROOT) -> dict[str, str]:
+    """What the template of artifact appendices asks; root: of the repository."""
+    return _program(a, root) | _experiments(a) | _availability(root)
+
+
+def _program(a: Appendix, root: Path) -> dict[str, str]:
+    project = _project(root)
+    systems = "; ".join(
+        f"{s.name} ({s.format}, {s.precision}, {s.state})" for s in a.systems.itertuples()
+    )
+    labels = {label for df in a.measured for label in df["label"]} - {""}
+    real = f"; {len(labels)} real matrices" if labels else ""
+    gpu = f". Records: {a.origin.machine()['gpu']}" if a.origin.folder else ""
+    return {
+        "Algorithm": f"sparse matrix times dense matrix: {systems}",
+        "Program": "CUDA C++ kernels in <code>kernels/</code>, Python harness in <code>artifact/</code>",
+        "Compilation": f"NVRTC at run time, for {', '.join(jit.TARGETS)}; compiling needs no CUDA toolkit, no driver and no GPU",
+        "Binary": "none is shipped; compiled kernels are cached in <code>build/cubin</code>",
+        "Data set": f"matrices made by the source's own generators, from a recorded seed{real}",
+        "Run-time environment": f"Linux on x86-64, Python {project['requires-python']}, git, make; {_packages(root, 'base.lock')} locked "
+        f"packages, {_packages(root, 'gpu.lock')} where there is a GPU, each checked by its hash",
+        "Hardware": f"any CPU; to measure, an NVIDIA GPU of the Ampere generation or later{gpu}",
+        "Run-time state": "nobody else on the GPU; clocks need not be locked, they are sampled and recorded",
+        "Execution": "<code>make artifact</code>; one GPU, one notebook at a time",
+        "Metrics": "execution time, useful TFLOP/s, GB/s of least bytes, speedup over the library, relative error",
+        "Output": "<code>build/html/</code> (this book), <code>build/records/</code> (CSV), <code>build/figures/</code> (SVG and CSV)",
+    }
+
+
+def _experiments(a: Appendix) -> dict[str, str]:
+    count = "no records yet"
+    if len(a.first):
+        count = f"{len(a.first)} experiments with {a.first['rows'].sum()} rows"
+    in_venv = sys.prefix != sys.base_prefix
+    environment = (
+        amount(minutes.size_bytes(sys.prefix)) if in_venv else "of unknown size (not a virtual one)"
+    )
+    took = (
+        f"{max(a.minutes, 1):.0f} min in all, on the records' GPU"
+        if a.minutes
+        else "not measured yet"
+    )
+    return {
+        "Experiments": f"{len(a.known)} claims, judged from {count}",
+        "Disk space": f"environment of this build {environment}, build folder {amount(minutes.size_bytes(paths.BUILD))}; the GPU's "
+        "libraries add several gigabytes",
+        "Time to prepare": "the environment: a minute or two, given a package index nearby",
+        "Time to measure": took,
+    }  # fmt: skip
+
+
+def _availability(root: Path) -> dict[str, str]:
+    licence, found = _project(root)["license"], doi(root)
+    return {
+        "Publicly available": "a Git repository; its licence permits copies",
+        "Code licence": licence,
+        "Data licence": f"{licence}, for the records",
+        "Workflow framework": "GNU make and papermill",
+        "Archived": f"yes, {found}" if found else "not yet: there is no archived copy with a DOI",
+    }
+
+
+def _project(root: Path) -> dict:
+    return tomllib.loads((root / "pyproject.toml").read_text())["project"]
+
+
+def _packages(root: Path, lock: str) -> int:
+    text = (root / "requirements" / lock).read_text()
+    return len(re.findall(r"^[a-z0-9].*==", text, re.MULTILINE))
+
+
+def doi(root: Path = paths.ROOT) -> str:
+    """Of the archived copy; nothing where there is none."""
+    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def largest(a: Appendix) -> str:
+    """The most memory that a point takes; nothing without records."""
+    most = max((df["least_bytes"].max() for df in a.measured), default=0)
+    return (
+        f"The largest point of these records has operands and output of {amount(most)}."
+        if most
+        else ""
+    )
+
+
+# ---------------------------------------------------------------- minutes, expected results, commands
+
+
+def times(a: Appendix) -> pd.DataFrame | None:
+    """Which figure comes from where, and what it costs; None without records."""
+    if a.spent.empty:
+        return None
+    spent = a.spent
+    again = spent["repeat"].map({True: " (second run)", False: ""})
+    return pd.DataFrame(
+        {
+            "figure": spent["figure"].replace("", "–"),
+            "experiment": spent["experiment"] + again,
+            "notebook": [f'<a href="{n}.html">{n}.ipynb</a>' for n in spent["notebook"]],
+            "points": spent["points"],
+            "minutes": [f"{m:.1f}" if m >= 0.1 else "under 0.1" for m in spent["minutes"]],
+            "kernels (s)": spent["kernel_s"].map("{:.1f}".format),
+            "GPU": spent["gpu"],
+        }
+    )
+
+
+def together(a: Appendix) -> str:
+    if a.spent.empty:
+        return f"{a.origin.missing} The minutes in this table come from the records."
+    return (
+        f"Together {a.minutes:.1f} minutes, by the times in the records: compiling, generating, checking, flushing included, pauses "
+        f"of more than {minutes.PAUSE_S / 60:g} minutes left out. *Figure* is the source's."
+    )
+
+
+def expected(a: Appendix) -> str:
+    said = ", ".join(f"{a.verdicts[v]} *{v}*" for v in measures.VERDICTS if v in a.verdicts)
+    return (f"The verdicts on the GPU of these records: {said}. " if said else "") + (
+        "On the same kind of GPU, `make compare` should say that the records agree: median difference of speedups within "
+        f"{compare.SPEEDUP_TOLERANCE:.0%} and of times within {compare.TIME_TOLERANCE:.0%}, per experiment and variant. Its exit "
+        f"code is {compare.AGREE} where they do, {compare.DIFFER} where they differ and {compare.BAD_INPUT} for bad input. On "
+        "another kind of GPU times say nothing about each other; there the verdicts are compared, and one that changes is a "
+        "finding, not a failure."
+    )
+
+
+def commands(a: Appendix) -> str:
+    """For one claim and for one point, as a block of Markdown."""
+    one = a.known[0]
+    sweeps = importlib.import_module(f"kernels.{one.room}").sweeps("kick")
+    shape = next(iter(sweeps.values()))[0]
+    sizes = " ".join(f"{'-' if len(k) == 1 else '--'}{k} {v}" for k, v in shape.items())
+    return (
+        "```sh\n"
+        f"python -m artifact claims --id {one.id}   # rule, experiments and minutes\n"
+        "make measure\n"
+        f"python -m artifact claims --id {one.id} --records build/records\n"
+        f"python -m artifact run {one.room} {sizes}\n"
+        "```"
+    )
+
+
+# ---------------------------------------------------------------- badges
+
+
+def badges(a: Appendix, root: Path = paths.ROOT) -> pd.DataFrame:
+    """What each badge of the ACM asks, and how far this artifact is."""
+    archived, missing = doi(root), ", ".join(a.not_built["name"])
+    hold, part = (a.verdicts.get(v, 0) for v in (measures.REPRODUCED, measures.PARTLY))
+    held = f": {hold} of {len(a.known)} claims hold, {part} in part" if a.origin.folder else ""
+    rows = [
+        (
+            "Artifacts Available",
+            "A copy in a public archive that outlives its authors' web pages, under a DOI or another permanent identifier.",
+            f"Met: {archived}."
+            if archived
+            else "Not yet: licence and citation are there, an archived copy with a DOI is not.",
+        ),
+        (
+            "Artifacts Evaluated – Functional",
+            "Documented, consistent with what it claims to be, complete, exercisable, with evidence that it was verified.",
+            f"Met for {len(a.built)} of {len(a.systems)} rooms: documented here and beside each kernel, exercised by "
+            "<code>make artifact</code> and <code>make test</code>, every number checked against a float64 reference before it "
+            f"is recorded. {f'Not complete: {missing} are missing.' if missing else 'Complete.'}",
+        ),
+        (
+            "Artifacts Evaluated – Reusable",
+            "Functional, and so carefully documented and structured that others can build on it.",
+            "For reviewers to judge. The kernels never import the harness and can be used without it; a room is added without "
+            "changing the harness; figures come with their data; one permissive licence.",
+        ),
+        (
+            "Results Reproduced",
+            "Others than the authors obtained the main results, with the help of the authors' artifacts.",
+            "Of the sources: not attempted, since no code of theirs is used. Of this artifact: by nobody else yet; "
+            "<code>make measure</code> and <code>make compare</code> are the way.",
+        ),
+        (
+            "Results Replicated",
+            "Others than the authors obtained the main results independently, without the authors' artifacts.",
+            f"Of the sources: this is what the ledger does, with kernels written after the papers{held}. Of this artifact: not yet.",
+        ),
+    ]
+    return pd.DataFrame(rows, columns=["badge", "asks", "here"])

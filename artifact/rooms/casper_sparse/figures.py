@@ -1,0 +1,70 @@
+"""Charts of the room `casper_sparse` over its records, as `(fig, data)`, and what stands below them."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from artifact import rooms
+from artifact.drawing import charts
+from artifact.measure import records
+from artifact.rooms.casper_sparse.experiments import NAMES, Ceilings, of
+from kernels import casper_sparse as room
+
+SHOWN = ("warp_per_row", "l2_panels", "auto")
+STRONG = ("in_flight", "shared_tiles")  #: rungs with a marker of their own in a roofline
+#: Sweep -> what it sweeps, how the axis is called, and the source's figure.
+SWEEPS = {
+    "wide": ("n", "N, columns of B", "fig4_wide"),
+    "square": ("n", "M = N = K", "fig5_square"),
+    "tall": ("m", "M, rows of A", "fig6_tall"),
+}
+
+
+def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings):
+    """Time, memory throughput and speedup of a sweep, beside what the source states."""
+    x, xlabel, figure = SWEEPS[experiment]
+    stated = records.published(rooms.published("casper_sparse", figure)).set_index("quantity")
+    stated = stated[["low", "high"]]
+    share = None
+    if "vram_throughput" in stated.index:
+        share = tuple(stated.loc["vram_throughput"].fillna(100) / 100)
+    return charts.sweep_panel(
+        of(everything, experiment), x, list(NAMES), show_variants=list(SHOWN),
+        claim=tuple(stated.loc["speedup"]), copy_gbps=ceilings.copy_gbps, xlabel=xlabel, claim_share=share,
+    )  # fmt: skip
+
+
+def below_panel(experiment: str) -> dict[str, str]:
+    """Alternative text and caption of a sweep's panel."""
+    return {
+        "alt": f"Time, memory throughput and speedup over cuSPARSE in the {experiment} sweep",
+        "caption": f"The {experiment} sweep. Top: time of one multiplication. Middle: bytes that any kernel must "
+        "move (A, B and C once) over that time; the dashed line is a measured copy. Bottom: speedup over the "
+        "fastest cuSPARSE algorithm. Violet: what the source states for its GPU; its memory throughput is what the "
+        "hardware moved, which is more than these least bytes (the counters below compare like with like).",
+    }
+
+
+def roofline(everything: pd.DataFrame, ceilings: Ceilings, traffic: str):
+    """traffic: "requested_bytes", with the slope of L2, or "least_bytes"."""
+    roofs = {
+        "DRAM copy": ceilings.copy_gbps,
+        "L2 read": ceilings.l2_gbps,
+        "FMA": ceilings.fma_tflops,
+    }
+    if traffic == "least_bytes":
+        del roofs["L2 read"]
+    return charts.roofline(everything, roofs, list(NAMES), traffic=traffic, strong=STRONG)
+
+
+def ladder(everything: pd.DataFrame):
+    return charts.ladder(everything, {name: k.prediction for name, k in room.VARIANTS.items()})
+
+
+def spread(everything: pd.DataFrame, second: pd.DataFrame | None):
+    """The second run over the first; None without one."""
+    if second is None:
+        return None
+    looked_at = ["warp_per_row", "auto", "cusparse_alg2", "cusparse_alg3"]
+    one = everything[everything["variant"].isin(looked_at)]
+    return charts.spread(one, second, list(NAMES))

@@ -1,0 +1,243 @@
+"""The chapter's experiments: measured on the GPU that is here, or read from records, as `run` says.
+
+Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from artifact import rooms
+from artifact.measure import ceilings as ceilings_
+from artifact.measure import records
+from artifact.measure.run import Run
+from artifact.rooms.tensor_core_24 import epilogue as epilogue_
+from artifact.rooms.tensor_core_24 import facts, prepare
+from kernels import tensor_core_24 as room
+
+ROOM = "tensor_core_24"
+KEYS = ["m", "n", "k"]
+
+
+def stated(part: str) -> pd.DataFrame:
+    """What the source states: of its "benchmarks", or of its "design"."""
+    return records.published(rooms.published(ROOM, part))
+
+
+def measure(
+    run: Run, experiment: str, names: Iterable[str] = facts.MAIN, shapes: Sequence[dict] | None = None
+) -> pd.DataFrame:  # fmt: skip
+    """One row per shape (default: the experiment's sweep) and contender, in the order of `names`."""
+    shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
+    every = run.variants() | run.baselines()
+    problems = [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
+    return run.measure(experiment, problems, {name: every[name] for name in names})
+
+
+def studies(run: Run) -> pd.DataFrame:
+    """The side studies that fit this GPU, beside the published kernel and the library."""
+    shapes = room.sweeps(run.preset)["studies"]
+    names = [v for v in facts.STUDIES if facts.takes_all(run.machine, v, shapes)]
+    if run.mode != "measure":  # a record from before there was a study has no row of it
+        known = set(records.read(run.folder / "studies.csv")["variant"])
+        names = [v for v in names if v in known]
+    return measure(run, "studies", ["mma_sp", *names, "cusparselt"])
+
+
+def pruning(run: Run) -> pd.DataFrame | None:
+    """How long pruning and compressing take, as `prepare.measure` gives it."""
+    return prepare.measure(run)
+
+
+def epilogue(run: Run) -> epilogue_.Tried | None:
+    """C = alpha·A·B + beta·C + bias, tried where there is a GPU."""
+    return epilogue_.tried(run)
+
+
+def together(*frames: pd.DataFrame) -> pd.DataFrame:
+    """Records of several experiments as one table."""
+    return pd.concat(frames, ignore_index=True)
+
+
+def by_size(df: pd.DataFrame, variant: str, column: str = "tflops") -> pd.Series:
+    return df[df["variant"] == variant].set_index("m")[column]
+
+
+def over(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
+    """Speedup by size."""
+    return by_size(df, baseline, "median_us") / by_size(df, variant, "median_us")
+
+
+def wide(df: pd.DataFrame, column: str) -> pd.DataFrame:
+    """(m, n, k) in the order of the records, by contender."""
+    return df.set_index([*KEYS, "variant"])[column].unstack("variant", sort=False)
+
+
+# ---------------------------------------------------------------- the ladder
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs that this GPU runs, at every size of the sweep that they take."""
+
+    frame: pd.DataFrame
+    rungs: dict[str, facts.Rung]
+    climbed: list[int]  #: the largest sizes that every rung takes, at most two
+    has_gaps: bool  #: at one size there are fewer tiles than a rung needs
+
+    @property
+    def sizes(self) -> list[int]:
+        return sorted(set(self.frame["m"]))
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """Records of the sizes that every rung takes."""
+        return self.frame[self.frame["m"].isin(self.climbed)]
+
+    @property
+    def predictions(self) -> dict[str, str]:
+        return {name: facts.prediction(name) for name in ("mma_sp", *self.rungs, "auto")}
+
+    @property
+    def before(self) -> dict[str, str]:
+        """Rung -> the kernel that it builds on."""
+        return {name: rung.before for name, rung in self.rungs.items()}
+
+    def rate(self, variant: str, size: int) -> float:
+        """TFLOP/s; NaN where it was not measured."""
+        return by_size(self.frame, variant).get(size, np.nan)
+
+    def gain(self, variant: str, size: int) -> float:
+        """Factor over the kernel that a rung builds on."""
+        return self.rate(variant, size) / self.rate(self.rungs[variant].before, size)
+
+
+def ladder(run: Run) -> Ladder:
+    """Every rung at every size that it takes; sizes that one of them does not take are a record of their own."""
+    sweep = room.sweeps(run.preset)["ladder"]
+    here = {
+        name: rung
+        for name, rung in facts.rungs().items()
+        if any(facts.takes_all(run.machine, name, [shape]) for shape in sweep)
+    }
+    whole = [s for s in sweep if all(facts.takes_all(run.machine, name, [s]) for name in here)]
+    part = [s for s in sweep if s not in whole]
+    frames = []
+    for experiment, shapes in (("ladder", whole), ("ladder_small", part)):
+        names = [name for name in here if facts.takes_all(run.machine, name, shapes)]
+        if shapes:
+            names = ["mma_sp", *names, "auto", "cusparselt", "cublaslt"]
+            frames.append(measure(run, experiment, names, shapes))
+    climbed = sorted({shape["m"] for shape in whole})[-2:]
+    return Ladder(together(*frames), here, climbed, bool(part))
+
+
+# ---------------------------------------------------------------- ceilings
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What loops of nothing but one instruction sustain, TFLOP/s and MHz by microbenchmark; dense-equivalent."""
+
+    peak: Mapping[str, float]
+    sm_mhz: Mapping[str, float]
+    #: What figures and sentences call them.
+    CALLED = {"mma_sp": "mma.sp", "wgmma": "wgmma (dense)", "wgmma_sp_ra": "wgmma.sp"}
+
+    @property
+    def best_sparse(self) -> str | None:
+        """The fastest sparse instruction that the GPU has; None where none was measured."""
+        known = (v for v in ("wgmma_sp_ra", "wgmma_sp", "mma_sp") if v in self.peak)
+        return next(known, None)
+
+    @property
+    def two_instructions(self) -> bool:
+        """Whether the GPU has a sparse instruction besides the published kernel's."""
+        return "mma_sp" in self.peak and self.best_sparse != "mma_sp"
+
+    @property
+    def lines(self) -> dict[str, float]:
+        """For a figure."""
+        return {name: self.peak[v] for v, name in self.CALLED.items() if v in self.peak}
+
+    @property
+    def of_contenders(self) -> dict[str, tuple[str, float]]:
+        """The ceiling of the instruction that each contender is held against, for a figure."""
+        found = {"mma_sp": (self.CALLED["mma_sp"], self.peak["mma_sp"])}
+        if self.two_instructions:
+            best = self.CALLED["wgmma_sp_ra"], self.peak[self.best_sparse]
+            found |= {"auto": best, "cusparselt": best}
+            found["cublaslt"] = self.CALLED["wgmma"], self.peak["wgmma"]
+        return found
+
+
+def ceilings(ceiling_run: Run, machine: facts.Machine) -> Ceilings:
+    """ceiling_run: the run of the room "ceilings"; machine: of the chapter's run."""
+    measured = ceilings_.measure(ceiling_run)
+    peaks = ceilings_.tensor_cores(measured, machine).set_index("variant")["measured"].to_dict()
+    return Ceilings(peaks, measured.set_index("variant")["sm_mhz"].to_dict())
+
+
+# ---------------------------------------------------------------- counters
+
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
+SHARED = "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed"
+TO_SM = "l1tex__m_xbar2l1tex_read_bytes.sum"
+AT_L2 = "lts__t_bytes.sum"
+FROM_DRAM = "dram__bytes_read.sum"
+TIME = "gpu__time_duration.sum"
+CLOCK = "sm__cycles_elapsed.avg.per_second"
+CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+#: What a contender must have to be in the table of the profile.
+NEEDED = (TENSOR, SHARED, TO_SM, TIME)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Nsight Compute's counters: (variant, size, metric) -> value; empty where none were recorded."""
+
+    values: Mapping[tuple[str, int, str], float]
+
+    def get(self, variant: str, size: int, metric: str) -> float:
+        """NaN where it was not counted."""
+        return self.values.get((variant, size, metric), np.nan)
+
+    def has(self, *variants: str, size: int, metrics: Iterable[str]) -> bool:
+        return all((v, size, metric) in self.values for v in variants for metric in metrics)
+
+    def ratio(self, variant: str, baseline: str, size: int, metric: str) -> float:
+        return self.get(variant, size, metric) / self.get(baseline, size, metric)
+
+
+def counters(run: Run) -> Counters:
+    path = run.folder / "counters.csv"
+    if not path.exists():
+        return Counters({})
+    values = records.read_counters(path).set_index(["variant", "m", "metric"])["value"]
+    return Counters(values.to_dict())
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Who was profiled, and at which of the ladder's sizes all of them were."""
+
+    counters: Counters
+    contenders: list[str]
+    sizes: list[int]
+
+    def holds(self, *variants: str) -> bool:
+        """Whether these were profiled, all at one size."""
+        return bool(self.sizes) and set(variants) <= set(self.contenders)
+
+
+def profile(counters: Counters, climbed: Ladder) -> Profile:
+    wanted = ("mma_sp", *climbed.rungs, "auto", "cusparselt", "cublaslt")
+    found = [v for v in wanted if counters.has(v, size=4096, metrics=NEEDED)]
+    sizes = [s for s in climbed.climbed if found and counters.has(*found, size=s, metrics=NEEDED)]
+    return Profile(counters, found, sizes)

@@ -1,0 +1,237 @@
+"""Sentences on the ladder for Hopper: what came of each rung, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from artifact.drawing.cells import NO_COUNTERS
+from artifact.drawing.words import change, cube, listed, more
+from artifact.measure.ceilings import TENSOR_FLOP_PER_CLOCK
+from artifact.rooms.tensor_core_24 import facts, sass, tables
+from artifact.rooms.tensor_core_24.experiments import (
+    AT_L2,
+    CLOCK,
+    FROM_DRAM,
+    SHARED,
+    TENSOR,
+    TIME,
+    TO_SM,
+    Ceilings,
+    Counters,
+    Ladder,
+    Profile,
+    by_size,
+)  # fmt: skip
+
+#: Clocks of an SM's tensor cores, in dense-equivalent FLOP.
+PER_CLOCK = 2 * TENSOR_FLOP_PER_CLOCK[(9, 0)]
+
+
+def only_compiled(machine: facts.Machine) -> str:
+    """A warning where the GPU does not run the ladder."""
+    if facts.is_hopper(machine):
+        return ""
+    return "**This GPU has no `wgmma`**: what follows of the ladder is compiled, but not measured."
+
+
+def compiled(report: pd.DataFrame) -> str:
+    """report: the room's compile report."""
+    rows = sass.ladder_rows(report)
+    spilled = sorted(set(report[report["spills"]]["variant"]) & set(rows.index))
+    other = sum(int(rows[op].sum()) for op in ("HMMA", "HMMA.SP", "HGMMA") if op in rows)
+    return (
+        f"Compiled here for sm_90a, in BF16. **{'Spilling: ' + ', '.join(spilled) if spilled else 'Nothing spills'}**, although a "
+        "thread of `wgmma_tall` holds 192 accumulators: the compiler plans with the registers that a thread is launched with, "
+        "and `setmaxnreg` then takes 40 for the producer's warps and 232 for the others. `HGMMA.SP` is `wgmma.sp`; of other "
+        f"tensor-core instructions there are {other or 'none'}."
+    )
+
+
+def what_came(ladder: Ladder) -> str:
+    """Before the table of gains: how the predictions did. Nothing without rungs."""
+    if not ladder.rungs:
+        return ""
+    judged = tables.gains(ladder).dropna(subset=["predicted"])
+    came = judged[[cube(s) for s in ladder.climbed]].mean(axis=1)
+    near = judged[(came / judged["predicted"] - 1).abs() < 0.05]["rung"]
+    named = f": {listed(f'`{v}`' for v in near)}" if len(near) else ""
+    text = (
+        f"What came of each rung, as a factor over the one that it builds on. Of {len(judged)} predictions with a number, "
+        f"{len(near)} {'was' if len(near) == 1 else 'were'} within 5% at {listed(map(cube, ladder.climbed))}{named}."
+    )
+    if ladder.has_gaps:
+        text += (
+            " A dash: a size that the rung does not take, because there are fewer tiles than SMs."
+        )
+    return text
+
+
+# ---------------------------------------------------------------- what bounds it
+
+
+def profiled(profile: Profile) -> str:
+    if not profile.sizes:
+        return NO_COUNTERS
+    return (
+        f"Nsight Compute at {cube(profile.sizes[-1])}, clocks left alone. *Tensor cores*, *shared memory*: share of the time that "
+        "the pipe is busy. *L2 to SMs*: bytes that arrive; *in L2*: bytes that its slices handle."
+    )
+
+
+def shared_memory(profile: Profile, ceilings: Ceilings) -> str:
+    """The first bound; nothing where the rungs in question were not profiled."""
+    if not profile.holds("wgmma_keep"):
+        return ""
+    size, keep, counters = profile.sizes[-1], facts.rungs()["wgmma_keep"], profile.counters
+    busy = counters.get("wgmma_keep", size, SHARED)
+    if busy > 90:
+        verdict = "is nearly full: that is the bound"
+    elif busy > 70:
+        verdict = "has little to spare, since every wait of one stalls the other"
+    else:
+        verdict = "is not yet what holds the kernel back"
+    bare = ""
+    if {"wgmma_sp_ra", "wgmma_sp"} <= set(ceilings.peak):
+        bare = (
+            f"The bare instructions differ likewise, {ceilings.peak['wgmma_sp_ra']:.0f} TFLOP/s with A in registers and "
+            f"{ceilings.peak['wgmma_sp']:.0f} from shared memory, at clocks that power sets."
+        )
+    return f"""
+**Shared memory runs beside the tensor cores, clock for clock.** The instruction reads all of B for every 64 rows of A. A step of {keep.m} × {keep.n} × {facts.STEP_K} is
+{2 * keep.m * keep.n * facts.STEP_K / PER_CLOCK:.0f} clocks of multiplication, and {keep.b_bytes / 1024:.0f} KiB of B for its {keep.rows_of_64} × 64 rows, at 128 bytes a clock, are {keep.b_bytes / facts.BYTES_PER_CLOCK:.0f}. A itself adds 32/N: {32 / keep.n:.1%}. So shared memory
+must be busier than the tensor cores, by {1 + 32 / keep.n:.3f} and a little for metadata; counted: {busy / counters.get("wgmma_keep", size, TENSOR):.3f} (`wgmma_keep`, {cube(size)}). At {busy:.0f}% it
+{verdict}. With A in shared memory no kernel can keep the tensor cores busy more than
+{1 / (1 + 32 / keep.n):.0%} of the time.
+{bare}"""
+
+
+def from_l2(profile: Profile, ladder: Ladder) -> str:
+    """What a tile costs of L2; nothing where the rungs in question were not profiled."""
+    if not profile.holds("wgmma_keep", "wgmma_tall"):
+        return ""
+    size, rungs = profile.sizes[-1], facts.rungs()
+    keep, tall = rungs["wgmma_keep"], rungs["wgmma_tall"]
+    counted = profile.counters.ratio("wgmma_tall", "wgmma_keep", size, TO_SM)
+    gain = ladder.gain("wgmma_tall", size)
+    pays = f": what it saves there it pays for in shared memory, where A's share is {32 / tall.n:.1%} instead of {32 / keep.n:.1%}"
+    return f"""
+**What arrives from L2 depends on the tile.** For the same work, {tall.m} × {tall.n} needs {tall.l2_bytes / keep.l2_bytes:.0%} of the bytes that {keep.m} × {keep.n} needs; counted: {counted:.0%}. It is {change(gain)}
+at {cube(size)}{pays if gain < 1.01 else ""}.
+"""
+
+
+def clock(profile: Profile, ladder: Ladder, machine: facts.Machine) -> str:
+    """What power does to the clock; nothing where the rungs in question were not profiled."""
+    path = ("wgmma_persistent", "wgmma_bands", "wgmma_keep")
+    if not profile.holds(*path):
+        return ""
+    size, get, top = profile.sizes[-1], profile.counters.get, machine["sm_mhz_max"] * 1e6
+    seen = [
+        get(v, s, CLOCK)
+        for v in facts.rungs()
+        for s in profile.sizes
+        if profile.counters.has(v, size=s, metrics=[CLOCK])
+    ]
+    held = max(seen) > 0.97 * top
+    nvml, watt, reason = (
+        by_size(ladder.frame, path[-1], column)[size] for column in ("sm_mhz", "power_w", "throttle")
+    )  # fmt: skip
+    needed = [get(v, size, TIME) * get(v, size, CLOCK) / 1e15 for v in path]  # million clocks
+    capped = f" (“{reason}”)" if "power" in str(reason) else ""
+    dram = [f"{get(v, size, FROM_DRAM) / 1e9:.2f}" for v in path]
+    rate = [f"{ladder.rate(v, size):.0f}" for v in path]
+    slower = get(path[-1], size, CLOCK) / get(path[0], size, CLOCK)
+    pays = ": it waits less, works more in each clock, and pays for that in clock rate"
+    energy = "So what saves energy is worth as much as what saves clocks, and moving a byte costs energy."
+    return f"""
+**{"The clock holds" if held else "Power sets the clock"}.** This GPU may run at {top / 1e9:.2f} GHz. Under the kernels of the ladder the profile counts {min(seen) / 1e9:.2f} to {max(seen) / 1e9:.2f}; NVML, during the
+measurement at {cube(size)}, {nvml:.0f} MHz at {watt:.0f} of {machine["power_limit_w"]:.0f} W{capped}. At the highest clock the same {needed[-1]:.2f} million clocks of `wgmma_keep` would take
+{needed[-1] / top * 1e12:.0f} instead of {get(path[-1], size, TIME) / 1e3:.0f} µs. {"" if held else energy}
+Tiles in bands and a hint to L2 change no instruction of the loop. They take the reads from DRAM from {" over ".join(dram[:2])} to {dram[2]} GB, and the
+throughput at {cube(size)} from {" over ".join(rate[:2])} to {rate[2]} TFLOP/s. From the first of the three to the last the kernel needs
+{more(needed[-1] / needed[0] - 1, "clocks")}, and the clock rate changes by {slower - 1:+.0%}{pays if needed[-1] < 0.98 * needed[0] and slower < 0.99 else ""}.
+"""
+
+
+# ---------------------------------------------------------------- more ideas
+
+
+def more_ideas(ladder: Ladder, counters: Counters, sms: int) -> Iterable[str]:
+    """A paragraph for each idea that was measured, or one that says that none was."""
+    found = [
+        _multicast(ladder, counters),
+        _packed(ladder, counters),
+        _stream_k(ladder, counters, sms),
+        _split_k(ladder),
+    ]
+    return list(filter(None, found)) or ["Nothing of it was measured on this GPU."]
+
+
+def _multicast(ladder: Ladder, counters: Counters) -> str:
+    name, keep, size = "wgmma_multicast", "wgmma_keep", ladder.climbed[-1]
+    if name not in ladder.rungs:
+        return ""
+    gain = ladder.gain(name, size)
+    text = (
+        f"**Multicast**: {gain:.2f}× of `wgmma_keep` at {cube(size)}, {change(gain)}. A cluster of two blocks fetches each half of "
+        "B once for both."
+    )
+    if not counters.has(name, keep, size=size, metrics=(TO_SM, AT_L2)):
+        return text
+    arrives, handled = counters.get(keep, size, TO_SM), counters.get(keep, size, AT_L2)
+    served = (
+        ": neighbours that ask for the same line at about the same time are served once already"
+    )
+    waits = ", and the two blocks now wait for each other's stages, which costs more"
+    return (
+        f"{text} Yet without it, {arrives / 1e9:.1f} GB arrive at the SMs while the slices of L2 handle {handled / 1e9:.1f}"
+        f"{served if handled < 0.95 * arrives else ''}. Multicast makes it {counters.get(name, size, AT_L2) / 1e9:.1f}"
+        f"{waits if gain < 1 else ''}."
+    )
+
+
+def _packed(ladder: Ladder, counters: Counters) -> str:
+    name, size = "wgmma_packed", ladder.climbed[-1]
+    if name not in ladder.rungs:
+        return ""
+    before = ladder.rungs[name].before
+    text = (
+        f"**Packed A**: {listed(f'{ladder.gain(name, s):.2f}× at {cube(s)}' for s in ladder.climbed)} of `{before}`. A is the weight, "
+        "so its order is ours: a stage's part lies side by side, and one request brings 4 KiB of it."
+    )
+    if counters.has(name, before, size=size, metrics=(AT_L2,)):
+        text += f" L2 handles {more(counters.ratio(name, before, size, AT_L2) - 1, 'bytes')}."
+    return text
+
+
+def _stream_k(ladder: Ladder, counters: Counters, sms: int) -> str:
+    name, keep, size = "wgmma_stream_k", "wgmma_keep", ladder.climbed[-1]
+    if name not in ladder.rungs or np.isnan(ladder.rate(name, size)):
+        return ""
+    fill = {s: facts.rungs()[keep].tiles(s) / sms for s in ladder.climbed}
+    costs = "" if ladder.gain(name, size) > 1.01 else ": the sharing costs more than it saves"
+    text = (
+        f"**Stream-K**: whole tiles fill {listed(f'{f:.2f} waves at {cube(s)}' for s, f in fill.items())}, so at best "
+        f"{listed(f'{np.ceil(f) / f - 1:.0%}' for f in fill.values())} could be gained by sharing the last ones. "
+        f"{listed(f'{ladder.gain(name, s):.2f}× at {cube(s)}' for s in ladder.climbed)} came of it{costs}."
+    )
+    if not counters.has(name, keep, size=size, metrics=(AT_L2,)):
+        return text
+    grown, reads = (counters.ratio(name, keep, size, metric) - 1 for metric in (AT_L2, FROM_DRAM))
+    apart = ": blocks that stand at different k no longer read what their neighbours read"
+    return f"{text} L2 handles {more(grown, 'bytes')}, DRAM delivers {more(reads, 'bytes')}{apart if grown > 0.05 else ''}."
+
+
+def _split_k(ladder: Ladder) -> str:
+    rung = ladder.rungs.get("wgmma_split_k")
+    if rung is None:
+        return ""
+    few = listed(f"{cube(s)} has {rung.tiles(s)}" for s in ladder.sizes)
+    came = listed(f"{ladder.gain(rung.name, s):.2f}×" for s in ladder.sizes)
+    return (
+        f"**Split-K** is for few tiles, and {few} of {rung.m} × {rung.n}: {came} of `wgmma_keep`. The tuner takes it where it "
+        "pays (next section)."
+    )

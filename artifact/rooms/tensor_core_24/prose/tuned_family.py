@@ -1,0 +1,258 @@
+"""Sentences on the tuned family: against the libraries, at any size, in FP16, and the chapter in short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from artifact import baselines
+from artifact.drawing.words import cube, listed, shape
+from artifact.measure.ceilings import TENSOR_FLOP_PER_CLOCK
+from artifact.measure.records import geomean
+from artifact.rooms.tensor_core_24 import epilogue as epilogue_
+from artifact.rooms.tensor_core_24 import facts
+from artifact.rooms.tensor_core_24.experiments import (
+    CLOCK,
+    SHARED,
+    TENSOR,
+    TIME,
+    Ceilings,
+    Ladder,
+    Profile,
+    by_size,
+    wide,
+)  # fmt: skip
+from artifact.rooms.tensor_core_24.prose.published_kernel import Clocks, Share
+from artifact.rooms.tensor_core_24.sass import Published
+
+#: Over cuSPARSELt's best, from the work of 4096³ on.
+AIM = 1.10
+LARGE = 2 * 4096**3  # FLOP
+
+# ---------------------------------------------------------------- against the libraries
+
+
+@dataclass(frozen=True)
+class Speedups:
+    """Of `auto`, by (m, n, k): over cuSPARSELt's best algorithm and its default, and over dense cuBLASLt."""
+
+    best: pd.Series
+    default: pd.Series
+    dense: pd.Series
+
+    @property
+    def large(self) -> pd.Series:
+        """Over the best, from the work of 4096³ on."""
+        return self.best[self._flop >= LARGE]
+
+    @property
+    def small(self) -> pd.Series:
+        return self.best[self._flop < LARGE]
+
+    @property
+    def below_aim(self) -> pd.Series:
+        return self.large[self.large < AIM]
+
+    @property
+    def _flop(self) -> pd.Series:
+        return pd.Series({key: 2.0 * np.prod(key) for key in self.best.index})
+
+
+def speedups(both: pd.DataFrame) -> Speedups:
+    """both: records of squares and layers."""
+    us = wide(both, "median_us")
+    return Speedups(*(us[v] / us["auto"] for v in ("cusparselt", "cusparselt_default", "cublaslt")))
+
+
+def against_libraries(over: Speedups) -> str:
+    best, large, aim = over.best, over.large, over.below_aim
+    ahead = best.min() >= 1
+    weak = {
+        key: ratio for key, ratio in over.dense.items() if max(key) <= 1024 or key[1] <= 128
+    }  # fmt: skip
+    under = best[best < 0.95]
+    small = (
+        f" The {len(over.small)} smaller ones: {geomean(over.small):.2f}×."
+        if len(over.small)
+        else ""
+    )
+    return f"""
+Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's best algorithm (geometric mean), {geomean(over.default):.2f}× its default and {geomean(over.dense):.2f}× dense cuBLASLt. *Predicted: {facts.prediction("auto")}* Against the best:
+
+- It is {"nowhere behind" if ahead else f"behind at {(best < 1).sum()} of {len(best)}"}; the {"narrowest" if ahead else "worst"} shape is {shape(best.idxmin())}, {best.min():.2f}×, the best {shape(best.idxmax())}, {best.max():.2f}×.
+  {"None is under 0.95×." if under.empty else f"Under 0.95×: {listed(map(shape, under.index))}."}
+- From the work of 4096³ on, {len(large)} of the shapes, it is at {geomean(large):.2f}×. {_aim(len(large) - len(aim), aim)}{small}
+- Where cuSPARSELt is weak, dense cuBLASLt is the one to beat: {listed(f"{shape(key)} {ratio:.2f}×" for key, ratio in weak.items())}.
+"""
+
+
+def _aim(reached: int, below: pd.Series) -> str:
+    if below.empty:
+        return f"All reach the aim of {AIM:.2f}×."
+    return (
+        f"The aim was {AIM:.2f}× at each; {reached or 'none'} reach{'es' * (reached <= 1)} it, the rest is at {below.min():.2f} to "
+        f"{below.max():.2f}×."
+    )
+
+
+def version(machine: facts.Machine) -> str:
+    """Which cuSPARSELt it is, and what is known of that version."""
+    version = machine.get("cusparselt")
+    text = f"The library is cuSPARSELt {version or 'of an unknown version'}. "
+    if version != "0.8.0":
+        return text
+    return text + (
+        "That is a version to name: its own release notes say of 0.8.1 that it fixes performance regressions on H100 which "
+        "0.8.0 introduced. They do not say of which kernels. Ratios against a later version may be lower, and a rerun with one "
+        "is the way to know."
+    )
+
+
+def chosen(table: pd.DataFrame, ceilings: Ceilings, gpu: str) -> str:
+    """Before the table of choices, or instead of it; gpu: slug."""
+    if table.empty:
+        return f"There is no shipped file of choices for this GPU (`kernels/tensor_core_24/choices/{gpu}.csv`)."
+    best, ceiling = ceilings.best_sparse, ""
+    if best:
+        loop = Ceilings.CALLED.get(best, best)
+        ceiling = f"*Ceiling*: the loop of `{loop}`, {ceilings.peak[best]:.0f} TFLOP/s. "
+    split = table["shape"][table["splits"] > 1]
+    shared = f"Few tiles are shared along K by a cluster: {listed(split)}." if len(split) else ""
+    return (
+        f"{len(table)} shapes, {table.groupby(['kernel', 'tile']).ngroups} combinations of kernel (`wgmma_…`) and tile. *Keeps*: the "
+        f"operand that L2 is asked to keep. *Over lib.*: over cuSPARSELt's best. {ceiling}{shared}"
+    )
+
+
+def what_is_left(
+    profile: Profile, square: pd.DataFrame, over: Speedups, ceilings: Ceilings, sms: int
+) -> str:
+    """How near `auto` and the library come to their bounds; nothing where they were not profiled."""
+    if not profile.holds("auto", "cusparselt") or not ceilings.best_sparse:
+        return ""
+    size, get = profile.sizes[-1], profile.counters.get
+    mine, other = (
+        {m: get(v, size, m) for m in (TENSOR, SHARED, CLOCK, TIME)} for v in ("auto", "cusparselt")
+    )
+    per_clock = 2 * TENSOR_FLOP_PER_CLOCK.get((9, 0), np.nan) * sms
+    wanted = by_size(square, "cusparselt")[size] * AIM  # TFLOP/s
+    alike = abs(mine[CLOCK] / other[CLOCK] - 1) < 0.05 and abs(mine[SHARED] - other[SHARED]) < 10
+    both = "The two kernels are alike in both, which is why they end up near each other."
+    return f"""
+**{"What is missing" if len(over.below_aim) else "What is left"}.** At {cube(size)} `auto` keeps the tensor cores busy {mine[TENSOR]:.0f}% of the time and the pipe of shared memory {mine[SHARED]:.0f}%, at {mine[CLOCK] / 1e9:.2f} GHz; cuSPARSELt's best
+{other[TENSOR]:.0f}%, {other[SHARED]:.0f}% and {other[CLOCK] / 1e9:.2f} GHz. To be at {AIM:.2f}× there, `auto` would have to reach {wanted:.0f} TFLOP/s, which at its clock is {wanted * 1e12 / per_clock / mine[CLOCK]:.0%} of
+the tensor cores' time; {1 / (1 + 32 / 256):.0%} is the most that shared memory leaves to them. {both if alike else ""}
+"""
+
+
+# ---------------------------------------------------------------- any size, and what else was left open
+
+
+def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
+    """What one size off 4096³ costs; nothing where no such size was measured."""
+    rate = wide(ragged, "tflops")
+    near = [
+        key
+        for key in rate.index
+        if key != (4096,) * 3 and all(abs(size - 4096) < 64 for size in key)
+    ]
+    if not near:
+        return ""
+    aligned, odd = ([key for key in near if bool(key[1] % 8) == is_odd] for is_odd in (False, True))
+
+    def cost(variant: str, keys) -> str:
+        base = by_size(square, variant)[4096]
+        return f"{1 - np.mean([rate.loc[key, variant] / base for key in keys]):.0%}"
+
+    ahead = all(rate.loc[key, "auto"] > rate.loc[key, "cublaslt"] for key in near)
+    where = (
+        "ahead of dense cuBLASLt at all of them"
+        if ahead
+        else "not everywhere ahead of dense cuBLASLt"
+    )
+    return (
+        f"One size off 4096³: `auto` loses {cost('auto', aligned)} on average where N is a multiple of 8 and {cost('auto', odd)} where "
+        f"it is not and B and C are copied; `mma_sp` {cost('mma_sp', aligned)} and {cost('mma_sp', odd)}, cuBLASLt "
+        f"{cost('cublaslt', aligned)} and {cost('cublaslt', odd)}. `auto` is {where}."
+    )
+
+
+def epilogue(tried: epilogue_.Tried | None) -> str:
+    """Nothing where it was not tried."""
+    if tried is None:
+        return ""
+    return (
+        f"Tried here: {shape(tuple(epilogue_.CHECKED.values()))} is {tried.rel_err:.1e} from the float64 result. At 4096³ all of it takes "
+        f"{tried.all_us:.0f} µs, the plain product {tried.plain_us:.0f} µs."
+    )
+
+
+def float16(halves: pd.DataFrame, square: pd.DataFrame) -> str:
+    fp, bf = (df.set_index("variant") for df in (halves, square[square["m"] == 4096]))
+    fp_over, bf_over = (df["tflops"]["auto"] / df["tflops"]["cusparselt"] for df in (fp, bf))
+    return (
+        f"**FP16** is a template argument. At 4096³ `auto` is at {fp_over:.2f}× cuSPARSELt's best, in BF16 at {bf_over:.2f}×. Three "
+        "more bits of mantissa should make the error of the result 8 times smaller; it is "
+        f"{bf['rel_err']['auto'] / fp['rel_err']['auto']:.1f} times."
+    )
+
+
+def errors(every: pd.DataFrame, both: pd.DataFrame) -> str:
+    """The largest error of ours, and what preparing A costs; every: all BF16 records; both: squares and layers."""
+    ours = every[~every["variant"].str.startswith(baselines.PREFIXES)]
+    worst = every.loc[ours["rel_err"].idxmax()]
+    # The error of rounding to 8 significant bits, root mean square: uniform within half a unit, numbers spread
+    # evenly in their logarithm.
+    rounding = 2**-8 / np.sqrt(3) / np.sqrt(3 / (2 * np.log(2)))
+    cost = wide(both, "prepare_ms")
+    last = max(cost.index, key=lambda key: key[0] * key[2])
+    where = shape((worst["m"], worst["n"], worst["k"]))
+    return (
+        f"The largest relative error of any kernel of ours on any BF16 shape of this page is {worst['rel_err']:.1e} "
+        f"(`{worst['variant']}`, {where}), with float64 as the reference; rounding C once to 8 bits makes {rounding:.1e} of it. What "
+        f"is done to A beforehand and is not in these times: {cost.loc[last, 'auto']:.1f} ms for `auto` at {shape(last)} (metadata, and "
+        "for `wgmma_packed` values, put in order; where the tuner had to try, its trials too), "
+        f"{cost.loc[last, 'cusparselt']:.1f} ms for cuSPARSELt (compression)."
+    )
+
+
+# ---------------------------------------------------------------- in short
+
+
+def in_short(
+    code: Published, share: Share, clocks: Clocks | None, ceilings: Ceilings, mean: Mapping[str, float],
+    ladder: Ladder, over: Speedups,
+) -> str:  # fmt: skip
+    """The chapter in five points. mean: of the side studies."""
+    worth = {v: 1 - mean.get(f"mma_sp_{v}", np.nan) for v in ("ca", "one_selector", "x2")}
+    past = ", copies past L1" if code.past_l1 else ""
+    because = ""
+    if ceilings.two_instructions and not share.carries_over:
+        ratio = ceilings.peak["mma_sp"] / ceilings.peak[ceilings.best_sparse]
+        because = f", because `mma.sp` sustains {ratio:.0%} of what `wgmma.sp` does"
+        if clocks.level:
+            because += ", and shared memory feeds it hardly faster than the tensor cores eat"
+    missed = "missed where the tables above say so" if len(over.below_aim) else "met"
+    return f"""
+- The format, the lanes and the swizzle are as the post says, and its kernel is what it claims to be: {sum(code.selectors.values())} `mma.sp` a step with both selectors{past}.
+- Its share of the library is a number of its GPU. Here it is {share.measured[4096]:.0%} at 4096³ instead of {share.claimed[4096]:.0%}{because}.
+- Of the choices that it explains, on this GPU `.cg` is worth {worth["ca"]:.0%}, the swizzle with both selectors {worth["one_selector"]:.0%}, and `ldmatrix.x2` changes {abs(worth["x2"]):.0%}.{_climb(ladder)}
+- `auto` is at {geomean(over.best):.2f}× cuSPARSELt's best over {len(over.best)} shapes, {over.best.min():.2f}× at its worst, {geomean(over.large):.2f}× from the work of 4096³ on. The aim of {AIM:.2f}× there is {missed}.
+"""
+
+
+def _climb(ladder: Ladder) -> str:
+    """From the published kernel to the top; nothing where the GPU runs no rung."""
+    if not ladder.rungs:
+        return ""
+    top = max(ladder.rungs, key=lambda v: ladder.rate(v, 4096))
+    names = list(facts.rungs())
+    chain = [v for v in ladder.rungs if v in names[: names.index("wgmma_keep") + 1]]
+    steps = sorted(chain, key=lambda v: -ladder.gain(v, 4096))[:3]
+    return (
+        f"\n- The ladder goes from {ladder.rate('mma_sp', 4096):.0f} to {ladder.rate(top, 4096):.0f} TFLOP/s at 4096³ (`{top}`). "
+        f"Its largest steps: {listed(f'`{v}` {ladder.gain(v, 4096):.2f}×' for v in steps)}."
+    )

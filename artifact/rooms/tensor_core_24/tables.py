@@ -1,0 +1,129 @@
+"""The chapter's tables, from records and configurations; DataFrames, or Stylers where numbers are rounded."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from artifact.drawing import prose, words
+from artifact.rooms.tensor_core_24 import experiments, facts, figures
+from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder, Profile, by_size, wide
+
+
+def rungs() -> pd.DataFrame:
+    """The ladder: name, file, tile, idea."""
+    return pd.DataFrame(
+        {
+            "rung": f"<code>{r.name}</code>",
+            "file": f"<code>{r.file}</code>",
+            "tile": f"{r.m} × {r.n}",
+            "idea": prose.inline_code(r.idea),
+        }
+        for r in facts.rungs().values()
+    )
+
+
+def gains(ladder: Ladder) -> pd.DataFrame:
+    """Of each rung, the factor that was predicted (NaN where none was) and what came of it at each size."""
+    rows = []
+    for name, rung in ladder.rungs.items():
+        number = re.match(r"([\d.]+)×", rung.prediction)
+        rows.append(
+            {
+                "rung": name,
+                "over": rung.before,
+                "predicted": float(number[1]) if number else np.nan,
+            }
+            | {words.cube(s): ladder.gain(name, s) for s in ladder.sizes}
+        )
+    return pd.DataFrame(rows)
+
+
+def gains_rounded(ladder: Ladder) -> Styler | None:
+    """`gains` for the page; None without rungs."""
+    return _rounded(gains(ladder)) if ladder.rungs else None
+
+
+def _rounded(df: pd.DataFrame) -> Styler:
+    return df.style.hide(axis="index").format(precision=2, na_rep="–")
+
+
+def profile(profile: Profile) -> Styler | None:
+    """Counters at the largest size; None without."""
+    if not profile.sizes:
+        return None
+    size, get = profile.sizes[-1], profile.counters.get
+    rows = [
+        {
+            "contender": v,
+            "µs": get(v, size, experiments.TIME) / 1e3,
+            "tensor cores [%]": get(v, size, experiments.TENSOR),
+            "shared memory [%]": get(v, size, experiments.SHARED),
+            "L2 to SMs [GB]": get(v, size, experiments.TO_SM) / 1e9,
+            "in L2 [GB]": get(v, size, experiments.AT_L2) / 1e9,
+            "from DRAM [GB]": get(v, size, experiments.FROM_DRAM) / 1e9,
+            "clock [GHz]": get(v, size, experiments.CLOCK) / 1e9,
+        }
+        for v in profile.contenders
+    ]
+    whole = ["µs", "tensor cores [%]", "shared memory [%]"]
+    return _rounded(pd.DataFrame(rows)).format("{:.0f}", subset=whole, na_rep="–")
+
+
+def chosen(
+    chosen: dict[tuple, facts.Chosen], both: pd.DataFrame, ceilings: Ceilings
+) -> pd.DataFrame:
+    """What the tuner chose, and how fast it is; both: records of the shapes."""
+    rates, us = wide(both, "tflops")["auto"], wide(both, "median_us")
+    best = ceilings.best_sparse
+    rows = []
+    for key, c in chosen.items():
+        row = {
+            "shape": words.shape(key),
+            "kernel": c.kernel,
+            "tile": f"{c.m} × {c.n}",
+            "splits": c.splits,
+            "keeps": (c.keeps or "–").upper(),
+            "TFLOP/s": round(rates[key]),
+            "over lib.": f"{us['cusparselt'][key] / us['auto'][key]:.2f}×",
+        }
+        rows.append(row | ({"ceiling": f"{rates[key] / ceilings.peak[best]:.0%}"} if best else {}))
+    return pd.DataFrame(rows)
+
+
+def ragged(ragged: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
+    """TFLOP/s at any size, and per cent of the same contender's at 4096³."""
+    rate = wide(ragged, "tflops")
+    base = {v: by_size(square, v)[4096] for v in rate}
+    return pd.DataFrame(
+        {
+            "M × N × K": " × ".join(map(str, key)),
+            "mma_sp": f"{row['mma_sp']:.0f}",
+            "auto": f"{row['auto']:.0f}",
+            "dense": f"{row['cublaslt']:.0f}",
+            "auto over it": f"{row['auto'] / row['cublaslt']:.2f}×",
+            "mma_sp [%]": f"{100 * row['mma_sp'] / base['mma_sp']:.0f}",
+            "auto [%]": f"{100 * row['auto'] / base['auto']:.0f}",
+            "dense [%]": f"{100 * row['cublaslt'] / base['cublaslt']:.0f}",
+        }
+        for key, row in rate.iterrows()
+    )
+
+
+def float16(halves: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
+    """FP16 beside BF16 at 4096³."""
+    fp, bf = (df.set_index("variant") for df in (halves, square[square["m"] == 4096]))
+    return pd.DataFrame(
+        {
+            "contender": figures.name(v),
+            "BF16 [TFLOP/s]": f"{bf['tflops'][v]:.0f}",
+            "FP16 [TFLOP/s]": f"{fp['tflops'][v]:.0f}",
+            "FP16 over BF16": f"{fp['tflops'][v] / bf['tflops'][v]:.2f}×",
+            "error, BF16": f"{bf['rel_err'][v]:.1e}",
+            "error, FP16": f"{fp['rel_err'][v]:.1e}",
+        }
+        for v in facts.MAIN
+    )

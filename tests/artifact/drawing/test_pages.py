@@ -1,0 +1,304 @@
+"""Tables and sentences of the pages that belong to no room: with records, with parts of them, without any."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact import rooms
+from artifact.drawing import prose, roofs
+from artifact.drawing import systems as systems_
+from artifact.drawing.pages import appendix, front, ledger, machine, method
+from artifact.measure import bench, check, minutes, records
+from artifact.verdicts import load, measures
+from kernels import casper_sparse, ceilings
+
+NOTHING = prose.Origin("nvidia-h200", None, False)
+H200 = {
+    "compute_capability": "9.0",
+    "sm_count": 132,
+    "sm_mhz_max": 1980,
+    "memory_bus_bits": 6144,
+    "memory_mhz_max": 3201,
+}
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    folder = synthetic.folder(tmp_path_factory.mktemp("records"))
+    return prose.Origin("nvidia-h200", folder, False)
+
+
+@pytest.fixture(scope="module")
+def known():
+    return [claim for claim in load.claims() if claim.room == "casper_sparse"]
+
+
+@pytest.fixture(scope="module")
+def judged(known):
+    """Made-up verdicts: of two claims that contradict each other, the first stands."""
+    verdicts = [measures.REPRODUCED, measures.NOT_REPRODUCED]
+    pair = next([c.id, c.contradicts[0]] for c in known if c.contradicts)
+    given = dict(zip(pair, verdicts, strict=True))
+    return pd.DataFrame(
+        {"id": c.id, "says": c.says, "verdict": given.get(c.id, measures.NOT_MEASURED)}
+        for c in known
+    )
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def test_facts_leave_out_what_is_not_known():
+    known = synthetic.machine() | H200 | {"ecc": True, "memory_bytes": 2**37, "l2_bytes": 2**25}
+    rows = machine.facts(known)
+    assert rows["memory"] == "128.0 GiB, 6144 bits wide"
+    assert rows["L2 cache"] == "32 MiB" and rows["error correction (ECC)"] == "on"
+    assert rows["highest SM clock"] == "1980 MHz"
+    assert rows["measured"] == "2026-01-02, 03:04:05 UTC"
+    less = machine.facts({k: v for k, v in known.items() if k not in ("sm_mhz_max", "ecc")})
+    assert "highest SM clock" not in less and "error correction (ECC)" not in less
+
+
+def test_rates_have_their_unit():
+    assert machine.rate(12.34, "TFLOP/s") == "12.3 TFLOP/s"
+    assert machine.rate(4321.0, "GB/s") == "4.32 TB/s"
+    assert machine.rate(np.nan, "GB/s") == "not stated"
+
+
+def test_ceilings_and_roofline():
+    found = roofs.roofs(synthetic.ceilings(), H200)
+    table = machine.ceilings_table(found)
+    assert table["measured"].str.contains("4.00 TB/s").any()
+    few = {"CSR, requested bytes": (0.1, 0.5)}
+    assert "left of every dot" in machine.balance(found, few)
+    assert "left of every dot" not in machine.balance(found, {"CSR, requested bytes": (0.1, 1e4)})
+    assert "fetches a row" not in machine.balance(found, {})
+    assert "The bars:" in machine.below_roofline(found, few)["caption"]
+    assert "The bars:" not in machine.below_roofline(found, {})["caption"]
+
+
+def with_tensor_cores(**rates):
+    row = synthetic.ceilings().iloc[0].to_dict()
+    return pd.DataFrame([row | {"variant": v, "tflops": rate} for v, rate in rates.items()])
+
+
+def test_tensor_cores():
+    df = with_tensor_cores(
+        mma=400.0, mma_sp=600.0, wgmma=800.0, wgmma_sp=1200.0, wgmma_sp_ra=1500.0
+    )
+    page = machine.Page(NOTHING, "", H200, df)
+    text = machine.tensor_cores(page)
+    assert "passes 600 TFLOP/s here: 75% of what `wgmma` does" in text
+    assert "40% of what `wgmma.sp` does" in text and "reaches 1.25×" in text
+    assert "1980 to 1980 MHz" in text
+    table = machine.tensor_table(page.tensor).set_index("microbenchmark")
+    assert table.loc["<code>mma_sp</code>", "over its dense one"] == "1.50×"
+    assert table.loc["<code>mma</code>", "over its dense one"] == ""
+    hidden = machine.Page(NOTHING, "", H200, df.assign(sm_mhz=np.nan))
+    assert "MHz" not in machine.tensor_cores(hidden)
+    ada = machine.Page(NOTHING, "", H200, with_tensor_cores(mma=400.0, mma_sp=600.0))
+    assert "`wgmma`" not in machine.tensor_cores(ada)
+
+
+def test_a_machine_without_ceilings():
+    page = machine.Page(NOTHING, NOTHING.banner())
+    assert page.roofs is None and page.tensor is None
+    assert machine.tensor_cores(page) == "The tensor cores of this GPU were not measured."
+    old = machine.Page(NOTHING, "", H200, synthetic.ceilings())  # from before there were any
+    assert old.roofs is not None and old.tensor is None
+
+
+def test_compiled_microbenchmarks():
+    report = pd.DataFrame(
+        {
+            "variant": ["fma", "copy"],
+            "target": "sm_90a",
+            "registers": 32,
+            "shared_bytes": 0,
+            "spills": [False, True],
+            "instructions": 100,
+            "FFMA": [64, 0],
+        }
+    )
+    table = machine.compiled_table(report)
+    assert table["of these"].tolist() == ["64 FFMA", "0 LDG.128"]
+    assert table["spills"].tolist() == ["no", "yes"]
+    assert machine.counted(report).endswith("Registers spill in `copy`.")
+    clean = report.assign(spills=False)
+    assert machine.counted(clean).endswith("None of them spills a register.")
+    assert len(machine.ideas()) == len(ceilings.VARIANTS) and set(machine.WORK) == set(
+        ceilings.VARIANTS
+    )
+
+
+def test_the_heart_of_a_microbenchmark():
+    lines = machine.heart("fma", "FFMA", 5).splitlines()
+    assert len(lines) == 5 and lines[0].startswith("FFMA")
+
+
+# ---------------------------------------------------------------- the method
+
+
+def test_constants_of_the_timer_are_those_that_it_uses():
+    table = method.constants()
+    assert table["value"].str.contains("MiB").any()
+    row = table[table["constant"].str.contains("<code>BATCH</code>")]
+    assert str(bench.BATCH) in row["value"].item()
+    assert f"up to {bench.BATCH} launches" in method.host()
+    assert f"{bench.CALL_SAMPLES} samples" in method.published_protocol()
+    assert "NVML" in method.watched() and "`preset=kick`" in method.samples()
+
+
+def test_a_problem_in_numbers():
+    p = casper_sparse.problem(m=64, n=32, k=128, density=0.1, seed=0)
+    assert "$M = 64$, $N = 32$, $K = 128$, $S = 10\\%$" in method.sizes(p)
+    rows = method.counts(p, {"B, once": 4 * 128 * 32})
+    assert rows["B, once"] == "0.016 MB"
+    assert rows["least bytes"] == f"<strong>{p.least_bytes / 1e6:.3f} MB</strong>"
+    assert f"{p.nnz / 64 / 128:.2%}" in method.density(p)
+
+
+def test_limits_targets_and_columns():
+    assert method.limits()["dtype of C"].tolist() == list(check.LIMITS)
+    assert "`sm_90a`" in method.targets() and "multiply-adds" in method.reference()
+    assert len(method.columns()) == len(records.COLUMNS)
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+def test_pairs_of_claims_that_contradict_each_other(known, judged):
+    table = ledger.pairs(judged, known)
+    first = judged.set_index("verdict").loc[measures.REPRODUCED, "id"]
+    assert table["which stands"].tolist().count(f"<code>{first}</code>") == 1
+    assert table["one"].str.contains(f'href="#claim-{first}"').any()
+    assert f"There are {len(table)} such pairs, and the records decide 1" in ledger.decided(
+        judged, known
+    )
+    assert ledger.pairs(None, known) is None
+    assert f"There are {len(table)} such pairs; without records" in ledger.decided(None, known)
+
+
+def test_a_ledger_without_records(known, origin):
+    assert ledger.judged(known, NOTHING) is None
+    assert f"{len(known)} claims and no verdicts" in ledger.without_records(known, NOTHING)
+    assert ledger.without_records(known, origin) == ""
+
+
+def test_systems_without_claims(known):
+    found = rooms.find()
+    text = ledger.without_claims(known, found.values())
+    assert f"for {len(found) - 1} of the {len(found)} systems" in text
+    assert "casperSPARSE" not in text
+    assert ledger.without_claims(known, [found["casper_sparse"]]) == ""
+
+
+def test_rules_link_where_there_are_rows(known):
+    linked, plain = (ledger.rules(known, linked=linked) for linked in (True, False))
+    assert linked["claims"].str.contains(f'<a href="#claim-{known[0].id}">').any()
+    assert not plain["claims"].str.contains("<a href").any()
+    assert f"--id {known[0].id}" in ledger.rerun(known)
+
+
+# ---------------------------------------------------------------- the front page
+
+
+def test_table_of_systems_links_to_chapters_that_are_there(tmp_path, origin):
+    _, data = systems_.systems_map(origin.folder)
+    (tmp_path / "casper_sparse.ipynb").touch()
+    lines = front.table_of_systems(data, tmp_path).splitlines()
+    assert len(lines) == 2 + len(data)
+    linked = [line for line in lines if ".ipynb)" in line]
+    assert len(linked) == 1 and linked[0].startswith("| [casperSPARSE](casper_sparse.ipynb) |")
+    assert front.below_map(data)["alt"].count(":") >= len(data)
+
+
+def test_rooms_that_are_not_built(origin):
+    data = systems_.systems(origin.folder)
+    all_built = data.assign(state=systems_.BUILT)
+    assert front.not_built(all_built) == ""
+    one = all_built.assign(state=[systems_.BUILT] + [systems_.NOT_BUILT] * (len(data) - 1))
+    text = front.not_built(one)
+    assert text.startswith(f"**1 of {len(data)} rooms has kernels.**")
+
+
+def test_headline(origin, tmp_path):
+    contest = front.contest(origin)
+    text = front.measured(contest, origin)
+    assert text.startswith(f"**{contest.name} on an NVIDIA H200.**")
+    assert "wide 0.70× as published" in text
+    assert "wide 0.70× as published" in front.below_headline(contest)["alt"]
+    assert front.contest(NOTHING) is None
+    assert front.measured(None, NOTHING) == NOTHING.missing
+    empty = prose.Origin("nvidia-h200", tmp_path, True)
+    assert "no records of sweeps" in front.measured(front.contest(empty), empty)
+
+
+def test_counts_of_verdicts(judged, known):
+    assert f"holds {len(known)} claims, all of casperSPARSE:" in front.verdicts(judged, known)
+    assert front.verdicts(None, known) == ""
+    assert all(verdict in front.meanings() for verdict in measures.VERDICTS)
+
+
+# ---------------------------------------------------------------- the appendix
+
+
+@pytest.fixture(scope="module")
+def of_records(origin, known):
+    spent = minutes.durations(origin.folder)
+    return appendix.Appendix(origin, known, systems_.systems(origin.folder), spent)
+
+
+@pytest.fixture
+def of_nothing(known):
+    return appendix.Appendix(NOTHING, known, systems_.systems(None), pd.DataFrame())
+
+
+def test_checklist(of_records, of_nothing):
+    rows = appendix.checklist(of_records)
+    assert rows["Hardware"].endswith("Records: NVIDIA H200")
+    assert f"judged from {len(of_records.first)} experiments" in rows["Experiments"]
+    assert "real matrices" not in rows["Data set"]
+    assert "0 locked packages" not in rows["Run-time environment"]
+    without = appendix.checklist(of_nothing)
+    assert without["Experiments"].endswith("no records yet")
+    assert without["Time to measure"] == "not measured yet" and "Records" not in without["Hardware"]
+    assert list(rows) == list(without)
+
+
+def test_times_and_the_largest_point(of_records, of_nothing):
+    table = appendix.times(of_records)
+    assert len(table) == len(of_records.spent) and "Together" in appendix.together(of_records)
+    again = replace(of_records, spent=of_records.spent.assign(repeat=True, minutes=0.01))
+    assert appendix.times(again)["experiment"].str.endswith(" (second run)").all()
+    assert (appendix.times(again)["minutes"] == "under 0.1").all()
+    assert again.first.empty
+    assert "operands and output of" in appendix.largest(of_records)
+    assert appendix.times(of_nothing) is None and appendix.largest(of_nothing) == ""
+    assert appendix.together(of_nothing).startswith(NOTHING.missing)
+
+
+def test_expected_results(of_records, of_nothing):
+    assert "The verdicts on the GPU of these records:" in appendix.expected(of_records)
+    assert appendix.expected(of_nothing).startswith("On the same kind of GPU")
+
+
+def test_badges(of_records, of_nothing, tmp_path):
+    (tmp_path / "CITATION.cff").write_text("title: x\n")
+    table = appendix.badges(of_nothing, tmp_path).set_index("badge")["here"]
+    assert table["Artifacts Available"].startswith("Not yet")
+    assert "claims hold" not in table["Results Replicated"]
+    (tmp_path / "CITATION.cff").write_text("title: x\ndoi: 10.5281/zenodo.1\n")
+    table = appendix.badges(of_records, tmp_path).set_index("badge")["here"]
+    assert table["Artifacts Available"] == "Met: 10.5281/zenodo.1."
+    assert f"of {len(of_records.known)} claims hold" in table["Results Replicated"]
+
+
+def test_commands_name_a_claim_and_a_point_that_exist(of_records):
+    text = appendix.commands(of_records)
+    assert f"claims --id {of_records.known[0].id}" in text
+    assert "run casper_sparse -m " in text and "--density " in text
+    assert "casperSPARSE" in appendix.abstract(of_records)

@@ -1,0 +1,414 @@
+"""Tables and sentences of the chapter, on the shipped records and on what other GPUs or parts of them would give."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from artifact.drawing.cells import NO_COUNTERS
+from artifact.measure import records
+from artifact.measure import run as harness
+from artifact.rooms.tensor_core_24 import epilogue, experiments, facts, prepare, sass, tables
+from artifact.rooms.tensor_core_24.experiments import Ceilings, Counters
+from artifact.rooms.tensor_core_24.prose import hopper_ladder, published_kernel, tuned_family
+from kernels import tensor_core_24 as room
+from kernels.formats import two_four
+
+ADA = {"compute_capability": "8.9", "shared_bytes_per_sm": 102400}
+BENCHMARKS = experiments.stated("benchmarks")
+
+
+@pytest.fixture(scope="module")
+def run():
+    return harness.start("tensor_core_24", mode="recorded")
+
+
+@pytest.fixture(scope="module")
+def square(run):
+    return experiments.measure(run, "square")
+
+
+@pytest.fixture(scope="module")
+def both(run, square):
+    return experiments.together(square, experiments.measure(run, "llm"))
+
+
+@pytest.fixture(scope="module")
+def ceilings(run):
+    return experiments.ceilings(harness.start("ceilings", mode="recorded"), run.machine)
+
+
+@pytest.fixture(scope="module")
+def counters(run):
+    return experiments.counters(run)
+
+
+@pytest.fixture(scope="module")
+def ladder(run):
+    return experiments.ladder(run)
+
+
+@pytest.fixture(scope="module")
+def studies(run):
+    return experiments.studies(run)
+
+
+def faster(df: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
+    """Records in which a contender is faster than it was."""
+    df = df.copy()
+    rows = df["variant"] == variant
+    df.loc[rows, "median_us"] /= factor
+    df.loc[rows, "tflops"] *= factor
+    return df
+
+
+def without_ladder(ladder):
+    frame = ladder.frame[~ladder.frame["variant"].isin(ladder.rungs)]
+    return replace(ladder, frame=frame, rungs={})
+
+
+# ---------------------------------------------------------------- what fits where
+
+
+def test_what_takes_a_size():
+    hopper = harness.start("tensor_core_24", mode="recorded").machine
+    ada = hopper | ADA
+    assert facts.takes(hopper, "wgmma_keep", 4096, 4096, 4096)
+    assert not facts.takes(ada, "wgmma_keep", 4096, 4096, 4096)
+    assert not facts.takes(hopper, "wgmma_stream_k", 512, 512, 4096)  # fewer tiles than SMs
+    assert facts.takes(hopper, "mma_sp_stages_5", 2048, 2048, 2048)
+    assert not facts.takes(ada, "mma_sp_stages_5", 2048, 2048, 2048)
+    shapes = [{"m": s, "n": s, "k": s} for s in (4096, 512)]
+    assert not facts.takes_all(hopper, "wgmma_stream_k", shapes)
+
+
+def test_step_of_the_published_kernel():
+    """128 x 128 x 64: A's values and metadata and B, each warp its part; what cp.async writes is a stage."""
+    step = facts.step()
+    assert step.flop == 2 * 128 * 128 * 64
+    assert step.written == 128 * 32 * 2 + 64 * 128 * 2 + 128 * 4 * 2
+    assert step.read == 4 * (64 * 32 * 2 + 64 * 64 * 2 + 64 * 4 * 2)
+    assert step.clocks == (step.read + step.written) / 128
+
+
+def test_rungs_build_on_what_their_prediction_names():
+    before = {name: rung.before for name, rung in facts.rungs().items()}
+    assert before["wgmma_one_stage"] == "mma_sp"
+    assert before["wgmma_tall"] == "wgmma_keep"  # not multicast, the row above
+    assert before["wgmma_packed"] == "wgmma_tall"
+    assert before["wgmma_split_k"] == "wgmma_keep"
+    assert facts.rungs()["wgmma_keep"].tiles(4096) == 32 * 16
+
+
+def test_predictions_use_the_sign():
+    assert facts.prediction("mma_sp_ca").startswith("0.9×,")
+
+
+def test_choices_of_the_shipped_file_and_of_a_gpu_without(run, both, ceilings):
+    keys = [(4096, 4096, 4096), (1, 2, 3)]
+    found = facts.chosen(run, keys)
+    assert list(found) == keys[:1]
+    table = tables.chosen(found, both, ceilings)
+    assert table["shape"].tolist() == ["4096³"]
+    assert "1 shapes, 1 combinations" in tuned_family.chosen(table, ceilings, run.gpu)
+    nowhere = facts.chosen(replace(run, gpu="none"), keys)
+    empty = tables.chosen(nowhere, both, ceilings)
+    assert "no shipped file" in tuned_family.chosen(empty, ceilings, "none")
+
+
+# ---------------------------------------------------------------- the published kernel
+
+
+def test_what_a_compressed_matrix_takes():
+    text = published_kernel.compressed(two_four.random(64, 64, "bfloat16", 0))
+    assert "8,192 bytes dense and 4,608 compressed, 56.2%" in text
+
+
+def test_pruning_is_told_or_said_to_be_missing(run, tmp_path):
+    told = published_kernel.pruned(prepare.measure(run))
+    assert "µs at" in told and "GB/s" in told
+    missing = prepare.measure(replace(run, folder=tmp_path))
+    assert published_kernel.pruned(missing).endswith("was not recorded.")
+
+
+def test_share_of_the_library(square):
+    share = published_kernel.share(square, BENCHMARKS)
+    assert set(share.there) <= set(square["m"]) and 4096 in share.there
+    assert not share.carries_over
+    assert "does not carry over" in published_kernel.over_the_library(square, share)
+    better = faster(square, "mma_sp", 1 / share.measured.min())
+    share = published_kernel.share(better, BENCHMARKS)
+    assert share.carries_over
+    assert published_kernel.over_the_library(better, share).endswith("carries over to this GPU.")
+
+
+def test_the_instruction_is_a_reason_only_where_there_are_two(square, ceilings):
+    text = published_kernel.instruction(square, ceilings)
+    assert "which no kernel with `mma.sp` can" in text
+    one = Ceilings({"mma": 400.0, "mma_sp": 700.0}, ceilings.sm_mhz)
+    assert one.best_sparse == "mma_sp" and list(one.of_contenders) == ["mma_sp"]
+    assert published_kernel.instruction(square, one) == ""
+    assert Ceilings({}, {}).best_sparse is None
+
+
+def test_gain_and_loss_against_the_dense_instruction(square, ceilings):
+    peaks = {"mma_sp": 900.0, "wgmma": 1000.0, "wgmma_sp": 1500.0}
+    assert "loses 10%" in published_kernel.instruction(square, Ceilings(peaks, {}))
+    peaks["mma_sp"] = 1200.0
+    assert "gains 20%" in published_kernel.instruction(square, Ceilings(peaks, {}))
+
+
+def test_shared_memory_with_counters_and_without(square, ceilings, counters, run):
+    clocks = published_kernel.clocks(ceilings, run.machine["sm_count"], BENCHMARKS)
+    share = published_kernel.share(square, BENCHMARKS)
+    rest = share, BENCHMARKS
+    assert clocks.level
+    text = published_kernel.shared_memory(square, ceilings, clocks, *rest, counters)
+    assert "both take nearly the same time" in text and "Nsight Compute counts" in text
+    text = published_kernel.shared_memory(square, ceilings, clocks, *rest, Counters({}))
+    assert text.endswith(NO_COUNTERS)
+    slow = replace(clocks, shared=2 * clocks.here)
+    assert "here\nthey do not." in published_kernel.shared_memory(
+        square, ceilings, slow, *rest, counters
+    )
+    assert published_kernel.clocks(Ceilings({}, {}), 132, BENCHMARKS) is None
+    assert published_kernel.shared_memory(square, ceilings, None, *rest, counters) == ""
+
+
+def test_side_studies_tell_each_choice(studies, run, counters):
+    shapes = room.sweeps("full")["studies"]
+    text = published_kernel.side_studies(studies, run.machine, counters, shapes)
+    assert text.count("\n- **") == len(facts.STUDIES)
+    assert text.count("*Predicted:") == len(facts.STUDIES)
+    assert "Conflicts are" in text
+    assert "nan" not in text
+
+
+def test_side_studies_that_are_not_there(studies, run):
+    shapes = room.sweeps("full")["studies"]
+    some = studies[~studies["variant"].isin(["mma_sp_x2", "mma_sp_stages_5"])]
+    text = published_kernel.side_studies(some, run.machine | ADA, Counters({}), shapes)
+    assert "a half step ahead**: was not recorded." in text
+    assert "5 stages**: does not fit into the shared memory of this GPU." in text
+    assert "Conflicts are" not in text
+
+
+def test_a_study_that_costs_is_said_to(studies, run, counters):
+    shapes = room.sweeps("full")["studies"]
+    slow = faster(studies, "mma_sp_x2", 0.5)
+    text = published_kernel.side_studies(slow, run.machine, counters, shapes)
+    assert "In this kernel it costs." in text
+
+
+# ---------------------------------------------------------------- the ladder
+
+
+def test_ladder_on_hopper_and_elsewhere(run, ladder, tmp_path):
+    assert list(ladder.rungs) == list(room.RUNGS)
+    assert ladder.climbed == [4096, 8192] and ladder.sizes == [2048, 4096, 8192]
+    assert np.isnan(ladder.rate("wgmma_stream_k", 2048))
+    assert ladder.gain("wgmma_tall", 4096) == pytest.approx(
+        ladder.rate("wgmma_tall", 4096) / ladder.rate("wgmma_keep", 4096)
+    )
+    records.write(tmp_path / "ladder.csv", ladder.frame.assign(experiment="ladder"))
+    ada = experiments.ladder(replace(run, machine=run.machine | ADA, folder=tmp_path))
+    assert ada.rungs == {} and set(ada.frame["variant"]) == {
+        "mma_sp", "auto", "cusparselt", "cublaslt",
+    }  # fmt: skip
+    assert tables.gains_rounded(ada) is None and hopper_ladder.what_came(ada) == ""
+    assert "no `wgmma`" in hopper_ladder.only_compiled(run.machine | ADA)
+    assert hopper_ladder.only_compiled(run.machine) == ""
+
+
+def test_table_of_the_rungs():
+    table = tables.rungs()
+    assert table["rung"].tolist() == [f"<code>{name}</code>" for name in room.RUNGS]
+    assert table["tile"].iloc[0] == "128 × 128"
+
+
+def test_what_came_counts_the_predictions_that_hit(ladder):
+    gains = tables.gains(ladder)
+    assert gains["predicted"].notna().any()
+    hit = gains.set_index("rung")["predicted"]
+    frame = ladder.frame[ladder.frame["variant"].isin(["mma_sp", "wgmma_one_stage"])]
+    rung = ladder.rungs["wgmma_one_stage"]
+    factor = hit[rung.name] / replace(ladder, frame=frame).gain(rung.name, 4096)
+    exact = faster(frame[frame["m"] == 4096], rung.name, factor)
+    one = replace(ladder, frame=exact, rungs={rung.name: rung}, climbed=[4096], has_gaps=False)
+    text = hopper_ladder.what_came(one)
+    assert "Of 1 predictions with a number, 1 was within 5% at 4096³: `wgmma_one_stage`." in text
+    assert "A dash" not in text
+    assert "A dash" in hopper_ladder.what_came(ladder)
+
+
+def test_profile_and_its_sentences(ladder, counters, ceilings, run):
+    profile = experiments.profile(counters, ladder)
+    assert profile.sizes and profile.holds("wgmma_keep", "auto")
+    assert not profile.holds("wgmma_keep", "cusparse")
+    assert len(tables.profile(profile).data) == len(profile.contenders)
+    for text in (
+        hopper_ladder.profiled(profile),
+        hopper_ladder.shared_memory(profile, ceilings),
+        hopper_ladder.from_l2(profile, ladder),
+        hopper_ladder.clock(profile, ladder, run.machine),
+    ):
+        assert text and "nan" not in text
+
+
+def test_without_counters(ladder, ceilings, run, square, both):
+    none = experiments.profile(Counters({}), ladder)
+    assert tables.profile(none) is None
+    assert hopper_ladder.profiled(none) == NO_COUNTERS
+    assert hopper_ladder.shared_memory(none, ceilings) == ""
+    assert hopper_ladder.from_l2(none, ladder) == ""
+    assert hopper_ladder.clock(none, ladder, run.machine) == ""
+    over = tuned_family.speedups(both)
+    assert tuned_family.what_is_left(none, square, over, ceilings, 132) == ""
+    ideas = hopper_ladder.more_ideas(ladder, Counters({}), 132)
+    assert len(ideas) == 4 and not any("L2 handles" in idea for idea in ideas)
+
+
+def test_counters_of_a_missing_file(run, tmp_path):
+    assert experiments.counters(replace(run, folder=tmp_path)) == Counters({})
+
+
+def test_more_ideas(ladder, counters):
+    multicast, packed, stream_k, split_k = hopper_ladder.more_ideas(ladder, counters, 132)
+    assert "Yet without it" in multicast
+    assert "of `wgmma_tall`" in packed and "L2 handles" in packed
+    assert "3.88 waves at 4096³" in stream_k  # 512 tiles on 132 SMs
+    assert "2048³ has 256, 4096³ has 1024" in split_k
+    nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
+    assert nothing == ["Nothing of it was measured on this GPU."]
+
+
+# ---------------------------------------------------------------- the family
+
+
+def test_against_the_libraries(both):
+    over = tuned_family.speedups(both)
+    text = tuned_family.against_libraries(over)
+    assert f"Over all {len(over.best)} shapes" in text and "nan" not in text
+    assert len(over.large) + len(over.small) == len(over.best)
+    ahead = tuned_family.speedups(faster(both, "auto", 2))
+    text = tuned_family.against_libraries(ahead)
+    assert "nowhere behind" in text and "All reach the aim of 1.10×." in text
+    behind = tuned_family.speedups(faster(both, "auto", 0.5))
+    text = tuned_family.against_libraries(behind)
+    assert "Under 0.95×:" in text and "none reaches it" in text
+
+
+def test_version_of_the_library(run):
+    assert "0.8.1" in tuned_family.version({"cusparselt": "0.8.0"})
+    assert (
+        tuned_family.version({"cusparselt": "0.9.0"}).strip() == "The library is cuSPARSELt 0.9.0."
+    )
+    assert "unknown version" in tuned_family.version({})
+
+
+def test_what_is_left(ladder, counters, square, both, ceilings):
+    profile = experiments.profile(counters, ladder)
+    over = tuned_family.speedups(both)
+    text = tuned_family.what_is_left(profile, square, over, ceilings, 132)
+    assert "What is missing" in text and "nan" not in text
+    met = tuned_family.speedups(faster(both, "auto", 2))
+    assert "What is left" in tuned_family.what_is_left(profile, square, met, ceilings, 132)
+
+
+def test_any_size(run, square):
+    ragged = experiments.measure(run, "ragged", ["mma_sp", "auto", "cublaslt"])
+    table = tables.ragged(ragged, square)
+    assert table.loc[table["M × N × K"] == "333 × 777 × 1111", "auto"].item().isdigit()
+    assert "loses" in tuned_family.one_off(ragged, square)
+    slow = faster(ragged, "cublaslt", 10)
+    assert "not everywhere ahead" in tuned_family.one_off(slow, square)
+    assert tuned_family.one_off(ragged[ragged["m"] == 1000], square) == ""
+
+
+def test_float16_and_errors(run, square, both):
+    halves = experiments.measure(run, "float16")
+    assert tables.float16(halves, square)["contender"].tolist()[0] == "mma_sp"
+    assert "in BF16 at" in tuned_family.float16(halves, square)
+    wrong = both.assign(rel_err=np.where(both["variant"] == "cusparselt", 1.0, both["rel_err"]))
+    text = tuned_family.errors(wrong, both)
+    assert "1.0e+00" not in text  # of a library, which is none of ours
+    assert "(`" in text and "ms for `auto` at" in text
+
+
+def test_in_short(run, square, both, ceilings, studies, ladder):
+    share = published_kernel.share(square, BENCHMARKS)
+    clocks = published_kernel.clocks(ceilings, run.machine["sm_count"], BENCHMARKS)
+    over, mean = tuned_family.speedups(both), published_kernel.mean_of(studies)
+    code = sass.Published(pd.DataFrame(), 64, {"0x0": 32, "0x1": 32}, True, [])
+    text = tuned_family.in_short(code, share, clocks, ceilings, mean, ladder, over)
+    assert "64 `mma.sp` a step with both selectors, copies past L1." in text
+    assert "because `mma.sp` sustains" in text and "The ladder goes from" in text
+    other = replace(code, past_l1=False)
+    text = tuned_family.in_short(
+        other, share, clocks, Ceilings({}, {}), mean, without_ladder(ladder), over
+    )
+    assert "copies past L1" not in text and "because" not in text and "The ladder" not in text
+
+
+# ---------------------------------------------------------------- machine code, and where there is a GPU
+
+
+def test_published_machine_code():
+    report = pd.DataFrame(
+        {
+            "variant": "mma_sp",
+            "entry": room.VARIANTS["mma_sp"].entries[0],
+            "target": "sm_90a",
+            "registers": 255,
+            "spills": False,
+            "HMMA.SP": 64,
+        },
+        index=[0],
+    )
+    made = sass.published(report)
+    assert made.multiplications == 64 and made.selectors == {"0x0": 32, "0x1": 32}
+    assert made.past_l1
+    assert "64, 32 with selector 0 and 32 with selector 1. All copies" in published_kernel.code(
+        made
+    )
+    excerpt = sass.published_excerpt(made.loop).splitlines()
+    assert excerpt[0].startswith("HMMA.SP") and "…" in excerpt
+
+
+def test_machine_code_of_the_ladder():
+    rows = [
+        {
+            "variant": name,
+            "target": "sm_90a",
+            "registers": 168,
+            "HGMMA.SP": 8,
+            "UTMALDG": 2,
+            "instructions": 1000,
+            "spills": name == "wgmma_tall",
+            "HMMA": 0,
+        }
+        for name in room.RUNGS
+    ]
+    report = pd.DataFrame(rows)
+    table = sass.ladder_table(report)
+    assert table["variant"].tolist() == list(room.RUNGS)
+    assert table.loc[table["variant"] == "wgmma_tall", "spills"].item() == "yes"
+    assert "**Spilling: wgmma_tall**" in hopper_ladder.compiled(report)
+    clean = report.assign(spills=False)
+    assert "**Nothing spills**" in hopper_ladder.compiled(clean)
+    assert "instructions there are none." in hopper_ladder.compiled(clean)
+
+
+def test_epilogue_is_not_tried_without_a_gpu(run):
+    assert epilogue.tried(run) is None
+    assert tuned_family.epilogue(None) == ""
+
+
+@pytest.mark.gpu
+def test_epilogue_is_right_on_a_gpu(tmp_path):
+    run = harness.start("tensor_core_24", mode="measure", preset="kick", records=tmp_path)
+    tried = epilogue.tried(run)
+    assert tried.rel_err < 5e-3
+    assert 0 < tried.plain_us and 0 < tried.all_us
+    assert "1000 × 520 × 712 is" in tuned_family.epilogue(tried)

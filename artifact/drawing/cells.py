@@ -1,0 +1,82 @@
+"""What a cell of a chapter puts on its page: a sentence, a table, a figure, where the numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pandas as pd
+from IPython.display import HTML, Markdown, display
+
+from artifact.drawing import prose, style
+from artifact.measure.run import BUDGETS_S, Run, measure_point
+from artifact.verdicts import judge, load, page
+from kernels.contract import Problem
+
+#: The GPU that the prose of the chapters was written for.
+WRITTEN_FOR = "nvidia-h200"
+ELSEWHERE = (
+    "*The numbers on this page are of the GPU named above. The explanations between them were written for an "
+    "NVIDIA H200, and have to be read against these numbers.*"
+)
+NO_COUNTERS = "Hardware counters of this GPU were not recorded; `make profile` writes them."
+
+
+def say(text: str) -> None:
+    """Markdown; nothing where there is nothing to say."""
+    if text:
+        display(Markdown(text))
+
+
+def table(df: pd.DataFrame, sentences: bool = False) -> None:
+    """A table whose cells may hold HTML. sentences: columns of them, which may be wide."""
+    display(HTML(prose.table(df, prose=sentences)))
+
+
+def banner(run: Run) -> None:
+    """Where a page's numbers come from, and that its prose was written for another GPU, if it was."""
+    say(run.banner())
+    if run.gpu != WRITTEN_FOR:
+        say(ELSEWHERE)
+
+
+def figures(room: str) -> Callable[..., None]:
+    """`show(drawn, name, alt=, caption=)` of a room's chapter. drawn: (figure, the data behind it)."""
+    return partial(_show, room)
+
+
+def _show(room: str, drawn: tuple, name: str, *, alt: str, caption: str) -> None:
+    fig, data = drawn
+    display(style.show(fig, room, name, data, alt=alt, caption=caption))
+
+
+def verdicts(run: Run) -> pd.DataFrame:
+    """What the records say of each claim of the room; shows it as the ledger does."""
+    mine = [claim for claim in load.claims() if claim.room == run.room]
+    judged = judge.judge(mine, run.folder.parent)
+    display(HTML(page.ledger(judged)))
+    return judged
+
+
+def run_own(run: Run, problem: Problem, names: list[str]) -> None:
+    """Check and time contenders on a reader's own problem, each over the last of them; without a GPU a sentence
+    that says so. Raises `check.WrongResult` for a wrong one, ValueError for one that does not take the problem.
+    """
+    if run.device is None:
+        say("There is no GPU here, so it was compiled and not run.")
+        return
+    every = run.variants() | run.baselines()
+    contenders = {name: every[name] for name in names}
+    found = measure_point(problem, contenders, run.device, BUDGETS_S[run.preset])
+    last = found[names[-1]][2].median_us
+    table(
+        pd.DataFrame(
+            {
+                "contender": style.name(name),
+                "µs": f"{timing.median_us:.1f}",
+                f"over {style.name(names[-1])}": f"{last / timing.median_us:.2f}×",
+                "relative error": f"{errors.rel_err:.1e}",
+            }
+            for name, (_, errors, timing) in found.items()
+        )
+    )

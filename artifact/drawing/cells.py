@@ -8,7 +8,9 @@ from functools import partial
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
+from artifact import paths
 from artifact.drawing import prose, style
+from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
 from artifact.verdicts import judge, load, page
 from kernels.contract import Problem
@@ -48,6 +50,14 @@ def figures(room: str) -> Callable[..., None]:
 def _show(room: str, drawn: tuple, name: str, *, alt: str, caption: str) -> None:
     fig, data = drawn
     display(style.show(fig, room, name, data, alt=alt, caption=caption))
+
+
+def data(room: str, name: str, df: pd.DataFrame) -> str:
+    """Keep the data behind a table as those behind figures are, and return the link to them."""
+    records.write_text(
+        paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n")
+    )
+    return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 
 def verdicts(run: Run) -> pd.DataFrame:

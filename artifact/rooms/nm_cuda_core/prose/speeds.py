@@ -71,8 +71,8 @@ What came of each idea, over the baseline (kernels alone; the predictions stand 
 - **`pipelined`**: {both["pipelined"]}. {pays if big["pipelined"] > 1 else no}.
 - **`double_buffer`** (split-K 2): {both["double_buffer"]}, {over["double_buffer"][largest]:.2f}× at {largest}³; without
   split-K {small["double_buffer_split1"]:.2f}×, {big["double_buffer_split1"]:.2f}× and {split1:.2f}×. Half the step
-  needs {registers(report, "double_buffer")} registers instead of {registers(report, "baseline")}, so more warps share an
-  SM; split-K clears C first and adds to it atomically.
+  needs {registers(report, "double_buffer")} registers instead of {registers(report, "baseline")}, so more warps share
+  an SM; split-K clears C first and adds to it atomically.
 - **`element_wise`**: {both["element_wise"]}.
 - **`zigzag`**: {lanes:.2f}× over `double_buffer_split1` from 1024³, {ratios(scaling, "zigzag", "cublas")[largest]:.2f}×
   over cuBLAS at {largest}³. The counters below led to it.

@@ -34,6 +34,11 @@ class Counters:
     values: dict[tuple[str, int, str], float]
 
     @property
+    def metrics(self) -> set[str]:
+        """What was counted at all."""
+        return set(self.rows["metric"])
+
+    @property
     def of_fig3(self) -> pd.DataFrame:
         """Those of the sizes of Fig. 3."""
         return self.rows[self.rows["m"].isin(FIG3_SIZES)]

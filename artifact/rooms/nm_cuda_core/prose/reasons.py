@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,11 +15,13 @@ FIG3 = (
 )
 
 
-def profile(path: Path, rows: pd.DataFrame) -> str:
-    """What a kept profile holds. rows: `ncu.read` of it."""
+def profile(launches: pd.DataFrame, metrics: set[str]) -> str:
+    """What a kept profile holds. launches: `ncu.launches`; metrics: those that were counted."""
+    if launches.empty:
+        return "There is no profile of this GPU; `make profile` keeps one."
     return (
-        f"`{path.name}`: {path.stat().st_size / 1e6:.1f} MB, {rows.groupby(['range', 'launch']).ngroups} launches of "
-        f"{rows['kernel'].nunique()} kernels, {rows['metric'].nunique()} metrics."
+        f"The profile has {len(launches)} launches of {launches['kernel'].nunique()} kernels, and {len(metrics)} "
+        "metrics of them."
     )
 
 

@@ -293,15 +293,8 @@ def test_reasons_follow_the_counters(counted, trial):
     assert "shared memory is the busiest pipe" in told[1] and "largest stall" not in told[1]
 
 
-def test_profile(tmp_path):
-    path = tmp_path / "a.ncu-rep"
-    path.write_bytes(b"0" * 1_500_000)
-    rows = pd.DataFrame(
-        {
-            "range": [0, 0, 1],
-            "launch": [0, 0, 0],
-            "kernel": ["a", "a", "b"],
-            "metric": ["x", "y", "x"],
-        }
-    )
-    assert reasons.profile(path, rows) == "`a.ncu-rep`: 1.5 MB, 2 launches of 2 kernels, 2 metrics."
+def test_profile():
+    launches = pd.DataFrame({"kernel": ["a", "a", "b"], "launch": [0, 0, 0]})
+    said = reasons.profile(launches, {"x", "y"})
+    assert said == "The profile has 3 launches of 2 kernels, and 2 metrics of them."
+    assert reasons.profile(launches[:0], set()).startswith("There is no profile of this GPU")

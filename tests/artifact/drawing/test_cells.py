@@ -1,0 +1,65 @@
+"""What cells put on a page."""
+
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+
+from artifact import paths
+from artifact.drawing import cells
+from artifact.measure import run
+from artifact.verdicts import load
+
+
+@pytest.fixture
+def shown(monkeypatch) -> list:
+    found = []
+    monkeypatch.setattr(cells, "display", found.append)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    return tmp_path
+
+
+def test_nothing_to_say_is_not_shown(shown):
+    cells.say("")
+    cells.say("one")
+    assert [markdown.data for markdown in shown] == ["one"]
+
+
+def test_table_may_hold_html(shown):
+    cells.table(pd.DataFrame({"a": ["<code>b</code>"]}), sentences=True)
+    assert "<td><code>b</code></td>" in shown[0].data and "prose" in shown[0].data
+
+
+def test_figure_is_kept_with_its_data(shown, folder):
+    fig, ax = plt.subplots()
+    ax.plot([1, 2])
+    cells.figures("a_room")(
+        (fig, pd.DataFrame({"x": [1]})), "one", alt="A line", caption="It rises."
+    )
+    assert (folder / "a_room" / "one.csv").read_text() == "x\n1\n"
+    assert (folder / "a_room" / "one.svg").is_file() and "It rises." in shown[0].markup
+
+
+def test_data_of_a_table_are_kept_where_the_link_leads(folder):
+    link = cells.data("a_room", "two", pd.DataFrame({"x": [1]}))
+    assert (folder / "a_room" / "two.csv").read_text() == "x\n1\n"
+    assert 'href="../figures/a_room/two.csv"' in link
+
+
+def test_prose_of_another_gpu_is_said(shown):
+    found = run.start("nm_spmm", mode="recorded")
+    cells.banner(found)
+    assert len(shown) == 1 and "Recorded on" in shown[0].data
+    found.gpu = "another"
+    cells.banner(found)
+    assert shown[-1].data == cells.ELSEWHERE
+
+
+def test_verdicts_are_those_of_the_room(shown):
+    judged = cells.verdicts(run.start("nm_cuda_core", mode="recorded"))
+    assert set(judged["id"]) == {claim.id for claim in load.claims() if claim.room == "nm_cuda_core"}
+    assert all(name in shown[0].data for name in judged["id"])

@@ -61,5 +61,7 @@ def test_prose_of_another_gpu_is_said(shown):
 
 def test_verdicts_are_those_of_the_room(shown):
     judged = cells.verdicts(run.start("nm_cuda_core", mode="recorded"))
-    assert set(judged["id"]) == {claim.id for claim in load.claims() if claim.room == "nm_cuda_core"}
+    assert set(judged["id"]) == {
+        claim.id for claim in load.claims() if claim.room == "nm_cuda_core"
+    }
     assert all(name in shown[0].data for name in judged["id"])

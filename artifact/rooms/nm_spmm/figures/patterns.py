@@ -20,7 +20,7 @@ from artifact.rooms.nm_spmm.figures.common import (
     speed_axis,
     speedups_of,
 )
-from artifact.rooms.nm_spmm.pictures import MARKS
+from artifact.rooms.nm_spmm.pictures.marks import MARKS
 
 #: Label -> variant, library, how the type is called.
 TENSOR = {"tf32": ("tf32", "cublas_tf32", "TF32"), "bfloat16": ("bf16", "cublas_bf16", "BF16")}

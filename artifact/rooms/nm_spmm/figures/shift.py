@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from artifact.drawing import plot
 from artifact.drawing.style import BOUND, CLAIM, ROWS, WIDTH
-from artifact.rooms.nm_spmm.pictures import MARKS
+from artifact.rooms.nm_spmm.pictures.marks import MARKS
 
 
 def transition(df: pd.DataFrame, stated: float | None = 0.7):

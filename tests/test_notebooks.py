@@ -17,6 +17,8 @@ from artifact.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 DEFAULTS = {"mode": "auto", "gpu": "nvidia-h200", "preset": "full", "seed": 0, "records": ""}
+#: Lines of code that a reader can take in: of a cell, and of a chapter.
+LONGEST_CELL, LONGEST_CHAPTER = 18, 300
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -70,6 +72,21 @@ def test_committed_clean(path):
         assert cell.metadata.keys() <= {"tags", "editable", "slideshow"}, f"cell {number}: metadata"
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.metadata.keys() <= {"kernelspec", "language_info"}
+
+
+@each
+def test_short_enough_to_read(path):
+    notebook = nbformat.read(path, as_version=4)
+    lines = {
+        cell.id: len(cell.source.splitlines())
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    }
+    long = {name: count for name, count in lines.items() if count > LONGEST_CELL}
+    assert not long, (
+        f"cells of over {LONGEST_CELL} lines: what they do belongs into the room's modules"
+    )
+    assert sum(lines.values()) <= LONGEST_CHAPTER
 
 
 @each

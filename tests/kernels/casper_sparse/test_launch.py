@@ -108,8 +108,8 @@ LARGE = st.integers(1, launch.MOST) | st.integers(1_900_000, 2_000_000)
 def test_shared_tiles_counts_with_32_bits_or_refuses(m, k, nnz):
     """The counters of shared_tiles.cu as they are after its last tile, in whole numbers that do not wrap."""
     p = SimpleNamespace(m=m, n=4, k=k, nnz=nnz)
-    k_tile = launch._tile_rows(k, H200)
-    block_rows = launch.SHARED_THREADS // 8 * launch._best_rows(p, H200)
+    k_tile = family.tile_rows(k, H200)
+    block_rows = family.SHARED_THREADS // 8 * family.best_rows(p, H200)
     m_pad = math.ceil(m / block_rows) * block_rows
     begin, at_tile = math.ceil(k / k_tile) * k_tile, m_pad - 1 + math.ceil(k / k_tile) * m_pad
     why_not = launch.why_not_shared_tiles(p, H200)

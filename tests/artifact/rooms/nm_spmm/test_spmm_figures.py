@@ -571,10 +571,10 @@ def test_tensor_wins_always_or_never(factor, said, crossing):
 
 def test_the_last_crossing_counts():
     density = np.array([1, 0.5, 0.25, 0.125])
-    assert spmm_figures._crossing(density, np.array([1.2, 0.5, 2.0, 3.0])) == pytest.approx(
+    assert spmm_figures.crossing_of(density, np.array([1.2, 0.5, 2.0, 3.0])) == pytest.approx(
         1 - 2**-1.5
     )
-    assert np.isnan(spmm_figures._crossing(density, np.array([1.2, 2.0, 2.0, 0.9])))
+    assert np.isnan(spmm_figures.crossing_of(density, np.array([1.2, 2.0, 2.0, 0.9])))
 
 
 def test_tensor_needs_a_variant_beside_its_library():

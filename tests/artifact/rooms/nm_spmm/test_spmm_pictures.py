@@ -287,7 +287,7 @@ def test_schedule_waits_for_what_it_needs(overlap, more, compute):
 
 
 def test_schedule_hides_the_shorter_of_the_two():
-    period = spmm_pictures._period
+    period = spmm_pictures.period_of
     moderate = spmm_pictures.schedule(TIMES, 6, True)
     assert period(moderate) == pytest.approx(420 + 15)  # the loads are hidden
     high = spmm_pictures.schedule({"col_info": 40, "load": 260, "compute": 130}, 6, True)

@@ -1,0 +1,55 @@
+"""What the compiler leaves of a kernel: its instructions one by one, and its loads."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from kernels import jit
+from kernels import nm_cuda_core as room
+from kernels.contract import Problem
+
+#: Instructions that the chapter counts, where any kernel has them.
+COUNTED = ("LDG.128", "LDG.32", "LDGSTS.128", "STS.128", "LDS.128", "FFMA", "REDG")
+HOPPER = "sm_90a"
+
+
+def instructions(variant: str, target: str) -> list[str]:
+    """The SASS without addresses and labels' names."""
+    cubin = jit.compile_cubin(room.VARIANTS[variant].source, room.entry(variant), target)
+    return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?;)", jit.disassemble(cubin))
+
+
+def loads(variant: str, target: str) -> int:
+    """Loads from global memory."""
+    return sum(bool(re.search(r"\bLDG\b", line)) for line in instructions(variant, target))
+
+
+def of_pattern(report: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a compile report that are of the 2:4 pattern, one for each variant and target."""
+    return report[report["entry"].isin({room.entry(name) for name in room.VARIANTS})]
+
+
+def registers(report: pd.DataFrame, variant: str, target: str = HOPPER) -> int:
+    """Registers a thread, of the 2:4 pattern."""
+    rows = of_pattern(report)
+    rows = rows[(rows["variant"] == variant) & (rows["target"] == target)]
+    return int(rows["registers"].iloc[0])
+
+
+def own(problem: Problem, target: str) -> Styler:
+    """Every variant as it is compiled for a reader's own pattern: its template instantiation, registers a thread,
+    multiply-adds in the machine code."""
+    b, rows = problem.host().b, []
+    for variant, kernel in room.VARIANTS.items():
+        entry = room.entry(variant, b.keep, b.group)
+        cubin = jit.compile_cubin(kernel.source, entry, target)
+        mix = jit.instruction_mix(cubin)
+        count = sum(n for op, n in mix.items() if op.startswith("FFMA"))
+        rows.append(
+            {"variant": variant, "kernel": entry, "registers": jit.resources(cubin).registers}
+            | {"FFMA": count, "of all instructions": f"{count / sum(mix.values()):.0%}"}
+        )
+    return pd.DataFrame(rows).style.hide(axis="index").format(escape="html")

@@ -1,0 +1,58 @@
+"""Which index the published gather reads, and what the compiler leaves of the prefetch."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from artifact.rooms.nm_cuda_core.gather import Gathered
+from artifact.rooms.nm_cuda_core.machine_code import instructions
+
+
+def which_index(case: Gathered) -> str:
+    """The smallest case that shows what the published gather multiplies with."""
+    right = case.right_columns
+    named = ", ".join(f"column {c}" for c in right[:4])
+    return (
+        "The smallest case that shows it: M = N = 32, K = 64, element-wise 2:4. `as_gathered(B)` is the matrix that "
+        f"the published gather multiplies with, A · as_gathered(B) differs from A · B by {case.error:.0%} in the norm, "
+        f"and of 32 columns {len(right)} {'is' if len(right) == 1 else 'are'} right ({named}). For a vector-wise "
+        "matrix of the same size the two "
+        + ("are the same matrix." if case.same_if_shared else "differ, which they should not.")
+    )
+
+
+def run_here(off: tuple[float, float] | None) -> str:
+    """off: `gather.run_it`; nothing without a GPU."""
+    if off is None:
+        return ""
+    return (
+        f"The kernel itself, run here on that case: {off[0]:.0%} from A · B, and {off[1]:.0e} from "
+        "A · as_gathered(B)."
+    )
+
+
+def compiled(report: pd.DataFrame) -> str:
+    distinct = report.drop_duplicates(["entry", "target"])
+    spilling = int(distinct["spills"].astype(bool).sum())
+    return (
+        f"Compiled here for {', '.join(dict.fromkeys(report['target']))}: {distinct['entry'].nunique()} "
+        f"instantiations, {spilling or 'none'} of {len(distinct)} compilations spill. Registers a thread, static "
+        "shared memory a block, and instructions of the disassembly for sm_90a, for the 2:4 pattern:"
+    )
+
+
+def prefetch_is_removed(targets: list[str]) -> bool:
+    """Whether `prefetch` is the baseline, instruction by instruction, on every target."""
+    return all(instructions("baseline", t) == instructions("prefetch", t) for t in targets)
+
+
+def prefetch(removed: bool) -> str:
+    if not removed:
+        return "With this compiler the two differ on some target:"
+    return (
+        "**The prefetch kernel is the baseline**, instruction by instruction, on every target. A load whose value "
+        "nobody uses is dead code, and the compiler removes it; `(void)prefetch_A`, as the public code has it, "
+        "silences the warning and keeps nothing. The report saw it without recognising it: “the reported L1 traffic is "
+        "*identical* to the baseline”. What its section 5.3 measures as the price of prefetching is the difference "
+        "between two runs of one program."
+    )

@@ -1,0 +1,59 @@
+"""Who is measured in which experiment, and on which GPU: the chapter's view of `kernels.nm_spmm`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kernels import jit, tuning
+from kernels import nm_spmm as room
+from kernels.nm_spmm import family, ladder
+
+#: Our rungs in their order: name -> configuration, idea, prediction; those tried and not kept likewise.
+RUNGS, TRIALS = family.RUNGS, family.TRIALS
+LADDER = [v for v in family.KERNELS if v in room.VARIANTS]
+FOR_FEW = [v for v in LADDER if RUNGS[v][0].split > 1]  #: rungs that cut K, for few tiles
+#: Type -> its kernel and library, of the tensor cores.
+DTYPES = {"tf32": ["tf32", "cublas_tf32"], "bfloat16": ["bf16", "cublas_bf16"]}
+PAPER = ["v1", "v2", "v3"]
+ABOUT_C = [v for v in LADDER if v not in FOR_FEW]
+#: Experiment -> contenders. Rungs of ours that a record does not have are left out.
+CONTENDERS = {
+    "stepwise": [*PAPER, *ABOUT_C, "auto", "cublas", "nm_baseline"],
+    "sizes": ["small", "medium", "large", "auto", "cublas"],
+    "llama": ["v3", "auto", "cublas", "nm_baseline"],
+    "anchors": [
+        *("v3", "v3_split_k", "ahead"), *LADDER[-1 - len(FOR_FEW) :], "auto", "cublas", "nm_baseline",
+    ],
+    "packing": ["v3_packed", "v3_unpacked"],
+    "tried": ["bulk", "rolled", "turned", *TRIALS],
+    "vectors": ["v3", "auto"],
+    "ragged": ["v3", "auto", "cublas"],
+    "unstructured": ["v3", "auto", "nm_baseline", "cublas"],
+}  # fmt: skip
+
+
+def takes(name: str, arch: str) -> bool:
+    """Whether a contender is for GPUs of `arch`: libraries are, and kernels that are compiled for it or for all."""
+    targets = room.VARIANTS[name].targets if name in room.VARIANTS else jit.TARGETS
+    if name in TRIALS:
+        targets = family.HOPPER
+    # `auto` tries what the GPU has.
+    return name == "auto" or arch in targets or set(targets) == set(jit.TARGETS)
+
+
+def trials(device) -> dict:
+    """What was tried beside the ladder, as contenders of a measurement."""
+    return {name: partial(ladder.bind, name, device=device) for name in TRIALS}
+
+
+def rows_of_a_step(rung: str, keep: int, group: int) -> int:
+    """Compressed rows that a step of a rung multiplies."""
+    return family.rows(RUNGS[rung][0], keep, group)
+
+
+def chosen_tile(gpu: str, key: tuple[int, ...]) -> tuple[int, int] | None:
+    """Rows and columns of a block of the configuration that `auto` takes on `gpu`, by the choices that are
+    shipped; None where there is none. key: m, n, k, keep, group, vector."""
+    path = family.CHOICES.shipped / f"{gpu}.csv"
+    choice = tuning.read(family.CHOICES, path).get(key) if path.is_file() else None
+    return (choice.config.bm, choice.config.bn) if choice else None

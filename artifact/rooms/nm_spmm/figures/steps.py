@@ -1,0 +1,156 @@
+"""Fig. 7 and 8: the kernels step by step, and over the sizes of Table II."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.lines import Line2D
+
+from artifact.drawing import plot, sketch
+from artifact.drawing.style import BOUND, INK, MARKER, WIDTH, name
+from artifact.rooms.nm_spmm.figures.common import (
+    POINT,
+    SIZES,
+    STEPWISE,
+    as_sparsity,
+    categories,
+    densities_of,
+    draw_line,
+    lanes_of,
+    look,
+    peak_share,
+    present_of,
+    rows_of,
+)
+
+
+def stepwise(
+    df: pd.DataFrame,
+    fma: float,
+    published: pd.DataFrame | None = None,
+    shown: Sequence[str] = STEPWISE,
+    base: str = "v1",
+    label: str = "",
+):
+    """Fig. 7: useful TFLOP/s, and per cent of the FMA ceiling, at each sparsity (above), and speed over
+    that of `base` (below); cuBLAS at 0 % only.
+
+    df: one size. Published quantity: "peak_share", of the source's own peak, drawn on the right
+    scale at our contender of the same idea. Raises ValueError for records of several sizes, or
+    without `base`.
+    """
+    rows = rows_of(df, shown, label)
+    sizes = rows[["m", "n", "k"]].drop_duplicates()
+    if len(sizes) > 1:
+        raise ValueError(f"The figure is of one size, and the records have {len(sizes)}.")
+    rows = rows[~rows["variant"].str.startswith("cublas") | (rows["density"] == 1)]
+    present, densities = present_of(rows, shown), densities_of(rows["density"])
+    offsets = dict(zip(present, lanes_of(len(present), 0.7), strict=True))
+    fig, (ax, side) = plt.subplots(2, 1, figsize=(WIDTH, 6.2), sharex=True, height_ratios=(1.6, 1))
+    place = {density: i for i, density in enumerate(densities)}
+    handles: dict[str, object] = {}
+    rates = rows.pivot(index="density", columns="variant", values="useful").loc[densities]
+    if base not in rates:
+        raise ValueError(f"The records lack {base!r}, which the others are compared to.")
+    ratios = rates.div(rates[base], axis=0)
+    for variant in present:
+        for each, table in ((ax, rates), (side, ratios)):
+            if variant not in table or (each is side and variant == base):
+                continue
+            values = table[variant].dropna()
+            x = [place[d] + offsets[variant] for d in values.index]
+            line = draw_line(each, x, values, variant, markersize=MARKER + 1, linewidth=0.9)
+            line.set_linestyle("none")
+            each.vlines(
+                x, 0 if each is ax else 1, values, color=look(variant)["color"], lw=2.2, alpha=0.45
+            )
+            if each is ax:
+                handles[name(variant)] = line
+    stated = peak_share(published, present)
+    for row in stated.itertuples():
+        if row.density in place:
+            x = place[row.density] + offsets[row.variant]
+            ax.plot(x, row.stated * fma, **plot.hollow(look(row.variant)["marker"]))
+    if len(stated):
+        handles["stated by the source, % of its peak"] = Line2D([], [], **plot.hollow())
+    ax.axhline(fma, color=BOUND, linewidth=1.3, linestyle=(0, (5, 3)))
+    sketch.put(
+        ax,
+        len(densities) - 0.52,
+        fma * 1.01,
+        f"FMA ceiling {fma:.1f} TFLOP/s",
+        ha="right",
+        va="bottom",
+        fontsize=8,
+    )
+    ax.set(ylabel="useful work (TFLOP/s)", ylim=(0, 1.09 * max(fma, rows["useful"].max())))
+    share = ax.secondary_yaxis(
+        "right", functions=(lambda t: 100 * t / fma, lambda p: p * fma / 100)
+    )
+    share.set_ylabel("% of the FMA ceiling")
+    share.set_yticks(range(0, 101, 20))
+    side.axhline(1, color=look(base)["color"], linewidth=1.3)
+    plot.ratio(side, [*ratios.stack()])
+    side.set_ylabel(f"speed over {name(base)}")
+    for each in (ax, side):
+        categories(each, densities)
+    ax.set_xlabel("")
+    plot.legend(fig, handles)
+    data = rows[["experiment", "variant", *POINT, "median_us", "useful"]].assign(
+        per_cent=100 * rows["useful"] / fma
+    )
+    over = ratios.stack().rename("over_base").reset_index()
+    data = data.merge(over, on=["variant", "density"], how="left")
+    return fig, plot.behind(data.rename(columns={"useful": "tflops"}), stated)
+
+
+def sizes(
+    df: pd.DataFrame,
+    shapes: Mapping[str, tuple[int, int, int]],
+    fma: float,
+    shown: Sequence[str] = SIZES,
+    label: str = "",
+):
+    """Fig. 8: efficiency in per cent of the FMA ceiling, in a region per sparsity the sizes of
+    `shapes` (label -> (m, n, k), Table II) in their order; cuBLAS at 0 % only."""
+    rows = rows_of(df, shown, label)
+    at = {shape: i for i, shape in enumerate(shapes.values())}
+    shape = list(zip(rows["m"], rows["n"], rows["k"], strict=True))
+    rows = rows.assign(place=[at.get(s, -1) for s in shape], per_cent=100 * rows["useful"] / fma)
+    rows = rows[(rows["place"] >= 0)]
+    rows = rows[~rows["variant"].str.startswith("cublas") | (rows["density"] == 1)]
+    if rows.empty:
+        raise ValueError(f"The records have none of the sizes {', '.join(shapes)}.")
+    densities, wide = densities_of(rows["density"]), len(shapes) + 1
+    fig, ax = plt.subplots(figsize=(WIDTH, 4.2))
+    handles: dict[str, object] = {}
+    for variant in present_of(rows, shown):
+        for region, density in enumerate(densities):
+            here = rows[(rows["variant"] == variant) & (rows["density"] == density)]
+            here = here.sort_values("place")
+            x = here["place"] + region * wide
+            if len(here):
+                handles[name(variant)] = draw_line(ax, x, here["per_cent"], variant, linewidth=1.2)
+    top = 1.13 * max(rows["per_cent"].max(), 100)
+    for region, density in enumerate(densities):
+        middle = region * wide + (len(shapes) - 1) / 2
+        sketch.put(ax, middle, 0.965 * top, f"{as_sparsity(density)} sparsity", fontsize=8.5)
+        if region:
+            ax.axvline(region * wide - 1, color=INK, alpha=0.3, linewidth=0.8)
+    ax.axhline(100, color=BOUND, linewidth=1.3, linestyle=(0, (5, 3)))
+    ticks = [(r * wide + i, s) for r in range(len(densities)) for i, s in enumerate(shapes)]
+    ax.set_xticks([x for x, _ in ticks], [s for _, s in ticks])
+    ax.set(xlim=(-1, len(densities) * wide - 1), ylim=(0, top))
+    ax.set_yticks(range(0, 101, 20))
+    ax.grid(axis="x", visible=False)
+    said = "; ".join(
+        f"{s}: " + " × ".join(map(plot.number, map(int, size))) for s, size in shapes.items()
+    )
+    half = said.find("; ", len(said) // 2 - 8)
+    said = said if half < 0 else said[: half + 1] + "\n" + said[half + 2 :]
+    ax.set(xlabel=f"m × n × k of {said}", ylabel="efficiency (% of the FMA ceiling)")
+    plot.legend(fig, handles, columns=5)
+    keep = ["experiment", "variant", *POINT, "median_us", "useful", "per_cent"]
+    names = dict(zip(at.values(), shapes, strict=True))
+    data = rows[keep].rename(columns={"useful": "tflops"}).assign(size=rows["place"].map(names))
+    return fig, data.reset_index(drop=True)

@@ -1,0 +1,187 @@
+"""The paper's figures: step by step, packing, sizes, the layers of Llama, and the authors' own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from artifact.measure import records
+from artifact.rooms.nm_spmm import results
+from artifact.rooms.nm_spmm.points import at, by_density, mean, over
+from artifact.rooms.nm_spmm.results import AIM, AIM_SHARE, Bars
+from artifact.rooms.nm_spmm.trial import BIG, Trial, text
+from artifact.rooms.nm_spmm.words import at_each, change, listed, point_of, sparsity
+from kernels.nm_spmm import analysis
+
+
+def steps_at_high(stepwise: pd.DataFrame) -> tuple[float, float] | None:
+    """What packing and what the pipelines gain at high sparsity, geometric means; None where none was measured."""
+    gains = [by_density(over(stepwise, *pair)) for pair in (("v2", "v1"), ("v3", "v2"))]
+    sparse = results.high(gains[1].index)
+    return tuple(records.geomean(gain[sparse]) for gain in gains) if sparse else None
+
+
+def stepwise(df: pd.DataFrame, fma: float) -> str:
+    """V1 to V3 at each sparsity. fma: the FMA ceiling, TFLOP/s."""
+    share = results.rates(df)["v3"] / fma
+    lines = [f"V3 reaches {at_each(share, '{:.0%}')} of the FMA ceiling of {fma:.1f} TFLOP/s."]
+    if 1.0 in share.index:
+        g = by_density(over(df, "v3", "cublas"))[1.0]
+        lines.append(
+            f"At 0% sparsity, where every index is a detour to what is needed anyway, it is at {g:.2f}× cuBLAS: "
+            + ("the detour is hidden." if g > 0.95 else "the detour, or the tile, costs that.")
+        )
+    v2, v3 = by_density(over(df, "v2", "v1")), by_density(over(df, "v3", "v2"))
+    sparse = results.high(share.index)
+    moderate = [d for d in share.index if d < 1 and d not in sparse]
+    for kept, where in ((moderate, "moderate"), (sparse, "high")):
+        if kept:
+            lines.append(
+                f"At {where} sparsity V2 is at {at_each(v2[kept])} of V1, V3 at {at_each(v3[kept])} of V2."
+            )
+    if gains := steps_at_high(df):
+        lines.append(
+            f"The paper finds both steps significant at high sparsity. Here packing is {change(gains[0])} on average, "
+            f"the pipelines {change(gains[1])}."
+        )
+    return " ".join(lines)
+
+
+def packing(packed: pd.DataFrame) -> str:
+    """Where packing pays, and whether the rule of 70% is right."""
+    won = results.won_by_packing(packed)
+    pays = won[won > 1.0]
+    where = listed(f"at {sparsity(d)}" for d in pays.index)
+    text = f"Packing pays {where}. " if len(pays) else "Packing pays at no sparsity here. "
+    text += (
+        f"The rule of 70% is right at {len(results.rule_is_right(won))} of {len(won)} sparsities."
+    )
+    if len(pays) < len(results.high(won.index)):
+        text += (
+            " What it saves are reads of L2; what it costs is a load that must arrive before the next can be issued. "
+            "Where L2 is not what a kernel waits for, only the cost is left."
+        )
+    return text
+
+
+def classes_of_table_2(by_size: pd.DataFrame) -> str:
+    """At how many points the best of the three is the one that Table II names. by_size: of its sizes."""
+    best = results.by_class(by_size)[results.CLASSES].idxmin(axis=1)
+    expected = {size: name for name, size in analysis.TABLE_2.values()}
+    hits = sum(name == expected[key[1:4]] for key, name in best.items())
+    return (
+        "The best of the three, at each size and sparsity. It is the one of Table II at "
+        f"{hits} of {len(best)} points."
+        + (" The paper's “consistently” holds." if hits == len(best) else "")
+    )
+
+
+def auto_over_classes(by_size: pd.DataFrame) -> str:
+    us = results.by_class(by_size)
+    gap = (us[results.CLASSES].min(axis=1) / us["auto"]).dropna()
+    return (
+        f"`auto`, which may take other tiles and cut K, is at {mean(gap):.2f}× of the best of the three, "
+        f"{gap.min():.2f} to {gap.max():.2f}×"
+        + (f"; most at {point_of(gap.idxmax())}." if len(gap) else ".")
+    )
+
+
+def llama(df: pd.DataFrame, stated: Mapping[str, pd.DataFrame]) -> str:
+    """The layers of Llama in short: over the nmSPARSE-style kernel, of the ideal, behind cuBLAS."""
+    dense, ideal = over(df, "auto", "cublas"), results.of_ideal(df)
+    v3, auto = (mean(over(df, v, "nm_baseline")) for v in ("v3", "auto"))
+    claimed = text(stated, "speedup_nmsparse", "abstract")["low"]
+    each, behind = len(at(dense, by_density(dense).index[0])), int((dense < 1).sum())
+    return (
+        f"Geometric means over {each} points a sparsity; speedups over cuBLAS. Over all, V3 is at {v3:.2f}× our kernel "
+        f"in the style of nmSPARSE, where the paper has {claimed:g}×, and `auto` at {auto:.2f}×. `auto` gets "
+        f"{mean(ideal):.0%} of the ideal M/N, {ideal.min():.0%} at {point_of(ideal.idxmin())} and {ideal.max():.0%} at "
+        f"{point_of(ideal.idxmax())}"
+        + (
+            ": more than the work that sparsity saves, where cuBLAS leaves some of its own. "
+            if ideal.max() > 1
+            else ". "
+        )
+        + (
+            f"It is behind cuBLAS at {behind} of {len(ideal)} points."
+            if behind
+            else "It is nowhere behind cuBLAS."
+        )
+    )
+
+
+# ---------------------------------------------------------------- against the authors' kernels
+
+
+def first_bar(bars: Bars) -> str:
+    """By what margin `auto` is faster than the authors' kernels."""
+    shapes = len(bars.ours.groupby(level=["m", "n", "k"]))
+    if bars.missed.empty:
+        margin = pd.concat([bars.at_step, bars.over_shapes]).min() / AIM - 1
+        outcome = f"met, the narrowest by {margin:.0%}"
+    else:
+        by = (f"by {AIM / v - 1:.0%} at {w}, {sparsity(d)}" for (w, d), v in bars.missed.items())
+        outcome = f"missed {listed(by)}"
+    ours, below = bars.ours, bars.below
+    points = listed(f"{point_of(key)} ({v:.3f}×)" for key, v in below.items())
+    return (
+        f"**The first bar**, {AIM:.2f}× at {BIG}³{' (not measured)' if bars.at_step.empty else ''} and over all "
+        f"{shapes} shapes, each at four sparsities: {outcome}.\n"
+        f"Shape by shape `auto` is at {mean(ours):.2f}× the authors' speedups over {len(ours)} points, "
+        f"{ours.min():.2f}× at {point_of(ours.idxmin())} and {ours.max():.2f}× at {point_of(ours.idxmax())}.\n"
+        + (
+            f"Below {AIM:.2f}× are {len(below)} of them: {points}."
+            if len(below)
+            else f"None is below {AIM:.2f}×."
+        )
+    )
+
+
+def second_bar(trial: Trial, bars: Bars, stepwise: pd.DataFrame) -> str:
+    """How near `auto` comes to the FMA ceiling, what held it back, and what it sustains in the run of Fig. 7."""
+    auto = results.rates(stepwise)["auto"]
+    auto = auto[[d for d in auto.index if 0.25 <= d <= 0.5]]
+    return (
+        f"**The second bar**, {AIM_SHARE:.0%} of the FMA ceiling at {sparsity(0.5)} to {sparsity(0.25)}, {BIG}³ and "
+        f"above: {_of_ceiling(bars)}.\n{_clock(trial, bars)}"
+        f"At {BIG}³ `auto` sustains {at_each(auto, '{:.1f} TFLOP/s')}, {at_each(auto / trial.fma, '{:.0%}')} of it in "
+        "the run of Fig. 7."
+    )
+
+
+def _of_ceiling(bars: Bars) -> str:
+    reached, short = bars.reached, bars.short
+    if reached.empty:
+        return "not measured"
+    if short.empty:
+        margin = 100 * (reached.min() - AIM_SHARE)
+        where = point_of(reached.idxmin())
+        return f"met at all {len(reached)} points, the narrowest by {margin:.1f} points at {where}"
+    by = (f"by {100 * (AIM_SHARE - v):.1f} points at {point_of(key)}" for key, v in short.items())
+    return f"met at {len(reached) - len(short)} of {len(reached)} points, missed {listed(by)}"
+
+
+def _clock(trial: Trial, bars: Bars) -> str:
+    """What the clock had to do with points that are short; nothing where it was not held down."""
+    if not bars.capped:
+        return ""
+    where, machine = bars.short.index, trial.run.machine
+    clock, share = bars.clock[where], bars.at_clock[where]
+    return (
+        f"Where it is missed the GPU had lowered its clock to {clock.min():.0f} to {clock.max():.0f} MHz to stay "
+        f"within its {machine['power_limit_w']:.0f} W (the driver's word for it: "
+        f"{listed(sorted(set(bars.throttle[where])))}); the ceiling was measured at {machine['sm_mhz_max']:.0f} MHz. "
+        f"Of what the ceiling is at the clock of the point, `auto` has {share.min():.0%} to {share.max():.0%} there.\n"
+    )
+
+
+def rebuilt(bars: Bars) -> str:
+    """How good our rebuildings of the compared kernels are."""
+    ported = bars.ported
+    return (
+        "**And V3?** Our rebuilding of it, with split-K where that is better, is at "
+        f"{mean(ported):.2f}× of the authors' own kernels, {ported.min():.2f} to {ported.max():.2f}×. Our kernel in "
+        f"the style of nmSPARSE is at {mean(bars.nm_baseline):.2f}× of nmSPARSE's: ratios over it have to be read with "
+        "that in mind."
+    )

@@ -1,8 +1,10 @@
 """The records of one GPU for one room, as the evidence for its claims."""
 
-from collections.abc import Iterable, Mapping
+import importlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +83,7 @@ class Evidence:
             if not path.exists():
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
+            whole(df, planned(self.room, experiment, self.rooms), path)
             ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
             if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
                 df = records.best_of(df, "cusparse_")
@@ -131,6 +134,49 @@ class Evidence:
         if found.empty:
             raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")
         return found.set_index(["experiment", *at])["value"].rename(metric)
+
+
+# ---------------------------------------------------------------- whether a record is whole
+
+_SHAPE = ("m", "n", "k", "density")
+
+
+@cache
+def planned(room: str, experiment: str, folder: Path = rooms.FOLDER) -> Sequence[Counter]:
+    """How many points of each shape and density an experiment has, in full and as a kick: by the sweep of
+    the room's kernels that has its name, or that claims.toml gives it under [points]. Empty where no
+    sweep says it, as of matrices from outside."""
+    try:
+        module = importlib.import_module(f"kernels.{room}")
+    except ModuleNotFoundError:
+        return ()
+    path = Path(folder) / room / rooms.CLAIMS
+    name = rooms.toml(path).get("points", {}).get(experiment) if path.is_file() else None
+    sweeps = getattr(module, "sweeps", None)
+    presets = [sweeps(preset) for preset in ("full", "kick")] if sweeps else []
+    shapes = [preset.get(name or experiment) for preset in presets]
+    if not all(shapes):
+        return ()
+    return tuple(Counter(tuple(float(s[key]) for key in _SHAPE) for s in made) for made in shapes)
+
+
+def whole(df: pd.DataFrame, plans: Sequence[Counter], path: Path) -> None:
+    """Raises ValueError, one sentence, if a record holds neither all points of its sweep nor those of
+    its kick: it was cut at a point's boundary, as an interrupted measurement leaves it, and a verdict
+    on it would be one on other points."""
+    if not plans:
+        return
+    points = df[list(records.POINT)].drop_duplicates()[list(_SHAPE)].astype(float)
+    have = Counter(points.itertuples(index=False, name=None))
+    full, kick = plans
+    if have == kick or not full - have:
+        return
+    lacking = next(iter((full - have).elements()))
+    at = ", ".join(f"{key} = {value:g}" for key, value in zip(_SHAPE, lacking, strict=True))
+    raise ValueError(
+        f"{path}: this record lacks {(full - have).total()} of the {full.total()} points of its sweep, the "
+        f"first at {at}, so it was cut or its measurement was interrupted; measuring goes on from there."
+    )
 
 
 # ---------------------------------------------------------------- records of other kinds

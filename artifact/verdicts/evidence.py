@@ -4,7 +4,7 @@ import importlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -84,28 +84,21 @@ class Evidence:
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
             whole(df, planned(self.room, experiment, self.rooms), path)
-            ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
-            if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
-                df = records.best_of(df, "cusparse_")
-            if not ours.empty:
-                best = records.best_of(ours, "", ROOM_BEST)
-                df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
-            self.read[experiment] = df
+            self.read[experiment] = with_best(df)
         return self.read[experiment]
 
-    @cached_property
-    def ceilings(self) -> dict[str, dict[str, float]]:
-        try:
-            return records.ceilings(self.folder)
-        except FileNotFoundError:
-            raise NotMeasured(
-                "The ceilings of this GPU (copy, FMA, L2) were not measured."
-            ) from None
-
     def ceiling(self, name: str, unit: str) -> float:
-        if name not in self.ceilings:
+        """What a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
+        if CEILINGS not in self.read:
+            try:
+                self.read[CEILINGS] = pd.DataFrame(records.ceilings(self.folder))
+            except FileNotFoundError:
+                raise NotMeasured(
+                    "The ceilings of this GPU (copy, FMA, L2) were not measured."
+                ) from None
+        if name not in self.read[CEILINGS]:
             raise NotMeasured(f"The ceiling {name!r} was not measured.")
-        return self.ceilings[name][unit]
+        return float(self.read[CEILINGS].at[unit, name])
 
     @property
     def counters(self) -> pd.DataFrame:
@@ -134,6 +127,17 @@ class Evidence:
         if found.empty:
             raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")
         return found.set_index(["experiment", *at])["value"].rename(metric)
+
+
+def with_best(df: pd.DataFrame) -> pd.DataFrame:
+    """A record with the rows of BEST, where cuSPARSE was measured, and of ROOM_BEST."""
+    ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
+    if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
+        df = records.best_of(df, "cusparse_")
+    if not ours.empty:
+        best = records.best_of(ours, "", ROOM_BEST)
+        df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
+    return df
 
 
 # ---------------------------------------------------------------- whether a record is whole

@@ -1,5 +1,6 @@
 """Rules judged on synthetic records, in the words of claims.toml."""
 
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -9,9 +10,25 @@ import synthetic
 from artifact import rooms
 from artifact.measure import records
 from artifact.verdicts import evidence as evidence_
+from artifact.verdicts import load as load_
 from artifact.verdicts import measures
 
 ALL = ("wide", "square", "tall")
+#: A claims.toml of one claim.
+GOOD = """
+[minutes]
+wide = 2
+counters = 3
+[[claim]]
+id = "a"
+where = "V.A"
+says = "It is slower."
+experiment = ["wide", "counters"]
+quantity = { speedup = "warp_per_row", over = "cusparse_best", also_over = "cusparse_default" }
+reduce = "each point"
+expect = { within = "published", tolerance = 0.05 }
+published = { figure = "fig4_wide", quantity = "speedup" }
+"""
 SPEEDUP = {"speedup": "warp_per_row", "over": "cusparse_best"}
 
 
@@ -52,3 +69,12 @@ def outcome(e, quantity, reduce, expect, experiments=ALL, room="casper_sparse") 
 def verdict(speedup, reduce, expect, experiments=ALL) -> str:
     """On the speedup of the published kernel over cuSPARSE."""
     return outcome(evidence(frames(speedup)), SPEEDUP, reduce, expect, experiments).verdict
+
+
+def load(folder, text: str) -> list[load_.Claim]:
+    """The claims of a room that has this claims.toml, and else what casperSPARSE has."""
+    room = folder / "casper_sparse"
+    if not room.exists():
+        shutil.copytree(rooms.FOLDER / "casper_sparse", room)
+    (room / rooms.CLAIMS).write_text(text)
+    return load_.claims(folder)

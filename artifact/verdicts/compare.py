@@ -108,9 +108,10 @@ def compare(
     if points.empty:
         raise ValueError(f"{fresh} and {shipped} have no point of any experiment in common.")
     rows = _shipped(shipped, rooms)
-    if len(points) < COVERAGE * len(rows):
+    common = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
+    if common < COVERAGE * len(rows):
         raise ValueError(
-            f"{fresh} has only {len(points)} of the {len(rows)} rows of {', '.join(rooms)} in {shipped}, too few "
+            f"{fresh} has only {common} of the {len(rows)} rows of {', '.join(rooms)} in {shipped}, too few "
             "to say whether they agree; `make measure` measures the rest."
         )
     gpus = [described[0]["gpu"] for described in machines]
@@ -205,9 +206,13 @@ def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFr
             "shipped_measured": there["measured"],
         }
     )
-    unknown = (df["fresh"] == measures.NOT_MEASURED) | (df["shipped"] == measures.NOT_MEASURED)
-    df["agrees"] = (df["fresh"] == df["shipped"]) | unknown
-    return df
+    return df.assign(agrees=agreeing(df))
+
+
+def agreeing(verdicts: pd.DataFrame) -> pd.Series:
+    """Whether the columns fresh and shipped say the same, or one of them cannot say."""
+    unknown = (verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED).any(axis=1)
+    return (verdicts["fresh"] == verdicts["shipped"]) | unknown
 
 
 def report(comparison: Comparison) -> str:

@@ -169,7 +169,7 @@ def test_verdicts_that_one_side_cannot_give_decide_nothing_on_another_gpu(unmeas
 
 
 def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(
-    tmp_path, shipped, monkeypatch
+    tmp_path, shipped, few_claims, monkeypatch
 ):
     """On another GPU the verdicts decide; "not measured" everywhere would agree with anything."""
     counters = synthetic.counters({"warp_per_row": {"c": 1.0}})

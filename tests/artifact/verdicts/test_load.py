@@ -168,3 +168,18 @@ def test_a_claim_that_needs_counters_or_ceilings_says_so():
             assert "counters" in claim.experiment, claim.id
         if claim.rule.quantity.name in ("share_of_ceiling", "ceiling", "roofline_transition"):
             assert "ceilings" in claim.experiment, claim.id
+
+
+def test_what_is_partly_is_weaker_than_what_is_reproduced():
+    for claim in KNOWN:
+        name, given = claim.rule.expect.name, claim.rule.expect.parameters
+        if name == "at_least":
+            assert given["limit"] >= given["partly"], claim.id
+        if name == "at_most":
+            assert given["limit"] <= given["partly"], claim.id
+        if name == "near":
+            assert 1 <= given["factor"] <= given["partly"], claim.id
+        if name == "within" and "partly" in given:
+            assert given["tolerance"] < given["partly"], claim.id
+        if claim.rule.quantity.name == "true_density":  # of each room by the same rule
+            assert given["partly"] == pytest.approx(5 * given["tolerance"]), claim.id

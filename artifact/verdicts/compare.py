@@ -2,9 +2,11 @@
 
 Absolute times move by a few per cent from machine to machine, so the speedups over the library,
 taken in one run, are held to the narrower tolerance. On a GPU of another kind times say nothing
-about each other: there the speedups are shown side by side and the claims decide.
+about each other: there the speedups are shown side by side and the claims decide. Where the two have
+too little in common to say that they agree, that is bad input.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from artifact.verdicts import evidence, judge, load, measures
 
 SPEEDUP_TOLERANCE = 0.05  # median difference of the speedups of a variant in an experiment
 TIME_TOLERANCE = 0.10  # the same of its times
+#: Share of the shipped rows, and on another GPU of the shipped verdicts, that the fresh side must have.
+COVERAGE = 0.5
 BASELINES = (
     "cusparse",
     "cublas",
@@ -51,7 +55,7 @@ class Comparison:
     @property
     def agrees(self) -> bool:
         """On the same GPU: every experiment and variant within tolerance. On another: every verdict
-        the same that both could give."""
+        the same that both could give, which are enough."""
         return bool(
             self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all()
         )
@@ -71,7 +75,7 @@ def compare(
     """Compare two GPUs' folders, all rooms that both have or just `room`.
 
     Raises FileNotFoundError or ValueError, one sentence, if a folder has no records, a record is
-    not valid or not complete, or the two have no point in common.
+    not valid or not complete, or the two have too little in common (COVERAGE).
     """
     fresh, shipped = Path(fresh), Path(shipped)
     for tolerance in (speedup_tolerance, time_tolerance):
@@ -103,23 +107,47 @@ def compare(
     points = pd.concat(points, ignore_index=True) if points else pd.DataFrame()
     if points.empty:
         raise ValueError(f"{fresh} and {shipped} have no point of any experiment in common.")
+    rows = _shipped(shipped, rooms)
+    common = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
+    if common < COVERAGE * len(rows):
+        raise ValueError(
+            f"{fresh} has only {common} of the {len(rows)} rows of {', '.join(rooms)} in {shipped}, too few "
+            "to say whether they agree; `make measure` measures the rest."
+        )
     gpus = [described[0]["gpu"] for described in machines]
+    verdicts = _verdicts([claim for claim in load.claims() if claim.room in rooms], fresh, shipped)
+    if gpus[0] != gpus[1]:
+        _enough(verdicts, fresh, shipped)
+    every = rows if room else _shipped(shipped, set(records.rooms(shipped)) - {evidence.CEILINGS})
     return Comparison(
         *gpus,
         points,
         _summary(points, speedup_tolerance, time_tolerance, same_gpu=gpus[0] == gpus[1]),
-        _verdicts([claim for claim in load.claims() if claim.room in rooms], fresh, shipped),
+        verdicts,
         covered=len(points[_POINT].drop_duplicates()),
-        total=sum(
-            len(records.read(path)[_POINT].drop_duplicates())
-            for name in ([room] if room else records.rooms(shipped))
-            if name != evidence.CEILINGS
-            for path in (
-                shipped / name / f"{experiment}.csv"
-                for experiment in records.experiments(shipped / name)
-            )
-        ),
+        total=len(every[_POINT].drop_duplicates()),
     )
+
+
+def _shipped(folder: Path, rooms: Iterable[str]) -> pd.DataFrame:
+    """Every row of these rooms."""
+    paths = (
+        folder / name / f"{experiment}.csv"
+        for name in rooms
+        for experiment in records.experiments(folder / name)
+    )
+    return pd.concat([records.read(path)[["variant", *_POINT]] for path in paths])
+
+
+def _enough(verdicts: pd.DataFrame, fresh: Path, shipped: Path) -> None:
+    """Raises ValueError if the fresh records decide too few of the claims that the shipped ones do."""
+    known = verdicts[verdicts["shipped"] != measures.NOT_MEASURED]
+    given = int((known["fresh"] != measures.NOT_MEASURED).sum())
+    if given < COVERAGE * len(known):
+        raise ValueError(
+            f"{fresh} gives only {given} of the {len(known)} verdicts that {shipped} gives, too few to say "
+            "whether they agree; `make measure` and `make profile` measure the rest."
+        )
 
 
 def _points(fresh: Path, shipped: Path) -> pd.DataFrame:
@@ -178,9 +206,13 @@ def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFr
             "shipped_measured": there["measured"],
         }
     )
-    unknown = (df["fresh"] == measures.NOT_MEASURED) | (df["shipped"] == measures.NOT_MEASURED)
-    df["agrees"] = (df["fresh"] == df["shipped"]) | unknown
-    return df
+    return df.assign(agrees=agreeing(df))
+
+
+def agreeing(verdicts: pd.DataFrame) -> pd.Series:
+    """Whether the columns fresh and shipped say the same, or one of them cannot say."""
+    unknown = (verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED).any(axis=1)
+    return (verdicts["fresh"] == verdicts["shipped"]) | unknown
 
 
 def report(comparison: Comparison) -> str:

@@ -1,8 +1,10 @@
 """The records of one GPU for one room, as the evidence for its claims."""
 
-from collections.abc import Iterable, Mapping
+import importlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -81,28 +83,22 @@ class Evidence:
             if not path.exists():
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
-            ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
-            if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
-                df = records.best_of(df, "cusparse_")
-            if not ours.empty:
-                best = records.best_of(ours, "", ROOM_BEST)
-                df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
-            self.read[experiment] = df
+            whole(df, planned(self.room, experiment, self.rooms), path)
+            self.read[experiment] = with_best(df)
         return self.read[experiment]
 
-    @cached_property
-    def ceilings(self) -> dict[str, dict[str, float]]:
-        try:
-            return records.ceilings(self.folder)
-        except FileNotFoundError:
-            raise NotMeasured(
-                "The ceilings of this GPU (copy, FMA, L2) were not measured."
-            ) from None
-
     def ceiling(self, name: str, unit: str) -> float:
-        if name not in self.ceilings:
+        """What a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
+        if CEILINGS not in self.read:
+            try:
+                self.read[CEILINGS] = pd.DataFrame(records.ceilings(self.folder))
+            except FileNotFoundError:
+                raise NotMeasured(
+                    "The ceilings of this GPU (copy, FMA, L2) were not measured."
+                ) from None
+        if name not in self.read[CEILINGS]:
             raise NotMeasured(f"The ceiling {name!r} was not measured.")
-        return self.ceilings[name][unit]
+        return float(self.read[CEILINGS].at[unit, name])
 
     @property
     def counters(self) -> pd.DataFrame:
@@ -131,6 +127,60 @@ class Evidence:
         if found.empty:
             raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")
         return found.set_index(["experiment", *at])["value"].rename(metric)
+
+
+def with_best(df: pd.DataFrame) -> pd.DataFrame:
+    """A record with the rows of BEST, where cuSPARSE was measured, and of ROOM_BEST."""
+    ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
+    if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
+        df = records.best_of(df, "cusparse_")
+    if not ours.empty:
+        best = records.best_of(ours, "", ROOM_BEST)
+        df = pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
+    return df
+
+
+# ---------------------------------------------------------------- whether a record is whole
+
+_SHAPE = ("m", "n", "k", "density")
+
+
+@cache
+def planned(room: str, experiment: str, folder: Path = rooms.FOLDER) -> Sequence[Counter]:
+    """How many points of each shape and density an experiment has, in full and as a kick: by the sweep of
+    the room's kernels that has its name, or that claims.toml gives it under [points]. Empty where no
+    sweep says it, as of matrices from outside."""
+    try:
+        module = importlib.import_module(f"kernels.{room}")
+    except ModuleNotFoundError:
+        return ()
+    path = Path(folder) / room / rooms.CLAIMS
+    name = rooms.toml(path).get("points", {}).get(experiment) if path.is_file() else None
+    sweeps = getattr(module, "sweeps", None)
+    presets = [sweeps(preset) for preset in ("full", "kick")] if sweeps else []
+    shapes = [preset.get(name or experiment) for preset in presets]
+    if not all(shapes):
+        return ()
+    return tuple(Counter(tuple(float(s[key]) for key in _SHAPE) for s in made) for made in shapes)
+
+
+def whole(df: pd.DataFrame, plans: Sequence[Counter], path: Path) -> None:
+    """Raises ValueError, one sentence, if a record holds neither all points of its sweep nor those of
+    its kick: it was cut at a point's boundary, as an interrupted measurement leaves it, and a verdict
+    on it would be one on other points."""
+    if not plans:
+        return
+    points = df[list(records.POINT)].drop_duplicates()[list(_SHAPE)].astype(float)
+    have = Counter(points.itertuples(index=False, name=None))
+    full, kick = plans
+    if have == kick or not full - have:
+        return
+    lacking = next(iter((full - have).elements()))
+    at = ", ".join(f"{key} = {value:g}" for key, value in zip(_SHAPE, lacking, strict=True))
+    raise ValueError(
+        f"{path}: this record lacks {(full - have).total()} of the {full.total()} points of its sweep, the "
+        f"first at {at}, so it was cut or its measurement was interrupted; measuring goes on from there."
+    )
 
 
 # ---------------------------------------------------------------- records of other kinds

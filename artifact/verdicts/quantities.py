@@ -130,16 +130,16 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
 
 def _ratio(e: Evidence, experiments, variant: str, baseline: str) -> pd.Series:
     df = rows(e, experiments, variant, baseline)
-    try:
-        ratio = records.speedup(df, variant, baseline)
-    except ValueError as error:
-        raise NotMeasured(str(error)) from None
-    flops = df[df["variant"] == variant].set_index(ratio.index.names)["useful_flops"]
-    return (
-        ratio.to_frame()
-        .assign(useful_flops=flops)
-        .set_index("useful_flops", append=True)["speedup"]
+    point = ["experiment", *records.POINT]
+    ours, theirs = (
+        df.loc[df["variant"] == name, [*INDEX, "median_us"]] for name in (variant, baseline)
     )
+    both = ours.merge(theirs[[*point, "median_us"]], on=point)  # in the order of `ours`
+    if both.empty:
+        raise NotMeasured(f"{variant!r} and {baseline!r} were not measured at any common point.")
+    return both.assign(speedup=both["median_us_y"] / both["median_us_x"]).set_index(INDEX)[
+        "speedup"
+    ]
 
 
 def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:

@@ -1,0 +1,230 @@
+"""The records as evidence: what is read, what is refused, what is not there."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from judging import ALL, SPEEDUP, evidence, frames, outcome
+
+from artifact import baselines
+from artifact.drawing import style
+from artifact.measure import records
+from artifact.verdicts import evidence as evidence_
+from artifact.verdicts import judge, load
+from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED
+
+FASTER = {"share_of_points_above": 1.0}
+ALWAYS = {"at_least": 1.0, "partly": 0.5}
+CASPER = [claim for claim in load.claims() if claim.room == "casper_sparse"]
+
+# ---------------------------------------------------------------- contenders of their own kind
+
+
+def test_the_best_of_the_room_is_a_contender():
+    quantity = {"speedup": "room_best", "over": "cusparse_best"}
+    got = outcome(evidence(), quantity, "geometric mean", {"at_least": 1.1, "partly": 1.0})
+    assert (
+        got.measured == "geometric mean 1.25× over cuSPARSE"
+    )  # rows_per_warp takes 0.8 of its time
+
+
+@pytest.mark.parametrize("library", ["cublas_handle", "cublas", "cpu_blas", "cusparselt"])
+def test_a_library_is_never_the_best_of_the_room(library):
+    """And a room whose baseline is another library than cuSPARSE is read all the same."""
+    made = {
+        name: df[~df["variant"].str.startswith("cusparse")].replace("rows_per_warp", library)
+        for name, df in frames().items()
+    }
+    e = evidence(made)  # the library is the fastest of all
+    df = e.frame(ALL)
+    assert set(df.loc[df["variant"] == "room_best", "best_of"]) == {"l2_panels"}
+    assert "cusparse_best" not in set(df["variant"])
+    quantity = {"speedup": "any_n", "over": library}
+    got = outcome(e, quantity, {"share_of_points_below": 1.0}, ALWAYS)
+    assert got.measured.lower() == f"{library} faster at 54 of 54 points"
+    assert "of any_n over " + library in got.why.lower()
+
+
+def test_figures_know_every_library_that_claims_know():
+    assert all(library.startswith(style.BASELINES) for library in baselines.PREFIXES)
+    assert all(name.startswith(baselines.PREFIXES) for name in style.NAMES)
+    assert all(name in style.NAMES or name == "cusparse_best" for name in baselines.LIBRARIES)
+
+
+# ---------------------------------------------------------------- published series
+
+FIG1 = """# Somebody, Fig. 1.
+gpu,library,density,point,m,n,k,tflops
+X,cublas,1,0,2,3,4,10
+X,sparse,0.5,0,2,3,4,15
+X,sparse,0.25,0,2,3,4,30
+Y,sparse,0.5,0,2,3,4,5
+"""
+
+
+@pytest.fixture
+def series(tmp_path) -> evidence_.Evidence:
+    published = tmp_path / "casper_sparse" / "published"
+    published.mkdir(parents=True)
+    (published / "fig1.csv").write_text(FIG1)
+    return evidence_.Evidence(tmp_path / "gpu", "casper_sparse", rooms=tmp_path)
+
+
+def test_a_published_series_is_evidence(series):
+    """Rates are those of the dense product, and the dense library stands at every density."""
+    df = series.frame(["fig1@X"]).set_index(["variant", "density"])
+    assert len(df) == 4 and set(df["experiment"]) == {"fig1@X"}
+    assert df["median_us"]["cublas", 0.5] == df["median_us"]["cublas", 0.25]
+    assert df["median_us"]["cublas", 0.5] == pytest.approx(48 / 10 / 1e6)
+    assert df["tflops"]["sparse", 0.25] == pytest.approx(30 * 0.25)
+    assert df["useful_flops"]["sparse", 0.25] == 12
+    quantity, expect = {"speedup": "sparse", "over": "cublas"}, {"at_least": 1.4, "partly": 1.0}
+    got = outcome(series.only({"density": 0.5}), quantity, "geometric mean", expect, ["fig1@X"])
+    assert got.measured == "geometric mean 1.50× over cublas"
+
+
+@pytest.mark.parametrize(
+    "experiment,error,says",
+    [
+        ("fig1@Z", ValueError, "no series of the GPU 'Z'"),
+        ("fig2@X", FileNotFoundError, "fig2.csv: there are no such published"),
+    ],
+)
+def test_a_series_that_is_not_there_is_an_error(series, experiment, error, says):
+    with pytest.raises(error, match=says):
+        series.frame([experiment])
+
+
+# ---------------------------------------------------------------- some points, several runs
+
+
+def test_some_points_for_times_and_for_counters():
+    table = synthetic.counters({"warp_per_row": {"c": 1}})
+    table.loc[table["n"] == 1024, "value"] = 7
+    e = evidence(frames(lambda m, n, k, d: 2.0 if n == 1024 else 0.5), table)
+    one = e.only({"n": 1024, "density": [0.01, 0.05]})
+    assert set(one.frame(["wide"])["n"]) == {1024}
+    assert set(one.frame(["wide"])["density"]) == {0.01, 0.05}
+    assert set(one.counter("warp_per_row", "c", ["wide"])) == {7}
+    assert outcome(one, SPEEDUP, FASTER, ALWAYS, ["wide"]).verdict == REPRODUCED
+    assert outcome(e, SPEEDUP, FASTER, ALWAYS, ["wide"]).verdict == NOT_REPRODUCED
+
+
+def test_where_nothing_is_left_nothing_is_measured():
+    e = evidence().only({"n": [3, 5]})
+    with pytest.raises(evidence_.NotMeasured, match="of wide have nothing at n = 3 or 5"):
+        outcome(e, SPEEDUP, FASTER, ALWAYS, ["wide"])
+
+
+def test_runs_of_one_measurement_are_one_experiment_of_means():
+    made = {name: frames()["wide"].assign(experiment=name) for name in ("wide", "square")}
+    made["square"]["median_us"] *= 4
+    runs = evidence(made).only({}, repeats=True)
+    df = runs.frame(["wide", "square", "counters"])
+    assert set(df["experiment"]) == {"wide and square"} and "room_best" in set(df["variant"])
+    assert not df.duplicated(list(records.KEY)).any()
+    one = runs.frame(["wide"])
+    assert set(one["experiment"]) == {"wide"}
+    key = list(records.KEY)
+    ratio = df.set_index(key)["median_us"] / one.set_index(key)["median_us"]
+    assert np.allclose(ratio, 2)
+
+
+# ---------------------------------------------------------------- not there, or not whole
+
+
+@pytest.mark.parametrize(
+    "spoil,says",
+    [
+        (lambda folder: (folder / "casper_sparse" / "tall.csv").unlink(), "experiment 'tall'"),
+        (lambda folder: None, "no hardware counters"),
+        (lambda folder: None, "ceilings of this GPU"),
+    ],
+)
+def test_missing_records_are_not_measured(tmp_path, spoil, says):
+    folder = synthetic.folder(tmp_path, with_ceilings=False)
+    spoil(folder)
+    df = judge.judge(CASPER, folder)
+    assert df[df["verdict"] == NOT_MEASURED]["why"].str.contains(says).any()
+    assert len(df) == len(CASPER)
+
+
+def test_an_empty_folder_measures_nothing(tmp_path):
+    """But for the series that a source published, which need no GPU."""
+    of_records = [c for c in load.claims() if not all(evidence_.SERIES in e for e in c.experiment)]
+    assert set(judge.judge(of_records, tmp_path)["verdict"]) == {NOT_MEASURED}
+
+
+def test_a_broken_record_is_an_error_and_no_verdict(tmp_path):
+    folder = synthetic.folder(tmp_path)
+    path = folder / "casper_sparse" / "wide.csv"
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(ValueError, match=r"wide\.csv: row"):
+        judge.judge(CASPER, folder)
+
+
+@pytest.mark.parametrize("points,refused", [(21, False), (20, True), (7, True), (1, True)])
+def test_a_record_cut_at_a_points_boundary_is_refused(tmp_path, points, refused):
+    """As Ctrl-C leaves it: every row is whole, but points are missing, which would change verdicts."""
+    folder = synthetic.folder(tmp_path)
+    path = folder / "casper_sparse" / "wide.csv"
+    df = records.read(path)
+    rows = len(df) // 21
+    records.write(path, df.iloc[: points * rows])
+    if not refused:
+        assert len(judge.judge(CASPER, folder)) == len(CASPER)
+        return
+    with pytest.raises(
+        ValueError, match=rf"wide\.csv: this record lacks {21 - points} of the 21 points"
+    ):
+        judge.judge(CASPER, folder)
+
+
+def test_a_kick_is_whole_and_so_is_a_sweep_with_more_points(tmp_path):
+    made = frames()
+    kick = {
+        "wide": {"n": [512, 2048]},
+        "square": {"n": [1024, 4096]},
+        "tall": {"m": [2**15, 2**17]},
+    }
+    few = {}
+    for name, kept in kick.items():
+        ((column, sizes),) = kept.items()
+        few[name] = made[name][made[name][column].isin(sizes)]
+    got = judge.judge(CASPER, synthetic.folder(tmp_path / "kick", few))
+    assert REPRODUCED in set(got["verdict"])
+    more = made["wide"][made["wide"]["n"] == 512].assign(n=256)
+    made["wide"] = pd.concat([made["wide"], more], ignore_index=True)
+    assert len(judge.judge(CASPER, synthetic.folder(tmp_path / "more", made))) == len(CASPER)
+
+
+def test_the_points_of_an_experiment_are_those_of_its_sweep():
+    assert [p.total() for p in evidence_.planned("nm_cuda_core", "published")] == [8, 3]
+    assert evidence_.planned("nm_cuda_core", "published") == evidence_.planned(
+        "nm_cuda_core", "scaling"
+    )
+    assert evidence_.planned("casper_sparse", "real") == ()  # matrices from outside
+    assert evidence_.planned("no_such_room", "wide") == ()
+    full, kick = evidence_.planned("nm_spmm", "vectors")
+    assert kick < full and max(full.values()) > 1  # several patterns of one shape
+
+
+def test_a_pattern_of_a_shape_that_is_missing_is_missed(tmp_path):
+    df = pd.DataFrame({"label": ["a", "a", "b"], "m": 1, "n": 1, "k": [1, 2, 1], "density": 0.5})
+    plan = Counter({(1.0, 1.0, 1.0, 0.5): 2, (1.0, 1.0, 2.0, 0.5): 1})
+    evidence_.whole(df, (plan, Counter()), tmp_path)
+    with pytest.raises(
+        ValueError, match="lacks 1 of the 3 points of its sweep, the first at m = 1"
+    ):
+        evidence_.whole(df[df["label"] == "a"], (plan, Counter()), tmp_path)
+
+
+def test_a_room_needs_to_say_which_machine_it_is(tmp_path):
+    folder = synthetic.folder(tmp_path)
+    path = folder / "casper_sparse" / "machine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"gpu": ""}))
+    with pytest.raises(ValueError, match="'gpu' is missing"):
+        judge.judge(CASPER, folder)

@@ -1,0 +1,153 @@
+"""Verdicts from records: the ledger's rows, what stands beside a verdict, and the shipped verdicts."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from judging import ALL, GOOD, evidence, frames, load, rule
+
+from artifact import cli, paths
+from artifact.measure import records
+from artifact.verdicts import judge, measures
+from artifact.verdicts import load as load_
+from artifact.verdicts.evidence import NotMeasured
+from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
+
+CASPER = [claim for claim in load_.claims() if claim.room == "casper_sparse"]
+GOLDEN = Path(__file__).with_name("golden.csv")
+RENEW = "python -m artifact claims --csv > tests/artifact/verdicts/golden.csv"
+
+
+def test_the_verdicts_of_the_shipped_records_are_those_of_the_golden_file(capsys):
+    """A changed threshold, a changed `>=`, a changed record: whoever means it renews the file."""
+    assert cli.main(["claims", "--gpu", "nvidia-h200", "--csv"]) == 0
+    new = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("id")
+    old = pd.read_csv(GOLDEN).set_index("id")
+    rows = [
+        f"{i}: {dict(old.loc[i]) if i in old.index else 'new'} -> "
+        f"{dict(new.loc[i]) if i in new.index else 'gone'}"
+        for i in dict.fromkeys([*old.index, *new.index])
+        if i not in old.index or i not in new.index or not old.loc[i].equals(new.loc[i])
+    ]
+    if rows:
+        head = (
+            f"{len(rows)} verdicts or values of {paths.RECORDED} changed; if they should: `{RENEW}`"
+        )
+        pytest.fail("\n".join([head, *rows]))
+
+
+def test_the_ledger_follows_the_records(tmp_path):
+    """The abstract and section V disagree about who is faster; the records decide."""
+    slow = judge.judge(CASPER, synthetic.folder(tmp_path / "slow")).set_index("id")
+    fast = judge.judge(CASPER, synthetic.folder(tmp_path / "fast", frames(1.3))).set_index("id")
+    assert slow.verdict["abstract-speedup"] == NOT_REPRODUCED
+    assert slow.verdict["summary-cusparse-faster"] == REPRODUCED
+    assert fast.verdict["abstract-speedup"] == REPRODUCED
+    assert fast.verdict["summary-cusparse-faster"] == NOT_REPRODUCED
+    assert "summary-cusparse-faster" in slow.why["abstract-speedup"]
+    assert slow.published["wide-speedup"] == "0.55–0.90×"
+
+
+def test_a_second_baseline_is_judged_beside_the_first(tmp_path):
+    """At 0.85 of the best algorithm's speed, and 1.19 of the default's."""
+    folder = synthetic.folder(tmp_path, frames(0.85))
+    (row,) = judge.judge(load(tmp_path / "rooms", GOOD), folder).to_dict("records")
+    assert row["verdict"] == REPRODUCED and row["measured"] == "0.85× over cuSPARSE"
+    assert "Against cuSPARSE's default algorithm: 1.19× over" in row["why"]
+    assert "(not reproduced)." in row["why"]
+    alone = load(tmp_path / "rooms", GOOD.replace(', also_over = "cusparse_default"', ""))
+    assert "default" not in judge.judge(alone, folder)["why"].item()
+
+
+def test_the_ledger_says_where_a_claim_was_judged(tmp_path):
+    text = GOOD.replace("reduce =", "at = { n = [512, 1024] }\nreduce =")
+    folder = synthetic.folder(tmp_path, frames(lambda m, n, k, d: 0.7 if n <= 1024 else 9.0))
+    (row,) = judge.judge(load(tmp_path / "rooms", text), folder).to_dict("records")
+    assert row["verdict"] == REPRODUCED and "Judged at n = 512 or 1024." in row["why"]
+    assert "of 6 points lie" in row["why"]
+    whole = judge.judge(load(tmp_path / "rooms", GOOD), folder)
+    assert whole["verdict"].item() != REPRODUCED
+
+
+def test_a_quantity_that_is_only_bounded_needs_one_verdict_from_both_bounds():
+    per_us = synthetic.COPY_GBPS * 1e3
+    words = {"dram_use": ["warp_per_row"], "metric": "dram"}
+    claim = rule(words, "median", {"at_least": 0.9, "partly": 0.6})
+
+    def got(least, requested):
+        made = frames()
+        for df in made.values():
+            df["least_bytes"] = least * per_us * df["median_us"]
+            df["requested_bytes"] = requested * per_us * df["median_us"]
+        return measures.outcome(claim, evidence(made), ALL)
+
+    assert got(0.95, 2.0).verdict == REPRODUCED  # even with perfect reuse DRAM is that busy
+    assert got(0.1, 0.5).verdict == NOT_REPRODUCED  # not even without any reuse
+    assert got(0.65, 0.8).verdict == PARTLY
+    assert got(0.65, 0.8).measured == "between warp_per_row 65% and warp_per_row 80%"
+    with pytest.raises(NotMeasured, match="between warp_per_row 10% and warp_per_row 100%"):
+        got(0.1, 2.0)  # could be anything: the claim is left open
+
+
+# ---------------------------------------------------------------- runs of one measurement
+
+REPEATS = """
+[minutes]
+wide = 2
+square = 3
+counters = 1
+[[claim]]
+id = "a"
+where = "V.A"
+says = "It is twice as fast."
+experiment = ["wide", "square"]
+repeats = true
+quantity = { speedup = ["warp_per_row"], over = "any_n" }
+reduce = "each point"
+expect = { near = [2, 2], factor = 1.1, partly = 1.5 }
+published = "twice"
+"""
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch) -> Path:
+    """The wide sweep twice, the second time as the square one; warp_per_row is 1 and 4 times as fast as
+    any_n, but at the largest n, which the second lacks, exactly twice as fast."""
+    monkeypatch.setattr(judge.evidence, "planned", lambda *_: ())
+    made = {}
+    for name, speedup in (("wide", 1.0), ("square", 4.0)):
+        df = frames()["wide"].assign(experiment=name)
+        last = df["n"] == df["n"].max()
+        ours, theirs = df["variant"] == "warp_per_row", df["variant"] == "any_n"
+        df.loc[theirs, "median_us"] = 100.0
+        df.loc[ours, "median_us"] = np.where(last[ours], 50.0, 100.0 / speedup)
+        df["q25_us"] = df["q75_us"] = df["median_us"]
+        df["tflops"] = df["useful_flops"] / df["median_us"] / 1e6
+        df["gbps"] = df["least_bytes"] / df["median_us"] / 1e3
+        made[name] = df if name == "wide" else df[~last]
+    return synthetic.folder(tmp_path, made)
+
+
+def test_runs_of_one_measurement_are_judged_by_their_mean(tmp_path, two_runs):
+    (row,) = judge.judge(load(tmp_path / "rooms", REPEATS), two_runs).to_dict("records")
+    assert row["verdict"] == REPRODUCED and row["measured"] == "warp_per_row 2× over any_n"
+    assert "wide alone: warp_per_row 1–2× over any_n (not reproduced)" in row["why"]
+    assert "square alone: warp_per_row 4× over any_n (not reproduced)" in row["why"]
+    points = len(frames()["wide"].drop_duplicates(list(records.POINT)))
+    assert f" {points} points" in row["why"]  # each once
+    text = REPEATS.replace("repeats = true\n", "")
+    (apart,) = judge.judge(load(tmp_path / "rooms", text), two_runs).to_dict("records")
+    assert apart["verdict"] == NOT_REPRODUCED and "alone" not in apart["why"]
+
+
+def test_a_point_that_one_run_lacks_is_that_of_the_other(tmp_path, two_runs):
+    largest = max(frames()["wide"]["n"])
+    text = REPEATS.replace("repeats = true", f"repeats = true\nat = {{ n = {largest} }}")
+    known = load(tmp_path / "rooms", text)
+    (row,) = judge.judge(known, two_runs).to_dict("records")
+    assert row["verdict"] == REPRODUCED and "square alone: not measured" in row["why"]
+    (two_runs / "casper_sparse" / "square.csv").unlink()
+    assert judge.judge(known, two_runs)["verdict"].item() == NOT_MEASURED

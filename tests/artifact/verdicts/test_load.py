@@ -1,0 +1,185 @@
+"""Reading claims: what a file may say, and what it is told where it says something else."""
+
+import math
+import shutil
+
+import pytest
+from judging import GOOD, load
+
+from artifact import rooms
+from artifact.measure import records
+from artifact.profiling import ncu
+from artifact.verdicts import load as load_
+from artifact.verdicts import measures
+
+KNOWN = load_.claims()
+
+
+def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
+    (claim,) = load(tmp_path, GOOD)
+    assert claim.rule.expect.parameters == {"between": [0.55, 0.9], "tolerance": 0.05}
+    assert claim.minutes == 5 and claim.source == "casperSPARSE" and claim.published == "0.55–0.90×"
+    assert (
+        claim.rule.also_over == "cusparse_default"
+        and "also_over" not in claim.rule.quantity.parameters
+    )
+    assert claim.rule.written["expect"] == {"within": "published", "tolerance": 0.05}
+
+
+def test_a_claim_may_replace_one_end_of_the_published_numbers(tmp_path):
+    (claim,) = load(tmp_path, GOOD.replace('"published", tol', '["published", inf], tol'))
+    assert claim.rule.expect.parameters["between"] == [0.55, math.inf]
+    (claim,) = load(tmp_path, GOOD.replace('"published", tol', '[0, "published"], tol'))
+    assert claim.rule.expect.parameters["between"] == [0, 0.9]
+    assert claim.published == "0.55–0.90×"
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ('says = "It is slower."\n', "", "claim 'a' has no 'says'"),
+        ('reduce = "each point"\n', "", "claim 'a' has no 'reduce'"),
+        ('where = "V.A"', 'where = "V.A"\nwhen = 1', "has a key 'when'"),
+        ("{ speedup =", "{ guess =", "names 'guess' as its 'quantity'; known: speedup, time"),
+        ('"each point"', '"guess"', "names 'guess' as its 'reduce'; known: each_point"),
+        ("{ within =", "{ guess =", "names 'guess' as its 'expect'; known: at_least"),
+        ('"each point"', "3", "has 'reduce' that is neither a name nor a table"),
+        ('"each point"', '{ each_point = "m" }', "gives a value to 'each_point', which takes none"),
+        ('["wide", "counters"]', '["deep"]', "experiment 'deep'; known: wide, counters"),
+        ("tolerance = 0.05", "slack = 1", "gives 'slack' to 'within'; it takes between, tolerance"),
+        (", tolerance = 0.05", "", "does not give 'tolerance', which 'within' needs"),
+        (', over = "cusparse_best"', "", "does not give 'over', which 'speedup' needs"),
+        (
+            'over = "cusparse_best"',
+            'over = ["any_n", "l2_panels"]',
+            "no baseline 'over' beside which",
+        ),
+        ('quantity = "speedup" }', 'quantity = "joy" }', "no single quantity 'joy'"),
+        ('figure = "fig4_wide"', 'figure = "fig9"', "no such published numbers"),
+        ('"speedup" }', '"speedup", size = 1 }', "fig4_wide.csv has no column 'size'"),
+        ('"speedup" }', '"speedup", where = "V" }', "no single quantity 'speedup' at where = V"),
+        ('{ figure = "fig4_wide", quantity = "speedup" }', '"so"', "its 'published' has no 'low'"),
+        ("reduce =", "at = 3\nreduce =", "an 'at' that is not a table of columns"),
+        ("reduce =", "at = { size = 1 }\nreduce =", "an 'at' that is not a table of columns"),
+        ("reduce =", "repeats = true\nreduce =", "no two experiments that repeat"),
+        ("wide = 2", "wide = 2 2", "not valid TOML"),
+        ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b', which is no claim"),
+    ],
+)
+def test_a_malformed_claim_is_one_sentence(tmp_path, old, new, says):
+    assert GOOD.count(old) >= 1
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        load(tmp_path, GOOD.replace(old, new))
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_id_is_there_once(tmp_path):
+    with pytest.raises(ValueError, match="'a' is there twice"):
+        load(tmp_path, GOOD + GOOD[GOOD.index("[[claim]]") :])
+
+
+def test_a_room_adds_measures_of_its_own(tmp_path):
+    """Found by looking: no other file names them."""
+    text = GOOD.replace("each point", "halves")
+    with pytest.raises(ValueError, match="names 'halves' as its 'reduce'; known: each_point"):
+        load(tmp_path / "before", text)
+    shutil.copytree(rooms.FOLDER / "casper_sparse", tmp_path / "after" / "casper_sparse")
+    own = tmp_path / "after" / "casper_sparse" / "measures.py"
+    own.write_text("def halves(v):\n    return v\n\n\nREDUCERS = (halves,)\n")
+    (claim,) = load(tmp_path / "after", text)
+    assert claim.rule.reduce.function("v") == "v" and claim.rule.reduce.name == "halves"
+
+
+# ---------------------------------------------------------------- the claims of every room
+
+
+@pytest.mark.parametrize("part", measures.PARTS)
+def test_what_a_room_adds_no_other_room_needs_and_its_claims_use(part):
+    used = {(c.room, getattr(c.rule, part).name) for c in KNOWN}
+    shared = measures.table(part, "")
+    for room in rooms.find():
+        own = measures.table(part, room).keys() - shared.keys()
+        assert {name for r, name in used if r == room} >= own, room
+    for name in shared:  # what no room needs is not there
+        assert any(n == name for _, n in used), name
+
+
+def test_every_definition_says_when_a_claim_is_reproduced():
+    for room in ("", *rooms.find()):
+        for part in measures.PARTS:
+            for name, function in measures.table(part, room).items():
+                text = " ".join(function.__doc__.split())
+                assert text.endswith(".") and len(text) > 20, name
+                if part == "expect":
+                    assert "eproduced" in text and "artly" in text, name
+
+
+def test_published_numbers_are_there_for_claims_or_said_why_not():
+    """Of every room that has claims: each is judged by numbers of its own published/, and each of those
+    names its source."""
+    for room in {claim.room for claim in KNOWN}:
+        folder = rooms.FOLDER / room / rooms.PUBLISHED
+        table = rooms.toml(rooms.FOLDER / room / rooms.CLAIMS)["claim"]
+        figures = {c["published"]["figure"] for c in table if isinstance(c["published"], dict)}
+        held = {path.stem for path in folder.glob("*.csv")}
+        assert figures and figures <= held, room
+        for name in held:
+            assert len(records.published(folder / f"{name}.csv").attrs["source"]) > 40, (room, name)
+
+
+def test_every_number_of_casper_sparse_is_put_on_trial():
+    """The other rooms' tests have rules of their own on what is left."""
+    table = rooms.toml(rooms.FOLDER / "casper_sparse" / rooms.CLAIMS)["claim"]
+    published = [c["published"] for c in table if isinstance(c["published"], dict)]
+    held = {
+        (path.stem, quantity)
+        for path in (rooms.FOLDER / "casper_sparse" / rooms.PUBLISHED).glob("fig*.csv")
+        for quantity in records.published(path)["quantity"]
+    }
+    assert {(p["figure"], p["quantity"]) for p in published} == held
+    sections = {c["where"].split(",")[0].split(";")[0] for c in table}
+    assert {"abstract", "I", "III.A", "III.B", "III.C", "V", "V.A", "V.B", "V.C", "V.D"} <= sections
+    assert len(table) >= 30
+
+
+def test_minutes_are_stated_for_what_claims_ask_and_for_what_figures_show():
+    for room, figures in load_.figures_of().items():
+        minutes = rooms.toml(rooms.FOLDER / room / rooms.CLAIMS)["minutes"]
+        assert set(figures) <= set(minutes), room
+    assert all(c.minutes > 0 or all("@" in e for e in c.experiment) for c in KNOWN)
+
+
+def test_the_profiler_is_told_which_counters_claims_use():
+    wanted = load_.counters_wanted(KNOWN)
+    assert wanted == sorted(set(wanted)) and set(wanted) <= set(ncu.METRICS)
+    said = {
+        word
+        for claim in KNOWN
+        for value in claim.rule.written["quantity"].values()
+        for word in (value if isinstance(value, list) else [value])
+        if isinstance(word, str) and "__" in word
+    }
+    assert said == set(wanted) and "dram__throughput.avg.pct_of_peak_sustained_elapsed" in said
+
+
+def test_a_claim_that_needs_counters_or_ceilings_says_so():
+    for claim in KNOWN:
+        if load_.counters_wanted([claim]) or claim.rule.quantity.name == "stall":
+            assert "counters" in claim.experiment, claim.id
+        if claim.rule.quantity.name in ("share_of_ceiling", "ceiling", "roofline_transition"):
+            assert "ceilings" in claim.experiment, claim.id
+
+
+def test_what_is_partly_is_weaker_than_what_is_reproduced():
+    for claim in KNOWN:
+        name, given = claim.rule.expect.name, claim.rule.expect.parameters
+        if name == "at_least":
+            assert given["limit"] >= given["partly"], claim.id
+        if name == "at_most":
+            assert given["limit"] <= given["partly"], claim.id
+        if name == "near":
+            assert 1 <= given["factor"] <= given["partly"], claim.id
+        if name == "within" and "partly" in given:
+            assert given["tolerance"] < given["partly"], claim.id
+        if claim.rule.quantity.name == "true_density":  # of each room by the same rule
+            assert given["partly"] == pytest.approx(5 * given["tolerance"]), claim.id

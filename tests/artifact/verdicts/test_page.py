@@ -1,0 +1,82 @@
+"""Verdicts on a page: the ledger, badges, what rules are made of."""
+
+import re
+
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact import paths
+from artifact.verdicts import judge, load, measures, page
+from artifact.verdicts.measures import PARTLY
+
+KNOWN = load.claims()
+
+
+def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    text = page.ledger(df)
+    assert text.count("<tr") == len(df) + 1
+    assert f"<p>{len(df)} claims" in text
+    for claim in KNOWN:
+        assert f'id="claim-{claim.id}"' in text
+    for verdict in set(df["verdict"]):
+        assert f"{verdict}</span>" in text
+    assert "http" not in text and "<script" not in text
+    linked = set(re.findall('href="#(claim-[^"]*)"', text))
+    assert "claim-wide-cusparse-faster" in linked
+    assert linked <= set(re.findall('id="(claim-[^"]*)"', text))
+
+
+def test_the_ledger_escapes_what_it_shows():
+    row = dict.fromkeys(judge.LEDGER_COLUMNS, "<b> & co") | {"verdict": PARTLY, "minutes": 1.0}
+    text = page.ledger(pd.DataFrame([row]))
+    assert "<b>" not in text and "&lt;b&gt; &amp; co" in text
+
+
+def test_only_verdicts_have_badges():
+    with pytest.raises(ValueError, match="'maybe' is no verdict"):
+        page.badge("maybe")
+
+
+def test_the_style_sheet_knows_every_badge():
+    sheet = (paths.ROOT / "book" / "_static" / "custom.css").read_text()
+    for verdict in measures.VERDICTS:
+        (name,) = re.findall(r'class="([\w-]+)"', page.badge(verdict))
+        assert f".{name} {{ color:" in sheet, verdict
+
+
+def test_rules_are_defined_for_every_claim():
+    df = page.rules(KNOWN)
+    assert list(df["part"].unique()) == list(measures.PARTS)
+    for _, rows in df.groupby("part"):
+        assert sorted(i for ids in rows["claims"] for i in ids) == sorted(c.id for c in KNOWN)
+    speedup = df.set_index("name").loc["speedup"]
+    assert speedup["definition"].startswith("Time of the baseline `over` divided by")
+    assert not df.duplicated(
+        ["part", "name"]
+    ).any()  # or two rooms would each have one of that name
+
+
+def test_a_rule_is_written_as_in_its_file():
+    words = {"near": ["published", float("inf")], "factor": 1.05, "each_step": True, "at": 4096}
+    text = '{ near = ["published", inf], factor = 1.05, each_step = true, at = 4096 }'
+    assert page.written(words) == text and page.written("each point") == '"each point"'
+
+
+@pytest.mark.parametrize(
+    "one,other,stands",
+    [
+        (measures.REPRODUCED, measures.NOT_REPRODUCED, "abstract-speedup"),
+        (measures.NOT_REPRODUCED, measures.PARTLY, "summary-cusparse-faster"),
+        (measures.REPRODUCED, measures.REPRODUCED, "both"),
+        (measures.PARTLY, measures.PARTLY, "neither"),
+        (measures.NOT_MEASURED, measures.REPRODUCED, "undecided"),
+    ],
+)
+def test_at_most_one_of_two_opposite_claims_stands(one, other, stands):
+    of = {claim.id: measures.NOT_MEASURED for claim in KNOWN}
+    of |= {"abstract-speedup": one, "summary-cusparse-faster": other}
+    judged = pd.DataFrame({"id": list(of), "verdict": list(of.values())})
+    pairs = page.contradictions(judged, KNOWN).set_index(["one", "other"])["stands"]
+    assert pairs["abstract-speedup", "summary-cusparse-faster"] == stands

@@ -11,20 +11,25 @@ from artifact.measure import device as gpu
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out shall not look for a GPU
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
-    try:
-        found = not marked or gpu.find() is not None
-    except gpu.NoGpu:
-        found = True  # so that they run, and `pytest_runtest_setup` says what is the matter
-    for item in marked if not found else ():
+    # With a broken driver they run, and `pytest_runtest_setup` says what is the matter.
+    none = bool(marked) and not _broken_driver() and gpu.find() is None
+    for item in marked if none else ():
         item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with a driver here"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu"):
-        try:
-            gpu.find()
-        except gpu.NoGpu as error:
-            pytest.fail(str(error), pytrace=False)
+    broken = _broken_driver() if item.get_closest_marker("gpu") else ""
+    if broken:
+        pytest.fail(broken, pytrace=False)
+
+
+def _broken_driver() -> str:
+    """What is the matter with the driver; empty where it works, or where there is none."""
+    try:
+        gpu.find()
+    except gpu.NoGpu as error:
+        return str(error)
+    return ""
 
 
 @pytest.fixture(scope="session")

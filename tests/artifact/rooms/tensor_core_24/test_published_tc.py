@@ -97,7 +97,7 @@ def folder(root, peaks=PEAKS, table=None, without=()):
     if "ceilings" not in without:
         row = synthetic.ceilings().iloc[0].to_dict()
         rows = [row | {"variant": v, "gbps": 0.0, "tflops": t} for v, t in peaks.items()]
-        records.write(gpu / "ceilings" / "ceilings.csv", pd.DataFrame(rows))
+        records.write(gpu / "ceilings" / "ceilings.csv", synthetic.consistent(pd.DataFrame(rows)))
         records.write_machine(gpu / "ceilings", synthetic.machine())
     return gpu
 

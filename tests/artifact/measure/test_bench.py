@@ -286,7 +286,7 @@ def test_the_costs_that_decide_about_a_graph(monkeypatch):
     monkeypatch.setattr(bench, "host_clock", clock)
     stream = device.create_stream()
     flush = device.allocate(1, stream=stream)
-    costs = [9000, 10, 60, 20, 70, 40]
+    costs = [9000, 10, 60, 20, 700, 40]
     assert len(costs) == 1 + bench.HOST_PROBES
     bound = costs_the_host(device, clock, "a", costs)
     engine = bench._engine({"a": bound}, device, stream, flush, [])

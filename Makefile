@@ -32,6 +32,16 @@ SHELL := /bin/sh
 HAS_GPU := $(shell $(PYTHON) -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null && echo yes)
 ifdef HAS_GPU
 .NOTPARALLEL: # a second notebook on the GPU would spoil the first one's timings
+else
+MAKEFLAGS += --jobs=$(or $(JOBS),$(shell nproc 2>/dev/null || echo 1))
+endif
+
+# Make splits names at spaces, whatever is done about it; a folder with one is refused before a rule meets it.
+ifneq ($(words $(BUILD)),1)
+$(error BUILD is "$(BUILD)", but must be a folder without a space in its name: make splits names there)
+endif
+ifneq ($(word 2,$(WHEELHOUSE)),)
+$(error WHEELHOUSE is "$(WHEELHOUSE)", but must be a folder without a space in its name: make splits names there)
 endif
 
 export SPARSITY_BUILD := $(abspath $(BUILD))
@@ -76,14 +86,23 @@ EXECUTED := $(NOTEBOOKS:notebooks/%=$(BUILD)/notebooks/%)
 HTML := $(BUILD)/html/index.html
 SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')
 PAGES := $(shell find book -type f)
-# A file whose name holds the parameters: other parameters, other file, so the notebooks run again.
-PARAMETERS := $(BUILD)/parameters/$(subst /,+,$(MODE),$(GPU),$(PRESET),$(SEED),$(RECORDS))
+# What a user gave: the parameters, and what lies in the folders of records and of matrices that they named. A file's name holds
+# its checksum: other parameters or other records, other file, so the notebooks run again. The values may hold spaces.
+quoted = '$(subst ','\'',$(1))'
+GIVEN := $(foreach name,MODE GPU PRESET SEED RECORDS,$(call quoted,$(name)=$($(name))))
+MARK := $(BUILD)/parameters/$(word 1,$(shell { printf '%s\n' $(GIVEN); for folder in $(call quoted,$(RECORDS)) "$$SPARSITY_MATRICES"; do \
+	[ -n "$$folder" ] && [ -d "$$folder" ] && find "$$folder" -type f -exec ls -ln {} + | LC_ALL=C sort; done; } | cksum))
 
-$(PARAMETERS):
-	@rm -rf $(@D) && mkdir -p $(@D) && touch $@
+OPTIONS = --mode $(call quoted,$(MODE)) --gpu $(call quoted,$(GPU)) --preset $(call quoted,$(PRESET)) \
+	--seed $(call quoted,$(SEED)) --records $(call quoted,$(RECORDS))
 
-$(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(PARAMETERS) $(ENV)
-	@$(PY) -m artifact.build notebook $< $@ --mode "$(MODE)" --gpu "$(GPU)" --preset "$(PRESET)" --seed "$(SEED)" --records "$(RECORDS)"
+# What is wrong with the parameters is said once, before any notebook starts.
+$(MARK): $(ENV)
+	@$(PY) -m artifact.build check $(OPTIONS)
+	@rm -rf $(BUILD)/parameters && mkdir -p $(@D) && printf '%s\n' $(GIVEN) > $@
+
+$(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(MARK) $(ENV)
+	@$(PY) -m artifact.build notebook $< $@ $(OPTIONS)
 
 # These speak of what the others measure, so they come after them.
 LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb)
@@ -94,7 +113,7 @@ $(HTML): $(EXECUTED) $(PAGES)
 	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html
 
 # --- targets -----------------------------------------------------------------------------------
-.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock lint clean help
+.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock lint clean clean-records help
 
 artifact: $(HTML) ## Everything: environment, every notebook executed, the book in build/html/index.html
 
@@ -118,7 +137,7 @@ profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 	$(PY) -m artifact profile
 
 claims: $(ENV) ## The verdict on every claim of the sources
-	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records $(RECORDS))
+	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records "$(RECORDS)")
 
 compare: $(ENV) ## Fresh records against the shipped ones; the exit code says whether they agree
 	$(PY) -m artifact compare
@@ -140,9 +159,13 @@ lint: $(ENV) ## Check style and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-clean: ## Remove everything that was built; the environment stays
-	rm -rf build
+clean: ## Remove everything that was built; the environment stays, and so do fresh records (hours of a GPU's time)
+	@find build -mindepth 1 -maxdepth 1 ! -name records ! -name choices -exec rm -rf {} + 2>/dev/null || true
+	@rmdir build 2>/dev/null || ! [ -d build ] || echo "kept: $$(ls build | paste -sd ' ' -) in build; make clean-records removes them"
+
+clean-records: ## Remove the fresh records and the tuners' choices in build/ as well
+	rm -rf build/records build/choices
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo "Variables: MODE=auto|measure|recorded PRESET=full|kick GPU=$(GPU) SEED=0 RECORDS= PYTHON=python3 WHEELHOUSE= DEBUG=1 (a traceback)"

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from artifact.paths import BUILD, FIGURES, ROOT
 
 #: What every notebook's cell tagged "parameters" must define.
+#: What a shell returns for a program that Ctrl-C stopped.
+INTERRUPTED = 130
 PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
 
@@ -27,13 +32,16 @@ class BuildError(RuntimeError):
 
 def validate(parameters: dict[str, object]) -> None:
     """Refuse parameters that would only fail inside a notebook. Raises ValueError, one sentence, for
-    an unknown mode, preset, seed, or GPU to read, and FileNotFoundError for no such folder of records.
+    an unknown mode, preset, seed, or GPU to read, FileNotFoundError for no such folder of records, and
+    `device.NoGpu` where there is nothing to measure on.
     """
     from artifact import paths
     from artifact.measure import device, records, run
 
     mode, gpu = parameters["mode"], str(parameters["gpu"])
     run.validate(mode, parameters["preset"], parameters["seed"])
+    if mode == "measure":
+        device.require()
     if mode == "measure" or (mode == "auto" and device.find()):
         return  # of the GPU that is here, into a folder that need not be there yet
     root = ROOT / str(parameters["records"] or paths.RECORDED)  # notebooks run in ROOT
@@ -52,10 +60,6 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    if parameters.get("mode") == "measure":
-        from artifact.measure import device
-
-        device.require()
     _use_this_python()
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".ipynb")
@@ -73,6 +77,7 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
             # One write at the end: the file aside is of no use before.
             request_save_on_cell_execute=False,
         )
+        aside.chmod(0o644)  # mkstemp makes files that only their owner may read
         os.replace(aside, target)
     except PapermillExecutionError as error:
         # Its index counts from 0 with the injected cell: from 1 in the notebook as it was written.
@@ -123,6 +128,8 @@ def _use_this_python() -> None:
 
     The kernel finds the repository's packages, and none of the user's IPython start-up files.
     """
+    from artifact.measure import records
+
     folder = BUILD / "jupyter" / "kernels" / "python3"
     folder.mkdir(parents=True, exist_ok=True)
     python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -139,7 +146,8 @@ def _use_this_python() -> None:
         "language": "python",
         "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")},
     }
-    (folder / "kernel.json").write_text(json.dumps(spec, indent=1))
+    # Several notebooks are executed side by side, and each writes the same.
+    records.write_text(folder / "kernel.json", json.dumps(spec, indent=1))
     os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
 
 
@@ -173,6 +181,19 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
+def _interrupt(*_) -> None:
+    """Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news."""
+    logging.disable()
+    raise KeyboardInterrupt
+
+
+def _goes_on(options: argparse.Namespace) -> str:
+    """What a user who stopped a step wants to know."""
+    if options.step == "book":
+        return "the pages are as before; the same command builds them again"
+    return f"{_shown(options.source)} is not finished; the same command goes on with what was not yet done"
+
+
 def _usage(message: str):
     """In place of argparse's own, which puts the usage in front: an error is one line."""
     print(f"error: {message}", file=sys.stderr)
@@ -184,29 +205,37 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m artifact.build", description=__doc__)
     parser.error = _usage
     steps = parser.add_subparsers(dest="step", required=True)
-    step = steps.add_parser("notebook", help="execute one notebook")
-    step.error = _usage
-    step.add_argument("source", type=Path)
-    step.add_argument("target", type=Path)
-    step.add_argument("--mode", default="auto", help="auto, measure or recorded")
-    step.add_argument("--gpu", default="nvidia-h200")
-    step.add_argument("--preset", default="full", help="kick or full")
-    step.add_argument("--seed", default="0", help="a whole number")
-    step.add_argument("--records", default="")
+    notebook = steps.add_parser("notebook", help="execute one notebook")
+    notebook.add_argument("source", type=Path)
+    notebook.add_argument("target", type=Path)
+    for step in (notebook, steps.add_parser("check", help="whether notebooks can run with these")):
+        step.error = _usage
+        step.add_argument("--mode", default="auto", help="auto, measure or recorded")
+        step.add_argument("--gpu", default="nvidia-h200")
+        step.add_argument("--preset", default="full", help="kick or full")
+        step.add_argument("--seed", default="0", help="a whole number")
+        step.add_argument("--records", default="")
     step = steps.add_parser("book", help="build the pages from book/ and the executed notebooks")
     step.error = _usage
     step.add_argument("notebooks", type=Path)
     step.add_argument("target", type=Path)
     options = parser.parse_args(arguments)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
     try:
-        if options.step == "notebook":
+        if options.step != "book":
             parameters = {name: getattr(options, name) for name in PARAMETERS}
             if options.seed.isdecimal():  # any other text is refused as it was written
                 parameters["seed"] = int(options.seed)
             validate(parameters)
-            execute(options.source, options.target, parameters)
+            if options.step == "notebook":
+                execute(options.source, options.target, parameters)
         else:
             book(options.notebooks, options.target.resolve())
+    except KeyboardInterrupt:
+        print(f"\ninterrupted: {_goes_on(options)}", file=sys.stderr, flush=True)
+        # At once, since what asyncio left unfinished in nbclient would be reported with tracebacks on the way out.
+        os._exit(INTERRUPTED)
     except Exception as error:
         if os.environ.get("DEBUG"):
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -30,8 +31,7 @@ def built() -> list[str]:
     marks = list((BUILD / "parameters").glob("*"))
     if not marks or not (BUILD / "html" / "index.html").is_file():
         pytest.skip("the book is not built: make book")
-    mode, gpu, preset, seed, _ = marks[0].name.split(",")
-    return [f"BUILD={BUILD}", f"MODE={mode}", f"GPU={gpu}", f"PRESET={preset}", f"SEED={seed}"]
+    return [f"BUILD={BUILD}", *marks[0].read_text().splitlines()]
 
 
 def executed(result: subprocess.CompletedProcess) -> list[str]:
@@ -77,6 +77,58 @@ def test_page_changed(built):
 def test_other_parameters(built):
     result = make("-n", "artifact", *built, "SEED=7")
     assert executed(result) == NOTEBOOKS
+
+
+def test_records_that_changed(built, tmp_path):
+    """What lies in a folder that a user names counts, even where the folder's name does not change."""
+    folder = tmp_path / "my records"
+    folder.mkdir()
+
+    def mark() -> str:
+        return re.search(
+            r"parameters/(\d+)", make("-n", "artifact", *built, f"RECORDS={folder}").stdout
+        )[1]
+
+    before = mark()
+    assert mark() == before
+    (folder / "wide.csv").write_text("another record")
+    assert mark() != before
+
+
+@pytest.mark.parametrize(
+    "variable", ["GPU=NVIDIA H200", "RECORDS=my records", "GPU=it's", "SEED=$(nothing)"]
+)
+def test_values_with_spaces_and_quotes_remove_nothing(variable):
+    result = make("-n", "artifact", variable, "BUILD=build/of a test".replace(" ", "_"))
+    removed = re.findall(r"rm -rf (\S+)(.*)", result.stdout)
+    assert ("build/of_a_test/parameters", "") == (
+        removed[0][0],
+        removed[0][1].split("&&")[0].strip(),
+    )
+    assert all(name.startswith("build/of_a_test/") for name, _ in removed)
+
+
+@pytest.mark.parametrize("variable", ["BUILD=a folder", "BUILD=", "WHEELHOUSE=my wheels"])
+def test_a_folder_that_make_cannot_name_is_one_sentence(variable):
+    result = make("-n", "artifact", variable)
+    assert result.returncode == 2 and result.stdout == ""
+    assert "without a space in its name" in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_clean_keeps_what_took_hours(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("kernels", "artifact", "book"):
+        (tmp_path / name).mkdir()
+    for name in ("records/gpu", "choices", "notebooks", ".book-left", "a space"):
+        (tmp_path / "build" / name).mkdir(parents=True)
+    (tmp_path / "build" / "records" / "gpu" / "wide.csv").touch()
+    result = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0 and "kept: choices records in build" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "build").iterdir()) == ["choices", "records"]
+    assert (tmp_path / "build" / "records" / "gpu" / "wide.csv").exists()
+    subprocess.run(["make", "clean-records"], cwd=tmp_path, check=True, capture_output=True)
+    result = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "") and not (tmp_path / "build").exists()
 
 
 @pytest.mark.skipif(device.find() is not None, reason="there is a GPU here")

@@ -22,7 +22,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ import pandas as pd
 
 from artifact import paths
 from artifact.measure import records
-from artifact.profiling import ncu_rep
 from artifact.profiling.ncu_target import MARKER
 
 #: Why a warp did not issue, in warps per issued instruction; `gmma` exists on Hopper alone.
@@ -134,12 +132,17 @@ DIMENSIONS = tuple(f"launch__{what}_dim_{axis}" for what in ("grid", "block") fo
 LEAN = (("--import-sass", "no"), ("--disable-extra-suffixes",))
 #: Runs of ncu, each without the metrics and options that the one before refused.
 ATTEMPTS = 8
-#: A report over this many bytes is worth a warning: it is meant to be shipped.
-LARGE = 4 * 2**20
 
 READ = ("range", "launch", "kernel", "grid", "block", "metric", "value", "unit")
 POINT = ("variant", "m", "n", "k", "density")
 COLUMNS = (*POINT, *READ[1:])
+#: Beside a room's records: one row per launch that was profiled. The report, for Nsight Compute's own viewer,
+#: lies with it where it was made; it names the machine and its folders, so what is shipped is this table and
+#: counters.csv.
+LAUNCHES = Path("profiles", "launches.csv")
+LAUNCH_COLUMNS = (*POINT, "launch", "kernel", "grid", "block", "time_ns")
+#: What every report begins with.
+MAGIC = b"NVR\0"
 
 
 # ---------------------------------------------------------------- any report
@@ -154,12 +157,11 @@ def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFra
     is float in `unit`. A metric that was asked for and that a launch lacks has a row with NaN; of a
     metric with instances (per instruction, per rule) the value is the aggregate.
     Raises FileNotFoundError where there is no such file or no ncu-report to read it with, and
-    ValueError, both one sentence, for a file that is empty, foreign, truncated or damaged, or
-    without a launch.
+    ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
+    which the package finds no launch or one that it cannot decode.
     """
     report = Path(report)
-    if report.suffix != ".ncu-repz" or not report.is_file():  # that is compressed as a whole
-        ncu_rep.check(report)
+    _check(report)
     try:
         import ncu_report
     except ImportError:
@@ -182,6 +184,22 @@ def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFra
             "again or update the package."
         )
     return df.astype({"range": int, "launch": int, "value": float})
+
+
+def _check(report: Path) -> None:
+    """Raise one sentence for what is no report: `ncu_report` would end the interpreter."""
+    if not report.exists():
+        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
+    if not report.is_file():
+        raise ValueError(f"{report}: this is a folder; name an .ncu-rep file in it.")
+    with report.open("rb") as file:
+        start = file.read(len(MAGIC))
+    if not start:
+        raise ValueError(f"{report}: the report is empty; copy or profile it again.")
+    if start != MAGIC and report.suffix != ".ncu-repz":  # that is compressed as a whole
+        raise ValueError(
+            f"{report}: this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote."
+        )
 
 
 def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
@@ -232,9 +250,11 @@ def _silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-def shipped(folder: Path) -> list[Path]:
-    """The reports beside the records of a room, <records>/<gpu>/<room>, in `folder`."""
-    return sorted(folder.glob("profiles/*.ncu-rep"))
+def launches(folder: Path) -> pd.DataFrame:
+    """The launches that were profiled for a room, from its folder of records: columns LAUNCH_COLUMNS,
+    one row each; empty where none were."""
+    path = folder / LAUNCHES
+    return pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
 
 
 # ---------------------------------------------------------------- the contenders of a room
@@ -252,8 +272,8 @@ def profile(
     """Counters of one launch of every contender at every shape: one row per (launch, metric).
 
     shapes: keyword arguments of the room's `problem`, m, n, k and density among them. contenders:
-    names of the room's variants and of its BASELINES' contenders. folder: where to keep counters.csv
-    and profiles/<folder's name>.ncu-rep, both or neither; by default nowhere. Columns: COLUMNS;
+    names of the room's variants and of its BASELINES' contenders. folder: where to keep counters.csv,
+    LAUNCHES and profiles/<folder's name>.ncu-rep, all or none; by default nowhere. Columns: COLUMNS;
     launch counts from 0 within a contender, and a metric that this GPU lacks has NaN.
     Raises FileNotFoundError, PermissionError, ValueError or RuntimeError, one sentence, where ncu
     is missing, may not read the counters, or fails.
@@ -274,15 +294,7 @@ def profile(
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
         df = attribute(table, order)
         if folder is not None:
-            lean = ncu_rep.trim(path, Path(temporary) / "lean.ncu-rep")
-            if not read(lean, table["metric"]).equals(table):
-                warnings.warn(
-                    "trimming ncu's report would change its counters, so it is kept whole: it "
-                    "names this machine and its folders",
-                    stacklevel=2,
-                )
-                lean = path
-            _save(df, lean, folder)
+            _save(df, path, folder)
     return df
 
 
@@ -409,14 +421,21 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(records.COUNTER_COLUMNS))
 
 
+def per_launch(df: pd.DataFrame) -> pd.DataFrame:
+    """One row per launch of a contender, from the table of `profile`: columns LAUNCH_COLUMNS."""
+    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
+    return times[list(LAUNCH_COLUMNS)].reset_index(drop=True)
+
+
 def _save(df: pd.DataFrame, report: Path, folder: Path) -> None:
-    """counters.csv and the report, whole, or neither."""
+    """counters.csv, the launches and the report, whole, or none of them."""
     kept = folder / "profiles" / f"{folder.name}.ncu-rep"
     kept.parent.mkdir(parents=True, exist_ok=True)
     aside = kept.with_suffix(".part")
     try:
         shutil.copyfile(report, aside)
         write(per_contender(df), folder / f"{records.COUNTERS}.csv")
+        records.write_text(folder / LAUNCHES, per_launch(df).to_csv(index=False))
         os.replace(aside, kept)
     finally:
         aside.unlink(missing_ok=True)

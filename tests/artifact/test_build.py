@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import nbformat
 import pytest
@@ -14,7 +19,8 @@ from artifact.paths import ROOT
 
 
 def notebook(*cells: tuple[str, list[str]]) -> nbformat.NotebookNode:
-    made = nbformat.v4.new_notebook()
+    kernel = {"name": "python3", "language": "python", "display_name": "Python 3"}
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
     for source, tags in cells:
         made.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": tags}))
     return made
@@ -90,6 +96,8 @@ def test_good_parameters_reach_the_notebook(no_notebook, tmp_path, monkeypatch):
     given = {"mode": "auto", "gpu": "NVIDIA H200", "preset": "kick", "seed": 7, "records": ""}
     assert no_notebook.pop() == given
     # Which GPU's records to read does not matter where there is one to measure.
+    assert step("--mode", "measure") == 2 and not no_notebook
+    monkeypatch.setattr(device, "require", lambda *_: "a GPU")
     assert step("--mode", "measure", "--gpu", "nix", "--records", str(tmp_path / "new")) == 0
     monkeypatch.setattr(device, "find", lambda *_: "a GPU")
     assert step("--gpu", "nix") == 0
@@ -97,6 +105,65 @@ def test_good_parameters_reach_the_notebook(no_notebook, tmp_path, monkeypatch):
     monkeypatch.setattr(device, "find", lambda *_: None)
     monkeypatch.setattr(paths, "RECORDED", tmp_path / "empty")
     assert step("--gpu", "nix") == 0
+
+
+@pytest.fixture
+def slow_notebook(tmp_path):
+    """A notebook that waits for a minute, and the process that executes it, in a group of its own as in a terminal."""
+    source, marker = tmp_path / "slow.ipynb", tmp_path / "started"
+    parameters = "\n".join(f"{name} = None" for name in build.PARAMETERS)
+    waits = f"open({str(marker)!r}, 'w').close()\nimport time\ntime.sleep(60)"
+    cells = ((parameters, ["parameters"]), (waits, []))
+    nbformat.write(notebook(*cells), source)
+    target = tmp_path / "made" / "slow.ipynb"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "artifact.build",
+            "notebook",
+            str(source),
+            str(target),
+            "--mode",
+            "recorded",
+        ],
+        cwd=ROOT,
+        env=os.environ | {"SPARSITY_BUILD": str(tmp_path / "build")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    yield process, marker, target
+    process.kill()
+
+
+def test_ctrl_c_ends_in_one_line(slow_notebook):
+    process, marker, target = slow_notebook
+    limit = time.monotonic() + 60
+    while not marker.exists() and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert marker.exists(), "the notebook did not start"
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == build.INTERRUPTED
+    said = [
+        line for line in err.splitlines() if line and "/cell" not in line and "cell/s" not in line
+    ]
+    assert len(said) == 1 and "slow.ipynb is not finished; the same command goes on" in said[0], err
+    assert "Traceback" not in out + err
+    assert not list(target.parent.iterdir()), "something half-written is left"
+    with pytest.raises(ProcessLookupError):  # nor does its kernel go on
+        os.killpg(process.pid, 0)
+
+
+def test_an_executed_notebook_can_be_read_by_all(tmp_path, monkeypatch):
+    nbformat.write(notebook(("mode = 1", ["parameters"])), tmp_path / "in.ipynb")
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
+    build.execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {"mode": 2})
+    assert (tmp_path / "out.ipynb").stat().st_mode & 0o777 == 0o644
+    kernel = tmp_path / "build" / "jupyter" / "kernels" / "python3"
+    assert [path.name for path in kernel.iterdir()] == ["kernel.json"]
 
 
 def small_book(root, text: str) -> None:

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
 
+from artifact import rooms
 from artifact.measure import records
-from artifact.profiling import ncu, ncu_rep
+from artifact.profiling import ncu
 from artifact.profiling.ncu_target import MARKER
 
 # ---------------------------------------------------------------- reports
@@ -233,8 +233,8 @@ def refusal(path: Path) -> str:
         (b"kernel,time\na,1\n", "no report of Nsight Compute"),
         (b"version https://git-lfs.github.com/spec/v1\n", "no report of Nsight Compute"),
         (bytes(5000), "no report of Nsight Compute"),
-        (b"NVR\0", "truncated"),
-        (b"NVR\0\xff\xff\xff\xff", "truncated"),
+        (b"NVR\0", "finds no metric of a launch"),
+        (b"NVR\0\xff\xff\xff\xff", "finds no metric of a launch"),
         (b"NVR\0" + sized(message((1, 10))), "finds no metric of a launch"),
     ],
 )
@@ -256,69 +256,6 @@ def test_a_compressed_report_that_is_none(library, tmp_path):
     path = tmp_path / "r.ncu-repz"
     path.write_bytes(b"nothing")
     assert "finds no metric of a launch" in refusal(path)
-
-
-def test_a_truncated_report_is_refused_wherever_it_ends(library, tmp_path, capfd):
-    blocks = [block(kernel(name, time=1, **GRID), sources=[CODE]) for name in ("a", "b")]
-    whole = report(tmp_path / "whole.ncu-rep", *blocks).read_bytes()
-    between = len(whole) - len(blocks[1])
-    path = tmp_path / "r.ncu-rep"
-    for size in range(1, len(whole)):
-        path.write_bytes(whole[:size])
-        if size == between:  # which cannot be told from a report of one block
-            assert set(ncu.read(path)["kernel"]) == {"a"}
-        else:
-            refusal(path)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_damaged_report_is_one_sentence_and_does_not_end_the_process(library, tmp_path):
-    """In a process of its own: where a size is wrong, the library alone would abort."""
-    good = report(tmp_path / "r.ncu-rep", block(kernel("a", time=1, **GRID))).read_bytes()
-    rng = np.random.default_rng(0)
-    names = []
-    for i in range(200):
-        content = bytearray(good)
-        content[rng.integers(8, len(good))] = rng.integers(256)
-        names.append(tmp_path / f"{i}.ncu-rep")
-        names[-1].write_bytes(content)
-    code = """
-        import sys
-        from artifact import ncu
-        for name in sys.argv[1:]:
-            try:
-                ncu.read(name)
-                print("read")
-            except ValueError as error:
-                assert str(error).startswith(name + ": "), error
-                print("refused")
-    """
-    code = "\n".join(line[8:] for line in code.splitlines())
-    arguments = [sys.executable, "-c", code, *map(str, names)]
-    result = subprocess.run(arguments, capture_output=True, text=True, cwd=ncu.paths.ROOT)
-    assert (result.returncode, result.stderr) == (0, "")
-    said = result.stdout.split()
-    assert len(said) == len(names) and said.count("refused") > len(names) // 4
-
-
-# ---------------------------------------------------------------- trimming
-
-
-def test_trimming_takes_out_code_and_where_it_ran(library, tmp_path):
-    kernels = [kernel(name, time=3, hit=1.5, text="words", **GRID) for name in ("a", "b")]
-    whole = report(tmp_path / "whole.ncu-rep", block(*kernels, sources=[CODE]), block(*kernels))
-    lean = ncu_rep.trim(whole, tmp_path / "lean.ncu-rep")
-    pd.testing.assert_frame_equal(ncu.read(lean), ncu.read(whole))
-    private = [
-        b"host name", b"target name", b"someone", b"environment", b"command line", b"process host",
-        b"PTX code", b"ELF", b"comment on",
-    ]  # fmt: skip
-    assert all(words in whole.read_bytes() for words in private)
-    assert not any(words in lean.read_bytes() for words in private)
-    assert b"Nsight Compute" in lean.read_bytes(), "which version made it stays"
-    assert lean.stat().st_size < whole.stat().st_size / 2
-    again = ncu_rep.trim(lean, tmp_path / "again.ncu-rep")
-    assert again.read_bytes() == lean.read_bytes()
 
 
 # ---------------------------------------------------------------- contenders
@@ -529,22 +466,28 @@ def test_counters_and_report_are_kept(library, monkeypatch, tmp_path):
     df = profiled(monkeypatch, Ncu(), folder=folder)
     counters = records.read_counters(folder / "counters.csv")
     pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
-    (kept,) = ncu.shipped(folder)
-    assert kept == folder / "profiles" / "room.ncu-rep"
+    kept = folder / "profiles" / "room.ncu-rep"
     pd.testing.assert_frame_equal(ncu.attribute(ncu.read(kept, METRICS), ORDER), df)
-    assert b"someone" not in kept.read_bytes()
-    assert len(list(folder.rglob("*"))) == 3, "nothing else is left behind"
+    assert len(list(folder.rglob("*"))) == 4, "nothing else is left behind"
 
 
-def test_a_report_that_cannot_be_trimmed_is_kept_whole(library, monkeypatch, tmp_path):
-    def lossy(path, to):
-        return report(to, block(*LAUNCHES[:2]))
-
-    monkeypatch.setattr(ncu_rep, "trim", lossy)
-    with pytest.warns(UserWarning, match="kept whole"):
-        profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
-    (kept,) = ncu.shipped(tmp_path / "room")
-    assert b"someone" in kept.read_bytes() and ncu.read(kept)["launch"].nunique() == 7
+def test_every_launch_is_a_row_of_the_table_that_is_shipped(library, monkeypatch, tmp_path):
+    folder = tmp_path / "room"
+    assert ncu.launches(folder).empty and list(ncu.launches(folder)) == list(ncu.LAUNCH_COLUMNS)
+    profiled(monkeypatch, Ncu(), folder=folder)
+    rows = ncu.launches(folder)
+    assert list(rows) == list(ncu.LAUNCH_COLUMNS)
+    found = rows[["variant", "n", "launch", "kernel", "time_ns"]].values.tolist()
+    assert found == [
+        ["a", 4, 0, "first", 100.0],
+        ["b", 4, 0, "zero", 10.0],
+        ["b", 4, 1, "second", 80.0],
+        ["a", 8, 0, "first", 200.0],
+    ]
+    private = [b"someone", b"host name", b"command line"]
+    shipped = [path for path in folder.rglob("*.csv")]
+    assert len(shipped) == 2
+    assert not any(words in path.read_bytes() for words in private for path in shipped)
 
 
 def test_neither_is_kept_where_one_cannot_be(library, monkeypatch, tmp_path):
@@ -656,7 +599,7 @@ def test_the_metrics_of_the_report_are_collected():
     assert len(set(ncu.METRICS)) == len(ncu.METRICS)
     assert {metric for metric, _ in ncu.REPORT_METRICS.values()} <= set(ncu.METRICS)
     assert not any(m.endswith("_per_issue_active.pct") for m in ncu.METRICS)
-    table = records.published(ncu.rooms.published("nm_cuda_core", "table1"))["metric"]
+    table = records.published(rooms.published("nm_cuda_core", "table1"))["metric"]
     named = set(table.str.replace(r"(_per_issue_active)\.pct$", r"\1.ratio", regex=True))
     # Which no GPU has, as `test_every_gpu_of_ours_has_the_metrics` could show.
     assert named - set(ncu.METRICS) == {"l1tex__t_sectors_op_read.sum"}

@@ -332,18 +332,19 @@ def test_a_plan_that_is_none_is_one_sentence(wide, content):
 
 def test_every_shipped_record_is_whole():
     """None was cut, and for every one it is known how many rows it must have."""
+    rooms = [path.parent for path in paths.RECORDED.glob(f"*/*/{records.MACHINE}")]
     found = 0
-    for path in paths.RECORDED.rglob("*.csv"):
-        if path.stem == records.COUNTERS:
-            records.read_counters(path)
-            continue
-        plan = records.read_plan(path.parent)[path.stem]
-        df = records.whole(records.read(path), path)
-        assert (len(df.drop_duplicates(list(records.POINT))), len(df)) == (
-            plan["points"],
-            plan["rows"],
-        )
-        found += 1
+    for folder in [*rooms, *(room / records.REPEAT for room in rooms)]:
+        if (folder / f"{records.COUNTERS}.csv").exists():
+            assert len(records.read_counters(folder / f"{records.COUNTERS}.csv")) > 100
+        names = records.experiments(folder)
+        plans = records.read_plan(folder)
+        assert sorted(plans) == names
+        for name in names:
+            df = records.whole(records.read(folder / f"{name}.csv"), folder / f"{name}.csv")
+            points = len(df.drop_duplicates(list(records.POINT)))
+            assert plans[name] == {"points": points, "rows": len(df)}
+            found += 1
     assert found > 20
 
 

@@ -1,4 +1,5 @@
-"""What all tests share: how they run side by side, and what becomes of those that need a GPU where there is none."""
+"""What all tests share: how they run side by side, and what becomes of those that need a GPU where there is none
+(they skip), or a driver that does not work (they fail)."""
 
 from __future__ import annotations
 
@@ -31,8 +32,21 @@ os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 
 
 @functools.cache
+def looked_for() -> gpu.DeviceInfo | gpu.NoGpu | None:
+    """The GPU, what is the matter with its driver, or None where there is none."""
+    try:
+        return gpu.find()
+    except gpu.NoGpu as error:
+        return error
+
+
 def found() -> gpu.DeviceInfo | None:
-    return gpu.find()
+    return None if broken_driver() else looked_for()
+
+
+def broken_driver() -> str:
+    """What is the matter with the driver; empty where it works, or where there is none."""
+    return str(looked_for()) if isinstance(looked_for(), gpu.NoGpu) else ""
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -41,18 +55,27 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def alone(item: pytest.Item) -> bool:
-    """Whether a test wants the GPU for itself: it measures, or it is of a tuner, whose tests are races."""
-    marked = item.get_closest_marker("alone") or "tuner" in item.path.stem
+    """Whether a test wants the GPU for itself: it measures, or it is of the tuner, whose tests are races."""
+    races = item.path.parent.name == "tuning" or item.path.stem.endswith("_family")
+    marked = item.get_closest_marker("alone") or races
     return bool(marked and item.get_closest_marker("gpu"))
 
 
+@pytest.hookimpl(trylast=True)  # what -m and -k leave out shall not look for a GPU
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if found() is not None:
         items.sort(key=alone)  # last: while one of these runs, all other processes wait
-        return
-    for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with a driver here"))
+    elif (
+        not broken_driver()
+    ):  # with such a one they run, and `pytest_runtest_setup` says what is the matter
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with a driver here"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and (broken := broken_driver()):
+        pytest.fail(broken, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

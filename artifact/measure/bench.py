@@ -10,6 +10,7 @@
 - Contenders are interleaved, so that drifting clocks meet all of them alike.
 - Each contender is warmed up until two successive medians agree, then gets as many samples as its
   share of the time budget pays for. Median and quartiles are kept.
+- When all samples are there, each contender can be checked once more, launched as it was timed.
 
 `time_calls` times loops of calls instead: caches stay warm, and the host's time counts.
 
@@ -24,6 +25,7 @@ import statistics
 import time as host_clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from artifact.measure.device import NOT_THROTTLED, Sample, first_line, sample
@@ -64,6 +66,10 @@ CALL_SAMPLES = 7
 #: a first call does, such as loading code, is little beside it.
 LONG_CALL_S = 1.0
 
+#: What a timer does with each contender after the samples: its name, and a function that launches it
+#: once more just as it was timed, from its graph say, and waits for the end.
+Verify = Callable[[str, Callable[[], None]], Any]
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -101,13 +107,15 @@ def time(
     budget_s: float = BUDGET_S,
     min_samples: int = MIN_SAMPLES,
     max_samples: int = MAX_SAMPLES,
+    verify: Verify | None = None,
 ) -> dict[str, Timing]:
     """Time every contender, interleaved, and return name -> Timing in the same order.
 
     contenders: name -> Bound (`kernels.contract`), checked before. device: `cuda.core.Device`,
-    current. budget_s: device time per contender, in seconds. Raises ValueError for an empty or
-    impossible plan and for a contender that `needs_host_clock`, and RuntimeError, one sentence,
-    where a launch that needs a CUDA graph cannot be captured.
+    current. budget_s: device time per contender, in seconds. verify: called for each after the last
+    sample; what it raises ends the measurement. Raises ValueError for an empty or impossible plan
+    and for a contender that `needs_host_clock`, and RuntimeError, one sentence, where a launch that
+    needs a CUDA graph cannot be captured.
     """
     if not contenders:
         raise ValueError("there is nothing to time: name at least one contender")
@@ -122,7 +130,10 @@ def time(
     graphs: list[Graph] = []
     try:
         engine = _engine(contenders, device, stream, flush, graphs)
-        return measure(list(contenders), engine, budget_s, min_samples, max_samples)
+        timed = measure(list(contenders), engine, budget_s, min_samples, max_samples)
+        for name in contenders if verify else ():
+            verify(name, partial(engine.run, [name]))
+        return timed
     finally:
         # Sync before closing: a failed launch must surface as itself, and nothing may be freed
         # while it runs.
@@ -326,6 +337,7 @@ def time_calls(
     calls: int = CALLS,
     samples: int = CALL_SAMPLES,
     budget_s: float = BUDGET_S,
+    verify: Verify | None = None,
 ) -> dict[str, Timing]:
     """Time loops of calls, as papers often do, and return name -> Timing in the same order.
 
@@ -336,7 +348,8 @@ def time_calls(
     contenders: name -> Bound (`kernels.contract`), checked before, on the GPU or the CPU. device:
     `cuda.core.Device`, current. budget_s: time per contender, in seconds; a call that is too long
     for all of that gets a smaller `plan_calls`, and one call at least. Timing.samples counts the
-    timed calls. Raises ValueError for an empty or impossible plan.
+    timed calls. verify: as in `time`, but not for calls over `LONG_CALL_S`: one more would cost as
+    much as the measurement. Raises ValueError for an empty or impossible plan.
 
     The clock is the host's, from before the first call until the stream is done after the last. Two
     events around the loop, as in Zeng's "GPU Accelerated Structured Sparsity Matrix Multiplication",
@@ -350,7 +363,11 @@ def time_calls(
     try:
         device.sync()  # operands were made on other streams
         engine = _call_engine(contenders, device, stream)
-        return measure_calls(list(contenders), engine, warmup, calls, samples, budget_s)
+        timed = measure_calls(list(contenders), engine, warmup, calls, samples, budget_s)
+        for name in contenders if verify else ():
+            if timed[name].median_us < LONG_CALL_S * 1e6:
+                verify(name, partial(engine.run, name, 0, 1))
+        return timed
     finally:
         stream.sync()
         stream.close()

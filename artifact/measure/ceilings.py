@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,8 +33,9 @@ def measure(run: Run) -> pd.DataFrame:
     if run.mode == "recorded" or path.exists():
         return records.read(path)
     names = [name for name in ceilings.VARIANTS if ceilings.supports(name, run.device)]
-    rows = [_measure(run, name) for name in names]
-    records.write(path, pd.DataFrame(rows))
+    df = pd.DataFrame([_measure(run, name) for name in names])
+    records.plan(path, df[list(records.KEY)].itertuples(index=False, name=None))
+    records.write(path, df)
     return records.read(path)
 
 
@@ -81,14 +82,23 @@ def _measure(run: Run, name: str) -> dict:
     ceiling = ceilings.bind(name, run.device, run.seed)
     bound = ceiling.bound
     stream = run.device.create_stream()
+
+    def once() -> None:
+        bound.launch(stream)
+        stream.sync()
+
+    def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
+        bound.result().fill(float("nan"))
+        run.device.sync()
+        launch()
+        return _errors(name, bound.result(), ceiling.expected, ceiling.tolerance)
+
     run.device.sync()
-    bound.result().fill(float("nan"))
-    run.device.sync()
-    bound.launch(stream)
-    stream.sync()
-    stream.close()
-    errors = _errors(name, bound.result(), ceiling.expected, ceiling.tolerance)
-    timing = bench.time({name: bound}, run.device)[name]
+    try:
+        errors = verify(name, once)
+        timing = bench.time({name: bound}, run.device, verify=verify)[name]
+    finally:
+        stream.close()
     when = datetime.now(UTC).isoformat(timespec="seconds")
     work = _as_problem(name, ceiling, run.seed)
     return row(

@@ -1,4 +1,5 @@
-"""Is the output right? It is compared with a float64 oracle before any number is recorded.
+"""Is the output right? It is compared with a float64 oracle before any number is recorded, before
+the timed launches and after them.
 
     rel_err = ‖out - ref‖ / ‖ref‖                               Frobenius norms
     max_err = max |out - ref| / max(|ref|, rms(ref))            the largest element-wise error
@@ -7,11 +8,16 @@ The element-wise error is relative to the reference element, but to the root mea
 elements where the element is smaller than that: a sum that cancels to nearly nothing has no
 relative accuracy in float32 in any order. For operands without signs, as casperSPARSE draws them,
 it is the plain relative error up to a small factor.
+
+The oracle comes before the contenders are bound: what one does to the operands cannot reach it. On
+the GPU it multiplies with the libraries that are among the contenders, in float64, so its product C
+is confirmed without them: C·x = A·(B·x) in every row, for a random vector x (Freivalds).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +74,10 @@ CPU_WORK = 2**24
 PANEL_ELEMENTS = 2**27
 #: Elements that are compared at a time, likewise.
 COMPARE_ELEMENTS = 2**24
+#: Largest deviation of C·x from A·(B·x), x standard-normal, over the norm of that row of C, or the
+#: rows' root mean square where that is larger. Rounding in float64 leaves 1e-12; one element of 2^15
+#: in a row that is off by as little as the tightest limit above moves it by 5e-7.
+CONFIRM_TOLERANCE = 1e-9
 
 
 class WrongResult(ArithmeticError):
@@ -92,11 +102,12 @@ class Reference:
 
 
 def oracle(problem: Problem, *, on: str = "auto") -> Reference:
-    """The product in float64, on the operands that the contenders get.
+    """The product in float64, on the operands that the contenders get; to be made before them.
 
     on: "cpu" (host operands), "gpu" (device operands; on the CPU up to `CPU_WORK` multiply-adds) or
     "auto" (the GPU if CuPy finds one). A CSR matrix A is multiplied as it is: repeated entries add
-    up, columns need no order. Operands of any other sparse format are made dense first.
+    up, columns need no order. Operands of any other sparse format are made dense first. Raises
+    WrongResult, one sentence, where a product of the GPU's cannot be confirmed.
     """
     if on not in ("auto", "cpu", "gpu"):
         raise ValueError(f"on is {on!r}, but must be 'auto', 'cpu' or 'gpu'")
@@ -106,8 +117,12 @@ def oracle(problem: Problem, *, on: str = "auto") -> Reference:
     terms = problem.nnz if sparse else problem.m * problem.k
     small = max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
     if not host and not small:
-        multiply = cupy_product if sparse else dense_product
-        return reference(multiply(operands.a, operands.b))
+        a, b = operands.a, _dense(operands.b)
+        if not sparse:
+            a = _dense(a)
+        values = cupy_product(a, b) if sparse else dense_product(a, b)
+        confirm(values, a, b, describe(problem))
+        return reference(values)
     a, b = (operands.a, operands.b) if host else map(formats.to_host, (operands.a, operands.b))
     values = scipy_product(a, b) if sparse else dense_product(a, b)
     if host:
@@ -115,6 +130,36 @@ def oracle(problem: Problem, *, on: str = "auto") -> Reference:
     import cupy
 
     return reference(cupy.asarray(values))
+
+
+def confirm(values, a, b, where: str) -> None:
+    """Raise WrongResult, one sentence that names `where`, unless `values` is A·B.
+
+    values: float64 (m, n); a: (m, k), an array, a `Half` or `formats.csr.Csr`; b: (k, n), an array or
+    a `Half`; all on one side. Without any library's multiplication: dense matrices element by element
+    and summed, a CSR matrix by SciPy on the CPU, all in float64. A vector tells nearly every wrong
+    product from the right one (Freivalds, "Probabilistic machines can use less running time", 1977).
+    """
+    if not values.size:
+        return
+    xp = _array_module(values)
+    x = xp.asarray(np.random.default_rng(0).standard_normal(values.shape[1]))
+    y = _times(b, x)
+    if isinstance(a, csr.Csr):
+        host = a if xp is np else formats.to_host(a)
+        exact = xp.asarray(scipy_product(host, _here(y)[:, None])[:, 0])
+    else:
+        exact = _times(a, y)
+    norm = xp.sqrt(xp.concatenate([xp.square(part).sum(axis=1) for part in _parts(values)]))
+    scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
+    off = xp.abs(_times(values, x) - exact)
+    wrong = ~(off <= CONFIRM_TOLERANCE * scale)  # NaN is wrong as well
+    if bool(wrong.any()):
+        row = int(wrong.argmax())
+        raise WrongResult(
+            f"the float64 product that results are compared with is itself wrong at {where}: row {row} "
+            f"is off by {float(off[row]):.1e} where its norm is {float(norm[row]):.1e}"
+        )
 
 
 def reference(values) -> Reference:
@@ -141,7 +186,7 @@ def dense_product(a, b):
     a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array. Only panels are
     in float64, and of a `Half` in float32.
     """
-    a, b = (formats.to_dense(x) if formats.is_sparse(x) else x for x in (a, b))
+    a, b = _dense(a), _dense(b)
     xp = _array_module(_stored(a))
     (m, k), n = a.shape, b.shape[1]
     out = xp.zeros((m, n), xp.float64)
@@ -181,15 +226,24 @@ def cupy_product(a, b):
     return out
 
 
-def check(bound: Bound, problem: Problem, reference: Reference, stream=None) -> Errors:
+def check(
+    bound: Bound,
+    problem: Problem,
+    reference: Reference,
+    stream=None,
+    *,
+    launch: Callable[[], Any] | None = None,
+    when: str = "",
+) -> Errors:
     """Poison the output, launch once, compare; the errors, or WrongResult with one sentence.
 
-    stream: `cuda.core.Stream` to launch on; None for a contender that runs on the CPU.
+    stream: `cuda.core.Stream` to launch on; None for a contender that runs on the CPU. launch: how
+    to launch instead, and to wait for the end. when: for the sentence, "after timing" say.
     `bound.result()` must be the array, or `Half`, that the launch writes, since that one is filled
     with NaN first. The compared dtype is that of the result.
     """
     out = bound.result()
-    where = f"{bound.name} at {describe(problem)}"
+    where = " ".join(filter(None, (bound.name, when, "at", describe(problem))))
     if tuple(out.shape) != tuple(reference.values.shape):
         raise WrongResult(
             f"{where} returns an array of shape {tuple(out.shape)}, "
@@ -198,9 +252,12 @@ def check(bound: Bound, problem: Problem, reference: Reference, stream=None) -> 
     out.fill(math.nan)
     _finish(out)
     try:
-        bound.launch(stream)
-        if stream is not None:
-            stream.sync()
+        if launch is not None:
+            launch()
+        else:
+            bound.launch(stream)
+            if stream is not None:
+                stream.sync()
     except (
         Exception
     ) as error:  # the driver's and the libraries' errors have no public class in common
@@ -269,6 +326,26 @@ def describe(problem: Problem) -> str:
     return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, {problem.nnz} non-zeros"
 
 
+def _dense(x):
+    """`x` without the zeros that a sparse format leaves out; an array or a `Half` as it is."""
+    return formats.to_dense(x) if formats.is_sparse(x) else x
+
+
+def _times(matrix, x):
+    """A dense matrix, or a `Half`, times a vector, in float64 and without a library."""
+    xp = _array_module(x)
+    parts = [
+        (_numbers(matrix, part).astype(xp.float64) * x).sum(axis=1)
+        for part in _parts(_stored(matrix))
+    ]
+    return xp.concatenate(parts) if parts else xp.zeros(len(_stored(matrix)))
+
+
+def _here(array) -> np.ndarray:
+    """`array` as NumPy's."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
 def _stored(x):
     """The array behind an array, which is itself, or a `Half`, which has bit patterns."""
     return x.bits if isinstance(x, Half) else x
@@ -288,9 +365,7 @@ def _parts(array):
 
 def _beside(array, xp):
     """`array` as an array of the module `xp`: a CPU's output may have a GPU's reference."""
-    if xp is np and not isinstance(array, np.ndarray):
-        return array.get()
-    return xp.asarray(array)
+    return _here(array) if xp is np else xp.asarray(array)
 
 
 def _finish(array) -> None:

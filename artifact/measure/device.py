@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import functools
 import hashlib
 import importlib
@@ -58,9 +59,17 @@ THROTTLE_REASONS = {
 }
 NOT_THROTTLED = "none"
 
+#: Suffixes of the files that make a number what it is.
+CODE = (".py", ".c", ".cu", ".cuh")
+
+#: The driver's library on Linux, and its status where it works and finds no GPU.
+DRIVER = "libcuda.so.1"
+CUDA_ERROR_NO_DEVICE = 100
+
 
 class NoGpu(RuntimeError):
-    """Measuring was asked for where it cannot be done; the message is one sentence for the user."""
+    """There is no GPU that can be measured, or a driver that does not work, although measuring was asked
+    for or depends on it; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +103,31 @@ class Sample:
 
 
 def find(ordinal: int = 0) -> DeviceInfo | None:
-    """The GPU with this CUDA ordinal, or None where there is no GPU, or no driver that works."""
+    """The GPU with this CUDA ordinal, or None where there is no driver, or one that has no such GPU.
+
+    Raises NoGpu, one sentence, where a driver is installed and does not work: its machine may well
+    have a GPU, so that must not pass for a machine without.
+    """
+    library = _driver_library()
+    if library is None:
+        return None
+    # Without cuda-python first, so that what fails is the driver's and nothing else's.
+    status = library.cuInit(0)
+    if status == CUDA_ERROR_NO_DEVICE:
+        return None
+    if status:
+        raise _broken(f"cuInit fails with error {status}{_cuda_error(library, status)}")
     try:
         from cuda.bindings import runtime
 
-        # The CUDA runtime answers with a status where cuda.core raises a missing library's error.
         error, count = runtime.cudaGetDeviceCount()
-    except Exception:
-        # Whatever a broken installation throws, the answer to "is there a GPU" is no.
+    except Exception as failed:  # whatever a broken installation throws
+        raise _broken(first_line(failed)) from failed
+    if error == runtime.cudaError_t.cudaErrorNoDevice:
         return None
-    if error != runtime.cudaError_t.cudaSuccess or ordinal >= count:
+    if error != runtime.cudaError_t.cudaSuccess:
+        raise _broken(f"the CUDA runtime here says {error.name}")
+    if ordinal >= count:
         return None
     # From here on there is a GPU, and what fails is an error that somebody should see.
     from cuda.core import Device
@@ -120,16 +144,43 @@ def find(ordinal: int = 0) -> DeviceInfo | None:
     )
 
 
+def _driver_library() -> ctypes.CDLL | None:
+    """The driver's library, or None where there is none. Raises NoGpu where it does not load."""
+    try:
+        return ctypes.CDLL(DRIVER)
+    except OSError as error:
+        # Of a library that it needs in turn, or of a file that is no library, it says other things.
+        if str(error).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
+            return None
+        raise _broken(first_line(error)) from error
+
+
+def _broken(why: str) -> NoGpu:
+    return NoGpu(
+        f"the NVIDIA driver that is installed here does not work ({why}): repair or update it, or use "
+        "mode=recorded"
+    )
+
+
+def _cuda_error(library, status: int) -> str:
+    """The name of a driver's status, in brackets of its own; empty where the driver knows none."""
+    name = ctypes.c_char_p()
+    if library.cuGetErrorName(status, ctypes.byref(name)) or not name.value:
+        return ""
+    return f", {name.value.decode()}"
+
+
 def require(ordinal: int = 0) -> DeviceInfo:
     """The GPU, ready to be measured.
 
-    Raises NoGpu, one sentence, where there is none or a package that measuring needs is missing.
+    Raises NoGpu, one sentence, where there is none, its driver does not work, or a package that
+    measuring needs is missing.
     """
     info = find(ordinal)
     if info is None:
         raise NoGpu(
-            "mode=measure needs an NVIDIA GPU and its driver, and none was found here: "
-            "run where there is one, or use mode=recorded"
+            "measuring needs an NVIDIA GPU and its driver, and none was found here: run where there is "
+            "one, or use mode=recorded"
         )
     missing = [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]
     if missing:
@@ -138,6 +189,20 @@ def require(ordinal: int = 0) -> DeviceInfo:
             "extra (make does where it finds a GPU), or use mode=recorded"
         )
     return info
+
+
+def require_memory(info: DeviceInfo, m: int, n: int, k: int) -> None:
+    """Raise ValueError, one sentence, for a product that cannot fit the GPU; before anything is drawn.
+
+    What fits may still need more: counted are C in 16 bits and its reference in float64, and of A
+    (m, k) and B (k, n) the smaller one in 16 bits, since the other one may be sparse.
+    """
+    least = 2 * min(m * k, k * n) + (2 + 8) * m * n
+    if least > info.memory_bytes:
+        raise ValueError(
+            f"m={m}, n={n}, k={k} needs {least / 1e9:,.0f} GB at least, but the {info.gpu} has "
+            f"{info.memory_bytes / 1e9:,.0f} GB: choose smaller sizes"
+        )
 
 
 def slug(name: str) -> str:
@@ -246,7 +311,8 @@ def commit() -> str:
 
 
 def sources(room: str) -> str:
-    """Digest of the code that a room's numbers come from: its kernels, its BASELINES, timer, check.
+    """Digest of what a room's numbers come from: its kernels, what rooms share, the choices that tuning
+    made and the room ships, its BASELINES, timer, check.
 
     Of a baseline that is made of other baselines, or of another room's kernels, those too. Records of
     one digest belong together, whether it was committed or not, and whatever else a commit changed.
@@ -255,7 +321,8 @@ def sources(room: str) -> str:
 
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
     modules = {name: module.replace(".", "/") for name, module in known.modules().items()}
-    rooms, todo, baselines = {room, "common", "formats"}, [], []
+    shared = {f.name for f in kernels.iterdir() if f.is_dir() and not (f / "launch.py").exists()}
+    rooms, todo, baselines = {room} | shared, [], []
     todo += getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
     while todo:
         baselines.append(todo.pop())
@@ -274,7 +341,7 @@ def sources(room: str) -> str:
         *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
     ]
     digest = hashlib.sha256()
-    for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh")):
+    for file in sorted(f for f in files if f.suffix in CODE or f.match("choices/*.csv")):
         digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

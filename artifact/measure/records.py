@@ -3,11 +3,14 @@
     <root>/<gpu slug>/<room>/<experiment>.csv          the measurement
     <root>/<gpu slug>/<room>/repeat/<experiment>.csv   the same measurement a second time
     <root>/<gpu slug>/<room>/machine.json              the machine that both were measured on
+    <root>/<gpu slug>/<room>/plan.json                 how many points and rows each record is to have
+    <root>/<gpu slug>/<room>/counters.csv              hardware counters of the profiler
 
 `COLUMNS` says what every column means, in which unit, and which values it may hold. Reading is
-strict: a file that is truncated, incomplete or foreign is a ValueError of one sentence that names
-the file, the row (as a spreadsheet counts: the header is row 1) and the column. Writing is atomic:
-a reader sees the old file or the new one.
+strict: a file that is truncated, incomplete or foreign, that contradicts itself or lies where it
+does not belong, is a ValueError of one sentence that names the file, the row (as a spreadsheet
+counts: the header is row 1) and the column. Writing is atomic: a reader sees the old file or the
+new one.
 """
 
 import csv
@@ -24,6 +27,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from artifact.measure import check
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,28 @@ COLUMNS: dict[str, Column] = {
 POINT = ("label", "m", "n", "k", "density")  # what a measurement is of, whoever computed it
 KEY = ("variant", *POINT)  # one row of a file
 ONE_PER_FILE = ("room", "experiment", "gpu")  # a file that mixes these was put together from two
+#: rate -> what it is the rate of, and that per microsecond in the rate's unit
+RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
+#: Largest errors of a product in a record. A row does not say which limit its result was held to, so it
+#: is the widest. What is no product, the microbenchmarks, has tolerances of its own.
+WORST = {
+    name: max(getattr(limit, name) for limit in check.LIMITS.values())
+    for name in ("rel_err", "max_err")
+}
+CEILINGS = "ceilings"  # room and experiment of the microbenchmarks
+RATE_TOLERANCE = 1e-6  # relative; a record keeps every digit, one that was rounded by hand some
 
-COUNTER_COLUMNS = ("variant", "m", "n", "k", "density", "metric", "value", "unit")
+COUNTER_CELLS: dict[str, Column] = {
+    **{name: COLUMNS[name] for name in ("variant", "m", "n", "k", "density")},
+    "metric": Column("text", "", "what ncu calls the counter"),
+    "value": Column("float", "", "its value, in `unit`", least=-math.inf),
+    "unit": Column("text", "", "unit of the value, as ncu says it", optional=True),
+}
+COUNTER_COLUMNS = tuple(COUNTER_CELLS)
+COUNTER_KEY = ("variant", "m", "n", "k", "density", "metric")  # one row of the counters
 MACHINE = "machine.json"
+PLAN = "plan.json"
+REPEAT = "repeat"  # folder of the second measurement, in that of the first
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
@@ -136,68 +160,102 @@ def _parse(text: str, column: Column):
     return value
 
 
-def _rows(text: str, name: str) -> pd.DataFrame:
-    """Parse and validate the text of a record; `name` is what errors call the file."""
+def _refuse(name: str | Path, row: int, column: str, what: str):
+    raise ValueError(f"{name}: row {row}, column {column!r}: {what}.")
 
-    def refuse(row: int, column: str, what: str):
-        raise ValueError(f"{name}: row {row}, column {column!r}: {what}.")
 
-    lines = list(csv.reader(io.StringIO(text)))
+def _table(text: str, name: str, columns: Mapping[str, Column], what: str) -> list[dict]:
+    """The rows of a CSV text, every cell parsed; `name` is what errors call the file, `what` what it
+    should be."""
+    try:
+        lines = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        _refuse(name, 1, next(iter(columns)), f"this is no CSV file ({error})")
     header = lines[0] if lines else []
-    for column in COLUMNS:
+    for column in columns:
         if column not in header:
-            refuse(
-                1,
-                column,
-                "the column is missing, so this is not a complete record of a measurement",
-            )
+            _refuse(name, 1, column, f"the column is missing, so this is not a complete {what}")
     for column in header:
-        if column not in COLUMNS or header.count(column) > 1:
-            refuse(1, column, "a record has no such column, or has it once only")
+        if column not in columns or header.count(column) > 1:
+            _refuse(name, 1, column, f"a {what} has no such column, or has it once only")
     if len(lines) == 1:
-        refuse(2, header[0], "the record has a header and no measurements")
-
-    seen: dict[tuple, int] = {}
+        _refuse(name, 2, header[0], f"the {what} has a header and no rows")
     parsed = []
     for number, cells in enumerate(lines[1:], start=2):
         if len(cells) < len(header):
-            refuse(
-                number, header[len(cells)], "the row ends before this column, the file is truncated"
-            )
+            column = header[len(cells)]
+            _refuse(name, number, column, "the row ends before this column, the file is truncated")
         if len(cells) > len(header):
-            refuse(
-                number, header[-1], f"the row goes on after the last column ({len(cells)} cells)"
-            )
+            extra = f"the row goes on after the last column ({len(cells)} cells)"
+            _refuse(name, number, header[-1], extra)
         row = {}
         for column, cell in zip(header, cells, strict=True):
             try:
-                row[column] = _parse(cell, COLUMNS[column])
+                row[column] = _parse(cell, columns[column])
             except ValueError as error:
-                refuse(number, column, str(error))
-        if row["median_us"] <= 0:
-            refuse(number, "median_us", "a launch takes more than 0 µs")
-        if not row["q25_us"] <= row["median_us"] <= row["q75_us"]:
-            refuse(number, "median_us", f"the median {row['median_us']:g} is outside its quartiles")
-        for column in ONE_PER_FILE:
-            if parsed and row[column] != parsed[0][column]:
-                refuse(
-                    number, column, f"{row[column]!r} differs from {parsed[0][column]!r} in row 2"
-                )
-        key = tuple(row[column] for column in KEY)
-        if key in seen:
-            refuse(
-                number, "variant", f"{row['variant']!r} at this shape is already in row {seen[key]}"
-            )
-        seen[key] = number
+                _refuse(name, number, column, str(error))
         parsed.append(row)
     if not text.endswith("\n"):
-        refuse(len(lines), header[-1], "the file ends in the middle of this line, it is truncated")
+        ends = "the file ends in the middle of this line, it is truncated"
+        _refuse(name, len(lines), header[-1], ends)
+    return parsed
+
+
+def _once(name: str, number: int, row: dict, key: Sequence[str], seen: dict, column: str) -> None:
+    """Refuse a row whose key an earlier one has; `seen`: key -> number of its row."""
+    key = tuple(row[column] for column in key)
+    if key in seen:
+        what = f"{row[column]!r} at this shape is already in row {seen[key]}"
+        _refuse(name, number, column, what)
+    seen[key] = number
+
+
+def _rows(text: str, name: str, place: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
+    """Parse and validate the text of a record; `name` is what errors call the file, `place` as
+    `_place` has it."""
+    seen: dict[tuple, int] = {}
+    parsed = _table(text, name, COLUMNS, "record of a measurement")
+    for number, row in enumerate(parsed, start=2):
+        median = row["median_us"]
+        if median <= 0:
+            _refuse(name, number, "median_us", "a launch takes more than 0 µs")
+        if not row["q25_us"] <= median <= row["q75_us"]:
+            outside = f"the median {median:g} is outside its quartiles"
+            _refuse(name, number, "median_us", outside)
+        for rate, (work, unit) in RATES.items():
+            exact = row[work] / median / unit
+            if not math.isclose(row[rate], exact, rel_tol=RATE_TOLERANCE):
+                what = f"{row[rate]:g} is not {work} over median_us, which is {exact:g}"
+                _refuse(name, number, rate, what)
+        for error, most in WORST.items():
+            if row[error] > most and row["room"] != CEILINGS:
+                _refuse(name, number, error, f"{row[error]:g} is over {most:g}, so it is wrong")
+        for column in ONE_PER_FILE:
+            if row[column] != parsed[0][column]:
+                what = f"{row[column]!r} differs from {parsed[0][column]!r} in row 2"
+                _refuse(name, number, column, what)
+        for column, (expected, why) in place.items():
+            if row[column] != expected:
+                _refuse(name, number, column, f"{row[column]!r} is not {expected!r}, {why}")
+        _once(name, number, row, KEY, seen, "variant")
     return _typed(pd.DataFrame(parsed, columns=list(COLUMNS)))
 
 
-def _typed(df: pd.DataFrame) -> pd.DataFrame:
+def _place(path: Path) -> dict[str, tuple[str, str]]:
+    """What the rows of the record at `path` must hold because it lies there: column -> value, why."""
+    place = {"experiment": (path.name.partition(".")[0], "after which the file is named")}
+    room = path.parent.parent if path.parent.name == REPEAT else path.parent
+    # A repetition may have a machine.json of its own.
+    described = next((x for x in (path.parent, room) if (x / MACHINE).exists()), None)
+    if described is not None:
+        place["room"] = room.name, "in whose folder the file lies"
+        place["gpu"] = read_machine(described)["gpu"], f"the GPU of {MACHINE} beside it"
+    return place
+
+
+def _typed(df: pd.DataFrame, columns: Mapping[str, Column] = COLUMNS) -> pd.DataFrame:
     kinds = {"text": "str", "time": "str", "int": "int64", "float": "float64", "flag": "bool"}
-    return df.astype({name: kinds[column.kind] for name, column in COLUMNS.items()})
+    return df.astype({name: kinds[column.kind] for name, column in columns.items()})
 
 
 def _cell(value, column: Column) -> str:
@@ -214,8 +272,8 @@ def _cell(value, column: Column) -> str:
     return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
-def _text(df: pd.DataFrame, name: str) -> str:
-    """CSV of `df`, validated by reading it back, so what is written can always be read."""
+def _text(df: pd.DataFrame, path: Path) -> str:
+    """CSV of `df` for `path`, validated by reading it back, so what is written can always be read."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     foreign = [column for column in df.columns if column not in COLUMNS]
@@ -223,7 +281,7 @@ def _text(df: pd.DataFrame, name: str) -> str:
     writer.writerow(columns)
     for row in df[columns].to_dict("records"):
         writer.writerow([_cell(row[c], COLUMNS[c]) if c in COLUMNS else row[c] for c in columns])
-    _rows(out.getvalue(), name)
+    _rows(out.getvalue(), str(path), _place(path))
     return out.getvalue()
 
 
@@ -250,7 +308,7 @@ def write_text(path: str | Path, text: str) -> Path:
 def write(path: str | Path, df: pd.DataFrame) -> Path:
     """Replace the record at `path` by `df` (every column of COLUMNS). Raises ValueError and writes
     nothing if invalid."""
-    return write_text(path, _text(df, str(path)))
+    return write_text(path, _text(df, Path(path)))
 
 
 def append(path: str | Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
@@ -260,7 +318,7 @@ def append(path: str | Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     """
     path = Path(path)
     new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
-    _text(new, str(path))  # before merging: a bad row is reported as itself
+    _text(new, path)  # before merging: a bad row is reported as itself
     if path.exists():
         new = pd.concat([read(path), new[list(COLUMNS)]], ignore_index=True)
     return write(path, new.drop_duplicates(list(KEY), keep="last"))
@@ -274,19 +332,26 @@ def read(path: str | Path) -> pd.DataFrame:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read_text(path, "record", "room")
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: there is no such record.") from None
+    return _rows(text, str(path), _place(path))
+
+
+def _read_text(path: Path, what: str, column: str) -> str:
+    """The text of a file. Raises FileNotFoundError as it comes, else ValueError of one sentence with
+    `what` the file should be and its first column."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except IsADirectoryError:
+        raise ValueError(f"{path}: this is a folder, not a {what}.") from None
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: row 1, column 'room': byte {error.start} is not UTF-8 text, "
-            "so this is no record."
-        ) from None
-    return _rows(text, str(path))
+        _refuse(path, 1, column, f"byte {error.start} is not UTF-8 text, so this is no {what}")
 
 
 def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
-    """`df`, a record as `read` gives it, if every point has every variant of the file.
+    """`df`, a record as `read` gives it, if every point has every variant of the file, and if all
+    points are there that were planned (see `whole`).
 
     Raises ValueError (file, first row of the point, missing variant) otherwise: the file was cut
     between two rows, or a measurement that adds a variant was interrupted. `read` accepts such a
@@ -298,34 +363,89 @@ def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
     if short.size:
         here = df.loc[(df[list(POINT)] == df[list(POINT)].iloc[short[0]]).all(axis=1), "variant"]
         missing = next(variant for variant in variants if variant not in set(here))
+        lacks = (
+            f"this point lacks {missing!r}, which others have, so the record is truncated or its "
+            "measurement was interrupted"
+        )
+        _refuse(name, short[0] + 2, "variant", lacks)
+    return whole(df, name)
+
+
+def whole(df: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+    """`df`, the record at `path` as `read` gives it, if it has the points and rows that were planned.
+
+    Raises ValueError, one sentence, otherwise. A record from before there were plans has none, and
+    passes.
+    """
+    path = Path(path)
+    plan = read_plan(path.parent).get(path.stem)
+    if plan is None:
+        return df
+    points = len(df.drop_duplicates(list(POINT)))
+    if points < plan["points"]:
         raise ValueError(
-            f"{name}: row {short[0] + 2}, column 'variant': this point lacks {missing!r}, which "
-            "others have, so the record is truncated or its measurement was interrupted."
+            f"{path}: {path.stem} was interrupted after {points} of {plan['points']} points: "
+            "make measure goes on."
+        )
+    if len(df) != plan["rows"]:
+        raise ValueError(
+            f"{path}: {path.stem} has {len(df)} rows, but {plan['rows']} were planned: rows were lost "
+            "or added, so delete it and measure it again."
         )
     return df
+
+
+def plan(path: str | Path, keys: Iterable[tuple]) -> None:
+    """Write down that the record at `path` is to have the rows `keys`, each as in KEY, and those that
+    it has already: before the first of them is measured, so that an interruption shows."""
+    path = Path(path)
+    keys = list(keys)
+    if path.exists():
+        keys += read(path)[list(KEY)].itertuples(index=False, name=None)
+    # Densities went through text on one side: nine digits tell any two of them apart.
+    rows = {(*key[:-1], round(key[-1], 9)) for key in keys}
+    plans = read_plan(path.parent)
+    plans[path.stem] = {"points": len({row[1:] for row in rows}), "rows": len(rows)}
+    write_text(path.parent / PLAN, json.dumps(dict(sorted(plans.items())), indent=1) + "\n")
+
+
+def read_plan(folder: str | Path) -> dict[str, dict[str, int]]:
+    """experiment -> {"points": …, "rows": …} that its record in `folder` is to have; empty where
+    nothing was written down. Raises ValueError, one sentence, for anything else."""
+    path = Path(folder) / PLAN
+    try:
+        plans = _read_json(path)
+    except FileNotFoundError:
+        return {}
+    fine = isinstance(plans, dict) and all(
+        isinstance(plan, dict)
+        and set(plan) == {"points", "rows"}
+        and all(isinstance(count, int) and count > 0 for count in plan.values())
+        for plan in plans.values()
+    )
+    if not fine:
+        raise ValueError(
+            f"{path}: a plan has the numbers of points and of rows of each experiment, but this has "
+            "something else: delete it and measure again."
+        )
+    return plans
 
 
 def read_counters(path: str | Path) -> pd.DataFrame:
     """Hardware counters, tidy: one row per (variant, m, n, k, density, metric). Errors as
     `read`."""
     path = Path(path)
-    if not path.exists():
+    try:
+        text = _read_text(path, "table of counters", COUNTER_COLUMNS[0])
+    except FileNotFoundError:
         raise FileNotFoundError(
             f"{path}: there are no hardware counters; `make profile` records them."
-        )
-    df = pd.read_csv(path, dtype=str, keep_default_na=False)
-    for column in COUNTER_COLUMNS:
-        if column not in df.columns:
-            raise ValueError(f"{path}: row 1, column {column!r}: the column is missing.")
-    for column in ("m", "n", "k", "density", "value"):
-        numbers = pd.to_numeric(df[column], errors="coerce")
-        if numbers.isna().any():
-            row = int(np.flatnonzero(numbers.isna())[0])
-            raise ValueError(
-                f"{path}: row {row + 2}, column {column!r}: {df[column][row]!r} is not a number."
-            )
-        df[column] = numbers
-    return df
+        ) from None
+    rows = _table(text, str(path), COUNTER_CELLS, "table of counters")
+    seen: dict[tuple, int] = {}
+    for number, row in enumerate(rows, start=2):
+        _once(str(path), number, row, COUNTER_KEY, seen, "metric")
+    return _typed(pd.DataFrame(rows, columns=list(COUNTER_COLUMNS)), COUNTER_CELLS)
 
 
 def published(path: str | Path) -> pd.DataFrame:
@@ -364,9 +484,17 @@ def read_machine(folder: str | Path) -> dict:
     `read`."""
     path = Path(folder) / MACHINE
     try:
-        machine = json.loads(path.read_text(encoding="utf-8"))
+        machine = _read_json(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: the record of the machine is missing.") from None
+    _check_machine(machine, path)
+    return machine
+
+
+def _read_json(path: Path):
+    """What a JSON file holds. Raises FileNotFoundError as it comes, else ValueError of one sentence."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}: line {error.lineno}: this is not complete JSON ({error.msg})."
@@ -375,8 +503,8 @@ def read_machine(folder: str | Path) -> dict:
         raise ValueError(
             f"{path}: byte {error.start} is not UTF-8 text, so this is no JSON."
         ) from None
-    _check_machine(machine, path)
-    return machine
+    except IsADirectoryError:
+        raise ValueError(f"{path}: this is a folder, not a file of JSON.") from None
 
 
 def _check_machine(machine, path: Path) -> None:
@@ -421,7 +549,8 @@ def ceilings(gpu_folder: str | Path) -> dict[str, dict[str, float]]:
 
     Raises FileNotFoundError if they were not measured.
     """
-    df = read(Path(gpu_folder) / "ceilings" / "ceilings.csv")
+    path = Path(gpu_folder) / CEILINGS / f"{CEILINGS}.csv"
+    df = whole(read(path), path)
     return df.groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
 
 

@@ -1,7 +1,8 @@
 """What a notebook does with the harness: start, measure (or read), say where numbers come from.
 
-run = start(room, mode, gpu, preset, seed, records) df = run.measure("wide", problems, contenders)
-# measures what is missing, or reads the shipped records display(Markdown(run.banner()))
+run = start(room, mode, gpu, preset, seed, records)
+df = run.measure("wide", problems, contenders)   # measures what is missing, or reads the records
+display(Markdown(run.banner()))
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +23,7 @@ import pandas as pd
 
 from artifact import baselines, paths
 from artifact.measure import bench, check, device, records
+from artifact.measure.compiled import compile_report
 from kernels.contract import Bound, Problem
 
 MODES = ("auto", "measure", "recorded")
@@ -46,7 +47,7 @@ SAME = (
 SET_ASIDE = ".stale"
 
 Contender = Callable[[Problem], Bound]
-#: (name -> Bound, `cuda.core.Device`, budget_s=) -> name -> Timing; `bench` has two.
+#: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
 Selection = Mapping[str, Contender] | Iterable[str]
 
@@ -133,6 +134,8 @@ class Run:
         timer: Timer,
     ) -> None:
         have = _index(records.read(path)) if path.exists() else {}
+        if problems and contenders:
+            records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
         todo = [p for p in problems if any(_key(name, p) not in have for name in contenders)]
         done = len(problems) - len(todo)
         if done:
@@ -261,7 +264,7 @@ def _recorded(
 
 
 def _folder(gpu_folder: Path, room: str, repeat: bool) -> Path:
-    return gpu_folder / room / "repeat" if repeat else gpu_folder / room
+    return gpu_folder / room / records.REPEAT if repeat else gpu_folder / room
 
 
 def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
@@ -281,6 +284,7 @@ def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
         return []
     for path in here:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
+    (folder / records.PLAN).unlink(missing_ok=True)  # it speaks of those
     return [path.name for path in here]
 
 
@@ -294,24 +298,50 @@ def measure_point(
     """Bind, check and time every contender on one problem; the operands are freed afterwards.
 
     opened: `cuda.core.Device`, current. Raises `check.WrongResult` for the first contender that is
-    wrong, and ValueError, from its `bind`, for one that does not take the problem.
+    wrong, before its timed launches or after them, and ValueError, from its `bind`, for one that
+    does not take the problem.
     """
-    stream = opened.create_stream()
     try:
-        bounds = {name: bind(problem) for name, bind in contenders.items()}
+        # First, so that a contender which changes the operands is wrong, and not the reference.
         reference = check.oracle(problem)
-        errors = {
-            name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
-        }
-        del reference
-        timings = timer(bounds, opened, budget_s=budget_s)
+        _free_memory()  # of its temporaries, which CuPy would keep from others
+        bounds = {name: bind(problem) for name, bind in contenders.items()}
+        errors, timings = check_and_time(
+            bounds, problem, reference, opened, partial(timer, budget_s=budget_s)
+        )
         return {name: (prepared(bounds[name]), errors[name], timings[name]) for name in bounds}
     finally:
         # The next point may need all the memory there is; `Bound`s hold on to operands, so they go
         # first.
-        bounds = None
+        bounds = reference = None
         problem.release()
         _free_memory()
+
+
+def check_and_time(
+    bounds: Mapping[str, Bound],
+    problem: Problem,
+    reference: check.Reference,
+    opened,
+    timer: Timer = bench.time,
+) -> tuple[dict[str, check.Errors], dict[str, bench.Timing]]:
+    """Check every contender, time them, and check each again, launched as it was timed.
+
+    reference: `check.oracle(problem)`, made before the contenders were bound. opened:
+    `cuda.core.Device`, current. timer: (bounds, opened, verify=) -> name -> Timing. Raises
+    `check.WrongResult` for the first contender that is wrong.
+    """
+
+    def again(name: str, launch: Callable[[], Any]) -> None:
+        check.check(bounds[name], problem, reference, launch=launch, when="after timing")
+
+    stream = opened.create_stream()
+    try:
+        errors = {
+            name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
+        }
+        return errors, timer(bounds, opened, verify=again)
+    finally:
         stream.close()
 
 
@@ -383,100 +413,6 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
             f"seed={problem.seed}{more}: ask for recorded points, or measure on a GPU"
         )
     return df.iloc[[have[_key(name, problem)] for name, problem in wanted]].reset_index(drop=True)
-
-
-# ---------------------------------------------------------------- compile report
-
-#: SASS opcodes that tell kernels of these rooms apart; for loads and stores the width of one access
-#: counts as well.
-MEMORY_OPS = ("LDG", "STG", "LDS", "STS", "LDGSTS", "LDL", "STL")
-OTHER_OPS = (
-    "FFMA",
-    "FFMA2",
-    "SHFL",
-    "ATOMG",
-    "ATOMS",
-    "RED",
-    "REDG",
-    "BAR",
-    "HMMA",
-    "HMMA.SP",
-    "HGMMA",
-    "HGMMA.SP",
-    "UTMALDG",
-)
-
-
-def compile_report(room: str) -> pd.DataFrame:
-    """Every entry of every variant of a room, compiled for all of its targets; no GPU is needed.
-
-    Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
-    stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
-    access), "FFMA" or "HMMA.SP", where any kernel has them.
-    """
-    from kernels import jit
-
-    module = importlib.import_module(f"kernels.{room}")
-    jobs = [
-        (kernel, entry, target)
-        for kernel in module.VARIANTS.values()
-        for entry in kernel.entries
-        for target in kernel.targets
-    ]
-
-    def report(job) -> dict[str, Any]:
-        kernel, entry, target = job
-        cubin = jit.compile_cubin(kernel.source, entry, target)
-        used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
-        return {
-            "variant": kernel.name,
-            "entry": entry,
-            "target": target,
-            "registers": used.registers,
-            "shared_bytes": used.shared_bytes,
-            "stack_bytes": used.stack_bytes,
-            "spills": used.spills,
-            "instructions": sum(mix.values()),
-            **count_instructions(mix),
-        }
-
-    # Most of the time goes to the disassembler's processes, so threads suffice.
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        df = pd.DataFrame(list(pool.map(report, jobs)))
-    fixed = list(df.columns[:8])
-    counts = sorted(df.columns[8:], key=_column_order)
-    return df[fixed + counts].fillna({c: 0 for c in counts}).astype({c: "int64" for c in counts})
-
-
-def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
-    """Sum a SASS instruction mix into the columns of the compile report.
-
-    {"LDG.E.128.CONSTANT": 4, "LDG.E": 1} -> {"LDG.128": 4, "LDG.32": 1}
-    """
-    counts: dict[str, int] = {}
-    for instruction, count in mix.items():
-        op, *modifiers = instruction.split(".")
-        if op in MEMORY_OPS:
-            # Bytes and halves are U8, S8, U16 or S16; an access without a width is of one 32-bit
-            # register.
-            width = next(
-                (m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32"
-            )
-            name = f"{op}.{width}"
-        elif op in OTHER_OPS:
-            # On sparse tensor cores: another instruction, at another rate.
-            name = f"{op}.SP" if modifiers[:1] == ["SP"] else op
-        else:
-            continue
-        counts[name] = counts.get(name, 0) + count
-    return counts
-
-
-def _column_order(column: str) -> tuple[int, int]:
-    if column in OTHER_OPS:
-        return len(MEMORY_OPS) + OTHER_OPS.index(column), 0
-    op, _, width = column.partition(".")
-    return MEMORY_OPS.index(op), int(width)
 
 
 # ---------------------------------------------------------------- small things

@@ -72,16 +72,35 @@ def ceilings(gpu="NVIDIA H200", copy=COPY_GBPS, fma=FMA_TFLOPS) -> pd.DataFrame:
         "shared_read": (8 * copy, 0.0),
         "fma": (1.0, fma),
     }
-    return pd.DataFrame(
-        [row | {"variant": v, "gbps": g, "tflops": t} for v, (g, t) in rates.items()]
+    return consistent(
+        pd.DataFrame([row | {"variant": v, "gbps": g, "tflops": t} for v, (g, t) in rates.items()])
     )
+
+
+def consistent(df: pd.DataFrame) -> pd.DataFrame:
+    """`df`, made of rows of `experiment` of which columns were overwritten, without contradictions, which
+    make a record invalid: rates follow from work that was overwritten, else work from rates."""
+    df = df.copy()
+    usual = {
+        "useful_flops": 2.0 * df["nnz"] * df["n"],
+        "least_bytes": 8.0 * df["nnz"] + 4.0 * (df["m"] + 1) + 4.0 * df["n"] * (df["m"] + df["k"]),
+    }
+    for rate, (work, unit) in records.RATES.items():
+        per = df["median_us"] * unit
+        off = ~np.isclose(df[rate], df[work] / per, rtol=1e-9, atol=0)
+        kept = np.isclose(df[work], usual[work], rtol=1e-9, atol=0)
+        df[work] = df[work].mask(off & kept, df[rate] * per)
+        df[rate] = df[rate].mask(off & ~kept, df[work] / per)
+    return df
 
 
 def counters(values: dict[str, dict[str, float]]) -> pd.DataFrame:
     """Tidy counters at every point of every sweep: {variant: {metric: value}}."""
+    shapes = dict.fromkeys(
+        shape for sweep in SHAPES.values() for shape in sweep
+    )  # each of them once
     rows = [
         (variant, m, n, k, density, metric, value, "%")
-        for shapes in SHAPES.values()
         for m, n, k in shapes
         for density in DENSITIES
         for variant, metrics in values.items()
@@ -108,7 +127,7 @@ def folder(
     frames = {name: experiment(name, gpu=gpu) for name in SHAPES} if frames is None else frames
     room = root / slug / "casper_sparse"
     for name, df in frames.items():
-        records.write(room / f"{name}.csv", df)
+        records.write(room / f"{name}.csv", consistent(df))
     records.write_machine(room, machine(gpu, slug))
     if with_ceilings:
         records.write(root / slug / "ceilings" / "ceilings.csv", ceilings(gpu))

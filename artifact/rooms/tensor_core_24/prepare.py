@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,8 @@ def measure(run: Run) -> pd.DataFrame | None:
     path = run.folder / f"{EXPERIMENT}.csv"
     problems = [pruning.problem(size, size, run.seed) for size in pruning.SIZES[run.preset]]
     if run.mode == "measure":
+        keys = [(pruning.VARIANT, p.label, p.m, p.n, p.k, p.density) for p in problems]
+        records.plan(path, keys)
         for problem in problems:
             if not _has(path, problem):
                 records.append(path, [_measure(run, problem)])
@@ -44,11 +48,19 @@ def _has(path, problem: Problem) -> bool:
 
 def _measure(run: Run, problem: Problem) -> dict:
     stream = run.device.create_stream()
+
+    def once() -> None:
+        bound.launch(stream)
+        stream.sync()
+
+    def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
+        return _check(bound, problem, run.device, launch)
+
     try:
         bound = pruning.bind(problem, run.device)
-        errors = _check(bound, problem, run.device, stream)
+        errors = verify("", once)
         budget_s = BUDGETS_S[run.preset]
-        timing = bench.time({pruning.VARIANT: bound}, run.device, budget_s=budget_s)
+        timing = bench.time({pruning.VARIANT: bound}, run.device, budget_s=budget_s, verify=verify)
         when = datetime.now(UTC).isoformat(timespec="seconds")
         return row(
             problem, pruning.VARIANT, EXPERIMENT, prepared(bound), errors, timing[pruning.VARIANT],
@@ -59,14 +71,13 @@ def _measure(run: Run, problem: Problem) -> dict:
         stream.close()
 
 
-def _check(bound: Launch, problem: Problem, device, stream) -> check.Errors:
+def _check(bound: Launch, problem: Problem, device, launch: Callable[[], Any]) -> check.Errors:
     """Poison the output, launch once, compare all of it with what NumPy makes of that matrix."""
     made = bound.result()
     for array in (made.val, made.meta):
         array.fill(0xFFFF)  # a NaN, and no pair of indices
     device.sync()
-    bound.launch(stream)
-    stream.sync()
+    launch()
     dense, out = half.to_host(problem.device().a), two_four.to_host(made)
     expected = two_four.compress(dense.bits, dense.dtype, prune=True)
     for name in ("val", "meta"):

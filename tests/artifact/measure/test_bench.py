@@ -71,6 +71,23 @@ def test_warm_up_is_bounded_where_times_never_settle():
     assert calls <= 1 + bench.WARMUP_STEPS * bench.WARMUP_BATCH
 
 
+def test_a_median_may_fall_no_further_than_it_may_rise():
+    assert bench.stable(100, 102.9) and bench.stable(100, 97.1)
+    assert not bench.stable(100, 103.1) and not bench.stable(100, 50)
+
+
+def test_warm_up_ends_with_its_budget():
+    """Times that halve and double for ever, 0.1 s each: what was spent counts, step by step."""
+    made = []
+
+    def run(names):
+        made.extend(names)
+        return [1e5 * 2.0 ** (len(made) % 2) for _ in names], []
+
+    bench.warm_up(["a"], bench.Engine(run, 90.0, {"a": 1.0}, lambda name: None), budget_s=1.0)
+    assert len(made) == 1 + 2 * bench.WARMUP_BATCH
+
+
 def test_a_slow_contender_costs_few_launches():
     gpu = FakeGpu({"slow": 400_000.0, "fast": 50.0})
     result = bench.measure(["slow", "fast"], gpu.engine, budget_s=0.15)
@@ -238,6 +255,96 @@ def test_only_the_launch_lies_between_the_events(monkeypatch):
     assert device.log[-3:] == ["sync", "free", "close"]
 
 
+class HostClock:
+    """`time` of a host on which only launches take time, each as many microseconds as it says."""
+
+    now_us = 0.0
+
+    def perf_counter(self):
+        return self.now_us / 1e6
+
+    def sleep(self, seconds):
+        pass
+
+
+def costs_the_host(device, clock, name, costs_us, ms=0.25):
+    """A contender whose launches cost the host `costs_us` in turn, the last one for ever."""
+    bound = takes(device, name, ms)
+    launch, costs = bound.launch, list(costs_us)
+
+    def slow(stream):
+        clock.now_us += costs.pop(0) if len(costs) > 1 else costs[0]
+        launch(stream)
+
+    bound.launch = slow
+    return bound
+
+
+def test_the_costs_that_decide_about_a_graph(monkeypatch):
+    """A flush is one flush; of a launch's costs on the host the median counts, the first not."""
+    device, clock = FakeDevice(flush_ms=0.1), HostClock()
+    monkeypatch.setattr(bench, "host_clock", clock)
+    stream = device.create_stream()
+    flush = device.allocate(1, stream=stream)
+    costs = [9000, 10, 60, 20, 700, 40]
+    assert len(costs) == 1 + bench.HOST_PROBES
+    bound = costs_the_host(device, clock, "a", costs)
+    engine = bench._engine({"a": bound}, device, stream, flush, [])
+    assert engine.flush_us == pytest.approx(100)
+    assert engine.host_us == {"a": pytest.approx(40)}
+
+
+class FakeGraph:
+    """What `capture` gives, in half the time of the launch that it captured."""
+
+    def __init__(self, name, bound, stream):
+        self.bound, self.closed = takes(bound.device, f"graph of {name}", 0.125), False
+
+    def launch(self, stream):
+        self.bound.launch(stream)
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_launch_that_costs_the_host_much_is_timed_and_verified_from_its_graph(monkeypatch):
+    monkeypatch.setattr(bench, "sample", lambda device: Sample(1980.0, 500.0, "none"))
+    device, clock, graphs = FakeDevice(flush_ms=0.1), HostClock(), []
+    monkeypatch.setattr(bench, "host_clock", clock)
+
+    def capture(*arguments):
+        graphs.append(FakeGraph(*arguments))
+        return graphs[-1]
+
+    monkeypatch.setattr(bench, "capture", capture)
+    contenders = {
+        name: costs_the_host(device, clock, name, [us]) for name, us in (("a", 49), ("b", 51))
+    }
+    for bound in contenders.values():
+        bound.device = device
+    verified = []
+
+    def verify(name, launch):
+        begin = len(device.log)
+        launch()
+        verified.append((name, " ".join(map(str, device.log[begin:]))))
+
+    result = bench.time(contenders, device, verify=verify)
+    assert not result["a"].graph and result["a"].median_us == pytest.approx(250)
+    assert result["b"].graph and result["b"].median_us == pytest.approx(125)
+    assert verified == [
+        ("a", "flush flush event a event sync"), ("b", "flush flush event graph of b event sync"),
+    ], "as they were timed"  # fmt: skip
+    (graph,) = graphs
+    assert graph.closed
+    # Nothing of it is a sample, and what it raises ends the measurement.
+    with pytest.raises(ArithmeticError):
+        bench.time(
+            contenders, device, verify=lambda name, launch: [][0] if launch is None else 1 / 0
+        )
+    assert device.log[-3:] == ["sync", "free", "close"] and graphs[-1].closed
+
+
 def test_memory_is_freed_where_a_launch_fails(monkeypatch):
     device = FakeDevice()
 
@@ -376,6 +483,21 @@ def test_the_clock_runs_from_the_first_call_to_the_end_of_the_last(monkeypatch):
     assert "gpu sync clock gpu gpu sync clock cpu sync clock cpu cpu sync clock" in text
     assert "flush" not in text and "event" not in text
     assert device.log[0] == "device sync" and device.log[-2:] == ["sync", "close"]
+
+
+def test_calls_are_verified_unless_one_more_costs_too_much(monkeypatch):
+    monkeypatch.setattr(bench, "sample", lambda device: Sample(1980.0, 500.0, "none"))
+    device, verified = FakeDevice(), []
+    monkeypatch.setattr(bench, "host_clock", Clock(device))
+    contenders = {"gpu": takes(device, "gpu", 0.25), "loop": takes(device, "loop", 1001.0)}
+
+    def verify(name, launch):
+        before = device.log.count(name)
+        launch()
+        verified.append((name, device.log.count(name) - before))
+
+    result = bench.time_calls(contenders, device, verify=verify)
+    assert verified == [("gpu", 1)] and result["loop"].samples == 1
 
 
 def test_the_collector_rests_while_the_clock_runs():

@@ -120,8 +120,16 @@ def microbenchmarks(monkeypatch):
 
     timing = bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)
     monkeypatch.setattr(kernels, "bind", bind)
-    monkeypatch.setattr(bench, "time", lambda bounds, device: dict.fromkeys(bounds, timing))
-    return SimpleNamespace(values=values, seeds=seeds)
+
+    def time(bounds, device, verify):
+        ((name, bound),) = bounds.items()
+        later.get(name, lambda bound: None)(bound)
+        verify(name, lambda: bound.launch(None))
+        return {name: timing}
+
+    later = {}
+    monkeypatch.setattr(bench, "time", time)
+    return SimpleNamespace(values=values, seeds=seeds, later=later)
 
 
 @pytest.fixture
@@ -144,6 +152,13 @@ def test_no_recorded_ceilings(tmp_path, no_launch):
 def test_what_was_measured_is_not_measured_again(tmp_path, no_launch):
     folder = synthetic.folder(tmp_path, frames={}) / "ceilings"
     assert len(ceilings.measure(a_run(folder, "measure"))) == 4
+
+
+def test_a_microbenchmark_that_is_wrong_after_timing_is_not_recorded(tmp_path, microbenchmarks):
+    microbenchmarks.later["fma"] = lambda bound: setattr(bound, "value", 1.5)
+    with pytest.raises(check.WrongResult, match="microbenchmark fma is off by"):
+        ceilings.measure(a_run(tmp_path, "measure"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_measurement_is_one_row_per_microbenchmark(tmp_path, microbenchmarks):

@@ -1,4 +1,5 @@
 import math
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifact.measure import check
+from kernels import formats
 from kernels.contract import Operands, Problem
 from kernels.formats import csr, half, nm, two_four
 from kernels.formats.half import Half
@@ -217,6 +219,47 @@ def test_a_launch_that_fails_says_who_and_where():
         check.check(OnCpu(problem, broken, name="broken"), problem, check.oracle(problem, on="cpu"))
 
 
+def test_a_launch_is_over_before_its_output_is_read():
+    """A GPU's launch returns at once, and writes later."""
+    problem = make_problem()
+    reference = check.oracle(problem, on="cpu")
+    pending = []
+
+    class Stream:
+        def sync(self):
+            while pending:
+                pending.pop()()
+
+    class Later(OnCpu):
+        def launch(self, stream):
+            pending.append(lambda: OnCpu.launch(self, stream))
+
+    assert check.check(Later(problem, product), problem, reference, Stream()).rel_err < 1e-6
+    with pytest.raises(check.WrongResult, match="leaves 35 of 35 elements unwritten"):
+        check.check(Later(problem, product), problem, reference)
+
+
+def test_a_launch_may_be_made_in_another_way():
+    problem = make_problem()
+    reference = check.oracle(problem, on="cpu")
+    right, wrong = OnCpu(problem, product), OnCpu(problem, shifted, name="replayed")
+    assert check.check(right, problem, reference, launch=lambda: right.launch(None)).rel_err < 1e-6
+    with pytest.raises(check.WrongResult, match="^replayed after timing at m=7.* is wrong"):
+        launch = lambda: wrong.launch(None)  # noqa: E731
+        check.check(wrong, problem, reference, launch=launch, when="after timing")
+    with pytest.raises(check.WrongResult, match="leaves 35 of 35 elements unwritten"):
+        check.check(right, problem, reference, launch=lambda: None)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_reference_that_is_no_number_agrees_with_nothing(value):
+    """Whatever comes out, an error that is NaN is not below a limit."""
+    exact = np.array([[1.0, 2.0], [3.0, value]])
+    for out in (np.array([[1, 2], [3, 4]], np.float32), exact.astype(np.float32)):
+        with pytest.raises(check.WrongResult), np.errstate(invalid="ignore"):
+            check.compare(out, check.reference(exact))
+
+
 def test_an_empty_matrix_must_give_zeros():
     problem = make_problem(nnz=0)
     reference = check.oracle(problem, on="cpu")
@@ -264,6 +307,113 @@ def test_a_dtype_without_a_limit_is_refused():
 def test_the_oracle_refuses_to_run_nowhere():
     with pytest.raises(ValueError, match="on is 'tpu'"):
         check.oracle(make_problem(), on="tpu")
+
+
+# ---------------------------------------------------------------- the oracle is confirmed
+
+
+def operands_of(kind):
+    """A, B and their product, of 40 x 60 and 60 x 30."""
+    if kind == "csr":
+        operands = make_problem(m=40, n=30, k=60, nnz=700).host()
+        return operands.a, operands.b, check.scipy_product(operands.a, operands.b)
+    problem = make_half_problem(40, 30, 60) if kind == "half" else make_nm_problem(40, 30, 60)
+    a, b = (formats.to_dense(x) for x in (problem.host().a, problem.host().b))
+    exact = a.astype(float) @ b.astype(float)
+    return (a, problem.host().b, exact) if kind == "half" else (a, b, exact)
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense", "half"])
+def test_a_product_is_confirmed_or_refused(monkeypatch, kind):
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 100)  # in many parts
+    a, b, exact = operands_of(kind)
+    check.confirm(exact, a, b, "here")
+    check.confirm(exact.astype(np.float64, order="F"), a, b, "here")
+    off = np.zeros_like(exact)
+    off[17, 3] = check.LIMITS["float32"].max_err / 10 * math.sqrt((exact**2).mean())
+    swapped = exact[:, [1, 0, *range(2, 30)]]
+    lost = np.where(np.arange(40)[:, None] == 39, np.nan, exact)
+    for wrong, row in ((exact + off, 17), (swapped, None), (lost, None), (np.roll(exact, 1, 0), 0)):
+        with pytest.raises(check.WrongResult, match="is itself wrong at here: row") as caught:
+            check.confirm(wrong, a, b, "here")
+        assert row is None or f"row {row} is off by" in str(caught.value)
+
+
+def test_nothing_to_multiply_is_confirmed():
+    for m, n, k in ((0, 3, 4), (3, 0, 4), (3, 4, 0)):
+        check.confirm(np.zeros((m, n)), np.ones((m, k)), np.ones((k, n)), "here")
+    empty = make_problem(m=5, n=4, k=3, nnz=0).host()
+    check.confirm(np.zeros((5, 4)), empty.a, empty.b, "here")
+
+
+@pytest.mark.parametrize("kind", ["csr", "nm", "half"])
+def test_a_large_product_of_the_gpu_s_is_confirmed(monkeypatch, kind):
+    """Here NumPy stands for the GPU: a library that multiplies wrongly, in float64 too, is found out."""
+    make = {"csr": make_problem, "nm": make_nm_problem, "half": make_half_problem}[kind]
+    problem = make(m=40, n=30, k=60, **({"nnz": 700} if kind == "csr" else {}))
+    problem = replace(problem, make_device=problem.make_host)
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    name = "cupy_product" if kind == "csr" else "dense_product"
+    multiply = check.scipy_product if kind == "csr" else check.dense_product
+    monkeypatch.setattr(check, name, multiply)
+    right = check.oracle(problem, on="gpu").values
+    np.testing.assert_allclose(
+        right, check.oracle(problem, on="cpu").values, rtol=1e-12, atol=1e-12
+    )
+
+    def without_the_last_row(a, b):
+        out = multiply(a, b)
+        out[-1] = 0
+        return out
+
+    monkeypatch.setattr(check, name, without_the_last_row)
+    with pytest.raises(check.WrongResult, match="itself wrong at m=40, n=30, k=60, .*: row 39"):
+        check.oracle(problem, on="gpu")
+
+
+# ---------------------------------------------------------------- the formats, by other means
+
+
+def as_the_picture_of_nm_says(b: nm.Nm) -> np.ndarray:
+    """Entry by entry: compressed row i of a vector of L columns lies in row index[i, vector]."""
+    out = np.zeros((b.k, b.n))
+    for i in range(len(b.val)):
+        for column in range(b.n):
+            out[b.index[i, column // b.vector], column] += b.val[i, column]
+    return out
+
+
+def as_the_picture_of_two_four_says(a: two_four.TwoFour) -> np.ndarray:
+    """Entry by entry: of a group's four bits the low two place the first of its two values."""
+    out = np.zeros((a.m, a.k_pad))
+    for row in range(a.m):
+        for entry in range(a.k_pad // 2):
+            group, second = divmod(entry, 2)
+            four = int(a.meta[row, group // 4]) >> 4 * (group % 4)
+            place = (four >> 2 * second) & 3
+            bits = int(a.val[row, entry])
+            if a.dtype == "bfloat16":
+                value = struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+            else:
+                value = struct.unpack("<e", struct.pack("<H", bits))[0]
+            out[row, 4 * group + place] += value
+    return out[:, : a.k]
+
+
+@given(
+    m=st.integers(1, 6), n=st.integers(1, 9), k=st.integers(1, 40), vector=st.sampled_from([1, 2, 4]),
+    dtype=st.sampled_from(half.DTYPES),
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_the_oracle_expands_a_format_as_its_picture_says(m, n, k, vector, dtype):
+    """The oracle uses the formats' own `to_dense`; here is another reading of the same arrays."""
+    problem = make_nm_problem(m, n, k, vector)
+    exact = problem.host().a.astype(float) @ as_the_picture_of_nm_says(problem.host().b)
+    np.testing.assert_allclose(check.oracle(problem, on="cpu").values, exact, atol=1e-12)
+    problem = make_half_problem(m, n, k, dtype)
+    a, b = problem.host().a, problem.host().b
+    exact = as_the_picture_of_two_four_says(a) @ half.to_dense(b).astype(float)
+    np.testing.assert_allclose(check.oracle(problem, on="cpu").values, exact, atol=1e-12)
 
 
 # ---------------------------------------------------------------- other operands and orders
@@ -579,6 +729,31 @@ def test_the_gpu_oracle_follows_the_size(gpu, monkeypatch):
     large = check.oracle(problem, on="gpu")
     assert float(abs(small.values - large.values).max()) < 1e-12
     assert small.norm == pytest.approx(large.norm)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["csr", "nm", "half"])
+def test_a_large_product_on_the_gpu_is_confirmed(gpu, monkeypatch, kind):
+    """The real libraries pass; a product that lacks one non-zero's part does not."""
+    make = {
+        "csr": lambda: on_gpu(make_problem(m=300, n=64, k=200, nnz=9000)),
+        "nm": lambda: nm_on_gpu(make_nm_problem(300, 64, 200)),
+        "half": lambda: half_on_gpu(make_half_problem(300, 64, 200)),
+    }
+    problem = make[kind]()
+    monkeypatch.setattr(check, "CPU_WORK", 0)
+    name = "cupy_product" if kind == "csr" else "dense_product"
+    multiply = getattr(check, name)
+    check.oracle(problem, on="gpu")
+
+    def spoiled(a, b):
+        out = multiply(a, b)
+        out[123, 45] += 1e-3
+        return out
+
+    monkeypatch.setattr(check, name, spoiled)
+    with pytest.raises(check.WrongResult, match="itself wrong at m=300.*: row 123 is off by"):
+        check.oracle(problem, on="gpu")
 
 
 @pytest.mark.gpu

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from artifact import paths
-from artifact.measure import device, records
+from artifact import baselines, paths
+from artifact.measure import device, records, run
+
+pytest_plugins = ["pytester"]
 
 
 @pytest.fixture
@@ -29,37 +31,143 @@ def test_slug_is_a_folder_name(name, slug):
     assert device.slug(name) == slug
 
 
-def test_find_says_none_where_the_runtime_reports_an_error(monkeypatch):
+class Driver:
+    """Stands for the driver's library: what cuInit returns, and the name of that."""
+
+    def __init__(self, status=0, name=b""):
+        self.status, self.name = status, name
+
+    def cuInit(self, flags):
+        assert flags == 0
+        return self.status
+
+    def cuGetErrorName(self, status, address):
+        address._obj.value = self.name
+        return 0 if self.name else 1
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A function that puts a driver in place, with what the CUDA runtime then says."""
     runtime = pytest.importorskip("cuda.bindings.runtime")
-    for error in (
-        runtime.cudaError_t.cudaErrorInsufficientDriver,
-        runtime.cudaError_t.cudaErrorNoDevice,
-    ):
-        monkeypatch.setattr(runtime, "cudaGetDeviceCount", lambda error=error: (error, None))
-        assert device.find() is None
+
+    def put(status=0, name=b"", error="cudaSuccess", count=1):
+        answer = getattr(runtime.cudaError_t, error), count
+        monkeypatch.setattr(device.ctypes, "CDLL", lambda path: Driver(status, name))
+        monkeypatch.setattr(runtime, "cudaGetDeviceCount", lambda: answer)
+
+    return put
 
 
-def test_find_says_none_where_the_driver_is_broken(monkeypatch):
-    runtime = pytest.importorskip("cuda.bindings.runtime")
+def test_find_says_none_where_there_is_no_driver_and_where_it_has_no_such_gpu(monkeypatch, driver):
+    driver(device.CUDA_ERROR_NO_DEVICE, b"CUDA_ERROR_NO_DEVICE")
+    assert device.find() is None
+    driver(error="cudaErrorNoDevice", count=0)
+    assert device.find() is None
+    driver(count=1)
+    assert device.find(1) is None
 
-    def broken():
-        raise OSError("libcuda.so.1: cannot open shared object file")
+    def missing(path):
+        raise OSError(f"{path}: cannot open shared object file: No such file or directory")
 
-    monkeypatch.setattr(runtime, "cudaGetDeviceCount", broken)
+    monkeypatch.setattr(device.ctypes, "CDLL", missing)
     assert device.find() is None
 
 
-def test_find_says_none_beyond_the_last_gpu(monkeypatch):
-    runtime = pytest.importorskip("cuda.bindings.runtime")
-    monkeypatch.setattr(runtime, "cudaGetDeviceCount", lambda: (runtime.cudaError_t.cudaSuccess, 1))
-    assert device.find(1) is None
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        ({"status": 803, "name": b"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+         "cuInit fails with error 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        ({"status": 4711}, "cuInit fails with error 4711"),
+        ({"error": "cudaErrorInsufficientDriver", "count": None},
+         "the CUDA runtime here says cudaErrorInsufficientDriver"),
+    ],
+)  # fmt: skip
+def test_a_driver_that_does_not_work_is_said_and_not_taken_for_no_gpu(driver, put, why):
+    driver(**put)
+    for ask in (device.find, device.require, lambda: run.start("casper_sparse", mode="auto")):
+        with pytest.raises(device.NoGpu) as caught:
+            ask()
+        assert str(caught.value) == (
+            f"the NVIDIA driver that is installed here does not work ({why}): repair or update it, or "
+            "use mode=recorded"
+        )
+    assert run.start("casper_sparse", mode="recorded").mode == "recorded"
+
+
+@pytest.mark.parametrize(
+    "says",
+    ["/usr/lib/libcuda.so.1: file too short",
+     "libnvidia-ptxjitcompiler.so.1: cannot open shared object file: No such file or directory",
+     "libcuda.so.1: cannot open shared object file: Permission denied"],
+)  # fmt: skip
+def test_a_driver_that_does_not_load_is_said(monkeypatch, says):
+    def broken(path):
+        raise OSError(says)
+
+    monkeypatch.setattr(device.ctypes, "CDLL", broken)
+    with pytest.raises(device.NoGpu, match="driver that is installed here does not work") as caught:
+        device.find()
+    assert says in str(caught.value)
+
+
+def test_a_runtime_that_raises_is_said(monkeypatch, driver):
+    from cuda.bindings import runtime
+
+    driver()
+
+    def broken():
+        raise RuntimeError("Failed to dlopen\nand a second line")
+
+    monkeypatch.setattr(runtime, "cudaGetDeviceCount", broken)
+    with pytest.raises(device.NoGpu, match=r"does not work \(Failed to dlopen\)"):
+        device.find()
+
+
+def test_tests_of_a_gpu_fail_where_its_driver_does_not_work(pytester, monkeypatch):
+    """They would be skipped without a GPU; others pass either way."""
+    pytester.makeconftest((paths.ROOT / "tests" / "conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers = gpu: needs one")
+    pytester.makepyfile(
+        "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\ndef test_cpu(): pass\n"
+    )
+
+    def broken(ordinal=0):
+        raise device.NoGpu("the driver does not work (why)")
+
+    monkeypatch.setattr(device, "find", broken)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines(["*the driver does not work (why)*"])
+    pytester.runpytest_inprocess("-m", "not gpu").assert_outcomes(passed=1, deselected=1)
+    monkeypatch.setattr(device, "find", lambda ordinal=0: None)
+    pytester.runpytest_inprocess().assert_outcomes(skipped=1, passed=1)
+    monkeypatch.setattr(device, "find", lambda ordinal=0: "a GPU")
+    pytester.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+def test_a_problem_that_cannot_fit_is_refused_before_anything_is_drawn():
+    info = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 150 * 10**9)
+    most = 2**31 - 1
+    with pytest.raises(ValueError) as caught:
+        device.require_memory(info, most, most, most)
+    assert str(caught.value) == (
+        f"m={most}, n={most}, k={most} needs 55,340,232,170 GB at least, but the NVIDIA H200 has "
+        "150 GB: choose smaller sizes"
+    )
+    for sizes in ((16384, 16384, 16384), (2**20, 256, 2048), (120_000, 120_000, 1), (1, 1, most)):
+        device.require_memory(info, *sizes)
+    for sizes in ((130_000, 130_000, 1), (10**6, 100, 2**31), (100, 10**6, 2**31)):
+        with pytest.raises(ValueError, match="GB at least"):
+            device.require_memory(info, *sizes)
 
 
 def test_require_says_in_one_sentence_what_to_do(no_gpu):
     with pytest.raises(device.NoGpu) as caught:
         device.require()
     message = str(caught.value)
-    assert message.startswith("mode=measure needs an NVIDIA GPU") and "mode=recorded" in message
+    assert message.startswith("measuring needs an NVIDIA GPU") and "mode=recorded" in message
     assert "\n" not in message
 
 
@@ -132,12 +240,17 @@ def make_tree(root):
         "kernels/room/a.cu",
         "kernels/room/launch.py",
         "kernels/room/README.md",
+        "kernels/room/choices/nvidia-h200.csv",
+        "kernels/room/table.csv",
         "kernels/other/b.cu",
+        "kernels/other/launch.py",
+        "kernels/other/choices/nvidia-h200.csv",
         "kernels/common/vec.cuh",
+        "kernels/tuning/race.py",
         "kernels/formats/csr.py",
-        "artifact/bench.py",
-        "artifact/check.py",
-        "artifact/figures.py",
+        "artifact/measure/bench.py",
+        "artifact/measure/check.py",
+        "artifact/drawing/charts.py",
         "artifact/baselines/cusparse.py",
         "artifact/baselines/cublas.py",
         "artifact/baselines/cublas_loop.c",
@@ -145,6 +258,7 @@ def make_tree(root):
         "artifact/baselines/shared.py",
         "artifact/baselines/kernel.py",
         "kernels/elsewhere/c.cu",
+        "kernels/elsewhere/launch.py",
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"# {name}\n")
@@ -157,13 +271,26 @@ def make_tree(root):
         (root / "artifact" / "baselines" / f"{name}.py").write_text(f"{text}\n")
 
 
-@pytest.mark.parametrize(
-    ("changed", "matters"),
-    [
+@pytest.fixture
+def tree(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    known = ("cublas", "cublaslt", "cusparse", "kernel", "shared")
+    modules = {name: f"artifact.baselines.{name}" for name in known}
+    monkeypatch.setattr(baselines, "modules", lambda: modules)
+    monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace(BASELINES=("cublas",)))
+    make_tree(tmp_path)
+    return tmp_path
+
+
+def test_sources_change_with_what_changes_a_number_and_with_nothing_else(tree):
+    for changed, matters in (
         ("kernels/jit.py", True),
         ("kernels/room/a.cu", True),
+        ("kernels/room/choices/nvidia-h200.csv", True),
         ("kernels/common/vec.cuh", True),
-        ("artifact/bench.py", True),
+        ("kernels/tuning/race.py", True),
+        ("artifact/measure/bench.py", True),
+        ("artifact/measure/check.py", True),
         ("artifact/baselines/cublas.py", True),
         ("artifact/baselines/cublas_loop.c", True),
         ("artifact/baselines/shared.py", True),
@@ -172,32 +299,26 @@ def make_tree(root):
         ("artifact/baselines/cublaslt.py", False),
         ("artifact/baselines/cusparse.py", False),
         ("kernels/room/README.md", False),
+        ("kernels/room/table.csv", False),
         ("kernels/other/b.cu", False),
-        ("artifact/figures.py", False),
-    ],
-)
-def test_sources_change_with_what_changes_a_number(monkeypatch, tmp_path, changed, matters):
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace(BASELINES=("cublas",)))
-    make_tree(tmp_path)
-    before = device.sources("room")
-    with (tmp_path / changed).open("a") as file:
-        file.write("# something else\n")
-    assert (device.sources("room") != before) == matters
+        ("kernels/other/choices/nvidia-h200.csv", False),
+        ("artifact/drawing/charts.py", False),
+    ):
+        before = device.sources("room")
+        with (tree / changed).open("a") as file:
+            file.write("# something else\n")
+        assert (device.sources("room") != before) == matters, changed
 
 
-def test_a_room_that_names_no_baselines_has_none(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
+def test_a_room_that_names_no_baselines_has_none(monkeypatch, tree):
     monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace())
-    make_tree(tmp_path)
     before = device.sources("room")
-    for file in (tmp_path / "artifact" / "baselines").iterdir():
+    for file in (tree / "artifact" / "baselines").iterdir():
         file.write_text("something else")
     assert device.sources("room") == before
 
 
 def test_the_rooms_name_baselines_that_exist():
-    from artifact import baselines
     from kernels import casper_sparse, nm_cuda_core
 
     for room in (casper_sparse, nm_cuda_core):

@@ -7,21 +7,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from artifact import paths
 from artifact.measure import records
 
 
 def row(**changes) -> dict:
+    """One row; its rates follow from its work and time, unless they are changed themselves."""
     base = {
         "room": "casper_sparse", "experiment": "wide", "variant": "warp_per_row", "label": "",
         "m": 4096, "n": 512, "k": 4096, "density": 0.01, "nnz": 125829, "seed": 0,
         "median_us": 50.0, "q25_us": 49.0, "q75_us": 51.0, "samples": 100,
-        "flops_def": "2*nnz*n", "useful_flops": 2.0 * 125829 * 512, "tflops": 2.577,
-        "least_bytes": 1.8e7, "requested_bytes": 2.6e8, "gbps": 360.0, "rel_err": 2e-7,
+        "flops_def": "2*nnz*n", "useful_flops": 2.0 * 125829 * 512,
+        "least_bytes": 1.8e7, "requested_bytes": 2.6e8, "rel_err": 2e-7,
         "max_err": 1e-5,
         "prepare_ms": 0.5, "prepare_bytes": 0, "graph": False, "sm_mhz": 1980.0, "power_w": 350.0,
         "throttle": "", "gpu": "NVIDIA H200", "when": "2026-01-02T03:04:05+00:00",
-    }  # fmt: skip
-    return base | changes
+    } | changes  # fmt: skip
+    us = base["median_us"] or math.nan
+    rates = {"tflops": base["useful_flops"] / us / 1e6, "gbps": base["least_bytes"] / us / 1e3}
+    return rates | base
 
 
 def frame(*changes: dict) -> pd.DataFrame:
@@ -96,7 +100,8 @@ def test_round_trip(tmp_path, values):
 def test_a_record_cut_anywhere_is_refused_or_lacks_whole_rows(wide, tmp_path, data):
     text = wide.read_text()
     cut = data.draw(st.integers(0, len(text) - 1))
-    path = tmp_path / "cut.csv"
+    path = tmp_path / "cut" / "wide.csv"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text[:cut])
     try:
         df = records.read(path)
@@ -125,7 +130,25 @@ def test_a_record_cut_anywhere_is_refused_or_lacks_whole_rows(wide, tmp_path, da
         (",False,", ",maybe,", "row 2, column 'graph'"),
         ("05+00:00", "05", "row 2, column 'when'"),
         ("05+00:00", "05+02:00", "row 2, column 'when'"),
-        ("49.0", "99.0", "row 2, column 'median_us': the median 50 is outside its quartiles"),
+        (",49.0,", ",99.0,", "row 2, column 'median_us': the median 50 is outside its quartiles"),
+        (",51.0,", ",49.5,", "row 2, column 'median_us': the median 50 is outside its quartiles"),
+        (
+            ",50.0,49.0,51.0,",
+            ",500.0,490.0,510.0,",
+            "row 2, column 'tflops': 2.57698 is not useful_",
+        ),
+        (
+            ",360.0,",
+            ",3600.0,",
+            "row 2, column 'gbps': 3600 is not least_bytes over median_us, which",
+        ),
+        (",2e-07,", ",0.9,", "row 2, column 'rel_err': 0.9 is over 0.004, so it is wrong"),
+        (",1e-05,", ",0.9,", "row 2, column 'max_err': 0.9 is over 0.016, so it is wrong"),
+        (
+            "casper_sparse,wide,cusparse",
+            "casper_sparse,tall,cusparse",
+            "row 4, column 'experiment': 'tall' differs from 'wide' in row 2",
+        ),
         ("2*nnz*n", "", "row 2, column 'flops_def': the cell is empty"),
         (
             "NVIDIA H200,2026",
@@ -154,8 +177,53 @@ def test_another_kind_of_file_is_refused(tmp_path, content):
 
 def test_a_header_alone_is_no_record(wide):
     wide.write_text(wide.read_text().splitlines(keepends=True)[0])
-    with pytest.raises(ValueError, match="no measurements"):
+    with pytest.raises(ValueError, match="has a header and no rows"):
         records.read(wide)
+
+
+def test_a_record_belongs_where_it_lies(tmp_path):
+    """In a file of its experiment's name, beside the machine of its GPU, in its room's folder."""
+    room = tmp_path / "nvidia-h200" / "casper_sparse"
+    records.write_machine(room, machine(gpu="NVIDIA H200"))
+    for path in (room / "wide.csv", room / "repeat" / "wide.csv"):
+        records.write(path, frame({}))
+        text = path.read_text()
+        for old, new, says in (
+            (",wide,", ",tall,", "column 'experiment': 'tall' is not 'wide', after which the file"),
+            (
+                "casper_sparse,",
+                "nm_spmm,",
+                "column 'room': 'nm_spmm' is not 'casper_sparse', in whose",
+            ),
+            ("H200", "RTX", "'gpu': 'NVIDIA RTX' is not 'NVIDIA H200', the GPU of machine.json"),
+        ):
+            path.write_text(text.replace(old, new))
+            with pytest.raises(ValueError) as error:
+                records.read(path)
+            assert str(error.value).startswith(f"{path}: row 2, column") and says in str(
+                error.value
+            )
+        path.write_text(text)
+        for foreign in ({"experiment": "tall"}, {"room": "nm_spmm"}, {"gpu": "NVIDIA RTX"}):
+            with pytest.raises(ValueError, match="row 2, column"):
+                records.append(path, [row(n=4096) | foreign])
+        assert path.read_text() == text
+    # The second measurement may have been made on another machine, and says so.
+    records.write_machine(room / "repeat", machine(gpu="NVIDIA RTX"))
+    with pytest.raises(ValueError, match="'NVIDIA H200' is not 'NVIDIA RTX'"):
+        records.read(room / "repeat" / "wide.csv")
+
+
+def test_errors_of_microbenchmarks_are_none_of_a_product(tmp_path):
+    df = frame({"room": "ceilings", "experiment": "ceilings", "rel_err": 5e-3, "max_err": 0.017})
+    records.write(tmp_path / "ceilings.csv", df)
+
+
+@pytest.mark.parametrize("read", [records.read, records.read_counters], ids=["record", "counters"])
+def test_a_folder_is_no_record(tmp_path, read):
+    (tmp_path / "wide.csv").mkdir()
+    with pytest.raises(ValueError, match=r"wide\.csv: this is a folder, not a (record|table of)"):
+        read(tmp_path / "wide.csv")
 
 
 def test_no_such_record(tmp_path):
@@ -177,7 +245,8 @@ def test_append_makes_the_file_and_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"n": math.nan}, {"gpu": "another"}, {"median_us": 0.0}, {"when": "yesterday"}]
+    "bad",
+    [{"n": math.nan}, {"gpu": "another"}, {"median_us": 0.0, "tflops": 0.0}, {"when": "yesterday"}],
 )
 def test_a_bad_row_leaves_everything_as_it_was(wide, bad):
     before = wide.read_text()
@@ -222,25 +291,115 @@ def test_a_record_is_complete_if_every_point_has_every_variant(tmp_path):
             records.complete(records.read(path), path)
         assert f"{path}: row {row}, column 'variant'" in str(error.value)
         assert f"lacks '{missing}'" in str(error.value) and "\n" not in str(error.value)
-    path.write_text("".join(lines[:7]))  # whole points, as an interrupted measurement leaves them
+    path.write_text("".join(lines[:7]))  # whole points, and no plan that knows of more
     assert len(records.complete(records.read(path), path)) == 6
+
+
+def test_a_record_is_held_against_its_plan(tmp_path):
+    """Cut between two points, as Ctrl-C leaves it, and without a variant: each point alone is complete."""
+    names, sizes = ("warp_per_row", "any_n"), (512, 1024, 2048)
+    path = tmp_path / "wide.csv"
+    keys = [(v, "", 4096, n, 4096, 0.01) for n in sizes for v in names]
+    records.plan(path, keys)
+    assert records.read_plan(tmp_path) == {"wide": {"points": 3, "rows": 6}}
+    df = frame(*({"n": n, "variant": v} for n in sizes for v in names))
+    records.write(path, df[df["n"] < 2048])
+    says = f"{path}: wide was interrupted after 2 of 3 points: make measure goes on."
+    with pytest.raises(ValueError) as error:
+        records.complete(records.read(path), path)
+    assert str(error.value) == says
+    # Going on plans what is there and what is still to come; nearly equal densities are one.
+    records.plan(path, [(*key[:-1], 0.01 + 1e-12) for key in keys[4:]])
+    assert records.read_plan(tmp_path) == {"wide": {"points": 3, "rows": 6}}
+    records.write(path, df)
+    assert len(records.complete(records.read(path), path)) == 6
+    records.write(path, df[df["variant"] == "any_n"])
+    with pytest.raises(ValueError, match="wide has 3 rows, but 6 were planned"):
+        records.complete(records.read(path), path)
+    records.plan(tmp_path / "tall.csv", keys[:1])
+    assert set(records.read_plan(tmp_path)) == {"wide", "tall"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"wide": 3}', '{"wide": {"points": 3}}', '{"wide": {"points": 0, "rows": 1}}'],
+)
+def test_a_plan_that_is_none_is_one_sentence(wide, content):
+    (wide.parent / "plan.json").write_text(content)
+    with pytest.raises(ValueError, match=r"plan\.json: (line 1|a plan has the numbers)"):
+        records.whole(records.read(wide), wide)
+
+
+def test_every_shipped_record_is_whole():
+    """None was cut, and for every one it is known how many rows it must have."""
+    rooms = [path.parent for path in paths.RECORDED.glob(f"*/*/{records.MACHINE}")]
+    found = 0
+    for folder in [*rooms, *(room / records.REPEAT for room in rooms)]:
+        if (folder / f"{records.COUNTERS}.csv").exists():
+            assert len(records.read_counters(folder / f"{records.COUNTERS}.csv")) > 100
+        names = records.experiments(folder)
+        plans = records.read_plan(folder)
+        assert sorted(plans) == names
+        for name in names:
+            df = records.whole(records.read(folder / f"{name}.csv"), folder / f"{name}.csv")
+            points = len(df.drop_duplicates(list(records.POINT)))
+            assert plans[name] == {"points": points, "rows": len(df)}
+            found += 1
+    assert found > 20
 
 
 # ---------------------------------------------------------------- counters and published numbers
 
 
-def test_counters(tmp_path):
+@pytest.fixture
+def counters(tmp_path):
     path = tmp_path / "counters.csv"
+    path.write_text(
+        "variant,m,n,k,density,metric,value,unit\n"
+        "x,1,2,3,0.5,dram,90,%\n"
+        "x,1,2,3,0.5,time,-1.5,\n"
+        "y,1,2,3,0.5,dram,80,%\n"
+    )
+    return path
+
+
+def test_counters(counters):
+    df = records.read_counters(counters)
+    assert tuple(df.columns) == records.COUNTER_COLUMNS
+    assert df["value"].tolist() == [90, -1.5, 80] and df["unit"].tolist() == ["%", "", "%"]
+    assert df["m"].dtype == np.int64 and df["value"].dtype == np.float64
     with pytest.raises(FileNotFoundError, match="make profile"):
-        records.read_counters(path)
-    path.write_text("variant,m,n,k,density,metric,value,unit\nx,1,2,3,0.5,dram,90,%\n")
-    assert records.read_counters(path).value.tolist() == [90]
-    spoil(path, "90", "many")
-    with pytest.raises(ValueError, match="row 2, column 'value': 'many' is not a number"):
-        records.read_counters(path)
-    spoil(path, "metric", "name")
-    with pytest.raises(ValueError, match="row 1, column 'metric'"):
-        records.read_counters(path)
+        records.read_counters(counters.with_name("other.csv"))
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ("90", "many", "row 2, column 'value': 'many' is not a number"),
+        ("90", "inf", "row 2, column 'value': 'inf' is not finite"),
+        ("90", "", "row 2, column 'value': '' is not a number"),
+        (",1,2,3,", ",1.5,2,3,", "row 2, column 'm': '1.5' is not a whole number"),
+        ("metric", "name", "row 1, column 'metric': the column is missing"),
+        ("unit", "unit,mood", "row 1, column 'mood': a table of counters has no such column"),
+        ("y,1", "x,1", "row 4, column 'metric': 'dram' at this shape is already in row 2"),
+        ("80,%\n", "8", "row 4, column 'unit': the row ends before this column"),
+        ("80,%\n", "80,%", "row 4, column 'unit': the file ends in the middle of this line"),
+        ("80,%", "80,%,1", "row 4, column 'unit': the row goes on"),
+    ],
+)
+def test_wrong_counters_are_one_sentence(counters, old, new, says):
+    spoil(counters, old, new)
+    with pytest.raises(ValueError) as error:
+        records.read_counters(counters)
+    message = str(error.value)
+    assert says in message and message.startswith(str(counters)) and "\n" not in message
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\xff\xfe", b"a,b\n1,2\n", b'{"x": 1}'])
+def test_another_kind_of_file_is_no_counters(counters, content):
+    counters.write_bytes(content)
+    with pytest.raises(ValueError, match=r"counters\.csv: row 1, column 'variant'"):
+        records.read_counters(counters)
 
 
 def test_published_numbers_name_their_source(tmp_path):
@@ -306,7 +465,7 @@ def test_experiments_are_the_csv_files_but_not_the_counters(wide):
 
 def test_ceilings_are_the_best_of_their_rows(tmp_path):
     rows = [
-        row(room="ceilings", experiment="ceilings", variant="copy", n=n, gbps=g)
+        row(room="ceilings", experiment="ceilings", variant="copy", n=n, least_bytes=g * 50e3)
         for n, g in ((1, 4e3), (2, 4.2e3))
     ]
     records.write(tmp_path / "ceilings" / "ceilings.csv", pd.DataFrame(rows))
@@ -333,6 +492,9 @@ def test_the_best_baseline_is_chosen_at_each_point():
     assert best.median_us.tolist() == [5, 3]
     assert best.best_of.tolist() == ["cusparse_alg1", "cusparse_alg2"]
     assert len(records.best_of(df)) == len(df)  # a second call changes nothing
+    # Begins with, not contains: ours is no library's, however it is called.
+    ours = records.best_of(times(beats_cusparse=[1, 1], cusparse_alg1=[5, 9]))
+    assert ours[ours.variant == "cusparse_best"].median_us.tolist() == [5, 9]
     with pytest.raises(ValueError, match="'cublas'; the records have warp_per_row"):
         records.best_of(times(warp_per_row=[10]), "cublas")
 

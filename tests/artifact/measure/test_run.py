@@ -1,8 +1,7 @@
 import json
 import math
-import sys
-import types
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from artifact import paths
 from artifact.measure import bench, check, device, records, run
-from kernels.contract import Kernel, Operands, Problem
+from kernels.contract import Operands, Problem
 from kernels.formats import csr
 
 MACHINE = {
@@ -145,7 +144,7 @@ def test_recorded_is_recorded_even_with_a_gpu(no_gpu, monkeypatch):
 
 
 def test_measuring_without_a_gpu_is_one_clear_sentence(no_gpu):
-    with pytest.raises(device.NoGpu, match="mode=measure needs an NVIDIA GPU"):
+    with pytest.raises(device.NoGpu, match="measuring needs an NVIDIA GPU"):
         run.start("casper_sparse", mode="measure")
 
 
@@ -202,12 +201,15 @@ def test_an_interrupted_measurement_goes_on_where_it_stopped(gpu, capsys):
     gpu.use(FakeTimer(fail_at=2, error=KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    assert sorted(set(records.read(gpu.folder / "wide.csv")["n"])) == [4, 8]
+    path = gpu.folder / "wide.csv"
+    assert sorted(set(records.read(path)["n"])) == [4, 8]
+    with pytest.raises(ValueError, match="wide was interrupted after 2 of 3 points: make measure"):
+        records.complete(records.read(path), path)
 
     gpu.machine["date"] = "2026-11-22T10:00:00+00:00"
     timer = gpu.use(FakeTimer())
     df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    assert timer.calls == [16] and len(df) == 6
+    assert timer.calls == [16] and len(records.complete(df, path)) == 6
     assert "2 of 3 points are already there" in capsys.readouterr().out
 
 
@@ -235,27 +237,28 @@ def test_a_new_contender_measures_the_whole_point_again(gpu):
     assert len(df) == len(records.read(gpu.folder / "wide.csv")) == 9
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"driver": "590.0"},
-        {"packages": {"numpy": "3.0"}},
-        {"cuda": "14.0"},
-        {"cublas": "13.9.0"},
-        {"cusparselt": "0.10.0"},
-        {"cpu": "another one"},
-    ],
-)
-def test_records_of_another_machine_are_set_aside(gpu, capsys, change):
+def test_records_of_another_machine_are_set_aside(gpu, capsys):
     run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    gpu.machine.update(change)
+    gpu.machine["driver"] = "590.0"
     timer = gpu.use(FakeTimer())
     made = run.start("casper_sparse", mode="measure")
     assert "wide.csv comes from other code or another machine" in capsys.readouterr().out
-    assert not (gpu.folder / "wide.csv").exists()
-    assert len(records.read(gpu.folder / "wide.csv.stale")) == 6
+    assert not (gpu.folder / "wide.csv").exists() and not records.read_plan(gpu.folder)
+    assert len((gpu.folder / "wide.csv.stale").read_text().splitlines()) == 1 + 6
     made.measure("wide", problems(), CONTENDERS)
     assert timer.calls == list(SHAPES)
+
+
+def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path):
+    (tmp_path / "wide.csv").write_text("kept or set aside, never read")
+    records.write_machine(tmp_path, MACHINE)
+    assert not run.set_aside(tmp_path, MACHINE | {"date": "2027", "commit": "f", "python": "4"})
+    for name in (
+        "gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cusparselt", "cpu", "cpu_cores",
+        "packages",
+    ):  # fmt: skip
+        assert run.set_aside(tmp_path, MACHINE | {name: "another"}) == ["wide.csv"], name
+        (tmp_path / "wide.csv.stale").rename(tmp_path / "wide.csv")
 
 
 def test_records_of_other_code_are_set_aside(gpu, monkeypatch):
@@ -263,6 +266,21 @@ def test_records_of_other_code_are_set_aside(gpu, monkeypatch):
     monkeypatch.setattr(device, "sources", lambda room: "ba9876543210")
     run.start("casper_sparse", mode="measure")
     assert not (gpu.folder / "wide.csv").exists()
+
+
+def test_points_that_differ_little_are_two(gpu):
+    """Densities of 0.5 and 1 % are, like 24.9 and 25 %, not one point."""
+    near = [lambda d=d: replace(make_problem(4), density=d) for d in (0.249, 0.25, 0.2501)]
+    timer = gpu.use(FakeTimer())
+    made = run.start("casper_sparse", mode="measure")
+    made.measure("wide", near[:1], CONTENDERS)
+    df = made.measure("wide", near, CONTENDERS)
+    assert (
+        timer.calls == [4, 4, 4] and list(df["density"]) == [0.249] * 2 + [0.25] * 2 + [0.2501] * 2
+    )
+    read = run.start("casper_sparse", mode="recorded", records=gpu.folder.parent.parent)
+    with pytest.raises(ValueError, match="no warp_per_row"):
+        read.measure("wide", [replace(make_problem(4), density=0.2499)], ["warp_per_row"])
 
 
 def test_a_commit_that_changes_no_kernel_keeps_the_records(gpu):
@@ -365,17 +383,20 @@ def test_densities_survive_the_text(no_gpu):
 
 
 class Contender:
-    """A contender on the CPU, right up to a factor."""
+    """A contender on the CPU, right up to a factor, from the given launch on."""
 
     prepare_ms, prepare_bytes = 1.5, 64
 
-    def __init__(self, name, problem, factor=1.0):
-        self.name, self.problem, self.factor = name, problem, factor
+    def __init__(self, name, problem, factor=1.0, wrong_from=0):
+        self.name, self.problem, self.factor, self.wrong_from = name, problem, factor, wrong_from
+        self.launches = 0
         self.output = np.zeros((problem.m, problem.n), np.float32)
 
     def launch(self, stream):
         operands = self.problem.host()
-        self.output[...] = self.factor * (csr.to_dense(operands.a) @ operands.b)
+        factor = self.factor if self.launches >= self.wrong_from else 1
+        self.output[...] = factor * (csr.to_dense(operands.a) @ operands.b)
+        self.launches += 1
 
     def result(self):
         return self.output
@@ -397,8 +418,10 @@ def one_point(monkeypatch):
     monkeypatch.setattr(run, "_free_memory", lambda: log.append("freed"))
     stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
 
-    def timer(bounds, opened, *, budget_s):
+    def timer(bounds, opened, *, budget_s, verify):
         log.append((list(bounds), budget_s))
+        for name, bound in bounds.items():
+            verify(name, lambda bound=bound: bound.launch(None))
         return {n: bench.Timing(5.0, 4.0, 6.0, 7, math.nan, math.nan, "", False) for n in bounds}
 
     return problem, SimpleNamespace(create_stream=lambda: stream), log, timer
@@ -408,10 +431,30 @@ def test_a_point_is_checked_then_timed_then_freed(one_point):
     problem, opened, log, timer = one_point
     right = {name: lambda p, name=name: Contender(name, p) for name in ("a", "b")}
     result = run.measure_point(problem, right, opened, 0.1, timer)
-    assert log == [(["a", "b"], 0.1), "freed", "closed"] and problem._host is None
+    assert log == ["freed", (["a", "b"], 0.1), "closed", "freed"] and problem._host is None
     prepared, errors, timing = result["a"]
     assert prepared == run.Prepared(1.5, 64) and timing.median_us == 5 and errors.rel_err < 1e-6
-    row = run.row(problem, "a", "wide", *result["a"], gpu="NVIDIA H200", when=MACHINE["date"])
+
+
+def test_a_row_has_every_number_in_its_place():
+    problem = replace(
+        make_problem(8, 5, 6, seed=3, label="cage4"), least_bytes=300, requested_bytes=700
+    )
+    timing = bench.Timing(2.0, 1.5, 3.0, 9, 1980.0, 420.0, "power brake", True)
+    row = run.row(
+        problem, "any_n", "wide", run.Prepared(0.25, 512), check.Errors(1e-7, 2e-6), timing,
+        gpu="NVIDIA H200", when=MACHINE["date"],
+    )  # fmt: skip
+    assert list(row.items()) == [
+        ("room", "casper_sparse"), ("experiment", "wide"), ("variant", "any_n"), ("label", "cage4"),
+        ("m", 5), ("n", 8), ("k", 6), ("density", 0.25), ("nnz", 12), ("seed", 3),
+        ("median_us", 2.0), ("q25_us", 1.5), ("q75_us", 3.0), ("samples", 9),
+        ("flops_def", "2·nnz·N"), ("useful_flops", 192), ("tflops", 192 / 2e-6 / 1e12),
+        ("least_bytes", 300), ("requested_bytes", 700), ("gbps", 300 / 2e-6 / 1e9),
+        ("rel_err", 1e-7), ("max_err", 2e-6), ("prepare_ms", 0.25), ("prepare_bytes", 512),
+        ("graph", True), ("sm_mhz", 1980.0), ("power_w", 420.0), ("throttle", "power brake"),
+        ("gpu", "NVIDIA H200"), ("when", "2026-11-21T10:00:00+00:00"),
+    ]  # fmt: skip
     assert list(row) == list(records.COLUMNS)
 
 
@@ -423,7 +466,31 @@ def test_a_wrong_contender_is_never_timed(one_point):
     }
     with pytest.raises(check.WrongResult, match="wrong at m=3, n=2"):
         run.measure_point(problem, contenders, opened, 0.1, timer)
-    assert log == ["freed", "closed"]
+    assert log == ["freed", "closed", "freed"]
+
+
+def test_a_contender_that_is_wrong_only_after_its_first_launch_is_caught(one_point):
+    """What it leaves behind, flags or sums say, spoils the launches that are timed."""
+    problem, opened, log, timer = one_point
+    contenders = {
+        "right": lambda p: Contender("right", p),
+        "late": lambda p: Contender("late", p, 1.01, wrong_from=1),
+    }
+    with pytest.raises(check.WrongResult, match="late after timing at m=3, n=2.* is wrong"):
+        run.measure_point(problem, contenders, opened, 0.1, timer)
+    assert log == ["freed", (["right", "late"], 0.1), "closed", "freed"]
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_a_bind_that_changes_the_operands_does_not_reach_the_reference(one_point, operand):
+    problem, opened, _, timer = one_point
+
+    def spoil(p):
+        (p.host().a.val if operand == "a" else p.host().b)[1] *= 2
+        return Contender("spoils", p)
+
+    with pytest.raises(check.WrongResult, match="spoils at .* is wrong"):
+        run.measure_point(problem, {"spoils": spoil}, opened, 0.1, timer)
 
 
 def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
@@ -435,17 +502,17 @@ def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
     opened = SimpleNamespace(create_stream=lambda: stream, sync=lambda: None)
     chosen = {name: cpu.contenders()[name] for name in ("cpu_scipy", "cpu_blas")}
     result = run.measure_point(problem, chosen, opened, 0.1, bench.time_calls)
-    assert log == ["closed", "freed", "closed"]
+    assert log == ["freed", "closed", "closed", "freed"]
     for name in chosen:
         _, errors, timing = result[name]
         assert errors.rel_err < 1e-6 and timing.median_us > 0 and timing.samples >= 7
         row = run.row(problem, name, "cpu", *result[name], gpu="NVIDIA H200", when=MACHINE["date"])
         frame = pd.DataFrame([row])
         assert list(frame.columns) == list(records.COLUMNS)
-        records._text(frame, "a row with an empty clock")  # raises where it cannot be recorded
+        records._text(frame, Path("cpu.csv"))  # raises where it cannot be recorded
 
 
-# ---------------------------------------------------------------- banner and compile report
+# ---------------------------------------------------------------- banner
 
 
 def test_the_banner_says_what_was_done_where_and_when(no_gpu):
@@ -464,45 +531,6 @@ def test_the_banner_of_a_measurement(gpu):
 def test_the_banner_escapes_what_a_machine_is_called(gpu):
     gpu.machine["commit"] = "<b>"
     assert "<b>" not in run.start("casper_sparse", mode="measure").banner()
-
-
-@pytest.mark.parametrize(
-    ("mix", "counts"),
-    [
-        ({"LDG.E.128.CONSTANT": 4, "LDG.E.128": 1, "LDG.E": 2}, {"LDG.128": 5, "LDG.32": 2}),
-        ({"LDG.E.U8": 1, "LDS.S16": 1, "STS.64": 3}, {"LDG.8": 1, "LDS.16": 1, "STS.64": 3}),
-        ({"LDGSTS.E.BYPASS.128": 2, "SHFL.IDX": 1}, {"LDGSTS.128": 2, "SHFL": 1}),
-        ({"FFMA": 7, "FFMA.FTZ": 1, "IMAD.WIDE": 9, "BRA": 1}, {"FFMA": 8}),
-        ({"STL.128": 1, "LDL": 2, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 1},
-         {"STL.128": 1, "LDL.32": 2, "RED": 1}),
-        ({"HMMA.16816.F32.BF16": 2, "HMMA.SP.16832.F32.BF16": 64, "HGMMA.SP.64": 3, "HGMMA.64": 1},
-         {"HMMA": 2, "HMMA.SP": 64, "HGMMA.SP": 3, "HGMMA": 1}),
-    ],
-)  # fmt: skip
-def test_instructions_are_counted_by_width(mix, counts):
-    assert run.count_instructions(mix) == counts
-
-
-def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkeypatch, tmp_path):
-    jit = pytest.importorskip("kernels.jit")
-    source = tmp_path / "copy.cu"
-    source.write_text(
-        "template <int N> __global__ void copy(const float4* __restrict__ a, float4* b) {\n"
-        "  b[threadIdx.x] = a[threadIdx.x * N];\n}\n"
-    )
-    monkeypatch.setenv("SPARSITY_CACHE", str(tmp_path / "cache"))
-    kernel = Kernel("copy", source, "", entries=("copy<1>", "copy<2>"))
-    one = Kernel("one_gpu", source, "", entries=("copy<4>",), targets=("sm_90a",))
-    module = types.ModuleType("kernels.tiny_room")
-    module.VARIANTS = {"copy": kernel, "one_gpu": one}
-    monkeypatch.setitem(sys.modules, "kernels.tiny_room", module)
-    df = run.compile_report("tiny_room")
-    assert list(df["target"]) == [*jit.TARGETS, *jit.TARGETS, "sm_90a"]
-    assert list(df["entry"].unique()) == ["copy<1>", "copy<2>", "copy<4>"]
-    assert list(df["variant"].unique()) == ["copy", "one_gpu"]
-    assert (df["LDG.128"] == 1).all() and (df["STG.128"] == 1).all()
-    assert not df["spills"].any() and (df["registers"] > 0).all()
-    assert "LDL.32" not in df.columns, "a column of zeros says nothing"
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -122,6 +122,25 @@ def test_wide_indices_and_double_values_are_narrowed_in_a_copy():
     assert there.data.tolist() == [1.5, 2.5]
 
 
+@pytest.mark.parametrize(
+    ("nnz", "says"),
+    [(2**31, "2147483648 non-zeros do not fit 32-bit"), (2**31 - 1, "row_ptr ends at")],
+)
+def test_more_entries_than_an_offset_counts_are_refused_before_they_are_narrowed(nnz, says):
+    """Stands for a matrix of that many entries: their offsets would wrap around."""
+
+    class Huge:
+        ndim, dtype, shape = 2, np.dtype(np.float32), (1, 5)
+        indptr, indices, data = np.array([0, nnz]), np.zeros(1, np.int64), np.ones(1)
+
+        def tocsr(self):
+            return self
+
+    Huge.nnz = nnz
+    with pytest.raises(ValueError, match=says):
+        csr.from_scipy(Huge())
+
+
 # ------------------------------------------------------------------------------- refusals
 
 GOOD = make(4, [[(3, 1.0), (0, 2.0)], [], [(2, 4.0), (2, 1.0), (1, 7.0)]])

@@ -55,14 +55,17 @@ class Bound:
 @pytest.fixture
 def kernel(monkeypatch):
     """A kernel that takes 2 µs; `unwritten`: for each size, what it leaves unwritten."""
-    made = SimpleNamespace(unwritten={32: {}, 80: {}}, sizes=[], budgets=[])
+    made = SimpleNamespace(unwritten={32: {}, 80: {}}, later={}, sizes=[], budgets=[])
 
     def bind(problem, device):
         made.sizes.append(problem.m)
         return Bound(problem, made.unwritten[problem.m])
 
-    def time(bounds, device, *, budget_s):
+    def time(bounds, device, *, budget_s, verify):
         made.budgets.append(budget_s)
+        for name, bound in bounds.items():
+            bound.unwritten = made.later
+            verify(name, lambda bound=bound: bound.launch(None))
         return dict.fromkeys(bounds, bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False))
 
     monkeypatch.setattr(kernels, "SIZES", SIZES)
@@ -70,6 +73,15 @@ def kernel(monkeypatch):
     monkeypatch.setattr(kernels, "bind", bind)
     monkeypatch.setattr(bench, "time", time)
     return made
+
+
+def test_a_kernel_that_is_wrong_after_timing_is_not_recorded(tmp_path, kernel):
+    kernel.later["val"] = (3, 1)
+    with pytest.raises(
+        check.WrongResult, match="differs from NumPy in 1 of .* of val, .* row 3, column 1"
+    ):
+        pruning.measure(a_run(tmp_path))
+    assert not list(tmp_path.glob("*.csv"))
 
 
 def test_a_measurement_is_one_row_per_size(tmp_path, kernel):
@@ -116,7 +128,7 @@ def test_one_wrong_element_leaves_no_record(tmp_path, kernel, name, place):
     where = f"1 of .* elements of {name}, the first at row {place[0]}, column {place[1]}$"
     with pytest.raises(check.WrongResult, match=f"^prune_compress of 32 x 32 .*{where}"):
         pruning.measure(a_run(tmp_path))
-    assert not kernel.budgets and not list(tmp_path.iterdir())
+    assert not kernel.budgets and not list(tmp_path.glob("*.csv"))
 
 
 def test_a_wrong_size_keeps_those_before_it(tmp_path, kernel):

@@ -381,8 +381,8 @@ def _compile(options) -> int:
     return 0
 
 
-def _problem(room, options):
-    """The problem that the options describe. Raises ValueError for what the room does not know."""
+def _asked(room, options) -> dict:
+    """What the options ask of the room's `problem`. Raises ValueError for what the room does not know."""
     name = room.__name__.rpartition(".")[2]
     if not hasattr(room, "problem"):
         raise ValueError(f"{name} has no problems to run; `compile` shows its kernels.")
@@ -398,7 +398,7 @@ def _problem(room, options):
             known = ", ".join(further) or "none"
             raise ValueError(f"The problems of {name} have no {key!r} to set; known: {known}.")
         chosen[key] = value
-    return room.problem(**chosen)
+    return chosen
 
 
 def _bind(makers, problem, named: Sequence[str], variants: Sequence[str]) -> dict:
@@ -422,35 +422,39 @@ def _bind(makers, problem, named: Sequence[str], variants: Sequence[str]) -> dic
 def _run(options) -> int:
     room = _room(options.room)
     names = _variants(room, options.variant)
-    problem = _problem(room, options)
+    asked = _asked(room, options)
     from artifact import baselines
-    from artifact.measure import bench, check, device
+    from artifact.measure import bench, check, device, run
 
     info = device.require()
+    device.require_memory(info, options.m, options.n, options.k)  # before anything is drawn
     opened = info.open()
+    problem = room.problem(**asked)
+    reference = check.oracle(problem)
     makers = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
     if not options.no_baseline:
         makers |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
     bounds = _bind(makers, problem, options.variant or (), names)
-    reference = check.oracle(problem)
-    stream = opened.create_stream()
-    errors = {
-        name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
-    }
-    if options.protocol == "published":
-        asked = {"warmup": options.warmup, "calls": options.iterations}
-        plan = {key: value for key, value in asked.items() if value is not None}
+
+    def published(bounds, opened, *, verify):
+        given = {"warmup": options.warmup, "calls": options.iterations}
+        plan = {key: value for key, value in given.items() if value is not None}
         if plan:
             plan["budget_s"] = math.inf  # what was asked for is done, however long it takes
-        timings = bench.time_calls(bounds, opened, **plan)
-    else:
+        return bench.time_calls(bounds, opened, verify=verify, **plan)
+
+    def ours(bounds, opened, *, verify):
+        stream = opened.create_stream()
         for bound in bounds.values():
             for _ in range(options.warmup or 0):
                 bound.launch(stream)
         stream.sync()
         count = options.iterations
         plan = {"min_samples": count, "max_samples": count} if count else {}
-        timings = bench.time(bounds, opened, **plan)
+        return bench.time(bounds, opened, verify=verify, **plan)
+
+    timer = published if options.protocol == "published" else ours
+    errors, timings = run.check_and_time(bounds, problem, reference, opened, timer)
 
     label = f", {problem.label}" if problem.label else ""
     print(

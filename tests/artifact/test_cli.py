@@ -256,16 +256,20 @@ class Toy:
         from artifact.measure import bench, check
 
         self.log, self.problems, self.refuses = [], [], {}
-        stream = SimpleNamespace(sync=lambda: None)
+        stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
         opened = SimpleNamespace(create_stream=lambda: stream)
         monkeypatch.setattr(
-            device, "require", lambda: SimpleNamespace(gpu="Toy", open=lambda: opened)
+            device,
+            "require",
+            lambda: SimpleNamespace(gpu="Toy", open=lambda: opened, memory_bytes=2**37),
         )
         for room in (casper, nm_cuda_core):
             monkeypatch.setattr(room, "bind", lambda name, p, device: self.bind(name, p))
         monkeypatch.setattr(baselines, "contenders", self.contenders)
         monkeypatch.setattr(check, "oracle", lambda problem: None)
-        monkeypatch.setattr(check, "check", lambda *_: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
+        monkeypatch.setattr(
+            check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6)
+        )
         monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
         monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
 
@@ -281,6 +285,7 @@ class Toy:
         }
 
     def time(self, which, bounds, opened, **plan):
+        assert callable(plan.pop("verify")), "results are checked after timing as well"
         self.log.append((which, list(bounds), plan))
         us = {name: 20.0 if name.endswith("_a") else 10.0 for name in bounds}
         return {n: SimpleNamespace(median_us=t, q25_us=t - 1, q75_us=t + 1) for n, t in us.items()}

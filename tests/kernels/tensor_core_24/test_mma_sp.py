@@ -21,7 +21,7 @@ from kernels.contract import Operands
 from kernels.formats import half, two_four
 from kernels.formats.half import DTYPES, Half
 from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24 import mma_sp, operands
+from kernels.tensor_core_24 import family, mma_sp, operands
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
@@ -383,7 +383,7 @@ def equal(out: Half, exact: np.ndarray, where: str) -> None:
 
 
 def bind(name: str, problem, device, **asked):
-    if not NAMED.fits([name], device):
+    if not NAMED[name].fits(device):
         pytest.skip(f"{name} does not fit into this GPU's shared memory")
     return mma_sp.bind(name, problem, device, NAMED[name], **asked)
 
@@ -395,8 +395,8 @@ def instances(name: str, sizes, dtypes, epilogues=("PLAIN",)) -> list:
         mask = bool(m % config.bm or n % config.bn or k % config.bk)
         for dtype in dtypes:
             for epilogue in epilogues:
-                found.add(mma_sp.entry(config, dtype, mask, math.gcd(16, 2 * n), epilogue))
-    return [(mma_sp.SOURCE, entry) for entry in sorted(found)]
+                found.add(config.entry(dtype, mask, math.gcd(16, 2 * n), epilogue))
+    return [(config.source, entry) for entry in sorted(found)]
 
 
 @gpu
@@ -440,7 +440,7 @@ def test_alpha_beta_and_bias(device, stream, sizes, dtype):
     import cupy
 
     compiled.cubins(
-        instances("mma_sp", [sizes], [dtype], mma_sp.EPILOGUES[1:]), [jit.arch_of(device)]
+        instances("mma_sp", [sizes], [dtype], family.EPILOGUES[1:]), [jit.arch_of(device)]
     )
     m, n, _ = sizes
     problem, exact = case(*sizes, dtype)

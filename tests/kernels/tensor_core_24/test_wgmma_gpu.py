@@ -488,7 +488,7 @@ def test_stream_k_takes_what_it_leaves(hopper, stream):
         made = case(m, n, k)
         bound = room.bind("wgmma_stream_k", made.problem, hopper)
         poison(bound)
-        partial, handovers = bound.keep[3]
+        partial, handovers = bound.keep[4]
         assert handovers.shape == (sms, 2, 2) and partial.shape == (sms, 128 * 256)
         partial.fill(math.nan)  # of the launch before nothing is needed
         hopper.sync()
@@ -513,7 +513,7 @@ def test_stream_k_overlaps(hopper, first):
     for shape in ((1300, 4000, 1000), (2816, 3000, 200), (1921, 4609, 65), (1300, 3999, 1000)):
         made = case(*shape)
         bound = room.bind("wgmma_stream_k", made.problem, hopper)
-        handovers = bound.keep[3][1]
+        handovers = bound.keep[4][1]
         handovers.fill(first)
         poison(bound)
         streams = [hopper.create_stream() for _ in range(4)]
@@ -553,7 +553,7 @@ def test_a_launch_can_be_captured(hopper, stream, name):
 def test_preprocessing_is_accounted_for(hopper, name):
     made = case(1300, 4000, 1000)
     bound = room.bind(name, made.problem, hopper)
-    _, metadata, packed, workspace, *_ = bound.keep
+    _, _, metadata, packed, workspace, *_ = bound.keep
     a = made.problem.host().a
     assert np.array_equal(metadata.get(), wgmma.ring_metadata(a, 256))
     held = metadata.nbytes + sum(x.nbytes for x in workspace)

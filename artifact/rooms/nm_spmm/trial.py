@@ -140,6 +140,6 @@ def text(found: dict[str, pd.DataFrame], quantity: str, where: str | None = None
     return (rows if where is None else rows[rows["where"] == where]).iloc[0]
 
 
-def brief(contenders, device, *, budget_s):
+def brief(contenders, device, *, budget_s, verify=None):
     """`bench.time` with a third of the time."""
-    return bench.time(contenders, device, budget_s=budget_s / 3)
+    return bench.time(contenders, device, budget_s=budget_s / 3, verify=verify)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +17,12 @@ TEXT = (ROOT / "Makefile").read_text()
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
-def make(*arguments: str) -> subprocess.CompletedProcess:
+def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Run make as a user would, whatever make runs these tests."""
     inherited = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "SPARSITY_BUILD"}
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
     return subprocess.run(
-        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+        ["make", *arguments], cwd=cwd, env=environment, capture_output=True, text=True
     )
 
 
@@ -122,12 +123,12 @@ def test_clean_keeps_what_took_hours(tmp_path):
     for name in ("records/gpu", "choices", "notebooks", ".book-left", "a space"):
         (tmp_path / "build" / name).mkdir(parents=True)
     (tmp_path / "build" / "records" / "gpu" / "wide.csv").touch()
-    result = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+    result = make("clean", cwd=tmp_path)
     assert result.returncode == 0 and "kept: choices records in build" in result.stdout
     assert sorted(path.name for path in (tmp_path / "build").iterdir()) == ["choices", "records"]
     assert (tmp_path / "build" / "records" / "gpu" / "wide.csv").exists()
-    subprocess.run(["make", "clean-records"], cwd=tmp_path, check=True, capture_output=True)
-    result = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+    assert make("clean-records", cwd=tmp_path).returncode == 0
+    result = make("clean", cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "") and not (tmp_path / "build").exists()
 
 

@@ -10,6 +10,8 @@ from artifact import rooms
 from artifact.drawing import prose
 from artifact.verdicts import judge, load, page
 
+#: Claims that a cell names without being unfolded.
+FEW = 4
 #: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
 STANDS = {
     "both": "both: the two rules are wide enough",
@@ -87,12 +89,19 @@ def rules(known: Sequence[load.Claim], linked: bool) -> pd.DataFrame:
     def named(i: str) -> str:
         return f'<a href="#claim-{i}">{i}</a>' if linked else i
 
+    def listed(ids: Sequence[str]) -> str:
+        """Folded where they are many, so that the definitions keep the page."""
+        names = ", ".join(map(named, ids))
+        if len(ids) <= FEW:
+            return names
+        return f"<details><summary>{len(ids)} claims</summary>{names}</details>"
+
     return pd.DataFrame(
         {
             "part": made_of["part"],
             "name": "<code>" + made_of["name"] + "</code>",
             "definition": made_of["definition"].map(prose.inline_code),
-            "claims": [", ".join(map(named, ids)) for ids in made_of["claims"]],
+            "claims": list(map(listed, made_of["claims"])),
         }
     )
 

@@ -32,7 +32,7 @@ SHELL := /bin/sh
 HAS_GPU := $(shell $(PYTHON) -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null && echo yes)
 ifdef HAS_GPU
 .NOTPARALLEL: # a second notebook on the GPU would spoil the first one's timings
-else
+else ifeq ($(MAKELEVEL),0) # a make within make takes its share of these
 MAKEFLAGS += --jobs=$(or $(JOBS),$(shell nproc 2>/dev/null || echo 1))
 endif
 

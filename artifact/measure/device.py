@@ -157,8 +157,8 @@ def _driver_library() -> ctypes.CDLL | None:
 
 def _broken(why: str) -> NoGpu:
     return NoGpu(
-        f"the NVIDIA driver that is installed here does not work ({why}): repair or update it, or use "
-        "mode=recorded"
+        f"the NVIDIA driver that is installed here does not work ({why}): repair or update it; "
+        "records are drawn without one (MODE=recorded)"
     )
 
 
@@ -179,14 +179,14 @@ def require(ordinal: int = 0) -> DeviceInfo:
     info = find(ordinal)
     if info is None:
         raise NoGpu(
-            "measuring needs an NVIDIA GPU and its driver, and none was found here: run where there is "
-            "one, or use mode=recorded"
+            "measuring needs an NVIDIA GPU and its driver, and none was found here: run it where there is "
+            "one; records are drawn without (MODE=recorded)"
         )
     missing = [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]
     if missing:
         raise NoGpu(
             f"the {info.gpu} cannot be measured without {', '.join(missing)}: install the `gpu` "
-            "extra (make does where it finds a GPU), or use mode=recorded"
+            "extra (make does where it finds a GPU)"
         )
     return info
 

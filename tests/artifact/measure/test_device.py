@@ -90,8 +90,8 @@ def test_a_driver_that_does_not_work_is_said_and_not_taken_for_no_gpu(driver, pu
         with pytest.raises(device.NoGpu) as caught:
             ask()
         assert str(caught.value) == (
-            f"the NVIDIA driver that is installed here does not work ({why}): repair or update it, or "
-            "use mode=recorded"
+            f"the NVIDIA driver that is installed here does not work ({why}): repair or update it; "
+            "records are drawn without one (MODE=recorded)"
         )
     assert run.start("casper_sparse", mode="recorded").mode == "recorded"
 
@@ -167,7 +167,7 @@ def test_require_says_in_one_sentence_what_to_do(no_gpu):
     with pytest.raises(device.NoGpu) as caught:
         device.require()
     message = str(caught.value)
-    assert message.startswith("measuring needs an NVIDIA GPU") and "mode=recorded" in message
+    assert message.startswith("measuring needs an NVIDIA GPU") and "MODE=recorded" in message
     assert "\n" not in message
 
 

@@ -126,7 +126,9 @@ def test_what_a_kick_asks_for_is_in_the_records(room):
     shape = ["m", "n", "k", "density"]
     for experiment, asked in importlib.import_module(f"kernels.{room}").sweeps("kick").items():
         folder, name = RECORDED / room, f"{experiment}.csv"
-        paths = [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
+        paths = (
+            [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
+        )
         assert asked and paths, f"{room} has no record of {experiment}"
         for path in paths:
             points = records.read(path)[list(records.POINT)].drop_duplicates()[shape].astype(float)

@@ -19,7 +19,7 @@ from artifact.paths import BUILD, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 RECORDED = ROOT / "artifact" / "recorded" / "nvidia-h200"
-KICKED = "nm_cuda_core.ipynb"
+KICKED = "casper_sparse.ipynb"
 DEFAULTS = {"mode": "auto", "gpu": "nvidia-h200", "preset": "full", "seed": 0, "records": ""}
 #: Lines of code that a reader can take in: of a cell, and of a chapter.
 LONGEST_CELL, LONGEST_CHAPTER = 18, 300

@@ -99,6 +99,10 @@ def tree(tmp_path_factory) -> Path:
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, tree)
+    # The pages that speak of all rooms judge what was recorded: of one room beside the new one, that is enough.
+    for folder in (tree / "artifact" / "recorded" / GPU).iterdir():
+        if folder.name not in ("ceilings", "casper_sparse"):
+            shutil.rmtree(folder)
     before = digests(tree)
     for step in STEPS:
         add(step, tree)
@@ -135,7 +139,9 @@ def test_its_kernels_compile_and_the_commands_know_it(tree):
 
 
 def test_its_own_tests_pass_there(tree):
-    result = python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/kernels/{ROOM}")
+    result = python(
+        tree, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", f"tests/kernels/{ROOM}"
+    )
     assert result.returncode == 0 and "10 passed" in result.stdout, result.stdout
 
 

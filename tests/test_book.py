@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -54,6 +55,7 @@ pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: make b
 each = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
+@functools.cache  # a page of many figures takes seconds
 def parsed(page: Path) -> bs4.BeautifulSoup:
     return bs4.BeautifulSoup(page.read_text(), "html.parser")
 
@@ -96,7 +98,7 @@ def anchors(page: Path) -> set[str]:
 @each
 def test_ids_are_unique(page):
     ids = [element["id"] for element in parsed(page).find_all(id=True)]
-    twice = {i for i in ids if ids.count(i) > 1} - {"pst-search-dialog"}
+    twice = {i for i, number in Counter(ids).items() if number > 1} - {"pst-search-dialog"}
     assert not twice
 
 
@@ -305,17 +307,21 @@ LOW_CONTRAST = """
 const [leastText, leastInFigures] = arguments;
 const canvas = Object.assign(document.createElement('canvas'), {width: 1, height: 1});
 const pen = canvas.getContext('2d', {willReadFrequently: true});
-const rgba = colour => {
+const once = make => {  // pages of thousands of labels have a dozen colours
+  const made = new Map();
+  return given => made.has(given) ? made.get(given) : made.set(given, make(given)).get(given);
+};
+const rgba = once(colour => {
   pen.clearRect(0, 0, 1, 1); pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1);
   const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
   return [r, g, b, a / 255];
-};
+});
 const over = (top, under) => [0, 1, 2].map(i => top[i] * top[3] + under[i] * (1 - top[3])).concat(1);
-const ground = element => {
+const ground = once(element => {
   if (!element) return [255, 255, 255, 1];
   const own = rgba(getComputedStyle(element).backgroundColor);
   return own[3] === 1 ? own : over(own, ground(element.parentElement));
-};
+});
 const luminance = colour => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => {
   const c = colour[i] / 255;
   return sum + weight * (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);

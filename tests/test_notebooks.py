@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from artifact import build
-from artifact.measure import device
-from artifact.paths import ROOT
+from artifact import build, rooms
+from artifact.measure import device, records
+from artifact.paths import BUILD, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+RECORDED = ROOT / "artifact" / "recorded" / "nvidia-h200"
+KICKED = "casper_sparse.ipynb"
 DEFAULTS = {"mode": "auto", "gpu": "nvidia-h200", "preset": "full", "seed": 0, "records": ""}
 #: Lines of code that a reader can take in: of a cell, and of a chapter.
 LONGEST_CELL, LONGEST_CHAPTER = 18, 300
@@ -89,15 +93,48 @@ def test_short_enough_to_read(path):
     assert sum(lines.values()) <= LONGEST_CHAPTER
 
 
-@each
-def test_runs_recorded(path, tmp_path):
-    target = tmp_path / "notebooks" / path.name
-    result = execute(path, target, tmp_path, "--mode", "recorded", "--preset", "kick")
-    assert result.returncode == 0, result.stderr
-    for cell in nbformat.read(target, as_version=4).cells:
+def no_complaint(executed: Path) -> None:
+    """Every cell has run, and no page shows an error or what a library says on stderr."""
+    for cell in nbformat.read(executed, as_version=4).cells:
+        if cell.cell_type == "code" and cell.source.strip():
+            assert cell.execution_count, f"this cell has not run: {cell.source[:80]}"
         for output in cell.get("outputs", []):
             assert output.output_type != "error"
             assert output.get("name") != "stderr", f"a page would show this: {output.text}"
+
+
+@each
+def test_ran_for_the_book(path):
+    """As `make` executed it before the tests; that it is up to date is asked in test_makefile.py."""
+    if not (BUILD / "notebooks" / path.name).is_file():
+        pytest.skip("the book is not built: make book")
+    no_complaint(BUILD / "notebooks" / path.name)
+
+
+def test_a_chapter_runs_as_a_kick(tmp_path):
+    """One for all, with experiments and counters: what `kick` asks for is in the records of every room (below)."""
+    target = tmp_path / "notebooks" / KICKED
+    source = ROOT / "notebooks" / KICKED
+    result = execute(source, target, tmp_path, "--mode", "recorded", "--preset", "kick")
+    assert result.returncode == 0, result.stderr
+    no_complaint(target)
+
+
+@pytest.mark.parametrize("room", [room for room in rooms.find() if (RECORDED / room).is_dir()])
+def test_what_a_kick_asks_for_is_in_the_records(room):
+    """A point that is asked for and is not recorded ends a chapter; so does an experiment without a file."""
+    shape = ["m", "n", "k", "density"]
+    for experiment, asked in importlib.import_module(f"kernels.{room}").sweeps("kick").items():
+        folder, name = RECORDED / room, f"{experiment}.csv"
+        paths = (
+            [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
+        )
+        assert asked and paths, f"{room} has no record of {experiment}"
+        for path in paths:
+            points = records.read(path)[list(records.POINT)].drop_duplicates()[shape].astype(float)
+            wanted = Counter(tuple(float(s[key]) for key in shape) for s in asked)
+            missing = wanted - Counter(points.itertuples(index=False, name=None))
+            assert not missing, f"{path.name} lacks {sorted(missing)[0]}"
 
 
 def test_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path):

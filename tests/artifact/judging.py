@@ -10,8 +10,8 @@ import synthetic
 from artifact import rooms
 from artifact.measure import records
 from artifact.verdicts import evidence as evidence_
+from artifact.verdicts import judge, measures
 from artifact.verdicts import load as load_
-from artifact.verdicts import measures
 
 ALL = ("wide", "square", "tall")
 #: A claims.toml of one claim.
@@ -69,6 +69,13 @@ def outcome(e, quantity, reduce, expect, experiments=ALL, room="casper_sparse") 
 def verdict(speedup, reduce, expect, experiments=ALL) -> str:
     """On the speedup of the published kernel over cuSPARSE."""
     return outcome(evidence(frames(speedup)), SPEEDUP, reduce, expect, experiments).verdict
+
+
+def verdicts(claims: list[load_.Claim], folder, *ids: str) -> pd.Series:
+    """By records of a GPU, on all of the claims or on some: each costs a few hundredths of a second."""
+    chosen = [claim for claim in claims if not ids or claim.id in ids]
+    assert not ids or len(chosen) == len(set(ids)), f"unknown among {ids}"
+    return judge.judge(chosen, folder).set_index("id")["verdict"]
 
 
 def load(folder, text: str) -> list[load_.Claim]:

@@ -14,16 +14,18 @@ def frames(**how):
     return {name: synthetic.experiment(name, **how) for name in synthetic.SHAPES}
 
 
+#: Enough to see verdicts change; all of a room take a second on each side.
+FEW = [
+    claim
+    for claim in compare.load.claims()
+    if claim.id in ("abstract-speedup", "tall-best", "wide-speedup")
+]
+
+
 @pytest.fixture(autouse=True)
 def few_claims(monkeypatch):
-    """Enough to see verdicts change; all of a room take a second on each side."""
-    few = [
-        c
-        for c in compare.load.claims()
-        if c.id in ("abstract-speedup", "tall-best", "wide-speedup")
-    ]
-    monkeypatch.setattr(compare.load, "claims", lambda: few)
-    return few
+    monkeypatch.setattr(compare.load, "claims", lambda: FEW)
+    return FEW
 
 
 @pytest.fixture

@@ -140,9 +140,12 @@ def test_a_split_needs_steps_to_share():
     assert max(c.split for c in family.candidates(problem(512, 512, 32), H200)) == 1
 
 
-@pytest.mark.parametrize("slot", [32, 4])
-def test_the_familys_kernels_do_not_spill(slot):
-    """The paper's 50% in deep steps: every tile, alone and as a part of a cluster, in bodies of 8 and 12 rows."""
+@pytest.mark.parametrize(
+    ("slot", "knobs"), [(32, ("kernel", "tm", "tn")), (4, ("kernel",))], ids=["32", "4"]
+)
+def test_the_familys_kernels_do_not_spill(slot, knobs):
+    """The paper's 50% in deep steps: of each kernel with each work of a thread (of each kernel, where vectors are
+    narrow) the tile that leaves a thread the fewest registers, in the longest body."""
     configs = [
         c for c in family.members(16, 32)
         if c.depth == 96 and c.stages == 3 and c.split in (1, 2 if c.blocks == 1 else 4)
@@ -151,8 +154,10 @@ def test_the_familys_kernels_do_not_spill(slot):
         (t, s) for t in family.TILES for s in (False, True)
     }
     assert {c.unroll for c in configs} == {0, *family.BODIES}
-    entries = {(family.source(c), family.entry(c, 16, 32, slot)): c for c in configs}
-    assert len(entries) == len(configs) < 30, "CI has two cores"
+    configs.sort(key=lambda c: (c.threads * c.blocks, c.bm * c.bn, c.unroll))
+    hardest = {tuple(getattr(c, knob) for knob in knobs): c for c in configs}.values()
+    assert len(hardest) == (8 if slot == 32 else 3)
+    entries = {(family.source(c), family.entry(c, 16, 32, slot)): c for c in hardest}
     reports = compiled.reports(compiled.cubins(entries, family.HOPPER))
     for (_, entry), c in entries.items():
         used, _ = reports[entry, "sm_90a"]

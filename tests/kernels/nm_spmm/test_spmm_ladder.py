@@ -47,11 +47,12 @@ STREAMS = tuple(name for name, (config, *_) in RUNGS.items() if config.kernel ==
 
 
 def jobs(name: str) -> list[tuple[str, str]]:
-    """(entry, target): what the room declares, for all of its targets; what else one of each kind may be asked for,
-    for that of the records."""
+    """(entry, target): what the room declares, for all of its targets; what else one of each kind may be asked for
+    (in full of the first of them), for that of the records."""
     kernel, config = family.KERNELS[name], RUNGS[name][0]
     declared = [(entry, target) for entry in kernel.entries for target in kernel.targets]
-    others = [(family.entry(config, *other), "sm_90a") for other in OTHERS if name in DISTINCT]
+    chosen = OTHERS if name == DISTINCT[0] else OTHERS[::2] if name in DISTINCT else ()
+    others = [(family.entry(config, *other), "sm_90a") for other in chosen]
     return sorted({*declared, *others})
 
 

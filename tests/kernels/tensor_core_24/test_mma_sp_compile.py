@@ -21,8 +21,13 @@ ALIGNS = (16, 8, 4, 2)
 DECLARED = tuple(
     dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in room.VARIANTS[name].entries)
 )
-#: What a tuner may ask for: with a mask, which wants more registers than without and has the same loop.
-FAMILY_MASKED = tuple(config.entry("bfloat16", True) for config in MMA_SP_FAMILY)
+#: What a tuner may ask for: of each work of a warp the largest block, in the most stages; with a mask, which wants more
+#: registers than without and has the same loop.
+LARGEST = {
+    (c.wm, c.wn, c.bk): c
+    for c in sorted(MMA_SP_FAMILY, key=lambda c: (c.threads, c.bm * c.bn, c.stages))
+}
+FAMILY_MASKED = tuple(config.entry("bfloat16", True) for config in LARGEST.values())
 EPILOGUES = tuple(PUBLISHED.entry("bfloat16", False, 16, epilogue) for epilogue in family.EPILOGUES)
 NARROW = tuple(PUBLISHED.entry("bfloat16", True, align) for align in ALIGNS)
 #: The most that one instance does, and that with the smaller tiles of a warp.

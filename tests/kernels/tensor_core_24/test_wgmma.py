@@ -48,15 +48,25 @@ RESIDENT = {"persistent": SMS, "packed": SMS, "stream_k": SMS, "multicast": SMS 
 CONFIGS = tuple(
     dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
 )
+#: Of what a tuner tries beside the rungs, the largest tile and the smallest of each kernel: they are compiled.
+ENDS = tuple(
+    end((c for c in family.WGMMA_FAMILY if c.kernel == kernel), key=lambda c: (c.m * c.n, c.stages))
+    for kernel in dict.fromkeys(c.kernel for c in family.WGMMA_FAMILY)
+    for end in (min, max)
+)
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
 IN_FLOAT16 = ("one_stage", "packed", "split_k")
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
     for configs, dtype, extra in (
-        (CONFIGS, "bfloat16", False),
+        ([*(config for config, *_ in room.RUNGS.values()), *ENDS], "bfloat16", False),
         ([room.RUNGS[f"wgmma_{name}"][0] for name in IN_FLOAT16], "float16", False),
-        ([c for c, *_ in room.RUNGS.values() if c.kernel in family.COMPLETE], "bfloat16", True),
+        (
+            {c.kernel: c for c, *_ in room.RUNGS.values() if c.kernel in family.COMPLETE}.values(),
+            "bfloat16",
+            True,
+        ),
     )
     for c in configs
 }

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from artifact.drawing.words import shape
 from artifact.rooms.nm_spmm.contenders import CONTENDERS, FOR_FEW, LADDER, TRIALS
 from artifact.rooms.nm_spmm.points import POINT, by_density, has, mean, of, over
 from artifact.rooms.nm_spmm.trial import BIG, Trial
-from artifact.rooms.nm_spmm.words import shape_of, typeset
+from artifact.rooms.nm_spmm.words import typeset
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
 
@@ -169,7 +170,7 @@ def outcome(rungs: list[str], stepwise: pd.DataFrame, anchored: pd.DataFrame) ->
             {"rung": variant, "prediction": predicted(variant)}
             | {"predicted": float(number[1]) if number else np.nan}
             | {"came": mean(came[[key[:4] == least for key in came.index]])}
-            | {"from": came.min(), "to": came.max(), "at": shape_of(least[1:])}
+            | {"from": came.min(), "to": came.max(), "at": shape(least[1:])}
             | {"over": before(variant)}
         )
     return pd.DataFrame(

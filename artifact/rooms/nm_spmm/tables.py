@@ -6,13 +6,14 @@ import pandas as pd
 
 from artifact.drawing import prose
 from artifact.drawing.style import name
+from artifact.drawing.words import shape
 from artifact.profiling import ncu
 from artifact.rooms.nm_spmm import counters, results
 from artifact.rooms.nm_spmm.contenders import LADDER
 from artifact.rooms.nm_spmm.machine_code import fullest
 from artifact.rooms.nm_spmm.points import POINT, at, by_density, has, mean, of, over
 from artifact.rooms.nm_spmm.trial import BIG, GROUP, SPARSITIES
-from artifact.rooms.nm_spmm.words import shape_of, sparsity
+from artifact.rooms.nm_spmm.words import sparsity
 from artifact.verdicts.measures import NOT_REPRODUCED
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
@@ -26,7 +27,7 @@ def _code(word: str) -> str:
 
 def _where(key: tuple) -> dict[str, str]:
     """The columns that name a point, (label, m, n, k, density)."""
-    return {"m × n × k": shape_of(key[1:4]), "sparsity": sparsity(key[4])}
+    return {"m × n × k": shape(key[1:4]), "sparsity": sparsity(key[4])}
 
 
 # ---------------------------------------------------------------- the kernels, the analysis
@@ -92,7 +93,7 @@ def proposed(here: analysis.Device) -> pd.DataFrame:
         chosen = analysis.class_of(here, m, n)
         row = {
             "": label,
-            "m × n × k": shape_of((m, n, k)),
+            "m × n × k": shape((m, n, k)),
             "class in Table II": expected,
             "class here": chosen,
             "blocks per SM": f"{analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count:.1f}",
@@ -129,7 +130,7 @@ def best_of_three(by_size: pd.DataFrame, shapes: dict[str, tuple[int, int, int]]
     for label, size in shapes.items():
         mine = best[[key[1:4] == size for key in best.index]]
         mine = mine.sort_index(level="density", ascending=False)
-        row = {"": label, "m × n × k": shape_of(size), "Table II": analysis.TABLE_2[label][0]}
+        row = {"": label, "m × n × k": shape(size), "Table II": analysis.TABLE_2[label][0]}
         rows.append(row | {sparsity(key[-1]): chosen for key, chosen in mine.items()})
     return pd.DataFrame(rows)
 

@@ -7,27 +7,17 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from artifact.drawing.words import listed, shape
+
 
 def sparsity(density: float) -> str:
     return f"{100 * (1 - density):g}%"
 
 
-def shape_of(key: tuple[int, int, int]) -> str:
-    """(m, n, k): "4096³", or "512 × 1024 × 1024"."""
-    m, n, k = key
-    return f"{m}³" if m == n == k else f"{m} × {n} × {k}"
-
-
 def point_of(key: tuple) -> str:
     """A point, (label, m, n, k, density) or without the label: "4096³ and 75%"."""
     *_, m, n, k, density = key
-    return f"{shape_of((m, n, k))} and {sparsity(density)}"
-
-
-def listed(words: Iterable[str]) -> str:
-    """ "a, b and c" """
-    words = list(words)
-    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{shape((m, n, k))} and {sparsity(density)}"
 
 
 def named(variants: Iterable[str]) -> str:
@@ -37,13 +27,6 @@ def named(variants: Iterable[str]) -> str:
 def at_each(series: pd.Series, form: str = "{:.2f}×") -> str:
     """A series by density: "1.20× at 50% and 1.10× at 75%"."""
     return listed(f"{form.format(v)} at {sparsity(d)}" for d, v in series.items())
-
-
-def change(ratio: float) -> str:
-    """A speedup: "12% faster"."""
-    if abs(ratio - 1) < 0.02:
-        return "no difference of 2%"
-    return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 
 def from_sparsity(value: float) -> str:

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 
 from artifact import baselines
+from artifact.drawing.words import listed, shape
 from artifact.rooms.nm_spmm import model, results
 from artifact.rooms.nm_spmm.contenders import DTYPES, LADDER
 from artifact.rooms.nm_spmm.figures import pattern
 from artifact.rooms.nm_spmm.points import by_density, has, mean, of, over
 from artifact.rooms.nm_spmm.tables import BLOCK, best_csr
 from artifact.rooms.nm_spmm.trial import GROUP, Trial
-from artifact.rooms.nm_spmm.words import listed, shape_of, sparsity
+from artifact.rooms.nm_spmm.words import sparsity
 from kernels.nm_spmm import analysis
 
 #: What a line of the tensor cores' figure is of.
@@ -101,7 +102,7 @@ def largest_error(frames: Iterable[pd.DataFrame]) -> str:
     worst = rows.loc[rows["rel_err"].idxmax()]
     return (
         f"The largest relative error of any FP32 kernel of this page is {worst['rel_err']:.1e} "
-        f"(`{worst['variant']}`, {shape_of((worst['m'], worst['n'], worst['k']))}), against a float64 product."
+        f"(`{worst['variant']}`, {shape((worst['m'], worst['n'], worst['k']))}), against a float64 product."
     )
 
 
@@ -124,7 +125,7 @@ def crossings(compared: pd.DataFrame) -> str:
         where, most = rows["crossing"].iloc[0], rows.loc[rows["speedup"].idxmax()]
         wins = f"wins from {where:.0%} sparsity on" if where > 0 else "wins at every sparsity"
         lines.append(
-            f"- `{variant}`, vectors of {vector}, {shape_of((m, n, k))}: "
+            f"- `{variant}`, vectors of {vector}, {shape((m, n, k))}: "
             f"{'never wins' if np.isnan(where) else wins}; {most['speedup']:.2f}× at {sparsity(most['density'])}."
         )
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from artifact.drawing.words import change, listed
 from artifact.rooms.nm_spmm import results
 from artifact.rooms.nm_spmm.counters import Counters
 from artifact.rooms.nm_spmm.points import mean, over
@@ -11,7 +12,7 @@ from artifact.rooms.nm_spmm.prose.beyond import LINE, spread
 from artifact.rooms.nm_spmm.prose.paper import steps_at_high
 from artifact.rooms.nm_spmm.results import AIM, AIM_SHARE, Bars
 from artifact.rooms.nm_spmm.trial import BIG, Trial
-from artifact.rooms.nm_spmm.words import at_each, change, listed, named, point_of, sparsity
+from artifact.rooms.nm_spmm.words import at_each, named, point_of, sparsity
 
 
 def failed(claims: pd.DataFrame) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from artifact.drawing.words import change, listed
 from artifact.rooms.nm_spmm.contenders import LADDER, rows_of_a_step
 from artifact.rooms.nm_spmm.counters import PIPES, STALLS, Counters
 from artifact.rooms.nm_spmm.points import by_density, has, mean, over
 from artifact.rooms.nm_spmm.results import before
 from artifact.rooms.nm_spmm.trial import BIG, GROUP
-from artifact.rooms.nm_spmm.words import at_each, change, listed, named, sparsity
+from artifact.rooms.nm_spmm.words import at_each, named, sparsity
 from kernels import jit
 
 HALF, SPARSE = 0.5, 0.125  # densities

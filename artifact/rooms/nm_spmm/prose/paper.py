@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from artifact.drawing.words import change, listed
 from artifact.measure import records
 from artifact.rooms.nm_spmm import results
 from artifact.rooms.nm_spmm.points import at, by_density, mean, over
 from artifact.rooms.nm_spmm.results import AIM, AIM_SHARE, Bars
 from artifact.rooms.nm_spmm.trial import BIG, Trial, text
-from artifact.rooms.nm_spmm.words import at_each, change, listed, point_of, sparsity
+from artifact.rooms.nm_spmm.words import at_each, point_of, sparsity
 from kernels.nm_spmm import analysis
 
 

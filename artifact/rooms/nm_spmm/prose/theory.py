@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from artifact.drawing.words import listed
 from artifact.rooms.nm_spmm.model import Shifts
 from artifact.rooms.nm_spmm.trial import BIG, GROUP, VECTOR, Trial, text
-from artifact.rooms.nm_spmm.words import at_each, from_sparsity, listed, sparsity
+from artifact.rooms.nm_spmm.words import at_each, from_sparsity, sparsity
 from kernels.contract import Problem
 from kernels.nm_spmm import analysis, published
 

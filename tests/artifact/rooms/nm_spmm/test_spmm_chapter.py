@@ -9,6 +9,7 @@ import pytest
 
 from artifact import paths
 from artifact.drawing import cells
+from artifact.drawing.words import change, listed
 from artifact.measure import records, run
 from artifact.profiling import ncu
 from artifact.rooms.nm_spmm import counters, figures, machine_code, model, pictures, results, tables
@@ -16,7 +17,7 @@ from artifact.rooms.nm_spmm.contenders import LADDER, TRIALS, takes
 from artifact.rooms.nm_spmm.points import by_density, mean, of, over
 from artifact.rooms.nm_spmm.prose import beyond, closing, ladder, paper, theory
 from artifact.rooms.nm_spmm.trial import SPARSITIES, Trial, start
-from artifact.rooms.nm_spmm.words import at_each, change, from_sparsity, listed, point_of, typeset
+from artifact.rooms.nm_spmm.words import at_each, from_sparsity, point_of, typeset
 from artifact.verdicts.measures import NOT_REPRODUCED
 from kernels import jit
 from kernels import nm_spmm as room

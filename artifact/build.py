@@ -19,6 +19,7 @@ import threading
 from pathlib import Path
 
 from artifact import rooms
+from artifact.drawing.words import listed
 from artifact.paths import BUILD, FIGURES, ROOT
 
 #: What a shell returns for a program that Ctrl-C stopped.
@@ -148,9 +149,8 @@ def _add_rooms(source: Path) -> None:
         bibliography.write(f"\n{rooms.references()}")
     config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
-    *cited, last = (f"{{cite:t}}`{room.cite}`" for room in rooms.find().values())
-    sources = f"{', '.join(cited)} and {last}" if cited else last
-    said["parse"]["myst_substitutions"] = {"sources": sources}
+    sources = [f"{{cite:t}}`{room.cite}`" for room in rooms.find().values()]
+    said["parse"]["myst_substitutions"] = {"sources": listed(sources)}
     config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
@@ -222,6 +222,8 @@ def _goes_on(options: argparse.Namespace) -> str:
     """What a user who stopped a step wants to know."""
     if options.step == "book":
         return "the pages are as before; the same command builds them again"
+    if options.step == "check":
+        return "nothing was begun"
     return f"{_shown(options.source)} is not finished; the same command goes on with what was not yet done"
 
 

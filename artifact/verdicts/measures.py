@@ -30,11 +30,8 @@ __all__ = ["NOT_MEASURED", "NOT_REPRODUCED", "PARTLY", "REPRODUCED", "VERDICTS"]
 
 PARTS = ("quantity", "reduce", "expect")  #: keys of a claim
 _TABLES = ("QUANTITIES", "REDUCERS", "EXPECTATIONS")
-_GIVEN = (
-    2,
-    1,
-    1,
-)  # how many parameters of each are no words of the claim: evidence and experiments …
+#: How many parameters of each are no words of the claim: evidence and experiments, then what came of the one before.
+_GIVEN = (2, 1, 1)
 MODULE = "measures"  # of a room
 
 

@@ -157,6 +157,24 @@ def test_ctrl_c_ends_in_one_line(slow_notebook):
         os.killpg(process.pid, 0)
 
 
+def test_ctrl_c_while_the_parameters_are_checked(monkeypatch, capsys):
+    """Nothing has begun, so there is no notebook to name."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    def leave(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(build, "validate", interrupted)
+    monkeypatch.setattr(build.os, "_exit", leave)
+    monkeypatch.setattr(build.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as left:
+        build.main(["check"])
+    assert left.value.code == build.INTERRUPTED
+    assert capsys.readouterr().err == "\ninterrupted: nothing was begun\n"
+
+
 def test_an_executed_notebook_can_be_read_by_all(tmp_path, monkeypatch):
     nbformat.write(notebook(("mode = 1", ["parameters"])), tmp_path / "in.ipynb")
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")

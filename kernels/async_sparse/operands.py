@@ -131,7 +131,7 @@ def _operands(xp, a, n: int, seed: int, dtype: str, layout: str) -> Operands:
 
 
 def _matrix(flat, shape: tuple[int, int], dtype: str, order: str):
-    array = flat.reshape(shape, order=order)
+    array = flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
     return Half(dtype, array) if dtype in half.DTYPES else array
 
 

@@ -103,7 +103,9 @@ def test_repeated_entries_add_up_before_they_are_rounded():
 
 
 def test_a_stored_zero_counts_and_keeps_its_block():
-    a = csr.Csr(20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32))
+    a = csr.Csr(
+        20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32)
+    )
     made = bcsr.validate(bcsr.from_csr(a, block=16))
     assert (made.nnz, made.blocks, bcsr.to_csr(made).nnz) == (1, 1, 0)
     negative = bcsr.from_dense(np.full((4, 4), -0.0, FLOAT32), block=16, dtype="bfloat16")
@@ -165,7 +167,9 @@ def test_a_random_matrix_has_the_blocks_that_were_asked_for(m, k, density, block
 def test_every_block_is_as_likely_as_the_others():
     counts = np.zeros(12)
     for seed in range(600):
-        counts += np.bincount(bcsr.random_pattern(1, 12 * 16, 0.25, seed, block=16)[1], minlength=12)
+        counts += np.bincount(
+            bcsr.random_pattern(1, 12 * 16, 0.25, seed, block=16)[1], minlength=12
+        )
     assert counts.sum() == 3 * 600
     assert (np.abs(counts - 150) < 6 * np.sqrt(150 * 0.75)).all()
 
@@ -275,14 +279,20 @@ def test_the_gpu_makes_the_same_blocks(device, m, k, block, dtype):
     there = bcsr.validate(bcsr.from_csr(csr.to_device(given), block=block, dtype=dtype))
     assert isinstance(there.val, cupy.ndarray)
     same(there, here)
-    assert (there.blocks, there.nbytes, there.fill_ratio) == (here.blocks, here.nbytes, here.fill_ratio)
+    assert (there.blocks, there.nbytes, there.fill_ratio) == (
+        here.blocks,
+        here.nbytes,
+        here.fill_ratio,
+    )
     assert bcsr.count_blocks(csr.to_device(given), block) == here.blocks
     dense = formats.to_dense(there)
     assert isinstance(dense, cupy.ndarray) and dense.flags.c_contiguous
     assert np.array_equal(dense.get(), bcsr.to_dense(here))
     same(bcsr.from_dense(dense, block=block, dtype=dtype), here)
     for one, other in zip(
-        vars(csr.to_host(formats.to_csr(there))).values(), vars(bcsr.to_csr(here)).values(), strict=True
+        vars(csr.to_host(formats.to_csr(there))).values(),
+        vars(bcsr.to_csr(here)).values(),
+        strict=True,
     ):
         assert np.array_equal(one, other)
     same(formats.to_host(there), here)
@@ -293,7 +303,8 @@ def test_the_gpu_makes_the_same_blocks(device, m, k, block, dtype):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", (*DTYPES, "tf32"))
 @pytest.mark.parametrize(
-    ("m", "k", "density"), [(1000, 777, 0.3), (256, 128, 1), (64, 64, 0), (1, 1, 1), (5000, 64, 0.5)]
+    ("m", "k", "density"),
+    [(1000, 777, 0.3), (256, 128, 1), (64, 64, 0), (1, 1, 1), (5000, 64, 0.5)],
 )
 def test_the_gpu_draws_the_same_matrix(device, m, k, density, dtype):
     import cupy

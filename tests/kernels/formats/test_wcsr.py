@@ -157,7 +157,9 @@ def test_other_windows_and_dtypes_are_refused():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ("bfloat16", "float16", "float32"))
-@pytest.mark.parametrize(("m", "k", "window", "pad"), [(300, 200, 64, 8), (77, 501, 8, 64), (9, 9, 16, 16)])
+@pytest.mark.parametrize(
+    ("m", "k", "window", "pad"), [(300, 200, 64, 8), (77, 501, 8, 64), (9, 9, 16, 16)]
+)
 def test_the_gpu_makes_the_same_windows(device, m, k, window, pad, dtype):
     import cupy
 

@@ -18,7 +18,7 @@ GATE = (18944, 3584)
 OVER_BELL = {"opt0": 0.08, "opt1": 0.42, "opt2": 1.56, "opt3": 4.31, "opt4": 4.41, "opt5": 4.40}
 OVER_BELL |= {"opt6": 2.72, "opt6_atomic": 3.0, "opt6_stealing": 2.95, "opt7": 4.10}
 OVER_BELL |= {"unit_ring": 5.0, "auto": 5.6}
-OVER_BELL |= {"cusparse_bell": 1.0, "triton_bsr": 2.42, "cusparse_bsr": 1.3, "cusparse_csr": 0.7}
+OVER_BELL |= {"cusparse_bell": 1.0, "triton_bsr": 2.42, "cusparse_bsr": 1.3, "cusparse_alg2": 0.7}
 WIDTHS = tuple(range(8, 257, 8))
 #: TFLOP/s of widths that pad nothing, or would.
 UNPADDED = {8: 0.56, 16: 1.0, 32: 1.8, 64: 3.1, 128: 4.7, 176: 5.466, 248: 6.0, 256: 5.9}
@@ -70,8 +70,9 @@ def real(
         blocks = 20.0 * nnz
         for variant, rate in rates.items():
             stored = 2.5 * blocks if variant == "cusparse_bell" else 0.0
+            own = factor**0.5 if variant == "cusparse_bell" else factor  # its padding is another
             rows.append(
-                row(experiment, variant, label, (m, n, m), nnz / m**2, nnz, scale * factor * rate, blocks,
+                row(experiment, variant, label, (m, n, m), nnz / m**2, nnz, scale * own * rate, blocks,
                     prepare_bytes=stored)
             )  # fmt: skip
     return frame(rows)
@@ -103,12 +104,14 @@ def tf32(count: int = 12) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def gate(experiment: str, n: int, density: float, variant: str, ms: float, block: int = 64) -> dict:
+def gate(experiment: str, n: int, density: float, variant: str, ms: float, block=64) -> dict:
     """gate_proj: blocks of `block` squared, of which the share `density` is kept."""
     m, k = GATE
     nnz = round(density * (m // block) * (k // block)) * block * block
     tflops = 2.0 * nnz * n / ms / 1e9
-    label = "" if block == 64 else f"{block} × {block}"
+    label = ", ".join(
+        [f"blocks of {block}"] * (block != 64) + ["linear"] * (experiment == "gate_proj")
+    )
     return row(experiment, variant, label, (m, n, k), density, nnz, tflops, 2.0 * nnz)
 
 
@@ -118,20 +121,20 @@ def gate_proj() -> pd.DataFrame:
     ms = table[table["quantity"] == "latency"].set_index(["variant", "n", "density"])["low"]
     rows = []
     for n in (1024, 4096, 16384, 65536):
-        dense = ms["cublas_half", n, 0.1]
+        dense = ms["cublas_dense_default", n, 0.1]
         for d in (0.5, 0.3):
             sparse = dense * (0.4 + 1.1 * d)
             times = {
-                "cublas_half": dense,
+                "cublas_dense_default": dense,
                 "opt5": sparse,
                 "triton_bsr": 1.1 * sparse,
                 "auto": 0.7 * sparse,
             }
             rows += [gate("gate_proj", n, d, v, t) for v, t in times.items()]
         for d in (0.2, 0.1, 0.05, 0.01):
-            dense, ours = ms["cublas_half", n, d], ms["opt5", n, d]
+            dense, ours = ms["cublas_dense_default", n, d], ms["opt5", n, d]
             times = {
-                "cublas_half": dense,
+                "cublas_dense_default": dense,
                 "opt5": ours,
                 "triton_bsr": 0.8 * ours,
                 "auto": 0.4 * ours,
@@ -146,7 +149,7 @@ def ladder() -> pd.DataFrame:
         for v, over in OVER_BELL.items()
         if not v.startswith("cusparse_")
     ]
-    return frame([*rows, gate("ladder", 16384, 0.1, "cublas_half", 3.27)])
+    return frame([*rows, gate("ladder", 16384, 0.1, "cublas_dense_default", 3.27)])
 
 
 def blocks() -> pd.DataFrame:
@@ -162,7 +165,7 @@ def shapes() -> pd.DataFrame:
     rows = []
     for m, n, k in ((3584, 4096, 18944), (28672, 4096, 8192), (4096, 4096, 14336)):
         nnz = m * k // 10
-        rates = {"cublas_half": 70.0, "triton_bsr": 200.0, "opt5": 150.0, "auto": 400.0}
+        rates = {"cublas_dense_default": 70.0, "triton_bsr": 200.0, "opt5": 150.0, "auto": 400.0}
         rows += [row("shapes", v, "", (m, n, k), 0.1, nnz, r, 2.0 * nnz) for v, r in rates.items()]
     return frame(rows)
 
@@ -208,3 +211,22 @@ def faster(df: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
     df.loc[chosen, ["median_us", "q25_us", "q75_us"]] /= factor
     df.loc[chosen, ["tflops", "gbps"]] *= factor
     return df
+
+
+TIMELINE = ("variant", "block", "role", "warpgroup", "step", "begin_ns", "end_ns")
+
+
+def timeline() -> pd.DataFrame:
+    """opt1 takes turns; opt5 loads ahead of two consumers."""
+    rows = []
+    for step in range(12):
+        begin = 1000 * step
+        rows.append(("opt1", 3, "load", 0, step, begin, begin + 700))
+        rows.append(("opt1", 3, "multiply", 0, step, begin + 700, begin + 1000))
+        rows.append(("opt5", 3, "load", 0, step, 300 * step, 300 * step + 600))
+        for group in (1, 2):
+            at = 600 + 300 * step + 20 * group
+            rows.append(("opt5", 3, "multiply", group, step, at, at + 280))
+    rows.append(("opt1", 3, "store", 0, 12, 12000, 12900))
+    rows += [("opt5", 3, "store", group, 12, 4300, 4700) for group in (1, 2)]
+    return pd.DataFrame(rows, columns=list(TIMELINE))

@@ -98,7 +98,7 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     first = csr.changes(place)
     found = place[first]
     require_blocks(int(found.shape[0]), b_row)
-    slot = (xp.cumsum(first) - 1) * area + key % area
+    slot = (xp.cumsum(first, dtype=xp.int64) - 1) * area + key % area
     val = xp.zeros(int(found.shape[0]) * area, stored.storage(dtype))
     val[slot] = stored.rounded(values, dtype)
     return Bcsr(

@@ -103,7 +103,9 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     col_idx = xp.full(columns, -1, xp.int32)
     col_idx[at] = (found % a.k).astype(xp.int32)
     val = xp.zeros(window * columns, element)
-    val[key % window * columns + at[xp.cumsum(first) - 1]] = stored.rounded(values, dtype)
+    val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(
+        values, dtype
+    )
     return Wcsr(
         a.m, a.k, dtype, window, pad, row_ptr.astype(xp.int32), col_idx,
         val.reshape(window, columns), int(key.shape[0]),

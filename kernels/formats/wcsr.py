@@ -103,7 +103,9 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     col_idx = xp.full(columns, -1, xp.int32)
     col_idx[at] = (found % a.k).astype(xp.int32)
     val = xp.zeros(window * columns, element)
-    val[key % window * columns + at[xp.cumsum(first) - 1]] = stored.rounded(values, dtype)
+    val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(
+        values, dtype
+    )
     return Wcsr(
         a.m, a.k, dtype, window, pad, row_ptr.astype(xp.int32), col_idx,
         val.reshape(window, columns), int(key.shape[0]),
@@ -155,7 +157,7 @@ def validate(a: Wcsr) -> Wcsr:
             f"WCSR col_idx goes from {int(a.col_idx[column])} to {int(a.col_idx[column + 1])} at column "
             f"{column + 1}, but must ascend within a window, padding last"
         )
-    if bool(stored.nonzero(a.val[:, xp.flatnonzero(padding)]).any()):
+    if a.columns and bool(stored.nonzero(a.val[:, xp.flatnonzero(padding)]).any()):
         raise ValueError("WCSR val has a non-zero in a column of padding, where it must be 0")
     last = int(a.row_ptr[-2]) if a.windows else 0
     if a.m % a.window and bool(stored.nonzero(a.val[a.m % a.window :, last:]).any()):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refused import says
 from scipy.sparse import random_array
 
 from kernels import formats
@@ -33,15 +34,6 @@ def _sparse(dense):
     from scipy.sparse import csr_array
 
     return csr_array(dense)
-
-
-def says(words, work) -> None:
-    with pytest.raises(ValueError) as caught:
-        work()
-    message = str(caught.value)
-    assert "\n" not in message and ". " not in message
-    for word in words:
-        assert word in message, f"{word!r} is not in: {message}"
 
 
 def columns_of(dense: np.ndarray, window: int, pad: int) -> list[list[int]]:

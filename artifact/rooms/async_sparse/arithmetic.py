@@ -19,6 +19,7 @@ CONSUMERS = 2  #: warpgroups that multiply, side by side along N
 STAGES = 3
 REGISTERS = (24, 240, 240)  #: a thread, by setmaxnreg, of the producer and of the consumers
 WARPGROUP = 128  #: threads
+SM_REGISTERS, SM_SHARED = 65536, 233472  #: of an H100's SM: registers, bytes of shared memory
 STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4")  #: the ladder that the source adds up
 SIZES = {"bfloat16": 2, "tf32": 4}
 
@@ -116,12 +117,12 @@ def stage_bytes(width: int, dtype: str = "bfloat16") -> dict[str, int]:
     return {"A": BLOCK * BLOCK * size, "B": BLOCK * CONSUMERS * width * size}
 
 
-def blocks_by_registers(per_sm: int = 65536) -> int:
+def blocks_by_registers(per_sm: int = SM_REGISTERS) -> int:
     """Blocks for which an SM has registers, after they were moved."""
     return per_sm // (WARPGROUP * sum(REGISTERS))
 
 
-def blocks_by_shared(width: int, per_sm: int = 233472, reserved: int = 1024) -> int:
+def blocks_by_shared(width: int, per_sm: int = SM_SHARED, reserved: int = 1024) -> int:
     """Blocks for which an SM has shared memory, of STAGES stages each."""
     return per_sm // (STAGES * sum(stage_bytes(width).values()) + reserved)
 

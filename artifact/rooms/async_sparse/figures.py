@@ -413,35 +413,37 @@ def layers(
     return fig, data
 
 
-def layout_cost(
-    linear: pd.DataFrame, source: pd.DataFrame, shown: Sequence[str] = (KEPT, "auto", TORCH)
-):
+def both_layouts(
+    linear: pd.DataFrame | None, source: pd.DataFrame | None,
+    shown: Sequence[str] = (KEPT, "auto", TORCH),
+) -> pd.DataFrame | None:  # fmt: skip
     """Time with C in the order that a linear layer wants over that with C row-major, as the source writes it, at the
-    points that both records have. linear, source: records of gate_proj."""
+    points of both records of gate_proj; None where there are none."""
+    if linear is None or source is None:
+        return None
     at = ["variant", "m", "n", "k", "density"]
+    linear = linear[linear["variant"].isin(shown)]
     both = linear.merge(source, on=at, suffixes=("_linear", "_source"))
-    both = both[both["variant"].isin(shown)]
     if both.empty:
-        raise ValueError("No point was measured in both layouts.")
+        return None
     both["ratio"] = both["median_us_linear"] / both["median_us_source"]
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.2 + 0.4 * both["variant"].nunique()))
-    order = present(both, shown)
+    return both[[*at, "median_us_linear", "median_us_source", "ratio"]]
+
+
+def layout_cost(both: pd.DataFrame):
+    """`both_layouts` of each contender."""
+    order = list(dict.fromkeys(both["variant"]))
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.2 + 0.4 * len(order)))
     for y, variant in enumerate(order):
         values = both.loc[both["variant"] == variant, "ratio"]
         ax.plot([1, values.mean()], [y, y], color=colour(variant), linewidth=1.4)
-        ax.plot(
-            values,
-            [y] * len(values),
-            **contenders.look(variant) | {"linestyle": "none"},
-            markersize=7,
-        )
+        look = contenders.look(variant) | {"linestyle": "none"}
+        ax.plot(values, [y] * len(values), **look, markersize=7)
         plot.right(ax, y, 40, f"{records.geomean(values):.2f}×")
     ax.axvline(1, color=INK, linewidth=1)
     ax.set_yticks(range(len(order)), [name(v) for v in order])
-    ax.set(
-        ylim=(len(order) - 0.5, -0.5),
-        xlabel="time as a linear layer has it, over the source's layout",
-    )
+    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax.set_xlabel("time as a linear layer has C, over that in the source's layout")
     pad = max(0.05, 0.15 * float(both["ratio"].max() - both["ratio"].min()))
     ax.set_xlim(min(1, both["ratio"].min()) - pad, max(1, both["ratio"].max()) + pad)
-    return fig, both[[*at, "median_us_linear", "median_us_source", "ratio"]].reset_index(drop=True)
+    return fig, both

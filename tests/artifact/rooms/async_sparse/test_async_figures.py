@@ -31,7 +31,7 @@ EVERY = {
     "ladder": lambda: figures.ladder(made.ladder(), PREDICTIONS),
     "blocks": lambda: figures.blocks(made.blocks()),
     "layers": lambda: figures.layers(made.shapes()),
-    "layout": lambda: figures.layout_cost(made.gate_proj(), made.ladder()),
+    "layout": lambda: figures.layout_cost(figures.both_layouts(made.gate_proj(), made.ladder())),
     "machine": lambda: sketches.machine(MACHINE, ROOFS),
     "thread-block": lambda: sketches.thread_block(),
     "timeline": lambda: timeline.draw(made.timeline(), ("opt1", "opt5")),
@@ -162,11 +162,12 @@ def test_sides_of_blocks_are_read_from_labels():
     assert sorted(set(data["side"])) == [16, 32, 64, 128]
 
 
-def test_layout_cost_is_at_points_of_both():
-    _, data = figures.layout_cost(made.gate_proj(), made.ladder())
-    assert set(data["n"]) == {16384} and set(data["density"]) == {0.1}
-    with pytest.raises(ValueError, match="both layouts"):
-        figures.layout_cost(made.gate_proj().query("n == 1024"), made.ladder())
+def test_layouts_are_compared_at_points_of_both():
+    both = figures.both_layouts(made.gate_proj(), made.ladder())
+    assert set(both["n"]) == {16384} and set(both["density"]) == {0.1}
+    assert set(both["variant"]) == {"opt5", "auto", contenders.TORCH}
+    assert figures.both_layouts(made.gate_proj().query("n == 1024"), made.ladder()) is None
+    assert figures.both_layouts(None, made.ladder()) is None
 
 
 def test_looks_are_told_apart():

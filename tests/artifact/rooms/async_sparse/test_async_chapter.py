@@ -158,7 +158,8 @@ def measuring(tmp_path, monkeypatch):
     folder = tmp_path / "records"
     run = SimpleNamespace(
         mode="measure", preset="full", seed=0, folder=folder, machine={"memory_bytes": 2**30}, measure=measure,
-        variants=lambda: dict.fromkeys([KEPT, "auto"]), baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
+        variants=lambda names=(KEPT, "auto"): dict.fromkeys(names),
+        baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
     )  # fmt: skip
     monkeypatch.setattr(experiments, "_installed", lambda name: name != TRITON)
     return run, names, asked
@@ -190,6 +191,12 @@ def test_a_kick_takes_few_matrices_and_one_n(measuring):
     run.preset = "kick"
     experiments.tf32(run)
     assert [(label, n) for _, label, n, _ in asked] == [(name, 256) for name in names[:3]]
+
+
+def test_widths_of_the_tile_are_asked_for_by_name(measuring):
+    run, _, asked = measuring
+    experiments.tiles(run)
+    assert asked[0][3] == [f"opt5_n{width}" for width in range(8, 257, 8)]
 
 
 def test_without_a_folder_of_matrices_records_are_read(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, rooms
+from artifact.drawing import words
 from artifact.measure import matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
@@ -61,7 +62,7 @@ def kernels() -> ModuleType:
 def predictions() -> dict[str, str]:
     """What each kernel should gain, written down before it was measured, in the order of the ladder."""
     offered = kernels().VARIANTS
-    return {v: offered[v].prediction for v in contenders.LADDER if v in offered}
+    return {v: words.times(offered[v].prediction) for v in contenders.LADDER if v in offered}
 
 
 # ---------------------------------------------------------------- generated matrices

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from artifact.drawing import prose
-from artifact.drawing.words import shape
+from artifact.drawing.words import shape, times
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, figures
 from artifact.rooms.async_sparse.contenders import BELL, DENSE, KEPT, TORCH, TRITON, name
@@ -27,7 +27,7 @@ def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataF
             "kernel": f"<code>{v}</code>",
             "file": f"<code>{offered[v].source.name}</code>",
             "idea": prose.inline_code(offered[v].idea),
-            "predicted": prose.inline_code(offered[v].prediction) or NONE,
+            "predicted": prose.inline_code(times(offered[v].prediction)) or NONE,
             "came": _times(_step(df, v, before(v, here))),
             "by": "the paper" if offered[v].published else "ours",
         }

@@ -269,6 +269,7 @@ def test_kernels_have_their_prediction_and_what_came(run):
     ]  # opt4 is not offered
     assert table.loc["<code>opt1</code>", "idea"] == "idea of <code>opt1</code>"
     assert table.loc["<code>auto</code>", "by"] == "ours"
+    assert set(table["predicted"]) == {"1.5×"}
     assert set(tables.variants(offered, None)["came"]) == {tables.NONE}
 
 
@@ -345,3 +346,20 @@ def test_in_short_has_what_was_measured(run):
 
 def test_a_run_of_these_records_is_a_recorded_one(run):
     assert isinstance(run, harness.Run) and run.mode == "recorded"
+
+
+def test_predictions_are_in_the_order_of_the_ladder(monkeypatch):
+    offered = {
+        v: Kernel(v, Path("x.cu"), "", f"{v}: 2x over it") for v in ("auto", "opt1", "other")
+    }
+    monkeypatch.setattr(experiments, "kernels", lambda: SimpleNamespace(VARIANTS=offered))
+    assert experiments.predictions() == {"opt1": "opt1: 2× over it", "auto": "auto: 2× over it"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not hasattr(room, "VARIANTS"), reason="the kernels are not there yet")
+def test_a_sweep_is_measured_on_a_gpu(tmp_path):
+    run = experiments.start("measure", "", "kick", 0, str(tmp_path))
+    df = experiments.sweep(run, "gate_proj", experiments.LAYER)
+    assert {KEPT, "auto", TORCH} <= set(df["variant"]) and (df["rel_err"] < 0.01).all()
+    assert tables.gate(df, TABLE3) is not None and figures_.gate(df, TABLE3)

@@ -8,17 +8,14 @@
 struct Tiles {
     const int4* rows;  // in the order of work: block row, its first block, the one past its last, -
     int high, panels;  // block rows; tiles of a block row
-    int band, group;   // block rows of a band; panels of a group
+    int group;         // panels of a group
 
     __device__ __forceinline__ int count() const { return high * panels; }
     // Tile t: its place in `rows`, and its panel.
     __device__ __forceinline__ int2 find(int t) const
     {
-        const int first = t / (band * panels) * band, tall = min(band, high - first);
-        int rest = t - first * panels;
-        const int left = rest / (tall * group) * group, wide = min(group, panels - left);
-        rest -= left * tall;
-        return make_int2(first + rest / wide, left + rest % wide);
+        const int left = t / (high * group) * group, wide = min(group, panels - left), rest = t - left * high;
+        return make_int2(rest / wide, left + rest % wide);
     }
 };
 

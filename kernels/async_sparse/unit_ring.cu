@@ -9,9 +9,9 @@
 // both read the same B, and each 64 rows of A. What both read is in the shared ring, the rest in the private one: a unit is
 // loaded again as soon as the one warpgroup that read it has left it, and half a step of prefetch more fits than in stages.
 //
-// The order of the tiles (Tiles): bands of block rows, whose A stays in L2; in a band groups of panels, whose B stays there; in
-// a group the longest block rows first, each with all its panels. The next tile is claimed from a counter when one is
-// begun, so a block is late by a tile at most, and the last tiles are short ones.
+// The order of the tiles (Tiles): groups of panels, whose B stays in L2; in a group the longest block rows first, each with all
+// its panels. The next tile is claimed from a counter when one is begun, so a block is late by a tile at most, and the
+// last tiles are short ones. Tiles without blocks go out as copies of one box of zeros.
 //
 // Template:  T, B, N, P  as in step.cuh; COLUMN, BUFFERS as in output.cuh
 //            TALL     whether tiles are 128 x N
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(384, 1) unit_ring(
     const __grid_constant__ TensorMap b,  // K_MAJOR: n x k, boxes of N x K / P; MN_MAJOR: k x n, boxes of K / P x 64
     const __grid_constant__ TensorMap c,  // m x n or, COLUMN, n x m; boxes of output.cuh
     const int4* rows, const int* col_idx, unsigned* counter,  // Tiles; Bcsr; two zeros: tiles claimed, blocks that are done
-    int high, int panels, int band, int group,                // Tiles
+    int high, int panels, int group,                          // Tiles
     int steps)                                                // of a block: its bytes of k / 128; 1 where P blocks share one
 {
     using Out = Output<T, COLUMN, N, BUFFERS>;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(384, 1) unit_ring(
     __shared__ Barrier shared_full[SHARED], shared_empty[SHARED], private_full[2][LANDED], private_empty[PRIVATE];
     __shared__ Barrier slot_full[QUEUE], slot_empty[QUEUE];
     __shared__ Slot slot[QUEUE];
-    const Tiles tiles{rows, high, panels, band, group};
+    const Tiles tiles{rows, high, panels, group};
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, mine = threadIdx.x / 128;
 
     if (threadIdx.x == 0) {

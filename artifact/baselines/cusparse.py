@@ -234,8 +234,7 @@ def require_blocks(contender: str, problem: Problem, operands: Operands) -> None
     require(
         isinstance(operands.a, Bcsr)
         and all(
-            number(x) == dtype
-            and (stored(x).flags.c_contiguous or stored(x).flags.f_contiguous)
+            number(x) == dtype and (stored(x).flags.c_contiguous or stored(x).flags.f_contiguous)
             for x in (operands.b, operands.c)
         ),
         f"{contender} takes a BCSR A with a B and a C of its dtype, without gaps, and {problem.room} "

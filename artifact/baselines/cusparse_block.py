@@ -104,9 +104,9 @@ def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
     width, block = _width(a), a.block[0]
     row = bcsr.block_rows_of(a)
     slot = xp.arange(a.blocks, dtype=xp.int64) - a.row_ptr[row]
-    columns = xp.full((a.block_rows, width), -1, xp.int32)
+    columns = xp.full_like(a.col_idx, -1, order="C", shape=(a.block_rows, width))
     columns[row, slot] = a.col_idx
-    values = xp.zeros((a.block_rows, block, width, block), a.val.dtype)
+    values = xp.zeros_like(a.val, order="C", shape=(a.block_rows, block, width, block))
     values.transpose(0, 2, 1, 3)[row, slot] = a.val
     return columns, values.reshape(a.block_rows * block, width * block)
 
@@ -176,5 +176,5 @@ def _matrix(like, shape: tuple[int, int], zeros: bool = False):
     array = stored(like)
     xp = array_module(array)
     order = "C" if array.flags.c_contiguous else "F"
-    made = (xp.zeros if zeros else xp.empty)(shape, array.dtype, order=order)
+    made = (xp.zeros_like if zeros else xp.empty_like)(array, order=order, shape=shape)
     return Half(like.dtype, made) if isinstance(like, Half) else made

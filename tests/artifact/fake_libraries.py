@@ -279,16 +279,18 @@ class Matmul:
     """Stands in for nvmath.linalg.advanced.Matmul: plans `ids`, and tuning turns them around.
 
     calls: what it was asked for, "matmul" with the dtype, the compute type, and the strides in
-    elements of A and B.
+    elements of A and B, and of a C to add zero times.
     """
 
     def __init__(self, library: CublasLt):
         self.library, self.ids, self.refuse, self.calls, self.open = library, [7, 8, 9], None, [], 0
 
-    def __call__(self, a, b, options):
+    def __call__(self, a, b, c=None, *, beta=None, options):
         assert a.dtype == b.dtype and a.shape[1] == b.shape[0]
+        assert beta == (None if c is None else 0)
         self.library.what(options["handle"])
-        strides = tuple(stride // a.itemsize for x in (a, b) for stride in x.strides)
+        matrices = (a, b) if c is None else (a, b, c)
+        strides = tuple(stride // a.itemsize for x in matrices for stride in x.strides)
         self.calls.append(("matmul", a.dtype, options["compute_type"], strides))
         return self
 

@@ -313,7 +313,8 @@ def test_baselines_are_merged_in_order():
     ]  # fmt: skip
     assert baselines.contenders((), None) == {}
     with pytest.raises(
-        ValueError, match="no baseline 'mkl'; known: cpu, cublas, cublas_tensor, cublaslt, cusparse"
+        ValueError,
+        match="no baseline 'mkl'; known: cpu, cublas, cublas_dense, cublas_tensor, cublaslt",
     ):
         baselines.contenders(("cublas", "mkl"), None)
 

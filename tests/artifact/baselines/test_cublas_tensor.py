@@ -164,14 +164,14 @@ def test_everything_is_released_with_the_last_reference(library, dtype):
 
 
 def test_the_b_that_lost_is_freed_and_the_other_kept(monkeypatch, library):
-    made, dense = [], cublas_tensor._dense
+    made, dense = [], cublas_tensor.made_dense
 
     def remembered(*arguments):
         b = dense(*arguments)
         made.append((arguments[-1], weakref.ref(b)))
         return b
 
-    monkeypatch.setattr(cublas_tensor, "_dense", remembered)
+    monkeypatch.setattr(cublas_tensor, "made_dense", remembered)
     Timer(monkeypatch, lambda name, turn: 1.0 if "B row-major" in name else 2.0)
     bound = cublas_tensor.bind("bfloat16", nm_problem(M, N, K, dtype="bfloat16"), DEVICE)
     assert [order for order, b in made if b() is not None] == ["C"]

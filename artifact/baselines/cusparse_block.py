@@ -58,13 +58,8 @@ def bind(format: str, problem: Problem, device) -> Bound:
     operands = problem.device()
     require_blocks(name, problem, operands)
     (whole, output), ms = timed(lambda: padded(operands))
-    nbytes = sum(
-        stored(x).nbytes
-        for x, ours in ((whole.b, operands.b), (whole.c, operands.c))
-        if x is not ours
-    )
     sparse = _bell(problem, whole) if format == "bell" else _bsr(whole)
-    sparse = replace(sparse, ms=sparse.ms + ms, nbytes=sparse.nbytes + nbytes)
+    sparse = replace(sparse, ms=sparse.ms + ms, nbytes=sparse.nbytes + made_bytes(whole, operands))
     return ready(name, sparse, whole.b, whole.c, output, problem)
 
 
@@ -92,6 +87,12 @@ def padded(operands: Operands) -> tuple[Operands, Any]:
     whole.c = _matrix(c, (rows, n))
     view = stored(whole.c)[: a.m]
     return whole, Half(c.dtype, view) if isinstance(c, Half) else view
+
+
+def made_bytes(whole: Operands, operands: Operands) -> int:
+    """Bytes of the B and C that `padded` made; 0 where both are shared."""
+    pairs = ((whole.b, operands.b), (whole.c, operands.c))
+    return sum(stored(ours).nbytes for ours, theirs in pairs if ours is not theirs)
 
 
 def blocked_ell(a: Bcsr) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import (
     COMPUTE_32F,
     DEVICE,
@@ -21,7 +22,7 @@ from fake_libraries import (
 
 from artifact import baselines
 from artifact.baselines import cublas_dense, cublas_tensor, cublaslt
-from artifact.measure import bench, check
+from artifact.measure import check
 from kernels.async_sparse import operands
 from kernels.formats import half
 from kernels.formats.half import Half
@@ -265,12 +266,4 @@ def test_dense_cublas_can_be_captured(gpu, name):
     problem = operands.problem(512, 256, 1024, 0.3, layout="linear")
     reference = check.oracle(problem)
     bound = cublas_dense.bind(name, problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)

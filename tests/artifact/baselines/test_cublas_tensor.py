@@ -2,6 +2,7 @@ import weakref
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import (
     BFLOAT16,
     COMPUTE_32F,
@@ -16,7 +17,7 @@ from fake_libraries import (
 
 from artifact import baselines
 from artifact.baselines import cublas_tensor, cublaslt
-from artifact.measure import bench, check
+from artifact.measure import check
 from kernels.contract import Operands
 from kernels.formats import nm
 from kernels.formats.half import Half
@@ -243,12 +244,4 @@ def test_cublas_on_the_tensor_cores_can_be_captured(gpu, dtype):
     problem = operands.problem(512, 256, 1024, dtype=dtype)
     reference = check.oracle(problem)
     bound = cublas_tensor.bind(dtype, problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import (
     DEVICE,
     STREAM,
@@ -335,20 +336,13 @@ def test_cusparse_is_right_on_repeated_and_unsorted_columns(gpu, algorithm, n):
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
 def test_cusparse_can_be_captured(gpu, algorithm):
-    from artifact.measure import bench, check
+    from artifact.measure import check
     from kernels import casper_sparse as room
 
     problem = room.problem(m=1000, n=64, k=500, density=0.05)
     reference = check.oracle(problem)
     bound = cusparse.bind(algorithm, problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    assert check.compare(bound.result(), reference).rel_err < 1e-6
+    assert check_captured(bound, problem, reference, gpu).rel_err < 1e-6
 
 
 @pytest.mark.gpu

@@ -3,11 +3,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import DEVICE, STREAM, Cusparse, bcsr_problem, install, nm_problem
 
 from artifact import baselines
 from artifact.baselines import cusparse, cusparse_block
-from artifact.measure import bench, check
+from artifact.measure import check
 from kernels.async_sparse import operands
 from kernels.contract import Operands
 from kernels.formats import bcsr
@@ -255,15 +256,7 @@ def test_the_library_can_be_captured(gpu, format):
     reference = check.oracle(problem)
     bound = taken(format, problem, gpu)
     assert bound is not None
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)
 
 
 @pytest.mark.gpu

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import DEVICE, STREAM, Timer, bcsr_problem, install, nm_problem
 
 from artifact import baselines
@@ -294,12 +295,4 @@ def test_triton_can_be_captured(gpu, shape):
     problem = operands.problem(*shape, 0.2, layout="linear")
     reference = check.oracle(problem)
     bound = triton_bsr.bind("triton_bsr", problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)

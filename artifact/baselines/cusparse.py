@@ -135,11 +135,10 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
 def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
     """Descriptors, work buffer and preprocessing of a matrix times b into c, whose view is `output`.
 
-    b, c: CuPy arrays or `Half`s without gaps, each row-major or column-major. The library's kernels
-    want B and C in one order. Where they are in two, B is given as the B^T that lies there, in C's
-    order and to be transposed, as PyTorch does; where the library refuses that, as it lies. The
-    problem's device is current. Overwrites c. Raises ValueError, naming the algorithm, where the
-    library refuses the problem.
+    b, c: CuPy arrays or `Half`s without gaps, each row-major or column-major. Where they lie in two
+    orders, the library is given the B^T that lies there, in C's order, and is told to transpose it, as
+    PyTorch does; where it refuses that, B as it lies. The device is current. Overwrites c. Raises
+    ValueError, naming the algorithm, where the library refuses the problem.
     """
     import cupy
     from nvmath.bindings import cusparse

@@ -26,11 +26,10 @@ from typing import Any
 import numpy as np
 
 from kernels import splitmix
-from kernels.formats import csr, half
+from kernels.formats import csr, stored
 from kernels.formats.csr import INT32_MAX, Csr
 from kernels.formats.half import Half, array_module
 
-DTYPES = ("bfloat16", "float16", "float32")
 SIDES = (16, 32, 64, 128)  #: rows, and columns, that a block may have
 _PATTERN, _VALUES = range(2)  # streams of `random`
 
@@ -71,7 +70,7 @@ class Bcsr:
     @property
     def fill_ratio(self) -> float:
         """Non-zeros over stored values; 0 where nothing is stored."""
-        return self.nnz / self.val.size if self.val.size else 0.0
+        return stored.fill_ratio(self)
 
     @property
     def nbytes(self) -> int:
@@ -86,8 +85,8 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     Raises ValueError, one sentence, for another block or dtype and where sizes pass 2^31 - 1.
     """
     b_row, b_col = sides(block)
-    _require_dtype(dtype)
-    a = _csr(a)
+    stored.require_dtype("BCSR", dtype)
+    a = stored.as_csr(a)
     xp = array_module(a.val)
     rows, columns, area = -(-a.m // b_row), -(-a.k // b_col), b_row * b_col
     if a.nnz == 0:
@@ -99,9 +98,9 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     first = csr.changes(place)
     found = place[first]
     require_blocks(int(found.shape[0]), b_row)
-    slot = (xp.cumsum(first) - 1) * area + key % area
-    val = xp.zeros(int(found.shape[0]) * area, _storage(dtype))
-    val[slot] = _rounded(values, dtype)
+    slot = (xp.cumsum(first, dtype=xp.int64) - 1) * area + key % area
+    val = xp.zeros(int(found.shape[0]) * area, stored.storage(dtype))
+    val[slot] = stored.rounded(values, dtype)
     return Bcsr(
         a.m, a.k, dtype,
         csr.offsets(found, rows, columns),
@@ -114,7 +113,7 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
 def count_blocks(a, block: int | tuple[int, int] = 64) -> int:
     """How many blocks `from_csr` would store, without storing them."""
     b_row, b_col = sides(block)
-    a = _csr(a)
+    a = stored.as_csr(a)
     if a.nnz == 0:
         return 0
     row, col = csr.rows(a), a.col_idx.astype(array_module(a.val).int64)
@@ -130,31 +129,31 @@ def from_dense(dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat
     """
     b_row, b_col = sides(block)
     if isinstance(dense, Half):
-        dtype, stored = dense.dtype, dense.bits
+        dtype, given = dense.dtype, dense.bits
     else:
-        _require_dtype(dtype)
+        stored.require_dtype("BCSR", dtype)
         if dense.dtype != np.float32 or dense.ndim != 2:
             raise ValueError(
                 f"BCSR is made from a 2-dimensional float32 array, but the given one is "
                 f"{dense.ndim}-dimensional {dense.dtype}"
             )
-        stored = _rounded(dense, dtype)
-    xp = array_module(stored)
-    m, k = (int(size) for size in stored.shape)
-    _sizes(m, k)
+        given = stored.rounded(dense, dtype)
+    xp = array_module(given)
+    m, k = (int(size) for size in given.shape)
+    stored.require_sizes("BCSR", m, k)
     rows, columns = -(-m // b_row), -(-k // b_col)
     if rows * b_row != m or columns * b_col != k:
-        padded = xp.zeros((rows * b_row, columns * b_col), stored.dtype)
-        padded[:m, :k] = stored
-        stored = padded
-    if stored.size == 0:
+        padded = xp.zeros((rows * b_row, columns * b_col), given.dtype)
+        padded[:m, :k] = given
+        given = padded
+    if given.size == 0:
         return _empty(xp, m, k, (b_row, b_col), dtype)
-    cells = stored.reshape(rows, b_row, columns, b_col).transpose(0, 2, 1, 3)
-    row, col = xp.nonzero(_nonzero(cells).any(axis=(2, 3)))
+    cells = given.reshape(rows, b_row, columns, b_col).transpose(0, 2, 1, 3)
+    row, col = xp.nonzero(stored.nonzero(cells).any(axis=(2, 3)))
     require_blocks(int(row.shape[0]), b_row)
     val = xp.ascontiguousarray(cells[row, col])
     row_ptr = csr.offsets(row * columns + col, rows, columns)
-    return Bcsr(m, k, dtype, row_ptr, col.astype(xp.int32), val, int(_nonzero(val).sum()))
+    return Bcsr(m, k, dtype, row_ptr, col.astype(xp.int32), val, int(stored.nonzero(val).sum()))
 
 
 def from_torch(tensor) -> Bcsr:
@@ -172,7 +171,7 @@ def from_torch(tensor) -> Bcsr:
             f"{tensor.dim()}-dimensional {tensor.layout}"
         )
     dtype = str(tensor.dtype).removeprefix("torch.")
-    _require_dtype(dtype)
+    stored.require_dtype("BCSR", dtype)
     values = tensor.values().detach().contiguous()
     if tensor.is_cuda:
         import cupy as xp
@@ -180,7 +179,7 @@ def from_torch(tensor) -> Bcsr:
         xp = np
     # As int16, which every library exchanges: NumPy has no bfloat16.
     val = xp.from_dlpack(values if dtype == "float32" else values.view(torch.int16))
-    val = val.view(_storage(dtype))
+    val = val.view(stored.storage(dtype))
     row_ptr, col_idx = (
         xp.from_dlpack(x.contiguous()) for x in (tensor.crow_indices(), tensor.col_indices())
     )
@@ -195,7 +194,7 @@ def from_torch(tensor) -> Bcsr:
             row_ptr.astype(xp.int32),
             col_idx.astype(xp.int32),
             val,
-            int(_nonzero(val).sum()),
+            int(stored.nonzero(val).sum()),
         )  # fmt: skip
     )
 
@@ -207,11 +206,11 @@ def random(
     """Random blocks full of random values: the same bits with NumPy as with CuPy, which `xp` is.
 
     round(density · all blocks) blocks, each choice of them equally likely; values uniform in
-    (-1, 1), rounded to `dtype` and never 0. dtype: one of `DTYPES`, or "tf32": float32 values that
+    (-1, 1), rounded to `dtype` and never 0. dtype: a matrix's, or "tf32": float32 values that
     TF32 holds exactly. Raises ValueError, one sentence, for what makes no matrix.
     """
     row_ptr, col_idx, nnz = random_pattern(m, k, density, seed, block=block, xp=xp)
-    (m, k), (b_row, b_col) = _sizes(m, k), sides(block)
+    (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
     key = splitmix.key(seed, _VALUES)
     val = splitmix.uniform(key, int(col_idx.shape[0]) * b_row * b_col, dtype, xp)
     val = val.reshape(-1, b_row, b_col)
@@ -219,15 +218,14 @@ def random(
         val[int(row_ptr[-2]) :, m % b_row :] = 0
     if k % b_col:
         val[xp.flatnonzero(col_idx == k // b_col), :, k % b_col :] = 0
-    stored = "float32" if dtype == "tf32" else dtype
-    return Bcsr(m, k, stored, row_ptr, col_idx, val, nnz)
+    return Bcsr(m, k, "float32" if dtype == "tf32" else dtype, row_ptr, col_idx, val, nnz)
 
 
 def random_pattern(
     m: int, k: int, density: float, seed: int, *, block: int | tuple[int, int] = 64, xp=np
 ) -> tuple[Any, Any, int]:
     """(row_ptr, col_idx, nnz) of `random`, and none of its values."""
-    (m, k), (b_row, b_col) = _sizes(m, k), sides(block)
+    (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
     if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
         raise ValueError(f"BCSR density is {density!r}, but must be a share from 0 to 1")
     rows, columns = -(-m // b_row), -(-k // b_col)
@@ -256,21 +254,9 @@ def random_pattern(
 
 def validate(a: Bcsr) -> Bcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    _require_dtype(a.dtype)
-    m, k = _sizes(a.m, a.k)
-    for name, dtype, dimensions in (
-        ("row_ptr", np.int32, 1),
-        ("col_idx", np.int32, 1),
-        ("val", _storage(a.dtype), 3),
-    ):
-        array = getattr(a, name)
-        if array.dtype != dtype or array.ndim != dimensions:
-            raise ValueError(
-                f"BCSR {name} is {array.ndim}-dimensional {array.dtype}, but must be "
-                f"{dimensions}-dimensional {np.dtype(dtype).name} in a {a.dtype} matrix"
-            )
-        if not array.flags.c_contiguous:
-            raise ValueError(f"BCSR {name} is not row-major contiguous: copy it")
+    stored.require_dtype("BCSR", a.dtype)
+    m, k = stored.require_sizes("BCSR", a.m, a.k)
+    stored.require_arrays("BCSR", a, 3)
     b_row, b_col = sides(a.block)
     require_blocks(a.blocks, b_row)
     if a.row_ptr.shape[0] != a.block_rows + 1:
@@ -300,15 +286,12 @@ def validate(a: Bcsr) -> Bcsr:
             f"BCSR col_idx goes from {int(a.col_idx[block])} to {int(a.col_idx[block + 1])} at block "
             f"{block + 1}, but must ascend within a row of blocks"
         )
-    if m % b_row and bool(_nonzero(a.val[int(a.row_ptr[-2]) :, m % b_row :]).any()):
+    if m % b_row and bool(stored.nonzero(a.val[int(a.row_ptr[-2]) :, m % b_row :]).any()):
         raise ValueError(f"BCSR val has a non-zero below row {m - 1}, where padding must be 0")
     right = xp.flatnonzero(a.col_idx == k // b_col)  # none where k is a multiple
-    if right.size and bool(_nonzero(a.val[right][:, :, k % b_col :]).any()):
+    if right.size and bool(stored.nonzero(a.val[right][:, :, k % b_col :]).any()):
         raise ValueError(f"BCSR val has a non-zero beyond column {k - 1}, where padding must be 0")
-    if not isinstance(a.nnz, (int, np.integer)) or not 0 <= a.nnz <= a.val.size:
-        raise ValueError(
-            f"BCSR nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values"
-        )
+    stored.require_nnz("BCSR", a)
     return a
 
 
@@ -318,7 +301,7 @@ def to_dense(a: Bcsr):
     (b_row, b_col), rows, columns = a.block, a.block_rows, a.block_columns
     cells = xp.zeros((rows * columns, b_row, b_col), xp.float32)
     if a.blocks:
-        cells[block_rows_of(a) * columns + a.col_idx] = values(a)
+        cells[block_rows_of(a) * columns + a.col_idx] = stored.numbers(a.val, a.dtype)
     dense = cells.reshape(rows, columns, b_row, b_col).transpose(0, 2, 1, 3)
     return xp.ascontiguousarray(dense.reshape(rows * b_row, columns * b_col)[: a.m, : a.k])
 
@@ -330,7 +313,7 @@ def to_csr(a: Bcsr) -> Csr:
     if a.blocks == 0:
         nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
         return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
-    at = xp.flatnonzero(_nonzero(a.val))
+    at = xp.flatnonzero(stored.nonzero(a.val))
     block, inside = at // (b_row * b_col), at % (b_row * b_col)
     row = block_rows_of(a)[block] * b_row + inside // b_col
     col = a.col_idx[block].astype(xp.int64) * b_col + inside % b_col
@@ -345,13 +328,8 @@ def to_csr(a: Bcsr) -> Csr:
         a.m, a.k,
         csr.offsets(place[order], a.m, a.k),
         col[order].astype(xp.int32),
-        kept if a.dtype == "float32" else half.from_bits(kept, a.dtype),
+        stored.numbers(kept, a.dtype),
     )  # fmt: skip
-
-
-def values(a: Bcsr):
-    """float32 (blocks, b_row, b_col): the blocks' values, on the side where `a` lives; exact."""
-    return a.val if a.dtype == "float32" else half.from_bits(a.val, a.dtype)
 
 
 def block_rows_of(a: Bcsr):
@@ -397,41 +375,8 @@ def require_blocks(blocks: int, b_row: int) -> None:
         )
 
 
-def _csr(a) -> Csr:
-    return a if isinstance(a, Csr) else csr.from_scipy(a)
-
-
 def _empty(xp, m: int, k: int, block: tuple[int, int], dtype: str) -> Bcsr:
     row_ptr = xp.zeros(-(-m // block[0]) + 1, xp.int32)
     return Bcsr(
-        m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), _storage(dtype)), 0
+        m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), stored.storage(dtype)), 0
     )
-
-
-def _storage(dtype: str):
-    return np.dtype(np.float32 if dtype == "float32" else np.uint16)
-
-
-def _rounded(x, dtype: str):
-    """A float32 array as `val` stores it."""
-    return x if dtype == "float32" else half.to_bits(x, dtype)
-
-
-def _nonzero(val):
-    """Whether stored values are not 0, of either sign."""
-    return val != 0 if val.dtype == np.float32 else val & 0x7FFF != 0
-
-
-def _require_dtype(dtype) -> None:
-    if dtype not in DTYPES:
-        raise ValueError(f"BCSR dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}")
-
-
-def _sizes(m, k) -> tuple[int, int]:
-    """The same as Python's integers, because NumPy's would wrap in the products."""
-    for name, value in (("m", m), ("k", k)):
-        if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
-            raise ValueError(
-                f"BCSR size {name} is {value!r}, but must be an integer from 0 to 2^31 - 1"
-            )
-    return int(m), int(k)

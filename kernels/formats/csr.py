@@ -189,5 +189,5 @@ def sorted_sums(key, val):
     first = changes(key)
     if bool(first.all()):
         return key, val
-    sums = xp.bincount(xp.cumsum(first) - 1, weights=val.astype(xp.float64))
+    sums = xp.bincount(xp.cumsum(first, dtype=xp.int64) - 1, weights=val.astype(xp.float64))
     return key[first], sums.astype(xp.float32)

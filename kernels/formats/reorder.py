@@ -29,7 +29,7 @@ def rcm(a: Csr) -> tuple[np.ndarray, float]:
     begin = time.perf_counter()
     if a.m == 0:
         return np.zeros(0, np.int32), 0.0
-    pattern = csr_array((np.ones(a.nnz, np.int8), a.col_idx, a.row_ptr), shape=(a.m, a.k))
+    pattern = csr_array((np.ones(a.nnz, bool), a.col_idx, a.row_ptr), shape=(a.m, a.k))
     order = reverse_cuthill_mckee((pattern + pattern.T).tocsr(), symmetric_mode=True)
     return order.astype(np.int32), (time.perf_counter() - begin) * 1e3
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from artifact.baselines import cublas_tensor
 from artifact.baselines.cublas import gemm_arguments, multiplication
-from artifact.baselines.cusparse import require_blocks, stored
+from artifact.baselines.cusparse import array_of, require_blocks
 from artifact.baselines.cusparselt import DATA_TYPE, Bound
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
@@ -38,7 +38,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     require_blocks(name, problem, operands)
-    b, c = stored(operands.b), stored(operands.c)
+    b, c = array_of(operands.b), array_of(operands.c)
     dtype = operands.a.dtype
     if dtype == "float32":
         dtype = "tf32"
@@ -72,8 +72,8 @@ def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     arguments = gemm_arguments(
         cublas,
         a,
-        stored(operands.b),
-        stored(operands.c),
+        array_of(operands.b),
+        array_of(operands.c),
         DATA_TYPE[dtype] if halves else "CUDA_R_32F",
         "COMPUTE_32F" if halves else "COMPUTE_32F_FAST_TF32",
     )

@@ -30,7 +30,7 @@ from artifact.baselines.cublas import require_column_major
 from artifact.baselines.cusparselt import DATA_TYPE, release_all
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
-from kernels.formats import bcsr, half
+from kernels.formats import bcsr, stored
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module
@@ -143,8 +143,8 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
     import cupy
     from nvmath.bindings import cusparse
 
-    by_rows = stored(b).flags.c_contiguous, stored(c).flags.c_contiguous
-    ways = (False,) if _fits(stored(b), by_rows[1]) else (True, False)
+    by_rows = array_of(b).flags.c_contiguous, array_of(c).flags.c_contiguous
+    ways = (False,) if _fits(array_of(b), by_rows[1]) else (True, False)
     handle = cusparse.create()
     # Freed in reverse order: the handle last.
     release: list[tuple[Callable[[int], None], int]] = [(cusparse.destroy, handle)]
@@ -213,9 +213,7 @@ def csr_of_blocks(a: Bcsr) -> Csr:
     `val` is as in the blocks: float32, or the bit patterns of 16-bit floats (uint16).
     """
     made = bcsr.to_csr(a)
-    if a.dtype == "float32":
-        return made
-    return Csr(a.m, a.k, made.row_ptr, made.col_idx, half.to_bits(made.val, a.dtype))
+    return Csr(a.m, a.k, made.row_ptr, made.col_idx, stored.rounded(made.val, a.dtype))
 
 
 def require_work(problem: Problem) -> None:
@@ -233,7 +231,8 @@ def require_blocks(contender: str, problem: Problem, operands: Operands) -> None
     require(
         isinstance(operands.a, Bcsr)
         and all(
-            number(x) == dtype and (stored(x).flags.c_contiguous or stored(x).flags.f_contiguous)
+            number(x) == dtype
+            and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
             for x in (operands.b, operands.c)
         ),
         f"{contender} takes a BCSR A with a B and a C of its dtype, without gaps, and {problem.room} "
@@ -241,7 +240,7 @@ def require_blocks(contender: str, problem: Problem, operands: Operands) -> None
     )
 
 
-def stored(x):
+def array_of(x):
     """The array behind a dense operand: of a `Half` its bits."""
     return x.bits if isinstance(x, Half) else x
 
@@ -296,8 +295,8 @@ def _prepare(cusparse, handle: int, sparse: Sparse, b, c, transpose: bool, relea
 
     mat_a = sparse.describe(cusparse, data)
     release.append((cusparse.destroy_sp_mat, mat_a))
-    mat_b = dense(stored(b).T if transpose else stored(b))
-    mat_c = dense(stored(c))
+    mat_b = dense(array_of(b).T if transpose else array_of(b))
+    mat_c = dense(array_of(c))
 
     # Host scalars: cuSPARSE's default pointer mode. It reads them when the call is made, captured
     # or not.

@@ -27,10 +27,10 @@ from typing import Any
 from artifact.baselines.cusparse import (
     Bound,
     Sparse,
+    array_of,
     ready,
     require_blocks,
     require_work,
-    stored,
 )
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
@@ -81,18 +81,18 @@ def padded(operands: Operands) -> tuple[Operands, Any]:
     whole = Operands(replace(a, m=rows, k=columns), b, c)
     if columns != a.k:
         whole.b = _matrix(b, (columns, n), zeros=True)
-        stored(whole.b)[: a.k] = stored(b)
+        array_of(whole.b)[: a.k] = array_of(b)
     if rows == a.m:
         return whole, c
     whole.c = _matrix(c, (rows, n))
-    view = stored(whole.c)[: a.m]
+    view = array_of(whole.c)[: a.m]
     return whole, Half(c.dtype, view) if isinstance(c, Half) else view
 
 
 def made_bytes(whole: Operands, operands: Operands) -> int:
     """Bytes of the B and C that `padded` made; 0 where both are shared."""
     pairs = ((whole.b, operands.b), (whole.c, operands.c))
-    return sum(stored(ours).nbytes for ours, theirs in pairs if ours is not theirs)
+    return sum(array_of(ours).nbytes for ours, theirs in pairs if ours is not theirs)
 
 
 def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
@@ -174,7 +174,7 @@ def _width(a: Bcsr) -> int:
 
 def _matrix(like, shape: tuple[int, int], zeros: bool = False):
     """A dense operand of another shape, in the order and dtype of one that is there."""
-    array = stored(like)
+    array = array_of(like)
     xp = array_module(array)
     order = "C" if array.flags.c_contiguous else "F"
     made = (xp.zeros_like if zeros else xp.empty_like)(array, order=order, shape=shape)

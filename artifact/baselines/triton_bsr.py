@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines.cusparse import require_blocks, require_work, stored
+from artifact.baselines.cusparse import array_of, require_blocks, require_work
 from artifact.baselines.cusparse_block import made_bytes, padded
 from artifact.baselines.cusparselt import fastest
 from artifact.measure.device import first_line
@@ -203,7 +203,7 @@ def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
             torch.from_dlpack(a.row_ptr), torch.from_dlpack(a.col_idx), numbers(a.val),
             size=(a.m, a.k), check_invariants=False,
         )  # fmt: skip
-    return bsr, numbers(stored(whole.b)), numbers(stored(whole.c))
+    return bsr, numbers(array_of(whole.b)), numbers(array_of(whole.c))
 
 
 def _compile(bound: Bound, problem: Problem) -> None:

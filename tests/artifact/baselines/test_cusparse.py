@@ -20,7 +20,7 @@ from artifact.baselines import cusparse
 from artifact.measure import check
 from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import bcsr, csr, half, nm
+from kernels.formats import bcsr, csr, half, nm, stored
 
 
 class FakeLibrary(Library):
@@ -240,7 +240,7 @@ def test_an_nm_problem_in_another_order_or_dtype_is_refused(library, convert):
 # ---------------------------------------------------------------- a BCSR A
 
 
-@pytest.mark.parametrize("dtype", bcsr.DTYPES)
+@pytest.mark.parametrize("dtype", stored.DTYPES)
 def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
     matrix = csr.Csr(
         40, 50, np.r_[0, np.full(39, 3), 5].astype(np.int32), np.array([49, 3, 17, 2, 44], np.int32),

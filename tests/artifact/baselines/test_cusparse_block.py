@@ -11,7 +11,7 @@ from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import check
 from kernels.async_sparse import operands
 from kernels.contract import Operands
-from kernels.formats import bcsr
+from kernels.formats import bcsr, stored
 from kernels.formats.half import Half
 
 pytest.importorskip("cuda.bindings.runtime")
@@ -32,7 +32,7 @@ def library(monkeypatch):
 # ---------------------------------------------------------------- the formats
 
 
-@pytest.mark.parametrize("dtype", bcsr.DTYPES)
+@pytest.mark.parametrize("dtype", stored.DTYPES)
 @pytest.mark.parametrize("shape", [(64, 96), (50, 83), (16, 16)])
 def test_blocked_ell_pads_every_row_of_blocks_to_the_longest(shape, dtype):
     a = bcsr.random(*shape, 0.4, 3, block=16, dtype=dtype)
@@ -62,11 +62,11 @@ def test_whole_operands_are_shared_and_others_padded(layout, dtype):
     given = problem.device()
     whole, output = cusparse_block.padded(given)
     assert (whole.a.m, whole.a.k, whole.b.shape, whole.c.shape) == (64, 96, (96, 24), (64, 24))
-    b, c = map(cusparse.stored, (whole.b, whole.c))
-    assert (b[:83] == cusparse.stored(given.b)).all() and not b[83:].any()
+    b, c = map(cusparse.array_of, (whole.b, whole.c))
+    assert (b[:83] == cusparse.array_of(given.b)).all() and not b[83:].any()
     for ours, theirs in ((b, given.b), (c, given.c)):
-        assert ours.flags.c_contiguous == cusparse.stored(theirs).flags.c_contiguous
-    assert output.shape == (50, 24) and np.shares_memory(cusparse.stored(output), c)
+        assert ours.flags.c_contiguous == cusparse.array_of(theirs).flags.c_contiguous
+    assert output.shape == (50, 24) and np.shares_memory(cusparse.array_of(output), c)
     assert isinstance(output, Half) == (dtype == "bfloat16")
 
 

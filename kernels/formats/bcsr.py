@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from kernels import splitmix
+from kernels.contract import require_seed
 from kernels.formats import csr, stored
 from kernels.formats.csr import INT32_MAX, Csr
 from kernels.formats.half import Half, array_module
@@ -216,8 +217,9 @@ def random(
     val = val.reshape(-1, b_row, b_col)
     if m % b_row:
         val[int(row_ptr[-2]) :, m % b_row :] = 0
-    if k % b_col:
-        val[xp.flatnonzero(col_idx == k // b_col), :, k % b_col :] = 0
+    right = xp.flatnonzero(col_idx == k // b_col)  # none where k is a multiple
+    if right.size:
+        val[right, :, k % b_col :] = 0
     return Bcsr(m, k, "float32" if dtype == "tf32" else dtype, row_ptr, col_idx, val, nnz)
 
 
@@ -228,6 +230,7 @@ def random_pattern(
     (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
     if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
         raise ValueError(f"BCSR density is {density!r}, but must be a share from 0 to 1")
+    require_seed(seed)
     rows, columns = -(-m // b_row), -(-k // b_col)
     total = rows * columns
     if total > INT32_MAX:

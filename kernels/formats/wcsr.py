@@ -157,7 +157,7 @@ def validate(a: Wcsr) -> Wcsr:
             f"WCSR col_idx goes from {int(a.col_idx[column])} to {int(a.col_idx[column + 1])} at column "
             f"{column + 1}, but must ascend within a window, padding last"
         )
-    if bool(stored.nonzero(a.val[:, xp.flatnonzero(padding)]).any()):
+    if a.columns and bool(stored.nonzero(a.val[:, xp.flatnonzero(padding)]).any()):
         raise ValueError("WCSR val has a non-zero in a column of padding, where it must be 0")
     last = int(a.row_ptr[-2]) if a.windows else 0
     if a.m % a.window and bool(stored.nonzero(a.val[a.m % a.window :, last:]).any()):

@@ -229,6 +229,7 @@ def test_sizes_that_32_bits_do_not_count_are_refused():
     says(["2^31 - 1", "134217728"], lambda: bcsr.require_blocks(2**27, 16))
     bcsr.require_blocks(2**27 - 1, 16)
     says(["blocks", "2^31 - 1"], lambda: bcsr.random(2**31 - 1, 2**20, 0.0, 0, block=16))
+    says(["seed", "-1"], lambda: bcsr.random(16, 16, 1, -1))
     says(["density", "1.5"], lambda: bcsr.random(16, 16, 1.5, 0))
     says(["int8", "bfloat16"], lambda: bcsr.random(16, 16, 1, 0, dtype="int8"))
     says(["float64"], lambda: bcsr.from_dense(np.zeros((4, 4))))

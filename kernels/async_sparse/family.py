@@ -36,8 +36,10 @@ DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "tf32": ("TF32", 4)}
 class Unit:
     """A tile of unit_ring and its rings."""
 
-    n: int  #: columns that a warpgroup multiplies
-    tall: bool = False  #: 128 rows and n columns of C, for blocks of 128 rows; otherwise 64 and 2 n
+    width: int  #: columns that a warpgroup multiplies, WGMMA_N of the source
+    tall: bool = (
+        False  #: 128 rows and width columns of C, for blocks of 128 rows; otherwise 64 and 2 width
+    )
     shared: int = 3  #: units of the ring that both warpgroups read
     private: int = 5  #: units of the ring whose units one warpgroup reads
     buffers: int = 2  #: boxes that a warpgroup stores C through
@@ -46,7 +48,7 @@ class Unit:
     @property
     def columns(self) -> int:
         """Columns of C in a tile."""
-        return self.n if self.tall else 2 * self.n
+        return self.width if self.tall else 2 * self.width
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,16 @@ def box_bytes(n: int, size: int, c_order: str, widest: int = 64) -> int:
 
 def shared_bytes(config: Unit, shape: Shape) -> int:
     """Dynamic shared memory of a block: both rings, the boxes of C, one of zeros."""
-    b = config.n * LINE
+    b = config.width * LINE
     both, own = (b, A_BYTES) if config.tall else (A_BYTES, b)
-    box = box_bytes(config.n, shape.size, shape.c_order)
+    box = box_bytes(config.width, shape.size, shape.c_order)
     return config.shared * both + config.private * own + (2 * config.buffers + 1) * box
 
 
 def filled(config: Unit, shape: Shape, most: int) -> Unit:
     """The configuration with rings as deep as a block's shared memory takes; most: its bytes."""
     left = most - STATIC - shared_bytes(replace(config, shared=0, private=0), shape)
-    b = config.n * LINE
+    b = config.width * LINE
     both, own = (b, A_BYTES) if config.tall else (A_BYTES, b)
     shared = min(MOST_UNITS, max(1, ceil(left / (both + 2 * own))))
     while shared > 1 and (left - shared * both) // own < 2:
@@ -129,7 +131,7 @@ def entry(config: Unit, shape: Shape) -> str:
     major = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR"
     column, tall = str(shape.c_order == "F").lower(), str(config.tall).lower()
     return (
-        f"unit_ring<{DTYPES[shape.dtype][0]}, {major}, {column}, {tall}, {config.n}, "
+        f"unit_ring<{DTYPES[shape.dtype][0]}, {major}, {column}, {tall}, {config.width}, "
         f"{config.shared}, {config.private}, {config.buffers}, {shape.pieces}>"
     )
 
@@ -140,12 +142,12 @@ def check(config: Unit, shape: Shape, most: int) -> None:
     most: bytes of shared memory that a block of the GPU may have.
     """
     require(
-        config.n in WIDTHS,
-        f"a warpgroup multiplies {config.n} columns, but must one of {', '.join(map(str, WIDTHS))}",
+        config.width in WIDTHS,
+        f"a warpgroup multiplies {config.width} columns, but must one of {', '.join(map(str, WIDTHS))}",
     )
     require(
-        shape.b_order == "F" or (config.n % 64 == 0 and shape.size == 2),
-        f"a row-major B of {shape.dtype} is not read in {config.n} columns: only 16-bit types are, in "
+        shape.b_order == "F" or (config.width % 64 == 0 and shape.size == 2),
+        f"a row-major B of {shape.dtype} is not read in {config.width} columns: only 16-bit types are, in "
         "multiples of 64; use a column-major one",
     )
     require(

@@ -129,6 +129,13 @@ struct Output {
     }
 };
 
+template <bool THROUGH, class Element>
+__device__ __forceinline__ void put(Element* to, Element x)
+{
+    if (THROUGH) __stwt(to, x);
+    else *to = x;
+}
+
 // The same without shared memory: each thread stores what it has. width: elements from a row (COLUMN: a column) to the next, whole
 // pairs of columns. THROUGH: written through the caches, __stwt.
 template <Dtype T, bool COLUMN, bool THROUGH, int N>
@@ -138,10 +145,6 @@ __device__ __forceinline__ void store_direct(const float (&acc)[1][N / 2], void*
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     using Element = Pick<T == TF32, float, unsigned short>;
     using Two = Pick<T == TF32, float2, unsigned>;
-    const auto put = [](auto* to, auto x) {
-        if (THROUGH) __stwt(to, x);
-        else *to = x;
-    };
 #pragma unroll
     for (int j = 0; j < N / 8; ++j)
 #pragma unroll
@@ -154,10 +157,10 @@ __device__ __forceinline__ void store_direct(const float (&acc)[1][N / 2], void*
             if constexpr (COLUMN) {
                 const Element* one = reinterpret_cast<const Element*>(&two);
                 Element* to = static_cast<Element*>(c) + right * width + r;
-                if (r < m && right < n) put(to, one[0]);
-                if (r < m && right + 1 < n) put(to + width, one[1]);
+                if (r < m && right < n) put<THROUGH>(to, one[0]);
+                if (r < m && right + 1 < n) put<THROUGH>(to + width, one[1]);
             } else if (r < m && right < width) {
-                put(reinterpret_cast<Two*>(static_cast<Element*>(c) + r * width + right), two);
+                put<THROUGH>(reinterpret_cast<Two*>(static_cast<Element*>(c) + r * width + right), two);
             }
         }
 }

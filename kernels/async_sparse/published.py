@@ -6,7 +6,6 @@ text leaves open is said in each file's head; tiles have the width that section 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
@@ -27,7 +26,7 @@ STRIP = (
 )
 WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N, section IV-C
 #: Rungs with two warpgroups that multiply, 2 WGMMA_N columns; the others have one.
-PAIRS = ("opt3", "opt4", "opt5", "opt6", "opt6_atomic", "opt6_stealing", "opt7", "tile_n")
+PAIRS = ("opt3", "opt4", "opt5", "opt6", "opt6_atomic", "opt6_stealing", "opt7")
 PERSISTENT = ("opt6", "opt6_atomic", "opt6_stealing")
 SWEEP = {f"opt5_n{n}": n for n in WIDTHS}
 
@@ -111,11 +110,6 @@ KERNELS: dict[str, Kernel] = {
         ),
     )
 }  # fmt: skip
-#: The sweep's kernel: no rung, so no variant.
-TILE_N = replace(
-    KERNELS["opt5"], name="tile_n", source=HERE / "tile_n.cu",
-    entries=tuple(entry("tile_n", "bfloat16", "C", n) for n in WIDTHS),
-)  # fmt: skip
 
 
 def wgmma_n(n: int, groups: int = 2) -> int:
@@ -146,7 +140,7 @@ def bind(name: str, problem: Problem, device) -> Launch:
         shape.b_order == "F",
         f"{name} reads a column-major B, but this one is row-major: use unit_ring",
     )
-    kernel_name = "tile_n" if name in SWEEP else name
+    kernel_name = "opt5" if name in SWEEP else name
     groups = 2 if kernel_name in PAIRS else 1
     width = SWEEP.get(name) or wgmma_n(problem.n, groups)
     return _bind_wgmma(name, kernel_name, width, groups, shape, problem, device)

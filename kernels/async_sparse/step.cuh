@@ -15,7 +15,7 @@
 #pragma once
 
 #include "tma.cuh"
-#include "wgmma.cuh"
+#include "wgmma_widths.cuh"
 
 template <Dtype T>
 constexpr int SIZE = T == TF32 ? 4 : 2;  // bytes of a value

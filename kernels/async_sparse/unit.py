@@ -71,9 +71,9 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
     group = config.group_kib * 1024 // (problem.k * shape.size * config.columns)
     counters = cupy.zeros(2, cupy.uint32)
     k = LINE // shape.size // shape.pieces  # of a box
-    b_box = (config.n, k) if shape.b_order == "F" else (k, 64)
+    b_box = (config.width, k) if shape.b_order == "F" else (k, 64)
     val = blocks_of(a)
-    wide = family.box_columns(config.n, shape.size, shape.c_order)
+    wide = family.box_columns(config.width, shape.size, shape.c_order)
     maps = (
         tensor_map(val, (ROWS, k), LINE // shape.pieces),
         tensor_map(dense.b, b_box, LINE // shape.pieces if shape.b_order == "F" else LINE),

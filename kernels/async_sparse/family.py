@@ -36,7 +36,7 @@ DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "tf32": ("TF32", 4)}
 class Unit:
     """A tile of unit_ring and its rings."""
 
-    width: int  #: columns that a warpgroup multiplies, WGMMA_N of the source
+    width: int = 256  #: columns that a warpgroup multiplies, WGMMA_N of the source
     tall: bool = (
         False  #: 128 rows and width columns of C, for blocks of 128 rows; otherwise 64 and 2 width
     )

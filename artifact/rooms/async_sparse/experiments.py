@@ -81,7 +81,8 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
     if run.mode != "measure":
         known = set(records.read(run.folder / f"{experiment}.csv")["variant"])
         return dict.fromkeys(name for name in names if name in known)
-    every = run.variants() | run.baselines()
+    of_the_sweep = [name for name in names if name in TILES]  # bindable, and no variants
+    every = run.variants() | run.variants(of_the_sweep) | run.baselines()
     return {name: every[name] for name in names if name in every and _installed(name)}
 
 
@@ -126,10 +127,8 @@ def _measure_real(
 ) -> None:
     path = run.folder / f"{experiment}.csv"
     there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
-    every, operands = (
-        offered(run, experiment, names),
-        importlib.import_module(f"kernels.{ROOM}.operands"),
-    )
+    every = offered(run, experiment, names)
+    operands = importlib.import_module(f"kernels.{ROOM}.operands")
     memory = run.machine.get("memory_bytes", np.inf)
     for name in there["name"].head(KICK_MATRICES if run.preset == "kick" else None):
         if path.is_file() and set(sizes) <= set(records.read(path).query("label == @name")["n"]):

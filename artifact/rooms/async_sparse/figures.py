@@ -343,12 +343,13 @@ def ladder(df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TOR
 
 
 def before(variant: str, known: Sequence[str]) -> str | None:
-    """The kernel that one builds on: a branch and ours on the one that the source keeps, a step on the one before."""
-    if variant in STEPS:
-        place = STEPS.index(variant)
-        wanted = STEPS[place - 1] if place else None
-    else:
-        wanted = "unit_ring" if variant == "auto" else KEPT
+    """The kernel that one builds on: a step on the one before, a branch and ours on the one that the source keeps; None
+    for the first and for a library."""
+    if variant not in contenders.LADDER or variant == STEPS[0]:
+        return None
+    wanted = STEPS[STEPS.index(variant) - 1] if variant in STEPS else KEPT
+    if variant == contenders.OURS[-1]:
+        wanted = contenders.OURS[0]
     return wanted if wanted in known else None
 
 

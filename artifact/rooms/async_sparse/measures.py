@@ -18,6 +18,7 @@ from artifact.verdicts.reducers import Reduced
 
 TILE = re.compile(r"opt5_n(\d+)")  #: a contender of the sweep over WGMMA_N
 STEP = 8  #: of WGMMA_N
+BLOCK = 64  #: rows and columns of a block
 
 
 # ---------------------------------------------------------------- quantities
@@ -60,14 +61,18 @@ def tile_sweep(e: Evidence, experiments, rate: str) -> Values:
 
 
 def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
-    """What a contender stores of the sparse operand, the memory that its preprocessing adds, over the bytes of BCSR:
-    the least traffic without B and C, 2 bytes an element."""
+    """What a contender stores of the sparse operand over the bytes of BCSR: the memory that its preprocessing adds,
+    without copies of B and C in whole blocks where m or k is no multiple of one, over the least traffic without B
+    and C; 2 bytes an element."""
     df = rows(e, experiments, of)
-    blocks = df["least_bytes"] - 2.0 * df["n"] * (df["m"].astype(float) + df["k"])
-    if (blocks <= 0).any() or (df["prepare_bytes"] <= 0).any():
+    m, n, k = (df[size].astype(float) for size in ("m", "n", "k"))
+    blocks = df["least_bytes"] - 2 * n * (m + k)
+    copies = sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
+    stored = df["prepare_bytes"] - copies
+    if (blocks <= 0).any() or (stored <= 0).any():
         raise NotMeasured(f"The records do not say how many bytes {of} stores.")
     return Values(
-        by_variant(df, df["prepare_bytes"] / blocks, [of]), "Stored bytes", unit="×",
+        by_variant(df, stored / blocks, [of]), "Stored bytes", unit="×",
         tail=" of the bytes of BCSR", words={"above": f"{of} stores more"},
     )  # fmt: skip
 

@@ -18,19 +18,28 @@ from kernels.contract import Kernel
 NONE = "–"
 
 
-def variants(offered: Mapping[str, Kernel]) -> pd.DataFrame:
-    """Every kernel of the ladder: file, idea, what it should gain."""
+def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
+    """Every kernel of the ladder: file, idea, what it should gain over the one that it builds on, and what came of it
+    on real matrices."""
+    here = [v for v in contenders.LADDER if v in offered]
     return pd.DataFrame(
         {
             "kernel": f"<code>{v}</code>",
             "file": f"<code>{offered[v].source.name}</code>",
             "idea": prose.inline_code(offered[v].idea),
             "predicted": prose.inline_code(offered[v].prediction) or NONE,
+            "came": _times(_step(df, v, before(v, here))),
             "by": "the paper" if offered[v].published else "ours",
         }
-        for v in contenders.LADDER
-        if v in offered
+        for v in here
     )
+
+
+def _step(df: pd.DataFrame | None, variant: str, base: str | None) -> float | None:
+    """The geometric mean of a speedup; None where one of the two was not measured."""
+    if df is None or base is None or not {variant, base} <= set(df["variant"]):
+        return None
+    return records.geomean(figures.speedups(df, [variant], base)["speedup"])
 
 
 def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
@@ -60,16 +69,10 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
         }
         row |= {"stated step": _times(step)}
         if v in here.index:
-            measured = (
-                figures.speedups(df, [v], BELL)["speedup"]
-                if BELL in here.index and v != BELL
-                else None
-            )
-            gain = figures.speedups(df, [v], base)["speedup"] if base in here.index else None
             row |= {
                 "here [TFLOP/s]": _number(here[v]),
-                "here ×": _times(None if measured is None else records.geomean(measured)),
-                "step here": _times(None if gain is None else records.geomean(gain)),
+                "here ×": _times(_step(df, v, BELL) if v != BELL else None),
+                "step here": _times(_step(df, v, base)),
                 "matrices": int((df["variant"] == v).sum()),
             }
         rows.append(row)
@@ -176,7 +179,7 @@ def _missing(value: float | None) -> bool:
 
 
 def _number(value: float | None) -> str:
-    return NONE if _missing(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return NONE if _missing(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def _whole(value: float | None) -> str:

@@ -21,6 +21,7 @@ from matplotlib.patches import Patch
 
 from artifact.drawing import plot
 from artifact.drawing.style import BASELINE, BEST, PUBLISHED, WIDTH
+from artifact.measure import records
 from artifact.rooms.async_sparse import contenders
 
 TRACE = Path("traces", "timeline.csv")  #: no record of times, so not among them
@@ -41,6 +42,14 @@ def read(folder: Path) -> pd.DataFrame | None:
         raise ValueError(f"{path}: the column {missing[0]!r} is missing, so this is no timeline.")
     validate(df, str(path))
     return df[list(COLUMNS)]
+
+
+def write(folder: Path, df: pd.DataFrame) -> Path:
+    """Put a trace beside a room's records, whole or not at all. Raises ValueError as `read`."""
+    path = folder / TRACE
+    validate(df, str(path))
+    text = df[list(COLUMNS)].to_csv(index=False, lineterminator="\n")
+    return records.write_text(path, text)
 
 
 def validate(df: pd.DataFrame, what: str) -> None:

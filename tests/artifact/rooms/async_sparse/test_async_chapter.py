@@ -1,5 +1,6 @@
 """Experiments, tables and sentences of the chapter: without records, and on records of a made-up machine."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import async_records as made
@@ -15,6 +16,7 @@ from artifact.rooms.async_sparse import arithmetic, contenders, experiments, pro
 from artifact.rooms.async_sparse import figures as figures_
 from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON
 from kernels import async_sparse as room
+from kernels.contract import Kernel
 from kernels.formats import csr
 
 TABLE1, TABLE2, TABLE3, TEXT = (arithmetic.stated(name) for name in made.TABLES)
@@ -158,7 +160,8 @@ def measuring(tmp_path, monkeypatch):
     folder = tmp_path / "records"
     run = SimpleNamespace(
         mode="measure", preset="full", seed=0, folder=folder, machine={"memory_bytes": 2**30}, measure=measure,
-        variants=lambda: dict.fromkeys([KEPT, "auto"]), baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
+        variants=lambda names=(KEPT, "auto"): dict.fromkeys(names),
+        baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
     )  # fmt: skip
     monkeypatch.setattr(experiments, "_installed", lambda name: name != TRITON)
     return run, names, asked
@@ -190,6 +193,12 @@ def test_a_kick_takes_few_matrices_and_one_n(measuring):
     run.preset = "kick"
     experiments.tf32(run)
     assert [(label, n) for _, label, n, _ in asked] == [(name, 256) for name in names[:3]]
+
+
+def test_widths_of_the_tile_are_asked_for_by_name(measuring):
+    run, _, asked = measuring
+    experiments.tiles(run)
+    assert asked[0][3] == [f"opt5_n{width}" for width in range(8, 257, 8)]
 
 
 def test_without_a_folder_of_matrices_records_are_read(tmp_path, monkeypatch):
@@ -241,8 +250,26 @@ def test_table_2_beside_ours(run):
         and row["stated step"] == row["step here"] == "2.76×"
     )
     assert table.loc["auto", "stated ×"] == tables.NONE and table.loc["auto", "matrices"] == 8
-    assert table.loc["opt7, multicast", "stated [TFLOP/s]"] == "10.1"
+    assert table.loc["opt7, multicast", "stated [TFLOP/s]"] == "10.05"
+    assert table.loc["cuSPARSE BSR", "step here"] == tables.NONE  # a library builds on none of ours
     assert table.loc["cuSPARSE Blocked-ELL", "here ×"] == tables.NONE
+
+
+def test_kernels_have_their_prediction_and_what_came(run):
+    offered = {
+        v: Kernel(v, Path(f"{v}.cu"), f"idea of `{v}`", "1.5x", published=v != "auto")
+        for v in ("opt0", "opt1", "opt5", "auto")
+    }
+    table = tables.variants(offered, experiments.ablation(run)).set_index("kernel")
+    assert table["came"].tolist() == [
+        tables.NONE,
+        "5.25×",
+        tables.NONE,
+        tables.NONE,
+    ]  # opt4 is not offered
+    assert table.loc["<code>opt1</code>", "idea"] == "idea of <code>opt1</code>"
+    assert table.loc["<code>auto</code>", "by"] == "ours"
+    assert set(tables.variants(offered, None)["came"]) == {tables.NONE}
 
 
 def test_table_1_has_the_matrices_of_each_density(run):

@@ -218,10 +218,10 @@ def test_overlap_is_none_where_the_two_take_turns():
 
 def test_a_trace_is_read_or_refused(tmp_path):
     assert timeline.read(tmp_path) is None
-    path = tmp_path / timeline.TRACE
-    path.parent.mkdir()
     df = made.timeline()
-    df.to_csv(path, index=False)
+    path = timeline.write(tmp_path, df)
+    with pytest.raises(ValueError, match="row 2 ends before it begins"):
+        timeline.write(tmp_path, df.assign(begin_ns=1e9))
     pd.testing.assert_frame_equal(timeline.read(tmp_path), df)
     df.drop(columns="role").to_csv(path, index=False)
     with pytest.raises(ValueError, match="timeline.csv: the column 'role' is missing"):

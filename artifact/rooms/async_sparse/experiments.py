@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, rooms
-from artifact.drawing import words
+from artifact.drawing import compiled, words
 from artifact.measure import matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse import arithmetic, contenders
+from artifact.rooms.async_sparse import arithmetic, contenders, timeline
 from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, N
 from artifact.rooms.async_sparse.contenders import BELL, BSR, DENSE, KEPT, TORCH, TRITON, TUNED
 from kernels.formats.csr import Csr
@@ -69,12 +69,15 @@ def predictions() -> dict[str, str]:
 
 
 def sweep(run: Run | None, experiment: str, names: Iterable[str]) -> pd.DataFrame | None:
-    """One of the sweeps of the room's kernels; None where it was not recorded."""
+    """One of the sweeps of the room's kernels; None where it was not recorded, or none of them runs on the GPU."""
     if run is None or not (run.mode == "measure" or (run.folder / f"{experiment}.csv").is_file()):
         return None
     shapes = kernels().sweeps(run.preset)[experiment]
     problems = [partial(kernels().problem, **shape, seed=run.seed) for shape in shapes]
-    return run.measure(experiment, problems, offered(run, experiment, names))
+    here = offered(run, experiment, names)
+    if not set(here) & set(contenders.LADDER):
+        return None
+    return run.measure(experiment, problems, here)
 
 
 def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
@@ -84,11 +87,36 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
         return dict.fromkeys(name for name in names if name in known)
     of_the_sweep = [name for name in names if name in TILES]  # bindable, and no variants
     every = run.variants() | run.variants(of_the_sweep) | run.baselines()
-    return {name: every[name] for name in names if name in every and _installed(name)}
+    return {n: every[n] for n in names if n in every and _installed(n) and _runs(run, n)}
 
 
 def _installed(name: str) -> bool:
     return not name.startswith(TRITON) or importlib.util.find_spec("torch") is not None
+
+
+def _runs(run: Run, name: str) -> bool:
+    """Whether a kernel is made for the GPU: most need Hopper's wgmma. A library is taken to be."""
+    kernel = kernels().VARIANTS.get(KEPT if name in TILES else name)
+    hopper = str(run.machine.get("compute_capability")) == "9.0"
+    return kernel is None or hopper or set(kernel.targets) != {compiled.HOPPER}
+
+
+# ---------------------------------------------------------------- timelines
+
+
+def trace(run: Run | None) -> pd.DataFrame | None:
+    """What thread blocks of the kernels that keep clocks did, at the point of the ladder: written where `run`
+    measures and the GPU has their instructions, and read; None where there is none."""
+    if run is None:
+        return None
+    if run.mode == "measure" and _runs(run, KEPT):
+        clocks = importlib.import_module(f"kernels.{ROOM}.timeline")
+        problem = kernels().problem(**kernels().sweeps(run.preset)["ladder"][0], seed=run.seed)
+        try:
+            timeline.write(run.folder, pd.DataFrame(clocks.timeline(problem, run.device)))
+        finally:
+            problem.release()
+    return timeline.read(run.folder)
 
 
 # ---------------------------------------------------------------- real matrices
@@ -129,6 +157,8 @@ def _measure_real(
     path = run.folder / f"{experiment}.csv"
     there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
     every = offered(run, experiment, names)
+    if not set(every) & {*contenders.LADDER, *TILES}:
+        return
     operands = importlib.import_module(f"kernels.{ROOM}.operands")
     memory = run.machine.get("memory_bytes", np.inf)
     for name in there["name"].head(KICK_MATRICES if run.preset == "kick" else None):

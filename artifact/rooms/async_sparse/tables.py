@@ -165,6 +165,31 @@ def ragged(df: pd.DataFrame | None) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+def half(df: pd.DataFrame | None) -> pd.DataFrame | None:
+    """gate_proj in BF16, FP16 and TF32."""
+    if df is None:
+        return None
+    rows = []
+    for label, point in df.groupby("label", sort=False):
+        ours, dense = (point[point["variant"] == v] for v in ("auto", DENSE))
+        if len(ours):
+            dtype = label.split(",")[0]
+            rows.append(
+                {
+                    "values": {"float16": "FP16", "tf32": "TF32"}.get(dtype, "BF16"),
+                    "auto [µs]": f"{ours['median_us'].iloc[0]:.0f}",
+                    "useful TFLOP/s": f"{ours['tflops'].iloc[0]:.0f}",
+                    "over cuBLASLt": _times(
+                        dense["median_us"].iloc[0] / ours["median_us"].iloc[0]
+                        if len(dense)
+                        else None
+                    ),
+                    "relative error": f"{ours['rel_err'].iloc[0]:.1e}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """Of Table II, the rate of cuSPARSE that each stated speedup is over."""
     implied = arithmetic.implied(table)

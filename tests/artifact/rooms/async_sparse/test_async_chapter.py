@@ -159,7 +159,8 @@ def measuring(tmp_path, monkeypatch):
 
     folder = tmp_path / "records"
     run = SimpleNamespace(
-        mode="measure", preset="full", seed=0, folder=folder, machine={"memory_bytes": 2**30}, measure=measure,
+        mode="measure", preset="full", seed=0, folder=folder, measure=measure,
+        machine={"memory_bytes": 2**30, "compute_capability": "9.0"},
         variants=lambda names=(KEPT, "auto"): dict.fromkeys(names),
         baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
     )  # fmt: skip
@@ -193,6 +194,30 @@ def test_a_kick_takes_few_matrices_and_one_n(measuring):
     run.preset = "kick"
     experiments.tf32(run)
     assert [(label, n) for _, label, n, _ in asked] == [(name, 256) for name in names[:3]]
+
+
+def test_a_gpu_without_wgmma_is_asked_for_what_it_has(measuring):
+    run, names, asked = measuring
+    run.machine["compute_capability"] = "8.9"
+    run.variants = lambda names=("opt0", KEPT, "auto"): dict.fromkeys(names)
+    experiments.ablation(run)
+    assert {tuple(offered) for *_, offered in asked} == {("opt0", BELL)}
+    assert experiments.tiles(run) is None and experiments.trace(run) is None
+    assert experiments.sweep(run, "gate_proj", experiments.LAYER) is None
+
+
+def test_a_trace_is_written_where_clocks_are_kept(measuring, monkeypatch):
+    run, *_ = measuring
+    asked = []
+
+    def clocks(problem, device):
+        asked.append((problem.m, problem.n, problem.k))
+        return made.timeline().to_dict("records")
+
+    monkeypatch.setattr("kernels.async_sparse.timeline.timeline", clocks)
+    run.device = None
+    pd.testing.assert_frame_equal(experiments.trace(run), made.timeline())
+    assert asked == [(18944, 16384, 3584)]
 
 
 def test_widths_of_the_tile_are_asked_for_by_name(measuring):
@@ -294,6 +319,17 @@ def test_ragged_sizes_beside_the_dense_library():
     ]
     (row,) = tables.ragged(made.frame(rows)).to_dict("records")
     assert row["M × N × K"] == "100 × 31 × 77" and row["over cuBLASLt"] == "2.00×"
+
+
+def test_other_values_beside_the_dense_library():
+    rows = [
+        made.row("half", v, label, (640, 64, 640), 0.1, 4096, r, 1e3)
+        for label in ("linear", "float16, linear", "tf32, linear")
+        for v, r in (("auto", 3.0), (contenders.DENSE, 1.0))
+    ]
+    table = tables.half(made.frame(rows))
+    assert table["values"].tolist() == ["BF16", "FP16", "TF32"]
+    assert set(table["over cuBLASLt"]) == {"3.00×"} and tables.half(None) is None
 
 
 def test_what_the_source_claims_is_from_its_tables():

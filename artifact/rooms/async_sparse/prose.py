@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.drawing.cells import NO_COUNTERS
+from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, figures, timeline
@@ -114,6 +115,19 @@ def recomputed_headline(table1: pd.DataFrame) -> str:
 
 def len_of(table2: pd.DataFrame, variant: str) -> int:
     return int(table2.loc[table2["variant"] == variant, "matrices"].iloc[0])
+
+
+def compiled(report: pd.DataFrame, text: pd.DataFrame) -> str:
+    """Registers that TMA frees and that are moved, by what compiles here; report: the room's compile report."""
+    here = report[report["target"] == HOPPER]
+    most = here.groupby("variant")["registers"].max()
+    stated = text[text["quantity"] == "registers_freed"].iloc[0]
+    spilling = listed(dict.fromkeys(here.loc[here["spills"], "variant"]))
+    return (
+        f"{'Nothing spills' if not spilling else f'**Spilling: {spilling}**'}. `opt1` takes {most['opt1']} registers a thread and `opt2` {most['opt2']}: letting TMA compute the "
+        f"addresses frees {most['opt1'] - most['opt2']} (the paper's background: {stated['low']:.0f} to {stated['high']:.0f}). From `opt3` on a block starts with {most['opt3']} for each of its "
+        f"{3 * arithmetic.WARPGROUP} threads, {3 * arithmetic.WARPGROUP * most['opt3']:,} of an SM's {arithmetic.SM_REGISTERS:,}, before any are moved."
+    )
 
 
 # ---------------------------------------------------------------- the matrices

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from artifact.drawing import prose
+from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import shape, times
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, figures
@@ -16,6 +17,14 @@ from artifact.rooms.async_sparse.figures import before, present
 from kernels.contract import Kernel
 
 NONE = "–"
+#: Instructions that tell the kernels apart -> what the table of machine code calls them.
+OPS = {
+    "FFMA": "FFMA",
+    "HGMMA": "wgmma",
+    "UTMALDG": "TMA loads",
+    "BAR": "block barriers",
+    "ATOMG": "atomics",
+}
 
 
 def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
@@ -40,6 +49,24 @@ def _step(df: pd.DataFrame | None, variant: str, base: str | None) -> float | No
     if df is None or base is None or not {variant, base} <= set(df["variant"]):
         return None
     return records.geomean(figures.speedups(df, [variant], base)["speedup"])
+
+
+def compiled(report: pd.DataFrame) -> pd.DataFrame:
+    """What each kernel compiles to for Hopper; report: the room's compile report."""
+    here = report[report["target"] == HOPPER]
+    rows = []
+    for v in present(here, contenders.LADDER):
+        own = here[here["variant"] == v]
+        registers = sorted({int(own["registers"].min()), int(own["registers"].max())})
+        row = {"kernel": f"<code>{v}</code>", "instantiations": len(own)}
+        row |= {
+            "registers": " to ".join(map(str, registers)),
+            "spilling": int(own["spills"].sum()) or "none",
+        }
+        for op, called in OPS.items():
+            row[called] = int(own[op].max()) if op in own and own[op].max() else NONE
+        rows.append(row | {"instructions": int(own["instructions"].max())})
+    return pd.DataFrame(rows)
 
 
 def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:

@@ -298,6 +298,30 @@ def test_kernels_have_their_prediction_and_what_came(run):
     assert set(tables.variants(offered, None)["came"]) == {tables.NONE}
 
 
+def test_what_kernels_compile_to():
+    rows = [("opt1", 227, 0, 0), ("opt1", 226, 4, 0), ("opt2", 154, 4, 2), ("opt3", 168, 8, 2)]
+    report = pd.DataFrame(rows, columns=["variant", "registers", "HGMMA", "UTMALDG"])
+    report = report.assign(target="sm_90a", instructions=1000, spills=False, FFMA=0)
+    report = pd.concat([report, report.assign(target="sm_80", registers=9)], ignore_index=True)
+    table = tables.compiled(report).set_index("kernel")
+    assert table.loc["<code>opt1</code>", "registers"] == "226 to 227"
+    assert (
+        table.loc["<code>opt1</code>", "wgmma"] == 4
+        and table.loc["<code>opt3</code>", "TMA loads"] == 2
+    )
+    assert set(table["FFMA"]) == {tables.NONE} == set(table["atomics"]) and set(
+        table["spilling"]
+    ) == {"none"}
+    text = prose.compiled(report, TEXT)
+    assert (
+        text.startswith("Nothing spills.") and "frees 73 (the paper's background: 30 to 40)" in text
+    )
+    assert "384 threads, 64,512 of an SM's 65,536" in text
+    spilled = report.assign(spills=report["variant"] == "opt3")
+    assert "**Spilling: opt3**" in prose.compiled(spilled, TEXT)
+    assert tables.compiled(spilled).set_index("kernel")["spilling"].tolist() == ["none", "none", 1]
+
+
 def test_table_1_has_the_matrices_of_each_density(run):
     table = tables.tf32(experiments.tf32(run), TABLE1)
     assert table["denser than"].tolist() == ["all", "0.1 %", "0.5 %", "1 %"]

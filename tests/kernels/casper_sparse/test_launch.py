@@ -603,7 +603,7 @@ def test_shared_tiles_moves_16_bytes_at_a_time(cubins, reports, rows, arch):
     assert count(mix, "LDS", 128) >= 3 * pairs and count(mix, "FFMA") >= 8 * pairs
     assert 3 * count(mix, "FFMA") == 8 * count(mix, "LDS", 128), "four FFMA for a load of B"
     # `LDS RZ` under a predicate that is never true is the compiler's padding around LDGSTS.
-    loads = [line for line in compiled.sass(cubins[entry, arch]).splitlines() if " LDS" in line]
+    loads = [line for line in jit.disassemble(cubins[entry, arch]).splitlines() if " LDS" in line]
     narrow = [line for line in loads if "LDS.128" not in line and "LDS RZ, [RZ]" not in line]
     assert not narrow, narrow
     assert count(mix, "STS", 64) >= rows and count(mix, "STS", 32) == 0

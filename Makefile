@@ -155,7 +155,7 @@ wheelhouse: $(ENV) ## Fetch the wheels for a GPU node without internet (NODE_PYT
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml
 lock: ## Renew requirements/*.lock from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: uv is not on the PATH: install it (pip install uv) or name it with UV=..." >&2; exit 2; }
-	$(COMPILE) --all-extras --output-file requirements/gpu.lock
+	$(COMPILE) --extra book --extra dev --extra gpu --extra test --output-file requirements/gpu.lock
 	$(COMPILE) --extra book --extra dev --extra test --constraints requirements/gpu.lock --output-file requirements/base.lock
 
 lint: $(ENV) ## Check style and formatting

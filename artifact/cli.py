@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from artifact import paths, rooms
-from artifact.measure import records
+from artifact.measure import matrices, records
 from artifact.verdicts import compare, judge, load, measures, page
 
 WRONG = 1
@@ -231,6 +231,18 @@ def _parser() -> argparse.ArgumentParser:
         "<build>/records/<gpu>/<room>.",
     )
     sub.add_argument("room", nargs="?", help="one room (default: all that profiles.toml lists)")
+
+    sub = command(
+        _matrices,
+        "matrices",
+        "real matrices: which of a list are here; --download fetches the others",
+        "Say which matrices of a list are in the folder of SPARSITY_MATRICES, or fetch those that are "
+        "not from the SuiteSparse Matrix Collection: a room's list may be tens of GB. Exit code 1: "
+        "some could not be fetched.",
+    )
+    sub.add_argument("--room", metavar="ROOM", help="a room's own list (default: the general one)")
+    sub.add_argument("--most", type=_positive, metavar="NNZ", help="none with more non-zeros")
+    sub.add_argument("--download", action="store_true", help="fetch what is missing")
 
     sub = command(_records, "records", "list the records there are")
     sub.add_argument(
@@ -504,6 +516,25 @@ def _profile(options) -> int:
             print(f"{room}: not on this GPU: {', '.join(absent)}")
         print(f"{room}: counters and launches are in {folder / room}, the report is beside them")
     return 0
+
+
+def _matrices(options) -> int:
+    df = matrices.listed(rooms.matrices(options.room) if options.room else matrices.LIST)
+    if options.most and "nnz" not in df:
+        raise ValueError(
+            "The general list does not say how many non-zeros: use --most with --room."
+        )
+    if options.most:
+        df = df[df["nnz"] <= options.most]
+    where = matrices.folder()
+    if where is None:
+        raise FileNotFoundError(
+            f"{matrices.VARIABLE} is not set: let it name a folder of matrices."
+        )
+    failed = matrices.download(df, where) if options.download else []
+    there = matrices.present(df, where)
+    print(matrices.left_out(df, there) or f"All {len(df)} listed matrices are in {where}")
+    return WRONG if failed else 0
 
 
 def _records(options) -> int:

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.formats import half
+
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
+TF32_BITS = 0xFFFFE000  #: bits of a float32 that TF32 holds
+_CACHED = 1 << 16  # numbers that NumPy makes at a time: their temporaries stay in a core's cache
+_PANEL = 1 << 24  # and CuPy, to bound its temporaries
 
 
 def key(seed: int, stream: int) -> int:
@@ -22,9 +27,39 @@ def random_u32(key: int, index: np.ndarray) -> np.ndarray:
     return _mix((index + np.uint64(1)) * _GAMMA + np.uint64(key)) >> np.uint64(32)
 
 
-def positions(part: range) -> np.ndarray:
-    """A run of positions, uint64."""
-    return np.arange(part.start, part.stop, dtype=np.uint64)
+def positions(part: range, xp=np):
+    """A run of positions, uint64; `xp` is NumPy or CuPy."""
+    return xp.arange(part.start, part.stop, dtype=xp.uint64)
+
+
+def symmetric(x):
+    """Numbers in (-1, 1), float32, of 32-bit ones: the middles of 2^24 equal steps, never 0."""
+    steps = (x >> np.uint64(8)).astype(np.float32)
+    return (steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23)
+
+
+def uniform(key: int, size: int, dtype: str, xp=np):
+    """The first `size` numbers of a stream, uniform in (-1, 1) and never 0, flat, NumPy or CuPy (`xp`).
+
+    dtype: "bfloat16" or "float16", rounded to uint16 bit patterns; "float32"; "tf32", float32 cut to
+    what TF32 holds. Raises ValueError, one sentence, for another dtype.
+    """
+    if dtype not in (*half.DTYPES, "float32", "tf32"):
+        raise ValueError(
+            f"dtype of random values is {dtype!r}, but must be one of {', '.join(half.DTYPES)}, "
+            "float32, tf32"
+        )
+    made = xp.empty(size, xp.uint16 if dtype in half.DTYPES else xp.float32)
+    panel = _CACHED if xp is np else _PANEL
+    for start in range(0, size, panel):
+        part = range(start, min(start + panel, size))
+        x = symmetric(random_u32(key, positions(part, xp)))
+        if dtype in half.DTYPES:
+            x = half.to_bits(x, dtype)
+        elif dtype == "tf32":
+            x = (x.view(xp.uint32) & np.uint32(TF32_BITS)).view(xp.float32)
+        made[part.start : part.stop] = x
+    return made
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

@@ -24,12 +24,15 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = {name: (ROOT / "requirements" / f"{name}.lock").read_text() for name in ("base", "gpu")}
 EXTRAS = {"base": ("book", "dev", "test"), "gpu": ("book", "dev", "gpu", "test")}
-#: Packages whose modules are only installed where there is a GPU.
+#: What is in no lock, for who has it.
+OPTIONAL = "torch"
+#: Packages whose modules are only installed where there is a GPU, or where somebody wants them.
 GPU_MODULES = {
     "cupy": "cupy-cuda13x",
     "cupyx": "cupy-cuda13x",
     "ml_dtypes": "ml-dtypes",
     "nvmath": "nvmath-python",
+    "torch": "torch",
 }
 
 
@@ -78,8 +81,9 @@ def test_gpu_lock_is_the_base_lock_and_more(python):
     assert extra <= gpu.keys()
 
 
-def test_every_extra_is_in_a_lock():
-    assert set(EXTRAS["gpu"]) == set(PROJECT["optional-dependencies"])
+def test_every_extra_but_one_is_in_a_lock():
+    assert {*EXTRAS["gpu"], OPTIONAL} == set(PROJECT["optional-dependencies"])
+    assert all(OPTIONAL not in pins(lock, python) for lock in LOCKS for python in PYTHONS)
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -135,7 +139,8 @@ FILES = [
 
 
 def test_imports_are_declared():
-    known = {canonicalize_name(need.name) for need in declared("gpu")}
+    optional = map(Requirement, PROJECT["optional-dependencies"][OPTIONAL])
+    known = {canonicalize_name(need.name) for need in (*declared("gpu"), *optional)}
     owners = importlib.metadata.packages_distributions()
     for path in FILES:
         # A conftest.py puts its own folder on the path, and with it what tests below it share.

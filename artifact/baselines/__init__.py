@@ -32,6 +32,11 @@ LIBRARIES = {
     "cusparse_default": "cuSPARSE's default algorithm",
     "cusparselt": "cuSPARSELt",
     "cusparselt_default": "cuSPARSELt's default algorithm",
+    "cusparse_bell": "cuSPARSE's Blocked-ELL",
+    "cusparse_bsr": "cuSPARSE's BSR",
+    "cublas_dense": "dense cuBLAS",
+    "triton_bsr": "PyTorch's Triton kernel",
+    "triton_bsr_tuned": "PyTorch's Triton kernel, tuned",
 }
 
 

@@ -117,22 +117,42 @@ def require_column_major(contender: str, problem: Problem, operands: Operands) -
         )
 
 
-def _arguments(cublas, problem: Problem, ours: Operands) -> tuple:
-    """What gemm_ex takes after the handle for C = A · B, all in Fortran order."""
+def gemm_arguments(cublas, a, b, c, data: str, compute: str) -> tuple:
+    """What gemm_ex takes after the handle for c = a · b, with the algorithm left to the library.
+
+    a (m, k), b (k, n), c (m, n): CuPy arrays without gaps, each row-major or column-major; a
+    row-major c is computed as its transpose, which is what lies there by columns. data: member of
+    cudaDataType for all of them; compute: of ComputeType, with float32 scalars.
+    """
     from cuda.bindings import runtime
 
-    m, n, k = problem.m, problem.n, problem.k
-    float32 = int(runtime.cudaDataType.CUDA_R_32F)
-    as_is = int(cublas.Operation.N)
+    if not c.flags.f_contiguous:
+        a, b, c = b.T, a.T, c.T
+    (m, k), n = a.shape, b.shape[1]
+    kind = int(getattr(runtime.cudaDataType, data))
+
+    def operand(array) -> tuple[int, int]:
+        """The operation, and the leading dimension."""
+        rows, columns = array.shape
+        by_columns = array.flags.f_contiguous
+        operation = cublas.Operation.N if by_columns else cublas.Operation.T
+        return int(operation), rows if by_columns else columns
+
+    (op_a, lda), (op_b, ldb) = operand(a), operand(b)
     return (
-        as_is, as_is, m, n, k,
-        _ALPHA.ctypes.data, ours.a.data.ptr, float32, m, ours.b.data.ptr, float32, k,
-        _BETA.ctypes.data, ours.c.data.ptr, float32, m,
-        int(cublas.ComputeType.COMPUTE_32F), int(cublas.GemmAlgo.DEFAULT),
+        op_a, op_b, m, n, k,
+        _ALPHA.ctypes.data, a.data.ptr, kind, lda, b.data.ptr, kind, ldb,
+        _BETA.ctypes.data, c.data.ptr, kind, m,
+        int(getattr(cublas.ComputeType, compute)), int(cublas.GemmAlgo.DEFAULT),
     )  # fmt: skip
 
 
-def _multiplication(cublas, handle: int, arguments: tuple) -> Callable[[int], None]:
+def _arguments(cublas, ours: Operands) -> tuple:
+    """What gemm_ex takes after the handle for C = A · B in float32."""
+    return gemm_arguments(cublas, ours.a, ours.b, ours.c, "CUDA_R_32F", "COMPUTE_32F")
+
+
+def multiplication(cublas, handle: int, arguments: tuple) -> Callable[[int], None]:
     """The multiplication alone. Its stream is set where it changes: that call takes host time."""
     current = None
 
@@ -150,7 +170,7 @@ def _multiplication(cublas, handle: int, arguments: tuple) -> Callable[[int], No
 
 
 def _kernel(cublas, handle: int, problem: Problem, ours: Operands):
-    call = _multiplication(cublas, handle, _arguments(cublas, problem, ours))
+    call = multiplication(cublas, handle, _arguments(cublas, ours))
     return call, ours.c, (ours,)
 
 
@@ -167,7 +187,7 @@ def _transfers(cublas, handle: int, problem: Problem, ours: Operands):
     a, b = (array.get(order="F") for array in (ours.a, ours.b))  # pageable, as malloc gives it
     c = np.full((problem.m, problem.n), np.nan, np.float32, order="F")
     there = Operands(*(cupy.full_like(x, np.nan) for x in (ours.a, ours.b, ours.c)))
-    multiply = _multiplication(cublas, handle, _arguments(cublas, problem, there))
+    multiply = multiplication(cublas, handle, _arguments(cublas, there))
     inputs = [
         (there.a.data.ptr, a.ctypes.data, a.nbytes, to_device),
         (there.b.data.ptr, b.ctypes.data, b.nbytes, to_device),
@@ -188,7 +208,7 @@ def _allocation(cublas, handle: int, problem: Problem, ours: Operands):
     so the product is still that of the operands that stay, and the fresh memory only costs time."""
     from cuda.bindings import runtime
 
-    multiply = _multiplication(cublas, handle, _arguments(cublas, problem, ours))
+    multiply = multiplication(cublas, handle, _arguments(cublas, ours))
     sizes = [array.nbytes for array in (ours.a, ours.b, ours.c)]
 
     def call(stream: int) -> None:
@@ -208,7 +228,7 @@ def _allocation(cublas, handle: int, problem: Problem, ours: Operands):
 
 def _handle(cublas, handle: int, problem: Problem, ours: Operands):
     """A handle of its own for every call; the one that `bind` made stays unused."""
-    arguments = _arguments(cublas, problem, ours)
+    arguments = _arguments(cublas, ours)
 
     def call(stream: int) -> None:
         fresh = cublas.create()

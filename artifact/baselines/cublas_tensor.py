@@ -8,13 +8,15 @@ that B lies, so it is made in both orders, and algorithms for both are candidate
 says which won, and the other B is freed. A and C stay as the room has them.
 
 The library is cuBLASLt, tuned by `cublaslt.tune`; cuBLAS's own calls end in its algorithms.
+`in_best_order` is all of this but for the operands: `cublas_dense` calls it with others.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -53,18 +55,9 @@ def bind(dtype: str, problem: Problem, device) -> Bound:
     operands = problem.device()
     a, c = _arrays(dtype, problem, operands)
     device.set_current()
-    made = {
-        words: timed(lambda order=order: _dense(operands.b, dtype, order))
-        for words, order in _ORDERS.items()
-    }
-    products = {words: (a, b, c) for words, (b, _) in made.items()}
-    choice, won, release = cublaslt.tune(products, dtype, problem, device)
-    b, prepare_ms = made[won.product]
-    memory = int(b.nbytes + won.workspace.nbytes)
-    bound = Bound(NAMES[dtype], prepare_ms, memory, choice, won.call, operands.c)
-    # The arrays behind the raw addresses live for as long as the library may read them.
-    bound.close = weakref.finalize(bound, release_all, release, (b, operands))
-    return bound
+    return in_best_order(
+        NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device
+    )
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
@@ -86,23 +79,62 @@ def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
         f"{NAMES[dtype]} takes an N:M B with a column-major A and C in {dtype}, and {problem.room} "
         "has something else here: compare with another baseline",
     )
-    # Rounding the operands would make it another product.
     exact = {"B": operands.b.val} if halves else {"A": arrays[0], "B": operands.b.val}
-    for name, values in exact.items():
-        lost = values.view(np.uint32) & np.uint32(_LOST[dtype])
-        require(
-            not lost.any(),
-            f"{NAMES[dtype]} takes values that {dtype} holds exactly, and {name} of {problem.room} "
-            "has others here: compare with another baseline",
-        )
+    require_exact(NAMES[dtype], dtype, exact, problem)
     return tuple(arrays)
 
 
-def _dense(b: nm.Nm, dtype: str, order: str):
-    """B (k, n) in a memory order: float32, or the bits of bfloat16."""
+def require_exact(
+    contender: str, dtype: str, operands: Mapping[str, Any], problem: Problem
+) -> None:
+    """Raise ValueError, naming the operand, for float32 values that a dtype of `_LOST` does not hold:
+    rounding them would make it another product."""
+    for name, values in operands.items():
+        lost = values.view(np.uint32) & np.uint32(_LOST[dtype])
+        require(
+            not lost.any(),
+            f"{contender} takes values that {dtype} holds exactly, and {name} of {problem.room} "
+            "has others here: compare with another baseline",
+        )
+
+
+def in_best_order(
+    name: str,
+    sparse: Any,
+    dtype: str,
+    orders: Mapping[str, str],
+    place: Callable[[Any], tuple],
+    problem: Problem,
+    device,
+) -> Bound:
+    """cuBLASLt ready to multiply with a sparse operand made dense in the order that suits it best.
+
+    sparse: a matrix of `kernels.formats` that `dtype` holds exactly. dtype: "bfloat16", "float16" or
+    "tf32". orders: what `Bound.choice` says of an order -> the order, "C" or "F". place: the dense
+    operand -> A, B and C, CuPy arrays of `cublaslt.tune`. Overwrites C. Raises ValueError where the
+    library refuses the problem.
+    """
+    made = {
+        words: timed(lambda order=order: made_dense(sparse, dtype, order))
+        for words, order in orders.items()
+    }
+    products = {words: place(dense) for words, (dense, _) in made.items()}
+    choice, won, release = cublaslt.tune(products, dtype, problem, device)
+    dense, prepare_ms = made[won.product]
+    memory = int(dense.nbytes + won.workspace.nbytes)
+    bound = Bound(name, prepare_ms, memory, choice, won.call, problem.device().c)
+    # The arrays behind the raw addresses live for as long as the library may read them.
+    bound.close = weakref.finalize(
+        bound, release_all, release, (products[won.product], problem.device())
+    )
+    return bound
+
+
+def made_dense(sparse: Any, dtype: str, order: str):
+    """A sparse matrix in a memory order: float32, or the bits of a 16-bit dtype."""
     import cupy
 
-    dense = formats.to_dense(b)
-    if dtype == "bfloat16":
+    dense = formats.to_dense(sparse)
+    if dtype in half.DTYPES:
         dense = half.to_bits(dense, dtype)
     return cupy.array(dense, order=order)

@@ -119,7 +119,7 @@ def tune(
         handle = cublasLt.create()
         release.append((cublasLt.destroy, handle))
         for product, matrices in products.items():
-            tuned = _tuned(handle, *matrices[:2], dtype)
+            tuned = _tuned(handle, *matrices, dtype)
             described = _describe(cublasLt, matrices, dtype, release)
             candidates |= {
                 words + product: _candidate(
@@ -142,8 +142,8 @@ def tune(
     return choice, won, release
 
 
-def _tuned(handle: int, a, b, dtype: str) -> dict[str, np.ndarray]:
-    """The `TUNED` fastest algorithms that Matmul finds for a · b, in words -> as an array."""
+def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
+    """The `TUNED` fastest algorithms that Matmul finds for c = a · b, in words -> as an array."""
     # Gives NumPy, and through it CuPy and nvmath, the dtype bfloat16: before nvmath lists them.
     import ml_dtypes
     from nvmath.bindings import cublas
@@ -157,7 +157,10 @@ def _tuned(handle: int, a, b, dtype: str) -> dict[str, np.ndarray]:
         "handle": handle,
         "memory_limit": WORKSPACE_BYTES,
     }
-    with Matmul(a.view(numbers), b.view(numbers), options=options) as matmul:
+    # A result lies as A does, unless there is a C to add, which zero times is nothing.
+    as_a = c.flags.c_contiguous == a.flags.c_contiguous
+    added = {} if as_a else {"c": c.view(numbers), "beta": 0.0}
+    with Matmul(a.view(numbers), b.view(numbers), **added, options=options) as matmul:
         try:
             matmul.plan(preferences={"limit": PLANNED})
         except RuntimeError as error:

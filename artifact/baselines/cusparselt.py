@@ -212,9 +212,9 @@ def require_two_four(library: str, problem: Problem, operands) -> None:
     )
 
 
-def release_all(release: list, keep: tuple = ()) -> None:
-    """Destroy what was made, the last first; `keep` only has to live until then."""
-    while release:
+def release_all(release: list, keep: tuple = (), leave: int = 0) -> None:
+    """Destroy what was made, the last first, but for `leave`; `keep` only has to live until then."""
+    while len(release) > leave:
         destroy, thing = release.pop()
         destroy(thing)
 

@@ -87,6 +87,12 @@ NAMES = {
     "cublaslt": "cuBLASLt, dense",
     "cublas_tf32": "cuBLAS TF32",
     "cublas_bf16": "cuBLAS BF16",
+    "cusparse_bell": "cuSPARSE, Blocked-ELL",
+    "cusparse_bsr": "cuSPARSE, BSR",
+    "triton_bsr": "PyTorch's Triton kernel",
+    "triton_bsr_tuned": "PyTorch's Triton kernel, tuned",
+    "cublas_dense": "cuBLAS, dense",
+    "cublas_dense_default": "cuBLAS, dense, default",
     "cublas_handle": "cuBLAS, handle per call",
     "cublas_transfers": "cuBLAS with transfers",
     "cublas_allocation": "cuBLAS with allocation",
@@ -94,8 +100,8 @@ NAMES = {
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
 } | rooms.names()
-#: Last word of a library's contender -> marker and line. cuSPARSELt and cuBLASLt look as their elders do, which no
-#: figure shows beside them.
+#: A library's contender, or the last word of it -> marker and line. cuSPARSELt and cuBLASLt look as their elders do,
+#: what multiplies blocks as cuBLAS and the CPU: no figure shows them beside each other.
 LOOKS = {
     "best": ("s", "-"),
     "default": ("P", (0, (6, 2))),
@@ -113,6 +119,12 @@ LOOKS = {
     "loop": (CHEVRON, (0, (1, 1))),
     "scipy": (tuple((x, -y) for x, y in CHEVRON), (0, (6, 2))),
     "blas": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
+    "bell": (CORNER, "-."),
+    "cusparse_bsr": (tuple((-x, -y) for x, y in CORNER), ":"),
+    "triton_bsr": (CHEVRON, (0, (1, 1))),
+    "tuned": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
+    "dense": (HOURGLASS, "-"),
+    "cublas_dense_default": (tuple((y, x) for x, y in HOURGLASS), "--"),
 }
 #: Lines of rungs, in turn.
 DASHES = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
@@ -135,7 +147,8 @@ def look(variant: str, variants: Sequence[str]) -> dict:
     """
     if variant.startswith(BASELINES):
         own = variant.startswith(OWN_BASELINES)
-        marker, line = ("8", ":") if own else LOOKS.get(variant.split("_")[-1], ("h", "--"))
+        known = LOOKS.get(variant) or LOOKS.get(variant.split("_")[-1], ("h", "--"))
+        marker, line = ("8", ":") if own else known
         return {"color": BASELINE, "marker": marker, "linestyle": line}
     if variant not in variants:
         raise ValueError(

@@ -70,6 +70,11 @@ LIMITS = {
 #: Multiply-adds, and elements of B and C, up to which the CPU is the oracle even where there is a
 #: GPU (SciPy for CSR, else NumPy); beyond, it is the GPU's float64 through CuPy.
 CPU_WORK = 2**24
+#: A sparse format that can become CSR is multiplied so where fewer than one element in so many is a
+#: non-zero, or where it has more than so many elements; else it is multiplied dense, which is faster
+#: there: float64 matrix units against a library's gathering.
+CSR_BELOW = 64
+DENSE_ELEMENTS = 2**30
 #: float64 elements of A, B or C that an oracle handles at a time (1 GiB), to bound its temporaries.
 PANEL_ELEMENTS = 2**27
 #: Elements that are compared at a time, likewise.
@@ -106,24 +111,28 @@ def oracle(problem: Problem, *, on: str = "auto") -> Reference:
 
     on: "cpu" (host operands), "gpu" (device operands; on the CPU up to `CPU_WORK` multiply-adds) or
     "auto" (the GPU if CuPy finds one). A CSR matrix A is multiplied as it is: repeated entries add
-    up, columns need no order. Operands of any other sparse format are made dense first. Raises
-    WrongResult, one sentence, where a product of the GPU's cannot be confirmed.
+    up, columns need no order. Operands of any other sparse format are made dense first, or CSR where
+    that takes less (`CSR_BELOW`). B may be a `Half`, in any memory order. Raises WrongResult, one
+    sentence, where a product of the GPU's cannot be confirmed.
     """
     if on not in ("auto", "cpu", "gpu"):
         raise ValueError(f"on is {on!r}, but must be 'auto', 'cpu' or 'gpu'")
     host = on == "cpu" or (on == "auto" and not _gpu())
     operands = problem.host() if host else problem.device()
-    sparse = isinstance(operands.a, csr.Csr)
-    terms = problem.nnz if sparse else problem.m * problem.k
+    size = problem.m * problem.k
+    few = problem.nnz * CSR_BELOW < size or size > DENSE_ELEMENTS
+    first = formats.to_csr(operands.a) if few and formats.is_sparse(operands.a) else operands.a
+    sparse = isinstance(first, csr.Csr)
+    terms = problem.nnz if sparse else size
     small = max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
     if not host and not small:
-        a, b = operands.a, _dense(operands.b)
+        a, b = first, _dense(operands.b)
         if not sparse:
             a = _dense(a)
         values = cupy_product(a, b) if sparse else dense_product(a, b)
         confirm(values, a, b, describe(problem))
         return reference(values)
-    a, b = (operands.a, operands.b) if host else map(formats.to_host, (operands.a, operands.b))
+    a, b = (first, operands.b) if host else map(formats.to_host, (first, operands.b))
     values = scipy_product(a, b) if sparse else dense_product(a, b)
     if host:
         return reference(values)
@@ -172,12 +181,12 @@ def reference(values) -> Reference:
 def scipy_product(a, b) -> np.ndarray:
     """A·B in float64 with SciPy, whose loop adds repeated entries up.
 
-    a: `formats.csr.Csr` of NumPy arrays; b: (k, n).
+    a: `formats.csr.Csr` of NumPy arrays; b: (k, n), an array or a `Half`.
     """
     from scipy.sparse import csr_array
 
     matrix = csr_array((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k))
-    return np.asarray(matrix @ b.astype(np.float64))
+    return np.asarray(matrix @ _numbers(b, _stored(b)).astype(np.float64))
 
 
 def dense_product(a, b):
@@ -202,7 +211,7 @@ def dense_product(a, b):
 def cupy_product(a, b):
     """A·B in float64 with cuSPARSE through CuPy, row-major.
 
-    a: `formats.csr.Csr` of CuPy arrays; b: (k, n).
+    a: `formats.csr.Csr` of CuPy arrays; b: (k, n), an array or a `Half`.
 
     CuPy wants B and C column-major and A canonical, hence copies: of A once, of B and C a panel of
     columns at a time.
@@ -221,7 +230,7 @@ def cupy_product(a, b):
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
-        panel = b[:, j : j + width].astype(cupy.float64, order="F")
+        panel = _numbers(b, _stored(b)[:, j : j + width]).astype(cupy.float64, order="F")
         out[:, j : j + width] = matrix @ panel
     return out
 

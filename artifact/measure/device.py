@@ -35,6 +35,8 @@ PACKAGES = (
     "nvmath-python",
     "pandas",
     "scipy",
+    "torch",
+    "triton",
 )
 #: Modules that measuring needs beside the base environment (the `gpu` extra): module ->
 #: distribution.

@@ -1,15 +1,20 @@
 """Real sparse matrices, read from a folder of the user's; they are not part of this repository.
 
-`matrices.csv` lists them with their names in the SuiteSparse Matrix Collection, whence they come as
-Matrix Market files, by hand or with a downloader such as `ssgetpy`. The environment variable
-SPARSITY_MATRICES names the folder, which holds `<name>.npz` (`scipy.sparse.save_npz`),
-`<name>.mtx`, or `<name>/<name>.mtx`, as the collection's archives unpack.
+`matrices.csv`, here or in a room's folder, lists them with their names in the SuiteSparse Matrix
+Collection, whence they come as Matrix Market files: `python -m artifact matrices --download` fetches
+them. The environment variable SPARSITY_MATRICES names the folder, which holds `<name>.npz`
+(`scipy.sparse.save_npz`), `<name>.mtx`, or `<name>/<name>.mtx`, as the collection's archives unpack.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tarfile
+import urllib.parse
+import urllib.request
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +24,80 @@ from kernels.formats import csr
 
 VARIABLE = "SPARSITY_MATRICES"
 LIST = Path(__file__).with_name("matrices.csv")
+COLLECTION = "https://sparse.tamu.edu/MM"  #: <group>/<name>.tar.gz below it
+_WAIT_S = 60  # for the collection's server to say something
 
 
-def listed() -> pd.DataFrame:
-    """The matrices of the experiment: columns name, group (in the collection), domain."""
-    return pd.read_csv(LIST, comment="#")
+def listed(path: Path = LIST) -> pd.DataFrame:
+    """The matrices of a list: columns name, group (in the collection, "" for what is not there), domain.
+
+    A list may have columns more, such as rows, cols and nnz. Raises FileNotFoundError for no list.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: this list of matrices is missing")
+    text = dict.fromkeys(("name", "group", "domain"), str)
+    return pd.read_csv(path, comment="#", dtype=text, keep_default_na=False)
+
+
+def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
+    """Those of a list that are in the folder, in its order."""
+    there = [find(name, where) is not None for name in matrices["name"]]
+    return matrices[there].reset_index(drop=True)
+
+
+def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:
+    """A sentence on what of a list is not there, for whoever measures without it; "" if all of it is."""
+    missing = matrices[~matrices["name"].isin(there["name"])]
+    if missing.empty:
+        return ""
+    few = ", ".join(missing["name"].head(5)) + (", …" if len(missing) > 5 else "")
+    return f"{len(there)} of {len(matrices)} listed matrices are in the folder of {VARIABLE}; left out: {few}"
+
+
+def find(name: str, where: Path) -> Path | None:
+    """The file of one matrix; None where it is not in the folder."""
+    places = (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")
+    return next((place for place in places if place.is_file()), None)
+
+
+def download(matrices: pd.DataFrame, where: Path, say: Callable[[str], None] = print) -> list[str]:
+    """Fetch what is missing of a list from the collection, a matrix at a time; the names that failed.
+
+    What the collection does not have (no group) is left out. An interrupted download leaves whole
+    matrices only, and goes on with the next one when it is started again.
+    """
+    failed = []
+    for name, group in zip(matrices["name"], matrices["group"], strict=True):
+        if not group or find(name, where) is not None:
+            continue
+        try:
+            _fetch(group, name, where)
+            say(f"{group}/{name}")
+        except (OSError, EOFError, tarfile.TarError, ValueError, zlib.error) as error:
+            say(f"{group}/{name} failed: {error}")
+            failed.append(name)
+    return failed
+
+
+def _fetch(group: str, name: str, where: Path) -> None:
+    """One matrix of the collection into `<name>.mtx`. Raises ValueError where its archive has none."""
+    url = f"{COLLECTION}/{urllib.parse.quote(group)}/{urllib.parse.quote(name)}.tar.gz"
+    part = where / f"{name}.mtx.part"
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=_WAIT_S) as answer,
+            tarfile.open(fileobj=answer, mode="r|gz") as archive,
+        ):
+            for member in archive:  # beside it may lie right-hand sides and coordinates
+                if member.isfile() and Path(member.name).name == f"{name}.mtx":
+                    with part.open("wb") as file:
+                        shutil.copyfileobj(archive.extractfile(member), file)
+                    break
+            else:
+                raise ValueError(f"the archive {url} has no {name}.mtx")
+        part.replace(where / f"{name}.mtx")
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def folder() -> Path | None:
@@ -47,8 +121,7 @@ def load(name: str, where: Path) -> csr.Csr:
     Standard-normal float32 values, seeded by the name. Raises FileNotFoundError that says what was
     looked for, ValueError where the file holds no matrix.
     """
-    places = (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")
-    path = next((place for place in places if place.is_file()), None)
+    path = find(name, where)
     if path is None:
         raise FileNotFoundError(
             f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or "

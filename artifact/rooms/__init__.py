@@ -2,8 +2,8 @@
 
 A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
 references.bib (the source, as the book cites it), published/ (the source's numbers), baselines/ (what this room alone
-is compared with), and modules that its chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them
-through this module and names no room.
+is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its chapter imports. Its
+chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, BASELINES = (
-    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "baselines",
+ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, BASELINES, MATRICES = (
+    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "baselines", "matrices.csv",
 )  # fmt: skip
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
@@ -68,6 +68,11 @@ def toml(path: Path) -> dict[str, Any]:
 def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
     """Where the source's numbers for one of its figures or tables lie."""
     return folder / room / PUBLISHED / f"{figure}.csv"
+
+
+def matrices(room: str, folder: Path = FOLDER) -> Path:
+    """Where the list of a room's real matrices lies, for `artifact.measure.matrices`."""
+    return folder / room / MATRICES
 
 
 def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

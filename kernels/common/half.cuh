@@ -1,7 +1,7 @@
-// The 16-bit floats that tensor cores multiply, two in a 32-bit register, the first in the low half.
+// What tensor cores multiply: 16-bit floats, two in a 32-bit register, the first in the low half; and TF32, a float32.
 #pragma once
 
-enum Dtype { BF16, F16 };
+enum Dtype { BF16, F16, TF32 };
 
 // Two floats rounded to the nearest, to even between two; NaN becomes 0x7FFF.
 template <Dtype T>

@@ -51,3 +51,21 @@ __device__ __forceinline__ void stmatrix_x4(unsigned row, unsigned a, unsigned b
                  ::"r"(row), "r"(a), "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
+
+__device__ __forceinline__ void stmatrix_x2(unsigned row, unsigned a, unsigned b)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+}
+
+// Each matrix transposed: a lane's address is that of a column.
+__device__ __forceinline__ void stmatrix_x4_trans(unsigned column, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(column), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+__device__ __forceinline__ void stmatrix_x2_trans(unsigned column, unsigned a, unsigned b)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(column), "r"(a), "r"(b) : "memory");
+}

@@ -76,6 +76,13 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, int x, int y, co
                  : "memory");
 }
 
+__device__ __forceinline__ void tma_store(const TensorMap& map, int x, int y, const void* shared, Policy policy)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%1, %2}], [%3], %4;"
+                 ::"l"(&map), "r"(x), "r"(y), "r"(shared_address(shared)), "l"(policy)
+                 : "memory");
+}
+
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Waits until at most PENDING groups of this thread's stores have not read their shared memory, which may then be written.

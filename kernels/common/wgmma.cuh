@@ -171,6 +171,14 @@ struct WgmmaTf32;
                          : WGMMA_O##HALF                                                                                 \
                          : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));                                     \
         }                                                                                                                \
+        static __device__ __forceinline__ void dense(float* d, unsigned long long a, unsigned long long b, int add)       \
+        {                                                                                                                \
+            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i2 ", 0;\n"                                             \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" WGMMA_R##HALF                        \
+                         "}, %" #i0 ", %" #i1 ", add, 1, 1; }"                                                            \
+                         : WGMMA_O##HALF                                                                                 \
+                         : "l"(a), "l"(b), "r"(add));                                                                    \
+        }                                                                                                                \
     };
 WGMMA_TF32(8, 4, 4, 5, 6, 7, 8, 9)
 WGMMA_TF32(16, 8, 8, 9, 10, 11, 12, 13)

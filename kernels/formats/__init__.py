@@ -2,7 +2,7 @@
 
 All but `half`, which is dense, are sparse. Every module of a format has to_dense, to_host and
 to_device; the functions here find the module of an operand, so that others need not know which
-formats there are.
+formats there are. `stored` is what two formats share, and `reorder` changes a matrix, not a format.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def to_host(x: Any) -> Any:
     if _has_module(x):
         return _module(x).to_host(x)
     return x.get() if hasattr(x, "get") else x
+
+
+def to_csr(x: Any) -> Any:
+    """`x` as `csr.Csr` on the side where it lives; as it is where its format has no way to that."""
+    return getattr(_module(x), "to_csr", lambda same: same)(x)
 
 
 def _has_module(x: Any) -> bool:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.formats.half import array_module
+
 INT32_MAX = 2**31 - 1
 
 
@@ -60,15 +62,7 @@ def validate(a: Csr) -> Csr:
         raise ValueError(
             f"CSR row_ptr has {a.row_ptr.shape[0]} entries, but m = {a.m} rows need {a.m + 1}"
         )
-    if int(a.row_ptr[0]) != 0:
-        raise ValueError(f"CSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0")
-    falling = a.row_ptr[1:] < a.row_ptr[:-1]
-    if bool(falling.any()):
-        row = int(falling.argmax())
-        raise ValueError(
-            f"CSR row_ptr falls from {int(a.row_ptr[row])} to {int(a.row_ptr[row + 1])} at row {row},"
-            " but must never fall"
-        )
+    require_offsets("CSR", a.row_ptr)
     if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.val.shape[0]):
         raise ValueError(
             f"CSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
@@ -81,6 +75,19 @@ def validate(a: Csr) -> Csr:
             f"CSR col_idx[{entry}] is {int(a.col_idx[entry])}, outside the columns 0 to {a.k - 1}"
         )
     return a
+
+
+def require_offsets(format: str, row_ptr) -> None:
+    """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy."""
+    if int(row_ptr[0]) != 0:
+        raise ValueError(f"{format} row_ptr starts at {int(row_ptr[0])}, but must start at 0")
+    falling = row_ptr[1:] < row_ptr[:-1]
+    if bool(falling.any()):
+        row = int(falling.argmax())
+        raise ValueError(
+            f"{format} row_ptr falls from {int(row_ptr[row])} to {int(row_ptr[row + 1])} at row {row},"
+            " but must never fall"
+        )
 
 
 def from_scipy(matrix) -> Csr:
@@ -137,3 +144,50 @@ def to_device(a: Csr) -> Csr:
 def to_host(a: Csr) -> Csr:
     """Copy from the GPU."""
     return Csr(a.m, a.k, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)))
+
+
+# ---------------------------------------------------------------- what other formats are made with
+
+
+def rows(a: Csr):
+    """The row of every entry: int64 (nnz,), where `a` lives."""
+    return owners(a.row_ptr, a.nnz)
+
+
+def owners(row_ptr, size: int):
+    """For each of `size` entries the row that owns it: int64 (size,), NumPy or CuPy."""
+    xp = array_module(row_ptr)
+    if size == 0:
+        return xp.zeros(0, xp.int64)
+    entries = xp.arange(size, dtype=row_ptr.dtype)
+    return xp.searchsorted(row_ptr[1:], entries, side="right").astype(xp.int64)
+
+
+def offsets(place, rows: int, columns: int):
+    """int32 (rows + 1,): where each row begins; place: int64, ascending, row · columns + column."""
+    xp = array_module(place)
+    if place.shape[0] == 0:
+        return xp.zeros(rows + 1, xp.int32)
+    begin = xp.arange(rows + 1, dtype=xp.int64) * columns
+    return xp.searchsorted(place, begin).astype(xp.int32)
+
+
+def changes(x):
+    """bool: where a value differs from the one before it, the first one included; x is not empty."""
+    xp = array_module(x)
+    return xp.concatenate((xp.ones(1, bool), x[1:] != x[:-1]))
+
+
+def sorted_sums(key, val):
+    """(keys, values): ascending, each key once, with the sum of its values in float64, as float32.
+
+    key: int64, val: float32, of one length over 0; NumPy or CuPy.
+    """
+    xp = array_module(key)
+    order = xp.argsort(key)
+    key, val = key[order], val[order]
+    first = changes(key)
+    if bool(first.all()):
+        return key, val
+    sums = xp.bincount(xp.cumsum(first, dtype=xp.int64) - 1, weights=val.astype(xp.float64))
+    return key[first], sums.astype(xp.float32)

@@ -261,8 +261,8 @@ def _sample(key: int, groups: range, q: int, group: int, rows: int, keep: int) -
 
 
 def _value(x: np.ndarray, dtype: str) -> np.ndarray:
-    steps = (x >> np.uint64(8)).astype(np.float32)
     if dtype == "float32":
+        steps = (x >> np.uint64(8)).astype(np.float32)
         return (steps + np.float32(1)) * np.float32(2.0**-24)
-    made = (steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23)
+    made = splitmix.symmetric(x)
     return (made.view(np.uint32) & np.uint32(MASKS[dtype])).view(np.float32)

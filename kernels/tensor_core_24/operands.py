@@ -209,17 +209,4 @@ def _panels(size: int):
 
 def _values(key: int, shape: tuple[int, int], dtype: str) -> np.ndarray:
     """A row-major matrix of bit patterns from the numbers of one stream."""
-    bits = np.empty(shape[0] * shape[1], np.uint16)
-    for part in _panels(bits.size):
-        bits[part.start : part.stop] = half.to_bits(
-            _unit(splitmix.random_u32(key, splitmix.positions(part))), dtype
-        )
-    return bits.reshape(shape)
-
-
-# What is below mirrors a device function of generate.cu.
-
-
-def _unit(x: np.ndarray) -> np.ndarray:
-    steps = (x >> np.uint64(8)).astype(np.float32)
-    return (steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23)
+    return splitmix.uniform(key, shape[0] * shape[1], dtype).reshape(shape)

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from artifact.measure import bench
+from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import half, two_four
+from kernels.formats import csr, half, two_four
+from kernels.formats.bcsr import Bcsr
 from kernels.formats.half import Half
 from kernels.formats.nm import Nm
 from kernels.formats.two_four import TwoFour
@@ -101,6 +103,116 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     return cupy
 
 
+class Cusparse(Library):
+    """Stands in for nvmath.bindings.cusparse: multiplies on the CPU, at the addresses it is given.
+
+    refuses(order of B, order of C, whether B is transposed): what it does not take.
+    """
+
+    class cuSPARSEError(Exception):
+        pass
+
+    SpMMAlg = {
+        "DEFAULT": 0, "CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12, "BLOCKED_ELL_ALG1": 13, "BSR_ALG1": 14,
+    }  # fmt: skip
+    IndexType = SimpleNamespace(INDEX_32I=2)
+    IndexBase = SimpleNamespace(ZERO=0)
+    Order = SimpleNamespace(COL=1, ROW=2)
+    Operation = SimpleNamespace(NON_TRANSPOSE=0, TRANSPOSE=1)
+    #: Kind of a sparse matrix -> the algorithms for it.
+    TAKES = {"csr": (0, 4, 6, 12), "blocked_ell": (13,), "bsr": (14,)}
+
+    def __init__(self):
+        super().__init__("cusparse")
+        self.refuses, self.launched = lambda b, c, transposed: False, []
+        self.destroy = self.destroy_sp_mat = self.destroy_dn_mat = self.unmake
+
+    def create(self):
+        return self.make("handle")
+
+    def set_stream(self, handle, stream):
+        self.what(handle)
+
+    def create_csr(self, *arguments):
+        return self.make("csr", *arguments)
+
+    def create_bsr(self, *arguments):
+        return self.make("bsr", *arguments)
+
+    def create_blocked_ell(self, *arguments):
+        return self.make("blocked_ell", *arguments)
+
+    def create_dn_mat(self, *arguments):
+        return self.make("dense", *arguments)
+
+    def sp_mm_buffer_size(self, *arguments):
+        return 512
+
+    def sp_mm_preprocess(self, *arguments):
+        self.log.append(("preprocess", arguments[-2]))
+
+    def sp_mm(
+        self, handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer
+    ):  # fmt: skip
+        self.what(handle)
+        kind, transposed = self.made[a][0], op_b == self.Operation.TRANSPOSE
+        assert op_a == self.Operation.NON_TRANSPOSE and compute == F32
+        assert algorithm in self.TAKES[kind] and buffer
+        assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
+        if self.refuses(self.what(b)[5], self.what(c)[5], transposed):
+            raise self.cuSPARSEError("NOT_SUPPORTED")
+        left, data = getattr(self, f"_{kind}")(*self.what(a))
+        (right, data_b), (out, data_c) = self._dense(*self.what(b)), self._dense(*self.what(c))
+        assert data == data_b == data_c
+        right = _numbers(right.T if transposed else right, data)
+        product = left @ right
+        out[:] = product if data == F32 else half.to_bits(product, NAME[data])
+        self.launched.append((kind, algorithm, transposed))
+
+    def _dense(self, rows, columns, leading, address, data, order):
+        by_rows = order == self.Order.ROW
+        assert leading == (columns if by_rows else rows)
+        shape = (rows, columns) if by_rows else (columns, rows)
+        array = at(address, shape, _storage(data))
+        return (array if by_rows else array.T), data
+
+    def _csr(self, rows, columns, nnz, row_ptr, col_idx, val, *types):
+        assert types[:3] == (2, 2, 0)
+        val = _numbers(at(val, (nnz,), _storage(types[3])), types[3])
+        row_ptr, col_idx = at(row_ptr, (rows + 1,), np.int32), at(col_idx, (nnz,), np.int32)
+        return csr.to_dense(csr.Csr(rows, columns, row_ptr, col_idx, val)), types[3]
+
+    def _bsr(self, rows, columns, blocks, b_row, b_col, row_ptr, col_idx, val, *types):
+        assert types[:3] == (2, 2, 0) and types[4] == self.Order.ROW
+        data, dense = types[3], np.zeros((rows, b_row, columns, b_col), np.float32)
+        val = _numbers(at(val, (blocks, b_row, b_col), _storage(data)), data)
+        row_ptr, col_idx = at(row_ptr, (rows + 1,), np.int32), at(col_idx, (blocks,), np.int32)
+        for row in range(rows):
+            for i in range(row_ptr[row], row_ptr[row + 1]):
+                dense[row, :, col_idx[i]] = val[i]
+        return dense.reshape(rows * b_row, columns * b_col), data
+
+    def _blocked_ell(self, rows, columns, block, width, col_idx, val, index, base, data):
+        assert (index, base) == (2, 0) and not rows % block and not columns % block
+        col_idx = at(col_idx, (rows // block, width // block), np.int32)
+        val = _numbers(at(val, (rows, width), _storage(data)), data)
+        dense = np.zeros((rows, columns), np.float32)
+        for row, slot in zip(*np.nonzero(col_idx >= 0), strict=True):
+            down, right = row * block, col_idx[row, slot] * block
+            cell = val[down : down + block, slot * block : (slot + 1) * block]
+            dense[down : down + block, right : right + block] = cell
+        return dense, data
+
+
+def _storage(data: int):
+    return np.float32 if data == F32 else np.uint16
+
+
+def _numbers(array: np.ndarray, data: int) -> np.ndarray:
+    """What an array of a cudaDataType stands for."""
+    return array if data == F32 else half.from_bits(array, NAME[data])
+
+
 class CublasLt(Library):
     """Stands in for nvmath.bindings.cublasLt: multiplies on the CPU, at the addresses it is given."""
 
@@ -167,16 +279,18 @@ class Matmul:
     """Stands in for nvmath.linalg.advanced.Matmul: plans `ids`, and tuning turns them around.
 
     calls: what it was asked for, "matmul" with the dtype, the compute type, and the strides in
-    elements of A and B.
+    elements of A and B, and of a C to add zero times.
     """
 
     def __init__(self, library: CublasLt):
         self.library, self.ids, self.refuse, self.calls, self.open = library, [7, 8, 9], None, [], 0
 
-    def __call__(self, a, b, options):
+    def __call__(self, a, b, c=None, *, beta=None, options):
         assert a.dtype == b.dtype and a.shape[1] == b.shape[0]
+        assert beta == (None if c is None else 0)
         self.library.what(options["handle"])
-        strides = tuple(stride // a.itemsize for x in (a, b) for stride in x.strides)
+        matrices = (a, b) if c is None else (a, b, c)
+        strides = tuple(stride // a.itemsize for x in matrices for stride in x.strides)
         self.calls.append(("matmul", a.dtype, options["compute_type"], strides))
         return self
 
@@ -233,6 +347,22 @@ def nm_problem(m, n, k, density=0.5, **what) -> Problem:
         a, c = a.view(Array), array((n, m), np.float32).T
     b = Nm(b.k, b.n, b.keep, b.group, b.vector, b.val.view(Array), b.index.view(Array))
     problem._device = Operands(a, b, c)
+    return problem
+
+
+def bcsr_problem(m, n, k, density=0.3, **what) -> Problem:
+    """A problem of the room async_sparse whose device operands are arrays of the fake CuPy."""
+    problem = block_operands.problem(m, n, k, density, seed=1, **what)
+    host = problem.host()
+    a, b = host.a, host.b
+    orders = block_operands.LAYOUTS[what.get("layout", "source")]
+    arrays = (x.view(Array) for x in (a.row_ptr, a.col_idx, a.val))
+    if isinstance(b, Half):
+        c = Half(b.dtype, np.zeros((m, n), np.uint16, orders[1]).view(Array))
+        b = Half(b.dtype, b.bits.view(Array))
+    else:
+        b, c = b.view(Array), np.zeros((m, n), np.float32, orders[1]).view(Array)
+    problem._device = Operands(Bcsr(a.m, a.k, a.dtype, *arrays, a.nnz), b, c)
     return problem
 
 

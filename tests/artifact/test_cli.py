@@ -13,6 +13,8 @@ from artifact import cli, paths
 from artifact.measure import device
 from artifact.verdicts import load, measures
 
+COMMANDS = ("claims", "compare", "machine", "compile", "run", "matrices", "records")
+
 
 @pytest.fixture
 def shelf(tmp_path, monkeypatch):
@@ -59,12 +61,12 @@ def test_help_from_the_shell():
         cwd=paths.ROOT,
         check=True,
     )
-    for command in ("claims", "compare", "machine", "compile", "run", "records"):
+    for command in COMMANDS:
         assert f"\n    {command} " in done.stdout
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["claims", "compare", "machine", "compile", "run", "records"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(capsys, command):
     with pytest.raises(SystemExit) as leave:
         cli.main([command, "--help"])
@@ -115,7 +117,8 @@ def test_unknown_claims_and_rooms(shelf, capsys):
     assert "`claims` without --id lists all" in refused(capsys, "claims", "--id", "x")
     error = refused(capsys, "claims", "--id", "wide-speedups")
     assert "'wide-speedups'; close: wide-speedup" in error and error.count(",") <= 2
-    assert "known: casper_sparse" in refused(capsys, "claims", "--room", "x")
+    error = refused(capsys, "claims", "--room", "x")
+    assert "known: " in error and "casper_sparse" in error.partition("known: ")[2]
 
 
 def test_a_broken_record_is_one_line(shelf, capsys):
@@ -380,3 +383,32 @@ def test_a_problem_that_no_variant_takes_is_one_sentence(capsys, toy):
 
 def test_a_room_without_problems_says_so(capsys, toy):
     assert "ceilings has no problems to run" in refused(capsys, "run", "ceilings", *SIZES)
+
+
+# ---------------------------------------------------------------- real matrices
+
+
+def test_matrices_that_are_here_are_counted(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARSITY_MATRICES", str(tmp_path))
+    said = printed(capsys, "matrices")
+    assert said.startswith("0 of 24 listed matrices") and "left out: rajat01, adder_dcop_05" in said
+    (tmp_path / "rajat01.mtx").touch()
+    assert printed(capsys, "matrices").startswith("1 of 24 listed")
+    assert "1 of 570 listed" in printed(capsys, "matrices", "--room", "async_sparse")
+    few = printed(capsys, "matrices", "--room", "async_sparse", "--most", "50000")
+    assert 2 < int(few.split()[2]) < 100
+
+
+def test_matrices_without_a_folder_or_a_list_are_one_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("SPARSITY_MATRICES", raising=False)
+    assert "SPARSITY_MATRICES is not set" in refused(capsys, "matrices")
+    monkeypatch.setenv("SPARSITY_MATRICES", str(tmp_path))
+    assert "nm_spmm" in refused(capsys, "matrices", "--room", "nm_spmm")
+    assert "--most with --room" in refused(capsys, "matrices", "--most", "9")
+
+
+def test_a_download_that_fails_is_said_and_counts(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARSITY_MATRICES", str(tmp_path))
+    monkeypatch.setattr("artifact.measure.matrices.COLLECTION", (tmp_path / "nowhere").as_uri())
+    said = printed(capsys, "matrices", "--download", code=1)
+    assert "Rajat/rajat01 failed: " in said and said.splitlines()[-1].startswith("0 of 24")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import DEVICE, STREAM, Array, install, nm_problem
 
 from artifact import baselines
@@ -313,7 +314,8 @@ def test_baselines_are_merged_in_order():
     ]  # fmt: skip
     assert baselines.contenders((), None) == {}
     with pytest.raises(
-        ValueError, match="no baseline 'mkl'; known: cpu, cublas, cublas_tensor, cublaslt, cusparse"
+        ValueError,
+        match="no baseline 'mkl'; known: cpu, cublas, cublas_dense, cublas_tensor, cublaslt",
     ):
         baselines.contenders(("cublas", "mkl"), None)
 
@@ -381,20 +383,10 @@ def test_cublas_takes_the_problems_of_the_other_nm_room(gpu, shape):
 
 @pytest.mark.gpu
 def test_cublas_can_be_captured(gpu):
-    from artifact.measure import bench
-
     problem = on_gpu(300, 200, 500)
     reference = check.oracle(problem)
     bound = cublas.bind("cublas", problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    assert check.compare(bound.result(), reference).rel_err < 1e-6
-    graph.close()
+    assert check_captured(bound, problem, reference, gpu).rel_err < 1e-6
 
 
 @pytest.mark.gpu

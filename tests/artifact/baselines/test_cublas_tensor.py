@@ -2,6 +2,7 @@ import weakref
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import (
     BFLOAT16,
     COMPUTE_32F,
@@ -16,7 +17,7 @@ from fake_libraries import (
 
 from artifact import baselines
 from artifact.baselines import cublas_tensor, cublaslt
-from artifact.measure import bench, check
+from artifact.measure import check
 from kernels.contract import Operands
 from kernels.formats import nm
 from kernels.formats.half import Half
@@ -164,14 +165,14 @@ def test_everything_is_released_with_the_last_reference(library, dtype):
 
 
 def test_the_b_that_lost_is_freed_and_the_other_kept(monkeypatch, library):
-    made, dense = [], cublas_tensor._dense
+    made, dense = [], cublas_tensor.made_dense
 
     def remembered(*arguments):
         b = dense(*arguments)
         made.append((arguments[-1], weakref.ref(b)))
         return b
 
-    monkeypatch.setattr(cublas_tensor, "_dense", remembered)
+    monkeypatch.setattr(cublas_tensor, "made_dense", remembered)
     Timer(monkeypatch, lambda name, turn: 1.0 if "B row-major" in name else 2.0)
     bound = cublas_tensor.bind("bfloat16", nm_problem(M, N, K, dtype="bfloat16"), DEVICE)
     assert [order for order, b in made if b() is not None] == ["C"]
@@ -243,12 +244,4 @@ def test_cublas_on_the_tensor_cores_can_be_captured(gpu, dtype):
     problem = operands.problem(512, 256, 1024, dtype=dtype)
     reference = check.oracle(problem)
     bound = cublas_tensor.bind(dtype, problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import (
     BFLOAT16,
     COMPUTE_32F,
@@ -203,15 +204,7 @@ def test_cublaslt_can_be_captured(gpu):
     problem = operands.problem(512, 256, 1024)
     reference = check.oracle(problem)
     bound = cublaslt.bind(problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)
 
 
 @pytest.mark.gpu

@@ -3,11 +3,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_libraries import DEVICE, Array, Library, array, install, nm_problem
+from capturing import check_captured
+from fake_libraries import (
+    DEVICE,
+    STREAM,
+    Array,
+    Cusparse,
+    Library,
+    array,
+    bcsr_problem,
+    install,
+    nm_problem,
+)
 
 from artifact.baselines import cusparse
+from artifact.measure import check
+from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import csr, nm
+from kernels.formats import bcsr, csr, half, nm, stored
 
 
 class FakeLibrary(Library):
@@ -224,6 +237,78 @@ def test_an_nm_problem_in_another_order_or_dtype_is_refused(library, convert):
     assert not library.alive
 
 
+# ---------------------------------------------------------------- a BCSR A
+
+
+@pytest.mark.parametrize("dtype", stored.DTYPES)
+def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
+    matrix = csr.Csr(
+        40, 50, np.r_[0, np.full(39, 3), 5].astype(np.int32), np.array([49, 3, 17, 2, 44], np.int32),
+        np.array([1, -2, 0.5, 4, -1], np.float32),
+    )  # fmt: skip
+    made = cusparse.csr_of_blocks(bcsr.from_csr(matrix, block=16, dtype=dtype))
+    assert made.nnz == 5 and made.row_ptr.tolist() == matrix.row_ptr.tolist()
+    assert made.col_idx.tolist() == [3, 17, 49, 2, 44]
+    values = made.val if dtype == "float32" else half.from_bits(made.val, dtype)
+    assert values.tolist() == [-2, 0.5, 1, 4, -1]
+    assert made.val.dtype == (np.float32 if dtype == "float32" else np.uint16)
+
+
+@pytest.fixture
+def multiplies(monkeypatch):
+    """A library that multiplies on the CPU, and `csr_of_blocks` with arrays of the fake CuPy."""
+    fake, convert = Cusparse(), cusparse.csr_of_blocks
+
+    def with_addresses(a):
+        x = convert(a)
+        return csr.Csr(x.m, x.k, *(y.view(Array) for y in (x.row_ptr, x.col_idx, x.val)))
+
+    install(monkeypatch, fake)
+    monkeypatch.setattr(cusparse, "csr_of_blocks", with_addresses)
+    return fake
+
+
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+@pytest.mark.parametrize("dtype", block_operands.DTYPES)
+@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
+def test_blocks_are_multiplied_as_csr_in_either_order(multiplies, algorithm, dtype, layout):
+    problem = bcsr_problem(50, 24, 83, block=16, dtype=dtype, layout=layout)
+    bound = cusparse.bind(algorithm, problem, DEVICE)
+    assert bound.name == f"cusparse_{algorithm}" and bound.prepare_ms > 0
+    assert bound.result() is problem.device().c
+    size = 4 if dtype == "tf32" else 2
+    assert bound.prepare_bytes == 512 + 4 * 51 + (4 + size) * problem.nnz
+    reference = check.oracle(problem, on="cpu")
+    for _ in range(2):
+        check.check(bound, problem, reference, STREAM)
+    assert {transposed for *_, transposed in multiplies.launched} == {layout == "source"}
+    assert multiplies.count("preprocess") == 2
+    del bound
+    assert not multiplies.alive
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 24, 40), (40, 1, 40), (40, 24, 1), (1, 1, 1)])
+@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
+def test_vectors_have_both_orders(multiplies, m, n, k, layout):
+    problem = bcsr_problem(m, n, k, 1.0, block=16, layout=layout)
+    bound = cusparse.bind("default", problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+
+
+def test_blocks_with_other_operands_are_refused(multiplies):
+    problem = bcsr_problem(50, 24, 83, block=16)
+    problem.device().b = half.Half("float16", problem.device().b.bits)
+    with pytest.raises(ValueError, match="cuSPARSE takes a BCSR A with a B and a C of its dtype"):
+        cusparse.bind("alg1", problem, DEVICE)
+    multiplies.refuses = lambda b, c, transposed: True
+    message = (
+        "cuSPARSE refuses alg3 at m=50, .* B column-major and C row-major in bfloat16: NOT_SUPP"
+    )
+    with pytest.raises(ValueError, match=message):
+        cusparse.bind("alg3", bcsr_problem(50, 24, 83, block=16), DEVICE)
+    assert not multiplies.alive
+
+
 # ---------------------------------------------------------------- on a GPU
 
 
@@ -251,20 +336,13 @@ def test_cusparse_is_right_on_repeated_and_unsorted_columns(gpu, algorithm, n):
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
 def test_cusparse_can_be_captured(gpu, algorithm):
-    from artifact.measure import bench, check
+    from artifact.measure import check
     from kernels import casper_sparse as room
 
     problem = room.problem(m=1000, n=64, k=500, density=0.05)
     reference = check.oracle(problem)
     bound = cusparse.bind(algorithm, problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    assert check.compare(bound.result(), reference).rel_err < 1e-6
+    assert check_captured(bound, problem, reference, gpu).rel_err < 1e-6
 
 
 @pytest.mark.gpu
@@ -299,3 +377,31 @@ def test_cusparse_is_right_on_an_nm_problem(gpu, algorithm, shape):
     stream, reference = gpu.create_stream(), check.oracle(problem)
     for _ in range(2):
         assert check.check(bound, problem, reference, stream).rel_err < 1e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
+@pytest.mark.parametrize("dtype", block_operands.DTYPES)
+@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
+def test_cusparse_is_right_on_blocks(gpu, algorithm, dtype, layout):
+    stream = gpu.create_stream()
+    for shape in ((256, 64, 384), (300, 41, 500), (65, 1, 130)):
+        problem = block_operands.problem(*shape, 0.3, block=32, dtype=dtype, layout=layout)
+        try:
+            bound = cusparse.bind(algorithm, problem, gpu)
+        except ValueError as error:
+            # What the library's documentation has for these types is its default and alg2.
+            assert algorithm in ("alg1", "alg3"), error
+            assert str(error).startswith(f"cuSPARSE refuses {algorithm} at m={problem.m}")
+            continue
+        reference = check.oracle(problem)
+        for _ in range(2):
+            check.check(bound, problem, reference, stream)
+
+
+@pytest.mark.gpu
+def test_the_csr_of_blocks_is_the_same_on_the_gpu(gpu):
+    a = bcsr.random(300, 500, 0.3, 1, block=32)
+    ours, theirs = cusparse.csr_of_blocks(a), cusparse.csr_of_blocks(bcsr.to_device(a))
+    for name in ("row_ptr", "col_idx", "val"):
+        assert (getattr(ours, name) == getattr(theirs, name).get()).all()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from capturing import check_captured
 from fake_libraries import DEVICE, STREAM, Library, Timer, array, at, install, two_four_problem
 
 from artifact import baselines
@@ -427,15 +428,7 @@ def test_cusparselt_can_be_captured(gpu, algorithm):
     problem = operands.problem(512, 256, 1024)
     reference = check.oracle(problem)
     bound = cusparselt.bind(algorithm, problem, gpu)
-    stream = gpu.create_stream()
-    check.check(bound, problem, reference, stream)
-    graph = bench.capture(bound.name, bound, stream)
-    bound.result().fill(float("nan"))
-    gpu.sync()
-    graph.launch(stream)
-    stream.sync()
-    check.compare(bound.result(), reference)
-    graph.close()
+    check_captured(bound, problem, reference, gpu)
 
 
 @pytest.mark.gpu

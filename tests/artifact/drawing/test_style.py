@@ -91,10 +91,17 @@ def test_no_two_contenders_look_the_same():
     for what in ("color", "marker"):
         assert len({look[what] for look in ours}) == 11
     assert ours[0]["color"] == style.PUBLISHED and ours[-1]["color"] == style.BEST
-    # What uses tensor cores is never drawn beside cuSPARSE and cuBLAS.
+    # What uses tensor cores, or multiplies blocks, is never drawn beside cuBLAS in float32 or the CPU.
     tensor_cores = ("cusparselt", "cublaslt", "cublas_tf32", "cublas_bf16")
-    for drawn in (True, False):
-        names = [v for v in style.NAMES if v.startswith(tensor_cores) == drawn]
+    blocks = ("cusparse_bell", "cusparse_bsr", "triton_bsr", "cublas_dense")
+    csr = [v for v in style.NAMES if v.startswith("cusparse_") and not v.startswith(blocks)]
+    drawn = [
+        [v for v in style.NAMES if v.startswith(tensor_cores)],
+        [v for v in style.NAMES if v.startswith(blocks)] + csr,
+        [v for v in style.NAMES if not v.startswith(tensor_cores + blocks)],
+    ]
+    assert set().union(*drawn) == set(style.NAMES) and len(csr) == 5
+    for names in drawn:
         theirs = [style.look(v, ladder) for v in names]
         assert len({look["marker"] for look in [*ours, *theirs]}) == 11 + len(theirs)
         assert {look["color"] for look in theirs} == {style.BASELINE}

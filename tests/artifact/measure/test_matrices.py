@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tarfile
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
 
+from artifact import rooms
 from artifact.measure import matrices
 from kernels.formats import csr
 
@@ -43,6 +47,94 @@ def test_every_listed_matrix_has_a_name_a_group_and_a_domain():
 def test_listed_names_are_file_names():
     for name in [*matrices.listed()["name"], *matrices.listed()["group"]]:
         assert not set(name) & set("/\\ #,"), name
+
+
+@pytest.mark.parametrize("room", [room for room in rooms.find() if rooms.matrices(room).is_file()])
+def test_a_room_s_list_has_sizes_too(room):
+    df = matrices.listed(rooms.matrices(room))
+    assert list(df.columns) == ["name", "group", "domain", "rows", "cols", "nnz"]
+    assert df["name"].is_unique and (df["name"] != "").all()
+    assert (df[["rows", "cols", "nnz"]] > 0).all(axis=None)
+    assert (df["nnz"] <= df["rows"] * df["cols"]).all()
+    for name in [*df["name"], *df["group"]]:
+        assert not set(name) & set("/\\ #,"), name
+
+
+def test_the_room_of_async_sparse_has_a_list_of_its_own():
+    df = matrices.listed(rooms.matrices("async_sparse"))
+    assert len(df) > 500 and (df["group"] != "").mean() > 0.9
+    assert "144" in set(df["name"]), "a name of digits stays a text"
+
+
+def test_a_list_that_is_missing_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none.csv: this list of matrices is missing"):
+        matrices.listed(tmp_path / "none.csv")
+
+
+# ---------------------------------------------------------------- what is there of a list
+
+
+def names(*of: str, group: str = "G") -> pd.DataFrame:
+    return pd.DataFrame({"name": of, "group": group, "domain": ""})
+
+
+def test_what_is_missing_is_left_out_and_said(tmp_path):
+    (tmp_path / "b.npz").touch()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "d.mtx").touch()
+    df = names("a", "b", "c", "d")
+    there = matrices.present(df, tmp_path)
+    assert there["name"].tolist() == ["b", "d"]
+    said = matrices.left_out(df, there)
+    assert said.startswith("2 of 4 listed matrices") and said.endswith("left out: a, c")
+    assert matrices.left_out(there, there) == ""
+    many = matrices.left_out(names(*"abcdefg"), there)
+    assert many.endswith("left out: a, c, e, f, g") and "…" not in many
+    assert matrices.left_out(names(*"abcdefgh"), there).endswith("f, g, …")
+
+
+# ---------------------------------------------------------------- from the collection
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch, pattern):
+    """A collection on disk: G/good, whose archive also holds a right-hand side, and G/bad without a matrix."""
+    site = tmp_path / "site" / "G"
+    site.mkdir(parents=True)
+    scipy.io.mmwrite(tmp_path / "good.mtx", pattern)
+    for name, inside in (("good", ["good_b.mtx", "good.mtx"]), ("bad", ["bad_b.mtx"])):
+        with tarfile.open(site / f"{name}.tar.gz", "w:gz") as archive:
+            for file in inside:
+                archive.add(tmp_path / "good.mtx", f"{name}/{file}")
+    (site / "torn.tar.gz").write_bytes((site / "good.tar.gz").read_bytes()[:90])
+    monkeypatch.setattr(matrices, "COLLECTION", (tmp_path / "site").as_uri())
+    where = tmp_path / "mine"
+    where.mkdir()
+    return where
+
+
+def test_a_download_fetches_what_is_missing(collection, pattern):
+    lines = []
+    assert matrices.download(names("good"), collection, lines.append) == []
+    assert lines == ["G/good"]
+    assert same_pattern(matrices.load("good", collection), pattern)
+    assert [path.name for path in collection.iterdir()] == ["good.mtx"]
+    assert matrices.download(names("good"), collection, lines.append) == [] and len(lines) == 1
+
+
+def test_a_download_goes_on_after_what_fails(collection):
+    lines = []
+    df = names("gone", "bad", "torn", "good")
+    assert matrices.download(df, collection, lines.append) == ["gone", "bad", "torn"]
+    assert [line.split(":")[0] for line in lines] == [
+        "G/gone failed", "G/bad failed", "G/torn failed", "G/good",
+    ]  # fmt: skip
+    assert "has no bad.mtx" in lines[1]
+    assert [path.name for path in collection.iterdir()] == ["good.mtx"], "no part of one stays"
+
+
+def test_what_the_collection_does_not_have_is_not_asked_for(collection):
+    assert matrices.download(names("good", group=""), collection, pytest.fail) == []
 
 
 # ---------------------------------------------------------------- the folder

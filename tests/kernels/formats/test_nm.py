@@ -13,6 +13,7 @@ import pytest
 import scipy.stats
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refused import says
 
 from kernels.formats import nm
 
@@ -429,15 +430,6 @@ def test_another_density_gets_the_nearest_ones(density, group, words):
 
 
 # -------------------------------------------------------------------------------- refusals
-
-
-def says(words, work) -> None:
-    with pytest.raises(ValueError) as caught:
-        work()
-    message = str(caught.value)
-    assert "\n" not in message and ". " not in message
-    for word in words:
-        assert word in message, f"{word!r} is not in: {message}"
 
 
 def test_a_matrix_that_does_not_fit_names_group_vector_and_count():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refused import says
 
 from kernels import jit
 from kernels.formats import to_dense as to_dense_of_any
@@ -61,15 +62,6 @@ def same(a: two_four.TwoFour, b: two_four.TwoFour) -> bool:
         x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
         for x, y in ((a.val, b.val), (a.meta, b.meta))
     )
-
-
-def says(words, work) -> None:
-    with pytest.raises(ValueError) as caught:
-        work()
-    message = str(caught.value)
-    assert "\n" not in message and ". " not in message
-    for word in words:
-        assert word in message, f"{word!r} is not in: {message}"
 
 
 def patterns(m: int, k: int, seed: int, kind: int) -> np.ndarray:

@@ -67,7 +67,7 @@ def test_numpy_makes_the_numbers_of_the_kernel(seed, stream, start):
     exact = [random_u32(seed, stream, i) for i in part]
     made = splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(part))
     assert made.tolist() == exact
-    unit = operands._unit(made)
+    unit = splitmix.symmetric(made)
     # Exact in float32, or the GPU and NumPy might round differently.
     assert unit.dtype == np.float32
     steps = [Fraction(2 * (x >> 8) + 1 - 2**24, 2**24) for x in exact]
@@ -75,7 +75,7 @@ def test_numpy_makes_the_numbers_of_the_kernel(seed, stream, start):
 
 
 def test_values_never_reach_zero_or_one():
-    ends = operands._unit(np.array([0, 2**32 - 1, 2**31, 2**31 - 1], np.uint64)).tolist()
+    ends = splitmix.symmetric(np.array([0, 2**32 - 1, 2**31, 2**31 - 1], np.uint64)).tolist()
     assert ends == [2.0**-24 - 1, 1 - 2.0**-24, 2.0**-24, -(2.0**-24)]
     for dtype in DTYPES:  # nor does rounding make a zero of the smallest
         assert np.all(half.to_bits(np.array(ends, np.float32), dtype) & 0x7FFF)
@@ -178,7 +178,7 @@ def test_a_last_group_of_three_columns_has_three_pairs():
 
 def test_streams_and_seeds_are_independent():
     draws = [
-        operands._unit(
+        splitmix.symmetric(
             splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(range(50_000)))
         )
         for seed in (0, 1, 2, 2**31, 2**32 - 1)
@@ -362,7 +362,7 @@ def test_large_operands_take_milliseconds(device):
     assert min(times) < 100, times
     # The last rows, whose positions are past 2^27.
     last = range(2**28 - 1000, 2**28)
-    draw = operands._unit(splitmix.random_u32(splitmix.key(1, 2), splitmix.positions(last)))
+    draw = splitmix.symmetric(splitmix.random_u32(splitmix.key(1, 2), splitmix.positions(last)))
     assert np.array_equal(there.b.bits.ravel()[-1000:].get(), half.to_bits(draw, "bfloat16"))
     del there
     p.release()

@@ -1,0 +1,103 @@
+"""The dense library on the operands of a block-sparse problem: A in BCSR is made dense in `bind`.
+
+    cublas_dense           the fastest of cuBLASLt's algorithms (`cublaslt.tune`), for either order of A
+    cublas_dense_default   cublasGemmEx as torch.mm calls it: A row-major, as a layer has its weights,
+                           and the algorithm left to the library
+
+bfloat16 and float16 with sums in float32, or float32 in TF32. B and C each lie by rows or by columns,
+as the room has them. Making A dense is `prepare_ms`, and the dense A and a workspace `prepare_bytes`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+
+from artifact.baselines import cublas_tensor
+from artifact.baselines.cublas import gemm_arguments, multiplication
+from artifact.baselines.cusparse import array_of, require_blocks
+from artifact.baselines.cusparselt import DATA_TYPE, Bound
+from artifact.measure.device import first_line
+from kernels.contract import Operands, Problem, require, timed
+
+NAMES = ("cublas_dense", "cublas_dense_default")
+#: What the choice says of A's order -> the order.
+_ORDERS = {", A row-major": "C", ", A column-major": "F"}
+
+
+def bind(name: str, problem: Problem, device) -> Bound:
+    """Make the library ready: A dense, and an algorithm and its workspace. Overwrites C.
+
+    name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError for another name,
+    where A is not BCSR with a B and a C of its dtype, where float32 values are others than TF32
+    holds, for "cublas_dense" where m, n or k is 1, and where the library refuses the problem.
+    """
+    require(
+        name in NAMES, f"there is no dense contender {name!r}: choose one of {', '.join(NAMES)}"
+    )
+    operands = problem.device()
+    require_blocks(name, problem, operands)
+    b, c = array_of(operands.b), array_of(operands.c)
+    dtype = operands.a.dtype
+    if dtype == "float32":
+        dtype = "tf32"
+        cublas_tensor.require_exact(name, dtype, {"A": operands.a.val, "B": b}, problem)
+    device.set_current()
+    if name == "cublas_dense_default":
+        return _default(dtype, problem, operands)
+    m, n, k = problem.m, problem.n, problem.k
+    require(
+        min(m, n, k) > 1,
+        f"cublas_dense is planned from the strides of matrices, and at m={m}, n={n}, k={k} one is a "
+        "vector, which has no order: compare with cublas_dense_default",
+    )
+    return cublas_tensor.in_best_order(
+        name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device
+    )
+
+
+def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
+    """What a kernel is compared with: "cublas_dense" and "cublas_dense_default"."""
+    return {name: partial(bind, name, device=device) for name in NAMES}
+
+
+def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
+    """cublasGemmEx on the dense A, launched once: the first launch loads code and may be refused."""
+    import cupy
+    from nvmath.bindings import cublas
+
+    a, prepare_ms = timed(lambda: cublas_tensor.made_dense(operands.a, dtype, "C"))
+    halves = dtype in DATA_TYPE
+    arguments = gemm_arguments(
+        cublas,
+        a,
+        array_of(operands.b),
+        array_of(operands.c),
+        DATA_TYPE[dtype] if halves else "CUDA_R_32F",
+        "COMPUTE_32F" if halves else "COMPUTE_32F_FAST_TF32",
+    )
+    handle = cublas.create()
+    try:
+        call = multiplication(cublas, handle, arguments)
+        call(cupy.cuda.get_current_stream().ptr)
+        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
+    except cublas.cuBLASError as error:
+        cublas.destroy(handle)
+        raise ValueError(
+            f"cuBLAS refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: "
+            f"{first_line(error)}"
+        ) from error
+    except BaseException:
+        cublas.destroy(handle)
+        raise
+    choice = "the library's default"
+    bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), choice, call, operands.c)
+    # `call` holds raw addresses alone.
+    bound.close = weakref.finalize(bound, _destroy, cublas, handle, (a, operands))
+    return bound
+
+
+def _destroy(cublas, handle: int, keep: tuple) -> None:
+    """Destroy a handle; `keep` only has to live until then."""
+    cublas.destroy(handle)

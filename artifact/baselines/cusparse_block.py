@@ -1,0 +1,181 @@
+"""cuSPARSE's block formats times dense: Blocked-ELL, as AsyncSparse compares with, and BSR.
+
+    cusparse_bell   CUSPARSE_SPMM_BLOCKED_ELL_ALG1: every row of blocks as long as the longest one
+
+                      . a . b      columns  1   3      values  a b    row-major, (m, ellCols)
+                      c . . .               0  -1              c 0    -1: nothing, and zeros for it
+
+    cusparse_bsr    CUSPARSE_SPMM_BSR_ALG1: the blocks of BCSR as they are, row-major inside
+
+Values, B and C are bfloat16 or float16 with sums in float32, or float32. Both are called with
+CUDA_R_32F as compute type, the only one that the library offers for them: cusparseSpMM takes a
+cudaDataType there, which has no TF32. Its documentation lists float32 in Blocked-ELL among what runs on
+tensor cores from compute capability 8.0 on, hence in TF32; BSR in float32 is named with CSR's types.
+
+Both take B and C by rows or by columns: `cusparse.ready` says how, and what the library refuses is a
+ValueError. Blocked-ELL is made in `bind`: its time is `prepare_ms`, its arrays and the work buffer are
+`prepare_bytes`. So is what `padded` makes where the blocks reach over the edge of A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from artifact.baselines.cusparse import (
+    Bound,
+    Sparse,
+    array_of,
+    ready,
+    require_blocks,
+    require_work,
+)
+from kernels.contract import Operands, Problem, require, timed
+from kernels.formats import bcsr
+from kernels.formats.bcsr import Bcsr
+from kernels.formats.half import Half, array_module
+
+FORMATS = ("bell", "bsr")
+
+
+def bind(format: str, problem: Problem, device) -> Bound:
+    """Make cuSPARSE ready: the format, descriptors, work buffer. Overwrites C.
+
+    format: "bell" or "bsr". device: `cuda.core.Device`, current. Raises ValueError for another
+    format, for a problem without non-zeros, where A is not BCSR with a B and a C of its dtype, for
+    "bell" where a block is not square or the padding does not fit in the GPU's memory, and, naming
+    the algorithm, where the library refuses the problem.
+    """
+    require(
+        format in FORMATS,
+        f"cuSPARSE has no block format {format!r} here: choose one of {', '.join(FORMATS)}",
+    )
+    name = f"cusparse_{format}"
+    require_work(problem)
+    device.set_current()
+    operands = problem.device()
+    require_blocks(name, problem, operands)
+    (whole, output), ms = timed(lambda: padded(operands))
+    sparse = _bell(problem, whole) if format == "bell" else _bsr(whole)
+    sparse = replace(sparse, ms=sparse.ms + ms, nbytes=sparse.nbytes + made_bytes(whole, operands))
+    return ready(name, sparse, whole.b, whole.c, output, problem)
+
+
+def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
+    """Both formats as contenders: "cusparse_bell" and "cusparse_bsr"."""
+    return {f"cusparse_{format}": partial(bind, format, device=device) for format in FORMATS}
+
+
+def padded(operands: Operands) -> tuple[Operands, Any]:
+    """Operands whose sizes are multiples of the blocks, and C (m, n) as a view of their C.
+
+    Where m is none, C is new memory for whole blocks of rows. Where k is none, B is a copy with zeros
+    below; a program that multiplies once would pay for that in each multiplication. What is whole
+    already is shared.
+    """
+    a, b, c = operands.a, operands.b, operands.c
+    (b_row, b_col), n = a.block, c.shape[1]
+    rows, columns = a.block_rows * b_row, a.block_columns * b_col
+    whole = Operands(replace(a, m=rows, k=columns), b, c)
+    if columns != a.k:
+        whole.b = _matrix(b, (columns, n), zeros=True)
+        array_of(whole.b)[: a.k] = array_of(b)
+    if rows == a.m:
+        return whole, c
+    whole.c = _matrix(c, (rows, n))
+    view = array_of(whole.c)[: a.m]
+    return whole, Half(c.dtype, view) if isinstance(c, Half) else view
+
+
+def made_bytes(whole: Operands, operands: Operands) -> int:
+    """Bytes of the B and C that `padded` made; 0 where both are shared."""
+    pairs = ((whole.b, operands.b), (whole.c, operands.c))
+    return sum(array_of(ours).nbytes for ours, theirs in pairs if ours is not theirs)
+
+
+def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
+    """(columns, values) of A in Blocked-ELL, on the side where it lives; blocks are square.
+
+    columns: int32 (rows of blocks, width), -1 where a row has no more blocks, width being the blocks
+    of the longest row; values: of A's storage, row-major (rows of blocks · block, width · block).
+    """
+    xp = array_module(a.val)
+    width, block = _width(a), a.block[0]
+    row = bcsr.block_rows_of(a)
+    slot = xp.arange(a.blocks, dtype=xp.int64) - a.row_ptr[row]
+    columns = xp.full_like(a.col_idx, -1, order="C", shape=(a.block_rows, width))
+    columns[row, slot] = a.col_idx
+    values = xp.zeros_like(a.val, order="C", shape=(a.block_rows, block, width, block))
+    values.transpose(0, 2, 1, 3)[row, slot] = a.val
+    return columns, values.reshape(a.block_rows * block, width * block)
+
+
+def ell_bytes(a: Bcsr) -> int:
+    """Bytes of both arrays of `blocked_ell`."""
+    b_row, b_col = a.block
+    return a.block_rows * _width(a) * (b_row * b_col * a.val.dtype.itemsize + 4)
+
+
+def free_bytes() -> int:
+    """Device memory that CuPy can still hand out, in bytes."""
+    import cupy
+
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+def _bell(problem: Problem, whole: Operands) -> Sparse:
+    a = whole.a
+    block, b_col = a.block
+    require(
+        block == b_col,
+        f"cusparse_bell takes square blocks only, and here they are {block} x {b_col}: compare with "
+        "cusparse_bsr",
+    )
+    need, free = ell_bytes(a), free_bytes()
+    require(
+        need <= free,
+        f"cusparse_bell would pad every row of blocks to the longest one's {_width(a)} blocks, which "
+        f"takes {need} bytes for m={problem.m}, k={problem.k}, and {free} are free on the GPU: compare "
+        "with cusparse_bsr",
+    )
+    (columns, values), ms = timed(lambda: blocked_ell(a))
+
+    def describe(cusparse, data: int) -> int:
+        return cusparse.create_blocked_ell(
+            a.m, a.k, block, values.shape[1], columns.data.ptr, values.data.ptr,
+            int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO), data,
+        )  # fmt: skip
+
+    nbytes = columns.nbytes + values.nbytes
+    return Sparse("Blocked-ELL", "BLOCKED_ELL_ALG1", describe, (columns, values), ms, nbytes)
+
+
+def _bsr(whole: Operands) -> Sparse:
+    a = whole.a
+
+    def describe(cusparse, data: int) -> int:
+        int32 = int(cusparse.IndexType.INDEX_32I)
+        return cusparse.create_bsr(
+            a.block_rows, a.block_columns, a.blocks, *a.block,
+            a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,
+            int32, int32, int(cusparse.IndexBase.ZERO), data, int(cusparse.Order.ROW),
+        )  # fmt: skip
+
+    return Sparse("BSR", "BSR_ALG1", describe, whole)
+
+
+def _width(a: Bcsr) -> int:
+    """Blocks in the longest row of blocks."""
+    return int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
+
+
+def _matrix(like, shape: tuple[int, int], zeros: bool = False):
+    """A dense operand of another shape, in the order and dtype of one that is there."""
+    array = array_of(like)
+    xp = array_module(array)
+    order = "C" if array.flags.c_contiguous else "F"
+    made = (xp.zeros_like if zeros else xp.empty_like)(array, order=order, shape=shape)
+    return Half(like.dtype, made) if isinstance(like, Half) else made

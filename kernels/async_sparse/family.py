@@ -1,0 +1,260 @@
+"""Configurations of unit_ring: which there are, which of them a problem takes, what they need.
+
+A configuration is a tile and how deep its two rings are; what a problem fixes (dtype, memory orders, blocks)
+is its `Shape`. Blocks lower than 64 rows are stacked to 64 first (`unit.stacked`), so a shape has blocks of
+64 or 128 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+
+from kernels.contract import Problem, require
+from kernels.formats.half import Half
+from kernels.tuning import Choices, Rounds
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "unit_ring.cu"
+TARGETS = ("sm_90a",)
+ROWS = 64  #: of A that a wgmma multiplies
+LINE = 128  #: bytes of k in a step
+A_BYTES = ROWS * LINE
+THREADS = 384
+#: Columns that a warpgroup multiplies at a time; where B is row-major, multiples of 64 of them.
+WIDTHS = (256, 192, 128, 96, 64, 32, 16, 8)
+#: Bytes of static shared memory (barriers, the queue) and of what the driver takes for itself, at most.
+STATIC = 2048
+MOST_UNITS = 16
+#: dtype -> what the kernels call it, bytes of a value.
+DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "tf32": ("TF32", 4)}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A tile of unit_ring and its rings."""
+
+    width: int = 256  #: columns that a warpgroup multiplies, WGMMA_N of the source
+    tall: bool = (
+        False  #: 128 rows and width columns of C, for blocks of 128 rows; otherwise 64 and 2 width
+    )
+    shared: int = 3  #: units of the ring that both warpgroups read
+    private: int = 5  #: units of the ring whose units one warpgroup reads
+    buffers: int = 2  #: boxes that a warpgroup stores C through
+    group_kib: int = 4096  #: of B: panels whose B is as large as that are worked on together
+
+    @property
+    def columns(self) -> int:
+        """Columns of C in a tile."""
+        return self.width if self.tall else 2 * self.width
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What an instantiation depends on besides its configuration."""
+
+    dtype: str
+    b_row: int  #: rows of a block: 64 or 128
+    b_col: int
+    b_order: str  #: of B in memory: "C" is row-major, "F" column-major
+    c_order: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of a value."""
+        return DTYPES[self.dtype][1]
+
+    @property
+    def pieces(self) -> int:
+        """Blocks that share a step, since each has less than 128 bytes of k."""
+        return max(1, LINE // (self.b_col * self.size))
+
+    @property
+    def steps(self) -> int:
+        """Steps of a block, or of as many blocks as share one."""
+        return max(1, self.b_col * self.size // LINE)
+
+
+def order(matrix) -> str:
+    """ "F" for a column-major array or `Half`, "C" for a row-major one; a single row or column is either."""
+    return "F" if _array(matrix).flags.f_contiguous else "C"
+
+
+def dtype_of(b) -> str:
+    """The dtype of a dense operand: float32 arrays are multiplied as TF32."""
+    return b.dtype if isinstance(b, Half) else "tf32"
+
+
+def shape_of(problem: Problem) -> Shape:
+    """The shape of a problem on the device, its blocks stacked to 64 rows."""
+    operands = problem.device()
+    b_row, b_col = operands.a.block
+    return Shape(
+        dtype_of(operands.b), max(ROWS, b_row), b_col, order(operands.b), order(operands.c)
+    )
+
+
+def box_columns(n: int, size: int, c_order: str, widest: int = 64) -> int:
+    """Columns of C in a box of `Output` (output.cuh)."""
+    if n % 64 == 0:
+        return 32 if size == 4 and c_order == "C" else widest
+    return next(x for x in (32, 16, 8) if n % x == 0)
+
+
+def box_bytes(n: int, size: int, c_order: str, widest: int = 64) -> int:
+    return ROWS * box_columns(n, size, c_order, widest) * size
+
+
+def shared_bytes(config: Unit, shape: Shape) -> int:
+    """Dynamic shared memory of a block: both rings, the boxes of C, one of zeros."""
+    b = config.width * LINE
+    both, own = (b, A_BYTES) if config.tall else (A_BYTES, b)
+    box = box_bytes(config.width, shape.size, shape.c_order)
+    return config.shared * both + config.private * own + (2 * config.buffers + 1) * box
+
+
+def filled(config: Unit, shape: Shape, most: int) -> Unit:
+    """The configuration with rings as deep as a block's shared memory takes; most: its bytes."""
+    left = most - STATIC - shared_bytes(replace(config, shared=0, private=0), shape)
+    b = config.width * LINE
+    both, own = (b, A_BYTES) if config.tall else (A_BYTES, b)
+    shared = min(MOST_UNITS, max(1, ceil(left / (both + 2 * own))))
+    while shared > 1 and (left - shared * both) // own < 2:
+        shared -= 1
+    return replace(config, shared=shared, private=min(2 * shared, (left - shared * both) // own))
+
+
+def entry(config: Unit, shape: Shape) -> str:
+    """The template instantiation."""
+    major = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR"
+    column, tall = str(shape.c_order == "F").lower(), str(config.tall).lower()
+    return (
+        f"unit_ring<{DTYPES[shape.dtype][0]}, {major}, {column}, {tall}, {config.width}, "
+        f"{config.shared}, {config.private}, {config.buffers}, {shape.pieces}>"
+    )
+
+
+def check(config: Unit, shape: Shape, most: int) -> None:
+    """Raise ValueError, one sentence, where a configuration does not take a shape.
+
+    most: bytes of shared memory that a block of the GPU may have.
+    """
+    require(
+        config.width in WIDTHS,
+        f"a warpgroup multiplies {config.width} columns, but must one of {', '.join(map(str, WIDTHS))}",
+    )
+    require(
+        shape.b_order == "F" or (config.width % 64 == 0 and shape.size == 2),
+        f"a row-major B of {shape.dtype} is not read in {config.width} columns: only 16-bit types are, in "
+        "multiples of 64; use a column-major one",
+    )
+    require(
+        config.tall == (shape.b_row == 128),
+        f"blocks of {shape.b_row} rows need tiles of as many, but the configuration says "
+        f"tall={config.tall}",
+    )
+    require(
+        config.private >= 2 and config.shared >= 1 and config.buffers >= 1,
+        f"rings have {config.shared} and {config.private} units and {config.buffers} boxes, but need 1, "
+        "2 and 1",
+    )
+    need = shared_bytes(config, shape) + STATIC
+    require(
+        need <= most,
+        f"a tile of {config.columns} columns with rings of {config.shared} and {config.private} units "
+        f"needs {need} bytes of shared memory, but a block has at most {most}: use fewer units",
+    )
+
+
+def fits(config: Unit, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem."""
+    from kernels import jit
+
+    try:
+        check(config, shape_of(problem), device.properties.max_shared_memory_per_block_optin)
+    except ValueError:
+        return False
+    return jit.arch_of(device) in TARGETS
+
+
+# ---- what the tuner chooses from
+
+
+CHOICES = Choices(
+    "async_sparse", HERE / "choices",
+    {"m": int, "n": int, "k": int, "blocks": int, "b_row": int, "b_col": int, "dtype": str,
+     "b_order": str, "c_order": str},
+    {"unit": Unit}, lambda config: [SOURCE],
+)  # fmt: skip
+ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
+GROUPS_KIB = (4096, 16384)
+MOST = 8  #: candidates that are tried
+#: Bytes that an SM gets from L2 in a cycle when all ask, and that it writes; FLOPs of its tensor cores, dense 16-bit.
+L2, WRITE, FLOPS = 42, 24, 8192
+TILE = 700  # cycles from a tile's last wgmma to the next one's first
+FILL = 3000  # cycles until the first step has come from DRAM
+
+
+def key(problem: Problem) -> tuple:
+    a, shape = problem.device().a, shape_of(problem)
+    return (
+        problem.m, problem.n, problem.k, a.blocks, *a.block, shape.dtype, shape.b_order, shape.c_order
+    )  # fmt: skip
+
+
+def candidates(problem: Problem, device) -> list[Unit]:
+    """What takes the problem on this GPU, the best first by `predict`, at most `MOST`."""
+    shape = shape_of(problem)
+    most = device.properties.max_shared_memory_per_block_optin
+    sms = device.properties.multiprocessor_count
+    a = problem.device().a
+    found = []
+    for n in WIDTHS:
+        try:
+            config = filled(Unit(n, tall=shape.b_row == 128), shape, most)
+            check(config, shape, most)
+        except ValueError:
+            continue
+        found.append(config)
+    cycles = {c: predict(c, problem, a, shape, sms) for c in found}
+    best = sorted(found, key=cycles.get)[: MOST // len(GROUPS_KIB)]
+    panel = problem.k * shape.size  # bytes of a column of B
+    wanted = []
+    for config in best:
+        for kib in GROUPS_KIB:
+            together = max(1, kib * 1024 // (panel * config.columns))
+            # One group for all panels is the same as any larger one.
+            if kib == GROUPS_KIB[0] or ceil(problem.n / config.columns) > 1 and together > 1:
+                wanted.append(replace(config, group_kib=kib))
+    return wanted
+
+
+def predict(config: Unit, problem: Problem, a, shape: Shape, sms: int) -> float:
+    """Cycles of a configuration, to rank them: what bounds its steps, and C; the SMs share all tiles.
+
+    a: the blocks, whose number alone is looked at.
+    """
+    panels = ceil(problem.n / config.columns)
+    rows = ceil(problem.m / shape.b_row)
+    height = shape.b_row // ROWS
+    steps = ceil(a.blocks * (shape.steps if shape.pieces == 1 else 1 / shape.pieces))
+    bytes_of_step = A_BYTES * height + config.columns * LINE
+    math = 2 * shape.b_row * config.columns * (LINE // shape.size) / (FLOPS / (shape.size // 2))
+    step = max(bytes_of_step / L2, math, 250)
+    tile = TILE + shape.b_row * config.columns * shape.size / WRITE / 2
+    whole = panels * (steps * step + rows * tile) / sms
+    longest = steps / max(1, rows) * step + tile  # a tile of average length, when others are done
+    waves = ceil(rows * panels / sms)
+    return FILL + max(whole, waves * longest)
+
+
+def jobs(configs: Iterable[Unit], problem: Problem) -> list[tuple[Path, str]]:
+    """What has to be compiled for the problem: (source, entry) of each."""
+    shape = shape_of(problem)
+    return list(dict.fromkeys((SOURCE, entry(config, shape)) for config in configs))
+
+
+def _array(matrix):
+    return matrix.bits if isinstance(matrix, Half) else matrix

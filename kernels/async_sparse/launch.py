@@ -1,0 +1,120 @@
+"""The room's variants: the source's ladder, and ours beyond it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernels import tuning
+from kernels.async_sparse import family, published, unit
+from kernels.async_sparse.family import Shape, Unit
+from kernels.async_sparse.operands import ROOM
+from kernels.contract import Bound, Kernel, Launch, Problem, require
+
+BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
+
+#: What unit_ring is where nobody tunes: tiles of 64 x 512, or 128 x 256 for blocks of 128 rows.
+_USUAL = Shape("bfloat16", 64, 64, "F", "C")
+_MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0
+_SHAPES = (
+    _USUAL,
+    Shape("bfloat16", 64, 64, "F", "F"),
+    Shape("bfloat16", 64, 64, "C", "C"),
+    Shape("bfloat16", 64, 32, "F", "F"),
+    Shape("float16", 128, 128, "F", "F"),
+    Shape("tf32", 64, 64, "F", "C"),
+)
+
+
+def _entries(widths: tuple[int, ...]) -> tuple[str, ...]:
+    """Instantiations that stand for all: every shape in the widest tile, the usual shape in every one."""
+    pairs = [(shape, widths[0]) for shape in _SHAPES] + [(_USUAL, n) for n in widths[1:]]
+    return tuple(
+        family.entry(family.filled(Unit(n, tall=shape.b_row == 128), shape, _MOST), shape)
+        for shape, n in pairs
+    )
+
+
+VARIANTS: dict[str, Kernel] = {
+    **published.KERNELS,
+    "unit_ring": Kernel(
+        "unit_ring",
+        family.SOURCE,
+        "blocks that stay and claim tiles, longest first; a ring of units for each warpgroup; stores overlap",
+        "2.1 times opt5 at 80%, where it waits for L2: 72 KiB a step at 42 bytes a cycle and SM are 1,760 "
+        "cycles, 530 TFLOP/s. At 99% writing C bounds it.",
+        _entries(family.WIDTHS[:1]),
+        targets=family.TARGETS,
+    ),
+    "auto": Kernel(
+        "auto",
+        family.SOURCE,
+        "unit_ring in the tile and the order that were the fastest on the problem (tuning)",
+        "As unit_ring where n is large; twice as fast where tiles of 512 columns leave SMs idle, or pad n.",
+        _entries(family.WIDTHS),
+        targets=family.TARGETS,
+    ),
+}  # fmt: skip
+
+
+def bind(variant: str, problem: Problem, device) -> Bound:
+    """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
+
+    variant: one of VARIANTS, or "opt5_n8" to "opt5_n256" of the sweep over WGMMA_N. Raises ValueError where
+    there is no such variant, or where it does not take the problem or the GPU.
+    """
+    if variant in published.KERNELS or variant in published.SWEEP:
+        return published.bind(variant, problem, device)
+    require(
+        variant in VARIANTS,
+        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+    )
+    unit.require_hopper(variant, device)
+    if variant == "auto":
+        return bind_auto(variant, problem, device)
+    return unit.bind(variant, problem, device, usual(problem, device))
+
+
+def usual(problem: Problem, device) -> Unit:
+    """The configuration of unit_ring where nobody tunes."""
+    shape = family.shape_of(problem)
+    most = device.properties.max_shared_memory_per_block_optin
+    return family.filled(Unit(family.WIDTHS[0], tall=shape.b_row == 128), shape, most)
+
+
+def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
+    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+
+    file: where to look and to write, instead of the usual places. `prepare_ms` is that of the choice, and
+    the trials where there were any. Raises ValueError where no configuration takes the problem.
+    """
+    config, spent_ms = tuning.choose(
+        family.CHOICES, family.key(problem), device,
+        fits=lambda config: family.fits(config, problem, device),
+        make=lambda: tune(problem, device), file=file,
+    )  # fmt: skip
+    bound = unit.bind(name, problem, device, config)
+    bound.prepare_ms += spent_ms
+    return bound
+
+
+def tune(problem: Problem, device) -> tuning.Winner:
+    """The fastest candidate whose output is that of opt5, or of opt0 where opt5 does not take the problem."""
+    configs = family.candidates(problem, device)
+    require(bool(configs), f"no configuration of unit_ring takes {problem.label or 'the problem'}")
+    return tuning.tune(
+        configs,
+        lambda config: unit.bind("auto", problem, device, config),
+        [lambda: reference(problem, device)],
+        device, family.ROUNDS, family.jobs(configs, problem),
+    )  # fmt: skip
+
+
+def reference(problem: Problem, device) -> Bound:
+    """A simple kernel that says what is right: of the source's, where one takes the problem."""
+    shape = family.shape_of(problem)
+    square = problem.device().a.block == (family.ROWS, family.ROWS)
+    if square and shape.b_order == "F":
+        return published.bind("opt5", problem, device)
+    if square:
+        return published.bind("opt0", problem, device)
+    return unit.bind("unit_ring", problem, device, usual(problem, device))

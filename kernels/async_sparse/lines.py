@@ -1,0 +1,66 @@
+"""B and C as the copy engine and 16-byte loads need them: lines that begin at multiples of 16 bytes.
+
+A line is what lies side by side: a row of a row-major matrix, a column of a column-major one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from kernels import pitch
+from kernels.async_sparse.family import order
+from kernels.formats.half import Half
+
+
+@dataclass
+class Lines:
+    """Dense operands of a launch, and what has to run before and after it."""
+
+    b: Any  #: CuPy (lines, elements), row-major: rows of B, or its columns
+    c: Any  #: likewise of C
+    before: list = field(default_factory=list)  #: launches that fill a padded B
+    after: list = field(default_factory=list)  #: launches that bring a padded C back
+
+
+def lines(operands, device) -> Lines:
+    """B and C themselves where their lines are aligned, else padded copies and the launches for them.
+
+    A padded C holds NaN at first, so that what a kernel leaves unwritten is seen.
+    """
+    import cupy
+
+    b, c = (_lines(x) for x in (operands.b, operands.c))
+    made = Lines(b, c)
+    if _ragged(b):
+        made.b = _padded(b)
+        made.before.append(pitch.copy(b, made.b, device))
+    if _ragged(c):
+        made.c = _padded(c)
+        if isinstance(operands.c, Half):
+            Half(operands.c.dtype, made.c).fill(np.nan)
+        else:
+            made.c.fill(np.nan)
+        made.after.append(pitch.copy(made.c, c, device))
+    cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
+    return made
+
+
+def _lines(matrix):
+    array = matrix.bits if isinstance(matrix, Half) else matrix
+    return array.T if order(matrix) == "F" else array
+
+
+def _ragged(array) -> bool:
+    row = array.shape[1] * array.dtype.itemsize
+    return bool(row % pitch.ALIGNMENT or array.data.ptr % pitch.ALIGNMENT)
+
+
+def _padded(array):
+    import cupy
+
+    each = pitch.ALIGNMENT // array.dtype.itemsize
+    return cupy.empty((array.shape[0], ceil(array.shape[1] / each) * each), array.dtype)

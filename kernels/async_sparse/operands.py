@@ -1,0 +1,191 @@
+"""The room's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR), B and C dense.
+
+Every number comes from its position in a stream (`kernels.splitmix`), so NumPy and CuPy make the same
+bits. The source names no values; these are random, because a GPU multiplies zeros with less power and
+hence at higher clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+import numpy as np
+
+from kernels import splitmix
+from kernels.contract import Operands, Problem, require, require_seed, require_whole
+from kernels.formats import bcsr, csr, half, reorder
+from kernels.formats.csr import INT32_MAX, Csr
+from kernels.formats.half import Half
+
+ROOM = "async_sparse"
+FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and column (source, section IV)
+BLOCK = 64  #: rows and columns of the source's blocks
+TILE = 512  #: columns of C in a thread block of the source's: two consumers of 256 (section IV-B)
+DTYPES = ("bfloat16", "float16", "tf32")
+#: layout -> memory order of B and of C: "F" is column-major.
+LAYOUTS = {"source": "FC", "linear": "FF", "row": "CC"}
+REORDERS = ("rcm", "")
+_PATTERN_VALUES, _B = 1, 2  # streams; `bcsr.random` takes 0 and 1
+
+
+def problem(
+    m: int, n: int, k: int, density: float = 0.1, seed: int = 0,
+    *, block: int | tuple[int, int] = BLOCK, dtype: str = "bfloat16", layout: str = "source",
+) -> Problem:  # fmt: skip
+    """C (m, n) = A (m, k) · B (k, n), round(density · all blocks) of A's blocks full, the others empty.
+
+    Every choice of blocks is equally likely; values are uniform in (-1, 1) and never 0. dtype
+    "bfloat16" or "float16": B and C are `Half`; "tf32": all are float32, with values that TF32 holds
+    exactly. layout: B column-major and C row-major ("source"), both column-major, as a linear layer
+    has its input (n x k) and its output (n x m) ("linear"), or both row-major ("row"). Sizes need not
+    be multiples of anything. Raises ValueError, one sentence, for what makes no problem.
+    """
+    _require(m, n, k, seed, dtype, layout)
+    m, n, k, seed = map(int, (m, n, k, seed))
+    sides = bcsr.sides(block)
+    # Drawn here as well, because a problem says how many blocks and non-zeros it has.
+    _, col_idx, nnz = bcsr.random_pattern(m, k, density, seed, block=sides)
+
+    def operands(xp) -> Operands:
+        a = bcsr.random(m, k, density, seed, block=sides, dtype=dtype, xp=xp)
+        return _operands(xp, a, n, seed, dtype, layout)
+
+    return _problem(
+        "", m, n, k, nnz, float(density), seed, sides, col_idx.size, dtype, layout, operands
+    )
+
+
+def problem_from_csr(
+    a: Csr, n: int, seed: int = 0, label: str = "",
+    *, block: int | tuple[int, int] = BLOCK, dtype: str = "bfloat16", layout: str = "source",
+    reorder: str = "rcm",
+) -> Problem:  # fmt: skip
+    """C (m, n) = A · B for the pattern of a matrix on the host, with random values on it.
+
+    reorder: "rcm", SciPy's reverse Cuthill-McKee of rows and columns alike where A is square, or "",
+    the matrix as it comes. Repeated entries become one. The other arguments are those of `problem`;
+    on the GPU, A is converted there. Validates A; raises ValueError, one sentence, for what makes no
+    problem.
+    """
+    csr.validate(a)
+    _require(a.m, n, a.k, seed, dtype, layout)
+    require(
+        reorder in REORDERS, f"reorder is {reorder!r}, but must be 'rcm', or '' for the given order"
+    )
+    n, seed, sides = int(n), int(seed), bcsr.sides(block)
+    a = with_values(reordered(a, reorder)[0], seed, dtype)
+    blocks = bcsr.count_blocks(a, sides)
+    bcsr.require_blocks(blocks, sides[0])
+    stored = "float32" if dtype == "tf32" else dtype
+
+    def operands(xp) -> Operands:
+        pattern = a if xp is np else csr.to_device(a)
+        made = bcsr.from_csr(pattern, block=sides, dtype=stored)
+        return _operands(xp, made, n, seed, dtype, layout)
+
+    return _problem(
+        label, a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, sides, blocks, dtype, layout, operands
+    )
+
+
+def reordered(a: Csr, how: str) -> tuple[Csr, float]:
+    """(A in another order of rows and columns, milliseconds to find it); A itself where none applies.
+
+    how: one of `REORDERS`. A matrix that is not square keeps its order.
+    """
+    if how != "rcm" or a.m != a.k:
+        return a, 0.0
+    order, ms = reorder.rcm(a)
+    return reorder.permuted(a, order), ms
+
+
+def with_values(a: Csr, seed: int, dtype: str) -> Csr:
+    """The pattern of A, repeated entries made one, with random values of a dtype in float32.
+
+    Values go to the entries in the order of rows and, in them, of columns.
+    """
+    place = csr.rows(a) * a.k + a.col_idx
+    if not (place[1:] > place[:-1]).all():
+        place = np.unique(place)
+    val = splitmix.uniform(splitmix.key(seed, _PATTERN_VALUES), place.size, dtype)
+    return Csr(
+        a.m, a.k,
+        csr.offsets(place, a.m, a.k),
+        (place % a.k).astype(np.int32),
+        half.from_bits(val, dtype) if dtype in half.DTYPES else val,
+    )  # fmt: skip
+
+
+def dense(xp, rows: int, columns: int, seed: int, dtype: str, order: str):
+    """B of a seed, numbers in the order of memory: a `Half`, for "tf32" float32; `xp` makes it."""
+    flat = splitmix.uniform(splitmix.key(seed, _B), rows * columns, dtype, xp)
+    return _matrix(flat, (rows, columns), dtype, order)
+
+
+def _operands(xp, a, n: int, seed: int, dtype: str, layout: str) -> Operands:
+    order_b, order_c = LAYOUTS[layout]
+    b = dense(xp, a.k, n, seed, dtype, order_b)
+    if xp is np:
+        return Operands(a, b)
+    c = xp.empty(a.m * n, xp.float32 if dtype == "tf32" else xp.uint16)
+    return Operands(a, b, _matrix(c, (a.m, n), dtype, order_c))
+
+
+def _matrix(flat, shape: tuple[int, int], dtype: str, order: str):
+    array = flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
+    return Half(dtype, array) if dtype in half.DTYPES else array
+
+
+def _require(m, n, k, seed, dtype, layout) -> None:
+    for name, value in (("m", m), ("n", n), ("k", k)):
+        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
+    require_seed(seed)
+    require(
+        dtype in DTYPES,
+        f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(DTYPES)}",
+    )
+    require(layout in LAYOUTS, f"layout is {layout!r}, but must be one of {', '.join(LAYOUTS)}")
+
+
+def _label(block: tuple[int, int], dtype: str, layout: str) -> str:
+    """What tells a problem from the source's: bfloat16, blocks of 64 x 64, C row-major."""
+    parts = [dtype] if dtype != DTYPES[0] else []
+    if block != (BLOCK, BLOCK):
+        b_row, b_col = block
+        parts.append(f"blocks of {b_row}" if b_row == b_col else f"blocks of {b_row} x {b_col}")
+    return ", ".join(parts + [layout] * (layout != "source"))
+
+
+def _problem(
+    label: str, m: int, n: int, k: int, nnz: int, density: float, seed: int,
+    block: tuple[int, int], blocks: int, dtype: str, layout: str, operands: Callable,
+) -> Problem:  # fmt: skip
+    size = 4 if dtype == "tf32" else 2
+    b_row, b_col = block
+    a = size * blocks * b_row * b_col + 4 * (blocks + ceil(m / b_row) + 1)
+    b, c = size * k * n, size * m * n
+
+    def on_device() -> Operands:
+        import cupy
+
+        return operands(cupy)
+
+    return Problem(
+        room=ROOM,
+        label=label or _label(block, dtype, layout),
+        m=m,
+        n=n,
+        k=k,
+        nnz=nnz,
+        density=density,
+        seed=seed,
+        useful_flops=2 * nnz * n,
+        flops_def=FLOPS_DEF,
+        least_bytes=a + b + c,
+        # Every tile of C reads its row of blocks, and for each block as many rows of B.
+        requested_bytes=ceil(n / TILE) * a + blocks * b_col * n * size + c,
+        make_host=lambda: operands(np),
+        make_device=on_device,
+        limit="tf32" if dtype == "tf32" else "",
+    )

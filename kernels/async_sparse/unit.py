@@ -1,0 +1,127 @@
+"""unit_ring made ready: blocks stacked to 64 rows, the order of block rows, tensor maps, the launch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from kernels import jit
+from kernels.async_sparse import family
+from kernels.async_sparse.family import LINE, ROWS, Unit
+from kernels.async_sparse.lines import lines
+from kernels.contract import Launch, Problem, require, timed
+from kernels.formats.bcsr import Bcsr
+from kernels.formats.half import array_module
+from kernels.tma import tensor_map
+
+
+def stacked(a: Bcsr) -> Bcsr:
+    """A with blocks of 64 rows where they are lower: blocks of neighbouring rows stacked, zeros between.
+
+    A stacked block stands where any of its 64 / b_row blocks does: of blocks chosen at random, at density d
+    a share of (1 - (1 - d)^s) / (s d) of what is multiplied is not zero, for s of them. NumPy or CuPy.
+    """
+    b_row, b_col = a.block
+    if b_row >= ROWS:
+        return a
+    xp, high = array_module(a.val), ROWS // b_row
+    row = xp.searchsorted(a.row_ptr, xp.arange(a.blocks), side="right") - 1
+    where = (row // high).astype(xp.int64) * a.block_columns + a.col_idx
+    place, target = xp.unique(where, return_inverse=True)
+    rows = ceil(a.m / ROWS)
+    val = xp.zeros((len(place), high, b_row, b_col), a.val.dtype)
+    val[target.reshape(-1), row % high] = a.val
+    starts = xp.searchsorted(place, xp.arange(rows + 1, dtype=xp.int64) * a.block_columns)
+    return replace(
+        a,
+        row_ptr=starts.astype(xp.int32),
+        col_idx=(place % a.block_columns).astype(xp.int32),
+        val=val.reshape(-1, ROWS, b_col),
+    )
+
+
+def work_order(row_ptr):
+    """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first."""
+    xp = array_module(row_ptr)
+    rows = xp.argsort(row_ptr[:-1] - row_ptr[1:], kind="stable")
+    table = xp.zeros((len(rows), 4), xp.int32)
+    table[:, 0], table[:, 1], table[:, 2] = rows, row_ptr[rows], row_ptr[rows + 1]
+    return table
+
+
+def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
+    """A configuration ready to run. `prepare_ms` is the stacking and the order of block rows.
+
+    Launches of one `Launch` share a counter of tiles: they must not overlap. Raises ValueError where the GPU has no
+    wgmma, or the configuration does not take the problem.
+    """
+    import cupy
+    from cuda.core import LaunchConfig
+
+    require_hopper(name, device)
+    shape = family.shape_of(problem)
+    properties = device.properties
+    family.check(config, shape, properties.max_shared_memory_per_block_optin)
+    operands = problem.device()
+    (a, rows), prepare_ms = timed(lambda: _prepared(operands.a))
+    dense = lines(operands, device)
+    panels = ceil(problem.n / config.columns)
+    group = config.group_kib * 1024 // (problem.k * shape.size * config.columns)
+    counters = cupy.zeros(2, cupy.uint32)
+    k = LINE // shape.size // shape.pieces  # of a box
+    b_box = (config.width, k) if shape.b_order == "F" else (k, 64)
+    val = blocks_of(a)
+    wide = family.box_columns(config.width, shape.size, shape.c_order)
+    maps = (
+        tensor_map(val, (ROWS, k), LINE // shape.pieces),
+        tensor_map(dense.b, b_box, LINE // shape.pieces if shape.b_order == "F" else LINE),
+        c_map(dense.c, wide, shape),
+    )
+    arguments = (
+        *maps, rows.data.ptr, a.col_idx.data.ptr, counters.data.ptr,
+        *map(np.int32, (len(rows), panels, min(panels, max(1, group)), shape.steps)),
+    )  # fmt: skip
+    need = family.shared_bytes(config, shape)
+    kernel = jit.load(
+        jit.compile_cubin(family.SOURCE, family.entry(config, shape), jit.arch_of(device)), need
+    )
+    grid = min(properties.multiprocessor_count, len(rows) * panels)
+    launch = LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need)
+    cupy.cuda.get_current_stream().synchronize()  # the counters are 0, whatever stream comes next
+    held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
+    return Launch(
+        name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms, held,
+        keep=(operands, a, val, rows, counters, dense.b, dense.c),
+    )  # fmt: skip
+
+
+def blocks_of(a: Bcsr):
+    """The rows of all blocks, one after another, (blocks * b_row, b_col); of no block at all, one of zeros."""
+    xp = array_module(a.val)
+    val = a.val if a.blocks else xp.zeros((1, *a.block), a.val.dtype)
+    if val.data.ptr % 16:
+        val = val.copy()
+    return val.reshape(-1, a.block[1])
+
+
+def c_map(c, wide: int, shape, rows: int = ROWS):
+    """The tensor map of C's boxes (output.cuh): `wide` columns of it, in lines of 128 bytes or of their width."""
+    if shape.c_order == "F":
+        return tensor_map(c, (wide, LINE // shape.size if shape.size == 4 else rows), LINE)
+    width = wide * shape.size
+    return tensor_map(c, (rows, wide), width if width > 16 else 0)
+
+
+def require_hopper(name: str, device) -> None:
+    require(
+        jit.arch_of(device) in family.TARGETS,
+        f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "
+        f"{'.'.join(map(str, device.compute_capability))}, has not: use opt0",
+    )
+
+
+def _prepared(a: Bcsr):
+    a = stacked(a)
+    return a, work_order(a.row_ptr)

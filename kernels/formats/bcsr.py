@@ -1,0 +1,385 @@
+"""Block Compressed Sparse Row (BCSR): the blocks that hold a non-zero, each stored dense.
+
+Blocks of 2 x 2 here, to draw them; the format takes powers of two from 16 to 128:
+
+                k = 5
+           a . | . . | b      row 0   row_ptr  0   2   2   3        block rows + 1 offsets
+           . c | . . | .              col_idx  0   2   1            blocks, ascending in a row
+           ----+-----+----
+   m       . . | . . | .      row 1   val      a .   b 0   d .
+   =       . . | . . | .                       . c   . 0   0 0      blocks x b_row x b_col
+   5       ----+-----+----
+           . . | d . | .      row 2   block row i owns the blocks row_ptr[i] ... row_ptr[i + 1] - 1
+
+Where m or k is no multiple of the block, the blocks at the edge are padded with zeros (0 above). The
+fill ratio is nnz / (blocks · b_row · b_col), here 4 / 12: what is stored and multiplied for nothing is
+the rest. Values are float32 or, as bit patterns, bfloat16 or float16: see `half`.
+
+AsyncSparse, section II-C and Fig. 2, whose block is 64 x 64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernels import splitmix
+from kernels.contract import require_seed
+from kernels.formats import csr, stored
+from kernels.formats.csr import INT32_MAX, Csr
+from kernels.formats.half import Half, array_module
+
+SIDES = (16, 32, 64, 128)  #: rows, and columns, that a block may have
+_PATTERN, _VALUES = range(2)  # streams of `random`
+
+
+@dataclass(frozen=True)
+class Bcsr:
+    """A sparse m x k matrix; the arrays are NumPy's or CuPy's, all on one side.
+
+    row_ptr: int32 (block_rows + 1,); col_idx: int32 (blocks,), columns of blocks; val: uint16 bit
+    patterns of `dtype`, or float32, (blocks, b_row, b_col) row-major.
+    """
+
+    m: int
+    k: int
+    dtype: str  #: "bfloat16", "float16" or "float32"
+    row_ptr: Any
+    col_idx: Any
+    val: Any
+    nnz: int  #: non-zeros of the matrix that the blocks were made from, their padding not counted
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of a block."""
+        return tuple(self.val.shape[1:])
+
+    @property
+    def blocks(self) -> int:
+        return int(self.val.shape[0])
+
+    @property
+    def block_rows(self) -> int:
+        return -(-self.m // self.val.shape[1])
+
+    @property
+    def block_columns(self) -> int:
+        return -(-self.k // self.val.shape[2])
+
+    @property
+    def fill_ratio(self) -> float:
+        """Non-zeros over stored values; 0 where nothing is stored."""
+        return stored.fill_ratio(self)
+
+    @property
+    def nbytes(self) -> int:
+        return self.row_ptr.nbytes + self.col_idx.nbytes + self.val.nbytes
+
+
+def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -> Bcsr:
+    """The blocks of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
+
+    block: rows and columns of a block, or one number for both. Values are rounded to `dtype` once;
+    repeated entries add up first. nnz counts the positions that are stored, also of a stored zero.
+    Raises ValueError, one sentence, for another block or dtype and where sizes pass 2^31 - 1.
+    """
+    b_row, b_col = sides(block)
+    stored.require_dtype("BCSR", dtype)
+    a = stored.as_csr(a)
+    xp = array_module(a.val)
+    rows, columns, area = -(-a.m // b_row), -(-a.k // b_col), b_row * b_col
+    if a.nnz == 0:
+        return _empty(xp, a.m, a.k, (b_row, b_col), dtype)
+    row, col = csr.rows(a), a.col_idx.astype(xp.int64)
+    key = (row // b_row * columns + col // b_col) * area + row % b_row * b_col + col % b_col
+    key, values = csr.sorted_sums(key, a.val)
+    place = key // area
+    first = csr.changes(place)
+    found = place[first]
+    require_blocks(int(found.shape[0]), b_row)
+    slot = (xp.cumsum(first, dtype=xp.int64) - 1) * area + key % area
+    val = xp.zeros(int(found.shape[0]) * area, stored.storage(dtype))
+    val[slot] = stored.rounded(values, dtype)
+    return Bcsr(
+        a.m, a.k, dtype,
+        csr.offsets(found, rows, columns),
+        (found % columns).astype(xp.int32),
+        val.reshape(-1, b_row, b_col),
+        int(key.shape[0]),
+    )  # fmt: skip
+
+
+def count_blocks(a, block: int | tuple[int, int] = 64) -> int:
+    """How many blocks `from_csr` would store, without storing them."""
+    b_row, b_col = sides(block)
+    a = stored.as_csr(a)
+    if a.nnz == 0:
+        return 0
+    row, col = csr.rows(a), a.col_idx.astype(array_module(a.val).int64)
+    place = array_module(a.val).sort(row // b_row * -(-a.k // b_col) + col // b_col)
+    return int(csr.changes(place).sum())
+
+
+def from_dense(dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -> Bcsr:
+    """The blocks of a dense (m, k) matrix that hold a non-zero, on the side where it lives.
+
+    dense: float32, rounded to `dtype` first, or a `Half`, which keeps its own dtype. Raises
+    ValueError, one sentence, for another array, block or dtype.
+    """
+    b_row, b_col = sides(block)
+    if isinstance(dense, Half):
+        dtype, given = dense.dtype, dense.bits
+    else:
+        stored.require_dtype("BCSR", dtype)
+        if dense.dtype != np.float32 or dense.ndim != 2:
+            raise ValueError(
+                f"BCSR is made from a 2-dimensional float32 array, but the given one is "
+                f"{dense.ndim}-dimensional {dense.dtype}"
+            )
+        given = stored.rounded(dense, dtype)
+    xp = array_module(given)
+    m, k = (int(size) for size in given.shape)
+    stored.require_sizes("BCSR", m, k)
+    rows, columns = -(-m // b_row), -(-k // b_col)
+    if rows * b_row != m or columns * b_col != k:
+        padded = xp.zeros((rows * b_row, columns * b_col), given.dtype)
+        padded[:m, :k] = given
+        given = padded
+    if given.size == 0:
+        return _empty(xp, m, k, (b_row, b_col), dtype)
+    cells = given.reshape(rows, b_row, columns, b_col).transpose(0, 2, 1, 3)
+    row, col = xp.nonzero(stored.nonzero(cells).any(axis=(2, 3)))
+    require_blocks(int(row.shape[0]), b_row)
+    val = xp.ascontiguousarray(cells[row, col])
+    row_ptr = csr.offsets(row * columns + col, rows, columns)
+    return Bcsr(m, k, dtype, row_ptr, col.astype(xp.int32), val, int(stored.nonzero(val).sum()))
+
+
+def from_torch(tensor) -> Bcsr:
+    """A `torch.sparse_bsr` tensor (m, k) of bfloat16, float16 or float32, on its own side.
+
+    The values are shared with the tensor, not copied, unless they are not contiguous; PyTorch's
+    64-bit indices become 32-bit ones. nnz counts the values that are not 0. Validates. Raises
+    ValueError, one sentence, for a tensor of another layout, dtype or number of dimensions.
+    """
+    import torch
+
+    if tensor.layout != torch.sparse_bsr or tensor.dim() != 2:
+        raise ValueError(
+            f"BCSR is made from a 2-dimensional torch.sparse_bsr tensor, but the given one is "
+            f"{tensor.dim()}-dimensional {tensor.layout}"
+        )
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    stored.require_dtype("BCSR", dtype)
+    values = tensor.values().detach().contiguous()
+    if tensor.is_cuda:
+        import cupy as xp
+    else:
+        xp = np
+    # As int16, which every library exchanges: NumPy has no bfloat16.
+    val = xp.from_dlpack(values if dtype == "float32" else values.view(torch.int16))
+    val = val.view(stored.storage(dtype))
+    row_ptr, col_idx = (
+        xp.from_dlpack(x.contiguous()) for x in (tensor.crow_indices(), tensor.col_indices())
+    )
+    m, k = (int(size) for size in tensor.shape)
+    if col_idx.shape[0] > INT32_MAX:
+        require_blocks(int(col_idx.shape[0]), int(val.shape[1]))
+    return validate(
+        Bcsr(
+            m,
+            k,
+            dtype,
+            row_ptr.astype(xp.int32),
+            col_idx.astype(xp.int32),
+            val,
+            int(stored.nonzero(val).sum()),
+        )  # fmt: skip
+    )
+
+
+def random(
+    m: int, k: int, density: float, seed: int,
+    *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16", xp=np,
+) -> Bcsr:  # fmt: skip
+    """Random blocks full of random values: the same bits with NumPy as with CuPy, which `xp` is.
+
+    round(density · all blocks) blocks, each choice of them equally likely; values uniform in
+    (-1, 1), rounded to `dtype` and never 0. dtype: a matrix's, or "tf32": float32 values that
+    TF32 holds exactly. Raises ValueError, one sentence, for what makes no matrix.
+    """
+    row_ptr, col_idx, nnz = random_pattern(m, k, density, seed, block=block, xp=xp)
+    (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
+    key = splitmix.key(seed, _VALUES)
+    val = splitmix.uniform(key, int(col_idx.shape[0]) * b_row * b_col, dtype, xp)
+    val = val.reshape(-1, b_row, b_col)
+    if m % b_row:
+        val[int(row_ptr[-2]) :, m % b_row :] = 0
+    right = xp.flatnonzero(col_idx == k // b_col)  # none where k is a multiple
+    if right.size:
+        val[right, :, k % b_col :] = 0
+    return Bcsr(m, k, "float32" if dtype == "tf32" else dtype, row_ptr, col_idx, val, nnz)
+
+
+def random_pattern(
+    m: int, k: int, density: float, seed: int, *, block: int | tuple[int, int] = 64, xp=np
+) -> tuple[Any, Any, int]:
+    """(row_ptr, col_idx, nnz) of `random`, and none of its values."""
+    (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
+    if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
+        raise ValueError(f"BCSR density is {density!r}, but must be a share from 0 to 1")
+    require_seed(seed)
+    rows, columns = -(-m // b_row), -(-k // b_col)
+    total = rows * columns
+    if total > INT32_MAX:
+        raise ValueError(
+            f"a random matrix of {m} x {k} is drawn from {total} blocks, but at most 2^31 - 1 can be: "
+            "take larger blocks or a smaller matrix"
+        )
+    count = round(float(density) * total)
+    require_blocks(count, b_row)
+    if count == 0:
+        return xp.zeros(rows + 1, xp.int32), xp.zeros(0, xp.int32), 0
+    # The blocks with the smallest numbers, of two equal ones the first.
+    index = splitmix.positions(range(total), xp)
+    drawn = splitmix.random_u32(splitmix.key(seed, _PATTERN), index) << np.uint64(32) | index
+    chosen = xp.sort(xp.sort(drawn)[:count] & np.uint64(2**32 - 1)).astype(xp.int64)
+    col = chosen % columns
+    short, narrow = rows * b_row - m, columns * b_col - k  # of the blocks at the edges
+    low, right = chosen >= total - columns, col == columns - 1
+    nnz = count * b_row * b_col
+    nnz -= int(low.sum()) * short * b_col + int(right.sum()) * narrow * b_row
+    nnz += int((low & right).sum()) * short * narrow
+    return csr.offsets(chosen, rows, columns), col.astype(xp.int32), nnz
+
+
+def validate(a: Bcsr) -> Bcsr:
+    """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
+    stored.require_dtype("BCSR", a.dtype)
+    m, k = stored.require_sizes("BCSR", a.m, a.k)
+    stored.require_arrays("BCSR", a, 3)
+    b_row, b_col = sides(a.block)
+    require_blocks(a.blocks, b_row)
+    if a.row_ptr.shape[0] != a.block_rows + 1:
+        raise ValueError(
+            f"BCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.block_rows} rows of blocks need "
+            f"{a.block_rows + 1}"
+        )
+    csr.require_offsets("BCSR", a.row_ptr)
+    if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.blocks):
+        raise ValueError(
+            f"BCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
+            f"indices and {a.blocks} blocks: all three must agree"
+        )
+    xp = array_module(a.col_idx)
+    outside = (a.col_idx < 0) | (a.col_idx >= a.block_columns)
+    if bool(outside.any()):
+        block = int(outside.argmax())
+        raise ValueError(
+            f"BCSR col_idx[{block}] is {int(a.col_idx[block])}, outside the columns of blocks 0 to "
+            f"{a.block_columns - 1}"
+        )
+    place = block_rows_of(a) * a.block_columns + a.col_idx
+    falling = place[1:] <= place[:-1]
+    if bool(falling.any()):
+        block = int(falling.argmax())
+        raise ValueError(
+            f"BCSR col_idx goes from {int(a.col_idx[block])} to {int(a.col_idx[block + 1])} at block "
+            f"{block + 1}, but must ascend within a row of blocks"
+        )
+    if m % b_row and bool(stored.nonzero(a.val[int(a.row_ptr[-2]) :, m % b_row :]).any()):
+        raise ValueError(f"BCSR val has a non-zero below row {m - 1}, where padding must be 0")
+    right = xp.flatnonzero(a.col_idx == k // b_col)  # none where k is a multiple
+    if right.size and bool(stored.nonzero(a.val[right][:, :, k % b_col :]).any()):
+        raise ValueError(f"BCSR val has a non-zero beyond column {k - 1}, where padding must be 0")
+    stored.require_nnz("BCSR", a)
+    return a
+
+
+def to_dense(a: Bcsr):
+    """(m, k) float32 array, row-major, on the side where `a` lives: exact."""
+    xp = array_module(a.val)
+    (b_row, b_col), rows, columns = a.block, a.block_rows, a.block_columns
+    cells = xp.zeros((rows * columns, b_row, b_col), xp.float32)
+    if a.blocks:
+        cells[block_rows_of(a) * columns + a.col_idx] = stored.numbers(a.val, a.dtype)
+    dense = cells.reshape(rows, columns, b_row, b_col).transpose(0, 2, 1, 3)
+    return xp.ascontiguousarray(dense.reshape(rows * b_row, columns * b_col)[: a.m, : a.k])
+
+
+def to_csr(a: Bcsr) -> Csr:
+    """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
+    xp = array_module(a.val)
+    b_row, b_col = a.block
+    if a.blocks == 0:
+        nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
+        return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
+    at = xp.flatnonzero(stored.nonzero(a.val))
+    block, inside = at // (b_row * b_col), at % (b_row * b_col)
+    row = block_rows_of(a)[block] * b_row + inside // b_col
+    col = a.col_idx[block].astype(xp.int64) * b_col + inside % b_col
+    place = row * a.k + col
+    order = xp.argsort(place)
+    if at.shape[0] > INT32_MAX:
+        raise ValueError(
+            f"{at.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
+        )
+    kept = a.val.reshape(-1)[at[order]]
+    return Csr(
+        a.m, a.k,
+        csr.offsets(place[order], a.m, a.k),
+        col[order].astype(xp.int32),
+        stored.numbers(kept, a.dtype),
+    )  # fmt: skip
+
+
+def block_rows_of(a: Bcsr):
+    """The row of blocks that every block is in: int64 (blocks,), where `a` lives."""
+    return csr.owners(a.row_ptr, a.blocks)
+
+
+def to_device(a: Bcsr) -> Bcsr:
+    """Copy to the current GPU; arrays that live there already are shared."""
+    import cupy
+
+    arrays = (cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val))
+    return Bcsr(a.m, a.k, a.dtype, *arrays, a.nnz)
+
+
+def to_host(a: Bcsr) -> Bcsr:
+    """Copy from the GPU; `a` itself where it is on the host already."""
+    if isinstance(a.val, np.ndarray):
+        return a
+    return Bcsr(a.m, a.k, a.dtype, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)), a.nnz)
+
+
+def sides(block) -> tuple[int, int]:
+    """(b_row, b_col) of a block, given as one number or as two; ValueError for any that is no block."""
+    try:
+        b_row, b_col = (block, block) if isinstance(block, (int, np.integer)) else block
+    except (TypeError, ValueError):
+        b_row = b_col = None
+    if b_row not in SIDES or b_col not in SIDES:
+        raise ValueError(
+            f"BCSR block is {block!r}, but its rows and columns must each be one of "
+            f"{', '.join(map(str, SIDES))}"
+        )
+    return int(b_row), int(b_col)
+
+
+def require_blocks(blocks: int, b_row: int) -> None:
+    """Raise ValueError where blocks, one below the other, have more rows than 32 bits count."""
+    if blocks * b_row > INT32_MAX:
+        raise ValueError(
+            f"{blocks} blocks of {b_row} rows, one below the other, pass row 2^31 - 1, the last that a "
+            "tensor map reaches: split the matrix by rows"
+        )
+
+
+def _empty(xp, m: int, k: int, block: tuple[int, int], dtype: str) -> Bcsr:
+    row_ptr = xp.zeros(-(-m // block[0]) + 1, xp.int32)
+    return Bcsr(
+        m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), stored.storage(dtype)), 0
+    )

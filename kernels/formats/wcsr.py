@@ -1,0 +1,205 @@
+"""Window Compressed Sparse Row (WCSR): rows in windows, and of each window the columns it has.
+
+Windows of 2 rows padded to 2 columns here, to draw them; the format takes powers of two from 8 to 64:
+
+                k = 5
+           a . . . b      window 0    row_ptr  0   4   6           windows + 1 offsets
+       m   . . c . .                  col_idx  0   2   4  -1   1  -1     columns, ascending, then -1
+       =   ---------
+       3   . d . . .      window 1    val      a   0   b   0   d   0     window x columns: what the
+                                               0   c   0   0   0   0     matrix has there
+
+Each window's columns are padded with zeros to a multiple of `pad`, their index is -1. Where m is no
+multiple of the window, the last one has rows of zeros below. The fill ratio is nnz / (window ·
+columns), here 4 / 12. Values are float32 or, as bit patterns, bfloat16 or float16: see `half`.
+
+AsyncSparse, section II-C and Fig. 2: windows of 64 rows, padded to 8 columns (section IV-A).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernels.formats import csr, stored
+from kernels.formats.csr import INT32_MAX
+from kernels.formats.half import array_module
+
+SIDES = (8, 16, 32, 64)  #: rows that a window, and columns that its padding, may have
+
+
+@dataclass(frozen=True)
+class Wcsr:
+    """A sparse m x k matrix; the arrays are NumPy's or CuPy's, all on one side.
+
+    row_ptr: int32 (windows + 1,), counts columns; col_idx: int32 (columns,), -1 for padding; val:
+    uint16 bit patterns of `dtype`, or float32, (window, columns) row-major.
+    """
+
+    m: int
+    k: int
+    dtype: str  #: "bfloat16", "float16" or "float32"
+    window: int  #: rows
+    pad: int  #: each window's columns are a multiple of it
+    row_ptr: Any
+    col_idx: Any
+    val: Any
+    nnz: int  #: non-zeros of the matrix that it was made from, padding not counted
+
+    @property
+    def windows(self) -> int:
+        return -(-self.m // self.window)
+
+    @property
+    def columns(self) -> int:
+        """Columns of all windows, padding included."""
+        return int(self.val.shape[1])
+
+    @property
+    def fill_ratio(self) -> float:
+        """Non-zeros over stored values; 0 where nothing is stored."""
+        return stored.fill_ratio(self)
+
+    @property
+    def nbytes(self) -> int:
+        return self.row_ptr.nbytes + self.col_idx.nbytes + self.val.nbytes
+
+
+def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> Wcsr:
+    """The windows of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
+
+    Values are rounded to `dtype` once; repeated entries add up first. nnz counts the positions that
+    are stored, also of a stored zero. Raises ValueError, one sentence, for another window, padding or
+    dtype, and where columns pass 2^31 - 1.
+    """
+    _require_sides(window, pad)
+    stored.require_dtype("WCSR", dtype)
+    a = stored.as_csr(a)
+    xp = array_module(a.val)
+    windows, element = -(-a.m // window), stored.storage(dtype)
+    if a.nnz == 0:
+        nothing = xp.zeros(windows + 1, xp.int32), xp.zeros(0, xp.int32)
+        return Wcsr(a.m, a.k, dtype, window, pad, *nothing, xp.zeros((window, 0), element), 0)
+    row = csr.rows(a)
+    # By window, then column, then row: a column of a window is a run.
+    key = (row // window * a.k + a.col_idx) * window + row % window
+    key, values = csr.sorted_sums(key, a.val)
+    place = key // window
+    first = csr.changes(place)
+    found = place[first]
+    unpadded = csr.offsets(found, windows, a.k).astype(xp.int64)
+    count = unpadded[1:] - unpadded[:-1]
+    row_ptr = xp.zeros(windows + 1, xp.int64)
+    row_ptr[1:] = xp.cumsum(-(-count // pad) * pad)
+    columns = int(row_ptr[-1])
+    if columns > INT32_MAX:
+        raise ValueError(
+            f"{columns} columns of windows do not fit 32-bit offsets: split the matrix by rows"
+        )
+    owner = found // a.k
+    at = xp.arange(found.shape[0]) - unpadded[owner] + row_ptr[owner]
+    col_idx = xp.full(columns, -1, xp.int32)
+    col_idx[at] = (found % a.k).astype(xp.int32)
+    val = xp.zeros(window * columns, element)
+    val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(
+        values, dtype
+    )
+    return Wcsr(
+        a.m, a.k, dtype, window, pad, row_ptr.astype(xp.int32), col_idx,
+        val.reshape(window, columns), int(key.shape[0]),
+    )  # fmt: skip
+
+
+def validate(a: Wcsr) -> Wcsr:
+    """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
+    _require_sides(a.window, a.pad)
+    stored.require_dtype("WCSR", a.dtype)
+    stored.require_sizes("WCSR", a.m, a.k)
+    stored.require_arrays("WCSR", a, 2)
+    if a.row_ptr.shape[0] != a.windows + 1:
+        raise ValueError(
+            f"WCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.windows} windows need "
+            f"{a.windows + 1}"
+        )
+    csr.require_offsets("WCSR", a.row_ptr)
+    if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.columns) or a.val.shape[0] != a.window:
+        raise ValueError(
+            f"WCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
+            f"indices and {tuple(a.val.shape)} values: it must be {a.window} rows of as many"
+        )
+    ragged = a.row_ptr % a.pad != 0
+    if bool(ragged.any()):
+        window = int(ragged.argmax())
+        raise ValueError(
+            f"WCSR row_ptr[{window}] is {int(a.row_ptr[window])}, but must be a multiple of the padding, "
+            f"{a.pad}"
+        )
+    outside = (a.col_idx < -1) | (a.col_idx >= a.k)
+    if bool(outside.any()):
+        column = int(outside.argmax())
+        raise ValueError(
+            f"WCSR col_idx[{column}] is {int(a.col_idx[column])}, outside the columns 0 to {a.k - 1} "
+            "and no padding, which is -1"
+        )
+    # Padding counts as column k, which it may repeat.
+    xp = array_module(a.col_idx)
+    padding = a.col_idx < 0
+    owner = csr.owners(a.row_ptr, a.columns)
+    col = xp.where(padding, a.k, a.col_idx).astype(xp.int64)
+    falling = (owner[1:] == owner[:-1]) & (
+        (col[1:] < col[:-1]) | ((col[1:] == col[:-1]) & ~padding[1:])
+    )
+    if bool(falling.any()):
+        column = int(falling.argmax())
+        raise ValueError(
+            f"WCSR col_idx goes from {int(a.col_idx[column])} to {int(a.col_idx[column + 1])} at column "
+            f"{column + 1}, but must ascend within a window, padding last"
+        )
+    if a.columns and bool(stored.nonzero(a.val[:, xp.flatnonzero(padding)]).any()):
+        raise ValueError("WCSR val has a non-zero in a column of padding, where it must be 0")
+    last = int(a.row_ptr[-2]) if a.windows else 0
+    if a.m % a.window and bool(stored.nonzero(a.val[a.m % a.window :, last:]).any()):
+        raise ValueError(f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0")
+    stored.require_nnz("WCSR", a)
+    return a
+
+
+def to_dense(a: Wcsr):
+    """(m, k) float32 array, row-major, on the side where `a` lives: exact."""
+    xp = array_module(a.val)
+    dense = xp.zeros((a.windows * a.window, a.k), xp.float32)
+    kept = xp.flatnonzero(a.col_idx >= 0)
+    if kept.size:
+        row = csr.owners(a.row_ptr, a.columns)[kept] * a.window
+        row = row[None, :] + xp.arange(a.window)[:, None]
+        col = xp.broadcast_to(a.col_idx[kept], row.shape)
+        dense[row, col] = stored.numbers(a.val[:, kept], a.dtype)
+    return xp.ascontiguousarray(dense[: a.m])
+
+
+def to_device(a: Wcsr) -> Wcsr:
+    """Copy to the current GPU; arrays that live there already are shared."""
+    import cupy
+
+    return _with(a, *(cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val)))
+
+
+def to_host(a: Wcsr) -> Wcsr:
+    """Copy from the GPU; `a` itself where it is on the host already."""
+    if isinstance(a.val, np.ndarray):
+        return a
+    return _with(a, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)))
+
+
+def _with(a: Wcsr, row_ptr, col_idx, val) -> Wcsr:
+    return Wcsr(a.m, a.k, a.dtype, a.window, a.pad, row_ptr, col_idx, val, a.nnz)
+
+
+def _require_sides(window, pad) -> None:
+    for name, value in (("window", window), ("padding", pad)):
+        if value not in SIDES:
+            raise ValueError(
+                f"WCSR {name} is {value!r}, but must be one of {', '.join(map(str, SIDES))}"
+            )

@@ -1,0 +1,349 @@
+"""BCSR: what is stored, against SciPy's blocks; what comes back; what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refused import says
+from scipy.sparse import bsr_array, csr_array, random_array
+
+from kernels import formats
+from kernels.formats import bcsr, csr, half
+
+INT32, UINT16, FLOAT32 = np.int32, np.uint16, np.float32
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+def scattered(m: int, k: int, density: float = 0.05, seed: int = 0) -> csr_array:
+    """Non-zeros anywhere; half a dozen rows of them may be empty."""
+    values = np.random.default_rng(seed)
+    made = random_array((m, k), density=density, rng=seed, dtype=FLOAT32).tocsr()
+    made.data = values.uniform(0.5, 1, made.nnz).astype(FLOAT32)
+    return made
+
+
+def small(dtype: str = "float32") -> bcsr.Bcsr:
+    """Three rows of blocks, the middle one empty, ragged at both edges."""
+    dense = np.zeros((40, 37), FLOAT32)
+    dense[0, 0], dense[3, 36], dense[39, 20] = 1, 2, 3
+    return bcsr.validate(bcsr.from_dense(dense, block=16, dtype=dtype))
+
+
+def same(one: bcsr.Bcsr, other: bcsr.Bcsr) -> None:
+    for name in ("m", "k", "dtype", "nnz"):
+        assert getattr(one, name) == getattr(other, name), name
+    for name in ("row_ptr", "col_idx", "val"):
+        x, y = (formats.to_host(getattr(a, name)) for a in (one, other))
+        assert x.dtype == y.dtype and np.array_equal(x, y), name
+
+
+# ---------------------------------------------------------------------------- what is stored
+
+
+@given(
+    m=st.integers(1, 150), k=st.integers(1, 150), density=st.floats(0, 0.3),
+    b_row=st.sampled_from(bcsr.SIDES), b_col=st.sampled_from(bcsr.SIDES), seed=st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_blocks_are_scipy_s(m, k, density, b_row, b_col, seed):
+    given = scattered(m, k, density, seed)
+    made = bcsr.validate(bcsr.from_csr(given, block=(b_row, b_col), dtype="float32"))
+    padded = csr_array(given, copy=True)
+    padded.resize(-(-m // b_row) * b_row, -(-k // b_col) * b_col)
+    theirs = bsr_array(padded, blocksize=(b_row, b_col))
+    theirs.sort_indices()
+    assert np.array_equal(made.row_ptr, theirs.indptr)
+    assert np.array_equal(made.col_idx, theirs.indices)
+    assert np.array_equal(made.val, theirs.data)
+    assert made.block == (b_row, b_col) and made.nnz == given.nnz
+    assert made.blocks == bcsr.count_blocks(given, (b_row, b_col)) == len(theirs.data)
+    if made.blocks:
+        assert made.fill_ratio == given.nnz / (made.blocks * b_row * b_col)
+    assert np.array_equal(bcsr.to_dense(made), given.toarray())
+    back = csr.validate(bcsr.to_csr(made))
+    assert np.array_equal(back.row_ptr, given.indptr)
+    given.sort_indices()
+    assert np.array_equal(back.col_idx, given.indices) and np.array_equal(back.val, given.data)
+    same(bcsr.from_dense(given.toarray(), block=(b_row, b_col), dtype="float32"), made)
+
+
+@pytest.mark.parametrize("dtype", ("bfloat16", "float16"))
+def test_values_are_rounded_once(dtype):
+    given = scattered(100, 90)
+    made = bcsr.validate(bcsr.from_csr(given, block=32, dtype=dtype))
+    assert made.val.dtype == UINT16
+    expected = half.from_dense(given.toarray(), dtype)
+    assert np.array_equal(formats.to_dense(made), half.to_dense(expected))
+    same(bcsr.from_dense(given.toarray(), block=32, dtype=dtype), made)
+    same(bcsr.from_dense(expected, block=32), made)
+    column_major = half.Half(dtype, np.asfortranarray(expected.bits))
+    same(bcsr.from_dense(column_major, block=32), made)
+    assert np.array_equal(csr.to_dense(bcsr.to_csr(made)), half.to_dense(expected))
+
+
+def test_repeated_entries_add_up_before_they_are_rounded():
+    row_ptr, col_idx = np.array([0, 3, 3, 4], INT32), np.array([5, 2, 5, 0], INT32)
+    a = csr.Csr(3, 6, row_ptr, col_idx, np.array([1, 4, 0.00390625, 7], FLOAT32))
+    made = bcsr.validate(bcsr.from_csr(a, block=16, dtype="float32"))
+    assert made.nnz == 3
+    assert np.array_equal(bcsr.to_dense(made), csr.to_dense(a))
+
+
+def test_a_stored_zero_counts_and_keeps_its_block():
+    a = csr.Csr(
+        20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32)
+    )
+    made = bcsr.validate(bcsr.from_csr(a, block=16))
+    assert (made.nnz, made.blocks, bcsr.to_csr(made).nnz) == (1, 1, 0)
+    negative = bcsr.from_dense(np.full((4, 4), -0.0, FLOAT32), block=16, dtype="bfloat16")
+    assert (negative.nnz, negative.blocks) == (0, 0)
+
+
+def test_what_a_small_matrix_is_made_of():
+    made = small()
+    assert made.row_ptr.tolist() == [0, 2, 2, 3] and made.col_idx.tolist() == [0, 2, 1]
+    assert (made.block_rows, made.block_columns, made.blocks, made.nnz) == (3, 3, 3, 3)
+    assert made.nbytes == 4 * 4 + 4 * 3 + 4 * 3 * 256
+    assert made.val[1, 3, 4] == 2 and made.val[2, 7, 4] == 3
+    assert formats.is_sparse(made) and formats.to_host(made) is made
+
+
+@pytest.mark.parametrize(("m", "k"), [(0, 0), (0, 7), (7, 0), (33, 40)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_matrix_without_non_zeros_has_no_blocks(m, k, dtype):
+    nothing = csr.Csr(m, k, np.zeros(m + 1, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))
+    for made in (
+        bcsr.from_csr(nothing, block=16, dtype=dtype),
+        bcsr.from_dense(np.zeros((m, k), FLOAT32), block=16, dtype=dtype),
+    ):
+        bcsr.validate(made)
+        assert made.blocks == made.nnz == made.fill_ratio == bcsr.count_blocks(nothing) == 0
+        assert np.array_equal(bcsr.to_dense(made), np.zeros((m, k)))
+        back = csr.validate(formats.to_csr(made))
+        assert (back.m, back.k, back.nnz) == (m, k, 0)
+
+
+def test_a_million_rows_of_blocks():
+    m = 16 * 10**6 - 3
+    row = np.array([0, 7, m // 2, m - 1])
+    matrix = csr_array((np.ones(4, FLOAT32), (row, [3, 3, 40, 39])), shape=(m, 41))
+    made = bcsr.validate(bcsr.from_csr(matrix, block=16))
+    assert made.block_rows == 10**6 and made.col_idx.tolist() == [0, 2, 2]
+    back = bcsr.to_csr(made)
+    assert np.array_equal(np.flatnonzero(np.diff(back.row_ptr)), row)
+
+
+# ---------------------------------------------------------------------------- random ones
+
+
+@given(
+    m=st.integers(1, 300), k=st.integers(1, 300), density=st.floats(0, 1),
+    block=st.sampled_from(bcsr.SIDES), seed=st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_a_random_matrix_has_the_blocks_that_were_asked_for(m, k, density, block, seed):
+    made = bcsr.validate(bcsr.random(m, k, density, seed, block=block, dtype="float32"))
+    total = -(-m // block) * -(-k // block)
+    assert made.blocks == round(density * total)
+    full = bcsr.to_csr(made)
+    assert made.nnz == full.nnz, "a value is zero, or padding is not"
+    assert full.nnz == 0 or (np.abs(full.val).max() < 1 and np.abs(full.val).min() > 0)
+    same(bcsr.from_csr(full, block=block, dtype="float32"), made)
+
+
+def test_every_block_is_as_likely_as_the_others():
+    counts = np.zeros(12)
+    for seed in range(600):
+        counts += np.bincount(
+            bcsr.random_pattern(1, 12 * 16, 0.25, seed, block=16)[1], minlength=12
+        )
+    assert counts.sum() == 3 * 600
+    assert (np.abs(counts - 150) < 6 * np.sqrt(150 * 0.75)).all()
+
+
+@pytest.mark.parametrize("dtype", (*DTYPES, "tf32"))
+def test_random_values_fit_their_dtype(dtype):
+    made = bcsr.random(64, 64, 1, 3, block=32, dtype=dtype)
+    assert made.dtype == ("float32" if dtype == "tf32" else dtype)
+    values = formats.to_dense(made)
+    assert 0.45 < np.abs(values).mean() < 0.55 and abs(values.mean()) < 0.05
+    if dtype == "tf32":
+        assert not (made.val.view(np.uint32) & 0x1FFF).any()
+    assert len(np.unique(values)) > 0.05 * values.size
+    assert not np.array_equal(bcsr.random(64, 64, 1, 4, block=32, dtype=dtype).val, made.val)
+
+
+# ---------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [(8, ["8"]), (256, ["256"]), (48, ["48"]), ((64, 24), ["(64, 24)"]), ("64", ["'64'"]), (None, ["None"]),
+     ((16, 16, 16), ["(16, 16, 16)"]), (64.5, ["64.5"])],
+)  # fmt: skip
+def test_a_block_is_a_power_of_two_from_16_to_128(block, words):
+    says([*words, "16, 32, 64, 128"], lambda: bcsr.from_csr(scattered(9, 9), block=block))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float64"}, ["float64", "bfloat16"]),
+        ({"m": -1}, ["m", "-1"]),
+        ({"k": 2**31}, ["k", "2147483648"]),
+        ({"m": 1.5}, ["m", "1.5"]),
+        ({"row_ptr": np.array([0, 2, 2, 3])}, ["row_ptr", "int64", "int32"]),
+        ({"col_idx": np.array([[0, 2, 1]], INT32)}, ["col_idx", "2-dimensional"]),
+        ({"val": np.zeros((3, 16, 16), UINT16)}, ["val", "uint16", "float32"]),
+        ({"val": np.zeros((3, 32, 16), FLOAT32)[:, ::2]}, ["val", "contiguous"]),
+        ({"val": np.zeros((3, 8, 16), FLOAT32)}, ["(8, 16)", "16, 32"]),
+        ({"row_ptr": np.array([0, 2, 3], INT32)}, ["row_ptr", "3 entries", "4"]),
+        ({"row_ptr": np.array([1, 2, 2, 3], INT32)}, ["starts at 1"]),
+        ({"row_ptr": np.array([0, 2, 1, 3], INT32)}, ["falls from 2 to 1", "row 1"]),
+        ({"row_ptr": np.array([0, 2, 2, 2], INT32)}, ["ends at 2", "3 blocks"]),
+        ({"col_idx": np.array([0, 3, 1], INT32)}, ["col_idx[1] is 3", "0 to 2"]),
+        ({"col_idx": np.array([0, 2, -1], INT32)}, ["col_idx[2] is -1"]),
+        ({"col_idx": np.array([2, 0, 1], INT32)}, ["from 2 to 0", "block 1"]),
+        ({"col_idx": np.array([2, 2, 1], INT32)}, ["from 2 to 2", "ascend"]),
+        ({"nnz": -1}, ["nnz", "-1"]),
+        ({"nnz": 769}, ["nnz", "768"]),
+    ],
+)
+def test_a_malformed_matrix_gets_one_sentence(changes, words):
+    says(["BCSR", *words], lambda: bcsr.validate(replace(small(), **changes)))
+
+
+def test_padding_must_be_zero():
+    for place, words in (((2, 8, 0), ["below row 39"]), ((1, 0, 5), ["beyond column 36"])):
+        wrong = small()
+        wrong.val[place] = 1
+        says(words, lambda wrong=wrong: bcsr.validate(wrong))
+
+
+def test_sizes_that_32_bits_do_not_count_are_refused():
+    says(["2^31 - 1", "134217728"], lambda: bcsr.require_blocks(2**27, 16))
+    bcsr.require_blocks(2**27 - 1, 16)
+    says(["blocks", "2^31 - 1"], lambda: bcsr.random(2**31 - 1, 2**20, 0.0, 0, block=16))
+    says(["seed", "-1"], lambda: bcsr.random(16, 16, 1, -1))
+    says(["density", "1.5"], lambda: bcsr.random(16, 16, 1.5, 0))
+    says(["int8", "bfloat16"], lambda: bcsr.random(16, 16, 1, 0, dtype="int8"))
+    says(["float64"], lambda: bcsr.from_dense(np.zeros((4, 4))))
+    says(["1-dimensional"], lambda: bcsr.from_dense(np.zeros(4, FLOAT32)))
+
+
+# ---------------------------------------------------------------------------- PyTorch
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tensor_of_pytorch_s_is_shared(dtype):
+    torch = pytest.importorskip("torch")
+    dense = torch.zeros(96, 64)
+    dense[3, 40], dense[70, 1], dense[95, 63] = 1.5, -2, 0.25
+    tensor = dense.to(getattr(torch, dtype)).to_sparse_bsr((32, 16))
+    made = bcsr.from_torch(tensor)
+    assert (made.m, made.k, made.dtype, made.block, made.nnz) == (96, 64, dtype, (32, 16), 3)
+    assert np.array_equal(bcsr.to_dense(made), dense.numpy())
+    assert made.val.__array_interface__["data"][0] == tensor.values().data_ptr()
+
+
+def test_other_tensors_are_refused():
+    torch = pytest.importorskip("torch")
+    says(["torch.strided"], lambda: bcsr.from_torch(torch.zeros(64, 64)))
+    says(["(8, 8)"], lambda: bcsr.from_torch(torch.eye(64).to_sparse_bsr((8, 8))))
+    says(["float64"], lambda: bcsr.from_torch(torch.eye(64).double().to_sparse_bsr((16, 16))))
+
+
+# ---------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "k", "block"), [(300, 200, 32), (128, 64, 64), (77, 501, (16, 128))])
+def test_the_gpu_makes_the_same_blocks(device, m, k, block, dtype):
+    import cupy
+
+    given = csr.from_scipy(scattered(m, k))
+    here = bcsr.from_csr(given, block=block, dtype=dtype)
+    there = bcsr.validate(bcsr.from_csr(csr.to_device(given), block=block, dtype=dtype))
+    assert isinstance(there.val, cupy.ndarray)
+    same(there, here)
+    assert (there.blocks, there.nbytes, there.fill_ratio) == (
+        here.blocks,
+        here.nbytes,
+        here.fill_ratio,
+    )
+    assert bcsr.count_blocks(csr.to_device(given), block) == here.blocks
+    dense = formats.to_dense(there)
+    assert isinstance(dense, cupy.ndarray) and dense.flags.c_contiguous
+    assert np.array_equal(dense.get(), bcsr.to_dense(here))
+    same(bcsr.from_dense(dense, block=block, dtype=dtype), here)
+    for one, other in zip(
+        vars(csr.to_host(formats.to_csr(there))).values(),
+        vars(bcsr.to_csr(here)).values(),
+        strict=True,
+    ):
+        assert np.array_equal(one, other)
+    same(formats.to_host(there), here)
+    same(bcsr.to_device(here), here)
+    assert bcsr.to_device(there).val.data.ptr == there.val.data.ptr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", (*DTYPES, "tf32"))
+@pytest.mark.parametrize(
+    ("m", "k", "density"),
+    [(1000, 777, 0.3), (256, 128, 1), (64, 64, 0), (1, 1, 1), (5000, 64, 0.5)],
+)
+def test_the_gpu_draws_the_same_matrix(device, m, k, density, dtype):
+    import cupy
+
+    here = bcsr.random(m, k, density, 5, dtype=dtype)
+    there = bcsr.validate(bcsr.random(m, k, density, 5, dtype=dtype, xp=cupy))
+    assert isinstance(there.val, cupy.ndarray)
+    same(there, here)
+
+
+@pytest.mark.gpu
+def test_repeated_entries_and_empty_matrices_on_the_gpu(device):
+    rng = np.random.default_rng(0)
+    row_ptr = np.array([0, 0, 400, 400, 500], INT32)
+    a = csr.Csr(4, 20, row_ptr, rng.integers(0, 20, 500).astype(INT32), np.ones(500, FLOAT32))
+    same(bcsr.from_csr(csr.to_device(a), block=16), bcsr.from_csr(a, block=16))
+    for m, k in ((0, 0), (0, 7), (7, 0), (33, 40)):
+        nothing = csr.Csr(m, k, np.zeros(m + 1, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))
+        there = bcsr.validate(bcsr.from_csr(csr.to_device(nothing)))
+        assert there.blocks == 0 and formats.to_dense(there).shape == (m, k)
+        assert formats.to_csr(there).nnz == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tensor_on_the_gpu_is_shared(device, dtype):
+    torch = pytest.importorskip("torch")
+    import cupy
+
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    dense = torch.zeros(128, 96, device="cuda", dtype=getattr(torch, dtype))
+    dense[3, 40], dense[127, 1] = 1.5, -2
+    tensor = dense.to_sparse_bsr((64, 32))
+    made = bcsr.from_torch(tensor)
+    assert isinstance(made.val, cupy.ndarray) and made.val.data.ptr == tensor.values().data_ptr()
+    assert np.array_equal(formats.to_dense(made).get(), dense.float().cpu().numpy())
+
+
+def test_a_tensor_is_looked_at_before_it_is_read(monkeypatch):
+    """Without PyTorch, by what `from_torch` asks of it."""
+    import sys
+
+    stub = SimpleNamespace(sparse_bsr="torch.sparse_bsr", int16="int16")
+    monkeypatch.setitem(sys.modules, "torch", stub)
+    batch = SimpleNamespace(layout="torch.sparse_bsr", dim=lambda: 3)
+    says(["3-dimensional", "2-dimensional"], lambda: bcsr.from_torch(batch))
+    double = SimpleNamespace(layout="torch.sparse_bsr", dim=lambda: 2, dtype="torch.float64")
+    says(["float64"], lambda: bcsr.from_torch(double))

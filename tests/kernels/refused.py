@@ -1,0 +1,15 @@
+"""What tests ask of an error: that it is one sentence, and which words are in it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def says(words, work) -> None:
+    """`work()` raises ValueError, one sentence with all of `words`."""
+    with pytest.raises(ValueError) as caught:
+        work()
+    message = str(caught.value)
+    assert "\n" not in message and ". " not in message
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"

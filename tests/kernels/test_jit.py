@@ -352,12 +352,13 @@ def test_reports_of_many_kernels_are_those_of_each(cache, source, tmp_path, monk
     assert found[-1] == found[0] and len(found) == len(cubins) + 1
     for cubin, (used, mix) in zip(cubins, found, strict=False):
         assert used == jit.resources(cubin) and mix == jit.instruction_mix(cubin)
-        # As the whole file is disassembled, of which a page shows excerpts.
-        lines = map(jit._INSTRUCTION.search, jit.disassemble(cubin).splitlines())
-        assert mix == Counter(match[2] for match in lines if match), cubin.entry
-    assert len({str(mix) for _, mix in found}) >= 4
-    some = [mix for cubin, (_, mix) in zip(cubins, found, strict=False) if cubin.entry == "sums<9>"]
-    assert [mix["LDG.E"] if "LDG.E" in mix else mix["LDG.E.CONSTANT"] for mix in some] == [9] * 4
+        loads = sum(n for op, n in mix.items() if op.startswith("LDG"))
+        assert loads == {"scale<1>": 1, "sums<9>": 9, "before": 0, "sums<3>": 3}[cubin.entry]
+        if (
+            cubin.entry == "sums<9>"
+        ):  # as the whole file is disassembled, of which a page shows excerpts
+            lines = map(jit._INSTRUCTION.search, jit.disassemble(cubin).splitlines())
+            assert mix == Counter(match[2] for match in lines if match), cubin.arch
 
 
 def test_a_cubin_without_its_kernel_is_an_error(cache, source):

@@ -30,10 +30,10 @@ ABLATION = (
     *contenders.LADDER, BELL, BSR, *contenders.CSR_ALGORITHMS, TRITON,
 )  # fmt: skip
 TILES = tuple(map(contenders.tile, contenders.WIDTHS))
-LAYER = (KEPT, "auto", TORCH, DENSE, TRITON, TUNED)
+LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
 LADDER = (*contenders.LADDER, TORCH, DENSE, TRITON, TUNED)
 BLOCKS = ("auto", TRITON, TUNED, BSR)
-RAGGED = ("auto", DENSE)
+RAGGED = HALF = ("auto", DENSE)
 TF32 = (KEPT, BELL)
 TF32_SIZES = {"full": (256, 512, 1024), "kick": (256,)}
 KICK_MATRICES = 3

@@ -197,17 +197,14 @@ def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
     by_arch: dict[str, list[Path]] = {}
     for path, cubin in missing.items():
         by_arch.setdefault(cubin.arch, []).append(path)
+    groups = [[missing[path] for path in group] for group in by_arch.values()]
     # The time goes to the tools' own processes, so threads suffice.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
+        mixes = itertools.chain.from_iterable(pool.map(_mixes, groups))
         usage = dict(zip(missing, pool.map(_usage, missing.values()), strict=True))
-        for group, mixes in zip(
-            by_arch.values(),
-            pool.map(lambda group: _mixes([missing[p] for p in group]), by_arch.values()),
-            strict=True,
-        ):
-            for path, mix in zip(group, mixes, strict=True):
-                found[path] = _report(usage[path], mix)
-                _keep({path: json.dumps(found[path]).encode()})
+        for path, mix in zip(itertools.chain(*by_arch.values()), mixes, strict=True):
+            found[path] = _report(usage[path], mix)
+            _keep({path: json.dumps(found[path]).encode()})
     return [(Resources(**found[path]["resources"]), dict(found[path]["mix"])) for path in paths]
 
 

@@ -14,6 +14,7 @@ new one.
 """
 
 import csv
+import functools
 import io
 import json
 import math
@@ -213,6 +214,11 @@ def _once(name: str, number: int, row: dict, key: Sequence[str], seen: dict, col
 def _rows(text: str, name: str, place: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
     """Parse and validate the text of a record; `name` is what errors call the file, `place` as
     `_place` has it."""
+    return _valid(text, name, tuple(place.items())).copy()
+
+
+@functools.lru_cache(maxsize=64)  # a page asks for some records over and over
+def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...]) -> pd.DataFrame:
     seen: dict[tuple, int] = {}
     parsed = _table(text, name, COLUMNS, "record of a measurement")
     for number, row in enumerate(parsed, start=2):
@@ -234,7 +240,7 @@ def _rows(text: str, name: str, place: Mapping[str, tuple[str, str]]) -> pd.Data
             if row[column] != parsed[0][column]:
                 what = f"{row[column]!r} differs from {parsed[0][column]!r} in row 2"
                 _refuse(name, number, column, what)
-        for column, (expected, why) in place.items():
+        for column, (expected, why) in place:
             if row[column] != expected:
                 _refuse(name, number, column, f"{row[column]!r} is not {expected!r}, {why}")
         _once(name, number, row, KEY, seen, "variant")

@@ -43,7 +43,7 @@ def stacked(a: Bcsr) -> Bcsr:
 
 
 def work_order(row_ptr, longest_first: bool = True):
-    """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first, or as they lie."""
+    """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first, or not."""
     xp = array_module(row_ptr)
     lengths = row_ptr[1:] - row_ptr[:-1]
     rows = xp.argsort(-lengths, kind="stable") if longest_first else xp.arange(len(lengths))

@@ -36,7 +36,7 @@ DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "tf32": ("TF32", 4)}
 class Unit:
     """A tile of unit_ring and its rings."""
 
-    width: int  #: columns that a warpgroup multiplies, WGMMA_N of the source
+    width: int = 256  #: columns that a warpgroup multiplies, WGMMA_N of the source
     tall: bool = (
         False  #: 128 rows and width columns of C, for blocks of 128 rows; otherwise 64 and 2 width
     )
@@ -99,7 +99,7 @@ def shape_of(problem: Problem) -> Shape:
 def box_columns(n: int, size: int, c_order: str, widest: int = 64) -> int:
     """Columns of C in a box of `Output` (output.cuh)."""
     if n % 64 == 0:
-        return 32 if size == 4 and c_order == "C" else widest
+        return min(widest, 32) if size == 4 and c_order == "C" else widest
     return next(x for x in (32, 16, 8) if n % x == 0)
 
 

@@ -29,8 +29,8 @@ def stacked(a: Bcsr) -> Bcsr:
         return a
     xp, high, rows = array_module(a.val), ROWS // b_row, ceil(a.m / ROWS)
     if a.blocks == 0:
-        empty = a.val.reshape(0, ROWS, b_col)
-        return replace(a, row_ptr=xp.zeros(rows + 1, xp.int32), val=empty)
+        nothing = xp.zeros((0, ROWS, b_col), a.val.dtype)
+        return replace(a, row_ptr=xp.zeros(rows + 1, xp.int32), val=nothing)
     row = bcsr.block_rows_of(a)
     where = row // high * a.block_columns + a.col_idx
     place, target = xp.unique(where, return_inverse=True)

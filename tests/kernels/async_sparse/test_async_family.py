@@ -1,4 +1,4 @@
-"""Configurations of unit_ring and of the source's ladder: what they need, what is refused, which are tried, and what bind
+"""Configurations of unit_ring and of the source's ladder: what they need, what is refused, which are tried, what bind
 hands to a launch. Without a GPU."""
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_filled_rings_fit_and_leave_no_room_for_another_unit(shape):
             continue
         family.check(config, shape, MOST)
         need = family.shared_bytes(config, shape) + family.STATIC
-        assert need <= MOST and config.private >= 2 and 1 <= config.shared <= family.MOST_UNITS
+        assert need <= MOST and config.private >= 3 and 2 <= config.shared <= family.MOST_UNITS
         more = replace(config, private=config.private + 1)
         full = family.shared_bytes(more, shape) + family.STATIC > MOST
         assert full or config.private == 2 * config.shared, (
@@ -190,8 +190,8 @@ def test_every_width_of_a_rung_fits(name, c_order, dtype):
         (Unit(64), Shape("tf32", 64, 64, "C", "C"), ["row-major B of tf32", "column-major"]),
         (Unit(64, tall=True), USUAL, ["blocks of 64 rows", "tall=True"]),
         (Unit(64), replace(USUAL, b_row=128), ["blocks of 128 rows", "tall=False"]),
-        (Unit(64, private=1), USUAL, ["3 and 1 units"]),
-        (Unit(64, shared=0), USUAL, ["0 and 5 units"]),
+        (Unit(64, private=2), USUAL, ["3 and 2 units", "need 2, 3 and 1"]),
+        (Unit(64, shared=1), USUAL, ["1 and 5 units", "need 2, 3 and 1"]),
         (Unit(64, buffers=0), USUAL, ["0 boxes"]),
         (Unit(256, shared=3, private=6), USUAL, ["512 columns", "264192 bytes", str(MOST), "fewer"]),
     ],

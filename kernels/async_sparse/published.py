@@ -28,6 +28,7 @@ WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N, section IV-C
 MOST_PANELS = 65_535  #: blocks in the second dimension of a grid
 #: Rungs with two warpgroups that multiply, 2 WGMMA_N columns; the others have one.
 PAIRS = ("opt3", "opt4", "opt5", "opt6", "opt6_atomic", "opt6_stealing", "opt7")
+TRACED = ("opt1", "opt2", "opt5")  #: rungs that can keep clocks
 PERSISTENT = ("opt6", "opt6_atomic", "opt6_stealing")
 SWEEP = {f"opt5_n{n}": n for n in WIDTHS}
 
@@ -45,10 +46,11 @@ def _kernel(name: str, idea: str, prediction: str, published: bool = True) -> Ke
     return Kernel(name, HERE / f"{name}.cu", idea, prediction, entries, published, targets=targets)
 
 
-def entry(name: str, dtype: str, c_order: str, n: int) -> str:
+def entry(name: str, dtype: str, c_order: str, n: int, traced: bool = False) -> str:
     """The template instantiation; c_order: "C" for a row-major C, "F" for a column-major one."""
     stages = "" if name in ("opt1", "opt2") else f", {STAGES}"
-    return f"{name}<{DTYPES[dtype][0]}, {str(c_order == 'F').lower()}, {n}{stages}>"
+    trace = ", true" if traced else ""
+    return f"{name}<{DTYPES[dtype][0]}, {str(c_order == 'F').lower()}, {n}{stages}{trace}>"
 
 
 KERNELS: dict[str, Kernel] = {
@@ -121,9 +123,10 @@ def wgmma_n(n: int, groups: int = 2) -> int:
     return min(WIDTHS, key=lambda width: (-n % (groups * width), -width))
 
 
-def bind(name: str, problem: Problem, device) -> Launch:
+def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     """A rung, or "opt5_n<N>" of the sweep, ready to run: nothing but its kernel in a launch.
 
+    spans: CuPy array for the clocks of a rung of `TRACED` (`timeline.py`); a launch is slower then.
     Raises ValueError where blocks are not 64 x 64, where n is too large for a grid, and, but for opt0, where B
     is not column-major or the GPU has no wgmma.
     """
@@ -145,7 +148,7 @@ def bind(name: str, problem: Problem, device) -> Launch:
     kernel_name = "opt5" if name in SWEEP else name
     groups = 2 if kernel_name in PAIRS else 1
     width = SWEEP.get(name) or wgmma_n(problem.n, groups)
-    return _bind_wgmma(name, kernel_name, width, groups, shape, problem, device)
+    return _bind_wgmma(name, kernel_name, width, groups, shape, problem, device, spans)
 
 
 def shared_bytes(name: str, width: int, size: int, c_order: str) -> int:
@@ -163,7 +166,7 @@ def widest(name: str, size: int) -> int:
 
 
 def _bind_wgmma(
-    name: str, kernel_name: str, width: int, groups: int, shape, problem: Problem, device
+    name: str, kernel_name: str, width: int, groups: int, shape, problem: Problem, device, spans
 ) -> Launch:
     import cupy
     from cuda.core import LaunchConfig
@@ -207,8 +210,10 @@ def _bind_wgmma(
                 cupy.cuda.get_current_stream().synchronize()
                 keep.append(counters)
                 arguments += (counters.data.ptr,)
+    if kernel_name in TRACED:
+        arguments += (0 if spans is None else spans.data.ptr,)
     source = HERE / f"{kernel_name}.cu"
-    code = entry(kernel_name, shape.dtype, shape.c_order, width)
+    code = entry(kernel_name, shape.dtype, shape.c_order, width, spans is not None)
     kernel = jit.load(jit.compile_cubin(source, code, jit.arch_of(device)), need)
     threads = family.THREADS if kernel_name in PAIRS else 128
     launch = LaunchConfig(grid=grid, block=threads, shmem_size=need, **cluster)

@@ -33,17 +33,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "gate_proj": [
             {"m": m, "n": n, "k": k, "density": d, **linear} for n in tokens for d in densities
         ],
-        "ladder": [
-            {"m": m, "n": n, "k": k, "density": d, **linear}
-            for n in (16384 if full else 1024,)
-            for d in (0.2, 0.1, 0.01)
-            if full or d == 0.1
-        ],
-        "layouts": [
-            {"m": m, "n": 16384 if full else 1024, "k": k, "density": d, "layout": layout}
-            for d in ((0.2, 0.01) if full else (0.1,))
-            for layout in ("source", "linear", "row")
-        ],
+        "ladder": [{"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1}],
         "blocks": [
             {"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1, "block": block, **linear}
             for block in (BLOCKS if full else BLOCKS[-1:])
@@ -52,7 +42,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
             {"m": rows, "n": n, "k": columns, "density": d, **linear}
             for rows, columns in (LAYERS if full else LAYERS[:1])
             for n in ((512, 8192) if full else (512,))
-            for d in ((0.2, 0.1, 0.05) if full else (0.1,))
+            for d in ((0.2, 0.05) if full else (0.1,))
         ],
         "half": [
             {"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1, "dtype": dtype, **linear}

@@ -75,8 +75,14 @@ def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(rep
 def test_what_setmaxnreg_asks_for_is_there():
     """A warpgroup that loads gives, two that multiply take: no more than the 168 of each that a launch has."""
     text = "".join(path.read_text() for path in family.HERE.glob("*.cu*"))
-    given = {int(x) for x in re.findall(r"give_registers<(\d+)>", text)}
-    taken = {int(x) for x in re.findall(r"take_registers<(\d+)>", text)}
+    given, taken = (
+        {
+            int(x)
+            for found in re.findall(rf"{way}_registers<([^>]+)>", text)
+            for x in re.findall(r"\d+", found)
+        }
+        for way in ("give", "take")
+    )
     assert (given, taken) == ({24, 40}, {240, 232})
     for less, more in ((24, 240), (40, 232)):
         assert (less + 2 * more) * 128 <= 3 * 168 * 128

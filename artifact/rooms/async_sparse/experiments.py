@@ -1,0 +1,266 @@
+"""The chapter's experiments: measured on the GPU that is here, or read from records, as `run` says.
+
+Where nothing was recorded, a run or a record is None, and the page says so. Records are DataFrames in
+`records.COLUMNS`; those of real matrices have the rows of "cusparse_csr", the fastest of cuSPARSE's algorithms for CSR.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+
+from artifact import paths, rooms
+from artifact.drawing import compiled, words
+from artifact.measure import matrices, records
+from artifact.measure import run as harness
+from artifact.measure.run import Run
+from artifact.rooms.async_sparse import arithmetic, contenders, timeline
+from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, N
+from artifact.rooms.async_sparse.contenders import BELL, BSR, DENSE, KEPT, TORCH, TRITON, TUNED
+from kernels.formats.csr import Csr
+
+#: Experiment -> contenders; those that a GPU or an installation does not offer are left out.
+ABLATION = (
+    *contenders.LADDER, BELL, BSR, *contenders.CSR_ALGORITHMS, TRITON,
+)  # fmt: skip
+TILES = tuple(map(contenders.tile, contenders.WIDTHS))
+LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
+LADDER = (*contenders.LADDER, TORCH, DENSE, TRITON, TUNED)
+BLOCKS = ("auto", TRITON, TUNED, BSR)
+RAGGED = HALF = ("auto", DENSE)
+TF32 = (KEPT, BELL)
+TF32_SIZES = {"full": (256, 512, 1024), "kick": (256,)}
+KICK_MATRICES = 3
+#: Of a matrix in BCSR; with more, one pass over an experiment takes longer than all the others together.
+MOST_BYTES = 2**32
+#: Share of the GPU's memory that a padded copy of a matrix may take.
+MOST_PADDED = 0.25
+
+
+def start(
+    mode: str, gpu: str, preset: str, seed: int, folder: str = "", room: str = ROOM
+) -> Run | None:
+    """As `run.start`; None where the room has no records of that GPU yet and nothing is measured here."""
+    try:
+        return harness.start(room, mode, gpu, preset, seed, folder)
+    except FileNotFoundError:
+        return None
+
+
+def kernels() -> ModuleType:
+    """The room's kernels, imported when first asked for: what its trial says does not need them."""
+    return importlib.import_module(f"kernels.{ROOM}")
+
+
+def predictions() -> dict[str, str]:
+    """What each kernel should gain, written down before it was measured, in the order of the ladder."""
+    offered = kernels().VARIANTS
+    return {v: words.times(offered[v].prediction) for v in contenders.LADDER if v in offered}
+
+
+# ---------------------------------------------------------------- generated matrices
+
+
+def sweep(run: Run | None, experiment: str, names: Iterable[str]) -> pd.DataFrame | None:
+    """One of the sweeps of the room's kernels; None where it was not recorded, or none of them runs on the GPU."""
+    if run is None or not (run.mode == "measure" or (run.folder / f"{experiment}.csv").is_file()):
+        return None
+    shapes = kernels().sweeps(run.preset)[experiment]
+    problems = [partial(kernels().problem, **shape, seed=run.seed) for shape in shapes]
+    here = offered(run, experiment, names)
+    if not set(here) & set(contenders.LADDER):
+        return None
+    return run.measure(experiment, problems, here)
+
+
+def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
+    """Those of the contenders that are here, or in the record, in their order."""
+    if run.mode != "measure":
+        known = set(records.read(run.folder / f"{experiment}.csv")["variant"])
+        return dict.fromkeys(name for name in names if name in known)
+    of_the_sweep = [name for name in names if name in TILES]  # bindable, and no variants
+    every = run.variants() | run.variants(of_the_sweep) | run.baselines()
+    return {n: every[n] for n in names if n in every and _installed(n) and _runs(run, n)}
+
+
+def _installed(name: str) -> bool:
+    return not name.startswith(TRITON) or importlib.util.find_spec("torch") is not None
+
+
+def _runs(run: Run, name: str) -> bool:
+    """Whether a kernel is made for the GPU: most need Hopper's wgmma. A library is taken to be."""
+    kernel = kernels().VARIANTS.get(KEPT if name in TILES else name)
+    hopper = str(run.machine.get("compute_capability")) == "9.0"
+    return kernel is None or hopper or set(kernel.targets) != {compiled.HOPPER}
+
+
+# ---------------------------------------------------------------- timelines
+
+
+def trace(run: Run | None) -> pd.DataFrame | None:
+    """What thread blocks of the kernels that keep clocks did, at the point of the ladder: written where `run`
+    measures and the GPU has their instructions, and read; None where there is none."""
+    if run is None:
+        return None
+    if run.mode == "measure" and _runs(run, KEPT):
+        clocks = importlib.import_module(f"kernels.{ROOM}.timeline")
+        problem = kernels().problem(**kernels().sweeps(run.preset)["ladder"][0], seed=run.seed)
+        try:
+            timeline.write(run.folder, pd.DataFrame(clocks.timeline(problem, run.device)))
+        finally:
+            problem.release()
+    return timeline.read(run.folder)
+
+
+# ---------------------------------------------------------------- real matrices
+
+
+def ablation(run: Run | None) -> pd.DataFrame | None:
+    """Every step on every real matrix, BF16, N = 1024."""
+    return real(run, "ablation", ABLATION, (N,))
+
+
+def tiles(run: Run | None) -> pd.DataFrame | None:
+    """The sweep over WGMMA_N on every real matrix."""
+    return real(run, "tile_n", TILES, (N,))
+
+
+def tf32(run: Run | None) -> pd.DataFrame | None:
+    """BCSR in TF32 at the three N of Table I."""
+    return real(run, "tf32", TF32, TF32_SIZES[run.preset] if run else (), dtype="tf32")
+
+
+def real(
+    run: Run | None, experiment: str, names: Iterable[str], sizes: Iterable[int], **how
+) -> pd.DataFrame | None:
+    """The matrices of the room's list that the user's folder has, at these N; None where there is no record of them.
+    how: arguments of `problem_from_csr`."""
+    if run is None:
+        return None
+    path = run.folder / f"{experiment}.csv"
+    where = matrices.folder() if run.mode == "measure" else None
+    if where is not None:
+        _measure_real(run, experiment, tuple(names), tuple(sizes), where, how)
+    return with_csr(records.read(path)) if path.is_file() else None
+
+
+def _measure_real(
+    run: Run, experiment: str, names: tuple, sizes: tuple, where, how: Mapping
+) -> None:
+    path = run.folder / f"{experiment}.csv"
+    there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
+    every = offered(run, experiment, names)
+    if not set(every) & {*contenders.LADDER, *TILES}:
+        return
+    operands = importlib.import_module(f"kernels.{ROOM}.operands")
+    memory = run.machine.get("memory_bytes", np.inf)
+    for name in there["name"].head(KICK_MATRICES if run.preset == "kick" else None):
+        if path.is_file() and set(sizes) <= set(records.read(path).query("label == @name")["n"]):
+            continue  # without reading and reordering it once more
+        a, _ = operands.reordered(matrices.load(name, where), "rcm")
+        rows = blocks_by_row(a)
+        size = arithmetic.SIZES[how.get("dtype", "bfloat16")] * BLOCK**2
+        if rows.sum() * size > MOST_BYTES:
+            continue
+        padded = len(rows) * int(rows.max(initial=0)) * size
+        here = {v: c for v, c in every.items() if v != BELL or padded <= MOST_PADDED * memory}
+        problems = [
+            partial(operands.problem_from_csr, a, n, run.seed, name, reorder="", **how)
+            for n in sizes
+        ]
+        run.measure(experiment, problems, here)
+
+
+def blocks_by_row(a: Csr, block: int = BLOCK) -> np.ndarray:
+    """How many non-zero blocks each row of blocks has."""
+    rows = np.repeat(np.arange(a.m, dtype=np.int64), np.diff(a.row_ptr)) // block
+    across = -(-a.k // block)
+    found = np.unique(rows * across + np.asarray(a.col_idx, dtype=np.int64) // block)
+    return np.bincount(found // across, minlength=-(-a.m // block))
+
+
+def with_csr(df: pd.DataFrame) -> pd.DataFrame:
+    """A record with the rows of "cusparse_csr", where an algorithm for CSR was measured."""
+    algorithms = df[df["variant"].str.startswith("cusparse_alg")]
+    if algorithms.empty:
+        return df
+    best = algorithms.loc[algorithms.groupby(list(records.POINT), sort=False)["median_us"].idxmin()]
+    return pd.concat([df, best.assign(variant=contenders.CSR)], ignore_index=True)
+
+
+# ---------------------------------------------------------------- what was measured beside
+
+
+def ceilings(gpu: str) -> dict[str, dict[str, float]] | None:
+    """Microbenchmark -> rates of a GPU, fresh ones before the shipped; None where they were not measured."""
+    for root in (paths.RECORDS, paths.RECORDED):
+        try:
+            return records.ceilings(records.resolve(gpu, root))
+        except (FileNotFoundError, ValueError):
+            continue
+    return None
+
+
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
+L2 = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
+DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+TO_SM = "l1tex__m_xbar2l1tex_read_bytes.sum"
+TIME = "gpu__time_duration.sum"
+REGISTERS = "launch__registers_per_thread"
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+ACTIVE = ("sm__cycles_active.avg", "sm__cycles_active.max")
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Nsight Compute's counters at the point of the ladder: (variant, metric) -> value."""
+
+    values: Mapping[tuple[str, str], float]
+
+    def get(self, variant: str, metric: str) -> float:
+        """NaN where it was not counted."""
+        return self.values.get((variant, metric), np.nan)
+
+    @property
+    def variants(self) -> list[str]:
+        """Those that were profiled, ours and the source's in the order of the ladder, then the libraries."""
+        known = dict.fromkeys(variant for variant, _ in self.values)
+        ours = [v for v in contenders.LADDER if v in known]
+        return [*ours, *(v for v in known if v not in ours)]
+
+    def stall(self, variant: str) -> tuple[str, float]:
+        """Why most warps that did not issue waited, and how many did for each instruction; ("", NaN) without."""
+        head, tail = STALL.split("{}")
+        found = {
+            metric.removeprefix(head).removesuffix(tail): value
+            for (v, metric), value in self.values.items()
+            if v == variant and metric.startswith(head) and metric.endswith(tail)
+        }
+        found.pop("selected", None)  # one that issues does not wait
+        return max(found.items(), key=lambda item: item[1], default=("", np.nan))
+
+    def balance(self, variant: str) -> float:
+        """The mean over SMs of the cycles in which one works, over those of the busiest."""
+        mean, most = (self.get(variant, metric) for metric in ACTIVE)
+        return mean / most
+
+
+def counters(run: Run | None) -> Counters | None:
+    """None where none were recorded."""
+    path = run.folder / f"{records.COUNTERS}.csv" if run else None
+    if path is None or not path.is_file():
+        return None
+    plan = rooms.profiles()[ROOM]
+    point = plan["shapes"][0] | {"density": plan["densities"][0]}
+    df = records.read_counters(path)
+    for key, value in point.items():
+        df = df[np.isclose(df[key], value)]
+    return Counters(df.set_index(["variant", "metric"])["value"].to_dict())

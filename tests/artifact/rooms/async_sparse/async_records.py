@@ -1,0 +1,234 @@
+"""Records of a machine that does what AsyncSparse states of its own: a model for tests, and for nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import synthetic
+
+from artifact import rooms
+from artifact.measure import records
+
+ROOM = "async_sparse"
+TABLES = {name: rooms.published(ROOM, name) for name in ("table1", "table2", "table3", "text")}
+GATE = (18944, 3584)
+#: Speedups over Blocked-ELL: Table II, and of what it does not have any that fit its words.
+OVER_BELL = {"opt0": 0.08, "opt1": 0.42, "opt2": 1.56, "opt3": 4.31, "opt4": 4.41, "opt5": 4.40}
+OVER_BELL |= {"opt6": 2.72, "opt6_atomic": 3.0, "opt6_stealing": 2.95, "opt7": 4.10}
+OVER_BELL |= {"unit_ring": 5.0, "auto": 5.6}
+OVER_BELL |= {"cusparse_bell": 1.0, "triton_bsr": 2.42, "cusparse_bsr": 1.3, "cusparse_alg2": 0.7}
+WIDTHS = tuple(range(8, 257, 8))
+#: TFLOP/s of widths that pad nothing, or would.
+UNPADDED = {8: 0.56, 16: 1.0, 32: 1.8, 64: 3.1, 128: 4.7, 176: 5.466, 248: 6.0, 256: 5.9}
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
+DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+L2_READS = "lts__t_sectors_op_read.sum"
+L2_HITS = "lts__t_sector_hit_rate.pct"
+BLOCKS = "launch__occupancy_limit_registers"
+REGISTERS = "launch__registers_per_thread"
+
+
+def row(experiment, variant, label, shape, density, nnz, tflops, blocks, **more) -> dict:
+    """A row of a record; blocks: bytes of the sparse operand."""
+    m, n, k = shape
+    flops, least = 2.0 * nnz * n, blocks + 2.0 * n * (m + k)
+    t = flops / tflops / 1e6
+    return {
+        "room": ROOM, "experiment": experiment, "variant": variant, "label": label,
+        "m": m, "n": n, "k": k, "density": density, "nnz": nnz, "seed": 0,
+        "median_us": t, "q25_us": 0.99 * t, "q75_us": 1.01 * t, "samples": 50,
+        "flops_def": "2·nnz·N", "useful_flops": flops, "tflops": flops / t / 1e6,
+        "least_bytes": least, "requested_bytes": 9 * least, "gbps": least / t / 1e3,
+        "rel_err": 1e-3, "max_err": 3e-3, "prepare_ms": 1.0, "prepare_bytes": 0.0, "graph": True,
+        "sm_mhz": 1755.0, "power_w": 600.0, "throttle": "", "gpu": "NVIDIA H200",
+        "when": "2026-01-02T03:04:05+00:00",
+    } | more  # fmt: skip
+
+
+def frame(rows: list[dict]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(records.COLUMNS))
+
+
+def matrices(count: int) -> list[tuple[str, int, int]]:
+    """(name, rows, non-zeros) of square matrices of densities from 0.03 to 3%."""
+    densities = np.geomspace(3e-4, 3e-2, count)
+    return [
+        (f"matrix{i}", 2000 + 100 * i, int(d * (2000 + 100 * i) ** 2))
+        for i, d in enumerate(densities)
+    ]
+
+
+def real(
+    experiment: str, rates: dict[str, float], count: int, n: int = 1024, scale=1.0
+) -> pd.DataFrame:
+    """rates: contender -> TFLOP/s on the geometric mean over the matrices, which differ by up to 4 times."""
+    spread = np.geomspace(0.5, 2.0, count)
+    rows = []
+    for (label, m, nnz), factor in zip(matrices(count), spread, strict=True):
+        blocks = 20.0 * nnz
+        for variant, rate in rates.items():
+            whole = -(-m // 64) * 64 if m % 64 else 0
+            copies = 2.0 * n * 2 * whole  # of B and of C, in whole blocks
+            stored = 2.5 * blocks + copies if variant == "cusparse_bell" else 0.0
+            own = factor**0.5 if variant == "cusparse_bell" else factor  # its padding is another
+            rows.append(
+                row(experiment, variant, label, (m, n, m), nnz / m**2, nnz, scale * own * rate, blocks,
+                    prepare_bytes=stored)
+            )  # fmt: skip
+    return frame(rows)
+
+
+def ablation(count: int = 8) -> pd.DataFrame:
+    """As the source states it: TFLOP/s by Table II, whose speedups are over 1.5."""
+    return real("ablation", {v: 1.5 * over for v, over in OVER_BELL.items()}, count)
+
+
+def padded(width: int, n: int = 1024) -> int:
+    return -(-n // (2 * width)) * 2 * width
+
+
+def tile_n(count: int = 8) -> pd.DataFrame:
+    x, y = np.log(list(UNPADDED)), np.log(list(UNPADDED.values()))
+    rates = {
+        f"opt5_n{w}": float(np.exp(np.interp(np.log(w), x, y))) * 1024 / padded(w) for w in WIDTHS
+    }
+    return real("tile_n", rates, count)
+
+
+def tf32(count: int = 12) -> pd.DataFrame:
+    """Denser matrices are faster, as in Table I."""
+    frames = []
+    for n, factor in ((256, 1.0), (512, 1.14), (1024, 1.24)):
+        df = real("tf32", {"opt5": 5.0 * factor, "cusparse_bell": 1.4}, count, n)
+        frames.append(df)
+    return pd.concat(frames, ignore_index=True)
+
+
+def gate(experiment: str, n: int, density: float, variant: str, ms: float, block=64) -> dict:
+    """gate_proj: blocks of `block` squared, of which the share `density` is kept."""
+    m, k = GATE
+    nnz = round(density * (m // block) * (k // block)) * block * block
+    tflops = 2.0 * nnz * n / ms / 1e9
+    label = ", ".join(
+        [f"blocks of {block}"] * (block != 64) + ["linear"] * (experiment == "gate_proj")
+    )
+    return row(experiment, variant, label, (m, n, k), density, nnz, tflops, 2.0 * nnz)
+
+
+def gate_proj() -> pd.DataFrame:
+    """Table III, with two more densities at which blocks hardly pay, and what it does not have."""
+    table = records.published(TABLES["table3"])
+    ms = table[table["quantity"] == "latency"].set_index(["variant", "n", "density"])["low"]
+    rows = []
+    for n in (1024, 4096, 16384, 65536):
+        dense = ms["cublas_dense_default", n, 0.1]
+        for d in (0.5, 0.3):
+            sparse = dense * (0.4 + 1.1 * d)
+            times = {
+                "cublas_dense_default": dense,
+                "opt5": sparse,
+                "triton_bsr": 1.1 * sparse,
+                "auto": 0.7 * sparse,
+            }
+            rows += [gate("gate_proj", n, d, v, t) for v, t in times.items()]
+        for d in (0.2, 0.1, 0.05, 0.01):
+            dense, ours = ms["cublas_dense_default", n, d], ms["opt5", n, d]
+            times = {
+                "cublas_dense_default": dense,
+                "opt5": ours,
+                "triton_bsr": 0.8 * ours,
+                "auto": 0.4 * ours,
+            }
+            rows += [gate("gate_proj", n, d, v, t) for v, t in times.items()]
+    return frame(rows)
+
+
+def ladder() -> pd.DataFrame:
+    rows = [
+        gate("ladder", 16384, 0.1, v, 1.7 * 4.40 / over)
+        for v, over in OVER_BELL.items()
+        if not v.startswith("cusparse_")
+    ]
+    return frame([*rows, gate("ladder", 16384, 0.1, "cublas_dense_default", 3.27)])
+
+
+def blocks() -> pd.DataFrame:
+    times = {"auto": 0.5, "triton_bsr": 1.0, "cusparse_bsr": 3.0}
+    return frame(
+        gate("blocks", 16384, 0.1, v, t * (1 + 16 / b), b)
+        for b in (16, 32, 64, 128)
+        for v, t in times.items()
+    )
+
+
+def shapes() -> pd.DataFrame:
+    rows = []
+    for m, n, k in ((3584, 4096, 18944), (28672, 4096, 8192), (4096, 4096, 14336)):
+        nnz = m * k // 10
+        rates = {"cublas_dense_default": 70.0, "triton_bsr": 200.0, "opt5": 150.0, "auto": 400.0}
+        rows += [row("shapes", v, "", (m, n, k), 0.1, nnz, r, 2.0 * nnz) for v, r in rates.items()]
+    return frame(rows)
+
+
+def counters(changed: dict[tuple[str, str], float] | None = None) -> pd.DataFrame:
+    """At the point of the ladder, as the source's words have it; changed: (variant, metric) -> value."""
+    values = {(v, TENSOR): 70.0 for v in ("opt2", "opt3", "opt4", "opt5", "opt6", "opt7", "auto")}
+    values |= {("opt1", TENSOR): 15.0, ("triton_bsr", TENSOR): 55.0}
+    values |= {(v, DRAM): 70.0 for v in ("opt5", "auto")}
+    values |= {("opt5", L2_READS): 1e9, ("opt7", L2_READS): 0.944e9}
+    values |= {("opt5", L2_HITS): 60.0, ("opt6", L2_HITS): 60.5}
+    values |= {("opt3", BLOCKS): 2.0, ("opt5", BLOCKS): 2.0}
+    values |= {("opt1", REGISTERS): 200.0, ("opt2", REGISTERS): 165.0}
+    values |= changed or {}
+    m, k = GATE
+    rows = [(v, m, 16384, k, 0.1, metric, value, "") for (v, metric), value in values.items()]
+    return pd.DataFrame(rows, columns=records.COUNTER_COLUMNS)
+
+
+def folder(
+    root: Path, without=(), table: pd.DataFrame | None = None, **frames: pd.DataFrame
+) -> Path:
+    """A GPU's folder with all of these records, or with others in their place."""
+    gpu = root / "nvidia-h200"
+    made = {
+        "ablation": ablation, "tile_n": tile_n, "tf32": tf32, "gate_proj": gate_proj, "ladder": ladder,
+        "blocks": blocks, "shapes": shapes,
+    }  # fmt: skip
+    for name in made.keys() - set(without):
+        records.write(gpu / ROOM / f"{name}.csv", frames[name] if name in frames else made[name]())
+    records.write_machine(gpu / ROOM, synthetic.machine() | {"sm_count": 132})
+    if "counters" not in without:
+        table = counters() if table is None else table
+        records.write_text(gpu / ROOM / "counters.csv", table.to_csv(index=False))
+    return gpu
+
+
+def faster(df: pd.DataFrame, variant: str, factor: float) -> pd.DataFrame:
+    """Records in which a contender is so many times as fast."""
+    df = df.copy()
+    chosen = df["variant"] == variant
+    assert chosen.any()
+    df.loc[chosen, ["median_us", "q25_us", "q75_us"]] /= factor
+    df.loc[chosen, ["tflops", "gbps"]] *= factor
+    return df
+
+
+TIMELINE = ("variant", "block", "role", "warpgroup", "step", "begin_ns", "end_ns")
+
+
+def timeline() -> pd.DataFrame:
+    """opt1 takes turns; opt5 loads ahead of two consumers."""
+    rows = []
+    for step in range(12):
+        begin = 1000 * step
+        rows.append(("opt1", 3, "load", 0, step, begin, begin + 700))
+        rows.append(("opt1", 3, "multiply", 0, step, begin + 700, begin + 1000))
+        rows.append(("opt5", 3, "load", 0, step, 300 * step, 300 * step + 600))
+        for group in (1, 2):
+            at = 600 + 300 * step + 20 * group
+            rows.append(("opt5", 3, "multiply", group, step, at, at + 280))
+    rows.append(("opt1", 3, "store", 0, 12, 12000, 12900))
+    rows += [("opt5", 3, "store", group, 12, 4300, 4700) for group in (1, 2)]
+    return pd.DataFrame(rows, columns=list(TIMELINE))

@@ -27,7 +27,9 @@ THREADS = 384
 WIDTHS = (256, 192, 128, 96, 64, 32, 16, 8)
 #: Bytes of static shared memory (barriers, the queue) and of what the driver takes for itself, at most.
 STATIC = 2048
-MOST_UNITS = 16
+#: Units of the two rings: a warpgroup hands back what it read in a step when it has begun the next one, so with
+#: fewer it would wait for a unit that it holds itself.
+LEAST_SHARED, LEAST_PRIVATE, MOST_UNITS = 2, 3, 16
 #: dtype -> what the kernels call it, bytes of a value.
 DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "tf32": ("TF32", 4)}
 
@@ -102,7 +104,7 @@ def shape_of(problem: Problem) -> Shape:
 def box_columns(n: int, size: int, c_order: str, widest: int = 64) -> int:
     """Columns of C in a box of `Output` (output.cuh)."""
     if n % 64 == 0:
-        return 32 if size == 4 and c_order == "C" else widest
+        return min(widest, 32) if size == 4 and c_order == "C" else widest
     return next(x for x in (32, 16, 8) if n % x == 0)
 
 
@@ -123,8 +125,8 @@ def filled(config: Unit, shape: Shape, most: int) -> Unit:
     left = most - STATIC - shared_bytes(replace(config, shared=0, private=0), shape)
     b = config.width * LINE
     both, own = (b, A_BYTES) if config.tall else (A_BYTES, b)
-    shared = min(MOST_UNITS, max(1, ceil(left / (both + 2 * own))))
-    while shared > 1 and (left - shared * both) // own < 2:
+    shared = min(MOST_UNITS, max(LEAST_SHARED, ceil(left / (both + 2 * own))))
+    while shared > LEAST_SHARED and (left - shared * both) // own < LEAST_PRIVATE:
         shared -= 1
     return replace(config, shared=shared, private=min(2 * shared, (left - shared * both) // own))
 
@@ -159,9 +161,9 @@ def check(config: Unit, shape: Shape, most: int) -> None:
         f"tall={config.tall}",
     )
     require(
-        config.private >= 2 and config.shared >= 1 and config.buffers >= 1,
-        f"rings have {config.shared} and {config.private} units and {config.buffers} boxes, but need 1, "
-        "2 and 1",
+        config.shared >= LEAST_SHARED and config.private >= LEAST_PRIVATE and config.buffers >= 1,
+        f"rings have {config.shared} and {config.private} units and {config.buffers} boxes, but need "
+        f"{LEAST_SHARED}, {LEAST_PRIVATE} and 1",
     )
     need = shared_bytes(config, shape) + STATIC
     require(

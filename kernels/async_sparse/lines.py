@@ -56,7 +56,9 @@ def _lines(matrix):
 
 def _ragged(array) -> bool:
     row = array.shape[1] * array.dtype.itemsize
-    return bool(row % pitch.ALIGNMENT or array.data.ptr % pitch.ALIGNMENT)
+    # A single line may have any distance to the next, and the copy engine looks at it.
+    apart = array.strides[0]
+    return any(x % pitch.ALIGNMENT for x in (row, apart, array.data.ptr))
 
 
 def _padded(array):

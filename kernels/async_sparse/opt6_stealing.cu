@@ -8,7 +8,7 @@ template <Dtype T, bool COLUMN, int N, int STAGES>
 __global__ void __launch_bounds__(THREADS, 1) opt6_stealing(
     const __grid_constant__ TensorMap a,  // values of the blocks, 64 rows each: boxes of 64 x K
     const __grid_constant__ TensorMap b,  // n x k: boxes of N x K
-    const __grid_constant__ TensorMap c,  // m x n or, COLUMN, n x m: boxes of output.cuh, of at most 32 columns
+    const __grid_constant__ TensorMap c,  // m x n or, COLUMN, n x m: boxes of output.cuh, of at most 32 columns, 16 of TF32
     const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
     int high, int wide, int band,  // TileOrder: block rows, tiles of a block row, rows of a strip
     unsigned* counters)            // gridDim.x + 1 zeros: tiles taken from each queue, blocks that are done

@@ -11,7 +11,7 @@
 //            COLUMN   whether C is column-major
 //            N        columns of a warpgroup, a multiple of 8
 //            BUFFERS  boxes that a warpgroup has
-//            WIDEST   columns of a box at most: 64, or 32 where shared memory is scarce
+//            WIDEST   columns of a box at most where N is a multiple of 64: 64, or 32 or 16 where shared memory is scarce
 #pragma once
 
 #include "half.cuh"
@@ -31,7 +31,7 @@ using Pick = typename Picked<FIRST, A, B>::type;
 
 template <Dtype T, bool COLUMN, int N, int BUFFERS, int WIDEST = 64>
 struct Output {
-    static constexpr int MOST = T == TF32 && !COLUMN ? 32 : WIDEST;  // columns of a line of 128 bytes
+    static constexpr int MOST = T == TF32 && !COLUMN && WIDEST > 32 ? 32 : WIDEST;  // columns of a line of 128 bytes
     static constexpr int WIDE = N % 64 == 0 ? MOST : N % 32 == 0 ? 32 : N % 16 == 0 ? 16 : 8;
     static constexpr int BOXES = N / WIDE, BYTES = 64 * WIDE * SIZE<T>;
     static constexpr int LINE = COLUMN ? 128 : WIDE * SIZE<T>;  // bytes

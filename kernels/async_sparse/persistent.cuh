@@ -20,7 +20,7 @@ template <Dtype T, bool COLUMN, int N, int STAGES, class Next>
 __device__ __forceinline__ void persist(const Operands& from, const TileOrder& order, unsigned char* memory, Next next)
 {
     using R = Ring<T, N, STAGES>;
-    using Out = Output<T, COLUMN, N, 1, 32>;
+    using Out = Output<T, COLUMN, N, 1, T == TF32 ? 16 : 32>;
     R& ring = *reinterpret_cast<R*>(memory);
     Out* out = reinterpret_cast<Out*>(memory + sizeof(R));
     __shared__ Barrier full[STAGES], empty[STAGES];

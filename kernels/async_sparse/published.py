@@ -25,6 +25,7 @@ STRIP = (
     16  #: block rows of a strip of the PID swizzle, GROUP_M of section III-E, which names no number
 )
 WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N, section IV-C
+MOST_PANELS = 65_535  #: blocks in the second dimension of a grid
 #: Rungs with two warpgroups that multiply, 2 WGMMA_N columns; the others have one.
 PAIRS = ("opt3", "opt4", "opt5", "opt6", "opt6_atomic", "opt6_stealing", "opt7")
 TRACED = ("opt1", "opt2", "opt5")  #: rungs that can keep clocks
@@ -126,8 +127,8 @@ def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     """A rung, or "opt5_n<N>" of the sweep, ready to run: nothing but its kernel in a launch.
 
     spans: CuPy array for the clocks of a rung of `TRACED` (`timeline.py`); a launch is slower then.
-    Raises ValueError where blocks are not 64 x 64, where B is not column-major, and, but for opt0, where the
-    GPU has no wgmma.
+    Raises ValueError where blocks are not 64 x 64, where n is too large for a grid, and, but for opt0, where B
+    is not column-major or the GPU has no wgmma.
     """
     operands = problem.device()
     require(
@@ -141,7 +142,8 @@ def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     shape = family.shape_of(problem)
     require(
         shape.b_order == "F",
-        f"{name} reads a column-major B, but this one is row-major: use unit_ring",
+        f"{name} reads a column-major B, but this one is row-major: use "
+        f"{'opt0' if shape.size == 4 else 'unit_ring'}",
     )
     kernel_name = "opt5" if name in SWEEP else name
     groups = 2 if kernel_name in PAIRS else 1
@@ -153,8 +155,14 @@ def shared_bytes(name: str, width: int, size: int, c_order: str) -> int:
     """Dynamic shared memory of a rung's block; size: bytes of a value."""
     if name in ("opt1", "opt2"):
         return (1 if name == "opt1" else 2) * (A_BYTES + width * LINE)
-    boxes = 2 * family.box_bytes(width, size, c_order, 32) if name in PERSISTENT else 0
+    boxes = 2 * family.box_bytes(width, size, c_order, widest(name, size))
+    boxes = boxes if name in PERSISTENT else 0
     return STAGES * (A_BYTES + 2 * width * LINE) + boxes
+
+
+def widest(name: str, size: int) -> int:
+    """Columns of a box of C at most: few where it has shared memory of its own, beside a full ring."""
+    return 64 // size if name in PERSISTENT else 64
 
 
 def _bind_wgmma(
@@ -164,11 +172,14 @@ def _bind_wgmma(
     from cuda.core import LaunchConfig
 
     operands = problem.device()
-    a, dense = operands.a, lines(operands, device)
+    a = operands.a
     val = blocks_of(a)
+    dense = lines(operands, device)  # and what was copied is there
     m, n = problem.m, problem.n
     k = LINE // shape.size
     rows, panels = a.block_rows, ceil(n / (groups * width))
+    if kernel_name not in PERSISTENT:
+        _require_panels(name, n, panels + (panels % 2 if kernel_name == "opt7" else 0))
     need = shared_bytes(kernel_name, width, shape.size, shape.c_order)
     index = a.row_ptr.data.ptr, a.col_idx.data.ptr
     direct = dense.c.data.ptr, np.int64(dense.c.shape[1]), np.int32(m), np.int32(n)
@@ -187,8 +198,8 @@ def _bind_wgmma(
             grid, cluster = (rows, ceil(panels / 2) * 2), {"cluster": (1, 2, 1)}
             arguments = (*maps, *index, *direct)
         else:
-            persistent = kernel_name in PERSISTENT
-            boxes = family.box_columns(width, shape.size, shape.c_order, 32 if persistent else 64)
+            most = widest(kernel_name, shape.size)
+            boxes = family.box_columns(width, shape.size, shape.c_order, most)
             arguments = (*maps, c_map(dense.c, boxes, shape), *index)
         if kernel_name in PERSISTENT:
             sms = device.properties.multiprocessor_count
@@ -216,18 +227,27 @@ def _bind_cuda_cores(problem: Problem, device) -> Launch:
 
     operands = problem.device()
     a = operands.a
-    val = blocks_of(a)
+    panels = ceil(problem.n / 128)
+    _require_panels("opt0", problem.n, panels)
     strides = [
         tuple(np.int64(step // array.dtype.itemsize) for step in array.strides)
         for array in (getattr(x, "bits", x) for x in (operands.b, operands.c))
     ]
     pointers = [getattr(x, "bits", x).data.ptr for x in (operands.b, operands.c)]
     arguments = (
-        a.row_ptr.data.ptr, a.col_idx.data.ptr, val.data.ptr,
+        a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,
         pointers[0], *strides[0], pointers[1], *strides[1],
         *map(np.int32, (problem.m, problem.n, problem.k)),
     )  # fmt: skip
     code = f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"
     kernel = jit.load(jit.compile_cubin(HERE / "opt0.cu", code, jit.arch_of(device)))
-    launch = LaunchConfig(grid=(a.block_rows, ceil(problem.n / 128)), block=128)
-    return Launch("opt0", [(kernel, launch, arguments)], operands.c, keep=(operands, val))
+    launch = LaunchConfig(grid=(a.block_rows, panels), block=128)
+    return Launch("opt0", [(kernel, launch, arguments)], operands.c, keep=(operands,))
+
+
+def _require_panels(name: str, n: int, panels: int) -> None:
+    require(
+        panels <= MOST_PANELS,
+        f"{name} has a row of blocks for each panel of C, but n={n} makes {panels} of them and a grid has at "
+        f"most {MOST_PANELS}: use unit_ring",
+    )

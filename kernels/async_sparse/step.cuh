@@ -37,6 +37,9 @@ __device__ __forceinline__ unsigned long long k_major(const void* shared)
 template <Dtype T, Major B, int N, int P = 1>
 __device__ __forceinline__ void multiply_step(float (&acc)[1][N / 2], const unsigned char* a, const unsigned char* b, bool add)
 {
+    static_assert(N % 8 == 0 && 8 <= N && N <= 256, "wgmma multiplies 8 to 256 columns, a multiple of 8");
+    static_assert(T != TF32 || B == K_MAJOR, "TF32 wants a column-major B");
+    static_assert(P == 1 || P == 2 || P == 4, "a step has 1, 2 or 4 pieces");
     constexpr int WIDTH = 128 / P, EACH = 4 / P;  // bytes of a line; wgmma of a piece
     wgmma_fence();
 #pragma unroll
@@ -58,6 +61,7 @@ __device__ __forceinline__ void load_b(unsigned char* shared, const TensorMap& b
     if constexpr (B == K_MAJOR) {
         tma_load(shared + p * N * (128 / P), b, k, column, full);
     } else {
+        static_assert(N % 64 == 0, "a row-major B comes in chunks of 64 columns");
 #pragma unroll
         for (int chunk = 0; chunk < N / 64; ++chunk)
             tma_load(shared + 8192 * chunk + p * (8192 / P), b, column + 64 * chunk, k, full);

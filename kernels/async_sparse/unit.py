@@ -12,6 +12,7 @@ from kernels.async_sparse import family
 from kernels.async_sparse.family import LINE, ROWS, Unit
 from kernels.async_sparse.lines import lines
 from kernels.contract import Launch, Problem, require, timed
+from kernels.formats import bcsr, csr
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.half import array_module
 from kernels.tma import tensor_map
@@ -26,17 +27,19 @@ def stacked(a: Bcsr) -> Bcsr:
     b_row, b_col = a.block
     if b_row >= ROWS:
         return a
-    xp, high = array_module(a.val), ROWS // b_row
-    row = xp.searchsorted(a.row_ptr, xp.arange(a.blocks), side="right") - 1
-    where = (row // high).astype(xp.int64) * a.block_columns + a.col_idx
+    xp, high, rows = array_module(a.val), ROWS // b_row, ceil(a.m / ROWS)
+    if a.blocks == 0:
+        nothing = xp.zeros((0, ROWS, b_col), a.val.dtype)
+        return replace(a, row_ptr=xp.zeros(rows + 1, xp.int32), val=nothing)
+    row = bcsr.block_rows_of(a)
+    where = row // high * a.block_columns + a.col_idx
     place, target = xp.unique(where, return_inverse=True)
-    rows = ceil(a.m / ROWS)
+    bcsr.require_blocks(len(place), ROWS)
     val = xp.zeros((len(place), high, b_row, b_col), a.val.dtype)
     val[target.reshape(-1), row % high] = a.val
-    starts = xp.searchsorted(place, xp.arange(rows + 1, dtype=xp.int64) * a.block_columns)
     return replace(
         a,
-        row_ptr=starts.astype(xp.int32),
+        row_ptr=csr.offsets(place, rows, a.block_columns),
         col_idx=(place % a.block_columns).astype(xp.int32),
         val=val.reshape(-1, ROWS, b_col),
     )

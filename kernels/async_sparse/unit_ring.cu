@@ -28,6 +28,7 @@ __global__ void __launch_bounds__(384, 1) unit_ring(
     int high, int panels, int group,                          // Tiles
     int steps)                                                // of a block: its bytes of k / 128; 1 where P blocks share one
 {
+    static_assert(SHARED >= 2 && PRIVATE >= 3 && BUFFERS >= 1, "rings have at least 2 and 3 units, since one is held");
     using Out = Output<T, COLUMN, N, BUFFERS>;
     constexpr int B_BYTES = N * 128, SHARED_BYTES = TALL ? B_BYTES : A_BYTES, PRIVATE_BYTES = TALL ? A_BYTES : B_BYTES;
     constexpr int QUEUE = 2;

@@ -172,16 +172,21 @@ def _measure_real(
         if rows.sum() * size > MOST_BYTES:
             continue
         padded = len(rows) * int(rows.max(initial=0)) * size
-        here = {v: c for v, c in every.items() if v != BELL or padded <= MOST_PADDED * memory}
+        here = dict(every)
+        if padded > MOST_PADDED * memory:
+            del here[BELL]
+            for n in sizes:
+                key = BELL, name, a.m, n, a.k, a.nnz / (a.m * a.k)
+                records.leave_out(path, key, f"its padding takes {padded} bytes")
         problems = [
-            partial(operands.problem_from_csr, a, n, run.seed, name, reorder="", **how)
-            for n in sizes
+            operands.problem_from_csr(a, n, run.seed, name, reorder="", **how) for n in sizes
         ]
         _measure_without_failures(run, experiment, problems, here)
 
 
 def _measure_without_failures(run: Run, experiment: str, problems: list, here: dict) -> None:
-    """As `run.measure`, without a library that refuses a matrix or multiplies it wrongly, which is said on stderr.
+    """As `run.measure`, without a library that refuses a matrix or multiplies it wrongly, which is said on stderr
+    and beside the record, for all sizes of the matrix.
 
     Ours must not fail: then the measurement ends, as everywhere.
     """
@@ -197,6 +202,9 @@ def _measure_without_failures(run: Run, experiment: str, problems: list, here: d
                 raise
             print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
             del here[failed]
+            for problem in problems:
+                key = tuple(getattr(problem, name) for name in records.POINT)
+                records.leave_out(run.folder / f"{experiment}.csv", (failed, *key), str(error))
 
 
 def _named(name: str, bind):

@@ -46,6 +46,8 @@ endif
 
 export SPARSITY_BUILD := $(abspath $(BUILD))
 export SPARSITY_CACHE ?= $(CURDIR)/build/cubin
+# Where it is set, as in many containers, each of the some hundred processes would compile again all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # --- environment -------------------------------------------------------------------------------
 VENV := .venv
@@ -81,7 +83,8 @@ endif
 CHECK_PYTHON := 'import sys; v = sys.version_info; v < (3, 11) and sys.exit("error: Python 3.11 or newer is needed, this is %d.%d: name another with PYTHON=..." % v[:2])'
 
 # --- notebooks and book ------------------------------------------------------------------------
-NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+# The longest first: begun last, it would leave all cores but one with nothing to do.
+NOTEBOOKS := $(shell ls -S notebooks/*.ipynb)
 EXECUTED := $(NOTEBOOKS:notebooks/%=$(BUILD)/notebooks/%)
 HTML := $(BUILD)/html/index.html
 SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')

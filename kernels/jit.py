@@ -7,19 +7,25 @@ nvidia-cuda-nvdisasm, or a CUDA toolkit on the PATH).
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import functools
 import hashlib
 import importlib.util
 import io
+import itertools
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +37,8 @@ TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
 OPTIONS = {"std": "c++17", "lineinfo": True}
 
 
-#: An instruction of the disassembly; @!PT marks padding, which never executes.
-_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+#: An instruction of the disassembly, where it lies and what it is; @!PT marks padding, which never executes.
+_INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 
 
 #: Two threads that import cuda.core for the first time at once break each other's import.
@@ -168,50 +174,113 @@ class _CupyStream:
 
 def resources(cubin: Cubin) -> Resources:
     """Registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
-    return Resources(**_report(cubin)["resources"])
+    return reports([cubin])[0][0]
 
 
 def instruction_mix(cubin: Cubin) -> dict[str, int]:
     """Static count of each instruction with its modifiers, e.g. {"LDG.E.128": 4, "FFMA": 16}."""
-    return _report(cubin)["mix"]
+    return reports([cubin])[0][1]
+
+
+def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
+    """`resources` and `instruction_mix` of each, kept on disk.
+
+    Whoever has many kernels asks for all at once: the disassembler takes a quarter of a second to begin, and then
+    hardly longer for fifty kernels of one architecture than for one.
+    """
+    cubins = list(cubins)
+    # This file is part of the key, because what is read from the tools' output may change with it.
+    here = Path(__file__).read_bytes()
+    paths = [_kept(cubin, ".report.json", here) for cubin in cubins]
+    found = {path: _read_report(path) for path in paths}
+    missing = {p: c for p, c in zip(paths, cubins, strict=True) if found[p] is None}
+    by_arch: dict[str, list[Path]] = {}
+    for path, cubin in missing.items():
+        by_arch.setdefault(cubin.arch, []).append(path)
+    groups = [[missing[path] for path in group] for group in by_arch.values()]
+    # The time goes to the tools' own processes, so threads suffice.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        mixes = itertools.chain.from_iterable(pool.map(_mixes, groups))
+        usage = dict(zip(missing, pool.map(_usage, missing.values()), strict=True))
+        for path, mix in zip(itertools.chain(*by_arch.values()), mixes, strict=True):
+            found[path] = _report(usage[path], mix)
+            _keep({path: json.dumps(found[path]).encode()})
+    return [(Resources(**found[path]["resources"]), dict(found[path]["mix"])) for path in paths]
 
 
 def disassemble(cubin: Cubin) -> str:
-    """The SASS of the entry, one instruction a line, as nvdisasm prints it."""
-    text = _tool("nvdisasm", cubin, "--print-code", "--no-dataflow")
-    return text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
+    """The SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
+    path = _kept(cubin, ".sass", b"")
+    with contextlib.suppress(OSError):
+        return path.read_text()
+    text = _tool("nvdisasm", cubin.code, cubin, "--print-code", "--no-dataflow")
+    text = text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
+    _keep({path: text.encode()})
+    return text
 
 
-def _report(cubin: Cubin) -> dict:
-    """What the binary utilities say of a cubin; kept on disk, since asking them takes a while."""
-    # This file is part of the key, because what is read from the tools' output may change with it.
-    key = hashlib.sha256(Path(__file__).read_bytes() + cubin.symbol.encode() + cubin.code)
-    path = cache_folder() / f"{key.hexdigest()[:24]}.report.json"
+def _kept(cubin: Cubin, suffix: str, reader: bytes) -> Path:
+    """Where the cache keeps what the binary utilities say of a cubin, as `reader` reads it."""
+    key = hashlib.sha256(reader + cubin.symbol.encode() + cubin.code).hexdigest()[:24]
+    return cache_folder() / f"{key}{suffix}"
+
+
+def _read_report(path: Path) -> dict | None:
+    """A report from the cache; None where it has none, or not a whole one."""
     try:
         report = json.loads(path.read_text())
-        if Resources(**report["resources"]) and report["mix"]:
-            return report
+        return report if Resources(**report["resources"]) and report["mix"] else None
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not there, or not whole: it is made again
-    found = map(_INSTRUCTION.search, disassemble(cubin).splitlines())
-    mix = Counter(match.group(1) for match in found if match)
-    # A kernel that is no template is in every cubin of its file; only the entry is meant.
-    usage = _tool("cuobjdump", cubin, "--dump-resource-usage")
-    (line,) = re.findall(rf"Function {re.escape(cubin.symbol)}:\s*\n(.*)", usage)
-    field = {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line)}
-    report = {
-        "resources": {
-            "registers": field["REG"],
-            "shared_bytes": field["SHARED"],
-            "stack_bytes": field["STACK"],
-            "local_bytes": field["LOCAL"],
-            "spill_loads": sum(n for op, n in mix.items() if op.split(".")[0] == "LDL"),
-            "spill_stores": sum(n for op, n in mix.items() if op.split(".")[0] == "STL"),
-        },
-        "mix": dict(mix),
+        return None
+
+
+def _report(usage: Mapping[str, int], mix: Mapping[str, int]) -> dict:
+    """What is kept of a kernel."""
+    used = {
+        "registers": usage["REG"],
+        "shared_bytes": usage["SHARED"],
+        "stack_bytes": usage["STACK"],
+        "local_bytes": usage["LOCAL"],
+        "spill_loads": sum(n for op, n in mix.items() if op.split(".")[0] == "LDL"),
+        "spill_stores": sum(n for op, n in mix.items() if op.split(".")[0] == "STL"),
     }
-    _keep({path: json.dumps(report).encode()})
-    return report
+    return {"resources": used, "mix": dict(mix)}
+
+
+def _usage(cubin: Cubin) -> dict[str, int]:
+    """What cuobjdump says of the entry: REG, STACK, SHARED and LOCAL."""
+    # A kernel that is no template is in every cubin of its file; only the entry is meant.
+    text = _tool("cuobjdump", cubin.code, cubin, "--dump-resource-usage")
+    (line,) = re.findall(rf"Function {re.escape(cubin.symbol)}:\s*\n(.*)", text)
+    return {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line)}
+
+
+def _mixes(cubins: list[Cubin]) -> list[Counter]:
+    """The instruction mix of each of several kernels of one architecture: their instructions are disassembled as
+    if they followed each other in memory, which takes one process for all."""
+    code = [_instructions(cubin) for cubin in cubins]
+    ends = list(itertools.accumulate(map(len, code)))
+    target = cubins[0].arch.replace("sm_", "SM")
+    listing = _tool("nvdisasm", b"".join(code), cubins[0], "--binary", target)
+    mixes = [Counter() for _ in cubins]
+    for line in listing.splitlines():
+        if match := _INSTRUCTION.search(line):
+            mixes[bisect.bisect(ends, int(match[1], 16))][match[2]] += 1
+    return mixes
+
+
+def _instructions(cubin: Cubin) -> bytes:
+    """The machine code of the entry alone: the section .text.<symbol> of the cubin, which is an ELF file of 64 bits."""
+    code = cubin.code
+    (start,) = struct.unpack_from("<Q", code, 40)
+    size, count, names = struct.unpack_from("<3H", code, 58)
+    # Of a section's header: where its name begins, where it begins, its bytes.
+    heads = [struct.unpack_from("<I20x2Q", code, start + size * i) for i in range(count)]
+    name = f".text.{cubin.symbol}\0".encode()
+    for at, offset, length in heads:
+        if code.startswith(name, heads[names][1] + at):
+            return code[offset : offset + length]
+    raise ValueError(f"the cubin of {cubin.entry} for {cubin.arch} has no section {name[:-1]!r}")
 
 
 def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
@@ -270,11 +339,12 @@ def _tool_path(name: str) -> str:
     return path
 
 
-def _tool(name: str, cubin: Cubin, *flags: str) -> str:
+def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
+    """What a binary utility prints about a file that holds `code`; `of` is whose it is, or the first one's."""
     # cuobjdump looks for nvdisasm on the PATH.
     path = os.pathsep.join((str(Path(_tool_path("nvdisasm")).parent), os.environ.get("PATH", "")))
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin.code)
+        file.write(code)
         file.flush()
         result = subprocess.run(
             [_tool_path(name), *flags, file.name],
@@ -283,9 +353,7 @@ def _tool(name: str, cubin: Cubin, *flags: str) -> str:
             env=os.environ | {"PATH": path},
         )
     if result.returncode:
-        raise RuntimeError(
-            f"{name} failed on {cubin.entry} ({cubin.arch}): {result.stderr.strip()}"
-        )
+        raise RuntimeError(f"{name} failed on {of.entry} ({of.arch}): {result.stderr.strip()}")
     return result.stdout
 
 

@@ -1,6 +1,7 @@
 """The built book: complete by itself, and right in a browser, in light and in dark.
 
-`make test` builds it first. The browser is Debian's Chromium; elsewhere those tests skip.
+`make test` builds it first. The browser is Debian's Chromium; elsewhere those tests skip. With SPARSITY_SCREENSHOTS set
+to a folder, every page is also drawn there, whole, for somebody to look at; that takes longer than all the tests.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import http.server
 import json
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -29,7 +31,7 @@ from artifact import build  # noqa: E402
 from artifact.paths import BUILD, ROOT  # noqa: E402
 
 HTML = BUILD / "html"
-SCREENSHOTS = BUILD / "screenshots"
+SCREENSHOTS = os.environ.get("SPARSITY_SCREENSHOTS")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 #: What a page loads by itself, as opposed to a link that a reader may follow.
 LOADED = {
@@ -48,7 +50,7 @@ LOADED = {
 #: WCAG AA for text (the large sizes that need less are not told apart), and for marks in a figure: a label in the
 #: colour of its series counts as one, since no colour has 4.5 on white and on near-black alike.
 LEAST_CONTRAST, LEAST_CONTRAST_IN_FIGURES = 4.5, 3.0
-PHONE = 390  # px
+DESK, PHONE = 1400, 390  # px
 
 PAGES = sorted(HTML.glob("*.html"))
 pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: make book")
@@ -185,19 +187,29 @@ def browser():
         driver.quit()
 
 
-def visit(browser, url: str, theme: str, width: int = 1400) -> None:
+def visit(browser, url: str, theme: str) -> None:
     """Open a page as a reader whose system prefers `theme`, and wait until its math is typeset."""
     browser.get_log("browser"), browser.get_log("performance")
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia",
-        {"features": [{"name": "prefers-color-scheme", "value": theme}]},
-    )
-    window(browser, width)
+    prefer(browser, theme)
+    window(browser, DESK)
     browser.get(url)
     browser.execute_async_script(
         "const done = arguments[arguments.length - 1];"
         "Promise.all([window.MathJax?.startup?.promise, document.fonts.ready]).then(() =>"
         "  requestAnimationFrame(() => setTimeout(done, 100)));"
+    )
+
+
+def prefer(browser, theme: str) -> None:
+    """Let the reader's system prefer `theme`; an open page follows."""
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": theme}]},
+    )
+    browser.execute_async_script(
+        "const done = arguments[0], finish = () => {"
+        "  document.getAnimations().filter(a => a instanceof CSSTransition).forEach(a => a.finish()); done(); };"
+        "requestAnimationFrame(() => requestAnimationFrame(finish));"
     )
 
 
@@ -209,14 +221,17 @@ def window(browser, width: int, height: int = 1000) -> None:
 
 
 def screenshot(browser, name: str) -> None:
-    """The whole page, by making the window as tall as it is."""
+    """The whole page, by making the window as tall as it is; nothing without a folder for it."""
+    if not SCREENSHOTS:
+        return
     page = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
     width = browser.execute_script("return innerWidth")
     window(browser, width, math.ceil(page["height"]))
     picture = browser.execute_cdp_cmd("Page.captureScreenshot", {})
     window(browser, width)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
+    folder = Path(SCREENSHOTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
 
 
 def complaints(browser, allowed: str) -> list[str]:
@@ -245,33 +260,32 @@ def complaints(browser, allowed: str) -> list[str]:
 
 
 @each
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_page_in_browser(browser, site, page, theme):
-    visit(browser, site + page.name, theme)
-    screenshot(browser, f"{page.stem}-{theme}")
-    assert complaints(browser, site) == []
-    assert browser.execute_script("return document.documentElement.dataset.theme") == theme
+def test_page_in_browser(browser, site, page):
+    """Loaded once, since a page of many figures takes seconds: in the dark, then in the light, then on a phone."""
+    visit(browser, site + page.name, "dark")
+    for theme in ("dark", "light"):
+        prefer(browser, theme)
+        assert browser.execute_script("return document.documentElement.dataset.theme") == theme
+        low = browser.execute_script(LOW_CONTRAST, LEAST_CONTRAST, LEAST_CONTRAST_IN_FIGURES)
+        assert low == [], theme
+        screenshot(browser, f"{page.stem}-{theme}")
     assert browser.execute_script(BROKEN_PICTURES) == []
     formulas, typeset, wrong = browser.execute_script(MATH)
     assert typeset >= formulas, f"{formulas} formulas, {typeset} typeset"
     assert wrong == []
-    low = browser.execute_script(LOW_CONTRAST, LEAST_CONTRAST, LEAST_CONTRAST_IN_FIGURES)
-    assert low == []
-
-
-@each
-def test_page_fits_a_phone(browser, site, page):
-    visit(browser, site + page.name, "light", PHONE)
-    screenshot(browser, f"{page.stem}-phone")
+    window(browser, PHONE)
     left, right = browser.execute_script(
         "const box = document.querySelector('.bd-main').getBoundingClientRect();"
         "return [box.left, Math.max(box.right, document.documentElement.scrollWidth)];"
     )
     assert left >= 0 and right <= PHONE, "it scrolls sideways: something wide needs a box that does"
+    screenshot(browser, f"{page.stem}-phone")
+    assert complaints(browser, site) == []
 
 
 def test_book_opens_from_the_file_system(browser):
     visit(browser, (HTML / "index.html").as_uri(), "light")
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "light"
     assert complaints(browser, HTML.as_uri()) == []
 
 

@@ -51,6 +51,20 @@ def test_help_lists_every_target():
     assert make().stdout == make("help").stdout
 
 
+def test_python_keeps_its_byte_code(monkeypatch):
+    """A container's setting would make every process compile all that it imports: matplotlib, pandas, SciPy."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    said = make("--silent", "--eval", 'said: ; @echo "[$$PYTHONDONTWRITEBYTECODE]"', "said")
+    assert said.stdout == "[]\n", said.stderr
+
+
+def test_the_longest_notebook_is_begun_first():
+    listed = make("--silent", "--eval", "said: ; @echo $(NOTEBOOKS)", "said").stdout.split()
+    sizes = [(ROOT / name).stat().st_size for name in listed]
+    assert sorted(listed) == [f"notebooks/{name}" for name in NOTEBOOKS]
+    assert sizes == sorted(sizes, reverse=True)
+
+
 def test_nothing_changed_nothing_done(built):
     result = make("-n", "artifact", *built)
     assert "Nothing to be done for 'artifact'" in result.stdout, "out of date: run make test"

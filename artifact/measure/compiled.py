@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pandas as pd
 
@@ -48,11 +47,11 @@ def compile_report(room: str) -> pd.DataFrame:
         for target in kernel.targets
     ]
 
-    def report(job) -> dict[str, Any]:
-        kernel, entry, target = job
-        cubin = jit.compile_cubin(kernel.source, entry, target)
-        used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
-        return {
+    # The compiler lets go of Python's lock, so threads suffice.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        cubins = list(pool.map(lambda job: jit.compile_cubin(job[0].source, *job[1:]), jobs))
+    rows = [
+        {
             "variant": kernel.name,
             "entry": entry,
             "target": target,
@@ -63,10 +62,9 @@ def compile_report(room: str) -> pd.DataFrame:
             "instructions": sum(mix.values()),
             **count_instructions(mix),
         }
-
-    # Most of the time goes to the disassembler's processes, so threads suffice.
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        df = pd.DataFrame(list(pool.map(report, jobs)))
+        for (kernel, entry, target), (used, mix) in zip(jobs, jit.reports(cubins), strict=True)
+    ]
+    df = pd.DataFrame(rows)
     fixed = list(df.columns[:8])
     counts = sorted(df.columns[8:], key=_column_order)
     return df[fixed + counts].fillna({c: 0 for c in counts}).astype({c: "int64" for c in counts})

@@ -14,6 +14,7 @@ new one.
 """
 
 import csv
+import functools
 import io
 import json
 import math
@@ -117,6 +118,7 @@ COUNTER_COLUMNS = tuple(COUNTER_CELLS)
 COUNTER_KEY = ("variant", "m", "n", "k", "density", "metric")  # one row of the counters
 MACHINE = "machine.json"
 PLAN = "plan.json"
+ABSENT = "absent.json"  # rows that a record does not have, each with the reason
 REPEAT = "repeat"  # folder of the second measurement, in that of the first
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
@@ -213,6 +215,11 @@ def _once(name: str, number: int, row: dict, key: Sequence[str], seen: dict, col
 def _rows(text: str, name: str, place: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
     """Parse and validate the text of a record; `name` is what errors call the file, `place` as
     `_place` has it."""
+    return _valid(text, name, tuple(place.items())).copy()
+
+
+@functools.lru_cache(maxsize=64)  # a page asks for some records over and over
+def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...]) -> pd.DataFrame:
     seen: dict[tuple, int] = {}
     parsed = _table(text, name, COLUMNS, "record of a measurement")
     for number, row in enumerate(parsed, start=2):
@@ -234,7 +241,7 @@ def _rows(text: str, name: str, place: Mapping[str, tuple[str, str]]) -> pd.Data
             if row[column] != parsed[0][column]:
                 what = f"{row[column]!r} differs from {parsed[0][column]!r} in row 2"
                 _refuse(name, number, column, what)
-        for column, (expected, why) in place.items():
+        for column, (expected, why) in place:
             if row[column] != expected:
                 _refuse(name, number, column, f"{row[column]!r} is not {expected!r}, {why}")
         _once(name, number, row, KEY, seen, "variant")
@@ -353,21 +360,25 @@ def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
     """`df`, a record as `read` gives it, if every point has every variant of the file, and if all
     points are there that were planned (see `whole`).
 
-    Raises ValueError (file, first row of the point, missing variant) otherwise: the file was cut
-    between two rows, or a measurement that adds a variant was interrupted. `read` accepts such a
-    file, because measuring goes on from there; a verdict on it would compare different points.
+    What was left out on purpose (`leave_out`) is not missed. Raises ValueError (file, first row of the
+    point, missing variant) otherwise: the file was cut between two rows, or a measurement that adds a
+    variant was interrupted. `read` accepts such a file, because measuring goes on from there; a verdict
+    on it would compare different points.
     """
     variants = list(dict.fromkeys(df["variant"]))
     points = df.groupby(list(POINT), sort=False)["variant"]
     short = np.flatnonzero(points.transform("size") < len(variants))
-    if short.size:
-        here = df.loc[(df[list(POINT)] == df[list(POINT)].iloc[short[0]]).all(axis=1), "variant"]
-        missing = next(variant for variant in variants if variant not in set(here))
+    absent = read_absent(Path(name).parent).get(Path(name).stem, {}) if short.size else {}
+    for point, rows in df.iloc[short].groupby(list(POINT), sort=False):
+        known = {variant for variant in variants if _rounded((variant, *point)) in absent}
+        missing = next((v for v in variants if v not in known | set(rows["variant"])), None)
+        if missing is None:
+            continue
         lacks = (
             f"this point lacks {missing!r}, which others have, so the record is truncated or its "
             "measurement was interrupted"
         )
-        _refuse(name, short[0] + 2, "variant", lacks)
+        _refuse(name, df.index.get_loc(rows.index[0]) + 2, "variant", lacks)
     return whole(df, name)
 
 
@@ -402,8 +413,7 @@ def plan(path: str | Path, keys: Iterable[tuple]) -> None:
     keys = list(keys)
     if path.exists():
         keys += read(path)[list(KEY)].itertuples(index=False, name=None)
-    # Densities went through text on one side: nine digits tell any two of them apart.
-    rows = {(*key[:-1], round(key[-1], 9)) for key in keys}
+    rows = {_rounded(key) for key in keys}
     plans = read_plan(path.parent)
     plans[path.stem] = {"points": len({row[1:] for row in rows}), "rows": len(rows)}
     write_text(path.parent / PLAN, json.dumps(dict(sorted(plans.items())), indent=1) + "\n")
@@ -429,6 +439,47 @@ def read_plan(folder: str | Path) -> dict[str, dict[str, int]]:
             "something else: delete it and measure again."
         )
     return plans
+
+
+def leave_out(path: str | Path, key: tuple, why: str) -> None:
+    """Write down that the record at `path` has no row `key`, as in KEY, and why: a library refuses the point, say."""
+    path = Path(path)
+    found = read_absent(path.parent)
+    found.setdefault(path.stem, {})[_rounded(key)] = why
+    entries = [
+        {"experiment": experiment, **dict(zip(KEY, key, strict=True)), "why": why}
+        for experiment, keys in sorted(found.items())
+        for key, why in sorted(keys.items())
+    ]
+    write_text(path.parent / ABSENT, json.dumps(entries, indent=1) + "\n")
+
+
+def read_absent(folder: str | Path) -> dict[str, dict[tuple, str]]:
+    """experiment -> {row as in KEY -> why its record in `folder` does not have it}; empty where nothing was left out.
+
+    Raises ValueError, one sentence, for a file that says something else.
+    """
+    path = Path(folder) / ABSENT
+    try:
+        entries = _read_json(path)
+    except FileNotFoundError:
+        return {}
+    found: dict[str, dict[tuple, str]] = {}
+    try:
+        for entry in entries:
+            key = _rounded(tuple(entry[name] for name in KEY))
+            found.setdefault(entry["experiment"], {})[key] = entry["why"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: an entry has an experiment, a row's {', '.join(KEY)} and why it was left out, but "
+            "one here has not: delete the file and measure again."
+        ) from error
+    return found
+
+
+def _rounded(key: tuple) -> tuple:
+    """Densities went through text on one side: nine digits tell any two of them apart."""
+    return (*key[:-1], round(float(key[-1]), 9))
 
 
 def read_counters(path: str | Path) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import importlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,42 @@ BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  # in the name of an experiment that is a published series: <figure>@<gpu>
 
 
+#: What tells the values of one variant apart, for whoever reduces them.
+INDEX = ["experiment", *records.POINT, "useful_flops"]
+
+
 class NotMeasured(Exception):
     """The records that a claim needs are not there; the message says which."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Records of some experiments, and what finding rows in them takes: pandas spends milliseconds on each."""
+
+    df: pd.DataFrame
+    experiments: Sequence[str]
+
+    @cached_property
+    def points(self) -> list[tuple]:
+        """Of each row: what was measured there, whoever computed it."""
+        return list(
+            zip(*(self.df[c].tolist() for c in ("experiment", *records.POINT)), strict=True)
+        )
+
+    @cached_property
+    def index(self) -> pd.MultiIndex:
+        return pd.MultiIndex.from_frame(self.df[INDEX])
+
+    @cached_property
+    def _places(self) -> dict[str, np.ndarray]:
+        return self.df.groupby("variant").indices
+
+    def of(self, variant: str) -> np.ndarray:
+        """Where its rows are; NotMeasured if it has none."""
+        if variant not in self._places:
+            where = ", ".join(self.experiments)
+            raise NotMeasured(f"The variant {variant!r} was not measured in {where}.")
+        return self._places[variant]
 
 
 @dataclass
@@ -38,6 +72,7 @@ class Evidence:
     folder: Path  # of the GPU
     room: str
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
+    frames: dict[tuple, "Frame"] = field(default_factory=dict)  # many claims ask for the same
     where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
     repeats: bool = False  # experiments are runs of one measurement
     rooms: Path = rooms.FOLDER  # where the series of the sources lie
@@ -55,8 +90,37 @@ class Evidence:
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
         """Records of these experiments with the rows of BEST and ROOM_BEST, runs of one measurement
         as one experiment; NotMeasured if one is missing, or if none is left of what `where`
-        keeps."""
+        keeps. Nobody may change it."""
+        return self._framed(experiments).df
+
+    def rows(self, experiments: Iterable[str], variants: Iterable[str]) -> pd.DataFrame:
+        """Those of `frame` that are of `variants`; NotMeasured if one of them has none."""
+        frame = self._framed(experiments)
+        places = [frame.of(name) for name in dict.fromkeys(variants)]
+        return frame.df.iloc[np.sort(np.concatenate(places))]
+
+    def ratio(self, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
+        """Time of `baseline` over that of `variant` at each point that both have, indexed by INDEX;
+        NotMeasured if there is none."""
+        frame = self._framed(experiments)
+        ours, theirs = frame.of(variant), {frame.points[i]: i for i in frame.of(baseline)}
+        both = [(i, theirs[frame.points[i]]) for i in ours if frame.points[i] in theirs]
+        if not both:
+            raise NotMeasured(
+                f"{variant!r} and {baseline!r} were not measured at any common point."
+            )
+        ours, theirs = np.array(both).T
+        times = frame.df["median_us"].to_numpy()
+        return pd.Series(times[theirs] / times[ours], frame.index[ours], name="speedup")
+
+    def _framed(self, experiments: Iterable[str]) -> "Frame":
         names = sweeps(experiments)
+        key = (*names, repr(self.where), self.repeats)
+        if key not in self.frames:
+            self.frames[key] = Frame(self._frame(names), names)
+        return self.frames[key]
+
+    def _frame(self, names: Sequence[str]) -> pd.DataFrame:
         df = pd.concat([self._one(e) for e in names], ignore_index=True)
         for column, value in self.where.items():
             df = df[df[column].isin(value if isinstance(value, list) else [value])]
@@ -112,6 +176,12 @@ class Evidence:
                 ) from None
         return self.read[records.COUNTERS]
 
+    def _profiled(self, metric: str) -> pd.DataFrame:
+        key = f"{records.COUNTERS}: {metric}"
+        if key not in self.read:
+            self.read[key] = self.counters[self.counters["metric"] == metric]
+        return self.read[key]
+
     def counter(self, variant: str, metric: str, experiments: Iterable[str]) -> pd.Series:
         """One counter at the points of the experiments, indexed by experiment, m, n, k, density.
 
@@ -122,7 +192,7 @@ class Evidence:
         rows = times[times["variant"] == variant]
         actual = rows["best_of"] if variant in (BEST, ROOM_BEST) else rows["variant"]
         wanted = rows[["experiment", *at]].assign(variant=actual)
-        profiled = self.counters[self.counters["metric"] == metric]
+        profiled = self._profiled(metric)
         found = wanted.merge(profiled, on=["variant", *at])
         if found.empty:
             raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")

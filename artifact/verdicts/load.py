@@ -34,6 +34,8 @@ A claim of a source is judged by a rule, which the file states in full:
   the records are of.
 """
 
+import functools
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +78,24 @@ def claims(folder: str | Path = rooms.FOLDER) -> list[Claim]:
     Raises ValueError, one sentence, for a claim that is not well formed: a key that is missing or
     unknown, an unknown experiment, part of a rule or parameter, an id used twice.
     """
+    return list(_claims(Path(folder), _written(Path(folder))))
+
+
+def _written(folder: Path) -> str:
+    """A digest of the files that claims are made of."""
+    files = (
+        path for path in sorted(folder.glob("*/**/*")) if path.suffix in (".toml", ".csv", ".py")
+    )
+    texts = ((str(path).encode(), path.read_bytes()) for path in files)
+    return hashlib.sha256(b"\0".join(part for pair in texts for part in pair)).hexdigest()
+
+
+@functools.lru_cache(maxsize=4)
+def _claims(folder: Path, written: str) -> list[Claim]:
+    """The claims below `folder`, whose files have the digest `written`."""
     claims: list[Claim] = []
-    for room in rooms.find(Path(folder)).values():
-        path = Path(folder) / room.room / rooms.CLAIMS
+    for room in rooms.find(folder).values():
+        path = folder / room.room / rooms.CLAIMS
         if path.is_file():
             data = rooms.toml(path)
             claims += [

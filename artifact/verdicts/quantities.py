@@ -18,10 +18,9 @@ import pandas as pd
 
 from artifact import baselines
 from artifact.measure import records
-from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.evidence import INDEX, Evidence, NotMeasured
 
 #: Of times and rates. Counters know no label and no FLOPs.
-INDEX = ["experiment", *records.POINT, "useful_flops"]
 RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and their units
 
 
@@ -89,11 +88,7 @@ def stated(low: float, high: float) -> str:
 
 def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
     """The records of `variants`; NotMeasured if one of them has none."""
-    df = e.frame(experiments)
-    for name in variants:
-        if not (df["variant"] == name).any():
-            raise NotMeasured(f"The variant {name!r} was not measured in {', '.join(experiments)}.")
-    return df[df["variant"].isin(variants)]
+    return e.rows(experiments, variants)
 
 
 def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict:
@@ -110,14 +105,14 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
     """Time of the baseline `over` divided by the time of `of`: above 1, `of` is the faster one. Over
     several baselines it is the speedup over the fastest of them at each point."""
     if isinstance(over, str):
-        by = {name: _ratio(e, experiments, name, over) for name in contenders(of)}
+        by = {name: e.ratio(experiments, name, over) for name in contenders(of)}
         library, name = baselines.library(over), contenders(of)[0]
         words = {"above": f"{name} faster", "below": f"{library} faster"}
         return Values(
             by, f"Speedup of {', '.join(by)} over {library}", unit="×", tail=f" over {library}",
             named=not isinstance(of, str), words=words,
         )  # fmt: skip
-    each = {v: _ratio(e, experiments, of, v) for v in over}
+    each = {v: e.ratio(experiments, of, v) for v in over}
     least = pd.DataFrame(each).dropna().min(axis=1)
     if least.empty:
         raise NotMeasured(f"{of}, {', '.join(over)} were not measured at any common point.")
@@ -126,20 +121,6 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
         {of: least}, f"Speedup of {of} over the fastest of {', '.join(over)}", unit="×",
         words={"at_least": f"{of} the fastest"}, how=f"Geometric means over each: {means}.",
     )  # fmt: skip
-
-
-def _ratio(e: Evidence, experiments, variant: str, baseline: str) -> pd.Series:
-    df = rows(e, experiments, variant, baseline)
-    point = ["experiment", *records.POINT]
-    ours, theirs = (
-        df.loc[df["variant"] == name, [*INDEX, "median_us"]] for name in (variant, baseline)
-    )
-    both = ours.merge(theirs[[*point, "median_us"]], on=point)  # in the order of `ours`
-    if both.empty:
-        raise NotMeasured(f"{variant!r} and {baseline!r} were not measured at any common point.")
-    return both.assign(speedup=both["median_us_y"] / both["median_us_x"]).set_index(INDEX)[
-        "speedup"
-    ]
 
 
 def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:

@@ -46,6 +46,9 @@ class Unit:
     private: int = 5  #: units of the ring whose units one warpgroup reads
     buffers: int = 2  #: boxes that a warpgroup stores C through
     group_kib: int = 4096  #: of B: panels whose B is as large as that are worked on together
+    longest_first: bool = (
+        True  #: block rows by their length; otherwise as they lie, which a band's B in L2 likes
+    )
 
     @property
     def columns(self) -> int:
@@ -192,7 +195,8 @@ CHOICES = Choices(
 )  # fmt: skip
 ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
 GROUPS_KIB = (4096, 16384)
-MOST = 8  #: candidates that are tried
+MOST = 8  #: candidates that are tried with the longest block rows first,
+AS_THEY_LIE = 2  #: and of these so many with block rows in their own order
 #: Bytes that an SM gets from L2 in a cycle when all ask, and that it writes; FLOPs of its tensor cores, dense 16-bit.
 L2, WRITE, FLOPS = 42, 24, 8192
 TILE = 700  # cycles from a tile's last wgmma to the next one's first
@@ -227,10 +231,10 @@ def candidates(problem: Problem, device) -> list[Unit]:
     for config in best:
         for kib in GROUPS_KIB:
             together = max(1, kib * 1024 // (panel * config.columns))
-            # One group for all panels is the same as any larger one.
+            # One panel a group is the same as any smaller one, as one group for all is as any larger.
             if kib == GROUPS_KIB[0] or ceil(problem.n / config.columns) > 1 and together > 1:
                 wanted.append(replace(config, group_kib=kib))
-    return wanted
+    return wanted + [replace(config, longest_first=False) for config in best[:AS_THEY_LIE]]
 
 
 def predict(config: Unit, problem: Problem, a, shape: Shape, sms: int) -> float:

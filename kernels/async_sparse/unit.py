@@ -45,10 +45,11 @@ def stacked(a: Bcsr) -> Bcsr:
     )
 
 
-def work_order(row_ptr):
-    """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first."""
+def work_order(row_ptr, longest_first: bool = True):
+    """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first, or not."""
     xp = array_module(row_ptr)
-    rows = xp.argsort(row_ptr[:-1] - row_ptr[1:], kind="stable")
+    lengths = row_ptr[1:] - row_ptr[:-1]
+    rows = xp.argsort(-lengths, kind="stable") if longest_first else xp.arange(len(lengths))
     table = xp.zeros((len(rows), 4), xp.int32)
     table[:, 0], table[:, 1], table[:, 2] = rows, row_ptr[rows], row_ptr[rows + 1]
     return table
@@ -68,7 +69,7 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
     properties = device.properties
     family.check(config, shape, properties.max_shared_memory_per_block_optin)
     operands = problem.device()
-    (a, rows), prepare_ms = timed(lambda: _prepared(operands.a))
+    (a, rows), prepare_ms = timed(lambda: _prepared(operands.a, config.longest_first))
     dense = lines(operands, device)
     panels = ceil(problem.n / config.columns)
     group = config.group_kib * 1024 // (problem.k * shape.size * config.columns)
@@ -125,6 +126,6 @@ def require_hopper(name: str, device) -> None:
     )
 
 
-def _prepared(a: Bcsr):
+def _prepared(a: Bcsr, longest_first: bool):
     a = stacked(a)
-    return a, work_order(a.row_ptr)
+    return a, work_order(a.row_ptr, longest_first)

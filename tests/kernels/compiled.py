@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,23 +37,7 @@ def cubins(
 
 def reports(cubins: dict[Key, jit.Cubin]) -> dict[Key, tuple[jit.Resources, dict[str, int]]]:
     """Resources and instruction mix of each."""
-
-    def report(cubin):
-        return jit.resources(cubin), jit.instruction_mix(cubin)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(cubins, pool.map(report, cubins.values()), strict=True))
-
-
-def sass(cubin: jit.Cubin) -> str:
-    """`jit.disassemble`, kept beside the cubins, since the disassembler takes a quarter of a second to begin."""
-    key = hashlib.sha256(cubin.symbol.encode() + cubin.code).hexdigest()[:24]
-    path = jit.cache_folder() / f"{key}.sass"
-    if not path.is_file():
-        made = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        made.write_text(jit.disassemble(cubin))
-        made.replace(path)  # whole or not at all, whoever else is writing it
-    return path.read_text()
+    return dict(zip(cubins, jit.reports(cubins.values()), strict=True))
 
 
 def count(mix: dict[str, int], opcode: str, bits: int | None = None) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -326,16 +328,55 @@ def test_reports_are_of_the_entry_and_not_of_its_neighbours(cache, tmp_path, arc
         assert {op for op in mix if op.startswith("STG")} == {stores}, entry
 
 
+def test_reports_of_many_kernels_are_those_of_each(cache, source, tmp_path, monkeypatch):
+    """Of all targets and of several kernels for one, which share a process of the disassembler; in the order asked."""
+    path = write(
+        tmp_path,
+        "__global__ void before(float2* out) { out[threadIdx.x] = float2{}; }\n"
+        "template <int N> __global__ void sums(const float* in, float* out) {\n"
+        "  float x = 0;\n#pragma unroll\n  for (int i = 0; i < N; ++i) x += in[i * 999];\n"
+        "  *out = x;\n}\n",
+    )
+    jobs = [(source, "scale<1>"), (path, "sums<9>"), (path, "before"), (path, "sums<3>")]
+    cubins = [jit.compile_cubin(*job, arch) for job in jobs for arch in jit.TARGETS]
+    asked, tool = [], jit._tool
+
+    def counted(name, *arguments):
+        asked.append(name)
+        return tool(name, *arguments)
+
+    monkeypatch.setattr(jit, "_tool", counted)
+    assert jit.reports([]) == [] and not asked
+    found = jit.reports(iter([*cubins, cubins[0]]))
+    assert asked.count("nvdisasm") == len(jit.TARGETS)
+    assert found[-1] == found[0] and len(found) == len(cubins) + 1
+    for cubin, (used, mix) in zip(cubins, found, strict=False):
+        assert used == jit.resources(cubin) and mix == jit.instruction_mix(cubin)
+        loads = sum(n for op, n in mix.items() if op.startswith("LDG"))
+        assert loads == {"scale<1>": 1, "sums<9>": 9, "before": 0, "sums<3>": 3}[cubin.entry]
+        if cubin.entry == "sums<3>":
+            # The last one of each process, as its whole file is disassembled, of which a page shows excerpts.
+            lines = map(jit._INSTRUCTION.search, jit.disassemble(cubin).splitlines())
+            assert mix == Counter(match[2] for match in lines if match), cubin.arch
+
+
+def test_a_cubin_without_its_kernel_is_an_error(cache, source):
+    cubin = jit.compile_cubin(source, "scale<1>", "sm_80")
+    with pytest.raises(ValueError, match=r"the cubin of scale<1> for sm_80 has no section .*other"):
+        jit._instructions(replace(cubin, symbol="other"))
+
+
 @pytest.fixture
 def listing(cache, monkeypatch):
     """mix(text): the instruction mix of a kernel whose disassembly is that text."""
 
     def mix(text: str) -> dict[str, int]:
         said = {
-            "nvdisasm": f'\t.section\t.text.kernel,"ax",@progbits\n.text.kernel:\n{text}',
+            "nvdisasm": text,
             "cuobjdump": " Function kernel:\n  REG:10 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:552\n",
         }
         monkeypatch.setattr(jit, "_tool", lambda name, *arguments: said[name])
+        monkeypatch.setattr(jit, "_instructions", lambda cubin: bytes(0x20000))
         cubin = jit.Cubin(Path("kernel.cu"), "kernel", "sm_90a", "kernel", text.encode())
         return jit.instruction_mix(cubin)
 
@@ -368,9 +409,10 @@ def test_padding_that_never_executes_is_not_counted(listing):
 
 def test_reports_are_kept_on_disk(cache, source, monkeypatch):
     cubin = jit.compile_cubin(source, "scale<1>", "sm_80")
-    used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+    used, mix, sass = jit.resources(cubin), jit.instruction_mix(cubin), jit.disassemble(cubin)
     monkeypatch.setattr(jit, "_tool", lambda *arguments: pytest.fail("asked again"))
     assert jit.resources(cubin) == used and jit.instruction_mix(cubin) == mix
+    assert jit.disassemble(cubin) == sass
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ KEPT = "opt5"  #: what the source goes on with
 BELL, TRITON, TUNED, BSR = "cusparse_bell", "triton_bsr", "triton_bsr_tuned", "cusparse_bsr"
 DENSE, TORCH = "cublas_dense", "cublas_dense_default"
 CSR = "cusparse_csr"  #: the fastest of cuSPARSE's algorithms for CSR at each point
-CSR_ALGORITHMS = ("cusparse_alg2", "cusparse_alg3")
+CSR_ALGORITHMS = ("cusparse_alg1", "cusparse_alg2", "cusparse_alg3")
 WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N
 
 #: Of this room alone: the shared looks (`style.NAMES`) have no markers left for so many libraries.

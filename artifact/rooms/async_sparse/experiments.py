@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 
@@ -18,7 +19,7 @@ import pandas as pd
 
 from artifact import paths, rooms
 from artifact.drawing import compiled, words
-from artifact.measure import matrices, records
+from artifact.measure import check, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse import arithmetic, contenders, timeline
@@ -38,6 +39,7 @@ RAGGED = HALF = ("auto", DENSE)
 TF32 = (KEPT, BELL)
 TF32_SIZES = {"full": (256, 512, 1024), "kick": (256,)}
 KICK_MATRICES = 3
+_LIBRARIES = ("cusparse", "cublas", TRITON)  # how their contenders' names begin
 #: Of a matrix in BCSR; with more, one pass over an experiment takes longer than all the others together.
 MOST_BYTES = 2**32
 #: Share of the GPU's memory that a padded copy of a matrix may take.
@@ -164,18 +166,65 @@ def _measure_real(
     for name in there["name"].head(KICK_MATRICES if run.preset == "kick" else None):
         if path.is_file() and set(sizes) <= set(records.read(path).query("label == @name")["n"]):
             continue  # without reading and reordering it once more
-        a, _ = operands.reordered(matrices.load(name, where), "rcm")
+        a = padded_columns(operands.reordered(matrices.load(name, where), "rcm")[0])
         rows = blocks_by_row(a)
         size = arithmetic.SIZES[how.get("dtype", "bfloat16")] * BLOCK**2
         if rows.sum() * size > MOST_BYTES:
             continue
         padded = len(rows) * int(rows.max(initial=0)) * size
-        here = {v: c for v, c in every.items() if v != BELL or padded <= MOST_PADDED * memory}
+        here = dict(every)
+        if padded > MOST_PADDED * memory:
+            del here[BELL]
+            for n in sizes:
+                key = BELL, name, a.m, n, a.k, a.nnz / (a.m * a.k)
+                records.leave_out(path, key, f"its padding takes {padded} bytes")
         problems = [
-            partial(operands.problem_from_csr, a, n, run.seed, name, reorder="", **how)
-            for n in sizes
+            operands.problem_from_csr(a, n, run.seed, name, reorder="", **how) for n in sizes
         ]
-        run.measure(experiment, problems, here)
+        _measure_without_failures(run, experiment, problems, here)
+
+
+def _measure_without_failures(run: Run, experiment: str, problems: list, here: dict) -> None:
+    """As `run.measure`, without a library that refuses a matrix or multiplies it wrongly, which is said on stderr
+    and beside the record, for all sizes of the matrix.
+
+    Ours must not fail: then the measurement ends, as everywhere.
+    """
+    libraries = {name for name in here if name.startswith(_LIBRARIES)}
+    here = {n: _named(n, bind) if n in libraries else bind for n, bind in here.items()}
+    while True:
+        try:
+            run.measure(experiment, problems, here)
+            return
+        except (check.WrongResult, ValueError) as error:
+            failed = str(error).split(" ", 1)[0].rstrip(":")
+            if failed not in libraries & set(here):
+                raise
+            print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
+            del here[failed]
+            for problem in problems:
+                key = tuple(getattr(problem, name) for name in records.POINT)
+                records.leave_out(run.folder / f"{experiment}.csv", (failed, *key), str(error))
+
+
+def _named(name: str, bind):
+    """A contender whose refusals begin with its name."""
+
+    def bound(problem):
+        try:
+            return bind(problem)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    return bound
+
+
+def padded_columns(a: Csr, block: int = BLOCK) -> Csr:
+    """A with empty columns up to a whole block: B then has lines that the copy engine takes, as the source's has.
+
+    Otherwise a launch would begin with a copy of B, which whoever allocates B for these kernels spares.
+    """
+    return replace(a, k=-(-a.k // block) * block)
 
 
 def blocks_by_row(a: Csr, block: int = BLOCK) -> np.ndarray:

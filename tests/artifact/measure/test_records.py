@@ -519,3 +519,13 @@ def test_geomean_lies_between_the_extremes(values):
 def test_geomean_of_nonsense(values):
     with pytest.raises(ValueError, match="positive"):
         records.geomean(values)
+
+
+def test_whoever_changes_what_was_read_changes_it_for_nobody_else(wide):
+    """Records are kept between calls."""
+    first = records.read(wide)
+    first.loc[0, "median_us"] = 1.0
+    assert records.read(wide)["median_us"].tolist() == [50.0, 50.0, 40.0]
+    text = wide.read_text()
+    wide.write_text(text.replace(",4096,512,", ",4096,256,", 1))
+    assert records.read(wide)["n"].tolist() == [256, 1024, 512]

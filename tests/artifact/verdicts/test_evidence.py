@@ -122,8 +122,11 @@ def test_where_nothing_is_left_nothing_is_measured():
 def test_runs_of_one_measurement_are_one_experiment_of_means():
     made = {name: frames()["wide"].assign(experiment=name) for name in ("wide", "square")}
     made["square"]["median_us"] *= 4
-    runs = evidence(made).only({}, repeats=True)
+    e = evidence(made)
+    runs, apart = e.only({}, repeats=True), e.frame(["wide", "square"])
     df = runs.frame(["wide", "square", "counters"])
+    assert set(apart["experiment"]) == {"wide", "square"}, "what is kept of them is kept apart"
+    assert e.frame(["wide", "square"]) is apart and runs.frame(["wide", "square"]) is df
     assert set(df["experiment"]) == {"wide and square"} and "room_best" in set(df["variant"])
     assert not df.duplicated(list(records.KEY)).any()
     one = runs.frame(["wide"])
@@ -131,6 +134,27 @@ def test_runs_of_one_measurement_are_one_experiment_of_means():
     key = list(records.KEY)
     ratio = df.set_index(key)["median_us"] / one.set_index(key)["median_us"]
     assert np.allclose(ratio, 2)
+
+
+def test_rows_of_some_variants_are_in_the_order_of_the_records():
+    e, names = evidence(), ["cusparse_default", "warp_per_row"]
+    frame = e.frame(ALL)
+    rows = e.rows((*ALL, "counters"), names)
+    assert rows.equals(frame[frame["variant"].isin(names)]) and 0 < len(rows) < len(frame)
+    with pytest.raises(evidence_.NotMeasured, match="'nobody' was not measured in wide, square"):
+        e.rows(["wide", "square"], ["warp_per_row", "nobody"])
+
+
+def test_a_ratio_is_of_the_points_that_both_have():
+    made = frames(2.0)
+    wide = made["wide"]
+    without = (wide["variant"] == "cusparse_alg2") & (wide["n"] == 1024)
+    made["wide"] = wide[~without].sample(frac=1, random_state=1)
+    ratio = evidence(made).ratio(["wide"], "warp_per_row", "cusparse_alg2")
+    of = made["wide"].set_index([*evidence_.INDEX, "variant"])["median_us"].unstack()
+    expected = (of["cusparse_alg2"] / of["warp_per_row"]).dropna()
+    assert 1024 not in ratio.index.get_level_values("n") and len(ratio) == len(expected) > 0
+    assert np.allclose(ratio.reindex(expected.index), expected, rtol=1e-12)
 
 
 # ---------------------------------------------------------------- not there, or not whole

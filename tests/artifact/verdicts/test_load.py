@@ -73,6 +73,22 @@ def test_a_malformed_claim_is_one_sentence(tmp_path, old, new, says):
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
+def test_claims_are_read_again_where_a_file_of_theirs_changed(tmp_path):
+    """They are kept between calls: by what the files hold, which may be as long and as old as before."""
+    folder = tmp_path / "rooms"
+    (first,) = load(folder, GOOD)
+    assert first.says == "It is slower."
+    load_.claims(folder).clear()  # a list of the caller's own
+    assert load_.claims(folder) == [first]
+    (other,) = load(folder, GOOD.replace("slower", "faster"))
+    assert other.says == "It is faster."
+    (published,) = folder.glob("*/published/fig4_wide.csv")
+    text = published.read_text()
+    assert other.published == "0.55–0.90×" and text.count("0.90") >= 1
+    published.write_text(text.replace("0.90", "0.95"))
+    assert load_.claims(folder)[0].published == "0.55–0.95×"
+
+
 def test_an_id_is_there_once(tmp_path):
     with pytest.raises(ValueError, match="'a' is there twice"):
         load(tmp_path, GOOD + GOOD[GOOD.index("[[claim]]") :])

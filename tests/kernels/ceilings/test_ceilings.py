@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
-import compiled
 import numpy as np
 import pytest
 
@@ -93,7 +92,7 @@ def test_the_work_survives_the_compiler(name, opcode, modifier, least, arch):
 
 def loop(name: str, arch: str, opcode: str) -> list[str]:
     """The instructions from the first `opcode` to the branch back, which the same loop holds."""
-    sass = compiled.sass(cubin(name, arch))
+    sass = jit.disassemble(cubin(name, arch))
     ops = [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", sass)]
     ops = [op for op in ops if not op.startswith(("@!UPT", "@!PT"))]  # padding, never executed
     first = next(i for i, op in enumerate(ops) if op.startswith(opcode))

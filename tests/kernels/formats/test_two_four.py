@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import compiled
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -485,11 +486,15 @@ def test_what_cannot_be_swizzled_is_refused(work, words):
 # ---------------------------------------------------------------------------- the kernel
 
 
+@pytest.fixture(scope="module")
+def reports():
+    return compiled.reports(compiled.cubins((two_four.SOURCE, name) for name in two_four.ENTRIES))
+
+
 @pytest.mark.parametrize("arch", jit.TARGETS)
 @pytest.mark.parametrize("entry", two_four.ENTRIES)
-def test_the_kernel_loads_and_stores_16_bytes_and_spills_nothing(entry, arch):
-    cubin = jit.compile_cubin(two_four.SOURCE, entry, arch)
-    used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+def test_the_kernel_loads_and_stores_16_bytes_and_spills_nothing(reports, entry, arch):
+    used, mix = reports[entry, arch]
     assert not used.spills and used.shared_bytes <= 1024
     assert used.registers <= 40  # 1536 threads to a multiprocessor, and more
 

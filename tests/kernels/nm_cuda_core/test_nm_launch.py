@@ -529,7 +529,7 @@ def test_the_compiler_drops_the_published_prefetch(cubins, reports, arch):
     baseline, prefetch, kept = (reports[name, arch] for name in names)
     assert count(baseline[1], "LDG") and prefetch == baseline and kept != baseline
     if arch == "sm_90a":
-        one, two, other = (compiled.sass(cubins[name, arch]) for name in names)
+        one, two, other = (jit.disassemble(cubins[name, arch]) for name in names)
         assert "LDG" in one and one == two != other
 
 

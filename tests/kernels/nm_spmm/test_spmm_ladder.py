@@ -144,7 +144,7 @@ def test_the_loops_code(cubins, name, keep, group):
     8 rows fits with room to spare. A whole step does only at 87.5%, where it is 8 rows."""
     config = fitting(RUNGS[name][0], keep, group)
     body = family.unrolled(config, keep, group)
-    code = banks.loop(compiled.sass(cubins[family.entry(config, keep, group), "sm_90a"]))
+    code = banks.loop(jit.disassemble(cubins[family.entry(config, keep, group), "sm_90a"]))
     multiply, every = banks.conflicts(code)["ffma"], banks.instructions(code)
     a_row = config.tm * config.tn
     assert multiply == body * a_row
@@ -159,7 +159,7 @@ def test_banks_clashes_less_than_wide(cubins, keep, group):
     share = {}
     for name in ("wide", "banks"):
         entry = family.entry(replace(RUNGS[name][0], depth=32), keep, group)
-        found = banks.conflicts(compiled.sass(cubins[entry, "sm_90a"]))
+        found = banks.conflicts(jit.disassemble(cubins[entry, "sm_90a"]))
         assert found["ffma"] >= keep * 128
         share[name] = (found["two_same"] + found["three_same"]) / found["ffma"]
     assert share["banks"] < 0.7 * share["wide"], share

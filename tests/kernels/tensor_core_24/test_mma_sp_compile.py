@@ -66,7 +66,7 @@ def reports(cubins):
 
 def selectors(cubin: jit.Cubin) -> tuple[int, int]:
     """Sparse multiplications with the metadata of the first and of the second pair of lanes."""
-    code = compiled.sass(cubin)
+    code = jit.disassemble(cubin)
     return tuple(len(re.findall(rf"HMMA\.SP\..*, 0x{x} ;", code)) for x in (0, 1))
 
 

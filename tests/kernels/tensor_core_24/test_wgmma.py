@@ -749,7 +749,7 @@ def listings(cubins) -> dict[str, list[str]]:
     """entry -> what multiplies, waits for it and reads shared memory, in the order of the SASS."""
 
     def listing(cubin):
-        code = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", compiled.sass(cubin))
+        code = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", jit.disassemble(cubin))
         return [" ".join(op.split()) for op in code if re.search(r"HGMMA|WARPGROUP\.|\bLDS", op)]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

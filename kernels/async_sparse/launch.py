@@ -89,14 +89,12 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) 
     file: where to look and to write, instead of the usual places. `prepare_ms` is that of the choice, and
     the trials where there were any. Raises ValueError where no configuration takes the problem.
     """
-    config, spent_ms = tuning.choose(
+    return tuning.bind_choice(
         family.CHOICES, family.key(problem), device,
         fits=lambda config: family.fits(config, problem, device),
-        make=lambda: tune(problem, device), file=file,
+        make=lambda: tune(problem, device),
+        bind=lambda config: unit.bind(name, problem, device, config), file=file,
     )  # fmt: skip
-    bound = unit.bind(name, problem, device, config)
-    bound.prepare_ms += spent_ms
-    return bound
 
 
 def tune(problem: Problem, device) -> tuning.Winner:

@@ -104,16 +104,14 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None, 
     file: where to look and to write, instead of the usual places. `prepare_ms` is the preparation of A,
     and the trials where there were any. extra: alpha, beta, c, bias.
     """
-    config, spent_ms = tuning.choose(
+    adds = set(extra) - {"alpha"}
+    return tuning.bind_choice(
         family.CHOICES, family.key(problem), device,
         fits=lambda config: family.fits(config, problem, device),
-        make=lambda: tune(problem, device), file=file,
+        make=lambda: tune(problem, device),
+        bind=lambda config: bind_config(name, problem, device, family.complete(config, adds), **extra),
+        file=file,
     )  # fmt: skip
-    bound = bind_config(
-        name, problem, device, family.complete(config, set(extra) - {"alpha"}), **extra
-    )
-    bound.prepare_ms += spent_ms
-    return bound
 
 
 def tune(problem: Problem, device) -> tuning.Winner:

@@ -11,8 +11,8 @@ its `launch.py` hands them over, and binds what was chosen.
 
 from kernels.tuning.choices import Choice, Choices, knobs, look_up, read, write
 from kernels.tuning.heats import Rounds
-from kernels.tuning.trials import Winner, choose, tune
+from kernels.tuning.trials import Winner, bind_choice, choose, tune
 
 __all__ = [
-    "Choice", "Choices", "Rounds", "Winner", "choose", "knobs", "look_up", "read", "tune", "write",
+    "Choice", "Choices", "Rounds", "Winner", "bind_choice", "choose", "knobs", "look_up", "read", "tune", "write",
 ]  # fmt: skip

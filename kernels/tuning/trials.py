@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernels import jit
-from kernels.contract import Bound
+from kernels.contract import Bound, Launch
 from kernels.tuning import heats, outputs
 from kernels.tuning.choices import Choice, Choices, digest, knobs, look_up, own_folder, slug, write
 from kernels.tuning.heats import Rounds
@@ -51,6 +51,26 @@ def choose(
     except OSError as error:  # a folder that is not ours to write: the choice still serves
         warnings.warn(f"the tuner's choice is not kept: {error}", stacklevel=3)
     return winner.config, winner.spent_ms
+
+
+def bind_choice(
+    choices: Choices,
+    key: tuple,
+    device,
+    *,
+    fits: Callable[[Hashable], bool],
+    make: Callable[[], Winner],
+    bind: Callable[[Hashable], Launch],
+    file: Path | None = None,
+) -> Launch:
+    """What a room's "auto" is: the choice for a problem's key (`choose`), made ready by `bind`.
+
+    Its `prepare_ms` holds the trials, too, where there were any.
+    """
+    config, spent_ms = choose(choices, key, device, fits=fits, make=make, file=file)
+    bound = bind(config)
+    bound.prepare_ms += spent_ms
+    return bound
 
 
 def tune(

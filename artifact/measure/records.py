@@ -478,8 +478,9 @@ def read_absent(folder: str | Path) -> dict[str, dict[tuple, str]]:
 
 
 def _rounded(key: tuple) -> tuple:
-    """Densities went through text on one side: nine digits tell any two of them apart."""
-    return (*key[:-1], round(float(key[-1]), 9))
+    """Densities went through text on one side: nine digits tell any two of them apart. Sizes may be NumPy's."""
+    variant, label, *sizes, density = key
+    return (variant, label, *map(int, sizes), round(float(density), 9))
 
 
 def read_counters(path: str | Path) -> pd.DataFrame:

@@ -207,6 +207,11 @@ def _measure_without_failures(run: Run, experiment: str, problems: list, here: d
                 records.leave_out(run.folder / f"{experiment}.csv", (failed, *key), str(error))
 
 
+def left_out(run: Run | None, experiment: str) -> dict[tuple, str]:
+    """Row that an experiment's record does not have -> why."""
+    return records.read_absent(run.folder).get(experiment, {}) if run else {}
+
+
 def _named(name: str, bind):
     """A contender whose refusals begin with its name."""
 

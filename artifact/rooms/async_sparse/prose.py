@@ -315,6 +315,22 @@ def layout(both: pd.DataFrame | None) -> str:
 # ---------------------------------------------------------------- baselines, ours
 
 
+def left_out(absent: dict[tuple, str], df: pd.DataFrame | None) -> str:
+    """Which library has no number at which matrix, and why; absent: of `records.read_absent`."""
+    if df is None or not absent:
+        return ""
+    matrices = df["label"].nunique()
+    by_variant: dict[str, list[str]] = {}
+    for key, why in sorted(absent.items()):
+        by_variant.setdefault(key[0], []).append(why)
+    text = listed(
+        f"{told(variant)} on {len(reasons)} of {matrices}"
+        for variant, reasons in by_variant.items()
+    )
+    first = next(iter(by_variant.values()))[0]
+    return f"Left out, because the product is wrong or the library refuses: {text}. The first: {first}."
+
+
 def baselines(df: pd.DataFrame | None) -> str:
     """What the source left out: cuSPARSE's CSR and BSR on the same matrices."""
     if df is None or KEPT not in set(df["variant"]):

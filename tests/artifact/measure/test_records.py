@@ -295,6 +295,32 @@ def test_a_record_is_complete_if_every_point_has_every_variant(tmp_path):
     assert len(records.complete(records.read(path), path)) == 6
 
 
+def test_what_was_left_out_on_purpose_is_not_missed(tmp_path):
+    sizes = (512, 1024)
+    df = frame(*({"n": n, "variant": v} for n in sizes for v in ("any_n", "cusparse_alg2")))
+    path = records.write(tmp_path / "wide.csv", df[(df.n == 512) | (df.variant == "any_n")])
+    with pytest.raises(ValueError, match="lacks 'cusparse_alg2'"):
+        records.complete(records.read(path), path)
+    point = df[df.n == 1024].iloc[0]
+    key = ("cusparse_alg2", *(point[name] for name in ("label", "m", "n", "k", "density")))
+    records.leave_out(path, key, "it refuses the size")
+    records.leave_out(path, key, "it refuses this size")  # a later reason replaces an earlier one
+    assert len(records.complete(records.read(path), path)) == 3
+    (found,) = records.read_absent(tmp_path)["wide"].values()
+    assert found == "it refuses this size"
+    # Another size, and another variant, are missed as before.
+    path = records.write(path, df[(df.n == 1024) & (df.variant != "any_n") | (df.n == 512)])
+    with pytest.raises(ValueError, match="lacks 'any_n'"):
+        records.complete(records.read(path), path)
+
+
+@pytest.mark.parametrize("content", ['[{"experiment": "wide"}]', "[3]", '{"wide": 3}'])
+def test_reasons_that_are_none_are_one_sentence(tmp_path, content):
+    (tmp_path / "absent.json").write_text(content)
+    with pytest.raises(ValueError, match=r"absent\.json: an entry has an experiment"):
+        records.read_absent(tmp_path)
+
+
 def test_a_record_is_held_against_its_plan(tmp_path):
     """Cut between two points, as Ctrl-C leaves it, and without a variant: each point alone is complete."""
     names, sizes = ("warp_per_row", "any_n"), (512, 1024, 2048)

@@ -165,10 +165,9 @@ def test_fewer_threads_arrive_in_opt4_than_in_opt3(mixes):
 def test_the_multiplication_is_of_the_dtype_and_the_width(cubins):
     """A step of 128 bytes of k: four instructions, 16 values each, or 8 of TF32; B transposed where it is row-major."""
     kinds = {"BF16": "x16.F32.BF16", "F16": "x16.F32", "TF32": "x8.F32.TF32"}
-    # The disassembler takes a quarter of a second for each; all share multiply_step.
     for entry in (*room.VARIANTS["opt5"].entries, *SWEEP, *room.VARIANTS["unit_ring"].entries):
         cubin = cubins[entry, "sm_90a"]
-        work = re.findall(r"HGMMA\S+", compiled.sass(cubin))
+        work = re.findall(r"HGMMA\S+", jit.disassemble(cubin))
         dtype, arguments = entry.split("<")[1].split(", ")[0], entry.rstrip(">").split(", ")
         n = arguments[4 if of(entry) == "unit_ring" else 2]
         assert set(work) == {f"HGMMA.64x{n}{kinds[dtype]}"}, entry
@@ -178,7 +177,7 @@ def test_the_multiplication_is_of_the_dtype_and_the_width(cubins):
 def test_row_major_b_is_what_the_instruction_transposes(cubins):
     found = {"K_MAJOR": set(), "MN_MAJOR": set()}
     for entry in room.VARIANTS["unit_ring"].entries:
-        code = compiled.sass(cubins[entry, "sm_90a"])
+        code = jit.disassemble(cubins[entry, "sm_90a"])
         found[entry.split(", ")[1]] |= {"tnspB" in op for op in re.findall(r"HGMMA[^;]*;", code)}
     assert found == {"K_MAJOR": {False}, "MN_MAJOR": {True}}
 

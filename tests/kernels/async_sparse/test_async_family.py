@@ -243,7 +243,10 @@ def test_every_candidate_takes_the_problem(device, shape):
         if shape.dtype == "tf32" and shape.b_order == "C":
             assert not found
             continue
-        assert found and len(set(found)) == len(found) <= family.MOST
+        assert found and len(set(found)) == len(found) <= family.MOST + family.AS_THEY_LIE
+        as_they_lie = [config for config in found if not config.longest_first]
+        assert 1 <= len(as_they_lie) <= family.AS_THEY_LIE
+        assert {replace(config, longest_first=True) for config in as_they_lie} <= set(found)
         assert all(family.fits(config, p, device) for config in found)
         assert all(config.group_kib in family.GROUPS_KIB for config in found)
 
@@ -336,6 +339,17 @@ def test_a_choice_is_for_its_problem_and_its_gpu(monkeypatch, tmp_path):
     # Edited by hand: too many units for the shared memory.
     KEPT.write(own / "nvidia-h200.csv", problem(), replace(config, private=99))
     assert KEPT.look_up(problem(), H200) == config, "the shipped one, which fits"
+
+
+def test_shipped_choices_fit_their_gpu():
+    known = {"nvidia-h200": H200}
+    for path in family.CHOICES.shipped.glob("*.csv"):
+        properties, choices = known[path.stem].properties, KEPT.read(path)
+        assert choices, path.name
+        for (*_, b_row, b_col, dtype, b, c), choice in choices.items():
+            shape = Shape(dtype, max(64, b_row), b_col, b, c)
+            family.check(choice.config, shape, properties.max_shared_memory_per_block_optin)
+            assert choice.median_us > 0
 
 
 @pytest.fixture
@@ -452,19 +466,18 @@ def test_stacked_blocks_must_have_rows_that_a_tensor_map_counts(monkeypatch):
 
 
 @pytest.mark.parametrize("counts", [[3, 0, 7, 7, 1], [0], [0, 0, 0], [5], [1, 1, 1, 1]])
-def test_work_is_in_the_order_of_length(counts):
+def test_work_is_in_the_order_of_length_or_as_it_lies(counts):
     row_ptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    table = unit.work_order(row_ptr)
-    assert table.dtype == np.int32 and table.shape == (len(counts), 4) and table.flags.c_contiguous
-    assert sorted(table[:, 0]) == list(range(len(counts))) and not table[:, 3].any()
-    lengths = table[:, 2] - table[:, 1]
-    assert (lengths[1:] <= lengths[:-1]).all()
-    for row, first, end, _ in table:
-        assert (first, end) == (row_ptr[row], row_ptr[row + 1])
-    equal = [row for row in table[:, 0] if counts[row] == counts[table[0, 0]]]
-    assert equal == sorted(equal), (
-        "of equal ones in their order, so that neighbours stay neighbours"
-    )
+    sorted_rows = sorted(range(len(counts)), key=lambda row: (-counts[row], row))
+    for longest_first, rows in ((True, sorted_rows), (False, list(range(len(counts))))):
+        table = unit.work_order(row_ptr, longest_first)
+        assert table.dtype == np.int32 and table.shape == (len(counts), 4)
+        assert table.flags.c_contiguous and not table[:, 3].any()
+        assert table[:, 0].tolist() == rows, (
+            "of equal ones in their order, so that neighbours stay so"
+        )
+        for row, first, end, _ in table:
+            assert (first, end) == (row_ptr[row], row_ptr[row + 1])
 
 
 @pytest.fixture

@@ -169,11 +169,12 @@ def deep(width: int, shape: family.Shape) -> Unit:
 
 
 def shallow(width: int, shape: family.Shape) -> tuple[Unit, Unit]:
-    """Rings as short as they may be, with groups of one panel; a little longer, with all panels in a group."""
+    """Rings as short as they may be, with groups of one panel; a little longer, with all panels in a group and block
+    rows as they lie."""
     config = deep(width, shape)
     return (
         replace(config, shared=2, private=3, buffers=1, group_kib=0),
-        replace(config, shared=3, private=4, group_kib=2**20),
+        replace(config, shared=3, private=4, group_kib=2**20, longest_first=False),
     )
 
 

@@ -56,6 +56,20 @@ class Unit:
         return self.width if self.tall else 2 * self.width
 
 
+#: What was tried on the way to unit_ring and is no rung: name -> (configuration, what it changes). Rings are as
+#: deep as shared memory allows.
+TRIALS: dict[str, tuple[Unit, str]] = {
+    "unit_ring_half": (Unit(128), "tiles of 64 x 256, deeper rings"),
+    "unit_ring_192": (Unit(192), "tiles of 64 x 384"),
+    "unit_ring_boxes": (Unit(buffers=4), "all boxes of C at once, a unit of the ring less"),
+    "unit_ring_groups": (Unit(group_kib=16384), "16 MiB of B worked on together instead of 4"),
+    "unit_ring_in_order": (
+        Unit(longest_first=False),
+        "block rows as they lie, not the longest first",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Shape:
     """What an instantiation depends on besides its configuration."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -61,26 +62,27 @@ VARIANTS: dict[str, Kernel] = {
 def bind(variant: str, problem: Problem, device) -> Bound:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
-    variant: one of VARIANTS, or "opt5_n8" to "opt5_n256" of the sweep over WGMMA_N. Raises ValueError where
-    there is no such variant, or where it does not take the problem or the GPU.
+    variant: one of VARIANTS, of `family.TRIALS`, or "opt5_n8" to "opt5_n256" of the sweep over WGMMA_N. Raises
+    ValueError where there is no such variant, or where it does not take the problem or the GPU.
     """
     if variant in published.KERNELS or variant in published.SWEEP:
         return published.bind(variant, problem, device)
     require(
-        variant in VARIANTS,
+        variant in VARIANTS or variant in family.TRIALS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     unit.require_hopper(variant, device)
     if variant == "auto":
         return bind_auto(variant, problem, device)
-    return unit.bind(variant, problem, device, usual(problem, device))
+    config = family.TRIALS[variant][0] if variant in family.TRIALS else Unit()
+    return unit.bind(variant, problem, device, usual(problem, device, config))
 
 
-def usual(problem: Problem, device) -> Unit:
-    """The configuration of unit_ring where nobody tunes."""
+def usual(problem: Problem, device, config: Unit | None = None) -> Unit:
+    """unit_ring where nobody tunes, or a configuration: rings as deep as they fit, tiles as high as blocks."""
     shape = family.shape_of(problem)
     most = device.properties.max_shared_memory_per_block_optin
-    return family.filled(Unit(family.WIDTHS[0], tall=shape.b_row == 128), shape, most)
+    return family.filled(replace(config or Unit(), tall=shape.b_row == 128), shape, most)
 
 
 def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:

@@ -34,6 +34,10 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
             {"m": m, "n": n, "k": k, "density": d, **linear} for n in tokens for d in densities
         ],
         "ladder": [{"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1}],
+        "tried": [
+            {"m": m, "n": 16384 if full else 1024, "k": k, "density": d, **linear}
+            for d in ((0.2, 0.1, 0.05, 0.01) if full else (0.1,))
+        ],
         "blocks": [
             {"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1, "block": block, **linear}
             for block in (BLOCKS if full else BLOCKS[-1:])

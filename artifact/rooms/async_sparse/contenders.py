@@ -9,6 +9,10 @@ STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4", "opt5")  #: of the source, each
 BRANCHES = ("opt6", "opt6_atomic", "opt6_stealing", "opt7")  #: of the source, each on opt5
 OURS = ("unit_ring", "auto")
 LADDER = (*STEPS, *BRANCHES, *OURS)
+#: Configurations of `kernels.async_sparse.family.TRIALS` that are no variants.
+TRIED = (
+    "unit_ring_half", "unit_ring_192", "unit_ring_boxes", "unit_ring_groups", "unit_ring_in_order",
+)  # fmt: skip
 KEPT = "opt5"  #: what the source goes on with
 BELL, TRITON, TUNED, BSR = "cusparse_bell", "triton_bsr", "triton_bsr_tuned", "cusparse_bsr"
 DENSE, TORCH = "cublas_dense", "cublas_dense_default"

@@ -34,6 +34,7 @@ ABLATION = (
 TILES = tuple(map(contenders.tile, contenders.WIDTHS))
 LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
 LADDER = (*contenders.LADDER, TORCH, DENSE, TRITON, TUNED)
+TRIED = ("unit_ring", *contenders.TRIED)
 BLOCKS = ("auto", TRITON, TUNED, BSR)
 RAGGED = HALF = ("auto", DENSE)
 TF32 = (KEPT, BELL)
@@ -67,6 +68,12 @@ def predictions() -> dict[str, str]:
     return {v: words.times(offered[v].prediction) for v in contenders.LADDER if v in offered}
 
 
+def trials() -> dict[str, str]:
+    """Configuration that became no rung -> what it changes."""
+    family = importlib.import_module(f"kernels.{ROOM}.family")
+    return {name: said for name, (_, said) in family.TRIALS.items()}
+
+
 # ---------------------------------------------------------------- generated matrices
 
 
@@ -87,8 +94,8 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
     if run.mode != "measure":
         known = set(records.read(run.folder / f"{experiment}.csv")["variant"])
         return dict.fromkeys(name for name in names if name in known)
-    of_the_sweep = [name for name in names if name in TILES]  # bindable, and no variants
-    every = run.variants() | run.variants(of_the_sweep) | run.baselines()
+    bindable = [n for n in names if n in TILES or n in contenders.TRIED]  # and no variants
+    every = run.variants() | run.variants(bindable) | run.baselines()
     return {n: every[n] for n in names if n in every and _installed(n) and _runs(run, n)}
 
 

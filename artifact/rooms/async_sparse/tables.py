@@ -11,12 +11,14 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import shape, times
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, figures
+from artifact.rooms.async_sparse.arithmetic import BLOCK
 from artifact.rooms.async_sparse.contenders import BELL, DENSE, KEPT, TORCH, TRITON, name
 from artifact.rooms.async_sparse.experiments import Counters
 from artifact.rooms.async_sparse.figures import before, present
 from kernels.contract import Kernel
 
 NONE = "–"
+TILE = 512  #: columns of C in a tile of unit_ring
 #: Instructions that tell the kernels apart -> what the table of machine code calls them.
 OPS = {
     "FFMA": "FFMA",
@@ -167,6 +169,46 @@ def tf32(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
             row[f"N = {n}, stated"] = _number(said)
             row[f"N = {n}, here"] = _number(records.geomean(here) if len(here) else None)
         rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def tried(df: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Configurations that did not become unit_ring: its time over theirs, by the share of blocks that is kept."""
+    if df is None:
+        return None
+    said = experiments.trials()
+    times = df.pivot_table(index="variant", columns="density", values="median_us", sort=False)
+    over = times.rdiv(times.loc["unit_ring"], axis=1).drop(index="unit_ring")
+    over.columns = [f"{share:.0%} kept" for share in over.columns]
+    table = over.map(lambda x: f"{x:.3f}×")
+    table.insert(0, "instead", [said[name] for name in table.index])
+    return table.reset_index(drop=True)
+
+
+def bounds(df: pd.DataFrame | None, roofs: dict | None) -> pd.DataFrame | None:
+    """What bounds auto on gate_proj: the least time by each unit at its measured peak, and the time.
+
+    DRAM moves every operand once. L2 delivers, for each block and panel of 512 columns, a block of A and its 64 rows
+    of B. Tensor cores multiply what is stored.
+    """
+    if df is None or not roofs:
+        return None
+    rows = []
+    for _, row in df[(df["variant"] == "auto") & (df["n"] >= 16384)].iterrows():
+        steps = row["nnz"] / BLOCK**2 * row["n"] / TILE
+        least = {
+            "DRAM [µs]": row["least_bytes"] / roofs["copy"]["gbps"] / 1e3,
+            "L2 [µs]": steps * (BLOCK + TILE) * BLOCK * 2 / roofs["l2_read"]["gbps"] / 1e3,
+            "tensor cores [µs]": row["useful_flops"] / roofs["wgmma"]["tflops"] / 1e6,
+        }
+        rows.append(
+            {"N": f"{row['n']:,}", "blocks kept": f"{row['density']:.0%}"}
+            | {name: f"{us:.0f}" for name, us in least.items()}
+            | {
+                "auto [µs]": f"{row['median_us']:.0f}",
+                "of the largest bound": f"{max(least.values()) / row['median_us']:.0%}",
+            }
+        )
     return pd.DataFrame(rows)
 
 

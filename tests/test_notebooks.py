@@ -120,6 +120,10 @@ def test_a_chapter_runs_as_a_kick(tmp_path):
     no_complaint(target)
 
 
+#: Experiments that no GPU has measured yet, and whose chapter says so.
+PENDING = {"async_sparse": ("shapes", "tried")}
+
+
 @pytest.mark.parametrize("room", [room for room in rooms.find() if (RECORDED / room).is_dir()])
 def test_what_a_kick_asks_for_is_in_the_records(room):
     """A point that is asked for and is not recorded ends a chapter; so does an experiment without a file."""
@@ -129,7 +133,9 @@ def test_what_a_kick_asks_for_is_in_the_records(room):
         paths = (
             [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
         )
-        assert asked and paths, f"{room} has no record of {experiment}"
+        assert asked and bool(paths) != (experiment in PENDING.get(room, ())), (
+            f"{room} has no record of {experiment}, or has one that tests wait for"
+        )
         for path in paths:
             points = records.read(path)[list(records.POINT)].drop_duplicates()[shape].astype(float)
             wanted = Counter(tuple(float(s[key]) for key in shape) for s in asked)

@@ -11,6 +11,7 @@ DENSITIES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.01)
 LAYERS = (
     (4096, 4096), (11008, 4096), (4096, 11008), (13824, 5120), (28672, 8192), (3584, 18944), (14336, 4096),
 )  # fmt: skip
+WIDE = 16384  #: tokens of what is not a sweep over them
 BLOCKS = (16, 32, 64, 128)
 #: Sizes that are no multiples of a block, a tile or eight.
 RAGGED = ((18944, 16384, 3584), (18943, 16384, 3584), (18944, 16383, 3584), (18944, 16384, 3583),
@@ -33,23 +34,23 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "gate_proj": [
             {"m": m, "n": n, "k": k, "density": d, **linear} for n in tokens for d in densities
         ],
-        "ladder": [{"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1}],
+        "ladder": [{"m": m, "n": WIDE, "k": k, "density": 0.1}],
         "tried": [
-            {"m": m, "n": 16384 if full else 1024, "k": k, "density": d, **linear}
+            {"m": m, "n": WIDE, "k": k, "density": d, **linear}
             for d in ((0.2, 0.1, 0.05, 0.01) if full else (0.1,))
         ],
         "blocks": [
-            {"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1, "block": block, **linear}
+            {"m": m, "n": WIDE, "k": k, "density": 0.1, "block": block, **linear}
             for block in (BLOCKS if full else BLOCKS[-1:])
         ],
         "shapes": [
             {"m": rows, "n": n, "k": columns, "density": d, **linear}
             for rows, columns in (LAYERS if full else LAYERS[:1])
             for n in ((512, 8192) if full else (512,))
-            for d in ((0.2, 0.05) if full else (0.1,))
+            for d in ((0.2, 0.05) if full else (0.2,))
         ],
         "half": [
-            {"m": m, "n": 16384 if full else 1024, "k": k, "density": 0.1, "dtype": dtype, **linear}
+            {"m": m, "n": WIDE, "k": k, "density": 0.1, "dtype": dtype, **linear}
             for dtype in (("bfloat16", "float16", "tf32") if full else ("float16",))
         ],
         "ragged": [

@@ -227,7 +227,7 @@ def test_compile(capsys, monkeypatch):
     assert "any_n" in out and "warp_per_row" not in out and "sm_80" not in out
     assert "known: sm_80, sm_90a" in refused(capsys, "compile", "casper_sparse", "--target", "sm_1")
     assert "known: warp_per_row" in refused(capsys, "compile", "casper_sparse", "--variant", "x")
-    assert "known: casper_sparse" in refused(capsys, "compile", "../etc")
+    assert "known: async_sparse, casper_sparse" in refused(capsys, "compile", "../etc")
 
 
 def test_run_without_a_gpu_is_one_sentence(capsys, no_gpu):

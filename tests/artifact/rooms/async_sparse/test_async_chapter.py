@@ -151,7 +151,7 @@ def measuring(tmp_path, monkeypatch):
     asked = []
 
     def measure(experiment, problems, offered):
-        for problem in (make() for make in problems):
+        for problem in problems:
             asked.append((experiment, problem.label, problem.n, list(offered)))
             rows = [made.row(experiment, v, problem.label, (problem.m, problem.n, problem.k), problem.density,
                              problem.nnz, 1.0, 1e4) for v in offered]  # fmt: skip

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from artifact.verdicts import load, measures
-from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED, VERDICTS
+from artifact.verdicts import judge, load, measures
+from artifact.verdicts.measures import (
+    NOT_CARRIED,
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    PARTLY,
+    REPRODUCED,
+    VERDICTS,
+)
 
 # Dark enough that white text on them has a contrast of 4.5:1, in either mode of the page.
 #: verdict -> its sign, and the class that the book's style sheet colours.
@@ -16,6 +23,7 @@ BADGES = {
     REPRODUCED: ("✓", "verdict-reproduced"),
     PARTLY: ("◐", "verdict-partly"),
     NOT_REPRODUCED: ("✗", "verdict-not"),
+    NOT_CARRIED: ("↛", "verdict-elsewhere"),
     NOT_MEASURED: ("–", "verdict-unmeasured"),
 }
 
@@ -37,13 +45,14 @@ def ledger(df: pd.DataFrame) -> str:
     A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to the claims
     that it names.
     """
-    counts = df["verdict"].value_counts()
+    claims = judge.counted(df)
+    counts = claims["verdict"].value_counts()
     total = ", ".join(f"{counts[v]} {badge(v)}" for v in VERDICTS if v in counts)
     heads = ("Claim", "Published", "Measured", "Verdict", "Minutes")
     ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
     out = [
-        f"<p>{len(df)} claims: {total}</p>",
+        f"<p>{len(claims)} claims: {total}</p>",
         '<div style="overflow-x:auto"><table style="text-align:left">',
         "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead>",
         "<tbody>",
@@ -76,7 +85,11 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
     rows = []
     for pair in pairs:
         one, other = sorted(pair, key=order.index)
-        ranks = [measures.VERDICTS.index(verdict[i]) for i in (one, other)]
+        # What fails here fails, whether it may hold elsewhere or not.
+        here = {
+            i: verdict[i] if verdict[i] != NOT_CARRIED else NOT_REPRODUCED for i in (one, other)
+        }
+        ranks = [measures.VERDICTS.index(here[i]) for i in (one, other)]
         if measures.VERDICTS.index(measures.NOT_MEASURED) in ranks:
             stands = "undecided"
         elif ranks[0] == ranks[1]:

@@ -99,7 +99,7 @@ def test_claims(shelf, capsys):
 
 def test_one_claim(shelf, capsys):
     out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
-    assert "0.55–0.90×" in out and 'within = "published"' in out and "reproduced" in out
+    assert "0.55–0.90×" in out and 'spans = "published"' in out and "reproduced" in out
     assert "minutes to measure" in out
 
 

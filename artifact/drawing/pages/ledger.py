@@ -28,7 +28,7 @@ def judged(known: Sequence[load.Claim], origin: prose.Origin) -> pd.DataFrame | 
 def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:
     if origin.folder is not None:
         return ""
-    return f"{origin.missing} Until then there are {len(known)} claims and no verdicts."
+    return f"{origin.missing} Until then there are {len(load.of_sources(known))} claims and no verdicts."
 
 
 def without_claims(known: Sequence[load.Claim], found: Iterable[rooms.Room]) -> str:

@@ -43,7 +43,12 @@ def judged(known):
     pair = next([c.id, c.contradicts[0]] for c in known if c.contradicts)
     given = dict(zip(pair, verdicts, strict=True))
     return pd.DataFrame(
-        {"id": c.id, "says": c.says, "verdict": given.get(c.id, measures.NOT_MEASURED)}
+        {
+            "id": c.id,
+            "says": c.says,
+            "verdict": given.get(c.id, measures.NOT_MEASURED),
+            "extension": c.extension,
+        }
         for c in known
     )
 
@@ -184,7 +189,9 @@ def test_pairs_of_claims_that_contradict_each_other(known, judged):
 
 def test_a_ledger_without_records(known, origin):
     assert ledger.judged(known, NOTHING) is None
-    assert f"{len(known)} claims and no verdicts" in ledger.without_records(known, NOTHING)
+    assert f"{len(load.of_sources(known))} claims and no verdicts" in ledger.without_records(
+        known, NOTHING
+    )
     assert ledger.without_records(known, origin) == ""
 
 
@@ -238,7 +245,9 @@ def test_headline(origin, tmp_path):
 
 
 def test_counts_of_verdicts(judged, known):
-    assert f"holds {len(known)} claims, all of casperSPARSE:" in front.verdicts(judged, known)
+    assert f"holds {len(load.of_sources(known))} claims, all of casperSPARSE:" in front.verdicts(
+        judged, known
+    )
     assert front.verdicts(None, known) == ""
     assert all(verdict in front.meanings() for verdict in measures.VERDICTS)
 
@@ -294,7 +303,7 @@ def test_badges(of_records, of_nothing, tmp_path):
     (tmp_path / "CITATION.cff").write_text("title: x\ndoi: 10.5281/zenodo.1\n")
     table = appendix.badges(of_records, tmp_path).set_index("badge")["here"]
     assert table["Artifacts Available"] == "Met: 10.5281/zenodo.1."
-    assert f"of {len(of_records.known)} claims hold" in table["Results Replicated"]
+    assert f"of {len(load.of_sources(of_records.known))} claims hold" in table["Results Replicated"]
 
 
 def test_commands_name_a_claim_and_a_point_that_exist(of_records):

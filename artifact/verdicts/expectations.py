@@ -47,7 +47,7 @@ def edge(values: Sequence[float], limits: Sequence[float], show=None, within: fl
         (abs(v / limit - 1), v, limit)
         for v in values
         for limit in limits
-        if limit and math.isfinite(limit) and v != limit
+        if limit and not math.isclose(v, limit, rel_tol=1e-8)
     ]
     if not pairs or min(pairs)[0] > within:
         return ""

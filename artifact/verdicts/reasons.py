@@ -8,6 +8,8 @@
 - `{counter METRIC of A}`: the median of a hardware counter there; with `A / B` the geometric mean of the ratios;
 - `{value COLUMN of A}`: the median of a column of the records;
 - `{claim ID}`: what was measured for another claim of the room, as the ledger shows it.
+
+Behind the three in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the room.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _SPEEDUP = re.compile(r"speedup (\S+) / (\S+)")
 _COUNTER = re.compile(r"counter (\S+) of (\S+?)(?: / (\S+))?")
 _COLUMN = re.compile(r"value (\S+) of (\S+)")
+_WHERE = re.compile(r"(.*?)(?: at (\w+) = ([\d.]+))?(?: in (\w+))?")
 _CLAIM = re.compile(r"claim (\S+)")
 
 
@@ -47,17 +50,21 @@ def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, measured: Cal
         return outcome.values.one(_REDUCED[word](outcome.values.all))
     if found := _CLAIM.fullmatch(word):
         return measured(found[1])
+    word, column, value, experiment = _WHERE.fullmatch(word).groups()
+    experiments = [experiment] if experiment else claim.experiment
+    if column:
+        e = e.only({**e.where, column: float(value)}, e.repeats)
     if found := _SPEEDUP.fullmatch(word):
-        return f"{records.geomean(e.ratio(claim.experiment, *found.groups())):.2f}×"
+        return f"{records.geomean(e.ratio(experiments, *found.groups())):.2f}×"
     if found := _COUNTER.fullmatch(word):
         metric, of, over = found.groups()
         if over:
-            values = quantities.counter(e, claim.experiment, metric, of, over).by[of]
+            values = quantities.counter(e, experiments, metric, of, over).by[of]
             return f"{records.geomean(values):.2f}×"
-        return f"{e.counter(of, metric, claim.experiment).median():.3g}"
+        return f"{e.counter(of, metric, experiments).median():.3g}"
     if found := _COLUMN.fullmatch(word):
         column, of = found.groups()
-        return f"{e.rows(claim.experiment, [of])[column].median():.3g}"
+        return f"{e.rows(experiments, [of])[column].median():.4g}"
     raise ValueError(
         f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none."
     )

@@ -400,7 +400,7 @@ def test_the_records_decide(tmp_path, name, factor, variant, chosen, claim, verd
     "changes,expected",
     [
         ({("v1", FMA): 0.55}, {"spmm-moderate-compute": PARTLY}),
-        ({("v1", L2): 0.5}, {"spmm-high-memory": NOT_CARRIED}),
+        ({("v1", L2): 0.5}, {"spmm-high-memory": NOT_REPRODUCED}),
         ({("v3", LOADS): 1.19}, {"spmm-index-registers": PARTLY}),
         ({("v3", LOADS): 2}, {"spmm-index-registers": NOT_REPRODUCED}),
         ({("v3", WAIT): 3}, {"spmm-latency": PARTLY}),

@@ -82,6 +82,33 @@ def ledger(df: pd.DataFrame, beside: str = "") -> str:
     return "\n".join([*out, "</tbody></table></div>"])
 
 
+def markdown(df: pd.DataFrame, gpu: str) -> str:
+    """The verdicts of `judge` as a table in Markdown, with a line that counts them and names the GPU of the records."""
+    claims = judge.counted(df)
+    of = claims["verdict"].value_counts()
+    total = ", ".join(f"{of[v]} {v}" for v in VERDICTS if v in of)
+    lines = [f"{len(claims)} claims on {gpu}: {total or 'none'}", ""]
+    lines += [
+        "| claim | says | GPU of the source | published | measured | verdict | reason |",
+        "|---" * 7 + "|",
+    ]
+    for row in df.to_dict("records"):
+        says = f"{row['says']} ({row['source']}, {row['where']})"
+        verdict = row["verdict"] + (" (extension, not counted)" if row["extension"] else "")
+        reason = " ".join(filter(None, (row["reason"], row["close"])))
+        cells = (
+            f"`{row['id']}`",
+            says,
+            row["gpu"],
+            row["published"],
+            row["measured"],
+            verdict,
+            reason,
+        )
+        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
 def counts(claims: pd.DataFrame) -> str:
     """How many of which verdict, with badges."""
     of = claims["verdict"].value_counts()

@@ -88,13 +88,14 @@ def findings(judged: pd.DataFrame | None) -> str:
 
 def _worst(claims: pd.DataFrame) -> str:
     """The first of those that fail, or else hold in part, each with its reason."""
-    order = [measures.NOT_REPRODUCED, measures.NOT_CARRIED, measures.PARTLY]
-    rank = claims["verdict"].map({verdict: i for i, verdict in enumerate(order)}).dropna()
+    order = {measures.NOT_REPRODUCED: 0, measures.NOT_CARRIED: 0, measures.PARTLY: 1}
+    rank = claims["verdict"].map(order).dropna()
     rows = claims.loc[rank.sort_values(kind="stable").index[:WORST]]
-    return "".join(
-        f' {page.badge(row.verdict)} <a href="#claim-{row.id}">{html.escape(row.says)}</a> {html.escape(row.reason)}'
+    items = (
+        f'<div>{page.badge(row.verdict)} <a href="#claim-{row.id}">{html.escape(row.says)}</a> {html.escape(row.reason)}</div>'
         for row in rows.itertuples()
     )
+    return "".join(items)
 
 
 def carries(known: Sequence[load.Claim]) -> str:

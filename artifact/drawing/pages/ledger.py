@@ -108,8 +108,8 @@ def carries(known: Sequence[load.Claim]) -> str:
     return (
         f"*{measures.NOT_CARRIED}* is said of a claim whose rule gives *{measures.NOT_REPRODUCED}*, if four things hold: the source "
         "measured it, as a time, a rate or a counter of hardware; the records of this GPU decide it, not the source's own series; "
-        "none of the GPUs that it speaks of is this one; and no other cause is known, such as a kernel of ours that differs from the "
-        f"source's, a compiler, or what the source timed. GPUs of one chip count as one ({same}). All else that fails is "
+        "none of the GPUs that it speaks of is this one; and no other cause is known that is enough, such as a kernel of ours that differs "
+        f"from the source's, a compiler, or what the source timed. GPUs of one chip count as one ({same}). All else that fails is "
         f"*{measures.NOT_REPRODUCED}*: what is said in words of the method in general, which one GPU is enough to contradict, what "
         "follows from programs, formats or arithmetic, and what a source's own data contradicts. In `claims.toml` it is the key "
         f"`depends_on`: {bound} of {len(known)} claims depend on the GPU."

@@ -361,7 +361,8 @@ def test_a_slower_kernel_loses_its_speedups(tmp_path, factor, verdict):
     claims = (f"spmm-{name}".format(i) for name in about for i in shares)
     got = verdicts(where, "spmm-ideal", *claims)
     for i in shares:
-        assert got[f"spmm-cublas-{i}"] == verdict, i
+        # Our V3 is not the authors' code, so a speedup that it misses is no matter of the GPU.
+        assert got[f"spmm-cublas-{i}"] == (NOT_REPRODUCED if verdict == NOT_CARRIED else verdict), i
         assert got[f"spmm-peak-{i}"] == verdict, i
         assert got[f"spmm-cublas-{i}-a100"] == REPRODUCED  # the series are what they are
     assert got["spmm-ideal"] == {1: REPRODUCED, 0.9: PARTLY, 0.5: NOT_REPRODUCED}[factor]

@@ -116,10 +116,9 @@ def counts(claims: pd.DataFrame) -> str:
 
 
 def bars(df: pd.DataFrame) -> str:
-    """A bar for each source, how many of its claims have which verdict, as HTML: the colours of the badges, and their
-    signs, so that no colour alone carries the meaning."""
+    """A bar for each source, all of one length: how many of its claims have which verdict, as HTML. The colours are those
+    of the badges, with their signs, so that no colour alone carries the meaning."""
     claims = judge.counted(df)
-    most = claims["source"].value_counts().max() if len(claims) else 1
     rows = []
     for source, own in claims.groupby("source", sort=False):
         of = own["verdict"].value_counts()
@@ -132,7 +131,7 @@ def bars(df: pd.DataFrame) -> str:
         )
         rows.append(
             f'<tr><th scope="row">{html.escape(source)}</th><td>{len(own)}</td>'
-            f'<td><div class="bars" role="img" aria-label="{told}" style="width:{len(own) / most:.1%}">'
+            f'<td><div class="bars" role="img" aria-label="{told}">'
             f"{spans}</div></td></tr>"
         )
     legend = " ".join(badge(v) for v in VERDICTS if v in set(claims["verdict"]))

@@ -116,8 +116,8 @@ def counts(claims: pd.DataFrame) -> str:
 
 
 def bars(df: pd.DataFrame) -> str:
-    """A bar for each source, all of one length: how many of its claims have which verdict, as HTML. The colours are those
-    of the badges, with their signs, so that no colour alone carries the meaning."""
+    """A bar for each source, all of one length: how many of its claims have which verdict, as HTML. The colours are
+    those of the badges, with their signs, so that no colour alone carries the meaning."""
     claims = judge.counted(df)
     rows = []
     for source, own in claims.groupby("source", sort=False):

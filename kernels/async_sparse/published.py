@@ -194,8 +194,9 @@ def _bind_wgmma(
             tensor_map(dense.b, (width, k), LINE),
         )
         if kernel_name == "opt7":
-            # A cluster is two neighbouring panels; where their number is odd the last one is beyond C.
-            grid, cluster = (rows, ceil(panels / 2) * 2), {"cluster": (1, 2, 1)}
+            # A cluster is two neighbouring panels, where their number is odd the last one is beyond C. cuda.core's
+            # grid counts clusters.
+            grid, cluster = (rows, ceil(panels / 2)), {"cluster": (1, 2, 1)}
             arguments = (*maps, *index, *direct)
         else:
             most = widest(kernel_name, shape.size)

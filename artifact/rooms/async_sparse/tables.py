@@ -30,13 +30,12 @@ OPS = {
 
 
 def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
-    """Every kernel of the ladder: file, idea, what it should gain over the one that it builds on, and what came of it
+    """Every kernel of the ladder: idea, what it should gain over the one that it builds on, and what came of it
     on real matrices."""
     here = [v for v in contenders.LADDER if v in offered]
     return pd.DataFrame(
         {
             "kernel": f"<code>{v}</code>",
-            "file": f"<code>{offered[v].source.name}</code>",
             "idea": prose.inline_code(offered[v].idea),
             "predicted": prose.inline_code(times(offered[v].prediction)) or NONE,
             "came": _times(_step(df, v, before(v, here))),

@@ -84,7 +84,7 @@ CHECK_PYTHON := 'import sys; v = sys.version_info; v < (3, 11) and sys.exit("err
 
 # --- notebooks and book ------------------------------------------------------------------------
 # The longest first: begun last, it would leave all cores but one with nothing to do.
-NOTEBOOKS := $(shell ls -S notebooks/*.ipynb)
+NOTEBOOKS := $(shell ls -S notebooks/*.ipynb 2>/dev/null)
 EXECUTED := $(NOTEBOOKS:notebooks/%=$(BUILD)/notebooks/%)
 HTML := $(BUILD)/html/index.html
 SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')

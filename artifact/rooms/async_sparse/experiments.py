@@ -284,10 +284,8 @@ def ceilings(gpu: str) -> dict[str, dict[str, float]] | None:
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 L2 = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
-TO_SM = "l1tex__m_xbar2l1tex_read_bytes.sum"
+L2_BYTES = "lts__t_bytes.sum"
 TIME = "gpu__time_duration.sum"
-REGISTERS = "launch__registers_per_thread"
-OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 ACTIVE = ("sm__cycles_active.avg", "sm__cycles_active.max")
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
@@ -319,6 +317,10 @@ class Counters:
         }
         found.pop("selected", None)  # one that issues does not wait
         return max(found.items(), key=lambda item: item[1], default=("", np.nan))
+
+    def l2_gbps(self, variant: str) -> float:
+        """What passes L2's slices, reads and writes, in GB/s."""
+        return self.get(variant, L2_BYTES) / self.get(variant, TIME)
 
     def balance(self, variant: str) -> float:
         """The mean over SMs of the cycles in which one works, over those of the busiest."""

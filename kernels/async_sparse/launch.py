@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kernels import tuning
-from kernels.async_sparse import family, published, unit
-from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.operands import ROOM
-from kernels.contract import Bound, Kernel, Launch, Problem, require
+from .. import tuning
+from ..contract import Bound, Kernel, Launch, Problem, require
+from . import family, published, unit
+from .family import Shape, Unit
+from .operands import ROOM
 
 BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
-from kernels.async_sparse import family
-from kernels.async_sparse.family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
-from kernels.async_sparse.lines import lines
-from kernels.async_sparse.unit import blocks_of, c_map, require_hopper
-from kernels.contract import Kernel, Launch, Problem, require
-from kernels.tma import tensor_map
+from .. import jit
+from ..contract import Kernel, Launch, Problem, require
+from ..tma import tensor_map
+from . import family
+from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
+from .lines import lines
+from .unit import blocks_of, c_map, require_hopper
 
 HERE = Path(__file__).parent
 STAGES = 3  #: of the ring, Q of section III-C

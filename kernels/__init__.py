@@ -6,8 +6,9 @@ It depends on nothing else in its repository, where it is `kernels`; installed, 
 
     room = trial.rooms()["nm_spmm"]
     problem = room.problem(m=4096, n=4096, k=4096, density=0.25)
-    bound = trial.bind(problem, "auto")         # compiles, prepares the sparse operand; here a GPU is needed
-    bound.launch(stream)                        # nothing but the kernel, on a cuda.core.Stream
+    bound = trial.bind("auto", problem)         # compiles, prepares the sparse operand; here a GPU is needed
+    stream = trial.open_device().create_stream()
+    bound.launch(stream)                        # nothing but the kernel
     bound.result()                              # C, a CuPy array
 
 A room's formats for operands of your own are in `formats`, and what every room offers is in `contract`. Kernels are
@@ -34,13 +35,18 @@ def rooms() -> dict[str, ModuleType]:
     return {name: package for name, package in packages.items() if hasattr(package, "problem")}
 
 
-def bind(problem: Problem, variant: str, device=None) -> Bound:
+def bind(variant: str, problem: Problem, device=None) -> Bound:
     """Make `variant` of the problem's room ready to run: compile, preprocess, upload.
 
     device: a current `cuda.core.Device`; without one, GPU 0 is made current. Raises ValueError where the room has
     no such variant, or it does not take the problem or the GPU; NoGpu, one sentence, where there is no GPU.
     """
-    room = rooms()[problem.room]
+    known = rooms()
+    require(
+        problem.room in known,
+        f"there is no room {problem.room!r}: choose one of {', '.join(known)}",
+    )
+    room = known[problem.room]
     require(
         variant in room.VARIANTS,
         f"{problem.room} has no variant {variant!r}: choose one of {', '.join(room.VARIANTS)}",

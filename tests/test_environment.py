@@ -171,3 +171,5 @@ def test_layers_import_downwards_only():
     for path in (ROOT / "kernels").rglob("*.py"):
         modules = {module for module, _ in imports(path)}
         assert "artifact" not in modules, f"{path.relative_to(ROOT)} imports the harness"
+        named = f"{path.relative_to(ROOT)} imports kernels by that name, which it has not where it is installed"
+        assert "kernels" not in modules, f"{named}: import relatively"

@@ -13,6 +13,8 @@ GPU ?= nvidia-h200
 PRESET ?= full
 SEED ?= 0
 RECORDS ?=
+# Of `make claims`: text, markdown, csv or json.
+FORMAT ?= text
 # The node that `make wheelhouse` is for. NODE_HAS: a file with what `python3 -m pip list --format=freeze` prints there;
 # what the node has, at a version that will do, is left out.
 NODE_PYTHON ?= 3.12
@@ -139,8 +141,8 @@ measure: ## Measure every room in full on this machine's GPU, into build/records
 profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 	$(PY) -m artifact profile
 
-claims: $(ENV) ## The verdict on every claim of the sources
-	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records "$(RECORDS)")
+claims: $(ENV) ## The verdict on every claim of the sources (FORMAT=text|markdown|csv|json)
+	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records "$(RECORDS)") --format $(FORMAT)
 
 compare: $(ENV) ## Fresh records against the shipped ones; the exit code says whether they agree
 	$(PY) -m artifact compare

@@ -7,6 +7,7 @@ Both are made aside and renamed, so that an interrupted or failed build leaves t
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import logging
 import os
@@ -16,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from importlib import resources
 from pathlib import Path
 
 from artifact import rooms
 from artifact.drawing.words import listed
-from artifact.paths import BUILD, FIGURES, ROOT
+from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
 #: What a shell returns for a program that Ctrl-C stopped.
 INTERRUPTED = 130
@@ -120,11 +122,19 @@ def book(notebooks: Path, target: Path) -> None:
         if result.returncode or not (html / "index.html").is_file():
             print(result.stdout.replace(str(source), "book"), file=sys.stderr)
             raise BuildError("the book does not build without warnings: see the lines above")
+        (html / TABLES).write_text(tables(), encoding="utf-8")
         if FIGURES.is_dir():
             shutil.copytree(FIGURES, html / "figures")
         _replace_folder(html, target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def tables() -> str:
+    """A script that holds the DataTables of the package itables: as base64, since a page that is opened as a file may
+    import a module from a blob and not from beside it."""
+    bundle = resources.files("itables").joinpath("html", "dt_bundle.js").read_bytes()
+    return f'window.itablesBundle = "{base64.b64encode(bundle).decode()}";\n'
 
 
 def contents() -> dict:

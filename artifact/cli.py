@@ -22,6 +22,16 @@ from artifact.verdicts import compare, judge, load, measures, page
 WRONG = 1
 BAD_INPUT = compare.BAD_INPUT
 
+#: What --verdict and --fail-on call the verdicts.
+VERDICTS = {
+    "reproduced": measures.REPRODUCED,
+    "partly": measures.PARTLY,
+    "not-reproduced": measures.NOT_REPRODUCED,
+    "does-not-carry-over": measures.NOT_CARRIED,
+    "not-measured": measures.NOT_MEASURED,
+}
+FORMATS = ("text", "markdown", "csv", "json")
+
 SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # the user's to mend
 
 
@@ -116,11 +126,32 @@ def _parser() -> argparse.ArgumentParser:
             help="folder of records (default: the shipped ones)",
         )
 
-    sub = command(_claims, "claims", "verdicts on the claims, from the records")
+    sub = command(
+        _claims,
+        "claims",
+        "verdicts on the claims, from the records",
+        "Print the verdict on each claim. Exit code 0: printed; 2: bad input, as records that are not whole. "
+        "With --fail-on 1 if any claim that is counted has one of these verdicts, for scripts.",
+    )
     where(sub)
     sub.add_argument("--id", metavar="X", help="one claim, with how it was judged")
     sub.add_argument("--room", metavar="ROOM", help="claims of one room")
-    sub.add_argument("--json", action="store_true", help="machine-readable")
+    sub.add_argument("--source-gpu", metavar="NAME", help="claims of what was said of this GPU")
+    sub.add_argument(
+        "--verdict",
+        action="append",
+        choices=VERDICTS,
+        help="claims with this verdict (repeat for several)",
+    )
+    sub.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    sub.add_argument(
+        "--fail-on",
+        action="append",
+        choices=VERDICTS,
+        default=[],
+        help="exit code 1 if any counted claim shown has this verdict (repeat for several)",
+    )
+    sub.add_argument("--json", action="store_true", help="the same as --format json")
     sub.add_argument("--csv", action="store_true", help="id, verdict and what was measured alone")
 
     sub = command(
@@ -287,19 +318,41 @@ def _claims(options) -> int:
             raise ValueError(
                 f"There are no claims of a room {options.room!r}; known: {', '.join(known)}."
             )
+    if options.source_gpu:
+        known = sorted({gpu for claim in chosen for gpu in claim.gpu})
+        chosen = [claim for claim in chosen if options.source_gpu in claim.gpu]
+        if not chosen:
+            raise ValueError(
+                f"No claim speaks of a GPU {options.source_gpu!r}; known: {', '.join(known)}."
+            )
     folder = _folder(options)
     df = judge.judge(chosen, folder)
+    if options.verdict:
+        df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
+    form = "json" if options.json else options.format
     if options.csv:
         print(df[list(judge.GOLDEN_COLUMNS)].to_csv(index=False), end="")
-        return 0
-    if options.json:
+    elif form == "csv":
+        print(df.to_csv(index=False), end="")
+    elif form == "json":
         print(df.to_json(orient="records", indent=1, force_ascii=False))
-        return 0
-    print(f"GPU: {folder.name}\n")
-    if options.id:
+    elif form == "markdown":
+        print(page.markdown(df, folder.name))
+    else:
+        print(f"GPU: {folder.name}\n")
+        _print_claims(chosen, df, one=bool(options.id))
+    wanted = {VERDICTS[name] for name in options.fail_on}
+    return WRONG if wanted & set(judge.counted(df)["verdict"]) else 0
+
+
+def _print_claims(chosen: Sequence[load.Claim], df, one: bool) -> None:
+    """As text for a terminal."""
+    if one and len(df):
         claim, row = chosen[0], df.iloc[0]
-        for key in ("id", "source", "where", "says", "published", "measured", "verdict", "why"):
-            print(f"{key:<11} {row[key]}")
+        keys = "id source where says gpu published measured verdict close reason why".split()
+        for key in keys:
+            if row[key]:
+                print(f"{key:<11} {row[key]}")
         print(
             f"{'experiment':<11} {', '.join(claim.experiment)} "
             f"({claim.minutes:g} minutes to measure)"
@@ -308,12 +361,14 @@ def _claims(options) -> int:
             print(f"{key:<11} {page.written(value)}")
         for row in page.rules([claim]).itertuples():
             print(f"{'':<11} {row.name}: {row.definition}")
-        return 0
+        return
     for row in df.to_dict("records"):
-        print(f"{row['verdict']:<24}  {row['id']:<28}  {row['measured']}")
-    counts = df["verdict"].value_counts()
+        mark = " (extension, not counted)" if row["extension"] else ""
+        print(f"{row['verdict']:<30}  {row['id']:<28}  {row['measured']}{mark}")
+        if row["close"]:
+            print(f"{'':<30}  {'':<28}  {row['close']}")
+    counts = judge.counted(df)["verdict"].value_counts()
     print("\n" + ", ".join(f"{counts[v]} {v}" for v in measures.VERDICTS if v in counts))
-    return 0
 
 
 def _compare(options) -> int:

@@ -11,3 +11,5 @@ BUILD = Path(os.environ.get("SPARSITY_BUILD") or ROOT / "build").resolve()
 RECORDED = ROOT / "artifact" / "recorded"  #: the records we ship
 RECORDS = BUILD / "records"  #: fresh records
 FIGURES = BUILD / "figures"
+#: In the built book, beside the pages: what makes the ledger's table searchable.
+TABLES = "itables.js"

@@ -289,6 +289,51 @@ def test_book_opens_from_the_file_system(browser):
     assert complaints(browser, HTML.as_uri()) == []
 
 
+def test_the_ledger_is_filtered_and_sorted_without_a_server(browser):
+    page = HTML / "ledger.html"
+    if not page.is_file() or "table" not in page.read_text():
+        pytest.skip("this book has no ledger")
+    visit(browser, page.as_uri(), "light")
+    browser.execute_async_script(
+        "const done = arguments[0], until = Date.now() + 10000, look = () =>"
+        " document.querySelector('.ledger-filters') || Date.now() > until ? done() : setTimeout(look, 50);"
+        "look();"
+    )
+
+    def shown(name: str, value: str) -> list[str]:
+        """The column's cells once the field `name` has this value."""
+        return browser.execute_script(LEDGER, name, value)
+
+    every = shown("search", "")
+    assert len(every) == len(parsed(page).select("table.ledger tbody tr")) > 300
+    assert 0 < len(shown("search", "cuBLAS")) < len(every)
+    shown("search", "")
+    for verdict in ("reproduced", "not reproduced"):
+        rows = shown("verdict", verdict)
+        assert 0 < len(rows) < len(every) and {row[1] for row in rows} == {verdict}
+    shown("verdict", "")
+    assert all("A100" in row[2].split(", ") for row in shown("GPU", "A100"))
+    assert len(shown("GPU", "")) == len(every)
+    first = browser.execute_async_script(
+        "const done = arguments[0], table = document.querySelector('table.ledger');"
+        "[...table.tHead.rows[0].cells].find(head => head.textContent.includes('Verdict')).click();"
+        "setTimeout(() => done(table.querySelector('tbody td[data-search]').dataset.search), 500);"
+    )
+    assert first == "reproduced"
+    assert complaints(browser, HTML.as_uri()) == []
+
+
+LEDGER = """
+const [name, value] = arguments;
+const label = [...document.querySelectorAll('.ledger-filters label')].find(l => l.textContent.startsWith(name));
+const field = label.querySelector('input, select');
+field.value = value;
+field.dispatchEvent(new Event(field.tagName === 'INPUT' ? 'input' : 'change'));
+return [...document.querySelectorAll('table.ledger tbody tr[id]')].map(r =>
+  [r.id, r.querySelector('td[data-search]').dataset.search, r.cells[2].textContent]);
+"""
+
+
 def test_search_finds(browser, site):
     visit(browser, site + "search.html?q=sparse", "light")
     browser.execute_async_script(

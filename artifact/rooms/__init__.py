@@ -47,6 +47,11 @@ class Room:
         default_factory=dict
     )  #: of contenders that only this room has, in figures
 
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Those that the source measured on, one by one."""
+        return tuple(name.strip() for name in self.written_for.split(","))
+
 
 def find(folder: Path = FOLDER) -> dict[str, Room]:
     """Every room below `folder` by its name, in their order. Raises ValueError that names file and key

@@ -2,7 +2,8 @@
 
 An expectation is a function of what was reduced and of what the claim says, as in
 `expect = { at_least = 1.10, partly = 1.0 }`. It returns the verdict, what was asked as a sentence, and what to show
-instead of the reducer's own text, if anything.
+instead of the reducer's own text, if anything. Where the value lies close to a threshold that would change the
+verdict, it says so (`close`): within 5% of the threshold, or within half of a tolerance that is narrower.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from artifact.verdicts.reducers import Reduced
 REPRODUCED = "reproduced"
 PARTLY = "partly"
 NOT_REPRODUCED = "not reproduced"
+NOT_CARRIED = (
+    "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.carried`
+)
 NOT_MEASURED = "not measured on this GPU"
-VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_MEASURED)
+VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, NOT_MEASURED)
 OFTEN = 0.9  #: "nine in ten" of the points
+EDGE = 0.05  #: of a threshold, relative: a verdict that lies closer says so
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,24 @@ class Judged:
     verdict: str
     asked: str
     measured: str = ""
+    close: str = ""  #: a sentence where the verdict lies close to a threshold
+
+
+def edge(values: Sequence[float], limits: Sequence[float], show=None, within: float = EDGE) -> str:
+    """The sentence on the value that lies closest to one of the limits, if it is closer than `within`,
+    relative; "" else. A value that is the limit itself, as "all points" are, lies on no edge."""
+    show = show or (lambda value: f"{value:.4g}")
+    pairs = [
+        (abs(v / limit - 1), v, limit)
+        for v in values
+        for limit in limits
+        if limit and not math.isclose(v, limit, rel_tol=1e-8)
+    ]
+    if not pairs or min(pairs)[0] > within:
+        return ""
+    by, value, limit = min(pairs)
+    side = "above" if value > limit else "below"
+    return f"A close call: {show(value)} is {by:.1%} {side} the threshold of {show(limit)}."
 
 
 def grade(value: float, reproduced: float, partly: float) -> str:
@@ -47,18 +70,20 @@ def at_least(r: Reduced, limit: float, partly: float) -> Judged:
     """Reproduced if the value is at least `limit`, partly if it is at least `partly`; of several
     values (contenders, experiments) all must be, and partly if they differ."""
     verdicts = [grade(value, limit, partly) for value in r.values]
-    return Judged(all_of(verdicts), f"Asked: at least {_plain(r, limit)}.")
+    close = edge(r.values, (limit, partly), lambda v: _plain(r, v))
+    return Judged(all_of(verdicts), f"Asked: at least {_plain(r, limit)}.", close=close)
 
 
 def at_most(r: Reduced, limit: float, partly: float) -> Judged:
     """Reproduced if the value is at most `limit`, partly if it is at most `partly`; of several
     values (contenders, experiments) all must be, and partly if they differ."""
     verdicts = [grade(-value, -limit, -partly) for value in r.values]
-    return Judged(all_of(verdicts), f"Asked: at most {_plain(r, limit)}.")
+    close = edge(r.values, (limit, partly), lambda v: _plain(r, v))
+    return Judged(all_of(verdicts), f"Asked: at most {_plain(r, limit)}.", close=close)
 
 
 def _plain(r: Reduced, limit: float) -> str:
-    return f"{limit * r.of.scale:g}{r.of.unit}" if r.again else f"{limit:.0%}"
+    return f"{limit * r.of.scale:.4g}{r.of.unit}" if r.again else f"{limit:.0%}"
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
@@ -70,7 +95,13 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
     verdicts, off = zip(*(_near(g, low, high, factor, partly) for g in groups), strict=True)
     unit = "" if r.lines else r.of.unit
     asked = f"Asked: {stated(low, high)}{unit}, within a factor of {factor:g}; off by a factor of {max(off):.3g}."
-    return Judged(all_of(verdicts), asked)
+    return Judged(all_of(verdicts), asked, close=_factors_close(off, factor, partly))
+
+
+def _factors_close(off: Sequence[float], *limits: float) -> str:
+    """`edge` of factors by which values lie outside: closer than half of the tolerance that they are held to."""
+    found = (edge(off, [t], "a factor of {:.4g}".format, min(EDGE, (t - 1) / 2)) for t in limits)
+    return next(filter(None, found), "")
 
 
 def _near(
@@ -82,6 +113,25 @@ def _near(
     shares = [(off <= limit).mean() >= OFTEN for limit in (factor, partly)]
     verdict = REPRODUCED if shares[0] else PARTLY if shares[1] else NOT_REPRODUCED
     return verdict, float(off.max())
+
+
+def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
+    """The values have the stated range, both ends of it: the smallest value is that end within the
+    factor `factor` and the largest the other, partly within `partly` or if the ends differ in this;
+    and the verdict is no better than that of `near` on all values, reproduced if nine in ten lie in
+    the range, widened by `factor`, partly by `partly`."""
+    low, high = between
+    inside, _ = _near(r.values, low, high, factor, partly)
+    ends = [(r.values.min(), low), (r.values.max(), high)]
+    verdicts, off = zip(
+        *(_near(pd.Series([v]), end, end, factor, partly) for v, end in ends), strict=True
+    )
+    asked = (
+        f"Asked: from {r.of.one(low)} to {r.of.one(high)}, each end within a factor of {factor:g}; "
+        f"the ends are off by factors of {off[0]:.3g} and {off[1]:.3g}."
+    )
+    verdict = max(inside, all_of(verdicts), key=VERDICTS.index)
+    return Judged(verdict, asked, close=_factors_close(off, factor, partly))
 
 
 def within(
@@ -104,8 +154,18 @@ def within(
         inside = low - tolerance <= records.geomean(r.values) <= high + tolerance
         verdict = PARTLY if inside else NOT_REPRODUCED
     what = f"{len(r.values)} fits" if r.lines else points(len(r.values))
+    close = ""
+    if len(r.values) > 1:
+        limits = (1.0 if r.lines else OFTEN, 0.5) if partly is None else (OFTEN,)
+        close = edge([share(tolerance)], limits, "{:.0%}".format)
+    else:
+        for by in filter(None, (tolerance, partly)):
+            ends, narrow = (low - by, high + by), by / 2 / max(low, high, by)
+            close = close or edge(r.values, ends, r.of.one, min(EDGE, narrow))
     return Judged(
-        verdict, f"{share(tolerance):.0%} of {what} lie in {low:g}–{high:g} ± {tolerance:g}."
+        verdict,
+        f"{share(tolerance):.0%} of {what} lie in {low:g}–{high:g} ± {tolerance:g}.",
+        close=close,
     )
 
 
@@ -163,9 +223,11 @@ def larger_in(
     even = [abs(best - other) <= by * other for other in others.values()]
     verdict = REPRODUCED if all(above) else PARTLY if any(above) or all(even) else NOT_REPRODUCED
     against = ", ".join(f"{name} {r.of.one(other)}" for name, other in others.items())
+    limits = [other * (1 + sign * by) for other in others.values() for sign in (1, -1)]
+    close = edge([best], limits, r.of.one, min(EDGE, by / 2))
     return Judged(
         verdict, f"A difference within {by:.0%} counts as none.",
-        f"{' and '.join(larger)} {r.of.one(best)}, against {against}",
+        f"{' and '.join(larger)} {r.of.one(best)}, against {against}", close,
     )  # fmt: skip
 
 
@@ -178,7 +240,10 @@ def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
     return Judged(
         REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED,
         f"Memory over {busy:.0%} and over arithmetic at {both:.0%} of {points(len(used))}.",
+        close=edge([both], [at_points], "{:.0%} of points".format),
     )
 
 
-EXPECTATIONS = (at_least, at_most, near, within, rises, falls, larger_in, memory_limits_from)
+EXPECTATIONS = (
+    at_least, at_most, near, spans, within, rises, falls, larger_in, memory_limits_from,
+)  # fmt: skip

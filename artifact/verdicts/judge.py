@@ -1,6 +1,15 @@
-"""The verdict on each claim, from the records of one GPU."""
+"""The verdict on each claim, from the records of one GPU.
+
+When a claim "does not carry over to this GPU" (`carried`): its rule says "not reproduced", it is one of what the source
+measured on its GPU (`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the
+source's own, and none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200
+is an H100 with more and faster memory, and no excuse for what was said of an H100. All else that fails is "not
+reproduced": a statement in words about the method in general, which one GPU is enough to contradict; a count or a size
+that follows from the programs; what a source's own data contradicts.
+"""
 
 import contextlib
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +17,16 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import baselines
-from artifact.verdicts import evidence, measures
+from artifact.verdicts import evidence, load, measures, reasons
 from artifact.verdicts.evidence import SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
-from artifact.verdicts.measures import NOT_MEASURED, Outcome
+from artifact.verdicts.measures import (
+    NOT_CARRIED,
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Outcome,
+)
 
 LEDGER_COLUMNS = (
     "id",
@@ -21,9 +36,17 @@ LEDGER_COLUMNS = (
     "published",
     "measured",
     "verdict",
+    "close",
+    "reason",
     "why",
     "minutes",
+    "gpu",
+    "extension",
 )
+#: GPUs that are one chip with another memory -> the chip.
+CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
+#: What behind a GPU's number makes another GPU of it.
+_OTHERS = ("ti", "super", "d")
 GOLDEN_COLUMNS = ("id", "verdict", "measured")  # what the tests hold of the shipped records
 
 
@@ -34,19 +57,63 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     A record that is there but not valid raises ValueError, one without its machine.json
     FileNotFoundError: a broken file is no verdict.
     """
-    evidence: dict[str, Evidence] = {}
+    claims, folder = list(claims), Path(folder)
+    found = {room: Evidence(folder, room) for room in dict.fromkeys(c.room for c in claims)}
+    outcomes = {claim.id: _outcome(claim, found[claim.room]) for claim in claims}
+
+    def measured(i: str) -> str:
+        """Of another claim, which may be none of those that are judged."""
+        if i not in outcomes:
+            known = {claim.id: claim for claim in load.claims()}
+            if i not in known:
+                raise ValueError(f"A reason speaks of the claim {i!r}, which is none.")
+            outcomes[i] = _outcome(known[i], Evidence(folder, known[i].room))
+        return outcomes[i].measured
+
     rows = []
     for claim in claims:
-        if claim.room not in evidence:
-            evidence[claim.room] = Evidence(Path(folder), claim.room)
-        outcome = _outcome(claim, evidence[claim.room])
-        rows.append(
-            {
-                key: getattr(outcome if hasattr(outcome, key) else claim, key)
-                for key in LEDGER_COLUMNS
-            }
-        )
+        outcome = outcomes[claim.id]
+        row = {
+            key: getattr(outcome if hasattr(outcome, key) else claim, key) for key in LEDGER_COLUMNS
+        }
+        if outcome.verdict == NOT_REPRODUCED and carried(claim, folder.name):
+            row["verdict"] = NOT_CARRIED
+        e = found[claim.room].only(claim.rule.at, claim.rule.repeats)
+        if outcome.verdict == NOT_MEASURED:
+            row["reason"] = outcome.why
+        elif outcome.verdict == REPRODUCED:
+            row["reason"] = ""
+        else:
+            row["reason"] = reasons.filled(claim, e, outcome, measured)
+        row["gpu"] = ", ".join(claim.gpu)
+        rows.append(row)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def counted(df: pd.DataFrame) -> pd.DataFrame:
+    """Those of the verdicts of `judge` that are on claims of the sources: extensions are listed, not counted."""
+    return df[~df["extension"].astype(bool)]
+
+
+def carried(claim: Claim, gpu: str) -> bool:
+    """Whether a claim that fails on this GPU is one that may hold on the source's."""
+    own = any(SERIES in experiment for experiment in claim.experiment)
+    return claim.depends_on == load.GPU and not own and not any(same_gpu(g, gpu) for g in claim.gpu)
+
+
+def same_gpu(said: str, measured: str) -> bool:
+    """Whether a source that says `said` ("RTX 4070", "H100 96 GB") speaks of the GPU `measured`, a name or a slug
+    of one, or of one with the same chip."""
+    said = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE)
+    ours, theirs = (
+        [CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said)
+    )
+    for i in range(len(ours) - len(theirs) + 1):
+        if ours[i : i + len(theirs)] == theirs and not set(ours[i + len(theirs) :][:1]) & {
+            *_OTHERS
+        }:
+            return True
+    return False
 
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:

@@ -24,7 +24,18 @@ A claim of a source is judged by a rule, which the file states in full:
 - A list of contenders, `speedup = ["a", "b"]`, holds each to the expectation, by name; a string is one
   contender.
 - `"published"` among the numbers of `expect` stands for those of `published`: `near = "published"` for [low,
-  high], `near = ["published", inf]` for its lower end alone.
+  high], `near = [0, "published"]` for its upper end alone. No number may be infinite: a range has two ends, and both
+  are judged; what is a limit in one direction is `at_least` or `at_most`.
+- `extension = true`: the source asks it as an open question, or what is judged is ours. The ledger lists it and
+  does not count it among the claims.
+- `gpu = ["A100"]`: the GPUs that the source speaks of; by default those of the room's room.toml, or the one whose
+  published series decides.
+- `depends_on`: "gpu" for what the source measured on its GPU, "method" for what it says in general, for what follows
+  from the programs or from arithmetic, and for what fails for a reason that is known to be another than the GPU. By
+  default "gpu" if `published` refers to numbers of the source and the quantity depends on hardware. A claim of the
+  first kind that fails on another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
+- `reason`: why it is not reproduced, one sentence for people; `reasons.py` fills its {placeholders} from the records,
+  so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
   where a source does not say which algorithm of its library it ran.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
@@ -36,6 +47,8 @@ A claim of a source is judged by a rule, which the file states in full:
 
 import functools
 import hashlib
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +60,12 @@ from artifact.measure import records
 from artifact.verdicts import evidence, measures, quantities
 
 SAID = "published"  # in the numbers of an expectation: those of the source
+GPU, METHOD = "gpu", "method"  # what a claim may depend on
+#: Counters of what a program does, whatever GPU runs it.
+OF_PROGRAMS = re.compile(
+    r"launch__(registers|grid|block)|l1tex__t_bytes|smsp__(inst_executed|warps_launched)\.sum|smsp__sass_"
+    r"|l1tex__data_bank_conflicts|l1tex__data_pipe_lsu_wavefronts_mem_shared\w*\.sum"
+)
 #: Parameters of quantities that name hardware counters.
 COUNTERS = ("metric", "metrics", "share_of", "plus")
 
@@ -64,12 +83,18 @@ class Claim:
     minutes: float  # to measure its experiments on one H200
     note: str = ""
     contradicts: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()  # that the source speaks of
+    depends_on: str = METHOD
+    reason: str = ""
+    extension: bool = False  # no claim of the source
 
 
 # ---------------------------------------------------------------- loading
 
 REQUIRED = ("id", "where", "says", "experiment", *measures.PARTS, "published")
-OPTIONAL = ("at", "repeats", "note", "contradicts")
+OPTIONAL = (
+    "at", "repeats", "note", "contradicts", "gpu", "depends_on", "reason", "extension",
+)  # fmt: skip
 
 
 def claims(folder: str | Path = rooms.FOLDER) -> list[Claim]:
@@ -140,7 +165,24 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Cl
     numbers, text = {}, table["published"]
     if isinstance(text, Mapping):
         numbers, text = _published(text, path.parent / rooms.PUBLISHED, name)
+    endless = [
+        str(v) for v in _numbers([table["expect"], *numbers.values()]) if not math.isfinite(v)
+    ]
+    if endless:
+        raise ValueError(
+            f"{name} has the number {endless[0]} in its 'expect'; a range has two ends, and a limit is "
+            "'at_least' or 'at_most'."
+        )
     rule = _rule(table, experiments, numbers, room.room, path.parent.parent, name)
+    series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
+    measured = isinstance(table["published"], Mapping) and not _of_the_program(rule.quantity)
+    depends_on = table.get("depends_on", GPU if measured else METHOD)
+    if not isinstance(table.get("gpu", []), list):
+        raise ValueError(f"{name} has a 'gpu' that is no list of names.")
+    if not isinstance(table.get("extension", False), bool):
+        raise ValueError(f"{name} has an 'extension' that is neither true nor false.")
+    if depends_on not in (GPU, METHOD):
+        raise ValueError(f"{name} depends on {depends_on!r}; it must be {GPU!r} or {METHOD!r}.")
     return Claim(
         id=table["id"],
         room=room.room,
@@ -153,7 +195,32 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Cl
         minutes=float(sum(minutes[experiment] for experiment in experiments)),
         note=table.get("note", ""),
         contradicts=tuple(table.get("contradicts", ())),
+        gpu=tuple(table.get("gpu", series or room.gpus)),
+        depends_on=depends_on,
+        reason=table.get("reason", ""),
+        extension=table.get("extension", False),
     )
+
+
+def _numbers(value: object) -> Iterable[float]:
+    """Every number in a value of a claims.toml."""
+    inner = (
+        value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    )
+    for part in inner:
+        yield from _numbers(part)
+    if isinstance(value, int | float):
+        yield value
+
+
+def _of_the_program(quantity: measures.Part) -> bool:
+    """Whether a quantity follows from the program alone, not from the GPU that runs it."""
+    if quantity.function.__name__ in measures.OF_PROGRAMS:
+        return True
+    metrics = [
+        m for key in COUNTERS for m in quantities.contenders(quantity.parameters.get(key, ()))
+    ]
+    return bool(metrics) and all(OF_PROGRAMS.match(metric) for metric in metrics)
 
 
 def _rule(
@@ -232,6 +299,11 @@ def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, f
     if not numbers:
         raise ValueError(f"{name}: {figure}.csv gives {reference['quantity']!r} no number.")
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
+
+
+def of_sources(claims: Iterable[Claim]) -> list[Claim]:
+    """Without extensions, which are no claims of a source."""
+    return [claim for claim in claims if not claim.extension]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:

@@ -19,6 +19,7 @@ from artifact import rooms
 from artifact.verdicts import expectations, quantities, reducers
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.expectations import (
+    NOT_CARRIED,
     NOT_MEASURED,
     NOT_REPRODUCED,
     PARTLY,
@@ -26,13 +27,17 @@ from artifact.verdicts.expectations import (
     VERDICTS,
 )
 
-__all__ = ["NOT_MEASURED", "NOT_REPRODUCED", "PARTLY", "REPRODUCED", "VERDICTS"]
+__all__ = ["NOT_CARRIED", "NOT_MEASURED", "NOT_REPRODUCED", "PARTLY", "REPRODUCED", "VERDICTS"]
 
 PARTS = ("quantity", "reduce", "expect")  #: keys of a claim
 _TABLES = ("QUANTITIES", "REDUCERS", "EXPECTATIONS")
 #: How many parameters of each are no words of the claim: evidence and experiments, then what came of the one before.
 _GIVEN = (2, 1, 1)
 MODULE = "measures"  # of a room
+#: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of rooms.
+OF_PROGRAMS = {
+    "column", "true_density", "added_memory", "stored_over_blocks", "counter_less",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,14 @@ class Outcome:
     verdict: str
     measured: str  # value with its unit
     why: str
+    close: str = ""  # a sentence where the verdict lies close to a threshold
+    values: quantities.Values | None = None  # what it was judged by
 
 
 def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
     """What the rule makes of the records. Raises NotMeasured where they do not decide."""
     values = rule.quantity(e, experiments)
-    found = _judged(rule, values)
+    found = replace(_judged(rule, values), values=values)
     if values.upper is None:
         return found
     above = _judged(rule, values.upper)
@@ -83,7 +90,7 @@ def _judged(rule: Rule, values: quantities.Values) -> Outcome:
     reduced = rule.reduce(values)
     judged = rule.expect(reduced)
     why = " ".join(filter(None, (judged.asked, reduced.why, values.how)))
-    return Outcome(judged.verdict, judged.measured or reduced.measured, why)
+    return Outcome(judged.verdict, judged.measured or reduced.measured, why, judged.close)
 
 
 # ---------------------------------------------------------------- from the words of a claim

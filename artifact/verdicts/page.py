@@ -7,8 +7,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from artifact.verdicts import load, measures
-from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED, VERDICTS
+from artifact.verdicts import judge, load, measures
+from artifact.verdicts.measures import (
+    NOT_CARRIED,
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    PARTLY,
+    REPRODUCED,
+    VERDICTS,
+)
 
 # Dark enough that white text on them has a contrast of 4.5:1, in either mode of the page.
 #: verdict -> its sign, and the class that the book's style sheet colours.
@@ -16,6 +23,7 @@ BADGES = {
     REPRODUCED: ("✓", "verdict-reproduced"),
     PARTLY: ("◐", "verdict-partly"),
     NOT_REPRODUCED: ("✗", "verdict-not"),
+    NOT_CARRIED: ("↛", "verdict-elsewhere"),
     NOT_MEASURED: ("–", "verdict-unmeasured"),
 }
 
@@ -31,38 +39,105 @@ def badge(verdict: str) -> str:
     return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
 
 
-def ledger(df: pd.DataFrame) -> str:
-    """The verdicts of `judge` as an HTML table, with a line that counts them above it.
+HEADS = ("Claim", "Source", "GPU of the source", "Published", "Measured", "Verdict", "Minutes")
 
-    A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to the claims
-    that it names.
+
+def ledger(df: pd.DataFrame, beside: str = "") -> str:
+    """The verdicts of `judge` as an HTML table, with a line that counts them above it; whole without a script.
+
+    A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to the claims that it names.
+    beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
     """
-    counts = df["verdict"].value_counts()
-    total = ", ".join(f"{counts[v]} {badge(v)}" for v in VERDICTS if v in counts)
-    heads = ("Claim", "Published", "Measured", "Verdict", "Minutes")
+    claims = judge.counted(df)
+    ours = len(df) - len(claims)
+    apart = f"; {ours} more are extensions, listed and not counted" if ours else ""
     ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
     out = [
-        f"<p>{len(df)} claims: {total}</p>",
-        '<div style="overflow-x:auto"><table style="text-align:left">',
-        "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in heads) + "</tr></thead>",
+        f"<p>{len(claims)} claims: {counts(claims)}{apart}</p>",
+        '<div style="overflow-x:auto"><table class="ledger">',
+        "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in HEADS) + "</tr></thead>",
         "<tbody>",
     ]
     for row in df.to_dict("records"):
         cell = {key: html.escape(str(value)) for key, value in row.items()}
-        why = known.sub(r'<a href="#claim-\1">\1</a>', cell["why"])
+        why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
+        shown = f"<code>{cell['id']}</code>"
+        if beside:
+            shown = f'<a href="{beside}#claim-{cell["id"]}">{shown}</a>'
+        said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
+        close = f"<br><small>{cell['close']}</small>" if cell["close"] else ""
+        extension = "<br><small>extension, not counted</small>" if row["extension"] else ""
         out.append(
-            f'<tr id="claim-{cell["id"]}" style="vertical-align:top">'
-            '<th scope="row" style="font-weight:normal;text-align:left;min-width:14em">'
-            f"<code>{cell['id']}</code><br>"
-            f"{cell['says']} <em>({cell['source']}, {cell['where']})</em></th>"
-            f'<td style="min-width:6em">{cell["published"]}</td>'
-            f'<td style="min-width:14em">{cell["measured"]}'
+            f'<tr id="claim-{cell["id"]}"><th scope="row">{shown}<br>'
+            f"{cell['says']} <em>({cell['where']})</em></th>"
+            f"<td>{cell['source']}</td><td>{cell['gpu']}</td>"
+            f"<td>{cell['published']}</td>"
+            f"<td>{cell['measured']}{said}"
             f"<details><summary>how it was judged</summary>{why}</details></td>"
-            f'<td style="min-width:8em">{badge(row["verdict"])}</td>'
+            f'<td data-search="{cell["verdict"]}" data-order="{VERDICTS.index(row["verdict"])}">'
+            f"{badge(row['verdict'])}{close}{extension}</td>"
             f"<td>{row['minutes']:g}</td></tr>"
         )
     return "\n".join([*out, "</tbody></table></div>"])
+
+
+def markdown(df: pd.DataFrame, gpu: str) -> str:
+    """The verdicts of `judge` as a table in Markdown, with a line that counts them and names the GPU of the records."""
+    claims = judge.counted(df)
+    of = claims["verdict"].value_counts()
+    total = ", ".join(f"{of[v]} {v}" for v in VERDICTS if v in of)
+    lines = [f"{len(claims)} claims on {gpu}: {total or 'none'}", ""]
+    lines += [
+        "| claim | says | GPU of the source | published | measured | verdict | reason |",
+        "|---" * 7 + "|",
+    ]
+    for row in df.to_dict("records"):
+        says = f"{row['says']} ({row['source']}, {row['where']})"
+        verdict = row["verdict"] + (" (extension, not counted)" if row["extension"] else "")
+        reason = " ".join(filter(None, (row["reason"], row["close"])))
+        cells = (
+            f"`{row['id']}`",
+            says,
+            row["gpu"],
+            row["published"],
+            row["measured"],
+            verdict,
+            reason,
+        )
+        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def counts(claims: pd.DataFrame) -> str:
+    """How many of which verdict, with badges."""
+    of = claims["verdict"].value_counts()
+    return ", ".join(f"{of[v]} {badge(v)}" for v in VERDICTS if v in of)
+
+
+def bars(df: pd.DataFrame) -> str:
+    """A bar for each source, how many of its claims have which verdict, as HTML: the colours of the badges, and their
+    signs, so that no colour alone carries the meaning."""
+    claims = judge.counted(df)
+    most = claims["source"].value_counts().max() if len(claims) else 1
+    rows = []
+    for source, own in claims.groupby("source", sort=False):
+        of = own["verdict"].value_counts()
+        parts = [(v, int(of[v])) for v in VERDICTS if v in of]
+        told = ", ".join(f"{count} {v}" for v, count in parts)
+        spans = "".join(
+            f'<span class="bar {BADGES[v][1]}" style="flex:{count}" title="{count} {v}">'
+            f'<span aria-hidden="true">{BADGES[v][0]}</span> {count}</span>'
+            for v, count in parts
+        )
+        rows.append(
+            f'<tr><th scope="row">{html.escape(source)}</th><td>{len(own)}</td>'
+            f'<td><div class="bars" role="img" aria-label="{told}" style="width:{len(own) / most:.1%}">'
+            f"{spans}</div></td></tr>"
+        )
+    legend = " ".join(badge(v) for v in VERDICTS if v in set(claims["verdict"]))
+    head = '<thead><tr><th scope="col">Source</th><th scope="col">Claims</th><th scope="col">Verdicts</th></tr></thead>'
+    return f'<table class="ledger-bars">{head}<tbody>{"".join(rows)}</tbody></table><p>{legend}</p>'
 
 
 def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.DataFrame:
@@ -76,7 +151,11 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
     rows = []
     for pair in pairs:
         one, other = sorted(pair, key=order.index)
-        ranks = [measures.VERDICTS.index(verdict[i]) for i in (one, other)]
+        # What fails here fails, whether it may hold elsewhere or not.
+        here = {
+            i: verdict[i] if verdict[i] != NOT_CARRIED else NOT_REPRODUCED for i in (one, other)
+        }
+        ranks = [measures.VERDICTS.index(here[i]) for i in (one, other)]
         if measures.VERDICTS.index(measures.NOT_MEASURED) in ranks:
             stands = "undecided"
         elif ranks[0] == ranks[1]:

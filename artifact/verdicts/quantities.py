@@ -9,7 +9,6 @@ is shown; a string is one.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -80,8 +79,6 @@ def digits(values: Iterable[float]) -> str:
 
 def stated(low: float, high: float) -> str:
     """Numbers of a source as text, with the digits that it gives."""
-    if math.isinf(high):
-        return f"at least {low:.10g}"
     pair = [f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]
     return "–".join(dict.fromkeys(pair))
 
@@ -169,13 +166,17 @@ def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Va
     )  # fmt: skip
 
 
-def true_density(e: Evidence, experiments, of: str) -> Values:
-    """nnz / (m k) of the generated matrices over the density that they are labelled with."""
+def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Values:
+    """Non-zeros of the generated matrices over the elements of the sparse `operand`, m × k of "A" or
+    k × n of "B", over the density that they are labelled with."""
+    if operand not in ("A", "B"):
+        raise ValueError(f"`operand` is {operand!r}; it must be 'A' or 'B'.")
     df = e.frame(experiments)
     df = df[(df["variant"] == of) & (df["label"] == "")]
     if df.empty:
         raise NotMeasured("No generated matrix was measured.")
-    ratio = df["nnz"] / (df["m"].astype(float) * df["k"]) / df["density"]
+    elements = df["k"].astype(float) * df["m" if operand == "A" else "n"]
+    ratio = df["nnz"] / elements / df["density"]
     return Values(
         by_variant(df, ratio, [of]), "True density over nominal density", ".3f", tail=" of the target"
     )  # fmt: skip
@@ -232,9 +233,9 @@ def counter_share(
 def memory_use(e: Evidence, experiments, of: str, metrics: Sequence[str]) -> Values:
     """How busy the memory of a kernel is beside its FMA units, both as shares of their peak.
 
-    Memory is the largest of the counters `metrics`; without hardware counters, the larger of least
-    bytes over the copy ceiling and requested bytes over the L2 ceiling. FMA units: useful FLOPs over
-    the FMA ceiling.
+    Memory is the largest of the counters `metrics`, of DRAM, or of DRAM and L2; without hardware
+    counters, least bytes over the copy ceiling, and requested bytes over the L2 ceiling if the L2
+    counts. What DRAM alone would be is said beside it. FMA units: useful FLOPs over the FMA ceiling.
     """
     df = rows(e, experiments, of).set_index(["experiment", "m", "n", "k", "density"])
     fma = df["tflops"] / e.ceiling("fma", "tflops")
@@ -246,12 +247,16 @@ def memory_use(e: Evidence, experiments, of: str, metrics: Sequence[str]) -> Val
         used = pd.concat(profiled, axis=1).max(axis=1)
         fma = fma.loc[used.index]
         how = f"Memory: the largest of {', '.join(str(s.name) for s in profiled)}."
+        dram = next((s for s in profiled if str(s.name).startswith("dram")), None)
     else:
         per_us = df["median_us"] * 1e3
         dram = df["least_bytes"] / per_us / e.ceiling("copy", "gbps")
         l2 = df["requested_bytes"] / per_us / e.ceiling("l2_read", "gbps")
-        used = np.maximum(dram, l2).clip(upper=1.0)
+        alone = all(metric.startswith("dram") for metric in metrics)
+        used = (dram if alone else np.maximum(dram, l2)).clip(upper=1.0)
         how = "Memory: no hardware counters, rates over the measured copy and L2 ceilings."
+    if dram is not None and len(metrics) > 1:
+        how += f" DRAM alone: {dram.median():.0%} (median), at most {dram.max():.0%}."
     return Values(
         {"memory": used, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
         text=f"memory {used.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",

@@ -213,6 +213,8 @@ def test_book_replaces_the_previous_one(elsewhere):
     assert not (target / "stale.html").exists()
     assert (target / "figures" / "room" / "name.csv").read_text() == "a\n"
     assert sorted(p.name for p in (elsewhere / "build").iterdir()) == ["figures", "html"]
+    library = (target / "itables.js").read_text()
+    assert library.startswith('window.itablesBundle = "') and len(library) > 100_000
 
 
 def test_warnings_fail_the_book_and_keep_the_previous_one(elsewhere, capsys):

@@ -1,3 +1,4 @@
+import io
 import json
 import math
 import shutil
@@ -99,13 +100,54 @@ def test_claims(shelf, capsys):
 
 def test_one_claim(shelf, capsys):
     out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
-    assert "0.55–0.90×" in out and 'within = "published"' in out and "reproduced" in out
+    assert "0.55–0.90×" in out and 'spans = "published"' in out and "reproduced" in out
     assert "minutes to measure" in out
 
 
 def test_claims_as_json(shelf, capsys):
     table = json.loads(printed(capsys, "claims", "--room", "casper_sparse", "--json"))
     assert {row["verdict"] for row in table} <= set(measures.VERDICTS)
+
+
+def test_claims_in_every_format_say_the_same(shelf, capsys):
+    room = ("claims", "--room", "casper_sparse")
+    table = json.loads(printed(capsys, *room, "--format", "json"))
+    assert table == json.loads(printed(capsys, *room, "--json"))
+    frame = pd.read_csv(io.StringIO(printed(capsys, *room, "--format", "csv")))
+    marked = printed(capsys, *room, "--format", "markdown")
+    text = printed(capsys, *room)
+    short = pd.read_csv(io.StringIO(printed(capsys, *room, "--csv")))
+    assert list(short.columns) == ["id", "verdict", "measured"]
+    assert list(frame["id"]) == list(short["id"]) == [row["id"] for row in table]
+    for row in table:
+        (line,) = [line for line in marked.splitlines() if line.startswith(f"| `{row['id']}`")]
+        assert f"| {row['verdict']}" in line and line.count(" | ") == 6
+        assert f"  {row['id']} " in text
+        assert not row["close"] or row["close"] in text
+    counted = [row for row in table if not row["extension"]]
+    assert len(counted) < len(table) and f"{len(counted)} claims on nvidia-h200: " in marked
+    held = sum(row["verdict"] == measures.REPRODUCED for row in counted)
+    assert f"\n{held} reproduced, " in text
+
+
+def test_a_script_learns_of_verdicts_by_the_exit_code(shelf, capsys):
+    """An extension is no claim of the source, so no reason to fail."""
+    one = ("claims", "--id", "abstract-speedup")
+    printed(capsys, *one, "--fail-on", "reproduced", "--fail-on", "partly")
+    printed(capsys, *one, "--fail-on", "not-reproduced", code=1)
+    for name in cli.VERDICTS:
+        printed(capsys, "claims", "--id", "intro-library-not-best", "--fail-on", name)
+    assert set(cli.VERDICTS.values()) == set(measures.VERDICTS)
+
+
+def test_claims_of_one_verdict_or_one_gpu(shelf, capsys):
+    of = ("claims", "--room", "casper_sparse", "--format", "json")
+    kept = json.loads(printed(capsys, *of, "--verdict", "not-reproduced", "--verdict", "partly"))
+    assert {row["verdict"] for row in kept} == {measures.NOT_REPRODUCED, measures.PARTLY}
+    assert json.loads(printed(capsys, *of, "--source-gpu", "RTX 3050 Ti"))
+    error = refused(capsys, *of, "--source-gpu", "A100")
+    assert "No claim speaks of a GPU 'A100'; known: RTX 3050 Ti." in error
+    assert "invalid choice" in refused(capsys, *of, "--verdict", "wrong")
 
 
 def test_an_unknown_gpu_names_the_known_ones(shelf, capsys):

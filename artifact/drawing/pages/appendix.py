@@ -52,7 +52,8 @@ class Appendix:
         """Verdict -> number of claims."""
         if self.origin.folder is None:
             return {}
-        return judge.judge(self.known, self.origin.folder)["verdict"].value_counts().to_dict()
+        judged = judge.counted(judge.judge(self.known, self.origin.folder))
+        return judged["verdict"].value_counts().to_dict()
 
     @cached_property
     def measured(self) -> list[pd.DataFrame]:
@@ -133,7 +134,7 @@ def _experiments(a: Appendix) -> dict[str, str]:
         else "not measured yet"
     )
     return {
-        "Experiments": f"{len(a.known)} claims, judged from {count}",
+        "Experiments": f"{len(load.of_sources(a.known))} claims, judged from {count}",
         "Disk space": f"environment of this build {environment}, build folder {amount(minutes.size_bytes(paths.BUILD))}; the GPU's "
         "libraries add several gigabytes",
         "Time to prepare": "the environment: a minute or two, given a package index nearby",
@@ -242,7 +243,11 @@ def badges(a: Appendix, root: Path = paths.ROOT) -> pd.DataFrame:
     """What each badge of the ACM asks, and how far this artifact is."""
     archived, missing = doi(root), ", ".join(a.not_built["name"])
     hold, part = (a.verdicts.get(v, 0) for v in (measures.REPRODUCED, measures.PARTLY))
-    held = f": {hold} of {len(a.known)} claims hold, {part} in part" if a.origin.folder else ""
+    held = (
+        f": {hold} of {len(load.of_sources(a.known))} claims hold, {part} in part"
+        if a.origin.folder
+        else ""
+    )
     rows = [
         (
             "Artifacts Available",

@@ -9,12 +9,13 @@ import pandas as pd
 
 from artifact import paths
 from artifact.drawing import headline, prose, systems
-from artifact.verdicts import load, measures, page
+from artifact.verdicts import judge, load, measures, page
 
 MEANING = {
     measures.REPRODUCED: "The records satisfy the claim, within a tolerance that the ledger states.",
     measures.PARTLY: "It holds for some of what it speaks of, or in a weaker form; the ledger says which.",
     measures.NOT_REPRODUCED: "The records contradict it on this GPU. The chapter looks into why.",
+    measures.NOT_CARRIED: "The source measured it on another GPU, and it does not hold on this one. That does not make it wrong there.",
     measures.NOT_MEASURED: "The records that would decide are not there. This is no verdict on the source.",
 }
 
@@ -93,10 +94,10 @@ def verdicts(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> str:
     """How many of each, as HTML; nothing without records."""
     if judged is None:
         return ""
-    counts = judged["verdict"].value_counts()
+    counts = judge.counted(judged)["verdict"].value_counts()
     total = ", ".join(f"{counts[v]} {page.badge(v)}" for v in measures.VERDICTS if v in counts)
     sources = ", ".join(dict.fromkeys(claim.source for claim in known))
-    return f"<p>The ledger holds {len(judged)} claims, all of {sources}: {total}</p>"
+    return f"<p>The ledger holds {counts.sum()} claims, all of {sources}: {total}</p>"
 
 
 def meanings() -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import paths, rooms
 from artifact.drawing import prose
-from artifact.verdicts import judge, load, page
+from artifact.drawing.words import listed
+from artifact.verdicts import judge, load, measures, page
 
+SCRIPT = Path(__file__).with_suffix(".js")
+#: Claims of an abstract that a source's finding names.
+WORST = 2
 #: Claims that a cell names without being unfolded.
 FEW = 4
 #: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
@@ -28,7 +34,7 @@ def judged(known: Sequence[load.Claim], origin: prose.Origin) -> pd.DataFrame | 
 def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:
     if origin.folder is not None:
         return ""
-    return f"{origin.missing} Until then there are {len(known)} claims and no verdicts."
+    return f"{origin.missing} Until then there are {len(load.of_sources(known))} claims and no verdicts."
 
 
 def without_claims(known: Sequence[load.Claim], found: Iterable[rooms.Room]) -> str:
@@ -40,6 +46,73 @@ def without_claims(known: Sequence[load.Claim], found: Iterable[rooms.Room]) -> 
     return (
         f"No claims are written down yet for {len(silent)} of the {len(found)} systems: {', '.join(silent)}. Their rooms are not "
         "built, so they have no verdicts, good or bad."
+    )
+
+
+def table(judged: pd.DataFrame | None) -> str:
+    """The ledger as HTML, and what makes it searchable in the built book."""
+    if judged is None:
+        return ""
+    script = SCRIPT.read_text(encoding="utf-8")
+    return f'{page.ledger(judged)}<script src="{paths.TABLES}"></script><script>\n{script}</script>'
+
+
+def bars(judged: pd.DataFrame | None) -> str:
+    return "" if judged is None else page.bars(judged)
+
+
+# ---------------------------------------------------------------- the findings
+
+
+def findings(judged: pd.DataFrame | None) -> str:
+    """What matters first, as HTML: all together, then for each source how its abstract fares and the worst of that."""
+    if judged is None:
+        return ""
+    claims = judge.counted(judged)
+    measured = claims[claims["verdict"] != measures.NOT_MEASURED]
+    holds = (measured["verdict"] == measures.REPRODUCED).sum()
+    close = (measured["close"] != "").sum()
+    items = [
+        f"Of {len(measured)} claims that the records decide {holds} are reproduced, {holds / max(1, len(measured)):.0%}; "
+        f"{close} verdicts lie so close to a threshold that the table says by how much."
+    ]
+    for source, own in measured.groupby("source", sort=False):
+        head = own[own["where"].str.contains("abstract", case=False)]
+        first, of = (head, "its abstract") if len(head) > WORST else (own, "the source")
+        kept = (first["verdict"] == measures.REPRODUCED).sum()
+        items.append(
+            f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} are reproduced.{_worst(first)}"
+        )
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def _worst(claims: pd.DataFrame) -> str:
+    """The first of those that fail, or else hold in part, each with its reason."""
+    order = {measures.NOT_REPRODUCED: 0, measures.NOT_CARRIED: 0, measures.PARTLY: 1}
+    rank = claims["verdict"].map(order).dropna()
+    rows = claims.loc[rank.sort_values(kind="stable").index[:WORST]]
+    items = (
+        f'<div>{page.badge(row.verdict)} <a href="#claim-{row.id}">{html.escape(row.says)}</a> {html.escape(row.reason)}</div>'
+        for row in rows.itertuples()
+    )
+    return "".join(items)
+
+
+def carries(known: Sequence[load.Claim]) -> str:
+    """When a claim does not carry over, as Markdown, with the chips that count as one."""
+    chips: dict[str, list[str]] = {}
+    for gpu, chip in judge.CHIPS.items():
+        chips.setdefault(chip, []).append(gpu.upper())
+    same = "; ".join(listed(names) for names in chips.values())
+    bound = sum(claim.depends_on == load.GPU for claim in known)
+    return (
+        f"*{measures.NOT_CARRIED}* is said of a claim whose rule gives *{measures.NOT_REPRODUCED}*, if four things hold: the source "
+        "measured it, as a time, a rate or a counter of hardware; the records of this GPU decide it, not the source's own series; "
+        "none of the GPUs that it speaks of is this one; and no other cause is known that is enough, such as a kernel of ours that differs "
+        f"from the source's, a compiler, or what the source timed. GPUs of one chip count as one ({same}). All else that fails is "
+        f"*{measures.NOT_REPRODUCED}*: what is said in words of the method in general, which one GPU is enough to contradict, what "
+        "follows from programs, formats or arithmetic, and what a source's own data contradicts. In `claims.toml` it is the key "
+        f"`depends_on`: {bound} of {len(known)} claims depend on the GPU."
     )
 
 

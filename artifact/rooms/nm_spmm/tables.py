@@ -14,7 +14,7 @@ from artifact.rooms.nm_spmm.machine_code import fullest
 from artifact.rooms.nm_spmm.points import POINT, at, by_density, has, mean, of, over
 from artifact.rooms.nm_spmm.trial import BIG, GROUP, SPARSITIES
 from artifact.rooms.nm_spmm.words import sparsity
-from artifact.verdicts.measures import NOT_REPRODUCED
+from artifact.verdicts.measures import NOT_CARRIED, NOT_REPRODUCED
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
 
@@ -314,9 +314,11 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
 
 
 def failed(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Claims that were not reproduced, with the reasons; empty where there are none."""
+    """Claims that were not reproduced or do not carry over, with the reasons; empty where there are none."""
     columns = {"says": "claim", "published": "published", "measured": "measured", "why": "why"}
-    rows = verdicts[verdicts["verdict"] == NOT_REPRODUCED]
+    rows = verdicts[verdicts["verdict"].isin([NOT_REPRODUCED, NOT_CARRIED])]
+    if "reason" in rows:
+        rows = rows.assign(why=rows["reason"].where(rows["reason"] != "", rows["why"]))
     return pd.DataFrame(
         {called: prose.inline_code(str(row[column])) for column, called in columns.items()}
         for row in rows.to_dict("records")

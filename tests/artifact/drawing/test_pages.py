@@ -1,5 +1,6 @@
 """Tables and sentences of the pages that belong to no room: with records, with parts of them, without any."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from artifact.drawing import prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
 from artifact.measure import bench, check, minutes, records
-from artifact.verdicts import load, measures
+from artifact.verdicts import judge, load, measures
 from kernels import casper_sparse, ceilings
 
 NOTHING = prose.Origin("nvidia-h200", None, False)
@@ -43,7 +44,12 @@ def judged(known):
     pair = next([c.id, c.contradicts[0]] for c in known if c.contradicts)
     given = dict(zip(pair, verdicts, strict=True))
     return pd.DataFrame(
-        {"id": c.id, "says": c.says, "verdict": given.get(c.id, measures.NOT_MEASURED)}
+        {
+            "id": c.id,
+            "says": c.says,
+            "verdict": given.get(c.id, measures.NOT_MEASURED),
+            "extension": c.extension,
+        }
         for c in known
     )
 
@@ -184,7 +190,9 @@ def test_pairs_of_claims_that_contradict_each_other(known, judged):
 
 def test_a_ledger_without_records(known, origin):
     assert ledger.judged(known, NOTHING) is None
-    assert f"{len(known)} claims and no verdicts" in ledger.without_records(known, NOTHING)
+    assert f"{len(load.of_sources(known))} claims and no verdicts" in ledger.without_records(
+        known, NOTHING
+    )
     assert ledger.without_records(known, origin) == ""
 
 
@@ -237,8 +245,37 @@ def test_headline(origin, tmp_path):
     assert "no records of sweeps" in front.measured(front.contest(empty), empty)
 
 
+def test_findings_are_computed(tmp_path, known):
+    folder = synthetic.folder(tmp_path)
+    df = judge.judge(known, folder)
+    text = ledger.findings(df)
+    measured = judge.counted(df[df["verdict"] != measures.NOT_MEASURED])
+    holds = (measured["verdict"] == measures.REPRODUCED).sum()
+    assert f"Of {len(measured)} claims that the records decide {holds} are reproduced" in text
+    assert text.count("<li>") == 1 + measured["source"].nunique() and "nan" not in text
+    named = re.findall(r'href="#claim-([^"]*)"', text)
+    assert named and set(df.set_index("id").loc[named, "verdict"]).isdisjoint({measures.REPRODUCED})
+    assert "claim-abstract-speedup" in text
+    assert ledger.findings(None) == ledger.bars(None) == ledger.table(None) == ""
+
+
+def test_the_ledger_is_whole_without_its_script(tmp_path, known):
+    df = judge.judge(known, synthetic.folder(tmp_path))
+    text = ledger.table(df)
+    assert text.index("</table>") < text.index('<script src="itables.js"></script>')
+    assert "http" not in text and text.count("<tr id=") == len(df)
+
+
+def test_when_a_claim_does_not_carry_over(known):
+    text = ledger.carries(known)
+    assert measures.NOT_CARRIED in text and "H100, H200 and GH200" in text
+    assert f"of {len(known)} claims depend on the GPU" in text
+
+
 def test_counts_of_verdicts(judged, known):
-    assert f"holds {len(known)} claims, all of casperSPARSE:" in front.verdicts(judged, known)
+    assert f"holds {len(load.of_sources(known))} claims, all of casperSPARSE:" in front.verdicts(
+        judged, known
+    )
     assert front.verdicts(None, known) == ""
     assert all(verdict in front.meanings() for verdict in measures.VERDICTS)
 
@@ -294,7 +331,7 @@ def test_badges(of_records, of_nothing, tmp_path):
     (tmp_path / "CITATION.cff").write_text("title: x\ndoi: 10.5281/zenodo.1\n")
     table = appendix.badges(of_records, tmp_path).set_index("badge")["here"]
     assert table["Artifacts Available"] == "Met: 10.5281/zenodo.1."
-    assert f"of {len(of_records.known)} claims hold" in table["Results Replicated"]
+    assert f"of {len(load.of_sources(of_records.known))} claims hold" in table["Results Replicated"]
 
 
 def test_commands_name_a_claim_and_a_point_that_exist(of_records):

@@ -10,7 +10,7 @@ import synthetic
 
 from artifact.verdicts import judge, load, measures, page
 
-REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_MEASURED = measures.VERDICTS
+REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, NOT_MEASURED = measures.VERDICTS
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,8 @@ REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_MEASURED = measures.VERDICTS
         (REPRODUCED, REPRODUCED, "both"),
         (PARTLY, PARTLY, "neither"),
         (NOT_REPRODUCED, NOT_REPRODUCED, "neither"),
+        (NOT_REPRODUCED, NOT_CARRIED, "neither"),
+        (NOT_CARRIED, PARTLY, "b"),
         (NOT_MEASURED, REPRODUCED, "undecided"),
         (NOT_REPRODUCED, NOT_MEASURED, "undecided"),
     ],

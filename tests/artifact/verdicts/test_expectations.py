@@ -1,7 +1,5 @@
 """Each expectation, with verdicts on both sides of each of its limits."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,12 +56,46 @@ def test_near(speedup, expected):
 
 
 @pytest.mark.parametrize(
-    "speedup,expected", [(1e6, REPRODUCED), (0.9, REPRODUCED), (0.5, PARTLY), (0.2, NOT_REPRODUCED)]
+    "low,high,expected",
+    [
+        (0.55, 0.9, REPRODUCED),
+        (0.60, 0.85, REPRODUCED),
+        (0.45, 1.1, PARTLY),
+        (0.55, 2.0, PARTLY),  # one end, and all but a tenth of the points
+        (0.89, 0.9, PARTLY),  # in the range, and nowhere near its lower end
+        (0.1, 3.0, NOT_REPRODUCED),
+    ],
 )
-def test_near_a_lower_end_alone(speedup, expected):
-    expect = {"near": [1.0, math.inf], "factor": 1.2, "partly": 2.4}
+def test_a_range_has_two_ends(low, high, expected):
+    """Of 21 points one is the lower end, one the upper one, the others lie at the lower end but within the range."""
+
+    def speedup(m, n, k, d):
+        return {512: low, 32768: high}.get(n, max(low, 0.55)) if d == 0.01 else max(low, 0.55)
+
+    expect = {"spans": [0.55, 0.9], "factor": 1.1, "partly": 1.5}
     got = outcome(evidence(frames(speedup)), SPEEDUP, "each point", expect, ["wide"])
-    assert got.verdict == expected and "Asked: at least 1×, within" in got.why
+    assert got.verdict == expected, got.why
+    assert "Asked: from 0.55× to 0.90×, each end" in got.why
+
+
+@pytest.mark.parametrize(
+    "speedup,reduce,expect,close",
+    [
+        (4.96, "geometric mean", {"at_least": 5.99, "partly": 5.04}, "4.96× is 1.6% below"),
+        (5.1, "geometric mean", {"at_least": 5.99, "partly": 5.04}, "5.1× is 1.2% above"),
+        (5.5, "geometric mean", {"at_least": 5.99, "partly": 5.04}, ""),
+        (0.96, "geometric mean", {"at_most": 0.97, "partly": 1.0}, "0.96× is 1.0% below"),
+        (1.0, {"share_of_points_at_least": 0.5}, {"at_least": 1.0, "partly": 0.5}, ""),  # all
+        (1.26, "each point", {"near": [1.0, 1.0], "factor": 1.25, "partly": 2}, "0.8% above"),
+        (1.0, "each point", {"near": [1.0, 1.0], "factor": 1.05, "partly": 1.25}, ""),
+        (1.04, "each point", {"near": [1.0, 1.0], "factor": 1.05, "partly": 1.25}, "1.0% below"),
+        (1.6, "each point", {"near": [1.0, 1.0], "factor": 1.25, "partly": 2}, ""),
+    ],
+)
+def test_a_verdict_at_a_threshold_says_so(speedup, reduce, expect, close):
+    got = outcome(evidence(frames(speedup)), SPEEDUP, reduce, expect, ["wide"])
+    assert got.close.startswith("A close call: ") if close else got.close == ""
+    assert close in got.close
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Verdicts from records: the ledger's rows, what stands beside a verdict, and the shipped verdicts."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import synthetic
 from judging import ALL, GOOD, evidence, frames, load, rule
 
-from artifact import cli, paths
+from artifact import cli, paths, rooms
 from artifact.measure import records
 from artifact.verdicts import judge, measures
 from artifact.verdicts import load as load_
@@ -151,3 +152,77 @@ def test_a_point_that_one_run_lacks_is_that_of_the_other(tmp_path, two_runs):
     assert row["verdict"] == REPRODUCED and "square alone: not measured" in row["why"]
     (two_runs / "casper_sparse" / "square.csv").unlink()
     assert judge.judge(known, two_runs)["verdict"].item() == NOT_MEASURED
+
+
+# ---------------------------------------------------------------- whose GPU a claim speaks of
+
+
+@pytest.mark.parametrize(
+    ("said", "measured", "same"),
+    [
+        ("RTX 4070", "nvidia-geforce-rtx-4070", True),
+        ("RTX 4070", "nvidia-geforce-rtx-4070-ti", False),
+        ("RTX 4070", "nvidia-geforce-rtx-4070-super", False),
+        ("RTX 3050 Ti", "nvidia-geforce-rtx-3050-ti-laptop-gpu", True),
+        ("RTX 3050 Ti", "nvidia-geforce-rtx-3050", False),
+        ("A100", "nvidia-a100-80gb-pcie", True),
+        ("A100", "nvidia-h200", False),
+        ("H100 96 GB", "nvidia-h200", True),  # one chip
+        ("H100 96 GB", "nvidia-h100-80gb-hbm3", True),
+        ("H100", "nvidia-a100", False),
+    ],
+)
+def test_gpus_that_a_source_speaks_of(said, measured, same):
+    assert judge.same_gpu(said, measured) is same
+
+
+CLAIM = next(claim for claim in CASPER if claim.id == "tall-cusparse-faster")
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "expected"),
+    [
+        ({}, "nvidia-h200", measures.NOT_CARRIED),
+        ({}, "nvidia-geforce-rtx-3050-ti", NOT_REPRODUCED),
+        ({"gpu": ("RTX 3050 Ti", "H100")}, "nvidia-h200", NOT_REPRODUCED),
+        ({"depends_on": load_.METHOD}, "nvidia-h200", NOT_REPRODUCED),
+    ],
+)
+def test_what_does_not_carry_over(tmp_path, changes, gpu, expected):
+    """A claim that fails is excused only where the source measured it, on another GPU."""
+    where = synthetic.folder(tmp_path, frames(1.3), slug=gpu)
+    (row,) = judge.judge([replace(CLAIM, **changes)], where).to_dict("records")
+    assert row["verdict"] == expected
+    (row,) = judge.judge(
+        [replace(CLAIM, **changes)], synthetic.folder(tmp_path / "b", frames(0.7), slug=gpu)
+    ).to_dict("records")
+    assert row["verdict"] == REPRODUCED and row["reason"] == ""
+
+
+def test_a_source_s_own_series_is_no_matter_of_this_gpu():
+    for claim in load_.claims():
+        if any("@" in experiment for experiment in claim.experiment):
+            assert not judge.carried(claim, "nvidia-h200"), claim.id
+
+
+def test_what_depends_on_a_gpu_is_a_time_a_rate_or_a_counter_of_hardware():
+    """What follows from the programs, from formats or from arithmetic is never excused by the GPU."""
+    for claim in load_.claims():
+        if claim.depends_on == load_.GPU:
+            assert claim.gpu and claim.rule.quantity.name not in measures.OF_PROGRAMS, claim.id
+            counters = load_.counters_wanted([claim])
+            programs = [m for m in counters if load_.OF_PROGRAMS.match(m)]
+            # The library's own copies are other programs on another GPU.
+            assert not programs or claim.id == "tc-library-conflicts", claim.id
+    every = {name for room in ("", *rooms.find()) for name in measures.table("quantity", room)}
+    assert every >= measures.OF_PROGRAMS
+
+
+def test_memory_is_read_alike_in_all_rooms():
+    """DRAM and L2; DRAM alone where a claim says so."""
+    read = {
+        tuple(m.partition("__")[0] for m in c.rule.quantity.parameters["metrics"])
+        for c in load_.claims()
+        if c.rule.quantity.name == "memory_use"
+    }
+    assert read == {("dram", "lts"), ("dram",)}

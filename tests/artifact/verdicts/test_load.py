@@ -1,6 +1,5 @@
 """Reading claims: what a file may say, and what it is told where it says something else."""
 
-import math
 import shutil
 
 import pytest
@@ -27,8 +26,8 @@ def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
 
 
 def test_a_claim_may_replace_one_end_of_the_published_numbers(tmp_path):
-    (claim,) = load(tmp_path, GOOD.replace('"published", tol', '["published", inf], tol'))
-    assert claim.rule.expect.parameters["between"] == [0.55, math.inf]
+    (claim,) = load(tmp_path, GOOD.replace('"published", tol', '["published", 2.0], tol'))
+    assert claim.rule.expect.parameters["between"] == [0.55, 2.0]
     (claim,) = load(tmp_path, GOOD.replace('"published", tol', '[0, "published"], tol'))
     assert claim.rule.expect.parameters["between"] == [0, 0.9]
     assert claim.published == "0.55–0.90×"
@@ -63,6 +62,20 @@ def test_a_claim_may_replace_one_end_of_the_published_numbers(tmp_path):
         ("reduce =", "at = { size = 1 }\nreduce =", "an 'at' that is not a table of columns"),
         ("reduce =", "repeats = true\nreduce =", "no two experiments that repeat"),
         ("wide = 2", "wide = 2 2", "not valid TOML"),
+        ('"published", tol', '["published", inf], tol', "the number inf in its 'expect'; a range"),
+        (
+            '"published", tol',
+            "[-inf, 1.0], tol",
+            "the number -inf in its 'expect'; a range has two",
+        ),
+        ("tolerance = 0.05", "tolerance = nan", "the number nan in its 'expect'"),
+        ("reduce =", 'depends_on = "luck"\nreduce =', "depends on 'luck'; it must be 'gpu' or 'm"),
+        ("reduce =", 'gpu = "A100"\nreduce =', "has a 'gpu' that is no list of names"),
+        (
+            "reduce =",
+            'extension = "yes"\nreduce =',
+            "has an 'extension' that is neither true nor f",
+        ),
         ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b', which is no claim"),
     ],
 )

@@ -17,7 +17,7 @@ def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     text = page.ledger(df)
     assert text.count("<tr") == len(df) + 1
-    assert f"<p>{len(df)} claims" in text
+    assert f"<p>{len(judge.counted(df))} claims" in text and len(judge.counted(df)) < len(df)
     for claim in KNOWN:
         assert f'id="claim-{claim.id}"' in text
     for verdict in set(df["verdict"]):
@@ -32,6 +32,38 @@ def test_the_ledger_escapes_what_it_shows():
     row = dict.fromkeys(judge.LEDGER_COLUMNS, "<b> & co") | {"verdict": PARTLY, "minutes": 1.0}
     text = page.ledger(pd.DataFrame([row]))
     assert "<b>" not in text and "&lt;b&gt; &amp; co" in text
+
+
+def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    text = page.ledger(df)
+    rows = dict(re.findall(r'<tr id="claim-([^"]*)">(.*)</tr>', text))
+    assert list(rows) == list(df["id"])
+    for row in df.to_dict("records"):
+        shown = rows[row["id"]]
+        assert f"<td>{row['source']}</td><td>{row['gpu']}</td>" in shown, row["id"]
+        assert f'<td data-search="{row["verdict"]}" data-order=' in shown, row["id"]
+        assert ("extension, not counted" in shown) == row["extension"], row["id"]
+        assert ("A close call" in shown) == bool(row["close"]), row["id"]
+        if row["reason"] and row["verdict"] != measures.NOT_MEASURED:
+            assert re.search(r"<p>.+</p>", shown), row["id"]
+    assert text.count('<th scope="col">') == len(page.HEADS)
+    assert 'href="ledger.html#claim-wide-speedup"' in page.ledger(df, "ledger.html")
+
+
+def test_a_bar_for_each_source_counts_its_claims(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    text = page.bars(df)
+    counted = judge.counted(df)
+    for source, own in counted.groupby("source", sort=False):
+        (row,) = [row for row in text.split("<tr>") if f'<th scope="row">{source}</th>' in row]
+        assert f"<td>{len(own)}</td>" in row
+        told = re.search(r'aria-label="([^"]*)"', row)[1]
+        for verdict, count in own["verdict"].value_counts().items():
+            assert f"{count} {verdict}" in told.split(", ")
+            assert f'title="{count} {verdict}"' in row
+        assert sum(map(int, re.findall(r"style=\"flex:(\d+)\"", row))) == len(own)
+    assert page.bars(df.iloc[:0]).count("<tr>") == 1
 
 
 def test_only_verdicts_have_badges():
@@ -59,8 +91,8 @@ def test_rules_are_defined_for_every_claim():
 
 
 def test_a_rule_is_written_as_in_its_file():
-    words = {"near": ["published", float("inf")], "factor": 1.05, "each_step": True, "at": 4096}
-    text = '{ near = ["published", inf], factor = 1.05, each_step = true, at = 4096 }'
+    words = {"near": ["published", 2.5], "factor": 1.05, "each_step": True, "at": 4096}
+    text = '{ near = ["published", 2.5], factor = 1.05, each_step = true, at = 4096 }'
     assert page.written(words) == text and page.written("each point") == '"each point"'
 
 

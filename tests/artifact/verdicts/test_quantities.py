@@ -115,6 +115,18 @@ def test_the_true_density_is_that_of_generated_matrices():
         quantities.true_density(evidence(made).only({"label": "a real one"}), ["wide"], "any_n")
 
 
+def test_the_true_density_is_of_the_sparse_operand():
+    """B is k × n: right for A of any shape but n = m only."""
+    made = frames(fill=0.75)
+    e = evidence(made)
+    of_b = quantities.true_density(e, ["tall"], "warp_per_row", "B").all
+    points = of_b.index.to_frame()
+    assert np.allclose(of_b * points["n"] / points["m"], 0.75, rtol=1e-3)
+    assert (points["m"] != points["n"]).any()
+    with pytest.raises(ValueError, match="`operand` is 'C'"):
+        quantities.true_density(e, ["tall"], "warp_per_row", "C")
+
+
 # ---------------------------------------------------------------- counters
 
 

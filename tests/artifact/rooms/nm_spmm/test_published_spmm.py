@@ -13,7 +13,13 @@ from artifact import rooms
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, judge, load
-from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
+from artifact.verdicts.measures import (
+    NOT_CARRIED,
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    PARTLY,
+    REPRODUCED,
+)
 from kernels import nm_spmm
 from kernels.nm_spmm import analysis
 
@@ -293,6 +299,7 @@ def test_claims_refer_to_these_numbers():
 AGAINST_ITSELF = {
     "spmm-nmsparse": NOT_REPRODUCED,  # 1.48 on its A100
     "spmm-nmsparse-published": PARTLY,  # 1.78 over all GPUs
+    "spmm-range": PARTLY,  # the lower end, 1.4, is the RTX 3090's; the A100's is 1.82
     "spmm-ideal-3090": NOT_REPRODUCED,
     "spmm-ideal-4090": NOT_REPRODUCED,
     "spmm-transition": PARTLY,  # 84% with the peak at the profiler's clock, 77% with that of Table III
@@ -344,7 +351,7 @@ def test_what_is_said_of_two_gpus_is_judged_on_them(tmp_path, gpu):
 # ---------------------------------------------------------------- verdicts that must turn
 
 
-@pytest.mark.parametrize("factor,verdict", [(1, REPRODUCED), (0.9, PARTLY), (0.5, NOT_REPRODUCED)])
+@pytest.mark.parametrize("factor,verdict", [(1, REPRODUCED), (0.9, PARTLY), (0.5, NOT_CARRIED)])
 def test_a_slower_kernel_loses_its_speedups(tmp_path, factor, verdict):
     where = folder(tmp_path)
     for density in KEPT:
@@ -354,7 +361,8 @@ def test_a_slower_kernel_loses_its_speedups(tmp_path, factor, verdict):
     claims = (f"spmm-{name}".format(i) for name in about for i in shares)
     got = verdicts(where, "spmm-ideal", *claims)
     for i in shares:
-        assert got[f"spmm-cublas-{i}"] == verdict, i
+        # Our V3 is not the authors' code, so a speedup that it misses is no matter of the GPU.
+        assert got[f"spmm-cublas-{i}"] == (NOT_REPRODUCED if verdict == NOT_CARRIED else verdict), i
         assert got[f"spmm-peak-{i}"] == verdict, i
         assert got[f"spmm-cublas-{i}-a100"] == REPRODUCED  # the series are what they are
     assert got["spmm-ideal"] == {1: REPRODUCED, 0.9: PARTLY, 0.5: NOT_REPRODUCED}[factor]

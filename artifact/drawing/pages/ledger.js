@@ -1,0 +1,52 @@
+// Search, filters and sorting for the ledger, by the DataTables that the Python package itables bundles. `itables.js`,
+// which the book's build writes beside the page, holds it; without it, or without a script, the table stays whole.
+(async () => {
+  const bundle = window.itablesBundle;
+  const table = document.querySelector("table.ledger");
+  if (!bundle || !table) return;
+  const bytes = Uint8Array.from(atob(bundle), (c) => c.charCodeAt(0));
+  const url = URL.createObjectURL(new Blob([bytes], { type: "application/javascript" }));
+  const { ITable } = await import(url);
+  URL.revokeObjectURL(url);
+
+  const column = (name) =>
+    [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent.trim() === name);
+  const columns = { source: column("Source"), verdict: column("Verdict"), GPU: column("GPU of the source") };
+  const found = {}; // before the library changes the table
+  for (const [name, at] of Object.entries(columns)) {
+    const words = [...table.tBodies[0].rows].flatMap((row) => {
+      const said = row.cells[at].dataset.search ?? row.cells[at].textContent;
+      return name === "GPU" ? said.split(", ") : [said];
+    });
+    found[name] = [...new Set(words)];
+  }
+  const { dt } = new ITable(table, {
+    autoWidth: false,
+    layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: null },
+    order: [],
+    paging: false,
+  });
+
+  const filters = document.createElement("div");
+  filters.className = "ledger-filters";
+  const add = (name, field) => {
+    const label = document.createElement("label");
+    label.append(`${name} `, field);
+    filters.append(label);
+    return field;
+  };
+  const search = add("search", document.createElement("input"));
+  search.type = "search";
+  search.addEventListener("input", () => dt.search(search.value).draw());
+  for (const [name, at] of Object.entries(columns)) {
+    const select = add(name, document.createElement("select"));
+    select.append(new Option("all", ""), ...found[name].map((word) => new Option(word, word)));
+    select.addEventListener("change", () => {
+      const word = select.value.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+      dt.column(at).search(word && `(^|, )${word}($|, )`, { regex: true, smart: false }).draw();
+    });
+  }
+  table.closest("div[style]").before(filters);
+  const row = location.hash && document.getElementById(location.hash.slice(1));
+  if (row) row.scrollIntoView();
+})();

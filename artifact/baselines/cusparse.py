@@ -1,6 +1,7 @@
 """cuSPARSE's CSR times dense: every algorithm that the library has.
 
-A matrix in CSR is multiplied as it is: float32, B and C row-major.
+A matrix in CSR is multiplied as it is: float32, B and C row-major. Where B is bfloat16 or float16, A's values are
+rounded to that in `bind`, whose time is in `prepare_ms`.
 
 Where B is the sparse one, N:M with column-major A and C, the same call computes C^T = B^T · A^T: A^T
 and C^T are row-major as they lie, and B^T is made CSR in `bind`, whose time is in `prepare_ms` too.
@@ -21,7 +22,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,11 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         made, ms = timed(lambda: csr_of_blocks(problem.device().a))
         nbytes = made.nbytes
         operands = Operands(made, operands.b, output)
+    elif isinstance(operands.b, Half):
+        dtype = operands.b.dtype
+        val, ms = timed(lambda: stored.rounded(problem.device().a.val, dtype))
+        nbytes = val.nbytes
+        operands = Operands(replace(operands.a, val=val), operands.b, output)
     if algorithm == "alg3":
         # Its reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
         # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.

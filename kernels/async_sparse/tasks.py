@@ -72,7 +72,7 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
     window = csr.owners(at, total)
     begin = first[window] + (xp.arange(total) - at[window]) * size[window]
     end = xp.minimum(begin + size[window], (first + length)[window])
-    place = xp.where(parts > 1, xp.cumsum(parts > 1) - 1, -1)
+    place = xp.where(parts > 1, xp.cumsum(parts > 1, dtype=xp.int64) - 1, -1)
     table = xp.stack([window, begin, end, place[window]], axis=1)
     if longest_first:
         table = table[xp.argsort(begin - end, kind="stable")]

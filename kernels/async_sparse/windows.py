@@ -160,7 +160,7 @@ def slices_of(a: Wcsr, exact: bool):
     rounded to TF32, and their rests, rounded likewise.
     """
     xp = array_module(a.val)
-    val = a.val.reshape(a.window, -1, 2, 4).transpose(1, 0, 2, 3)
+    val = a.val.reshape(a.window, a.columns // 8, 2, 4).transpose(1, 0, 2, 3)
     odd = (xp.arange(a.window) // 4 % 2 == 1)[:, None, None]
     val = xp.where(odd, val[:, :, ::-1], val)
     if not exact:

@@ -112,10 +112,9 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         nbytes = made.nbytes
         operands = Operands(made, operands.b, output)
     elif isinstance(operands.b, Half):
-        dtype = operands.b.dtype
-        val, ms = timed(lambda: stored.rounded(problem.device().a.val, dtype))
-        nbytes = val.nbytes
-        operands = Operands(replace(operands.a, val=val), operands.b, output)
+        made, ms = timed(lambda: in_dtype(problem.device().a, problem.device().b.dtype))
+        nbytes = made.val.nbytes
+        operands = Operands(made, operands.b, output)
     if algorithm == "alg3":
         # Its reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
         # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
@@ -220,6 +219,11 @@ def csr_of_blocks(a: Bcsr) -> Csr:
     """
     made = bcsr.to_csr(a)
     return Csr(a.m, a.k, made.row_ptr, made.col_idx, stored.rounded(made.val, a.dtype))
+
+
+def in_dtype(a: Csr, dtype: str) -> Csr:
+    """A with its values as bit patterns of "bfloat16" or "float16" (uint16), on the side where it lives."""
+    return replace(a, val=stored.rounded(a.val, dtype))
 
 
 def require_work(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""Block-sparse times dense on Hopper: AsyncSparse's ladder as published, and a ladder beyond it."""
+"""Sparse times dense on Hopper, blocks and windows: AsyncSparse's kernels as published, and others beyond them."""
 
 from kernels.async_sparse.launch import BASELINES, VARIANTS, bind
 from kernels.async_sparse.operands import problem, problem_from_csr

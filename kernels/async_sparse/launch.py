@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kernels import tuning
-from kernels.async_sparse import family, published, unit, wcsr, windows
-from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.operands import BLOCK, ROOM
-from kernels.contract import Bound, Kernel, Launch, Operands, Problem, require, timed
-from kernels.formats import bcsr
-from kernels.formats.csr import Csr
+from .. import tuning
+from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
+from ..formats import bcsr
+from ..formats.csr import Csr
+from . import family, published, unit, wcsr, windows
+from .family import Shape, Unit
+from .operands import BLOCK, ROOM
 
 BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels import pitch
-from kernels.async_sparse.family import order
-from kernels.formats.half import Half
+from .. import pitch
+from ..formats.half import Half
+from .family import order
 
 
 @dataclass

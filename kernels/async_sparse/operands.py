@@ -12,11 +12,11 @@ from math import ceil
 
 import numpy as np
 
-from kernels import splitmix
-from kernels.contract import Operands, Problem, require, require_seed, require_whole
-from kernels.formats import bcsr, csr, half, reorder
-from kernels.formats.csr import INT32_MAX, Csr
-from kernels.formats.half import Half
+from .. import splitmix
+from ..contract import Operands, Problem, require, require_seed, require_whole
+from ..formats import bcsr, csr, half, reorder
+from ..formats.csr import INT32_MAX, Csr
+from ..formats.half import Half
 
 ROOM = "async_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and column (source, section IV)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import require
-from kernels.formats import csr
-from kernels.formats.csr import INT32_MAX
-from kernels.formats.half import array_module
+from .. import jit
+from ..contract import require
+from ..formats import csr
+from ..formats.csr import INT32_MAX
+from ..formats.half import array_module
 
 STEP = 32  #: columns: parts of equal size are multiples of it
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
-from kernels.async_sparse import family, tasks
-from kernels.async_sparse.family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
-from kernels.async_sparse.lines import lines
-from kernels.async_sparse.unit import require_hopper
-from kernels.contract import Kernel, Launch, Problem, require, timed
-from kernels.formats import wcsr
-from kernels.formats.csr import Csr
-from kernels.formats.half import Half
-from kernels.tma import tensor_map
+from .. import jit
+from ..contract import Kernel, Launch, Problem, require, timed
+from ..formats import wcsr
+from ..formats.csr import Csr
+from ..formats.half import Half
+from ..tma import tensor_map
+from . import family, tasks
+from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
+from .lines import lines
+from .unit import require_hopper
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "wcsr.cu"

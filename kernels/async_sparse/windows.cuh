@@ -4,9 +4,10 @@
 #pragma once
 
 #include "consume.cuh"
-#include "cp_async.cuh"
 #include "cut_windows.cuh"
+#include "gather.cuh"
 #include "step.cuh"
+#include "tf32_left.cuh"
 
 constexpr int SLICES = 4;  // of a step, 8 columns of a window each
 
@@ -83,12 +84,6 @@ struct Steps {
     }
 };
 
-// An arrival at the barrier that happens once all copies of this thread so far have landed.
-__device__ __forceinline__ void cp_async_arrive(Barrier* bar)
-{
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
-}
-
 // The part of the four producer warps: warp i copies slice i of each step. The numbers of rows are loaded two steps ahead.
 template <int W, int GROUPS, int STAGES, bool EXACT>
 __device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, STAGES, EXACT>& shared, Barrier* full,
@@ -141,18 +136,6 @@ __device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, ST
         place.next();
         now = then, then = later;
     }
-}
-
-__device__ __forceinline__ uint4 bits(float x, float y, float z, float w)
-{
-    return {__float_as_uint(x), __float_as_uint(y), __float_as_uint(z), __float_as_uint(w)};
-}
-
-// Nothing that makes these registers may be moved behind this line, among the wgmma that read them: ptxas would have
-// each of those wait for the one before.
-__device__ __forceinline__ void pin(uint4& x)
-{
-    asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)::"memory");
 }
 
 // x rounded to TF32, to the nearest; returns the rest such that wgmma, which cuts off what TF32 has not, rounds it likewise. NaN and

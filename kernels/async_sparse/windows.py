@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from kernels import jit
-from kernels.async_sparse import tasks
-from kernels.async_sparse.family import TARGETS, dtype_of
-from kernels.async_sparse.lines import lines
-from kernels.async_sparse.unit import require_hopper
-from kernels.async_sparse.wcsr import PAD, require_rows, require_tf32
-from kernels.contract import Kernel, Launch, Problem, require, timed
-from kernels.formats import wcsr
-from kernels.formats.csr import INT32_MAX, Csr
-from kernels.formats.half import array_module
-from kernels.formats.wcsr import Wcsr
+from .. import jit
+from ..contract import Kernel, Launch, Problem, require, timed
+from ..formats import wcsr
+from ..formats.csr import INT32_MAX, Csr
+from ..formats.half import array_module
+from ..formats.wcsr import Wcsr
+from . import tasks
+from .family import TARGETS, dtype_of
+from .lines import lines
+from .unit import require_hopper
+from .wcsr import PAD, require_rows, require_tf32
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "windows.cu"

@@ -17,7 +17,8 @@
 // of a window are neither gathered nor multiplied. Values are stored by slices: W lines of 32 bytes, 32-byte swizzle.
 //
 // EXACT, 3xTF32: x = big + small, both rounded to TF32; small A times big B, big A times small B and big times big. What tensor cores
-// add they cut off, so every two slices begin with zero and are added to the sums on CUDA cores.
+// add they cut off, so every two or four slices begin with zero and are added to the sums on CUDA cores. Of low windows big B is multiplied by
+// both parts of A at once, which lie one below the other: wgmma takes hardly longer for 2 W columns.
 //
 // Template:  W       rows of a window: 8, 16, 32 or 64
 //            GROUPS  warpgroups that multiply, 128 columns each: 1 (then two blocks share an SM) or 2
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
     static_assert(W == 8 || W == 16 || W == 32 || W == 64, "windows have 8, 16, 32 or 64 rows");
     static_assert(GROUPS == 1 || GROUPS == 2, "one or two warpgroups multiply");
     using S = Shared<W, GROUPS, STAGES, EXACT>;
-    constexpr int PITCH = S::PITCH, SLICE = S::SLICE, PART = EXACT ? 2 : SLICES;  // slices that are multiplied together
+    constexpr int PITCH = S::PITCH, SLICE = S::SLICE, PART = EXACT && W > 16 ? 2 : SLICES;  // slices at once
     extern __shared__ __align__(1024) unsigned char dynamic[];
     auto& shared = *reinterpret_cast<S*>(dynamic);
     __shared__ Barrier full[STAGES], empty[STAGES];
@@ -53,7 +54,8 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
 
     take_registers<GROUPS == 1 ? 200 : 224>();
     const int mine = 128 * group + 32 * warp + 4 * g;  // first of this lane's 4 columns of the tile
-    float acc[2][W / 2], sum[2][EXACT ? W / 2 : 1];
+    constexpr bool BOTH = EXACT && W <= 16;
+    float acc[2][BOTH ? W : W / 2], rest[2][BOTH ? W / 2 : 1], sum[2][EXACT ? W / 2 : 1];
     Place<STAGES> place;
     // Slices `first` to first + count - 1 of a stage; `add`: to what acc holds.
     const auto multiply = [&](auto count, int first, bool add) {
@@ -84,10 +86,12 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
             const unsigned long long right = k_major<32>(at);
 #pragma unroll
             for (int i = 0; i < 2; ++i)
-                if constexpr (EXACT) {
-                    const unsigned long long rest = k_major<32>(at + W * 32);
+                if constexpr (BOTH) {
+                    WgmmaTf32<2 * W>::dense(acc[i], big[k][i], right, k > 0);
+                    WgmmaTf32<W>::dense(rest[i], small[k][i], right, k > 0);
+                } else if constexpr (EXACT) {
                     WgmmaTf32<W>::dense(acc[i], small[k][i], right, k > 0);
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], rest, true);
+                    WgmmaTf32<W>::dense(acc[i], big[k][i], k_major<32>(at + W * 32), true);
                     WgmmaTf32<W>::dense(acc[i], big[k][i], right, true);
                 } else {
                     WgmmaTf32<W>::dense(acc[i], big[k][i], right, k > 0 || add);
@@ -96,8 +100,8 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
         wgmma_commit();
         wgmma_wait<0>();  // meanwhile other warpgroups' instructions run
         if constexpr (EXACT) {
-            settle(acc);
-            add_to(sum, acc);
+            settle(acc), settle(rest);
+            add_to(sum, acc, rest);
         }
     };
     for (; tiles.more(); tiles.next()) {

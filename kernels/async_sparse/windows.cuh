@@ -157,13 +157,17 @@ __device__ __forceinline__ void clear(float (&x)[2][E])
         for (int j = 0; j < E; ++j) x[i][j] = 0.f;
 }
 
-template <int E>
-__device__ __forceinline__ void add_to(float (&sum)[2][E], const float (&x)[2][E])
+// Adds a product, or big B times both parts of A, side by side, and small B times the big part.
+template <int E, int F, int G>
+__device__ __forceinline__ void add_to(float (&sum)[2][E], const float (&x)[2][F], const float (&rest)[2][G])
 {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
 #pragma unroll
-        for (int j = 0; j < E; ++j) sum[i][j] += x[i][j];
+        for (int j = 0; j < E; ++j) {
+            if constexpr (F > E) sum[i][j] += x[i][j] + (x[i][E + j] + rest[i][j]);
+            else sum[i][j] += x[i][j];
+        }
 }
 
 // This lane's 4 columns of C, from `column` on, of 2 rows in every 8: stored, or added where the window is cut.

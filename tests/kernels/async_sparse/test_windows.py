@@ -173,6 +173,37 @@ def test_threads_of_the_gather_write_every_unit_once_and_without_conflicts(n):
     assert (written == 1).all()
 
 
+@pytest.mark.parametrize("window", windows.HEIGHTS)
+def test_lanes_store_the_columns_whose_rows_of_b_they_loaded(window):
+    """A slice, lane by lane as windows.cu reads, multiplies and stores it, with wgmma as wgmma.cuh describes it."""
+    gathered = rng.integers(-3, 4, (8, 128)).astype(np.float32)  # 8 rows of B, 128 columns
+    values = rng.integers(-3, 4, (window, 8)).astype(np.float32)
+    c = np.full((window, 128), np.nan, np.float32)
+    left = np.full((2, 64, 8), np.nan, np.float32)  # B^T, of two blocks
+    lanes = [(w, g, t, 32 * w + 4 * g) for w in range(4) for g in range(8) for t in range(4)]
+    for w, g, t, mine in lanes:
+        x, y = gathered[t, mine : mine + 4], gathered[t + 4, mine : mine + 4]
+        for i in range(2):
+            row = 16 * w + g
+            left[i, row, t], left[i, row + 8, t] = x[2 * i], x[2 * i + 1]
+            left[i, row, t + 4], left[i, row + 8, t + 4] = y[2 * i], y[2 * i + 1]
+    assert not np.isnan(left).any()
+    product = left @ values.T  # (2, 64, window)
+    for w, g, t, mine in lanes:
+        acc = np.zeros((2, window // 2), np.float32)
+        for j in range(window // 8):
+            for down in range(2):
+                row = 16 * w + g + 8 * down
+                acc[:, 4 * j + 2 * down : 4 * j + 2 * down + 2] = product[:, row, 8 * j + 2 * t :][
+                    :, :2
+                ]
+        for j in range(window // 4):
+            row, d = j // 2 * 8 + 2 * t + j % 2, j // 2 * 4 + j % 2
+            assert np.isnan(c[row, mine : mine + 4]).all()
+            c[row, mine : mine + 4] = acc[0, d], acc[0, d + 2], acc[1, d], acc[1, d + 2]
+    assert np.array_equal(c, values @ gathered)
+
+
 # --------------------------------------------------------------------------------- problems in CSR
 
 

@@ -1,4 +1,4 @@
-"""Block-sparse times dense on Hopper: AsyncSparse's ladder as published, and a ladder beyond it."""
+"""Sparse times dense on Hopper, blocks and windows: AsyncSparse's kernels as published, and others beyond them."""
 
 from .launch import BASELINES, VARIANTS, bind
 from .operands import problem, problem_from_csr

@@ -86,7 +86,7 @@ CHECK_PYTHON := 'import sys; v = sys.version_info; v < (3, 11) and sys.exit("err
 
 # --- notebooks and book ------------------------------------------------------------------------
 # The longest first: begun last, it would leave all cores but one with nothing to do.
-NOTEBOOKS := $(shell ls -S notebooks/*.ipynb)
+NOTEBOOKS := $(shell ls -S notebooks/*.ipynb 2>/dev/null)
 EXECUTED := $(NOTEBOOKS:notebooks/%=$(BUILD)/notebooks/%)
 HTML := $(BUILD)/html/index.html
 SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')
@@ -154,7 +154,7 @@ environment: $(ENV) ## Make the Python environment only
 wheelhouse: $(ENV) ## Fetch the wheels for a GPU node without internet (NODE_PYTHON, NODE_HAS, …) into wheelhouse/
 	$(PY) -m artifact.wheelhouse wheelhouse --python $(NODE_PYTHON) --glibc $(NODE_GLIBC) --extras $(NODE_EXTRAS) $(if $(NODE_HAS),--has $(NODE_HAS))
 
-COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml --extra artifact
 lock: ## Renew requirements/*.lock from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: uv is not on the PATH: install it (pip install uv) or name it with UV=..." >&2; exit 2; }
 	$(COMPILE) --extra book --extra dev --extra gpu --extra test --output-file requirements/gpu.lock

@@ -1,7 +1,7 @@
 """Wheels for a GPU node without internet: `python -m artifact.wheelhouse FOLDER --python 3.12 --has FILE`.
 
-Starting from what pyproject.toml declares (its dependencies, and of its extras gpu and test, without the book), it
-follows the requirements of the wheels that it fetches. A package that the node has, at a version that
+Starting from what pyproject.toml declares (its dependencies, and of its extras artifact, gpu and test, without the
+book), it follows the requirements of the wheels that it fetches. A package that the node has, at a version that
 every requirement met on the way allows, is left out, and so is what only that package needs. Everything fetched has
 the version and one of the hashes of requirements/gpu.lock. The folder also receives
 
@@ -31,6 +31,8 @@ from packaging.version import InvalidVersion, Version
 
 from artifact.paths import ROOT
 
+#: The extra without which nothing is measured.
+HARNESS = "artifact"
 #: Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
 OLDEST_GLIBC = 17
 
@@ -111,7 +113,7 @@ def _declared(extras: list[str]) -> list[Requirement]:
         raise ValueError(f"pyproject.toml declares no extra {extra!r}, only {', '.join(known)}")
     return [
         Requirement(line)
-        for lines in (project["dependencies"], *(known[extra] for extra in extras))
+        for lines in (project["dependencies"], *(known[extra] for extra in [HARNESS, *extras]))
         for line in lines
     ]
 
@@ -211,7 +213,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", default="3.12", help="the node's Python, like 3.12")
     parser.add_argument("--glibc", default="2.39", help="the node's C library, like 2.39")
-    parser.add_argument("--extras", nargs="*", default=["gpu", "test"], help="of pyproject.toml")
+    parser.add_argument(
+        "--extras", nargs="*", default=["gpu", "test"], help=f"of pyproject.toml, beside {HARNESS}"
+    )
     parser.add_argument("--has", type=Path, help="what `pip list --format=freeze` printed there")
     options = parser.parse_args(arguments)
     try:

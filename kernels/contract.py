@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernels import jit
+from . import gpu, jit
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,14 @@ class Problem:
         return self._host
 
     def device(self) -> Operands:
+        """The operands on the current GPU. Raises NoGpu, one sentence, where CuPy is not installed."""
         if self._device is None:
-            self._device = self.make_device()
+            try:
+                self._device = self.make_device()
+            except ModuleNotFoundError as error:
+                if error.name != "cupy":
+                    raise
+                raise gpu.NoGpu(gpu.NO_CUPY) from error
         return self._device
 
     def release(self) -> None:

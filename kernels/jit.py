@@ -31,6 +31,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 COMMON = ROOT / "common"
+#: What the package is called where it is installed; in a checkout it is `kernels`.
+INSTALLED = "sparsity_on_trial"
 #: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell.
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
 #: Line information costs no registers and lets Nsight Compute show the source beside the SASS.
@@ -77,8 +79,19 @@ class Resources:
 
 
 def cache_folder() -> Path:
-    """Where cubins are kept: $SPARSITY_CACHE, unless that is empty; else build/cubin beside the package."""
-    return Path(os.environ.get("SPARSITY_CACHE") or ROOT.parent / "build" / "cubin")
+    """Where cubins are kept: $SPARSITY_CACHE, unless that is empty; else build/cubin beside `kernels` in a checkout.
+
+    Of the installed package, which is not ours to write to, it is sparsity_on_trial/cubin in the user's own folder of
+    caches: $XDG_CACHE_HOME, or ~/.cache where that is not set, or is no absolute path.
+    """
+    if given := os.environ.get("SPARSITY_CACHE"):
+        return Path(given)
+    if ROOT.name != INSTALLED:
+        return ROOT.parent / "build" / "cubin"
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(caches):
+        caches = os.path.expanduser("~/.cache")
+    return Path(caches, INSTALLED, "cubin")
 
 
 def arch_of(device) -> str:

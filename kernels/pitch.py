@@ -9,7 +9,7 @@ from math import ceil
 
 import numpy as np
 
-from kernels import jit
+from . import jit
 
 SOURCE = jit.COMMON / "pitch.cu"
 #: Bytes of an element -> the instantiation that copies it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.formats import half
+from .formats import half
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 TF32_BITS = 0xFFFFE000  #: bits of a float32 that TF32 holds

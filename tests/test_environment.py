@@ -23,7 +23,10 @@ from artifact.paths import ROOT
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKS = {name: (ROOT / "requirements" / f"{name}.lock").read_text() for name in ("base", "gpu")}
-EXTRAS = {"base": ("book", "dev", "test"), "gpu": ("book", "dev", "gpu", "test")}
+EXTRAS = {
+    "base": ("artifact", "book", "dev", "test"),
+    "gpu": ("artifact", "book", "dev", "gpu", "test"),
+}
 #: What is in no lock, for who has it.
 OPTIONAL = "torch"
 #: Packages whose modules are only installed where there is a GPU, or where somebody wants them.
@@ -168,3 +171,5 @@ def test_layers_import_downwards_only():
     for path in (ROOT / "kernels").rglob("*.py"):
         modules = {module for module, _ in imports(path)}
         assert "artifact" not in modules, f"{path.relative_to(ROOT)} imports the harness"
+        named = f"{path.relative_to(ROOT)} imports kernels by that name, which it has not where it is installed"
+        assert "kernels" not in modules, f"{named}: import relatively"

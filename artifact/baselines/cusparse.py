@@ -1,6 +1,7 @@
 """cuSPARSE's CSR times dense: every algorithm that the library has.
 
-A matrix in CSR is multiplied as it is: float32, B and C row-major.
+A matrix in CSR is multiplied as it is: float32, B and C row-major. Where B is bfloat16 or float16, A's values are
+rounded to that in `bind`, whose time is in `prepare_ms`.
 
 Where B is the sparse one, N:M with column-major A and C, the same call computes C^T = B^T · A^T: A^T
 and C^T are row-major as they lie, and B^T is made CSR in `bind`, whose time is in `prepare_ms` too.
@@ -21,7 +22,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,10 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         require_blocks("cuSPARSE", problem, operands)
         made, ms = timed(lambda: csr_of_blocks(problem.device().a))
         nbytes = made.nbytes
+        operands = Operands(made, operands.b, output)
+    elif isinstance(operands.b, Half):
+        made, ms = timed(lambda: in_dtype(problem.device().a, problem.device().b.dtype))
+        nbytes = made.val.nbytes
         operands = Operands(made, operands.b, output)
     if algorithm == "alg3":
         # Its reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
@@ -214,6 +219,11 @@ def csr_of_blocks(a: Bcsr) -> Csr:
     """
     made = bcsr.to_csr(a)
     return Csr(a.m, a.k, made.row_ptr, made.col_idx, stored.rounded(made.val, a.dtype))
+
+
+def in_dtype(a: Csr, dtype: str) -> Csr:
+    """A with its values as bit patterns of "bfloat16" or "float16" (uint16), on the side where it lives."""
+    return replace(a, val=stored.rounded(a.val, dtype))
 
 
 def require_work(problem: Problem) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from kernels.contract import Problem, require
-from kernels.formats.half import Half
-from kernels.tuning import Choices, Rounds
+from ..contract import Problem, require
+from ..formats.half import Half
+from ..tuning import Choices, Rounds
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "unit_ring.cu"
@@ -189,7 +189,7 @@ def check(config: Unit, shape: Shape, most: int) -> None:
 
 def fits(config: Unit, problem: Problem, device) -> bool:
     """Whether the GPU takes a configuration for the problem."""
-    from kernels import jit
+    from .. import jit
 
     try:
         check(config, shape_of(problem), device.properties.max_shared_memory_per_block_optin)

@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kernels import tuning
-from kernels.async_sparse import family, published, unit
-from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.operands import ROOM
-from kernels.contract import Bound, Kernel, Launch, Problem, require
+from .. import tuning
+from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
+from ..formats import bcsr
+from ..formats.csr import Csr
+from . import family, published, unit, wcsr, windows
+from .family import Shape, Unit
+from .operands import BLOCK, ROOM
 
 BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
 
@@ -56,15 +58,23 @@ VARIANTS: dict[str, Kernel] = {
         _entries(family.WIDTHS),
         targets=family.TARGETS,
     ),
+    **wcsr.KERNELS,
+    **windows.KERNELS,
 }  # fmt: skip
 
 
 def bind(variant: str, problem: Problem, device) -> Bound:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
-    variant: one of VARIANTS, of `family.TRIALS`, or "opt5_n8" to "opt5_n256" of the sweep over WGMMA_N. Raises
-    ValueError where there is no such variant, or where it does not take the problem or the GPU.
+    variant: one of VARIANTS, of the TRIALS of `family`, `wcsr` or `windows`, or "opt5_n8" to "opt5_n256" of the sweep
+    over WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where there is no
+    such variant, or where it does not take the problem or the GPU.
     """
+    for module in (wcsr, windows):
+        if variant in module.KERNELS or variant in module.TRIALS:
+            return module.bind(variant, problem, device)
+    if isinstance(problem.device().a, Csr):
+        return _bind_blocks(variant, problem, device)
     if variant in published.KERNELS or variant in published.SWEEP:
         return published.bind(variant, problem, device)
     require(
@@ -76,6 +86,22 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         return bind_auto(variant, problem, device)
     config = family.TRIALS[variant][0] if variant in family.TRIALS else Unit()
     return unit.bind(variant, problem, device, usual(problem, device, config))
+
+
+def _bind_blocks(variant: str, problem: Problem, device) -> Bound:
+    """A kernel for blocks on a CSR matrix, which is made blocks of 64 x 64 first: that time counts."""
+    operands = problem.device()
+    dtype = family.dtype_of(operands.b)
+    a, ms = timed(
+        lambda: bcsr.from_csr(
+            operands.a, block=BLOCK, dtype="float32" if dtype == "tf32" else dtype
+        )
+    )
+    made = Operands(a, operands.b, operands.c)
+    bound = bind(variant, replace(problem, make_device=lambda: made, _device=None), device)
+    bound.prepare_ms += ms
+    bound.prepare_bytes += a.nbytes
+    return bound
 
 
 def usual(problem: Problem, device, config: Unit | None = None) -> Unit:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels import pitch
-from kernels.async_sparse.family import order
-from kernels.formats.half import Half
+from .. import pitch
+from ..formats.half import Half
+from .family import order
 
 
 @dataclass
@@ -26,14 +26,15 @@ class Lines:
     after: list = field(default_factory=list)  #: launches that bring a padded C back
 
 
-def lines(operands, device) -> Lines:
+def lines(operands, device, *, by_rows: bool = False) -> Lines:
     """B and C themselves where their lines are aligned, else padded copies and the launches for them.
 
-    A padded C holds NaN at first, so that what a kernel leaves unwritten is seen.
+    by_rows: take both as row-major, which a single column may be as well as column-major. A padded C holds NaN
+    at first, so that what a kernel leaves unwritten is seen.
     """
     import cupy
 
-    b, c = (_lines(x) for x in (operands.b, operands.c))
+    b, c = (_lines(x, by_rows) for x in (operands.b, operands.c))
     made = Lines(b, c)
     if _ragged(b):
         made.b = _padded(b)
@@ -49,9 +50,9 @@ def lines(operands, device) -> Lines:
     return made
 
 
-def _lines(matrix):
+def _lines(matrix, by_rows: bool):
     array = matrix.bits if isinstance(matrix, Half) else matrix
-    return array.T if order(matrix) == "F" else array
+    return array if by_rows or order(matrix) == "C" else array.T
 
 
 def _ragged(array) -> bool:

@@ -1,4 +1,4 @@
-"""The room's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR), B and C dense.
+"""The room's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR) or CSR, B and C dense.
 
 Every number comes from its position in a stream (`kernels.splitmix`), so NumPy and CuPy make the same
 bits. The source names no values; these are random, because a GPU multiplies zeros with less power and
@@ -12,11 +12,11 @@ from math import ceil
 
 import numpy as np
 
-from kernels import splitmix
-from kernels.contract import Operands, Problem, require, require_seed, require_whole
-from kernels.formats import bcsr, csr, half, reorder
-from kernels.formats.csr import INT32_MAX, Csr
-from kernels.formats.half import Half
+from .. import splitmix
+from ..contract import Operands, Problem, require, require_seed, require_whole
+from ..formats import bcsr, csr, half, reorder
+from ..formats.csr import INT32_MAX, Csr
+from ..formats.half import Half
 
 ROOM = "async_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and column (source, section IV)
@@ -26,6 +26,10 @@ DTYPES = ("bfloat16", "float16", "tf32")
 #: layout -> memory order of B and of C: "F" is column-major.
 LAYOUTS = {"source": "FC", "linear": "FF", "row": "CC"}
 REORDERS = ("rcm", "")
+#: What A is -> the layout where none is named. Rows of B that single columns of A name want a row-major one.
+FORMATS = {"bcsr": "source", "csr": "row"}
+CSR_DTYPES = (*DTYPES, "float32")  #: which CUDA cores multiply as it is, and tensor cores in 3xTF32
+WINDOW, WINDOW_TILE = 64, 128  #: rows of the source's windows, columns of C in a tile of its kernel
 _PATTERN_VALUES, _B = 1, 2  # streams; `bcsr.random` takes 0 and 1
 
 
@@ -58,10 +62,15 @@ def problem(
 
 def problem_from_csr(
     a: Csr, n: int, seed: int = 0, label: str = "",
-    *, block: int | tuple[int, int] = BLOCK, dtype: str = "bfloat16", layout: str = "source",
-    reorder: str = "rcm",
+    *, block: int | tuple[int, int] = BLOCK, dtype: str = "bfloat16", layout: str = "",
+    reorder: str = "rcm", format: str = "bcsr",
 ) -> Problem:  # fmt: skip
     """C (m, n) = A · B for the pattern of a matrix on the host, with random values on it.
+
+    format: "bcsr", A in blocks, or "csr", A a `Csr` whose columns ascend in a row: what else a kernel
+    multiplies, windows of some height or blocks, it makes of that in `bind`, and the time counts
+    (`prepare_ms`). Values are float32 then, B and C too where dtype is "tf32" or "float32", in which
+    values have all digits; `block` is not looked at. layout "": `FORMATS` says which.
 
     reorder: "rcm", SciPy's reverse Cuthill-McKee of rows and columns alike where A is square, or "",
     the matrix as it comes. Repeated entries become one. The other arguments are those of `problem`;
@@ -69,12 +78,16 @@ def problem_from_csr(
     problem.
     """
     csr.validate(a)
-    _require(a.m, n, a.k, seed, dtype, layout)
+    require(format in FORMATS, f"format is {format!r}, but A is made one of {', '.join(FORMATS)}")
+    layout = layout or FORMATS[format]
+    _require(a.m, n, a.k, seed, dtype, layout, DTYPES if format == "bcsr" else CSR_DTYPES)
     require(
         reorder in REORDERS, f"reorder is {reorder!r}, but must be 'rcm', or '' for the given order"
     )
     n, seed, sides = int(n), int(seed), bcsr.sides(block)
     a = with_values(reordered(a, reorder)[0], seed, dtype)
+    if format == "csr":
+        return _csr_problem(label, a, n, seed, dtype, layout)
     blocks = bcsr.count_blocks(a, sides)
     bcsr.require_blocks(blocks, sides[0])
     stored = "float32" if dtype == "tf32" else dtype
@@ -87,6 +100,31 @@ def problem_from_csr(
     return _problem(
         label, a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, sides, blocks, dtype, layout, operands
     )
+
+
+def _csr_problem(label: str, a: Csr, n: int, seed: int, dtype: str, layout: str) -> Problem:
+    vectors = column_vectors(a)
+    size = _size(dtype)
+
+    def operands(xp) -> Operands:
+        return _operands(xp, a if xp is np else csr.to_device(a), n, seed, dtype, layout)
+
+    # The source's kernel: each tile of C reads its window, and the rows of B that the window names.
+    window = vectors * (WINDOW * size + 4)
+    return _described(
+        label or f"CSR, {dtype}" + f", {layout}" * (layout != FORMATS["csr"]),
+        a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, dtype,
+        (size + 4) * a.nnz + 4 * (a.m + 1), ceil(n / WINDOW_TILE) * window + vectors * n * size,
+        operands,
+    )  # fmt: skip
+
+
+def column_vectors(a: Csr, window: int = WINDOW) -> int:
+    """Columns of all windows of so many rows that hold a non-zero, padding not counted."""
+    if a.nnz == 0:
+        return 0
+    place = np.sort(csr.rows(a) // window * a.k + a.col_idx)
+    return int(csr.changes(place).sum())
 
 
 def reordered(a: Csr, how: str) -> tuple[Csr, float]:
@@ -128,7 +166,7 @@ def _operands(xp, a, n: int, seed: int, dtype: str, layout: str) -> Operands:
     b = dense(xp, a.k, n, seed, dtype, order_b)
     if xp is np:
         return Operands(a, b)
-    c = xp.empty(a.m * n, xp.float32 if dtype == "tf32" else xp.uint16)
+    c = xp.empty(a.m * n, xp.uint16 if dtype in half.DTYPES else xp.float32)
     return Operands(a, b, _matrix(c, (a.m, n), dtype, order_c))
 
 
@@ -137,13 +175,13 @@ def _matrix(flat, shape: tuple[int, int], dtype: str, order: str):
     return Half(dtype, array) if dtype in half.DTYPES else array
 
 
-def _require(m, n, k, seed, dtype, layout) -> None:
+def _require(m, n, k, seed, dtype, layout, dtypes=DTYPES) -> None:
     for name, value in (("m", m), ("n", n), ("k", k)):
         require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
     require_seed(seed)
     require(
-        dtype in DTYPES,
-        f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(DTYPES)}",
+        dtype in dtypes,
+        f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(dtypes)}",
     )
     require(layout in LAYOUTS, f"layout is {layout!r}, but must be one of {', '.join(LAYOUTS)}")
 
@@ -157,14 +195,31 @@ def _label(block: tuple[int, int], dtype: str, layout: str) -> str:
     return ", ".join(parts + [layout] * (layout != "source"))
 
 
+def _size(dtype: str) -> int:
+    """Bytes of a value."""
+    return 2 if dtype in half.DTYPES else 4
+
+
 def _problem(
     label: str, m: int, n: int, k: int, nnz: int, density: float, seed: int,
     block: tuple[int, int], blocks: int, dtype: str, layout: str, operands: Callable,
 ) -> Problem:  # fmt: skip
-    size = 4 if dtype == "tf32" else 2
+    size = _size(dtype)
     b_row, b_col = block
     a = size * blocks * b_row * b_col + 4 * (blocks + ceil(m / b_row) + 1)
-    b, c = size * k * n, size * m * n
+    # Every tile of C reads its row of blocks, and for each block as many rows of B.
+    return _described(
+        label or _label(block, dtype, layout), m, n, k, nnz, density, seed, dtype,
+        a, ceil(n / TILE) * a + blocks * b_col * n * size, operands,
+    )  # fmt: skip
+
+
+def _described(
+    label: str, m: int, n: int, k: int, nnz: int, density: float, seed: int, dtype: str,
+    a_bytes: int, asked_bytes: int, operands: Callable,
+) -> Problem:  # fmt: skip
+    """a_bytes: of A; asked_bytes: what the source's kernel asks of A and B."""
+    size = _size(dtype)
 
     def on_device() -> Operands:
         import cupy
@@ -173,7 +228,7 @@ def _problem(
 
     return Problem(
         room=ROOM,
-        label=label or _label(block, dtype, layout),
+        label=label,
         m=m,
         n=n,
         k=k,
@@ -182,9 +237,8 @@ def _problem(
         seed=seed,
         useful_flops=2 * nnz * n,
         flops_def=FLOPS_DEF,
-        least_bytes=a + b + c,
-        # Every tile of C reads its row of blocks, and for each block as many rows of B.
-        requested_bytes=ceil(n / TILE) * a + blocks * b_col * n * size + c,
+        least_bytes=a_bytes + size * (k + m) * n,
+        requested_bytes=asked_bytes + size * m * n,
         make_host=lambda: operands(np),
         make_device=on_device,
         limit="tf32" if dtype == "tf32" else "",

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
-from kernels.async_sparse import family
-from kernels.async_sparse.family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
-from kernels.async_sparse.lines import lines
-from kernels.async_sparse.unit import blocks_of, c_map, require_hopper
-from kernels.contract import Kernel, Launch, Problem, require
-from kernels.tma import tensor_map
+from .. import jit
+from ..contract import Kernel, Launch, Problem, require
+from ..tma import tensor_map
+from . import family
+from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
+from .lines import lines
+from .unit import blocks_of, c_map, require_hopper
 
 HERE = Path(__file__).parent
 STAGES = 3  #: of the ring, Q of section III-C
@@ -194,8 +194,9 @@ def _bind_wgmma(
             tensor_map(dense.b, (width, k), LINE),
         )
         if kernel_name == "opt7":
-            # A cluster is two neighbouring panels; where their number is odd the last one is beyond C.
-            grid, cluster = (rows, ceil(panels / 2) * 2), {"cluster": (1, 2, 1)}
+            # A cluster is two neighbouring panels, where their number is odd the last one is beyond C. cuda.core's
+            # grid counts clusters.
+            grid, cluster = (rows, ceil(panels / 2)), {"cluster": (1, 2, 1)}
             arguments = (*maps, *index, *direct)
         else:
             most = widest(kernel_name, shape.size)

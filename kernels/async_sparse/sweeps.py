@@ -46,7 +46,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "shapes": [
             {"m": rows, "n": n, "k": columns, "density": d, **linear}
             for rows, columns in (LAYERS if full else LAYERS[:1])
-            for n in ((512, 8192) if full else (512,))
+            for n in (8192,)
             for d in ((0.2, 0.05) if full else (0.2,))
         ],
         "half": [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernels.async_sparse import published
-from kernels.contract import Problem, require
+from ..contract import Problem, require
+from . import published
 
 #: As trace.cuh has them: blocks, roles, warpgroups and steps that are kept.
 KEPT = (8, 3, 3, 64)

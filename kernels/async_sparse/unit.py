@@ -7,15 +7,15 @@ from math import ceil
 
 import numpy as np
 
-from kernels import jit
-from kernels.async_sparse import family
-from kernels.async_sparse.family import LINE, ROWS, Unit
-from kernels.async_sparse.lines import lines
-from kernels.contract import Launch, Problem, require, timed
-from kernels.formats import bcsr, csr
-from kernels.formats.bcsr import Bcsr
-from kernels.formats.half import array_module
-from kernels.tma import tensor_map
+from .. import jit
+from ..contract import Launch, Problem, require, timed
+from ..formats import bcsr, csr
+from ..formats.bcsr import Bcsr
+from ..formats.half import array_module
+from ..tma import tensor_map
+from . import family
+from .family import LINE, ROWS, Unit
+from .lines import lines
 
 
 def stacked(a: Bcsr) -> Bcsr:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from kernels.contract import Kernel, Problem, require
-from kernels.tuning import Rounds
+from ..contract import Kernel, Problem, require
+from ..tuning import Rounds
 
 HERE = Path(__file__).parent
 WARPS = 8  # rows of a block in the warp-per-row kernels; the source leaves THREADS_PER_BLOCK open

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import Operands, require
-from kernels.formats import csr
+from .. import jit
+from ..contract import Operands, require
+from ..formats import csr
 
 SOURCE = Path(__file__).with_name("generate.cu")
 ENTRIES = ("row_counts", "sparse_entries", "dense")

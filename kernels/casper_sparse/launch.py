@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels import jit, tuning
-from kernels.casper_sparse import family
-from kernels.casper_sparse.family import (
+from .. import jit, tuning
+from ..contract import Bound, Launch, Operands, Problem, require, timed
+from ..formats import csr
+from . import family
+from .family import (
     MOST,
     NARROW,
     SHARED_PANEL,
@@ -27,9 +29,7 @@ from kernels.casper_sparse.family import (
     vector_width,
     why_not_shared_tiles,
 )
-from kernels.casper_sparse.operands import ROOM
-from kernels.contract import Bound, Launch, Operands, Problem, require, timed
-from kernels.formats import csr
+from .operands import ROOM
 
 BASELINES = ("cusparse",)
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from kernels.casper_sparse import generate
-from kernels.contract import Operands, Problem
-from kernels.formats import csr
+from ..contract import Operands, Problem
+from ..formats import csr
+from . import generate
 
 ROOM = "casper_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and every column (source, Eq. 4)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import Kernel, Launch, require
-from kernels.formats import half, two_four
+from .. import jit
+from ..contract import Kernel, Launch, require
+from ..formats import half, two_four
 
 HERE = Path(__file__).parent
 ROOM = "ceilings"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from kernels.formats.half import Half
+from .half import Half
 
 
 def is_sparse(x: Any) -> bool:

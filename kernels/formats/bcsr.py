@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from kernels import splitmix
-from kernels.contract import require_seed
-from kernels.formats import csr, stored
-from kernels.formats.csr import INT32_MAX, Csr
-from kernels.formats.half import Half, array_module
+from .. import splitmix
+from ..contract import require_seed
+from . import csr, stored
+from .csr import INT32_MAX, Csr
+from .half import Half, array_module
 
 SIDES = (16, 32, 64, 128)  #: rows, and columns, that a block may have
 _PATTERN, _VALUES = range(2)  # streams of `random`

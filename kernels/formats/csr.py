@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.formats.half import array_module
+from .half import array_module
 
 INT32_MAX = 2**31 - 1
 

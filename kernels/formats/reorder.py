@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from kernels.formats import csr
-from kernels.formats.csr import Csr
+from . import csr
+from .csr import Csr
 
 
 def rcm(a: Csr) -> tuple[np.ndarray, float]:

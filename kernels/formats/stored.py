@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.formats import csr, half
-from kernels.formats.csr import INT32_MAX, Csr
+from . import csr, half
+from .csr import INT32_MAX, Csr
 
 DTYPES = ("bfloat16", "float16", "float32")
 

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels import jit
-from kernels.formats.half import DTYPES, array_module, from_bits, require_dtype, to_bits
+from .. import jit
+from .half import DTYPES, array_module, from_bits, require_dtype, to_bits
 
 SOURCE = Path(__file__).with_name("two_four.cu")
 ENTRIES = ("compress<CHECK>", "compress<FIT>", "compress<PRUNE>")

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels.formats import csr, stored
-from kernels.formats.csr import INT32_MAX
-from kernels.formats.half import array_module
+from . import csr, stored
+from .csr import INT32_MAX
+from .half import array_module
 
 SIDES = (8, 16, 32, 64)  #: rows that a window, and columns that its padding, may have
 

@@ -1,6 +1,6 @@
 """FP32 N:M sparsity on CUDA cores: the three kernels of Zeng's report, and what they leave open."""
 
-from kernels.nm_cuda_core.launch import (
+from .launch import (
     BASELINES,
     VARIANTS,
     as_gathered,
@@ -9,7 +9,7 @@ from kernels.nm_cuda_core.launch import (
     problem,
     problem_from_nm,
 )
-from kernels.nm_cuda_core.sweeps import sweeps
+from .sweeps import sweeps
 
 __all__ = [
     "BASELINES",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import (
+from .. import jit
+from ..contract import (
     Bound,
     Kernel,
     Launch,
@@ -20,7 +20,7 @@ from kernels.contract import (
     require_whole,
     timed,
 )
-from kernels.formats import nm
+from ..formats import nm
 
 ROOM = "nm_cuda_core"
 HERE = Path(__file__).parent

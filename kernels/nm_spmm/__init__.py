@@ -1,7 +1,7 @@
 """FP32 vector-wise N:M on CUDA cores: NM-SpMM as published, a ladder beyond it, and tensor cores."""
 
-from kernels.nm_spmm.launch import BASELINES, VARIANTS, bind
-from kernels.nm_spmm.operands import problem, problem_from_nm
-from kernels.nm_spmm.sweeps import sweeps
+from .launch import BASELINES, VARIANTS, bind
+from .operands import problem, problem_from_nm
+from .sweeps import sweeps
 
 __all__ = ["BASELINES", "VARIANTS", "bind", "problem", "problem_from_nm", "sweeps"]

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from kernels.contract import require, require_whole
-from kernels.formats.nm import INT32_MAX
-from kernels.nm_spmm.packing import Packed
+from ..contract import require, require_whole
+from ..formats.nm import INT32_MAX
+from .packing import Packed
 
 WORD = 4  #: bytes of an element
 REGISTERS = 255  #: that a thread may have (III-B2)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from kernels import jit, pitch
-from kernels.contract import Kernel, Problem, require
-from kernels.formats.nm import Nm
-from kernels.tuning import Choices, Rounds
+from .. import jit, pitch
+from ..contract import Kernel, Problem, require
+from ..formats.nm import Nm
+from ..tuning import Choices, Rounds
 
 HERE = Path(__file__).parent
 #: Columns of C that a warp computes, and that share an index where vectors are long enough.

@@ -7,11 +7,11 @@ from math import ceil
 
 import numpy as np
 
-from kernels import jit, pitch, tma
-from kernels.contract import Launch, Problem, require, timed
-from kernels.formats.nm import Nm
-from kernels.nm_spmm import family, packing, schedule
-from kernels.nm_spmm.family import Config, Fitted
+from .. import jit, pitch, tma
+from ..contract import Launch, Problem, require, timed
+from ..formats.nm import Nm
+from . import family, packing, schedule
+from .family import Config, Fitted
 
 MAX_GRID = 65535
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels import tuning
-from kernels.contract import Bound, Kernel, Launch, Problem, require
-from kernels.nm_spmm import family, ladder, published, tensor
-from kernels.nm_spmm.operands import ROOM
+from .. import tuning
+from ..contract import Bound, Kernel, Launch, Problem, require
+from . import family, ladder, published, tensor
+from .operands import ROOM
 
 HERE = Path(__file__).parent
 BASELINES = ("cublas", "cublas_tensor", "nm_baseline", "cusparse")

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import formats, jit, splitmix
-from kernels.contract import Operands, Problem, require, require_seed, require_whole
-from kernels.formats import nm
-from kernels.formats.half import Half, array_module
-from kernels.formats.nm import INT32_MAX, Nm
+from .. import formats, jit, splitmix
+from ..contract import Operands, Problem, require, require_seed, require_whole
+from ..formats import nm
+from ..formats.half import Half, array_module
+from ..formats.nm import INT32_MAX, Nm
 
 ROOM = "nm_spmm"
 FLOPS_DEF = "2·M·N·W"  # a multiply and an add for every stored value and every row of A

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels.contract import require, require_whole
-from kernels.formats.half import array_module
-from kernels.formats.nm import INT32_MAX, Nm
+from ..contract import require, require_whole
+from ..formats.half import array_module
+from ..formats.nm import INT32_MAX, Nm
 
 #: Elements of B's padded values worked on at a time, to bound the temporaries (about 1 GB).
 _CHUNK = 1 << 25

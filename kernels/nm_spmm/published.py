@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit, pitch
-from kernels.contract import Bound, Kernel, Launch, Problem, require, timed
-from kernels.formats.nm import Nm
-from kernels.nm_spmm import analysis, packing
-from kernels.nm_spmm.analysis import TABLE_1, Tile
-from kernels.nm_spmm.packing import Packed
+from .. import jit, pitch
+from ..contract import Bound, Kernel, Launch, Problem, require, timed
+from ..formats.nm import Nm
+from . import analysis, packing
+from .analysis import TABLE_1, Tile
+from .packing import Packed
 
 HERE = Path(__file__).parent
 #: N of the paper's patterns, of M = 32 rows.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.contract import require
+from ..contract import require
 
 #: A block with fewer steps than this spends more on the workspace than on its product.
 LEAST_STEPS = 3

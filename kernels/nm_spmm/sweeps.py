@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.nm_spmm.analysis import TABLE_2
+from .analysis import TABLE_2
 
 #: Kept shares of the paper's four sparsities, 50, 62.5, 75 and 87.5% (section IV-A).
 DENSITIES = (0.5, 0.375, 0.25, 0.125)

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from kernels import jit, pitch
-from kernels.contract import Kernel, Launch, Problem, require, timed
-from kernels.formats import half
-from kernels.formats.half import Half, array_module
-from kernels.formats.nm import INT32_MAX, Nm
-from kernels.tma import tensor_map
+from .. import jit, pitch
+from ..contract import Kernel, Launch, Problem, require, timed
+from ..formats import half
+from ..formats.half import Half, array_module
+from ..formats.nm import INT32_MAX, Nm
+from ..tma import tensor_map
 
 HERE = Path(__file__).parent
 TARGETS = ("sm_90a",)

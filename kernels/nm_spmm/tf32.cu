@@ -21,6 +21,7 @@
 // Template:  STAGES  of the ring, 49 KiB each
 //            WHOLE   whether columns of C begin at multiples of 16 bytes, m % 4 == 0: stores are 16 bytes, else 4
 #include "tensor_tile.cuh"
+#include "tf32_left.cuh"
 
 constexpr int ROWS = 32, PITCH = M + 8;  // gathered rows of a stage; floats from one to the next
 
@@ -29,18 +30,6 @@ struct Shared {
     unsigned char values[STAGES][VALUES];  // 1024 bytes aligned
     float gathered[STAGES][ROWS * PITCH];
 };
-
-__device__ __forceinline__ uint4 bits(float x, float y, float z, float w)
-{
-    return {__float_as_uint(x), __float_as_uint(y), __float_as_uint(z), __float_as_uint(w)};
-}
-
-// Nothing that makes these registers may be moved behind this line, among the wgmma that read them: ptxas would have
-// each of those wait for the one before.
-__device__ __forceinline__ void pin(uint4& x)
-{
-    asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)::"memory");
-}
 
 template <int STAGES, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, 1) tf32(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from kernels import jit
-from kernels.contract import Problem, require
-from kernels.tensor_core_24.operands import LABELS
-from kernels.tuning import Choices, Rounds
+from .. import jit
+from ..contract import Problem, require
+from ..tuning import Choices, Rounds
+from .operands import LABELS
 
 HERE = Path(__file__).parent
 INT32_MAX = 2**31 - 1

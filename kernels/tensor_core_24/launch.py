@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels import tuning
-from kernels.contract import Bound, Kernel, Launch, Problem, require
-from kernels.tensor_core_24 import family, mma_sp, wgmma
-from kernels.tensor_core_24.family import PUBLISHED, RUNGS, STUDIES, MmaSp
-from kernels.tensor_core_24.operands import ROOM
+from .. import tuning
+from ..contract import Bound, Kernel, Launch, Problem, require
+from . import family, mma_sp, wgmma
+from .family import PUBLISHED, RUNGS, STUDIES, MmaSp
+from .operands import ROOM
 
 HERE = Path(__file__).parent
 BASELINES = ("cusparselt", "cublaslt")

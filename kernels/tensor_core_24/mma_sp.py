@@ -10,13 +10,13 @@ from math import ceil, gcd
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import Launch, Problem, require, timed
-from kernels.formats import two_four
-from kernels.formats.half import Half, array_module
-from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24.family import EPILOGUE_OF, INT32_MAX, PUBLISHED, MmaSp
-from kernels.tensor_core_24.operands import require_extra
+from .. import jit
+from ..contract import Launch, Problem, require, timed
+from ..formats import two_four
+from ..formats.half import Half, array_module
+from ..formats.two_four import TwoFour
+from .family import EPILOGUE_OF, INT32_MAX, PUBLISHED, MmaSp
+from .operands import require_extra
 
 #: n and k from which the kernel's 32-bit offsets within a tile would wrap.
 MOST = 2**24

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import formats, jit, splitmix
-from kernels.contract import Operands, Problem, require, require_seed, require_whole
-from kernels.formats import half, two_four
-from kernels.formats.half import Half
-from kernels.formats.two_four import TwoFour
+from .. import formats, jit, splitmix
+from ..contract import Operands, Problem, require, require_seed, require_whole
+from ..formats import half, two_four
+from ..formats.half import Half
+from ..formats.two_four import TwoFour
 
 ROOM = "tensor_core_24"
 FLOPS_DEF = "2·M·N·K"  # dense-equivalent: half of them multiply zeros (the source's footnote 4)

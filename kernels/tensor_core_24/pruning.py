@@ -9,12 +9,12 @@ from math import ceil
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import Launch, Operands, Problem, require_seed
-from kernels.formats import two_four
-from kernels.formats.half import require_dtype
-from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24.operands import LABELS, ROOM, device_dense, host_dense
+from .. import jit
+from ..contract import Launch, Operands, Problem, require_seed
+from ..formats import two_four
+from ..formats.half import require_dtype
+from ..formats.two_four import TwoFour
+from .operands import LABELS, ROOM, device_dense, host_dense
 
 VARIANT = "prune_compress"
 ENTRY = "compress<PRUNE>"

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit, pitch
-from kernels.contract import Launch, Problem, require, timed
-from kernels.formats import two_four
-from kernels.formats.half import Half, array_module
-from kernels.tensor_core_24.family import COMPLETE, KEEP, TARGETS, K, Wgmma
-from kernels.tensor_core_24.operands import require_extra
-from kernels.tma import tensor_map
+from .. import jit, pitch
+from ..contract import Launch, Problem, require, timed
+from ..formats import two_four
+from ..formats.half import Half, array_module
+from ..tma import tensor_map
+from .family import COMPLETE, KEEP, TARGETS, K, Wgmma
+from .operands import require_extra
 
 HERE = Path(__file__).parent
 

@@ -9,9 +9,9 @@ A room says in its `family.py` which configurations exist and which of them a pr
 its `launch.py` hands them over, and binds what was chosen.
 """
 
-from kernels.tuning.choices import Choice, Choices, knobs, look_up, read, write
-from kernels.tuning.heats import Rounds
-from kernels.tuning.trials import Winner, bind_choice, choose, tune
+from .choices import Choice, Choices, knobs, look_up, read, write
+from .heats import Rounds
+from .trials import Winner, bind_choice, choose, tune
 
 __all__ = [
     "Choice", "Choices", "Rounds", "Winner", "bind_choice", "choose", "knobs", "look_up", "read", "tune", "write",

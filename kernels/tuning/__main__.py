@@ -10,17 +10,19 @@ import argparse
 import importlib
 from pathlib import Path
 
-from kernels.tuning import choices
+from . import choices
 
 
 def rooms() -> dict[str, choices.Choices]:
     """room -> where its choices are, of every room that keeps some."""
     names = sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/choices"))
-    return {name: importlib.import_module(f"kernels.{name}.family").CHOICES for name in names}
+    return {
+        name: importlib.import_module(f"..{name}.family", __package__).CHOICES for name in names
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m kernels.tuning", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
     parser.add_argument("--stamp", metavar="ROOM", choices=rooms(), help="say so of ROOM's files")
     chosen = parser.parse_args(arguments).stamp
     for name, room in rooms().items():

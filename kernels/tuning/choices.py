@@ -1,8 +1,8 @@
 """The files that keep choices: one for each room and GPU, read by people, too.
 
 A room ships the choices that were made on the GPUs that it was measured on, in choices/<gpu>.csv; what a
-user's own GPU chooses goes to the folder <room> of $SPARSITY_CHOICES, else of `choices` beside the cubins,
-in build/, and comes first.
+user's own GPU chooses goes to the folder <room> of $SPARSITY_CHOICES, else of `choices` beside the folder of
+cubins (`jit.cache_folder`), and comes first.
 
 A choice says that of these kernels, compiled by this compiler, the one is the fastest. So a row names the
 compiler and the kernels, and with others the choice is made again. The kernels are named by a digest of
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 
-from kernels import jit
+from .. import jit
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 #: Columns after those that tell problems apart.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.contract import Bound
+from ..contract import Bound
 
 #: Bytes that are overwritten before each launch, and how many times the L2 at least.
 FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4

@@ -11,9 +11,9 @@ from math import nan, sqrt
 
 import numpy as np
 
-from kernels.contract import Bound
-from kernels.formats import half
-from kernels.formats.half import Half, array_module
+from ..contract import Bound
+from ..formats import half
+from ..formats.half import Half, array_module
 
 #: dtype of C -> the largest difference between two right outputs: sums in another order, rounded once.
 LIMITS = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 1.6e-2}

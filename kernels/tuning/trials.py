@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernels import jit
-from kernels.contract import Bound, Launch
-from kernels.tuning import heats, outputs
-from kernels.tuning.choices import Choice, Choices, digest, knobs, look_up, own_folder, slug, write
-from kernels.tuning.heats import Rounds
+from .. import jit
+from ..contract import Bound, Launch
+from . import heats, outputs
+from .choices import Choice, Choices, digest, knobs, look_up, own_folder, slug, write
+from .heats import Rounds
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,23 @@ def test_an_empty_name_of_the_cache_is_none(monkeypatch):
     assert jit.cache_folder() == jit.ROOT.parent / "build" / "cubin"
 
 
+@pytest.mark.parametrize(
+    ("given", "folder"), [("/x", "/x"), ("x", "~/.cache"), ("", "~/.cache"), (None, "~/.cache")]
+)
+def test_an_installed_package_writes_to_the_users_own_caches(monkeypatch, tmp_path, given, folder):
+    """And not beside itself; the specification of $XDG_CACHE_HOME takes absolute paths only."""
+    monkeypatch.setattr(jit, "ROOT", tmp_path / jit.INSTALLED)
+    monkeypatch.delenv("SPARSITY_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", given or "")
+    if given is None:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+    caches = Path(folder.replace("~", str(tmp_path / "home")))
+    assert jit.cache_folder() == caches / "sparsity_on_trial" / "cubin"
+    monkeypatch.setenv("SPARSITY_CACHE", str(tmp_path / "mine"))
+    assert jit.cache_folder() == tmp_path / "mine"
+
+
 @pytest.mark.parametrize("damage", ["cut", "a bit", "empty", "meta cut", "meta {}", "meta []"])
 def test_a_damaged_cubin_is_compiled_again(cache, source, compiled, damage):
     before = jit.compile_cubin(source, "scale<1>", "sm_80")

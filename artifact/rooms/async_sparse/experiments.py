@@ -6,12 +6,14 @@ Where nothing was recorded, a run or a record is None, and the page says so. Rec
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -137,8 +139,8 @@ def ablation(run: Run | None) -> pd.DataFrame | None:
 
 
 def tiles(run: Run | None) -> pd.DataFrame | None:
-    """The sweep over WGMMA_N on every real matrix."""
-    return real(run, "tile_n", TILES, (N,))
+    """The sweep over WGMMA_N, 32 kernels, on every third real matrix."""
+    return real(run, "tile_n", TILES, (N,), every_nth=3)
 
 
 def tf32(run: Run | None) -> pd.DataFrame | None:
@@ -147,33 +149,36 @@ def tf32(run: Run | None) -> pd.DataFrame | None:
 
 
 def real(
-    run: Run | None, experiment: str, names: Iterable[str], sizes: Iterable[int], **how
-) -> pd.DataFrame | None:
+    run: Run | None, experiment: str, names: Iterable[str], sizes: Iterable[int],
+    *, every_nth: int = 1, **how,
+) -> pd.DataFrame | None:  # fmt: skip
     """The matrices of the room's list that the user's folder has, at these N; None where there is no record of them.
-    how: arguments of `problem_from_csr`."""
+    every_nth: of the matrices, where all would take too long; how: arguments of `problem_from_csr`."""
     if run is None:
         return None
     path = run.folder / f"{experiment}.csv"
     where = matrices.folder() if run.mode == "measure" else None
     if where is not None:
-        _measure_real(run, experiment, tuple(names), tuple(sizes), where, how)
+        there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
+        few = KICK_MATRICES if run.preset == "kick" else None
+        chosen = there["name"].iloc[::every_nth].head(few)
+        _measure_real(run, experiment, tuple(names), tuple(sizes), where, chosen, how)
     return with_csr(records.read(path)) if path.is_file() else None
 
 
 def _measure_real(
-    run: Run, experiment: str, names: tuple, sizes: tuple, where, how: Mapping
+    run: Run, experiment: str, names: tuple, sizes: tuple, where: Path, chosen, how: Mapping
 ) -> None:
     path = run.folder / f"{experiment}.csv"
-    there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
     every = offered(run, experiment, names)
     if not set(every) & {*contenders.LADDER, *TILES}:
         return
     operands = importlib.import_module(f"kernels.{ROOM}.operands")
     memory = run.machine.get("memory_bytes", np.inf)
-    for name in there["name"].head(KICK_MATRICES if run.preset == "kick" else None):
+    for name in chosen:
         if path.is_file() and set(sizes) <= set(records.read(path).query("label == @name")["n"]):
             continue  # without reading and reordering it once more
-        a = padded_columns(operands.reordered(matrices.load(name, where), "rcm")[0])
+        a = matrix(name, where)
         rows = blocks_by_row(a)
         size = arithmetic.SIZES[how.get("dtype", "bfloat16")] * BLOCK**2
         if rows.sum() * size > MOST_BYTES:
@@ -181,7 +186,7 @@ def _measure_real(
         padded = len(rows) * int(rows.max(initial=0)) * size
         here = dict(every)
         if padded > MOST_PADDED * memory:
-            del here[BELL]
+            here.pop(BELL, None)
             for n in sizes:
                 key = BELL, name, a.m, n, a.k, a.nnz / (a.m * a.k)
                 records.leave_out(path, key, f"its padding takes {padded} bytes")
@@ -231,6 +236,13 @@ def _named(name: str, bind):
     return bound
 
 
+@functools.cache
+def matrix(name: str, where: Path) -> Csr:
+    """A real matrix as all experiments have it: reordered as in the source, with whole blocks of columns."""
+    operands = importlib.import_module(f"kernels.{ROOM}.operands")
+    return padded_columns(operands.reordered(matrices.load(name, where), "rcm")[0])
+
+
 def padded_columns(a: Csr, block: int = BLOCK) -> Csr:
     """A with empty columns up to a whole block: B then has lines that the copy engine takes, as the source's has.
 
@@ -272,10 +284,8 @@ def ceilings(gpu: str) -> dict[str, dict[str, float]] | None:
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 L2 = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
-TO_SM = "l1tex__m_xbar2l1tex_read_bytes.sum"
+L2_BYTES = "lts__t_bytes.sum"
 TIME = "gpu__time_duration.sum"
-REGISTERS = "launch__registers_per_thread"
-OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 ACTIVE = ("sm__cycles_active.avg", "sm__cycles_active.max")
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
@@ -307,6 +317,10 @@ class Counters:
         }
         found.pop("selected", None)  # one that issues does not wait
         return max(found.items(), key=lambda item: item[1], default=("", np.nan))
+
+    def l2_gbps(self, variant: str) -> float:
+        """What passes L2's slices, reads and writes, in GB/s."""
+        return self.get(variant, L2_BYTES) / self.get(variant, TIME)
 
     def balance(self, variant: str) -> float:
         """The mean over SMs of the cycles in which one works, over those of the busiest."""

@@ -211,6 +211,17 @@ def counted(counters: Counters | None) -> str:
     return f"On gate_proj, a tenth of its blocks: {'; '.join(parts)}.{end}"
 
 
+def l2_bound(counters: Counters | None, roofs: dict | None) -> str:
+    """How near our last rung is to what L2 can move."""
+    if counters is None or not roofs or "auto" not in counters.variants:
+        return NO_COUNTERS
+    moved, most = counters.l2_gbps("auto"), roofs["l2_read"]["gbps"]
+    return (
+        f"At the point of the ladder {moved / 1e3:.1f} TB/s pass L2 under `auto`, by the counters, {moved / most:.0%} of the most that a loop of reads "
+        "reached. So what is left is to move fewer bytes: to read A once for two blocks, say."
+    )
+
+
 def traced(frame: pd.DataFrame | None) -> str:
     """What the clocks of the kernels say of loading and multiplying at once."""
     if frame is None:

@@ -30,13 +30,12 @@ OPS = {
 
 
 def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
-    """Every kernel of the ladder: file, idea, what it should gain over the one that it builds on, and what came of it
+    """Every kernel of the ladder: idea, what it should gain over the one that it builds on, and what came of it
     on real matrices."""
     here = [v for v in contenders.LADDER if v in offered]
     return pd.DataFrame(
         {
             "kernel": f"<code>{v}</code>",
-            "file": f"<code>{offered[v].source.name}</code>",
             "idea": prose.inline_code(offered[v].idea),
             "predicted": prose.inline_code(times(offered[v].prediction)) or NONE,
             "came": _times(_step(df, v, before(v, here))),
@@ -121,10 +120,8 @@ def counted(counters: Counters | None) -> pd.DataFrame | None:
                 "µs": _number(counters.get(v, experiments.TIME) / 1e3),
                 "tensor cores [%]": _whole(counters.get(v, experiments.TENSOR)),
                 "L2 [%]": _whole(counters.get(v, experiments.L2)),
+                "L2 [TB/s]": f"{counters.l2_gbps(v) / 1e3:.1f}",
                 "DRAM [%]": _whole(counters.get(v, experiments.DRAM)),
-                "L2 to SMs [GB]": _number(counters.get(v, experiments.TO_SM) / 1e9),
-                "registers": _whole(counters.get(v, experiments.REGISTERS)),
-                "warps [%]": _whole(counters.get(v, experiments.OCCUPANCY)),
                 "SMs busy [%]": _whole(100 * counters.balance(v)),
                 "waits for": f"{reason.replace('_', ' ')} {waiting:.1f}" if reason else NONE,
             }
@@ -189,16 +186,17 @@ def bounds(df: pd.DataFrame | None, roofs: dict | None) -> pd.DataFrame | None:
     """What bounds auto on gate_proj: the least time by each unit at its measured peak, and the time.
 
     DRAM moves every operand once. L2 delivers, for each block and panel of 512 columns, a block of A and its 64 rows
-    of B. Tensor cores multiply what is stored.
+    of B; B and C pass it on their way from and to DRAM, too. Tensor cores multiply what is stored.
     """
     if df is None or not roofs:
         return None
     rows = []
     for _, row in df[(df["variant"] == "auto") & (df["n"] >= 16384)].iterrows():
         steps = row["nnz"] / BLOCK**2 * row["n"] / TILE
+        through_l2 = steps * (BLOCK + TILE) * BLOCK * 2 + row["least_bytes"]
         least = {
             "DRAM [µs]": row["least_bytes"] / roofs["copy"]["gbps"] / 1e3,
-            "L2 [µs]": steps * (BLOCK + TILE) * BLOCK * 2 / roofs["l2_read"]["gbps"] / 1e3,
+            "L2 [µs]": through_l2 / roofs["l2_read"]["gbps"] / 1e3,
             "tensor cores [µs]": row["useful_flops"] / roofs["wgmma"]["tflops"] / 1e6,
         }
         rows.append(

@@ -159,11 +159,16 @@ def test_contenders_exist(room):
     assert set(PROFILES[room]["contenders"]) <= {*variants, *others}
 
 
+#: Published kernels that multiply real matrices in CSR, not what a room's `problem` generates.
+OF_MATRICES = {"async_sparse": {"wcsr", "wcsr_whole"}}
+
+
 @pytest.mark.parametrize("room", BUILT)
 def test_the_published_kernels_and_a_library_are_among_them(room):
     variants, others = known(room)
     contenders = set(PROFILES[room]["contenders"])
-    assert {name for name, kernel in variants.items() if kernel.published} <= contenders
+    published = {name for name, kernel in variants.items() if kernel.published}
+    assert published - OF_MATRICES.get(room, set()) <= contenders
     assert contenders & set(others)
 
 

@@ -598,7 +598,7 @@ def test_a_rung_is_launched_for_every_tile(loaded, name, dtype, c_order):
         if kernel in published.PERSISTENT:
             assert how.grid == min(132, rows * panels)
         elif kernel == "opt7":
-            assert how.grid == (rows, 2 * ceil(panels / 2)) and how.cluster == (1, 2, 1)
+            assert how.grid == (rows, ceil(panels / 2)) and how.cluster == (1, 2, 1)
         else:
             assert how.grid == (rows, panels)
         if kernel != "opt1":

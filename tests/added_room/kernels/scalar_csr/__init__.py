@@ -1,5 +1,5 @@
 """A room for a test: FP32 CSR x dense, one thread to an element of C."""
 
-from kernels.scalar_csr.launch import BASELINES, VARIANTS, bind, problem, sweeps
+from .launch import BASELINES, VARIANTS, bind, problem, sweeps
 
 __all__ = ["BASELINES", "VARIANTS", "bind", "problem", "sweeps"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import jit
-from kernels.contract import Kernel, Launch, Operands, Problem, require, require_seed, require_whole
-from kernels.formats import csr
+from .. import jit
+from ..contract import Kernel, Launch, Operands, Problem, require, require_seed, require_whole
+from ..formats import csr
 
 ROOM = "scalar_csr"
 SOURCE = Path(__file__).parent / "scalar.cu"

@@ -1,0 +1,108 @@
+"""Tasks of windows (WCSR): which columns a block multiplies, large windows cut into several (section III-C).
+
+    row_ptr  0    160   160    200      chunk 128, fixed        chunk 128, even
+             │ 0   │ 1   │  2   │          0   0 128  cut 0        0   0  96  cut 0
+                                           0 128 160  cut 0        0  96 160  cut 0
+                                           1 160 160  -1           1 160 160  -1
+                                           2 160 200  -1           2 160 200  -1
+
+Tasks of one window add to the same rows of C; who has a window alone stores it, zeros where it is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from .. import jit
+from ..contract import require
+from ..formats import csr
+from ..formats.csr import INT32_MAX
+from ..formats.half import array_module
+
+STEP = 32  #: columns: parts of equal size are multiples of it
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The arrays are NumPy's or CuPy's, where `row_ptr` was."""
+
+    table: Any  #: int32 (tasks, 4): window, first of its columns, the one past its last, -1 or its place in `cut`
+    cut: Any  #: int32, the windows that have several tasks, ascending
+
+    @property
+    def count(self) -> int:
+        return int(self.table.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.nbytes + self.cut.nbytes
+
+
+def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = False) -> Tasks:
+    """Windows cut into tasks of at most `chunk` columns, a multiple of `STEP`; 0: none is cut.
+
+    row_ptr: int32 (windows + 1,), of a `Wcsr`. even: the parts of a window are as long as each other, but for
+    whole steps; otherwise all are `chunk` long but the last one, as the source has it. longest_first: in
+    that order, otherwise window after window. Raises ValueError, one sentence, for another chunk.
+    """
+    require(
+        chunk >= 0 and chunk % STEP == 0,
+        f"a task has {chunk} columns, but must have a multiple of {STEP}, or 0 for whole windows",
+    )
+    xp = array_module(row_ptr)
+    first = row_ptr[:-1].astype(xp.int64)
+    length = row_ptr[1:].astype(xp.int64) - first
+    size = xp.maximum(length, 1)
+    if chunk:
+        parts = xp.maximum(-(-length // chunk), 1)
+        size = -(-length // (parts * STEP)) * STEP if even else xp.full_like(length, chunk)
+        size = xp.maximum(size, 1)
+    parts = xp.maximum(-(-length // size), 1)
+    at = xp.zeros(len(parts) + 1, xp.int64)
+    at[1:] = xp.cumsum(parts)
+    total = int(at[-1])
+    require(
+        total <= INT32_MAX,
+        f"windows make {total} tasks, but kernels count up to {INT32_MAX}: use longer ones",
+    )
+    window = csr.owners(at, total)
+    begin = first[window] + (xp.arange(total) - at[window]) * size[window]
+    end = xp.minimum(begin + size[window], (first + length)[window])
+    place = xp.where(parts > 1, xp.cumsum(parts > 1, dtype=xp.int64) - 1, -1)
+    table = xp.stack([window, begin, end, place[window]], axis=1)
+    if longest_first:
+        table = table[xp.argsort(begin - end, kind="stable")]
+    return Tasks(
+        xp.ascontiguousarray(table.astype(xp.int32)), xp.flatnonzero(parts > 1).astype(xp.int32)
+    )
+
+
+def clear(source, window: int, cut, c, m: int, device) -> list[tuple]:
+    """The launch (kernel, config, arguments) that clears the rows of cut windows in c; none without any.
+
+    source: a kernel file that includes cut_windows.cuh. window: rows. c: CuPy float32 (m, any), row-major.
+    """
+    return _of_cut(source, f"clear_cut<{window}>", cut, (c.data.ptr,), m, c.shape[1], device)
+
+
+def rounded(source, dtype: str, window: int, cut, sums, c, m: int, device) -> list[tuple]:
+    """The launch that rounds the sums of cut windows into c, and leaves zeros; none without any.
+
+    dtype: "BF16" or "F16". sums: float32 (cut · window, width), c: uint16 (m, width).
+    """
+    pointers = sums.data.ptr, c.data.ptr
+    return _of_cut(source, f"round_cut<{dtype}, {window}>", cut, pointers, m, c.shape[1], device)
+
+
+def _of_cut(source, entry: str, cut, pointers, m: int, width: int, device) -> list[tuple]:
+    from cuda.core import LaunchConfig
+
+    if not len(cut):
+        return []
+    kernel = jit.load(jit.compile_cubin(source, entry, jit.arch_of(device)))
+    config = LaunchConfig(grid=(len(cut), ceil(width / 256)), block=256)
+    return [(kernel, config, (cut.data.ptr, *pointers, np.int32(m), np.int32(width)))]

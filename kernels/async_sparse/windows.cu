@@ -1,0 +1,127 @@
+// windows: windows of 8 to 64 rows in exchanged roles, C^T = B^T A^T: rows of B are wgmma's left operand, through registers.
+//
+//                       W rows of a window
+//                      ┌─────┐
+//                      │ A^T │ 8 k: a slice           wgmma's rows are 64 columns of C, and N is as low as 8: a low window
+//            8 k       └─────┘                        names fewer columns that most of its rows do not have.
+//          ┌─────┐     ┌─────┐
+//   64 of  │ B^T │     │ C^T │    warpgroups 0 ..    wait full ── load fragments, wgmma ──► empty
+//   n      └─────┘     └─────┘    4 warps behind     wait empty ── gather rows of B, ask for values ──► full
+//
+// For 32-bit types wgmma reads shared memory K-major only, but gathered rows of B are contiguous along n. The rows of an
+// instruction are ours to name: lane 4 g + t of a warp reads columns 4 g to 4 g + 3 of its 32 of gathered row t at once, which are
+// (g, t), (g + 8, t) of two blocks of 64 x 8; a pitch of 8 floats more keeps that free of bank conflicts, and what a lane has of a
+// row of C are 4 neighbours.
+//
+// A step is 4 slices at most: producer warp i gathers the 8 rows of slice i, by cp.async. Padding is zeros, and slices behind the end
+// of a window are neither gathered nor multiplied. Values are stored by slices: W lines of 32 bytes, 32-byte swizzle.
+//
+// EXACT, 3xTF32: x = big + small, both rounded to TF32; small A times big B, big A times small B and big times big. What tensor cores
+// add they cut off, so every two or four slices begin with zero and are added to the sums on CUDA cores. Of low windows big B is multiplied by
+// both parts of A at once, which lie one below the other: wgmma takes hardly longer for 2 W columns.
+//
+// Template:  W       rows of a window: 8, 16, 32 or 64
+//            GROUPS  warpgroups that multiply, 128 columns each: 1 (then two blocks share an SM) or 2
+//            STAGES  of the ring
+//            EXACT   whether float32 operands are multiplied in three products
+#include "windows.cuh"
+
+template <int W, int GROUPS, int STAGES, bool EXACT>
+__global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
+    const float* __restrict__ b, int pitch,                     // k rows, `pitch` floats apart, a multiple of 4
+    const int4* __restrict__ task, int tasks, int panels,       // cut_windows.cuh; tiles: all tasks of a panel of columns, then the next
+    const int* __restrict__ col_idx, const unsigned char* __restrict__ values,  // Wcsr's, padded to 8; by slices
+    float* __restrict__ c, int m, int width)                    // m rows of `width` floats, a multiple of 4
+{
+    static_assert(W == 8 || W == 16 || W == 32 || W == 64, "windows have 8, 16, 32 or 64 rows");
+    static_assert(GROUPS == 1 || GROUPS == 2, "one or two warpgroups multiply");
+    using S = Shared<W, GROUPS, STAGES, EXACT>;
+    constexpr int PITCH = S::PITCH, SLICE = S::SLICE, PART = EXACT && W > 16 ? 2 : SLICES;  // slices at once
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    auto& shared = *reinterpret_cast<S*>(dynamic);
+    __shared__ Barrier full[STAGES], empty[STAGES];
+    if (threadIdx.x == 0) ring_init<STAGES>(full, empty, 128 + 1, 4 * GROUPS);
+    __syncthreads();
+    const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the compiler sees that a warp's threads agree
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    Tasks tiles(task, tasks, panels);
+
+    if (group == GROUPS) {
+        give_registers<56>();
+        produce<W, GROUPS, STAGES, EXACT>(tiles, shared, full, empty, b, pitch, col_idx, values, warp, lane);
+        return;
+    }
+
+    take_registers<GROUPS == 1 ? 200 : 224>();
+    const int mine = 128 * group + 32 * warp + 4 * g;  // first of this lane's 4 columns of the tile
+    constexpr bool BOTH = EXACT && W <= 16;
+    float acc[2][BOTH ? W : W / 2], rest[2][BOTH ? W / 2 : 1], sum[2][EXACT ? W / 2 : 1];
+    Place<STAGES> place;
+    // Slices `first` to first + count - 1 of a stage; `add`: to what acc holds.
+    const auto multiply = [&](auto count, int first, bool add) {
+        constexpr int COUNT = decltype(count)::value;
+        const float* gathered = shared.gathered[place.stage] + (8 * first + t) * PITCH + mine;
+        uint4 big[COUNT][2], small[EXACT ? COUNT : 1][2];
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const float4 x = *reinterpret_cast<const float4*>(gathered + 8 * k * PITCH);
+            const float4 y = *reinterpret_cast<const float4*>(gathered + (8 * k + 4) * PITCH);
+            big[k][0] = bits(x.x, x.y, y.x, y.y);
+            big[k][1] = bits(x.z, x.w, y.z, y.w);
+            if constexpr (EXACT)
+#pragma unroll
+                for (int i = 0; i < 2; ++i) small[k][i] = halve(big[k][i]);
+        }
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                pin(big[k][i]);
+                if constexpr (EXACT) pin(small[k][i]);
+            }
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+            const unsigned char* at = shared.values[place.stage] + (first + k) * SLICE;
+            const unsigned long long right = k_major<32>(at);
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                if constexpr (BOTH) {
+                    WgmmaTf32<2 * W>::dense(acc[i], big[k][i], right, k > 0);
+                    WgmmaTf32<W>::dense(rest[i], small[k][i], right, k > 0);
+                } else if constexpr (EXACT) {
+                    WgmmaTf32<W>::dense(acc[i], small[k][i], right, k > 0);
+                    WgmmaTf32<W>::dense(acc[i], big[k][i], k_major<32>(at + W * 32), true);
+                    WgmmaTf32<W>::dense(acc[i], big[k][i], right, true);
+                } else {
+                    WgmmaTf32<W>::dense(acc[i], big[k][i], right, k > 0 || add);
+                }
+        }
+        wgmma_commit();
+        wgmma_wait<0>();  // meanwhile other warpgroups' instructions run
+        if constexpr (EXACT) {
+            settle(acc), settle(rest);
+            add_to(sum, acc, rest);
+        }
+    };
+    for (; tiles.more(); tiles.next()) {
+        const Tile it = tiles.get();
+        if (EXACT || it.first == it.end) clear(acc), clear(sum);
+        for (int at = it.first; at < it.end; at += 8 * SLICES) {
+            wait(&full[place.stage], place.parity);
+            int slice = 0;
+            const int live = min(SLICES, (it.end - at) / 8);
+#pragma unroll 1
+            for (; slice + PART <= live; slice += PART) multiply(Number<PART>{}, slice, at > it.first);
+#pragma unroll 1
+            for (; slice < live; ++slice) multiply(Number<1>{}, slice, at > it.first || slice > 0);
+            hand_back_warp(&empty[place.stage]);
+            place.next();
+        }
+        settle(acc);
+        const int column = it.panel * S::M + mine;
+        if (column >= width) continue;
+        if constexpr (EXACT) put_tile<W>(sum, c, m, width, it, column, t);
+        else put_tile<W>(acc, c, m, width, it, column, t);
+    }
+}

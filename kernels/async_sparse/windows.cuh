@@ -1,0 +1,187 @@
+// The parts of windows.cu: its shared memory, the order of its tiles, its producers, and how a tile is stored.
+//
+// Template:  as in windows.cu
+#pragma once
+
+#include "consume.cuh"
+#include "cut_windows.cuh"
+#include "gather.cuh"
+#include "step.cuh"
+#include "tf32_left.cuh"
+
+constexpr int SLICES = 4;  // of a step, 8 columns of a window each
+
+template <int COUNT>
+struct Number {
+    static constexpr int value = COUNT;
+};
+
+template <int W, int GROUPS, int STAGES, bool EXACT>
+struct Shared {
+    static constexpr int M = 128 * GROUPS, PITCH = M + 8;  // columns of C in a tile; floats from a gathered row to the next
+    static constexpr int SLICE = W * 32 * (1 + EXACT);     // bytes of its values: the big parts, then the small ones
+
+    unsigned char values[STAGES][SLICES * SLICE];  // aligned to 256 bytes
+    float gathered[STAGES][8 * SLICES * PITCH];
+};
+
+struct Tile {
+    int window, first, end, cut;  // cut_windows.cuh
+    int panel;
+};
+
+// A block's tiles, every gridDim.x-th: each lane looks up one of the next 32, so their latency is waited for once in 32 tiles.
+struct Tasks {
+    const int4* task;
+    int tasks, all, tile, seen;
+    int4 mine;
+    int panel;
+
+    __device__ __forceinline__ Tasks(const int4* task, int tasks, int panels)
+        : task(task), tasks(tasks), all(tasks * panels), tile(blockIdx.x), seen(0)
+    {
+        look();
+    }
+    __device__ __forceinline__ void look()
+    {
+        const long long t = tile + (long long)(threadIdx.x % 32) * gridDim.x;
+        mine = {0, 0, 0, 0}, panel = 0;
+        if (t < all) panel = (int)t / tasks, mine = __ldg(task + (int)t % tasks);
+    }
+    __device__ __forceinline__ bool more() const { return tile < all; }
+    __device__ __forceinline__ Tile get() const
+    {
+        return {__shfl_sync(~0u, mine.x, seen), __shfl_sync(~0u, mine.y, seen), __shfl_sync(~0u, mine.z, seen),
+                __shfl_sync(~0u, mine.w, seen), __shfl_sync(~0u, panel, seen)};
+    }
+    __device__ __forceinline__ void next()
+    {
+        tile = all - tile > (int)gridDim.x ? tile + (int)gridDim.x : all;
+        if (++seen == 32) {
+            seen = 0;
+            if (more()) look();
+        }
+    }
+};
+
+// The steps of a block's tiles, those without any left out.
+struct Steps {
+    Tasks tiles;
+    Tile it;
+    int at;  // first column of the step
+    __device__ __forceinline__ Steps(const Tasks& from) : tiles(from) { open(); }
+    __device__ __forceinline__ bool more() const { return tiles.more(); }
+    __device__ __forceinline__ void open()
+    {
+        for (; tiles.more(); tiles.next()) {
+            it = tiles.get(), at = it.first;
+            if (at < it.end) return;
+        }
+    }
+    __device__ __forceinline__ void next()
+    {
+        if ((at += 8 * SLICES) >= it.end) tiles.next(), open();
+    }
+};
+
+// The part of the four producer warps: warp i copies slice i of each step. The numbers of rows are loaded two steps ahead.
+template <int W, int GROUPS, int STAGES, bool EXACT>
+__device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, STAGES, EXACT>& shared, Barrier* full,
+                                        Barrier* empty, const float* __restrict__ b, int pitch,
+                                        const int* __restrict__ col_idx, const unsigned char* __restrict__ values, int warp,
+                                        int lane)
+{
+    using S = Shared<W, GROUPS, STAGES, EXACT>;
+    struct Step {
+        int at, live, column, row;  // live: its slices, 0: there is no step; row: that lane % 8 is to name
+    };
+    Steps steps(tiles);
+    const auto look = [&] {
+        Step s = {0, 0, 0, -1};
+        if (steps.more()) {
+            s.at = steps.at, s.live = min(SLICES, (steps.it.end - steps.at) / 8), s.column = steps.it.panel * S::M;
+            if (warp < s.live) s.row = __ldg(col_idx + s.at + 8 * warp + lane % 8);
+            steps.next();
+        }
+        return s;
+    };
+    const unsigned to = shared_address(shared.gathered[0]) + (8 * warp * S::PITCH + 4 * lane) * 4;
+    Place<STAGES> place;
+    Step now = look(), then = look();
+    while (now.live) {
+        const Step later = look();
+        wait(&empty[place.stage], place.parity ^ 1);  // the first round finds every stage empty
+        if (warp == 0 && lane == 0) {
+            const int bytes = now.live * S::SLICE;
+            arrive_expect(&full[place.stage], bytes);
+            bulk_load(shared.values[place.stage], values + (size_t)(now.at / 8) * S::SLICE, bytes, &full[place.stage]);
+        }
+        __syncwarp();
+        if (warp < now.live) {
+            const float* from[GROUPS];
+#pragma unroll
+            for (int i = 0; i < GROUPS; ++i)  // beyond the row: anything, not stored
+                from[i] = b + min(now.column + 128 * i + 4 * lane, pitch - 4);
+            const unsigned here = to + place.stage * (int)sizeof(shared.gathered[0]);
+#pragma unroll
+            for (int r = 0; r < 8; ++r) {
+                const int row = __shfl_sync(~0u, now.row, r);
+                const size_t down = (size_t)(unsigned)max(row, 0) * (unsigned)pitch;
+#pragma unroll
+                for (int i = 0; i < GROUPS; ++i)
+                    cp_async_or_zeros<16, CG>(here + (r * S::PITCH + 128 * i) * 4, from[i] + down, row >= 0);
+            }
+        }
+        cp_async_arrive(&full[place.stage]);
+        place.next();
+        now = then, then = later;
+    }
+}
+
+// x rounded to TF32, to the nearest; returns the rest such that wgmma, which cuts off what TF32 has not, rounds it likewise. NaN and
+// infinity stay in x.
+__device__ __forceinline__ unsigned halve(unsigned& x)
+{
+    const float all = __uint_as_float(x);
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(all));
+    return __float_as_uint(all - __uint_as_float(x)) + 0x1000;
+}
+__device__ __forceinline__ uint4 halve(uint4& x) { return {halve(x.x), halve(x.y), halve(x.z), halve(x.w)}; }
+
+template <int E>
+__device__ __forceinline__ void clear(float (&x)[2][E])
+{
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < E; ++j) x[i][j] = 0.f;
+}
+
+// Adds a product, or big B times both parts of A, side by side, and small B times the big part.
+template <int E, int F, int G>
+__device__ __forceinline__ void add_to(float (&sum)[2][E], const float (&x)[2][F], const float (&rest)[2][G])
+{
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < E; ++j) {
+            if constexpr (F > E) sum[i][j] += x[i][j] + (x[i][E + j] + rest[i][j]);
+            else sum[i][j] += x[i][j];
+        }
+}
+
+// This lane's 4 columns of C, from `column` on, of 2 rows in every 8: stored, or added where the window is cut.
+template <int W>
+__device__ __forceinline__ void put_tile(const float (&acc)[2][W / 2], float* c, int m, int width, const Tile& it, int column,
+                                         int t)
+{
+#pragma unroll
+    for (int j = 0; j < W / 4; ++j) {
+        const int row = it.window * W + j / 2 * 8 + 2 * t + j % 2, d = j / 2 * 4 + j % 2;
+        if (row >= m) continue;
+        float* to = c + (size_t)row * width + column;
+        const float4 x = {acc[0][d], acc[0][d + 2], acc[1][d], acc[1][d + 2]};
+        if (it.cut < 0) *reinterpret_cast<float4*>(to) = x;
+        else add4(to, x);
+    }
+}

@@ -1,0 +1,230 @@
+"""Windows of 8 to 64 rows on tensor cores with roles exchanged: TF32, and 3xTF32 for float32 operands.
+
+C^T = B^T A^T: wgmma's 64 rows are columns of C, and the height of a window is its narrow side, 8 at least. Preparation
+is offline: a window's values by slices of 8 columns, as wgmma reads them, and large windows cut into even tasks.
+
+3xTF32: x = big + small, both rounded to TF32; a product is big·big + big·small + small·big. What is left out,
+small·small and the rounding of small, is 2^-21 of a product at most; float32 itself has 2^-24.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import jit
+from ..contract import Kernel, Launch, Problem, require, timed
+from ..formats import wcsr
+from ..formats.csr import INT32_MAX, Csr
+from ..formats.half import array_module
+from ..formats.wcsr import Wcsr
+from . import tasks
+from .family import TARGETS, dtype_of
+from .lines import lines
+from .unit import require_hopper
+from .wcsr import PAD, require_rows, require_tf32
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "windows.cu"
+HEIGHTS = wcsr.SIDES  #: rows of a window
+SLICES, GROUP_COLUMNS = 4, 128  #: of a step; columns of C that a warpgroup multiplies
+LEAST_CHUNK = 256  #: columns of a window that are not cut
+MOST_STAGES = 8
+#: Bytes of shared memory of an SM and of a block, without what the driver and barriers take of each block.
+SM_SHARED, BLOCK_SHARED, TAKEN = 233_472, 231_424, 2048
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A configuration of windows.cu."""
+
+    window: int = 16  #: rows: 8, 16, 32 or 64
+    groups: int = (
+        2  #: warpgroups that multiply 128 columns of C each: 1, and two blocks share an SM, or 2
+    )
+    exact: bool = False  #: 3xTF32 for float32 operands; otherwise TF32
+    chunk: int = (
+        -1
+    )  #: columns of a window in a task at most; 0: windows stay whole; -1: by the load of a block
+    longest_first: bool = True  #: the order of tasks; otherwise window after window
+
+
+def _named(exact: bool) -> str:
+    return "windows_exact" if exact else "windows"
+
+
+#: What is bindable and no variant: name -> (configuration, what it changes).
+TRIALS: dict[str, tuple[Windows, str]] = {
+    f"{_named(exact)}_{window}{suffix}": (
+        replace(Windows(window, exact=exact), **change),
+        f"windows of {window} rows{said}",
+    )
+    for exact in (False, True)
+    for window in HEIGHTS
+    for suffix, change, said in (
+        ("", {}, ""),
+        ("_narrow", {"groups": 1}, ", tiles of 128 columns, two blocks an SM"),
+        ("_whole", {"chunk": 0}, ", none cut"),
+        ("_in_order", {"longest_first": False}, " as they lie"),
+    )
+}
+
+
+def stage_bytes(config: Windows) -> int:
+    """Shared memory of a stage of the ring: values, and gathered rows of B."""
+    values = SLICES * config.window * 32 * (1 + config.exact)
+    return values + 8 * SLICES * (GROUP_COLUMNS * config.groups + 8) * 4
+
+
+def stages(config: Windows) -> int:
+    """As many as shared memory takes, `MOST_STAGES` at most."""
+    most = min(BLOCK_SHARED, SM_SHARED // (3 - config.groups) - TAKEN)
+    return min(MOST_STAGES, most // stage_bytes(config))
+
+
+def entry(config: Windows) -> str:
+    """The template instantiation."""
+    exact = str(config.exact).lower()
+    return f"windows<{config.window}, {config.groups}, {stages(config)}, {exact}>"
+
+
+def _entries(exact: bool) -> tuple[str, ...]:
+    return tuple(entry(Windows(w, groups, exact)) for w in HEIGHTS for groups in (2, 1))
+
+
+KERNELS: dict[str, Kernel] = {
+    "windows": Kernel(
+        "windows",
+        SOURCE,
+        "windows of 16 rows in exchanged roles: rows of B through registers, gathered by warps of their own",
+        "1.5 to 3 times wcsr: a ring hides the gather, and windows of 16 rows name fewer columns. Gathering "
+        "bounds it: 5 TFLOP/s times the non-zeros that a column of a window has.",
+        _entries(False),
+        targets=TARGETS,
+    ),
+    "windows_exact": Kernel(
+        "windows_exact",
+        SOURCE,
+        "… in three products, 3xTF32, for errors as small as float32's",
+        "0.9 of windows: gathering bounds both, and tensor cores have time for three products.",
+        _entries(True),
+        targets=TARGETS,
+    ),
+}
+
+
+def config_of(name: str, n: int) -> Windows:
+    """The configuration of a variant, which nobody tunes, or of a trial; n: columns of C."""
+    if name in TRIALS:
+        return TRIALS[name][0]
+    return Windows(groups=2 if n > GROUP_COLUMNS else 1, exact=name == "windows_exact")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A as windows.cu reads it; the arrays are NumPy's or CuPy's, all on one side."""
+
+    col_idx: Any  #: int32 (columns,), of a `Wcsr` padded to 8
+    slices: Any  #: float32 (columns / 8, 1 or 2, window, 2, 4), see `slices_of`
+    work: tasks.Tasks
+
+    @property
+    def nbytes(self) -> int:
+        return self.col_idx.nbytes + self.slices.nbytes + self.work.nbytes
+
+
+def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> Prepared:
+    """Windows of A, on the side where it lives. blocks: that run at a time; panels: tiles along n."""
+    made = wcsr.from_csr(a, window=config.window, pad=PAD, dtype="float32")
+    chunk = config.chunk
+    if chunk < 0:
+        chunk = balanced(made.columns * panels / blocks)
+    work = tasks.tasks(made.row_ptr, chunk, even=True, longest_first=config.longest_first)
+    return Prepared(made.col_idx, slices_of(made, config.exact), work)
+
+
+def balanced(load: float) -> int:
+    """Columns of a task at most, where a block has so many to multiply on average: half of them, in whole steps."""
+    half = ceil(load / 2 / tasks.STEP) * tasks.STEP
+    return max(LEAST_CHUNK, half)
+
+
+def slices_of(a: Wcsr, exact: bool):
+    """float32 (columns / 8, parts, window, 2, 4): values of 8 columns, a line of 32 bytes for each row of the window.
+
+    The halves of a line change places where row // 4 is odd (32-byte swizzle). parts: 1, or, exact, 2: values
+    rounded to TF32, and their rests, rounded likewise.
+    """
+    xp = array_module(a.val)
+    val = a.val.reshape(a.window, a.columns // 8, 2, 4).transpose(1, 0, 2, 3)
+    odd = (xp.arange(a.window) // 4 % 2 == 1)[:, None, None]
+    val = xp.where(odd, val[:, :, ::-1], val)
+    if not exact:
+        return xp.ascontiguousarray(val)[:, None]
+    big = tf32(val)
+    return xp.stack([big, tf32(val - big)], axis=1)
+
+
+def tf32(x):
+    """float32 rounded to what TF32 holds, to the nearest, halves away from zero; finite values. NumPy or CuPy."""
+    xp = array_module(x)
+    bits = xp.ascontiguousarray(x).view(xp.uint32) + xp.uint32(0x1000)
+    return (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
+
+
+def bind(name: str, problem: Problem, device, config: Windows | None = None) -> Launch:
+    """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into slices and tasks.
+
+    Launches of one `Launch` must not overlap where windows are cut. Raises ValueError where A is not CSR, B and
+    C are not row-major float32, the GPU has no wgmma, or TF32 would lose digits.
+    """
+    from cuda.core import LaunchConfig
+
+    require_hopper(name, device)
+    config = config or config_of(name, problem.n)
+    require(
+        config.window in HEIGHTS and config.groups in (1, 2),
+        f"windows have {config.window} rows for {config.groups} warpgroups, but must have "
+        f"{', '.join(map(str, HEIGHTS))} for 1 or 2",
+    )
+    operands = problem.device()
+    require_rows(name, operands)
+    require(
+        dtype_of(operands.b) == "tf32",
+        f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
+    )
+    if not config.exact:
+        require_tf32(name, operands)
+    blocks = device.properties.multiprocessor_count * (3 - config.groups)
+    panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
+    made, prepare_ms = timed(lambda: prepare(operands.a, config, blocks, panels))
+    tiles = made.work.count * panels
+    require(
+        tiles <= INT32_MAX,
+        f"{name} has {tiles} tiles, but counts up to {INT32_MAX}: use longer tasks or higher windows",
+    )
+    dense = lines(operands, device, by_rows=True)
+    arguments = (
+        dense.b.data.ptr, np.int32(dense.b.shape[1]),
+        made.work.table.data.ptr, np.int32(made.work.count), np.int32(panels),
+        made.col_idx.data.ptr, made.slices.data.ptr,
+        dense.c.data.ptr, np.int32(problem.m), np.int32(dense.c.shape[1]),
+    )  # fmt: skip
+    need = stages(config) * stage_bytes(config)
+    kernel = jit.load(jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device)), need)
+    launch = LaunchConfig(
+        grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need
+    )
+    clear = tasks.clear(SOURCE, config.window, made.work.cut, dense.c, problem.m, device)
+    return Launch(
+        name,
+        [*dense.before, *clear, (kernel, launch, arguments), *dense.after],
+        operands.c,
+        prepare_ms,
+        made.nbytes,
+        keep=(operands, made, dense.b, dense.c),
+    )

@@ -1,0 +1,33 @@
+"""The GPU that a caller multiplies on, or one sentence on why there is none."""
+
+from __future__ import annotations
+
+NO_CUPY = (
+    "operands on the GPU are CuPy arrays, and CuPy is not installed here: install cupy-cuda13x, "
+    "or stay on the host with Problem.host()"
+)
+
+
+class NoGpu(RuntimeError):
+    """There is no GPU that works, or nothing that holds operands on it; the message is one sentence."""
+
+
+def open_device(ordinal: int = 0):
+    """The GPU with this CUDA number as a `cuda.core.Device`, made current in this thread; CuPy then shares its context.
+
+    Raises NoGpu where there is no such GPU, no driver, or one that does not work.
+    """
+    from cuda.core import Device
+
+    try:
+        device = Device(ordinal)
+        device.set_current()
+    except (
+        Exception
+    ) as error:  # a missing library, a missing GPU, a driver that fails: each raises its own
+        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise NoGpu(
+            f"GPU {ordinal} cannot be used ({why}): multiply where there is an NVIDIA GPU with its driver; "
+            "compiling needs neither"
+        ) from error
+    return device

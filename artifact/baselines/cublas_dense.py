@@ -16,10 +16,11 @@ from functools import partial
 
 from artifact.baselines import cublas_tensor
 from artifact.baselines.cublas import gemm_arguments, multiplication
-from artifact.baselines.cusparse import array_of, require_blocks
+from artifact.baselines.cusparse import require_blocks
 from artifact.baselines.cusparselt import DATA_TYPE, Bound
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
+from kernels.formats.half import array_of
 
 NAMES = ("cublas_dense", "cublas_dense_default")
 #: What the choice says of A's order -> the order.

@@ -34,7 +34,7 @@ from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, stored
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
-from kernels.formats.half import Half, array_module
+from kernels.formats.half import Half, array_module, array_of
 from kernels.formats.nm import Nm, per_column_index
 
 #: Our name -> the member of cusparseSpMMAlg_t.
@@ -248,11 +248,6 @@ def require_blocks(contender: str, problem: Problem, operands: Operands) -> None
         f"{contender} takes a BCSR A with a B and a C of its dtype, without gaps, and {problem.room} "
         "has something else here: compare with another baseline",
     )
-
-
-def array_of(x):
-    """The array behind a dense operand: of a `Half` its bits."""
-    return x.bits if isinstance(x, Half) else x
 
 
 def number(x) -> str:

@@ -27,7 +27,6 @@ from typing import Any
 from artifact.baselines.cusparse import (
     Bound,
     Sparse,
-    array_of,
     ready,
     require_blocks,
     require_work,
@@ -35,7 +34,7 @@ from artifact.baselines.cusparse import (
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
 from kernels.formats.bcsr import Bcsr
-from kernels.formats.half import Half, array_module
+from kernels.formats.half import Half, array_module, array_of
 
 FORMATS = ("bell", "bsr")
 

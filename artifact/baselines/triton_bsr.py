@@ -24,12 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines.cusparse import array_of, require_blocks, require_work
+from artifact.baselines.cusparse import require_blocks, require_work
 from artifact.baselines.cusparse_block import made_bytes, padded
 from artifact.baselines.cusparselt import fastest
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half
+from kernels.formats.half import array_of
 
 NAMES = ("triton_bsr", "triton_bsr_tuned")
 #: Columns of C that a thread block computes, and (stages, warps), to try.

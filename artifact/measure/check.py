@@ -27,7 +27,7 @@ from artifact.measure import device
 from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, half
-from kernels.formats.half import Half
+from kernels.formats.half import Half, array_of
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def scipy_product(a, b) -> np.ndarray:
     from scipy.sparse import csr_array
 
     matrix = csr_array((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k))
-    return np.asarray(matrix @ _numbers(b, _stored(b)).astype(np.float64))
+    return np.asarray(matrix @ _numbers(b, array_of(b)).astype(np.float64))
 
 
 def dense_product(a, b):
@@ -196,14 +196,14 @@ def dense_product(a, b):
     in float64, and of a `Half` in float32.
     """
     a, b = _dense(a), _dense(b)
-    xp = _array_module(_stored(a))
+    xp = _array_module(array_of(a))
     (m, k), n = a.shape, b.shape[1]
     out = xp.zeros((m, n), xp.float64)
     height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
     for i in range(0, m, height):
-        rows = _numbers(a, _stored(a)[i : i + height]).astype(xp.float64)
+        rows = _numbers(a, array_of(a)[i : i + height]).astype(xp.float64)
         for j in range(0, n, width):
-            columns = _numbers(b, _stored(b)[:, j : j + width]).astype(xp.float64)
+            columns = _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64)
             out[i : i + height, j : j + width] = rows @ columns
     return out
 
@@ -230,7 +230,7 @@ def cupy_product(a, b):
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
-        panel = _numbers(b, _stored(b)[:, j : j + width]).astype(cupy.float64, order="F")
+        panel = _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
         out[:, j : j + width] = matrix @ panel
     return out
 
@@ -280,7 +280,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     out: an array or a `Half`. limit: of `LIMITS`, instead of the one of `out`'s dtype. Raises
     WrongResult, one sentence that begins with `where`, if they exceed the limit.
     """
-    stored = _stored(out)
+    stored = array_of(out)
     xp = _array_module(stored)
     kind = limit or (out.dtype if isinstance(out, Half) else out.dtype.name)
     if kind not in LIMITS:
@@ -345,9 +345,9 @@ def _times(matrix, x):
     xp = _array_module(x)
     parts = [
         (_numbers(matrix, part).astype(xp.float64) * x).sum(axis=1)
-        for part in _parts(_stored(matrix))
+        for part in _parts(array_of(matrix))
     ]
-    return xp.concatenate(parts) if parts else xp.zeros(len(_stored(matrix)))
+    return xp.concatenate(parts) if parts else xp.zeros(len(array_of(matrix)))
 
 
 def _here(array) -> np.ndarray:
@@ -355,13 +355,8 @@ def _here(array) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def _stored(x):
-    """The array behind an array, which is itself, or a `Half`, which has bit patterns."""
-    return x.bits if isinstance(x, Half) else x
-
-
 def _numbers(x, part):
-    """What a part of `_stored(x)` stands for."""
+    """What a part of `array_of(x)` stands for."""
     return half.from_bits(part, x.dtype) if isinstance(x, Half) else part
 
 
@@ -379,7 +374,7 @@ def _beside(array, xp):
 
 def _finish(array) -> None:
     """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
-    if not isinstance(_stored(array), np.ndarray):
+    if not isinstance(array_of(array), np.ndarray):
         import cupy
 
         cupy.cuda.get_current_stream().synchronize()

@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 
 from ..contract import Problem, require
-from ..formats.half import Half
+from ..formats.half import Half, array_of
 from ..tuning import Choices, Rounds
 
 HERE = Path(__file__).parent
@@ -98,7 +98,7 @@ class Shape:
 
 def order(matrix) -> str:
     """ "F" for a column-major array or `Half`, "C" for a row-major one; a single row or column is either."""
-    return "F" if _array(matrix).flags.f_contiguous else "C"
+    return "F" if array_of(matrix).flags.f_contiguous else "C"
 
 
 def dtype_of(b) -> str:
@@ -274,7 +274,3 @@ def jobs(configs: Iterable[Unit], problem: Problem) -> list[tuple[Path, str]]:
     """What has to be compiled for the problem: (source, entry) of each."""
     shape = shape_of(problem)
     return list(dict.fromkeys((SOURCE, entry(config, shape)) for config in configs))
-
-
-def _array(matrix):
-    return matrix.bits if isinstance(matrix, Half) else matrix

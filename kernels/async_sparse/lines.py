@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import pitch
-from ..formats.half import Half
+from ..formats.half import Half, array_of
 from .family import order
 
 
@@ -51,7 +51,7 @@ def lines(operands, device, *, by_rows: bool = False) -> Lines:
 
 
 def _lines(matrix, by_rows: bool):
-    array = matrix.bits if isinstance(matrix, Half) else matrix
+    array = array_of(matrix)
     return array if by_rows or order(matrix) == "C" else array.T
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require
+from ..formats.half import array_of
 from ..tma import tensor_map
 from . import family
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
@@ -230,14 +231,13 @@ def _bind_cuda_cores(problem: Problem, device) -> Launch:
     a = operands.a
     panels = ceil(problem.n / 128)
     _require_panels("opt0", problem.n, panels)
-    strides = [
-        tuple(np.int64(step // array.dtype.itemsize) for step in array.strides)
-        for array in (getattr(x, "bits", x) for x in (operands.b, operands.c))
-    ]
-    pointers = [getattr(x, "bits", x).data.ptr for x in (operands.b, operands.c)]
+    b, c = (
+        (x.data.ptr, *(np.int64(step // x.dtype.itemsize) for step in x.strides))
+        for x in map(array_of, (operands.b, operands.c))
+    )
     arguments = (
         a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,
-        pointers[0], *strides[0], pointers[1], *strides[1],
+        *b, *c,
         *map(np.int32, (problem.m, problem.n, problem.k)),
     )  # fmt: skip
     code = f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"

@@ -19,7 +19,7 @@ from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import wcsr
 from ..formats.csr import Csr
-from ..formats.half import Half
+from ..formats.half import array_of
 from ..tma import tensor_map
 from . import family, tasks
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
@@ -172,9 +172,8 @@ def require_rows(name: str, operands) -> None:
         'problem_from_csr(..., format="csr")',
     )
     for which, x in (("B", operands.b), ("C", operands.c)):
-        array = x.bits if isinstance(x, Half) else x
         require(
-            array.flags.c_contiguous,
+            array_of(x).flags.c_contiguous,
             f"{name} gathers rows of a row-major B for a row-major C, but {which} is column-major: make the "
             'problem with layout="row"',
         )

@@ -113,13 +113,19 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
 
 def count_blocks(a, block: int | tuple[int, int] = 64) -> int:
     """How many blocks `from_csr` would store, without storing them."""
+    return int(blocks_by_row(a, block).sum())
+
+
+def blocks_by_row(a, block: int | tuple[int, int] = 64):
+    """How many blocks `from_csr` would store in each row of blocks: int64 (block_rows,), where `a` lives."""
     b_row, b_col = sides(block)
     a = stored.as_csr(a)
+    xp, rows, columns = array_module(a.val), -(-a.m // b_row), -(-a.k // b_col)
     if a.nnz == 0:
-        return 0
-    row, col = csr.rows(a), a.col_idx.astype(array_module(a.val).int64)
-    place = array_module(a.val).sort(row // b_row * -(-a.k // b_col) + col // b_col)
-    return int(csr.changes(place).sum())
+        return xp.zeros(rows, xp.int64)
+    place = xp.sort(csr.rows(a) // b_row * columns + a.col_idx.astype(xp.int64) // b_col)
+    first = csr.changes(place)
+    return xp.diff(csr.offsets(place[first], rows, columns).astype(xp.int64))
 
 
 def from_dense(dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -> Bcsr:

@@ -119,6 +119,11 @@ def require_dtype(dtype) -> None:
         raise ValueError(f"16-bit dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}")
 
 
+def array_of(x):
+    """The array behind a dense operand: the bit patterns of a `Half`, any other array itself."""
+    return x.bits if isinstance(x, Half) else x
+
+
 def array_module(array):
     """CuPy for what lives on a GPU, NumPy for the rest."""
     if not hasattr(array, "__cuda_array_interface__"):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..contract import Bound
 from ..formats import half
-from ..formats.half import Half, array_module
+from ..formats.half import Half, array_module, array_of
 
 #: dtype of C -> the largest difference between two right outputs: sums in another order, rounded once.
 LIMITS = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 1.6e-2}
@@ -44,7 +44,7 @@ def difference(found, expected) -> str:
     Both (m, n) of one dtype and memory order, NumPy, CuPy or `Half`. What is infinite or NaN in both, as
     operands may make it, agrees.
     """
-    dtype, xp = str(expected.dtype), array_module(_array(expected))
+    dtype, xp = str(expected.dtype), array_module(array_of(expected))
     limit, size = LIMITS[dtype], expected.size
     square = finite = 0.0
     for _, right in _chunks(found, expected):
@@ -66,13 +66,11 @@ def difference(found, expected) -> str:
     return f"{wrong} of {size} elements differ, by up to {worst:.1e} (limit {limit:.1e})"
 
 
-def _array(output):
-    return output.bits if isinstance(output, Half) else output
-
-
 def _chunks(*outputs):
     """The outputs' elements as float32, a part of each at a time, in the order of memory."""
-    flat = [(x.T if x.flags.f_contiguous else x).reshape(-1) for x in (_array(o) for o in outputs)]
+    flat = [
+        (x.T if x.flags.f_contiguous else x).reshape(-1) for x in (array_of(o) for o in outputs)
+    ]
     for start in range(0, flat[0].size, CHUNK):
         yield tuple(
             half.from_bits(part, o.dtype) if isinstance(o, Half) else part

@@ -19,7 +19,8 @@ import pandas as pd
 from artifact import rooms
 from artifact.measure import matrices
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse.arithmetic import ROOM
+from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, SIZES
+from artifact.rooms.async_sparse.experiments import MOST_BYTES
 from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr, wcsr
 
@@ -29,8 +30,6 @@ COLUMNS = (
     "bcsr_ms", "wcsr_ms", "bcsr_bytes", "wcsr_bytes",
 )  # fmt: skip
 DTYPE = "bfloat16"
-#: Of a matrix in BCSR, as in `experiments`: more would not fit beside the dense operands.
-MOST_BLOCKS = 2**19
 
 
 def conversions(run: Run | None) -> pd.DataFrame | None:
@@ -71,7 +70,7 @@ def _row(name: str, where: Path) -> dict | None:
     from kernels.contract import timed
 
     given = operands.with_values(matrices.load(name, where), 0, DTYPE)
-    if bcsr.count_blocks(given, (64, 64)) > MOST_BLOCKS:
+    if bcsr.count_blocks(given) * BLOCK**2 * SIZES[DTYPE] > MOST_BYTES:
         return None
     a, rcm_ms = operands.reordered(given, "rcm")
     device = csr.to_device(a)

@@ -27,6 +27,7 @@ from artifact.measure.run import Run
 from artifact.rooms.async_sparse import arithmetic, contenders, timeline
 from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, N
 from artifact.rooms.async_sparse.contenders import BELL, BSR, DENSE, KEPT, TORCH, TRITON, TUNED
+from kernels.formats import bcsr
 from kernels.formats.csr import Csr
 
 #: Experiment -> contenders; those that a GPU or an installation does not offer are left out.
@@ -179,20 +180,17 @@ def _measure_real(
         if path.is_file() and set(sizes) <= set(records.read(path).query("label == @name")["n"]):
             continue  # without reading and reordering it once more
         a = matrix(name, where)
-        rows = blocks_by_row(a)
+        rows = bcsr.blocks_by_row(a, BLOCK)
         size = arithmetic.SIZES[how.get("dtype", "bfloat16")] * BLOCK**2
         if rows.sum() * size > MOST_BYTES:
             continue
         padded = len(rows) * int(rows.max(initial=0)) * size
-        here = dict(every)
-        if padded > MOST_PADDED * memory:
-            here.pop(BELL, None)
-            for n in sizes:
-                key = BELL, name, a.m, n, a.k, a.nnz / (a.m * a.k)
-                records.leave_out(path, key, f"its padding takes {padded} bytes")
         problems = [
             operands.problem_from_csr(a, n, run.seed, name, reorder="", **how) for n in sizes
         ]
+        here = dict(every)
+        if padded > MOST_PADDED * memory and here.pop(BELL, None):
+            _leave_out(path, BELL, problems, f"its padding takes {padded} bytes")
         _measure_without_failures(run, experiment, problems, here)
 
 
@@ -214,9 +212,14 @@ def _measure_without_failures(run: Run, experiment: str, problems: list, here: d
                 raise
             print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
             del here[failed]
-            for problem in problems:
-                key = tuple(getattr(problem, name) for name in records.POINT)
-                records.leave_out(run.folder / f"{experiment}.csv", (failed, *key), str(error))
+            _leave_out(run.folder / f"{experiment}.csv", failed, problems, str(error))
+
+
+def _leave_out(path: Path, contender: str, problems: list, why: str) -> None:
+    """Write down that a record has no row of a contender at these problems."""
+    for problem in problems:
+        point = (getattr(problem, name) for name in records.POINT)
+        records.leave_out(path, (contender, *point), why)
 
 
 def left_out(run: Run | None, experiment: str) -> dict[tuple, str]:
@@ -249,14 +252,6 @@ def padded_columns(a: Csr, block: int = BLOCK) -> Csr:
     Otherwise a launch would begin with a copy of B, which whoever allocates B for these kernels spares.
     """
     return replace(a, k=-(-a.k // block) * block)
-
-
-def blocks_by_row(a: Csr, block: int = BLOCK) -> np.ndarray:
-    """How many non-zero blocks each row of blocks has."""
-    rows = np.repeat(np.arange(a.m, dtype=np.int64), np.diff(a.row_ptr)) // block
-    across = -(-a.k // block)
-    found = np.unique(rows * across + np.asarray(a.col_idx, dtype=np.int64) // block)
-    return np.bincount(found // across, minlength=-(-a.m // block))
 
 
 def with_csr(df: pd.DataFrame) -> pd.DataFrame:

@@ -15,10 +15,10 @@ from artifact.rooms.async_sparse.arithmetic import BLOCK
 from artifact.rooms.async_sparse.contenders import BELL, DENSE, KEPT, TORCH, TRITON, name
 from artifact.rooms.async_sparse.experiments import Counters
 from artifact.rooms.async_sparse.figures import before, present
+from kernels.async_sparse.operands import TILE
 from kernels.contract import Kernel
 
 NONE = "–"
-TILE = 512  #: columns of C in a tile of unit_ring
 #: Instructions that tell the kernels apart -> what the table of machine code calls them.
 OPS = {
     "FFMA": "FFMA",

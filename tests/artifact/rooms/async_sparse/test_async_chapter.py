@@ -132,7 +132,7 @@ def test_blocks_of_each_row_are_those_of_the_format():
 
     a = csr.from_scipy(scipy.sparse.csr_array(dense))
     expected = np.diff(bcsr.from_csr(a).row_ptr)
-    np.testing.assert_array_equal(experiments.blocks_by_row(a), expected)
+    np.testing.assert_array_equal(bcsr.blocks_by_row(a), expected)
     assert expected[1] == 0
 
 

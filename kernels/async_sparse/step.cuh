@@ -24,15 +24,6 @@ constexpr int K = 128 / SIZE<T>;   // of a step
 constexpr int A_BYTES = 64 * 128;  // of a step
 
 
-// Describes a K-major matrix in shared memory: lines of WIDTH bytes, swizzled over as many; 8 lines make an atom.
-template <int WIDTH>
-__device__ __forceinline__ unsigned long long k_major(const void* shared)
-{
-    constexpr unsigned long long swizzle = WIDTH == 128 ? 1 : WIDTH == 64 ? 2 : 3;
-    const unsigned long long address = __cvta_generic_to_shared(shared);
-    return (address & 0x3ffff) >> 4 | 1ull << 16 | (unsigned long long)(8 * WIDTH >> 4) << 32 | swizzle << 62;
-}
-
 // A warpgroup issues the four wgmma of a step, each for 32 bytes of k, and commits them as a group; acc: 64 x N.
 template <Dtype T, Major B, int N, int P = 1>
 __device__ __forceinline__ void multiply_step(float (&acc)[1][N / 2], const unsigned char* a, const unsigned char* b, bool add)

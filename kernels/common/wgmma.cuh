@@ -68,11 +68,13 @@ __device__ __forceinline__ unsigned long long wgmma_matrix(const void* shared, i
            1ull << 62;
 }
 
-// The same for a K-major matrix of 64 bytes a row, 64-byte swizzled: an atom is 8 rows, 512 bytes.
-__device__ __forceinline__ unsigned long long wgmma_matrix64(const void* shared)
+// The same for a K-major matrix of WIDTH bytes a row, 128, 64 or 32, swizzled over as many: an atom is 8 rows.
+template <int WIDTH>
+__device__ __forceinline__ unsigned long long k_major(const void* shared)
 {
+    constexpr unsigned long long swizzle = WIDTH == 128 ? 1 : WIDTH == 64 ? 2 : 3;
     const unsigned long long address = __cvta_generic_to_shared(shared);
-    return (address & 0x3ffff) >> 4 | 1ull << 16 | 32ull << 32 | 2ull << 62;
+    return (address & 0x3ffff) >> 4 | 1ull << 16 | (unsigned long long)(8 * WIDTH >> 4) << 32 | swizzle << 62;
 }
 
 #define WGMMA_O4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

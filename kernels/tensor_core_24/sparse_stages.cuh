@@ -110,10 +110,10 @@ struct Stages {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<0>(acc[i], wgmma_matrix64(mine + i * 4096), upper, word[i], add);
+            Wgmma<N, T>::template sparse<0>(acc[i], k_major<64>(mine + i * 4096), upper, word[i], add);
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<1>(acc[i], wgmma_matrix64(mine + i * 4096 + 32), lower, word[i], 1);
+            Wgmma<N, T>::template sparse<1>(acc[i], k_major<64>(mine + i * 4096 + 32), lower, word[i], 1);
         wgmma_commit();
     }
 

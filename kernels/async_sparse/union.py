@@ -27,9 +27,8 @@ SOURCE = HERE / "union_rows.cu"
 HEIGHTS = (1, 2, 4, 8)  #: rows of a group
 VECTORS = (4, 2, 1)  #: float32 values of a load
 LOADS = (1, 2)  #: of a row of B
-WARPS = 4  #: of a block
-RESIDENT = 20  #: warps of an SM, as `__launch_bounds__` of the kernel asks
 MOST_TASKS = 8  #: of a warp
+MOST_LOADS = 2**32 - 1  #: of B: the kernel counts them with 32 bits
 LEAST_CHUNK = 128  #: columns of a group that are not cut
 
 
@@ -64,10 +63,19 @@ TRIALS: dict[str, tuple[Union, str]] = {
 }
 
 
-def entry(rows: int, vec: int, loads: int) -> str:
-    """The template instantiation; `unroll` keeps registers below what launch bounds leave."""
-    unroll = 2 if rows * loads == 8 else 4 if vec == 4 else 8
-    return f"union_rows<{rows}, {vec}, {loads}, {WARPS}, {unroll}>"
+def shape(config: Union) -> tuple[int, int, int]:
+    """(warps of a block, blocks of an SM, rows of B asked for together): as many as registers allow without spills."""
+    sums = config.rows * config.loads
+    warps, blocks = {1: (16, 3), 2: (16, 3), 4: (8, 4), 8: (8, 2), 16: (8, 1)}[sums]
+    if config.loads == 2 and sums <= 4:
+        warps, blocks = 8, 4 if sums == 2 else 3
+    return warps, blocks, 4 if config.vec == 4 else 8
+
+
+def entry(config: Union) -> str:
+    """The template instantiation."""
+    warps, blocks, unroll = shape(config)
+    return f"union_rows<{config.rows}, {config.vec}, {config.loads}, {warps}, {blocks}, {unroll}>"
 
 
 KERNELS: dict[str, Kernel] = {
@@ -77,7 +85,7 @@ KERNELS: dict[str, Kernel] = {
         "CUDA cores: groups of 4 rows over the union of their columns, exact float32",
         "As many times a row-by-row kernel as non-zeros share a column of a group, 4 at most: 2 to 3 on finite "
         "elements, nothing on graphs.",
-        tuple(entry(rows, vec, 1) for rows in HEIGHTS for vec in VECTORS),
+        tuple(entry(Union(rows, vec)) for rows in HEIGHTS for vec in VECTORS),
     ),
 }
 
@@ -92,9 +100,10 @@ def fitting(vec: int, n: int) -> int:
     return next(v for v in VECTORS if v <= vec and n % v == 0)
 
 
-def per_block(items: int, warps: int) -> int:
-    """Tasks that a block has, so that a warp has several, but all SMs have work to the end."""
-    return WARPS * max(1, min(MOST_TASKS, items // (4 * warps)))
+def per_block(tasks: int, warps: int, slots: int) -> int:
+    """Tasks of a block of so many warps. slots: blocks that the GPU holds at once; two rounds of them a panel keep
+    its end from idling SMs, and a warp has `MOST_TASKS` at most."""
+    return warps * max(1, min(MOST_TASKS, tasks // (2 * slots * warps)))
 
 
 @dataclass(frozen=True)
@@ -152,11 +161,17 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         dtype_of(operands.b) == "tf32",
         f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
     )
-    vec = fitting(config.vec, problem.n)
-    panels = ceil(problem.n / (32 * vec * config.loads))
-    warps = device.properties.multiprocessor_count * RESIDENT
-    made, prepare_ms = timed(lambda: prepare(operands.a, config, warps, panels))
-    each = per_block(made.work.count * panels, warps)
+    config = replace(config, vec=fitting(config.vec, problem.n))
+    warps, resident, _ = shape(config)
+    slots = device.properties.multiprocessor_count * resident
+    panels = ceil(problem.n / (32 * config.vec * config.loads))
+    require(
+        problem.k * (problem.n // config.vec) <= MOST_LOADS,
+        f"{name} reads B of {problem.k} x {problem.n} in loads of {config.vec} values, but counts up to "
+        f"{MOST_LOADS} of them: multiply in several ranges of columns",
+    )
+    made, prepare_ms = timed(lambda: prepare(operands.a, config, slots * warps, panels))
+    each = per_block(made.work.count, warps, slots)
     blocks = ceil(made.work.count / each) * panels
     require(
         blocks <= INT32_MAX,
@@ -167,8 +182,8 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         tasks.pointer(made.order),
         operands.b.data.ptr, operands.c.data.ptr, np.int32(problem.m), np.int32(problem.n),
     )  # fmt: skip
-    code = jit.compile_cubin(SOURCE, entry(config.rows, vec, config.loads), jit.arch_of(device))
-    launch = LaunchConfig(grid=blocks, block=32 * WARPS)
+    code = jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device))
+    launch = LaunchConfig(grid=blocks, block=32 * warps)
     clear = tasks.clear(
         SOURCE, config.rows, made.work.cut, operands.c, problem.m, device, made.order
     )

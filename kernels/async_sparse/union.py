@@ -29,7 +29,8 @@ VECTORS = (4, 2, 1)  #: float32 values of a load
 LOADS = (1, 2)  #: of a row of B
 MOST_TASKS = 8  #: of a warp
 MOST_LOADS = 2**32 - 1  #: of B: the kernel counts them with 32 bits
-LEAST_CHUNK = 128  #: columns of a group that are not cut
+LONG = 4  #: times the average group's columns that a task has at most
+WARPS = 8  #: of a block
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Union:
     vec: int = 4
     #: Loads of a row of B, each 32 * vec columns of C: 1 or 2.
     loads: int = 1
-    #: Columns of a group in a task at most; 0: groups stay whole; -1: by the load of a warp.
+    #: Rows of B that are asked for together: 4 or 8.
+    unroll: int = 4
+    #: Columns of a group in a task at most; 0: groups stay whole; -1: `LONG` times what they have on average.
     chunk: int = -1
     order: str = ""  #: of rows: one of `tasks.ORDERS`
 
@@ -63,19 +66,22 @@ TRIALS: dict[str, tuple[Union, str]] = {
 }
 
 
-def shape(config: Union) -> tuple[int, int, int]:
-    """(warps of a block, blocks of an SM, rows of B asked for together): as many as registers allow without spills."""
-    sums = config.rows * config.loads
-    warps, blocks = {1: (16, 3), 2: (16, 3), 4: (8, 4), 8: (8, 2), 16: (8, 1)}[sums]
-    if config.loads == 2 and sums <= 4:
-        warps, blocks = 8, 4 if sums == 2 else 3
-    return warps, blocks, 4 if config.vec == 4 else 8
+#: (rows * loads, loads * unroll) -> blocks that share an SM: as many as registers allow without spills.
+BLOCKS = {
+    (1, 4): 6, (1, 8): 4, (2, 4): 6, (2, 8): 4, (2, 16): 3, (4, 4): 4, (4, 8): 3, (4, 16): 2, (8, 4): 2, (8, 8): 2,
+    (8, 16): 2,
+}  # fmt: skip
+
+
+def blocks_of(config: Union) -> int:
+    """Blocks that share an SM."""
+    return BLOCKS[config.rows * config.loads, config.loads * config.unroll]
 
 
 def entry(config: Union) -> str:
     """The template instantiation."""
-    warps, blocks, unroll = shape(config)
-    return f"union_rows<{config.rows}, {config.vec}, {config.loads}, {warps}, {blocks}, {unroll}>"
+    c = config
+    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks_of(c)}, {c.unroll}>"
 
 
 KERNELS: dict[str, Kernel] = {
@@ -100,10 +106,10 @@ def fitting(vec: int, n: int) -> int:
     return next(v for v in VECTORS if v <= vec and n % v == 0)
 
 
-def per_block(tasks: int, warps: int, slots: int) -> int:
-    """Tasks of a block of so many warps. slots: blocks that the GPU holds at once; two rounds of them a panel keep
-    its end from idling SMs, and a warp has `MOST_TASKS` at most."""
-    return warps * max(1, min(MOST_TASKS, tasks // (2 * slots * warps)))
+def per_block(tasks: int, slots: int) -> int:
+    """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
+    idling SMs, and a warp has `MOST_TASKS` at most."""
+    return WARPS * max(1, min(MOST_TASKS, tasks // (2 * slots * WARPS)))
 
 
 @dataclass(frozen=True)
@@ -121,8 +127,8 @@ class Prepared:
         return self.made + self.work.nbytes
 
 
-def prepare(a: Csr, config: Union, warps: int, panels: int) -> Prepared:
-    """Groups of A, on the side where it lives. warps: that run at a time; panels: tiles along n."""
+def prepare(a: Csr, config: Union) -> Prepared:
+    """Groups of A, on the side where it lives."""
     order, rows = tasks.ordered(a, config.order)
     if config.rows == 1:
         row_ptr, col_idx, val = rows.row_ptr, rows.col_idx, rows.val
@@ -135,8 +141,9 @@ def prepare(a: Csr, config: Union, warps: int, panels: int) -> Prepared:
         made += order.nbytes
     chunk = config.chunk
     if chunk < 0:
-        half = ceil(col_idx.size * panels / warps / 2 / tasks.STEP) * tasks.STEP
-        chunk = max(LEAST_CHUNK, half)
+        chunk = (
+            ceil(max(1, LONG * col_idx.size / max(1, row_ptr.size - 1)) / tasks.STEP) * tasks.STEP
+        )
     return Prepared(col_idx, val, tasks.tasks(row_ptr, chunk, even=True), order, made)
 
 
@@ -151,9 +158,11 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
 
     config = config or config_of(name)
     require(
-        config.rows in HEIGHTS and config.vec in VECTORS and config.loads in LOADS,
-        f"groups have {config.rows} rows for {config.loads} loads of {config.vec} values, but must have "
-        f"{', '.join(map(str, HEIGHTS))} for 1 or 2 of 1, 2 or 4",
+        config.rows in HEIGHTS
+        and config.vec in VECTORS
+        and (config.rows * config.loads, config.loads * config.unroll) in BLOCKS,
+        f"union_rows is not made for groups of {config.rows} rows with {config.loads} loads of {config.vec} values for "
+        f"each of {config.unroll} rows of B: use groups of {', '.join(map(str, HEIGHTS))}, 1 load of 4, 4 rows",
     )
     operands = problem.device()
     require_rows(name, operands)
@@ -162,16 +171,15 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
     )
     config = replace(config, vec=fitting(config.vec, problem.n))
-    warps, resident, _ = shape(config)
-    slots = device.properties.multiprocessor_count * resident
+    slots = device.properties.multiprocessor_count * blocks_of(config)
     panels = ceil(problem.n / (32 * config.vec * config.loads))
     require(
         problem.k * (problem.n // config.vec) <= MOST_LOADS,
         f"{name} reads B of {problem.k} x {problem.n} in loads of {config.vec} values, but counts up to "
         f"{MOST_LOADS} of them: multiply in several ranges of columns",
     )
-    made, prepare_ms = timed(lambda: prepare(operands.a, config, slots * warps, panels))
-    each = per_block(made.work.count, warps, slots)
+    made, prepare_ms = timed(lambda: prepare(operands.a, config))
+    each = per_block(made.work.count, slots)
     blocks = ceil(made.work.count / each) * panels
     require(
         blocks <= INT32_MAX,
@@ -183,7 +191,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         operands.b.data.ptr, operands.c.data.ptr, np.int32(problem.m), np.int32(problem.n),
     )  # fmt: skip
     code = jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device))
-    launch = LaunchConfig(grid=blocks, block=32 * warps)
+    launch = LaunchConfig(grid=blocks, block=32 * WARPS)
     clear = tasks.clear(
         SOURCE, config.rows, made.work.cut, operands.c, problem.m, device, made.order
     )

@@ -16,9 +16,9 @@ from kernels.formats import csr
 from kernels.formats.csr import Csr
 
 CONFIGS = [
-    Union(rows, vec, loads, chunk, order)
+    Union(rows, vec, loads, unroll, chunk, order)
     for rows in union.HEIGHTS
-    for vec, loads in ((4, 1), (4, 2), (1, 1))
+    for vec, loads, unroll in ((4, 1, 4), (4, 2, 4), (1, 1, 4), (2, 1, 8))
     for chunk, order in ((0, ""), (32, "similar"), (-1, ""))
     if rows * loads <= 8
 ]
@@ -87,7 +87,7 @@ def test_launches_that_a_configuration_makes(device):
 
 def test_refusals():
     with pytest.raises(
-        ValueError, match="^groups have 3 rows for 1 loads of 4 values, but must have 1, 2, 4, 8"
+        ValueError, match="^union_rows is not made for groups of 3 rows with 1 loads of 4 values"
     ):
         union.bind("union_rows", None, None, Union(3))
     with pytest.raises(ValueError, match="^rows are ordered by 'rcm', but must be by one of"):

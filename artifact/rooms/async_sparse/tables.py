@@ -147,28 +147,6 @@ def gate(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
-def tf32(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
-    """Table I's row of BCSR in TF32: geometric-mean TFLOP/s by N and by the least density, stated and here."""
-    if df is None or KEPT not in set(df["variant"]):
-        return None
-    own = df[df["variant"] == KEPT]
-    true = own["nnz"] / (own["m"].astype(float) * own["k"])
-    bcsr = stated[(stated["quantity"] == "tflops") & (stated["kernel"] == "BCSR")]
-    rows = []
-    for density, group in bcsr.groupby("density"):
-        chosen = own[true > density]
-        row = {
-            "denser than": f"{100 * density:g} %" if density else "all",
-            "matrices": chosen["label"].nunique(),
-        }
-        for n, said in zip(group["n"], group["low"], strict=True):
-            here = chosen.loc[chosen["n"] == n, "tflops"]
-            row[f"N = {n}, stated"] = _number(said)
-            row[f"N = {n}, here"] = _number(records.geomean(here) if len(here) else None)
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
 def tried(df: pd.DataFrame | None) -> pd.DataFrame | None:
     """Configurations that did not become unit_ring: its time over theirs, by the share of blocks that is kept."""
     if df is None:

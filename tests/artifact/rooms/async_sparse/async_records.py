@@ -123,8 +123,10 @@ def spmm(
             for variant, rate in rates.items():
                 csr = variant in ("union_rows",) or variant.startswith("cusparse_alg")
                 gain = 1.0 if csr else share**0.5 / 2
-                if variant == "opt5":
-                    gain *= share**0.1 / 1.15  # it catches up where matrices are dense
+                if variant == "opt5":  # both catch up where matrices are dense
+                    gain *= share**0.175 / 1.275
+                if variant == "cusparse_bell":
+                    gain *= share**0.22 / 1.357
                 own = variant.startswith(("wcsr", "opt5"))
                 tflops = rate * gain * (GROWS[n] if own else 1.0)
                 stored = {"opt5": 30.0 * nnz + 4.0 * n * m, "wcsr": 10.0 * nnz}

@@ -7,6 +7,7 @@ operand), the limit of the error does, and nothing here divides a time of one by
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -88,6 +89,30 @@ KINDS_TF32 = {
     "blocks, TF32": (KEPT, BELL),
     "cuSPARSE CSR": (CSR,),
 }
+
+
+@dataclass(frozen=True)
+class Map:
+    """Who is ahead at each matrix, at one N and in one kind of values."""
+
+    values: str  #: "float32" or "TF32"
+    n: int
+    points: pd.DataFrame  #: of `fastest`
+    groups: tuple[str, ...]
+
+
+def maps(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> list[Map]:
+    """The maps that two records allow, at the widest N of each, of those kinds that were measured; a map has two."""
+    made = []
+    for values, df, kinds in (("float32", float32, KINDS), ("TF32", tf32, KINDS_TF32)):
+        if df is None:
+            continue
+        n = int(df["n"].max())
+        here = df[df["n"] == n]
+        groups = {kind: names for kind, names in kinds.items() if here["variant"].isin(names).any()}
+        if len(groups) > 1:
+            made.append(Map(values, n, fastest(here, groups), tuple(groups)))
+    return made
 
 
 def statistics(df: pd.DataFrame) -> pd.DataFrame:

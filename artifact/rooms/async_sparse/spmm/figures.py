@@ -35,7 +35,7 @@ from artifact.rooms.async_sparse.contenders import (
     name,
 )  # fmt: skip
 from artifact.rooms.async_sparse.figures import STATED, boxes, log_x, present, speedups
-from artifact.rooms.async_sparse.spmm import experiments
+from artifact.rooms.async_sparse.spmm.experiments import Map
 from artifact.rooms.async_sparse.spmm.rule import Split, split
 
 #: Row of Table I -> our contender.
@@ -143,43 +143,32 @@ _KIND_LOOKS = {
 }
 
 
-def winners(
-    float32: pd.DataFrame | None,
-    tf32: pd.DataFrame | None,
-    n: int = experiments.WIDE,
-):
-    """A map: non-zeros a row over non-zeros for each column of a window's union, and who is ahead at each matrix, in
-    float32 and, in a panel of its own, in TF32; dashed, the rule of one threshold."""
-    panels = {}
-    for title, df, groups in (
-        ("float32, as accurate", float32, experiments.KINDS),
-        ("TF32", tf32, experiments.KINDS_TF32),
-    ):
-        if df is not None and n in set(df["n"]):
-            points = experiments.fastest(df[df["n"] == n], groups)
-            panels[title] = points, split(points, list(groups)), groups
-    if not panels:
-        raise ValueError(f"The records have no point at N = {n}.")
-    fig, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 4.0), squeeze=False)
-    handles, frames = {}, []
-    for ax, (title, (points, rule, groups)) in zip(axes[0], panels.items(), strict=True):
-        for group in groups:
-            ahead = points[points["winner"] == group]
+def winners(maps: Sequence[Map]):
+    """A map: non-zeros a row over non-zeros for each column of a window's union, and who is ahead at each matrix, a
+    panel each for float32 and TF32; dashed, the rule of one threshold. maps: of `experiments.maps`."""
+    if not maps:
+        raise ValueError("No record has two kinds of kernels to compare.")
+    fig, axes = plt.subplots(1, len(maps), figsize=(WIDTH, 4.0), squeeze=False)
+    handles = {}
+    for ax, here in zip(axes[0], maps, strict=True):
+        for group in here.groups:
+            ahead = here.points[here.points["winner"] == group]
             tint, marker = _KIND_LOOKS[group]
             handles[group] = ax.plot(
                 ahead["per_row"], ahead["shared"], color=tint, marker=marker, markersize=6.5,
                 markeredgewidth=0, linestyle="none", alpha=0.85,
             )[0]  # fmt: skip
-        _rule(ax, rule)
-        ax.set(xscale="log", yscale="log", title=f"{title}, N = {plot.number(n)}")
+        if len(here.points) > 1:
+            _rule(ax, split(here.points, here.groups))
+        ax.set(xscale="log", yscale="log", title=f"{here.values}, N = {plot.number(here.n)}")
         ax.set_xlabel("non-zeros a row")
-        for axis, values in ((ax.xaxis, points["per_row"]), (ax.yaxis, points["shared"])):
-            getattr(ax, f"set_{axis.axis_name}lim")(values.min() / 1.3, values.max() * 1.3)
-            plot.log(axis)
-        frames.append(points.assign(values=title))
+        for axis, column in (("x", "per_row"), ("y", "shared")):
+            values = here.points[column]
+            ax.set(**{f"{axis}lim": (values.min() / 1.3, values.max() * 1.3)})
+            plot.log(getattr(ax, f"{axis}axis"))
     axes[0, 0].set_ylabel("non-zeros for each column of a window of 64")
     plot.legend(fig, handles)
-    return fig, pd.concat(frames, ignore_index=True)
+    return fig, pd.concat([here.points.assign(values=here.values) for here in maps])
 
 
 def _rule(ax, rule: Split) -> None:

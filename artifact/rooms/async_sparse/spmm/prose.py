@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -26,7 +26,7 @@ from artifact.rooms.async_sparse.contenders import (
 from artifact.rooms.async_sparse.figures import present, speedups
 from artifact.rooms.async_sparse.prose import HERE, mean
 from artifact.rooms.async_sparse.spmm import experiments, tables
-from artifact.rooms.async_sparse.spmm.experiments import KINDS, KINDS_TF32, fastest
+from artifact.rooms.async_sparse.spmm.experiments import Map
 from artifact.rooms.async_sparse.spmm.figures import called
 from artifact.rooms.async_sparse.spmm.rule import leave_out, split
 
@@ -129,27 +129,19 @@ def goals(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
     return " ".join(said)
 
 
-def winners(float32: pd.DataFrame | None, tf32: pd.DataFrame | None, n: int = WIDE) -> str:
+def winners(maps: Sequence[Map]) -> str:
     """Who is ahead how often, and how good the rule of one threshold is on matrices that were left out."""
-    said = []
-    for values, df, groups in (("float32", float32, KINDS), ("TF32", tf32, KINDS_TF32)):
-        if df is None or n not in set(df["n"]):
-            continue
-        try:
-            points = fastest(df[df["n"] == n], groups)
-        except ValueError:
-            continue
-        said.append(_rule(values, points, groups, n))
-    return "\n\n".join(said) if said else f"{HERE}."
+    return "\n\n".join(map(_rule, maps)) if maps else f"{HERE}."
 
 
-def _rule(values: str, points: pd.DataFrame, groups: Mapping, n: int) -> str:
+def _rule(here: Map) -> str:
+    points, groups = here.points, list(here.groups)
     count = points["winner"].value_counts()
     ahead = listed(f"{group} on {count.get(group, 0)}" for group in groups)
-    text = f"In {values} at N = {n}, of {len(points)} matrices: {ahead}."
+    text = f"In {here.values} at N = {here.n}, of {len(points)} matrices: {ahead}."
     if points["label"].nunique() < 3:
         return text
-    rule, found = split(points, list(groups)), leave_out(points, list(groups))
+    rule, found = split(points, groups), leave_out(points, groups)
     if rule.below == rule.above:
         words = f"always {rule.above}"
     else:
@@ -171,8 +163,8 @@ def accuracy(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
         shown = present(tf32, (WCSR, WINDOWS, KEPT, BELL, BSR, TRITON, CSR))
         each = listed(_error(tf32, v) for v in shown)
         said.append(
-            f"Of values that TF32 holds they are {each}: only sums round there. Who has float32 values rounds them first, to 11 bits, which adds "
-            "about 3·10⁻⁴ and is in none of these."
+            f"Of values that TF32 holds they are {each}: only sums round there. Who has float32 values rounds them first, each by up to 2⁻¹¹ of it, "
+            "which is in none of these errors."
         )
     return " ".join(said) if said else f"{HERE}."
 

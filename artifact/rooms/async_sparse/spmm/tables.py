@@ -76,17 +76,19 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
     ]:
         cells: dict[str, str] = {"kernel": shown}
         for d in DENSITIES:
-            over = plot.percent(d) if d else "all"
+            over = _over(d)
             if variant:
                 cells[f"{over}: here"] = _here(denser(here, d), variant)
             if row:
                 cells[f"{over}: stated"] = _stated(said, row, d)
         rows.append(cells)
-    columns = [
-        f"{plot.percent(d) if d else 'all'}: {k}" for d in DENSITIES for k in ("here", "stated")
-    ]
+    columns = [f"{_over(d)}: {k}" for d in DENSITIES for k in ("here", "stated")]
     table = pd.DataFrame(rows)
     return table.reindex(columns=["kernel", *(c for c in columns if c in table)]).fillna(NONE)
+
+
+def _over(density: float) -> str:
+    return f"> {plot.percent(density)}" if density else "all"
 
 
 def _here(df: pd.DataFrame, variant: str) -> str:
@@ -111,7 +113,7 @@ def matrices(df: pd.DataFrame | None) -> pd.DataFrame | None:
     for d in DENSITIES:
         part = denser(df, d)
         rows.append(
-            {"denser than": plot.percent(d) if d else "all", "matrices": part["label"].nunique()}
+            {"density": _over(d), "matrices": part["label"].nunique()}
             | {
                 f"with {called(v)}": part.loc[part["variant"] == v, "label"].nunique()
                 for v in (BELL, TRITON, BSR)

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 from drawn import drawn_in, labels, legible, on_a_page, words
 
+from artifact import rooms
 from artifact.drawing import style
+from artifact.measure import matrices
 from artifact.rooms.async_sparse import arithmetic, contenders
 from artifact.rooms.async_sparse import experiments as room_experiments
 from artifact.rooms.async_sparse.contenders import AUTO_FP32, BELL, CSR, KEPT, TRITON, UNION, WCSR
@@ -97,7 +99,7 @@ def test_table_1_has_rates_speedups_and_what_is_only_stated():
     row = table.loc["WCSR"]
     assert row["all: stated"] == "4.13" and row["all: here"].endswith("(1.00×)")
     bell = table.loc["cuSPARSE Blocked-ELL"]
-    assert bell["all: stated"] == "0.72 (6.24×)" and bell["1 %: stated"] == "5.01 (4.86×)"
+    assert bell["all: stated"] == "0.72 (6.24×)" and bell["> 1 %: stated"] == "5.01 (4.86×)"
     over = (
         made.spmm_tf32().query("n == 1024").pivot(index="label", columns="variant", values="tflops")
     )
@@ -114,7 +116,7 @@ def test_table_1_has_rates_speedups_and_what_is_only_stated():
 
 def test_thresholds_keep_fewer_matrices():
     table = tables.matrices(TF32)
-    assert table["denser than"].tolist() == ["all", "0.1 %", "0.5 %", "1 %"]
+    assert table["density"].tolist() == ["all", "> 0.1 %", "> 0.5 %", "> 1 %"]
     assert table["matrices"].is_monotonic_decreasing and table["matrices"].iloc[0] == 12
     few = TF32[(TF32["variant"] != BELL) | (TF32["label"] == "matrix0")]
     assert tables.matrices(few)["with cuSPARSE Blocked-ELL"].tolist() == [1, 0, 0, 0]
@@ -182,7 +184,7 @@ def test_errors_say_of_which_values():
 
 def test_without_records_every_sentence_says_so():
     said = [
-        prose.parts(None), prose.table1(None), prose.winners(None, None), prose.accuracy(None, None),
+        prose.parts(None), prose.table1(None), prose.winners([]), prose.accuracy(None, None),
         prose.reordering(None, None), prose.windows_of(None),
     ]  # fmt: skip
     assert all(text.startswith(prose.HERE) for text in said)
@@ -220,10 +222,9 @@ def test_goals_name_the_matrix_that_misses_them():
 def test_sentences_of_parts_winners_and_reordering():
     text = prose.parts(PARTS)
     assert "is 1.20× of leaving them whole" in text and "WCSR, tasks of 1024 is the best" in text
-    text = prose.winners(FLOAT32, TF32)
+    text = prose.winners(experiments.maps(FLOAT32, TF32))
     assert "In float32 at N = 1024, of 12 matrices: CUDA cores on " in text
     assert "on, else" in text and "Made without a matrix" in text and "\n\nIn TF32" in text
-    assert prose.winners(FLOAT32[FLOAT32["variant"] != UNION], None).startswith(prose.HERE)
     gained = figures.gains(FLOAT32, RCM)
     assert "auto, FP32 1.25× (helps on 12, hurts on 0 of 12)" in prose.reordering(gained, None)
     times = pd.DataFrame({"rcm_ms": [1.0, 3.0]})
@@ -233,7 +234,9 @@ def test_sentences_of_parts_winners_and_reordering():
 
 def test_tf32_and_float32_are_never_compared_without_saying_so():
     text = prose.accuracy(FLOAT32, TF32)
-    assert "Of float32 values" in text and "Of values that TF32 holds" in text and "3·10⁻⁴" in text
+    assert (
+        "Of float32 values" in text and "Of values that TF32 holds" in text and "up to 2⁻¹¹" in text
+    )
     assert "PyTorch forbids it TF32" in prose.table1(TF32)
     assert "PyTorch" not in prose.table1(TF32[TF32["variant"] != TRITON])
     assert "wrong" not in prose.apart(APART) and "on 24 of 24" in prose.apart(APART)
@@ -245,8 +248,8 @@ def test_tf32_and_float32_are_never_compared_without_saying_so():
 EVERY = {
     "fig5": lambda: figures.fig5(TF32, TABLE1, APART),
     "parts": lambda: figures.parts(PARTS),
-    "winners": lambda: figures.winners(FLOAT32, TF32),
-    "winners, float32": lambda: figures.winners(FLOAT32, None),
+    "winners": lambda: figures.winners(experiments.maps(FLOAT32, TF32)),
+    "winners, float32": lambda: figures.winners(experiments.maps(FLOAT32, None)),
     "accuracy": lambda: figures.accuracy(FLOAT32, TF32),
     "reordering": lambda: figures.reordering(figures.gains(FLOAT32, RCM)),
 }
@@ -286,11 +289,23 @@ def test_parts_are_over_the_published_kernel():
 
 
 def test_the_map_has_each_matrix_and_its_winner():
-    fig, data = figures.winners(FLOAT32, TF32)
-    assert len(data) == 24 and set(data["values"]) == {"float32, as accurate", "TF32"}
+    fig, data = figures.winners(experiments.maps(FLOAT32, TF32))
+    assert (
+        len(data) == 24 and set(data["values"]) == {"float32", "TF32"} and set(data["n"]) == {1024}
+    )
     assert set(labels(fig)) == {*experiments.KINDS, *experiments.KINDS_TF32}
-    with pytest.raises(ValueError, match="no point at N = 77"):
-        figures.winners(FLOAT32, None, 77)
+    with pytest.raises(ValueError, match="two kinds of kernels"):
+        figures.winners([])
+
+
+def test_maps_have_the_kinds_that_were_measured():
+    few = FLOAT32[(FLOAT32["variant"] != UNION) & (FLOAT32["n"] < 1024)]
+    (here,) = experiments.maps(few, None)
+    assert (here.values, here.n) == ("float32", 512)
+    assert here.groups == ("tensor cores, 3×TF32", "cuSPARSE CSR")
+    assert experiments.maps(FLOAT32[FLOAT32["variant"] == UNION], None) == []
+    one = experiments.maps(FLOAT32[FLOAT32["label"] == "matrix1"], None)
+    assert figures.winners(one) and "rule" not in prose.winners(one)
 
 
 def test_accuracy_keeps_tf32_and_float32_apart():
@@ -348,3 +363,29 @@ def test_the_kernel_for_blocks_gets_b_as_the_source_has_it(monkeypatch):
     np.testing.assert_array_equal(operands_.b, problem.host().b)
     assert operands_.c is problem.device().c and problem.device().b.flags.c_contiguous
     assert bound.prepare_ms > 1 and bound.prepare_bytes == 10 + 4 * 96 * 24
+
+
+@pytest.mark.gpu
+def test_a_matrix_is_measured_on_a_gpu(tmp_path, monkeypatch):
+    import scipy.sparse
+
+    where = tmp_path / "matrices"
+    where.mkdir()
+    name = matrices.listed(rooms.matrices(made.ROOM))["name"].iloc[0]
+    a = scipy.sparse.random(1000, 1000, 0.03, format="csr", random_state=1)
+    scipy.sparse.save_npz(where / f"{name}.npz", a)
+    monkeypatch.setenv(matrices.VARIABLE, str(where))
+    run = room_experiments.start("measure", "", "kick", 0, str(tmp_path / "records"))
+    tf32, float32 = experiments.tf32(run), experiments.exact(run)
+    assert {WCSR, "windows", KEPT, CSR} <= set(tf32["variant"]) and set(tf32["n"]) == {256}
+    assert (tf32["rel_err"] < 1e-4).all() and (float32["rel_err"] < 1e-5).all()
+    assert {"windows_exact", CSR} <= set(float32["variant"])
+    kept = room_experiments.matrix(name, where)
+    columns = operands.column_vectors(kept)
+    shared = experiments.statistics(tf32)["shared"]
+    np.testing.assert_allclose(shared, kept.nnz / columns)
+    parts = experiments.parts(run)
+    assert set(contenders.PARTS) <= set(parts["variant"])
+    assert figures.parts(parts) and figures.fig5(tf32, TABLE1, APART)
+    assert figures.winners(experiments.maps(float32, tf32)) and figures.accuracy(float32, tf32)
+    assert tables.pays_off(float32, tf32) is not None

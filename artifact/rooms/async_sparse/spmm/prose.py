@@ -125,7 +125,9 @@ def goals(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
             if len(slow)
             else f"nowhere below 0.95×, least {over['speedup'].min():.2f}×"
         )
-        said.append(f"`{v}` in {values} over the fastest of cuSPARSE's CSR: {each}; {where}.")
+        said.append(
+            f"`{v}` in {values} over the fastest of cuSPARSE's algorithms for CSR in FP32: {each}; {where}."
+        )
     return " ".join(said)
 
 

@@ -29,6 +29,8 @@ from artifact.rooms.async_sparse.spmm.figures import ROWS, SHOWN, called
 
 NONE = "–"
 DENSITIES = (0, 0.001, 0.005, 0.01)  #: Table I's: matrices that are denser than each
+#: Of a table in TF32: who computes otherwise.
+OTHERWISE = {CSR: ", in FP32", TRITON: ", summed in FP64"}
 #: Preprocessing is compared of these, in either record.
 PREPARED = (WCSR, WINDOWS, AUTO_TF32, UNION, EXACT, AUTO_FP32)
 
@@ -43,8 +45,8 @@ def kernels(
             "kernel": f"<code>{v}</code>",
             "idea": prose.inline_code(idea),
             "predicted": prose.inline_code(times(prediction)) or NONE,
-            "over CSR, TF32": _times(_mean(tf32, v)),
-            "over CSR, float32": _times(_mean(float32, v)),
+            "TF32, over CSR in FP32": _times(_mean(tf32, v)),
+            "FP32, over CSR in FP32": _times(_mean(float32, v)),
         }
         for v, (idea, prediction) in said.items()
     )
@@ -71,7 +73,7 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
     others = [k for k in dict.fromkeys(stated["kernel"]) if ROWS.get(k) not in measured]
     rows = []
     for shown, variant, row in [
-        *((called(v), v, names.get(v)) for v in measured),
+        *((called(v) + OTHERWISE.get(v, ""), v, names.get(v)) for v in measured),
         *((k, None, k) for k in others),
     ]:
         cells: dict[str, str] = {"kernel": shown}
@@ -138,7 +140,7 @@ def bars(
             {
                 "kernel": called(variant),
                 "N": plot.number(n),
-                f"over {called(baseline)}": _times(records.geomean(s)),
+                f"over {called(baseline)} in FP32": _times(records.geomean(s)),
                 "least": f"{_times(s.min())} ({least['label']})",
                 "most": _times(s.max()),
                 "below 0.95×": f"{(s < 0.95).sum()} of {len(s)}",

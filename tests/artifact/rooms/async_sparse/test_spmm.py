@@ -13,6 +13,7 @@ from artifact.drawing import style
 from artifact.measure import matrices
 from artifact.rooms.async_sparse import arithmetic, contenders
 from artifact.rooms.async_sparse import experiments as room_experiments
+from artifact.rooms.async_sparse import prose as room_prose
 from artifact.rooms.async_sparse.contenders import AUTO_FP32, BELL, CSR, KEPT, TRITON, UNION, WCSR
 from artifact.rooms.async_sparse.experiments import with_csr
 from artifact.rooms.async_sparse.spmm import experiments, figures, prose, rule, tables
@@ -107,7 +108,7 @@ def test_table_1_has_rates_speedups_and_what_is_only_stated():
     assert bell["all: here"].endswith(f"({ratio:.2f}×)")
     assert table.loc["AccSpMM", "all: stated"] == "2.81 (1.47×)"
     assert table.loc["AccSpMM", "all: here"] == tables.NONE
-    assert table.loc["cuSPARSE CSR", "all: stated"] == tables.NONE
+    assert table.loc["cuSPARSE CSR, in FP32", "all: stated"] == tables.NONE
     assert "DTC-SpMM" in table.index and table.loc["DTC-SpMM", "all: stated"] == tables.NONE
     stated = tables.table1(None, TABLE1, 256)
     assert len(stated) == 8 and not any("here" in column for column in stated)
@@ -127,9 +128,9 @@ def test_kernels_have_their_prediction_and_what_came_in_each_accuracy():
     said = {WCSR: ("windows of `A`", "2x over it"), UNION: ("rows", "")}
     table = tables.kernels(said, FLOAT32, TF32).set_index("kernel")
     assert table.loc["<code>wcsr</code>", "predicted"] == "2× over it"
-    assert table.loc["<code>wcsr</code>", "over CSR, float32"] == tables.NONE
-    assert table.loc["<code>union_rows</code>", "over CSR, float32"] == "1.10×"
-    assert set(tables.kernels(said, None, None)["over CSR, TF32"]) == {tables.NONE}
+    assert table.loc["<code>wcsr</code>", "FP32, over CSR in FP32"] == tables.NONE
+    assert table.loc["<code>union_rows</code>", "FP32, over CSR in FP32"] == "1.10×"
+    assert set(tables.kernels(said, None, None)["TF32, over CSR in FP32"]) == {tables.NONE}
 
 
 def test_bars_are_held_at_each_n():
@@ -190,6 +191,15 @@ def test_without_records_every_sentence_says_so():
     assert all(text.startswith(prose.HERE) for text in said)
     assert "not measured on this GPU yet" in prose.finding(None, TABLE1)
     assert prose.goals(None, None).count("not measured") == 2
+
+
+def test_who_was_left_out_is_counted_by_matrix():
+    absent = {(TRITON, "wave", 9, n, 9, 0.1): "it sums" for n in (256, 512, 1024)}
+    absent |= {(BELL, f"m{i}", 9, 256, 9, 0.1): "its padding" for i in range(2)}
+    text = room_prose.left_out(absent, TF32)
+    assert "cuSPARSE Blocked-ELL on 2 of 12 and Triton bsr_dense_mm on 1 of 12" in text
+    assert "The first, cuSPARSE Blocked-ELL on m0: its padding." in text
+    assert room_prose.left_out({}, TF32) == room_prose.left_out(absent, None) == ""
 
 
 def test_the_finding_is_what_is_left_over_csr():

@@ -64,8 +64,8 @@ def denser(df: pd.DataFrame, than: float) -> pd.DataFrame:
 
 
 def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFrame:
-    """Table I at one N: geometric-mean TFLOP/s in TF32 over the matrices denser than a share, here and stated, and in
-    brackets the speedup of WCSR over that kernel. Kernels that were not measured have their stated cells alone."""
+    """Table I at one N: geometric-mean TFLOP/s in TF32 over the matrices denser than a share, here and below it as
+    stated, and in brackets the speedup of WCSR over that kernel."""
     said = stated[stated["n"] == n].set_index(["quantity", "kernel", "density"])["low"]
     here = df[df["n"] == n] if df is not None else None
     names = {ours: row for row, ours in ROWS.items()}
@@ -76,17 +76,12 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
         *((called(v) + OTHERWISE.get(v, ""), v, names.get(v)) for v in measured),
         *((k, None, k) for k in others),
     ]:
-        cells: dict[str, str] = {"kernel": shown}
+        cells = {"kernel": shown}
         for d in DENSITIES:
-            over = _over(d)
-            if variant:
-                cells[f"{over}: here"] = _here(denser(here, d), variant)
-            if row:
-                cells[f"{over}: stated"] = _stated(said, row, d)
+            both = _here(denser(here, d), variant) if variant else "", _stated(said, row, d)
+            cells[_over(d)] = "<br>".join(filter(None, both)) or NONE
         rows.append(cells)
-    columns = [f"{_over(d)}: {k}" for d in DENSITIES for k in ("here", "stated")]
-    table = pd.DataFrame(rows)
-    return table.reindex(columns=["kernel", *(c for c in columns if c in table)]).fillna(NONE)
+    return pd.DataFrame(rows)
 
 
 def _over(density: float) -> str:
@@ -95,12 +90,13 @@ def _over(density: float) -> str:
 
 def _here(df: pd.DataFrame, variant: str) -> str:
     own = df.loc[df["variant"] == variant, "tflops"]
-    return _cell(records.geomean(own), _mean(df, WCSR, variant)) if len(own) else NONE
+    return _cell(records.geomean(own), _mean(df, WCSR, variant)) if len(own) else ""
 
 
-def _stated(said: pd.Series, row: str, density: float) -> str:
-    rate = said.get(("tflops", row, density))
-    return NONE if rate is None else _cell(rate, said.get(("wcsr_speedup", row, density)))
+def _stated(said: pd.Series, row: str | None, density: float) -> str:
+    rate = said.get(("tflops", row, density)) if row else None
+    over = said.get(("wcsr_speedup", row, density))
+    return "" if rate is None else f"<small>stated {_cell(rate, over)}</small>"
 
 
 def _cell(rate: float, over: float | None) -> str:
@@ -169,31 +165,28 @@ def multiplications(df: pd.DataFrame, variant: str, baseline: str = CSR) -> pd.D
 
 
 def pays_off(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> pd.DataFrame | None:
-    """After how many multiplications preparing a matrix has paid, over cuSPARSE's CSR with its own preparation."""
+    """After how many multiplications preparing a matrix has paid, over cuSPARSE's CSR with its own preparation: the
+    median of the matrices on which it does, and on how many it never does, by N."""
     rows = []
     for values, df in (("TF32", tf32), ("float32", float32)):
         if df is None or CSR not in set(df["variant"]):
             continue
         for v in present(df, PREPARED):
             found = multiplications(df, v)
+            row = {"kernel": called(v), "values": values}
+            row["preparing [ms], median"] = f"{found['ms'].median():.2f}"
             for n, part in found.groupby("n"):
-                often = part["count"].replace(np.inf, np.nan)
-                rows.append(
-                    {
-                        "kernel": called(v),
-                        "values": values,
-                        "N": plot.number(n),
-                        "preparing [ms], median": f"{part['ms'].median():.2f}",
-                        "multiplications, median": _count(often.median()),
-                        "of nine in ten": _count(part["count"].quantile(0.9, "higher")),
-                        "never": f"{often.isna().sum()} of {len(part)}",
-                    }
+                often = part.loc[part["count"] < np.inf, "count"]
+                never = len(part) - len(often)
+                row[f"N = {n}"] = _count(often.median()) + f" ({never} of {len(part)} never)" * (
+                    never > 0
                 )
-    return pd.DataFrame(rows) if rows else None
+            rows.append(row)
+    return pd.DataFrame(rows).fillna(NONE) if rows else None
 
 
 def _count(value: float) -> str:
-    return "never" if np.isinf(value) else NONE if np.isnan(value) else f"{np.ceil(value):,.0f}"
+    return NONE if np.isnan(value) else f"{np.ceil(value):,.0f}"
 
 
 # ---------------------------------------------------------------- measured apart

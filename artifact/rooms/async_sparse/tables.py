@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -27,6 +27,8 @@ OPS = {
     "BAR": "block barriers",
     "ATOMG": "atomics",
 }
+#: The same of kernels for matrices in CSR, whose tasks add to C and want no answer.
+OPS_CSR = {op: called for op, called in OPS.items() if op != "ATOMG"} | {"REDG": "atomic adds"}
 
 
 def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
@@ -52,11 +54,15 @@ def _step(df: pd.DataFrame | None, variant: str, base: str | None) -> float | No
     return records.geomean(figures.speedups(df, [variant], base)["speedup"])
 
 
-def compiled(report: pd.DataFrame) -> pd.DataFrame:
+def compiled(
+    report: pd.DataFrame,
+    shown: Sequence[str] = contenders.LADDER,
+    ops: Mapping[str, str] = OPS,
+) -> pd.DataFrame:
     """What each kernel compiles to for Hopper; report: the room's compile report."""
     here = report[report["target"] == HOPPER]
     rows = []
-    for v in present(here, contenders.LADDER):
+    for v in present(here, shown):
         own = here[here["variant"] == v]
         registers = sorted({int(own["registers"].min()), int(own["registers"].max())})
         row = {"kernel": f"<code>{v}</code>", "instantiations": len(own)}
@@ -64,7 +70,7 @@ def compiled(report: pd.DataFrame) -> pd.DataFrame:
             "registers": " to ".join(map(str, registers)),
             "spilling": int(own["spills"].sum()) or "none",
         }
-        for op, called in OPS.items():
+        for op, called in ops.items():
             row[called] = int(own[op].max()) if op in own and own[op].max() else NONE
         rows.append(row | {"instructions": int(own["instructions"].max())})
     return pd.DataFrame(rows)

@@ -367,6 +367,15 @@ def test_what_kernels_compile_to():
     assert tables.compiled(spilled).set_index("kernel")["spilling"].tolist() == ["none", "none", 1]
 
 
+def test_what_kernels_for_csr_compile_to():
+    rows = [("wcsr", 72, 4, 32), ("windows", 168, 10, 2), ("opt1", 227, 4, 0)]
+    report = pd.DataFrame(rows, columns=["variant", "registers", "HGMMA", "REDG"])
+    report = report.assign(target="sm_90a", instructions=1000, spills=False)
+    table = tables.compiled(report, contenders.ROWS, tables.OPS_CSR).set_index("kernel")
+    assert list(table.index) == ["<code>wcsr</code>", "<code>windows</code>"]
+    assert table["atomic adds"].tolist() == [32, 2] and "atomics" not in table
+
+
 def test_table_3_beside_ours():
     table = tables.gate(made.gate_proj(), TABLE3).set_index(["N", "blocks kept"])
     row = table.loc[("65,536", "10%")]

@@ -280,6 +280,7 @@ def test_fig_5_has_both_baselines_and_what_was_not_measured_here():
     fig, data = figures.fig5(TF32, TABLE1, APART)
     assert len(fig.axes) == 6 and figures.APART in labels(fig)
     assert {"AccSpMM", "FlashSparse", "Voltrix"} <= set(words(fig))
+    assert words(fig).count("wrong on 10 of 24") == 2 and "wrong on 24 of 24" in words(fig)
     stated = data[(data["source"] == "stated") & (data["n"] == 1024)].set_index("variant")
     assert stated.loc["WCSR", "speedup"] == pytest.approx(4.13 / 0.72)
     assert set(stated["over"]) == {BELL} and "cuSPARSE" not in stated.index

@@ -106,6 +106,18 @@ def fitting(vec: int, n: int) -> int:
     return next(v for v in VECTORS if v <= vec and n % v == 0)
 
 
+def fitted(config: Union, n: int) -> Union:
+    """The configuration with loads that divide n."""
+    return replace(config, vec=fitting(config.vec, n))
+
+
+def chunk_of(config: Union, columns: int, groups: int) -> int:
+    """Columns of a task at most; 0: groups stay whole. columns: that all groups have."""
+    if config.chunk >= 0:
+        return config.chunk
+    return ceil(max(1, LONG * columns / max(1, groups)) / tasks.STEP) * tasks.STEP
+
+
 def per_block(tasks: int, slots: int) -> int:
     """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
     idling SMs, and a warp has `MOST_TASKS` at most."""
@@ -139,11 +151,7 @@ def prepare(a: Csr, config: Union) -> Prepared:
         row_ptr, col_idx, made = of.row_ptr, of.col_idx, of.col_idx.nbytes + val.nbytes
     if order is not None:
         made += order.nbytes
-    chunk = config.chunk
-    if chunk < 0:
-        chunk = (
-            ceil(max(1, LONG * col_idx.size / max(1, row_ptr.size - 1)) / tasks.STEP) * tasks.STEP
-        )
+    chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
     return Prepared(col_idx, val, tasks.tasks(row_ptr, chunk, even=True), order, made)
 
 
@@ -170,7 +178,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         dtype_of(operands.b) == "tf32",
         f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
     )
-    config = replace(config, vec=fitting(config.vec, problem.n))
+    config = fitted(config, problem.n)
     slots = device.properties.multiprocessor_count * blocks_of(config)
     panels = ceil(problem.n / (32 * config.vec * config.loads))
     require(

@@ -46,6 +46,9 @@ class Room:
     names: dict[str, str] = field(
         default_factory=dict
     )  #: of contenders that only this room has, in figures
+    sections: dict[str, str] = field(
+        default_factory=dict
+    )  #: of the source, as claims name them -> title, in its order; for the table that shows nothing was skipped
 
     @property
     def gpus(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The rooms on trial, found by looking: every folder here that holds a room.toml is one.
 
 A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
-references.bib (the source, as the book cites it), published/ (the source's numbers), baselines/ (what this room alone
-is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its chapter imports. Its
+references.bib (the source, as the book cites it), published/ (the source's numbers), others/ (what the code of others
+gave on a GPU here, `artifact.measure.others`), baselines/ (what this room alone is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its chapter imports. Its
 chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, BASELINES, MATRICES = (
-    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "baselines", "matrices.csv",
+ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
+    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "others", "baselines", "matrices.csv",
 )  # fmt: skip
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
@@ -76,6 +76,11 @@ def toml(path: Path) -> dict[str, Any]:
 def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
     """Where the source's numbers for one of its figures or tables lie."""
     return folder / room / PUBLISHED / f"{figure}.csv"
+
+
+def others(room: str, name: str, folder: Path = FOLDER) -> Path:
+    """Where the numbers lie that the code of others gave on a GPU here."""
+    return folder / room / OTHERS / f"{name}.csv"
 
 
 def matrices(room: str, folder: Path = FOLDER) -> Path:

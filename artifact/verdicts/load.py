@@ -38,6 +38,8 @@ A claim of a source is judged by a rule, which the file states in full:
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
   where a source does not say which algorithm of its library it ran.
+- An experiment "others/anchors" is what the code of others gave on this GPU, `others/anchors.csv` of the room: the
+  verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
   verdict is given beside.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the

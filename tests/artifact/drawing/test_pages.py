@@ -256,14 +256,31 @@ def test_findings_are_computed(tmp_path, known):
     named = re.findall(r'href="#claim-([^"]*)"', text)
     assert named and set(df.set_index("id").loc[named, "verdict"]).isdisjoint({measures.REPRODUCED})
     assert "claim-abstract-speedup" in text
-    assert ledger.findings(None) == ledger.bars(None) == ledger.table(None) == ""
+    assert ledger.findings(None) == ledger.bars(None) == ledger.table({}) == ""
 
 
 def test_the_ledger_is_whole_without_its_script(tmp_path, known):
     df = judge.judge(known, synthetic.folder(tmp_path))
-    text = ledger.table(df)
+    text = ledger.table({"NVIDIA H200": df})
     assert text.index("</table>") < text.index('<script src="itables.js"></script>')
     assert "http" not in text and text.count("<tr id=") == len(df)
+
+
+def test_every_gpu_that_has_records_has_its_column(tmp_path, known, origin):
+    """A second folder of records beside the page's own; its GPU needs no line of code."""
+    judged = judge.judge(known, origin.folder)
+    assert ledger.everywhere(known, origin, None) == {}
+    alone = ledger.everywhere(known, origin, judged, tmp_path / "none")
+    assert list(alone) == ["NVIDIA H200"]
+    for slug, gpu in (("nvidia-a100", "NVIDIA A100"), (origin.gpu, "NVIDIA H200")):
+        fast = {name: synthetic.experiment(name, 2.0, gpu=gpu) for name in synthetic.SHAPES}
+        synthetic.folder(tmp_path, fast, gpu, slug)
+    both = ledger.everywhere(known, origin, judged, tmp_path)
+    assert list(both) == ["NVIDIA H200", "NVIDIA A100"] and both["NVIDIA H200"] is judged
+    wide = [df.set_index("id").loc["wide-cusparse-faster", "measured"] for df in both.values()]
+    assert wide[1] == "cuSPARSE faster at 0 of 21 points" != wide[0]
+    text = ledger.table(both)
+    assert text.count('data-gpu=""') == 2 and text.count("data-verdict=") == 2 * len(judged)
 
 
 def test_when_a_claim_does_not_carry_over(known):

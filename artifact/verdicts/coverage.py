@@ -73,9 +73,7 @@ def table(
             )
         for entry, named, said in others:
             if section in named:
-                rows.append(
-                    {"says": entry.says, "figure": ", ".join(said), "reason": entry.reason}
-                )
+                rows.append({"says": entry.says, "figure": ", ".join(said), "reason": entry.reason})
         rows += [{}] if len(rows) == start else []
         for row in rows[start:]:
             row |= {"section": section, "title": title}

@@ -305,7 +305,9 @@ def _of_others(measured: others.Others, folder: Path, experiment: str) -> pd.Dat
     if "tflops" in df.columns:
         times, rate = flops / df["tflops"] / 1e6, df["tflops"]
     else:
-        over = df.drop_duplicates(["m", "n", "k", "density"]).assign(variant=measured.over, speedup=1.0)
+        over = df.drop_duplicates(["m", "n", "k", "density"]).assign(
+            variant=measured.over, speedup=1.0
+        )
         df = pd.concat([df, over], ignore_index=True)
         flops = 2.0 * df["m"] * df["n"] * df["k"]
         times, rate = 1 / df["speedup"], df["speedup"] * df.get("over_tflops", np.nan)

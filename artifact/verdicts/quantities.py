@@ -261,7 +261,9 @@ def memory_use(
     for other in contenders(beside):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
             cache = e.counter(of, other, experiments) / 100
-            how += f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
+            how += (
+                f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
+            )
     return Values(
         {"memory": used, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
         text=f"DRAM {used.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",

@@ -329,7 +329,9 @@ def _beside(a: Appendix, measured: others.Others) -> str:
     at = ["m", "n", "k"]
     own = pd.concat(mine).query("label == ''").drop_duplicates(["variant", *at])
     own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
-    both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
+    both = own.merge(
+        df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs")
+    )
     ratio = both["dense"] / both["tflops_theirs"]
     return "rate here over theirs, geometric means: " + listed(
         f"{name} {records.geomean(values):.2f}× at {len(values)} shapes"

@@ -33,7 +33,9 @@ class Trial:
     """What `start` found: the run, and what its numbers are held against."""
 
     run: run.Run
-    stated: dict[str, pd.DataFrame]  #: the source's numbers, by file, and what its authors' code gave here
+    stated: dict[
+        str, pd.DataFrame
+    ]  #: the source's numbers, by file, and what its authors' code gave here
     here: analysis.Device  #: the GPU of the records, with its measured ceilings
     gbps: dict[str, float]  #: GB/s of DRAM, L2 and shared memory, measured
     frames: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)

@@ -58,7 +58,9 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path, old, new, says):
 
 def test_numbers_need_a_rate_or_a_speedup(tmp_path):
     folder = made(tmp_path, whole(), "# s\nm,n,k,density,library,time\n1,1,1,0.5,a,2\n")
-    with pytest.raises(ValueError, match="needs the columns m, n, k, density, library, and speedup"):
+    with pytest.raises(
+        ValueError, match="needs the columns m, n, k, density, library, and speedup"
+    ):
         others.read("nm_spmm", "x", folder).numbers(folder)
 
 
@@ -80,12 +82,17 @@ def test_speedups_and_rates_become_records():
     assert at.loc["nm_spmm", "tflops"] == pytest.approx(3.49 * 51.2 * 0.25)
     assert df[df["m"] == 512]["tflops"].isna().all()
     rates = found("nvidia-h200", "tensor_core_24").frame(["others/mma_sp"])
-    assert rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item() == 7.5
+    assert (
+        rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item()
+        == 7.5
+    )
 
 
 def test_a_copy_elsewhere_is_read_from_there(tmp_path):
     shutil.copytree(rooms.FOLDER / "nm_spmm" / rooms.OTHERS, tmp_path / "nm_spmm" / rooms.OTHERS)
     path = rooms.others("nm_spmm", "anchors", tmp_path)
-    path.write_text(path.read_text().replace("512,512,512,0.5,nm_spmm,1.37", "512,512,512,0.5,nm_spmm,9"))
+    path.write_text(
+        path.read_text().replace("512,512,512,0.5,nm_spmm,1.37", "512,512,512,0.5,nm_spmm,9")
+    )
     ours = found("nvidia-h200", folder=tmp_path).ratio(["others/anchors"], "nm_spmm", "nmsparse")
     assert ours.max() == pytest.approx(9 / 0.56)

@@ -68,7 +68,8 @@ def test_what_is_untested_has_a_reason():
     assert len(UNTESTED) > 30
     for entry in UNTESTED:
         assert entry.says.endswith(".") and entry.reason.endswith("."), entry
-        assert len(entry.reason) > 30 and entry.says not in {c.says for c in KNOWN}, entry
+        claimed = {c.says for c in KNOWN if c.room == entry.room}
+        assert len(entry.reason) > 30 and entry.says not in claimed, entry
         # What a reason refers to is there; with "to" between them, a range.
         for name in re.findall(r"\(([a-z]+-[\w-]+)(?: to ([\w-]+))?\)", entry.reason):
             assert {i for i in name if i} <= {c.id for c in KNOWN}, entry

@@ -59,7 +59,9 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
 
 def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     one = judge.judge(KNOWN, synthetic.folder(tmp_path / "a"))
-    two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[::-1]  # in any order
+    two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[
+        ::-1
+    ]  # in any order
     text = page.ledger({"First": one, "Second": two})
     assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
     assert f"<p>{len(judge.counted(one))} claims on First: " in text

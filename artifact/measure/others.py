@@ -1,8 +1,8 @@
 """What the code of others gave on a GPU here: neither a source's own numbers nor records of our kernels.
 
-Such a measurement is two files in a room's folder others/: NAME.csv with the numbers, and NAME.toml that says whose code
-it was, at which commit, how it was built and timed, on what, and how to run it again. What is not known is said there in
-words.
+Such a measurement is two files in a room's folder others/: NAME.csv with the numbers, and NAME.toml that says whose
+code it was, at which commit, how it was built and timed, on what, and how to run it again. What is not known is said
+there in words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pandas as pd
 from artifact import rooms
 from artifact.measure import records
 
-#: Columns of the numbers: a point, whose they are, and a rate (2·m·n·k / t, every FLOP of the dense product) or a speedup.
+#: Columns of the numbers: a point and whose they are; beside them a rate (2·m·n·k / t, every FLOP of the dense
+#: product) or a speedup.
 POINT = ("m", "n", "k", "density", "library")
 
 
@@ -38,8 +39,8 @@ class Others:
     over: str = ""  #: the library that speedups are over
 
     def numbers(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
-        """POINT, with "speedup" (over `over`) or "tflops". Errors as `records.published`; ValueError, one sentence, where
-        a column is missing."""
+        """POINT, with "speedup" (over `over`) or "tflops". Errors as `records.published`; ValueError, one sentence,
+        where a column is missing."""
         path = rooms.others(self.room, self.name, folder)
         df = records.published(path)
         missing = set(POINT) - set(df.columns)

@@ -2,8 +2,9 @@
 
 A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
 references.bib (the source, as the book cites it), published/ (the source's numbers), others/ (what the code of others
-gave on a GPU here, `artifact.measure.others`), baselines/ (what this room alone is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its chapter imports. Its
-chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
+gave on a GPU here, `artifact.measure.others`), baselines/ (what this room alone is compared with), matrices.csv (its
+list of real matrices, if it has one), and modules that its chapter imports. Its chapter is notebooks/<room>.ipynb. The
+harness reads them through this module and names no room.
 """
 
 from __future__ import annotations

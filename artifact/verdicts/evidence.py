@@ -298,8 +298,8 @@ def _series(path: Path, room: str, experiment: str) -> pd.DataFrame:
 
 
 def _of_others(measured: others.Others, folder: Path, experiment: str) -> pd.DataFrame:
-    """The numbers of others' code as records. Where they are speedups, times are in units of the baseline's at each point,
-    so that ratios of them are right; rates are there where the baseline's is known."""
+    """The numbers of others' code as records. Where they are speedups, times are in units of the baseline's at each
+    point, so that ratios of them are right; rates are there where the baseline's is known."""
     df = measured.numbers(folder).rename(columns={"library": "variant"})
     flops = 2.0 * df["m"] * df["n"] * df["k"]
     if "tflops" in df.columns:

@@ -47,8 +47,8 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
     """The verdicts of `judge` as an HTML table, with a line that counts them above it; whole without a script.
 
     judged: name of a GPU -> the verdicts on the same claims by its records, a column for each in this order; the line
-    above counts those of the first. A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to the
-    claims that it names. beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
+    above counts those of the first. A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to
+    the claims that it names. beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
     """
     df = next(iter(judged.values()))
     claims = judge.counted(df)
@@ -84,7 +84,7 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
 
 
 def _found(row: pd.Series, known: re.Pattern) -> str:
-    """The cell of a claim for one GPU: verdict, what was measured, why. What is searched in it begins with the verdict."""
+    """The cell of a claim for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict."""
     cell = {key: html.escape(str(value)) for key, value in row.items()}
     why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
@@ -104,7 +104,7 @@ FEW = 4
 
 
 def links(ids: Sequence[str], beside: str = "") -> str:
-    """Claims by id, each a link to its row; folded where they are many. beside: the ledger's address, from another page."""
+    """Claims by id, each a link to its row, folded where they are many. beside: the ledger's address, if elsewhere."""
     names = ", ".join(f'<a href="{beside}#claim-{i}">{i}</a>' for i in ids)
     if len(ids) <= FEW:
         return names

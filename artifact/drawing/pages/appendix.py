@@ -21,7 +21,6 @@ from artifact.measure import minutes, others, records
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
 from kernels import jit
 
-
 LEDGER = "ledger.html"
 
 

@@ -136,8 +136,9 @@ def best_of_three(by_size: pd.DataFrame, shapes: dict[str, tuple[int, int, int]]
 
 
 def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
-    """The three kernels at each matrix of Table II, each over the best of the three, geometric means over the sparsities
-    that both have: here, and as the authors published it for one GPU of theirs, the best of split-K and one pass alone."""
+    """The three kernels at each matrix of Table II, each over the best of the three, geometric means over the
+    sparsities that both have: here, and as the authors published it for a GPU of theirs, with the best of split-K and
+    with one pass."""
     rows = []
     for label, (_, size) in analysis.TABLE_2.items():
         theirs = stated[(stated[["m", "n", "k"]] == list(size)).all(axis=1)]

@@ -84,7 +84,7 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
 
 
 def _found(row: pd.Series, known: re.Pattern) -> str:
-    """The cell of a claim for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict."""
+    """A claim's cell for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict."""
     cell = {key: html.escape(str(value)) for key, value in row.items()}
     why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""

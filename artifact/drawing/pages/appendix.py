@@ -333,7 +333,7 @@ def _beside(a: Appendix, measured: others.Others) -> str:
     )
     ratio = both["dense"] / both["tflops_theirs"]
     return "rate here over theirs, geometric means: " + listed(
-        f"{name} {records.geomean(values):.2f}× at {len(values)} shapes"
+        f"{name} {records.geomean(values):.2f}× at {len(values)} shape{'s' * (len(values) > 1)}"
         for name, values in ratio.groupby(both["variant"])
     )
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from artifact import rooms
 from artifact.drawing import prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
-from artifact.measure import bench, check, minutes, records
+from artifact.measure import bench, check, minutes, others, records
 from artifact.verdicts import judge, load, measures
 from kernels import casper_sparse, ceilings
 
@@ -356,3 +357,42 @@ def test_commands_name_a_claim_and_a_point_that_exist(of_records):
     assert f"claims --id {of_records.known[0].id}" in text
     assert "run casper_sparse -m " in text and "--density " in text
     assert "casperSPARSE" in appendix.abstract(of_records)
+
+
+def test_every_section_of_every_source_is_shown(of_nothing):
+    every = replace(of_nothing, known=load.claims())
+    shown = appendix.covered(every)
+    assert len(shown) == sum(bool(room.sections) for room in rooms.find().values())
+    tables = "".join(prose.table(df) for df in shown.values())
+    linked = set(re.findall(r'href="ledger.html#claim-([^"]*)"', tables))
+    assert linked == {claim.id for claim in every.known}
+    assert tables.count("<em>not tested:</em>") >= len(load.untested())
+    text = appendix.skipped(every)
+    assert (
+        f"{len(load.of_sources(every.known))} claims and {len(load.untested())} statements" in text
+    )
+
+
+def test_others_code_is_shown_with_what_is_not_known(tmp_path, of_nothing):
+    every = replace(of_nothing, known=load.claims())
+    shown = appendix.theirs(every)
+    text = shown["NM-SpMM: anchors"]
+    for said in ("not recorded", "NVIDIA H200", "2026-11-21", "143c1be", "others/anchors.csv"):
+        assert said in text, said
+    assert 'href="ledger.html#claim-spmm-nmsparse"' in text and "beside ours" not in text
+    assert "beside ours" not in shown["2:4 tensor cores: mma_sp"]  # without records
+
+
+def test_rates_of_others_code_stand_beside_ours(of_nothing):
+    measured = others.read("tensor_core_24", "mma_sp")
+    rate = {"mma_sp": 2 * 567.0, "auto": 900.0}  # theirs has 567 at 4096 cubed
+    own = (
+        synthetic.experiment("square")
+        .iloc[[0] * len(rate)]
+        .assign(room="tensor_core_24", variant=list(rate), m=4096, n=4096, k=4096, label="")
+    )
+    own["median_us"] = [2 * 4096**3 / tflops / 1e6 for tflops in rate.values()]
+    with_records = SimpleNamespace(measured=[own])
+    text = appendix._beside(with_records, measured)
+    assert text.endswith("geometric means: mma_sp 2.00× at 1 shape")
+    assert appendix._beside(SimpleNamespace(measured=[]), measured) == ""

@@ -332,7 +332,7 @@ def _beside(a: Appendix, measured: others.Others) -> str:
         df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs")
     )
     ratio = both["dense"] / both["tflops_theirs"]
-    return "rate here over theirs, geometric means: " + listed(
+    return "rate here over theirs, of two machines of one kind, geometric means: " + listed(
         f"{name} {records.geomean(values):.2f}× at {len(values)} shape{'s' * (len(values) > 1)}"
         for name, values in ratio.groupby(both["variant"])
     )

@@ -221,6 +221,14 @@ def test_figure_8_beside_ours():
     assert tables.fig8(df, theirs[theirs["m"] == 1]).empty
 
 
+def test_the_profiles_of_figure_10_exchange_two_shares_of_the_text(trial):
+    said = paper.fig10(trial.stated)
+    assert "49% for nmSPARSE at 62.5%, where the text has 63%" in said
+    assert "62% for nmSPARSE at 75%, where the text has 49%" in said and "The other 3" in said
+    right = trial.stated["fig10"].query("density != 0.375 and density != 0.25")
+    assert "exchanged" not in paper.fig10(trial.stated | {"fig10": right})
+
+
 def test_packing():
     df = record(
         *(("v3_packed", CUBE, d, 20) for d in (0.5, 0.25, 0.125)),

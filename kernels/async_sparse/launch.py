@@ -11,7 +11,7 @@ from .. import tuning
 from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import family, published, union, unit, wcsr, windows
+from . import any_csr, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
 from .operands import BLOCK, ROOM
 
@@ -61,6 +61,7 @@ VARIANTS: dict[str, Kernel] = {
     **wcsr.KERNELS,
     **windows.KERNELS,
     **union.KERNELS,
+    **any_csr.KERNELS,
 }  # fmt: skip
 
 
@@ -71,6 +72,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     the sweep over WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where
     there is no such variant, or where it does not take the problem or the GPU.
     """
+    if variant in any_csr.KERNELS:
+        return any_csr.bind(variant, problem, device)
     for module in (wcsr, windows, union):
         if variant in module.KERNELS or variant in module.TRIALS:
             return module.bind(variant, problem, device)

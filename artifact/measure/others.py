@@ -38,11 +38,14 @@ class Others:
     again: str  #: how to run it
     over: str = ""  #: the library that speedups are over
 
+    def table(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
+        """The numbers as they lie there, by points or only their means. Errors as `records.published`."""
+        return records.published(rooms.others(self.room, self.name, folder))
+
     def numbers(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
-        """POINT, with "speedup" (over `over`) or "tflops". Errors as `records.published`; ValueError, one sentence,
-        where a column is missing."""
-        path = rooms.others(self.room, self.name, folder)
-        df = records.published(path)
+        """Numbers by points: POINT, with "speedup" (over `over`) or "tflops". Errors as `table`; ValueError, one
+        sentence, where a column is missing."""
+        path, df = rooms.others(self.room, self.name, folder), self.table(folder)
         missing = set(POINT) - set(df.columns)
         if missing or not {"speedup", "tflops"} & set(df.columns):
             raise ValueError(

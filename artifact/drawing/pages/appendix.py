@@ -312,7 +312,7 @@ def theirs(a: Appendix) -> dict[str, str]:
                 "to run it again": measured.again,
             }
             rows = {key: prose.inline_code(text) for key, text in rows.items()}
-            rows["numbers"] = f"<code>{where}</code>, {len(measured.numbers())} rows"
+            rows["numbers"] = f"<code>{where}</code>, {len(measured.table())} rows"
             rows |= {"beside ours": beside} if (beside := _beside(a, measured)) else {}
             rows["claims that it decides"] = page.links([c.id for c in mine], LEDGER) or "none"
             found[f"{room.name}: {measured.name}"] = prose.facts(rows)
@@ -321,7 +321,7 @@ def theirs(a: Appendix) -> dict[str, str]:
 
 def _beside(a: Appendix, measured: others.Others) -> str:
     """Rates of these records over those of others' code, of contenders that have one name in both."""
-    df = measured.numbers()
+    df = measured.table()
     mine = [own for own in a.measured if (own["room"] == measured.room).all()]
     if "tflops" not in df.columns or not mine:
         return ""

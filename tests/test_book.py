@@ -316,8 +316,8 @@ def test_the_ledger_is_filtered_and_sorted_without_a_server(browser):
     assert len(shown("GPU", "")) == len(every)
     first = browser.execute_async_script(
         "const done = arguments[0], table = document.querySelector('table.ledger');"
-        "[...table.tHead.rows[0].cells].find(head => head.textContent.includes('Verdict')).click();"
-        "setTimeout(() => done(table.querySelector('tbody td[data-search]').dataset.search), 500);"
+        "[...table.tHead.rows[0].cells].find(head => 'gpu' in head.dataset).click();"
+        "setTimeout(() => done(table.querySelector('tbody td[data-verdict]').dataset.verdict), 500);"
     )
     assert first == "reproduced"
     assert complaints(browser, HTML.as_uri()) == []
@@ -330,7 +330,7 @@ const field = label.querySelector('input, select');
 field.value = value;
 field.dispatchEvent(new Event(field.tagName === 'INPUT' ? 'input' : 'change'));
 return [...document.querySelectorAll('table.ledger tbody tr[id]')].map(r =>
-  [r.id, r.querySelector('td[data-search]').dataset.search, r.cells[2].textContent]);
+  [r.id, r.querySelector('td[data-verdict]').dataset.verdict, r.cells[2].textContent]);
 """
 
 

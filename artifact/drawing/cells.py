@@ -72,7 +72,7 @@ def verdicts(run: Run) -> pd.DataFrame:
     """What the records say of each claim of the room; shows it as the ledger does."""
     mine = [claim for claim in load.claims() if claim.room == run.room]
     judged = judge.judge(mine, run.folder.parent)
-    display(HTML(page.ledger(judged, "ledger.html")))
+    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html")))
     return judged
 
 

@@ -1,9 +1,10 @@
 """The rooms on trial, found by looking: every folder here that holds a room.toml is one.
 
 A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
-references.bib (the source, as the book cites it), published/ (the source's numbers), baselines/ (what this room alone
-is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its chapter imports. Its
-chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
+references.bib (the source, as the book cites it), published/ (the source's numbers), others/ (what the code of others
+gave on a GPU here, `artifact.measure.others`), baselines/ (what this room alone is compared with), matrices.csv (its
+list of real matrices, if it has one), and modules that its chapter imports. Its chapter is notebooks/<room>.ipynb. The
+harness reads them through this module and names no room.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, BASELINES, MATRICES = (
-    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "baselines", "matrices.csv",
+ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
+    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "others", "baselines", "matrices.csv",
 )  # fmt: skip
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
@@ -46,6 +47,9 @@ class Room:
     names: dict[str, str] = field(
         default_factory=dict
     )  #: of contenders that only this room has, in figures
+    sections: dict[str, str] = field(
+        default_factory=dict
+    )  #: of the source, as claims name them -> title, in its order; for the table that shows nothing was skipped
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -73,6 +77,11 @@ def toml(path: Path) -> dict[str, Any]:
 def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
     """Where the source's numbers for one of its figures or tables lie."""
     return folder / room / PUBLISHED / f"{figure}.csv"
+
+
+def others(room: str, name: str, folder: Path = FOLDER) -> Path:
+    """Where the numbers lie that the code of others gave on a GPU here."""
+    return folder / room / OTHERS / f"{name}.csv"
 
 
 def matrices(room: str, folder: Path = FOLDER) -> Path:

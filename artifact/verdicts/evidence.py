@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from artifact import baselines, rooms
-from artifact.measure import records
+from artifact.measure import others, records
+from artifact.measure.device import slug
 
 CEILINGS = "ceilings"  # its own room, used by claims of any room
 NOT_SWEEPS = (
@@ -21,6 +22,7 @@ NOT_SWEEPS = (
 # Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the room.
 BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  # in the name of an experiment that is a published series: <figure>@<gpu>
+OTHERS = f"{rooms.OTHERS}/"  # begins the name of an experiment that ran the code of others: others/<name>
 
 
 #: What tells the values of one variant apart, for whoever reduces them.
@@ -135,7 +137,10 @@ class Evidence:
         return ", ".join(f"{c} = {' or '.join(map(str, v))}" for c, v in values.items())
 
     def _one(self, experiment: str) -> pd.DataFrame:
-        if SERIES in experiment:
+        if experiment.startswith(OTHERS):
+            if experiment not in self.read:
+                self.read[experiment] = self._of_others(experiment)
+        elif SERIES in experiment:
             if experiment not in self.read:
                 self.read[experiment] = _series(
                     rooms.published(self.room, experiment.partition(SERIES)[0], self.rooms),
@@ -150,6 +155,13 @@ class Evidence:
             whole(df, planned(self.room, experiment, self.rooms), path)
             self.read[experiment] = with_best(df)
         return self.read[experiment]
+
+    def _of_others(self, experiment: str) -> pd.DataFrame:
+        """What the code of others gave on this GPU, as records."""
+        measured = others.read(self.room, experiment.removeprefix(OTHERS), self.rooms)
+        if slug(measured.gpu) != self.folder.name:
+            raise NotMeasured(f"The code of others was measured on an {measured.gpu} only.")
+        return _of_others(measured, self.rooms, experiment)
 
     def ceiling(self, name: str, unit: str) -> float:
         """What a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
@@ -282,6 +294,30 @@ def _series(path: Path, room: str, experiment: str) -> pd.DataFrame:
         median_us=flops / df["tflops"] / 1e6,
         useful_flops=flops * df["density"],
         tflops=df["tflops"] * df["density"],
+    )
+
+
+def _of_others(measured: others.Others, folder: Path, experiment: str) -> pd.DataFrame:
+    """The numbers of others' code as records. Where they are speedups, times are in units of the baseline's at each
+    point, so that ratios of them are right; rates are there where the baseline's is known."""
+    df = measured.numbers(folder).rename(columns={"library": "variant"})
+    flops = 2.0 * df["m"] * df["n"] * df["k"]
+    if "tflops" in df.columns:
+        times, rate = flops / df["tflops"] / 1e6, df["tflops"]
+    else:
+        over = df.drop_duplicates(["m", "n", "k", "density"]).assign(
+            variant=measured.over, speedup=1.0
+        )
+        df = pd.concat([df, over], ignore_index=True)
+        flops = 2.0 * df["m"] * df["n"] * df["k"]
+        times, rate = 1 / df["speedup"], df["speedup"] * df.get("over_tflops", np.nan)
+    return df.assign(
+        room=measured.room,
+        experiment=experiment,
+        label="",
+        median_us=times,
+        useful_flops=flops * df["density"],
+        tflops=rate * df["density"],
     )
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from artifact import baselines
 from artifact.verdicts import evidence, load, measures, reasons
-from artifact.verdicts.evidence import SERIES, Evidence, NotMeasured
+from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
 from artifact.verdicts.measures import (
     NOT_CARRIED,
@@ -128,6 +128,11 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
         why.append(f"Judged at {e.kept}.")
     if any(SERIES in experiment for experiment in claim.experiment):
         why.append("Judged by the series that the source published, not by this GPU's records.")
+    if (
+        any(name.startswith(OTHERS) for name in claim.experiment)
+        and outcome.verdict != NOT_MEASURED
+    ):
+        why.append("Judged by the authors' own code, run on this GPU, and not by kernels of ours.")
     if rule.repeats and outcome.verdict != NOT_MEASURED:
         why.append(f"Judged by the geometric means of the runs; {_each_run(claim, e)}.")
     if rule.also_over and outcome.verdict != NOT_MEASURED:

@@ -38,8 +38,12 @@ A claim of a source is judged by a rule, which the file states in full:
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
   where a source does not say which algorithm of its library it ran.
+- An experiment "others/anchors" is what the code of others gave on this GPU, `others/anchors.csv` of the room: the
+  verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
   verdict is given beside.
+- What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
+  `reason`; `coverage.py` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
   `published/fig9.csv`. A claim about it says whether a source's text is borne out by its own data, whatever GPU
   the records are of.
@@ -67,7 +71,7 @@ OF_PROGRAMS = re.compile(
     r"|l1tex__data_bank_conflicts|l1tex__data_pipe_lsu_wavefronts_mem_shared\w*\.sum"
 )
 #: Parameters of quantities that name hardware counters.
-COUNTERS = ("metric", "metrics", "share_of", "plus")
+COUNTERS = ("metric", "beside", "share_of", "plus")
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,16 @@ class Claim:
     depends_on: str = METHOD
     reason: str = ""
     extension: bool = False  # no claim of the source
+
+
+@dataclass(frozen=True)
+class Untested:
+    """A statement of a source that no experiment here tests."""
+
+    room: str
+    where: str  # section, figure or table of the source
+    says: str  # in our words
+    reason: str  # one sentence
 
 
 # ---------------------------------------------------------------- loading
@@ -146,6 +160,22 @@ def figures_of(folder: str | Path = rooms.FOLDER) -> dict[str, dict[str, str]]:
         for r, p in files.items()
         if p.is_file()
     }
+
+
+def untested(folder: str | Path = rooms.FOLDER) -> list[Untested]:
+    """What the sources say and no experiment tests, in the order of the rooms and of their files. Raises ValueError,
+    one sentence, for an entry that lacks a key or has another one."""
+    found = []
+    for room in rooms.find(Path(folder)):
+        path = Path(folder) / room / rooms.CLAIMS
+        for table in rooms.toml(path).get("untested", []) if path.is_file() else ():
+            if set(table) != {"where", "says", "reason"}:
+                raise ValueError(
+                    f"{path}: what is untested, {table.get('says', '?')!r}, has the keys {', '.join(table)}; it needs "
+                    "where, says and reason."
+                )
+            found.append(Untested(room, **table))
+    return found
 
 
 def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Claim:

@@ -36,7 +36,7 @@ _GIVEN = (2, 1, 1)
 MODULE = "measures"  # of a room
 #: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of rooms.
 OF_PROGRAMS = {
-    "column", "true_density", "added_memory", "stored_over_blocks", "counter_less",
+    "column", "true_density", "prepared_bytes", "added_memory", "stored_over_blocks", "counter_less", "machine_code",
 }  # fmt: skip
 
 

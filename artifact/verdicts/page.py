@@ -3,7 +3,7 @@
 import html
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -39,47 +39,76 @@ def badge(verdict: str) -> str:
     return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
 
 
-HEADS = ("Claim", "Source", "GPU of the source", "Published", "Measured", "Verdict", "Minutes")
+#: Columns of the ledger before and behind those of the GPUs.
+BEFORE, BEHIND = ("Claim", "Source", "GPU of the source", "Published"), ("Minutes",)
 
 
-def ledger(df: pd.DataFrame, beside: str = "") -> str:
+def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
     """The verdicts of `judge` as an HTML table, with a line that counts them above it; whole without a script.
 
-    A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to the claims that it names.
-    beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
+    judged: name of a GPU -> the verdicts on the same claims by its records, a column for each in this order; the line
+    above counts those of the first. A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to
+    the claims that it names. beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
     """
+    df = next(iter(judged.values()))
     claims = judge.counted(df)
     ours = len(df) - len(claims)
     apart = f"; {ours} more are extensions, listed and not counted" if ours else ""
+    on = f" on {html.escape(next(iter(judged)))}" if len(judged) > 1 else ""
     ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
+    heads = [f'<th scope="col">{head}</th>' for head in BEFORE]
+    heads += [f'<th scope="col" data-gpu="">{html.escape(gpu)}</th>' for gpu in judged]
+    heads += [f'<th scope="col">{head}</th>' for head in BEHIND]
     out = [
-        f"<p>{len(claims)} claims: {counts(claims)}{apart}</p>",
+        f"<p>{len(claims)} claims{on}: {counts(claims)}{apart}</p>",
         '<div style="overflow-x:auto"><table class="ledger">',
-        "<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in HEADS) + "</tr></thead>",
+        f"<thead><tr>{''.join(heads)}</tr></thead>",
         "<tbody>",
     ]
+    by_id = [frame.set_index("id") for frame in judged.values()]
     for row in df.to_dict("records"):
         cell = {key: html.escape(str(value)) for key, value in row.items()}
-        why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
         shown = f"<code>{cell['id']}</code>"
         if beside:
             shown = f'<a href="{beside}#claim-{cell["id"]}">{shown}</a>'
-        said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
-        close = f"<br><small>{cell['close']}</small>" if cell["close"] else ""
-        extension = "<br><small>extension, not counted</small>" if row["extension"] else ""
+        found = "".join(_found(frame.loc[row["id"]], known) for frame in by_id)
         out.append(
             f'<tr id="claim-{cell["id"]}"><th scope="row">{shown}<br>'
             f"{cell['says']} <em>({cell['where']})</em></th>"
             f"<td>{cell['source']}</td><td>{cell['gpu']}</td>"
-            f"<td>{cell['published']}</td>"
-            f"<td>{cell['measured']}{said}"
-            f"<details><summary>how it was judged</summary>{why}</details></td>"
-            f'<td data-search="{cell["verdict"]}" data-order="{VERDICTS.index(row["verdict"])}">'
-            f"{badge(row['verdict'])}{close}{extension}</td>"
+            f"<td>{cell['published']}</td>{found}"
             f"<td>{row['minutes']:g}</td></tr>"
         )
     return "\n".join([*out, "</tbody></table></div>"])
+
+
+def _found(row: pd.Series, known: re.Pattern) -> str:
+    """A claim's cell for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict."""
+    cell = {key: html.escape(str(value)) for key, value in row.items()}
+    why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
+    said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
+    close = f"<br><small>{cell['close']}</small>" if cell["close"] else ""
+    extension = "<br><small>extension, not counted</small>" if row["extension"] else ""
+    searched = " ".join(cell[k] for k in ("measured", "reason", "close", "why"))
+    return (
+        f'<td data-verdict="{cell["verdict"]}" data-search="{cell["verdict"]}: {searched}" '
+        f'data-order="{VERDICTS.index(row["verdict"])}">'
+        f"{badge(row['verdict'])}{extension}{close}<p>{cell['measured']}</p>{said}"
+        f"<details><summary>how it was judged</summary>{why}</details></td>"
+    )
+
+
+#: Claims that a cell names without being unfolded.
+FEW = 4
+
+
+def links(ids: Sequence[str], beside: str = "") -> str:
+    """Claims by id, each a link to its row, folded where they are many. beside: the ledger's address, if elsewhere."""
+    names = ", ".join(f'<a href="{beside}#claim-{i}">{i}</a>' for i in ids)
+    if len(ids) <= FEW:
+        return names
+    return f"<details><summary>{len(ids)} claims</summary>{names}</details>"
 
 
 def markdown(df: pd.DataFrame, gpu: str) -> str:

@@ -182,6 +182,14 @@ def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Value
     )  # fmt: skip
 
 
+def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
+    """Device memory that a contender keeps beside the values of its sparse operand, such as indices, in bytes for each
+    stored value."""
+    df = rows(e, experiments, *contenders(of))
+    by = by_variant(df, df["prepare_bytes"] / df["nnz"], contenders(of))
+    return Values(by, "Bytes beside a value", ".3g", named=not isinstance(of, str))
+
+
 # ---------------------------------------------------------------- hardware counters
 
 
@@ -230,39 +238,38 @@ def counter_share(
     return Values(by, name, ".1f", 100, "%", named=not isinstance(of, str))
 
 
-def memory_use(e: Evidence, experiments, of: str, metrics: Sequence[str]) -> Values:
+def memory_use(
+    e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()
+) -> Values:
     """How busy the memory of a kernel is beside its FMA units, both as shares of their peak.
 
-    Memory is the largest of the counters `metrics`, of DRAM, or of DRAM and L2; without hardware
-    counters, least bytes over the copy ceiling, and requested bytes over the L2 ceiling if the L2
-    counts. What DRAM alone would be is said beside it. FMA units: useful FLOPs over the FMA ceiling.
+    Memory is the DRAM, which is what every source means by being bound by memory: the counter `metric`, and without
+    hardware counters least bytes over the copy ceiling. Caches, the counters `beside`, are said beside it and decide
+    nothing. FMA units: useful FLOPs over the FMA ceiling.
     """
     df = rows(e, experiments, of).set_index(["experiment", "m", "n", "k", "density"])
     fma = df["tflops"] / e.ceiling("fma", "tflops")
-    profiled = []
-    for metric in metrics:
-        with contextlib.suppress(NotMeasured):  # not every GPU has every counter
-            profiled.append(e.counter(of, metric, experiments) / 100)
-    if profiled:
-        used = pd.concat(profiled, axis=1).max(axis=1)
+    try:
+        used = e.counter(of, metric, experiments) / 100
         fma = fma.loc[used.index]
-        how = f"Memory: the largest of {', '.join(str(s.name) for s in profiled)}."
-        dram = next((s for s in profiled if str(s.name).startswith("dram")), None)
-    else:
-        per_us = df["median_us"] * 1e3
-        dram = df["least_bytes"] / per_us / e.ceiling("copy", "gbps")
-        l2 = df["requested_bytes"] / per_us / e.ceiling("l2_read", "gbps")
-        alone = all(metric.startswith("dram") for metric in metrics)
-        used = (dram if alone else np.maximum(dram, l2)).clip(upper=1.0)
-        how = "Memory: no hardware counters, rates over the measured copy and L2 ceilings."
-    if dram is not None and len(metrics) > 1:
-        how += f" DRAM alone: {dram.median():.0%} (median), at most {dram.max():.0%}."
+        how = f"Memory: DRAM, {metric}."
+    except NotMeasured:
+        used = df["least_bytes"] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps")
+        used = used.clip(upper=1.0)
+        how = "Memory: DRAM; no hardware counters, least bytes over the measured copy ceiling."
+    how += f" At most {used.max():.0%}."
+    for other in contenders(beside):
+        with contextlib.suppress(NotMeasured):  # not every GPU has every counter
+            cache = e.counter(of, other, experiments) / 100
+            how += (
+                f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
+            )
     return Values(
         {"memory": used, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
-        text=f"memory {used.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
+        text=f"DRAM {used.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
     )  # fmt: skip
 
 
 QUANTITIES = (
-    speedup, time, tflops, share_of_ceiling, column, true_density, counter, counter_share, memory_use,
+    speedup, time, tflops, share_of_ceiling, column, true_density, prepared_bytes, counter, counter_share, memory_use,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import re
 import sys
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths
+from artifact import paths, rooms
 from artifact.drawing import prose
 from artifact.drawing import systems as systems_
-from artifact.measure import minutes, records
-from artifact.verdicts import compare, evidence, judge, load, measures
+from artifact.drawing.words import listed
+from artifact.measure import minutes, others, records
+from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
 from kernels import jit
+
+LEDGER = "ledger.html"
 
 
 @dataclass(frozen=True)
@@ -236,11 +240,110 @@ def commands(a: Appendix) -> str:
     )
 
 
+# ---------------------------------------------------------------- nothing skipped
+
+
+def covered(a: Appendix) -> dict[str, pd.DataFrame]:
+    """Source -> its sections, the claims of each with links to the ledger, the experiments that decide, the figures; and
+    what no experiment tests, with the reason. Only sources whose room lists their sections."""
+    untested, figures = load.untested(), load.figures_of()
+    return {
+        f"{room.name}: {room.title}": _covered(
+            coverage.table(room, a.known, untested, figures.get(room.room, {}))
+        )
+        for room in rooms.find().values()
+        if room.sections
+    }
+
+
+def _covered(df: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "section": [
+                f"{row.section}<br><small>{html.escape(row.title)}</small>"
+                for row in df.itertuples()
+            ],
+            "claims": [
+                page.links(row.claims, LEDGER) if row.claims else html.escape(row.says)
+                for row in df.itertuples()
+            ],
+            "experiment": [
+                f"<code>{html.escape(row.experiment)}</code>"
+                if row.claims
+                else f"<em>not tested:</em> {html.escape(row.reason)}"
+                for row in df.itertuples()
+            ],
+            "figure": df["figure"].map(html.escape),
+        }
+    )
+
+
+def skipped(a: Appendix) -> str:
+    """How much of the sources is in these tables, in a sentence."""
+    untested = load.untested()
+    sections = sum(len(room.sections) for room in rooms.find().values())
+    return (
+        f"{len(load.of_sources(a.known))} claims and {len(untested)} statements that no experiment here tests, of {sections} sections. "
+        "The tables are made of the rooms' `room.toml`, which lists the sections of the source, and `claims.toml`. A claim that "
+        "several sections make stands in each; an experiment with an @ is a series of the source's own, one with others/ the "
+        "authors' own code on a GPU here."
+    )
+
+
+# ---------------------------------------------------------------- the code of others
+
+
+def theirs(a: Appendix) -> dict[str, str]:
+    """What the code of others gave here: source -> how it was made and what of that is not known, as HTML."""
+    found = {}
+    for room in rooms.find().values():
+        for measured in others.find(room.room):
+            claims = [c for c in a.known if f"{evidence.OTHERS}{measured.name}" in c.experiment]
+            mine = [c for c in claims if c.room == room.room]
+            where = rooms.others(room.room, measured.name).relative_to(paths.ROOT)
+            rows = {
+                "what": measured.what,
+                "whose code": measured.code,
+                "commit": measured.commit,
+                "build": measured.build,
+                "GPU, driver, CUDA": f"{measured.gpu}; {measured.driver}; {measured.cuda}",
+                "date": measured.date,
+                "how it was timed": measured.protocol,
+                "to run it again": measured.again,
+            }
+            rows = {key: prose.inline_code(text) for key, text in rows.items()}
+            rows["numbers"] = f"<code>{where}</code>, {len(measured.table())} rows"
+            rows |= {"beside ours": beside} if (beside := _beside(a, measured)) else {}
+            rows["claims that it decides"] = page.links([c.id for c in mine], LEDGER) or "none"
+            found[f"{room.name}: {measured.name}"] = prose.facts(rows)
+    return found
+
+
+def _beside(a: Appendix, measured: others.Others) -> str:
+    """Rates of these records over those of others' code, of contenders that have one name in both."""
+    df = measured.table()
+    mine = [own for own in a.measured if (own["room"] == measured.room).all()]
+    if "tflops" not in df.columns or not mine:
+        return ""
+    at = ["m", "n", "k"]
+    own = pd.concat(mine).query("label == ''").drop_duplicates(["variant", *at])
+    own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
+    both = own.merge(
+        df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs")
+    )
+    ratio = both["dense"] / both["tflops_theirs"]
+    return "rate here over theirs, of two machines of one kind, geometric means: " + listed(
+        f"{name} {records.geomean(values):.2f}× at {len(values)} shape{'s' * (len(values) > 1)}"
+        for name, values in ratio.groupby(both["variant"])
+    )
+
+
 # ---------------------------------------------------------------- badges
 
 
 def badges(a: Appendix, root: Path = paths.ROOT) -> pd.DataFrame:
     """What each badge of the ACM asks, and how far this artifact is."""
+    ran = sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known)
     archived, missing = doi(root), ", ".join(a.not_built["name"])
     hold, part = (a.verdicts.get(v, 0) for v in (measures.REPRODUCED, measures.PARTLY))
     held = (
@@ -272,7 +375,8 @@ def badges(a: Appendix, root: Path = paths.ROOT) -> pd.DataFrame:
         (
             "Results Reproduced",
             "Others than the authors obtained the main results, with the help of the authors' artifacts.",
-            "Of the sources: not attempted, since no code of theirs is used. Of this artifact: by nobody else yet; "
+            f"Of the sources: in {ran} claims, where the authors' own code was run here and its numbers lie apart from ours; the "
+            "kernels of this book are written without code of theirs. Of this artifact: by nobody else yet; "
             "<code>make measure</code> and <code>make compare</code> are the way.",
         ),
         (

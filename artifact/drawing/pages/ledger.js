@@ -11,11 +11,14 @@
 
   const column = (name) =>
     [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent.trim() === name);
-  const columns = { source: column("Source"), verdict: column("Verdict"), GPU: column("GPU of the source") };
+  const columns = { source: column("Source"), GPU: column("GPU of the source") };
+  const measured = [...table.tHead.rows[0].cells].filter((cell) => "gpu" in cell.dataset); // a column for each GPU
+  for (const cell of measured)
+    columns[measured.length > 1 ? `verdict on ${cell.textContent.trim()}` : "verdict"] = cell.cellIndex;
   const found = {}; // before the library changes the table
   for (const [name, at] of Object.entries(columns)) {
     const words = [...table.tBodies[0].rows].flatMap((row) => {
-      const said = row.cells[at].dataset.search ?? row.cells[at].textContent;
+      const said = row.cells[at].dataset.verdict ?? row.cells[at].textContent;
       return name === "GPU" ? said.split(", ") : [said];
     });
     found[name] = [...new Set(words)];
@@ -43,7 +46,8 @@
     select.append(new Option("all", ""), ...found[name].map((word) => new Option(word, word)));
     select.addEventListener("change", () => {
       const word = select.value.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-      dt.column(at).search(word && `(^|, )${word}($|, )`, { regex: true, smart: false }).draw();
+      const whole = name.startsWith("verdict") ? `^${word}:` : `(^|, )${word}($|, )`;
+      dt.column(at).search(word && whole, { regex: true, smart: false }).draw();
     });
   }
   table.closest("div[style]").before(filters);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -11,13 +11,12 @@ import pandas as pd
 from artifact import paths, rooms
 from artifact.drawing import prose
 from artifact.drawing.words import listed
+from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
 SCRIPT = Path(__file__).with_suffix(".js")
 #: Claims of an abstract that a source's finding names.
 WORST = 2
-#: Claims that a cell names without being unfolded.
-FEW = 4
 #: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
 STANDS = {
     "both": "both: the two rules are wide enough",
@@ -29,6 +28,24 @@ STANDS = {
 def judged(known: Sequence[load.Claim], origin: prose.Origin) -> pd.DataFrame | None:
     """Verdicts; None where there are no records at all."""
     return None if origin.folder is None else judge.judge(known, origin.folder)
+
+
+def everywhere(
+    known: Sequence[load.Claim],
+    origin: prose.Origin,
+    judged: pd.DataFrame | None,
+    shipped: Path = paths.RECORDED,
+) -> dict[str, pd.DataFrame]:
+    """Name of a GPU -> verdicts, of every GPU that has records: that of this page first, whose verdicts are `judged`,
+    then the others that are shipped. Empty without records of this page's."""
+    if judged is None:
+        return {}
+    found = {str(origin.machine()["gpu"]): judged}
+    for gpu in records.list_gpus(shipped):
+        other = prose.Origin(gpu, shipped / gpu, False)
+        if gpu != origin.gpu:
+            found[str(other.machine()["gpu"])] = judge.judge(known, other.folder)
+    return found
 
 
 def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:
@@ -49,9 +66,9 @@ def without_claims(known: Sequence[load.Claim], found: Iterable[rooms.Room]) -> 
     )
 
 
-def table(judged: pd.DataFrame | None) -> str:
-    """The ledger as HTML, and what makes it searchable in the built book."""
-    if judged is None:
+def table(judged: Mapping[str, pd.DataFrame]) -> str:
+    """The ledger as HTML, with a column for each GPU of `everywhere`, and what makes it searchable in the built book."""
+    if not judged:
         return ""
     script = SCRIPT.read_text(encoding="utf-8")
     return f'{page.ledger(judged)}<script src="{paths.TABLES}"></script><script>\n{script}</script>'
@@ -159,22 +176,12 @@ def rules(known: Sequence[load.Claim], linked: bool) -> pd.DataFrame:
     """What rules are made of. linked: whether the claims have their rows on the page."""
     made_of = page.rules(known)
 
-    def named(i: str) -> str:
-        return f'<a href="#claim-{i}">{i}</a>' if linked else i
-
-    def listed(ids: Sequence[str]) -> str:
-        """Folded where they are many, so that the definitions keep the page."""
-        names = ", ".join(map(named, ids))
-        if len(ids) <= FEW:
-            return names
-        return f"<details><summary>{len(ids)} claims</summary>{names}</details>"
-
     return pd.DataFrame(
         {
             "part": made_of["part"],
             "name": "<code>" + made_of["name"] + "</code>",
             "definition": made_of["definition"].map(prose.inline_code),
-            "claims": list(map(listed, made_of["claims"])),
+            "claims": [page.links(ids) if linked else ", ".join(ids) for ids in made_of["claims"]],
         }
     )
 

@@ -10,7 +10,7 @@ import math
 import pandas as pd
 
 from artifact import rooms
-from artifact.measure import records
+from artifact.measure import others, records
 
 ROOM = "async_sparse"
 N = 1024  #: columns of B in the ablation and in the sweep over tiles
@@ -27,6 +27,11 @@ SIZES = {"bfloat16": 2, "tf32": 4, "float32": 4}
 def stated(part: str) -> pd.DataFrame:
     """What the source states in "table1", "table2", "table3" or "text"."""
     return records.published(rooms.published(ROOM, part))
+
+
+def apart() -> pd.DataFrame:
+    """What the code of others gave on real matrices here, apart from this harness: AccSpMM and Voltrix."""
+    return others.read(ROOM, "apart").table()
 
 
 def value(df: pd.DataFrame, quantity: str, **where) -> float:

@@ -33,6 +33,14 @@ def share_of_ideal(e: Evidence, experiments, of: str, over: str) -> Values:
     )
 
 
+def share_of_peak(e: Evidence, experiments, peak: float, of: str) -> Values:
+    """Useful TFLOP/s as a share of a peak that the source states, in TFLOP/s."""
+    df = rows(e, experiments, of)
+    how = f"Of the stated {peak:g} TFLOP/s."
+    shares = quantities.by_variant(df, df["tflops"] / peak, [of])
+    return Values(shares, "Share", ".0f", 100, "%", " of the stated peak", how=how)
+
+
 def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[str]) -> Values:
     """Useful FLOPs for each unit of a hardware counter: an intensity where that counts bytes or loads."""
     by = {}
@@ -127,6 +135,6 @@ def falls_at_each_step(r: Reduced, change: float) -> Judged:
     )
 
 
-QUANTITIES = (share_of_ideal, flops_per_count, added_memory, roofline_transition)
+QUANTITIES = (share_of_ideal, share_of_peak, flops_per_count, added_memory, roofline_transition)
 REDUCERS = (steps, trend_of_labels)
 EXPECTATIONS = (falls_at_each_step,)

@@ -135,6 +135,35 @@ def best_of_three(by_size: pd.DataFrame, shapes: dict[str, tuple[int, int, int]]
     return pd.DataFrame(rows)
 
 
+def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
+    """The three kernels at each matrix of Table II, each over the best of the three, geometric means over the
+    sparsities that both have: here, and as the authors published it for a GPU of theirs, with the best of split-K and
+    with one pass."""
+    rows = []
+    for label, (_, size) in analysis.TABLE_2.items():
+        theirs = stated[(stated[["m", "n", "k"]] == list(size)).all(axis=1)]
+        ours = by_size[(by_size[["m", "n", "k"]] == list(size)).all(axis=1)]
+        kept = sorted(set(ours["density"]) & set(theirs["density"]))
+        if not kept:
+            continue
+        row = {"matrix": f"{label}: {shape(size)}"}
+        for head, df, who, rate in (
+            ("here", ours, "variant", "tflops"),
+            ("theirs", theirs, "library", "tflops"),
+            ("theirs, one pass", theirs, "library", "tflops_one_pass"),
+        ):
+            table = df[df["density"].isin(kept) & df[who].isin(results.CLASSES)]
+            table = table.pivot(index="density", columns=who, values=rate)
+            share = table.div(table.max(axis=1), axis=0)
+            row |= {
+                f"{kernel}, {head}": f"{mean(share[kernel]):.2f}×"
+                for kernel in results.CLASSES
+                if kernel in share
+            }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
     dense = {v: over(df, v, "cublas") for v in ("auto", "v3", "nm_baseline")}

@@ -1,11 +1,13 @@
-"""What only claims of 2:4 on tensor cores need: one measured ceiling over another."""
+"""What only claims of 2:4 on tensor cores need: one measured ceiling over another, and instructions of a kernel."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from artifact.verdicts.evidence import Evidence
-from artifact.verdicts.quantities import RATES, Values
+from artifact.drawing.compiled import instructions
+from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.quantities import RATES, Values, rows
+from kernels import tensor_core_24 as room
 
 
 def ceiling(e: Evidence, experiments, name: str, over: str, rate: str) -> Values:
@@ -19,4 +21,17 @@ def ceiling(e: Evidence, experiments, name: str, over: str, rate: str) -> Values
     )
 
 
-QUANTITIES = (ceiling,)
+def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Values:
+    """How many instructions `op` the machine code of a kernel of ours for `target` holds, compiled here, of its first
+    instantiation; of a kernel that was measured."""
+    rows(e, experiments, of)
+    try:
+        ops = instructions(room.VARIANTS[of], target)
+    except FileNotFoundError as missing:  # the disassembler
+        raise NotMeasured(f"{missing}.") from None
+    values = pd.Series([float(sum(op in line for line in ops))])
+    how = f"{len(ops)} instructions for {target}."
+    return Values({of: values}, f"Instructions {op}", ".0f", unit=f" {op}", how=how)
+
+
+QUANTITIES = (ceiling, machine_code)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from artifact import rooms
 from artifact.drawing import prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
-from artifact.measure import bench, check, minutes, records
+from artifact.measure import bench, check, minutes, others, records
 from artifact.verdicts import judge, load, measures
 from kernels import casper_sparse, ceilings
 
@@ -256,14 +257,31 @@ def test_findings_are_computed(tmp_path, known):
     named = re.findall(r'href="#claim-([^"]*)"', text)
     assert named and set(df.set_index("id").loc[named, "verdict"]).isdisjoint({measures.REPRODUCED})
     assert "claim-abstract-speedup" in text
-    assert ledger.findings(None) == ledger.bars(None) == ledger.table(None) == ""
+    assert ledger.findings(None) == ledger.bars(None) == ledger.table({}) == ""
 
 
 def test_the_ledger_is_whole_without_its_script(tmp_path, known):
     df = judge.judge(known, synthetic.folder(tmp_path))
-    text = ledger.table(df)
+    text = ledger.table({"NVIDIA H200": df})
     assert text.index("</table>") < text.index('<script src="itables.js"></script>')
     assert "http" not in text and text.count("<tr id=") == len(df)
+
+
+def test_every_gpu_that_has_records_has_its_column(tmp_path, known, origin):
+    """A second folder of records beside the page's own; its GPU needs no line of code."""
+    judged = judge.judge(known, origin.folder)
+    assert ledger.everywhere(known, origin, None) == {}
+    alone = ledger.everywhere(known, origin, judged, tmp_path / "none")
+    assert list(alone) == ["NVIDIA H200"]
+    for slug, gpu in (("nvidia-a100", "NVIDIA A100"), (origin.gpu, "NVIDIA H200")):
+        fast = {name: synthetic.experiment(name, 2.0, gpu=gpu) for name in synthetic.SHAPES}
+        synthetic.folder(tmp_path, fast, gpu, slug)
+    both = ledger.everywhere(known, origin, judged, tmp_path)
+    assert list(both) == ["NVIDIA H200", "NVIDIA A100"] and both["NVIDIA H200"] is judged
+    wide = [df.set_index("id").loc["wide-cusparse-faster", "measured"] for df in both.values()]
+    assert wide[1] == "cuSPARSE faster at 0 of 21 points" != wide[0]
+    text = ledger.table(both)
+    assert text.count('data-gpu=""') == 2 and text.count("data-verdict=") == 2 * len(judged)
 
 
 def test_when_a_claim_does_not_carry_over(known):
@@ -339,3 +357,42 @@ def test_commands_name_a_claim_and_a_point_that_exist(of_records):
     assert f"claims --id {of_records.known[0].id}" in text
     assert "run casper_sparse -m " in text and "--density " in text
     assert "casperSPARSE" in appendix.abstract(of_records)
+
+
+def test_every_section_of_every_source_is_shown(of_nothing):
+    every = replace(of_nothing, known=load.claims())
+    shown = appendix.covered(every)
+    assert len(shown) == sum(bool(room.sections) for room in rooms.find().values())
+    tables = "".join(prose.table(df) for df in shown.values())
+    linked = set(re.findall(r'href="ledger.html#claim-([^"]*)"', tables))
+    assert linked == {claim.id for claim in every.known}
+    assert tables.count("<em>not tested:</em>") >= len(load.untested())
+    text = appendix.skipped(every)
+    assert (
+        f"{len(load.of_sources(every.known))} claims and {len(load.untested())} statements" in text
+    )
+
+
+def test_others_code_is_shown_with_what_is_not_known(tmp_path, of_nothing):
+    every = replace(of_nothing, known=load.claims())
+    shown = appendix.theirs(every)
+    text = shown["NM-SpMM: anchors"]
+    for said in ("not recorded", "NVIDIA H200", "2026-11-21", "143c1be", "others/anchors.csv"):
+        assert said in text, said
+    assert 'href="ledger.html#claim-spmm-nmsparse"' in text and "beside ours" not in text
+    assert "beside ours" not in shown["2:4 tensor cores: mma_sp"]  # without records
+
+
+def test_rates_of_others_code_stand_beside_ours(of_nothing):
+    measured = others.read("tensor_core_24", "mma_sp")
+    rate = {"mma_sp": 2 * 567.0, "auto": 900.0}  # theirs has 567 at 4096 cubed
+    own = (
+        synthetic.experiment("square")
+        .iloc[[0] * len(rate)]
+        .assign(room="tensor_core_24", variant=list(rate), m=4096, n=4096, k=4096, label="")
+    )
+    own["median_us"] = [2 * 4096**3 / tflops / 1e6 for tflops in rate.values()]
+    with_records = SimpleNamespace(measured=[own])
+    text = appendix._beside(with_records, measured)
+    assert text.endswith("geometric means: mma_sp 2.00× at 1 shape")
+    assert appendix._beside(SimpleNamespace(measured=[]), measured) == ""

@@ -260,13 +260,14 @@ def test_larger_in_by_medians_of_a_counter(wide, expected):
     assert got.verdict == expected and got.measured.startswith("square 80, against wide ")
 
 
-MEMORY = {"memory_use": "warp_per_row", "metrics": ["dram", "l2"]}
+MEMORY = {"memory_use": "warp_per_row", "metric": "dram", "beside": "l2"}
 
 
 @pytest.mark.parametrize(
     "dram,l2,tflops,expected",
     [
-        (10, 80, 10.0, REPRODUCED),  # any memory counts
+        (80, 10, 10.0, REPRODUCED),
+        (10, 80, 10.0, NOT_REPRODUCED),  # what the L2 serves is no DRAM
         (40, 30, 10.0, PARTLY),  # more than arithmetic, but waiting
         (40, 30, 50.0, NOT_REPRODUCED),
     ],
@@ -275,7 +276,8 @@ def test_memory_limits(dram, l2, tflops, expected):
     table = synthetic.counters({"warp_per_row": {"dram": dram, "l2": l2}})
     e = evidence(frames(tflops=tflops), table)
     got = outcome(e, MEMORY, "each point", {"memory_limits_from": 0.6, "at_points": 0.9})
-    assert got.verdict == expected and "the largest of dram, l2" in got.why
+    assert got.verdict == expected and got.measured.startswith(f"DRAM {dram}%")
+    assert "Memory: DRAM, dram." in got.why and f"Not counted: l2 {l2}% (median)" in got.why
 
 
 def test_memory_limits_at_a_share_of_the_points():

@@ -1,10 +1,12 @@
 """Verdicts on a page: the ledger, badges, what rules are made of."""
 
+import html
 import re
 
 import pandas as pd
 import pytest
 import synthetic
+from judging import frames
 
 from artifact import paths
 from artifact.verdicts import judge, load, measures, page
@@ -15,7 +17,7 @@ KNOWN = load.claims()
 
 def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
-    text = page.ledger(df)
+    text = page.ledger({"NVIDIA H200": df})
     assert text.count("<tr") == len(df) + 1
     assert f"<p>{len(judge.counted(df))} claims" in text and len(judge.counted(df)) < len(df)
     for claim in KNOWN:
@@ -30,25 +32,44 @@ def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
 
 def test_the_ledger_escapes_what_it_shows():
     row = dict.fromkeys(judge.LEDGER_COLUMNS, "<b> & co") | {"verdict": PARTLY, "minutes": 1.0}
-    text = page.ledger(pd.DataFrame([row]))
+    text = page.ledger({"<b>GPU": pd.DataFrame([row])})
     assert "<b>" not in text and "&lt;b&gt; &amp; co" in text
 
 
 def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
-    text = page.ledger(df)
+    text = page.ledger({"NVIDIA H200": df})
     rows = dict(re.findall(r'<tr id="claim-([^"]*)">(.*)</tr>', text))
     assert list(rows) == list(df["id"])
     for row in df.to_dict("records"):
         shown = rows[row["id"]]
         assert f"<td>{row['source']}</td><td>{row['gpu']}</td>" in shown, row["id"]
-        assert f'<td data-search="{row["verdict"]}" data-order=' in shown, row["id"]
+        (found,) = re.findall('<td data-verdict="([^"]*)" data-search="([^"]*)" data-order', shown)
+        assert found[0] == row["verdict"] and found[1].startswith(f"{row['verdict']}: "), row["id"]
+        assert html.escape(row["measured"]) in found[1], row["id"]
         assert ("extension, not counted" in shown) == row["extension"], row["id"]
         assert ("A close call" in shown) == bool(row["close"]), row["id"]
         if row["reason"] and row["verdict"] != measures.NOT_MEASURED:
             assert re.search(r"<p>.+</p>", shown), row["id"]
-    assert text.count('<th scope="col">') == len(page.HEADS)
-    assert 'href="ledger.html#claim-wide-speedup"' in page.ledger(df, "ledger.html")
+    assert text.count('<th scope="col">') == len(page.BEFORE + page.BEHIND)
+    assert text.count('<th scope="col" data-gpu="">NVIDIA H200</th>') == 1
+    linked = page.ledger({"NVIDIA H200": df}, "ledger.html")
+    assert 'href="ledger.html#claim-wide-speedup"' in linked
+
+
+def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
+    one = judge.judge(KNOWN, synthetic.folder(tmp_path / "a"))
+    two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[
+        ::-1
+    ]  # in any order
+    text = page.ledger({"First": one, "Second": two})
+    assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
+    assert f"<p>{len(judge.counted(one))} claims on First: " in text
+    rows = dict(re.findall(r'<tr id="claim-([^"]*)">(.*)</tr>', text))
+    of = [df.set_index("id")["verdict"] for df in (one, two)]
+    assert (of[0] != of[1].reindex(of[0].index)).any()
+    for i, shown in rows.items():
+        assert re.findall('data-verdict="([^"]*)"', shown) == [frame[i] for frame in of], i
 
 
 def test_a_bar_for_each_source_counts_its_claims(tmp_path):

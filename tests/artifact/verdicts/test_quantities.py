@@ -166,12 +166,24 @@ def test_a_share_of_a_counter_may_be_of_a_sum():
         quantities.counter_share(few, ALL, "c", "all", "warp_per_row", plus=["d"])
 
 
-@pytest.mark.parametrize("tflops,expected", [(1.0, REPRODUCED), (59.0, NOT_REPRODUCED)])
-def test_memory_use_without_counters_is_by_rates_over_ceilings(tflops, expected):
-    quantity = {"memory_use": "warp_per_row", "metrics": ["dram", "l2"]}
+@pytest.mark.parametrize("share,expected", [(0.9, REPRODUCED), (0.1, NOT_REPRODUCED)])
+def test_memory_use_without_counters_is_by_least_bytes_over_the_copy_ceiling(share, expected):
+    quantity = {"memory_use": "warp_per_row", "metric": "dram", "beside": "l2"}
     expect = {"memory_limits_from": 0.6, "at_points": 0.9}
-    got = outcome(evidence(frames(tflops=tflops)), quantity, "each point", expect, ["tall"])
+    made = frames(tflops=30.0)
+    for df in made.values():
+        df["least_bytes"] = share * synthetic.COPY_GBPS * 1e3 * df["median_us"]
+    got = outcome(evidence(made), quantity, "each point", expect, ["tall"])
     assert got.verdict == expected and "no hardware counters" in got.why
+    assert got.measured.startswith(f"DRAM {share:.0%}, FMA units 50%")
+
+
+def test_bytes_beside_the_values():
+    made = frames()
+    for df in made.values():
+        df["prepare_bytes"] = 4.0 * df["nnz"]
+    values = quantities.prepared_bytes(evidence(made), ALL, ["warp_per_row"])
+    assert np.allclose(values.all, 4)
 
 
 @pytest.mark.parametrize("quantity", quantities.QUANTITIES)

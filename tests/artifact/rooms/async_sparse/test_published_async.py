@@ -41,7 +41,7 @@ def test_claims_refer_to_these_numbers():
 
 
 def test_what_was_measured_apart_says_where_and_how():
-    apart = arithmetic.stated("apart")
+    apart = arithmetic.apart()
     assert "One NVIDIA H200" in apart.attrs["source"] and "cold L2" in apart.attrs["source"]
     over = apart[apart["quantity"] == "speedup_csr"].set_index(["kernel", "n"])["low"]
     assert over["AccSpMM", 1024] == 0.68 and over["Voltrix", 256] == 0.72

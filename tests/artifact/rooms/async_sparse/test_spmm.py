@@ -20,7 +20,7 @@ from artifact.rooms.async_sparse.spmm import experiments, figures, prose, rule, 
 from kernels.async_sparse import operands
 from kernels.formats import csr
 
-TABLE1, APART = arithmetic.stated("table1"), arithmetic.stated("apart")
+TABLE1, APART = arithmetic.stated("table1"), arithmetic.apart()
 TF32, FLOAT32 = with_csr(made.spmm_tf32()), with_csr(made.spmm_exact())
 RCM, PARTS = with_csr(made.spmm_rcm()), made.wcsr_parts()
 

@@ -88,6 +88,13 @@ def test_points_name_the_best_algorithms(everything):
     assert "`alg2` at" in text
 
 
+def test_whether_b_fits_a_cache_is_counted(everything):
+    sizes = everything.drop_duplicates(["experiment", "m", "n", "k", "density"])
+    largest = int((4 * sizes["k"] * sizes["n"]).max())
+    assert f"At {len(sizes)} of them, 100%" in prose.in_cache(everything, {"l2_bytes": largest})
+    assert "At 0 of them, 0%" in prose.in_cache(everything, {"l2_bytes": 2**20})
+
+
 def test_wide_tells_the_trend(everything):
     ones = everything.assign(median_us=1.0)
     n = ones["n"]

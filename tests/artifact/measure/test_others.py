@@ -1,0 +1,101 @@
+"""What the code of others gave here: apart from published numbers and from records, with what is known of it."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from artifact import rooms
+from artifact.measure import others, records
+from artifact.verdicts import evidence, load
+from artifact.verdicts.evidence import NotMeasured
+
+FOUND = [measured for room in rooms.find() for measured in others.find(room)]
+
+
+def made(tmp_path, toml: str, csv: str = "# s\nm,n,k,density,library,tflops\n1,1,1,0.5,a,2\n"):
+    folder = tmp_path / "nm_spmm" / rooms.OTHERS
+    folder.mkdir(parents=True)
+    (folder / "x.toml").write_text(toml)
+    (folder / "x.csv").write_text(csv)
+    return tmp_path
+
+
+def whole() -> str:
+    return rooms.others("nm_spmm", "anchors").with_suffix(".toml").read_text()
+
+
+@pytest.mark.parametrize("measured", FOUND, ids=lambda m: f"{m.room}-{m.name}")
+def test_each_says_how_it_was_made(measured):
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", measured.date)
+    for text in (measured.code, measured.commit, measured.build, measured.driver, measured.again):
+        assert len(text) > 2, measured
+    assert len(measured.table()) > 0
+    decides = f"others/{measured.name}"
+    if any(decides in c.experiment and c.room == measured.room for c in load.claims()):
+        df = measured.numbers()
+        assert not df.duplicated([*others.POINT]).any() and (df["density"] <= 1).all()
+
+
+def test_there_is_one_for_nmsparse_and_none_among_published_numbers():
+    assert {("nm_spmm", "anchors"), ("async_sparse", "apart")} <= {(m.room, m.name) for m in FOUND}
+    for room in rooms.find():
+        for path in (rooms.FOLDER / room / rooms.PUBLISHED).glob("*.csv"):
+            head = records.published(path).attrs["source"]
+            assert "measured by us" not in head and "NVIDIA H200" not in head, path
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ('commit = "not', 'commits = "not', "the key 'commit' is missing"),
+        ("what =", 'colour = "red"\nwhat =', "the key 'colour' is none of such a file's"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_refused(tmp_path, old, new, says):
+    assert old in whole()
+    with pytest.raises(ValueError, match=f"x.toml: {says}"):
+        others.find("nm_spmm", made(tmp_path, whole().replace(old, new, 1)))
+
+
+def test_numbers_need_a_rate_or_a_speedup(tmp_path):
+    folder = made(tmp_path, whole(), "# s\nm,n,k,density,library,time\n1,1,1,0.5,a,2\n")
+    with pytest.raises(
+        ValueError, match="needs the columns m, n, k, density, library, and speedup"
+    ):
+        others.read("nm_spmm", "x", folder).numbers(folder)
+
+
+def found(slug: str, room: str = "nm_spmm", folder=rooms.FOLDER) -> evidence.Evidence:
+    return evidence.Evidence(Path(slug), room, rooms=folder)
+
+
+def test_they_decide_on_their_gpu_alone():
+    ours = found("nvidia-h200").ratio(["others/anchors"], "nm_spmm", "nmsparse")
+    assert len(ours) == 32 and (ours > 1).all()
+    with pytest.raises(NotMeasured, match="on an NVIDIA H200 only"):
+        found("nvidia-a100").frame(["others/anchors"])
+
+
+def test_speedups_and_rates_become_records():
+    df = found("nvidia-h200").frame(["others/anchors"])
+    at = df[(df["m"] == 4096) & (df["n"] == 4096) & (df["density"] == 0.25)].set_index("variant")
+    assert at.loc["cublas", "median_us"] / at.loc["nm_spmm", "median_us"] == pytest.approx(3.49)
+    assert at.loc["nm_spmm", "tflops"] == pytest.approx(3.49 * 51.2 * 0.25)
+    assert df[df["m"] == 512]["tflops"].isna().all()
+    rates = found("nvidia-h200", "tensor_core_24").frame(["others/mma_sp"])
+    assert (
+        rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item()
+        == 7.5
+    )
+
+
+def test_a_copy_elsewhere_is_read_from_there(tmp_path):
+    shutil.copytree(rooms.FOLDER / "nm_spmm" / rooms.OTHERS, tmp_path / "nm_spmm" / rooms.OTHERS)
+    path = rooms.others("nm_spmm", "anchors", tmp_path)
+    path.write_text(
+        path.read_text().replace("512,512,512,0.5,nm_spmm,1.37", "512,512,512,0.5,nm_spmm,9")
+    )
+    ours = found("nvidia-h200", folder=tmp_path).ratio(["others/anchors"], "nm_spmm", "nmsparse")
+    assert ours.max() == pytest.approx(9 / 0.56)

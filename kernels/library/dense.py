@@ -7,6 +7,7 @@ imported it.
 
 from __future__ import annotations
 
+import functools
 import sys
 from math import ceil
 from typing import Any, NamedTuple
@@ -44,6 +45,9 @@ def describe(x, name: str) -> Dense:
 
     Raises ValueError, one sentence, for what lies on the host or is no array.
     """
+    if type(x) is Half:
+        bits = describe(x.bits, name)
+        return Dense(bits.ptr, bits.shape, bits.strides, x.dtype, bits.device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor) and x.layout == torch.strided:
         if not x.is_cuda:
@@ -52,13 +56,16 @@ def describe(x, name: str) -> Dense:
         return Dense(x.data_ptr(), x.shape, x.stride(), dtype, x.get_device())
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(x, cupy.ndarray):
-        dtype, size = _dtypes.get(x.dtype) or _named(x.dtype), x.dtype.itemsize
-        return Dense(
-            x.data.ptr, x.shape, tuple(s // size for s in x.strides), dtype, x.data.device_id
-        )
-    if isinstance(x, Half):
-        return describe(x.bits, name)._replace(dtype=x.dtype)
+        kind = x.dtype
+        dtype = _dtypes.get(kind) or _named(kind)
+        strides = _elements(x.strides, kind.itemsize)
+        return Dense(x.data.ptr, x.shape, strides, dtype, x.data.device_id)
     return _foreign(x, name)
+
+
+@functools.lru_cache(256)
+def _elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
+    return tuple(bytes_apart // size for bytes_apart in strides)
 
 
 def _foreign(x, name: str) -> Dense:

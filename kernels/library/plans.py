@@ -439,7 +439,9 @@ def read(path) -> tuple[dict, Any]:
         AttributeError,
         zipfile.BadZipFile,
     ) as error:
-        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+        reason = (
+            str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+        )
         raise ValueError(f"{name} is no saved plan ({reason}): save it again") from error
     require(
         not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again"

@@ -69,7 +69,9 @@ def test_the_operators_are_what_pytorch_asks_of_one(matrix, transposed):
 def test_a_layer_is_compiled_as_one_graph(matrix):
     b, values = tensors(matrix)
     layer = torch.compile(
-        lambda x, w: torch.relu(matrix.matmul(x, values=w)).sum(), backend="aot_eager", fullgraph=True
+        lambda x, w: torch.relu(matrix.matmul(x, values=w)).sum(),
+        backend="aot_eager",
+        fullgraph=True,
     )
     for y in (layer(b, values), torch.relu(matrix.matmul(b, values=values)).sum()):
         y.backward()
@@ -77,6 +79,12 @@ def test_a_layer_is_compiled_as_one_graph(matrix):
     once = torch.autograd.grad(torch.relu(matrix.matmul(b, values=values)).sum(), (b, values))
     for found, right in zip((b.grad, values.grad), once, strict=True):
         assert torch.allclose(found, 2 * right)
+
+
+def test_the_operator_of_python_is_compiled_too(matrix):
+    b, _ = tensors(matrix)
+    layer = torch.compile(lambda x: (matrix @ x).sum(), backend="aot_eager", fullgraph=True)
+    assert torch.allclose(layer(b), (matrix @ b).sum())
 
 
 def test_another_number_of_columns_needs_no_other_matrix(matrix):

@@ -7,7 +7,8 @@
 
 The operators take a number in place of the matrix, since they take tensors and numbers: it is the matrix's for as long
 as it lives. Each has a kernel for tensors without data, and derivatives of any order, since the gradients are products
-of the same kinds. PyTorch is imported when it is first needed.
+of the same kinds. Where `torch.compile` shall keep one graph, write `matmul`: of an @ it traces tensors alone,
+and splits the graph there. PyTorch is imported when it is first needed.
 """
 
 from __future__ import annotations

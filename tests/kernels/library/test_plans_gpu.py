@@ -413,7 +413,7 @@ def test_a_layer_trains_compiled_as_it_does_without(torch):
     w = torch.randn(32, 16, device="cuda", requires_grad=True)
 
     def layer(w):
-        return torch.relu(matrix @ (x @ w)).square().mean()
+        return torch.relu(matrix.matmul(x @ w)).square().mean()
 
     (plain,) = torch.autograd.grad(layer(w), w)
     (same,) = torch.autograd.grad(torch.compile(layer, backend="aot_eager", fullgraph=True)(w), w)

@@ -231,7 +231,10 @@ def _of_blocks(m: int, k: int, row_ptr, col_idx, val, accuracy):
 def _float32(x, accuracy):
     """An array as float32; ValueError where that rounds a value and no accuracy was asked for."""
     xp = array_module(x)
-    require(x.dtype.kind in "fiub", f"A holds {x.dtype}, but a matrix is real here")
+    real = (
+        x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"
+    )  # ml_dtypes', which NumPy does not count among them
+    require(real, f"A holds {x.dtype}, but a matrix is real here")
     made = x.astype(xp.float32, copy=False)
     if accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32:
         _require_same(made, x, str(x.dtype), "float32", "fp32")

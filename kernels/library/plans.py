@@ -23,6 +23,7 @@ from .. import formats, gpu, jit, tma, tuning
 from ..contract import Launch, Operands, require, require_whole
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
+from ..pitch import ALIGNMENT
 from . import dense, operands, routes
 from .dense import Dense
 
@@ -99,9 +100,9 @@ class Plan:
     already rounded to the dtype, and beta adds out to it; buffers for that are allocated when they are first needed.
     Kernels that read through TMA hold an address in a tensor map, which is encoded anew for an array not seen before.
 
-    Calls of one plan share its buffers: they must not overlap, on several streams or in several threads. Keep the plan
-    until its work is done, and A as it is: some kernels read its arrays, some a copy. A call may be captured in a CUDA
-    graph once it has run as it shall be captured.
+    A plan knows nothing of gradients: `SparseMatrix` does. Calls of one plan share its buffers: they must not overlap,
+    on several streams or in several threads. Keep the plan until its work is done, and A as it is: some kernels read
+    its arrays, some a copy. A call may be captured in a CUDA graph once it has run as it shall be captured.
     """
 
     def __init__(
@@ -119,7 +120,9 @@ class Plan:
         self._steps: list[Step] = []
         self._keep: tuple = ()
         self._own_values = 0
-        self._known: dict[tuple, bool] = {}  # how an array lies -> whether the kernel takes it so
+        # How B, and out, lies -> whether the kernel takes it so.
+        self._known: tuple[dict[tuple, bool], dict[tuple, bool]] = ({}, {})
+        self._flows: dict[int, Any] = {}
         self._at: tuple[int, int, int] | None = None
         self._ready: list[tuple] = []
         self._stages: dict[int, tuple[Any, Dense]] = {}
@@ -145,50 +148,56 @@ class Plan:
         `Half`, too. values: float32 (nnz,), A's values from now on, for a plan made with in_place. stream: PyTorch's,
         CuPy's, cuda.core's or an address. Raises ValueError, one sentence, for what does not fit the plan.
         """
-        given = dense.describe(b, "B")
+        at, how = dense.place(b, "B")
+        b_as_it_is = self._known[B].get(how)
+        if b_as_it_is is None:
+            b_as_it_is = self._examined(b, how, B)
         if stream is None:
             stream = self.stream
         pointer = dense.current(b, self._ordinal) if stream is None else dense.address_of(stream)
         if out is None:
-            self._takes(given, B)
             require(beta == 0.0, f"beta is {beta!r}, but there is no out to add: give one")
-            shape = (self.m,) if len(given.shape) == 1 else (self.m, self.n)
+            vector = len(dense.describe(b, "B").shape) == 1
+            shape = (self.m,) if vector else (self.m, self.n)
             where = None if stream is None else pointer
             out = dense.empty(b, shape, self.dtype, self.out_order, self._ordinal, where)
-        target = dense.describe(out, "out")
-        as_it_is = self._takes(given, B)
-        plain = self._takes(target, OUT) and beta == 0.0
-        at_values = self._values(values)
+        to, how = dense.place(out, "out")
+        out_as_it_is = self._known[OUT].get(how)
+        if out_as_it_is is None:
+            out_as_it_is = self._examined(out, how, OUT)
+        values_at = self._own_values if values is None else self._values(values)
         if self.m == 0 or self.n == 0:
             return out
-        require(given.ptr != target.ptr or not given.ptr, "out is B itself: give another array")
-        with _current(self.device):
-            flow = dense.opened(pointer, self.device)
-            if not as_it_is:
-                given = self._staged(B, given, flow)
-            to = target if plain else self._stage(OUT)
-            addresses = given.ptr, to.ptr, at_values
+        if at == to:
+            raise ValueError("out is B itself: give another array")
+        flow = self._flows.get(pointer) or self._flow(pointer)
+        with _current(self.device, self._ordinal):
+            if not b_as_it_is or at % ALIGNMENT:
+                at = self._staged_b(b, flow)
+            plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
+            product = to if plain else self._stage(OUT).ptr
+            addresses = at, product, values_at
             if addresses != self._at:
                 self._ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
                 self._at = addresses
             for config, kernel, arguments in self._ready:
                 self._enqueue(flow, config, kernel, *arguments)
             if not plain or alpha != 1.0:
-                self._combined(OUT, to, target, alpha, beta, flow)
+                target = dense.describe(out, "out")
+                source = target if plain else self._stage(OUT)
+                self._combined(OUT, source, target, alpha, beta, flow)
         return out
+
+    def _flow(self, pointer: int):
+        made = self._flows[pointer] = dense.opened(pointer, self.device)
+        return made
 
     # ---- what B and out are like
 
-    def _takes(self, x: Dense, whose: int) -> bool:
-        """Whether the kernel takes an array as it is; ValueError where it does not fit at all."""
-        key = (whose, *x[1:])
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._examined(x, whose)
-        return known and x.ptr % 16 == 0
-
-    def _examined(self, x: Dense, whose: int) -> bool:
+    def _examined(self, array, how: tuple, whose: int) -> bool:
+        """Whether the kernel takes an array as it is, kept for all that lie so; ValueError where it does not fit."""
         name, rows = ("B", self.k) if whose == B else ("out", self.m)
+        x = dense.describe(array, name)
         shapes = [(rows, self.n)] + [(rows,)] * (self.n == 1)
         require(
             x.shape in shapes,
@@ -204,12 +213,13 @@ class Plan:
             f"{name} is on GPU {x.device}, but the plan on GPU {self._ordinal}: copy it there",
         )
         if not self._steps:  # nothing is multiplied, and out is filled from the stage
-            return whose == B
-        return dense.is_laid(x, self.b_order if whose == B else self.out_order)
+            takes = whose == B
+        else:
+            takes = dense.is_laid(x, self.b_order if whose == B else self.out_order)
+        self._known[whose][how] = takes
+        return takes
 
     def _values(self, values) -> int:
-        if values is None:
-            return self._own_values
         require(
             self.in_place, "values are given, but the plan copied A's: make it with in_place=True"
         )
@@ -238,10 +248,10 @@ class Plan:
             )  # fmt: skip
         return self._stages[whose][1]
 
-    def _staged(self, whose: int, x: Dense, flow) -> Dense:
-        to = self._stage(whose)
-        self._combined(whose, x, to, 1.0, 0.0, flow)
-        return to
+    def _staged_b(self, b, flow) -> int:
+        to = self._stage(B)
+        self._combined(B, dense.describe(b, "B"), to, 1.0, 0.0, flow)
+        return to.ptr
 
     def _combined(self, whose: int, x: Dense, y: Dense, alpha: float, beta: float, flow) -> None:
         if whose not in self._combine:
@@ -310,7 +320,7 @@ def plan(
         )  # fmt: skip
         way = routes.route(
             formats.to_device(made), dtype, asked, device_now, order=order,
-            out_order=out_order or order, explicit=accuracy is not None, in_place=in_place,
+            out_order=out_order or order, explicit=accuracy is not None, in_place=in_place, windows=tune,
         )  # fmt: skip
         return built(way, int(n), dtype, asked, device_now, tune, stream=stream)
 
@@ -382,7 +392,7 @@ def spmm(
         density=density, group=group, vector=vector, block=block, tune=False, device=given.device,
     )  # fmt: skip
     out = made(b, out, alpha=alpha, beta=beta, stream=stream)
-    with _current(made.device):
+    with _current(made.device, made._ordinal):
         made.device.sync()  # the plan's memory goes when it does
     return out
 
@@ -395,9 +405,11 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
     """
     about, a = read(path)
     with opened(_ordinal(None) if device is None else device) as device_now:
+        same_gpu = about["gpu"] == tuning.choices.slug(device_now)
         way = routes.route(
             formats.to_device(a), about["dtype"], about["accuracy"], device_now, order=about["b_order"],
             out_order=about["out_order"], explicit=True, in_place=about["in_place"],
+            windows=about["room"] == "async_sparse" if same_gpu else tune,
         )  # fmt: skip
         same = {
             "room": way.room,
@@ -537,16 +549,16 @@ def opened(ordinal: int):
 class _current:
     """With a plan's GPU current, which it mostly is already; a class, since a generator takes longer to enter."""
 
-    __slots__ = ("device", "before")
+    __slots__ = ("device", "ordinal", "before")
 
-    def __init__(self, device):
-        self.device = device
+    def __init__(self, device, ordinal: int):
+        self.device, self.ordinal = device, ordinal
 
     def __enter__(self):
         self.before = _now()
-        if self.before != self.device.device_id:
+        if self.before != self.ordinal:
             self.device.set_current()
 
     def __exit__(self, *_):
-        if self.before is not None and self.before != self.device.device_id:
+        if self.before is not None and self.before != self.ordinal:
             gpu.open_device(self.before)

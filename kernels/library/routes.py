@@ -59,12 +59,14 @@ class Route:
 def route(
     a, dtype: str, accuracy: str, device, *,
     order: str = "C", out_order: str = "C", explicit: bool = False, in_place: bool = False,
+    windows: bool = True,
 ) -> Route:  # fmt: skip
     """The way for a matrix of `operands.FORMATS`, on the host or the GPU.
 
     dtype, accuracy: as `operands.resolved` has them. device: a `cuda.core.Device`. order, out_order: memory orders of
     B and out, which a kernel may take or not. explicit: the caller named the accuracy, so values may be rounded to
-    it. in_place: A is CSR whose values change. Raises ValueError, one sentence, where no kernel does that.
+    it. in_place: A is CSR whose values change. windows: CSR may go to auto_fp32 and auto_tf32, which find their
+    configuration by trials. Raises ValueError, one sentence, where no kernel does that.
     """
     hopper = jit.arch_of(device) in HOPPER
     if in_place:
@@ -85,15 +87,15 @@ def route(
     if isinstance(a, Bcsr) and less and hopper:
         made = replace(a, dtype="float32", val=_tf32(operands.values_of(a)))
         return Route("async_sparse", "auto", made, "tf32", "F", out_order)
-    return _csr(operands.as_csr(a), less, hopper)
+    return _csr(operands.as_csr(a), less, hopper and windows)
 
 
-def _csr(a: Csr, less: bool, hopper: bool) -> Route:
+def _csr(a: Csr, less: bool, windows: bool) -> Route:
     from .. import async_sparse
 
-    if hopper and less and "auto_tf32" in async_sparse.VARIANTS:
+    if windows and less and "auto_tf32" in async_sparse.VARIANTS:
         return Route("async_sparse", "auto_tf32", replace(a, val=_tf32(a.val)), "tf32")
-    if hopper and "auto_fp32" in async_sparse.VARIANTS:
+    if windows and "auto_fp32" in async_sparse.VARIANTS:
         return Route("async_sparse", "auto_fp32", a, "float32")
     return Route("casper_sparse", "auto", a, "float32")
 

@@ -50,6 +50,7 @@ def device(monkeypatch):
     """GPU 0, which is not there: arrays are `Array`, streams are numbers."""
     made = SimpleNamespace(**vars(racing.H200), device_id=0)
     monkeypatch.setattr(dense, "describe", lambda x, name: x.at)
+    monkeypatch.setattr(dense, "place", lambda x, name: (x.at.ptr, x.at[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: 77)
     monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
     monkeypatch.setattr(
@@ -384,7 +385,7 @@ def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
     monkeypatch.setattr(formats, "to_device", lambda x: x)
     calls = []
     monkeypatch.setattr(plans, "built", lambda *given: calls.append(given))
-    monkeypatch.setattr(routes, "_csr", lambda a, less, hopper: way)
+    monkeypatch.setattr(routes, "_csr", lambda a, less, windows: way)
     plans.load_plan(path)
     assert calls[0][1:4] == (24, "float32", "fp32") and calls[0][6] == choice
 
@@ -404,6 +405,31 @@ def test_wrong_arguments_are_refused_before_a_gpu_is_looked_for(monkeypatch):
         (["'fp32'", "float16"], {"n": 2, "accuracy": "fp32", "dtype": "float16"}),
     ):
         says(words, lambda options=options: kernels.plan(a, **options))
+
+
+def test_without_a_gpu_or_cupy_a_plan_says_so_in_one_sentence(monkeypatch):
+    import sys
+
+    import cuda.core
+
+    a = sp.eye(4, format="csr", dtype=np.float32)
+
+    def fails(ordinal):
+        raise RuntimeError("no device here.\nand a trace")
+
+    monkeypatch.setattr(cuda.core, "Device", fails)
+    with pytest.raises(
+        kernels.NoGpu, match=r"^GPU \d cannot be used \(no device here\): "
+    ) as caught:
+        kernels.plan(a, 2)
+    assert "\n" not in str(caught.value)
+    gpu = SimpleNamespace(set_current=lambda: None, sync=lambda: None, device_id=0)
+    monkeypatch.setattr(cuda.core, "Device", lambda ordinal: gpu)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        kernels.NoGpu, match="CuPy, which is not installed here: install cupy-cuda13x"
+    ):
+        kernels.plan(a, 2)
 
 
 def test_the_gpu_of_a_is_the_one_to_plan_on(monkeypatch):

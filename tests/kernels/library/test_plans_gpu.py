@@ -287,6 +287,28 @@ def test_work_is_on_the_stream_it_is_given():
         assert error(out, right @ x.astype(np.float64)) < LIMITS["float32"]
 
 
+@pytest.mark.parametrize("kind", ["csr", "bcsr64 bfloat16"])
+def test_a_call_is_captured_in_a_graph(kind):
+    import cupy
+
+    a, right = of_format(kind, 128, 192)
+    dtype = kind.partition(" ")[2] or "float32"
+    made = kernels.plan(a, 64, dtype=dtype, tune=False)
+    x = numbers((192, 64), dtype)
+    b = on_gpu(x, dtype)
+    out = made(b)
+    out.fill(np.nan)
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        made(b, out)
+        graph = stream.end_capture()
+        graph.launch(stream)
+    stream.synchronize()
+    assert error(out, right @ x.astype(np.float64)) < LIMITS[dtype]
+
+
 def test_another_librarys_array_by_its_interface():
     class Foreign:
         def __init__(self, x):

@@ -102,6 +102,7 @@ def test_windows_multiply_csr_where_they_are_tuned_and_the_gpu_has_them(
     assert way("csr", "float32", accuracy, H200).variant == variant
     assert way("csr", "float32", accuracy, A100).room == "casper_sparse"
     assert way("csr", "float32", None, H200, in_place=True).room == "casper_sparse"
+    assert way("csr", "float32", accuracy, H200, windows=False).room == "casper_sparse"
 
 
 @pytest.mark.parametrize("kind", ["csr", "nm32"])

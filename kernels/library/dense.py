@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from contextlib import nullcontext
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -190,13 +191,14 @@ def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, str
         return x.t() if turned else x
     cupy = need_cupy()
     kind = cupy.uint16 if isinstance(like, Half) else cupy.dtype(_cupy_dtype(dtype))
-    if stream is None:
+    with cupy.cuda.Device(device), _on(cupy, stream, device):
         x = cupy.empty(made, kind)
-    else:
-        with cupy.cuda.ExternalStream(stream, device):
-            x = cupy.empty(made, kind)
     x = x.T if turned else x
     return Half(dtype, x) if isinstance(like, Half) else x
+
+
+def _on(cupy, stream: int | None, device: int):
+    return nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device)
 
 
 def _cupy_dtype(dtype: str):

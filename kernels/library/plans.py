@@ -145,7 +145,7 @@ class Plan:
         """out (m, n), a new array of B's library where none is given; of a B (k,) it is (m,).
 
         B: (k, n), on the plan's GPU and in its dtype, of any library that speaks DLPack or `__cuda_array_interface__`;
-        `Half`, too. values: float32 (nnz,), A's values from now on, for a plan made with in_place. stream: PyTorch's,
+        `Half`, too. values: float32 (nnz,), A's values in this call, for a plan made with in_place. stream: PyTorch's,
         CuPy's, cuda.core's or an address. Raises ValueError, one sentence, for what does not fit the plan.
         """
         at, how = dense.place(b, "B")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -16,9 +17,9 @@ from artifact.paths import ROOT
 EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-import common  # noqa: E402
-import gcn  # noqa: E402
-import power_iteration  # noqa: E402
+common, gcn, power_iteration = (
+    importlib.import_module(name) for name in ("common", "gcn", "power_iteration")
+)
 
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "common")
 

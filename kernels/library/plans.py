@@ -320,7 +320,7 @@ def plan(
         )  # fmt: skip
         way = routes.route(
             formats.to_device(made), dtype, asked, device_now, order=order,
-            out_order=out_order or order, explicit=accuracy is not None, in_place=in_place, windows=tune,
+            out_order=out_order or order, explicit=accuracy is not None, in_place=in_place,
         )  # fmt: skip
         return built(way, int(n), dtype, asked, device_now, tune, stream=stream)
 
@@ -405,11 +405,9 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
     """
     about, a = read(path)
     with opened(_ordinal(None) if device is None else device) as device_now:
-        same_gpu = about["gpu"] == tuning.choices.slug(device_now)
         way = routes.route(
             formats.to_device(a), about["dtype"], about["accuracy"], device_now, order=about["b_order"],
             out_order=about["out_order"], explicit=True, in_place=about["in_place"],
-            windows=about["room"] == "async_sparse" if same_gpu else tune,
         )  # fmt: skip
         same = {
             "room": way.room,

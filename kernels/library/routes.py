@@ -1,9 +1,8 @@
 """Which room's kernels multiply a matrix: by its format, the dtype of B, the accuracy asked for, and the GPU.
 
     A        B          accuracy   compute capability 9.0                  other GPUs
-    CSR      float32    fp32       async_sparse auto_fp32, or if there is  casper_sparse auto
-                                   none casper_sparse auto
-             float32    tf32       async_sparse auto_tf32, or as fp32      as fp32
+    CSR      float32    fp32       async_sparse auto_fp32                  casper_sparse auto
+             float32    tf32       async_sparse auto_tf32                  as fp32
              16-bit     its own    async_sparse wcsr                       none
     BCSR     float32    fp32       as CSR                                  as CSR
              float32    tf32       async_sparse auto                       as CSR
@@ -16,8 +15,9 @@
     WCSR                           as CSR                                  as CSR
 
 "fp16" and "bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows
-of A is multiplied as CSR. auto_fp32 may add three TF32 products for one of float32: their error is that of float32's
-sums, but what is infinite becomes NaN. TF32 takes A rounded and B cut to 10 bits of fraction.
+of A is multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's
+sums, and may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. TF32
+takes A rounded and B cut to 10 bits of fraction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from .. import jit, splitmix, tuning
@@ -59,14 +58,12 @@ class Route:
 def route(
     a, dtype: str, accuracy: str, device, *,
     order: str = "C", out_order: str = "C", explicit: bool = False, in_place: bool = False,
-    windows: bool = True,
 ) -> Route:  # fmt: skip
     """The way for a matrix of `operands.FORMATS`, on the host or the GPU.
 
     dtype, accuracy: as `operands.resolved` has them. device: a `cuda.core.Device`. order, out_order: memory orders of
     B and out, which a kernel may take or not. explicit: the caller named the accuracy, so values may be rounded to
-    it. in_place: A is CSR whose values change. windows: CSR may go to auto_fp32 and auto_tf32, which find their
-    configuration by trials. Raises ValueError, one sentence, where no kernel does that.
+    it. in_place: A is CSR whose values change. Raises ValueError, one sentence, where no kernel does that.
     """
     hopper = jit.arch_of(device) in HOPPER
     if in_place:
@@ -87,17 +84,15 @@ def route(
     if isinstance(a, Bcsr) and less and hopper:
         made = replace(a, dtype="float32", val=_tf32(operands.values_of(a)))
         return Route("async_sparse", "auto", made, "tf32", "F", out_order)
-    return _csr(operands.as_csr(a), less, hopper and windows)
+    return _csr(operands.as_csr(a), less, hopper)
 
 
-def _csr(a: Csr, less: bool, windows: bool) -> Route:
-    from .. import async_sparse
-
-    if windows and less and "auto_tf32" in async_sparse.VARIANTS:
+def _csr(a: Csr, less: bool, hopper: bool) -> Route:
+    if not hopper:
+        return Route("casper_sparse", "auto", a, "float32")
+    if less:
         return Route("async_sparse", "auto_tf32", replace(a, val=_tf32(a.val)), "tf32")
-    if windows and "auto_fp32" in async_sparse.VARIANTS:
-        return Route("async_sparse", "auto_fp32", a, "float32")
-    return Route("casper_sparse", "auto", a, "float32")
+    return Route("async_sparse", "auto_fp32", a, "float32")
 
 
 def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) -> Route:
@@ -183,25 +178,72 @@ def _laid(flat, rows: int, columns: int, order: str):
 
 @dataclass(frozen=True)
 class _Family:
-    """A room's configurations, as its own auto goes about them."""
+    """A room's configurations for a problem, as its own auto goes about them."""
 
-    module: Any  #: its family.py
-    tune: Callable
-    bind: Callable  #: (name, problem, device, configuration) -> Launch
+    choices: tuning.Choices
+    key: Callable[[], tuple]
+    fits: Callable[[Any], bool]
+    likely: Callable[[], Any]  #: the best configuration by the room's own prediction
+    tune: Callable[[], tuning.Winner]
+    bind: Callable[[str, Any], Launch]  #: (name, configuration)
 
 
-def _family(room: str) -> _Family:
-    if room == "async_sparse":
+def _family(way: Route, p: Problem, device) -> _Family | None:
+    """Of a way whose variant chooses among configurations; None of one that is a single kernel, or casper_sparse's."""
+    if way.variant in ("auto_fp32", "auto_tf32"):
+        return _any_csr(way.variant, p, device)
+    if way.variant != "auto" or way.room == "casper_sparse":
+        return None
+    if way.room == "async_sparse":
         from ..async_sparse import family, launch, unit
 
-        return _Family(family, launch.tune, unit.bind)
-    if room == "tensor_core_24":
+        bind_config = unit.bind
+    elif way.room == "tensor_core_24":
         from ..tensor_core_24 import family, launch
 
-        return _Family(family, launch.tune, launch.bind_config)
-    from ..nm_spmm import family, ladder, launch
+        bind_config = launch.bind_config
+    else:
+        from ..nm_spmm import family, ladder, launch
 
-    return _Family(family, launch.tune, ladder.bind_config)
+        bind_config = ladder.bind_config
+    return _Family(
+        family.CHOICES,
+        lambda: family.key(p),
+        lambda config: family.fits(config, p, device),
+        lambda: _likely(way.room, family, launch.tune, p, device),
+        lambda: launch.tune(p, device),
+        lambda name, config: bind_config(name, p, device, config),
+    )
+
+
+def _any_csr(variant: str, p: Problem, device) -> _Family:
+    from ..async_sparse import any_csr, model, statistics
+
+    accuracy = any_csr.ACCURACIES[variant]
+
+    def likely():
+        of = statistics.statistics(p.device().a)
+        every = model.candidates(accuracy, of, p.n, len(model.POOLS[accuracy]))
+        return next(config for config in every if any_csr.fits(config, device))
+
+    return _Family(
+        any_csr.CHOICES,
+        lambda: any_csr.key(p, accuracy),
+        lambda config: any_csr.fits(config, device),
+        likely,
+        lambda: any_csr.tune(p, device, accuracy),
+        lambda name, config: any_csr.bind_config(name, p, device, config),
+    )
+
+
+def _likely(room: str, family, tune: Callable, p: Problem, device):
+    configs = family.candidates(p, device)
+    if not configs:
+        return tune(p, device).config  # which says why there is none
+    if room == "tensor_core_24" and jit.arch_of(device) in HOPPER:
+        sms = device.properties.multiprocessor_count
+        return min(configs, key=lambda c: family.predict(c, p.m, p.n, p.k, sms))
+    return configs[0]
 
 
 def choose(way: Route, p: Problem, device, tune: bool) -> str:
@@ -209,26 +251,19 @@ def choose(way: Route, p: Problem, device, tune: bool) -> str:
 
     tune: whether there may be trials; without them, and where nothing is kept, it is the best by prediction.
     """
-    if way.variant != "auto":
-        return way.variant
     if way.room == "casper_sparse":
         return _choose_csr(way, p, device) if tune else "split_rows"
-    rooms = _family(way.room)
-    choices, key = rooms.module.CHOICES, rooms.module.key(p)
-    fits = partial(_fits, rooms.module, p, device)
+    family = _family(way, p, device)
+    if family is None:
+        return way.variant
+    key = family.key()
     if tune:
-        config, _ = tuning.choose(
-            choices, key, device, fits=fits, make=lambda: rooms.tune(p, device)
-        )
+        config, _ = tuning.choose(family.choices, key, device, fits=family.fits, make=family.tune)
     else:
-        kept = tuning.look_up(choices, key, device, fits)
-        config = kept.config if kept is not None else _likely(way.room, rooms, p, device)
-    names = {kind: name for name, kind in choices.families.items()}
+        kept = tuning.look_up(family.choices, key, device, family.fits)
+        config = kept.config if kept is not None else family.likely()
+    names = {kind: name for name, kind in family.choices.families.items()}
     return f"{names[type(config)]} {tuning.knobs(config)}"
-
-
-def _fits(family, p: Problem, device, config) -> bool:
-    return family.fits(config, p, device)
 
 
 def _choose_csr(way: Route, p: Problem, device) -> str:
@@ -247,28 +282,16 @@ def _choose_csr(way: Route, p: Problem, device) -> str:
     return winner.config
 
 
-def _likely(room: str, rooms: _Family, p: Problem, device):
-    """The best configuration by the room's own prediction."""
-    configs = rooms.module.candidates(p, device)
-    if not configs:
-        return rooms.tune(p, device).config  # which says why there is none
-    if room == "tensor_core_24" and jit.arch_of(device) in HOPPER:
-        sms = device.properties.multiprocessor_count
-        return min(configs, key=lambda c: rooms.module.predict(c, p.m, p.n, p.k, sms))
-    return configs[0]
-
-
 def bind(way: Route, choice: str, p: Problem, device) -> Launch:
     """What `choose` returned, ready to run. Raises ValueError where it is no choice of the room's."""
     name, _, knobs = choice.partition(" ")
-    if not knobs:
+    family = _family(way, p, device)
+    if family is None:
         room = importlib.import_module(f"...{way.room}", __name__)
         return room.bind(name, p, device)
-    rooms = _family(way.room)
-    families = rooms.module.CHOICES.families
-    require(name in families, f"{way.room} has no family {name!r}: choose {', '.join(families)}")
-    config = tuning.choices.parse_knobs(knobs, families[name])
-    return rooms.bind(f"{way.room} {name}", p, device, config)
+    known = family.choices.families
+    require(name in known, f"{way.room} has no family {name!r}: choose {', '.join(known)}")
+    return family.bind(f"{way.room} {name}", tuning.choices.parse_knobs(knobs, known[name]))
 
 
 def kernels(room: str) -> str:

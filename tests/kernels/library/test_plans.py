@@ -385,7 +385,7 @@ def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
     monkeypatch.setattr(formats, "to_device", lambda x: x)
     calls = []
     monkeypatch.setattr(plans, "built", lambda *given: calls.append(given))
-    monkeypatch.setattr(routes, "_csr", lambda a, less, windows: way)
+    monkeypatch.setattr(routes, "_csr", lambda a, less, hopper: way)
     plans.load_plan(path)
     assert calls[0][1:4] == (24, "float32", "fp32") and calls[0][6] == choice
 

@@ -24,7 +24,8 @@ SIZES = [(200, 320, 64), (129, 130, 33), (64, 64, 1)]
 
 
 @pytest.fixture(autouse=True)
-def open_gpu(device):
+def open_gpu(device, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))  # tests' matrices are nobody's
     return device
 
 
@@ -120,8 +121,7 @@ def test_every_way_is_right_for_each_array_it_is_called_with(
 
 
 @pytest.mark.parametrize("kind", ["csr", "bcsr64 bfloat16", "2:4 bfloat16", "nm"])
-def test_the_tuned_kernel_is_right_too(kind, tmp_path, monkeypatch):
-    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
+def test_the_tuned_kernel_is_right_too(kind):
     a, right = of_format(kind, 256, 512)
     dtype = kind.partition(" ")[2] or "float32"
     made = kernels.plan(a, 128, dtype=dtype)

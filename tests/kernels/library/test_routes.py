@@ -10,8 +10,8 @@ import racing
 import scipy.sparse as sp
 from refused import says
 
-from kernels import async_sparse, casper_sparse, jit, nm_spmm, tensor_core_24
-from kernels.contract import Kernel, Operands
+from kernels import async_sparse, casper_sparse, jit, nm_spmm, tensor_core_24, tuning
+from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import operands, routes
@@ -39,13 +39,6 @@ def matrix(kind: str):
     return bcsr.from_csr(a, block=int(kind[1:]), dtype="float32")
 
 
-@pytest.fixture(autouse=True)
-def no_windows_yet(monkeypatch):
-    """As if windows had no tuned choice, unless a test adds it."""
-    known = {x: k for x, k in async_sparse.VARIANTS.items() if x not in ("auto_fp32", "auto_tf32")}
-    monkeypatch.setattr(async_sparse, "VARIANTS", known)
-
-
 def way(kind: str, dtype: str, accuracy: str | None, device, **options) -> routes.Route:
     asked = operands.resolved(accuracy, dtype)
     return routes.route(
@@ -54,23 +47,24 @@ def way(kind: str, dtype: str, accuracy: str | None, device, **options) -> route
 
 
 HOPPERS = [
-    ("csr", "float32", None, "casper_sparse", "auto", "float32"),
-    ("csr", "float32", "tf32", "casper_sparse", "auto", "float32"),
+    ("csr", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("csr", "float32", "tf32", "async_sparse", "auto_tf32", "tf32"),
     ("csr", "bfloat16", None, "async_sparse", "wcsr", "bfloat16"),
     ("csr", "float16", None, "async_sparse", "wcsr", "float16"),
-    ("b64", "float32", None, "casper_sparse", "auto", "float32"),
+    ("b64", "float32", None, "async_sparse", "auto_fp32", "float32"),
     ("b64", "float32", "tf32", "async_sparse", "auto", "tf32"),
     ("b64", "float32", "bf16", "async_sparse", "auto", "tf32"),
     ("b32", "bfloat16", None, "async_sparse", "auto", "bfloat16"),
     ("24", "bfloat16", None, "tensor_core_24", "auto", "bfloat16"),
-    ("24", "float32", None, "casper_sparse", "auto", "float32"),
+    ("24", "float32", None, "async_sparse", "auto_fp32", "float32"),
     ("nm32", "float32", None, "nm_spmm", "auto", "float32"),
     ("nm32", "float32", "tf32", "nm_spmm", "tf32", "tf32"),
     ("nm32", "bfloat16", None, "nm_spmm", "bf16", "bfloat16"),
-    ("nm1", "float32", None, "casper_sparse", "auto", "float32"),
-    ("wcsr", "float32", None, "casper_sparse", "auto", "float32"),
+    ("nm1", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("wcsr", "float32", None, "async_sparse", "auto_fp32", "float32"),
 ]
 ELSEWHERE = [
+    ("csr", "float32", None, "casper_sparse", "auto", "float32"),
     ("csr", "float32", "tf32", "casper_sparse", "auto", "float32"),
     ("b64", "float32", "tf32", "casper_sparse", "auto", "float32"),
     ("b64", "bfloat16", None, "async_sparse", "opt0", "bfloat16"),
@@ -93,16 +87,8 @@ def test_each_format_dtype_and_accuracy_has_its_kernels(
     assert jit.arch_of(device) in ROOMS[room].VARIANTS[variant].targets or variant == "auto"
 
 
-@pytest.mark.parametrize(("accuracy", "variant"), [(None, "auto_fp32"), ("tf32", "auto_tf32")])
-def test_windows_multiply_csr_where_they_are_tuned_and_the_gpu_has_them(
-    accuracy, variant, monkeypatch
-):
-    added = {x: Kernel(x, jit.ROOT, "") for x in ("auto_fp32", "auto_tf32")}
-    monkeypatch.setattr(async_sparse, "VARIANTS", async_sparse.VARIANTS | added)
-    assert way("csr", "float32", accuracy, H200).variant == variant
-    assert way("csr", "float32", accuracy, A100).room == "casper_sparse"
+def test_values_that_change_are_read_by_the_kernels_that_copy_none():
     assert way("csr", "float32", None, H200, in_place=True).room == "casper_sparse"
-    assert way("csr", "float32", accuracy, H200, windows=False).room == "casper_sparse"
 
 
 @pytest.mark.parametrize("kind", ["csr", "nm32"])
@@ -177,37 +163,30 @@ def test_what_trials_multiply_is_never_all_zeros_and_exact_in_tf32():
     assert (b != 0).all() and not (b.view(np.uint32) & 0x1FFF).any()
 
 
-def without_kept(monkeypatch, tmp_path, room: str):
-    return racing.Kept(ROOMS[room].launch.family).in_folders(monkeypatch, tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("kind", "dtype", "device"),
-    [("b64", "bfloat16", H200), ("24", "bfloat16", H200), ("24", "bfloat16", A100),
-     ("nm32", "float32", H200), ("nm32", "float32", A100)],
+    ("kind", "dtype", "accuracy", "device"),
+    [("b64", "bfloat16", None, H200), ("24", "bfloat16", None, H200), ("24", "bfloat16", None, A100),
+     ("nm32", "float32", None, H200), ("nm32", "float32", None, A100), ("csr", "float32", None, H200),
+     ("csr", "float32", "tf32", H200)],
 )  # fmt: skip
 def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
-    kind, dtype, device, monkeypatch, tmp_path
+    kind, dtype, accuracy, device, monkeypatch, tmp_path
 ):
-    from kernels import tuning
-
-    made = way(kind, dtype, None, device)
-    without_kept(monkeypatch, tmp_path, made.room)
+    made = way(kind, dtype, accuracy, device)
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
+    monkeypatch.setattr(tuning, "look_up", lambda *_: None)  # nothing is kept
     monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
     p, _, _ = routes.problem(made, 96, np)
     choice = routes.choose(made, p, device, tune=False)
     bound = []
-    rooms = routes._family(made.room)
-    fake = replace(rooms, bind=lambda name, problem, dev, config: bound.append(config))
-    monkeypatch.setattr(routes, "_family", lambda room: fake)
+    family = routes._family(made, p, device)
+    fake = replace(family, bind=lambda name, config: bound.append(config))
+    monkeypatch.setattr(routes, "_family", lambda *_: fake)
     routes.bind(made, choice, p, device)
-    assert rooms.module.fits(bound[0], p, device)
-    assert bound[0] in rooms.module.candidates(p, device)
+    assert bound == [family.likely()] and family.fits(bound[0])
 
 
 def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_change(monkeypatch):
-    from kernels import tuning
-
     tried = []
 
     def tune(names, bind, references, device, rounds, jobs):
@@ -216,20 +195,21 @@ def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_
 
     monkeypatch.setattr(tuning, "tune", tune)
     for in_place in (False, True):
-        made = way("csr", "float32", None, H200, in_place=in_place)
+        made = way("csr", "float32", None, A100, in_place=in_place)
         p, _, _ = routes.problem(made, 128, np)
-        assert routes.choose(made, p, H200, tune=True) == tried[-1][0][-1]
+        assert routes.choose(made, p, A100, tune=True) == tried[-1][0][-1]
     (every, jobs), (kept, _) = tried
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(every)
     for source, entry in jobs:
-        jit.compile_cubin(source, entry, "sm_90a")
+        jit.compile_cubin(source, entry, "sm_80")
 
 
 def test_a_choice_that_is_none_of_the_rooms_is_refused():
     made = way("b64", "bfloat16", None, H200)
     p, _, _ = routes.problem(made, 64, np)
     says(["'nothing'", "unit"], lambda: routes.bind(made, "nothing width=64", p, H200))
-    says(["'nothing'"], lambda: routes.bind(made, "nothing", p, H200))
+    csr = way("csr", "float32", None, A100)
+    says(["'nothing'"], lambda: routes.bind(csr, "nothing", routes.problem(csr, 64, np)[0], A100))
 
 
 def test_kernels_of_rooms_have_digests_of_their_own():

@@ -63,6 +63,7 @@ TRIALS: dict[str, tuple[Union, str]] = {
         ("_whole", {"chunk": 0}, ", none cut"),
         ("_similar", {"order": "similar"}, ", similar ones"),
     )
+    if rows * change.get("loads", 1) <= 8
 }
 
 

@@ -8,8 +8,9 @@ sampled    the product of two dense matrices at a sparse one's places: the gradi
 torch_ops  PyTorch operators with gradients
 """
 
-from .plans import Plan, load_plan, plan, spmm
+from .plans import Plan, plan, spmm
 from .sampled import Sampled
+from .saved import load_plan
 from .torch_ops import SparseMatrix
 
 __all__ = ["Plan", "Sampled", "SparseMatrix", "load_plan", "plan", "spmm"]

@@ -66,8 +66,10 @@ def values_of(a):
     return a.val if a.dtype == "float32" else half.from_bits(a.val, a.dtype)
 
 
-def dtype_of(a) -> str:
-    return getattr(a, "dtype", "float32")
+def dtype_named(a) -> str:
+    """The dtype of A's values where kernels multiply it, else float32."""
+    name = str(getattr(a, "dtype", "float32")).removeprefix("torch.")
+    return name if name in DTYPES else "float32"
 
 
 def operand(

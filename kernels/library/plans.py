@@ -7,28 +7,21 @@ kernel does not take them as they are (see `Plan`).
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
-import zipfile
 from collections.abc import Callable
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .. import formats, gpu, jit, tma, tuning
-from ..contract import Launch, Operands, require, require_whole
+from .. import formats, tma
+from ..contract import Launch, Operands, Problem, require, require_whole
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..pitch import ALIGNMENT
-from . import dense, operands, routes
+from . import current, dense, operands, routes
 from .dense import Dense
 
 ORDERS = ("C", "F")
-VERSION = 1  #: of the file that `Plan.save` writes
 B, OUT, VALUES = range(3)  #: places whose addresses a call brings
 _MOST_MAPS = 64
 
@@ -171,7 +164,7 @@ class Plan:
         if at == to:
             raise ValueError("out is B itself: give another array")
         flow = self._flows.get(pointer) or self._flow(pointer)
-        with _current(self.device, self._ordinal):
+        with current.Current(self.device, self._ordinal):
             if not b_as_it_is or at % ALIGNMENT:
                 at = self._staged_b(b, flow)
             plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
@@ -263,25 +256,10 @@ class Plan:
     # ---- on disk
 
     def save(self, path) -> None:
-        """Write A as the kernels read it, and the choice: an .npz file without pickled objects. See `load_plan`."""
-        host = formats.to_host(self.a)
-        arrays = {f.name: getattr(host, f.name) for f in fields(host)}
-        plain = {
-            name: x if isinstance(x, str) else int(x)
-            for name, x in arrays.items()
-            if not hasattr(x, "ndim") or isinstance(x, np.integer)
-        }
-        arrays = {name: x for name, x in arrays.items() if name not in plain}
-        about = {
-            "version": VERSION, "format": type(host).__name__, "fields": plain,
-            "n": self.n, "dtype": self.dtype, "accuracy": self.accuracy,
-            "b_order": self.b_order, "out_order": self.out_order, "in_place": self.in_place,
-            "room": self.room, "choice": self.choice, "gpu": tuning.choices.slug(self.device),
-            "nvrtc": jit.nvrtc_version(), "kernels": routes.kernels(self.room),
-            "sha256": _digest(arrays),
-        }  # fmt: skip
-        with Path(path).open("wb") as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)
+        """Write A as the kernels read it, and the choice: an .npz file without pickled objects, for `load_plan`."""
+        from .saved import save
+
+        save(self, path)
 
 
 def plan(
@@ -307,9 +285,9 @@ def plan(
     require_whole("n", n, 0, INT32_MAX, "2^31 - 1")
     for name, value in (("order", order), ("out_order", out_order or order)):
         require(value in ORDERS, f"{name} is {value!r}, but must be 'C' or 'F'")
-    dtype = dtype or dtype_of(a)
+    dtype = dtype or operands.dtype_named(a)
     asked = operands.resolved(accuracy, dtype)
-    with opened(_ordinal(a) if device is None else device) as device_now:
+    with current.opened(current.ordinal_for(a) if device is None else device) as device_now:
         cupy = dense.need_cupy()
         device_now.sync()
         if prune is not None and isinstance(a, np.ndarray):
@@ -337,9 +315,13 @@ def built(
         return made
     cupy = dense.need_cupy()
     problem, b, c = routes.problem(way, n, cupy)
-    made.choice = choice or routes.choose(way, problem, device, tune)
     with tma.recorded() as maps:
-        bound = routes.bind(way, made.choice, problem, device)
+        bound = _bound(way, choice, problem, device)
+    if bound is None:
+        choice = routes.choose(way, problem, device, tune)
+        with tma.recorded() as maps:
+            bound = routes.bind(way, choice, problem, device)
+    made.choice = choice
     device.sync()
     require(
         isinstance(bound, Launch) and not bound.accumulates,
@@ -358,6 +340,14 @@ def built(
     made.prepare_ms = bound.prepare_ms
     made._keep = _kept(bound, problem.device(), set(stand) - {made._own_values})
     return made
+
+
+def _bound(way: routes.Route, choice: str, problem: Problem, device) -> Launch | None:
+    """The kernel of a choice that was made before; None where there is none, or somebody edited it."""
+    try:
+        return routes.bind(way, choice, problem, device) if choice else None
+    except (ValueError, AttributeError):
+        return None
 
 
 def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
@@ -392,171 +382,6 @@ def spmm(
         density=density, group=group, vector=vector, block=block, tune=False, device=given.device,
     )  # fmt: skip
     out = made(b, out, alpha=alpha, beta=beta, stream=stream)
-    with _current(made.device, made._ordinal):
+    with current.Current(made.device, made._ordinal):
         made.device.sync()  # the plan's memory goes when it does
     return out
-
-
-def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
-    """The plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
-
-    A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the room's kernels are others,
-    it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged; NoGpu.
-    """
-    about, a = read(path)
-    with opened(_ordinal(None) if device is None else device) as device_now:
-        way = routes.route(
-            formats.to_device(a), about["dtype"], about["accuracy"], device_now, order=about["b_order"],
-            out_order=about["out_order"], explicit=True, in_place=about["in_place"],
-        )  # fmt: skip
-        same = {
-            "room": way.room,
-            "gpu": tuning.choices.slug(device_now),
-            "nvrtc": jit.nvrtc_version(),
-            "kernels": routes.kernels(way.room),
-        }
-        holds = all(about[name] == value for name, value in same.items())
-        return built(
-            way, about["n"], about["dtype"], about["accuracy"], device_now, tune,
-            about["choice"] if holds else "", stream,
-        )  # fmt: skip
-
-
-#: What the JSON text of a saved plan holds.
-_ABOUT = {
-    "version": int, "format": str, "fields": dict, "n": int, "dtype": str, "accuracy": str, "b_order": str,
-    "out_order": str, "in_place": bool, "room": str, "choice": str, "gpu": str, "nvrtc": str, "kernels": str,
-    "sha256": str,
-}  # fmt: skip
-
-
-def read(path) -> tuple[dict, Any]:
-    """(what a saved plan says of itself, A with NumPy arrays), checked: ValueError, one sentence, where it is wrong."""
-    name = Path(path).name
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        about = json.loads(str(arrays.pop("about")))
-        wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
-    except FileNotFoundError:
-        raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        EOFError,
-        AttributeError,
-        zipfile.BadZipFile,
-    ) as error:
-        reason = (
-            str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
-        )
-        raise ValueError(f"{name} is no saved plan ({reason}): save it again") from error
-    require(
-        not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again"
-    )
-    require(
-        about["version"] == VERSION,
-        f"{name} is of version {about['version']}, but {VERSION} is read here: save it again",
-    )
-    kinds = {kind.__name__: kind for kind in operands.FORMATS}
-    known = kinds.get(about["format"])
-    names = {f.name for f in fields(known)} if known else set()
-    require(
-        known is not None and names == arrays.keys() | about["fields"].keys(),
-        f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",
-    )
-    require(
-        _digest(arrays) == about["sha256"],
-        f"{name} is damaged, since its arrays have another digest than was written: save it again",
-    )
-    require_whole(f"n of {name}", about["n"], 0, INT32_MAX, "2^31 - 1")
-    operands.resolved(about["accuracy"], about["dtype"])
-    for key in ("b_order", "out_order"):
-        require(about[key] in ORDERS, f"{key} of {name} is {about[key]!r}, but must be 'C' or 'F'")
-    return about, formats.validate(known(**arrays, **about["fields"]))
-
-
-def _digest(arrays: dict) -> str:
-    made = hashlib.sha256()
-    for name in sorted(arrays):
-        x = np.ascontiguousarray(arrays[name])
-        made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())
-        made.update(x.data if x.size else b"")
-    return made.hexdigest()
-
-
-# ---------------------------------------------------------------- which GPU
-
-
-def dtype_of(a) -> str:
-    """The dtype of A's values where kernels multiply it, else float32."""
-    name = str(getattr(a, "dtype", "float32")).removeprefix("torch.")
-    return name if name in operands.DTYPES else "float32"
-
-
-def _ordinal(a) -> int:
-    """CUDA's number of the GPU to plan on: A's own, or the current one."""
-    for found in (gpu_of(a), _now()):
-        if found is not None:
-            return found
-    return 0
-
-
-def gpu_of(a) -> int | None:
-    """CUDA's number of the GPU that A is on; None for the host."""
-    for x in (a, *(getattr(a, name, None) for name in ("val", "data"))):
-        where = getattr(x, "device", None)
-        for name in ("index", "id"):
-            found = getattr(where, name, None)
-            if isinstance(found, int) and getattr(where, "type", "cuda") == "cuda":
-                return found
-    return None
-
-
-def _now() -> int | None:
-    """The current GPU of this thread, or None where there is none."""
-    try:
-        driver = _driver()
-        error, device = driver.cuCtxGetDevice()
-    except Exception:  # no driver, which `gpu.open_device` says better
-        return None
-    return int(device) if error == driver.CUresult.CUDA_SUCCESS else None
-
-
-@functools.cache
-def _driver():
-    from cuda.bindings import driver
-
-    return driver
-
-
-@contextmanager
-def opened(ordinal: int):
-    """A GPU, current meanwhile, in CuPy as well where it is there."""
-    before = _now()
-    device = gpu.open_device(ordinal)
-    try:
-        yield device
-    finally:
-        if before is not None and before != ordinal:
-            gpu.open_device(before)
-
-
-class _current:
-    """With a plan's GPU current, which it mostly is already; a class, since a generator takes longer to enter."""
-
-    __slots__ = ("device", "ordinal", "before")
-
-    def __init__(self, device, ordinal: int):
-        self.device, self.ordinal = device, ordinal
-
-    def __enter__(self):
-        self.before = _now()
-        if self.before != self.ordinal:
-            self.device.set_current()
-
-    def __exit__(self, *_):
-        if self.before is not None and self.before != self.ordinal:
-            gpu.open_device(self.before)

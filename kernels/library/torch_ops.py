@@ -24,7 +24,7 @@ from ..formats import bcsr
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.nm import Nm
-from . import operands, plans
+from . import current, operands, plans
 from .sampled import Sampled
 
 _numbers = itertools.count()
@@ -46,10 +46,10 @@ class SparseMatrix:
         device: int | None = None, prune: str | None = None, **pruning,
     ):  # fmt: skip
         torch = _torch()
-        where = plans.gpu_of(a) if device is None else device
-        with plans.opened(torch.cuda.current_device() if where is None else where) as opened:
+        where = current.gpu_of(a) if device is None else device
+        with current.opened(torch.cuda.current_device() if where is None else where) as opened:
             made = operands.operand(
-                a, accuracy=accuracy, dtype=dtype or plans.dtype_of(a), prune=prune, **pruning
+                a, accuracy=accuracy, dtype=dtype or operands.dtype_named(a), prune=prune, **pruning
             )
             self.a = formats.to_device(made)
             opened.sync()
@@ -109,7 +109,7 @@ class SparseMatrix:
         """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
         import torch
 
-        with plans.opened(self.device.device_id) as opened:
+        with current.opened(self.device.device_id) as opened:
             opened.sync()
             made, order = operands.transposed(operands.as_csr(self.a))
             if isinstance(self.a, Bcsr):
@@ -122,7 +122,7 @@ class SparseMatrix:
         """A as a dense tensor of float32."""
         import torch
 
-        with plans.opened(self.device.device_id) as opened:
+        with current.opened(self.device.device_id) as opened:
             x = formats.to_dense(self.a)
             opened.sync()
             x = torch.from_dlpack(x)
@@ -134,7 +134,7 @@ class SparseMatrix:
             isinstance(self.a, Csr),
             f"the gradient of A's values is made for CSR, but A is {type(self.a).__name__}: bring it as CSR",
         )
-        with plans.opened(self.device.device_id) as opened:
+        with current.opened(self.device.device_id) as opened:
             return Sampled(self.a, opened)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kernels import jit
 from kernels.formats import half
-from kernels.library import dense, plans
+from kernels.library import current, dense
 
 
 class Array(np.ndarray):
@@ -104,8 +104,8 @@ def pretended(monkeypatch):
             jit, "compile_cubin", lambda source, entry, arch: f"{source.stem}: {entry}"
         )
         monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
-        monkeypatch.setattr(plans.gpu, "open_device", lambda ordinal=0: device)
-        monkeypatch.setattr(plans, "_now", lambda: 0)
+        monkeypatch.setattr(current.gpu, "open_device", lambda ordinal=0: device)
+        monkeypatch.setattr(current, "now", lambda: 0)
         # It looks for NumPy's arrays, which these are as well.
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)

@@ -16,7 +16,7 @@ import kernels
 from kernels import formats, tma
 from kernels.contract import Launch, Operands
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import dense, plans, routes
+from kernels.library import current, dense, plans, routes, saved
 from kernels.library.dense import Dense
 from kernels.library.plans import OUT, VALUES, B
 
@@ -56,7 +56,7 @@ def device(monkeypatch):
     monkeypatch.setattr(
         dense, "combiner", lambda dtype, rows, columns, gpu: (f"combine {rows}", "grid")
     )
-    monkeypatch.setattr(plans, "_now", lambda: 0)
+    monkeypatch.setattr(current, "now", lambda: 0)
     return made
 
 
@@ -167,12 +167,12 @@ def test_a_new_out_is_of_the_plans_order_on_the_calls_stream(device, launched, m
 
 
 def test_another_current_gpu_is_current_again_after_a_call(device, launched, monkeypatch):
-    current = []
-    device.set_current = lambda: current.append(0)
-    monkeypatch.setattr(plans, "_now", lambda: 3)
-    monkeypatch.setattr(plans.gpu, "open_device", current.append)
+    order = []
+    device.set_current = lambda: order.append(0)
+    monkeypatch.setattr(current, "now", lambda: 3)
+    monkeypatch.setattr(current.gpu, "open_device", order.append)
     planned(device, launched)(b(), out())
-    assert current == [0, 3] and launched
+    assert order == [0, 3] and launched
 
 
 # ---------------------------------------------------------------- around the kernel
@@ -293,7 +293,7 @@ MATRICES = [
 ]
 
 
-def saved(a, device, path, **options):
+def written(a, device, path, **options):
     way = routes.Route(options.pop("room", "casper_sparse"), "auto", a, "float32", "C", "F")
     made = plans.Plan(way, a, 24, "float32", "tf32", device, "any_n")
     made.save(path)
@@ -303,8 +303,8 @@ def saved(a, device, path, **options):
 @pytest.mark.parametrize("a", MATRICES, ids=lambda a: type(a).__name__)
 def test_a_saved_matrix_is_the_same_to_the_last_bit(a, device, tmp_path):
     path = tmp_path / "some.plan"
-    saved(a, device, path)
-    about, same = plans.read(path)
+    written(a, device, path)
+    about, same = saved.read(path)
     assert type(same) is type(a)
     for f in fields(a):
         left, right = getattr(a, f.name), getattr(same, f.name)
@@ -341,31 +341,31 @@ def changed(path, **given):
 )
 def test_a_file_that_is_no_plan_is_refused(given, words, device, tmp_path):
     path = tmp_path / "some.plan"
-    saved(MATRICES[0], device, path)
+    written(MATRICES[0], device, path)
     changed(path, **given)
-    says(words, lambda: plans.read(path))
+    says(words, lambda: saved.read(path))
 
 
 def test_a_matrix_that_is_none_is_refused_even_with_the_right_digest(device, tmp_path):
     path = tmp_path / "some.plan"
     a = MATRICES[0]
-    saved(replace(a, col_idx=a.col_idx + 100), device, path)
-    says(["col_idx[0]", "outside"], lambda: plans.read(path))
+    written(replace(a, col_idx=a.col_idx + 100), device, path)
+    says(["col_idx[0]", "outside"], lambda: saved.read(path))
 
 
 @pytest.mark.parametrize("text", [b"", b"PK\x03\x04 no zip", b"a,b\n1,2\n"])
 def test_any_other_file_is_refused(text, tmp_path):
     path = tmp_path / "other.npz"
     path.write_bytes(text)
-    says(["other.npz is no saved plan"], lambda: plans.read(path))
+    says(["other.npz is no saved plan"], lambda: saved.read(path))
     with pytest.raises(FileNotFoundError):
-        plans.read(tmp_path / "nowhere.npz")
+        saved.read(tmp_path / "nowhere.npz")
 
 
 def test_pickled_objects_are_never_loaded(tmp_path):
     path = tmp_path / "evil.npz"
     np.savez(path, about=np.array(json.dumps({})), x=np.array([{}], dtype=object))
-    says(["evil.npz is no saved plan"], lambda: plans.read(path))
+    says(["evil.npz is no saved plan"], lambda: saved.read(path))
 
 
 @pytest.mark.parametrize(
@@ -381,12 +381,12 @@ def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
     plans.Plan(way, a, 24, "float32", "fp32", device, "any_n").save(path)
     changed(path, **{x: y for x, y in other.items() if x != "name"})
     device.name = other.get("name", device.name)
-    monkeypatch.setattr(plans.gpu, "open_device", lambda ordinal: device)
+    monkeypatch.setattr(current.gpu, "open_device", lambda ordinal: device)
     monkeypatch.setattr(formats, "to_device", lambda x: x)
     calls = []
     monkeypatch.setattr(plans, "built", lambda *given: calls.append(given))
     monkeypatch.setattr(routes, "_csr", lambda a, less, hopper: way)
-    plans.load_plan(path)
+    saved.load_plan(path)
     assert calls[0][1:4] == (24, "float32", "fp32") and calls[0][6] == choice
 
 
@@ -394,7 +394,7 @@ def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
 
 
 def test_wrong_arguments_are_refused_before_a_gpu_is_looked_for(monkeypatch):
-    monkeypatch.setattr(plans.gpu, "open_device", lambda _: pytest.fail("looked for a GPU"))
+    monkeypatch.setattr(current.gpu, "open_device", lambda _: pytest.fail("looked for a GPU"))
     a = sp.eye(4, format="csr", dtype=np.float32)
     for words, options in (
         (["n is -1"], {"n": -1}),
@@ -433,12 +433,12 @@ def test_without_a_gpu_or_cupy_a_plan_says_so_in_one_sentence(monkeypatch):
 
 
 def test_the_gpu_of_a_is_the_one_to_plan_on(monkeypatch):
-    monkeypatch.setattr(plans, "_now", lambda: 4)
-    assert plans._ordinal(sp.eye(3)) == plans._ordinal(np.zeros(3)) == 4
+    monkeypatch.setattr(current, "now", lambda: 4)
+    assert current.ordinal_for(sp.eye(3)) == current.ordinal_for(np.zeros(3)) == 4
     cupys = SimpleNamespace(device=SimpleNamespace(id=2))
     torchs = SimpleNamespace(device=SimpleNamespace(index=1, type="cuda"))
-    assert plans._ordinal(cupys) == plans._ordinal(SimpleNamespace(val=cupys)) == 2
-    assert plans._ordinal(torchs) == 1
-    assert plans._ordinal(SimpleNamespace(device=SimpleNamespace(index=0, type="cpu"))) == 4
-    monkeypatch.setattr(plans, "_now", lambda: None)
-    assert plans._ordinal(sp.eye(3)) == 0
+    assert current.ordinal_for(cupys) == current.ordinal_for(SimpleNamespace(val=cupys)) == 2
+    assert current.ordinal_for(torchs) == 1
+    assert current.ordinal_for(SimpleNamespace(device=SimpleNamespace(index=0, type="cpu"))) == 4
+    monkeypatch.setattr(current, "now", lambda: None)
+    assert current.ordinal_for(sp.eye(3)) == 0

@@ -132,6 +132,15 @@ def test_a_saved_plan_is_the_same_plan(kind, request, tmp_path):
     assert (formats.to_dense(formats.to_host(loaded.a)) == formats.to_dense(a)).all()
 
 
+@pytest.mark.parametrize("edited", ["unit width=7", "unit nothing", "unit height=3", "nothing"])
+def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path):
+    request.getfixturevalue("pretended")(racing.H200)
+    made = kernels.plan(KINDS["blocks"], 64, dtype="bfloat16", tune=False)
+    right, made.choice = made.choice, edited
+    made.save(tmp_path / "some.plan")
+    assert kernels.load_plan(tmp_path / "some.plan", tune=False).choice == right
+
+
 @pytest.mark.parametrize("prune", ["nm", "block"])
 def test_a_dense_array_is_pruned_where_kernels_run(prune, request):
     request.getfixturevalue("pretended")(racing.H200)

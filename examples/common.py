@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import datetime
 import os
 import sys
 from collections.abc import Callable
@@ -19,8 +21,20 @@ except ModuleNotFoundError:  # in a checkout the package is the folder `kernels`
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import kernels as trial
 
-__all__ = ["Row", "graph", "matrix", "optional", "parser", "report", "run", "timed", "trial"]
+__all__ = [
+    "Row",
+    "graph",
+    "matrix",
+    "optional",
+    "parser",
+    "report",
+    "run",
+    "timed",
+    "trial",
+    "write",
+]
 WARM, ROUNDS = 3, 20
+COLUMNS = ("example", "problem", "contender", "us", "error", "note", "gpu", "when")
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class Row:
 def parser(text: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=text.partition("\n")[0])
     made.add_argument("--seed", type=int, default=0, help="of random numbers")
+    made.add_argument("--record", type=Path, help="a .csv file to append the table to")
     return made
 
 
@@ -107,9 +122,11 @@ def timed(work: Callable[[], object]) -> float:
     return float(np.median(times))
 
 
-def report(title: str, rows: list[Row]) -> None:
-    """Print contenders, the first one ours, with how many times as long as ours each takes."""
-    print(title)
+def report(problem: str, rows: list[Row], record: Path | None = None) -> None:
+    """Print contenders, the first one ours, with how many times as long as ours each takes; record: append them."""
+    if record is not None:
+        write(record, Path(sys.argv[0]).stem, problem, rows)
+    print(problem)
     wide = max(len(row.name) for row in rows)
     print(f"{'':{wide}}  {'us':>10}  {'of ours':>8}  {'error':>8}")
     for row in rows:
@@ -120,6 +137,20 @@ def report(title: str, rows: list[Row]) -> None:
         print(
             f"{row.name:{wide}}  {row.us:10.1f}  {share:7.2f}x  {row.error:8.1e}  {row.note}".rstrip()
         )
+
+
+def write(path: Path, example: str, problem: str, rows: list[Row]) -> None:
+    """Append contenders to a table; `COLUMNS` says how. Those without a time have only a note."""
+    new = not path.is_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    gpu, day = trial.open_device().name, datetime.date.today().isoformat()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        if new:
+            table.writerow(COLUMNS)
+        for row in rows:
+            numbers = ("", "") if np.isnan(row.us) else (f"{row.us:.2f}", f"{row.error:.3e}")
+            table.writerow((example, problem, row.name, *numbers, row.note, gpu, day))
 
 
 def run(main: Callable[[list[str]], None]) -> None:

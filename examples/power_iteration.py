@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
         t = torch.tensor(start, dtype=torch.float32).cuda()
         rows.append(contender("PyTorch", lambda x: there @ x, t, chosen.iterations, right, torch))
     what = f"{name}: {a.shape[0]} x {a.shape[1]}, {a.nnz} non-zeros, {chosen.vectors} vectors"
-    report(f"{what}; eigenvalue {right.max():.6g}", rows)
+    report(f"{what}; eigenvalue {right.max():.6g}", rows, chosen.record)
 
 
 def contender(name: str, multiply, x, iterations: int, right: np.ndarray, xp) -> Row:

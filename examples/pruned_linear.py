@@ -38,10 +38,8 @@ def main(arguments: list[str]) -> None:
         rows.append(Row("PyTorch", np.nan, np.nan, "is not installed"))
     else:
         rows += of_torch(torch, kept, x, chosen.pattern, right)
-    report(
-        f"{chosen.pattern}, float16: {chosen.outputs} x {chosen.inputs} by {chosen.tokens} tokens",
-        rows,
-    )
+    sizes = f"{chosen.outputs} x {chosen.inputs} by {chosen.tokens} tokens"
+    report(f"{chosen.pattern}, float16: {sizes}", rows, chosen.record)
 
 
 def pruned(a, shape: tuple[int, int]) -> np.ndarray:

@@ -6,12 +6,14 @@ import importlib
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
 
+from artifact.drawing.pages import examples
 from artifact.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -120,6 +122,33 @@ def test_a_table_names_what_did_not_run(capsys):
     common.report("title", rows)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "title" and "2.50x" in lines[3] and lines[4] == "none   is not installed"
+
+
+def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
+    gpu = SimpleNamespace(name="NVIDIA H200")
+    monkeypatch.setattr(common.trial, "open_device", lambda: gpu)
+    assert common.COLUMNS == examples.COLUMNS and examples.tables(tmp_path) == examples.NONE
+    path = tmp_path / "nvidia-h200.csv"
+    rows = [common.Row("ours", 1000.0, 1.2e-7), common.Row("other", 2500.0, 2e-7)]
+    common.write(path, "gcn", "a graph", rows)
+    common.write(
+        path,
+        "power_iteration",
+        "a matrix",
+        [*rows, common.Row("none", np.nan, np.nan, "is not installed")],
+    )
+    first, second = examples.tables(tmp_path).split("\n\n`")
+    assert first.startswith("`gcn`, a graph, on an NVIDIA H200, 20")
+    assert (
+        "| ours | 1,000.0 | 1.00 | 1.2e-07 |" in first
+        and "| other | 2,500.0 | 2.50 | 2.0e-07 |" in first
+    )
+    assert second.startswith("power_iteration`") and "| none | is not installed | | |" in second
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match="other.csv has the columns a, b, but a record of the examples"
+    ):
+        examples.tables(tmp_path)
 
 
 @pytest.mark.gpu

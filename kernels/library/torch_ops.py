@@ -25,6 +25,7 @@ from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.nm import Nm
 from . import current, operands, plans
+from .dense import need_cupy
 from .sampled import Sampled
 
 _numbers = itertools.count()
@@ -48,6 +49,7 @@ class SparseMatrix:
         torch = _torch()
         where = current.gpu_of(a) if device is None else device
         with current.opened(torch.cuda.current_device() if where is None else where) as opened:
+            need_cupy()
             made = operands.operand(
                 a, accuracy=accuracy, dtype=dtype or operands.dtype_named(a), prune=prune, **pruning
             )
@@ -69,9 +71,8 @@ class SparseMatrix:
 
     def matmul(self, b, values=None):
         """C (m, n) = A · B for a tensor B (k, n), row-major; values: float32 (nnz,), in place of A's, for CSR."""
-        if (
-            b.dim() != 2 or b.shape[0] != self.shape[1]
-        ):  # no `require`, so that the compiler makes no sentence
+        # No `require`: the compiler would have to trace its sentence.
+        if b.dim() != 2 or b.shape[0] != self.shape[1]:
             raise ValueError(
                 f"B is {' x '.join(map(str, b.shape))}, but A has {self.shape[1]} columns: bring as many rows"
             )

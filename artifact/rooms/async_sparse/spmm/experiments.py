@@ -33,7 +33,8 @@ from artifact.rooms.async_sparse.contenders import (
 from artifact.rooms.async_sparse.experiments import kernels, real
 from kernels.async_sparse.operands import WINDOW, WINDOW_TILE
 
-TABLE1 = (WCSR, WHOLE, WINDOWS, AUTO_TF32, KEPT, BELL, BSR, TRITON, *CSR_ALGORITHMS)
+#: cuSPARSE's first algorithm for CSR is in `exact`, where it is never the fastest and takes most of the time.
+TABLE1 = (WCSR, WINDOWS, AUTO_TF32, KEPT, BELL, BSR, TRITON, *CSR_ALGORITHMS[1:])
 EXACTLY = (UNION, EXACT, AUTO_FP32, *CSR_ALGORITHMS)
 REORDERED = (AUTO_FP32, *CSR_ALGORITHMS)
 SIZES = {"full": (256, 512, 1024), "kick": (256,)}

@@ -150,8 +150,11 @@ def contents() -> dict:
 
 def _add_rooms(source: Path) -> None:
     """Put into a copy of book/ what the rooms say: their chapters into the table of contents, their sources into the
-    bibliography, and into the configuration what `{{ sources }}` means on a page: all of them, cited."""
+    bibliography, and into the configuration what `{{ sources }}` and `{{ examples }}` mean on a page: the sources, all
+    of them cited, and what the examples measured."""
     import yaml
+
+    from artifact.drawing.pages import examples
 
     toc = yaml.safe_dump(contents(), sort_keys=False)
     (source / "_toc.yml").write_text(toc, encoding="utf-8")
@@ -160,7 +163,10 @@ def _add_rooms(source: Path) -> None:
     config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
     sources = [f"{{cite:t}}`{room.cite}`" for room in rooms.find().values()]
-    said["parse"]["myst_substitutions"] = {"sources": listed(sources)}
+    said["parse"]["myst_substitutions"] = {
+        "sources": listed(sources),
+        "examples": examples.tables(),
+    }
     config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 

@@ -4,9 +4,14 @@ It depends on nothing else in its repository, where it is `kernels`; installed, 
 
     import sparsity_on_trial as trial
 
+    made = trial.plan(a, n)                     # a: a sparse matrix of SciPy, CuPy or PyTorch; here a GPU is needed
+    out = made(b)                               # out = A · B, an array of B's library: nothing but the launch
+
+A room's own problems, as the book measures them:
+
     room = trial.rooms()["nm_spmm"]
     problem = room.problem(m=4096, n=4096, k=4096, density=0.25)
-    bound = trial.bind("auto", problem)         # compiles, prepares the sparse operand; here a GPU is needed
+    bound = trial.bind("auto", problem)         # compiles, prepares the sparse operand
     stream = trial.open_device().create_stream()
     bound.launch(stream)                        # nothing but the kernel
     bound.result()                              # C, a CuPy array
@@ -23,8 +28,12 @@ from types import ModuleType
 
 from .contract import Bound, Kernel, Operands, Problem, require
 from .gpu import NoGpu, open_device
+from .library import Plan, SparseMatrix, load_plan, plan, spmm
 
-__all__ = ["Bound", "Kernel", "NoGpu", "Operands", "Problem", "bind", "open_device", "rooms"]
+__all__ = [
+    "Bound", "Kernel", "NoGpu", "Operands", "Plan", "Problem", "SparseMatrix", "bind", "load_plan", "open_device",
+    "plan", "rooms", "spmm",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 

@@ -171,12 +171,12 @@ def run_on_cupy_stream(source: Path, entry: str, threads: int, block: int, *argu
     device = Device(cupy.cuda.Device().id)
     device.set_current()
     kernel = load(compile_cubin(source, entry, arch_of(device)))
-    stream = device.create_stream(_CupyStream(cupy.cuda.get_current_stream().ptr))
+    stream = device.create_stream(StreamAt(cupy.cuda.get_current_stream().ptr))
     launch(stream, LaunchConfig(grid=-(-threads // block), block=block), kernel, *arguments)
 
 
-class _CupyStream:
-    """Hands a CuPy stream to cuda.core (the `__cuda_stream__` protocol)."""
+class StreamAt:
+    """Hands the stream at an address, of another library, to cuda.core (the `__cuda_stream__` protocol)."""
 
     def __init__(self, pointer: int):
         self.pointer = pointer

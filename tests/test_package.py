@@ -230,6 +230,10 @@ stream.sync()
 host = problem.host()
 expected = formats.to_dense(host.a).astype(np.float64) @ host.b
 found = bound.result().get()
+import cupy
+import scipy.sparse as sp
+again = trial.spmm(formats.csr.to_scipy(host.a), cupy.asarray(host.b)).get()
+assert np.abs(again - expected).max() < 1e-5 * np.abs(expected).max()
 print(trial.__file__, float(np.abs(found - expected).max() / np.abs(expected).max()))
 """
     (tmp_path / "code.py").write_text(code)

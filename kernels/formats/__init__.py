@@ -30,6 +30,16 @@ def to_host(x: Any) -> Any:
     return x.get() if hasattr(x, "get") else x
 
 
+def to_device(x: Any) -> Any:
+    """A format, or a `Half`, with CuPy arrays on the current GPU; arrays that live there already are shared."""
+    return _module(x).to_device(x)
+
+
+def validate(x: Any) -> Any:
+    """A format as it is, or ValueError: one sentence, which array is wrong and where."""
+    return _module(x).validate(x)
+
+
 def to_csr(x: Any) -> Any:
     """`x` as `csr.Csr` on the side where it lives; as it is where its format has no way to that."""
     return getattr(_module(x), "to_csr", lambda same: same)(x)

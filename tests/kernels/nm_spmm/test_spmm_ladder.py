@@ -669,7 +669,7 @@ def test_streams_follow_each_other_without_a_pause(device, rungs, name, size):
     wrong, uneven = cupy.zeros(20, np.int64), cupy.zeros(20, np.int64)
     device.sync()
     with cupy.cuda.Stream() as current:
-        stream = device.create_stream(jit._CupyStream(current.ptr))
+        stream = device.create_stream(jit.StreamAt(current.ptr))
         for i in range(20):
             bound.result().fill(math.nan)
             partial.fill(math.nan)

@@ -1,0 +1,277 @@
+"""B and out as callers bring them: where they lie, in which order, on whose stream.
+
+A fast path for PyTorch's tensors and CuPy's arrays, since every multiplication comes through here; anything else that
+speaks DLPack or `__cuda_array_interface__` takes the slow one. Neither library is imported: who has such an array has
+imported it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from contextlib import nullcontext
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import gpu, jit
+from ..contract import require
+from ..formats.half import Half
+
+SOURCE = jit.ROOT / "library" / "combine.cu"
+#: dtype -> what combine.cu calls it, bytes.
+DTYPES = {"float32": ("float", 4), "bfloat16": ("Sixteen<BF16>", 2), "float16": ("Sixteen<F16>", 2)}
+_MOST_BLOCKS = 2**20
+
+
+class Dense(NamedTuple):
+    """A dense array on a GPU, of one or two dimensions."""
+
+    ptr: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  #: elements
+    dtype: str
+    device: int  #: CUDA's number of the GPU
+
+
+_dtypes: dict[
+    Any, str
+] = {}  # a library's dtype -> its name, since making it takes longer than all the rest
+
+
+def describe(x, name: str) -> Dense:
+    """Where an array on a GPU lies. name: what a message calls it.
+
+    Raises ValueError, one sentence, for what lies on the host or is no array.
+    """
+    if type(x) is Half:
+        bits = describe(x.bits, name)
+        return Dense(bits.ptr, bits.shape, bits.strides, x.dtype, bits.device)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if not x.is_cuda:
+            raise ValueError(_on_host(name, x))
+        if x.layout != torch.strided:
+            raise ValueError(
+                f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()"
+            )
+        dtype = _dtypes.get(x.dtype) or _named(x.dtype)
+        return Dense(x.data_ptr(), x.shape, x.stride(), dtype, x.get_device())
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        kind = x.dtype
+        dtype = _dtypes.get(kind) or _named(kind)
+        strides = _elements(x.strides, kind.itemsize)
+        return Dense(x.data.ptr, x.shape, strides, dtype, x.data.device_id)
+    return _foreign(x, name)
+
+
+def place(x, name: str) -> tuple[int, tuple]:
+    """(address, all else that tells how an array lies): what every call asks, without what `describe` makes of it."""
+    if type(x) is Half:
+        ptr, how = place(x.bits, name)
+        return ptr, (how, x.dtype)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if x.layout is torch.strided:
+            return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device())
+    else:
+        cupy = sys.modules.get("cupy")
+        if cupy is not None and isinstance(x, cupy.ndarray):
+            memory = x.data
+            return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id)
+    found = describe(x, name)
+    return found.ptr, found[1:]
+
+
+@functools.lru_cache(256)
+def _elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
+    return tuple(bytes_apart // size for bytes_apart in strides)
+
+
+def _foreign(x, name: str) -> Dense:
+    from cuda.core.utils import StridedMemoryView
+
+    speaks = hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
+    require(
+        speaks and not isinstance(x, np.ndarray),
+        _on_host(name, x)
+        if isinstance(x, np.ndarray)
+        else f"{name} is {_type(x)}, which speaks neither DLPack nor __cuda_array_interface__: bring an array of "
+        "PyTorch, CuPy or another library of GPU arrays",
+    )
+    # The caller's stream is the one that counts: nobody waits for another one here.
+    view = StridedMemoryView.from_any_interface(x, stream_ptr=-1)
+    require(view.is_device_accessible and view.device_id >= 0, _on_host(name, x))
+    shape = tuple(view.shape)
+    strides = tuple(view.strides) if view.strides is not None else row_major(shape)
+    return Dense(int(view.ptr), shape, strides, _named(view.dtype), int(view.device_id))
+
+
+def _on_host(name: str, x) -> str:
+    return (
+        f"{name} is {_type(x)} on the host, but kernels read GPU memory: copy it to the GPU first"
+    )
+
+
+def _type(x) -> str:
+    return f"{type(x).__module__}.{type(x).__qualname__}"
+
+
+def _named(dtype) -> str:
+    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    _dtypes[dtype] = name
+    return name
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of an array without gaps, the last index the fastest."""
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 1, 0, -1):
+        strides[i - 1] = strides[i] * shape[i]
+    return tuple(strides)
+
+
+def matrix(x: Dense) -> tuple[int, int, int, int]:
+    """(rows, columns, elements from row to row, from column to column); a vector is one column."""
+    if len(x.shape) == 1:
+        return x.shape[0], 1, x.strides[0], 1
+    return *x.shape, *x.strides
+
+
+def is_laid(x: Dense, order: str) -> bool:
+    """Whether a matrix has no gaps and runs along rows ("C") or columns ("F"); a single one is both."""
+    rows, columns, by_row, by_column = matrix(x)
+    if order == "F":
+        rows, columns, by_row, by_column = columns, rows, by_column, by_row
+    return (columns == 1 or by_column == 1) and (rows == 1 or by_row == columns)
+
+
+def order_of(x: Dense) -> str:
+    """ "F" for what runs along columns, else "C"."""
+    rows, columns, by_row, by_column = matrix(x)
+    return "F" if by_row < by_column and rows > 1 and columns > 1 else "C"
+
+
+def strides_of(rows: int, columns: int, order: str) -> tuple[int, int]:
+    """Elements from row to row and from column to column, without gaps."""
+    return (columns, 1) if order == "C" else (1, rows)
+
+
+# ---------------------------------------------------------------- what is allocated
+
+
+def need_cupy():
+    """CuPy, or NoGpu: formats are converted, and kernels prepared, with its arrays."""
+    try:
+        import cupy
+    except ModuleNotFoundError as error:
+        raise gpu.NoGpu(
+            "a plan converts A and prepares kernels with CuPy, which is not installed here: install cupy-cuda13x"
+        ) from error
+    return cupy
+
+
+def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, stream: int | None):
+    """An array of the library of `like`, PyTorch's or else CuPy's, in memory that belongs to a stream.
+
+    stream: its address, or None for the library's current one.
+    """
+    turned = order == "F" and len(shape) == 2
+    made = shape[::-1] if turned else shape
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(like, torch.Tensor):
+        kind = getattr(torch, dtype)
+        if stream is None:
+            x = torch.empty(made, dtype=kind, device=like.device)
+        else:
+            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
+                x = torch.empty(made, dtype=kind, device=like.device)
+        return x.t() if turned else x
+    cupy = need_cupy()
+    kind = cupy.uint16 if isinstance(like, Half) else cupy.dtype(_cupy_dtype(dtype))
+    with cupy.cuda.Device(device), _on(cupy, stream, device):
+        x = cupy.empty(made, kind)
+    x = x.T if turned else x
+    return Half(dtype, x) if isinstance(like, Half) else x
+
+
+def _on(cupy, stream: int | None, device: int):
+    return nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device)
+
+
+def _cupy_dtype(dtype: str):
+    if dtype != "bfloat16":
+        return dtype
+    import ml_dtypes  # who brought bfloat16 without PyTorch, has it
+
+    return ml_dtypes.bfloat16
+
+
+# ---------------------------------------------------------------- streams
+
+_streams: dict[tuple[int, int], Any] = {}
+
+
+def address_of(stream) -> int:
+    """The address of a stream: an int, a stream of cuda.core, PyTorch or CuPy, or what has `__cuda_stream__`.
+
+    Raises ValueError, one sentence, for anything else.
+    """
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    for name in ("cuda_stream", "ptr"):  # PyTorch's, CuPy's
+        found = getattr(stream, name, None)
+        if isinstance(found, int):
+            return found
+    protocol = getattr(stream, "__cuda_stream__", None)
+    require(
+        protocol is not None,
+        f"stream is {_type(stream)}, but must be a stream of PyTorch, CuPy or cuda.core, or an address",
+    )
+    return int((protocol() if callable(protocol) else protocol)[1])
+
+
+def current(like, device: int) -> int:
+    """The address of the current stream of the library of `like`: PyTorch's, or else CuPy's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(like, torch.Tensor):
+        raw = getattr(
+            torch._C, "_cuda_getCurrentRawStream", None
+        )  # a tenth of the time of what is public
+        return raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
+    cupy = sys.modules.get("cupy")
+    return cupy.cuda.get_current_stream().ptr if cupy is not None else 0
+
+
+def opened(address: int, device):
+    """The `cuda.core.Stream` at an address, on a `cuda.core.Device`; kept, since to make one takes long."""
+    key = device.device_id, address
+    if key not in _streams:
+        _streams[key] = device.create_stream(jit.StreamAt(address))
+    return _streams[key]
+
+
+# ---------------------------------------------------------------- combine.cu
+
+
+def combiner(dtype: str, rows: int, columns: int, device) -> tuple[Any, Any]:
+    """(kernel, config) of combine.cu for matrices of a size."""
+    from cuda.core import LaunchConfig
+
+    kernel = jit.load(
+        jit.compile_cubin(SOURCE, f"combine<{DTYPES[dtype][0]}>", jit.arch_of(device))
+    )
+    blocks = min(_MOST_BLOCKS, ceil(rows / 32) * ceil(columns / 32))
+    return kernel, LaunchConfig(grid=max(1, blocks), block=(32, 8))
+
+
+def combine_arguments(x: Dense, y: Dense, alpha: float, beta: float) -> tuple:
+    """What combine.cu is launched with, for y = alpha · x + beta · y."""
+    rows, columns, *of_x = matrix(x)
+    i64, of_y = np.int64, matrix(y)[2:]
+    return (
+        np.int32(rows), np.int32(columns), x.ptr, *map(i64, of_x), y.ptr, *map(i64, of_y),
+        np.float32(alpha), np.float32(beta),
+    )  # fmt: skip

@@ -1,0 +1,299 @@
+"""Which room's kernels multiply a matrix: by its format, the dtype of B, the accuracy asked for, and the GPU.
+
+    A        B          accuracy   compute capability 9.0                  other GPUs
+    CSR      float32    fp32       async_sparse auto_fp32                  casper_sparse auto
+             float32    tf32       async_sparse auto_tf32                  as fp32
+             16-bit     its own    async_sparse wcsr                       none
+    BCSR     float32    fp32       as CSR                                  as CSR
+             float32    tf32       async_sparse auto                       as CSR
+             16-bit     its own    async_sparse auto                       async_sparse opt0, blocks of 64 x 64
+    2:4      16-bit     its own    tensor_core_24 auto                     tensor_core_24 auto
+             float32    any        as CSR                                  as CSR
+    N:M      float32    fp32       nm_spmm auto                            nm_spmm auto
+             float32    tf32       nm_spmm tf32                            as fp32
+             bfloat16   bf16       nm_spmm bf16                            none
+    WCSR                           as CSR                                  as CSR
+
+"fp16" and "bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows
+of A is multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's
+sums, and may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. TF32
+takes A rounded and B cut to 10 bits of fraction.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import jit, splitmix, tuning
+from ..contract import Launch, Operands, Problem, require
+from ..formats import bcsr, half
+from ..formats.bcsr import Bcsr
+from ..formats.csr import Csr
+from ..formats.half import Half
+from ..formats.nm import Nm
+from ..formats.two_four import TwoFour
+from . import operands
+
+HOPPER = ("sm_90a",)
+_B = 2  # stream of the random numbers that trials multiply
+
+
+@dataclass(frozen=True)
+class Route:
+    """A room's way to multiply a matrix."""
+
+    room: str
+    variant: str  #: "auto": chosen among the room's configurations; otherwise one of its variants
+    a: Any  #: A as the room multiplies it
+    numbers: str  #: what the room reads B as: a dtype, or "tf32"
+    b_order: str = "C"  #: memory order of B (k, n) that the kernel reads
+    c_order: str = "C"  #: and of out (m, n)
+    turned: bool = False  #: the room multiplies outᵀ = Bᵀ · Aᵀ
+    in_place: bool = False  #: kernels read A's values where they are, so that they may change
+
+
+def route(
+    a, dtype: str, accuracy: str, device, *,
+    order: str = "C", out_order: str = "C", explicit: bool = False, in_place: bool = False,
+) -> Route:  # fmt: skip
+    """The way for a matrix of `operands.FORMATS`, on the host or the GPU.
+
+    dtype, accuracy: as `operands.resolved` has them. device: a `cuda.core.Device`. order, out_order: memory orders of
+    B and out, which a kernel may take or not. explicit: the caller named the accuracy, so values may be rounded to
+    it. in_place: A is CSR whose values change. Raises ValueError, one sentence, where no kernel does that.
+    """
+    hopper = jit.arch_of(device) in HOPPER
+    if in_place:
+        require(
+            isinstance(a, Csr) and dtype == "float32",
+            f"values change in place for CSR times float32, but A is {type(a).__name__} and B {dtype}: leave "
+            "in_place out, and plan anew where values change",
+        )
+        return Route("casper_sparse", "auto", a, "float32", in_place=True)
+    if dtype in half.DTYPES:
+        operands.require_held(operands.values_of(a), dtype, accuracy if explicit else None)
+        return _sixteen(a, dtype, hopper, order, out_order, device)
+    less = accuracy != "fp32"
+    if isinstance(a, Nm) and (a.vector % 4 == 0 or a.vector >= a.n):
+        if less and hopper:
+            return Route("nm_spmm", "tf32", replace(a, val=_tf32(a.val)), "tf32", turned=True)
+        return Route("nm_spmm", "auto", a, "float32", turned=True)
+    if isinstance(a, Bcsr) and less and hopper:
+        made = replace(a, dtype="float32", val=_tf32(operands.values_of(a)))
+        return Route("async_sparse", "auto", made, "tf32", "F", out_order)
+    return _csr(operands.as_csr(a), less, hopper)
+
+
+def _csr(a: Csr, less: bool, hopper: bool) -> Route:
+    if not hopper:
+        return Route("casper_sparse", "auto", a, "float32")
+    if less:
+        return Route("async_sparse", "auto_tf32", replace(a, val=_tf32(a.val)), "tf32")
+    return Route("async_sparse", "auto_fp32", a, "float32")
+
+
+def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) -> Route:
+    if isinstance(a, TwoFour):
+        val = half.to_bits(operands.values_of(a), dtype) if a.dtype != dtype else a.val
+        return Route("tensor_core_24", "auto", replace(a, dtype=dtype, val=val), dtype)
+    if isinstance(a, Bcsr):
+        val = half.to_bits(operands.values_of(a), dtype) if a.dtype != dtype else a.val
+        made = replace(a, dtype=dtype, val=val)
+        if hopper:  # rows of B are read as they lie where those of out lie likewise
+            return Route(
+                "async_sparse", "auto", made, dtype, order, out_order if order == "F" else "C"
+            )
+        if made.block != (64, 64):
+            made = bcsr.from_csr(bcsr.to_csr(made), block=64, dtype=dtype)
+        return Route("async_sparse", "opt0", made, dtype, order, out_order)
+    name = type(a).__name__
+    cc = ".".join(map(str, device.compute_capability))
+    require(
+        hopper,
+        f"{name} times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: "
+        "convert B to float32",
+    )
+    if isinstance(a, Nm):
+        require(
+            dtype == "bfloat16",
+            f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
+        )
+        rounded = half.from_bits(half.to_bits(a.val, dtype), dtype)
+        return Route("nm_spmm", "bf16", replace(a, val=rounded), dtype, turned=True)
+    return Route("async_sparse", "wcsr", operands.as_csr(a), dtype)
+
+
+def _tf32(values):
+    from ..async_sparse import windows
+
+    return windows.tf32(values)
+
+
+# ---------------------------------------------------------------- a room's problem
+
+
+def problem(way: Route, n: int, xp) -> tuple[Problem, Any, Any]:
+    """(the room's problem, arrays that stand for B and out): random values, as trials need them. xp: CuPy or NumPy."""
+    m, k = operands.size_of(way.a)
+    b = _random(k, n, way.numbers, way.b_order, xp)
+    c = _laid(xp.zeros(m * n, xp.uint16 if _sixteen_bits(way) else xp.float32), m, n, way.c_order)
+    b_like, c_like = (_as_half(way, x.T if way.turned else x) for x in (b, c))
+    if way.turned:
+        made, sizes = Operands(b_like, way.a, c_like), (n, m, k)
+    else:
+        made, sizes = Operands(way.a, b_like, c_like), (m, n, k)
+    given = Problem(
+        room=way.room, label="" if way.numbers == "bfloat16" else way.numbers,
+        m=sizes[0], n=sizes[1], k=sizes[2], nnz=way.a.nnz, density=way.a.nnz / (m * k), seed=0,
+        useful_flops=2 * way.a.nnz * n, flops_def="2·nnz·N", least_bytes=0, requested_bytes=0,
+        make_host=lambda: made, make_device=lambda: made,
+        limit="tf32" if way.numbers == "tf32" else "",
+    )  # fmt: skip
+    return given, b, c
+
+
+def _sixteen_bits(way: Route) -> bool:
+    return way.numbers in half.DTYPES
+
+
+def _as_half(way: Route, x):
+    return Half(way.numbers, x) if _sixteen_bits(way) else x
+
+
+def _random(rows: int, columns: int, numbers: str, order: str, xp):
+    return _laid(
+        splitmix.uniform(splitmix.key(0, _B), rows * columns, numbers, xp), rows, columns, order
+    )
+
+
+def _laid(flat, rows: int, columns: int, order: str):
+    return flat.reshape(columns, rows).T if order == "F" else flat.reshape(rows, columns)
+
+
+# ---------------------------------------------------------------- a choice among configurations
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A room's configurations for a problem, as its own auto goes about them."""
+
+    choices: tuning.Choices
+    key: Callable[[], tuple]
+    fits: Callable[[Any], bool]
+    likely: Callable[[], Any]  #: the best configuration by the room's own prediction
+    tune: Callable[[], tuning.Winner]
+    bind: Callable[[str, Any], Launch]  #: (name, configuration)
+
+
+def _family(way: Route, p: Problem, device) -> _Family | None:
+    """Of a way whose variant chooses among configurations; None of one that is a single kernel, or casper_sparse's."""
+    if way.variant in ("auto_fp32", "auto_tf32"):
+        return _any_csr(way.variant, p, device)
+    if way.variant != "auto" or way.room == "casper_sparse":
+        return None
+    if way.room == "async_sparse":
+        from ..async_sparse import family, launch, unit
+
+        bind_config = unit.bind
+    elif way.room == "tensor_core_24":
+        from ..tensor_core_24 import family, launch
+
+        bind_config = launch.bind_config
+    else:
+        from ..nm_spmm import family, ladder, launch
+
+        bind_config = ladder.bind_config
+    return _Family(
+        family.CHOICES,
+        lambda: family.key(p),
+        lambda config: family.fits(config, p, device),
+        lambda: _likely(way.room, family, launch.tune, p, device),
+        lambda: launch.tune(p, device),
+        lambda name, config: bind_config(name, p, device, config),
+    )
+
+
+def _any_csr(variant: str, p: Problem, device) -> _Family:
+    from ..async_sparse import any_csr, model, statistics
+
+    accuracy = any_csr.ACCURACIES[variant]
+
+    def likely():
+        of = statistics.statistics(p.device().a)
+        every = model.candidates(accuracy, of, p.n, len(model.POOLS[accuracy]))
+        return next(config for config in every if any_csr.fits(config, device))
+
+    return _Family(
+        any_csr.CHOICES,
+        lambda: any_csr.key(p, accuracy),
+        lambda config: any_csr.fits(config, device),
+        likely,
+        lambda: any_csr.tune(p, device, accuracy),
+        lambda name, config: any_csr.bind_config(name, p, device, config),
+    )
+
+
+def _likely(room: str, family, tune: Callable, p: Problem, device):
+    configs = family.candidates(p, device)
+    if not configs:
+        return tune(p, device).config  # which says why there is none
+    if room == "tensor_core_24" and jit.arch_of(device) in HOPPER:
+        sms = device.properties.multiprocessor_count
+        return min(configs, key=lambda c: family.predict(c, p.m, p.n, p.k, sms))
+    return configs[0]
+
+
+def choose(way: Route, p: Problem, device, tune: bool) -> str:
+    """A variant's name, or "family knobs": what is the fastest, by trials or by what was kept of earlier ones.
+
+    tune: whether there may be trials; without them, and where nothing is kept, it is the best by prediction.
+    """
+    if way.room == "casper_sparse":
+        return _choose_csr(way, p, device) if tune else "split_rows"
+    family = _family(way, p, device)
+    if family is None:
+        return way.variant
+    key = family.key()
+    if tune:
+        config, _ = tuning.choose(family.choices, key, device, fits=family.fits, make=family.tune)
+    else:
+        kept = tuning.look_up(family.choices, key, device, family.fits)
+        config = kept.config if kept is not None else family.likely()
+    names = {kind: name for name, kind in family.choices.families.items()}
+    return f"{names[type(config)]} {tuning.knobs(config)}"
+
+
+def _choose_csr(way: Route, p: Problem, device) -> str:
+    from ..casper_sparse import family, launch
+
+    # shared_tiles reads a copy of A's values.
+    names = [x for x in family.candidates(p, device) if not (way.in_place and x == "shared_tiles")]
+    jobs = [
+        (family.VARIANTS[x].source, family.entry(x, p.n, family.best_rows(p, device)))
+        for x in names
+    ]
+    winner = tuning.tune(
+        names, lambda name: launch.bind(name, p, device), (lambda: launch.bind("scalar", p, device),),
+        device, family.ROUNDS, jobs,
+    )  # fmt: skip
+    return winner.config
+
+
+def bind(way: Route, choice: str, p: Problem, device) -> Launch:
+    """What `choose` returned, ready to run. Raises ValueError where it is no choice of the room's."""
+    name, _, knobs = choice.partition(" ")
+    family = _family(way, p, device)
+    if family is None:
+        room = importlib.import_module(f"...{way.room}", __name__)
+        return room.bind(name, p, device)
+    known = family.choices.families
+    require(name in known, f"{way.room} has no family {name!r}: choose {', '.join(known)}")
+    return family.bind(f"{way.room} {name}", tuning.choices.parse_knobs(knobs, known[name]))
+
+
+def kernels(room: str) -> str:
+    """12 hexadecimal digits of a room's kernels, so that a choice is known to be of others."""
+    return tuning.choices.digest((jit.ROOT / room).glob("*.cu"))

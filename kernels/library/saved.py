@@ -1,0 +1,132 @@
+"""Plans on disk: A as the kernels read it and the kernel that was chosen, in an .npz file without pickled objects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import formats, jit, tuning
+from ..contract import require, require_whole
+from ..formats.csr import INT32_MAX
+from . import current, operands, plans, routes
+from .plans import ORDERS, Plan
+
+VERSION = 1  #: of the file
+
+
+def save(made: Plan, path) -> None:
+    """Write a plan; `Plan.save`."""
+    host = formats.to_host(made.a)
+    arrays = {f.name: getattr(host, f.name) for f in fields(host)}
+    plain = {
+        name: x if isinstance(x, str) else int(x)
+        for name, x in arrays.items()
+        if not hasattr(x, "ndim") or isinstance(x, np.integer)
+    }
+    arrays = {name: x for name, x in arrays.items() if name not in plain}
+    about = {
+        "version": VERSION, "format": type(host).__name__, "fields": plain,
+        "n": made.n, "dtype": made.dtype, "accuracy": made.accuracy,
+        "b_order": made.b_order, "out_order": made.out_order, "in_place": made.in_place,
+        "room": made.room, "choice": made.choice, "gpu": tuning.choices.slug(made.device),
+        "nvrtc": jit.nvrtc_version(), "kernels": routes.kernels(made.room),
+        "sha256": _digest(arrays),
+    }  # fmt: skip
+    with Path(path).open("wb") as file:
+        np.savez(file, about=np.array(json.dumps(about)), **arrays)
+
+
+def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
+    """The plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
+
+    A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the room's kernels are others,
+    it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged; NoGpu.
+    """
+    about, a = read(path)
+    with current.opened(current.ordinal_for(None) if device is None else device) as device_now:
+        way = routes.route(
+            formats.to_device(a), about["dtype"], about["accuracy"], device_now, order=about["b_order"],
+            out_order=about["out_order"], explicit=True, in_place=about["in_place"],
+        )  # fmt: skip
+        same = {
+            "room": way.room,
+            "gpu": tuning.choices.slug(device_now),
+            "nvrtc": jit.nvrtc_version(),
+            "kernels": routes.kernels(way.room),
+        }
+        holds = all(about[name] == value for name, value in same.items())
+        return plans.built(
+            way, about["n"], about["dtype"], about["accuracy"], device_now, tune,
+            about["choice"] if holds else "", stream,
+        )  # fmt: skip
+
+
+#: What the JSON text of a saved plan holds.
+_ABOUT = {
+    "version": int, "format": str, "fields": dict, "n": int, "dtype": str, "accuracy": str, "b_order": str,
+    "out_order": str, "in_place": bool, "room": str, "choice": str, "gpu": str, "nvrtc": str, "kernels": str,
+    "sha256": str,
+}  # fmt: skip
+
+
+def read(path) -> tuple[dict, Any]:
+    """(what a saved plan says of itself, A with NumPy arrays), checked: ValueError, one sentence, where it is wrong."""
+    name = Path(path).name
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        about = json.loads(str(arrays.pop("about")))
+        wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
+    except FileNotFoundError:
+        raise
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ) as error:
+        reason = (
+            str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+        )
+        raise ValueError(f"{name} is no saved plan ({reason}): save it again") from error
+    require(
+        not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again"
+    )
+    require(
+        about["version"] == VERSION,
+        f"{name} is of version {about['version']}, but {VERSION} is read here: save it again",
+    )
+    kinds = {kind.__name__: kind for kind in operands.FORMATS}
+    known = kinds.get(about["format"])
+    names = {f.name for f in fields(known)} if known else set()
+    require(
+        known is not None and names == arrays.keys() | about["fields"].keys(),
+        f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",
+    )
+    require(
+        _digest(arrays) == about["sha256"],
+        f"{name} is damaged, since its arrays have another digest than was written: save it again",
+    )
+    require_whole(f"n of {name}", about["n"], 0, INT32_MAX, "2^31 - 1")
+    operands.resolved(about["accuracy"], about["dtype"])
+    for key in ("b_order", "out_order"):
+        require(about[key] in ORDERS, f"{key} of {name} is {about[key]!r}, but must be 'C' or 'F'")
+    return about, formats.validate(known(**arrays, **about["fields"]))
+
+
+def _digest(arrays: dict) -> str:
+    made = hashlib.sha256()
+    for name in sorted(arrays):
+        x = np.ascontiguousarray(arrays[name])
+        made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())
+        made.update(x.data if x.size else b"")
+    return made.hexdigest()

@@ -1,0 +1,220 @@
+"""Sparse matrices whose products PyTorch differentiates, as `torch.library` operators that `torch.compile` keeps whole.
+
+    adjacency = SparseMatrix(a)                   # of SciPy, CuPy, PyTorch …, on the GPU
+    y = adjacency @ x                             # x.requires_grad: its gradient is Aᵀ · G
+    y = adjacency.matmul(x, values=w)             # w (nnz,) in place of A's values, of which (G · xᵀ) at A's places
+                                                  # is the gradient
+
+The operators take a number in place of the matrix, since they take tensors and numbers: it is the matrix's for as long
+as it lives. Each has a kernel for tensors without data, and derivatives of any order, since the gradients are products
+of the same kinds. Where `torch.compile` shall keep one graph, write `matmul`: of an @ it traces tensors alone,
+and splits the graph there. PyTorch is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from types import SimpleNamespace
+
+from .. import formats
+from ..contract import require
+from ..formats import bcsr
+from ..formats.bcsr import Bcsr
+from ..formats.csr import Csr
+from ..formats.nm import Nm
+from . import current, operands, plans
+from .dense import need_cupy
+from .sampled import Sampled
+
+_numbers = itertools.count()
+_matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
+
+
+class SparseMatrix:
+    """A (m, k) on the GPU for C = A · B in PyTorch; plans are made when a number of columns is first met.
+
+    a: what `plan` takes, with `prune` and its options for a dense array. accuracy: as `plan` has it, of gradients, too.
+    tune: whether plans try kernels. device: CUDA's number of the GPU, or A's own.
+
+    Gradients: of B for all formats: CSR and blocks are transposed as such, once; the transpose of any other is
+    multiplied dense, by PyTorch, since it has no pattern that a kernel here reads. Of A's values for CSR of float32.
+    """
+
+    def __init__(
+        self, a, *, dtype: str | None = None, accuracy: str | None = None, tune: bool = True,
+        device: int | None = None, prune: str | None = None, **pruning,
+    ):  # fmt: skip
+        torch = _torch()
+        where = current.gpu_of(a) if device is None else device
+        with current.opened(torch.cuda.current_device() if where is None else where) as opened:
+            need_cupy()
+            made = operands.operand(
+                a, accuracy=accuracy, dtype=dtype or operands.dtype_named(a), prune=prune, **pruning
+            )
+            self.a = formats.to_device(made)
+            opened.sync()
+        self.device, self.accuracy, self.tune = opened, accuracy, tune
+        self.shape = operands.size_of(self.a)
+        self.number = next(_numbers)
+        self._plans: dict[tuple, plans.Plan] = {}
+        _matrices[self.number] = self
+        operators()
+        self._spmm = torch.ops.sparsity_on_trial.spmm.default
+
+    def __repr__(self) -> str:
+        return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {type(self.a).__name__}, {self.a.nnz} non-zeros)"
+
+    def __matmul__(self, b):
+        return self.matmul(b)
+
+    def matmul(self, b, values=None):
+        """C (m, n) = A · B for a tensor B (k, n), row-major; values: float32 (nnz,), in place of A's, for CSR."""
+        # No `require`: the compiler would have to trace its sentence.
+        if b.dim() != 2 or b.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"B is {' x '.join(map(str, b.shape))}, but A has {self.shape[1]} columns: bring as many rows"
+            )
+        return self._spmm(b, values, self.number, False, self.shape[0])
+
+    # ---- what the operators call
+
+    def multiply(self, b, values, transposed: bool):
+        """A · B, or Aᵀ · B, by a plan; or where there is none for Aᵀ, by PyTorch."""
+        torch = _torch()
+        b = b.detach().contiguous()
+        if transposed and not isinstance(self.a, Csr | Bcsr):
+            return torch.mm(self.dense.to(b.dtype).t(), b)
+        if transposed and values is not None:
+            values = values[self._transpose[1]]
+        changes = values is not None
+        key = transposed, b.shape[1], b.dtype, changes
+        if key not in self._plans:
+            a = self._transpose[0] if transposed else self.a
+            self._plans[key] = plans.plan(
+                a, b.shape[1], dtype=str(b.dtype).removeprefix("torch."), accuracy=self.accuracy,
+                in_place=changes, tune=self.tune, device=self.device.device_id,
+            )  # fmt: skip
+        out = torch.empty((self.shape[transposed], b.shape[1]), dtype=b.dtype, device=b.device)
+        if changes:
+            values = values.detach().contiguous()
+        return self._plans[key](b, out, values=values)
+
+    def sample(self, g, b):
+        """(G · Bᵀ) at A's places."""
+        return self._sampled(g.detach().contiguous(), b.detach().contiguous())
+
+    @functools.cached_property
+    def _transpose(self) -> tuple:
+        """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
+        import torch
+
+        with current.opened(self.device.device_id) as opened:
+            opened.sync()
+            made, order = operands.transposed(operands.as_csr(self.a))
+            if isinstance(self.a, Bcsr):
+                made = bcsr.from_csr(made, block=self.a.block[::-1], dtype=self.a.dtype)
+            opened.sync()
+            return made, torch.from_dlpack(order)
+
+    @functools.cached_property
+    def dense(self):
+        """A as a dense tensor of float32."""
+        import torch
+
+        with current.opened(self.device.device_id) as opened:
+            x = formats.to_dense(self.a)
+            opened.sync()
+            x = torch.from_dlpack(x)
+        return x.t() if isinstance(self.a, Nm) else x
+
+    @functools.cached_property
+    def _sampled(self) -> Sampled:
+        require(
+            isinstance(self.a, Csr),
+            f"the gradient of A's values is made for CSR, but A is {type(self.a).__name__}: bring it as CSR",
+        )
+        with current.opened(self.device.device_id) as opened:
+            return Sampled(self.a, opened)
+
+
+def _torch():
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "SparseMatrix multiplies tensors of PyTorch, which is not installed here: install torch",
+            name="torch",
+        ) from error
+    return torch
+
+
+def matrix_of(number: int) -> SparseMatrix:
+    """The matrix behind an operator's number; ValueError where it is gone."""
+    found = _matrices.get(number)
+    require(
+        found is not None,
+        f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated",
+    )
+    return found
+
+
+@functools.cache
+def operators() -> SimpleNamespace:
+    """The operators `sparsity_on_trial::spmm` and `::sddmm`, registered at the first call."""
+    torch = _torch()
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::spmm", mutates_args=(),
+        schema="(Tensor b, Tensor? values, int matrix, bool transposed, SymInt rows) -> Tensor",
+    )  # fmt: skip
+    def spmm(b, values, matrix, transposed, rows):
+        return matrix_of(matrix).multiply(b, values, transposed)
+
+    @spmm.register_fake
+    def _(b, values, matrix, transposed, rows):
+        return b.new_empty((rows, b.shape[1]))
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::sddmm", mutates_args=(),
+        schema="(Tensor g, Tensor b, int matrix, bool transposed, SymInt nnz) -> Tensor",
+    )  # fmt: skip
+    def sddmm(g, b, matrix, transposed, nnz):
+        # At the places of Aᵀ, in the order of A's values: the rows change sides.
+        return matrix_of(matrix).sample(*((b, g) if transposed else (g, b)))
+
+    @sddmm.register_fake
+    def _(g, b, matrix, transposed, nnz):
+        return g.new_empty((nnz,))
+
+    def keep_spmm(ctx, inputs, output):
+        b, values, ctx.matrix, ctx.transposed, _ = inputs
+        ctx.rows = b.shape[0]
+        ctx.save_for_backward(b, values)
+
+    def of_spmm(ctx, grad):
+        b, values = ctx.saved_tensors
+        of_b = of_values = None
+        if ctx.needs_input_grad[0]:
+            of_b = spmm(grad, values, ctx.matrix, not ctx.transposed, ctx.rows)
+        if ctx.needs_input_grad[1]:
+            of_values = sddmm(grad, b, ctx.matrix, ctx.transposed, values.shape[0])
+        return of_b, of_values, None, None, None
+
+    def keep_sddmm(ctx, inputs, output):
+        g, b, ctx.matrix, ctx.transposed, _ = inputs
+        ctx.save_for_backward(g, b)
+
+    def of_sddmm(ctx, grad):
+        g, b = ctx.saved_tensors
+        of_g = of_b = None
+        if ctx.needs_input_grad[0]:
+            of_g = spmm(b, grad, ctx.matrix, ctx.transposed, g.shape[0])
+        if ctx.needs_input_grad[1]:
+            of_b = spmm(g, grad, ctx.matrix, not ctx.transposed, b.shape[0])
+        return of_g, of_b, None, None, None
+
+    spmm.register_autograd(of_spmm, setup_context=keep_spmm)
+    sddmm.register_autograd(of_sddmm, setup_context=keep_sddmm)
+    return SimpleNamespace(spmm=spmm, sddmm=sddmm)

@@ -1,0 +1,114 @@
+"""A GPU that is not there: CuPy's arrays are NumPy's with an address, kernels are names, and launches a list.
+
+What runs is all that happens on the host: the conversion of A, a room's bind, the plan's arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kernels import jit
+from kernels.formats import half
+from kernels.library import current, dense
+
+
+class Array(np.ndarray):
+    """What the rooms ask of CuPy's arrays."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+
+    @property
+    def device(self):
+        return SimpleNamespace(id=0)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": self.dtype.str, "version": 3}
+
+    def get(self) -> np.ndarray:
+        return np.asarray(self)
+
+
+class Cupy(ModuleType):
+    """NumPy, whose functions return such arrays."""
+
+    ndarray = Array
+    cuda = SimpleNamespace(
+        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None, ptr=0),
+        Device=lambda: SimpleNamespace(id=0),
+    )
+
+    @staticmethod
+    def argsort(x, **_):
+        return as_array(np.argsort(x, kind="stable"))
+
+    def __getattr__(self, name: str):
+        found = getattr(np, name)
+        if isinstance(found, type) or not callable(found):
+            return found
+
+        def wrapped(*given, **options):
+            made = found(*given, **options)
+            return as_array(made)
+
+        return wrapped
+
+
+def as_array(made):
+    """The same, arrays of the GPU; they begin at multiples of 512 bytes, as CuPy's do."""
+    if isinstance(made, tuple):
+        return (
+            type(made)(*map(as_array, made))
+            if hasattr(made, "_fields")
+            else tuple(map(as_array, made))
+        )
+    if not isinstance(made, np.ndarray) or isinstance(made, Array) or not made.size:
+        return made.view(Array) if isinstance(made, np.ndarray) else made
+    order = "F" if made.flags.f_contiguous and not made.flags.c_contiguous else "C"
+    memory = np.empty(made.nbytes + 512, np.uint8)
+    begin = -memory.ctypes.data % 512
+    placed = memory[begin : begin + made.nbytes].view(made.dtype).reshape(made.shape, order=order)
+    placed[...] = made
+    return placed.view(Array)
+
+
+class View:
+    """In the place of `cuda.core.utils.StridedMemoryView`: a tensor map is what it was made of."""
+
+    @staticmethod
+    def from_any_interface(array, stream_ptr):
+        def as_tensor_map(box, swizzle):
+            return SimpleNamespace(address=array.data.ptr, shape=tuple(array.shape), box=box)
+
+        return SimpleNamespace(as_tensor_map=as_tensor_map)
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """A function: a GPU by its numbers (`racing`) -> that GPU, current, with CuPy; its `launched` is the list."""
+
+    def open_as(gpu: SimpleNamespace) -> SimpleNamespace:
+        launched: list[tuple] = []
+        device = SimpleNamespace(**vars(gpu), device_id=0, launched=launched)
+        monkeypatch.setitem(sys.modules, "cupy", Cupy("cupy"))
+        monkeypatch.setattr("cuda.core.LaunchConfig", lambda **given: SimpleNamespace(**given))
+        monkeypatch.setattr("cuda.core.launch", lambda *given: launched.append(given))
+        monkeypatch.setattr("cuda.core.utils.StridedMemoryView", View)
+        monkeypatch.setattr(
+            jit, "compile_cubin", lambda source, entry, arch: f"{source.stem}: {entry}"
+        )
+        monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
+        monkeypatch.setattr(current.gpu, "open_device", lambda ordinal=0: device)
+        monkeypatch.setattr(current, "now", lambda: 0)
+        # It looks for NumPy's arrays, which these are as well.
+        monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
+        monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+        return device
+
+    return open_as

@@ -1,0 +1,444 @@
+"""A plan without a GPU: which addresses it puts where, what it launches around a kernel, what it keeps on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import racing
+import scipy.sparse as sp
+from refused import says
+
+import kernels
+from kernels import formats, tma
+from kernels.contract import Launch, Operands
+from kernels.formats import bcsr, csr, nm, two_four
+from kernels.library import current, dense, plans, routes, saved
+from kernels.library.dense import Dense
+from kernels.library.plans import OUT, VALUES, B
+
+M, K, N = 6, 10, 4
+B_AT, OUT_AT, VALUES_AT = 0x1000, 0x2000, 0x3000  # of arrays that stand for others
+
+
+@dataclass
+class Array:
+    """An array on a GPU, of which only its place matters."""
+
+    at: Dense
+
+
+def array(
+    ptr: int, rows: int, columns: int, order: str = "C", dtype: str = "float32", gpu: int = 0
+):
+    return Array(Dense(ptr, (rows, columns), dense.strides_of(rows, columns, order), dtype, gpu))
+
+
+def b(ptr: int = 0x10000, **options) -> Array:
+    return array(ptr, K, N, **options)
+
+
+def out(ptr: int = 0x20000, **options) -> Array:
+    return array(ptr, M, N, **options)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """GPU 0, which is not there: arrays are `Array`, streams are numbers."""
+    made = SimpleNamespace(**vars(racing.H200), device_id=0)
+    monkeypatch.setattr(dense, "describe", lambda x, name: x.at)
+    monkeypatch.setattr(dense, "place", lambda x, name: (x.at.ptr, x.at[1:]))
+    monkeypatch.setattr(dense, "current", lambda like, gpu: 77)
+    monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+    monkeypatch.setattr(
+        dense, "combiner", lambda dtype, rows, columns, gpu: (f"combine {rows}", "grid")
+    )
+    monkeypatch.setattr(current, "now", lambda: 0)
+    return made
+
+
+@pytest.fixture
+def launched() -> list:
+    return []
+
+
+def planned(device, launched, *, in_place: bool = False, made=None, steps=None) -> plans.Plan:
+    a = csr.from_scipy(sp.random(M, K, 0.5, format="csr", dtype=np.float32, random_state=0))
+    way = routes.Route("casper_sparse", "auto", a, "float32", in_place=in_place)
+    p = plans.Plan(way, a, N, "float32", "fp32", device, "any_n")
+    stand = {B_AT: B, OUT_AT: OUT}
+    if in_place:
+        stand[VALUES_AT], p._own_values = VALUES, VALUES_AT
+    steps = steps or [("kernel", "grid", (np.int32(M), 0x9000, VALUES_AT, B_AT, OUT_AT))]
+    p._steps = plans.steps_of(Launch("", steps, None), made or {}, stand)
+    p._enqueue = lambda *given: launched.append(given)
+    return p
+
+
+# ---------------------------------------------------------------- addresses
+
+
+def test_a_call_launches_the_kernel_on_its_arrays_and_nothing_else(device, launched):
+    p = planned(device, launched)
+    to = out()
+    assert p(b(), to) is to
+    assert launched == [(77, "grid", "kernel", np.int32(M), 0x9000, VALUES_AT, 0x10000, 0x20000)]
+
+
+def test_the_same_arrays_are_not_looked_for_again(device, launched, monkeypatch):
+    p = planned(device, launched)
+    p(b(), out())
+    monkeypatch.setattr(plans.Step, "at", lambda *_: pytest.fail("laid out again"))
+    p(b(), out())
+    assert launched[0] == launched[1]
+
+
+def test_other_arrays_are_other_addresses(device, launched):
+    p = planned(device, launched)
+    for at in (0x10000, 0x50000, 0x10000):
+        p(b(at), out())
+    assert [given[-2] for given in launched] == [0x10000, 0x50000, 0x10000]
+
+
+def test_sizes_are_never_taken_for_addresses(device, launched):
+    steps = [("kernel", "grid", (np.int32(B_AT), np.int64(OUT_AT), B_AT, OUT_AT, 0))]
+    p = planned(device, launched, steps=steps)
+    p(b(), out())
+    assert launched[0][3:] == (B_AT, OUT_AT, 0x10000, 0x20000, 0)
+
+
+def test_tensor_maps_of_b_and_out_are_encoded_for_each_array_once(device, launched, monkeypatch):
+    encoded = []
+    monkeypatch.setattr(tma, "tensor_map", lambda *x: encoded.append(x) or f"map {len(encoded)}")
+    maps = [object() for _ in range(3)]
+    said = {
+        id(x): (x, tma.Mapped(at, (64, 64), (128, 2), "<u2", (8, 64), 128))
+        for x, at in zip(maps, (0x9000, B_AT, OUT_AT), strict=True)
+    }
+    p = planned(device, launched, made=said, steps=[("kernel", "grid", tuple(maps))])
+    for at in (0x10000, 0x50000, 0x10000):
+        p(b(at), out())
+    assert [given[3:] for given in launched] == [
+        (maps[0], "map 1", "map 2"), (maps[0], "map 3", "map 2"), (maps[0], "map 1", "map 2"),
+    ]  # fmt: skip
+    assert [x[0].address for x in encoded] == [0x10000, 0x20000, 0x50000]
+    assert encoded[0][1:] == ((8, 64), 128)
+    assert p._steps[0].arguments[1:] != maps[1:], (
+        "those would hold the arrays that stood for others"
+    )
+
+
+def test_values_are_the_plans_own_until_others_are_given(device, launched):
+    p = planned(device, launched, in_place=True)
+    values = Array(Dense(0x70000, (p.a.nnz,), (1,), "float32", 0))
+    p(b(), out())
+    p(b(), out(), values=values)
+    assert [given[5] for given in launched] == [VALUES_AT, 0x70000]
+    short = Array(values.at._replace(shape=(3,)))
+    says(["(3,)", f"({p.a.nnz},)"], lambda: p(b(), out(), values=short))
+    fixed = planned(device, launched)
+    says(["in_place=True"], lambda: fixed(b(), out(), values=values))
+
+
+def test_a_stream_of_the_call_comes_before_the_plans_and_that_before_the_current(device, launched):
+    p = planned(device, launched)
+    p(b(), out())
+    p.stream = SimpleNamespace(ptr=5)
+    p(b(), out())
+    p(b(), out(), stream=6)
+    assert [given[0] for given in launched] == [77, 5, 6]
+
+
+def test_a_new_out_is_of_the_plans_order_on_the_calls_stream(device, launched, monkeypatch):
+    made = []
+    monkeypatch.setattr(dense, "empty", lambda *x: made.append(x) or out())
+    p = planned(device, launched)
+    given = b()
+    p(given)
+    p(given, stream=6)
+    assert [x[1:] for x in made] == [
+        ((M, N), "float32", "C", 0, None),
+        ((M, N), "float32", "C", 0, 6),
+    ]
+    says(["beta is 1.0", "no out"], lambda: p(given, beta=1.0))
+
+
+def test_another_current_gpu_is_current_again_after_a_call(device, launched, monkeypatch):
+    order = []
+    device.set_current = lambda: order.append(0)
+    monkeypatch.setattr(current, "now", lambda: 3)
+    monkeypatch.setattr(current.gpu, "open_device", order.append)
+    planned(device, launched)(b(), out())
+    assert order == [0, 3] and launched
+
+
+# ---------------------------------------------------------------- around the kernel
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """CuPy's allocations, by their bytes."""
+    made = []
+
+    def zeros(size, dtype):
+        made.append(size)
+        return SimpleNamespace(data=SimpleNamespace(ptr=0x100000 * len(made)), dtype=dtype)
+
+    monkeypatch.setattr(dense, "need_cupy", lambda: SimpleNamespace(zeros=zeros, uint8=np.uint8))
+    return made
+
+
+def names(launched) -> list[str]:
+    return [given[2] for given in launched]
+
+
+@pytest.mark.parametrize(
+    ("given", "to", "scale", "expected"),
+    [
+        (b(), out(), {}, ["kernel"]),
+        (b(), out(), {"alpha": 2.0}, ["kernel", f"combine {M}"]),
+        (b(), out(), {"beta": 1.0}, ["kernel", f"combine {M}"]),
+        (b(order="F"), out(), {}, [f"combine {K}", "kernel"]),
+        (b(), out(order="F"), {}, ["kernel", f"combine {M}"]),
+        (b(0x10008), out(), {}, [f"combine {K}", "kernel"]),
+        (b(order="F"), out(order="F"), {"alpha": 2.0, "beta": 1.0}, [f"combine {K}", "kernel", f"combine {M}"]),
+    ],
+)  # fmt: skip
+def test_small_kernels_come_only_where_they_are_needed(
+    given, to, scale, expected, device, launched, memory
+):
+    p = planned(device, launched)
+    for _ in range(2):
+        launched.clear()
+        assert p(given, to, **scale) is to
+        assert names(launched) == expected
+    staged = (expected[0] != "kernel") + (to.at.strides != (N, 1) or "beta" in scale)
+    assert len(memory) == staged, "allocated once, if at all"
+
+
+def test_alpha_alone_scales_out_where_it_is(device, launched, memory):
+    planned(device, launched)(b(), out(), alpha=3.0)
+    kernel, scale = launched
+    assert kernel[-1] == 0x20000
+    assert (scale[5], scale[8], scale[11:]) == (0x20000, 0x20000, (3.0, 0.0)) and not memory
+
+
+def test_beta_adds_out_to_a_product_elsewhere(device, launched, memory):
+    planned(device, launched)(b(), out(), alpha=3.0, beta=0.5)
+    kernel, add = launched
+    assert kernel[-1] == 0x100000 == add[5] and add[8] == 0x20000 and add[11:] == (3.0, 0.5)
+    assert memory == [M * N * 4]
+
+
+def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(device, launched, memory):
+    p = planned(device, launched)
+    p._steps = []
+    p(b(), out())
+    p(b(), out(), beta=2.0)
+    assert names(launched) == [f"combine {M}"] * 2
+    assert launched[0][5] == 0x100000 and [x[11:] for x in launched] == [(1.0, 0.0), (1.0, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("given", "to", "words"),
+    [
+        (array(0x10000, K + 1, N), out(), ["B is 11 x 4", "10 x 4"]),
+        (b(), array(0x20000, M, N + 1), ["out is 6 x 5", "6 x 4"]),
+        (b(dtype="float16"), out(), ["B is float16", "float32"]),
+        (b(), out(dtype="float64"), ["out is float64"]),
+        (b(gpu=1), out(), ["B is on GPU 1", "GPU 0"]),
+        (b(0x20000), out(), ["out is B itself"]),
+    ],
+)
+def test_what_does_not_fit_the_plan_is_one_sentence(given, to, words, device, launched):
+    says(words, lambda: planned(device, launched)(given, to))
+    assert not launched
+
+
+def test_a_vector_is_a_column(device, launched, monkeypatch):
+    p = planned(device, launched)
+    p.n = 1
+    x = Array(Dense(0x10000, (K,), (1,), "float32", 0))
+    y = Array(Dense(0x20000, (M,), (1,), "float32", 0))
+    shapes = []
+    monkeypatch.setattr(dense, "empty", lambda like, shape, *_: shapes.append(shape) or y)
+    assert p(x) is y and shapes == [(M,)] and names(launched) == ["kernel"]
+
+
+# ---------------------------------------------------------------- what is kept alive
+
+
+def test_the_arrays_that_stood_for_b_and_out_are_let_go():
+    def at(ptr):
+        return SimpleNamespace(data=SimpleNamespace(ptr=ptr))
+
+    a, work, b_, c = at(0x9000), at(0x9100), at(B_AT), at(OUT_AT)
+    arguments = (1, b_)
+    ops = Operands(a, b_, c)
+    bound = Launch("", [("kernel", "grid", arguments)], c, keep=(ops, work, b_, arguments, None, 3))
+    assert plans._kept(bound, ops, {B_AT, OUT_AT}) == (ops, work, None, 3)
+    assert ops.a is a and ops.b is None and ops.c is None
+
+
+# ---------------------------------------------------------------- on disk
+
+MATRICES = [
+    csr.from_scipy(sp.random(20, 30, 0.2, format="csr", dtype=np.float32, random_state=0)),
+    bcsr.random(64, 96, 0.5, 0, block=(16, 32)),
+    two_four.random(16, 32, "float16", 0),
+    nm.random(64, 32, 2, 8, 4, 0),
+]
+
+
+def written(a, device, path, **options):
+    way = routes.Route(options.pop("room", "casper_sparse"), "auto", a, "float32", "C", "F")
+    made = plans.Plan(way, a, 24, "float32", "tf32", device, "any_n")
+    made.save(path)
+    return made
+
+
+@pytest.mark.parametrize("a", MATRICES, ids=lambda a: type(a).__name__)
+def test_a_saved_matrix_is_the_same_to_the_last_bit(a, device, tmp_path):
+    path = tmp_path / "some.plan"
+    written(a, device, path)
+    about, same = saved.read(path)
+    assert type(same) is type(a)
+    for f in fields(a):
+        left, right = getattr(a, f.name), getattr(same, f.name)
+        assert type(left) is type(right) and np.array_equal(left, right)
+    assert {key: about[key] for key in ("n", "dtype", "accuracy", "b_order", "out_order")} == {
+        "n": 24, "dtype": "float32", "accuracy": "tf32", "b_order": "C", "out_order": "F",
+    }  # fmt: skip
+
+
+def changed(path, **given):
+    """The file with other arrays, or other words in what it says of itself."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays.pop("about")))
+    for name, x in given.items():
+        (arrays if name in arrays else about)[name] = x
+    with path.open("wb") as file:
+        np.savez(file, about=np.array(json.dumps(about)), **arrays)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"val": np.zeros(3, np.float32)}, ["damaged"]),
+        ({"version": 2}, ["version 2", "1"]),
+        ({"version": "1"}, ["no saved plan", "version"]),
+        ({"format": "Ell"}, ["'Ell'"]),
+        ({"format": "Bcsr"}, ["'Bcsr'", "no format"]),
+        ({"n": -1}, ["n of some.plan is -1"]),
+        ({"dtype": "int8"}, ["int8"]),
+        ({"dtype": "bfloat16"}, ["'tf32'", "bfloat16"]),
+        ({"b_order": "X"}, ["b_order", "'X'"]),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(given, words, device, tmp_path):
+    path = tmp_path / "some.plan"
+    written(MATRICES[0], device, path)
+    changed(path, **given)
+    says(words, lambda: saved.read(path))
+
+
+def test_a_matrix_that_is_none_is_refused_even_with_the_right_digest(device, tmp_path):
+    path = tmp_path / "some.plan"
+    a = MATRICES[0]
+    written(replace(a, col_idx=a.col_idx + 100), device, path)
+    says(["col_idx[0]", "outside"], lambda: saved.read(path))
+
+
+@pytest.mark.parametrize("text", [b"", b"PK\x03\x04 no zip", b"a,b\n1,2\n"])
+def test_any_other_file_is_refused(text, tmp_path):
+    path = tmp_path / "other.npz"
+    path.write_bytes(text)
+    says(["other.npz is no saved plan"], lambda: saved.read(path))
+    with pytest.raises(FileNotFoundError):
+        saved.read(tmp_path / "nowhere.npz")
+
+
+def test_pickled_objects_are_never_loaded(tmp_path):
+    path = tmp_path / "evil.npz"
+    np.savez(path, about=np.array(json.dumps({})), x=np.array([{}], dtype=object))
+    says(["evil.npz is no saved plan"], lambda: saved.read(path))
+
+
+@pytest.mark.parametrize(
+    ("other", "choice"),
+    [({}, "any_n"), ({"name": "NVIDIA H100"}, ""), ({"nvrtc": "1.0"}, ""), ({"kernels": "0" * 12}, "")],
+)  # fmt: skip
+def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
+    other, choice, device, tmp_path, monkeypatch
+):
+    path = tmp_path / "some.plan"
+    a = MATRICES[0]
+    way = routes.Route("casper_sparse", "auto", a, "float32")
+    plans.Plan(way, a, 24, "float32", "fp32", device, "any_n").save(path)
+    changed(path, **{x: y for x, y in other.items() if x != "name"})
+    device.name = other.get("name", device.name)
+    monkeypatch.setattr(current.gpu, "open_device", lambda ordinal: device)
+    monkeypatch.setattr(formats, "to_device", lambda x: x)
+    calls = []
+    monkeypatch.setattr(plans, "built", lambda *given: calls.append(given))
+    monkeypatch.setattr(routes, "_csr", lambda a, less, hopper: way)
+    saved.load_plan(path)
+    assert calls[0][1:4] == (24, "float32", "fp32") and calls[0][6] == choice
+
+
+# ---------------------------------------------------------------- before a GPU is looked for
+
+
+def test_wrong_arguments_are_refused_before_a_gpu_is_looked_for(monkeypatch):
+    monkeypatch.setattr(current.gpu, "open_device", lambda _: pytest.fail("looked for a GPU"))
+    a = sp.eye(4, format="csr", dtype=np.float32)
+    for words, options in (
+        (["n is -1"], {"n": -1}),
+        (["order is 'K'"], {"n": 2, "order": "K"}),
+        (["out_order is 'K'"], {"n": 2, "out_order": "K"}),
+        (["B is int8"], {"n": 2, "dtype": "int8"}),
+        (["'fp8'"], {"n": 2, "accuracy": "fp8"}),
+        (["'fp32'", "float16"], {"n": 2, "accuracy": "fp32", "dtype": "float16"}),
+    ):
+        says(words, lambda options=options: kernels.plan(a, **options))
+
+
+def test_without_a_gpu_or_cupy_a_plan_says_so_in_one_sentence(monkeypatch):
+    import sys
+
+    import cuda.core
+
+    a = sp.eye(4, format="csr", dtype=np.float32)
+
+    def fails(ordinal):
+        raise RuntimeError("no device here.\nand a trace")
+
+    monkeypatch.setattr(cuda.core, "Device", fails)
+    with pytest.raises(
+        kernels.NoGpu, match=r"^GPU \d cannot be used \(no device here\): "
+    ) as caught:
+        kernels.plan(a, 2)
+    assert "\n" not in str(caught.value)
+    gpu = SimpleNamespace(set_current=lambda: None, sync=lambda: None, device_id=0)
+    monkeypatch.setattr(cuda.core, "Device", lambda ordinal: gpu)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        kernels.NoGpu, match="CuPy, which is not installed here: install cupy-cuda13x"
+    ):
+        kernels.plan(a, 2)
+
+
+def test_the_gpu_of_a_is_the_one_to_plan_on(monkeypatch):
+    monkeypatch.setattr(current, "now", lambda: 4)
+    assert current.ordinal_for(sp.eye(3)) == current.ordinal_for(np.zeros(3)) == 4
+    cupys = SimpleNamespace(device=SimpleNamespace(id=2))
+    torchs = SimpleNamespace(device=SimpleNamespace(index=1, type="cuda"))
+    assert current.ordinal_for(cupys) == current.ordinal_for(SimpleNamespace(val=cupys)) == 2
+    assert current.ordinal_for(torchs) == 1
+    assert current.ordinal_for(SimpleNamespace(device=SimpleNamespace(index=0, type="cpu"))) == 4
+    monkeypatch.setattr(current, "now", lambda: None)
+    assert current.ordinal_for(sp.eye(3)) == 0

@@ -1,0 +1,150 @@
+"""Every way as far as it goes without a GPU: A converted, a room's kernel bound, B's and out's addresses found."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import racing
+import scipy.sparse as sp
+from pretend import Array, as_array, pretended  # noqa: F401
+
+import kernels
+from kernels import formats
+from kernels.formats import bcsr, csr, nm, two_four
+from kernels.formats.half import Half
+from kernels.library import routes
+
+M, K = 128, 192
+KINDS = {
+    "csr": csr.from_scipy(sp.random(M, K, 0.1, format="csr", dtype=np.float32, random_state=0)),
+    "blocks": bcsr.random(M, K, 0.6, 0, block=64, dtype="bfloat16"),
+    "small blocks": bcsr.random(M, K, 0.6, 0, block=(32, 16), dtype="float16"),
+    "tf32": bcsr.random(M, K, 0.6, 0, block=64, dtype="tf32"),
+    "2:4": two_four.random(M, K, "bfloat16", 0),
+    "2:4 float16": two_four.random(M, K, "float16", 0),
+    "nm": nm.random(K, M, 8, 32, 16, 0),
+    "csr bfloat16": csr.Csr(
+        2, 2, np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32), np.ones(2, np.float32)
+    ),
+}
+ROWS = [
+    ("csr", "float32", None), ("blocks", "bfloat16", None), ("small blocks", "float16", None),
+    ("tf32", "float32", "tf32"), ("tf32", "float32", None), ("2:4", "bfloat16", None), ("2:4 float16", "float16", None),
+    ("nm", "float32", None), ("nm", "float32", "tf32"), ("nm", "bfloat16", "bf16"), ("csr bfloat16", "bfloat16", None),
+]  # fmt: skip
+HOPPER_ONLY = {("nm", "bfloat16"), ("csr bfloat16", "bfloat16")}
+
+
+def array(rows: int, columns: int, dtype: str, order: str):
+    x = as_array(np.zeros((rows, columns), np.float32 if dtype == "float32" else np.uint16, order))
+    return x if dtype == "float32" else Half(dtype, x)
+
+
+def address(x) -> int:
+    return (x.bits if isinstance(x, Half) else x).data.ptr
+
+
+def addresses(given: tuple) -> set[int]:
+    """All that the arguments of a launch point to, by themselves or in a tensor map."""
+    maps = {x.address for x in given if isinstance(x, SimpleNamespace) and hasattr(x, "address")}
+    return maps | {x for x in given if type(x) is int}
+
+
+@pytest.mark.parametrize("gpu", [racing.H200, racing.A100], ids=lambda x: x.name)
+@pytest.mark.parametrize("n", [64, 33, 1])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
+def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(
+    kind, dtype, accuracy, order, n, gpu, request
+):
+    if (kind, dtype) in HOPPER_ONLY and gpu is not racing.H200:
+        pytest.skip("has no kernel on this GPU")
+    device = request.getfixturevalue("pretended")(gpu)
+    a = KINDS[kind]
+    made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, order=order, tune=False)
+    seen = []
+    for _ in range(2):
+        b, out = array(made.k, n, dtype, made.b_order), array(made.m, n, dtype, made.out_order)
+        device.launched.clear()
+        assert made(b, out) is out
+        assert all("combine" not in step[2] for step in device.launched), "as it is"
+        found = [addresses(step[3:]) for step in device.launched]
+        assert any(address(b) in x for x in found) and any(address(out) in x for x in found)
+        seen.append([x - {address(b), address(out)} for x in found])
+    assert seen[0] == seen[1], "nothing else changes from call to call"
+    out = array(made.m, n, dtype, "F" if made.out_order == "C" else "C")
+    device.launched.clear()
+    made(b, out)
+    assert [step[2].partition(":")[0] for step in device.launched].count("combine") == (n > 1)
+
+
+@pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
+def test_what_stood_for_b_and_out_is_freed(kind, dtype, accuracy, request, monkeypatch):
+    request.getfixturevalue("pretended")(racing.H200)
+    stood = []
+    problem = routes.problem
+
+    def watched(way, n, xp):
+        p, b, c = problem(way, n, xp)
+        stood.extend(weakref.ref(root(x)) for x in (b, c))
+        return p, b, c
+
+    monkeypatch.setattr(routes, "problem", watched)
+    made = kernels.plan(KINDS[kind], 64, dtype=dtype, accuracy=accuracy, tune=False)
+    gc.collect()
+    assert made._steps and [ref() for ref in stood] == [None, None]
+
+
+def root(x):
+    """The array whose memory another one shares."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+def test_values_that_change_are_read_where_they_are(request):
+    device = request.getfixturevalue("pretended")(racing.H200)
+    made = kernels.plan(KINDS["csr"], 64, in_place=True, tune=False)
+    values = as_array(np.ones(made.a.nnz, np.float32))
+    b, out = array(K, 64, "float32", "C"), array(M, 64, "float32", "C")
+    for given, at in ((None, made.a.val.data.ptr), (values, values.data.ptr)):
+        device.launched.clear()
+        made(b, out, values=given)
+        assert any(at in addresses(step[3:]) for step in device.launched)
+        assert (
+            not any(made.a.val.data.ptr in addresses(s[3:]) for s in device.launched)
+            or at != values.data.ptr
+        )
+
+
+@pytest.mark.parametrize("kind", ["csr", "blocks", "2:4", "nm"])
+def test_a_saved_plan_is_the_same_plan(kind, request, tmp_path):
+    request.getfixturevalue("pretended")(racing.H200)
+    a = KINDS[kind]
+    made = kernels.plan(a, 64, dtype="float32" if kind in ("csr", "nm") else "bfloat16", tune=False)
+    made.save(tmp_path / "some.plan")
+    loaded = kernels.load_plan(tmp_path / "some.plan", tune=False)
+    assert repr(loaded) == repr(made) and isinstance(loaded.a.val, Array)
+    assert (formats.to_dense(formats.to_host(loaded.a)) == formats.to_dense(a)).all()
+
+
+@pytest.mark.parametrize("edited", ["unit width=7", "unit nothing", "unit height=3", "nothing"])
+def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path):
+    request.getfixturevalue("pretended")(racing.H200)
+    made = kernels.plan(KINDS["blocks"], 64, dtype="bfloat16", tune=False)
+    right, made.choice = made.choice, edited
+    made.save(tmp_path / "some.plan")
+    assert kernels.load_plan(tmp_path / "some.plan", tune=False).choice == right
+
+
+@pytest.mark.parametrize("prune", ["nm", "block"])
+def test_a_dense_array_is_pruned_where_kernels_run(prune, request):
+    request.getfixturevalue("pretended")(racing.H200)
+    w = np.random.default_rng(0).standard_normal((M, K)).astype(np.float32)
+    made = kernels.plan(w, 64, prune=prune, density=0.25, accuracy="tf32", tune=False)
+    assert (made.room, made.a.nnz) == ("nm_spmm" if prune == "nm" else "async_sparse", made.a.nnz)
+    assert repr(made).startswith(f"Plan({M} x {K} by {K} x 64, float32, tf32: ")

@@ -1,0 +1,217 @@
+"""Which kernels multiply what, on GPUs that are not there; and how a choice is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import racing
+import scipy.sparse as sp
+from refused import says
+
+from kernels import async_sparse, casper_sparse, jit, nm_spmm, tensor_core_24, tuning
+from kernels.contract import Operands
+from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
+from kernels.formats.half import Half
+from kernels.library import operands, routes
+
+H200, A100 = racing.H200, racing.A100
+ROOMS = {
+    x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)
+}
+
+
+def matrix(kind: str):
+    """128 x 256 with values that every dtype here holds."""
+    a = sp.random(128, 256, 0.05, format="csr", random_state=0)
+    a.data = np.random.default_rng(0).integers(1, 64, a.nnz) / np.float32(8)
+    a = csr.from_scipy(a)
+    if kind == "csr":
+        return a
+    if kind == "wcsr":
+        return wcsr.from_csr(a, dtype="float32")
+    if kind == "24":
+        return two_four.random(128, 256, "bfloat16", 0)
+    if kind.startswith("nm"):
+        b = nm.random(256, 128, 8, 32, int(kind[2:]), 0)
+        return replace(b, val=half.from_bits(half.to_bits(b.val, "bfloat16"), "bfloat16"))
+    return bcsr.from_csr(a, block=int(kind[1:]), dtype="float32")
+
+
+def way(kind: str, dtype: str, accuracy: str | None, device, **options) -> routes.Route:
+    asked = operands.resolved(accuracy, dtype)
+    return routes.route(
+        matrix(kind), dtype, asked, device, explicit=accuracy is not None, **options
+    )
+
+
+HOPPERS = [
+    ("csr", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("csr", "float32", "tf32", "async_sparse", "auto_tf32", "tf32"),
+    ("csr", "bfloat16", None, "async_sparse", "wcsr", "bfloat16"),
+    ("csr", "float16", None, "async_sparse", "wcsr", "float16"),
+    ("b64", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("b64", "float32", "tf32", "async_sparse", "auto", "tf32"),
+    ("b64", "float32", "bf16", "async_sparse", "auto", "tf32"),
+    ("b32", "bfloat16", None, "async_sparse", "auto", "bfloat16"),
+    ("24", "bfloat16", None, "tensor_core_24", "auto", "bfloat16"),
+    ("24", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("nm32", "float32", None, "nm_spmm", "auto", "float32"),
+    ("nm32", "float32", "tf32", "nm_spmm", "tf32", "tf32"),
+    ("nm32", "bfloat16", None, "nm_spmm", "bf16", "bfloat16"),
+    ("nm1", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("wcsr", "float32", None, "async_sparse", "auto_fp32", "float32"),
+]
+ELSEWHERE = [
+    ("csr", "float32", None, "casper_sparse", "auto", "float32"),
+    ("csr", "float32", "tf32", "casper_sparse", "auto", "float32"),
+    ("b64", "float32", "tf32", "casper_sparse", "auto", "float32"),
+    ("b64", "bfloat16", None, "async_sparse", "opt0", "bfloat16"),
+    ("b32", "float16", None, "async_sparse", "opt0", "float16"),
+    ("24", "bfloat16", None, "tensor_core_24", "auto", "bfloat16"),
+    ("nm32", "float32", "tf32", "nm_spmm", "auto", "float32"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "accuracy", "room", "variant", "numbers", "device"),
+    [(*row, H200) for row in HOPPERS] + [(*row, A100) for row in ELSEWHERE],
+)
+def test_each_format_dtype_and_accuracy_has_its_kernels(
+    kind, dtype, accuracy, room, variant, numbers, device
+):
+    made = way(kind, dtype, accuracy, device)
+    assert (made.room, made.variant, made.numbers) == (room, variant, numbers)
+    assert variant in ROOMS[room].VARIANTS, "and the room has them"
+    assert jit.arch_of(device) in ROOMS[room].VARIANTS[variant].targets or variant == "auto"
+
+
+def test_values_that_change_are_read_by_the_kernels_that_copy_none():
+    assert way("csr", "float32", None, H200, in_place=True).room == "casper_sparse"
+
+
+@pytest.mark.parametrize("kind", ["csr", "nm32"])
+def test_another_gpu_says_what_it_has_no_kernel_for(kind):
+    says(["bfloat16", "8.0", "convert B to float32"], lambda: way(kind, "bfloat16", None, A100))
+
+
+def test_a_dtype_without_a_kernel_is_refused():
+    says(["N:M times float16"], lambda: way("nm32", "float16", "fp16", H200))
+    says(["in_place"], lambda: way("b64", "float32", None, H200, in_place=True))
+
+
+def test_sixteen_bits_round_a_only_where_that_was_asked_for():
+    a = matrix("csr")
+    a.val[5] = 0.1
+    ask = {"order": "C", "device": H200, "dtype": "bfloat16", "accuracy": "bf16"}
+    says(["0.1", "accuracy='bf16'"], lambda: routes.route(a, explicit=False, **ask))
+    assert routes.route(a, explicit=True, **ask).a is a
+
+
+def test_tf32_rounds_a():
+    a = matrix("b64")
+    a.val[0, 0, 0] = 1 + 2**-12
+    made = routes.route(a, "float32", "tf32", H200, explicit=True)
+    assert not (made.a.val.view(np.uint32) & 0x1FFF).any()
+    assert np.abs(made.a.val - a.val).max() == np.float32(2**-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "accuracy", "order", "out_order", "found"),
+    [
+        ("b64", "bfloat16", None, "C", "C", "CC"), ("b64", "bfloat16", None, "F", "C", "FC"),
+        ("b64", "bfloat16", None, "F", "F", "FF"), ("b64", "bfloat16", None, "C", "F", "CC"),
+        ("b64", "float32", "tf32", "C", "C", "FC"), ("csr", "float32", None, "F", "F", "CC"),
+        ("24", "bfloat16", None, "F", "F", "CC"),
+    ],
+)  # fmt: skip
+def test_memory_orders_are_the_kernels_where_it_has_them(
+    kind, dtype, accuracy, order, out_order, found
+):
+    made = way(kind, dtype, accuracy, H200, order=order, out_order=out_order)
+    assert made.b_order + made.c_order == found
+
+
+# ---------------------------------------------------------------- problems and choices
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "accuracy"),
+    [("csr", "float32", None), ("b64", "bfloat16", None), ("b64", "float32", "tf32"),
+     ("24", "bfloat16", None), ("nm32", "float32", None), ("nm32", "bfloat16", None)],
+)  # fmt: skip
+def test_a_problem_is_what_the_room_would_make_of_the_same_operands(kind, dtype, accuracy):
+    made = way(kind, dtype, accuracy, H200)
+    p, b, c = routes.problem(made, 96, np)
+    assert b.shape == (256, 96) and c.shape == (128, 96)
+    assert b.flags[f"{made.b_order}_CONTIGUOUS"] and c.flags[f"{made.c_order}_CONTIGUOUS"]
+    ops = p.device()
+    assert isinstance(ops, Operands) and ops is p.device()
+    if made.turned:
+        assert (p.m, p.n, p.k) == (96, 128, 256) and ops.b is made.a
+        dense = ops.a.bits if isinstance(ops.a, Half) else ops.a
+        assert dense.shape == (96, 256) and dense.flags.f_contiguous
+        assert np.shares_memory(dense, b)
+    else:
+        assert (p.m, p.n, p.k) == (128, 96, 256) and ops.a is made.a
+    assert p.nnz == made.a.nnz
+
+
+def test_what_trials_multiply_is_never_all_zeros_and_exact_in_tf32():
+    _, b, _ = routes.problem(way("nm32", "float32", "tf32", H200), 64, np)
+    assert (b != 0).all() and not (b.view(np.uint32) & 0x1FFF).any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "accuracy", "device"),
+    [("b64", "bfloat16", None, H200), ("24", "bfloat16", None, H200), ("24", "bfloat16", None, A100),
+     ("nm32", "float32", None, H200), ("nm32", "float32", None, A100), ("csr", "float32", None, H200),
+     ("csr", "float32", "tf32", H200)],
+)  # fmt: skip
+def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
+    kind, dtype, accuracy, device, monkeypatch, tmp_path
+):
+    made = way(kind, dtype, accuracy, device)
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
+    monkeypatch.setattr(tuning, "look_up", lambda *_: None)  # nothing is kept
+    monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
+    p, _, _ = routes.problem(made, 96, np)
+    choice = routes.choose(made, p, device, tune=False)
+    bound = []
+    family = routes._family(made, p, device)
+    fake = replace(family, bind=lambda name, config: bound.append(config))
+    monkeypatch.setattr(routes, "_family", lambda *_: fake)
+    routes.bind(made, choice, p, device)
+    assert bound == [family.likely()] and family.fits(bound[0])
+
+
+def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_change(monkeypatch):
+    tried = []
+
+    def tune(names, bind, references, device, rounds, jobs):
+        tried.append((names, jobs))
+        return tuning.Winner(names[-1], 1.0, None, 0.0)
+
+    monkeypatch.setattr(tuning, "tune", tune)
+    for in_place in (False, True):
+        made = way("csr", "float32", None, A100, in_place=in_place)
+        p, _, _ = routes.problem(made, 128, np)
+        assert routes.choose(made, p, A100, tune=True) == tried[-1][0][-1]
+    (every, jobs), (kept, _) = tried
+    assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(every)
+    for source, entry in jobs:
+        jit.compile_cubin(source, entry, "sm_80")
+
+
+def test_a_choice_that_is_none_of_the_rooms_is_refused():
+    made = way("b64", "bfloat16", None, H200)
+    p, _, _ = routes.problem(made, 64, np)
+    says(["'nothing'", "unit"], lambda: routes.bind(made, "nothing width=64", p, H200))
+    csr = way("csr", "float32", None, A100)
+    says(["'nothing'"], lambda: routes.bind(csr, "nothing", routes.problem(csr, 64, np)[0], A100))
+
+
+def test_kernels_of_rooms_have_digests_of_their_own():
+    made = {room: routes.kernels(room) for room in ROOMS}
+    assert len(set(made.values())) == len(made) and all(len(x) == 12 for x in made.values())

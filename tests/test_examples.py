@@ -1,0 +1,172 @@
+"""The examples: what they compute is right on the host, without a GPU they say so, and with one they run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from artifact.drawing.pages import examples
+from artifact.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+common, gcn, power_iteration = (
+    importlib.import_module(name) for name in ("common", "gcn", "power_iteration")
+)
+
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "common")
+
+
+def run(name: str, *options, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, EXAMPLES / f"{name}.py", *map(str, options)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | environment, cwd=EXAMPLES.anchor
+    )
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_without_a_gpu_an_example_says_so_in_one_sentence(name):
+    sizes = ("--outputs", 64) if name == "pruned_linear" else ()
+    done = run(name, *sizes, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("GPU 0 cannot be used") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["gcn", "power_iteration"])
+def test_a_matrix_that_is_not_there_is_said(name):
+    done = run(name, "--matrix", "nowhere")
+    assert done.returncode == 2 and done.stderr.startswith("there is no matrix 'nowhere'")
+
+
+def test_matrices_by_file_and_by_name(tmp_path, monkeypatch):
+    a = sp.random(30, 30, 0.2, format="csr", random_state=0)
+    sp.save_npz(tmp_path / "one.npz", a)
+    scipy.io.mmwrite(tmp_path / "two.mtx", a)
+    monkeypatch.setenv("SPARSITY_MATRICES", str(tmp_path))
+    for name in ("one", "two", str(tmp_path / "one.npz"), str(tmp_path / "two.mtx")):
+        found, said = common.matrix(name, 10, 0)
+        assert np.allclose(found.toarray(), a.toarray()) and said in ("one", "two")
+    sp.save_npz(tmp_path / "wide.npz", a[:10])
+    with pytest.raises(ValueError, match="wide.npz is 10 x 30, but must be square"):
+        common.matrix("wide", 10, 0)
+
+
+def test_a_generated_graph_has_no_directions_no_loops_and_hubs():
+    a = common.graph(2000, 0)
+    assert (a != a.T).nnz == 0 and not a.diagonal().any() and set(a.data) == {1}
+    degrees = np.diff(a.indptr)
+    assert 8 < degrees.mean() < 17 and degrees.max() > 5 * degrees.mean()
+    assert (common.graph(2000, 0) != a).nnz == 0 and (common.graph(2000, 1) != a).nnz
+
+
+def layer(seed: int = 0):
+    """A small network: Â, and in float64 its input, weights and target."""
+    a = gcn.normalised(common.graph(40, seed, neighbours=4)).astype(np.float64)
+    rng = np.random.default_rng(seed)
+    return a, [rng.standard_normal(shape) for shape in ((40, 6), (6, 5), (5, 3), (40, 3))]
+
+
+def test_the_normalised_graph_is_symmetric_with_the_largest_eigenvalue_one():
+    a, _ = layer()
+    dense = a.toarray()
+    assert np.allclose(dense, dense.T, atol=1e-7) and (dense.diagonal() > 0).all()
+    assert np.isclose(np.linalg.eigvalsh(dense).max(), 1, atol=1e-6)
+
+
+def test_gradients_by_hand_are_those_of_differences():
+    a, (x, w1, w2, target) = layer()
+
+    def loss(w1, w2):
+        y = a @ (np.maximum(a @ (x @ w1), 0) @ w2)
+        return ((y - target) ** 2).mean()
+
+    for which, found in enumerate(gcn.gradients(a, x, w1, w2, target)):
+        for place in ((0, 0), (2, 1), (4, 2)):
+            far = [np.zeros_like(w) for w in (w1, w2)]
+            far[which][place] = 1e-6
+            slope = (loss(w1 + far[0], w2 + far[1]) - loss(w1 - far[0], w2 - far[1])) / 2e-6
+            assert np.isclose(found[place], slope, rtol=1e-4, atol=1e-8)
+
+
+def test_gradients_by_pytorch_are_those_by_hand():
+    torch = pytest.importorskip("torch")
+    a, given = layer()
+    x, w1, w2, target = map(torch.tensor, given)
+    dense = torch.tensor(a.toarray())
+    found = gcn.step(lambda b: dense @ b, x, w1.requires_grad_(), w2.requires_grad_(), target)
+    assert gcn.worst([part.numpy() for part in found], gcn.gradients(a, *given)) < 1e-12
+
+
+def test_power_iteration_finds_the_largest_eigenvalue():
+    a = sp.diags_array([5.0, -2.0, 1.0, 0.5]) + sp.csr_array((4, 4))
+    start = np.random.default_rng(0).standard_normal((4, 3))
+    found, x = power_iteration.iterated(lambda x: a @ x, start, 60, np)
+    assert np.allclose(found, 5) and np.allclose(np.abs(x[0]), 1)
+
+
+def test_a_table_names_what_did_not_run(capsys):
+    rows = [
+        common.Row("ours", 10.0, 1e-7),
+        common.Row("other", 25.0, 2e-7),
+        common.Row("none", np.nan, np.nan, "is not installed"),
+    ]
+    common.report("title", rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "title" and "2.50x" in lines[3] and lines[4] == "none   is not installed"
+
+
+def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
+    gpu = SimpleNamespace(name="NVIDIA H200")
+    monkeypatch.setattr(common.trial, "open_device", lambda: gpu)
+    assert common.COLUMNS == examples.COLUMNS and examples.tables(tmp_path) == examples.NONE
+    path = tmp_path / "nvidia-h200.csv"
+    rows = [common.Row("ours", 1000.0, 1.2e-7), common.Row("other", 2500.0, 2e-7)]
+    common.write(path, "gcn", "a graph", rows)
+    common.write(
+        path,
+        "power_iteration",
+        "a matrix",
+        [*rows, common.Row("none", np.nan, np.nan, "is not installed")],
+    )
+    first, second = examples.tables(tmp_path).split("\n\n`")
+    assert first.startswith("`gcn`, a graph, on an NVIDIA H200, 20")
+    assert (
+        "| ours | 1,000.0 | 1.00 | 1.2e-07 |" in first
+        and "| other | 2,500.0 | 2.50 | 2.0e-07 |" in first
+    )
+    assert second.startswith("power_iteration`") and "| none | is not installed | | |" in second
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match="other.csv has the columns a, b, but a record of the examples"
+    ):
+        examples.tables(tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("power_iteration", ("--rows", 2000, "--iterations", 20)),
+        ("power_iteration", ("--rows", 2000, "--iterations", 20, "--vectors", 1)),
+        ("pruned_linear", ("--outputs", 256, "--inputs", 512, "--tokens", 64)),
+        ("pruned_linear", ("--outputs", 256, "--inputs", 512, "--tokens", 64, "--pattern", "block")),
+        ("gcn", ("--nodes", 2000, "--features", 32, "--hidden", 32, "--classes", 8)),
+    ],
+)  # fmt: skip
+def test_an_example_runs_and_is_right(name, options, tmp_path):
+    pytest.importorskip("cupy")
+    if name == "gcn":
+        pytest.importorskip("torch")
+    done = run(name, *options, SPARSITY_CHOICES=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    ours = next(line for line in done.stdout.splitlines() if line.startswith("ours"))
+    assert float(ours.split()[-1]) < (2e-3 if name == "pruned_linear" else 1e-4)

@@ -18,6 +18,7 @@ from pathlib import Path
 from artifact import paths, rooms
 from artifact.measure import matrices, records
 from artifact.verdicts import compare, judge, load, measures, page
+from artifact.which import pool
 
 WRONG = 1
 BAD_INPUT = compare.BAD_INPUT
@@ -316,6 +317,27 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--room", metavar="ROOM", help="a room's own list (default: the general one)")
     sub.add_argument("--most", type=_positive, metavar="NNZ", help="none with more non-zeros")
     sub.add_argument("--download", action="store_true", help="fetch what is missing")
+
+    sub = command(
+        _which,
+        "which",
+        "which kernel for my matrix: its statistics, advice, the expected time and why",
+        "Print the statistics of a sparse matrix, which recorded kernel multiplies it fastest by a dense one of N "
+        "columns, the time to expect, and why. Needs no GPU; with one it also measures, and says whether the advice "
+        "was good.",
+    )
+    sub.add_argument(
+        "matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"
+    )
+    sub.add_argument("-n", type=_positive, required=True, help="columns of B")
+    sub.add_argument(
+        "--precision", default="fp32", choices=[p.lower() for p in pool.PRECISIONS],
+        help="of the result, at least (default: %(default)s)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--no-measure", action="store_true", help="advice alone, also where there is a GPU"
+    )
+    where(sub)
 
     sub = command(_records, "records", "list the records there are")
     sub.add_argument(
@@ -655,6 +677,25 @@ def _trial_problems(room, options) -> list:
         )
     shapes = next(iter(room.sweeps(options.preset).values()))
     return [room.problem(**shape, seed=options.seed) for shape in shapes]
+
+
+def _which(options) -> int:
+    from artifact.measure import device
+    from artifact.which import advice
+
+    folder = _folder(options)
+    a = matrices.read(options.matrix)
+    precision = options.precision.upper()
+    answer = advice.advise(a, options.n, folder, precision, options.matrix.stem)
+    print("\n".join(advice.lines(answer, folder.name)))
+    info = None if options.no_measure else device.find()
+    if info is None:
+        return 0
+    device.require_memory(info, a.m, options.n, a.k)
+    df = advice.measure(answer, a, info.open())
+    print(f"\nMeasured on {info.gpu}:\n{df.to_string(index=False)}")
+    print(advice.judged(df, answer.guess.variant))
+    return 0
 
 
 def _profile(options) -> int:

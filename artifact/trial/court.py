@@ -18,20 +18,12 @@ from matplotlib.patches import Patch
 
 from artifact import baselines, paths
 from artifact.drawing import plot, style
-from artifact.measure import check, records, run
+from artifact.measure import check, records, run, willing
 from artifact.trial.contenders import Contender
-from kernels.contract import Bound, Problem
+from kernels.contract import Problem
 
 EXPERIMENT = "trial"
 FASTER, LEVEL, SLOWER = "faster", "level", "slower"
-
-
-class Refused(ValueError):
-    """One that the contender is compared with does not take a problem; `name` says which."""
-
-    def __init__(self, name: str, why: str):
-        super().__init__(why if name in why else f"{name}: {why}")
-        self.name = name
 
 
 def folder() -> Path:
@@ -85,7 +77,7 @@ def check_first(contender: Contender, problem: Problem, opened) -> None:
 
 def measure(
     begun: run.Run, contender: Contender, problems: Iterable[Problem],
-    others: Mapping[str, Callable[[Problem], Bound]],
+    others: Mapping[str, run.Contender],
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> pd.DataFrame:  # fmt: skip
     """The record of a trial, a row for each problem and everyone who takes it.
@@ -95,22 +87,18 @@ def measure(
     ValueError for a contender that does not take a problem.
     """
     path = begun.folder / f"{EXPERIMENT}.csv"
+    everybody = {contender.name: lambda p: contender.bind(p, begun.device)} | dict(others)
     for problem in problems:
-        here = {contender.name: lambda p: contender.bind(p, begun.device)}
-        here |= {name: _named(name, bind) for name, bind in others.items()}
-        while True:
-            try:
-                begun.measure(EXPERIMENT, [problem], here)
-                break
-            except (Refused, check.WrongResult) as error:
-                name = getattr(error, "name", str(error).split(" ", 1)[0])
-                wrong = isinstance(error, check.WrongResult)
-                if name not in here or (wrong and not name.startswith(baselines.PREFIXES)):
-                    raise
-                say(f"left out: {error}")
-                del here[name]
-                point = (getattr(problem, column) for column in records.POINT)
-                records.leave_out(path, (name, *point), str(error))
+
+        def left_out(name: str, why: str, problem: Problem = problem) -> None:
+            say(f"left out: {why}")
+            point = (getattr(problem, column) for column in records.POINT)
+            records.leave_out(path, (name, *point), why)
+
+        def work(here: Mapping[str, run.Contender], problem: Problem = problem) -> pd.DataFrame:
+            return begun.measure(EXPERIMENT, [problem], here)
+
+        willing.measure(everybody, work, left_out, must=contender.name)
     return records.read(path)
 
 
@@ -218,13 +206,3 @@ def show(
         alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
         caption=f"{said} {gpu}; bars are geometric means over the points, which are the dots.",
     )  # fmt: skip
-
-
-def _named(name: str, bind: Callable[[Problem], Bound]) -> Callable[[Problem], Bound]:
-    def bound(problem: Problem) -> Bound:
-        try:
-            return bind(problem)
-        except ValueError as error:
-            raise Refused(name, str(error)) from error
-
-    return bound

@@ -1,9 +1,9 @@
 """A small model of times, fitted to the records of real matrices: how long, and which kernel.
 
-How long the best kernel takes is a power law: the logarithm of its time is linear in the logarithms of a few statistics
-(`features`), fitted by ridge regression. How much slower each kernel is than the best is what it was at the `NEIGHBOURS`
-recorded points whose features are nearest, weighted by nearness. Both are what `evaluate` tests: it leaves each matrix
-out in turn, with all its points, and asks the rest.
+How long the best kernel takes is a power law: the logarithm of its time is linear in the logarithms of a few
+statistics (`features`), fitted by ridge regression. How much slower each kernel is than the best is what it was at the
+`NEIGHBOURS` recorded points whose features are nearest, weighted by nearness. `evaluate` tests both: it leaves each
+matrix out in turn, with all its points, and asks the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Model:
     features: np.ndarray  #: (points, features), standardised
     mean: np.ndarray
     scale: np.ndarray
-    slower: np.ndarray  #: (points, variants), log2 of the time over the best one's; NaN: not measured
+    slower: (
+        np.ndarray
+    )  #: (points, variants), log2 of the time over the best one's; NaN: not measured
     best: np.ndarray  #: coefficients of log2 of the best time in µs, the constant last
     prepare: np.ndarray  #: (points, variants), log2 of 1 + preparation in µs
 
@@ -57,7 +59,9 @@ class Model:
 class Guess:
     """What a model says of a matrix: a row of times, and whose times they are."""
 
-    table: pd.DataFrame  #: variant, expected_us, slower (than the expected best), prepare_ms; fastest first
+    table: (
+        pd.DataFrame
+    )  #: variant, expected_us, slower (than the expected best), prepare_ms; fastest first
     neighbours: tuple[tuple[str, int], ...]  #: (matrix, N), nearest first
 
     @property
@@ -82,7 +86,9 @@ def fit(pool: Pool, without: str = "") -> Model:
     at = ["label", "n"]
     times = df.pivot_table(index=at, columns="variant", values="median_us", sort=False)
     times = times[[v for v in pool.advisable if v in times]]
-    waits = df.pivot_table(index=at, columns="variant", values="prepare_ms", sort=False)[times.columns]
+    waits = df.pivot_table(index=at, columns="variant", values="prepare_ms", sort=False)[
+        times.columns
+    ]
     raw = np.array([features(pool.matrices[label], n) for label, n in times.index])
     mean, scale = raw.mean(axis=0), raw.std(axis=0)
     scale[scale < 1e-9] = np.inf  # what all have alike tells nothing

@@ -32,15 +32,19 @@ class Real:
     experiment: str
     precision: str  #: one of PRECISIONS
     order: str  #: of rows and columns: a key of the statistics
-    formats: dict[str, str]  #: pattern of contenders' names -> what A is stored as; the first that fits
+    formats: dict[
+        str, str
+    ]  #: pattern of contenders' names -> what A is stored as; the first that fits
     raced: list[str] = field(default_factory=list)  #: patterns of those that try others on the GPU
-    problem: dict[str, Any] = field(default_factory=dict)  #: arguments of the room's problem_from_csr
+    problem: dict[str, Any] = field(
+        default_factory=dict
+    )  #: arguments of the room's problem_from_csr
 
     def format(self, variant: str) -> str:
         return next((what for p, what in self.formats.items() if fnmatchcase(variant, p)), "")
 
     def races(self, variant: str) -> bool:
-        return _fits(variant, self.raced)
+        return fits(variant, self.raced)
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,10 @@ class Generated:
     experiment: str
     pattern: str  #: one of `rooms.PATTERNS`
     precision: str
-    contenders: list[str] = field(default_factory=lambda: ["*"])  #: patterns of the sparse ones
-    dense: list[str] = field(default_factory=list)  #: of the dense ones; none: their time is estimated
+    #: Patterns of the sparse contenders' names, and of the dense ones: of these none, and their time is estimated.
+    contenders: list[str] = field(default_factory=lambda: ["*"])
+    dense: list[str] = field(default_factory=list)
+    free: str = "n"  #: the size that the sparse operand has not: "m" where that is B
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,12 @@ def _entry(path: Path, room: str, kind, entry: Mapping):
         if key not in entry and f.default is MISSING and f.default_factory is MISSING:
             raise ValueError(f"{path}: the key {key!r} is missing.")
     made = kind(room, **entry)
-    allowed = {"precision": PRECISIONS, "order": (statistics.GIVEN, statistics.RCM), "pattern": rooms.PATTERNS}
+    allowed = {
+        "precision": PRECISIONS,
+        "order": (statistics.GIVEN, statistics.RCM),
+        "pattern": rooms.PATTERNS,
+        "free": ("n", "m"),
+    }
     for key, values in allowed.items():
         if getattr(made, key, values[0]) not in values:
             raise ValueError(
@@ -135,5 +146,5 @@ def _entry(path: Path, room: str, kind, entry: Mapping):
     return made
 
 
-def _fits(name: str, patterns: list[str]) -> bool:
+def fits(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

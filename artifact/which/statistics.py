@@ -88,14 +88,18 @@ def ordered(a: Csr, order: str) -> Csr:
     return reorder.permuted(a, reorder.rcm(a)[0])
 
 
-def table(names: Iterable[str], where: Path, say=lambda line: print(line, flush=True)) -> pd.DataFrame:
+def table(
+    names: Iterable[str], where: Path, say=lambda line: print(line, flush=True)
+) -> pd.DataFrame:
     """COLUMNS of the named matrices in a folder, a row for each order."""
     found = []
     for name in names:
         a = matrices.load(name, where)
         for order in (GIVEN, RCM):
             numbers = asdict(of(ordered(a, order)))
-            rounded = {key: float(f"{x:.6g}") if isinstance(x, float) else x for key, x in numbers.items()}
+            rounded = {
+                key: float(f"{x:.6g}") if isinstance(x, float) else x for key, x in numbers.items()
+            }
             found.append({"name": name, "order": order} | rounded)
         say(name)
     return pd.DataFrame(found, columns=list(COLUMNS))
@@ -121,7 +125,7 @@ def write(room: str, where: Path, target: Path | None = None) -> Path:
     df = table(there["name"], where)
     head = (
         f"# Statistics of the room's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
-        f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}; columns: artifact/which/statistics.py\n"
+        f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}\n"
     )
     return records.write_text(
         target or rooms.statistics(room), head + df.to_csv(index=False, lineterminator="\n")
@@ -130,7 +134,9 @@ def write(room: str, where: Path, target: Path | None = None) -> Path:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Write a room's statistics; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.which.statistics", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m artifact.which.statistics", description=__doc__
+    )
     parser.add_argument("--room", required=True, help="whose list of matrices")
     options = parser.parse_args(None if arguments is None else list(arguments))
     try:

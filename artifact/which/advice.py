@@ -17,6 +17,7 @@ from artifact.which import atlas, model, pool, statistics
 from artifact.which.model import Guess
 from artifact.which.pool import Pool
 from artifact.which.statistics import Statistics
+from kernels.contract import Problem
 from kernels.formats.csr import Csr
 
 #: More than this and reverse Cuthill-McKee takes too long for a question.
@@ -136,8 +137,8 @@ def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
     widths = "/".join(str(n) for n in sorted(set(evaluated["n"])))
     name, share = model.always(chosen)
     return (
-        f"How far to trust it: with each of the {evaluated['label'].nunique()} recorded matrices (N = {widths}) left out "
-        f"in turn, the advice was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of "
+        f"How far to trust it: with each of the {evaluated['label'].nunique()} recorded matrices (N = {widths}) "
+        f"left out in turn, the advice was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of "
         f"{len(evaluated)} points; always {name} is at {share:.0%}."
     )
 
@@ -172,13 +173,13 @@ def measure(
     `cuda.core.Device`, current. Contenders of the pool that do not take the matrix are left out, which is said."""
     about = answer.pool.about
     room = importlib.import_module(f"kernels.{about.room}")
-    problem = room.problem_from_csr(a, answer.n, seed, answer.name, **_reorder(about))
+    asked = problem(about, a, answer.n, seed, answer.name)
     every = {name: partial(room.bind, name, device=opened) for name in room.VARIANTS}
     every |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
     names = [v for v in dict.fromkeys(answer.pool.df["variant"]) if v in every]
     found = willing.measure(
         {name: every[name] for name in names},
-        lambda here: run.measure_point(problem, here, opened, run.BUDGETS_S["full"]),
+        lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),
         lambda name, why: say(f"left out: {why}"),
     )
     expected = answer.guess.table.set_index("variant")["expected_us"]
@@ -202,8 +203,14 @@ def judged(df: pd.DataFrame, advised: str) -> str:
     return f"The advice was {word}: {advised} takes {at[advised]:.2f}× the time of {at.idxmin()}, the fastest here."
 
 
-def _reorder(about: pool.Real) -> dict:
-    """The arguments of the room's problem_from_csr, for the matrix as it lies: what would reorder it is told not to."""
+def arguments(about: pool.Real) -> dict:
+    """Of the room's problem_from_csr, for a matrix as it lies: what would reorder it is told not to."""
     room = importlib.import_module(f"kernels.{about.room}")
     knows = "reorder" in inspect.signature(room.problem_from_csr).parameters
     return about.problem | ({"reorder": ""} if knows else {})
+
+
+def problem(about: pool.Real, a: Csr, n: int, seed: int, name: str) -> Problem:
+    """The room's problem with this matrix, as its record has them."""
+    room = importlib.import_module(f"kernels.{about.room}")
+    return room.problem_from_csr(a, n, seed, name, **arguments(about))

@@ -66,7 +66,7 @@ def of(a: Csr) -> Statistics:
     return Statistics(
         a.m, a.k, int(place.size), mean,
         float(lengths.std() / mean) if mean else 0.0,
-        int(lengths.max(initial=0)), int((lengths == 0).sum()),
+        int(lengths.max(initial=0)), a.m - int(np.count_nonzero(lengths)),
         int(away.max(initial=0)), float(away.mean() / a.k) if place.size else 0.0,
         **{f"windows_{height}": _shared(row // height * a.k + column) for height in WINDOWS},
         **{

@@ -14,7 +14,17 @@ from artifact import cli, paths
 from artifact.measure import device
 from artifact.verdicts import load, measures
 
-COMMANDS = ("claims", "compare", "machine", "compile", "run", "trial", "matrices", "records")
+COMMANDS = (
+    "claims",
+    "compare",
+    "machine",
+    "compile",
+    "run",
+    "trial",
+    "matrices",
+    "which",
+    "records",
+)
 
 
 @pytest.fixture
@@ -509,3 +519,46 @@ def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
     lines = printed(capsys, "trial", "--room", "casper_sparse", *matrix).splitlines()
     assert "whole number, here 350" in next(line for line in lines if line.startswith("nnz"))
     assert "not made of a matrix" in refused(capsys, "trial", mine, "--room", "nm_spmm", *matrix)
+
+
+# ---------------------------------------------------------------- which
+
+
+@pytest.fixture
+def question(tmp_path, no_gpu):
+    """A small matrix in both forms of file."""
+    import numpy as np
+    import scipy.io
+    import scipy.sparse
+
+    a = scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1))
+    scipy.sparse.save_npz(tmp_path / "mine.npz", a)
+    scipy.io.mmwrite(tmp_path / "mine.mtx", a)
+    return str(tmp_path / "mine")
+
+
+def test_which_answers_without_a_gpu_for_either_form(capsys, question):
+    answers = [
+        printed(capsys, "which", f"{question}.{form}", "-n", "512") for form in ("npz", "mtx")
+    ]
+    assert answers[0] == answers[1]
+    assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answers[0]
+    assert "Advice: " in answers[0] and "left out in turn" in answers[0]
+    assert "Measured on" not in answers[0]
+
+
+def test_which_refuses_in_one_line(capsys, question, tmp_path):
+    matrix = f"{question}.npz"
+    assert "there is no such matrix" in refused(capsys, "which", f"{question}.csv", "-n", "8")
+    assert "not a whole number" in refused(capsys, "which", matrix, "-n", "0")
+    assert "invalid choice: 'fp4'" in refused(
+        capsys, "which", matrix, "-n", "8", "--precision", "fp4"
+    )
+    assert "abacus" in refused(capsys, "which", matrix, "-n", "8", "--gpu", "abacus")
+    (tmp_path / "text.mtx").write_text("no matrix")
+    assert "holds no sparse matrix" in refused(capsys, "which", f"{tmp_path}/text.mtx", "-n", "8")
+
+
+def test_which_needs_records_of_real_matrices(capsys, question, shelf):
+    error = refused(capsys, "which", f"{question}.npz", "-n", "8", "--records", str(shelf[0]))
+    assert "no records of real matrices in FP32 on nvidia-h200; recorded: none" in error

@@ -1,0 +1,104 @@
+"""The model in worlds whose laws are known: it finds them, sees nothing of what is left out, and knows its limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import worlds
+
+from artifact import paths
+from artifact.which import model, pool
+
+
+@pytest.fixture(scope="module")
+def made():
+    return worlds.pool(60)
+
+
+def test_features_have_names_and_are_finite_for_nothing(made):
+    s = next(iter(made.matrices.values()))
+    assert len(model.features(s, 64)) == len(model.FEATURES)
+    empty = replace(
+        s,
+        nnz=0,
+        row_mean=0.0,
+        row_most=0,
+        windows_16=0.0,
+        windows_64=0.0,
+        blocks_64=0.0,
+        spread=0.0,
+    )
+    assert np.isfinite(model.features(empty, 1)).all()
+
+
+def test_left_out_in_turn_the_advice_is_good_and_better_than_any_constant(made):
+    found = model.evaluate(made)
+    assert len(found) == 120 and (found["ratio"] >= 1).all()
+    name, share = model.always(made)
+    assert model.good(found) > max(0.8, share), (name, share)
+    low, high = model.off(found)
+    assert 0.6 < low < 1 < high < 1.6
+
+
+def test_what_is_left_out_is_not_seen(made):
+    """Times of a matrix a thousand times as long change nothing of what is said of it."""
+    (label, s) = list(made.matrices.items())[7]
+    df = made.df.copy()
+    df.loc[df["label"] == label, "median_us"] *= np.linspace(1, 1000, (df["label"] == label).sum())
+    other = pool.Pool(made.about, df, made.matrices)
+    before, after = (model.guess(model.fit(p, label), s, 128).table for p in (made, other))
+    assert before.equals(after)
+    seen = [model.guess(model.fit(p), s, 128).table for p in (made, other)]
+    assert not seen[0].equals(seen[1]), "or the times were never looked at"
+
+
+def test_neighbours_are_the_nearest_points(made):
+    label, s = next(iter(made.matrices.items()))
+    guess = model.guess(model.fit(made), s, 512)
+    assert guess.neighbours[0] == (label, 512) and len(guess.neighbours) == model.NEIGHBOURS
+    assert label not in {name for name, _ in model.guess(model.fit(made, label), s, 512).neighbours}
+
+
+def test_n_that_nobody_measured_scales_the_time(made):
+    s = made.matrices["m3"]
+    small, large = (
+        model.guess(model.fit(made), s, n).table["expected_us"].min() for n in (128, 2048)
+    )
+    assert 4 < large / small < 40
+
+
+def test_who_was_not_measured_anywhere_near_is_not_advised(made):
+    df = made.df[(made.df["variant"] != "win") | (made.df["label"] == "m1")]
+    few = pool.Pool(made.about, df, made.matrices)
+    found = model.guess(model.fit(few, "m1"), made.matrices["m1"], 128).table
+    assert "win" not in set(found["variant"]) and found["expected_us"].notna().all()
+
+
+def test_preparation_is_what_it_was_nearby(made):
+    table = model.guess(model.fit(made), made.matrices["m5"], 128).table.set_index("variant")
+    assert table.loc["win", "prepare_ms"] == pytest.approx(2.0, rel=1e-6)
+    assert table.loc["plain", "prepare_ms"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_nothing_left_is_a_sentence(made):
+    one = pool.Pool(made.about, made.df[made.df["label"] == "m1"], {"m1": made.matrices["m1"]})
+    with pytest.raises(ValueError, match="no record left without 'm1'"):
+        model.fit(one, "m1")
+
+
+def test_a_contender_that_refuses_counts_as_bad_where_it_refuses(made):
+    df = made.df[(made.df["variant"] != "cut") | made.df["label"].isin(["m1", "m2"])]
+    share = model.always(pool.Pool(made.about, df, made.matrices))[1]
+    assert share <= model.always(made)[1]
+
+
+@pytest.mark.parametrize(
+    "shipped", pool.pools(paths.RECORDED / "nvidia-h200"), ids=lambda p: f"{p.about.room}-{p.about.experiment}"
+)  # fmt: skip
+def test_the_advice_from_the_shipped_records_is_mostly_good(shipped):
+    """The page says how good; worse than this, something is broken."""
+    found = model.evaluate(shipped)
+    assert set(found["label"]) == set(shipped.matrices)
+    assert model.good(found) >= 0.7 and found["ratio"].median() < 1.05

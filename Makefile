@@ -110,7 +110,7 @@ $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(MARK) $(ENV)
 	@$(PY) -m artifact.build notebook $< $@ $(OPTIONS)
 
 # These speak of what the others measure, so they come after them.
-LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb)
+LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
 $(LATE): | $(filter-out $(LATE),$(EXECUTED))
 
 $(HTML): $(EXECUTED) $(PAGES)

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -113,9 +114,20 @@ def check_header(contender: Contender, problem: Problem) -> None:
         header.dimensions(contender.header, known)
 
 
+def headers() -> list[Path]:
+    """Where the CUDA toolkit's headers are, such as cuda_bf16.h: $CUDA_HOME, $CUDA_PATH, the toolkit's usual place, and
+    the wheels of its runtime; what there is of them."""
+    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    found = [Path(root) / "include" for root in roots if root]
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else ():
+        found += sorted(Path(folder).glob("*/include"))
+    return [path for path in dict.fromkeys(found) if path.is_dir()]
+
+
 def _compile(head: header.Header, target: str) -> jit.Cubin:
     try:
-        return jit.compile_cubin(head.source, head.entry, target)
+        return jit.compile_cubin(head.source, head.entry, target, include=headers())
     except jit.CompileError as error:
         said = [line.strip() for line in str(error).splitlines() if "error" in line]
         first = next((line for line in said[1:] if ": error" in line), said[0] if said else "")

@@ -14,6 +14,8 @@ A line is `// key: value`; other lines of comment may stand between. Values are 
 sizes m, n, k and nnz, and what the room's operands hold (`names`): `a`, `b` and `c` for a dense matrix, `a.row_ptr`
 and the like for a part of a sparse one. An argument is one such name or sum: an array becomes a pointer, a number an
 int32. A type behind a colon is what the array must have, or what the number becomes: `b:float32`, `nnz:int64`.
+
+Headers are looked for beside the `.cu`, in kernels/common, and in the CUDA toolkit, where there is one ($CUDA_HOME).
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ def lines(answer: Advice, gpu: str) -> list[str]:
             if ratio >= 1
             else f"But a dense multiplication takes some {answer.dense_us:.3g} µs: make A dense, if it fits."
         )
-    text.append(trusted(answer.pool, answer.evaluated))
+    far = trusted(answer.pool, answer.evaluated)
+    text.append(f"How far to trust it: {far[0].lower()}{far[1:]}")
     if len(answer.known):
         text.append(_truth(answer))
     return text
@@ -137,9 +138,9 @@ def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
     widths = "/".join(str(n) for n in sorted(set(evaluated["n"])))
     name, share = model.always(chosen)
     return (
-        f"How far to trust it: with each of the {evaluated['label'].nunique()} recorded matrices (N = {widths}) "
-        f"left out in turn, the advice was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of "
-        f"{len(evaluated)} points; always {name} is at {share:.0%}."
+        f"With each of the {evaluated['label'].nunique()} recorded matrices (N = {widths}) left out in turn, the advice "
+        f"was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of {len(evaluated)} points; "
+        f"always {name} is at {share:.0%}."
     )
 
 

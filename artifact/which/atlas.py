@@ -18,6 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from artifact import rooms
 from artifact.drawing import plot, sketch, style
 from artifact.measure import records
+from artifact.which import model
 from artifact.which.pool import PRECISIONS, Generated, Pool, fits, maps, pools
 
 #: What real matrices are called beside the generated patterns, by the format of their fastest kernel.
@@ -188,26 +189,59 @@ def _line(ax, pattern: str, rows: pd.DataFrame):
     return Line2D([], [], color=colour, marker=MARKS[pattern], markersize=5)
 
 
+def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
+    """How good the advice is: its time over the best one's at every point, sorted, a panel for each pool. (fig, data)
+
+    found: pools with `model.evaluate` of them. Raises ValueError for none.
+    """
+    if not found:
+        raise ValueError("There is no pool of real matrices to leave one out of.")
+    fig, axes = plt.subplots(1, len(found), figsize=(style.WIDTH, 2.9), sharey=True, squeeze=False)
+    handles = {}
+    for ax, (pool, df) in zip(axes[0], found, strict=True):
+        df = df.sort_values("ratio", ignore_index=True)
+        good = df["ratio"] <= model.GOOD
+        for what, rows, tint in (
+            ("good advice", good, style.BEST),
+            ("not the best", ~good, style.PUBLISHED),
+        ):
+            (handles[what],) = ax.plot(
+                df.index[rows] + 1,
+                df["ratio"][rows],
+                "o",
+                color=tint,
+                markersize=4,
+                markeredgewidth=0,
+            )
+        handles[f"{model.GOOD:g}× the best"] = ax.axhline(
+            model.GOOD, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1
+        )
+        ax.set_title(f"{pool.about.precision}: {model.good(df):.0%} of {len(df)}")
+        ax.set(yscale="log", xlabel="points, sorted")
+        ax.set_ylim(0.98, max(1.25, 1.05 * max(d["ratio"].max() for _, d in found)))
+    plot.log(axes[0, 0].yaxis, fine=True)
+    axes[0, 0].set_ylabel("time over the best one's")
+    plot.legend(fig, handles)
+    data = [df.assign(precision=pool.about.precision) for pool, df in found]
+    return fig, pd.concat(data, ignore_index=True)
+
+
 def payoffs(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
     """What preparation costs and when it pays: precision, experiment, variant, format, matrices (how many), prepare_ms
     (median), multiplications (median over the matrices at which it is faster), pays (share of them).
 
-    Against the contender of the same record whose preparation is the least, at each matrix and N. A contender
-    whose preparation is that of the least one is not listed.
+    Against who is ready first at each matrix and N: the contender with the least preparation, and of several the
+    fastest. Contenders that usually have no more than that are not listed.
     """
     rows = []
     for pool in pools(gpu_folder, folder):
-        at = pool.df.groupby(["label", "n"])
-        simple = pool.df.loc[at["prepare_ms"].idxmin()].set_index(["label", "n"])
-        fastest = pool.df[
-            pool.df["prepare_ms"]
-            <= pool.df.set_index(["label", "n"]).index.map(simple["prepare_ms"]) * 1.0
-        ]
-        simple_us = fastest.groupby(["label", "n"])["median_us"].min()
-        key = pd.MultiIndex.from_frame(pool.df[["label", "n"]])
-        gain = simple_us.loc[key].to_numpy() - pool.df["median_us"].to_numpy()
-        more = 1e3 * (pool.df["prepare_ms"].to_numpy() - simple["prepare_ms"].loc[key].to_numpy())
-        df = pool.df.assign(gain=gain, more=more)
+        at = ["label", "n"]
+        ready = pool.df.sort_values(["prepare_ms", "median_us"]).groupby(at).first()
+        key = pd.MultiIndex.from_frame(pool.df[at])
+        df = pool.df.assign(
+            gain=ready["median_us"].loc[key].to_numpy() - pool.df["median_us"].to_numpy(),
+            more=1e3 * (pool.df["prepare_ms"].to_numpy() - ready["prepare_ms"].loc[key].to_numpy()),
+        )
         for variant, mine in df.groupby("variant", sort=False):
             if mine["more"].median() <= 0:
                 continue

@@ -20,14 +20,14 @@ from artifact.which.statistics import Statistics
 #: What a matrix and N are compared by, all as logarithms to the base 2.
 FEATURES = {
     "work": "non-zeros times N",
-    "dense": "rows and columns, times N: B and C",
+    "dense": "rows and columns, times N",
     "longest": "non-zeros of the longest row",
-    "row": "non-zeros of a row, on average",
-    "variation": "of rows' lengths",
+    "row": "non-zeros of a row, on average, and 1",
+    "variation": "variation of rows' lengths, and 0.1",
     "windows": "non-zeros of a column of a window of 16 rows",
-    "tall": "of a window of 64 rows",
+    "tall": "non-zeros of a column of a window of 64 rows",
     "blocks": "non-zeros of a block of 64 × 64",
-    "spread": "distance from the diagonal",
+    "spread": "mean distance from the diagonal over k, and 0.001",
 }
 #: Recorded points that vote on how much slower each kernel is.
 NEIGHBOURS = 7

@@ -110,3 +110,20 @@ def test_a_module_that_needs_another_one_names_it(tmp_path):
 
 def test_the_python_template_loads_without_a_gpu():
     assert contenders.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
+
+
+def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(
+    mine, tmp_path, monkeypatch
+):
+    mine.write_text(
+        mine.read_text().replace("template <int", "#include <of_the_toolkit.h>\ntemplate <int")
+    )
+    with pytest.raises(ValueError, match="of_the_toolkit.h"):
+        contenders.compiled(contenders.load(str(mine)))
+    for number in (1, 2):
+        folder = tmp_path / f"toolkit{number}" / "include"
+        folder.mkdir(parents=True)
+        (folder / "of_the_toolkit.h").write_text(f"#define SUMS {number}\n")
+        monkeypatch.setenv("CUDA_HOME", str(folder.parent))
+        assert contenders.headers()[0] == folder
+        assert contenders.compiled(contenders.load(str(mine)))

@@ -137,8 +137,9 @@ def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
     """How far the advice from a pool can be trusted, in a sentence; evaluated: `model.evaluate` of it."""
     widths = "/".join(str(n) for n in sorted(set(evaluated["n"])))
     name, share = model.always(chosen)
+    matrices = evaluated["label"].nunique()
     return (
-        f"With each of the {evaluated['label'].nunique()} recorded matrices (N = {widths}) left out in turn, the advice "
+        f"With each of the {matrices} recorded matrices (N = {widths}) left out in turn, the advice "
         f"was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of {len(evaluated)} points; "
         f"always {name} is at {share:.0%}."
     )

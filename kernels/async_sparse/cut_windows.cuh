@@ -4,8 +4,8 @@
 //   float32  clear_cut ── tasks add to C
 //   16 bits  tasks add to float32 rows of their own, `sums` ── round_cut stores C and leaves zeros for the next launch
 //
-// The two are launched with blocks of 256 threads, (cut windows, any) of them. Rows are `width` elements apart, whole units of 16
-// bytes.
+// The two are launched with blocks of 256 threads, (cut windows, any) of them. Rows are `width` elements apart; round_cut wants whole
+// units of 16 bytes.
 #pragma once
 
 #include "half.cuh"
@@ -17,12 +17,18 @@ __device__ __forceinline__ void add4(float* to, float4 x)
                  : "memory");
 }
 
+// Where row p of the windows is in C: rows may have been put in another order.
+__device__ __forceinline__ int row_of(const int* __restrict__ order, int p) { return order ? __ldg(order + p) : p; }
+
 template <int WINDOW>
-__global__ void __launch_bounds__(256) clear_cut(const int* __restrict__ cut, float* __restrict__ c, int m, int width)
+__global__ void __launch_bounds__(256) clear_cut(const int* __restrict__ cut, const int* __restrict__ order, float* __restrict__ c,
+                                                 int m, int width)
 {
-    const int row = cut[blockIdx.x] * WINDOW, rows = min(WINDOW, m - row);
-    float4* to = reinterpret_cast<float4*>(c + (size_t)row * width);
-    for (int i = blockIdx.y * 256 + threadIdx.x; i < rows * (width / 4); i += gridDim.y * 256) to[i] = {0.f, 0.f, 0.f, 0.f};
+    const int first = cut[blockIdx.x] * WINDOW;
+    for (int p = first; p < min(m, first + WINDOW); ++p) {
+        float* to = c + (size_t)row_of(order, p) * width;
+        for (int i = blockIdx.y * 256 + threadIdx.x; i < width; i += gridDim.y * 256) to[i] = 0.f;
+    }
 }
 
 // sums: WINDOW rows for each of the cut windows; c: bits of T.

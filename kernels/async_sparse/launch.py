@@ -11,7 +11,7 @@ from .. import tuning
 from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import family, published, unit, wcsr, windows
+from . import any_csr, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
 from .operands import BLOCK, ROOM
 
@@ -60,17 +60,21 @@ VARIANTS: dict[str, Kernel] = {
     ),
     **wcsr.KERNELS,
     **windows.KERNELS,
+    **union.KERNELS,
+    **any_csr.KERNELS,
 }  # fmt: skip
 
 
 def bind(variant: str, problem: Problem, device) -> Bound:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
-    variant: one of VARIANTS, of the TRIALS of `family`, `wcsr` or `windows`, or "opt5_n8" to "opt5_n256" of the sweep
-    over WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where there is no
-    such variant, or where it does not take the problem or the GPU.
+    variant: one of VARIANTS, of the TRIALS of `family`, `wcsr`, `windows` or `union`, or "opt5_n8" to "opt5_n256" of
+    the sweep over WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where
+    there is no such variant, or where it does not take the problem or the GPU.
     """
-    for module in (wcsr, windows):
+    if variant in any_csr.KERNELS:
+        return any_csr.bind(variant, problem, device)
+    for module in (wcsr, windows, union):
         if variant in module.KERNELS or variant in module.TRIALS:
             return module.bind(variant, problem, device)
     if isinstance(problem.device().a, Csr):

@@ -19,11 +19,12 @@ import numpy as np
 
 from .. import jit
 from ..contract import require
-from ..formats import csr
-from ..formats.csr import INT32_MAX
+from ..formats import csr, reorder
+from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 
 STEP = 32  #: columns: parts of equal size are multiples of it
+ORDERS = ("", "similar")  #: of rows: as they come, or those with common columns side by side
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,28 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
     )
 
 
-def clear(source, window: int, cut, c, m: int, device) -> list[tuple]:
+def ordered(a: Csr, how: str) -> tuple[Any, Csr]:
+    """(order, A in it): int32 (m,), row order[i] becomes row i, or None where `how` is ""; see `ORDERS`."""
+    require(how in ORDERS, f"rows are ordered by {how!r}, but must be by one of {ORDERS}")
+    if not how:
+        return None, a
+    order = reorder.similar(a)
+    return order, reorder.rows_permuted(a, order)
+
+
+def clear(source, window: int, cut, c, m: int, device, order=None) -> list[tuple]:
     """The launch (kernel, config, arguments) that clears the rows of cut windows in c; none without any.
 
     source: a kernel file that includes cut_windows.cuh. window: rows. c: CuPy float32 (m, any), row-major.
+    order: int32 (m,), the row of C that a row of the windows is; None: the same.
     """
-    return _of_cut(source, f"clear_cut<{window}>", cut, (c.data.ptr,), m, c.shape[1], device)
+    pointers = pointer(order), c.data.ptr
+    return _of_cut(source, f"clear_cut<{window}>", cut, pointers, m, c.shape[1], device)
+
+
+def pointer(array) -> int:
+    """Where a CuPy array begins; 0 for None."""
+    return 0 if array is None else array.data.ptr
 
 
 def rounded(source, dtype: str, window: int, cut, sums, c, m: int, device) -> list[tuple]:

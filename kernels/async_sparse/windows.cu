@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
     const float* __restrict__ b, int pitch,                     // k rows, `pitch` floats apart, a multiple of 4
     const int4* __restrict__ task, int tasks, int panels,       // cut_windows.cuh; tiles: all tasks of a panel of columns, then the next
     const int* __restrict__ col_idx, const unsigned char* __restrict__ values,  // Wcsr's, padded to 8; by slices
-    float* __restrict__ c, int m, int width)                    // m rows of `width` floats, a multiple of 4
+    const int* __restrict__ order, float* __restrict__ c, int m, int width)  // row_of; m rows of `width` floats, a multiple of 4
 {
     static_assert(W == 8 || W == 16 || W == 32 || W == 64, "windows have 8, 16, 32 or 64 rows");
     static_assert(GROUPS == 1 || GROUPS == 2, "one or two warpgroups multiply");
@@ -54,74 +54,30 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
 
     take_registers<GROUPS == 1 ? 200 : 224>();
     const int mine = 128 * group + 32 * warp + 4 * g;  // first of this lane's 4 columns of the tile
-    constexpr bool BOTH = EXACT && W <= 16;
-    float acc[2][BOTH ? W : W / 2], rest[2][BOTH ? W / 2 : 1], sum[2][EXACT ? W / 2 : 1];
+    Sums<W, GROUPS, EXACT> sums;
     Place<STAGES> place;
-    // Slices `first` to first + count - 1 of a stage; `add`: to what acc holds.
-    const auto multiply = [&](auto count, int first, bool add) {
-        constexpr int COUNT = decltype(count)::value;
-        const float* gathered = shared.gathered[place.stage] + (8 * first + t) * PITCH + mine;
-        uint4 big[COUNT][2], small[EXACT ? COUNT : 1][2];
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            const float4 x = *reinterpret_cast<const float4*>(gathered + 8 * k * PITCH);
-            const float4 y = *reinterpret_cast<const float4*>(gathered + (8 * k + 4) * PITCH);
-            big[k][0] = bits(x.x, x.y, y.x, y.y);
-            big[k][1] = bits(x.z, x.w, y.z, y.w);
-            if constexpr (EXACT)
-#pragma unroll
-                for (int i = 0; i < 2; ++i) small[k][i] = halve(big[k][i]);
-        }
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k)
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                pin(big[k][i]);
-                if constexpr (EXACT) pin(small[k][i]);
-            }
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            const unsigned char* at = shared.values[place.stage] + (first + k) * SLICE;
-            const unsigned long long right = k_major<32>(at);
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-                if constexpr (BOTH) {
-                    WgmmaTf32<2 * W>::dense(acc[i], big[k][i], right, k > 0);
-                    WgmmaTf32<W>::dense(rest[i], small[k][i], right, k > 0);
-                } else if constexpr (EXACT) {
-                    WgmmaTf32<W>::dense(acc[i], small[k][i], right, k > 0);
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], k_major<32>(at + W * 32), true);
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], right, true);
-                } else {
-                    WgmmaTf32<W>::dense(acc[i], big[k][i], right, k > 0 || add);
-                }
-        }
-        wgmma_commit();
-        wgmma_wait<0>();  // meanwhile other warpgroups' instructions run
-        if constexpr (EXACT) {
-            settle(acc), settle(rest);
-            add_to(sum, acc, rest);
-        }
-    };
     for (; tiles.more(); tiles.next()) {
         const Tile it = tiles.get();
-        if (EXACT || it.first == it.end) clear(acc), clear(sum);
+        if (EXACT || it.first == it.end) sums.clear();
         for (int at = it.first; at < it.end; at += 8 * SLICES) {
             wait(&full[place.stage], place.parity);
+            const float* gathered = shared.gathered[place.stage] + t * PITCH + mine;
+            const unsigned char* slices = shared.values[place.stage];
             int slice = 0;
             const int live = min(SLICES, (it.end - at) / 8);
 #pragma unroll 1
-            for (; slice + PART <= live; slice += PART) multiply(Number<PART>{}, slice, at > it.first);
+            for (; slice + PART <= live; slice += PART)
+                sums.template multiply<PART>(gathered + 8 * slice * PITCH, slices + slice * SLICE, at > it.first);
 #pragma unroll 1
-            for (; slice < live; ++slice) multiply(Number<1>{}, slice, at > it.first || slice > 0);
+            for (; slice < live; ++slice)
+                sums.template multiply<1>(gathered + 8 * slice * PITCH, slices + slice * SLICE, at > it.first || slice > 0);
             hand_back_warp(&empty[place.stage]);
             place.next();
         }
-        settle(acc);
+        settle(sums.acc);
         const int column = it.panel * S::M + mine;
         if (column >= width) continue;
-        if constexpr (EXACT) put_tile<W>(sum, c, m, width, it, column, t);
-        else put_tile<W>(acc, c, m, width, it, column, t);
+        if constexpr (EXACT) put_tile<W>(sums.sum, order, c, m, width, it, column, t);
+        else put_tile<W>(sums.acc, order, c, m, width, it, column, t);
     }
 }

@@ -30,7 +30,12 @@ from .wcsr import PAD, require_rows, require_tf32
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "windows.cu"
-HEIGHTS = wcsr.SIDES  #: rows of a window
+HEIGHTS = (
+    8,
+    16,
+    32,
+    64,
+)  #: rows of a window: what wgmma has as its narrow side, and no more than the source
 SLICES, GROUP_COLUMNS = 4, 128  #: of a step; columns of C that a warpgroup multiplies
 LEAST_CHUNK = 256  #: columns of a window that are not cut
 MOST_STAGES = 8
@@ -43,14 +48,13 @@ class Windows:
     """A configuration of windows.cu."""
 
     window: int = 16  #: rows: 8, 16, 32 or 64
-    groups: int = (
-        2  #: warpgroups that multiply 128 columns of C each: 1, and two blocks share an SM, or 2
-    )
+    #: Warpgroups that multiply 128 columns of C each: 1, and two blocks share an SM, or 2.
+    groups: int = 2
     exact: bool = False  #: 3xTF32 for float32 operands; otherwise TF32
-    chunk: int = (
-        -1
-    )  #: columns of a window in a task at most; 0: windows stay whole; -1: by the load of a block
+    #: Columns of a window in a task at most; 0: windows stay whole; -1: by the load of a block.
+    chunk: int = -1
     longest_first: bool = True  #: the order of tasks; otherwise window after window
+    order: str = ""  #: of rows: one of `tasks.ORDERS`
 
 
 def _named(exact: bool) -> str:
@@ -70,6 +74,7 @@ TRIALS: dict[str, tuple[Windows, str]] = {
         ("_narrow", {"groups": 1}, ", tiles of 128 columns, two blocks an SM"),
         ("_whole", {"chunk": 0}, ", none cut"),
         ("_in_order", {"longest_first": False}, " as they lie"),
+        ("_similar", {"order": "similar"}, " of similar rows"),
     )
 }
 
@@ -131,20 +136,23 @@ class Prepared:
     col_idx: Any  #: int32 (columns,), of a `Wcsr` padded to 8
     slices: Any  #: float32 (columns / 8, 1 or 2, window, 2, 4), see `slices_of`
     work: tasks.Tasks
+    order: Any = None  #: int32 (m,), row order[i] of A is row i of the windows; None: the same
 
     @property
     def nbytes(self) -> int:
-        return self.col_idx.nbytes + self.slices.nbytes + self.work.nbytes
+        arrays = self.col_idx, self.slices, self.work, self.order
+        return sum(x.nbytes for x in arrays if x is not None)
 
 
 def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> Prepared:
     """Windows of A, on the side where it lives. blocks: that run at a time; panels: tiles along n."""
+    order, a = tasks.ordered(a, config.order)
     made = wcsr.from_csr(a, window=config.window, pad=PAD, dtype="float32")
     chunk = config.chunk
     if chunk < 0:
         chunk = balanced(made.columns * panels / blocks)
     work = tasks.tasks(made.row_ptr, chunk, even=True, longest_first=config.longest_first)
-    return Prepared(made.col_idx, slices_of(made, config.exact), work)
+    return Prepared(made.col_idx, slices_of(made, config.exact), work, order)
 
 
 def balanced(load: float) -> int:
@@ -211,7 +219,7 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     arguments = (
         dense.b.data.ptr, np.int32(dense.b.shape[1]),
         made.work.table.data.ptr, np.int32(made.work.count), np.int32(panels),
-        made.col_idx.data.ptr, made.slices.data.ptr,
+        made.col_idx.data.ptr, made.slices.data.ptr, tasks.pointer(made.order),
         dense.c.data.ptr, np.int32(problem.m), np.int32(dense.c.shape[1]),
     )  # fmt: skip
     need = stages(config) * stage_bytes(config)
@@ -219,7 +227,9 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     launch = LaunchConfig(
         grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need
     )
-    clear = tasks.clear(SOURCE, config.window, made.work.cut, dense.c, problem.m, device)
+    clear = tasks.clear(
+        SOURCE, config.window, made.work.cut, dense.c, problem.m, device, made.order
+    )
     return Launch(
         name,
         [*dense.before, *clear, (kernel, launch, arguments), *dense.after],

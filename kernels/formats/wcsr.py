@@ -1,6 +1,6 @@
 """Window Compressed Sparse Row (WCSR): rows in windows, and of each window the columns it has.
 
-Windows of 2 rows padded to 2 columns here, to draw them; the format takes powers of two from 8 to 64:
+Windows of 2 rows padded to 2 columns here; the format takes powers of two from 1 to 64:
 
                 k = 5
            a . . . b      window 0    row_ptr  0   4   6           windows + 1 offsets
@@ -27,7 +27,7 @@ from . import csr, stored
 from .csr import INT32_MAX
 from .half import array_module
 
-SIDES = (8, 16, 32, 64)  #: rows that a window, and columns that its padding, may have
+SIDES = (1, 2, 4, 8, 16, 32, 64)  #: rows that a window, and columns that its padding, may have
 
 
 @dataclass(frozen=True)

@@ -267,7 +267,8 @@ def test_every_variant_passes_the_harness(hopper, stream, dtype):
 @pytest.mark.parametrize("dtype", [*operands.DTYPES, "float32"])
 def test_cusparse_takes_the_same_problem(hopper, stream, dtype):
     p, reference = drawn(dtype)
-    for algorithm in ("alg2",) if dtype in half.DTYPES else ("alg1", "alg2", "alg3"):
+    # Of 16-bit types the others add up heavy rows in 16 bits: the check finds 10% in bfloat16.
+    for algorithm in ("alg3",) if dtype in half.DTYPES else ("alg1", "alg2", "alg3"):
         bound = cusparse.bind(algorithm, p, hopper)
         check.check(bound, p, reference, stream)
         assert (bound.prepare_bytes > 2 * p.nnz) or dtype not in half.DTYPES
@@ -376,7 +377,7 @@ MUTANTS = {
     "not_swizzled": ("wcsr.cu", "16 * (unit ^ (line + j) % 8)", "16 * unit", "wcsr"),
     "first_columns_again": ("wcsr.cu", "column + piece % (N / 32) * 32 + across;", "column + across;", "wcsr"),
     "cut_windows_stored_ours": ("windows.cuh", "if (it.cut < 0)", "if (true)", "windows"),
-    "sums_of_the_tile_before": ("windows.cu", "k > 0 || add", "true", "windows"),
+    "sums_of_the_tile_before": ("windows.cuh", "k > 0 || add", "true", "windows"),
     "rest_left_out": ("windows.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000", "windows_exact"),
 }  # fmt: skip
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -68,3 +70,25 @@ def test_only_square_matrices_and_permutations_are_taken():
     for order in (np.zeros(20, int), np.arange(19), np.arange(1, 21), np.arange(20) - 1):
         with pytest.raises(ValueError, match="permutation of the 20 rows"):
             reorder.permuted(a, order)
+
+
+@given(
+    m=st.integers(1, 60), k=st.integers(1, 50), density=st.floats(0, 0.6), seed=st.integers(0, 999)
+)
+def test_rows_in_another_order_are_those_rows(m, k, density, seed):
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((m, k)) < density, rng.random((m, k)) + 1, 0).astype(np.float32)
+    a = csr.from_scipy(csr_array(dense))
+    order = reorder.similar(a)
+    assert order.dtype == np.int32 and np.array_equal(np.sort(order), np.arange(m))
+    empty = np.flatnonzero(~dense[order].any(1))
+    assert np.array_equal(empty, np.arange(m - empty.size, m)), "empty rows come last"
+    assert np.array_equal(csr.to_dense(csr.validate(reorder.rows_permuted(a, order))), dense[order])
+
+
+def test_similar_rows_come_together():
+    """Copies of 50 rows, dealt out: afterwards the copies of each lie side by side."""
+    rng = np.random.default_rng(3)
+    dense = np.tile(rng.random((50, 400)) < 0.05, (8, 1)).astype(np.float32)
+    kinds = np.tile(np.arange(50), 8)[reorder.similar(csr.from_scipy(csr_array(dense)))]
+    assert np.count_nonzero(kinds[1:] != kinds[:-1]) < 60

@@ -114,7 +114,7 @@ def changed(name: str, at: int, value: int):
     [
         ({"dtype": "float64"}, ["float64"]),
         ({"window": 12}, ["window", "12"]),
-        ({"pad": 4}, ["padding", "4"]),
+        ({"pad": 3}, ["padding", "3"]),
         ({"m": -1}, ["m", "-1"]),
         ({"m": 30}, ["row_ptr", "4 entries", "5"]),
         ({"val": np.zeros((8, 16), UINT16)}, ["val", "uint16"]),

@@ -1,0 +1,111 @@
+"""The best kernel for a matrix in CSR that someone brings: a model proposes five, a race decides, the choice is kept.
+
+"auto_fp32" chooses among kernels whose errors are as small as float32's: CUDA cores, and three products in TF32.
+"auto_tf32" also takes TF32, which holds 11 bits of a value: for operands that hold no more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from .. import jit, tuning
+from ..contract import Kernel, Launch, Problem, timed
+from ..tuning import Choices, Rounds
+from . import family, model, union, windows
+from .statistics import fingerprint, statistics
+from .union import Union
+from .wcsr import require_rows
+from .windows import Windows
+
+HERE = Path(__file__).parent
+ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32"}
+MOST = 5  #: candidates that are tried
+#: A reference, for each candidate a check and four launches of which three count, two more and a check of the winner.
+ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1)
+LAUNCHES = 1 + MOST * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1
+
+KERNELS: dict[str, Kernel] = {
+    "auto_fp32": Kernel(
+        "auto_fp32",
+        union.SOURCE,
+        "the fastest kernel with float32's accuracy on the matrix: groups of rows, or windows in 3xTF32",
+        "1.6 times the fastest of cuSPARSE's algorithms for CSR, nowhere less than it.",
+        union.KERNELS["union_rows"].entries,
+    ),
+    "auto_tf32": Kernel(
+        "auto_tf32",
+        windows.SOURCE,
+        "… or windows in TF32",
+        "1.1 times auto_fp32; on finite elements twice as fast.",
+        windows.KERNELS["windows"].entries,
+        targets=family.TARGETS,
+    ),
+}
+
+CHOICES = Choices(
+    "async_sparse/csr", HERE / "choices" / "csr",
+    {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
+    {"union": Union, "windows": Windows}, lambda config: [union.SOURCE, windows.SOURCE],
+)  # fmt: skip
+
+
+def key(problem: Problem, accuracy: str) -> tuple:
+    """What a choice is kept under: sizes, and where the non-zeros are; not their values."""
+    a = problem.device().a
+    return problem.m, problem.n, problem.k, a.nnz, fingerprint(a), accuracy
+
+
+def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
+    """The chosen configuration, ready to run; tunes first where there is no choice for the pattern yet.
+
+    name: one of `ACCURACIES`. file: where to look and to write, instead of the usual places. `prepare_ms` is
+    what the choice prepares, the look at the matrix, and the trials where there were any. Raises ValueError where A
+    is not CSR or B and C are not row-major float32.
+    """
+    require_rows(name, problem.device())
+    accuracy = ACCURACIES[name]
+    found, look_ms = timed(lambda: key(problem, accuracy))
+    launch = tuning.bind_choice(
+        CHOICES, found, device,
+        fits=lambda config: fits(config, device),
+        make=lambda: tune(problem, device, accuracy),
+        bind=lambda config: bind_config(name, problem, device, config), file=file,
+    )  # fmt: skip
+    launch.prepare_ms += look_ms
+    return launch
+
+
+def bind_config(name: str, problem: Problem, device, config: Union | Windows) -> Launch:
+    """A configuration ready to run."""
+    module = union if isinstance(config, Union) else windows
+    return module.bind(name, problem, device, config)
+
+
+def fits(config: Union | Windows, device) -> bool:
+    """Whether the GPU takes it: windows are wgmma's."""
+    return isinstance(config, Union) or jit.arch_of(device) in family.TARGETS
+
+
+def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
+    """The fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
+    of = statistics(problem.device().a)
+    configs = [
+        config
+        for config in model.candidates(accuracy, of, problem.n, len(model.POOLS[accuracy]))
+        if fits(config, device)
+    ][:MOST]
+    jobs = [entry_of(config, problem.n) for config in configs]
+    return tuning.tune(
+        configs,
+        partial(bind_config, "auto", problem, device),
+        (lambda: union.bind("union_rows_1", problem, device, Union(1)),),
+        device, ROUNDS, jobs,
+    )  # fmt: skip
+
+
+def entry_of(config: Union | Windows, n: int) -> tuple[Path, str]:
+    """(source, template instantiation) of a configuration on n columns."""
+    if isinstance(config, Union):
+        return union.SOURCE, union.entry(union.fitted(config, n))
+    return windows.SOURCE, windows.entry(config)

@@ -1,0 +1,93 @@
+"""How long a kernel for CSR takes, predicted from a matrix's statistics: to rank candidates, of which a few are tried.
+
+Microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in model.csv
+were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `fit.py` there: real matrices on an H200.
+Elsewhere the ranking may be worse; what is chosen is measured all the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from math import ceil
+from pathlib import Path
+
+from ..contract import require
+from . import tasks, union, windows
+from .statistics import HEIGHTS, Statistics
+from .union import Union
+from .windows import Windows
+
+FILE = Path(__file__).with_name("model.csv")
+#: Of a launch: once; what is gathered of B, B and C once, what windows of 64 rows need of B, tasks, steps of the
+#: longest task, whether windows are cut, the longest row.
+TERMS = ("launch", "gathered", "dense", "least", "tasks", "steps", "cut", "longest")
+
+_UNIONS = tuple(
+    Union(rows, 4, loads, unroll, -1, order)
+    for rows, loads, unroll in ((1, 1, 8), (1, 2, 4), (2, 1, 8), (2, 2, 4), (4, 1, 4), (4, 1, 8))
+    for order in tasks.ORDERS
+)
+_EXACT = tuple(
+    Windows(window, 1, True, -1, True, order) for window in (8, 16, 32) for order in tasks.ORDERS
+)
+_TF32 = tuple(
+    Windows(window, 1, False, -1, True, order)
+    for window in (8, 16, 32, 64)
+    for order in tasks.ORDERS
+)
+#: accuracy -> configurations that have it. TF32 is where either the operands hold no more, or the caller wants no more.
+POOLS: dict[str, tuple[Union | Windows, ...]] = {
+    "fp32": _UNIONS + _EXACT,
+    "tf32": _UNIONS + _EXACT + _TF32,
+}
+
+
+def kernel(config: Union | Windows) -> str:
+    """The name of a configuration's weights."""
+    if isinstance(config, Union):
+        return f"union_rows_{config.rows}_{config.loads}_{config.unroll}"
+    return f"windows{'_exact' * config.exact}_{config.window}_{config.groups}"
+
+
+def terms(config: Union | Windows, of: Statistics, n: int) -> tuple[float, ...]:
+    """`TERMS` of a launch, each in units that make its weight about 1."""
+    if isinstance(config, Union):
+        height, width = config.rows, 32 * union.fitting(config.vec, n) * config.loads
+        stored = of.union(height, config.order)
+        chunk = union.chunk_of(config, stored, ceil(of.m / height))
+        together = config.unroll
+    else:
+        height, width = config.window, windows.GROUP_COLUMNS * config.groups
+        # Half of the padding to whole slices, on average.
+        stored = of.union(height, config.order) + ceil(of.m / height) * 3.5
+        chunk, together = windows.LEAST_CHUNK, tasks.STEP
+    panels = ceil(n / width)
+    return (
+        1.0,
+        stored * n * 4 / 8e6,
+        (of.m + of.k) * n * 4 / 4e6,
+        of.union(HEIGHTS[-1], config.order) * n * 4 / 8e6,
+        ceil(of.m / height) * panels / 1e4,
+        min(of.longest, chunk) / together / 10,
+        float(of.longest > chunk),
+        of.longest / 100,
+    )
+
+
+def predict(config: Union | Windows, of: Statistics, n: int) -> float:
+    """Microseconds of a launch on n columns."""
+    weights = _weights()[kernel(config)]
+    return sum(w * x for w, x in zip(weights, terms(config, of, n), strict=True))
+
+
+def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union | Windows]:
+    """The fastest of `POOLS` by prediction, the best first."""
+    require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
+    return sorted(POOLS[accuracy], key=lambda config: predict(config, of, n))[:most]
+
+
+@functools.cache
+def _weights() -> dict[str, tuple[float, ...]]:
+    with FILE.open(newline="") as file:
+        return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}

@@ -1,0 +1,209 @@
+"""Groups of 1 to 8 rows on CUDA cores, exact float32: each row of B that a group names is fetched once for all of them.
+
+What the review of the room's kernels asks for beyond casper's ladder: "a warp takes 4 to 8 rows over their union". A
+group is a window of a `Wcsr` without padding; single rows are CSR itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import jit
+from ..contract import Kernel, Launch, Problem, require, timed
+from ..formats import wcsr
+from ..formats.csr import INT32_MAX, Csr
+from ..formats.half import array_module
+from . import tasks
+from .family import dtype_of
+from .wcsr import require_rows
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "union_rows.cu"
+HEIGHTS = (1, 2, 4, 8)  #: rows of a group
+VECTORS = (4, 2, 1)  #: float32 values of a load
+LOADS = (1, 2)  #: of a row of B
+MOST_TASKS = 8  #: of a warp
+MOST_LOADS = 2**32 - 1  #: of B: the kernel counts them with 32 bits
+LONG = 4  #: times the average group's columns that a task has at most
+WARPS = 8  #: of a block
+
+
+@dataclass(frozen=True)
+class Union:
+    """A configuration of union_rows.cu."""
+
+    rows: int = 4  #: of a group: 1, 2, 4 or 8
+    #: Values of a load of B, and 32 times as many columns in a panel; what n does not divide by is halved.
+    vec: int = 4
+    #: Loads of a row of B, each 32 * vec columns of C: 1 or 2.
+    loads: int = 1
+    #: Rows of B that are asked for together: 4 or 8.
+    unroll: int = 4
+    #: Columns of a group in a task at most; 0: groups stay whole; -1: `LONG` times what they have on average.
+    chunk: int = -1
+    order: str = ""  #: of rows: one of `tasks.ORDERS`
+
+
+#: What is bindable and no variant: name -> (configuration, what it changes).
+TRIALS: dict[str, tuple[Union, str]] = {
+    f"union_rows_{rows}{suffix}": (
+        replace(Union(rows), **change),
+        f"groups of {rows} row{'s' * (rows > 1)}{said}",
+    )
+    for rows in HEIGHTS
+    for suffix, change, said in (
+        ("", {}, ""),
+        ("_64", {"vec": 2}, ", panels of 64 columns"),
+        ("_256", {"loads": 2}, ", panels of 256 columns"),
+        ("_whole", {"chunk": 0}, ", none cut"),
+        ("_similar", {"order": "similar"}, ", similar ones"),
+    )
+}
+
+
+#: (rows * loads, loads * unroll) -> blocks that share an SM: as many as registers allow without spills.
+BLOCKS = {
+    (1, 4): 6, (1, 8): 4, (2, 4): 6, (2, 8): 4, (2, 16): 3, (4, 4): 4, (4, 8): 3, (4, 16): 2, (8, 4): 2, (8, 8): 2,
+    (8, 16): 2,
+}  # fmt: skip
+
+
+def blocks_of(config: Union) -> int:
+    """Blocks that share an SM."""
+    return BLOCKS[config.rows * config.loads, config.loads * config.unroll]
+
+
+def entry(config: Union) -> str:
+    """The template instantiation."""
+    c = config
+    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks_of(c)}, {c.unroll}>"
+
+
+KERNELS: dict[str, Kernel] = {
+    "union_rows": Kernel(
+        "union_rows",
+        SOURCE,
+        "CUDA cores: groups of 4 rows over the union of their columns, exact float32",
+        "As many times a row-by-row kernel as non-zeros share a column of a group, 4 at most: 2 to 3 on finite "
+        "elements, nothing on graphs.",
+        tuple(entry(Union(rows, vec)) for rows in HEIGHTS for vec in VECTORS),
+    ),
+}
+
+
+def config_of(name: str) -> Union:
+    """The configuration of the variant, which nobody tunes, or of a trial."""
+    return TRIALS[name][0] if name in TRIALS else Union()
+
+
+def fitting(vec: int, n: int) -> int:
+    """The widest load of at most `vec` values that divides n."""
+    return next(v for v in VECTORS if v <= vec and n % v == 0)
+
+
+def fitted(config: Union, n: int) -> Union:
+    """The configuration with loads that divide n."""
+    return replace(config, vec=fitting(config.vec, n))
+
+
+def chunk_of(config: Union, columns: int, groups: int) -> int:
+    """Columns of a task at most; 0: groups stay whole. columns: that all groups have."""
+    if config.chunk >= 0:
+        return config.chunk
+    return ceil(max(1, LONG * columns / max(1, groups)) / tasks.STEP) * tasks.STEP
+
+
+def per_block(tasks: int, slots: int) -> int:
+    """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
+    idling SMs, and a warp has `MOST_TASKS` at most."""
+    return WARPS * max(1, min(MOST_TASKS, tasks // (2 * slots * WARPS)))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A as union_rows.cu reads it; the arrays are NumPy's or CuPy's, all on one side."""
+
+    col_idx: Any  #: int32 (columns,)
+    val: Any  #: float32 (columns, rows of a group)
+    work: tasks.Tasks
+    order: Any  #: int32 (m,), row order[i] of A is row i of the groups; None: the same
+    made: int  #: bytes that A itself does not have
+
+    @property
+    def nbytes(self) -> int:
+        return self.made + self.work.nbytes
+
+
+def prepare(a: Csr, config: Union) -> Prepared:
+    """Groups of A, on the side where it lives."""
+    order, rows = tasks.ordered(a, config.order)
+    if config.rows == 1:
+        row_ptr, col_idx, val = rows.row_ptr, rows.col_idx, rows.val
+        made = 0 if order is None else rows.nbytes
+    else:
+        of = wcsr.from_csr(rows, window=config.rows, pad=1, dtype="float32")
+        val = array_module(of.val).ascontiguousarray(of.val.T)
+        row_ptr, col_idx, made = of.row_ptr, of.col_idx, of.col_idx.nbytes + val.nbytes
+    if order is not None:
+        made += order.nbytes
+    chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
+    return Prepared(col_idx, val, tasks.tasks(row_ptr, chunk, even=True), order, made)
+
+
+def bind(name: str, problem: Problem, device, config: Union | None = None) -> Launch:
+    """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into groups and tasks.
+
+    Where a group of several rows names an infinite or NaN row of B, all its rows become NaN. Launches of one
+    `Launch` must not overlap where groups are cut. Raises ValueError where A is not CSR, B and C are not row-major
+    float32, or a grid would have too many blocks.
+    """
+    from cuda.core import LaunchConfig
+
+    config = config or config_of(name)
+    require(
+        config.rows in HEIGHTS
+        and config.vec in VECTORS
+        and (config.rows * config.loads, config.loads * config.unroll) in BLOCKS,
+        f"union_rows is not made for groups of {config.rows} rows with {config.loads} loads of {config.vec} values for "
+        f"each of {config.unroll} rows of B: use groups of {', '.join(map(str, HEIGHTS))}, 1 load of 4, 4 rows",
+    )
+    operands = problem.device()
+    require_rows(name, operands)
+    require(
+        dtype_of(operands.b) == "tf32",
+        f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
+    )
+    config = fitted(config, problem.n)
+    slots = device.properties.multiprocessor_count * blocks_of(config)
+    panels = ceil(problem.n / (32 * config.vec * config.loads))
+    require(
+        problem.k * (problem.n // config.vec) <= MOST_LOADS,
+        f"{name} reads B of {problem.k} x {problem.n} in loads of {config.vec} values, but counts up to "
+        f"{MOST_LOADS} of them: multiply in several ranges of columns",
+    )
+    made, prepare_ms = timed(lambda: prepare(operands.a, config))
+    each = per_block(made.work.count, slots)
+    blocks = ceil(made.work.count / each) * panels
+    require(
+        blocks <= INT32_MAX,
+        f"{name} has {blocks} blocks, but a grid has {INT32_MAX} at most: use wider panels or longer tasks",
+    )
+    arguments = (
+        made.work.table.data.ptr, np.int32(made.work.count), np.int32(each), made.col_idx.data.ptr, made.val.data.ptr,
+        tasks.pointer(made.order),
+        operands.b.data.ptr, operands.c.data.ptr, np.int32(problem.m), np.int32(problem.n),
+    )  # fmt: skip
+    code = jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device))
+    launch = LaunchConfig(grid=blocks, block=32 * WARPS)
+    clear = tasks.clear(
+        SOURCE, config.rows, made.work.cut, operands.c, problem.m, device, made.order
+    )
+    return Launch(
+        name, [*clear, (jit.load(code), launch, arguments)], operands.c, prepare_ms, made.nbytes,
+        keep=(operands, made),
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""union_rows on a GPU: exact products of every pattern that could go wrong, every height, cut groups, both orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_operands import pattern
+from test_windows_gpu import SEED, places
+
+from kernels.async_sparse import operands, tasks, union
+from kernels.async_sparse.union import Union
+from kernels.contract import Operands
+from kernels.formats import csr
+from kernels.formats.csr import Csr
+
+CONFIGS = [
+    Union(rows, vec, loads, unroll, chunk, order)
+    for rows in union.HEIGHTS
+    for vec, loads, unroll in ((4, 1, 4), (4, 2, 4), (1, 1, 4), (2, 1, 8))
+    for chunk, order in ((0, ""), (32, "similar"), (-1, ""))
+    if rows * loads <= 8
+]
+
+
+@pytest.fixture(scope="module")
+def stream(device):
+    return device.create_stream()
+
+
+def whole_numbers(which: str, m: int, k: int, n: int):
+    """A problem of small whole numbers, whose sums float32 holds, and its C in float64."""
+    where = places(which, m, k)
+    rng = np.random.default_rng((SEED, n))
+    dense = np.where(where, rng.integers(1, 8, where.shape), 0).astype(np.float32)
+    row_ptr = np.concatenate([[0], np.cumsum(where.sum(1))]).astype(np.int32)
+    a = Csr(m, k, row_ptr, np.nonzero(where)[1].astype(np.int32), dense[where])
+    b = rng.integers(-4, 5, (k, n)).astype(np.float32)
+    return a, b, dense.astype(np.float64) @ b
+
+
+def bound(a: Csr, b, device, config: Union):
+    import cupy
+
+    p = operands.problem_from_csr(a, b.shape[1], 0, format="csr", dtype="float32", reorder="")
+    c = cupy.full((a.m, b.shape[1]), np.nan, cupy.float32)
+    made = Operands(csr.to_device(a), cupy.asarray(b), c)
+    return union.bind(
+        "union_rows", replace(p, make_device=lambda: made, _device=None), device, config
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("which", ["random", "none", "all", "empty windows", "a heavy row"])
+@pytest.mark.parametrize("n", [1, 6, 32, 129 * 4])
+def test_every_configuration_on_every_pattern(device, stream, which, n):
+    a, b, right = whole_numbers(which, 299, 130, n)
+    for config in CONFIGS:
+        launch = bound(a, b, device, config)
+        for _ in range(2):  # cut groups are cleared by the launch itself
+            launch.launch(stream)
+            stream.sync()
+            found = launch.result().get()
+            assert np.array_equal(found, right), f"{config}, {which}, n={n}, seed {SEED}"
+
+
+@pytest.mark.gpu
+def test_a_row_keeps_what_is_infinite_in_b_to_itself(device, stream):
+    a = pattern(200, 64, SEED)
+    b = np.ones((64, 8), np.float32)
+    b[5, 3] = np.inf
+    launch = bound(a, b, device, Union(1))
+    launch.launch(stream)
+    stream.sync()
+    names = np.zeros(200, bool)
+    names[csr.rows(a)[a.col_idx == 5]] = True
+    assert np.array_equal(~np.isfinite(launch.result().get()[:, 3]), names)
+
+
+@pytest.mark.gpu
+def test_launches_that_a_configuration_makes(device):
+    a, b, _ = whole_numbers("a heavy row", 299, 4000, 64)
+    assert len(bound(a, b, device, Union(chunk=0)).steps) == 1
+    assert len(bound(a, b, device, Union(chunk=tasks.STEP)).steps) == 2
+
+
+def test_refusals():
+    with pytest.raises(
+        ValueError, match="^union_rows is not made for groups of 3 rows with 1 loads of 4 values"
+    ):
+        union.bind("union_rows", None, None, Union(3))
+    with pytest.raises(ValueError, match="^rows are ordered by 'rcm', but must be by one of"):
+        tasks.ordered(pattern(8, 8), "rcm")

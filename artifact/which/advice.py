@@ -31,6 +31,7 @@ WORDS = {
     "bandwidth": "bandwidth",
     "spread": "mean distance from the diagonal, over k",
     **{f"windows_{h}": f"non-zeros of a column of {h} rows" for h in statistics.WINDOWS},
+    **{f"similar_{h}": f"… with similar rows side by side, {h} rows" for h in statistics.WINDOWS},
     **{f"blocks_{b}": f"fill of blocks of {b} × {b}" for b in statistics.BLOCKS},
 }
 
@@ -146,15 +147,21 @@ def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
 
 
 def _why(answer: Advice) -> list[str]:
-    """Who else was looked at, and whose records say so."""
-    names = ", ".join(dict.fromkeys(label for label, _ in answer.guess.neighbours))
-    others = [
-        f"{row.variant} {row.slower / answer.guess.table['slower'].iloc[0]:.2f}×"
-        for row in answer.guess.table.iloc[1:4].itertuples()
+    """What its time goes to, who else was looked at, and whose records say so."""
+    guess, table = answer.guess, answer.guess.table
+    parts = [
+        f"{model.SAID[term]} ({share:.0%})" for term, share in guess.made_of.items() if share >= 0.1
     ]
+    names = ", ".join(dict.fromkeys(label for label, _ in guess.neighbours))
+    others = ", ".join(f"{row.variant} {row.slower:.2f}×" for row in table.iloc[1:4].itertuples())
+    said = (
+        f"Of {len(table)} kernels the next ones are expected to take"
+        if guess.sums
+        else f"It was the fastest of {len(table)} there; the next ones took"
+    )
     return [
-        f"Why: it was the fastest of {len(answer.guess.table)} at the recorded matrices most like it ({names}); there "
-        f"the next ones took {', '.join(others) or 'nothing'} of its time."
+        f"Why: its time goes to {', '.join(parts) or 'many small things'}. The recorded matrices most like this one "
+        f"are {names}. {said} {others or 'nothing'} of its time."
     ]
 
 

@@ -1,9 +1,10 @@
 """A small model of times, fitted to the records of real matrices: how long, and which kernel.
 
-How long the best kernel takes is a power law: the logarithm of its time is linear in the logarithms of a few
-statistics (`features`), fitted by ridge regression. How much slower each kernel is than the best is what it was at the
-`NEIGHBOURS` recorded points whose features are nearest, weighted by nearness. `evaluate` tests both: it leaves each
-matrix out in turn, with all its points, and asks the rest.
+A kernel's time is a sum of a few terms of the pattern (`terms`), each with a weight that is not negative: least squares
+of relative errors. The sum is corrected by how far it was off at the recorded points that are nearest (`features`). A
+sum needs more matrices than it has terms; where there are fewer than `ENOUGH` of each term, kernels are ranked by how
+much slower than the best they were at the nearest points, and the sum only says how long the first one takes.
+`evaluate` tests all of it: each matrix is left out in turn, with all its points.
 """
 
 from __future__ import annotations
@@ -13,30 +14,48 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import nnls
 
-from artifact.which.pool import Pool
-from artifact.which.statistics import Statistics
+from artifact.which.pool import GOOD, Pool
+from artifact.which.statistics import WINDOWS, Statistics
 
-#: What a matrix and N are compared by, all as logarithms to the base 2.
-FEATURES = {
-    "work": "non-zeros times N",
-    "dense": "rows and columns, times N",
-    "longest": "non-zeros of the longest row",
-    "row": "non-zeros of a row, on average, and 1",
-    "variation": "variation of rows' lengths, and 0.1",
-    "windows": "non-zeros of a column of a window of 16 rows",
-    "tall": "non-zeros of a column of a window of 64 rows",
-    "blocks": "non-zeros of a block of 64 × 64",
-    "spread": "mean distance from the diagonal over k, and 0.001",
+#: Terms of a time, with what one is a unit of.
+TERMS = {
+    "launch": "a launch",
+    "work": "10⁶ non-zeros times columns of B",
+    "dense": "10⁶ elements of B and C",
+    "rows": "10⁶ elements of C",
+    **{f"windows_{h}": f"10⁶ elements of B that windows of {h} rows name" for h in WINDOWS},
+    **{f"similar_{h}": f"… with similar rows side by side, {h} rows" for h in WINDOWS},
+    "blocks_64": "10⁶ elements of B that blocks of 64 × 64 read",
+    "longest": "100 non-zeros of the longest row",
+    "longest_n": "10⁵ of them times columns of B",
 }
-#: Recorded points that vote on how much slower each kernel is.
-NEIGHBOURS = 7
+#: What a time goes to, in words.
+SAID = {
+    "launch": "the launch itself",
+    "work": "a row of B for every non-zero",
+    "dense": "reading B and writing C once",
+    "rows": "writing C",
+    **{f"windows_{h}": f"rows of B for windows of {h} rows" for h in WINDOWS},
+    **{f"similar_{h}": f"rows of B for {h} similar rows at a time" for h in WINDOWS},
+    "blocks_64": "rows of B for blocks of 64 × 64",
+    "longest": "the longest row",
+    "longest_n": "the longest row, for all columns",
+}
+#: What points are near in, all as logarithms to the base 2.
+FEATURES = (
+    "non-zeros times N", "rows and columns, times N", "longest row", "mean row", "variation of rows",
+    "windows of 16 rows", "windows of 64 rows", "blocks of 64 × 64", "distance from the diagonal",
+)  # fmt: skip
+#: Matrices for each term that a sum needs to rank kernels by itself.
+ENOUGH = 3
+#: Nearest points that correct a sum, and that rank kernels where it cannot.
+CORRECTING, RANKING = 15, 7
 #: Squared distance that is added to each of theirs, so that none has all the weight.
-SOFTENING = 0.1
-#: Weight of the ridge: what a standard deviation of a feature must explain.
-RIDGE = 1.0
-#: Advice this much slower than the best is still good.
-GOOD = 1.1
+SOFTENING = {CORRECTING: 0.5, RANKING: 0.1}
+#: A contender that was measured at fewer points has no sum.
+LEAST_POINTS = 5
 
 
 @dataclass(frozen=True)
@@ -45,28 +64,42 @@ class Model:
 
     variants: tuple[str, ...]
     points: tuple[tuple[str, int], ...]  #: (matrix, N)
-    features: np.ndarray  #: (points, features), standardised
+    features: np.ndarray  #: (points, FEATURES), standardised
     mean: np.ndarray
     scale: np.ndarray
-    slower: (
-        np.ndarray
-    )  #: (points, variants), log2 of the time over the best one's; NaN: not measured
-    best: np.ndarray  #: coefficients of log2 of the best time in µs, the constant last
+    weights: np.ndarray  #: (variants, TERMS), µs; NaN: of too few points
+    off: np.ndarray  #: (points, variants), log2 of the time over the sum; NaN: not measured
+    slower: np.ndarray  #: (points, variants), log2 of the time over the fastest one's, likewise
     prepare: np.ndarray  #: (points, variants), log2 of 1 + preparation in µs
+    sums: bool  #: whether there were enough matrices to rank by sums
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a model says of a matrix: a row of times, and whose times they are."""
+    """What a model says of a matrix: times, whose times they rest on, and what the first one's is made of."""
 
-    table: (
-        pd.DataFrame
-    )  #: variant, expected_us, slower (than the expected best), prepare_ms; fastest first
+    table: pd.DataFrame  #: variant, expected_us, slower (than the first), prepare_ms; fastest first
     neighbours: tuple[tuple[str, int], ...]  #: (matrix, N), nearest first
+    made_of: dict[str, float]  #: term -> share of the first one's sum, the largest first
+    sums: bool  #: whether the sums rank, or the neighbours
 
     @property
     def variant(self) -> str:
         return self.table["variant"].iloc[0]
+
+
+def terms(s: Statistics, n: int) -> np.ndarray:
+    """TERMS of a matrix and N, a vector."""
+
+    def named(kind: str) -> list[float]:
+        return [s.nnz * n / 1e6 / max(1, getattr(s, f"{kind}_{h}")) for h in WINDOWS]
+
+    return np.array(
+        [
+            1.0, s.nnz * n / 1e6, (s.m + s.k) * n / 1e6, s.m * n / 1e6, *named("windows"),
+            *named("similar"), s.nnz * n / 1e6 / max(1 / 64, s.blocks_64 * 64), s.row_most / 100, s.row_most * n / 1e5,
+        ]
+    )  # fmt: skip
 
 
 def features(s: Statistics, n: int) -> np.ndarray:
@@ -84,40 +117,55 @@ def fit(pool: Pool, without: str = "") -> Model:
     if df.empty:
         raise ValueError(f"There is no record left without {without!r}.")
     at = ["label", "n"]
-    times = df.pivot_table(index=at, columns="variant", values="median_us", sort=False)
-    times = times[[v for v in pool.advisable if v in times]]
-    waits = df.pivot_table(index=at, columns="variant", values="prepare_ms", sort=False)[
-        times.columns
-    ]
-    raw = np.array([features(pool.matrices[label], n) for label, n in times.index])
+    wide = df.pivot_table(
+        index=at, columns="variant", values=["median_us", "prepare_ms"], sort=False
+    )
+    variants = [v for v in pool.advisable if v in wide["median_us"]]
+    times, waits = (wide[what][variants].to_numpy() for what in ("median_us", "prepare_ms"))
+    points = list(wide.index)
+    raw = np.array([features(pool.matrices[label], n) for label, n in points])
     mean, scale = raw.mean(axis=0), raw.std(axis=0)
     scale[scale < 1e-9] = np.inf  # what all have alike tells nothing
-    standard, logs = (raw - mean) / scale, np.log2(times.to_numpy())
-    fastest = np.nanmin(logs, axis=1)
+    x = np.array([terms(pool.matrices[label], n) for label, n in points])
+    weights = np.array([_weights(x, column) for column in times.T])
+    logs = np.log2(times)
+    names = {label for label, _ in points}
     return Model(
-        tuple(times.columns), tuple(times.index), standard, mean, scale,
-        logs - fastest[:, None], _ridge(standard, fastest), np.log2(1 + 1e3 * waits.to_numpy()),
+        tuple(variants), tuple(points), (raw - mean) / scale, mean, scale,
+        weights, logs - _logs(x @ weights.T), logs - np.nanmin(logs, axis=1)[:, None],
+        np.log2(1 + 1e3 * waits), len(names) >= ENOUGH * len(TERMS),
     )  # fmt: skip
 
 
 def guess(model: Model, s: Statistics, n: int) -> Guess:
     """What the model says of a matrix times n columns."""
-    at = (features(s, n) - model.mean) / model.scale
-    away = ((model.features - at) ** 2).sum(axis=1)
-    nearest = np.argsort(away, kind="stable")[:NEIGHBOURS]
-    weight = 1 / (away[nearest] + SOFTENING)
-    slower = _mean(model.slower[nearest], weight)
-    best = float(np.append(at, 1) @ model.best)
+    away = ((model.features - (features(s, n) - model.mean) / model.scale) ** 2).sum(axis=1)
+    nearest = np.argsort(away, kind="stable")
+
+    def near(values: np.ndarray, count: int) -> np.ndarray:
+        chosen = nearest[:count]
+        return _mean(values[chosen], 1 / (away[chosen] + SOFTENING[count]))
+
+    x = terms(s, n)
+    expected = _logs(x @ model.weights.T) + near(model.off, CORRECTING)
+    slower = expected if model.sums else near(model.slower, RANKING)
+    slower = slower - np.nanmin(slower)
     table = pd.DataFrame(
         {
             "variant": model.variants,
-            "expected_us": 2 ** (best + slower),
+            "expected_us": 2 ** (np.nanmin(expected) + slower),
             "slower": 2**slower,
-            "prepare_ms": (2 ** _mean(model.prepare[nearest], weight) - 1) / 1e3,
+            "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
         }
     )
     table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
-    return Guess(table, tuple(model.points[i] for i in nearest))
+    of_first = x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])])
+    order = np.argsort(-of_first, kind="stable")
+    made_of = {
+        list(TERMS)[i]: float(of_first[i] / of_first.sum()) for i in order if of_first[i] > 0
+    }
+    neighbours = tuple(model.points[i] for i in nearest[:RANKING])
+    return Guess(table, neighbours, made_of, model.sums)
 
 
 def evaluate(pool: Pool) -> pd.DataFrame:
@@ -164,11 +212,17 @@ def off(evaluated: pd.DataFrame) -> tuple[float, float]:
     return float(ratio.quantile(0.1)), float(ratio.quantile(0.9))
 
 
-def _ridge(features: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Coefficients of a linear fit and, last, its constant, which is not held to be small."""
-    a = np.column_stack([features, np.ones(len(features))])
-    hold = np.diag([RIDGE] * features.shape[1] + [0.0])
-    return np.linalg.solve(a.T @ a + hold, a.T @ values)
+def _weights(x: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Of the terms `x` (points, terms), none negative, by least squares of relative errors; NaN of too few points."""
+    there = ~np.isnan(times)
+    if there.sum() < LEAST_POINTS:
+        return np.full(x.shape[1], np.nan)
+    return nnls(x[there] / times[there, None], np.ones(there.sum()))[0]
+
+
+def _logs(sums: np.ndarray) -> np.ndarray:
+    """log2 of times in µs, none of which is under half a microsecond."""
+    return np.log2(np.maximum(sums, 0.5))
 
 
 def _mean(values: np.ndarray, weight: Sequence[float]) -> np.ndarray:

@@ -6,6 +6,7 @@ no GPU has measured yet is left out without a word, so that an entry may wait fo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -20,6 +21,8 @@ from artifact.which import statistics
 from artifact.which.statistics import Statistics
 
 PRECISIONS = ("FP32", "TF32", "BF16")
+#: A time over the best one's that is still good, and a share of points that is nearly all.
+GOOD, NEARLY_ALL = 1.1, 0.9
 #: An experiment with fewer matrices says nothing of one that is left out.
 LEAST_MATRICES = 8
 
@@ -69,12 +72,17 @@ class Pool:
     df: pd.DataFrame  #: rows of a record whose matrices have statistics
     matrices: Mapping[str, Statistics]
 
-    @property
+    @functools.cached_property
     def advisable(self) -> list[str]:
-        """Contenders that can be advised: all that do not try others on the GPU, unless only such were measured."""
+        """Contenders that can be advised: all that do not try others on the GPU, if one of these is as good at nearly
+        all points; else everybody."""
         measured = list(dict.fromkeys(self.df["variant"]))
         chosen = [v for v in measured if not self.about.races(v)]
-        return chosen or measured
+        at = ["label", "n"]
+        best = self.df.groupby(at)["median_us"].min()
+        theirs = self.df[self.df["variant"].isin(chosen)].groupby(at)["median_us"].min()
+        as_good = theirs.reindex(best.index) <= GOOD * best
+        return chosen if as_good.mean() >= NEARLY_ALL else measured
 
 
 def maps(folder: Path = rooms.FOLDER) -> tuple[list[Real], list[Generated]]:

@@ -44,6 +44,12 @@ class Statistics:
     windows_16: float
     windows_32: float
     windows_64: float
+    similar_8: (
+        float  #: the same where rows with common columns lie side by side (`reorder.similar`)
+    )
+    similar_16: float
+    similar_32: float
+    similar_64: float
     blocks_16: float  #: share of blocks' elements that are non-zeros, of the blocks that have any
     blocks_32: float
     blocks_64: float
@@ -62,6 +68,8 @@ def of(a: Csr) -> Statistics:
     row, column = place // max(a.k, 1), place % max(a.k, 1)
     lengths = np.bincount(row, minlength=a.m) if a.m else np.zeros(1, int)
     mean = float(lengths.mean())
+    place_of = np.empty(a.m, np.int64)  # of each row, in the order of similar ones
+    place_of[reorder.similar(a)] = np.arange(a.m)
     away = np.abs(column - row * (a.k / max(a.m, 1)))
     return Statistics(
         a.m, a.k, int(place.size), mean,
@@ -69,6 +77,7 @@ def of(a: Csr) -> Statistics:
         int(lengths.max(initial=0)), a.m - int(np.count_nonzero(lengths)),
         int(away.max(initial=0)), float(away.mean() / a.k) if place.size else 0.0,
         **{f"windows_{height}": _shared(row // height * a.k + column) for height in WINDOWS},
+        **{f"similar_{height}": _shared(place_of[row] // height * a.k + column) for height in WINDOWS},
         **{
             f"blocks_{side}": _shared(row // side * a.k + column // side) / side**2
             for side in BLOCKS

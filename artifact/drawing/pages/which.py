@@ -149,17 +149,16 @@ def below_left_out(found: list[tuple[Pool, pd.DataFrame]]) -> dict[str, str]:
 
 
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
-    """What the expected time is made of: by how much it grows when a statistic doubles."""
-    columns = {
-        pool.about.precision: 2 ** (fitted.best[:-1] / fitted.scale)
-        for pool, _ in found
-        for fitted in [model.fit(pool)]
-    }
+    """What the expected time of the kernel that is advised most often is made of: µs for a unit of each term."""
+    columns = {}
+    for pool, evaluated in found:
+        fitted, most = model.fit(pool), evaluated["advised"].mode().iloc[0]
+        mine = fitted.weights[fitted.variants.index(most)]
+        cells = [f"{weight:.3g}" if weight > 0 else "" for weight in mine]
+        columns[f"{style.name(most)}, {pool.about.precision}: µs"] = cells
     if not columns:
         return None
-    table = pd.DataFrame({name: [f"{x:.2f}×" for x in values] for name, values in columns.items()})
-    table.insert(0, "when this doubles, the time is", list(model.FEATURES.values()))
-    return table
+    return pd.DataFrame({"for": list(model.TERMS.values()), **columns})
 
 
 def mesh(side: int) -> csr.Csr:

@@ -9,7 +9,7 @@ import pytest
 import worlds
 
 from artifact import paths
-from artifact.which import model, pool
+from artifact.which import model, pool, statistics
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,7 @@ def made():
 def test_features_have_names_and_are_finite_for_nothing(made):
     s = next(iter(made.matrices.values()))
     assert len(model.features(s, 64)) == len(model.FEATURES)
+    assert len(model.terms(s, 64)) == len(model.TERMS) == len(model.SAID)
     empty = replace(
         s,
         nnz=0,
@@ -30,7 +31,7 @@ def test_features_have_names_and_are_finite_for_nothing(made):
         blocks_64=0.0,
         spread=0.0,
     )
-    assert np.isfinite(model.features(empty, 1)).all()
+    assert np.isfinite(model.features(empty, 1)).all() and np.isfinite(model.terms(empty, 1)).all()
 
 
 def test_left_out_in_turn_the_advice_is_good_and_better_than_any_constant(made):
@@ -39,7 +40,43 @@ def test_left_out_in_turn_the_advice_is_good_and_better_than_any_constant(made):
     name, share = model.always(made)
     assert model.good(found) > max(0.8, share), (name, share)
     low, high = model.off(found)
-    assert 0.6 < low < 1 < high < 1.6
+    assert 0.9 < low <= 1.01 and 0.99 <= high < 1.1, "the laws are sums of the model's own terms"
+
+
+def test_few_matrices_are_ranked_by_their_neighbours_and_many_by_sums(made):
+    few = worlds.pool(20)
+    assert not model.fit(few).sums and model.fit(made).sums
+    found = model.evaluate(few)
+    assert (
+        model.good(found) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
+    )
+
+
+def test_what_a_time_is_made_of(made):
+    """Laws and sums agree on what most of the time of a large matrix goes to."""
+    label = max(made.matrices, key=lambda name: made.matrices[name].nnz)
+    guess = model.guess(model.fit(made, label), made.matrices[label], 512)
+    assert sum(guess.made_of.values()) == pytest.approx(1) and set(guess.made_of) <= set(
+        model.TERMS
+    )
+    shares = list(guess.made_of.values())
+    assert shares == sorted(shares, reverse=True)
+    gathers = (
+        "work",
+        "blocks_64",  # whose fill all matrices of this world have alike
+        *(f"{kind}_{h}" for kind in ("windows", "similar") for h in statistics.WINDOWS),
+    )
+    assert sum(guess.made_of.get(term, 0) for term in gathers) > 0.5
+
+
+def test_who_was_measured_at_few_points_has_no_sum(made):
+    df = made.df[(made.df["variant"] != "win") | made.df["label"].isin(["m1", "m2"])]
+    fitted = model.fit(pool.Pool(made.about, df, made.matrices))
+    at = fitted.variants.index("win")
+    assert (
+        np.isnan(fitted.weights[at]).all() and not np.isnan(np.delete(fitted.weights, at, 0)).any()
+    )
+    assert "win" not in set(model.guess(fitted, made.matrices["m1"], 128).table["variant"])
 
 
 def test_what_is_left_out_is_not_seen(made):
@@ -57,7 +94,7 @@ def test_what_is_left_out_is_not_seen(made):
 def test_neighbours_are_the_nearest_points(made):
     label, s = next(iter(made.matrices.items()))
     guess = model.guess(model.fit(made), s, 512)
-    assert guess.neighbours[0] == (label, 512) and len(guess.neighbours) == model.NEIGHBOURS
+    assert guess.neighbours[0] == (label, 512) and len(guess.neighbours) == model.RANKING
     assert label not in {name for name, _ in model.guess(model.fit(made, label), s, 512).neighbours}
 
 

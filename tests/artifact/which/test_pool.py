@@ -120,8 +120,12 @@ def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
         pool.pool(gpu, "TF32", folder)
 
 
-def test_what_races_on_the_gpu_is_not_advised_unless_nothing_else_was_measured():
+def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():
     made = worlds.pool(8)
     assert made.advisable == ["plain", "cut", "win", "cusparse_alg2"]
     alone = pool.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices)
     assert alone.advisable == ["auto"]
+    df = made.df.copy()
+    df.loc[df["variant"] == "auto", "median_us"] /= 2
+    better = pool.Pool(made.about, df, made.matrices)
+    assert better.advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]

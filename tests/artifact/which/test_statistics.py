@@ -11,7 +11,7 @@ import scipy.sparse
 from artifact import rooms
 from artifact.measure import matrices
 from artifact.which import statistics
-from kernels.formats import csr
+from kernels.formats import csr, reorder
 
 SHIPPED = [room for room in rooms.find() if rooms.statistics(room).is_file()]
 
@@ -26,6 +26,7 @@ def test_a_small_matrix_counted_by_hand():
     assert s.bandwidth == 8, "row 1 is at column 0.5, its entry at 9"
     assert s.windows_8 == 6 / 5, "rows 0 to 7 have columns 0, 5 and 9, then two windows 5"
     assert s.windows_16 == 6 / 4 and s.windows_32 == s.windows_64 == 6 / 3
+    assert s.similar_8 == 6 / 3, "rows 1 and 0, 9 and 17 come first, in one window"
     assert s.blocks_16 == 6 / (2 * 256) and s.blocks_32 == 6 / 1024
 
 
@@ -37,6 +38,9 @@ def test_random_matrices_counted_one_by_one():
     for height in statistics.WINDOWS:
         unions = sum(dense[i : i + height].any(axis=0).sum() for i in range(0, 133, height))
         assert getattr(s, f"windows_{height}") == pytest.approx(a.nnz / unions)
+        alike = dense[reorder.similar(a)]
+        unions = sum(alike[i : i + height].any(axis=0).sum() for i in range(0, 133, height))
+        assert getattr(s, f"similar_{height}") == pytest.approx(a.nnz / unions)
     for side in statistics.BLOCKS:
         kept = sum(
             dense[i : i + side, j : j + side].any()

@@ -20,7 +20,7 @@ def matrix(rng: np.random.Generator) -> Statistics:
     shared = 1 + 3 * rng.random() * np.log2(row)
     return Statistics(
         m, m, int(m * row), row, 2 * rng.random(), int(row * 2 ** rng.uniform(0, 6)), 0, m // 2,
-        0.3, shared**0.7, shared, shared**1.2, shared**1.4, 0.02, 0.01, 0.005,
+        0.3, shared**0.7, shared, shared**1.2, shared**1.4, shared, shared, shared, shared, 0.02, 0.01, 0.005,
     )  # fmt: skip
 
 

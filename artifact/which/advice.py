@@ -183,11 +183,12 @@ def measure(
     about = answer.pool.about
     room = importlib.import_module(f"kernels.{about.room}")
     asked = problem(about, a, answer.n, seed, answer.name)
-    every = {name: partial(room.bind, name, device=opened) for name in room.VARIANTS}
-    every |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
-    names = [v for v in dict.fromkeys(answer.pool.df["variant"]) if v in every]
+    libraries = baselines.contenders(getattr(room, "BASELINES", ()), opened)
     found = willing.measure(
-        {name: every[name] for name in names},
+        {
+            name: libraries.get(name) or partial(room.bind, name, device=opened)
+            for name in dict.fromkeys(answer.pool.df["variant"])
+        },
         lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),
         lambda name, why: say(f"left out: {why}"),
     )

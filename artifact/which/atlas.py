@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from artifact import rooms
 from artifact.drawing import plot, sketch, style
@@ -197,7 +197,7 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
     if not found:
         raise ValueError("There is no pool of real matrices to leave one out of.")
     fig, axes = plt.subplots(1, len(found), figsize=(style.WIDTH, 2.9), sharey=True, squeeze=False)
-    handles = {}
+    handles, worst = {}, max(df["ratio"].max() for _, df in found)
     for ax, (pool, df) in zip(axes[0], found, strict=True):
         df = df.sort_values("ratio", ignore_index=True)
         good = df["ratio"] <= model.GOOD
@@ -217,9 +217,8 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
             model.GOOD, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1
         )
         ax.set_title(f"{pool.about.precision}: {model.good(df):.0%} of {len(df)}")
-        ax.set(yscale="log", xlabel="points, sorted")
-        ax.set_ylim(0.98, max(1.25, 1.05 * max(d["ratio"].max() for _, d in found)))
-    plot.log(axes[0, 0].yaxis, fine=True)
+        ax.set(xlabel="points, sorted", ylim=(0.98, max(1.25, 1.05 * worst)))
+        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes[0, 0].set_ylabel("time over the best one's")
     plot.legend(fig, handles)
     data = [df.assign(precision=pool.about.precision) for pool, df in found]

@@ -113,6 +113,9 @@ $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(MARK) $(ENV)
 LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
 $(LATE): | $(filter-out $(LATE),$(EXECUTED))
 
+# Whatever was put on trial is shown on its page.
+$(BUILD)/notebooks/trial.ipynb: $(wildcard $(BUILD)/trials/*/*/*/trial.csv)
+
 $(HTML): $(EXECUTED) $(PAGES)
 	@echo "book: $(HTML), warnings are errors"
 	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html

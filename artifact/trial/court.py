@@ -7,6 +7,7 @@ measured in the same run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +72,8 @@ def check_first(contender: Contender, problem: Problem, opened) -> None:
     try:
         check.check(bound, problem, reference, stream)
     finally:
-        stream.close()
+        with contextlib.suppress(Exception):  # after a launch that failed, nothing works any more
+            stream.close()
         problem.release()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,29 @@ def test_a_wrong_kernel_gets_no_number(tmp_path, build, capsys):
     out, err = capsys.readouterr()
     assert "mine at m=256" in err and "the first such element, at row 7, column 0, is" in err
     assert "against the best" not in out and not court.recorded(build)
+
+
+def test_a_kernel_that_reads_where_nothing_is_fails_with_a_sentence(tmp_path):
+    """In a process of its own: what it leaves of the GPU's context is of no use to anybody."""
+    broken = mine(tmp_path, "float sum = 0.f;", "float sum = ((const float*)16)[col];")
+    command = [
+        sys.executable,
+        "-m",
+        "artifact",
+        "trial",
+        str(broken),
+        "--room",
+        "casper_sparse",
+        *SIZES,
+    ]
+    done = subprocess.run(
+        command, cwd=paths.ROOT, capture_output=True, text=True,
+        env=os.environ | {"SPARSITY_BUILD": str(tmp_path / "build")},
+    )  # fmt: skip
+    assert (
+        done.returncode == 1 and "mine at m=256" in done.stderr and "failed to run" in done.stderr
+    )
+    assert "against the best" not in done.stdout
 
 
 def test_a_kernel_that_adds_to_c_is_wrong_unless_it_asks_for_zeros(device, tmp_path):

@@ -265,6 +265,24 @@ def payoffs(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
+def against_dense(df: pd.DataFrame) -> pd.DataFrame:
+    """After how many multiplications a generated pattern's fastest kernel has paid for its preparation, against dense:
+    precision, pattern, density, points, prepare_ms and multiplications (medians over the points where it is faster),
+    pays (share of these points); df: `points`."""
+    df = df[df["pattern"] != REAL].dropna(subset="speedup")
+    gain = (df["dense_us"] - df["sparse_us"]).where(df["speedup"] > 1)
+    df = df.assign(
+        multiplications=1e3 * df["prepare_ms"] / gain,
+        prepare_ms=df["prepare_ms"].where(gain > 0),
+        pays=gain > 0,
+    )
+    by = df.groupby(["precision", "pattern", "density"], sort=False)
+    return by.agg(
+        points=("pays", "size"), prepare_ms=("prepare_ms", "median"),
+        multiplications=("multiplications", "median"), pays=("pays", "mean"),
+    ).reset_index()  # fmt: skip
+
+
 def _records(gpu_folder: Path, folder: Path) -> list[tuple[Generated, pd.DataFrame]]:
     found = []
     for about in maps(folder)[1]:

@@ -108,12 +108,29 @@ def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
             "precision": row.precision, "contender": style.name(row.variant), "A as": row.format,
             "preparation (ms, median)": f"{row.prepare_ms:.3g}",
             "pays at": f"{row.pays:.0%} of the points",
-            "after multiplications (median)": (
-                "" if np.isnan(row.multiplications) else plot.number(round(max(row.multiplications, 1)))
-            ),
+            "after multiplications (median)": _count(row.multiplications),
         }
         for row in df.itertuples(index=False)
     )  # fmt: skip
+
+
+def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
+    """After how many multiplications preparation has paid against dense, by pattern; None where there is nothing."""
+    if df.empty:
+        return None
+    return pd.DataFrame(
+        {
+            "precision": row.precision, "pattern": row.pattern, "density": plot.percent(row.density),
+            "sparse is faster at": f"{row.pays:.0%} of {row.points} points",
+            "preparation (ms, median)": "" if np.isnan(row.prepare_ms) else f"{row.prepare_ms:.3g}",
+            "after multiplications (median)": _count(row.multiplications),
+        }
+        for row in atlas.against_dense(df).itertuples(index=False)
+    )  # fmt: skip
+
+
+def _count(multiplications: float) -> str:
+    return "" if np.isnan(multiplications) else plot.number(round(max(multiplications, 1)))
 
 
 # ---------------------------------------------------------------- the advice

@@ -33,7 +33,11 @@ def points(origin):
 def test_without_records_pages_say_so():
     df = which.points(NOTHING)
     assert df.empty and which.drawn(df) is None and which.in_words(df) == which.NOTHING
-    assert which.crossing_table(df) is None and which.payoff_table(NOTHING) is None
+    assert (
+        which.dense_table(df) is None
+        and which.crossing_table(df) is None
+        and which.payoff_table(NOTHING) is None
+    )
     assert which.evaluated(NOTHING) == [] and which.trusted([]) == which.NOTHING
     assert which.weights([]) is None and which.example(NOTHING, 64) == which.NOTHING
     assert yours.stand_in(NOTHING) is None
@@ -71,6 +75,13 @@ def test_what_preparation_costs_names_everyone_as_figures_do(origin):
     assert len(table) == len(data)
     empty = table["after multiplications (median)"] == ""
     assert empty.tolist() == data["multiplications"].isna().tolist()
+
+
+def test_against_dense_every_pattern_and_density_has_a_row(points):
+    table = which.dense_table(points)
+    generated = points[points["pattern"] != atlas.REAL]
+    assert len(table) == len(generated[["precision", "pattern", "density"]].drop_duplicates())
+    assert table["after multiplications (median)"].ne("").any()
 
 
 def test_the_bar_is_judged_by_the_records(origin):

@@ -109,6 +109,18 @@ def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeyp
     assert table.loc["win", ["format", "prepare_ms"]].tolist() == ["windows", 2.0]
 
 
+def test_against_dense_only_points_that_are_faster_pay():
+    df = pd.DataFrame(
+        {"precision": "FP32", "pattern": "blocks", "density": 0.1, "speedup": [2.0, 0.5, 4.0],
+         "dense_us": [20.0, 20.0, 40.0], "sparse_us": [10.0, 40.0, 10.0], "prepare_ms": [1.0, 50.0, 6.0]}
+    )  # fmt: skip
+    (row,) = atlas.against_dense(df).itertuples(index=False)
+    assert (row.points, row.pays) == (3, pytest.approx(2 / 3))
+    assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
+    (never,) = atlas.against_dense(df.iloc[1:2]).itertuples(index=False)
+    assert never.pays == 0 and np.isnan(never.multiplications)
+
+
 def test_the_shipped_map_says_what_the_rooms_say(shipped):
     assert set(shipped["precision"]) == set(pool.PRECISIONS)
     blocks = shipped[shipped["pattern"] == "blocks"]

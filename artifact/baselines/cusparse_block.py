@@ -14,7 +14,8 @@ tensor cores from compute capability 8.0 on, hence in TF32; BSR in float32 is na
 
 Both take B and C by rows or by columns: `cusparse.ready` says how, and what the library refuses is a
 ValueError. Blocked-ELL is made in `bind`: its time is `prepare_ms`, its arrays and the work buffer are
-`prepare_bytes`. So is what `padded` makes where the blocks reach over the edge of A.
+`prepare_bytes`. So is what `padded` makes where the blocks reach over the edge of A, and, of an A in CSR, the
+blocks of 64 x 64 that AsyncSparse has (`in_blocks`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 from artifact.baselines.cusparse import (
     Bound,
     Sparse,
+    number,
     ready,
     require_blocks,
     require_work,
@@ -34,16 +36,18 @@ from artifact.baselines.cusparse import (
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
 from kernels.formats.bcsr import Bcsr
+from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
 
 FORMATS = ("bell", "bsr")
+BLOCK = 64  #: rows and columns of the blocks that an A in CSR is made of
 
 
 def bind(format: str, problem: Problem, device) -> Bound:
     """Make cuSPARSE ready: the format, descriptors, work buffer. Overwrites C.
 
     format: "bell" or "bsr". device: `cuda.core.Device`, current. Raises ValueError for another
-    format, for a problem without non-zeros, where A is not BCSR with a B and a C of its dtype, for
+    format, for a problem without non-zeros, where A is not CSR, or BCSR with a B and a C of its dtype, for
     "bell" where a block is not square or the padding does not fit in the GPU's memory, and, naming
     the algorithm, where the library refuses the problem.
     """
@@ -54,17 +58,31 @@ def bind(format: str, problem: Problem, device) -> Bound:
     name = f"cusparse_{format}"
     require_work(problem)
     device.set_current()
-    operands = problem.device()
+    operands, ms, nbytes = in_blocks(problem)
     require_blocks(name, problem, operands)
-    (whole, output), ms = timed(lambda: padded(operands))
+    (whole, output), padding_ms = timed(lambda: padded(operands))
     sparse = _bell(problem, whole) if format == "bell" else _bsr(whole)
-    sparse = replace(sparse, ms=sparse.ms + ms, nbytes=sparse.nbytes + made_bytes(whole, operands))
+    nbytes += sparse.nbytes + made_bytes(whole, operands)
+    sparse = replace(sparse, ms=sparse.ms + ms + padding_ms, nbytes=nbytes)
     return ready(name, sparse, whole.b, whole.c, output, problem)
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     """Both formats as contenders: "cusparse_bell" and "cusparse_bsr"."""
     return {f"cusparse_{format}": partial(bind, format, device=device) for format in FORMATS}
+
+
+def in_blocks(problem: Problem) -> tuple[Operands, float, int]:
+    """(operands on the device with A in blocks, milliseconds to make them, their bytes).
+
+    An A in CSR becomes blocks of 64 x 64 in B's dtype; what is no CSR stays as it is, for nothing.
+    """
+    operands = problem.device()
+    if not isinstance(operands.a, Csr):
+        return operands, 0.0, 0
+    dtype = number(operands.b)
+    made, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=dtype))
+    return Operands(made, operands.b, operands.c), ms, made.nbytes
 
 
 def padded(operands: Operands) -> tuple[Operands, Any]:

@@ -5,11 +5,12 @@
     triton_bsr_tuned   the fastest of those and of `TILES` x `PIPELINES` on this problem, as PyTorch's
                        documentation advises for other GPUs (torch/sparse/_triton_ops_meta.py)
 
-bfloat16 and float16, sums in float32. (For float32 the kernel sums in float64, without tensor cores:
-that would compare with nothing here.) B and C are taken by rows or by columns as they lie, and shared
-with PyTorch, not copied; so is A. Only where m or k is no multiple of the block are B and C padded, in
-`bind` (`cusparse_block.padded`): their time is `prepare_ms`, their memory `prepare_bytes`. Compiling
-and tuning prepare no operand and are in neither.
+bfloat16 and float16, sums in float32. Of float32 operands PyTorch forbids TF32 and adds products up in float64, so that
+tensor cores do not multiply: what AsyncSparse compares with as TorchAO "in TF32" is this call. B and C are taken
+by rows or by columns as they lie, and shared with PyTorch, not copied; so is A. Only where m or k is no
+multiple of the block are B and C padded, in `bind` (`cusparse_block.padded`): their time is `prepare_ms`,
+their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse_block.in_blocks`).
+Compiling and tuning prepare no operand and are in neither.
 
 PyTorch is no dependency of this project: where it is not installed, this contender is a ValueError.
 """
@@ -25,11 +26,10 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines.cusparse import require_blocks, require_work
-from artifact.baselines.cusparse_block import made_bytes, padded
+from artifact.baselines.cusparse_block import in_blocks, made_bytes, padded
 from artifact.baselines.cusparselt import fastest
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
-from kernels.formats import half
 from kernels.formats.half import array_of
 
 NAMES = ("triton_bsr", "triton_bsr_tuned")
@@ -68,7 +68,7 @@ class Bound:
             self.multiply()
 
     def result(self):
-        """C (m, n), a `Half` whose bits are a CuPy array."""
+        """C (m, n), a CuPy array, or a `Half` of one."""
         return self.output
 
 
@@ -76,8 +76,8 @@ def bind(name: str, problem: Problem, device) -> Bound:
     """Make PyTorch ready: tensors, and a compiled kernel. Overwrites C.
 
     name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError for another name,
-    without PyTorch, its CUDA or Triton, for a problem without non-zeros, where A is not BCSR with a
-    B and a C of its 16-bit dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or
+    without PyTorch, its CUDA or Triton, for a problem without non-zeros, where A is not CSR, or BCSR with
+    a B and a C of its dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or
     more, and where PyTorch refuses the problem.
     """
     require(
@@ -85,14 +85,9 @@ def bind(name: str, problem: Problem, device) -> Bound:
     )
     require_work(problem)
     device.set_current()
-    operands = problem.device()
+    operands, blocks_ms, blocks_bytes = in_blocks(problem)
     require_blocks(name, problem, operands)
     a, n = operands.a, problem.n
-    require(
-        a.dtype in half.DTYPES,
-        f"{name} takes {' and '.join(half.DTYPES)}, and {problem.room} has {a.dtype} here: compare "
-        "with another baseline",
-    )
     b_row, b_col = a.block
     require(
         n % LEAST == 0 and _power_of_two(_tile(n, b_row)) and n % _tile(n, b_row) == 0,
@@ -107,7 +102,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     )
     torch, ops = _pytorch(name)
     (whole, output), ms = timed(lambda: padded(operands))
-    nbytes = made_bytes(whole, operands)
+    ms, nbytes = ms + blocks_ms, blocks_bytes + made_bytes(whole, operands)
     made = partial(Bound, torch=torch, output=output, prepare_ms=ms, prepare_bytes=nbytes)
     bsr, dense, out = _tensors(torch, whole)
     default = made(
@@ -194,9 +189,11 @@ def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
     """A as a sparse BSR tensor, B and C, all on the memory of the operands."""
     a, dtype = whole.a, getattr(torch, whole.a.dtype)
 
-    def numbers(bits):
+    def numbers(array):
+        if array.dtype == np.float32:
+            return torch.from_dlpack(array)
         # As int16, which both libraries exchange: CuPy has no bfloat16 there.
-        return torch.from_dlpack(bits.view(np.int16)).view(dtype)
+        return torch.from_dlpack(array.view(np.int16)).view(dtype)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that sparse BSR tensors are in beta state

@@ -12,9 +12,13 @@
 
 __device__ __forceinline__ void add4(float* to, float4 x)
 {
+#if __CUDA_ARCH__ < 900
+    atomicAdd(to, x.x), atomicAdd(to + 1, x.y), atomicAdd(to + 2, x.z), atomicAdd(to + 3, x.w);
+#else
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "f"(x.x),
                  "f"(x.y), "f"(x.z), "f"(x.w)
                  : "memory");
+#endif
 }
 
 // Where row p of the windows is in C: rows may have been put in another order.

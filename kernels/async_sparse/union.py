@@ -63,6 +63,7 @@ TRIALS: dict[str, tuple[Union, str]] = {
         ("_whole", {"chunk": 0}, ", none cut"),
         ("_similar", {"order": "similar"}, ", similar ones"),
     )
+    if rows * change.get("loads", 1) <= 8
 }
 
 
@@ -132,11 +133,12 @@ class Prepared:
     val: Any  #: float32 (columns, rows of a group)
     work: tasks.Tasks
     order: Any  #: int32 (m,), row order[i] of A is row i of the groups; None: the same
+    others: Any  #: int32, of each cut group the tasks but the first one
     made: int  #: bytes that A itself does not have
 
     @property
     def nbytes(self) -> int:
-        return self.made + self.work.nbytes
+        return self.made + self.work.nbytes + self.others.nbytes
 
 
 def prepare(a: Csr, config: Union) -> Prepared:
@@ -152,7 +154,10 @@ def prepare(a: Csr, config: Union) -> Prepared:
     if order is not None:
         made += order.nbytes
     chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
-    return Prepared(col_idx, val, tasks.tasks(row_ptr, chunk, even=True), order, made)
+    work = tasks.tasks(row_ptr, chunk, even=True)
+    xp, place = array_module(val), work.table[:, 3]
+    others = xp.bincount(place[place >= 0], minlength=len(work.cut)).astype(xp.int32) - 1
+    return Prepared(col_idx, val, work, order, others, made)
 
 
 def bind(name: str, problem: Problem, device, config: Union | None = None) -> Launch:
@@ -162,8 +167,6 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     `Launch` must not overlap where groups are cut. Raises ValueError where A is not CSR, B and C are not row-major
     float32, or a grid would have too many blocks.
     """
-    from cuda.core import LaunchConfig
-
     config = config or config_of(name)
     require(
         config.rows in HEIGHTS
@@ -172,6 +175,9 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"union_rows is not made for groups of {config.rows} rows with {config.loads} loads of {config.vec} values for "
         f"each of {config.unroll} rows of B: use groups of {', '.join(map(str, HEIGHTS))}, 1 load of 4, 4 rows",
     )
+    import cupy
+    from cuda.core import LaunchConfig
+
     operands = problem.device()
     require_rows(name, operands)
     require(
@@ -190,20 +196,20 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     each = per_block(made.work.count, slots)
     blocks = ceil(made.work.count / each) * panels
     require(
-        blocks <= INT32_MAX,
-        f"{name} has {blocks} blocks, but a grid has {INT32_MAX} at most: use wider panels or longer tasks",
+        max(blocks, panels * len(made.work.cut)) <= INT32_MAX,
+        f"{name} has {blocks} blocks, and {panels} panels of {len(made.work.cut)} cut groups, but a grid has "
+        f"{INT32_MAX} at most: use wider panels or longer tasks",
     )
+    handovers = cupy.zeros((panels, len(made.work.cut), 2), cupy.uint32)
     arguments = (
         made.work.table.data.ptr, np.int32(made.work.count), np.int32(each), made.col_idx.data.ptr, made.val.data.ptr,
-        tasks.pointer(made.order),
+        tasks.pointer(made.order), made.others.data.ptr, handovers.data.ptr, np.int32(len(made.work.cut)),
         operands.b.data.ptr, operands.c.data.ptr, np.int32(problem.m), np.int32(problem.n),
     )  # fmt: skip
     code = jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device))
     launch = LaunchConfig(grid=blocks, block=32 * WARPS)
-    clear = tasks.clear(
-        SOURCE, config.rows, made.work.cut, operands.c, problem.m, device, made.order
-    )
+    cupy.cuda.get_current_stream().synchronize()  # the handovers are 0, whatever stream comes next
     return Launch(
-        name, [*clear, (jit.load(code), launch, arguments)], operands.c, prepare_ms, made.nbytes,
-        keep=(operands, made),
+        name, [(jit.load(code), launch, arguments)], operands.c, prepare_ms, made.nbytes + handovers.nbytes,
+        keep=(operands, made, handovers),
     )  # fmt: skip

@@ -13,6 +13,9 @@
 // of C: neighbours in a block share rows of B through L1, and all tasks of a panel of columns come before the next panel's, whose B may
 // stay in L2. Columns and values are loaded 32 at a time, a lane each, and handed round through shared memory.
 //
+// Of a group that is cut the first part stores its rows of C and the others, later tasks, add to them when it has (handover.cuh): a
+// launch that clears them beforehand would cost 2 to 3 us. A warp waits for earlier tasks only, and blocks begin in their order.
+//
 // Where any row of a group names an infinite or NaN row of B, all rows of the group become NaN.
 //
 // Template:  R       rows of a group: 1, 2, 4 or 8
@@ -21,6 +24,7 @@
 //            WARPS   of a block; BLOCKS of them share an SM
 //            UNROLL  rows of B that are asked for together
 #include "cut_windows.cuh"
+#include "handover.cuh"
 #include "vec.cuh"
 
 __device__ __forceinline__ void add(float* to, const vec<4>& x) { add4(to, {x.at[0], x.at[1], x.at[2], x.at[3]}); }
@@ -31,7 +35,8 @@ template <int R, int VEC, int T, int WARPS, int BLOCKS, int UNROLL>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 union_rows(const int4* __restrict__ task, int tasks, int per_block,           // cut_windows.cuh, of groups
            const int* __restrict__ col_idx, const vec<R>* __restrict__ val,   // columns of the unions, R values each
-           const int* __restrict__ order,                                     // row_of
+           const int* __restrict__ order, const int* __restrict__ others,     // row_of; parts of a cut group but the first
+           Handover* __restrict__ handovers, int cuts,                        // for each panel one of each cut group
            const float* __restrict__ b, float* __restrict__ c, int m, int n)  // row-major
 {
     static_assert(R == 1 || R == 2 || R == 4 || R == 8, "values of a column are loaded by whole units");
@@ -42,7 +47,9 @@ union_rows(const int4* __restrict__ task, int tasks, int per_block,           //
     unsigned* const column = columns[warp];
     vec<R>* const value = values[warp];
     const int blocks = (tasks + per_block - 1) / per_block, first = blockIdx.x % blocks * per_block;
-    const int last = min(tasks, first + per_block), right = blockIdx.x / blocks * (32 * VEC * T) + lane * VEC;
+    const int last = min(tasks, first + per_block);
+    const unsigned panel = blockIdx.x / blocks;
+    const int right = panel * (32 * VEC * T) + lane * VEC;
     const vec<VEC>* from[T];  // beyond the row: anything, not stored
 #pragma unroll
     for (int t = 0; t < T; ++t) from[t] = reinterpret_cast<const vec<VEC>*>(b + min(right + 32 * VEC * t, n - VEC));
@@ -75,6 +82,8 @@ union_rows(const int4* __restrict__ task, int tasks, int per_block,           //
                 }
             }
         }
+        const bool adds = it.w >= 0 && which > 0 && __ldg(&task[which - 1].x) == it.x;
+        if (adds) await(handovers + panel * cuts + it.w);
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const int p = it.x * R + r;
@@ -84,9 +93,14 @@ union_rows(const int4* __restrict__ task, int tasks, int per_block,           //
                 const int here = right + 32 * VEC * t;
                 float* to = c + (size_t)row_of(order, p) * n + here;
                 if (here >= n) continue;
-                if (it.w < 0) *reinterpret_cast<vec<VEC>*>(to) = acc[r][t];
-                else add(to, acc[r][t]);
+                if (adds) add(to, acc[r][t]);
+                else *reinterpret_cast<vec<VEC>*>(to) = acc[r][t];
             }
+        }
+        if (it.w >= 0) {
+            __syncwarp();
+            Handover* const handover = handovers + panel * cuts + it.w;
+            if (lane == 0) adds ? take(handover) : leave(handover, __ldg(others + it.w));
         }
     }
 }

@@ -12,6 +12,8 @@
 //                                      them meanwhile has a race of their own), hence leave the same bits, and at least
 //                                      one of them has left them: launches that ended before are in both counts.
 //
+// Several may take the same sums: they are left as many times at once.
+//
 // Differences are looked at, so that counts may wrap after 2^32 launches.
 #pragma once
 
@@ -20,9 +22,9 @@ struct Handover {
 };
 
 // What this thread wrote before, and what it knows of others by a barrier, is there for whoever awaits it.
-__device__ __forceinline__ void leave(Handover* sums)
+__device__ __forceinline__ void leave(Handover* sums, unsigned takers = 1)
 {
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(__cvta_generic_to_global(&sums->left)) : "memory");
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(&sums->left)), "r"(takers) : "memory");
 }
 
 // Waits until the sums are there. Any threads may wait, and one of them says `take` when all have done so.

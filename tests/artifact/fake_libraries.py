@@ -10,7 +10,7 @@ import numpy as np
 from artifact.measure import bench
 from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import csr, half, two_four
+from kernels.formats import bcsr, csr, half, two_four
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.half import Half
 from kernels.formats.nm import Nm
@@ -353,17 +353,52 @@ def nm_problem(m, n, k, density=0.5, **what) -> Problem:
 def bcsr_problem(m, n, k, density=0.3, **what) -> Problem:
     """A problem of the room async_sparse whose device operands are arrays of the fake CuPy."""
     problem = block_operands.problem(m, n, k, density, seed=1, **what)
-    host = problem.host()
-    a, b = host.a, host.b
-    orders = block_operands.LAYOUTS[what.get("layout", "source")]
+    a = problem.host().a
     arrays = (x.view(Array) for x in (a.row_ptr, a.col_idx, a.val))
-    if isinstance(b, Half):
-        c = Half(b.dtype, np.zeros((m, n), np.uint16, orders[1]).view(Array))
-        b = Half(b.dtype, b.bits.view(Array))
-    else:
-        b, c = b.view(Array), np.zeros((m, n), np.float32, orders[1]).view(Array)
-    problem._device = Operands(Bcsr(a.m, a.k, a.dtype, *arrays, a.nnz), b, c)
+    made = Bcsr(a.m, a.k, a.dtype, *arrays, a.nnz)
+    problem._device = _with_dense(problem, made, what.get("layout", "source"))
     return problem
+
+
+def sparse_matrix(m: int, k: int, each: int = 3) -> csr.Csr:
+    """A matrix on the host with so many entries in each row, some of them at one place."""
+    row_ptr = np.arange(0, each * m + 1, each, dtype=np.int32)
+    col_idx = np.random.default_rng(3).integers(0, k, each * m).astype(np.int32)
+    return csr.Csr(m, k, row_ptr, col_idx, np.ones(each * m, np.float32))
+
+
+def csr_problem(m, n, k, layout="row", **what) -> Problem:
+    """The same as `bcsr_problem` with an A in CSR."""
+    a = sparse_matrix(m, k)
+    problem = block_operands.problem_from_csr(
+        a, n, 1, layout=layout, format="csr", reorder="", **what
+    )
+    a = problem.host().a
+    arrays = (x.view(Array) for x in (a.row_ptr, a.col_idx, a.val))
+    problem._device = _with_dense(problem, csr.Csr(m, k, *arrays), layout)
+    return problem
+
+
+def _with_dense(problem: Problem, a, layout: str) -> Operands:
+    """Operands on the fake GPU around an A that is there."""
+    b, shape = problem.host().b, (problem.m, problem.n)
+    order = block_operands.LAYOUTS[layout][1]
+    if isinstance(b, Half):
+        c = Half(b.dtype, np.zeros(shape, np.uint16, order).view(Array))
+        return Operands(a, Half(b.dtype, b.bits.view(Array)), c)
+    return Operands(a, b.view(Array), np.zeros(shape, np.float32, order).view(Array))
+
+
+def blocks_with_addresses(monkeypatch) -> None:
+    """`bcsr.from_csr` gives arrays of the fake CuPy."""
+    convert = bcsr.from_csr
+
+    def converted(a, **how):
+        x = convert(a, **how)
+        arrays = (np.asarray(y).view(Array) for y in (x.row_ptr, x.col_idx, x.val))
+        return Bcsr(x.m, x.k, x.dtype, *arrays, x.nnz)
+
+    monkeypatch.setattr(bcsr, "from_csr", converted)
 
 
 def two_four_problem(monkeypatch, m, n, k, dtype="bfloat16") -> Problem:

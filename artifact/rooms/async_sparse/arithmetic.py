@@ -21,7 +21,7 @@ REGISTERS = (24, 240, 240)  #: a thread, by setmaxnreg, of the producer and of t
 WARPGROUP = 128  #: threads
 SM_REGISTERS, SM_SHARED = 65536, 233472  #: of an H100's SM: registers, bytes of shared memory
 STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4")  #: the ladder that the source adds up
-SIZES = {"bfloat16": 2, "tf32": 4}
+SIZES = {"bfloat16": 2, "tf32": 4, "float32": 4}
 
 
 def stated(part: str) -> pd.DataFrame:

@@ -20,6 +20,18 @@ CSR = "cusparse_csr"  #: the fastest of cuSPARSE's algorithms for CSR at each po
 CSR_ALGORITHMS = ("cusparse_alg1", "cusparse_alg2", "cusparse_alg3")
 WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N
 
+# ---- of matrices in CSR: windows, and rows
+WCSR, WHOLE = "wcsr", "wcsr_whole"  #: the source's kernel for windows; no window cut
+WINDOWS, EXACT = "windows", "windows_exact"  #: ours: TF32, and 3xTF32 for float32
+UNION = "union_rows"  #: ours: CUDA cores in exact float32, groups of rows over the union of their columns
+AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each accuracy
+#: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
+PARTS = (
+    WCSR, WHOLE, "wcsr_c256", "wcsr_c1024", "wcsr_c2048", "wcsr_n64", "wcsr_n256", "windows_64", "windows_32",
+    WINDOWS, "windows_8", "windows_16_whole", "windows_16_in_order", "windows_16_narrow",
+)  # fmt: skip
+ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, AUTO_FP32, AUTO_TF32)  #: that take CSR
+
 #: Of this room alone: the shared looks (`style.NAMES`) have no markers left for so many libraries.
 NAMES = {
     "opt0": "CUDA cores", "opt1": "WGMMA", "opt2": "TMA", "opt3": "warp specialisation", "opt4": "one arrival",
@@ -27,11 +39,21 @@ NAMES = {
     "opt7": "multicast", "unit_ring": "ring of units", "auto": "auto", BELL: "cuSPARSE Blocked-ELL",
     BSR: "cuSPARSE BSR", CSR: "cuSPARSE CSR", TRITON: "Triton bsr_dense_mm", TUNED: "Triton tuned",
     DENSE: "dense cuBLASLt", TORCH: "dense cuBLAS",
+    WCSR: "WCSR", WHOLE: "WCSR, windows whole", WINDOWS: "windows of 16, TF32", EXACT: "windows of 16, 3×TF32",
+    UNION: "rows over their union", AUTO_FP32: "auto, FP32", AUTO_TF32: "auto, TF32",
+    "wcsr_c256": "WCSR, tasks of 256", "wcsr_c1024": "WCSR, tasks of 1024", "wcsr_c2048": "WCSR, tasks of 2048",
+    "wcsr_n64": "WCSR, tiles of 64", "wcsr_n256": "WCSR, tiles of 256", "windows_8": "windows of 8",
+    "windows_32": "windows of 32", "windows_64": "windows of 64", "windows_16_whole": "windows of 16, none cut",
+    "windows_16_in_order": "windows of 16, as they lie", "windows_16_narrow": "windows of 16, narrow tiles",
 }  # fmt: skip
 _STEP, _BRANCH, _OURS = RUNGS[3], RUNGS[0], RUNGS[1]
 _LIBRARIES = {
     BELL: ("s", "--"), BSR: ("h", "-."), CSR: ("8", ":"), TRITON: ("^", "--"), TUNED: ("v", "-."),
     DENSE: (HOURGLASS, "-"), TORCH: ("P", ":"),
+}  # fmt: skip
+_MARKS = {
+    KEPT: ("o", "-"), OURS[-1]: ("D", "-"), WCSR: ("o", "-"), WHOLE: ("v", "--"), WINDOWS: ("^", "--"),
+    EXACT: ("p", "-."), UNION: ("X", ":"), AUTO_FP32: ("D", "-"), AUTO_TF32: ("D", "--"),
 }  # fmt: skip
 
 
@@ -52,16 +74,19 @@ def told(variant: str) -> str:
 
 
 def colour(variant: str) -> str:
-    """One hue for the source's steps and one for its branches; the kernel it keeps, our best and libraries as in
+    """One hue for the source's steps and one for its branches; the kernels it keeps, our best and libraries as in
     every chapter."""
-    if variant == KEPT:
+    if variant in (KEPT, WCSR):
         return PUBLISHED
-    if variant == OURS[-1]:
+    if variant in (OURS[-1], AUTO_FP32, AUTO_TF32):
         return BEST
     kinds = {
         **dict.fromkeys(STEPS, _STEP),
         **dict.fromkeys(BRANCHES, _BRANCH),
         **dict.fromkeys(OURS, _OURS),
+        **{part: _BRANCH if part.startswith(WCSR) else _OURS for part in PARTS},
+        EXACT: _STEP,
+        UNION: RUNGS[4],
     }
     return kinds.get(variant, BASELINE)
 
@@ -71,5 +96,5 @@ def look(variant: str) -> dict:
     if variant in _LIBRARIES:
         marker, line = _LIBRARIES[variant]
     else:
-        marker, line = {KEPT: ("o", "-"), OURS[-1]: ("D", "-")}.get(variant, ("d", "--"))
+        marker, line = _MARKS.get(variant, ("d", "--"))
     return {"color": colour(variant), "marker": marker, "linestyle": line}

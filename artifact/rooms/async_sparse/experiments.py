@@ -27,8 +27,10 @@ from artifact.measure.run import Run
 from artifact.rooms.async_sparse import arithmetic, contenders, timeline
 from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, N
 from artifact.rooms.async_sparse.contenders import BELL, BSR, DENSE, KEPT, TORCH, TRITON, TUNED
+from kernels.contract import Operands, timed
 from kernels.formats import bcsr
 from kernels.formats.csr import Csr
+from kernels.formats.half import array_module
 
 #: Experiment -> contenders; those that a GPU or an installation does not offer are left out.
 ABLATION = (
@@ -40,14 +42,14 @@ LADDER = (*contenders.LADDER, TORCH, DENSE, TRITON, TUNED)
 TRIED = ("unit_ring", *contenders.TRIED)
 BLOCKS = ("auto", TRITON, TUNED, BSR)
 RAGGED = HALF = ("auto", DENSE)
-TF32 = (KEPT, BELL)
-TF32_SIZES = {"full": (256, 512, 1024), "kick": (256,)}
 KICK_MATRICES = 3
 _LIBRARIES = ("cusparse", "cublas", TRITON)  # how their contenders' names begin
 #: Of a matrix in BCSR; with more, one pass over an experiment takes longer than all the others together.
 MOST_BYTES = 2**32
 #: Share of the GPU's memory that a padded copy of a matrix may take.
 MOST_PADDED = 0.25
+#: Of a float32 matrix for PyTorch's Triton kernel, which then sums in float64: with more, it takes most of the time.
+MOST_SUMMED = 2**15
 
 
 def start(
@@ -97,9 +99,16 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
     if run.mode != "measure":
         known = set(records.read(run.folder / f"{experiment}.csv")["variant"])
         return dict.fromkeys(name for name in names if name in known)
-    bindable = [n for n in names if n in TILES or n in contenders.TRIED]  # and no variants
+    bindable = [
+        n for n in names if n in {*TILES, *contenders.TRIED, *_window_trials()}
+    ]  # and no variants
     every = run.variants() | run.variants(bindable) | run.baselines()
     return {n: every[n] for n in names if n in every and _installed(n) and _runs(run, n)}
+
+
+def _window_trials() -> Iterable[str]:
+    modules = (importlib.import_module(f"kernels.{ROOM}.{part}") for part in ("wcsr", "windows"))
+    return [name for module in modules for name in module.TRIALS]
 
 
 def _installed(name: str) -> bool:
@@ -108,7 +117,8 @@ def _installed(name: str) -> bool:
 
 def _runs(run: Run, name: str) -> bool:
     """Whether a kernel is made for the GPU: most need Hopper's wgmma. A library is taken to be."""
-    kernel = kernels().VARIANTS.get(KEPT if name in TILES else name)
+    offered = kernels().VARIANTS
+    kernel = offered.get(name) or offered.get(name.split("_")[0])  # of a trial
     hopper = str(run.machine.get("compute_capability")) == "9.0"
     return kernel is None or hopper or set(kernel.targets) != {compiled.HOPPER}
 
@@ -144,17 +154,13 @@ def tiles(run: Run | None) -> pd.DataFrame | None:
     return real(run, "tile_n", TILES, (N,), every_nth=3)
 
 
-def tf32(run: Run | None) -> pd.DataFrame | None:
-    """BCSR in TF32 at the three N of Table I."""
-    return real(run, "tf32", TF32, TF32_SIZES[run.preset] if run else (), dtype="tf32")
-
-
 def real(
     run: Run | None, experiment: str, names: Iterable[str], sizes: Iterable[int],
-    *, every_nth: int = 1, **how,
+    *, every_nth: int = 1, order: str = "rcm", **how,
 ) -> pd.DataFrame | None:  # fmt: skip
     """The matrices of the room's list that the user's folder has, at these N; None where there is no record of them.
-    every_nth: of the matrices, where all would take too long; how: arguments of `problem_from_csr`."""
+    every_nth: of the matrices, where all would take too long; order: of rows and columns, of `operands.REORDERS`;
+    how: arguments of `problem_from_csr`."""
     if run is None:
         return None
     path = run.folder / f"{experiment}.csv"
@@ -163,35 +169,83 @@ def real(
         there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
         few = KICK_MATRICES if run.preset == "kick" else None
         chosen = there["name"].iloc[::every_nth].head(few)
-        _measure_real(run, experiment, tuple(names), tuple(sizes), where, chosen, how)
+        _measure_real(run, experiment, tuple(names), tuple(sizes), where, chosen, order, how)
     return with_csr(records.read(path)) if path.is_file() else None
 
 
 def _measure_real(
-    run: Run, experiment: str, names: tuple, sizes: tuple, where: Path, chosen, how: Mapping
-) -> None:
+    run: Run, experiment: str, names: tuple, sizes: tuple, where: Path, chosen, order: str,
+    how: Mapping,
+) -> None:  # fmt: skip
     path = run.folder / f"{experiment}.csv"
     every = offered(run, experiment, names)
-    if not set(every) & {*contenders.LADDER, *TILES}:
+    if all(name.startswith(_LIBRARIES) for name in every):
         return
     operands = importlib.import_module(f"kernels.{ROOM}.operands")
     memory = run.machine.get("memory_bytes", np.inf)
+    as_csr = how.get("format") == "csr"
     for name in chosen:
-        if path.is_file() and set(sizes) <= set(records.read(path).query("label == @name")["n"]):
+        if _is_there(path, name, sizes, every):
             continue  # without reading and reordering it once more
-        a = matrix(name, where)
-        rows = bcsr.blocks_by_row(a, BLOCK)
-        size = arithmetic.SIZES[how.get("dtype", "bfloat16")] * BLOCK**2
-        if rows.sum() * size > MOST_BYTES:
-            continue
-        padded = len(rows) * int(rows.max(initial=0)) * size
+        a = matrix(name, where, order)
+        left = too_large(a, every, how.get("dtype", "bfloat16"), memory)
+        if not as_csr and set(left) - {BELL, TRITON}:
+            continue  # the matrix itself is in blocks
         problems = [
             operands.problem_from_csr(a, n, run.seed, name, reorder="", **how) for n in sizes
         ]
-        here = dict(every)
-        if padded > MOST_PADDED * memory and here.pop(BELL, None):
-            _leave_out(path, BELL, problems, f"its padding takes {padded} bytes")
+        for contender, why in left.items():
+            _leave_out(path, contender, problems, why)
+        here = {n: bind for n, bind in every.items() if n not in left}
+        if as_csr and KEPT in here:
+            here[KEPT] = in_source_layout(here[KEPT])
         _measure_without_failures(run, experiment, problems, here)
+
+
+def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]) -> bool:
+    """Whether a record has a matrix at these N with all contenders that were not left out there."""
+    if not path.is_file():
+        return False
+    df = records.read(path).query("label == @label")
+    have = {*zip(df["variant"], df["n"], strict=True)}
+    absent = records.read_absent(path.parent).get(path.stem, {})
+    have |= {(variant, n) for variant, of, _, n, *_ in absent if of == label}
+    return have >= {(name, n) for name in names for n in sizes}
+
+
+def too_large(a: Csr, names: Iterable[str], dtype: str, memory: float) -> dict[str, str]:
+    """Of these contenders those for which blocks of a matrix are too many -> why. memory: of the GPU, in bytes."""
+    blocked = {*contenders.LADDER, *TILES, BELL, BSR, TRITON} & set(names)
+    if not blocked:
+        return {}
+    rows = bcsr.blocks_by_row(a, BLOCK)
+    blocks, size = int(rows.sum()), arithmetic.SIZES[dtype] * BLOCK**2
+    if blocks * size > MOST_BYTES:
+        return {n: f"blocks take {blocks * size} bytes" for n in names if n in blocked}
+    found = {}
+    padded = len(rows) * int(rows.max(initial=0)) * size
+    if padded > MOST_PADDED * memory:
+        found[BELL] = f"its padding takes {padded} bytes"
+    if size // BLOCK**2 == 4 and blocks > MOST_SUMMED:
+        found[TRITON] = f"it sums {blocks} blocks in float64, which takes too long"
+    return {n: found[n] for n in names if n in found}
+
+
+def in_source_layout(bind):
+    """A contender that gets B column-major, as the source's kernel for blocks reads it: a copy, which is part of
+    what preparing costs."""
+
+    def bound(problem):
+        given = problem.device()
+        xp = array_module(given.b)
+        b, ms = timed(lambda: xp.asfortranarray(given.b))
+        made = Operands(given.a, b, given.c)
+        found = bind(replace(problem, make_device=lambda: made, _device=None))
+        found.prepare_ms += ms
+        found.prepare_bytes += b.nbytes
+        return found
+
+    return bound
 
 
 def _measure_without_failures(run: Run, experiment: str, problems: list, here: dict) -> None:
@@ -240,10 +294,10 @@ def _named(name: str, bind):
 
 
 @functools.cache
-def matrix(name: str, where: Path) -> Csr:
-    """A real matrix as all experiments have it: reordered as in the source, with whole blocks of columns."""
+def matrix(name: str, where: Path, order: str = "rcm") -> Csr:
+    """A real matrix as experiments have it: with whole blocks of columns, reordered as in the source, or not ("")."""
     operands = importlib.import_module(f"kernels.{ROOM}.operands")
-    return padded_columns(operands.reordered(matrices.load(name, where), "rcm")[0])
+    return padded_columns(operands.reordered(matrices.load(name, where), order)[0])
 
 
 def padded_columns(a: Csr, block: int = BLOCK) -> Csr:

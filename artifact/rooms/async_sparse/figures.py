@@ -7,7 +7,7 @@ others: hollow, in the colour of claims. Functions raise ValueError where the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,44 @@ def present(df: pd.DataFrame, wanted: Sequence[str]) -> list[str]:
     return [variant for variant in wanted if (df["variant"] == variant).any()]
 
 
+def box(ax, y: float, values: pd.Series, tint: str, scatter: np.random.Generator) -> float:
+    """A box of values along x with a dot for each and their geometric mean, which is returned."""
+    drawn = ax.boxplot(
+        [values], positions=[y], widths=0.6, showfliers=False, patch_artist=True,
+        manage_ticks=False, orientation="horizontal", medianprops={"color": INK},
+        whiskerprops={"color": tint}, capprops={"color": tint},
+    )  # fmt: skip
+    drawn["boxes"][0].set(facecolor=tint, alpha=0.35, edgecolor=tint)
+    at = y + scatter.uniform(-0.22, 0.22, len(values))
+    ax.plot(values, at, "o", color=tint, markersize=2.2, markeredgewidth=0, alpha=0.6)
+    mean = records.geomean(values)
+    ax.plot(mean, y, "D", color=INK, markersize=5)
+    return mean
+
+
+def boxes(
+    ax, data: pd.DataFrame, order: Sequence[str], column: str = "speedup",
+    more: Sequence[str] = (), call: Callable[[str], str] = name,
+) -> None:  # fmt: skip
+    """A row for each contender, labelled by `call`, its `box` and geometric mean, and empty rows `more` below them."""
+    scatter = np.random.default_rng(0)
+    for y, variant in enumerate(order):
+        values = data.loc[data["variant"] == variant, column]
+        plot.right(ax, y, 34, f"{box(ax, y, values, colour(variant), scatter):.2f}×")
+    ax.axvline(1, color=BASELINE, linewidth=1.3, linestyle=(0, (5, 3)))
+    labels = [*map(call, order), *more]
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set(ylim=(len(labels) - 0.5, -0.6), xscale="log")
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+
+
+def log_x(ax, values: Sequence[float], fine: bool = True) -> None:
+    """A log x axis around ratios, with 1 inside."""
+    ax.set(xscale="log", xlim=(min(*values, 0.9) / 1.25, max(*values, 1.1) * 1.25))
+    plot.log(ax.xaxis, fine=fine)
+
+
 def _log_y(ax, values: Sequence[float]) -> None:
     """A log axis for ratios over several decades, with 1 inside."""
     low, high = min(*values, 0.9), max(*values, 1.1)
@@ -60,36 +98,16 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame, baseline: str = BELL):
     order = present(data, (*STEPS, *contenders.BRANCHES, *beside))
     stated = arithmetic.table2_speedups(table2)
     fig, ax = plt.subplots(figsize=(WIDTH, 1.2 + 0.3 * len(order)))
-    scatter = np.random.default_rng(0)
+    boxes(ax, data, order)
     for y, variant in enumerate(order):
-        values = data.loc[data["variant"] == variant, "speedup"]
-        tint = colour(variant)
-        box = ax.boxplot(
-            [values], positions=[y], widths=0.6, showfliers=False, patch_artist=True,
-            manage_ticks=False, orientation="horizontal", medianprops={"color": INK},
-            whiskerprops={"color": tint}, capprops={"color": tint},
-        )  # fmt: skip
-        box["boxes"][0].set(facecolor=tint, alpha=0.35, edgecolor=tint)
-        at = y + scatter.uniform(-0.22, 0.22, len(values))
-        ax.plot(values, at, "o", color=tint, markersize=2.2, markeredgewidth=0, alpha=0.6)
-        mean = records.geomean(values)
-        ax.plot(mean, y, "D", color=INK, markersize=5)
-        plot.right(ax, y, 40, f"{mean:.2f}×")
         if variant in stated.index:
             ax.plot(stated[variant], y, **plot.hollow("D"))
-            plot.right(ax, y, 78, f"{stated[variant]:.2f}×", color=CLAIM)
-    ax.axvline(1, color=BASELINE, linewidth=1.3, linestyle=(0, (5, 3)))
+            plot.right(ax, y, 72, f"{stated[variant]:.2f}×", color=CLAIM)
     own = sum(v in (*STEPS, *contenders.BRANCHES) for v in order)
     if 0 < own < len(order):
         ax.axhline(own - 0.5, color=INK, alpha=0.4, linewidth=0.8)
-    values = [*data["speedup"], *stated.reindex(order).dropna()]
-    ax.set(xscale="log", xlim=(min(*values, 0.9) / 1.25, max(*values, 1.1) * 1.25))
-    plot.log(ax.xaxis, fine=True)
-    ax.set_yticks(range(len(order)), [name(v) for v in order])
-    ax.set(ylim=(len(order) - 0.5, -0.6))
+    log_x(ax, [*data["speedup"], *stated.reindex(order).dropna()])
     ax.set_xlabel(f"speedup over {contenders.NAMES[baseline]}; right: geometric means")
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
     plot.legend(fig, {
         "geometric mean": Line2D([], [], color=INK, marker="D", linestyle="none", markersize=5),
         STATED: Line2D([], [], **plot.hollow("D")),

@@ -127,7 +127,7 @@ def measure() -> None:
     import cupy
 
     from artifact.baselines import cusparse
-    from kernels import gpu
+    from artifact.measure import device as gpu
     from kernels.async_sparse import any_csr, operands
     from kernels.tuning import heats
 
@@ -149,6 +149,8 @@ def measure() -> None:
                     bounds[knobs(config)] = any_csr.bind_config("auto", p, device, config)
             for name, us in heats.race(bounds, device, LAUNCHES).items():
                 times.append((path.stem, n, name, f"{us:.2f}"))
+            for bound in bounds.values():
+                getattr(bound, "close", lambda: None)()  # a library's handle
             bounds.clear()
             p.release()
             cupy.get_default_memory_pool().free_all_blocks()

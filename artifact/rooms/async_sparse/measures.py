@@ -1,4 +1,4 @@
-"""What only claims of AsyncSparse need: rates over its own set of matrices, gains, tile widths, densities."""
+"""What only claims of AsyncSparse need: rates over its own set of matrices, gains, tile widths, densities, bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from artifact import baselines
 from artifact.measure import records
 from artifact.verdicts import quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
@@ -19,21 +20,22 @@ from artifact.verdicts.reducers import Reduced
 TILE = re.compile(r"opt5_n(\d+)")  #: a contender of the sweep over WGMMA_N
 STEP = 8  #: of WGMMA_N
 BLOCK = 64  #: rows and columns of a block
+KEPT = "opt5"  #: the source's kernel for blocks
 
 
 # ---------------------------------------------------------------- quantities
 
 
-def tflops_of_the_set(e: Evidence, experiments, of: str, matrices: int) -> Values:
-    """TFLOP/s over the set of matrices of the source. A mean of rates belongs to its set, so a record of
-    fewer than this many matrices decides nothing."""
+def tflops_of_the_set(e: Evidence, experiments, of: str, matrices: int, than: float = 0) -> Values:
+    """TFLOP/s over the set of matrices of the source, or over those of them that are denser than a share. A mean of
+    rates belongs to its set, so a record of fewer than this many matrices decides nothing."""
     values = quantities.tflops(e, experiments, of)
     count = values.all.index.get_level_values("label").nunique()
     if count < matrices:
         raise NotMeasured(
             f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}."
         )
-    return values
+    return _denser(values, than, experiments) if than else values
 
 
 def tflops_denser(e: Evidence, experiments, of: str, than: float) -> Values:
@@ -43,6 +45,55 @@ def tflops_denser(e: Evidence, experiments, of: str, than: float) -> Values:
     if df.empty:
         raise NotMeasured(f"No matrix of {', '.join(experiments)} is denser than {than:g}.")
     return Values(by_variant(df, "tflops", [of]), "Throughput", ".3g", unit=" TFLOP/s")
+
+
+def speedup_denser(
+    e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float
+) -> Values:
+    """`speedup` on the matrices that are denser than this share of non-zeros."""
+    return _denser(quantities.speedup(e, experiments, of, over), than, experiments)
+
+
+def _denser(values: Values, than: float, experiments: Sequence[str]) -> Values:
+    by = {who: s[s.index.get_level_values("density") > than] for who, s in values.by.items()}
+    if any(s.empty for s in by.values()):
+        raise NotMeasured(f"No matrix of {', '.join(experiments)} is denser than {than:g}.")
+    return replace(values, by=by)
+
+
+def cells(
+    e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]
+) -> Values:
+    """The cells of a table such as Table I: the geometric mean of the speedup over each of `over`, at each n and over
+    the matrices that are denser than each of `densities`."""
+    by = {}
+    for rival in contenders(over):
+        ratio = e.ratio(experiments, of, rival)
+        found = {}
+        for n, line in ratio.groupby(level="n", sort=False):
+            for d in densities:
+                kept = line[line.index.get_level_values("density") > d]
+                if kept.empty:
+                    raise NotMeasured(f"No point was measured above {density(d)}.")
+                found[n, d] = records.geomean(kept)
+        by[rival] = pd.Series(found)
+    named = len(by) > 1
+    return Values(by, f"Speedup of {of}, by n and density", unit="×", named=named,
+                  tail="" if named else f" over {baselines.library(contenders(over)[0])}")  # fmt: skip
+
+
+def blocks_over(e: Evidence, experiments, of: str) -> Values:
+    """Bytes that blocks of 64 x 64 take on the GPU (opt5) over those of a contender's own format; without the
+    column-major copy of B that is made for the blocks, 4 bytes an element."""
+    bytes_of = {}
+    for name in (KEPT, of):
+        df = rows(e, experiments, name)
+        copy = 4.0 * df["k"] * df["n"] if name == KEPT else 0.0
+        (bytes_of[name],) = by_variant(df, df["prepare_bytes"] - copy, [name]).values()
+    blocks, own = bytes_of[KEPT].align(bytes_of[of], join="inner")
+    if blocks.empty or (own <= 0).any() or (blocks <= 0).any():
+        raise NotMeasured(f"The records do not say how many bytes blocks and {of} store.")
+    return Values({of: blocks / own}, "Bytes of blocks", unit="×", tail=f" of the bytes of {of}")
 
 
 def tile_sweep(e: Evidence, experiments, rate: str) -> Values:
@@ -211,7 +262,9 @@ def crosses(r: Reduced, limit: float) -> Judged:
     return Judged(verdict, f"Asked: from below {limit:g} to above it.", f"{shown}{r.of.tail}")
 
 
-QUANTITIES = (tflops_of_the_set, tflops_denser, tile_sweep, stored_over_blocks, counter_less)
+QUANTITIES = (
+    tflops_of_the_set, tflops_denser, speedup_denser, cells, tile_sweep, stored_over_blocks, blocks_over, counter_less,
+)  # fmt: skip
 REDUCERS = (
     share_of_gain, along_contenders, over_neighbours, over_the_others, along_density, along_n,
     over_thresholds,

@@ -327,19 +327,23 @@ def layout(both: pd.DataFrame | None) -> str:
 
 
 def left_out(absent: dict[tuple, str], df: pd.DataFrame | None) -> str:
-    """Which library has no number at which matrix, and why; absent: of `records.read_absent`."""
+    """Who has no number at which matrix, and why; absent: of `records.read_absent`."""
     if df is None or not absent:
         return ""
     matrices = df["label"].nunique()
-    by_variant: dict[str, list[str]] = {}
-    for key, why in sorted(absent.items()):
-        by_variant.setdefault(key[0], []).append(why)
+    by_variant: dict[str, dict[str, str]] = {}
+    for (variant, label, *_), why in sorted(absent.items()):
+        by_variant.setdefault(variant, {})[label] = why
     text = listed(
         f"{told(variant)} on {len(reasons)} of {matrices}"
         for variant, reasons in by_variant.items()
     )
-    first = next(iter(by_variant.values()))[0]
-    return f"Left out, because the product is wrong or the library refuses: {text}. The first: {first}."
+    variant, reasons = next(iter(by_variant.items()))
+    label, why = next(iter(reasons.items()))
+    return (
+        "Left out, because the product is wrong, the library refuses, or blocks are too many: "
+        f"{text}. The first, {told(variant)} on {label}: {why}."
+    )
 
 
 def baselines(df: pd.DataFrame | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -27,6 +27,8 @@ OPS = {
     "BAR": "block barriers",
     "ATOMG": "atomics",
 }
+#: The same of kernels for matrices in CSR, whose tasks add to C and want no answer.
+OPS_CSR = {op: called for op, called in OPS.items() if op != "ATOMG"} | {"REDG": "atomic adds"}
 
 
 def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
@@ -52,11 +54,15 @@ def _step(df: pd.DataFrame | None, variant: str, base: str | None) -> float | No
     return records.geomean(figures.speedups(df, [variant], base)["speedup"])
 
 
-def compiled(report: pd.DataFrame) -> pd.DataFrame:
+def compiled(
+    report: pd.DataFrame,
+    shown: Sequence[str] = contenders.LADDER,
+    ops: Mapping[str, str] = OPS,
+) -> pd.DataFrame:
     """What each kernel compiles to for Hopper; report: the room's compile report."""
     here = report[report["target"] == HOPPER]
     rows = []
-    for v in present(here, contenders.LADDER):
+    for v in present(here, shown):
         own = here[here["variant"] == v]
         registers = sorted({int(own["registers"].min()), int(own["registers"].max())})
         row = {"kernel": f"<code>{v}</code>", "instantiations": len(own)}
@@ -64,7 +70,7 @@ def compiled(report: pd.DataFrame) -> pd.DataFrame:
             "registers": " to ".join(map(str, registers)),
             "spilling": int(own["spills"].sum()) or "none",
         }
-        for op, called in OPS.items():
+        for op, called in ops.items():
             row[called] = int(own[op].max()) if op in own and own[op].max() else NONE
         rows.append(row | {"instructions": int(own["instructions"].max())})
     return pd.DataFrame(rows)
@@ -144,28 +150,6 @@ def gate(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
         row = {"N": f"{n:,}", "blocks kept": f"{d:.0%}", "cuBLAS [ms]": f"{dense[n, d] / 1e3:.3f}"}
         row["stated"] = _times(keyed.get((n, d)))
         rows.append(row | {name(v): _times(over[v].get((n, d))) for v in shown})
-    return pd.DataFrame(rows)
-
-
-def tf32(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
-    """Table I's row of BCSR in TF32: geometric-mean TFLOP/s by N and by the least density, stated and here."""
-    if df is None or KEPT not in set(df["variant"]):
-        return None
-    own = df[df["variant"] == KEPT]
-    true = own["nnz"] / (own["m"].astype(float) * own["k"])
-    bcsr = stated[(stated["quantity"] == "tflops") & (stated["kernel"] == "BCSR")]
-    rows = []
-    for density, group in bcsr.groupby("density"):
-        chosen = own[true > density]
-        row = {
-            "denser than": f"{100 * density:g} %" if density else "all",
-            "matrices": chosen["label"].nunique(),
-        }
-        for n, said in zip(group["n"], group["low"], strict=True):
-            here = chosen.loc[chosen["n"] == n, "tflops"]
-            row[f"N = {n}, stated"] = _number(said)
-            row[f"N = {n}, here"] = _number(records.geomean(here) if len(here) else None)
-        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -13,6 +13,7 @@ from fake_libraries import (
     Library,
     array,
     bcsr_problem,
+    csr_problem,
     install,
     nm_problem,
 )
@@ -291,13 +292,7 @@ def test_blocks_are_multiplied_as_csr_in_either_order(multiplies, algorithm, dty
 @pytest.mark.parametrize("dtype", block_operands.CSR_DTYPES)
 @pytest.mark.parametrize("layout", block_operands.LAYOUTS)
 def test_a_csr_matrix_is_multiplied_in_the_dtype_of_b(multiplies, monkeypatch, dtype, layout):
-    rng = np.random.default_rng(3)
-    row_ptr = np.arange(0, 151, 3).astype(np.int32)
-    a = csr.Csr(
-        50, 83, row_ptr, rng.integers(0, 83, 150).astype(np.int32), np.ones(150, np.float32)
-    )
-    problem = block_operands.problem_from_csr(a, 24, 1, dtype=dtype, layout=layout, format="csr")
-    problem._device = on_fake_gpu(problem, block_operands.LAYOUTS[layout][1])
+    problem = csr_problem(50, 24, 83, layout, dtype=dtype)
     convert = cusparse.in_dtype
     monkeypatch.setattr(
         cusparse, "in_dtype",
@@ -306,20 +301,6 @@ def test_a_csr_matrix_is_multiplied_in_the_dtype_of_b(multiplies, monkeypatch, d
     bound = cusparse.bind("alg2", problem, DEVICE)
     check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
     assert bound.prepare_bytes == 512 + 2 * problem.nnz * (dtype in half.DTYPES)
-
-
-def on_fake_gpu(problem: Problem, c_order: str) -> Operands:
-    """The operands of a problem in CSR, as arrays of the fake CuPy."""
-    host = problem.host()
-    a = replace(
-        host.a, **{x: getattr(host.a, x).view(Array) for x in ("row_ptr", "col_idx", "val")}
-    )
-    shape = problem.m, problem.n
-    if isinstance(host.b, half.Half):
-        dtype = host.b.dtype
-        b = half.Half(dtype, host.b.bits.view(Array))
-        return Operands(a, b, half.Half(dtype, np.zeros(shape, np.uint16, c_order).view(Array)))
-    return Operands(a, host.b.view(Array), np.zeros(shape, np.float32, c_order).view(Array))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 24, 40), (40, 1, 40), (40, 24, 1), (1, 1, 1)])

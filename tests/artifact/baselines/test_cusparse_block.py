@@ -4,14 +4,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from capturing import check_captured
-from fake_libraries import DEVICE, STREAM, Cusparse, bcsr_problem, install, nm_problem
+from fake_libraries import (
+    DEVICE,
+    STREAM,
+    Cusparse,
+    bcsr_problem,
+    blocks_with_addresses,
+    csr_problem,
+    install,
+    nm_problem,
+    sparse_matrix,
+)
 
 from artifact import baselines
 from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import check
 from kernels.async_sparse import operands
 from kernels.contract import Operands
-from kernels.formats import bcsr, stored
+from kernels.formats import bcsr, half, stored
 from kernels.formats.half import Half
 
 pytest.importorskip("cuda.bindings.runtime")
@@ -89,6 +99,22 @@ def test_the_product_is_that_of_the_same_operands(library, shape, layout, dtype,
     number = {"bell": 13, "bsr": 14}[format]
     assert set(library.launched) == {(kind, number, layout == "source")}
     assert not library.count("preprocess"), "which does nothing for these formats"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+@pytest.mark.parametrize("m, n, k", [(128, 24, 192), (100, 24, 150)])
+def test_a_csr_matrix_is_made_blocks_first(monkeypatch, library, m, n, k, dtype, format):
+    blocks_with_addresses(monkeypatch)
+    problem = csr_problem(m, n, k, dtype=dtype)
+    bound = cusparse_block.bind(format, problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    size = 2 if dtype in half.DTYPES else 4
+    blocks = bcsr.from_csr(problem.device().a, dtype="bfloat16" if size == 2 else "float32")
+    made = blocks.nbytes + size * n * (128 + 192) * (m != 128)
+    made += cusparse_block.ell_bytes(blocks) * (format == "bell")
+    assert bound.prepare_bytes == 512 + made and bound.prepare_ms > 0
+    assert (bound.result() is problem.device().c) == (m == 128)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -231,6 +257,18 @@ def test_the_library_is_right_in_every_layout_that_it_takes(gpu, format, layout,
             took.append(block)
             bound.close()
     assert took or layout == "source", "both formats take B and C in one order"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_library_is_right_on_a_csr_matrix(gpu, format, dtype):
+    a = sparse_matrix(1000, 777)
+    problem = operands.problem_from_csr(a, 128, 1, dtype=dtype, format="csr", reorder="")
+    bound = taken(format, problem, gpu)
+    if bound is not None and not (format == "bell" and dtype == "float32"):  # it multiplies in TF32
+        check.check(bound, problem, check.oracle(problem), gpu.create_stream())
+        assert bound.prepare_ms > 0 and bound.prepare_bytes > 0
 
 
 @pytest.mark.gpu

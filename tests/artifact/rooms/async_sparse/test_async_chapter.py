@@ -8,25 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact import rooms
 from artifact.drawing.cells import NO_COUNTERS
-from artifact.measure import matrices, records
+from artifact.measure import matrices
 from artifact.measure import run as harness
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, prose, tables
 from artifact.rooms.async_sparse import figures as figures_
 from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON
+from artifact.rooms.async_sparse.spmm import experiments as spmm
 from kernels import async_sparse as room
 from kernels.contract import Kernel
 from kernels.formats import csr
 
 TABLE1, TABLE2, TABLE3, TEXT = (arithmetic.stated(name) for name in made.TABLES)
 SMALL = [{"m": 512, "n": 256, "k": 384, "density": d} for d in (0.5, 0.1)]
-
-
-@pytest.fixture
-def run(tmp_path):
-    made.folder(tmp_path)
-    return experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path))
 
 
 @pytest.fixture
@@ -44,7 +38,7 @@ def test_without_records_there_is_no_run_and_nothing_is_read(tmp_path):
     assert (
         experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path), "ceilings") is None
     )
-    for read in (experiments.ablation, experiments.tiles, experiments.tf32, experiments.counters):
+    for read in (experiments.ablation, experiments.tiles, spmm.tf32, experiments.counters):
         assert read(None) is None
     assert experiments.sweep(None, "ladder", experiments.LADDER) is None
 
@@ -66,7 +60,6 @@ def test_without_records_every_sentence_says_so():
         tables.counted(None),
         tables.gate(None, TABLE3),
         tables.ragged(None),
-        tables.tf32(None, TABLE1),
     ):
         assert made_of is None
     stated = tables.table2(None, TABLE2)
@@ -75,10 +68,10 @@ def test_without_records_every_sentence_says_so():
 
 
 def test_a_record_that_is_not_there_leaves_the_others(tmp_path, sweeps):
-    made.folder(tmp_path, without=["ladder", "tf32", "counters"])
+    made.folder(tmp_path, without=["ladder", "spmm_tf32", "counters"])
     run = experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path))
     assert experiments.sweep(run, "ladder", experiments.LADDER) is None
-    assert experiments.tf32(run) is None and experiments.counters(run) is None
+    assert spmm.tf32(run) is None and experiments.counters(run) is None
     assert len(experiments.ablation(run)) > 0
 
 
@@ -136,38 +129,6 @@ def test_blocks_of_each_row_are_those_of_the_format():
     assert expected[1] == 0
 
 
-@pytest.fixture
-def measuring(tmp_path, monkeypatch):
-    """A run that seems to measure; what it is asked for, (experiment, label, n, contenders)."""
-    import scipy.sparse
-
-    where = tmp_path / "matrices"
-    where.mkdir()
-    names = matrices.listed(rooms.matrices(made.ROOM))["name"].head(5).tolist()
-    for i, name in enumerate(names):
-        a = scipy.sparse.random(100 + i, 100 + i, 0.05, format="csr", random_state=i)
-        scipy.sparse.save_npz(where / f"{name}.npz", a)
-    monkeypatch.setenv(matrices.VARIABLE, str(where))
-    asked = []
-
-    def measure(experiment, problems, offered):
-        for problem in problems:
-            asked.append((experiment, problem.label, problem.n, list(offered)))
-            rows = [made.row(experiment, v, problem.label, (problem.m, problem.n, problem.k), problem.density,
-                             problem.nnz, 1.0, 1e4) for v in offered]  # fmt: skip
-            records.append(folder / f"{experiment}.csv", made.frame(rows))
-
-    folder = tmp_path / "records"
-    run = SimpleNamespace(
-        mode="measure", preset="full", seed=0, folder=folder, measure=measure,
-        machine={"memory_bytes": 2**30, "compute_capability": "9.0"},
-        variants=lambda names=(KEPT, "auto"): dict.fromkeys(names),
-        baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
-    )  # fmt: skip
-    monkeypatch.setattr(experiments, "_installed", lambda name: name != TRITON)
-    return run, names, asked
-
-
 def test_matrices_of_the_folder_are_measured_once(measuring):
     run, names, asked = measuring
     df = experiments.ablation(run)
@@ -186,14 +147,98 @@ def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
     assert all(BELL not in offered for *_, offered in asked) and len(asked) == 5
     monkeypatch.setattr(experiments, "MOST_BYTES", 1)
     asked.clear()
-    assert experiments.tf32(run) is None and asked == []
+    assert experiments.tiles(run) is None and asked == []
+
+
+def test_matrices_in_csr_are_measured_for_what_takes_them(measuring):
+    run, names, asked = measuring
+    run.variants = lambda names=("wcsr", "windows", "union_rows", KEPT): dict.fromkeys(names)
+    run.baselines = lambda: dict.fromkeys([BELL, TRITON, "cusparse_alg2", "cusparse_default"])
+    assert spmm.tf32(run)["label"].nunique() == 5
+    sizes = [(n, offered) for _, label, n, offered in asked if label == names[0]]
+    assert [n for n, _ in sizes] == [256, 512, 1024]
+    assert sizes[0][1] == [
+        "wcsr",
+        "windows",
+        KEPT,
+        BELL,
+        "cusparse_alg2",
+    ]  # auto_tf32 is not there yet
+    asked.clear()
+    spmm.exact(run)
+    assert {tuple(offered) for *_, offered in asked} == {("union_rows", "cusparse_alg2")}
+    assert len(asked) == 15
+    asked.clear()
+    assert spmm.reordered(run) is None and asked == []  # auto_fp32 alone is ours there
+    run.variants = lambda names=("auto_fp32",): dict.fromkeys(names)
+    spmm.reordered(run)
+    assert [(label, n) for _, label, n, _ in asked] == [(names[0], 1024), (names[3], 1024)]
+    asked.clear()
+    run.variants = lambda names=("wcsr", "wcsr_whole", "windows"): dict.fromkeys(names)
+    spmm.parts(run)
+    assert [(label, n) for _, label, n, _ in asked] == [(names[0], 512)]
+    assert asked[0][3] == list(contenders.PARTS)
+
+
+def test_parts_that_the_kernels_do_not_have_are_left_out(measuring, monkeypatch):
+    run, names, asked = measuring
+    monkeypatch.setattr("kernels.async_sparse.windows.TRIALS", {"windows_8": None})
+    run.variants = lambda names=("wcsr",): dict.fromkeys(names)
+    spmm.parts(run)
+    assert asked[0][3] == [p for p in contenders.PARTS if p.startswith("wcsr_c") or p.startswith(
+        "wcsr_n") or p in ("wcsr", "windows_8")]  # fmt: skip
+
+
+def test_a_contender_that_comes_later_is_measured_with_the_others(measuring):
+    run, names, asked = measuring
+    run.variants = lambda names=("union_rows",): dict.fromkeys(names)
+    spmm.exact(run)
+    asked.clear()
+    spmm.exact(run)
+    assert asked == []
+    run.variants = lambda names=("union_rows", "auto_fp32"): dict.fromkeys(names)
+    df = spmm.exact(run)
+    assert len(asked) == 15 and set(df["variant"]) == {"union_rows", "auto_fp32"}
+
+
+def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measuring):
+    run, names, asked = measuring
+    run.variants = lambda names=("union_rows",): dict.fromkeys(names)
+    run.baselines = lambda: dict.fromkeys(["cusparse_alg2", "cusparse_alg3"])
+    measure = run.measure
+
+    def refusing(experiment, problems, offered):
+        if "cusparse_alg3" in offered and problems[0].label == names[1]:
+            raise ValueError("cusparse_alg3: cuSPARSE refuses alg3 here")
+        measure(experiment, problems, offered)
+
+    run.measure = refusing
+    df = spmm.exact(run)
+    assert names[1] not in set(df.loc[df["variant"] == "cusparse_alg3", "label"])
+    left = experiments.left_out(run, "spmm")
+    assert {key[:2] for key in left} == {("cusparse_alg3", names[1])} and len(left) == 3
+    asked.clear()
+    spmm.exact(run)
+    assert asked == []
+
+
+def test_orders_of_rows_are_kept_apart(measuring):
+    run, names, _ = measuring
+    where = matrices.folder()
+    given, ordered = (experiments.matrix(names[0], where, order) for order in ("", "rcm"))
+    assert given.nnz == ordered.nnz and given.k == ordered.k == 128
+    assert not np.array_equal(given.col_idx, ordered.col_idx)
 
 
 def test_a_kick_takes_few_matrices_and_one_n(measuring):
     run, names, asked = measuring
     run.preset = "kick"
-    experiments.tf32(run)
+    run.variants = lambda names=("wcsr",): dict.fromkeys(names)
+    spmm.tf32(run)
     assert [(label, n) for _, label, n, _ in asked] == [(name, 256) for name in names[:3]]
+    asked.clear()
+    spmm.parts(run)
+    assert [n for _, _, n, _ in asked] == [256]
 
 
 def test_a_gpu_without_wgmma_is_asked_for_what_it_has(measuring):
@@ -322,10 +367,13 @@ def test_what_kernels_compile_to():
     assert tables.compiled(spilled).set_index("kernel")["spilling"].tolist() == ["none", "none", 1]
 
 
-def test_table_1_has_the_matrices_of_each_density(run):
-    table = tables.tf32(experiments.tf32(run), TABLE1)
-    assert table["denser than"].tolist() == ["all", "0.1 %", "0.5 %", "1 %"]
-    assert table["matrices"].is_monotonic_decreasing and table["N = 256, stated"].iloc[0] == "2.45"
+def test_what_kernels_for_csr_compile_to():
+    rows = [("wcsr", 72, 4, 32), ("windows", 168, 10, 2), ("opt1", 227, 4, 0)]
+    report = pd.DataFrame(rows, columns=["variant", "registers", "HGMMA", "REDG"])
+    report = report.assign(target="sm_90a", instructions=1000, spills=False)
+    table = tables.compiled(report, contenders.ROWS, tables.OPS_CSR).set_index("kernel")
+    assert list(table.index) == ["<code>wcsr</code>", "<code>windows</code>"]
+    assert table["atomic adds"].tolist() == [32, 2] and "atomics" not in table
 
 
 def test_table_3_beside_ours():

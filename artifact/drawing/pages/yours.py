@@ -38,24 +38,16 @@ def compiled() -> pd.DataFrame:
 
 def arguments() -> pd.DataFrame:
     """What a header may name in each room, from a small problem of it."""
-    found: dict[str, dict[str, str]] = {}
+    rows = []
     for name in rooms.find():
         make = importlib.import_module(f"kernels.{name}").problem
         density = inspect.signature(make).parameters["density"].default
         given = {} if density is not inspect.Parameter.empty else {"density": 0.25}
         problem = make(m=256, n=128, k=256, **given)
-        found[name] = header.described(problem, problem.host())
-    names = dict.fromkeys(
-        name for room in found.values() for name in room if name not in header.SIZES
-    )
-    return pd.DataFrame(
-        {
-            f"<code>{room}</code>": [
-                f"<code>{name}</code> {told[name]}" if name in told else "" for name in names
-            ]
-            for room, told in found.items()
-        }
-    )
+        told = header.described(problem, problem.host()).items()
+        said = [f"<code>{key}</code> {what}" for key, what in told if key not in header.SIZES]
+        rows.append({"room": f"<code>{name}</code>", "beside m, n, k and nnz": "<br>".join(said)})
+    return pd.DataFrame(rows)
 
 
 def trials(root: Path | None = None) -> dict[tuple[str, str, str], Path]:

@@ -120,10 +120,11 @@ def test_the_template_and_its_grammar_are_those_of_the_code():
     assert (df["registers"] > 0).all() and set(df["spills"]) == {"none"}
 
 
-def test_every_room_has_a_column_of_what_may_be_named():
-    df = yours.arguments()
-    assert list(df.columns) == [f"<code>{room}</code>" for room in rooms.find()]
-    assert (df != "").any().all() and "<code>c</code> the output" in df.to_string()
+def test_every_room_has_a_row_of_what_may_be_named():
+    df = yours.arguments().set_index("room")["beside m, n, k and nnz"]
+    assert list(df.index) == [f"<code>{room}</code>" for room in rooms.find()]
+    assert df.str.contains("<code>c</code> the output, 256 x 128").all()
+    assert "<code>a.row_ptr</code> int32 (257)" in df["<code>casper_sparse</code>"]
 
 
 def test_trials_that_were_held_are_drawn(tmp_path):

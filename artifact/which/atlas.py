@@ -277,10 +277,15 @@ def against_dense(df: pd.DataFrame) -> pd.DataFrame:
         pays=gain > 0,
     )
     by = df.groupby(["precision", "pattern", "density"], sort=False)
-    return by.agg(
+    table = by.agg(
         points=("pays", "size"), prepare_ms=("prepare_ms", "median"),
         multiplications=("multiplications", "median"), pays=("pays", "mean"),
     ).reset_index()  # fmt: skip
+    order = {"precision": PRECISIONS, "pattern": rooms.PATTERNS}
+    return table.sort_values(
+        ["precision", "pattern", "density"], ignore_index=True,
+        key=lambda c: c.map(order[c.name].index) if c.name in order else c,
+    )  # fmt: skip
 
 
 def _records(gpu_folder: Path, folder: Path) -> list[tuple[Generated, pd.DataFrame]]:

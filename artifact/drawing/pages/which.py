@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pandas as pd
 import scipy.sparse
@@ -84,17 +86,19 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     table = atlas.crossings(df)
     if table.empty:
         return None
-    many = table[table["columns"] > 0]
+    rows: dict[tuple, list[str]] = {}
+    for row in table[table["columns"] > 0].itertuples(index=False):
+        pays = {np.inf: "at all of them", 0.0: "at none"}.get(
+            row.density, f"below {100 * row.density:.3g} %"
+        )
+        measured = f"{plot.percent(row._4)} to {plot.percent(row.to)}"
+        dense = "partly estimated" if row.estimated else "measured"
+        key = (row.precision, row.pattern, measured, pays, dense)
+        rows.setdefault(key, []).append(plot.number(row.columns))
     return pd.DataFrame(
-        {
-            "precision": row.precision, "pattern": row.pattern, "N": plot.number(row.columns),
-            "measured": f"{plot.percent(row._4)} to {plot.percent(row.to)}",
-            "sparse pays": {np.inf: "at all of them", 0.0: "at none"}.get(
-                row.density, f"below {100 * row.density:.3g} %"
-            ),
-            "dense": "partly estimated" if row.estimated else "measured",
-        }
-        for row in many.itertuples(index=False)
+        {"precision": precision, "pattern": pattern, "N": ", ".join(n), "measured": measured,
+         "sparse pays": pays, "dense": dense}
+        for (precision, pattern, measured, pays, dense), n in rows.items()
     )  # fmt: skip
 
 
@@ -194,4 +198,6 @@ def example(origin: prose.Origin, n: int, side: int = 150) -> str:
     if not pools(origin):
         return NOTHING
     answer = advice.advise(mesh(side), n, origin.folder, pools(origin)[0].about.precision, "mesh")
-    return "```text\n" + "\n".join(advice.lines(answer, origin.folder.name)) + "\n```"
+    lines = advice.lines(answer, origin.folder.name)
+    folded = "\n".join(textwrap.fill(line, 100) if len(line) > 100 else line for line in lines)
+    return f"```text\n{folded}\n```"

@@ -97,15 +97,15 @@ def lines(answer: Advice, gpu: str) -> list[str]:
     other = answer.reordered[0] if answer.reordered else None
     text.append(f"{'':44}{'as it lies':>12}" + (f"{'reordered':>12}" if other else ""))
     for key, said in WORDS.items():
-        row = f"{said:<44}{getattr(s, key):>12.4g}"
-        text.append(row + (f"{getattr(other, key):>12.4g}" if other else ""))
+        row = f"{said:<44}{short(getattr(s, key), 4):>12}"
+        text.append(row + (f"{short(getattr(other, key), 4):>12}" if other else ""))
     best = table.iloc[0]
     low, high = model.off(answer.evaluated)
     us = best["expected_us"]
     text += [
         "",
         f"Advice: {best['variant']}, A as {about.format(best['variant'])} (room {about.room}, {about.precision}): "
-        f"{us:.3g} µs expected on {gpu}, {low * us:.3g} to {high * us:.3g} µs in four of five cases.",
+        f"{short(us)} µs expected on {gpu}, {short(low * us)} to {short(high * us)} µs in four of five cases.",
     ]
     text += _why(answer)
     after, ready = payoff(table)
@@ -118,20 +118,25 @@ def lines(answer: Advice, gpu: str) -> list[str]:
         again = answer.reordered[1].table.iloc[0]
         if again["expected_us"] < us / 1.05:
             text.append(
-                f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {again['expected_us']:.3g} µs."
+                f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."
             )
     if answer.dense_us == answer.dense_us:
         ratio = answer.dense_us / us
         text.append(
-            f"A dense multiplication would take some {answer.dense_us:.3g} µs, {ratio:.2g} times as long."
+            f"A dense multiplication would take some {short(answer.dense_us)} µs, {short(ratio, 2)} times as long."
             if ratio >= 1
-            else f"But a dense multiplication takes some {answer.dense_us:.3g} µs: make A dense, if it fits."
+            else f"But a dense multiplication takes some {short(answer.dense_us)} µs: make A dense, if it fits."
         )
     far = trusted(answer.pool, answer.evaluated)
     text.append(f"How far to trust it: {far[0].lower()}{far[1:]}")
     if len(answer.known):
         text.append(_truth(answer))
     return text
+
+
+def short(value: float, digits: int = 3) -> str:
+    """A number with so many digits, or all of a larger one's before the point."""
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
 def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
@@ -168,10 +173,10 @@ def _why(answer: Advice) -> list[str]:
 def _truth(answer: Advice) -> str:
     """What the records say of this very matrix, which the model has not seen."""
     times = answer.known.set_index("variant")["median_us"]
-    told = f"Recorded of this very matrix: {times.idxmin()} {times.min():.3g} µs"
+    told = f"Recorded of this very matrix: {times.idxmin()} {short(times.min())} µs"
     mine = times.get(answer.guess.variant)
     return told + (
-        f", the advised {answer.guess.variant} {mine:.3g} µs." if mine is not None else "."
+        f", the advised {answer.guess.variant} {short(mine)} µs." if mine is not None else "."
     )
 
 

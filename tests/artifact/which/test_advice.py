@@ -35,7 +35,7 @@ def test_it_names_a_kernel_a_time_and_a_reason(answer):
     best = answer.guess.table.iloc[0]
     assert text.startswith("mine: 2000 x 2000, 12000 non-zeros (0.3 %), times 256 columns")
     assert f"Advice: {best['variant']}, A as CSR (room casper_sparse, FP32): " in text
-    assert f"{best['expected_us']:.3g} µs expected on nvidia-h200" in text
+    assert f"{advice.short(best['expected_us'])} µs expected on nvidia-h200" in text
     assert (
         "Why: its time goes to " in text
         and "The recorded matrices most like this one are m" in text
@@ -63,8 +63,8 @@ def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(
     assert "m4" not in {label for label, _ in answer.guess.neighbours}
     times = answer.known.set_index("variant")["median_us"]
     assert len(times) == 5 and advice.lines(answer, "x")[-1] == (
-        f"Recorded of this very matrix: {times.idxmin()} {times.min():.3g} µs, "
-        f"the advised {answer.guess.variant} {times[answer.guess.variant]:.3g} µs."
+        f"Recorded of this very matrix: {times.idxmin()} {advice.short(times.min())} µs, "
+        f"the advised {answer.guess.variant} {advice.short(times[answer.guess.variant])} µs."
     )
 
 
@@ -147,3 +147,17 @@ def test_the_shipped_records_answer_for_every_precision_that_they_have():
         text = "\n".join(advice.lines(answer, "nvidia-h200"))
         assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", text)
     assert atlas.dense_rates(RECORDED)["precision"].nunique() == len(pool.PRECISIONS)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (12.345, 3, "12.3"),
+        (12345.6, 3, "12346"),
+        (0.0123, 3, "0.0123"),
+        (270.4, 2, "270"),
+        (61770, 4, "61770"),
+    ],
+)
+def test_large_numbers_have_no_exponent(value, digits, text):
+    assert advice.short(value, digits) == text

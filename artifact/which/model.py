@@ -1,10 +1,10 @@
 """A small model of times, fitted to the records of real matrices: how long, and which kernel.
 
-A kernel's time is a sum of a few terms of the pattern (`terms`), each with a weight that is not negative: least squares
-of relative errors. The sum is corrected by how far it was off at the recorded points that are nearest (`features`). A
-sum needs more matrices than it has terms; where there are fewer than `ENOUGH` of each term, kernels are ranked by how
-much slower than the best they were at the nearest points, and the sum only says how long the first one takes.
-`evaluate` tests all of it: each matrix is left out in turn, with all its points.
+A kernel's time is a sum of a few terms of the pattern (`terms`) that its format has, each with a weight that is not
+negative: least squares of relative errors. The sum is corrected by how far it was off at the recorded points that are
+nearest (`features`). A sum needs more matrices than it has terms; where there are fewer than `ENOUGH` of each term,
+kernels are ranked by how much slower than the best they were at the nearest points, and the sum only says how long the
+first one takes. `evaluate` tests all of it: each matrix is left out in turn, with all its points.
 """
 
 from __future__ import annotations
@@ -127,7 +127,12 @@ def fit(pool: Pool, without: str = "") -> Model:
     mean, scale = raw.mean(axis=0), raw.std(axis=0)
     scale[scale < 1e-9] = np.inf  # what all have alike tells nothing
     x = np.array([terms(pool.matrices[label], n) for label, n in points])
-    weights = np.array([_weights(x, column) for column in times.T])
+    weights = np.array(
+        [
+            _weights(x * _applies(pool.about.format(variant)), column)
+            for variant, column in zip(variants, times.T, strict=True)
+        ]
+    )
     logs = np.log2(times)
     names = {label for label, _ in points}
     return Model(
@@ -210,6 +215,14 @@ def off(evaluated: pd.DataFrame) -> tuple[float, float]:
     """The factors over the expected time within which four of five advised kernels were."""
     ratio = evaluated["advised_us"] / evaluated["expected_us"]
     return float(ratio.quantile(0.1)), float(ratio.quantile(0.9))
+
+
+def _applies(form: str) -> np.ndarray:
+    """1 for the TERMS of a kernel for that format, else 0: only blocks read B by blocks, and they by nothing else."""
+    by_rows = ("work", "windows", "similar", "longest")
+    if form == "blocks":
+        return np.array([not term.startswith(by_rows) for term in TERMS], float)
+    return np.array([not term.startswith("blocks") for term in TERMS], float)
 
 
 def _weights(x: np.ndarray, times: np.ndarray) -> np.ndarray:

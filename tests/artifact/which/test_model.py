@@ -63,10 +63,22 @@ def test_what_a_time_is_made_of(made):
     assert shares == sorted(shares, reverse=True)
     gathers = (
         "work",
-        "blocks_64",  # whose fill all matrices of this world have alike
         *(f"{kind}_{h}" for kind in ("windows", "similar") for h in statistics.WINDOWS),
     )
     assert sum(guess.made_of.get(term, 0) for term in gathers) > 0.5
+
+
+def test_a_format_has_its_own_terms(made):
+    """The same times, said to be of blocks or of CSR."""
+    names = list(model.TERMS)
+    blocks = pool.Pool(replace(made.about, formats={"*": "blocks"}), made.df, made.matrices)
+    for fitted, not_its in (
+        (model.fit(made), {"blocks_64"}),
+        (model.fit(blocks), {"work", "windows_16", "longest"}),
+    ):
+        used = {names[i] for i in np.flatnonzero(fitted.weights.sum(axis=0) > 0)}
+        assert not used & not_its
+    assert "blocks_64" in used
 
 
 def test_who_was_measured_at_few_points_has_no_sum(made):

@@ -110,8 +110,11 @@ $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(MARK) $(ENV)
 	@$(PY) -m artifact.build notebook $< $@ $(OPTIONS)
 
 # These speak of what the others measure, so they come after them.
-LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb)
+LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
 $(LATE): | $(filter-out $(LATE),$(EXECUTED))
+
+# Whatever was put on trial is shown on its page.
+$(BUILD)/notebooks/trial.ipynb: $(wildcard $(BUILD)/trials/*/*/*/trial.csv)
 
 $(HTML): $(EXECUTED) $(PAGES)
 	@echo "book: $(HTML), warnings are errors"

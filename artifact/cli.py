@@ -18,6 +18,7 @@ from pathlib import Path
 from artifact import paths, rooms
 from artifact.measure import matrices, records
 from artifact.verdicts import compare, judge, load, measures, page
+from artifact.which import pool
 
 WRONG = 1
 BAD_INPUT = compare.BAD_INPUT
@@ -255,6 +256,48 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--no-baseline", action="store_true", help="without the room's baselines")
 
     sub = command(
+        _trial,
+        "trial",
+        "your own kernel, on a room's operands, beside its kernels and libraries",
+        "Check your kernel against a float64 reference, time it beside a room's kernels and libraries, and say how "
+        "it stands. The record goes to <build>/trials, the figure to <build>/figures/trials. A kernel is a .cu with a "
+        "header (see --template cu) or a Python function (--template py). Without a kernel: what arguments the "
+        "room's operands have. Exit code 1: the kernel is wrong.",
+    )
+    sub.add_argument(
+        "kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"
+    )
+    sub.add_argument(
+        "--contender", metavar="MODULE:BIND", help="a dotted name, or a path that ends in .py"
+    )
+    sub.add_argument("--room", metavar="ROOM", help="whose problems it solves")
+    sub.add_argument(
+        "--name", default="", help="of the contender (default: the file's or the module's)"
+    )
+    sub.add_argument("--template", choices=("cu", "py"), help="print one to copy, and end")
+    for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
+        sub.add_argument(
+            f"-{size}", type=_positive, help=f"{what} (default: the room's first sweep)"
+        )
+    sub.add_argument("--density", type=_fraction, help="nominal share of nonzeros, S/100")
+    sub.add_argument(
+        "--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"
+    )
+    sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
+    sub.add_argument(
+        "--set", type=_setting, action="append", metavar="NAME=VALUE",
+        help="another number that the room's problems have (repeat for several)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"
+    )
+    sub.add_argument(
+        "--against", action="append", metavar="V",
+        help="variant of the room beside it (repeat for several; default: all that take the problem)",
+    )  # fmt: skip
+    sub.add_argument("--no-baseline", action="store_true", help="without the room's baselines")
+
+    sub = command(
         _profile,
         "profile",
         "hardware counters through Nsight Compute",
@@ -274,6 +317,27 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--room", metavar="ROOM", help="a room's own list (default: the general one)")
     sub.add_argument("--most", type=_positive, metavar="NNZ", help="none with more non-zeros")
     sub.add_argument("--download", action="store_true", help="fetch what is missing")
+
+    sub = command(
+        _which,
+        "which",
+        "which kernel for my matrix: its statistics, advice, the expected time and why",
+        "Print the statistics of a sparse matrix, which recorded kernel multiplies it fastest by a dense one of N "
+        "columns, the time to expect, and why. Needs no GPU; with one it also measures, and says whether the advice "
+        "was good.",
+    )
+    sub.add_argument(
+        "matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"
+    )
+    sub.add_argument("-n", type=_positive, required=True, help="columns of B")
+    sub.add_argument(
+        "--precision", default="fp32", choices=[p.lower() for p in pool.PRECISIONS],
+        help="of the result, at least (default: %(default)s)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--no-measure", action="store_true", help="advice alone, also where there is a GPU"
+    )
+    where(sub)
 
     sub = command(_records, "records", "list the records there are")
     sub.add_argument(
@@ -543,6 +607,94 @@ def _run(options) -> int:
             f"{problem.least_bytes / t.median_us / 1e3:>8.0f} "
             f"{errors[name].rel_err:>11.1e}{ratio}"
         )
+    return 0
+
+
+def _trial(options) -> int:
+    from artifact import trial
+    from artifact.trial import contenders, court, header
+
+    if options.template:
+        print((Path(trial.__file__).parent / f"template.{options.template}").read_text(), end="")
+        return 0
+    if not options.room:
+        raise ValueError("Which room's problems shall it solve? Name one with --room.")
+    if options.kernel and options.contender:
+        raise ValueError(
+            f"One contender at a time: {options.kernel} or --contender {options.contender}."
+        )
+    room, what = _room(options.room), options.kernel or options.contender
+    problems = _trial_problems(room, options)
+    if not what:
+        for name, meaning in header.described(problems[0], problems[0].host()).items():
+            print(f"{name:<12} {meaning}")
+        return 0
+    contender = contenders.load(what, options.name)
+    court.refuse_name(contender, room.VARIANTS)
+    names = _variants(room, options.against)
+    from artifact.measure import device
+
+    if device.find() is None:
+        contenders.check_header(contender, problems[0])
+    for row in contenders.compiled(contender):
+        print(
+            f"{contender.name}: {row['target']}, {row['registers']} registers, "
+            f"{row['shared_bytes']} bytes of static shared memory" + ", spills" * row["spills"],
+            flush=True,
+        )
+    info = device.require()
+    for problem in problems:
+        device.require_memory(info, problem.m, problem.n, problem.k)
+    begun = court.start(contender, options.room, options.preset, options.seed)
+    court.check_first(contender, problems[0], begun.device)
+    others = begun.variants(names) | ({} if options.no_baseline else begun.baselines())
+    df = court.measure(begun, contender, problems, others)
+    table = court.standings(df, contender.name)
+    print(table.to_string(index=False))
+    print(court.verdict(table, contender.name))
+    shown = court.show(df, contender.name, options.room, info.gpu, room.VARIANTS)
+    print(f"record: {begun.folder / court.EXPERIMENT}.csv; figure: {shown.svg_path}")
+    return 0
+
+
+def _trial_problems(room, options) -> list:
+    """The problems of a trial: one of the given sizes, or of a real matrix, else the room's first sweep."""
+    sizes = {key: getattr(options, key) for key in ("m", "n", "k")}
+    if options.matrix is not None:
+        if not hasattr(room, "problem_from_csr"):
+            raise ValueError(f"The problems of {options.room} are not made of a matrix in CSR.")
+        if options.n is None or options.m or options.k or options.density or options.set:
+            raise ValueError(
+                "A matrix has its sizes and its density: beside --matrix give -n alone."
+            )
+        a = matrices.read(options.matrix)
+        return [room.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
+    if all(sizes.values()):
+        return [room.problem(**_asked(room, options))]
+    if any(sizes.values()) or options.density or options.set:
+        raise ValueError(
+            "A problem has -m, -n and -k: give all three, or none for the room's sweep."
+        )
+    shapes = next(iter(room.sweeps(options.preset).values()))
+    return [room.problem(**shape, seed=options.seed) for shape in shapes]
+
+
+def _which(options) -> int:
+    from artifact.measure import device
+    from artifact.which import advice
+
+    folder = _folder(options)
+    a = matrices.read(options.matrix)
+    precision = options.precision.upper()
+    answer = advice.advise(a, options.n, folder, precision, options.matrix.stem)
+    print("\n".join(advice.lines(answer, folder.name)))
+    info = None if options.no_measure else device.find()
+    if info is None:
+        return 0
+    device.require_memory(info, a.m, options.n, a.k)
+    df = advice.measure(answer, a, info.open())
+    print(f"\nMeasured on {info.gpu}:\n{df.to_string(index=False)}")
+    print(advice.judged(df, answer.guess.variant))
     return 0
 
 

@@ -131,7 +131,7 @@ class Launch:
         from cuda.core import launch
 
         if self.accumulates:
-            _clear(self.output, stream)
+            _clear(getattr(self.output, "bits", self.output), stream)  # a Half's array
         for kernel, config, arguments in self.steps:
             launch(stream, config, kernel, *arguments)
 

@@ -100,8 +100,12 @@ def arch_of(device) -> str:
     return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
 
 
-def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
+def compile_cubin(
+    source: Path, entry: str, arch: str, *, include: Iterable[str | Path] = ()
+) -> Cubin:
     """Compile one instantiation `entry` of the kernel template in `source` for `arch`.
+
+    include: folders of headers that are not ours, such as the toolkit's, which our own kernels do without.
 
     A cubin that the cache holds whole is read instead; a cache that cannot be written is said once,
     on stderr, and done without. Raises FileNotFoundError for a missing source, CompileError with
@@ -112,16 +116,16 @@ def compile_cubin(source: Path, entry: str, arch: str) -> Cubin:
         raise FileNotFoundError(
             f"kernel source {source.name} does not exist in {source.parent.name}/"
         )
-    key = hashlib.sha256(
-        "\0".join((with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version())).encode()
-    ).hexdigest()[:24]
+    folders = tuple(map(str, include))
+    told = (with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version(), *folders)
+    key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
     cached = _cached(cubin, meta)
     if cached:
         return Cubin(source, entry, arch, cached[1], cached[0])
 
-    code, symbol = _nvrtc(source, entry, arch)
+    code, symbol = _nvrtc(source, entry, arch, folders)
     about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
     # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
     _keep({cubin: code, meta: json.dumps(about).encode()})
@@ -296,12 +300,15 @@ def _instructions(cubin: Cubin) -> bytes:
     raise ValueError(f"the cubin of {cubin.entry} for {cubin.arch} has no section {name[:-1]!r}")
 
 
-def _nvrtc(source: Path, entry: str, arch: str) -> tuple[bytes, str]:
+def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tuple[bytes, str]:
     with _IMPORT:
         from cuda.core import Program, ProgramOptions
     log = io.StringIO()
     options = ProgramOptions(
-        name=source.name, arch=arch, include_path=[str(source.parent), str(COMMON)], **OPTIONS
+        name=source.name,
+        arch=arch,
+        include_path=[str(source.parent), str(COMMON), *folders],
+        **OPTIONS,
     )
     try:
         compiled = Program(source.read_text(), "c++", options).compile(

@@ -94,10 +94,10 @@ def each_kernel_once() -> Iterator[None]:
     TURN.mkdir(exist_ok=True)
     compile_cubin = jit.compile_cubin
 
-    def once(source: Path, entry: str, arch: str) -> jit.Cubin:
+    def once(source: Path, entry: str, arch: str, **more) -> jit.Cubin:
         name = zlib.crc32("\0".join((Path(source).name, entry, arch)).encode())
         with locked(TURN / f"kernel-{name % 256}", fcntl.LOCK_EX):
-            return compile_cubin(source, entry, arch)
+            return compile_cubin(source, entry, arch, **more)
 
     jit.compile_cubin = once
     yield

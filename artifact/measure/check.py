@@ -324,9 +324,36 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     ):
         if not value <= most:
             raise WrongResult(
-                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {kind}"
+                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {kind}; "
+                f"{_first_wrong(out, reference, most_of.max_err)}"
             )
     return Errors(rel_err, worst)
+
+
+def _first_wrong(out, reference: Reference, most: float) -> str:
+    """Where a wrong output is wrong first, in words: the first element over the element-wise limit, or the farthest off
+    where none is."""
+    stored, offset, farthest = array_of(out), 0, (-1.0, 0, 0.0, 0.0)
+    xp = _array_module(stored)
+    for part, exact in zip(_parts(stored), _parts(reference.values), strict=True):
+        part = _numbers(out, part).astype(xp.float64, order="C")
+        exact = _beside(exact, xp)
+        ratio = xp.abs(part - exact) / xp.maximum(xp.abs(exact), reference.rms or 1.0)
+        over = ratio > most
+        found = bool(over.any())
+        at = int((over if found else ratio).argmax())
+        off = float(ratio.ravel()[at])
+        if found or off > farthest[0]:
+            farthest = (off, offset + at, float(part.ravel()[at]), float(exact.ravel()[at]))
+        if found:
+            break
+        offset += part.size
+    else:
+        found = False
+    _, at, value, right = farthest
+    row, column = divmod(at, out.shape[1])
+    which = "the first such element" if found else "the element that is farthest off"
+    return f"{which}, at row {row}, column {column}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:

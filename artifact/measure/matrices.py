@@ -115,6 +115,23 @@ def folder() -> Path | None:
     return Path(named)
 
 
+def read(path: Path) -> csr.Csr:
+    """The matrix of a file, `scipy.sparse.save_npz`'s .npz or Matrix Market's .mtx, in float32.
+
+    Raises FileNotFoundError for no file, ValueError where it holds no matrix.
+    """
+    import scipy.io
+    import scipy.sparse
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such matrix.")
+    try:
+        matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
+        return csr.from_scipy(scipy.sparse.csr_array(matrix))
+    except Exception as error:
+        raise ValueError(f"{path.name} holds no sparse matrix: {error}") from error
+
+
 def load(name: str, where: Path) -> csr.Csr:
     """The pattern of one matrix with random values in place of its own, which are mostly ones.
 
@@ -127,13 +144,6 @@ def load(name: str, where: Path) -> csr.Csr:
             f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or "
             f"{name}/{name}.mtx"
         )
-    import scipy.io
-    import scipy.sparse
-
-    try:
-        matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
-        a = csr.from_scipy(scipy.sparse.csr_array(matrix))
-    except Exception as error:
-        raise ValueError(f"{path.name} holds no sparse matrix: {error}") from error
+    a = read(path)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     return csr.Csr(a.m, a.k, a.row_ptr, a.col_idx, rng.standard_normal(a.nnz, dtype=np.float32))

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
     "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "others", "baselines", "matrices.csv",
 )  # fmt: skip
+MAP, STATISTICS = "map.toml", "statistics.csv"
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.
@@ -87,6 +88,11 @@ def others(room: str, name: str, folder: Path = FOLDER) -> Path:
 def matrices(room: str, folder: Path = FOLDER) -> Path:
     """Where the list of a room's real matrices lies, for `artifact.measure.matrices`."""
     return folder / room / MATRICES
+
+
+def statistics(room: str, folder: Path = FOLDER) -> Path:
+    """Where the statistics of a room's real matrices lie, for `artifact.which.statistics`."""
+    return folder / room / STATISTICS
 
 
 def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

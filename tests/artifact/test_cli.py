@@ -14,7 +14,17 @@ from artifact import cli, paths
 from artifact.measure import device
 from artifact.verdicts import load, measures
 
-COMMANDS = ("claims", "compare", "machine", "compile", "run", "matrices", "records")
+COMMANDS = (
+    "claims",
+    "compare",
+    "machine",
+    "compile",
+    "run",
+    "trial",
+    "matrices",
+    "which",
+    "records",
+)
 
 
 @pytest.fixture
@@ -454,3 +464,101 @@ def test_a_download_that_fails_is_said_and_counts(capsys, monkeypatch, tmp_path)
     monkeypatch.setattr("artifact.measure.matrices.COLLECTION", (tmp_path / "nowhere").as_uri())
     said = printed(capsys, "matrices", "--download", code=1)
     assert "Rajat/rajat01 failed: " in said and said.splitlines()[-1].startswith("0 of 24")
+
+
+# ---------------------------------------------------------------- trial
+
+
+@pytest.fixture
+def mine(tmp_path, capsys):
+    """The template, as a reader copies it."""
+    (tmp_path / "mine.cu").write_text(printed(capsys, "trial", "--template", "cu"))
+    return str(tmp_path / "mine.cu")
+
+
+def test_a_trial_without_a_gpu_goes_as_far_as_the_compiler(capsys, no_gpu, mine):
+    assert cli.main(["trial", mine, "--room", "casper_sparse"]) == 2
+    out, err = capsys.readouterr()
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        ["mine:", f"{target},"] for target in ("sm_80", "sm_89", "sm_90a", "sm_120")
+    ]
+    assert err.count("\n") == 1 and "needs an NVIDIA GPU" in err
+
+
+def test_a_trial_without_a_kernel_lists_the_arguments(capsys):
+    lines = printed(capsys, "trial", "--room", "casper_sparse").splitlines()
+    found = dict(line.split(maxsplit=1) for line in lines)
+    assert found["a.row_ptr"] == "int32 (4097)" and found["b"] == "float32 (4096 x 512), row-major"
+    assert {"m", "n", "k", "nnz", "c"} < set(found)
+
+
+def test_what_is_no_trial_is_one_line(capsys, no_gpu, mine, tmp_path):
+    room = ("--room", "casper_sparse")
+    assert "--room" in refused(capsys, "trial", mine)
+    assert "no room 'attic'" in refused(capsys, "trial", mine, "--room", "attic")
+    assert "One contender at a time" in refused(capsys, "trial", mine, "--contender", "a:b", *room)
+    assert "give all three" in refused(capsys, "trial", mine, *room, "-m", "64")
+    assert "no variant 'best'" in refused(capsys, "trial", mine, *room, "--against", "best")
+    taken = refused(capsys, "trial", mine, *room, "--name", "auto")
+    assert "There is a 'auto' already" in taken
+    assert "mine.cu: a.val is uint16 in this room, but the kernel takes float32" in refused(
+        capsys, "trial", mine, "--room", "async_sparse"
+    )
+    beside = refused(capsys, "trial", mine, *room, "--matrix", "x.mtx", "-n", "8", "-m", "8")
+    assert "give -n alone" in beside
+    assert "there is no such matrix" in refused(
+        capsys, "trial", mine, *room, "--matrix", f"{tmp_path}/x.mtx", "-n", "8"
+    )
+
+
+def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
+    import scipy.sparse
+
+    scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.random(70, 50, 0.1, "csr"))
+    matrix = ("--matrix", f"{tmp_path}/m.npz", "-n", "24")
+    lines = printed(capsys, "trial", "--room", "casper_sparse", *matrix).splitlines()
+    assert "whole number, here 350" in next(line for line in lines if line.startswith("nnz"))
+    assert "not made of a matrix" in refused(capsys, "trial", mine, "--room", "nm_spmm", *matrix)
+
+
+# ---------------------------------------------------------------- which
+
+
+@pytest.fixture
+def question(tmp_path, no_gpu):
+    """A small matrix in both forms of file."""
+    import numpy as np
+    import scipy.io
+    import scipy.sparse
+
+    a = scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1))
+    scipy.sparse.save_npz(tmp_path / "mine.npz", a)
+    scipy.io.mmwrite(tmp_path / "mine.mtx", a)
+    return str(tmp_path / "mine")
+
+
+def test_which_answers_without_a_gpu_for_either_form(capsys, question):
+    answers = [
+        printed(capsys, "which", f"{question}.{form}", "-n", "512") for form in ("npz", "mtx")
+    ]
+    assert answers[0] == answers[1]
+    assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answers[0]
+    assert "Advice: " in answers[0] and "left out in turn" in answers[0]
+    assert "Measured on" not in answers[0]
+
+
+def test_which_refuses_in_one_line(capsys, question, tmp_path):
+    matrix = f"{question}.npz"
+    assert "there is no such matrix" in refused(capsys, "which", f"{question}.csv", "-n", "8")
+    assert "not a whole number" in refused(capsys, "which", matrix, "-n", "0")
+    assert "invalid choice: 'fp4'" in refused(
+        capsys, "which", matrix, "-n", "8", "--precision", "fp4"
+    )
+    assert "abacus" in refused(capsys, "which", matrix, "-n", "8", "--gpu", "abacus")
+    (tmp_path / "text.mtx").write_text("no matrix")
+    assert "holds no sparse matrix" in refused(capsys, "which", f"{tmp_path}/text.mtx", "-n", "8")
+
+
+def test_which_needs_records_of_real_matrices(capsys, question, shelf):
+    error = refused(capsys, "which", f"{question}.npz", "-n", "8", "--records", str(shelf[0]))
+    assert "no records of real matrices in FP32 on nvidia-h200; recorded: none" in error

@@ -47,9 +47,9 @@ def compiled(monkeypatch) -> list[tuple]:
     """Every call of the compiler itself, as (file name, entry, arch)."""
     calls, nvrtc = [], jit._nvrtc
 
-    def count(source, entry, arch):
+    def count(source, entry, arch, folders):
         calls.append((source.name, entry, arch))
-        return nvrtc(source, entry, arch)
+        return nvrtc(source, entry, arch, folders)
 
     monkeypatch.setattr(jit, "_nvrtc", count)
     return calls
@@ -111,6 +111,19 @@ def test_a_changed_common_header_compiles_again(cache, source, compiled, monkeyp
     (common / "value.cuh").write_text("#define VALUE 3.f\n")
     after = jit.compile_cubin(source, "scale<1>", "sm_80")
     assert len(compiled) == 2 and before.code != after.code
+
+
+def test_folders_of_headers_that_are_not_ours_are_part_of_the_key(cache, compiled, tmp_path):
+    path = tmp_path / "sums.cu"
+    path.write_text("#include <others.h>\n__global__ void sums(int* x) { *x = NUMBER; }\n")
+    for number in (1, 2, 2):
+        folder = tmp_path / f"toolkit{number}"
+        folder.mkdir(exist_ok=True)
+        (folder / "others.h").write_text(f"#define NUMBER {number}\n")
+        jit.compile_cubin(path, "sums", "sm_90a", include=[folder])
+    assert len(compiled) == 2
+    with pytest.raises(jit.CompileError, match=r"others\.h"):
+        jit.compile_cubin(path, "sums", "sm_90a")
 
 
 def test_other_options_or_another_compiler_compile_again(cache, source, compiled, monkeypatch):

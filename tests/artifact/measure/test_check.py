@@ -284,12 +284,14 @@ def test_a_problem_may_name_the_limit_of_its_results():
 
     problem = make_problem(m=60, n=33, k=50, nnz=900)
     reference = check.oracle(problem, on="cpu")
-    with pytest.raises(check.WrongResult, match="at most 1e-05 for float32$"):
+    with pytest.raises(
+        check.WrongResult, match="at most 1e-05 for float32; the element that is farthest off"
+    ):
         check.check(OnCpu(problem, cut), problem, reference)
     problem = replace(problem, limit="tf32")
     assert check.check(OnCpu(problem, cut), problem, reference).rel_err == pytest.approx(5e-5, 0.1)
     for wrong in (lose_one, repeat_one, shifted):
-        with pytest.raises(check.WrongResult, match="for tf32$"):
+        with pytest.raises(check.WrongResult, match="for tf32; the first such element"):
             check.check(OnCpu(problem, wrong), problem, reference)
     problem = replace(problem, limit="fp8")
     with pytest.raises(ValueError, match="is fp8, for which there is no error limit"):
@@ -664,8 +666,28 @@ def test_a_wrong_16_bit_output_is_caught(dtype):
 
     for wrong in (one_bit_up, truncated, shifted):
         bound = InHalf(problem, wrong.__name__, dtype, wrong)
-        with pytest.raises(check.WrongResult, match=f"^{wrong.__name__} at .* is wrong.*{dtype}$"):
+        says = f"^{wrong.__name__} at .* is wrong.*{dtype}; the "
+        with pytest.raises(check.WrongResult, match=says) as caught:
             check.check(bound, problem, reference)
+        if wrong is one_bit_up:
+            assert f"first such element, at row {row}, column {column}, is " in str(caught.value)
+
+
+def test_the_first_wrong_element_is_named_across_parts(monkeypatch):
+    """Row-major order decides, not how large an error is, also where parts are compared one by one."""
+    monkeypatch.setattr(check, "COMPARE_ELEMENTS", 7)
+
+    def twice(a, b):
+        c = product(a, b)
+        c[3, 2], c[5, 1] = c[3, 2] + 1, c[5, 1] + 100
+        return c
+
+    problem = make_problem()
+    reference = check.oracle(problem, on="cpu")
+    right = reference.values[3, 2]
+    says = f"first such element, at row 3, column 2, is {right + 1:.6g} instead of {right:.6g}$"
+    with pytest.raises(check.WrongResult, match=says):
+        check.check(OnCpu(problem, twice), problem, reference)
 
 
 def test_a_16_bit_output_of_another_shape_is_refused():

@@ -1,0 +1,203 @@
+"""The page on which kernel for which matrix, and the map on the front page: sentences, tables, and where they come from."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from artifact.drawing import plot, prose, style
+from artifact.measure import records
+from artifact.which import advice, atlas, model
+from artifact.which import pool as pools_
+from artifact.which.pool import Pool
+from kernels.formats import csr
+
+#: Of all points, how many the advice should be good at.
+BAR = 0.9
+NOTHING = "There are no records yet from which a map could be drawn."
+
+
+def points(origin: prose.Origin) -> pd.DataFrame:
+    """`atlas.points` of a page's records that can be compared with dense; empty without any."""
+    if origin.folder is None:
+        return pd.DataFrame(columns=list(atlas.COLUMNS))
+    return atlas.points(origin.folder).dropna(subset="speedup")
+
+
+def pools(origin: prose.Origin) -> list[Pool]:
+    return [] if origin.folder is None else pools_.pools(origin.folder)
+
+
+def drawn(df: pd.DataFrame) -> tuple | None:
+    """The map, or None where there is nothing to draw."""
+    return atlas.figure(df) if len(df) else None
+
+
+def below_map(df: pd.DataFrame) -> dict[str, str]:
+    """Alternative text and caption of the map."""
+    said = " ".join(_sentences(df))
+    return {
+        "alt": f"Speedup of the fastest sparse kernel over dense, by share of non-zeros, for each precision. {said}",
+        "caption": "Speedup of the fastest sparse kernel, ours or a library's, over a dense multiplication of the same sizes and "
+        "precision. Lines are geometric means over sizes, bands their range, crosses where sparse begins to pay. Hollow: the "
+        "dense time is estimated from measured rates, as dense was not measured beside. Preparation is not in these times.",
+    }
+
+
+def in_words(df: pd.DataFrame) -> str:
+    """The map in a list, in Markdown; a sentence where there is none."""
+    return "\n".join(f"- {text}" for text in _sentences(df)) if len(df) else NOTHING
+
+
+def _sentences(df: pd.DataFrame) -> list[str]:
+    found = []
+    table = atlas.crossings(df)
+    for row in table[table["columns"] == 0].itertuples(index=False):
+        found.append(f"{row.pattern}, {row.precision}: {_pays(row.density, row._4, row.to)}.")
+    lone = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
+    for (precision, pattern), some in lone:
+        if some["density"].nunique() == 1:
+            share = plot.percent(some["density"].iloc[0])
+            mean = records.geomean(some["speedup"])
+            found.append(f"{pattern}, {precision}: {mean:.2f}× dense at {share}, its only density.")
+    for precision, some in df[df["pattern"] == atlas.REAL].groupby("precision", sort=False):
+        faster = int((some["speedup"] > 1).sum())
+        found.append(
+            f"real matrices, {precision}: {faster} of {len(some)} points are faster sparse than a dense multiplication would be."
+        )
+    return found
+
+
+def _pays(density: float, least: float, most: float) -> str:
+    if density == np.inf:
+        return f"sparse pays at every density that was measured, up to {plot.percent(most)}"
+    if density == 0:
+        return (
+            f"sparse does not pay at any density that was measured, from {plot.percent(least)} on"
+        )
+    return f"sparse pays below {100 * density:.3g} %"
+
+
+def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
+    """Where sparse begins to pay, by pattern and N; None where there is nothing to say."""
+    table = atlas.crossings(df)
+    if table.empty:
+        return None
+    rows: dict[tuple, list[str]] = {}
+    for row in table[table["columns"] > 0].itertuples(index=False):
+        pays = {np.inf: "at all of them", 0.0: "at none"}.get(
+            row.density, f"below {100 * row.density:.3g} %"
+        )
+        measured = f"{plot.percent(row._4)} to {plot.percent(row.to)}"
+        dense = "partly estimated" if row.estimated else "measured"
+        key = (row.precision, row.pattern, measured, pays, dense)
+        rows.setdefault(key, []).append(plot.number(row.columns))
+    return pd.DataFrame(
+        {"precision": precision, "pattern": pattern, "N": ", ".join(n), "measured": measured,
+         "sparse pays": pays, "dense": dense}
+        for (precision, pattern, measured, pays, dense), n in rows.items()
+    )  # fmt: skip
+
+
+def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
+    """What preparation costs and after how many multiplications it has paid; None where nothing was recorded."""
+    df = pd.DataFrame() if origin.folder is None else atlas.payoffs(origin.folder)
+    if df.empty:
+        return None
+    return pd.DataFrame(
+        {
+            "precision": row.precision, "contender": style.name(row.variant), "A as": row.format,
+            "preparation (ms, median)": f"{row.prepare_ms:.3g}",
+            "pays at": f"{row.pays:.0%} of the points",
+            "after multiplications (median)": _count(row.multiplications),
+        }
+        for row in df.itertuples(index=False)
+    )  # fmt: skip
+
+
+def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
+    """After how many multiplications preparation has paid against dense, by pattern; None where there is nothing."""
+    if df.empty:
+        return None
+    return pd.DataFrame(
+        {
+            "precision": row.precision, "pattern": row.pattern, "density": plot.percent(row.density),
+            "sparse is faster at": f"{row.pays:.0%} of {row.points} points",
+            "preparation (ms, median)": "" if np.isnan(row.prepare_ms) else f"{row.prepare_ms:.3g}",
+            "after multiplications (median)": _count(row.multiplications),
+        }
+        for row in atlas.against_dense(df).itertuples(index=False)
+    )  # fmt: skip
+
+
+def _count(multiplications: float) -> str:
+    return "" if np.isnan(multiplications) else plot.number(round(max(multiplications, 1)))
+
+
+# ---------------------------------------------------------------- the advice
+
+
+def trusted(found: list[tuple[Pool, pd.DataFrame]]) -> str:
+    """How good the advice is, for each precision, and whether that reaches the bar; in Markdown."""
+    lines = []
+    for pool, evaluated in found:
+        share = model.good(evaluated)
+        reached = "reaches" if share >= BAR else "misses"
+        low, high = model.off(evaluated)
+        lines.append(
+            f"- **{pool.about.precision}** (`{pool.about.room}/{pool.about.experiment}`): {advice.trusted(pool, evaluated)} That "
+            f"{reached} the bar of {BAR:.0%}. At worst it was {evaluated['ratio'].max():.2f}× the best; measured times were "
+            f"{low:.2f} to {high:.2f} of the expected ones in four of five cases."
+        )
+    return "\n".join(lines) or NOTHING
+
+
+def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:
+    """Every pool with `model.evaluate` of it."""
+    return [(pool, model.evaluate(pool)) for pool in pools(origin)]
+
+
+def below_left_out(found: list[tuple[Pool, pd.DataFrame]]) -> dict[str, str]:
+    shares = "; ".join(f"{p.about.precision} {model.good(e):.0%}" for p, e in found)
+    return {
+        "alt": f"Time of the advised kernel over the best one's, each matrix left out in turn. Good advice: {shares}.",
+        "caption": "Time of the advised kernel over that of the fastest of all, with each matrix left out in turn, in the order of "
+        "that ratio. Below the dashed line the advice counts as good.",
+    }
+
+
+def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
+    """What the expected time of the kernel that is advised most often is made of: µs for a unit of each term."""
+    columns = {}
+    for pool, evaluated in found:
+        fitted, most = model.fit(pool), evaluated["advised"].mode().iloc[0]
+        mine = fitted.weights[fitted.variants.index(most)]
+        cells = [f"{weight:.3g}" if weight > 0 else "" for weight in mine]
+        columns[f"{style.name(most)}, {pool.about.precision}: µs"] = cells
+    if not columns:
+        return None
+    return pd.DataFrame({"for": list(model.TERMS.values()), **columns})
+
+
+def mesh(side: int) -> csr.Csr:
+    """A matrix that everybody can make: the five-point stencil on a grid of side × side."""
+    one = scipy.sparse.diags_array(
+        [1.0, 1, 1], offsets=[-1, 0, 1], shape=(side, side), format="csr"
+    )
+    eye = scipy.sparse.eye_array(side, format="csr")
+    return csr.from_scipy(
+        scipy.sparse.csr_array(scipy.sparse.kron(one, eye) + scipy.sparse.kron(eye, one))
+    )
+
+
+def example(origin: prose.Origin, n: int, side: int = 150) -> str:
+    """What the command prints of `mesh`, as a block of text in Markdown; a sentence without records."""
+    if not pools(origin):
+        return NOTHING
+    answer = advice.advise(mesh(side), n, origin.folder, pools(origin)[0].about.precision, "mesh")
+    lines = advice.lines(answer, origin.folder.name)
+    folded = "\n".join(textwrap.fill(line, 100) if len(line) > 100 else line for line in lines)
+    return f"```text\n{folded}\n```"

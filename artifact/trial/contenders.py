@@ -1,0 +1,188 @@
+"""Contenders from a user's folder: a `.cu` with a header, or a Python function that binds as a room's does."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from artifact.trial import header
+from kernels import jit
+from kernels.contract import Bound, Launch, Problem
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Somebody's kernel: what it is called in records and figures, where it comes from, and how it is bound."""
+
+    name: str
+    source: Path
+    digest: str  #: of the source
+    bind: Callable[
+        [Problem, Any], Bound
+    ]  #: (problem, `cuda.core.Device`), as `kernels.contract` has it
+    header: header.Header | None = None  #: of a `.cu`
+
+
+def load(what: str, name: str = "") -> Contender:
+    """The contender that `what` names: a path that ends in .cu, or module:function, where the module is a dotted name
+    or a path that ends in .py.
+
+    name: what it is called; by default the file's or the module's own name. Raises FileNotFoundError or ValueError, one
+    sentence.
+    """
+    if what.endswith(".cu"):
+        head = header.read(Path(what))
+        called = _name(name or head.source.stem)
+        bind = partial(bind_cuda, called, head)
+        return Contender(called, head.source, _digest(head.source), bind, head)
+    place, _, attribute = what.rpartition(":")
+    if not place or not attribute.isidentifier():
+        raise ValueError(
+            f"{what!r} is no contender: name a file that ends in .cu, or module:function."
+        )
+    module = _module(place)
+    bind = getattr(module, attribute, None)
+    if not callable(bind):
+        raise ValueError(f"{place} has no function {attribute!r}.")
+    try:
+        inspect.signature(bind).bind(None, None)
+    except TypeError:
+        raise ValueError(
+            f"{place}:{attribute} is not called with (problem, device), as a contender is."
+        ) from None
+    called = _name(name or module.__name__.rpartition(".")[2])
+    source = Path(module.__file__)
+    return Contender(called, source, _digest(source), partial(_bind_python, called, bind))
+
+
+def bind_cuda(name: str, head: header.Header, problem: Problem, device) -> Launch:
+    """Compile a `.cu` for `device` and make its launch from the header. Raises ValueError, one sentence, for what
+    does not fit the problem or the GPU, or does not compile."""
+    from cuda.core import LaunchConfig
+
+    arch = jit.arch_of(device)
+    if arch not in head.targets and head.targets != jit.TARGETS:
+        raise ValueError(
+            f"{name} is made for {', '.join(head.targets)}, but this GPU takes {arch}."
+        )
+    known = header.names(problem, problem.device())
+    header.check_arguments(head, known)
+    grid, block, shared = header.dimensions(head, known)
+    kernel = jit.load(_compile(head, arch), shared)
+    arguments = tuple(
+        known[text].data.ptr if hasattr(known.get(text), "data")
+        else header.number(head, text, kind, known)
+        for text, kind in head.arguments
+    )  # fmt: skip
+    config = LaunchConfig(grid=grid, block=block, shmem_size=shared)
+    output = problem.device().c
+    keep = tuple(x for x in known.values() if hasattr(x, "data"))
+    return Launch(name, [(kernel, config, arguments)], output, keep=keep, accumulates=head.clear)
+
+
+def compiled(contender: Contender) -> list[dict[str, Any]]:
+    """What the compiler makes of a `.cu`, a row for each target; nothing of a Python contender, which compiles itself.
+
+    Raises ValueError, one sentence with the compiler's first error, for what does not compile.
+    """
+    if contender.header is None:
+        return []
+    head = contender.header
+    cubins = [_compile(head, target) for target in head.targets]
+    return [
+        {"target": cubin.arch, "registers": used.registers, "shared_bytes": used.shared_bytes,
+         "spills": used.spills}
+        for cubin, (used, _) in zip(cubins, jit.reports(cubins), strict=True)
+    ]  # fmt: skip
+
+
+def check_header(contender: Contender, problem: Problem) -> None:
+    """Raise ValueError, one sentence, where a header does not fit the problem; needs no GPU."""
+    if contender.header is not None:
+        known = header.names(problem, problem.host())
+        header.check_arguments(contender.header, known)
+        header.dimensions(contender.header, known)
+
+
+def headers() -> list[Path]:
+    """Where the CUDA toolkit's headers are, such as cuda_bf16.h: $CUDA_HOME, $CUDA_PATH, the toolkit's usual place, and
+    the wheels of its runtime; what there is of them."""
+    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    found = [Path(root) / "include" for root in roots if root]
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else ():
+        found += sorted(Path(folder).glob("*/include"))
+    return [path for path in dict.fromkeys(found) if path.is_dir()]
+
+
+def _compile(head: header.Header, target: str) -> jit.Cubin:
+    try:
+        return jit.compile_cubin(head.source, head.entry, target, include=headers())
+    except jit.CompileError as error:
+        said = [line.strip() for line in str(error).splitlines() if "error" in line]
+        first = next((line for line in said[1:] if ": error" in line), said[0] if said else "")
+        raise ValueError(
+            f"{head.source.name}: {head.entry} does not compile for {target}: {first}."
+        ) from error
+
+
+def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
+    """As the user's function binds, under the contender's name and with what a record asks for."""
+    bound = bind(problem, device)
+    for attribute in ("launch", "result"):
+        if not callable(getattr(bound, attribute, None)):
+            raise ValueError(
+                f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py."
+            )
+    for attribute, usual in (("name", name), ("prepare_ms", 0.0), ("prepare_bytes", 0)):
+        if attribute == "name" or not hasattr(bound, attribute):
+            setattr(bound, attribute, usual)
+    return bound
+
+
+def _module(place: str):
+    if not place.endswith(".py"):
+        # `python -m` has the current folder in its path; a console script has not.
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name and not (place == error.name or place.startswith(f"{error.name}.")):
+                raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
+            raise ValueError(f"There is no module {place!r} here or in Python's path.") from error
+    path = Path(place)
+    if not path.is_file():
+        raise FileNotFoundError(f"{place}: there is no such module.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
+    return module
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            f"A contender cannot be called {name!r}: give --name, lower-case letters, digits and underscores."
+        )
+    return name
+
+
+def _digest(source: Path) -> str:
+    """Of the source, and of headers of ours or beside it that a `.cu` includes."""
+    text = jit.with_includes(source) if source.suffix == ".cu" else source.read_text()
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

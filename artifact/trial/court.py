@@ -1,0 +1,210 @@
+"""A contender beside the kernels of a room and its libraries: checked, timed, recorded, drawn, judged.
+
+It gets the operands, the check, the timer and the columns of the records that everybody gets. What a room's own
+chapter shows stays as it is: a trial has records and a figure of its own, with the room's kernels and libraries
+measured in the same run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.patches import Patch
+
+from artifact import baselines, paths
+from artifact.drawing import plot, style
+from artifact.measure import check, records, run, willing
+from artifact.trial.contenders import Contender
+from kernels.contract import Problem
+
+EXPERIMENT = "trial"
+FASTER, LEVEL, SLOWER = "faster", "level", "slower"
+
+
+def folder() -> Path:
+    """Where trials lie: <folder>/<contender>/<gpu>/<room>/trial.csv."""
+    return paths.BUILD / "trials"
+
+
+def recorded(root: Path) -> dict[tuple[str, str, str], Path]:
+    """(contender, GPU's slug, room) -> folder, of the trials that are there."""
+    found = sorted(root.glob(f"*/*/*/{EXPERIMENT}.csv"))
+    return {(p.parts[-4], p.parts[-3], p.parts[-2]): p.parent for p in found}
+
+
+def start(contender: Contender, room: str, preset: str, seed: int, root: Path | None = None):
+    """The `run.Run` of a trial, whose earlier record is set aside: its contender may have been another.
+
+    Raises `device.NoGpu` where there is nothing to measure on.
+    """
+    begun = run.start(
+        room, "measure", preset=preset, seed=seed, records=(root or folder()) / contender.name
+    )
+    path = begun.folder / f"{EXPERIMENT}.csv"
+    if path.exists():
+        os.replace(path, path.with_name(path.name + run.SET_ASIDE))
+    for other in (records.PLAN, records.ABSENT):
+        (begun.folder / other).unlink(missing_ok=True)
+    machine = begun.machine | {"contender": f"{contender.source.name} {contender.digest}"}
+    records.write_machine(begun.folder, machine)
+    return begun
+
+
+def refuse_name(contender: Contender, known: Iterable[str]) -> None:
+    """Raise ValueError for a contender that is called as one that it is compared with."""
+    if contender.name in known or contender.name.startswith(baselines.PREFIXES):
+        raise ValueError(
+            f"There is a {contender.name!r} already: call the contender something else with --name."
+        )
+
+
+def check_first(contender: Contender, problem: Problem, opened) -> None:
+    """Raise `check.WrongResult` for a wrong contender before anybody else is made ready, ValueError as its bind."""
+    reference = check.oracle(problem)
+    bound = contender.bind(problem, opened)
+    stream = opened.create_stream()
+    try:
+        check.check(bound, problem, reference, stream)
+    finally:
+        with contextlib.suppress(Exception):  # after a launch that failed, nothing works any more
+            stream.close()
+        problem.release()
+
+
+def measure(
+    begun: run.Run, contender: Contender, problems: Iterable[Problem],
+    others: Mapping[str, run.Contender],
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> pd.DataFrame:  # fmt: skip
+    """The record of a trial, a row for each problem and everyone who takes it.
+
+    Who does not take a problem that the contender takes, and a library that is wrong there, is left out of it, which is
+    said and written down. Raises `check.WrongResult` for a contender, or a kernel of ours, that is wrong, and
+    ValueError for a contender that does not take a problem.
+    """
+    path = begun.folder / f"{EXPERIMENT}.csv"
+    everybody = {contender.name: lambda p: contender.bind(p, begun.device)} | dict(others)
+    for problem in problems:
+
+        def left_out(name: str, why: str, problem: Problem = problem) -> None:
+            say(f"left out: {why}")
+            point = (getattr(problem, column) for column in records.POINT)
+            records.leave_out(path, (name, *point), why)
+
+        def work(here: Mapping[str, run.Contender], problem: Problem = problem) -> pd.DataFrame:
+            return begun.measure(EXPERIMENT, [problem], here)
+
+        willing.measure(everybody, work, left_out, must=contender.name)
+    return records.read(path)
+
+
+def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A row for each point of a trial: POINT, median_us of the contender, the fastest other and its time, the fastest
+    library and its time ("" and NaN where none was measured), speedups over both, and a verdict.
+
+    Level is whose quartiles overlap. Raises ValueError where the record has no such contender, or nobody beside it.
+    """
+    rows = []
+    for at, point in df.groupby(list(records.POINT), sort=False, dropna=False):
+        mine, others = point[point["variant"] == name], point[point["variant"] != name]
+        if mine.empty or others.empty:
+            raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
+        mine, best = mine.iloc[0], others.loc[others["median_us"].idxmin()]
+        library = others[others["variant"].str.startswith(baselines.PREFIXES)]
+        fastest = library.loc[library["median_us"].idxmin()] if len(library) else None
+        apart = (
+            FASTER if mine["q75_us"] < best["q25_us"]
+            else SLOWER if mine["q25_us"] > best["q75_us"] else LEVEL
+        )  # fmt: skip
+        rows.append(
+            dict(zip(records.POINT, at, strict=True))
+            | {"median_us": mine["median_us"], "best": best["variant"], "best_us": best["median_us"],
+               "library": "" if fastest is None else fastest["variant"],
+               "library_us": float("nan") if fastest is None else fastest["median_us"],
+               "verdict": apart}
+        )  # fmt: skip
+    table = pd.DataFrame(rows)
+    table["over_best"] = table["best_us"] / table["median_us"]
+    table["over_library"] = table["library_us"] / table["median_us"]
+    return table
+
+
+def verdict(table: pd.DataFrame, name: str) -> str:
+    """How a contender stands, in a sentence or two; table: its `standings`."""
+    counts = table["verdict"].value_counts()
+    points = f"{len(table)} point{'s' * (len(table) > 1)}"
+    held = ", ".join(
+        f"{word} at {counts[word]}" for word in (FASTER, LEVEL, SLOWER) if word in counts
+    )
+    best = "/".join(dict.fromkeys(table["best"]))
+    text = f"{name} against the best at each of {points} ({best}): {records.geomean(table['over_best']):.2f}×, {held}."
+    library = table.dropna(subset="over_library")
+    if len(library):
+        names = "/".join(dict.fromkeys(library["library"]))
+        text += (
+            f" Over the fastest library ({names}): {records.geomean(library['over_library']):.2f}×."
+        )
+    return text
+
+
+def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()):
+    """The main figure of a room with the contender's bar in it: speed over the fastest library, or over the fastest
+    other where none was measured; a bar for each, the geometric mean over its points, which are the dots. (fig, data)
+
+    ladder: the room's kernels in their order; what else was measured stands below, the contender first.
+    """
+    table = standings(df, name)
+    against = "library" if table["library"].ne("").all() else "best"
+    over = table.set_index(list(records.POINT))[f"{against}_us"]
+    data = df.join(over.rename("against_us"), on=list(records.POINT))
+    data["speedup"] = data["against_us"] / data["median_us"]
+    ladder = [v for v in ladder if v != name]
+    measured = list(dict.fromkeys(data["variant"]))
+    order = [name, *(v for v in ladder if v in measured)]
+    order += [v for v in measured if v not in order]
+    fig, ax = plt.subplots(figsize=(style.WIDTH, 1.0 + 0.3 * len(order)))
+    tints = {
+        "the contender": style.CLAIM,
+        "the room's kernels": style.BEST,
+        "libraries": style.BASELINE,
+    }
+    for y, variant in enumerate(order):
+        values = data.loc[data["variant"] == variant, "speedup"]
+        kind = "the contender" if variant == name else "the room's kernels"
+        kind = "libraries" if variant.startswith(baselines.PREFIXES) else kind
+        mean = records.geomean(values)
+        ax.barh(y, mean, height=0.66, color=tints[kind], alpha=0.9 if variant == name else 0.5)
+        if len(values) > 1:
+            ax.plot(
+                values, [y] * len(values), "o", color=style.INK, markersize=2.6, markeredgewidth=0
+            )
+        plot.right(ax, y, 40, f"{mean:.2f}×", weight="bold" if variant == name else "normal")
+    ax.axvline(1, color=style.BASELINE, linewidth=1.3)
+    ax.set_yticks(range(len(order)), [style.name(variant) for variant in order])
+    ax.set(ylim=(len(order) - 0.5, -0.5), xlim=(0, 1.05 * max(1, data["speedup"].max())))
+    ax.set_xlabel(
+        f"speedup over the fastest {'library' if against == 'library' else 'other'}; right: geometric means"
+    )
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    plot.legend(fig, {kind: Patch(color=tint, alpha=0.7) for kind, tint in tints.items()})
+    return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
+
+
+def show(
+    df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()
+) -> style.Shown:
+    """Draw `figure` into <figures>/trials/<contender>-<room>.svg, with its data beside it."""
+    fig, data = figure(df, name, ladder)
+    said = verdict(standings(df, name), name)
+    return style.show(
+        fig, "trials", f"{name}-{room}", data,
+        alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
+        caption=f"{said} {gpu}; bars are geometric means over the points, which are the dots.",
+    )  # fmt: skip

@@ -1,0 +1,231 @@
+"""Which kernel for a matrix: what the model says of it, how far that can be trusted, and what a GPU says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from artifact import baselines, rooms
+from artifact.measure import run, willing
+from artifact.which import atlas, model, pool, statistics
+from artifact.which.model import Guess
+from artifact.which.pool import Pool
+from artifact.which.statistics import Statistics
+from kernels.contract import Problem
+from kernels.formats.csr import Csr
+
+#: More than this and reverse Cuthill-McKee takes too long for a question.
+MOST_REORDERED = 50_000_000
+#: How statistics are called in the answer.
+WORDS = {
+    "row_mean": "non-zeros a row",
+    "row_variation": "variation of rows' lengths",
+    "row_most": "longest row",
+    "empty_rows": "empty rows",
+    "bandwidth": "bandwidth",
+    "spread": "mean distance from the diagonal, over k",
+    **{f"windows_{h}": f"non-zeros of a column of {h} rows" for h in statistics.WINDOWS},
+    **{f"similar_{h}": f"… with similar rows side by side, {h} rows" for h in statistics.WINDOWS},
+    **{f"blocks_{b}": f"fill of blocks of {b} × {b}" for b in statistics.BLOCKS},
+}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The answer for a matrix times n columns."""
+
+    name: str
+    n: int
+    pool: Pool
+    statistics: Statistics  #: as the matrix lies
+    guess: Guess
+    reordered: tuple[Statistics, Guess] | None  #: after reverse Cuthill-McKee, where it can be
+    dense_us: float  #: of a dense multiplication, estimated; NaN where there is nothing to estimate it from
+    known: pd.DataFrame  #: rows of the record that are of this very matrix and N
+    evaluated: pd.DataFrame  #: `model.evaluate` of the pool
+
+
+def advise(
+    a: Csr, n: int, gpu_folder: Path, precision: str = "FP32", name: str = "",
+    folder: Path = rooms.FOLDER,
+) -> Advice:  # fmt: skip
+    """The advice for a matrix on the host. Needs no GPU. A matrix that is itself in the records, by its name, is left
+    out of the model, so that the answer is as good as for any other.
+
+    Raises ValueError, one sentence, for a matrix without non-zeros, or a precision that was not recorded.
+    """
+    if a.nnz == 0:
+        raise ValueError(f"{name or 'The matrix'} has no non-zeros: there is nothing to multiply.")
+    chosen = pool.pool(gpu_folder, precision, folder)
+    fitted = model.fit(chosen, name)
+    found = statistics.of(a)
+    reordered = None
+    if a.m == a.k and a.nnz <= MOST_REORDERED:
+        other = statistics.of(statistics.ordered(a, statistics.RCM))
+        reordered = other, model.guess(fitted, other, n)
+    rates = atlas.dense_rates(gpu_folder, folder)
+    dense = atlas.dense_us(rates, precision, a.m, n, a.k, atlas.copy_gbps(gpu_folder))
+    df = chosen.df
+    known = df[(df["label"] == name) & (df["n"] == n)]
+    guess = model.guess(fitted, found, n)
+    return Advice(name, n, chosen, found, guess, reordered, dense, known, model.evaluate(chosen))
+
+
+def payoff(table: pd.DataFrame) -> tuple[float, str]:
+    """(multiplications, contender): after how many the fastest of a guess has paid for its preparation, against the one
+    that is ready first; 0 where it is that one."""
+    best = table.iloc[0]
+    ready = table.sort_values(["prepare_ms", "expected_us"]).iloc[0]
+    gain = ready["expected_us"] - best["expected_us"]
+    more = 1e3 * (best["prepare_ms"] - ready["prepare_ms"])
+    return (more / gain if gain > 0 and more > 0 else 0.0), str(ready["variant"])
+
+
+def lines(answer: Advice, gpu: str) -> list[str]:
+    """The advice in words, for a terminal. gpu: whose records these are."""
+    s, about, table = answer.statistics, answer.pool.about, answer.guess.table
+    text = [
+        f"{answer.name}: {s.m} x {s.k}, {s.nnz} non-zeros ({100 * s.density:.3g} %), times {answer.n} columns",
+        "",
+    ]
+    other = answer.reordered[0] if answer.reordered else None
+    text.append(f"{'':44}{'as it lies':>12}" + (f"{'reordered':>12}" if other else ""))
+    for key, said in WORDS.items():
+        row = f"{said:<44}{short(getattr(s, key), 4):>12}"
+        text.append(row + (f"{short(getattr(other, key), 4):>12}" if other else ""))
+    best = table.iloc[0]
+    low, high = model.off(answer.evaluated)
+    us = best["expected_us"]
+    text += [
+        "",
+        f"Advice: {best['variant']}, A as {about.format(best['variant'])} (room {about.room}, {about.precision}): "
+        f"{short(us)} µs expected on {gpu}, {short(low * us)} to {short(high * us)} µs in four of five cases.",
+    ]
+    text += _why(answer)
+    after, ready = payoff(table)
+    if after:
+        text.append(
+            f"It prepares A for about {best['prepare_ms']:.2g} ms, which pays off after {after:.0f} multiplications; "
+            f"for fewer take {ready}."
+        )
+    if answer.reordered:
+        again = answer.reordered[1].table.iloc[0]
+        if again["expected_us"] < us / 1.05:
+            text.append(
+                f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."
+            )
+    if answer.dense_us == answer.dense_us:
+        ratio = answer.dense_us / us
+        text.append(
+            f"A dense multiplication would take some {short(answer.dense_us)} µs, {short(ratio, 2)} times as long."
+            if ratio >= 1
+            else f"But a dense multiplication takes some {short(answer.dense_us)} µs: make A dense, if it fits."
+        )
+    far = trusted(answer.pool, answer.evaluated)
+    text.append(f"How far to trust it: {far[0].lower()}{far[1:]}")
+    if len(answer.known):
+        text.append(_truth(answer))
+    return text
+
+
+def short(value: float, digits: int = 3) -> str:
+    """A number with so many digits, or all of a larger one's before the point."""
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
+def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
+    """How far the advice from a pool can be trusted, in a sentence; evaluated: `model.evaluate` of it."""
+    widths = "/".join(str(n) for n in sorted(set(evaluated["n"])))
+    name, share = model.always(chosen)
+    matrices = evaluated["label"].nunique()
+    return (
+        f"With each of the {matrices} recorded matrices (N = {widths}) left out in turn, the advice "
+        f"was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of {len(evaluated)} points; "
+        f"always {name} is at {share:.0%}."
+    )
+
+
+def _why(answer: Advice) -> list[str]:
+    """What its time goes to, who else was looked at, and whose records say so."""
+    guess, table = answer.guess, answer.guess.table
+    parts = [
+        f"{model.SAID[term]} ({share:.0%})" for term, share in guess.made_of.items() if share >= 0.1
+    ]
+    names = ", ".join(dict.fromkeys(label for label, _ in guess.neighbours))
+    others = ", ".join(f"{row.variant} {row.slower:.2f}×" for row in table.iloc[1:4].itertuples())
+    said = (
+        f"Of {len(table)} kernels the next ones are expected to take"
+        if guess.sums
+        else f"It was the fastest of {len(table)} there; the next ones took"
+    )
+    return [
+        f"Why: its time goes to {', '.join(parts) or 'many small things'}. The recorded matrices most like this one "
+        f"are {names}. {said} {others or 'nothing'} of its time."
+    ]
+
+
+def _truth(answer: Advice) -> str:
+    """What the records say of this very matrix, which the model has not seen."""
+    times = answer.known.set_index("variant")["median_us"]
+    told = f"Recorded of this very matrix: {times.idxmin()} {short(times.min())} µs"
+    mine = times.get(answer.guess.variant)
+    return told + (
+        f", the advised {answer.guess.variant} {short(mine)} µs." if mine is not None else "."
+    )
+
+
+def measure(
+    answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, seed: int = 0
+) -> pd.DataFrame:
+    """What the GPU here says: variant, expected_us, measured_us, over the fastest; fastest first. opened: the
+    `cuda.core.Device`, current. Contenders of the pool that do not take the matrix are left out, which is said."""
+    about = answer.pool.about
+    room = importlib.import_module(f"kernels.{about.room}")
+    asked = problem(about, a, answer.n, seed, answer.name)
+    libraries = baselines.contenders(getattr(room, "BASELINES", ()), opened)
+    found = willing.measure(
+        {
+            name: libraries.get(name) or partial(room.bind, name, device=opened)
+            for name in dict.fromkeys(answer.pool.df["variant"])
+        },
+        lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),
+        lambda name, why: say(f"left out: {why}"),
+    )
+    expected = answer.guess.table.set_index("variant")["expected_us"]
+    df = pd.DataFrame(
+        {"variant": name, "expected_us": expected.get(name), "measured_us": timing.median_us,
+         "prepare_ms": cost.prepare_ms}
+        for name, (cost, _, timing) in found.items()
+    )  # fmt: skip
+    df["over_best"] = df["measured_us"] / df["measured_us"].min()
+    return df.sort_values("measured_us", ignore_index=True)
+
+
+def judged(df: pd.DataFrame, advised: str) -> str:
+    """How good an advice was; df: what `measure` found."""
+    at = df.set_index("variant")["over_best"]
+    if advised not in at:
+        return (
+            f"The advised {advised} does not take this matrix here; the fastest is {at.idxmin()}."
+        )
+    word = "good" if at[advised] <= model.GOOD else "not the best"
+    return f"The advice was {word}: {advised} takes {at[advised]:.2f}× the time of {at.idxmin()}, the fastest here."
+
+
+def arguments(about: pool.Real) -> dict:
+    """Of the room's problem_from_csr, for a matrix as it lies: what would reorder it is told not to."""
+    room = importlib.import_module(f"kernels.{about.room}")
+    knows = "reorder" in inspect.signature(room.problem_from_csr).parameters
+    return about.problem | ({"reorder": ""} if knows else {})
+
+
+def problem(about: pool.Real, a: Csr, n: int, seed: int, name: str) -> Problem:
+    """The room's problem with this matrix, as its record has them."""
+    room = importlib.import_module(f"kernels.{about.room}")
+    return room.problem_from_csr(a, n, seed, name, **arguments(about))

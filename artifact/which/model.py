@@ -1,0 +1,246 @@
+"""A small model of times, fitted to the records of real matrices: how long, and which kernel.
+
+A kernel's time is a sum of a few terms of the pattern (`terms`) that its format has, each with a weight that is not
+negative: least squares of relative errors. The sum is corrected by how far it was off at the recorded points that are
+nearest (`features`). A sum needs more matrices than it has terms; where there are fewer than `ENOUGH` of each term,
+kernels are ranked by how much slower than the best they were at the nearest points, and the sum only says how long the
+first one takes. `evaluate` tests all of it: each matrix is left out in turn, with all its points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from artifact.which.pool import GOOD, Pool
+from artifact.which.statistics import WINDOWS, Statistics
+
+#: Terms of a time, with what one is a unit of.
+TERMS = {
+    "launch": "a launch",
+    "work": "10⁶ non-zeros times columns of B",
+    "dense": "10⁶ elements of B and C",
+    "rows": "10⁶ elements of C",
+    **{f"windows_{h}": f"10⁶ elements of B that windows of {h} rows name" for h in WINDOWS},
+    **{f"similar_{h}": f"… with similar rows side by side, {h} rows" for h in WINDOWS},
+    "blocks_64": "10⁶ elements of B that blocks of 64 × 64 read",
+    "longest": "100 non-zeros of the longest row",
+    "longest_n": "10⁵ of them times columns of B",
+}
+#: What a time goes to, in words.
+SAID = {
+    "launch": "the launch itself",
+    "work": "a row of B for every non-zero",
+    "dense": "reading B and writing C once",
+    "rows": "writing C",
+    **{f"windows_{h}": f"rows of B for windows of {h} rows" for h in WINDOWS},
+    **{f"similar_{h}": f"rows of B for {h} similar rows at a time" for h in WINDOWS},
+    "blocks_64": "rows of B for blocks of 64 × 64",
+    "longest": "the longest row",
+    "longest_n": "the longest row, for all columns",
+}
+#: What points are near in, all as logarithms to the base 2.
+FEATURES = (
+    "non-zeros times N", "rows and columns, times N", "longest row", "mean row", "variation of rows",
+    "windows of 16 rows", "windows of 64 rows", "blocks of 64 × 64", "distance from the diagonal",
+)  # fmt: skip
+#: Matrices for each term that a sum needs to rank kernels by itself.
+ENOUGH = 3
+#: Nearest points that correct a sum, and that rank kernels where it cannot.
+CORRECTING, RANKING = 15, 7
+#: Squared distance that is added to each of theirs, so that none has all the weight.
+SOFTENING = {CORRECTING: 0.5, RANKING: 0.1}
+#: A contender that was measured at fewer points has no sum.
+LEAST_POINTS = 5
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is left of a pool for predictions; made by `fit`."""
+
+    variants: tuple[str, ...]
+    points: tuple[tuple[str, int], ...]  #: (matrix, N)
+    features: np.ndarray  #: (points, FEATURES), standardised
+    mean: np.ndarray
+    scale: np.ndarray
+    weights: np.ndarray  #: (variants, TERMS), µs; NaN: of too few points
+    off: np.ndarray  #: (points, variants), log2 of the time over the sum; NaN: not measured
+    slower: np.ndarray  #: (points, variants), log2 of the time over the fastest one's, likewise
+    prepare: np.ndarray  #: (points, variants), log2 of 1 + preparation in µs
+    sums: bool  #: whether there were enough matrices to rank by sums
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a model says of a matrix: times, whose times they rest on, and what the first one's is made of."""
+
+    table: pd.DataFrame  #: variant, expected_us, slower (than the first), prepare_ms; fastest first
+    neighbours: tuple[tuple[str, int], ...]  #: (matrix, N), nearest first
+    made_of: dict[str, float]  #: term -> share of the first one's sum, the largest first
+    sums: bool  #: whether the sums rank, or the neighbours
+
+    @property
+    def variant(self) -> str:
+        return self.table["variant"].iloc[0]
+
+
+def terms(s: Statistics, n: int) -> np.ndarray:
+    """TERMS of a matrix and N, a vector."""
+
+    def named(kind: str) -> list[float]:
+        return [s.nnz * n / 1e6 / max(1, getattr(s, f"{kind}_{h}")) for h in WINDOWS]
+
+    return np.array(
+        [
+            1.0, s.nnz * n / 1e6, (s.m + s.k) * n / 1e6, s.m * n / 1e6, *named("windows"),
+            *named("similar"), s.nnz * n / 1e6 / max(1 / 64, s.blocks_64 * 64), s.row_most / 100, s.row_most * n / 1e5,
+        ]
+    )  # fmt: skip
+
+
+def features(s: Statistics, n: int) -> np.ndarray:
+    """FEATURES of a matrix and N, a vector; what is 0 or missing counts as something small."""
+    values = (
+        max(s.nnz, 1) * n, (s.m + s.k) * n, max(s.row_most, 1), s.row_mean + 1, s.row_variation + 0.1,
+        max(s.windows_16, 1), max(s.windows_64, 1), max(s.blocks_64 * 64**2, 1), s.spread + 1e-3,
+    )  # fmt: skip
+    return np.log2(np.array(values, float))
+
+
+def fit(pool: Pool, without: str = "") -> Model:
+    """A model of a pool, without one matrix if it is named. Raises ValueError where nothing is left."""
+    df = pool.df[(pool.df["label"] != without) & pool.df["variant"].isin(pool.advisable)]
+    if df.empty:
+        raise ValueError(f"There is no record left without {without!r}.")
+    at = ["label", "n"]
+    wide = df.pivot_table(
+        index=at, columns="variant", values=["median_us", "prepare_ms"], sort=False
+    )
+    variants = [v for v in pool.advisable if v in wide["median_us"]]
+    times, waits = (wide[what][variants].to_numpy() for what in ("median_us", "prepare_ms"))
+    points = list(wide.index)
+    raw = np.array([features(pool.matrices[label], n) for label, n in points])
+    mean, scale = raw.mean(axis=0), raw.std(axis=0)
+    scale[scale < 1e-9] = np.inf  # what all have alike tells nothing
+    x = np.array([terms(pool.matrices[label], n) for label, n in points])
+    weights = np.array(
+        [
+            _weights(x * _applies(pool.about.format(variant)), column)
+            for variant, column in zip(variants, times.T, strict=True)
+        ]
+    )
+    logs = np.log2(times)
+    names = {label for label, _ in points}
+    return Model(
+        tuple(variants), tuple(points), (raw - mean) / scale, mean, scale,
+        weights, logs - _logs(x @ weights.T), logs - np.nanmin(logs, axis=1)[:, None],
+        np.log2(1 + 1e3 * waits), len(names) >= ENOUGH * len(TERMS),
+    )  # fmt: skip
+
+
+def guess(model: Model, s: Statistics, n: int) -> Guess:
+    """What the model says of a matrix times n columns."""
+    away = ((model.features - (features(s, n) - model.mean) / model.scale) ** 2).sum(axis=1)
+    nearest = np.argsort(away, kind="stable")
+
+    def near(values: np.ndarray, count: int) -> np.ndarray:
+        chosen = nearest[:count]
+        return _mean(values[chosen], 1 / (away[chosen] + SOFTENING[count]))
+
+    x = terms(s, n)
+    expected = _logs(x @ model.weights.T) + near(model.off, CORRECTING)
+    slower = expected if model.sums else near(model.slower, RANKING)
+    slower = slower - np.nanmin(slower)
+    table = pd.DataFrame(
+        {
+            "variant": model.variants,
+            "expected_us": 2 ** (np.nanmin(expected) + slower),
+            "slower": 2**slower,
+            "prepare_ms": (2 ** near(model.prepare, RANKING) - 1) / 1e3,
+        }
+    )
+    table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
+    of_first = x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])])
+    order = np.argsort(-of_first, kind="stable")
+    made_of = {
+        list(TERMS)[i]: float(of_first[i] / of_first.sum()) for i in order if of_first[i] > 0
+    }
+    neighbours = tuple(model.points[i] for i in nearest[:RANKING])
+    return Guess(table, neighbours, made_of, model.sums)
+
+
+def evaluate(pool: Pool) -> pd.DataFrame:
+    """Each matrix left out in turn: label, n, what is advised, its measured time, the best of all that were measured,
+    its time, their ratio, and the expected time.
+
+    The best is of everybody, also of those that try others on the GPU. Where the advised one was not measured at a
+    point, as it did not take it, the next one is asked, as a user would.
+    """
+    rows = []
+    for label in pool.matrices:
+        model, here = fit(pool, label), pool.df[pool.df["label"] == label]
+        for n, point in here.groupby("n"):
+            times = point.set_index("variant")["median_us"]
+            asked = guess(model, pool.matrices[label], n).table
+            asked = asked[asked["variant"].isin(times.index)].iloc[0]
+            rows.append(
+                {"label": label, "n": n, "advised": asked["variant"],
+                 "advised_us": times[asked["variant"]], "best": times.idxmin(), "best_us": times.min(),
+                 "expected_us": asked["expected_us"]}
+            )  # fmt: skip
+    df = pd.DataFrame(rows)
+    df["ratio"] = df["advised_us"] / df["best_us"]
+    return df
+
+
+def good(evaluated: pd.DataFrame) -> float:
+    """Share of the points at which the advice was at most `GOOD` times as slow as the best."""
+    return float((evaluated["ratio"] <= GOOD).mean())
+
+
+def always(pool: Pool) -> tuple[str, float]:
+    """The one contender that is the best advice for all matrices alike, and its share of good points: what a model
+    must beat. A point that it does not take is none of its good ones."""
+    best = pool.df.groupby(["label", "n"])["median_us"].transform("min")
+    fine = pool.df.assign(good=pool.df["median_us"] <= GOOD * best).groupby("variant")["good"].sum()
+    fine = fine[fine.index.isin(pool.advisable)]
+    return str(fine.idxmax()), float(fine.max() / len(pool.df[["label", "n"]].drop_duplicates()))
+
+
+def off(evaluated: pd.DataFrame) -> tuple[float, float]:
+    """The factors over the expected time within which four of five advised kernels were."""
+    ratio = evaluated["advised_us"] / evaluated["expected_us"]
+    return float(ratio.quantile(0.1)), float(ratio.quantile(0.9))
+
+
+def _applies(form: str) -> np.ndarray:
+    """1 for the TERMS of a kernel for that format, else 0: only blocks read B by blocks, and they by nothing else."""
+    by_rows = ("work", "windows", "similar", "longest")
+    if form == "blocks":
+        return np.array([not term.startswith(by_rows) for term in TERMS], float)
+    return np.array([not term.startswith("blocks") for term in TERMS], float)
+
+
+def _weights(x: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Of the terms `x` (points, terms), none negative, by least squares of relative errors; NaN of too few points."""
+    there = ~np.isnan(times)
+    if there.sum() < LEAST_POINTS:
+        return np.full(x.shape[1], np.nan)
+    return nnls(x[there] / times[there, None], np.ones(there.sum()))[0]
+
+
+def _logs(sums: np.ndarray) -> np.ndarray:
+    """log2 of times in µs, none of which is under half a microsecond."""
+    return np.log2(np.maximum(sums, 0.5))
+
+
+def _mean(values: np.ndarray, weight: Sequence[float]) -> np.ndarray:
+    """Weighted mean of the rows, of what is not NaN; NaN where all is."""
+    there = ~np.isnan(values) * np.asarray(weight)[:, None]
+    total = there.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.where(total > 0, np.nansum(np.nan_to_num(values) * there, axis=0) / total, np.nan)

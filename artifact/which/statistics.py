@@ -1,0 +1,163 @@
+"""What of a sparse matrix decides how fast it can be multiplied: a few numbers of its pattern, values not looked at.
+
+    python -m artifact.which.statistics --room ROOM     writes the room's statistics.csv from $SPARSITY_MATRICES
+
+The book is built from that file; the matrices are needed to make it, and not afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from artifact import rooms
+from artifact.measure import matrices, records
+from kernels.formats import csr, reorder
+from kernels.formats.csr import Csr
+
+WINDOWS = (8, 16, 32, 64)  #: rows of a window
+BLOCKS = (16, 32, 64)  #: rows and columns of a block
+#: Orders of rows and columns: as the matrix comes, and SciPy's reverse Cuthill-McKee, for square ones.
+GIVEN, RCM = "given", "rcm"
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """A pattern, repeated entries counted once."""
+
+    m: int
+    k: int
+    nnz: int
+    row_mean: float  #: non-zeros a row
+    row_variation: float  #: their standard deviation over their mean
+    row_most: int
+    empty_rows: int
+    bandwidth: int  #: the largest distance of a column from its row's place on the diagonal
+    spread: float  #: mean of that distance, over k
+    windows_8: float  #: non-zeros that a column of a window has: nnz over the sizes of the windows' unions of columns
+    windows_16: float
+    windows_32: float
+    windows_64: float
+    similar_8: (
+        float  #: the same where rows with common columns lie side by side (`reorder.similar`)
+    )
+    similar_16: float
+    similar_32: float
+    similar_64: float
+    blocks_16: float  #: share of blocks' elements that are non-zeros, of the blocks that have any
+    blocks_32: float
+    blocks_64: float
+
+    @property
+    def density(self) -> float:
+        return self.nnz / (self.m * self.k) if self.m and self.k else 0.0
+
+
+COLUMNS = ("name", "order", *(field.name for field in fields(Statistics)))
+
+
+def of(a: Csr) -> Statistics:
+    """The statistics of a matrix on the host."""
+    place = np.unique(csr.rows(a) * a.k + a.col_idx)
+    row, column = place // max(a.k, 1), place % max(a.k, 1)
+    lengths = np.bincount(row, minlength=a.m) if a.m else np.zeros(1, int)
+    mean = float(lengths.mean())
+    place_of = np.empty(a.m, np.int64)  # of each row, in the order of similar ones
+    place_of[reorder.similar(a)] = np.arange(a.m)
+    away = np.abs(column - row * (a.k / max(a.m, 1)))
+    return Statistics(
+        a.m, a.k, int(place.size), mean,
+        float(lengths.std() / mean) if mean else 0.0,
+        int(lengths.max(initial=0)), a.m - int(np.count_nonzero(lengths)),
+        int(away.max(initial=0)), float(away.mean() / a.k) if place.size else 0.0,
+        **{f"windows_{height}": _shared(row // height * a.k + column) for height in WINDOWS},
+        **{f"similar_{height}": _shared(place_of[row] // height * a.k + column) for height in WINDOWS},
+        **{
+            f"blocks_{side}": _shared(row // side * a.k + column // side) / side**2
+            for side in BLOCKS
+        },
+    )  # fmt: skip
+
+
+def _shared(owner: np.ndarray) -> float:
+    """Non-zeros that an owner of any has, on average; owner: int64, of each non-zero."""
+    return owner.size / np.unique(owner).size if owner.size else 0.0
+
+
+def ordered(a: Csr, order: str) -> Csr:
+    """A in that order; a matrix that is not square keeps its own."""
+    if order == GIVEN or a.m != a.k:
+        return a
+    return reorder.permuted(a, reorder.rcm(a)[0])
+
+
+def table(
+    names: Iterable[str], where: Path, say=lambda line: print(line, flush=True)
+) -> pd.DataFrame:
+    """COLUMNS of the named matrices in a folder, a row for each order."""
+    found = []
+    for name in names:
+        a = matrices.load(name, where)
+        for order in (GIVEN, RCM):
+            numbers = asdict(of(ordered(a, order)))
+            rounded = {
+                key: float(f"{x:.6g}") if isinstance(x, float) else x for key, x in numbers.items()
+            }
+            found.append({"name": name, "order": order} | rounded)
+        say(name)
+    return pd.DataFrame(found, columns=list(COLUMNS))
+
+
+def read(path: Path) -> dict[tuple[str, str], Statistics]:
+    """(name, order) -> statistics, of a file as `table` has it. Raises FileNotFoundError, or ValueError that names the
+    missing column."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path}: there are no statistics; python -m artifact.which.statistics makes them."
+        )
+    df = pd.read_csv(path, comment="#", keep_default_na=False)
+    for column in COLUMNS:
+        if column not in df:
+            raise ValueError(f"{path}: row 1, column {column!r}: the column is missing.")
+    return {(row.pop("name"), row.pop("order")): Statistics(**row) for row in df.to_dict("records")}
+
+
+def write(room: str, where: Path, target: Path | None = None) -> Path:
+    """Make a room's statistics.csv of those of its listed matrices that are in the folder."""
+    there = matrices.present(matrices.listed(rooms.matrices(room)), where)
+    df = table(there["name"], where)
+    head = (
+        f"# Statistics of the room's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
+        f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}\n"
+    )
+    return records.write_text(
+        target or rooms.statistics(room), head + df.to_csv(index=False, lineterminator="\n")
+    )
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Write a room's statistics; errors are one sentence on stderr and exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m artifact.which.statistics", description=__doc__
+    )
+    parser.add_argument("--room", required=True, help="whose list of matrices")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    try:
+        where = matrices.folder()
+        if where is None:
+            raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder.")
+        print(write(options.room, where))
+    except (ValueError, FileNotFoundError) as error:
+        print(f"artifact.which.statistics: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

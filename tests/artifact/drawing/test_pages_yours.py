@@ -1,0 +1,148 @@
+"""The pages for a reader's own matrix and own kernel: with the shipped records, and without any."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from drawn import legible
+
+from artifact import paths, rooms
+from artifact.drawing import prose
+from artifact.drawing.pages import which, yours
+from artifact.measure import records
+from artifact.trial import court, header
+from artifact.which import atlas, model
+
+NOTHING = prose.Origin("nvidia-h200", None, False)
+
+
+@pytest.fixture(scope="module")
+def origin():
+    return prose.Origin("nvidia-h200", paths.RECORDED / "nvidia-h200", False)
+
+
+@pytest.fixture(scope="module")
+def points(origin):
+    return which.points(origin)
+
+
+def test_without_records_pages_say_so():
+    df = which.points(NOTHING)
+    assert df.empty and which.drawn(df) is None and which.in_words(df) == which.NOTHING
+    assert (
+        which.dense_table(df) is None
+        and which.crossing_table(df) is None
+        and which.payoff_table(NOTHING) is None
+    )
+    assert which.evaluated(NOTHING) == [] and which.trusted([]) == which.NOTHING
+    assert which.weights([]) is None and which.example(NOTHING, 64) == which.NOTHING
+    assert yours.stand_in(NOTHING) is None
+    with pytest.raises(ValueError, match="no pool of real matrices"):
+        atlas.left_out([])
+
+
+def test_the_map_in_words_says_of_every_pattern_where_it_pays(points):
+    said = which.in_words(points)
+    table = atlas.crossings(points)
+    for row in table[table["columns"] == 0].itertuples(index=False):
+        (line,) = [
+            x for x in said.splitlines() if x.startswith(f"- {row.pattern}, {row.precision}: ")
+        ]
+        if 0 < row.density < np.inf:
+            assert f"below {100 * row.density:.3g} %" in line
+        else:
+            assert ("at every density" in line) == (row.density == np.inf)
+    assert (
+        which._pays(0, 0.01, 0.5)
+        == "sparse does not pay at any density that was measured, from 1 % on"
+    )
+    below = which.below_map(points)
+    assert all(line[2:] in below["alt"] for line in said.splitlines())
+
+
+def test_the_table_has_a_row_for_each_n_of_which_densities_were_measured(points):
+    table, crossings = which.crossing_table(points), atlas.crossings(points)
+    every = [n for cell in table["N"] for n in cell.split(", ")]
+    assert len(every) == (crossings["columns"] > 0).sum() and not table.duplicated().any()
+    assert set(table["dense"]) == {"measured", "partly estimated"}
+
+
+def test_what_preparation_costs_names_everyone_as_figures_do(origin):
+    table, data = which.payoff_table(origin), atlas.payoffs(origin.folder)
+    assert len(table) == len(data)
+    empty = table["after multiplications (median)"] == ""
+    assert empty.tolist() == data["multiplications"].isna().tolist()
+
+
+def test_against_dense_every_pattern_and_density_has_a_row(points):
+    table = which.dense_table(points)
+    generated = points[points["pattern"] != atlas.REAL]
+    assert len(table) == len(generated[["precision", "pattern", "density"]].drop_duplicates())
+    assert table["after multiplications (median)"].ne("").any()
+
+
+def test_the_bar_is_judged_by_the_records(origin):
+    found = which.evaluated(origin)
+    lines = which.trusted(found).splitlines()
+    assert len(lines) == len(found)
+    for line, (pool, df) in zip(lines, found, strict=True):
+        assert (
+            line.startswith(f"- **{pool.about.precision}**") and f"{model.good(df):.0%} of" in line
+        )
+        assert ("reaches the bar" in line) == (model.good(df) >= which.BAR)
+        poor = df.assign(ratio=1.5)
+        assert "That misses the bar of 90%" in which.trusted([(pool, poor)])
+    fig, data = atlas.left_out(found)
+    legible(fig)
+    assert len(data) == sum(len(df) for _, df in found)
+    table = which.weights(found)
+    assert len(table) == len(model.TERMS) and len(table.columns) == 1 + len(found)
+    assert (table.iloc[:, 1:] != "").any().all()
+
+
+def test_the_example_is_a_mesh_and_what_the_command_prints(origin):
+    a = which.mesh(30)
+    assert (a.m, a.k, a.nnz) == (900, 900, 900 + 4 * 30 * 29)
+    text = which.example(origin, n=128, side=30)
+    assert text.startswith("```text\nmesh: 900 x 900, 4380 non-zeros") and "Advice: " in text
+
+
+# ---------------------------------------------------------------- one's own kernel
+
+
+def test_the_template_and_its_grammar_are_those_of_the_code():
+    assert "// arguments:" in yours.template("cu") and "def bind(" in yours.template("py")
+    assert all(f"// {key}:" in yours.grammar() for key in (*header.ONCE, *header.MAYBE, "require"))
+    df = yours.compiled()
+    assert (df["registers"] > 0).all() and set(df["spills"]) == {"none"}
+
+
+def test_every_room_has_a_row_of_what_may_be_named():
+    df = yours.arguments().set_index("room")["beside m, n, k and nnz"]
+    assert list(df.index) == [f"<code>{room}</code>" for room in rooms.find()]
+    assert df.str.contains("<code>c</code> the output, 256 x 128").all()
+    assert "<code>a.row_ptr</code> int32 (257)" in df["<code>casper_sparse</code>"]
+
+
+def test_trials_that_were_held_are_drawn(tmp_path):
+    df = synthetic.experiment("wide", experiment="trial")
+    df = df.assign(variant=df["variant"].replace({"warp_per_row": "mine"}))
+    place = tmp_path / "mine" / "nvidia-h200" / "casper_sparse"
+    records.write(place / f"{court.EXPERIMENT}.csv", df)
+    records.write_machine(place, synthetic.machine())
+    (shown,) = yours.held(tmp_path)
+    assert shown.svg_path.name == "mine-casper_sparse.svg" and "slower at 21" in shown.markup
+    assert yours.held(tmp_path / "none") == []
+
+
+def test_a_published_kernel_stands_in_where_no_trial_was_held(origin):
+    (fig, data), below = yours.stand_in(origin)
+    room = importlib.import_module(f"kernels.{rooms.headline().room}")
+    first = fig.get_axes()[0].get_yticklabels()[0].get_text()
+    assert room.VARIANTS[first].published and first in below["caption"]
+    assert isinstance(data, pd.DataFrame) and set(data["variant"]) > {first}
+    legible(fig)

@@ -1,0 +1,129 @@
+"""Contenders from a user's folder: loaded by path or name, compiled without a GPU, refused with a sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from artifact import trial
+from artifact.trial import contenders
+from kernels import jit
+
+TEMPLATES = Path(trial.__file__).parent
+
+
+@pytest.fixture
+def mine(tmp_path):
+    (tmp_path / "mine.cu").write_text((TEMPLATES / "template.cu").read_text())
+    return tmp_path / "mine.cu"
+
+
+def test_the_template_compiles_for_every_target_and_fits_csr(mine, problem):
+    contender = contenders.load(str(mine))
+    assert contender.name == "mine" and contender.source == mine
+    contenders.check_header(contender, problem)
+    rows = contenders.compiled(contender)
+    assert [row["target"] for row in rows] == list(jit.TARGETS)
+    assert all(row["registers"] > 0 and not row["spills"] for row in rows)
+
+
+def test_the_template_is_refused_where_the_operands_are_others(mine):
+    from kernels import nm_spmm
+
+    with pytest.raises(
+        ValueError, match=r"no argument 'a.row_ptr'; the room has m, n, k, nnz, a, b"
+    ):
+        contenders.check_header(contenders.load(str(mine)), nm_spmm.problem(64, 64, 64))
+
+
+def test_another_source_has_another_digest(mine):
+    before = contenders.load(str(mine)).digest
+    assert contenders.load(str(mine)).digest == before
+    mine.write_text(mine.read_text().replace("0.f", "0.0f"))
+    assert contenders.load(str(mine)).digest != before
+
+
+def test_what_does_not_compile_is_one_sentence_with_the_first_error(mine):
+    mine.write_text(mine.read_text().replace("float sum = 0.f;", "float sum = nought;"))
+    with pytest.raises(
+        ValueError, match=r'does not compile for sm_80: .*"nought" is undefined'
+    ) as caught:
+        contenders.compiled(contenders.load(str(mine)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_for_one_target_is_compiled_for_that_alone_and_refused_elsewhere(mine, problem):
+    text = mine.read_text().replace("// require:", "// targets:   sm_90a\n// require:")
+    mine.write_text(text)
+    contender = contenders.load(str(mine))
+    assert [row["target"] for row in contenders.compiled(contender)] == ["sm_90a"]
+    with pytest.raises(ValueError, match="mine is made for sm_90a, but this GPU takes sm_80"):
+        contender.bind(problem, SimpleNamespace(compute_capability=(8, 0)))
+
+
+def test_a_python_function_by_path_and_by_name(tmp_path, monkeypatch, problem):
+    (tmp_path / "my_module.py").write_text(
+        "from types import SimpleNamespace\n"
+        "def bind(problem, device):\n"
+        "    return SimpleNamespace(launch=lambda stream: None, result=lambda: problem.n)\n"
+        "def other(problem): pass\n"
+        "number = 3\n"
+        "def nothing(problem, device): return problem.m\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for what in (f"{tmp_path}/my_module.py:bind", "my_module:bind"):
+        contender = contenders.load(what)
+        assert contender.name == "my_module" and contenders.compiled(contender) == []
+        bound = contender.bind(problem, None)
+        assert (bound.name, bound.result(), bound.prepare_ms) == ("my_module", problem.n, 0.0)
+    assert contenders.load("my_module:bind", "another").bind(problem, None).name == "another"
+    for what, says in {
+        "my_module:bend": "my_module has no function 'bend'",
+        "my_module:number": "has no function 'number'",
+        "my_module:other": "is not called with (problem, device)",
+        "your_module:bind": "There is no module 'your_module'",
+        "my_module": "name a file that ends in .cu, or module:function",
+    }.items():
+        with pytest.raises(ValueError, match=re.escape(says)):
+            contenders.load(what)
+    with pytest.raises(ValueError, match=r"nothing binds a int without launch\(\)"):
+        contenders.load("my_module:nothing", "nothing").bind(problem, None)
+
+
+def test_what_is_not_there_or_has_no_name(tmp_path):
+    for what in ("mine.cu", "mine.py:bind"):
+        with pytest.raises(FileNotFoundError, match="there is no such"):
+            contenders.load(f"{tmp_path}/{what}")
+    (tmp_path / "9.cu").write_text((TEMPLATES / "template.cu").read_text())
+    with pytest.raises(ValueError, match="cannot be called '9': give --name"):
+        contenders.load(f"{tmp_path}/9.cu")
+
+
+def test_a_module_that_needs_another_one_names_it(tmp_path):
+    (tmp_path / "needy.py").write_text("import no_such_package\n")
+    with pytest.raises(ValueError, match="needs no_such_package, which is not installed"):
+        contenders.load(f"{tmp_path}/needy.py:bind")
+
+
+def test_the_python_template_loads_without_a_gpu():
+    assert contenders.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
+
+
+def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(
+    mine, tmp_path, monkeypatch
+):
+    mine.write_text(
+        mine.read_text().replace("template <int", "#include <of_the_toolkit.h>\ntemplate <int")
+    )
+    with pytest.raises(ValueError, match="of_the_toolkit.h"):
+        contenders.compiled(contenders.load(str(mine)))
+    for number in (1, 2):
+        folder = tmp_path / f"toolkit{number}" / "include"
+        folder.mkdir(parents=True)
+        (folder / "of_the_toolkit.h").write_text(f"#define SUMS {number}\n")
+        monkeypatch.setenv("CUDA_HOME", str(folder.parent))
+        assert contenders.headers()[0] == folder
+        assert contenders.compiled(contenders.load(str(mine)))

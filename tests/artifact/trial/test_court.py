@@ -1,0 +1,187 @@
+"""A trial: what is recorded, who is left out, how the contender stands, and its figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from drawn import labels, legible, words
+
+from artifact import paths
+from artifact.measure import bench, check, device, records, run
+from artifact.trial import court
+from artifact.trial.contenders import Contender
+from kernels import casper_sparse
+
+INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+TIMES = {"mine": 8.0, "warp_per_row": 20.0, "auto": 10.0, "cusparse_alg2": 16.0}
+
+
+def refuse(name):
+    def bind(problem):
+        raise ValueError(f"it takes no n of {problem.n}")
+
+    return bind
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """A machine that seems to have a GPU: times are those of TIMES, and a contender named in `wrong` is wrong."""
+    wrong = set()
+
+    def point(problem, contenders, opened, budget_s, timer=None):
+        for name, bind in contenders.items():
+            bind(problem)
+            if name in wrong:
+                raise check.WrongResult(f"{name} at {check.describe(problem)} is wrong: see row 0")
+        return {
+            name: (
+                run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6),
+                bench.Timing(t, 0.99 * t, 1.01 * t, 25, 1980.0, 500.0, "none", False),
+            )
+            for name, t in ((n, TIMES[n] * problem.n / 64) for n in contenders)
+        }  # fmt: skip
+
+    monkeypatch.setattr(device.DeviceInfo, "open", lambda self: "a device")
+    monkeypatch.setattr(device, "require", lambda ordinal=0: INFO)
+    monkeypatch.setattr(device, "describe", lambda opened: synthetic.machine())
+    monkeypatch.setattr(device, "sources", lambda room: "0123456789ab")
+    monkeypatch.setattr(run, "measure_point", point)
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
+    return SimpleNamespace(wrong=wrong, root=tmp_path / "build" / "trials")
+
+
+def contender(bind=lambda problem, device: None) -> Contender:
+    return Contender("mine", Path("mine.cu"), "0123", bind)
+
+
+def problems():
+    return [casper_sparse.problem(m=64, n=n, k=64, density=0.1) for n in (64, 128)]
+
+
+def others(*names):
+    return dict.fromkeys(names or ("warp_per_row", "auto", "cusparse_alg2"), lambda problem: None)
+
+
+def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu):
+    begun = court.start(contender(), "casper_sparse", "kick", 0)
+    df = court.measure(begun, contender(), problems(), others())
+    assert list(df["variant"].unique()) == list(TIMES) and len(df) == 8
+    assert list(court.recorded(gpu.root)) == [("mine", "nvidia-h200", "casper_sparse")]
+    assert records.read_machine(begun.folder)["contender"] == "mine.cu 0123"
+    table = court.standings(df, "mine")
+    assert (
+        table["best"].tolist() == ["auto", "auto"] and table["verdict"].tolist() == ["faster"] * 2
+    )
+    assert table["over_library"].tolist() == [2.0, 2.0]
+    assert court.verdict(table, "mine") == (
+        "mine against the best at each of 2 points (auto): 1.25×, faster at 2. "
+        "Over the fastest library (cusparse_alg2): 2.00×."
+    )
+
+
+def test_a_second_trial_begins_anew(gpu):
+    court.measure(
+        court.start(contender(), "casper_sparse", "kick", 0), contender(), problems(), others()
+    )
+    begun = court.start(contender(), "casper_sparse", "kick", 0)
+    assert not (begun.folder / "trial.csv").exists() and (begun.folder / "trial.csv.stale").exists()
+    assert len(court.measure(begun, contender(), problems()[:1], others())) == 4
+
+
+def test_who_does_not_take_a_problem_is_left_out_and_said(gpu):
+    begun, said = court.start(contender(), "casper_sparse", "kick", 0), []
+    gpu.wrong.add("cusparse_alg2")
+    beside = others() | {"auto": refuse("auto")}
+    df = court.measure(begun, contender(), problems()[:1], beside, said.append)
+    assert list(df["variant"]) == ["mine", "warp_per_row"]
+    assert said[0] == "left out: auto: it takes no n of 64" and "cusparse_alg2 at m=64" in said[1]
+    (absent,) = records.read_absent(begun.folder).values()
+    assert {key[0] for key in absent} == {"auto", "cusparse_alg2"}
+
+
+def test_a_wrong_contender_gets_no_number_nor_does_a_wrong_kernel_of_ours(gpu):
+    for name in ("mine", "auto"):
+        gpu.wrong.clear()
+        gpu.wrong.add(name)
+        begun = court.start(contender(), "casper_sparse", "kick", 0)
+        with pytest.raises(check.WrongResult, match=f"{name} at m=64"):
+            court.measure(begun, contender(), problems(), others())
+        assert not (begun.folder / "trial.csv").exists()
+
+
+def test_a_contender_that_does_not_take_the_problem_says_so(gpu):
+    mine = contender(lambda problem, device: refuse("mine")(problem))
+    begun = court.start(mine, "casper_sparse", "kick", 0)
+    with pytest.raises(ValueError, match="it takes no n of 64"):
+        court.measure(begun, mine, problems(), others())
+
+
+def test_names_that_are_taken():
+    for name in ("auto", "cusparse_mine"):
+        taken = Contender(name, Path("mine.cu"), "0123", lambda problem, device: None)
+        with pytest.raises(ValueError, match=f"There is a '{name}' already: .* --name"):
+            court.refuse_name(taken, casper_sparse.VARIANTS)
+    court.refuse_name(contender(), casper_sparse.VARIANTS)
+
+
+def record(**times) -> pd.DataFrame:
+    """A trial's record: the contender stands for the published kernel of the synthetic records."""
+    df = synthetic.experiment("wide", room="casper_sparse", experiment="trial")
+    return df.assign(variant=df["variant"].replace({"warp_per_row": "mine"}))
+
+
+def test_level_is_whose_quartiles_overlap():
+    df = record()
+    best = df["variant"] == "rows_per_warp"
+    times = df.loc[best].set_index(list(records.POINT))["median_us"]
+    for factor, verdict in ((0.9, "faster"), (1.015, "level"), (1.1, "slower")):
+        near = df.copy()
+        mine = near["variant"] == "mine"
+        at = pd.MultiIndex.from_frame(near.loc[mine, list(records.POINT)])
+        for column, scale in (("median_us", 1), ("q25_us", 0.99), ("q75_us", 1.01)):
+            near.loc[mine, column] = times.loc[at].to_numpy() * factor * scale
+        table = court.standings(near, "mine")
+        assert set(table["verdict"]) == {verdict}
+        assert np.allclose(table["over_best"], 1 / factor)
+
+
+def test_nobody_beside_it_is_no_trial():
+    df = record()
+    with pytest.raises(ValueError, match="somebody beside it"):
+        court.standings(df[df["variant"] == "mine"], "mine")
+
+
+def test_the_figure_has_a_bar_for_everyone_and_the_contenders_first():
+    ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
+    fig, data = court.figure(record(), "mine", ladder)
+    (ax,) = fig.get_axes()
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names[:3] == ["mine", "rows_per_warp", "column_tiles"] and len(ax.patches) == len(names)
+    assert labels(fig) == ["the contender", "the room's kernels", "libraries"]
+    mine = records.geomean(data.loc[data["variant"] == "mine", "speedup"])
+    assert (
+        ax.patches[0].get_width() == pytest.approx(mine) == pytest.approx(synthetic.SPEEDUP["wide"])
+    )
+    assert f"{mine:.2f}×" in words(fig) and "speedup over the fastest library" in ax.get_xlabel()
+    legible(fig)
+
+
+def test_without_a_library_bars_are_over_the_fastest_other():
+    df = record()
+    fig, data = court.figure(df[~df["variant"].str.startswith("cusparse")], "mine")
+    assert "fastest other" in fig.get_axes()[0].get_xlabel()
+    best = data[data["variant"] == "rows_per_warp"]
+    assert np.allclose(best["speedup"], 1)
+
+
+def test_the_figure_is_kept_with_its_data(folder):
+    shown = court.show(record(), "mine", "casper_sparse", "NVIDIA H200")
+    assert (
+        shown.svg_path == folder / "trials" / "mine-casper_sparse.svg" and shown.csv_path.is_file()
+    )
+    assert "slower at 21" in shown.markup and "NVIDIA H200" in shown.markup

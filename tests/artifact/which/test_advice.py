@@ -1,0 +1,163 @@
+"""The advice in words: it names a kernel, a time, a reason, what it costs, and how far it can be trusted."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import worlds
+
+from artifact import paths
+from artifact.measure import run
+from artifact.which import advice, atlas, model, pool, statistics
+from kernels.formats import csr
+
+RECORDED = paths.RECORDED / "nvidia-h200"
+
+
+def matrix(n=2000, density=0.003, seed=5):
+    rng = np.random.default_rng(seed)
+    return csr.from_scipy(scipy.sparse.random(n, n, density, "csr", rng=rng))
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    made = worlds.pool(40)
+    monkeypatch.setattr(pool, "pool", lambda *_: made)
+    return advice.advise(matrix(), 256, RECORDED, name="mine")
+
+
+def test_it_names_a_kernel_a_time_and_a_reason(answer):
+    text = "\n".join(advice.lines(answer, "nvidia-h200"))
+    best = answer.guess.table.iloc[0]
+    assert text.startswith("mine: 2000 x 2000, 12000 non-zeros (0.3 %), times 256 columns")
+    assert f"Advice: {best['variant']}, A as CSR (room casper_sparse, FP32): " in text
+    assert f"{advice.short(best['expected_us'])} µs expected on nvidia-h200" in text
+    assert (
+        "Why: its time goes to " in text
+        and "The recorded matrices most like this one are m" in text
+    )
+    assert "It was the fastest of 4 there; the next ones took" in text
+    assert re.search(r"dense multiplication (would take|takes) some", text)
+    assert "(N = 128/512) left out in turn, the advice was within 10% of the best at" in text
+    assert f"{model.good(answer.evaluated):.0%} of 80 points" in text
+    assert all(f"\n{said} " in text for said in advice.WORDS.values())
+    assert not answer.known.size and "this very matrix" not in text
+
+
+def test_the_time_is_about_what_the_world_says(answer):
+    s = statistics.of(matrix())
+    truth = worlds.laws(s, 256)
+    assert answer.guess.variant in sorted(truth, key=truth.get)[:2]
+    low, high = model.off(answer.evaluated)
+    assert low / 2 < min(truth.values()) / answer.guess.table["expected_us"].iloc[0] < high * 2
+
+
+def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(monkeypatch):
+    made = worlds.pool(40)
+    monkeypatch.setattr(pool, "pool", lambda *_: made)
+    answer = advice.advise(matrix(), 512, RECORDED, name="m4")
+    assert "m4" not in {label for label, _ in answer.guess.neighbours}
+    times = answer.known.set_index("variant")["median_us"]
+    assert len(times) == 5 and advice.lines(answer, "x")[-1] == (
+        f"Recorded of this very matrix: {times.idxmin()} {advice.short(times.min())} µs, "
+        f"the advised {answer.guess.variant} {advice.short(times[answer.guess.variant])} µs."
+    )
+
+
+def test_where_dense_is_faster_it_says_so(answer):
+    dense = advice.Advice(**{**vars(answer), "dense_us": 0.01})
+    assert "But a dense multiplication takes some 0.01 µs" in "\n".join(advice.lines(dense, "x"))
+    unknown = advice.Advice(**{**vars(answer), "dense_us": float("nan")})
+    assert "dense" not in "\n".join(advice.lines(unknown, "x"))
+
+
+@pytest.mark.parametrize(
+    ("times", "prepare", "after", "ready"),
+    [
+        ((10.0, 30.0), (2.0, 0.0), 100, "b"),
+        ((10.0, 30.0), (0.0, 1.0), 0, "a"),
+        ((10.0, 10.0), (1.0, 1.0), 0, "a"),
+    ],
+)
+def test_preparation_pays_off_after_so_many(times, prepare, after, ready):
+    table = pd.DataFrame({"variant": ["a", "b"], "expected_us": times, "prepare_ms": prepare})
+    assert advice.payoff(table) == (pytest.approx(after), ready)
+
+
+def test_a_matrix_that_is_not_square_is_not_reordered_and_nothing_is_no_matrix(monkeypatch):
+    made = worlds.pool(20)
+    monkeypatch.setattr(pool, "pool", lambda *_: made)
+    wide = csr.from_scipy(scipy.sparse.random(300, 500, 0.01, "csr", rng=np.random.default_rng(1)))
+    answer = advice.advise(wide, 64, RECORDED)
+    assert answer.reordered is None
+    assert not any("reordered" in line.lower() for line in advice.lines(answer, "x"))
+    empty = csr.from_scipy(scipy.sparse.csr_array((4, 4)))
+    with pytest.raises(ValueError, match="nothing has no non-zeros"):
+        advice.advise(empty, 64, RECORDED, name="nothing")
+
+
+def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
+    """The rooms' kernels bind, the GPU is a fake."""
+    from artifact.measure import bench, check
+
+    times = {"warp_per_row": 10.0, "scalar": 10.5, "cusparse_alg2": 30.0}
+    df = answer.pool.df
+    names = dict(zip(("plain", "cut", "cusparse_alg2"), times, strict=True))
+    shown = answer.pool.df.assign(variant=df["variant"].replace(names))
+    table = answer.guess.table.assign(variant=answer.guess.table["variant"].replace(names))
+    answer = advice.Advice(
+        **{**vars(answer), "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices),
+           "guess": model.Guess(table, answer.guess.neighbours, {}, True)}
+    )  # fmt: skip
+
+    def point(problem, contenders, opened, budget_s):
+        assert problem.label == "mine" and problem.n == 256
+        timing = {n: bench.Timing(t, t, t, 9, 1.0, 1.0, "none", False) for n, t in times.items()}
+        return {
+            n: (run.Prepared(0.0, 0), check.Errors(0.0, 0.0), timing[n]) for n in contenders if n in times
+        }  # fmt: skip
+
+    monkeypatch.setattr(run, "measure_point", point)
+    found = advice.measure(answer, matrix(), None)
+    assert found["variant"].tolist() == list(times)
+    assert found["over_best"].tolist() == [1.0, 1.05, 3.0]
+    assert "The advice was good: scalar takes 1.05×" in advice.judged(found, "scalar")
+    assert "was not the best: cusparse_alg2 takes 3.00×" in advice.judged(found, "cusparse_alg2")
+    assert "does not take this matrix here; the fastest is warp_per_row" in advice.judged(
+        found, "win"
+    )
+
+
+def test_arguments_of_problems_that_would_reorder_are_told_not_to():
+    for about in pool.maps()[0]:
+        arguments = advice.arguments(about)
+        assert arguments.get("reorder", "") == "" and set(about.problem) <= set(arguments)
+        problem = advice.problem(about, matrix(64, 0.1), 32, 0, "mine")
+        assert (problem.label, problem.n, problem.nnz) == ("mine", 32, matrix(64, 0.1).nnz)
+
+
+def test_the_shipped_records_answer_for_every_precision_that_they_have():
+    for precision in {p.about.precision for p in pool.pools(RECORDED)}:
+        answer = advice.advise(matrix(), 512, RECORDED, precision)
+        assert answer.pool.about.precision == precision and np.isfinite(answer.dense_us)
+        text = "\n".join(advice.lines(answer, "nvidia-h200"))
+        assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", text)
+    assert atlas.dense_rates(RECORDED)["precision"].nunique() == len(pool.PRECISIONS)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (12.345, 3, "12.3"),
+        (12345.6, 3, "12346"),
+        (0.0123, 3, "0.0123"),
+        (270.4, 2, "270"),
+        (61770, 4, "61770"),
+    ],
+)
+def test_large_numbers_have_no_exponent(value, digits, text):
+    assert advice.short(value, digits) == text

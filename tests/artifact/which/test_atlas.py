@@ -1,0 +1,146 @@
+"""The map: what is compared with what, where sparse begins to pay, what preparation costs, and the figure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+import worlds
+from drawn import labels, legible, words
+from test_pool import folder, world  # noqa: F401
+
+from artifact import paths
+from artifact.measure import records
+from artifact.which import atlas, pool
+
+RECORDED = paths.RECORDED / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return atlas.points(RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("speedups", "density"),
+    [
+        ({0.01: 10, 0.1: 2, 0.5: 1.1}, np.inf),
+        ({0.01: 0.9, 0.1: 0.2}, 0),
+        ({0.01: 10, 0.1: 0.1}, np.sqrt(0.001)),
+        ({0.01: 4, 0.16: 0.25}, 0.04),
+        ({0.01: 0.5, 0.02: 2, 0.08: 0.5}, 0.04),
+        ({0.1: 1, 0.2: 0.5}, 0.1),
+    ],
+)
+def test_where_it_begins_to_pay(speedups, density):
+    assert atlas.crossing(pd.Series(speedups)) == pytest.approx(density)
+
+
+RATES = pd.DataFrame(
+    [("FP32", s, s, s, rate) for s, rate in ((512, 10.0), (1024, 20.0), (2048, 30.0), (4096, 40.0), (8192, 50.0))],
+    columns=["precision", "m", "n", "k", "tflops"],
+)  # fmt: skip
+
+
+def test_dense_time_is_estimated_from_the_nearest_rates():
+    flops = 2.0 * 2048**3
+    assert atlas.dense_us(RATES, "FP32", 2048, 2048, 2048) == pytest.approx(flops / 30e6)
+    assert atlas.dense_us(RATES, "FP32", 2**16, 2**16, 2**16) == pytest.approx(2.0 * 2**48 / 40e6)
+    assert np.isnan(atlas.dense_us(RATES, "BF16", 64, 64, 64))
+    thin = atlas.dense_us(RATES, "FP32", 2**14, 1, 2**14, copy_gbps=4000.0)
+    assert thin == pytest.approx(4 * (2**28 + 2**15) / 4e6), (
+        "reading A takes longer than multiplying"
+    )
+
+
+def sweep(folder, **more):  # noqa: F811
+    """A GPU's records of the synthetic sweep "wide", which the map of the room calls blocks in BF16."""
+    text = (folder / "casper_sparse" / "map.toml").read_text() + "".join(
+        f"{key} = {value}\n" for key, value in more.items()
+    )
+    (folder / "casper_sparse" / "map.toml").write_text(text)
+    gpu = world(folder)
+    records.write(gpu / "casper_sparse" / "wide.csv", synthetic.experiment("wide"))
+    return gpu
+
+
+def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder):  # noqa: F811
+    gpu = sweep(folder, contenders='["warp_*", "rows_*"]', dense='["cusparse_*"]')
+    df = atlas.points(gpu, folder)
+    df = df[df["experiment"] == "wide"]
+    assert len(df) == 21 and set(df["sparse"]) == {"rows_per_warp"}
+    assert set(df["dense"]) == {"cusparse_alg2"} and np.allclose(df["speedup"], 1 / 0.8)
+    assert set(df["columns"]) == {n for _, n, _ in synthetic.SHAPES["wide"]}
+    table = atlas.crossings(df)
+    assert (table["density"] == np.inf).all() and len(table) == 8 and not table["estimated"].any()
+
+
+def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated(folder):  # noqa: F811
+    df = atlas.points(sweep(folder, dense='["cusparse_*"]'), folder)
+    real = df[df["pattern"] == atlas.REAL]
+    assert (
+        len(real) == 24
+        and set(real["format"]) == {"CSR", "windows"}
+        or set(real["format"]) == {"CSR"}
+    )
+    assert real["dense_us"].isna().all(), "FP32, and the dense ones are BF16"
+    assert (real["density"] < 0.2).all() and set(real["dense"]) == {""}
+
+
+def test_nothing_recorded_is_an_empty_map(tmp_path, folder):  # noqa: F811
+    df = atlas.points(tmp_path, folder)
+    assert df.empty and list(df.columns) == list(atlas.COLUMNS) and atlas.crossings(df).empty
+    with pytest.raises(ValueError, match="nothing that can be compared"):
+        atlas.figure(df)
+
+
+def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):  # noqa: F811
+    """Windows cost 2 ms; plain CSR, which costs none, is what they must gain it from."""
+    made = worlds.pool(12, sizes=(128,))
+    monkeypatch.setattr(atlas, "pools", lambda *_: [made])
+    table = atlas.payoffs(folder, folder).set_index("variant")
+    assert set(table.index) == {"cut", "win", "auto"}
+    df = made.df.pivot_table(index="label", columns="variant", values="median_us")
+    simple = df[["plain", "cusparse_alg2"]].min(axis=1)
+    gain = (simple - df["win"])[df["win"] < simple]
+    assert table.loc["win", "multiplications"] == pytest.approx((2000 / gain).median())
+    assert table.loc["win", "pays"] == pytest.approx(len(gain) / len(df))
+    assert table.loc["win", ["format", "prepare_ms"]].tolist() == ["windows", 2.0]
+
+
+def test_against_dense_only_points_that_are_faster_pay():
+    df = pd.DataFrame(
+        {"precision": "FP32", "pattern": "blocks", "density": 0.1, "speedup": [2.0, 0.5, 4.0],
+         "dense_us": [20.0, 20.0, 40.0], "sparse_us": [10.0, 40.0, 10.0], "prepare_ms": [1.0, 50.0, 6.0]}
+    )  # fmt: skip
+    (row,) = atlas.against_dense(df).itertuples(index=False)
+    assert (row.points, row.pays) == (3, pytest.approx(2 / 3))
+    assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
+    (never,) = atlas.against_dense(df.iloc[1:2]).itertuples(index=False)
+    assert never.pays == 0 and np.isnan(never.multiplications)
+
+
+def test_the_shipped_map_says_what_the_rooms_say(shipped):
+    assert set(shipped["precision"]) == set(pool.PRECISIONS)
+    blocks = shipped[shipped["pattern"] == "blocks"]
+    df = records.read(RECORDED / "async_sparse" / "gate_proj.csv")
+    best = df[df["variant"].str.startswith("cublas")].groupby(["n", "density"])["median_us"].min()
+    for row in blocks.itertuples():
+        assert (
+            row.dense_us == best[row.n, row.density] and row.speedup == row.dense_us / row.sparse_us
+        )
+    assert not blocks["sparse"].str.startswith("cublas").any()
+    vectors = shipped[(shipped["pattern"] == "N of M vectors") & (shipped["precision"] == "FP32")]
+    assert set(vectors["columns"]) == set(vectors["m"]), "B is the sparse one"
+
+
+def test_the_figure(shipped):
+    fig, data = atlas.figure(shipped)
+    legible(fig)
+    assert [ax.get_title() for ax in fig.get_axes()] == list(pool.PRECISIONS)
+    patterns = set(data["pattern"]) - {atlas.REAL}
+    assert patterns <= set(labels(fig)) and "as fast as dense on what is left" in labels(fig)
+    anywhere = data[(data["pattern"] == "non-zeros anywhere") & (data["precision"] == "FP32")]
+    at = atlas.crossing(anywhere.groupby("density")["speedup"].agg(records.geomean).sort_index())
+    assert f"{at:.0%}" in words(fig)

@@ -1,0 +1,131 @@
+"""What rooms say in their map.toml, and which records become a pool."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+import synthetic
+import worlds
+
+from artifact import paths, rooms
+from artifact.measure import records
+from artifact.which import pool, statistics
+
+RECORDED = paths.RECORDED / "nvidia-h200"
+TOML = """
+[[real]]
+experiment = "real"
+precision = "FP32"
+order = "given"
+formats = { "win*" = "windows", "*" = "CSR" }
+
+[[generated]]
+experiment = "wide"
+pattern = "blocks"
+precision = "BF16"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one room, that has a map."""
+    source = rooms.FOLDER / "casper_sparse"
+    (tmp_path / "casper_sparse").mkdir()
+    shutil.copy(source / "room.toml", tmp_path / "casper_sparse")
+    (tmp_path / "casper_sparse" / "map.toml").write_text(TOML)
+    return tmp_path
+
+
+def test_what_a_map_says(folder):
+    (real,), (generated,) = pool.maps(folder)
+    assert real.room == generated.room == "casper_sparse" and real.problem == {}
+    assert (real.format("windows_8"), real.format("cusparse")) == ("windows", "CSR")
+    assert not real.races("auto") and worlds.ABOUT.races("auto")
+    assert generated.contenders == ["*"] and generated.dense == [] and generated.free == "n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('order = "given"\n', "", "the key 'order' is missing"),
+        ('"FP32"', '"FP4"', "precision is 'FP4', but must be one of FP32, TF32, BF16"),
+        ('"blocks"', '"stripes"', "pattern is 'stripes', but must be one of non-zeros anywhere"),
+        (
+            'order = "given"',
+            'order = "given"\ncolour = 1',
+            "the key 'colour' is none of experiment",
+        ),
+        ("[[generated]]", "[[made]]", "there is no 'made', but real and generated"),
+    ],
+)
+def test_a_map_that_is_not_whole_is_refused(folder, old, new, says):
+    assert old in TOML
+    (folder / "casper_sparse" / "map.toml").write_text(TOML.replace(old, new, 1))
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        pool.maps(folder)
+    assert "casper_sparse/map.toml" in str(caught.value)
+
+
+def test_every_recorded_contender_of_a_map_is_there_and_has_a_format():
+    real, generated = pool.maps()
+    assert {about.precision for about in (*real, *generated)} == set(pool.PRECISIONS)
+    for about in (*real, *generated):
+        path = RECORDED / about.room / f"{about.experiment}.csv"
+        if not path.is_file():
+            continue
+        variants = set(records.read(path)["variant"])
+        if isinstance(about, pool.Real):
+            assert all(about.format(v) for v in variants)
+        else:
+            assert any(pool.fits(v, about.contenders) for v in variants)
+            assert not about.dense or any(pool.fits(v, about.dense) for v in variants)
+
+
+def world(folder, matrices=12):
+    """Records and statistics of a synthetic pool below `folder`, which has the room's map."""
+    made = worlds.pool(matrices)
+    gpu = folder / "records" / "nvidia-h200"
+    records.write_machine(gpu / "casper_sparse", synthetic.machine())
+    records.write(gpu / "casper_sparse" / "real.csv", made.df)
+    rows = "".join(
+        ",".join([name, "given", *(str(getattr(s, c)) for c in statistics.COLUMNS[2:])]) + "\n"
+        for name, s in made.matrices.items()
+    )
+    path = folder / "casper_sparse" / "statistics.csv"
+    path.write_text(",".join(statistics.COLUMNS) + "\n" + rows)
+    return gpu
+
+
+def test_a_pool_has_the_rows_whose_matrices_have_statistics(folder):
+    gpu = world(folder)
+    (found,) = pool.pools(gpu, folder)
+    assert len(found.matrices) == 12 and set(found.df["label"]) == set(found.matrices)
+    path = folder / "casper_sparse" / "statistics.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]))
+    (found,) = pool.pools(gpu, folder)
+    assert "m11" not in found.matrices and "m11" not in set(found.df["label"])
+    path.write_text("".join(lines[: pool.LEAST_MATRICES]))
+    assert pool.pools(gpu, folder) == [], "too few say nothing"
+
+
+def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
+    gpu = world(folder)
+    assert pool.pool(gpu, "FP32", folder).about.experiment == "real"
+    with pytest.raises(
+        ValueError, match="no records of real matrices in TF32 on nvidia-h200; recorded: FP32"
+    ):
+        pool.pool(gpu, "TF32", folder)
+
+
+def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():
+    made = worlds.pool(8)
+    assert made.advisable == ["plain", "cut", "win", "cusparse_alg2"]
+    alone = pool.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices)
+    assert alone.advisable == ["auto"]
+    df = made.df.copy()
+    df.loc[df["variant"] == "auto", "median_us"] /= 2
+    better = pool.Pool(made.about, df, made.matrices)
+    assert better.advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]

@@ -1,0 +1,118 @@
+"""Statistics of patterns against counting them by hand, and the file that the book is built from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from artifact import rooms
+from artifact.measure import matrices
+from artifact.which import statistics
+from kernels.formats import csr, reorder
+
+SHIPPED = [room for room in rooms.find() if rooms.statistics(room).is_file()]
+
+
+def test_a_small_matrix_counted_by_hand():
+    dense = np.zeros((20, 10), np.float32)
+    dense[0, [0, 5]] = dense[1, [0, 9]] = dense[9, 5] = dense[17, 5] = 1
+    s = statistics.of(csr.from_scipy(scipy.sparse.csr_array(dense)))
+    assert (s.m, s.k, s.nnz, s.row_most, s.empty_rows) == (20, 10, 6, 2, 16)
+    assert s.row_mean == 0.3 and s.density == 0.03
+    assert s.row_variation == pytest.approx(np.sqrt(0.5 - 0.09) / 0.3)
+    assert s.bandwidth == 8, "row 1 is at column 0.5, its entry at 9"
+    assert s.windows_8 == 6 / 5, "rows 0 to 7 have columns 0, 5 and 9, then two windows 5"
+    assert s.windows_16 == 6 / 4 and s.windows_32 == s.windows_64 == 6 / 3
+    assert s.similar_8 == 6 / 3, "rows 1 and 0, 9 and 17 come first, in one window"
+    assert s.blocks_16 == 6 / (2 * 256) and s.blocks_32 == 6 / 1024
+
+
+def test_random_matrices_counted_one_by_one():
+    rng = np.random.default_rng(4)
+    a = csr.from_scipy(scipy.sparse.random(133, 90, 0.05, "csr", rng=rng))
+    dense = csr.to_dense(a) != 0
+    s = statistics.of(a)
+    for height in statistics.WINDOWS:
+        unions = sum(dense[i : i + height].any(axis=0).sum() for i in range(0, 133, height))
+        assert getattr(s, f"windows_{height}") == pytest.approx(a.nnz / unions)
+        alike = dense[reorder.similar(a)]
+        unions = sum(alike[i : i + height].any(axis=0).sum() for i in range(0, 133, height))
+        assert getattr(s, f"similar_{height}") == pytest.approx(a.nnz / unions)
+    for side in statistics.BLOCKS:
+        kept = sum(
+            dense[i : i + side, j : j + side].any()
+            for i in range(0, 133, side)
+            for j in range(0, 90, side)
+        )
+        assert getattr(s, f"blocks_{side}") == pytest.approx(a.nnz / kept / side**2)
+
+
+def test_repeated_entries_count_once_and_values_do_not():
+    once = csr.Csr(
+        2, 3, np.array([0, 1, 2], np.int32), np.array([1, 2], np.int32), np.ones(2, np.float32)
+    )
+    twice = csr.Csr(
+        2, 3, np.array([0, 2, 3], np.int32), np.array([1, 1, 2], np.int32), np.zeros(3, np.float32)
+    )
+    assert statistics.of(once) == statistics.of(twice)
+
+
+def test_matrices_without_non_zeros():
+    for m, k in ((0, 0), (3, 0), (0, 4), (5, 7)):
+        nothing = csr.Csr(
+            m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        )
+        s = statistics.of(nothing)
+        assert all(np.isfinite(x) for x in asdict(s).values()) and s.nnz == s.density == 0
+        assert s.empty_rows == m
+
+
+def test_reordering_brings_a_band_back_and_leaves_what_is_not_square():
+    n = 200
+    band = scipy.sparse.diags_array([1.0, 1, 1], offsets=[-1, 0, 1], shape=(n, n), format="csr")
+    mixed = np.random.default_rng(1).permutation(n)
+    a = csr.from_scipy(band[mixed][:, mixed])
+    assert statistics.of(a).bandwidth > 100
+    assert statistics.of(statistics.ordered(a, statistics.RCM)).bandwidth <= 2
+    assert statistics.ordered(a, statistics.GIVEN) is a
+    wide = csr.from_scipy(scipy.sparse.random(5, 9, 0.5, "csr"))
+    assert statistics.ordered(wide, statistics.RCM) is wide
+
+
+def test_written_and_read_again(tmp_path, monkeypatch, capsys):
+    scipy.sparse.save_npz(tmp_path / "small.npz", scipy.sparse.random(60, 60, 0.1, "csr"))
+    monkeypatch.setenv(matrices.VARIABLE, str(tmp_path))
+    listed = tmp_path / "list.csv"
+    listed.write_text("name,group,domain\nsmall,,test\nabsent,,test\n")
+    monkeypatch.setattr(rooms, "matrices", lambda room: listed)
+    monkeypatch.setattr(rooms, "statistics", lambda room: tmp_path / "statistics.csv")
+    assert statistics.main(["--room", "any"]) == 0
+    found = statistics.read(tmp_path / "statistics.csv")
+    assert list(found) == [("small", "given"), ("small", "rcm")]
+    whole = statistics.of(matrices.load("small", tmp_path))
+    assert asdict(found["small", "given"]) == pytest.approx(asdict(whole), rel=1e-5)
+    assert "--room any" in (tmp_path / "statistics.csv").read_text().splitlines()[1]
+    monkeypatch.delenv(matrices.VARIABLE)
+    assert statistics.main(["--room", "any"]) == 2
+    assert "is not set" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_whole(tmp_path):
+    with pytest.raises(FileNotFoundError, match="python -m artifact.which.statistics makes them"):
+        statistics.read(tmp_path / "statistics.csv")
+    (tmp_path / "statistics.csv").write_text("name,order,m\na,given,3\n")
+    with pytest.raises(ValueError, match="column 'k': the column is missing"):
+        statistics.read(tmp_path / "statistics.csv")
+
+
+@pytest.mark.parametrize("room", SHIPPED)
+def test_the_shipped_statistics_are_of_the_listed_matrices(room):
+    listed = matrices.listed(rooms.matrices(room)).set_index("name")
+    for (name, order), s in statistics.read(rooms.statistics(room)).items():
+        assert (s.m, s.k) == (listed.loc[name, "rows"], listed.loc[name, "cols"])
+        assert order in (statistics.GIVEN, statistics.RCM)
+        assert 1 <= s.windows_8 <= s.windows_16 <= s.windows_32 <= s.windows_64
+        assert 1 >= s.blocks_16 >= s.blocks_32 >= s.blocks_64 > 0

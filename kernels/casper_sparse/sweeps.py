@@ -1,8 +1,12 @@
-"""The shapes that the source sweeps (its section V), and smaller ones that finish in seconds."""
+"""Shapes of the source's three sweeps (its section V), and smaller ones that finish in seconds.
+
+The source names wide, square and tall matrices and a target S, and gives neither a size nor a value of S: those
+here are ours, powers of two along the axis that a sweep varies.
+"""
 
 from __future__ import annotations
 
-#: The source's S, "the target sparsity percentage": per cent of K that a row holds at most.
+#: Our values of the source's S, "the target sparsity percentage": per cent of K that a row holds at most.
 S_PERCENT = (0.5, 1.0, 5.0)
 
 #: experiment -> list of (m, n, k)
@@ -21,7 +25,7 @@ KICK = {
 def sweeps(preset: str) -> dict[str, list[dict]]:
     """experiment -> shapes as keyword arguments of `problem`: m, n, k and density = S / 100.
 
-    preset: "full" (Figs. 4-6 of the source) or "kick" (two sizes of each); else ValueError.
+    preset: "full" (for Figs. 4-6 of the source, at sizes of ours) or "kick" (two sizes of each); else ValueError.
     """
     chosen = {"full": FULL, "kick": KICK}.get(preset)
     if chosen is None:

@@ -31,14 +31,24 @@ THREADS = TILE * TILE // 16  # 4 x 4 elements of C a thread
 DENSE_ROWS = 64  # rows of A that element_wise stages at once
 #: (N, M) of the patterns that the chapter measures; element_wise is compiled for any other as well.
 PATTERNS = ((2, 4), (1, 4), (4, 8), (8, 32), (12, 32), (16, 32))
-SPLIT_K = {"double_buffer": 2, "double_buffer_split1": 1}
+SPLIT_K = {
+    "double_buffer": 2, "double_buffer_split1": 1, "verbatim_double_buffer": 2, "verbatim_split1": 1
+}  # fmt: skip
+#: Bytes of dynamic shared memory of the kernels that are the report's to the letter; the others' is static.
+SHARED_BYTES = {
+    "verbatim": 4 * 64 * 2 * TILE, "verbatim_prefetch": 4 * 64 * 2 * TILE,
+    "verbatim_double_buffer": 4 * 32 * 3 * TILE, "verbatim_split1": 4 * 32 * 3 * TILE,
+}  # fmt: skip
+VERBATIM = tuple(SHARED_BYTES)
 INT32_MAX = 2**31 - 1
 
 
 def _kernel(
-    name: str, idea: str, prediction: str, *entries: str, source: str = "", published: bool = False
-) -> Kernel:
-    return Kernel(name, HERE / f"{source or name}.cu", idea, prediction, entries, published)
+    name: str, idea: str, prediction: str, *entries: str, source: str = "", published: bool = False,
+    spill_free: bool = True,
+) -> Kernel:  # fmt: skip
+    path = HERE / f"{source or name}.cu"
+    return Kernel(name, path, idea, prediction, entries, published, spill_free)
 
 
 def _element_wise(keep: int, group: int) -> str:
@@ -50,17 +60,16 @@ VARIANTS: dict[str, Kernel] = {
     for kernel in (
         _kernel(
             "baseline",
-            "the published kernel: gather, synchronise, multiply 64 compressed rows, synchronise",
+            "the report's kernel, with rows requested together and C stored 16 bytes at a time: gather, synchronise, "
+            "multiply 64 compressed rows, synchronise",
             "",
             f"baseline<{TILE}, {TILE}, 64>",
-            published=True,
         ),
         _kernel(
             "prefetch",
             "loads of the next step into registers that nothing reads",
             "None: the compiler drops them, and the machine code is the baseline's.",
             f"prefetch<{TILE}, {TILE}, 64, false>",
-            published=True,
         ),
         _kernel(
             "prefetch_kept",
@@ -82,7 +91,6 @@ VARIANTS: dict[str, Kernel] = {
             "0.9x: A is gathered behind the same barriers, twice as often, and C is cleared and "
             "added to atomically; ahead only where one block for each tile leaves SMs idle.",
             f"double_buffer<{TILE}, {TILE}, 32, 2, false>",
-            published=True,
         ),
         _kernel(
             "double_buffer_split1",
@@ -90,7 +98,6 @@ VARIANTS: dict[str, Kernel] = {
             "Ahead of split-K 2 where the tiles alone fill the GPU, from 1024 on; behind below.",
             f"double_buffer<{TILE}, {TILE}, 32, 1, false>",
             source="double_buffer",
-            published=True,
         ),
         _kernel(
             "element_wise",
@@ -105,6 +112,38 @@ VARIANTS: dict[str, Kernel] = {
             "go.",
             f"double_buffer<{TILE}, {TILE}, 32, 1, true>",
             source="double_buffer",
+        ),
+        _kernel(
+            "verbatim",
+            "the report's baseline to the letter: a row of A is stored before the next is asked for, C float by float",
+            "0.9x at 4096 and 0.5x at 512, which is where nmSPARSE's own code lies beside our baseline: 30% more bytes "
+            "through L1 at 256 and 4% more at 2048, and where blocks are few, a round trip to memory for every row.",
+            f"verbatim<{TILE}, {TILE}, 64>",
+            published=True,
+        ),
+        _kernel(
+            "verbatim_prefetch",
+            "the report's register prefetch to the letter: arrays that nothing reads",
+            "1.00x over verbatim: the compiler drops arrays and loads.",
+            f"verbatim_prefetch<{TILE}, {TILE}, 64>",
+            published=True,
+        ),
+        _kernel(
+            "verbatim_double_buffer",
+            "the report's double buffer to the letter: an array of two pointers, so that B is read by generic loads",
+            "0.7x over double_buffer: five reads of shared memory a row instead of two, four of them of 4 bytes.",
+            f"verbatim_double_buffer<{TILE}, {TILE}, 32>",
+            published=True,
+            spill_free=False,  # the array of pointers lies in local memory, in the report's machine code as well
+        ),
+        _kernel(
+            "verbatim_split1",
+            "the same without split-K",
+            "Ahead of verbatim_double_buffer where the tiles alone fill the GPU, from 1024 on; behind below.",
+            f"verbatim_double_buffer<{TILE}, {TILE}, 32>",
+            source="verbatim_double_buffer",
+            published=True,
+            spill_free=False,
         ),
     )
 }
@@ -237,6 +276,13 @@ def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True)
         f"{variant} has a grid row for every {TILE} columns and n = {problem.n} needs more than "
         "65535: multiply in several column ranges",
     )
+    w = problem.nnz // problem.n
+    largest = max(problem.m * problem.k, w * problem.n, problem.m * problem.n)
+    require(
+        variant not in VERBATIM or largest <= INT32_MAX,
+        f"{variant} counts elements in 32 bits, as the report does, and a matrix here has {largest}: use "
+        "baseline or double_buffer",
+    )
     ops = problem.device()
     b = ops.b
     if variant == "element_wise":
@@ -253,13 +299,12 @@ def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True)
     from cuda.core import LaunchConfig
 
     index, prepare_ms = timed(lambda: nm.per_column_index(b))
-    kernel = jit.load(
-        jit.compile_cubin(
-            VARIANTS[variant].source, entry(variant, b.keep, b.group), jit.arch_of(device)
-        )
+    name, shared = entry(variant, b.keep, b.group), SHARED_BYTES.get(variant, 0)
+    cubin = jit.compile_cubin(VARIANTS[variant].source, name, jit.arch_of(device))
+    kernel, splits = jit.load(cubin, shared), SPLIT_K.get(variant, 1)
+    config = LaunchConfig(
+        grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS, shmem_size=shared
     )
-    splits = SPLIT_K.get(variant, 1)
-    config = LaunchConfig(grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS)
     sizes = [problem.m, problem.n, b.w]
     if variant == "element_wise":
         sizes.append(problem.k)

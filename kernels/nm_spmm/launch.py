@@ -1,4 +1,4 @@
-"""The room's variants: the paper's kernels, our FP32 ladder, the tuned choice, and tensor cores."""
+"""The room's variants: the paper's kernels, what it compares with, our FP32 ladder, the tuned choice, and tensor cores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import tuning
 from ..contract import Bound, Kernel, Launch, Problem, require
-from . import family, ladder, published, tensor
+from . import family, ladder, nmsparse, published, tensor
 from .operands import ROOM
 
 HERE = Path(__file__).parent
@@ -22,6 +22,7 @@ _AUTO = Kernel(
 )
 VARIANTS: dict[str, Kernel] = {
     **published.KERNELS,
+    **nmsparse.KERNELS,
     **family.KERNELS,
     "auto": _AUTO,
     **tensor.KERNELS,
@@ -41,7 +42,7 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         return bind_auto(variant, problem, device)
     if variant in family.RUNGS:
         return ladder.bind(variant, problem, device)
-    module = published if variant in published.KERNELS else tensor
+    module = next((x for x in (published, nmsparse) if variant in x.KERNELS), tensor)
     return module.bind(variant, problem, device)
 
 

@@ -1,0 +1,42 @@
+// nmsparse: nmSPARSE's vector-wise kernel in FP32, as NM-SpMM's authors time it: what they are faster than.
+//
+// No text of nmSPARSE's lies behind this file but what its users say, and the kernel that NM-SpMM's authors publish for their
+// comparison (benchmark/kernel_performance/run_test/nmsparse): 32 x 32 of C a block of 64 threads, 4 x 4 a thread, steps of
+// 128 rows of B at 50% sparsity and of 256 at every other, no split-K. This one does the same, written anew:
+//
+//   for each step of `rows` compressed rows:
+//     As = the rows of A^T that the indices name, Bs = values        four rows of a thread in flight at once
+//     acc += As x Bs, row by row                                     two rows a turn of the loop
+//
+// The rows of a step are an argument, not a constant, and that is its price: no loop is unrolled whole, and each turn of the
+// multiplying one counts, compares and computes addresses beside 32 multiply-adds.
+//
+// Template:  BM, BN  rows and columns of C that a block computes: 32, 32
+// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * rows * (BM + BN) bytes of dynamic shared memory; every array
+//            has fewer than 2^31 elements
+
+#include "nmsparse.cuh"
+
+template <int BM, int BN>
+__global__ void nmsparse(
+    int m, int n, int w,              // sizes; w compressed rows of B, whole steps of them
+    int rows,                         // compressed rows in a step, a multiple of 8
+    const float* A,                   // m x k, column-major
+    const float* val,                 // w x n, row-major
+    const int* index,                 // w x n, row-major: the row of B that a value comes from
+    float* C)                         // m x n, column-major
+{
+    extern __shared__ float shared[];
+    float *As = shared, *Bs = As + BM * rows;
+    const NmSparseTile<BM, BN> t;
+    float acc[4][4] = {};
+
+    for (int w0 = 0; w0 < w; w0 += rows) {
+        __syncthreads();  // everyone is done with the previous step
+        t.template gather_a<false>(As, A, index + w0 * n, m, n, rows, rows);
+        t.template load_b<false>(Bs, val + w0 * n, n, rows, rows);
+        __syncthreads();
+        t.multiply(acc, As, Bs, rows);
+    }
+    t.store(C, acc, m);
+}

@@ -19,9 +19,11 @@
 //   t_m 4   8  9 10 ... 15
 template <int BM, int BN>
 struct NmSparseTile {
+    static_assert(BM % 32 == 0 && BN % 32 == 0, "a tile has whole rows of 32 floats: choose BM and BN as multiples of 32");
     static constexpr int THREADS = (BM / 4) * (BN / 4);
     static constexpr int STRIDE_A = THREADS / (BM / 4), STRIDE_B = THREADS / (BN / 4);  // rows of a turn of the block
-    int m0, n0, t_m, t_n;
+    int m0, n0;    // first row and column of the block's tile
+    int t_m, t_n;  // first row and column of the thread's 4 x 4 within it
 
     __device__ __forceinline__ NmSparseTile()
         : m0(blockIdx.x * BM), n0(blockIdx.y * BN), t_m(threadIdx.x / (BN / 4) * 4), t_n(threadIdx.x % (BN / 4) * 4)

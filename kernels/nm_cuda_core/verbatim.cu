@@ -20,9 +20,11 @@ __global__ void verbatim(
     const int* index,                 // w x n, row-major: the row of B that a value comes from
     float* C)                         // m x n, column-major
 {
+    using T = NmSparseTile<BM, BN>;
+    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0, "a turn of the block must divide the tile: choose BK as a multiple of it");
     extern __shared__ float shared[];
     float *As = shared, *Bs = As + BM * BK;
-    const NmSparseTile<BM, BN> t;
+    const T t;
     float acc[4][4] = {};
 
     for (int w0 = 0; w0 < w; w0 += BK) {

@@ -25,6 +25,7 @@ __global__ void verbatim_double_buffer(
     float* C)                         // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
+    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0, "a turn of the block must divide the tile: choose BK as a multiple of it");
     extern __shared__ float shared[];
     float* As = shared;
     float* Bs[2];

@@ -16,6 +16,7 @@ __global__ void verbatim_prefetch(
     float* C)                         // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
+    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0, "a turn of the block must divide the tile: choose BK as a multiple of it");
     extern __shared__ float shared[];
     float *As = shared, *Bs = As + BM * BK;
     const T t;

@@ -24,6 +24,10 @@ VARIANTS = tuple(room.VARIANTS)
 #: Variants that read the indices of a block's first column only.
 GATHER = tuple(name for name in VARIANTS if name != "element_wise")
 BUFFERED = tuple(name for name in GATHER if room.entry(name).startswith("double_buffer<"))
+#: The report to the letter, and the other variants, which are ours.
+VERBATIM = ("verbatim", "verbatim_prefetch", "verbatim_double_buffer", "verbatim_split1")
+OURS = tuple(name for name in VARIANTS if name not in VERBATIM)
+ATOMIC = ("double_buffer", "verbatim_double_buffer")
 
 
 @st.composite
@@ -49,7 +53,7 @@ def test_the_reports_three_kernels_and_what_they_leave_open():
         "double_buffer_split1",
     )  # fmt: skip
     published = [name for name, kernel in room.VARIANTS.items() if kernel.published]
-    assert published == ["baseline", "prefetch", "double_buffer", "double_buffer_split1"]
+    assert published == list(VERBATIM) == list(launch.VERBATIM)
     assert all(k.prediction for name, k in room.VARIANTS.items() if name != "baseline")
     assert room.BASELINES == ("cublas",)
 
@@ -65,8 +69,17 @@ def test_entries_have_the_reports_tiles():
         "double_buffer": "double_buffer<32, 32, 32, 2, false>",
         "double_buffer_split1": "double_buffer<32, 32, 32, 1, false>",
         "element_wise": "element_wise<32, 32, 64, 2, 4>",
+        "verbatim": "verbatim<32, 32, 64>",
+        "verbatim_prefetch": "verbatim_prefetch<32, 32, 64>",
+        "verbatim_double_buffer": "verbatim_double_buffer<32, 32, 32>",
+        "verbatim_split1": "verbatim_double_buffer<32, 32, 32>",
     }
-    assert launch.SPLIT_K == {"double_buffer": 2, "double_buffer_split1": 1}
+    assert launch.SPLIT_K == dict.fromkeys(ATOMIC, 2) | {
+        "double_buffer_split1": 1,
+        "verbatim_split1": 1,
+    }
+    # Section 3.4: one tile of A and of B; section 3.6: one of A and two of B.
+    assert [launch.SHARED_BYTES[name] for name in VERBATIM] == [16384, 16384, 12288, 12288]
     for keep, group in launch.PATTERNS:
         assert room.entry("element_wise", keep, group) in room.VARIANTS["element_wise"].entries
         assert all(room.entry(name, keep, group) == room.entry(name) for name in GATHER)
@@ -292,7 +305,7 @@ def loaded(monkeypatch) -> list[jit.Cubin]:
     """bind without a GPU; what it would load, and nothing is launched."""
     cubins = []
 
-    def load(cubin):
+    def load(cubin, dynamic_shared_bytes=0):
         cubins.append(cubin)
         return cubin.entry
 
@@ -326,10 +339,10 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, variant, sizes):
     assert kernel == room.entry(variant) and kernel in room.VARIANTS[variant].entries
     (cubin,) = loaded
     assert cubin.source == room.VARIANTS[variant].source and cubin.arch == "sm_90a"
-    splits = 2 if variant == "double_buffer" else 1
+    splits = 2 if variant in ATOMIC else 1
     assert config.grid == (m // 32, n // 32, splits) and config.block == (64, 1, 1)
-    assert config.shmem_size == 0, "shared memory is static"
-    assert bound.accumulates == (variant == "double_buffer"), "only atomics need zeros to add to"
+    assert config.shmem_size == launch.SHARED_BYTES.get(variant, 0), "of ours it is static"
+    assert bound.accumulates == (variant in ATOMIC), "only atomics need zeros to add to"
 
     held, index = bound.keep
     sizes = [m, n, b.w] + [k] * (variant == "element_wise")
@@ -356,7 +369,7 @@ def test_a_launch_clears_exactly_where_atomics_add(loaded, monkeypatch, variant)
     bound = room.bind(variant, on_fake_gpu(room.problem(32, 32, 64)), H200)
     for _ in range(2):
         bound.launch("stream")
-    once = ["clear"] * (variant == "double_buffer") + [room.entry(variant)]
+    once = ["clear"] * (variant in ATOMIC) + [room.entry(variant)]
     assert done == once * 2
 
 
@@ -407,6 +420,16 @@ def test_as_many_columns_as_a_grid_has_rows_are_taken(loaded):
     p = on_fake_gpu(room.problem(32, 65535 * 32, 1, 1, group=1))
     ((_, config, _),) = room.bind("baseline", p, H200).steps
     assert config.grid == (1, 65535, 1)
+
+
+@pytest.mark.parametrize("variant", VERBATIM)
+def test_the_report_to_the_letter_counts_in_32_bits(variant):
+    for m, n, k in ((2**16, 32, 2**15), (32, 2**16, 2**16), (2**16, 2**15, 4)):
+        p = replace(room.problem(m, n, k), make_device=never)
+        with pytest.raises(
+            ValueError, match=f"^{variant} counts elements in 32 bits, .*2147483648: "
+        ):
+            room.bind(variant, p, H200)
 
 
 @pytest.mark.parametrize("vector", [1, 4, 16, 31, 33, 48])
@@ -483,18 +506,21 @@ def reports(cubins):
 
 
 def entries_on(arch: str) -> list[str]:
-    return [entry for _, entry in COMPILED + OTHERS * (arch == "sm_90a")]
+    """Ours, those that are not the report's to the letter."""
+    known = [entry for _, entry in COMPILED + OTHERS * (arch == "sm_90a")]
+    return [entry for entry in known if not entry.startswith("verbatim")]
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_every_entry_compiles_for_every_target_without_spills(reports, arch):
-    for entry in entries_on(arch):
+    for entry in (*entries_on(arch), *map(room.entry, VERBATIM)):
         used, mix = reports[entry, arch]
         where = f"{entry} on {arch}: {used}"
-        assert all(
-            kernel.spill_free for kernel in room.VARIANTS.values() if entry in kernel.entries
-        )
-        assert not used.spills and used.stack_bytes == used.local_bytes == 0, where
+        free = {k.spill_free for k in room.VARIANTS.values() if entry in k.entries} or {True}
+        assert free == {not entry.startswith("verbatim_double_buffer")}
+        # What is to the letter keeps an array of two pointers in local memory: 16 bytes, and no register is spilled.
+        assert used.stack_bytes == (0 if free == {True} else 16) and used.local_bytes == 0, where
+        assert used.spills == (free == {False}), where
         assert mix["EXIT"] >= 1 and mix["FFMA"] >= 16, where
 
 
@@ -514,7 +540,7 @@ def test_as_many_blocks_share_an_sm_as_the_launch_bounds_ask_for(reports, arch):
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-@pytest.mark.parametrize("variant", GATHER)
+@pytest.mark.parametrize("variant", [name for name in GATHER if name in OURS])
 def test_shared_memory_is_that_of_the_reports_tiles(reports, variant, arch):
     """Section 3.4: one tile of A and of B; section 3.6: one of A and two of B."""
     rows, tiles = (32, 3) if variant in BUFFERED else (64, 2)
@@ -531,6 +557,47 @@ def test_the_compiler_drops_the_published_prefetch(cubins, reports, arch):
     if arch == "sm_90a":
         one, two, other = (jit.disassemble(cubins[name, arch]) for name in names)
         assert "LDG" in one and one == two != other
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_the_report_to_the_letter_stores_c_float_by_float(reports, arch):
+    """Section 3.3: 16 stores of 4 bytes a thread, where ours makes four of 16."""
+    for name in VERBATIM:
+        _, mix = reports[room.entry(name), arch]
+        assert count(mix, "STG", 32) == count(mix, "STG") == 16, f"{name} on {arch}: {mix}"
+        assert not count(mix, "FMUL") + count(mix, "FADD"), f"{name} on {arch}: {mix}"
+
+
+@compiled.exact
+def test_what_the_report_to_the_letter_loads(reports, arch="sm_90a"):
+    """A comes 16 bytes at a time behind an index of 4, eight of each in a step of 64 rows (section 3.1)."""
+    for name, turns in (("verbatim", 8), ("verbatim_prefetch", 8), ("verbatim_double_buffer", 4)):
+        used, mix = reports[room.entry(name), arch]
+        where = f"{name} on {arch}: {mix}"
+        buffered = (
+            name == "verbatim_double_buffer"
+        )  # A of the first step and of the next, B of the first
+        assert count(mix, "LDG", 32) == turns * (1 + buffered), where
+        assert count(mix, "LDG", 128) == count(mix, "STS", 128) == turns * (2 + buffered), where
+        assert count(mix, "STS") == count(mix, "STS", 128), where
+        rows = 32 if buffered else 64
+        assert count(mix, "FFMA") == 16 * rows and used.shared_bytes in (0, 1024), where
+        # A is read 16 bytes at a time; so is B, but for the array of pointers, through which it is four generic reads.
+        assert count(mix, "LDS", 128) == count(mix, "LDS") == rows * (1 if buffered else 2), where
+        assert count(mix, "LD", 32) == count(mix, "LD") == 4 * rows * buffered, where
+        assert count(mix, "LDGSTS") == turns * buffered, where
+        assert count(mix, "RED") + count(mix, "REDG") == 16 * buffered, where
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_the_compiler_drops_the_prefetch_to_the_letter(reports, arch):
+    """Both arrays and their loads: for as many multiply-adds, as much is loaded. How steps are counted differs."""
+    one, two = (reports[room.entry(name), arch][1] for name in ("verbatim", "verbatim_prefetch"))
+    steps = [
+        count(mix, "FFMA") for mix in (one, two)
+    ]  # a compiler may give the last step a copy of its own
+    for opcode in ("LDG", "LDS", "STS", "BAR"):
+        assert count(one, opcode) * steps[1] == count(two, opcode) * steps[0] > 0, opcode
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -613,6 +680,13 @@ def test_only_double_buffer_copies_past_the_registers_and_only_split_k_adds_atom
         ("double_buffer", "double_buffer<32, 32, 12, 2, false>", "choose BK as a multiple of it"),
         ("element_wise", "element_wise<32, 32, 64, 1, 3>", "choose BK as a multiple of GROUP"),
         ("element_wise", "element_wise<32, 32, 64, 5, 4>", "KEEP <= GROUP"),
+        ("verbatim", "verbatim<16, 32, 64>", "choose BM and BN as multiples of 32"),
+        ("verbatim_prefetch", "verbatim_prefetch<32, 32, 60>", "choose BK as a multiple of it"),
+        (
+            "verbatim_double_buffer",
+            "verbatim_double_buffer<32, 32, 4>",
+            "choose BK as a multiple of it",
+        ),
     ],
 )
 def test_an_impossible_instantiation_says_why(variant, entry, reason):

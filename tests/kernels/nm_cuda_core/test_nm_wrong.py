@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import compiled
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from kernels import jit
 from kernels import nm_cuda_core as room
 from kernels.contract import Launch
 from kernels.formats import nm
+from kernels.nm_cuda_core import launch
 
 SOURCES = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
 M, N = 96, 160
@@ -132,3 +134,46 @@ def test_the_reports_own_limit_would_let_tf32_pass(device):
         stream.sync()
         off = np.abs(bound.result().get() - exact) / exact
         assert (off.max() < 1e-3) == passes, name
+
+
+#: bug of what is to the letter -> (variant, file, text that is there once, what stands there instead)
+MUTANTS = {
+    "no_end": ("verbatim", "nmsparse.cuh", "if (!END || i + row < left) store4(", "if (i + row + 1 < left) store4("),
+    "other_rows_of_a": ("verbatim", "nmsparse.cuh", "load4(A + m0 + k * m", "load4(A + m0 + (k ^ 1) * m"),
+    "columns_swapped": ("verbatim_prefetch", "nmsparse.cuh", "b[j] = Bs[row * BN + t_n + j]", "b[j] = Bs[row * BN + t_n + 3 - j]"),
+    "rows_of_64": ("verbatim", "verbatim.cu", "min(BK, w - w0)", "BK - 1"),
+    "no_swap": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "read = write;", ""),
+    "share_too_short": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "(steps + split - 1) / split;", "max(1, steps / split);"),
+    "overwrites": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "if (split == 1) {", "if (split != 1) {"),
+}  # fmt: skip
+
+
+def mutated(monkeypatch, folder, bug: str) -> str:
+    """The variant, which is from now on compiled from sources with one text changed."""
+    variant, *edit = MUTANTS[bug]
+    compiled.changed(launch.HERE, folder, *edit)
+    kernel = room.VARIANTS[variant]
+    changed = replace(kernel, source=folder / kernel.source.name)
+    monkeypatch.setitem(room.VARIANTS, variant, changed)
+    return variant
+
+
+@pytest.mark.parametrize("bug", MUTANTS)
+def test_a_wrong_letter_compiles(monkeypatch, tmp_path, bug):
+    kernel, entry = room.VARIANTS[MUTANTS[bug][0]], room.entry(MUTANTS[bug][0])
+    before = jit.compile_cubin(kernel.source, entry, "sm_90a").code
+    variant = mutated(monkeypatch, tmp_path, bug)
+    assert jit.compile_cubin(room.VARIANTS[variant].source, entry, "sm_90a").code != before
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("bug", MUTANTS)
+def test_a_wrong_letter_is_caught(device, monkeypatch, tmp_path, bug):
+    """An odd number of steps of 32 rows, the last not whole; of 64, one and two rows more."""
+    problem = make_problem(**USUAL)
+    reference, stream = check.oracle(problem), device.create_stream()
+    right = room.bind(MUTANTS[bug][0], problem, device)
+    assert check.check(right, problem, reference, stream).rel_err < 1e-6
+    variant = mutated(monkeypatch, tmp_path, bug)
+    with pytest.raises(check.WrongResult):
+        check.check(room.bind(variant, problem, device), problem, reference, stream)

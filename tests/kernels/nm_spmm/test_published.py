@@ -21,6 +21,8 @@ from kernels.nm_spmm import operands, packing, published
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 VARIANTS = tuple(published.KERNELS)
+#: Variants that are one kernel; `v3_searched` is the fastest of several, and compiles and times them all.
+SINGLE = tuple(variant for variant in VARIANTS if variant != "v3_searched")
 gpu = pytest.mark.gpu
 H200 = SimpleNamespace(
     name="H200",
@@ -185,7 +187,7 @@ def on_fake_gpu(p: Problem) -> Problem:
 
 
 @pytest.mark.parametrize("keep", [32, 16, 12, 8, 4])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", SINGLE)
 def test_bind_asks_for_a_listed_entry(loaded, variant, keep):
     p = on_fake_gpu(operands.problem(128, 256, 512, keep / 32))
     bound = published.bind(variant, p, H200)
@@ -210,6 +212,55 @@ def test_bind_asks_for_a_listed_entry(loaded, variant, keep):
     assert pointers[1:3] == (packed.val.data.ptr, packed.index.data.ptr)
     if len(pointers) == 5:
         assert pointers[3] == (packed.col_info.data.ptr if packed.packed else 0)
+
+
+def test_the_search_is_among_the_authors_tiles_and_shares():
+    """Four tiles, and 1, 2, 4 and 8 shares of k where blocks are few and there are as many steps."""
+    assert {name: (t.rows, t.columns, t.thread) for name, t in published.TILES.items()} == {
+        "small": (32, 32, (4, 4)), "medium": (32, 64, (8, 4)), "square": (64, 64, (8, 8)),
+        "large": (64, 128, (8, 8)),
+    }  # fmt: skip
+    few = published.candidates(on_fake_gpu(operands.problem(64, 128, 512, 0.5)), 132)
+    assert len(set(few)) == 16 and {c.split for c in few} == {1, 2, 4, 8}
+    for k, splits in ((100, {1, 2, 4}), (32, {1}), (64, {1, 2})):
+        found = published.candidates(on_fake_gpu(operands.problem(64, 128, k, 0.5)), 132)
+        assert {c.split for c in found} == splits, "no share without a step"
+    packed = published.candidates(on_fake_gpu(operands.problem(64, 128, 128, 0.25)), 132)
+    assert {c.split for c in packed} == {1, 2}, "steps of 64 rows where it packs"
+    many = published.candidates(on_fake_gpu(operands.problem(512, 512, 512, 0.5)), 6)
+    assert [c.tile for c in many if c.split == 1] == list(published.TILES)
+    assert {c.tile for c in many if c.split > 1} == {"large"}, (
+        "32 blocks for 6 SMs, the others 64 and more"
+    )
+
+
+@pytest.mark.parametrize("keep", [16, 4])
+def test_the_search_keeps_the_fastest(loaded, monkeypatch, keep):
+    p = on_fake_gpu(operands.problem(128, 256, 512, keep / 32))
+    asked = []
+
+    def tune(configs, bind, references, device, rounds, jobs):
+        asked.extend((list(configs), list(jobs)))
+        chosen = published.Timed("square", 4)
+        assert chosen in configs and references[0]().name == "v1"
+        return SimpleNamespace(bound=bind(chosen), spent_ms=10.0)
+
+    monkeypatch.setattr(published.tuning, "tune", tune)
+    bound = published.bind("v3_searched", p, H200)
+    configs, jobs = asked
+    assert configs == published.candidates(p, 132) and len(jobs) == 8
+    assert set(jobs) <= ENTRIES, "what may be asked for is listed"
+    ((kernel, config, _),) = bound.steps
+    assert (published.HERE / "v3.cu", kernel) in jobs and kernel.startswith("v3<64, 64, 8, 8, ")
+    assert config.grid == (4, 2, 4) and bound.accumulates and bound.name == "v3_searched"
+    assert bound.prepare_ms == 11.25, "the layout's and the trials'"
+
+
+def test_shares_are_never_more_than_steps(loaded):
+    p = on_fake_gpu(operands.problem(64, 64, 64, 0.5))
+    for split, shares in ((0, 1), (1, 1), (2, 2), (8, 2)):
+        bound = published.bind_tile("v3_searched", p, H200, "small", split)
+        assert bound.steps[0][1].grid == (2, 2, shares) and bound.accumulates == (shares > 1)
 
 
 def test_what_packing_adds_is_what_v2_counts_beyond_v1(loaded):
@@ -295,7 +346,7 @@ def make_problem(m: int, n: int, k: int, keep: int, group: int, vector: int) -> 
     )
 
 
-def try_problem(p: Problem, device, variants=VARIANTS) -> None:
+def try_problem(p: Problem, device, variants=SINGLE) -> None:
     """C is full of NaN before a launch; two launches give the product twice."""
     host = p.host()
     exact = host.a.astype(np.float64) @ nm.to_dense(host.b).astype(np.float64)
@@ -361,6 +412,31 @@ def test_every_vector(device, keep, group):
     for vector in (4, 8, 12, 16, 32, 48, 64, 96, 128):
         for m, n, k in ((64, 128, 128), (100, 300, 131)):
             try_problem(make_problem(m, n, k, keep, group, vector), device)
+
+
+@gpu
+@pytest.mark.parametrize("keep", [16, 4])
+def test_the_search_is_right_and_has_the_fastest(device, keep):
+    """At 512 cubed, where shares of k are tried, and at a size that no tile divides."""
+    for m, n, k in ((512, 512, 512), (130, 300, 257)):
+        try_problem(make_problem(m, n, k, keep, 32, 32), device, ("v3_searched",))
+
+
+@gpu
+@pytest.mark.parametrize("split", published.SPLITS)
+def test_every_tile_in_every_number_of_shares(device, split):
+    for keep in (16, 12, 8):
+        for m, n, k in ((128, 256, 1024), (67, 130, 257)):
+            p = make_problem(m, n, k, keep, 32, 32)
+            exact = p.host().a.astype(np.float64) @ nm.to_dense(p.host().b).astype(np.float64)
+            stream = device.create_stream()
+            for name in published.TILES:
+                bound = published.bind_tile("v3_searched", p, device, name, split)
+                for _ in range(2):
+                    bound.launch(stream)
+                    stream.sync()
+                    right = np.array_equal(bound.result().get(), exact)
+                    assert right, f"{name} in {split} shares, {keep}:32, m={m}, seed {SEED}"
 
 
 @gpu

@@ -9,7 +9,9 @@ import pytest
 from artifact import baselines, rooms
 from kernels import nm_spmm as room
 from kernels.contract import require_whole
-from kernels.nm_spmm import analysis, family, ladder, launch, operands, published, tensor
+from kernels.nm_spmm import (
+    analysis, family, ladder, launch, nmsparse, operands, published, tensor,
+)  # fmt: skip
 
 SWEEPS = {preset: room.sweeps(preset) for preset in ("full", "kick")}
 EXPERIMENTS = [
@@ -24,8 +26,8 @@ LADDER = ("wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "clust
 
 def test_the_paper_then_our_ladder_then_the_tuner_then_tensor_cores():
     assert list(room.VARIANTS) == [
-        "v1", "v2", "v3", "v3_packed", "v3_unpacked", "v3_split_k", "small", "medium", "large",
-        *LADDER, "auto", "tf32", "bf16",
+        "v1", "v2", "v3", "v3_packed", "v3_unpacked", "v3_split_k", "v3_searched", "small", "medium", "large",
+        "square", "nmsparse", *LADDER, "auto", "tf32", "bf16",
     ]  # fmt: skip
     own = [name for name, kernel in room.VARIANTS.items() if kernel.published]
     assert own == ["v1", "v2", "v3", "small", "medium", "large"], "the others are studies, or ours"
@@ -59,13 +61,14 @@ def test_the_baselines_are_the_libraries_and_the_kernel_of_another_room():
 def test_each_variant_goes_to_its_module(monkeypatch, name):
     asked = []
     for module, bind in (
-        (published, "bind"), (ladder, "bind"), (tensor, "bind"), (launch, "bind_auto")
+        (published, "bind"), (nmsparse, "bind"), (ladder, "bind"), (tensor, "bind"),
+        (launch, "bind_auto"),
     ):  # fmt: skip
         said = module.__name__.rpartition(".")[2]
         monkeypatch.setattr(module, bind, lambda *what, said=said: asked.append((said, what)))
     room.bind(name, "a problem", "a device")
     expected = "launch" if name == "auto" else "tensor" if name in ("tf32", "bf16") else (
-        "ladder" if name in LADDER else "published"
+        "ladder" if name in LADDER else "nmsparse" if name == "nmsparse" else "published"
     )  # fmt: skip
     assert asked == [(expected, (name, "a problem", "a device"))]
 
@@ -152,7 +155,7 @@ def test_llama_is_in_the_order_of_the_published_series():
 def test_the_anchors_are_the_published_ones_and_one_more():
     from artifact.measure import records
 
-    df = records.published(rooms.published("nm_spmm", "anchors"))
+    df = records.published(rooms.others("nm_spmm", "anchors"))
     theirs = {tuple(row) for row in df[["m", "n", "k"]].to_numpy().tolist()}
     mine = {(s["m"], s["n"], s["k"]) for s in SWEEPS["full"]["anchors"]}
     assert mine - theirs == {(8192,) * 3} and theirs < mine

@@ -1,11 +1,10 @@
 // nmSPARSE's vector-wise kernel as it is written, in pieces, for rooms that put it on trial or descend from it.
 //
-//   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major, val and index row-major.
+//   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major, the rest row-major.
 //
-// What makes it what it is, and slower than it could be: a row of A is asked for when its index is there and stored before
-// the next is asked for, so far as the compiler keeps that order; lanes of a warp lie along n, so that C, whose columns lie
-// side by side in memory, is stored float by float, a warp's 32 in eight columns; addresses are 32-bit; nothing is
-// `__restrict__`.
+// What makes it what it is, and slower than it could be: a row of A is asked for when its index is there and stored
+// before the next is asked for, so far as the compiler keeps that order; lanes of a warp lie along n, so that they
+// store C float by float into eight columns at once; addresses are counted in 32 bits; nothing is `__restrict__`.
 //
 // Template:  BM, BN  rows and columns of C that a block computes; nmSPARSE has 32, 32
 #pragma once
@@ -19,7 +18,7 @@
 //   t_m 4   8  9 10 ... 15
 template <int BM, int BN>
 struct NmSparseTile {
-    static_assert(BM % 32 == 0 && BN % 32 == 0, "a tile has whole rows of 32 floats: choose BM and BN as multiples of 32");
+    static_assert(BM % 32 == 0 && BN % 32 == 0, "a tile has rows of 32 floats: choose BM and BN as multiples of 32");
     static constexpr int THREADS = (BM / 4) * (BN / 4);
     static constexpr int STRIDE_A = THREADS / (BM / 4), STRIDE_B = THREADS / (BN / 4);  // rows of a turn of the block
     int m0, n0;    // first row and column of the block's tile
@@ -31,7 +30,7 @@ struct NmSparseTile {
     }
 
     // As [rows][BM]: the rows of A^T that the indices of the block's first column name. rows: of a step, a multiple of
-    // STRIDE_A. END: `left`, the compressed rows from here on, may be fewer; else B has whole steps, as nmSPARSE takes it
+    // STRIDE_A. END: `left`, the compressed rows from here on, may be fewer; else B has whole steps, as in nmSPARSE
     template <bool END>
     __device__ __forceinline__ void gather_a(
         float* As, const float* A, const int* index, int m, int n, int rows, int left) const

@@ -1,14 +1,14 @@
-// verbatim: the baseline to the letter of the report (sections 3.1 to 3.4), which is nmSPARSE's kernel with a fixed step.
+// verbatim: the baseline to the letter of the report (sections 3.1 to 3.4): nmSPARSE's kernel with a fixed step.
 //
-// What `baseline` improves: there, all rows of a step are requested before the first is stored, and C leaves in 16-byte
-// stores; here, a row of A is requested when its index has come, rows beyond the end are left out one by one, and a thread
-// stores its 16 elements of C as 16 floats, columns apart. Each of these touches a sector of 32 bytes that seven others touch
-// as well: the traffic through L1 that the report counts.
+// What `baseline` improves: there, all rows of a step are requested before the first is stored, and C leaves in stores
+// of 16 bytes. Here, a row of A is requested when its index has come, rows beyond the end are left out one by one, and
+// a thread stores its 16 elements of C as 16 floats. Every sector of 32 bytes of C is so touched four times: the traffic
+// through L1 that the report counts.
 //
 // Template:  BM, BN  rows and columns of C that a block computes; the report has 32, 32
 //            BK      compressed rows of B in a step; the report has 64
-// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * BK * (BM + BN) bytes of dynamic shared memory; every array has
-//            fewer than 2^31 elements
+// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * BK * (BM + BN) bytes of dynamic shared memory; every
+//            array has fewer than 2^31 elements
 
 #include "nmsparse.cuh"
 
@@ -21,7 +21,8 @@ __global__ void verbatim(
     float* C)                         // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
-    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0, "a turn of the block must divide the tile: choose BK as a multiple of it");
+    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0,
+                  "a turn of the block must divide the tile: choose BK as a multiple of it");
     extern __shared__ float shared[];
     float *As = shared, *Bs = As + BM * BK;
     const T t;

@@ -1,17 +1,17 @@
-// verbatim_double_buffer: B by cp.async into two buffers, split-K by atomics, to the letter of the report (section 3.6).
+// verbatim_double_buffer: B by cp.async into two buffers, split-K by atomics, to the letter of the report (3.6).
 //
 // The buffers stand in an array of two pointers that a variable chooses from, and so the compiler no longer knows that
 // they point to shared memory: B is read by generic loads, float by float, and the array lies in local memory. What
-// `double_buffer` improves: its buffers are an array of shared memory, read 16 bytes at a time, and A is requested whole
-// before it is stored.
+// `double_buffer` improves: its buffers are an array of shared memory, read 16 bytes at a time, and all rows of A are
+// requested before the first is stored.
 //
-// Split-K: blockIdx.z takes a share of the steps, of as many as the grid is deep; with more than one the partial sums meet
-// in C by atomicAdd, so C must be zero before the launch.
+// Split-K: blockIdx.z takes a share of the steps, one of gridDim.z; with more than one the partial sums meet in C by
+// atomicAdd, so C must be zero before the launch.
 //
 // Template:  BM, BN  rows and columns of C that a block computes; the report has 32, 32
 //            BK      compressed rows of B in a step; the report has 32
-// Launch:    grid (m / BM, n / BN, shares), BM * BN / 16 threads, 4 * BK * (BM + 2 * BN) bytes of dynamic shared memory;
-//            every array has fewer than 2^31 elements; the report measures 2 shares
+// Launch:    grid (m / BM, n / BN, shares), BM * BN / 16 threads, 4 * BK * (BM + 2 * BN) bytes of dynamic shared
+//            memory; every array has fewer than 2^31 elements; the report measures 2 shares
 
 #include "cp_async.cuh"
 #include "nmsparse.cuh"
@@ -25,7 +25,8 @@ __global__ void verbatim_double_buffer(
     float* C)                         // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
-    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0, "a turn of the block must divide the tile: choose BK as a multiple of it");
+    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0,
+                  "a turn of the block must divide the tile: choose BK as a multiple of it");
     extern __shared__ float shared[];
     float* As = shared;
     float* Bs[2];

@@ -1,9 +1,10 @@
-// verbatim_prefetch: verbatim, and before a step is multiplied, loads of the next step into registers (the report, 3.5).
+// verbatim_prefetch: verbatim, and before a step is multiplied, loads of the next into registers (the report, 3.5).
 //
-// To the letter: an array of 16 float4 for each operand, filled one after the other and never read, where step by step a
-// counter says what comes next. Nobody reads them, so the compiler drops arrays and loads.
+// To the letter: an array of 16 float4 for each operand, filled one after the other as a counter says, and never read.
+// So the compiler drops arrays and loads.
 //
-// Template and launch:  as verbatim's
+// Template:  as verbatim's
+// Launch:    as verbatim's
 
 #include "nmsparse.cuh"
 
@@ -16,7 +17,8 @@ __global__ void verbatim_prefetch(
     float* C)                         // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
-    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0, "a turn of the block must divide the tile: choose BK as a multiple of it");
+    static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0,
+                  "a turn of the block must divide the tile: choose BK as a multiple of it");
     extern __shared__ float shared[];
     float *As = shared, *Bs = As + BM * BK;
     const T t;

@@ -1,4 +1,4 @@
-"""The room's variants: the paper's kernels, what it compares with, our FP32 ladder, the tuned choice, and tensor cores."""
+"""The room's variants: the paper's kernels, nmSPARSE's, our FP32 ladder, the tuned choice, and tensor cores."""
 
 from __future__ import annotations
 

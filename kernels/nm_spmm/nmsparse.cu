@@ -1,19 +1,19 @@
 // nmsparse: nmSPARSE's vector-wise kernel in FP32, as NM-SpMM's authors time it: what they are faster than.
 //
-// No text of nmSPARSE's lies behind this file but what its users say, and the kernel that NM-SpMM's authors publish for their
-// comparison (benchmark/kernel_performance/run_test/nmsparse): 32 x 32 of C a block of 64 threads, 4 x 4 a thread, steps of
-// 128 rows of B at 50% sparsity and of 256 at every other, no split-K. This one does the same, written anew:
+// What it does is what the kernel does that NM-SpMM's authors publish with their comparison
+// (benchmark/kernel_performance/run_test/nmsparse), written anew: 32 x 32 of C a block of 64 threads, 4 x 4 a thread,
+// steps of 128 rows of B at 50% sparsity and of 256 at every other, no split-K:
 //
 //   for each step of `rows` compressed rows:
 //     As = the rows of A^T that the indices name, Bs = values        four rows of a thread in flight at once
 //     acc += As x Bs, row by row                                     two rows a turn of the loop
 //
-// The rows of a step are an argument, not a constant, and that is its price: no loop is unrolled whole, and each turn of the
-// multiplying one counts, compares and computes addresses beside 32 multiply-adds.
+// The rows of a step are an argument, not a constant, and that is its price: no loop is unrolled whole, and each turn of
+// the multiplying one counts, compares and computes addresses beside 32 multiply-adds.
 //
 // Template:  BM, BN  rows and columns of C that a block computes: 32, 32
-// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * rows * (BM + BN) bytes of dynamic shared memory; every array
-//            has fewer than 2^31 elements
+// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * rows * (BM + BN) bytes of dynamic shared memory; every
+//            array has fewer than 2^31 elements
 
 #include "nmsparse.cuh"
 

@@ -40,8 +40,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     """Compile the kernel for `device` (a current `cuda.core.Device`), expand the indices of B and make it ready.
 
     B is padded with zeros to whole steps where k has none (`prepare_ms`). Raises ValueError, one sentence, where m or n
-    is no multiple of 32, where 32 columns do not share their indices, where the pattern does not divide a step, and where
-    a matrix has 2^31 elements.
+    is no multiple of 32, where 32 columns do not share their indices, where groups do not divide a step, and where a
+    matrix has 2^31 elements.
     """
     require(variant in KERNELS, f"no kernel of nmSPARSE is called {variant!r}: choose nmsparse")
     ops = problem.device()
@@ -98,7 +98,7 @@ def bind(variant: str, problem: Problem, device) -> Bound:
 
 
 def whole_steps(b: Nm, w: int):
-    """(values, indices) of `w` compressed rows, w x n each, where B lives: zeros, and rows of B that exist, beyond its own.
+    """(values, indices) of `w` compressed rows, w x n each, where B lives: beyond its own, zeros and its last indices.
 
     The values are b.val itself where nothing is added.
     """

@@ -150,7 +150,7 @@ KERNELS: dict[str, Kernel] = {
         ),
         _kernel(
             "v3_searched",
-            "v3 as its authors time it: at each point the fastest of their four tiles, and of 1, 2, 4 and 8 shares of k",
+            "v3 as its authors time it: the fastest of their four tiles, with 1, 2, 4 or 8 shares of k",
             tuple(TILES),
             "1.06x over v3 in the mean of the anchors: 1.2x at 1024 x 2048 and at 256 x 4096, where 64 x 64 fills the "
             "GPU and 32 x 64 reads too much, and nothing from 2048 x 4096 on.",
@@ -217,7 +217,7 @@ def candidates(problem: Problem, sm_count: int) -> list[Timed]:
 def search(variant: str, problem: Problem, device) -> Launch:
     """The fastest of the authors' tiles and shares of k on this GPU, ready to run; `prepare_ms` holds the trials.
 
-    With several shares C is cleared before each launch, and that is timed; the authors' benchmark adds to what is there.
+    With several shares C is cleared first, which is timed; the authors' benchmark adds to what is in C.
     """
     b = problem.device().b
     slot = slot_of(variant, b)
@@ -240,7 +240,7 @@ def search(variant: str, problem: Problem, device) -> Launch:
 
 
 def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0) -> Launch:
-    """One kernel with the tile `name` of TILES, unless the variant has its own. split: shares of k; 0: the variant's."""
+    """One kernel with the tile `name` of TILES, or the variant's own. split: shares of k; 0: the variant's."""
     ops = problem.device()
     b: Nm = ops.b
     m, n = problem.m, problem.n

@@ -140,10 +140,12 @@ def test_the_reports_own_limit_would_let_tf32_pass(device):
 MUTANTS = {
     "no_end": ("verbatim", "nmsparse.cuh", "if (!END || i + row < left) store4(", "if (i + row + 1 < left) store4("),
     "other_rows_of_a": ("verbatim", "nmsparse.cuh", "load4(A + m0 + k * m", "load4(A + m0 + (k ^ 1) * m"),
-    "columns_swapped": ("verbatim_prefetch", "nmsparse.cuh", "b[j] = Bs[row * BN + t_n + j]", "b[j] = Bs[row * BN + t_n + 3 - j]"),
+    "columns_swapped": ("verbatim_prefetch", "nmsparse.cuh", "Bs[row * BN + t_n + j]", "Bs[row * BN + t_n + 3 - j]"),
     "rows_of_64": ("verbatim", "verbatim.cu", "min(BK, w - w0)", "BK - 1"),
     "no_swap": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "read = write;", ""),
-    "share_too_short": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "(steps + split - 1) / split;", "max(1, steps / split);"),
+    "share_too_short": (
+        "verbatim_double_buffer", "verbatim_double_buffer.cu", "(steps + split - 1) / split;", "max(1, steps / split);",
+    ),
     "overwrites": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "if (split == 1) {", "if (split != 1) {"),
 }  # fmt: skip
 

@@ -9,9 +9,7 @@ import pytest
 from artifact import baselines, rooms
 from kernels import nm_spmm as room
 from kernels.contract import require_whole
-from kernels.nm_spmm import (
-    analysis, family, ladder, launch, nmsparse, operands, published, tensor,
-)  # fmt: skip
+from kernels.nm_spmm import analysis, family, ladder, launch, nmsparse, operands, published, tensor
 
 SWEEPS = {preset: room.sweeps(preset) for preset in ("full", "kick")}
 EXPERIMENTS = [

@@ -20,9 +20,10 @@ TURN = 8  #: compressed rows that the block loads at once
 MAX_GRID = 2**16 - 1
 ENTRY = f"nmsparse<{TILE}, {TILE}>"
 
+NAME = "nmsparse_vw32"  #: what nmSPARSE calls vectors of 32
 KERNELS: dict[str, Kernel] = {
-    "nmsparse": Kernel(
-        "nmsparse",
+    NAME: Kernel(
+        NAME,
         HERE / "nmsparse.cu",
         "what the paper compares with: nmSPARSE's 32 x 32 tiles, loads and stores, steps of 128 or 256 rows of B",
         "0.7x over nm_baseline, as the authors' own build of it on an H200: 0.9x at 4096 cubed, 0.5x at 512 cubed.",
@@ -43,7 +44,7 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     is no multiple of 32, where 32 columns do not share their indices, where groups do not divide a step, and where a
     matrix has 2^31 elements.
     """
-    require(variant in KERNELS, f"no kernel of nmSPARSE is called {variant!r}: choose nmsparse")
+    require(variant in KERNELS, f"no kernel of nmSPARSE is called {variant!r}: choose {NAME}")
     ops = problem.device()
     b: Nm = ops.b
     for name, value in (("m", problem.m), ("n", problem.n)):

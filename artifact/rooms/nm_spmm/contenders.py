@@ -15,20 +15,23 @@ FOR_FEW = [v for v in LADDER if RUNGS[v][0].split > 1]  #: rungs that cut K, for
 #: Type -> its kernel and library, of the tensor cores.
 DTYPES = {"tf32": ["tf32", "cublas_tf32"], "bfloat16": ["bf16", "cublas_bf16"]}
 PAPER = ["v1", "v2", "v3"]
+#: What the authors ran, as they ran it: nmSPARSE, V3 with the best tile and number of shares, and their fourth tile.
+AS_RUN = ["nmsparse_vw32", "v3_searched", "square"]
 ABOUT_C = [v for v in LADDER if v not in FOR_FEW]
-#: Experiment -> contenders. Rungs of ours that a record does not have are left out.
+#: Experiment -> contenders. Rungs of ours, and what is AS_RUN, are left out where a record does not have them.
 CONTENDERS = {
-    "stepwise": [*PAPER, *ABOUT_C, "auto", "cublas", "nm_baseline"],
-    "sizes": ["small", "medium", "large", "auto", "cublas"],
-    "llama": ["v3", "auto", "cublas", "nm_baseline"],
+    "stepwise": [*PAPER, *ABOUT_C, "auto", "cublas", "nm_baseline", "nmsparse_vw32"],
+    "sizes": ["small", "medium", "large", "square", "auto", "cublas"],
+    "llama": ["v3", "auto", "cublas", "nm_baseline", "nmsparse_vw32"],
     "anchors": [
-        *("v3", "v3_split_k", "ahead"), *LADDER[-1 - len(FOR_FEW) :], "auto", "cublas", "nm_baseline",
+        *("v3", "v3_split_k", "v3_searched", "ahead"), *LADDER[-1 - len(FOR_FEW) :],
+        *("auto", "cublas", "nm_baseline", "nmsparse_vw32"),
     ],
     "packing": ["v3_packed", "v3_unpacked"],
     "tried": ["bulk", "rolled", "turned", *TRIALS],
     "vectors": ["v3", "auto"],
     "ragged": ["v3", "auto", "cublas"],
-    "unstructured": ["v3", "auto", "nm_baseline", "cublas"],
+    "unstructured": ["v3", "auto", "nm_baseline", "nmsparse_vw32", "cublas"],
 }  # fmt: skip
 
 

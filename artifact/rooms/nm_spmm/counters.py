@@ -33,7 +33,7 @@ STALLS = {
     "instructions": "no_instruction",
     "not selected": "not_selected",
 }
-SHOWN = ("v1", "v2", "v3", *LADDER, "auto", "nm_baseline", "cublas")
+SHOWN = ("v1", "v2", "v3", *LADDER, "auto", "nm_baseline", "nmsparse_vw32", "cublas")
 DENSITIES = (0.5, 0.125)  #: that the tables show
 
 

@@ -11,7 +11,14 @@ import pandas as pd
 
 from artifact import rooms
 from artifact.measure import bench, ceilings, others, records, run
-from artifact.rooms.nm_spmm.contenders import CONTENDERS, DTYPES, LADDER, takes, trials
+from artifact.rooms.nm_spmm.contenders import (
+    AS_RUN,
+    CONTENDERS,
+    DTYPES,
+    LADDER,
+    takes,
+    trials,
+)
 from kernels import jit
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
@@ -106,7 +113,7 @@ class Trial:
         path = self.run.folder / f"{experiment}.csv"
         if self.run.mode != "measure" and path.exists():
             known = set(records.read(path)["variant"])
-            names = [v for v in names if v in known or v not in LADDER]
+            names = [v for v in names if v in known or v not in (*LADDER, *AS_RUN)]
         problems = [partial(room.problem, **shape, seed=self.run.seed) for shape in shapes]
         timer = brief if experiment in BRIEF else bench.time
         return self.run.measure(experiment, problems, {name: every[name] for name in names}, timer)

@@ -20,7 +20,8 @@ from kernels.formats import nm
 from kernels.nm_spmm import nmsparse, operands
 
 gpu = pytest.mark.gpu
-KERNEL = nmsparse.KERNELS["nmsparse"]
+NAME = nmsparse.NAME
+KERNEL = nmsparse.KERNELS[NAME]
 #: bug -> (file, text that is there once, what stands there instead)
 MUTANTS = {
     "gathers_next_row": ("nmsparse.cuh", "*(index + n0 + (i + row) * n)", "*(index + n0 + (i + row ^ 1) * n)"),
@@ -35,9 +36,7 @@ MUTANTS = {
 def mutated(monkeypatch, folder, bug: str) -> None:
     """From now on the kernel is compiled from sources with one text changed."""
     compiled.changed(nmsparse.HERE, folder, *MUTANTS[bug])
-    monkeypatch.setitem(
-        nmsparse.KERNELS, "nmsparse", replace(KERNEL, source=folder / KERNEL.source.name)
-    )
+    monkeypatch.setitem(nmsparse.KERNELS, NAME, replace(KERNEL, source=folder / KERNEL.source.name))
 
 
 # ------------------------------------------------------------------------------------ compilation
@@ -82,7 +81,7 @@ def test_a_wrong_kernel_compiles(monkeypatch, tmp_path, bug):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
     before = jit.compile_cubin(KERNEL.source, nmsparse.ENTRY, "sm_90a").code
     mutated(monkeypatch, tmp_path, bug)
-    source = nmsparse.KERNELS["nmsparse"].source
+    source = nmsparse.KERNELS[NAME].source
     assert jit.compile_cubin(source, nmsparse.ENTRY, "sm_90a").code != before
 
 
@@ -115,7 +114,7 @@ def test_steps_are_the_authors():
 def test_bind_covers_c_with_tiles_of_32(loaded, keep, rows):
     p = on_fake_gpu(operands.problem(96, 160, 512, keep / 32))
     ops = p.device()
-    bound = nmsparse.bind("nmsparse", p, H200)
+    bound = nmsparse.bind(NAME, p, H200)
     ((kernel, config, arguments),) = bound.steps
     ((cubin, shared),) = loaded
     assert kernel == nmsparse.ENTRY and cubin.source == KERNEL.source
@@ -133,7 +132,7 @@ def test_bind_covers_c_with_tiles_of_32(loaded, keep, rows):
 def test_a_last_step_is_filled_with_zeros(loaded):
     p = on_fake_gpu(operands.problem(32, 64, 300, 0.25))
     b = p.device().b
-    bound = nmsparse.bind("nmsparse", p, H200)
+    bound = nmsparse.bind(NAME, p, H200)
     _, val, index = bound.keep
     assert val.shape == index.shape == (128, 64) and b.w == 80
     assert np.array_equal(val[:80], b.val) and not val[80:].any()
@@ -155,14 +154,12 @@ def test_a_last_step_is_filled_with_zeros(loaded):
 )
 def test_what_it_does_not_take_is_named(loaded, sizes, given, words):
     p = on_fake_gpu(operands.problem(*sizes, **({"density": 0.5} | given)))
-    says(["nmsparse", *words], lambda: nmsparse.bind("nmsparse", p, H200))
+    says([NAME, *words], lambda: nmsparse.bind(NAME, p, H200))
     assert not loaded
 
 
 def test_one_vector_of_all_columns_is_taken(loaded):
-    assert nmsparse.bind(
-        "nmsparse", on_fake_gpu(operands.problem(32, 64, 64, vector=100)), H200
-    ).steps
+    assert nmsparse.bind(NAME, on_fake_gpu(operands.problem(32, 64, 64, vector=100)), H200).steps
 
 
 def test_too_many_elements_for_32_bits_are_refused(loaded):
@@ -171,11 +168,11 @@ def test_too_many_elements_for_32_bits_are_refused(loaded):
     b = nm.random(32, 32, 16, 32, 2**15, 0)
     b = replace(b, n=2**15, val=np.broadcast_to(b.val[:, :1], (16, 2**15)))
     p = replace(p, make_device=lambda: Operands(None, b, None))
-    says(["counts elements in 32 bits", "2147483648"], lambda: nmsparse.bind("nmsparse", p, H200))
+    says(["counts elements in 32 bits", "2147483648"], lambda: nmsparse.bind(NAME, p, H200))
 
 
 def test_another_name_is_refused():
-    says(["'nmsparse2'", "choose nmsparse"], lambda: nmsparse.bind("nmsparse2", None, None))
+    says(["'nmsparse2'", "choose nmsparse_vw32"], lambda: nmsparse.bind("nmsparse2", None, None))
 
 
 # ------------------------------------------------------------------------------------- on a GPU
@@ -186,7 +183,7 @@ def try_problem(p, device) -> None:
     host = p.host()
     exact = host.a.astype(np.float64) @ nm.to_dense(host.b).astype(np.float64)
     stream = device.create_stream()
-    bound = room.bind("nmsparse", p, device)
+    bound = room.bind(NAME, p, device)
     bound.result().fill(math.nan)
     device.sync()
     for _ in range(2):
@@ -230,7 +227,7 @@ def test_it_passes_the_harness(device):
         ((1024, 512, 2048), 0.125),
     ):
         p = operands.problem(*sizes, density, SEED)
-        bound = room.bind("nmsparse", p, device)
+        bound = room.bind(NAME, p, device)
         assert check.check(bound, p, check.oracle(p), stream).rel_err < 1e-6
         assert 0 < bound.prepare_ms < 10_000
 
@@ -254,7 +251,7 @@ def test_a_wrong_kernel_is_caught(device, monkeypatch, tmp_path, bug):
     """By the check of every record, on the room's own operands."""
     p = operands.problem(96, 160, 600, 0.25, 8)
     reference, stream = check.oracle(p), device.create_stream()
-    assert check.check(room.bind("nmsparse", p, device), p, reference, stream).rel_err < 1e-6
+    assert check.check(room.bind(NAME, p, device), p, reference, stream).rel_err < 1e-6
     mutated(monkeypatch, tmp_path, bug)
     with pytest.raises(check.WrongResult):
-        check.check(room.bind("nmsparse", p, device), p, reference, stream)
+        check.check(room.bind(NAME, p, device), p, reference, stream)

@@ -25,7 +25,7 @@ LADDER = ("wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "clust
 def test_the_paper_then_our_ladder_then_the_tuner_then_tensor_cores():
     assert list(room.VARIANTS) == [
         "v1", "v2", "v3", "v3_packed", "v3_unpacked", "v3_split_k", "v3_searched", "small", "medium", "large",
-        "square", "nmsparse", *LADDER, "auto", "tf32", "bf16",
+        "square", "nmsparse_vw32", *LADDER, "auto", "tf32", "bf16",
     ]  # fmt: skip
     own = [name for name, kernel in room.VARIANTS.items() if kernel.published]
     assert own == ["v1", "v2", "v3", "small", "medium", "large"], "the others are studies, or ours"
@@ -66,7 +66,7 @@ def test_each_variant_goes_to_its_module(monkeypatch, name):
         monkeypatch.setattr(module, bind, lambda *what, said=said: asked.append((said, what)))
     room.bind(name, "a problem", "a device")
     expected = "launch" if name == "auto" else "tensor" if name in ("tf32", "bf16") else (
-        "ladder" if name in LADDER else "nmsparse" if name == "nmsparse" else "published"
+        "ladder" if name in LADDER else "nmsparse" if name == nmsparse.NAME else "published"
     )  # fmt: skip
     assert asked == [(expected, (name, "a problem", "a device"))]
 

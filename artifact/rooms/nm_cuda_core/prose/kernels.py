@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.rooms.nm_cuda_core.gather import Gathered
-from artifact.rooms.nm_cuda_core.machine_code import instructions
+from artifact.rooms.nm_cuda_core.machine_code import HOPPER, instructions
+from kernels import jit
+from kernels import nm_cuda_core as room
 
 
 def which_index(case: Gathered) -> str:
@@ -38,6 +40,27 @@ def compiled(report: pd.DataFrame) -> str:
         f"Compiled here for {', '.join(dict.fromkeys(report['target']))}: {distinct['entry'].nunique()} "
         f"instantiations, {spilling or 'none'} of {len(distinct)} compilations spill. Registers a thread, static "
         "shared memory a block, and instructions of the disassembly for sm_90a, for the 2:4 pattern:"
+    )
+
+
+def letter() -> str:
+    """What the compiler makes of the report to the letter, beside ours."""
+    names = ("verbatim", "baseline", "verbatim_double_buffer", "double_buffer")
+    cubins = [jit.compile_cubin(room.VARIANTS[v].source, room.entry(v), HOPPER) for v in names]
+    made = dict(zip(names, jit.reports(cubins), strict=True))
+
+    def count(variant: str, *prefixes: str) -> int:
+        return sum(n for op, n in made[variant][1].items() if op.startswith(prefixes))
+
+    theirs = made["verbatim_double_buffer"][0]
+    generic, ours = (count(v, "LD.") for v in names[2:])
+    return (
+        f"For {HOPPER}: a thread of `verbatim` writes C in {count('verbatim', 'STG')} stores of 4 bytes, one of "
+        f"`baseline` in {count('baseline', 'STG')} of 16, with {made['verbatim'][0].registers} and "
+        f"{made['baseline'][0].registers} registers. `verbatim_double_buffer` chooses its buffer from an array of two "
+        f"pointers, as section 3.6 has it. The array lies in local memory ({theirs.stack_bytes} bytes of stack), the "
+        f"compiler no longer knows that it points to shared memory, and B is read by {generic} generic loads of 4 bytes "
+        f"in a step, where `double_buffer` has {ours or 'none'}."
     )
 
 

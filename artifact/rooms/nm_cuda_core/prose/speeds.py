@@ -9,7 +9,16 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.rooms.nm_cuda_core.machine_code import registers
-from artifact.rooms.nm_cuda_core.trial import PATTERN_SIZE, VARIANTS, Trial, at, of, ratios
+from artifact.rooms.nm_cuda_core.trial import (
+    LETTER,
+    PATTERN_SIZE,
+    PUBLISHED,
+    VARIANTS,
+    Trial,
+    at,
+    of,
+    ratios,
+)
 
 #: GB/s of the report's card, by its section 4.1, and the TFLOP/s that its section 5.1 states from 4096³ on.
 CARD_GBPS, FALLEN = 504, (2.9, 2.1)
@@ -51,7 +60,8 @@ def parted(series: pd.Series, least: int = 1024) -> tuple[float, float]:
 
 def variants(scaling: pd.DataFrame, report: pd.DataFrame) -> str:
     """What came of each idea, over the baseline. report: of the compilation, for the registers."""
-    over = {v: ratios(scaling, v, "baseline") for v in VARIANTS[1:]}
+    known = set(scaling["variant"])
+    over = {v: ratios(scaling, v, "baseline") for v in VARIANTS[1:] if v in known}
     small, big = ({v: parted(r)[side] for v, r in over.items()} for side in (0, 1))
     both = {v: f"{small[v]:.2f}× below and {big[v]:.2f}× from 1024³" for v in over}
     largest = scaling["m"].max()
@@ -79,6 +89,29 @@ What came of each idea, over the baseline (kernels alone; the predictions stand 
 
 Fastest: {", ".join(f"`{v}` at {s}³" for s, v in fastest.items())}.
 """
+
+
+def letter(scaling: pd.DataFrame) -> str:
+    """The report's kernels to the letter over ours of the same idea; says so where the records do not have them."""
+    known = set(scaling["variant"])
+    if not set(LETTER) <= known:
+        return (
+            "The records of this page are older than the kernels to the letter, so that `baseline`, `prefetch` and "
+            "`double_buffer` stand for them."
+        )
+    parts = []
+    for theirs, ours in zip(LETTER, PUBLISHED, strict=True):
+        over = ratios(scaling, theirs, ours)
+        small, big = parted(over)
+        parts.append(
+            f"`{theirs}` is at {small:.2f}× of `{ours}` below 1024³ and at {big:.2f}× from there ({over.min():.2f} to "
+            f"{over.max():.2f}×)"
+        )
+    alone = ratios(scaling, "verbatim", "cublas")
+    return (
+        f"To the letter, kernels alone: {'; '.join(parts)}. Over cuBLAS `verbatim` is at {alone.min():.2f} to "
+        f"{alone.max():.2f}×."
+    )
 
 
 def reversal(scaling: pd.DataFrame, fma: float) -> str:

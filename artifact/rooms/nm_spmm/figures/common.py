@@ -38,6 +38,9 @@ LOOKS = {
     "tf32": (RUNGS[1], "s", "-"),
     "bf16": (RUNGS[3], "p", "-"),
     "nm_baseline": (RUNGS[5], "X", ":"),
+    "nmsparse_vw32": (RUNGS[5], "P", "--"),
+    "v3_searched": (PUBLISHED, "h", "--"),
+    "square": (RUNGS[6], "s", "--"),
 }
 #: The series of Fig. 9: what they are called, their marker (that of our contender) and line.
 SERIES = {

@@ -14,6 +14,7 @@ from artifact.rooms.nm_cuda_core import counters, figures, gather, machine_code,
 from artifact.rooms.nm_cuda_core.prose import cublas, kernels, reasons, speeds
 from artifact.rooms.nm_cuda_core.trial import VARIANTS, Trial, at, of, ratios, start
 from kernels import nm_cuda_core as room
+from kernels.nm_cuda_core import launch
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
 
@@ -78,7 +79,10 @@ def sound(text: str) -> bool:
 def test_trial_reads_its_experiments(trial):
     assert trial.fma == records.ceilings(SHIPPED)["fma"]["tflops"]
     assert trial.sizes == sorted(trial.sizes) and trial.sizes[-1] == 8192
-    assert set(trial.measure("scaling")["variant"]) == {*VARIANTS, "cublas"}
+    measured = set(trial.measure("scaling")["variant"])
+    assert measured | {*launch.VERBATIM} == {*VARIANTS, "cublas"}, (
+        "the letter came after the records"
+    )
     assert trial.measure("scaling") is trial.measure("scaling")
     assert trial.on_cpu()["m"].max() == 2048
     assert (trial.measure("element_wise")["label"] != "").all()
@@ -188,7 +192,10 @@ def test_tables_of_the_shipped_records(trial, counted):
     assert list(patterns["ideal"]) == list(1 / patterns["density"]) and len(patterns) == 6
     cpu = tables.on_cpu(trial.on_cpu())
     assert (cpu.data["baseline over one thread"] > cpu.data["baseline over all cores"]).all()
-    assert list(tables.errors(scaling).data["variant"]) == [*VARIANTS, "cublas"]
+    known = set(scaling["variant"])
+    assert list(tables.errors(scaling).data["variant"]) == [
+        v for v in (*VARIANTS, "cublas") if v in known
+    ]
     parts, data = tables.fig3(counted, trial.stated["fig3"])
     assert len(parts) == 2 and len(data)
     pipes = tables.pipes(counted).data.set_index(["variant", "size"])
@@ -220,6 +227,8 @@ def test_sentences_of_the_shipped_records(trial, counted, report):
     said = [
         speeds.over_cublas(scaling, handles),
         speeds.variants(scaling, report),
+        speeds.letter(scaling),
+        kernels.letter(),
         speeds.reversal(scaling, trial.fma),
         speeds.right_gather(scaling, element),
         speeds.patterns(),
@@ -253,6 +262,43 @@ def test_variants_below_and_from_1024(report):
     assert "0.50× below and 0.50× from 1024³, 0.50× at 2048³; without\n  split-K 1.00×" in said
     assert "**`zigzag`**: 1.25× over" in said and "Fastest: `pipelined` at 512³" in said
     assert speeds.parted(pd.Series({64: 2.0})) == (2.0, 2.0)  # of all, where a side has none
+
+
+def test_the_letter_is_compared_with_ours_where_it_was_measured():
+    df = every({512: 10.0, 1024: 40.0}, verbatim=2.0, verbatim_double_buffer=4.0, cublas=3.0)
+    said = speeds.letter(df)
+    assert "`verbatim` is at 0.50× of `baseline` below 1024³ and at 0.50× from there" in said
+    assert "`verbatim_prefetch` is at 1.00× of `prefetch`" in said
+    assert "`verbatim_double_buffer` is at 0.25× of `double_buffer`" in said
+    assert "Over cuBLAS `verbatim` is at 1.50 to 1.50×." in said
+    without = df[~df["variant"].str.startswith("verbatim")]
+    assert speeds.letter(without).startswith("The records of this page are older")
+
+
+def test_the_letter_in_machine_code():
+    said = kernels.letter()
+    assert "writes C in 16 stores of 4 bytes, one of `baseline` in 4 of 16" in said
+    assert "16 bytes of stack" in said and "by 128 generic loads" in said
+    assert "where `double_buffer` has none" in said
+
+
+def test_records_that_have_the_letter_are_read_with_it(tmp_path):
+    """The same record with `baseline` again, under the name of what is to the letter."""
+    for room_name in ("ceilings", "nm_cuda_core"):
+        (tmp_path / "nvidia-h200" / room_name).mkdir(parents=True)
+        for path in (SHIPPED / room_name).glob("*.*"):
+            shutil.copy(path, tmp_path / "nvidia-h200" / room_name)
+    path = tmp_path / "nvidia-h200" / "nm_cuda_core" / "scaling.csv"
+    df = records.read(path)
+    more = [df[df["variant"] == "baseline"].assign(variant=v) for v in launch.VERBATIM]
+    pd.concat([df[~df["variant"].isin(launch.VERBATIM)], *more]).to_csv(path, index=False)
+    (path.parent / records.PLAN).unlink(missing_ok=True)
+    found = start(mode="recorded", folder=tmp_path)
+    scaling = found.measure("scaling")
+    assert set(scaling["variant"]) == {*VARIANTS, "cublas"}
+    assert "`verbatim` is at 1.00× of `baseline`" in speeds.letter(scaling)
+    fig, data = figures.variants(scaling, VARIANTS, None)
+    assert set(launch.VERBATIM) <= set(data["variant"])
 
 
 def test_reversal_needs_4096():

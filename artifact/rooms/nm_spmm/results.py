@@ -101,8 +101,12 @@ class Bars:
     at_clock: pd.Series  #: share of what the ceiling is at that clock
     throttle: pd.Series  #: the driver's word for it
     capped: bool  #: whether the clock was held down at all that are short
-    ported: pd.Series  #: V3 as the authors ran it, the better of one pass and split-K, over theirs
+    ported: pd.Series  #: V3 as the authors ran it, the best of what was measured of it, over theirs
+    searched: bool  #: whether that is the best of their tiles and numbers of shares, and not of ours alone
     nm_baseline: pd.Series  #: our kernel in the style of nmSPARSE over nmSPARSE's own
+    nmsparse: (
+        pd.Series
+    )  #: nmSPARSE's kernel as we rebuilt it over nmSPARSE's own; empty where it was not measured
 
 
 def against(
@@ -128,14 +132,19 @@ def bars(trial: Trial, anchored: pd.DataFrame) -> Bars:
     )
     reached = reached / trial.fma
     short, most = reached[reached < AIM_SHARE], trial.run.machine["sm_mhz_max"]
-    like = [against(anchored, theirs, v) for v in ("v3", "v3_split_k") if has(anchored, v)]
+    named = [v for v in ("v3", "v3_split_k", "v3_searched") if has(anchored, v)]
+    like = [against(anchored, theirs, v) for v in named]
     return Bars(
         theirs, ours, over_shapes, at_step,
         both[both < AIM].sort_values(), ours[ours < AIM].sort_values(),
         reached, short, clock, reached * most / clock, throttle,
         bool(len(short) and (clock[short.index] < most).all()),
         pd.concat(like, axis=1).max(axis=1) if like else pd.Series(dtype=float),
+        "v3_searched" in named,
         against(anchored, theirs, "nm_baseline", "nmsparse"),
+        against(anchored, theirs, "nmsparse_vw32", "nmsparse")
+        if has(anchored, "nmsparse_vw32")
+        else pd.Series(dtype=float),
     )  # fmt: skip
 
 

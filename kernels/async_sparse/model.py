@@ -77,8 +77,8 @@ def terms(config: Union | Windows, of: Statistics, n: int) -> tuple[float, ...]:
 
 def predict(config: Union | Windows, of: Statistics, n: int) -> float:
     """Microseconds of a launch on n columns."""
-    weights = _weights()[kernel(config)]
-    return sum(w * x for w, x in zip(weights, terms(config, of, n), strict=True))
+    of_kernel = weights()[kernel(config)]
+    return sum(w * x for w, x in zip(of_kernel, terms(config, of, n), strict=True))
 
 
 def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union | Windows]:
@@ -88,6 +88,7 @@ def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union |
 
 
 @functools.cache
-def _weights() -> dict[str, tuple[float, ...]]:
+def weights() -> dict[str, tuple[float, ...]]:
+    """Kernel -> its weights of `TERMS`, as model.csv has them."""
     with FILE.open(newline="") as file:
         return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}

@@ -91,7 +91,7 @@ def test_no_kernel_spills_and_as_many_blocks_share_an_sm_as_it_says(reports):
     blocks = {union.entry(config): union.blocks_of(config) for config in EVERY}
     for (entry, target), (used, mix) in reports.items():
         # A register may be spilled outside the inner loop; elsewhere than on Hopper, for which it is tuned, a few.
-        most = 2 if target == "sm_90a" else 16
+        most = 4 if target == "sm_90a" else 16
         assert used.spill_loads <= most and mix["EXIT"], f"{entry} for {target}: {used}"
         if entry in blocks:
             held = math.ceil(used.registers / 8) * 8 * 32 * union.WARPS

@@ -225,7 +225,7 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
         ax.set_title(f"{pool.about.precision}: {model.good(df):.0%} of {len(df)}")
         ax.set(xlabel="points, sorted", ylim=(0.98, max(1.25, 1.05 * worst)))
         ax.set_xlim(0, 1.04 * len(df))
-        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, prune="upper"))
     for ax in axes[:, 0]:
         ax.set_ylabel("time over the best one's")
     plot.legend(fig, handles)

@@ -11,6 +11,7 @@ from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, fit
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
+    AUTO_HALF,
     AUTO_TF32,
     BELL,
     BSR,
@@ -130,6 +131,20 @@ def goals(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
             f"`{v}` in {values} over the fastest of cuSPARSE's algorithms for CSR in FP32: {each}; {where}."
         )
     return " ".join(said)
+
+
+def halves(df: pd.DataFrame | None) -> str:
+    """What half of the bytes is worth."""
+    if df is None or not {AUTO_HALF, CSR} <= set(df["variant"]):
+        return f"B and C in bfloat16 halve what L2 has to deliver. What that is worth: {HERE[:1].lower()}{HERE[1:]}."
+    over = speedups(df, [AUTO_HALF], CSR)
+    each = listed(
+        f"{records.geomean(part['speedup']):.2f}× at N = {n}" for n, part in over.groupby("n")
+    )
+    return (
+        f"B and C in bfloat16 halve what L2 has to deliver. Over the one of cuSPARSE's algorithms for CSR that is right in bfloat16, its third, "
+        f"`{AUTO_HALF}` is {each}, least {over['speedup'].min():.2f}×."
+    )
 
 
 def proposals() -> str:

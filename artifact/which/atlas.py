@@ -196,18 +196,24 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
     """
     if not found:
         raise ValueError("There is no pool of real matrices to leave one out of.")
-    fig, axes = plt.subplots(1, len(found), figsize=(style.WIDTH, 2.9), sharey=True, squeeze=False)
+    across = len(found) if len(found) < 4 else 2  # titles of four would meet
+    rows = -(-len(found) // across)
+    fig, axes = plt.subplots(
+        rows, across, figsize=(style.WIDTH, 0.3 + 2.6 * rows), sharey=True, squeeze=False
+    )
+    for ax in axes.flat[len(found) :]:
+        ax.set_visible(False)
     handles, worst = {}, max(df["ratio"].max() for _, df in found)
-    for ax, (pool, df) in zip(axes[0], found, strict=True):
+    for ax, (pool, df) in zip(axes.flat, found, strict=False):
         df = df.sort_values("ratio", ignore_index=True)
         good = df["ratio"] <= model.GOOD
-        for what, rows, tint in (
+        for what, chosen, tint in (
             ("good advice", good, style.BEST),
             ("not the best", ~good, style.PUBLISHED),
         ):
             (handles[what],) = ax.plot(
-                df.index[rows] + 1,
-                df["ratio"][rows],
+                df.index[chosen] + 1,
+                df["ratio"][chosen],
                 "o",
                 color=tint,
                 markersize=4,
@@ -218,8 +224,10 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
         )
         ax.set_title(f"{pool.about.precision}: {model.good(df):.0%} of {len(df)}")
         ax.set(xlabel="points, sorted", ylim=(0.98, max(1.25, 1.05 * worst)))
-        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes[0, 0].set_ylabel("time over the best one's")
+        ax.set_xlim(0, 1.04 * len(df))
+        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, prune="upper"))
+    for ax in axes[:, 0]:
+        ax.set_ylabel("time over the best one's")
     plot.legend(fig, handles)
     data = [df.assign(precision=pool.about.precision) for pool, df in found]
     return fig, pd.concat(data, ignore_index=True)

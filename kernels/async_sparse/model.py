@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..contract import require
 from . import tasks, union, windows
+from .family import DTYPES
 from .statistics import HEIGHTS, Statistics
 from .union import Union
 from .windows import Windows
@@ -40,6 +41,8 @@ _TF32 = tuple(
 POOLS: dict[str, tuple[Union | Windows, ...]] = {
     "fp32": _UNIONS + _EXACT,
     "tf32": _UNIONS + _EXACT + _TF32,
+    #: Of 16-bit types, ranked by the weights of float32's groups, with half of the bytes.
+    "half": tuple(c for c in _UNIONS if union.made_for(c, "bfloat16")),
 }
 
 
@@ -50,10 +53,13 @@ def kernel(config: Union | Windows) -> str:
     return f"windows{'_exact' * config.exact}_{config.window}_{config.groups}"
 
 
-def terms(config: Union | Windows, of: Statistics, n: int) -> tuple[float, ...]:
-    """`TERMS` of a launch, each in units that make its weight about 1."""
+def terms(
+    config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32"
+) -> tuple[float, ...]:
+    """`TERMS` of a launch, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
+    size = DTYPES[dtype][1]
     if isinstance(config, Union):
-        height, width = config.rows, 32 * union.fitting(config.vec, n) * config.loads
+        height, width = config.rows, union.columns_of(union.fitted(config, n, dtype), dtype)
         stored = of.union(height, config.order)
         chunk = union.chunk_of(config, stored, ceil(of.m / height))
         together = config.unroll
@@ -65,9 +71,9 @@ def terms(config: Union | Windows, of: Statistics, n: int) -> tuple[float, ...]:
     panels = ceil(n / width)
     return (
         1.0,
-        stored * n * 4 / 8e6,
-        (of.m + of.k) * n * 4 / 4e6,
-        of.union(HEIGHTS[-1], config.order) * n * 4 / 8e6,
+        stored * n * size / 8e6,
+        (of.m + of.k) * n * size / 4e6,
+        of.union(HEIGHTS[-1], config.order) * n * size / 8e6,
         ceil(of.m / height) * panels / 1e4,
         min(of.longest, chunk) / together / 10,
         float(of.longest > chunk),
@@ -75,19 +81,21 @@ def terms(config: Union | Windows, of: Statistics, n: int) -> tuple[float, ...]:
     )
 
 
-def predict(config: Union | Windows, of: Statistics, n: int) -> float:
+def predict(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") -> float:
     """Microseconds of a launch on n columns."""
-    weights = _weights()[kernel(config)]
-    return sum(w * x for w, x in zip(weights, terms(config, of, n), strict=True))
+    of_kernel = weights()[kernel(config)]
+    return sum(w * x for w, x in zip(of_kernel, terms(config, of, n, dtype), strict=True))
 
 
 def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union | Windows]:
     """The fastest of `POOLS` by prediction, the best first."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
-    return sorted(POOLS[accuracy], key=lambda config: predict(config, of, n))[:most]
+    dtype = "bfloat16" if accuracy == "half" else "tf32"
+    return sorted(POOLS[accuracy], key=lambda config: predict(config, of, n, dtype))[:most]
 
 
 @functools.cache
-def _weights() -> dict[str, tuple[float, ...]]:
+def weights() -> dict[str, tuple[float, ...]]:
+    """Kernel -> its weights of `TERMS`, as model.csv has them."""
     with FILE.open(newline="") as file:
         return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}

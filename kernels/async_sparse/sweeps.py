@@ -21,7 +21,7 @@ RAGGED = ((18944, 16384, 3584), (18943, 16384, 3584), (18944, 16383, 3584), (189
 def sweeps(preset: str) -> dict[str, list[dict]]:
     """experiment -> shapes as keyword arguments of `problem`: m, n, k, density (block, dtype, layout).
 
-    Real matrices are no shapes: "ablation", "tile_n" and "tf32" take them from the room's list. preset:
+    Real matrices are no shapes: "ablation", "tile_n", "spmm" and others take them from the room's list. preset:
     "full" or "kick", a part of it that finishes in seconds; else ValueError.
     """
     if preset not in ("full", "kick"):

@@ -1,4 +1,6 @@
-"""Groups of 1 to 8 rows on CUDA cores, exact float32: each row of B that a group names is fetched once for all of them.
+"""Groups of 1 to 8 rows on CUDA cores: each row of B that a group names is fetched once for all of them.
+
+union_rows.cu is exact float32; union_half.cu has B and C in 16 bits, and float32 products and sums.
 
 What the review of the room's kernels asks for beyond casper's ladder: "a warp takes 4 to 8 rows over their union". A
 group is a window of a `Wcsr` without padding; single rows are CSR itself.
@@ -15,15 +17,16 @@ import numpy as np
 
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import wcsr
+from ..formats import half, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from . import tasks
-from .family import dtype_of
+from .family import DTYPES, dtype_of
+from .lines import Lines, lines
 from .wcsr import require_rows
 
 HERE = Path(__file__).parent
-SOURCE = HERE / "union_rows.cu"
+SOURCE, HALF_SOURCE = HERE / "union_rows.cu", HERE / "union_half.cu"
 HEIGHTS = (1, 2, 4, 8)  #: rows of a group
 VECTORS = (4, 2, 1)  #: float32 values of a load
 LOADS = (1, 2)  #: of a row of B
@@ -35,10 +38,10 @@ WARPS = 8  #: of a block
 
 @dataclass(frozen=True)
 class Union:
-    """A configuration of union_rows.cu."""
+    """A configuration of union_rows.cu, or of union_half.cu: 1 load of 16 bytes, and twice as many columns in it."""
 
     rows: int = 4  #: of a group: 1, 2, 4 or 8
-    #: Values of a load of B, and 32 times as many columns in a panel; what n does not divide by is halved.
+    #: float32 values of a load of B, and 32 times as many columns in a panel; what n does not divide by is halved.
     vec: int = 4
     #: Loads of a row of B, each 32 * vec columns of C: 1 or 2.
     loads: int = 1
@@ -74,15 +77,36 @@ BLOCKS = {
 }  # fmt: skip
 
 
-def blocks_of(config: Union) -> int:
+#: The same of union_half.cu: (rows, unroll) -> blocks.
+HALF_BLOCKS = {(1, 4): 5, (1, 8): 4, (2, 4): 4, (2, 8): 3, (4, 4): 3, (8, 4): 2}
+
+
+def made_for(config: Union, dtype: str = "tf32") -> bool:
+    """Whether there is such a kernel; dtype: of B, "tf32" for float32."""
+    if dtype in half.DTYPES:
+        return (config.vec, config.loads) == (4, 1) and (config.rows, config.unroll) in HALF_BLOCKS
+    kind = config.rows * config.loads, config.loads * config.unroll
+    return config.rows in HEIGHTS and config.vec in VECTORS and kind in BLOCKS
+
+
+def blocks_of(config: Union, dtype: str = "tf32") -> int:
     """Blocks that share an SM."""
+    if dtype in half.DTYPES:
+        return HALF_BLOCKS[config.rows, config.unroll]
     return BLOCKS[config.rows * config.loads, config.loads * config.unroll]
 
 
-def entry(config: Union) -> str:
-    """The template instantiation."""
-    c = config
-    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks_of(c)}, {c.unroll}>"
+def columns_of(config: Union, dtype: str = "tf32") -> int:
+    """Columns of C in a panel."""
+    return 32 * config.vec * config.loads * (2 if dtype in half.DTYPES else 1)
+
+
+def entry(config: Union, dtype: str = "tf32") -> str:
+    """The template instantiation; dtype: of B, "tf32" for float32."""
+    c, blocks = config, blocks_of(config, dtype)
+    if dtype in half.DTYPES:
+        return f"union_half<{DTYPES[dtype][0]}, {c.rows}, {c.vec}, {WARPS}, {blocks}, {c.unroll}>"
+    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks}, {c.unroll}>"
 
 
 KERNELS: dict[str, Kernel] = {
@@ -94,7 +118,17 @@ KERNELS: dict[str, Kernel] = {
         "elements, nothing on graphs.",
         tuple(entry(Union(rows, vec)) for rows in HEIGHTS for vec in VECTORS),
     ),
+    "union_half": Kernel(
+        "union_half",
+        HALF_SOURCE,
+        "… with B and C in 16 bits, products and sums in float32",
+        "1.6 times union_rows, which L2 bounds, where B and C do not bound both; half the bytes.",
+        tuple(entry(Union(rows), dtype) for dtype in half.DTYPES for rows in HEIGHTS),
+    ),
 }
+
+
+HALVES = ("union_half",)  #: variants of 16 bits
 
 
 def config_of(name: str) -> Union:
@@ -107,9 +141,9 @@ def fitting(vec: int, n: int) -> int:
     return next(v for v in VECTORS if v <= vec and n % v == 0)
 
 
-def fitted(config: Union, n: int) -> Union:
-    """The configuration with loads that divide n."""
-    return replace(config, vec=fitting(config.vec, n))
+def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
+    """The configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
+    return config if dtype in half.DTYPES else replace(config, vec=fitting(config.vec, n))
 
 
 def chunk_of(config: Union, columns: int, groups: int) -> int:
@@ -164,14 +198,12 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into groups and tasks.
 
     Where a group of several rows names an infinite or NaN row of B, all its rows become NaN. Launches of one
-    `Launch` must not overlap where groups are cut. Raises ValueError where A is not CSR, B and C are not row-major
-    float32, or a grid would have too many blocks.
+    `Launch` must not overlap where groups are cut. Raises ValueError where A is not CSR, B and C are not row-major,
+    their dtype is the other kernel's, or a grid would have too many blocks.
     """
     config = config or config_of(name)
     require(
-        config.rows in HEIGHTS
-        and config.vec in VECTORS
-        and (config.rows * config.loads, config.loads * config.unroll) in BLOCKS,
+        made_for(config) or made_for(config, "bfloat16"),
         f"union_rows is not made for groups of {config.rows} rows with {config.loads} loads of {config.vec} values for "
         f"each of {config.unroll} rows of B: use groups of {', '.join(map(str, HEIGHTS))}, 1 load of 4, 4 rows",
     )
@@ -180,36 +212,46 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
 
     operands = problem.device()
     require_rows(name, operands)
+    dtype = dtype_of(operands.b)
+    in_half = dtype in half.DTYPES
+    named = name in KERNELS or name in TRIALS
     require(
-        dtype_of(operands.b) == "tf32",
-        f"{name} multiplies float32 arrays, but B is {dtype_of(operands.b)}: use wcsr",
+        made_for(config, dtype) and (not named or in_half == (name in HALVES)),
+        f"{name} is not made for B in {'float32' if dtype == 'tf32' else dtype} with groups of {config.rows}: use "
+        f"{'union_half' if in_half else 'union_rows'}",
     )
-    config = fitted(config, problem.n)
-    slots = device.properties.multiprocessor_count * blocks_of(config)
-    panels = ceil(problem.n / (32 * config.vec * config.loads))
+    dense = lines(operands, device, by_rows=True) if in_half else Lines(operands.b, operands.c)
+    config = fitted(config, problem.n, dtype)
+    width = dense.c.shape[1]
+    slots = device.properties.multiprocessor_count * blocks_of(config, dtype)
+    panels = ceil(width / columns_of(config, dtype))
+    loads = problem.k * (width // (columns_of(config, dtype) // (32 * config.loads)))
     require(
-        problem.k * (problem.n // config.vec) <= MOST_LOADS,
-        f"{name} reads B of {problem.k} x {problem.n} in loads of {config.vec} values, but counts up to "
-        f"{MOST_LOADS} of them: multiply in several ranges of columns",
+        loads <= MOST_LOADS,
+        f"{name} reads B of {problem.k} x {problem.n} in {loads} loads, but counts up to {MOST_LOADS} of them: "
+        "multiply in several ranges of columns",
     )
     made, prepare_ms = timed(lambda: prepare(operands.a, config))
     each = per_block(made.work.count, slots)
-    blocks = ceil(made.work.count / each) * panels
+    blocks, cuts = ceil(made.work.count / each) * panels, len(made.work.cut)
     require(
-        max(blocks, panels * len(made.work.cut)) <= INT32_MAX,
-        f"{name} has {blocks} blocks, and {panels} panels of {len(made.work.cut)} cut groups, but a grid has "
-        f"{INT32_MAX} at most: use wider panels or longer tasks",
+        max(blocks, panels * cuts) <= INT32_MAX,
+        f"{name} has {blocks} blocks, and {panels} panels of {cuts} cut groups, but a grid has {INT32_MAX} at most: "
+        "use wider panels or longer tasks",
     )
-    handovers = cupy.zeros((panels, len(made.work.cut), 2), cupy.uint32)
+    handovers = cupy.zeros((panels, cuts, 2), cupy.uint32)
+    sums = cupy.empty((cuts, config.rows, width) if in_half else 0, cupy.float32)
     arguments = (
         made.work.table.data.ptr, np.int32(made.work.count), np.int32(each), made.col_idx.data.ptr, made.val.data.ptr,
-        tasks.pointer(made.order), made.others.data.ptr, handovers.data.ptr, np.int32(len(made.work.cut)),
-        operands.b.data.ptr, operands.c.data.ptr, np.int32(problem.m), np.int32(problem.n),
+        tasks.pointer(made.order), made.others.data.ptr, handovers.data.ptr, np.int32(cuts),
+        *([sums.data.ptr] if in_half else []),
+        dense.b.data.ptr, dense.c.data.ptr, np.int32(problem.m), np.int32(width),
     )  # fmt: skip
-    code = jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device))
+    source = HALF_SOURCE if in_half else SOURCE
+    kernel = jit.load(jit.compile_cubin(source, entry(config, dtype), jit.arch_of(device)))
     launch = LaunchConfig(grid=blocks, block=32 * WARPS)
     cupy.cuda.get_current_stream().synchronize()  # the handovers are 0, whatever stream comes next
     return Launch(
-        name, [(jit.load(code), launch, arguments)], operands.c, prepare_ms, made.nbytes + handovers.nbytes,
-        keep=(operands, made, handovers),
+        name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
+        made.nbytes + handovers.nbytes + sums.nbytes, keep=(operands, made, handovers, sums, dense.b, dense.c),
     )  # fmt: skip

@@ -40,3 +40,12 @@ __device__ __forceinline__ void take(Handover* sums)
 {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(__cvta_generic_to_global(&sums->taken)) : "memory");
 }
+
+// The same by one who awaited them and changed them; returns whether all others have: then what they wrote is there, too.
+__device__ __forceinline__ bool take_last(Handover* sums)
+{
+    unsigned before, left;
+    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(left) : "l"(&sums->left) : "memory");
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(__cvta_generic_to_global(&sums->taken)) : "memory");
+    return before + 1 == left;
+}

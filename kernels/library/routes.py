@@ -3,7 +3,7 @@
     A        B          accuracy   compute capability 9.0                  other GPUs
     CSR      float32    fp32       async_sparse auto_fp32                  casper_sparse auto
              float32    tf32       async_sparse auto_tf32                  as fp32
-             16-bit     its own    async_sparse wcsr                       none
+             16-bit     its own    async_sparse auto_half                  async_sparse auto_half
     BCSR     float32    fp32       as CSR                                  as CSR
              float32    tf32       async_sparse auto                       as CSR
              16-bit     its own    async_sparse auto                       async_sparse opt0, blocks of 64 x 64
@@ -109,21 +109,19 @@ def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) ->
         if made.block != (64, 64):
             made = bcsr.from_csr(bcsr.to_csr(made), block=64, dtype=dtype)
         return Route("async_sparse", "opt0", made, dtype, order, out_order)
-    name = type(a).__name__
+    if not isinstance(a, Nm):
+        return Route("async_sparse", "auto_half", operands.as_csr(a), dtype)
     cc = ".".join(map(str, device.compute_capability))
     require(
         hopper,
-        f"{name} times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: "
-        "convert B to float32",
+        f"N:M times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: convert B to float32",
     )
-    if isinstance(a, Nm):
-        require(
-            dtype == "bfloat16",
-            f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
-        )
-        rounded = half.from_bits(half.to_bits(a.val, dtype), dtype)
-        return Route("nm_spmm", "bf16", replace(a, val=rounded), dtype, turned=True)
-    return Route("async_sparse", "wcsr", operands.as_csr(a), dtype)
+    require(
+        dtype == "bfloat16",
+        f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
+    )
+    rounded = half.from_bits(half.to_bits(a.val, dtype), dtype)
+    return Route("nm_spmm", "bf16", replace(a, val=rounded), dtype, turned=True)
 
 
 def _tf32(values):
@@ -190,7 +188,7 @@ class _Family:
 
 def _family(way: Route, p: Problem, device) -> _Family | None:
     """Of a way whose variant chooses among configurations; None of one that is a single kernel, or casper_sparse's."""
-    if way.variant in ("auto_fp32", "auto_tf32"):
+    if way.variant in ("auto_fp32", "auto_tf32", "auto_half"):
         return _any_csr(way.variant, p, device)
     if way.variant != "auto" or way.room == "casper_sparse":
         return None

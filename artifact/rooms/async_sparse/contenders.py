@@ -25,12 +25,14 @@ WCSR, WHOLE = "wcsr", "wcsr_whole"  #: the source's kernel for windows; no windo
 WINDOWS, EXACT = "windows", "windows_exact"  #: ours: TF32, and 3xTF32 for float32
 UNION = "union_rows"  #: ours: CUDA cores in exact float32, groups of rows over the union of their columns
 AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each accuracy
+UNION_HALF, AUTO_HALF = "union_half", "auto_half"  #: the same with B and C in 16 bits
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (
     WCSR, WHOLE, "wcsr_c256", "wcsr_c1024", "wcsr_c2048", "wcsr_n64", "wcsr_n256", "windows_64", "windows_32",
     WINDOWS, "windows_8", "windows_16_whole", "windows_16_in_order", "windows_16_narrow",
 )  # fmt: skip
-ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, AUTO_FP32, AUTO_TF32)  #: that take CSR
+#: That take CSR.
+ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, UNION_HALF, AUTO_FP32, AUTO_TF32, AUTO_HALF)
 
 #: Of this room alone: the shared looks (`style.NAMES`) have no markers left for so many libraries.
 NAMES = {
@@ -41,6 +43,7 @@ NAMES = {
     DENSE: "dense cuBLASLt", TORCH: "dense cuBLAS",
     WCSR: "WCSR", WHOLE: "WCSR, windows whole", WINDOWS: "windows of 16, TF32", EXACT: "windows of 16, 3×TF32",
     UNION: "rows over their union", AUTO_FP32: "auto, FP32", AUTO_TF32: "auto, TF32",
+    UNION_HALF: "rows over their union, 16 bits", AUTO_HALF: "auto, 16 bits",
     "wcsr_c256": "WCSR, tasks of 256", "wcsr_c1024": "WCSR, tasks of 1024", "wcsr_c2048": "WCSR, tasks of 2048",
     "wcsr_n64": "WCSR, tiles of 64", "wcsr_n256": "WCSR, tiles of 256", "windows_8": "windows of 8",
     "windows_32": "windows of 32", "windows_64": "windows of 64", "windows_16_whole": "windows of 16, none cut",
@@ -54,6 +57,7 @@ _LIBRARIES = {
 _MARKS = {
     KEPT: ("o", "-"), OURS[-1]: ("D", "-"), WCSR: ("o", "-"), WHOLE: ("v", "--"), WINDOWS: ("^", "--"),
     EXACT: ("p", "-."), UNION: ("X", ":"), AUTO_FP32: ("D", "-"), AUTO_TF32: ("D", "--"),
+    UNION_HALF: ("X", "--"), AUTO_HALF: ("D", ":"),
 }  # fmt: skip
 
 

@@ -649,7 +649,14 @@ def test_what_the_sources_kernels_do_not_take_says_who_does(loaded):
 @pytest.mark.parametrize("device", [A100, B200], ids=lambda device: device.name)
 def test_a_gpu_without_wgmma_is_refused_and_told_what_to_use(loaded, device):
     p = on_fake_gpu(room.problem(130, 64, 130, 0.5))
-    for name in {*room.VARIANTS} - {"opt0", "union_rows", "auto_fp32", "auto_tf32"}:
+    for name in {*room.VARIANTS} - {
+        "opt0",
+        "union_rows",
+        "union_half",
+        "auto_fp32",
+        "auto_tf32",
+        "auto_half",
+    }:
         says([name, "wgmma", "use opt0"], lambda name=name: room.bind(name, p, device))
     assert not loaded
     assert room.bind("opt0", p, device)

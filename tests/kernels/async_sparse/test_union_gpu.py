@@ -12,8 +12,9 @@ from test_windows_gpu import SEED, places
 from kernels.async_sparse import operands, tasks, union
 from kernels.async_sparse.union import Union
 from kernels.contract import Operands
-from kernels.formats import csr
+from kernels.formats import csr, half
 from kernels.formats.csr import Csr
+from kernels.formats.half import Half
 
 CONFIGS = [
     Union(rows, vec, loads, unroll, chunk, order)
@@ -40,6 +41,20 @@ def whole_numbers(which: str, m: int, k: int, n: int):
     return a, b, dense.astype(np.float64) @ b
 
 
+def half_bound(a: Csr, b, dtype: str, device, config: Union):
+    """The same with B and C in 16 bits, which small whole numbers do not mind."""
+    import cupy
+
+    p = operands.problem_from_csr(a, b.shape[1], 0, format="csr", dtype=dtype, reorder="")
+    c = Half(dtype, cupy.zeros((a.m, b.shape[1]), cupy.uint16))
+    c.fill(np.nan)
+    there = half.to_device(Half(dtype, half.to_bits(b, dtype)))
+    made = Operands(csr.to_device(a), there, c)
+    return union.bind(
+        "union_half", replace(p, make_device=lambda: made, _device=None), device, config
+    )
+
+
 def bound(a: Csr, b, device, config: Union):
     import cupy
 
@@ -63,6 +78,25 @@ def test_every_configuration_on_every_pattern(device, stream, which, n):
             stream.sync()
             found = launch.result().get()
             assert np.array_equal(found, right), f"{config}, {which}, n={n}, seed {SEED}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("which", ["random", "none", "all", "empty windows", "a heavy row"])
+@pytest.mark.parametrize("n", [1, 7, 64, 300])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_on_every_pattern(device, stream, which, n, dtype):
+    """C is rounded once, also where several tasks add to it."""
+    a, b, right = whole_numbers(which, 299, 130, n)
+    expected = half.from_bits(half.to_bits(right.astype(np.float32), dtype), dtype)
+    for rows, unroll in union.HALF_BLOCKS:
+        for chunk, order in ((0, "similar"), (32, ""), (-1, "")):
+            config = Union(rows, unroll=unroll, chunk=chunk, order=order)
+            launch = half_bound(a, b, dtype, device, config)
+            for _ in range(3):
+                launch.launch(stream)
+                stream.sync()
+                found = half.from_bits(half.to_host(launch.result()).bits, dtype)
+                assert np.array_equal(found, expected), f"{config}, {which}, n={n}, seed {SEED}"
 
 
 @pytest.mark.gpu

@@ -87,8 +87,8 @@ def of_format(kind: str, m: int, k: int):
 WAYS = [  # A, dtype of B, accuracy, limit, whether Hopper alone has it
     ("csr", "float32", None, "float32", False),
     ("csr", "float32", "tf32", "tf32", False),
-    ("csr bfloat16", "bfloat16", None, "bfloat16", True),
-    ("csr float16", "float16", None, "float16", True),
+    ("csr bfloat16", "bfloat16", None, "bfloat16", False),
+    ("csr float16", "float16", None, "float16", False),
     ("wcsr", "float32", None, "float32", False),
     ("bcsr64 float32", "float32", None, "float32", False),
     ("bcsr64 float32", "float32", "tf32", "tf32", False),

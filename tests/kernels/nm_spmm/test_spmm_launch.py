@@ -150,7 +150,7 @@ def test_llama_is_in_the_order_of_the_published_series():
     assert list(mine) == theirs
 
 
-def test_the_anchors_are_the_published_ones_and_one_more():
+def test_the_anchors_are_those_of_the_authors_code_and_one_more():
     from artifact.measure import records
 
     df = records.published(rooms.others("nm_spmm", "anchors"))

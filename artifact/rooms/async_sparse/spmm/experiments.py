@@ -16,6 +16,7 @@ from artifact.measure.run import Run
 from artifact.rooms.async_sparse import contenders
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
+    AUTO_HALF,
     AUTO_TF32,
     BELL,
     BSR,
@@ -26,6 +27,7 @@ from artifact.rooms.async_sparse.contenders import (
     PARTS,
     TRITON,
     UNION,
+    UNION_HALF,
     WCSR,
     WHOLE,
     WINDOWS,
@@ -37,9 +39,11 @@ from kernels.async_sparse.operands import WINDOW, WINDOW_TILE
 TABLE1 = (WCSR, WINDOWS, AUTO_TF32, KEPT, BELL, BSR, TRITON, *CSR_ALGORITHMS[1:])
 EXACTLY = (UNION, EXACT, AUTO_FP32, *CSR_ALGORITHMS)
 REORDERED = (AUTO_FP32, *CSR_ALGORITHMS)
+#: Of cuSPARSE's algorithms for CSR the third alone is right in bfloat16: the others add heavy rows up in it.
+HALF = (WCSR, UNION_HALF, AUTO_HALF, CSR_ALGORITHMS[2])
 SIZES = {"full": (256, 512, 1024), "kick": (256,)}
 WIDE, PART_SIZE = 1024, 512  #: N of what reordering is worth, and of the parts
-THIRD, FIFTH = 3, 5  #: of the matrices: every so many of the list
+SECOND, THIRD, FIFTH = 2, 3, 5  #: of the matrices: every so many of the list
 BYTES = 4  #: of a value, of float32 as of TF32
 
 
@@ -58,6 +62,14 @@ def reordered(run: Run | None) -> pd.DataFrame | None:
     wide = _sizes(run)[-1:]
     return real(
         run, "spmm_rcm", REORDERED, wide, every_nth=THIRD, dtype="float32", format="csr"
+    )  # fmt: skip
+
+
+def half(run: Run | None) -> pd.DataFrame | None:
+    """`exact` with B and C in bfloat16, and A's values rounded to it, on every second matrix."""
+    sizes = _sizes(run)
+    return real(
+        run, "spmm_half", HALF, sizes, every_nth=SECOND, order="", dtype="bfloat16", format="csr"
     )  # fmt: skip
 
 

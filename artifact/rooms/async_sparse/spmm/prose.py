@@ -8,9 +8,10 @@ import pandas as pd
 
 from artifact.drawing.words import listed
 from artifact.measure import records
-from artifact.rooms.async_sparse import arithmetic
+from artifact.rooms.async_sparse import arithmetic, fit
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
+    AUTO_HALF,
     AUTO_TF32,
     BELL,
     BSR,
@@ -29,6 +30,7 @@ from artifact.rooms.async_sparse.spmm import experiments, tables
 from artifact.rooms.async_sparse.spmm.experiments import Map
 from artifact.rooms.async_sparse.spmm.figures import called
 from artifact.rooms.async_sparse.spmm.rule import leave_out, split
+from kernels.async_sparse import any_csr, model
 
 WIDE = experiments.WIDE
 NOTHING = f"{HERE}: real matrices need the folder that `SPARSITY_MATRICES` names."
@@ -129,6 +131,52 @@ def goals(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
             f"`{v}` in {values} over the fastest of cuSPARSE's algorithms for CSR in FP32: {each}; {where}."
         )
     return " ".join(said)
+
+
+def halves(df: pd.DataFrame | None) -> str:
+    """What half of the bytes is worth."""
+    if df is None or not {AUTO_HALF, CSR} <= set(df["variant"]):
+        return f"B and C in bfloat16 halve what L2 has to deliver. What that is worth: {HERE[:1].lower()}{HERE[1:]}."
+    over = speedups(df, [AUTO_HALF], CSR)
+    each = listed(
+        f"{records.geomean(part['speedup']):.2f}× at N = {n}" for n, part in over.groupby("n")
+    )
+    return (
+        f"B and C in bfloat16 halve what L2 has to deliver. Over the one of cuSPARSE's algorithms for CSR that is right in bfloat16, its third, "
+        f"`{AUTO_HALF}` is {each}, least {over['speedup'].min():.2f}×."
+    )
+
+
+def proposals() -> str:
+    """How good the model's proposals are for matrices that its weights were not fitted to; see `fit`."""
+    measured, said = fit.read(), []
+    for accuracy, v in ((a, v) for v, a in any_csr.ACCURACIES.items()):
+        found = fit.held_out(measured, accuracy, any_csr.MOST)
+        first, best = ((found[column] <= 1.1).mean() for column in ("first", "regret"))
+        said.append(
+            f"for `{v}` the first proposal is within 10% of the best of {len(model.POOLS[accuracy])} on {first:.0%} of the points, "
+            f"the best of {any_csr.MOST} on {best:.0%}"
+        )
+    return (
+        f"Fitted without a tenth of the {len(measured.of)} matrices at a time and applied to it: {'; '.join(said)}. "
+        f"So {any_csr.MOST} are tried, in {any_csr.LAUNCHES} launches; the choice is kept under the pattern's fingerprint, and the second time nothing is tried."
+    )
+
+
+def short_of(tf32: pd.DataFrame | None, table1: pd.DataFrame) -> str:
+    """Where the source's rate on dense matrices is not reached, and why."""
+    if tf32 is None or AUTO_TF32 not in set(tf32["variant"]):
+        return NOTHING
+    stated = arithmetic.value(table1, "tflops", kernel="WCSR", n=WIDE, density=0.01)
+    here = tf32[(tf32["variant"] == AUTO_TF32) & (tf32["n"] == WIDE) & (tf32["density"] > 0.01)]
+    rate = 2 * here["nnz"] * here["n"] / here["median_us"] / 1e6
+    best = here.loc[rate.idxmax()]
+    launch = model.weights()["union_rows_1_1_8"][0]
+    return (
+        f"Above 1% the source states {stated:.2f} TFLOP/s for WCSR at N = {WIDE}; `{AUTO_TF32}` reaches {records.geomean(rate):.1f} on the {len(here)} matrices "
+        f"at hand, and {rate.max():.1f} on {best['label']}. Half of them have at most {here['m'].median():.0f} rows and take {here['median_us'].median():.0f} µs, "
+        f"of which a launch that finds its caches cold takes {launch:.1f} µs whatever it multiplies: too little work to fill a GPU."
+    )
 
 
 def winners(maps: Sequence[Map]) -> str:

@@ -122,9 +122,11 @@ def matrices(df: pd.DataFrame | None) -> pd.DataFrame | None:
 
 
 def bars(
-    df: pd.DataFrame | None, variants: Sequence[str], baseline: str = CSR
+    df: pd.DataFrame | None, variants: Sequence[str], baseline: str = CSR, values: str = "FP32"
 ) -> pd.DataFrame | None:
-    """Each contender over a baseline, matrix by matrix, at each N: geometric mean, least, and how often slower."""
+    """Each contender over a baseline, matrix by matrix, at each N: geometric mean, least, and how often slower.
+
+    values: that the baseline multiplies."""
     if df is None or baseline not in set(df["variant"]) or not present(df, variants):
         return None
     data = speedups(df, present(df, variants), baseline)
@@ -136,7 +138,7 @@ def bars(
             {
                 "kernel": called(variant),
                 "N": plot.number(n),
-                f"over {called(baseline)} in FP32": _times(records.geomean(s)),
+                f"over {called(baseline)} in {values}": _times(records.geomean(s)),
                 "least": f"{_times(s.min())} ({least['label']})",
                 "most": _times(s.max()),
                 "below 0.95×": f"{(s < 0.95).sum()} of {len(s)}",

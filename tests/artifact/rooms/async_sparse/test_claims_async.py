@@ -181,7 +181,7 @@ def test_a_flat_throughput_does_not_rise(tmp_path):
     "variant,factor,expected",
     [
         ("wcsr", 0.55, {"async-wcsr-bell": PARTLY, "async-wcsr-first": NOT_REPRODUCED,
-                        "async-wcsr-bcsr": NOT_REPRODUCED, "async-wcsr-split": NOT_REPRODUCED,
+                        "async-wcsr-bcsr": NOT_REPRODUCED,
                         "async-wcsr-every": PARTLY}),  # one rival of three is ahead
         ("wcsr", 1.2, {"async-wcsr-bell": REPRODUCED, "async-wcsr-bcsr": PARTLY}),
         ("cusparse_bell", 5.0, {"async-wcsr-bell": NOT_REPRODUCED, "async-wcsr-maintains": NOT_REPRODUCED,
@@ -192,7 +192,6 @@ def test_a_flat_throughput_does_not_rise(tmp_path):
         ("cusparse_alg2", 0.3, {"async-wcsr-csr": NOT_REPRODUCED, "async-wcsr-first": REPRODUCED}),  # alg3 is left
         ("triton_bsr", 2.0, {"async-triton-below": NOT_REPRODUCED, "async-wcsr-triton": PARTLY}),
         ("opt5", 2.0, {"async-wcsr-bcsr-dense": NOT_REPRODUCED, "async-wcsr-every": PARTLY}),
-        ("wcsr_whole", 1.1, {"async-wcsr-split": PARTLY}),
     ],
 )  # fmt: skip
 def test_windows_are_judged_beside_their_rivals(tmp_path, variant, factor, expected):

@@ -27,6 +27,8 @@ TURN = Path(tempfile.gettempdir()) / f"sparsity-on-trial-tests-{os.getuid()}"
 #: One process of several; with one alone there is nobody to wait for.
 SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 
+# Products on the host are small; threads of every process for each of them would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # All processes draw the same operands: they inherit the seed that the first one draws, unless the user has set it.
 os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 
@@ -55,10 +57,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def alone(item: pytest.Item) -> bool:
-    """Whether a test wants the GPU for itself: it measures, or it is of the tuner, whose tests are races."""
-    races = item.path.parent.name == "tuning" or item.path.stem.endswith("_family")
-    marked = item.get_closest_marker("alone") or races
-    return bool(marked and item.get_closest_marker("gpu"))
+    """Whether a test wants the GPU for itself."""
+    return bool(item.get_closest_marker("alone") and item.get_closest_marker("gpu"))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The tuner's tests are races, so they are `alone` without being told."""
+    if item.path.parent.name == "tuning" or item.path.stem.endswith("_family"):
+        item.add_marker(pytest.mark.alone)
 
 
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out shall not look for a GPU

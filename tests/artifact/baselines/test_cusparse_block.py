@@ -308,7 +308,7 @@ def test_padding_beyond_the_memory_of_the_gpu_is_refused(gpu):
         64 * blocks, 64 * blocks, "bfloat16", np.r_[0, np.full(blocks, blocks)].astype(np.int32),
         np.arange(blocks, dtype=np.int32), np.ones((blocks, 64, 64), np.uint16), blocks * 64 * 64,
     )  # fmt: skip
-    problem = operands.problem(64, 8, 64)
+    problem = operands.problem(64, 8, 64, density=1.0)
     b, c = (Half("bfloat16", cupy.zeros((64 * blocks, 8), np.uint16)) for _ in range(2))
     problem._device = Operands(bcsr.to_device(a), b, c)
     with pytest.raises(ValueError, match="would pad every row of blocks .* bytes for"):

@@ -35,9 +35,23 @@ class Dense(NamedTuple):
     device: int  #: CUDA's number of the GPU
 
 
-_dtypes: dict[
-    Any, str
-] = {}  # a library's dtype -> its name, since making it takes longer than all the rest
+# What is asked in every call and takes longer than all the rest: a library's dtype -> its name; a class -> its library.
+_dtypes: dict[Any, str] = {}
+_libraries: dict[type, str] = {}
+
+
+def library_of(x) -> str:
+    """Whose array it is: "torch", "cupy" or "another"."""
+    kind = type(x)
+    if kind not in _libraries:
+        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+        if torch is not None and issubclass(kind, torch.Tensor):
+            _libraries[kind] = "torch"
+        elif cupy is not None and issubclass(kind, cupy.ndarray):
+            _libraries[kind] = "cupy"
+        else:
+            _libraries[kind] = "another"
+    return _libraries[kind]
 
 
 def describe(x, name: str) -> Dense:
@@ -48,18 +62,17 @@ def describe(x, name: str) -> Dense:
     if type(x) is Half:
         bits = describe(x.bits, name)
         return Dense(bits.ptr, bits.shape, bits.strides, x.dtype, bits.device)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
+    library = library_of(x)
+    if library == "torch":
         if not x.is_cuda:
             raise ValueError(_on_host(name, x))
-        if x.layout != torch.strided:
+        if x.layout != sys.modules["torch"].strided:
             raise ValueError(
                 f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()"
             )
         dtype = _dtypes.get(x.dtype) or _named(x.dtype)
         return Dense(x.data_ptr(), x.shape, x.stride(), dtype, x.get_device())
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(x, cupy.ndarray):
+    if library == "cupy":
         kind = x.dtype
         dtype = _dtypes.get(kind) or _named(kind)
         strides = _elements(x.strides, kind.itemsize)
@@ -69,19 +82,16 @@ def describe(x, name: str) -> Dense:
 
 def place(x, name: str) -> tuple[int, tuple]:
     """(address, all else that tells how an array lies): what every call asks, without what `describe` makes of it."""
+    given, holds = x, ""
     if type(x) is Half:
-        ptr, how = place(x.bits, name)
-        return ptr, (how, x.dtype)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        if x.layout is torch.strided:
-            return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device())
-    else:
-        cupy = sys.modules.get("cupy")
-        if cupy is not None and isinstance(x, cupy.ndarray):
-            memory = x.data
-            return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id)
-    found = describe(x, name)
+        x, holds = x.bits, x.dtype
+    library = _libraries.get(type(x)) or library_of(x)
+    if library == "cupy":
+        memory = x.data
+        return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
+    if library == "torch" and x.layout is sys.modules["torch"].strided:
+        return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds)
+    found = describe(given, name)
     return found.ptr, found[1:]
 
 
@@ -180,8 +190,8 @@ def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, str
     """
     turned = order == "F" and len(shape) == 2
     made = shape[::-1] if turned else shape
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(like, torch.Tensor):
+    if library_of(like) == "torch":
+        torch = sys.modules["torch"]
         kind = getattr(torch, dtype)
         if stream is None:
             x = torch.empty(made, dtype=kind, device=like.device)
@@ -235,11 +245,10 @@ def address_of(stream) -> int:
 
 def current(like, device: int) -> int:
     """The address of the current stream of the library of `like`: PyTorch's, or else CuPy's."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(like, torch.Tensor):
-        raw = getattr(
-            torch._C, "_cuda_getCurrentRawStream", None
-        )  # a tenth of the time of what is public
+    if library_of(like) == "torch":
+        torch = sys.modules["torch"]
+        # A tenth of the time of what is public.
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         return raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
     cupy = sys.modules.get("cupy")
     return cupy.cuda.get_current_stream().ptr if cupy is not None else 0

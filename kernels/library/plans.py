@@ -164,22 +164,31 @@ class Plan:
         if at == to:
             raise ValueError("out is B itself: give another array")
         flow = self._flows.get(pointer) or self._flow(pointer)
-        with current.Current(self.device, self._ordinal):
-            if not b_as_it_is or at % ALIGNMENT:
-                at = self._staged_b(b, flow)
-            plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
-            product = to if plain else self._stage(OUT).ptr
-            addresses = at, product, values_at
-            if addresses != self._at:
-                self._ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
-                self._at = addresses
-            for config, kernel, arguments in self._ready:
-                self._enqueue(flow, config, kernel, *arguments)
-            if not plain or alpha != 1.0:
-                target = dense.describe(out, "out")
-                source = target if plain else self._stage(OUT)
-                self._combined(OUT, source, target, alpha, beta, flow)
+        if current.now() == self._ordinal:
+            self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow)
+        else:
+            with current.Current(self.device, self._ordinal):
+                self._enqueued(
+                    b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow
+                )
         return out
+
+    def _enqueued(
+        self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, flow
+    ) -> None:  # fmt: skip
+        if not b_as_it_is or at % ALIGNMENT:
+            at = self._staged_b(b, flow)
+        plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
+        addresses = at, to if plain else self._stage(OUT).ptr, values_at
+        if addresses != self._at:
+            self._ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
+            self._at = addresses
+        for config, kernel, arguments in self._ready:
+            self._enqueue(flow, config, kernel, *arguments)
+        if not plain or alpha != 1.0:
+            target = dense.describe(out, "out")
+            source = target if plain else self._stage(OUT)
+            self._combined(OUT, source, target, alpha, beta, flow)
 
     def _flow(self, pointer: int):
         made = self._flows[pointer] = dense.opened(pointer, self.device)

@@ -1,6 +1,6 @@
 """A linear layer whose weights are pruned, at the sizes of a language model's.
 
-    python examples/pruned_linear.py [--outputs 4096] [--inputs 4096] [--tokens 512] [--pattern 2:4 or block]
+    python examples/pruned_linear.py [--outputs 4096] [--inputs 4096] [--tokens 4096] [--pattern 2:4 or block]
 
 Y (outputs, tokens) = W X in float16, W pruned by magnitude: 2:4 for sparse tensor cores, or half of its blocks of
 64 x 64. Beside ours, the same weights dense in PyTorch and CuPy, and in PyTorch's own 2:4 or block format. Errors are
@@ -15,7 +15,7 @@ from common import Row, optional, parser, report, run, timed, trial
 
 def main(arguments: list[str]) -> None:
     options = parser(__doc__)
-    for name, size in (("outputs", 4096), ("inputs", 4096), ("tokens", 512)):
+    for name, size in (("outputs", 4096), ("inputs", 4096), ("tokens", 4096)):
         options.add_argument(f"--{name}", type=int, default=size)
     options.add_argument("--pattern", choices=("2:4", "block"), default="2:4")
     chosen = options.parse_args(arguments)

@@ -13,6 +13,9 @@ GPU ?= nvidia-h200
 PRESET ?= full
 SEED ?= 0
 RECORDS ?=
+# Of `make compare`: two folders of records or names of GPUs. Empty: those in build/records, and the shipped ones.
+FRESH ?=
+SHIPPED ?=
 # Of `make claims`: text, markdown, csv or json.
 FORMAT ?= text
 # The node that `make wheelhouse` is for. NODE_HAS: a file with what `python3 -m pip list --format=freeze` prints there;
@@ -110,7 +113,7 @@ $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(MARK) $(ENV)
 	@$(PY) -m artifact.build notebook $< $@ $(OPTIONS)
 
 # These speak of what the others measure, so they come after them.
-LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
+LATE := $(addprefix $(BUILD)/notebooks/,elsewhere.ipynb index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
 $(LATE): | $(filter-out $(LATE),$(EXECUTED))
 
 # Whatever was put on trial is shown on its page.
@@ -147,8 +150,8 @@ profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 claims: $(ENV) ## The verdict on every claim of the sources (FORMAT=text|markdown|csv|json)
 	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records "$(RECORDS)") --format $(FORMAT)
 
-compare: $(ENV) ## Fresh records against the shipped ones; the exit code says whether they agree
-	$(PY) -m artifact compare
+compare: $(ENV) ## Fresh records against the shipped ones, or any two (FRESH=, SHIPPED=); the exit code says whether they agree
+	$(PY) -m artifact compare $(if $(FRESH),--fresh $(call quoted,$(FRESH))) $(if $(SHIPPED),--shipped $(call quoted,$(SHIPPED)))
 
 notebooks: $(EXECUTED) ## Execute the notebooks that are out of date, into build/notebooks
 book: $(HTML) ## Build the book, executing only the notebooks that are out of date

@@ -26,6 +26,7 @@ from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
 #: What a shell returns for a program that Ctrl-C stopped.
 INTERRUPTED = 130
+FRONT = "index.ipynb"
 #: What every notebook's cell tagged "parameters" must define.
 PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
@@ -210,7 +211,9 @@ def _as_page(executed: Path, page: Path) -> None:
         if "parameters" in tags:
             cell.metadata["tags"] = [*tags, "remove-cell"]
         if "injected-parameters" in tags:
-            cell.metadata["tags"] = [*tags, "hide-input"]
+            # The front page has no room for it: whoever sees it shall see what was found.
+            hidden = "remove-cell" if page.name == FRONT else "hide-input"
+            cell.metadata["tags"] = [*tags, hidden]
     # The figures lie beside the folder of notebooks, but in the folder of the pages.
     page.write_text(nbformat.writes(notebook).replace("../figures/", "figures/"))
 

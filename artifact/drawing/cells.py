@@ -10,7 +10,9 @@ from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from artifact import paths
-from artifact.drawing import prose, style
+from artifact.drawing import gpus, prose, races, style
+from artifact.drawing.pages import elsewhere
+from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
 from artifact.verdicts import judge, load, page
@@ -45,6 +47,22 @@ def banner(run: Run) -> None:
     say(run.banner())
     if run.gpu != WRITTEN_FOR:
         say(ELSEWHERE)
+    beside(run)
+
+
+def beside(run: Run) -> None:
+    """The room's races on every GPU that has records of it, and its claims whose verdicts differ between them; nothing
+    where there is one GPU."""
+    found = gpus.folders(run.folder.parent, paths.RECORDED)
+    found = {gpu: folder for gpu, folder in found.items() if run.room in records.rooms(folder)}
+    if len(found) < 2:
+        return
+    df = races.table(found, run.room)
+    style.apply()
+    if df["gpu"].nunique() > 1:
+        said = {"alt": races.alt(df), "caption": f"On {listed(found)}. {races.CAPTION}"}
+        _show(run.room, races.figure(df), "gpus", **said)
+    say(elsewhere.summary(gpus.changed(gpus.judged(found, run.room)), found))
 
 
 def figures(room: str) -> Callable[..., None]:

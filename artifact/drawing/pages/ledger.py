@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, rooms
-from artifact.drawing import prose
+from artifact.drawing import gpus, prose
 from artifact.drawing.words import listed
-from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
 SCRIPT = Path(__file__).with_suffix(".js")
@@ -37,15 +36,11 @@ def everywhere(
     shipped: Path = paths.RECORDED,
 ) -> dict[str, pd.DataFrame]:
     """Name of a GPU -> verdicts, of every GPU that has records: that of this page first, whose verdicts are `judged`,
-    then the others that are shipped. Empty without records of this page's."""
+    then the others beside it, then those that are shipped. Empty without records of this page's."""
     if judged is None:
         return {}
-    found = {str(origin.machine()["gpu"]): judged}
-    for gpu in records.list_gpus(shipped):
-        other = prose.Origin(gpu, shipped / gpu, False)
-        if gpu != origin.gpu:
-            found[str(other.machine()["gpu"])] = judge.judge(known, other.folder)
-    return found
+    (own, _), *others = gpus.folders(origin.folder, shipped).items()
+    return {own: judged} | {gpu: judge.judge(known, folder) for gpu, folder in others}
 
 
 def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:

@@ -234,18 +234,6 @@ def test_rooms_that_are_not_built(origin):
     assert text.startswith(f"**1 of {len(data)} rooms has kernels.**")
 
 
-def test_headline(origin, tmp_path):
-    contest = front.contest(origin)
-    text = front.measured(contest, origin)
-    assert text.startswith(f"**{contest.name} on an NVIDIA H200.**")
-    assert "wide 0.70× as published" in text
-    assert "wide 0.70× as published" in front.below_headline(contest)["alt"]
-    assert front.contest(NOTHING) is None
-    assert front.measured(None, NOTHING) == NOTHING.missing
-    empty = prose.Origin("nvidia-h200", tmp_path, True)
-    assert "no records of sweeps" in front.measured(front.contest(empty), empty)
-
-
 def test_findings_are_computed(tmp_path, known):
     folder = synthetic.folder(tmp_path)
     df = judge.judge(known, folder)

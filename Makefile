@@ -124,7 +124,7 @@ $(HTML): $(EXECUTED) $(PAGES)
 	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html
 
 # --- targets -----------------------------------------------------------------------------------
-.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock lint clean clean-records help
+.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
 
 artifact: $(HTML) ## Everything: environment, every notebook executed, the book in build/html/index.html
 
@@ -165,6 +165,11 @@ lock: ## Renew requirements/*.lock from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: uv is not on the PATH: install it (pip install uv) or name it with UV=..." >&2; exit 2; }
 	$(COMPILE) --extra book --extra dev --extra gpu --extra test --output-file requirements/gpu.lock
 	$(COMPILE) --extra book --extra dev --extra test --constraints requirements/gpu.lock --output-file requirements/base.lock
+
+# The book in it is drawn from the shipped records, also where there is a GPU: nothing of this machine is in a release.
+dist: $(ENV) ## The release in build/dist: sources, records, rendered book, checksums; the same bytes from the same commit
+	@$(MAKE) --no-print-directory book MODE=recorded GPU=nvidia-h200 PRESET=full SEED=0 RECORDS= BUILD=build/dist
+	@SPARSITY_BUILD=$(CURDIR)/build/dist $(PY) -m artifact.dist build/dist/html build/dist
 
 lint: $(ENV) ## Check style and formatting
 	$(PY) -m ruff check .

@@ -106,8 +106,16 @@ def _told(known: pd.DataFrame, text: str) -> str:
     )
 
 
+#: Title, address, what is there.
+DOORS = (
+    ("Read", "ledger.html", "The ledger has every claim with its verdict; a chapter tells how a system works, what holds and why."),
+    ("Rerun", "reviewers.html", "`make artifact` without a GPU, `make measure` and `make compare` with one: minutes, commands, what to expect."),
+    ("Use", "library.html", "The kernels as a library. Or ask which kernel for your matrix, or put your own on trial."),
+)  # fmt: skip
+
+
 def doors(*found: tuple[str, str, str]) -> str:
-    """Where to go on, as HTML cards: title, address, what is there."""
+    """Where to go on, as HTML cards: each as in DOORS."""
     cards = "".join(
         f'<a class="door" href="{address}"><strong>{title}</strong><span>{prose.inline_code(text)}</span></a>'
         for title, address, text in found

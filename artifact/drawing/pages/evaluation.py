@@ -16,7 +16,7 @@ from artifact.measure import records
 from artifact.verdicts import compare, judge, load, measures, page
 
 #: Lines of a command's output that a transcript shows, and characters of a line.
-SHOWN, WIDE = 14, 92
+SHOWN, WIDE = 14, 80
 #: Of a driver: the least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
 LEAST_DRIVER = "580"
 #: Bytes of an element of the reference, which the host computes.

@@ -28,7 +28,9 @@ from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 #: What a shell returns for a program that Ctrl-C stopped.
 INTERRUPTED = 130
 FRONT = "index.ipynb"
-#: What an object without a text of its own says, and what pandas calls a styled table.
+#: A column's head of a table, in a notebook's JSON; what an object without a text of its own says; what pandas calls a
+#: styled table.
+HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 STYLED = re.compile(r"\bT_([0-9a-f]{5})(?=_|\b)")
 #: What every notebook's cell tagged "parameters" must define.
@@ -227,10 +229,12 @@ def _as_page(executed: Path, page: Path) -> None:
 
 
 def _same(text: str) -> str:
-    """An executed notebook without what is different in each execution: pandas names a styled table at random, and an
-    object without a text of its own says where in memory it lies."""
+    """The text of an executed notebook as pages have it: heads of columns say that they are, which pandas leaves out;
+    and without what is different in each execution: pandas names a styled table at random, and an object without a text
+    of its own says where in memory it lies."""
     text, numbers = ADDRESS.sub(">", text), {}
-    return STYLED.sub(lambda m: f"T_{numbers.setdefault(m[1], len(numbers)):05d}", text)
+    text = STYLED.sub(lambda m: f"T_{numbers.setdefault(m[1], len(numbers)):05d}", text)
+    return HEAD.sub(r"<th scope=\"col\"\g<1>", text)
 
 
 def _replace_folder(new: Path, target: Path) -> None:

@@ -9,10 +9,12 @@ import subprocess
 import tarfile
 
 import nbformat
+import pandas as pd
 import pytest
 import yaml
 
 from artifact import build, dist
+from artifact.drawing import prose
 from artifact.paths import ROOT
 from kernels import __version__
 
@@ -128,6 +130,17 @@ def test_pages_hold_nothing_that_an_execution_adds(tmp_path):
         build._as_page(tmp_path / "in.ipynb", tmp_path / "out.ipynb")
         texts.append((tmp_path / "out.ipynb").read_text())
     assert texts[0] == texts[1] and "T_00000_row0" in texts[0] and "T_9<" in texts[0]
+
+
+def test_heads_of_columns_say_so():
+    frame = pd.DataFrame({"a": [1.0], "b": ["x"]})
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x")])
+    tables = frame.to_html(index=False) + frame.style.to_html() + prose.facts({"k": "v"})
+    made.cells[0].outputs = [nbformat.v4.new_output("display_data", {"text/html": tables})]
+    read = nbformat.reads(build._same(nbformat.writes(made)), as_version=4)
+    text = read.cells[0].outputs[0].data["text/html"]
+    assert text.count('scope="col"') == 4 and text.count('scope="row"') == 1
+    assert "<th>" not in text and ">a</th>" in text
 
 
 def test_the_version_is_the_same_everywhere():

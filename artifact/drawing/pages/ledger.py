@@ -84,9 +84,15 @@ def findings(judged: pd.DataFrame | None) -> str:
     measured = claims[claims["verdict"] != measures.NOT_MEASURED]
     holds = (measured["verdict"] == measures.REPRODUCED).sum()
     close = (measured["close"] != "").sum()
+    theirs = _on_their_data(measured)
+    consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
+    apart = (
+        f" Of these, {consistent} are so in the source's own published series, of other GPUs: consistent with its data, and "
+        "nothing that was measured here."
+    )
     items = [
         f"Of {len(measured)} claims that the records decide {holds} are reproduced, {holds / max(1, len(measured)):.0%}; "
-        f"{close} verdicts lie so close to a threshold that the table says by how much."
+        f"{close} verdicts lie so close to a threshold that the table says by how much.{apart if consistent else ''}"
     ]
     for source, own in measured.groupby("source", sort=False):
         head = own[own["where"].str.contains("abstract", case=False)]
@@ -96,6 +102,12 @@ def findings(judged: pd.DataFrame | None) -> str:
             f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} are reproduced.{_worst(first)}"
         )
     return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def _on_their_data(claims: pd.DataFrame) -> pd.DataFrame:
+    """Those that are judged by series of the source's own, whose experiments have an @, and by nothing else."""
+    own = {c.id for c in load.claims() if c.experiment and all("@" in e for e in c.experiment)}
+    return claims[claims["id"].isin(own)]
 
 
 def _worst(claims: pd.DataFrame) -> str:

@@ -249,7 +249,7 @@ def _labels(df: pd.DataFrame) -> list[str]:
     return labels
 
 
-#: On which white can be read, in both modes of the page.
+#: Drawn half transparent, so that the ink on them can be read in both modes of the page.
 VERDICT_COLOURS = {
     measures.REPRODUCED: style.BASELINE,
     measures.PARTLY: style.RUNGS[3],
@@ -270,10 +270,12 @@ def _bars(ax, df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, 
         left, total = 0.0, sum(found.values())
         for verdict in measures.VERDICTS:
             share = found.get(verdict, 0) / total
-            ax.barh(lane, share, 0.5, left=left, color=VERDICT_COLOURS[verdict], linewidth=0)
+            ax.barh(
+                lane, share, 0.5, left=left, color=VERDICT_COLOURS[verdict], alpha=0.45, linewidth=0
+            )
             if share > 0.13:
                 told = f"{page.BADGES[verdict][0]} {found[verdict]}"
-                how = {"color": "white", "fontsize": 8, "weight": "bold"}
+                how = {"color": style.INK, "fontsize": 8, "weight": "bold"}
                 ax.text(left + share / 2, lane, told, ha="center", va="center", **how)
             left += share
     ax.set(xlim=(0, 1), xticks=[], xlabel="verdicts on its claims")

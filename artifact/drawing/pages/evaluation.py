@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import importlib
 import io
 import shlex
 
@@ -14,6 +15,7 @@ from artifact import cli, rooms
 from artifact.drawing.pages.appendix import LEDGER, Appendix
 from artifact.measure import records
 from artifact.verdicts import compare, judge, load, measures, page
+from kernels import jit
 
 #: Lines of a command's output that a transcript shows, and characters of a line.
 SHOWN, WIDE = 14, 80
@@ -86,6 +88,17 @@ def tasks(a: Appendix) -> pd.DataFrame:
     ]  # fmt: skip
     df = pd.DataFrame(rows, columns=["", "task", "what it makes", "your minutes", "its minutes"])
     return df.assign(task="<code>" + df["task"] + "</code>")
+
+
+def first_minutes(a: Appendix) -> str:
+    """Of the first room: its claims that fail, one of them in full, and what its first kernel is compiled to."""
+    room = a.known[0].room
+    variant = next(iter(importlib.import_module(f"kernels.{room}").VARIANTS))
+    return typed(
+        f"claims --room {room} --verdict not-reproduced",
+        f"claims --id {a.known[0].id}",
+        f"compile {room} --variant {variant} --target {jit.TARGETS[0]}",
+    )
 
 
 def typed(*commands: str) -> str:

@@ -69,6 +69,11 @@ def test_a_transcript_is_what_the_commands_print():
     assert max(map(len, text.splitlines())) <= evaluation.WIDE
 
 
+def test_the_first_minutes_need_no_gpu(with_records):
+    text = evaluation.first_minutes(with_records)
+    assert text.count("[exit code 0]") == 3 and "registers" in text
+
+
 def test_memory_and_what_deviates(with_records, without):
     text = evaluation.memory(with_records)
     most = synthetic.experiment("tall")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import metadata
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
@@ -24,6 +25,8 @@ ELSEWHERE = (
     "*The numbers on this page are of the GPU named above. The explanations between them were written for an "
     "NVIDIA H200, and have to be read against these numbers.*"
 )
+#: The package whose version is the compiler's.
+NVRTC = "nvidia-cuda-nvrtc"
 NO_COUNTERS = "Hardware counters of this GPU were not recorded; `make profile` writes them."
 
 
@@ -47,7 +50,17 @@ def banner(run: Run) -> None:
     say(run.banner())
     if run.gpu != WRITTEN_FOR:
         say(ELSEWHERE)
+    say(compiler(run))
     beside(run)
+
+
+def compiler(run: Run) -> str:
+    """Which compiler the machine code on a page is of, where what was measured is another's; else nothing."""
+    here = metadata.version(NVRTC)
+    there = (run.machine.get("packages") or {}).get(NVRTC, here)
+    if run.mode == "measure" or there == here:
+        return ""
+    return f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured was compiled by {there}.*"
 
 
 def beside(run: Run) -> None:

@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from artifact import paths, rooms
-from artifact.drawing import cells, gpus, races
+from artifact.drawing import cells, gpus, prose, races
 from artifact.drawing.pages import elsewhere, front
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures
@@ -207,6 +207,27 @@ def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, monkeypatch, r
     figure, said = shown
     assert figure.csv_path.name == "gpus.csv" and "H200" in figure.markup
     assert "NVIDIA X1 and NVIDIA H200" in said.data and "abstract-speedup" in said.data
+
+
+def test_a_page_says_whose_machine_code_it_shows():
+    here = cells.metadata.version(cells.NVRTC)
+
+    def run(mode, version):
+        return SimpleNamespace(mode=mode, machine={"packages": {cells.NVRTC: version}})
+
+    assert f"NVRTC {here}, which made the page" in cells.compiler(run("recorded", "13.0.1"))
+    assert cells.compiler(run("recorded", "13.0.1")).endswith("compiled by 13.0.1.*")
+    assert cells.compiler(run("recorded", here)) == cells.compiler(run("measure", "13.0.1")) == ""
+    assert cells.compiler(SimpleNamespace(mode="recorded", machine={})) == ""
+
+
+def test_a_page_over_all_rooms_names_all_commits(tmp_path):
+    own = folder(tmp_path)
+    origin = prose.Origin("nvidia-h200", own, False)
+    assert "2026-01-02, commit 0123abc." in origin.banner()
+    other = synthetic.machine() | {"commit": "4567def", "date": "2026-01-05T00:00:00+00:00"}
+    records.write_machine(own / "ceilings", other)
+    assert "2026-01-02 to 2026-01-05, commits 0123abc, 4567def." in origin.banner()
 
 
 def test_findings_take_their_numbers_from_the_records(tmp_path):

@@ -13,6 +13,9 @@ GPU ?= nvidia-h200
 PRESET ?= full
 SEED ?= 0
 RECORDS ?=
+# Of `make compare`: two folders of records or names of GPUs. Empty: those in build/records, and the shipped ones.
+FRESH ?=
+SHIPPED ?=
 # Of `make claims`: text, markdown, csv or json.
 FORMAT ?= text
 # The node that `make wheelhouse` is for. NODE_HAS: a file with what `python3 -m pip list --format=freeze` prints there;
@@ -110,7 +113,7 @@ $(BUILD)/notebooks/%.ipynb: notebooks/%.ipynb $(SOURCES) $(MARK) $(ENV)
 	@$(PY) -m artifact.build notebook $< $@ $(OPTIONS)
 
 # These speak of what the others measure, so they come after them.
-LATE := $(addprefix $(BUILD)/notebooks/,index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
+LATE := $(addprefix $(BUILD)/notebooks/,elsewhere.ipynb index.ipynb ledger.ipynb reviewers.ipynb trial.ipynb which.ipynb)
 $(LATE): | $(filter-out $(LATE),$(EXECUTED))
 
 # Whatever was put on trial is shown on its page.
@@ -121,7 +124,7 @@ $(HTML): $(EXECUTED) $(PAGES)
 	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html
 
 # --- targets -----------------------------------------------------------------------------------
-.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock lint clean clean-records help
+.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
 
 artifact: $(HTML) ## Everything: environment, every notebook executed, the book in build/html/index.html
 
@@ -151,8 +154,8 @@ profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 claims: $(ENV) ## The verdict on every claim of the sources (FORMAT=text|markdown|csv|json)
 	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records "$(RECORDS)") --format $(FORMAT)
 
-compare: $(ENV) ## Fresh records against the shipped ones; the exit code says whether they agree
-	$(PY) -m artifact compare
+compare: $(ENV) ## Fresh records against the shipped ones, or any two (FRESH=, SHIPPED=); the exit code says whether they agree
+	$(PY) -m artifact compare $(if $(FRESH),--fresh $(call quoted,$(FRESH))) $(if $(SHIPPED),--shipped $(call quoted,$(SHIPPED)))
 
 notebooks: $(EXECUTED) ## Execute the notebooks that are out of date, into build/notebooks
 book: $(HTML) ## Build the book, executing only the notebooks that are out of date
@@ -166,6 +169,11 @@ lock: ## Renew requirements/*.lock from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: uv is not on the PATH: install it (pip install uv) or name it with UV=..." >&2; exit 2; }
 	$(COMPILE) --extra book --extra dev --extra gpu --extra test --output-file requirements/gpu.lock
 	$(COMPILE) --extra book --extra dev --extra test --constraints requirements/gpu.lock --output-file requirements/base.lock
+
+# The book in it is drawn from the shipped records, also where there is a GPU: nothing of this machine is in a release.
+dist: $(ENV) ## The release in build/dist: sources, records, rendered book, checksums; the same bytes from the same commit
+	@$(MAKE) --no-print-directory book MODE=recorded GPU=nvidia-h200 PRESET=full SEED=0 RECORDS= BUILD=build/dist
+	@SPARSITY_BUILD=$(CURDIR)/build/dist $(PY) -m artifact.dist build/dist/html build/dist
 
 lint: $(ENV) ## Check style and formatting
 	$(PY) -m ruff check .

@@ -11,6 +11,7 @@ import base64
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,12 @@ from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
 #: What a shell returns for a program that Ctrl-C stopped.
 INTERRUPTED = 130
+FRONT = "index.ipynb"
+#: A column's head of a table, in a notebook's JSON; what an object without a text of its own says; what pandas calls a
+#: styled table.
+HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')
+ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
+STYLED = re.compile(r"\bT_([0-9a-f]{5})(?=_|\b)")
 #: What every notebook's cell tagged "parameters" must define.
 PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
@@ -199,20 +206,35 @@ def _use_this_python() -> None:
 
 
 def _as_page(executed: Path, page: Path) -> None:
-    """Copy an executed notebook, showing the parameters that it ran with instead of the defaults."""
+    """Copy an executed notebook, showing the parameters that it ran with instead of the defaults, and nothing of when
+    and how long: from the same records the same page is made, byte for byte."""
     import nbformat
 
     if not executed.is_file():
         raise BuildError(f"{executed.name} has not been executed: run `make artifact`")
     notebook = nbformat.read(executed, as_version=4)
+    notebook.metadata.pop("papermill", None)
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
+        cell.metadata = type(cell.metadata)(tags=tags)
         if "parameters" in tags:
             cell.metadata["tags"] = [*tags, "remove-cell"]
         if "injected-parameters" in tags:
-            cell.metadata["tags"] = [*tags, "hide-input"]
+            # The front page has no room for it: whoever sees it shall see what was found.
+            hidden = "remove-cell" if page.name == FRONT else "hide-input"
+            cell.id = "injected-parameters"  # papermill's is random
+            cell.metadata["tags"] = [*tags, hidden]
     # The figures lie beside the folder of notebooks, but in the folder of the pages.
-    page.write_text(nbformat.writes(notebook).replace("../figures/", "figures/"))
+    page.write_text(_same(nbformat.writes(notebook)).replace("../figures/", "figures/"))
+
+
+def _same(text: str) -> str:
+    """The text of an executed notebook as pages have it: heads of columns say that they are, which pandas leaves out;
+    and without what is different in each execution: pandas names a styled table at random, and an object without a text
+    of its own says where in memory it lies."""
+    text, numbers = ADDRESS.sub(">", text), {}
+    text = STYLED.sub(lambda m: f"T_{numbers.setdefault(m[1], len(numbers)):05d}", text)
+    return HEAD.sub(r"<th scope=\"col\"\g<1>", text)
 
 
 def _replace_folder(new: Path, target: Path) -> None:

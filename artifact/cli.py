@@ -167,13 +167,13 @@ def _parser() -> argparse.ArgumentParser:
         "--fresh",
         metavar="GPU|DIR",
         default="",
-        help="fresh records (default: the only GPU in build/records)",
+        help="one side: a folder of records or a GPU (default: the only GPU in build/records)",
     )
     sub.add_argument(
         "--shipped",
         metavar="GPU|DIR",
         default="",
-        help="shipped records (default: the same GPU, else nvidia-h200)",
+        help="the other side (default: the same GPU among the shipped, else nvidia-h200)",
     )
     sub.add_argument("--room", metavar="ROOM", help="one room")
     sub.add_argument(
@@ -456,10 +456,27 @@ def _compare(options) -> int:
 
 
 def _side(given: str, root: Path) -> Path | None:
-    """A GPU's folder from its path or its name; None if nothing was given."""
+    """A GPU's folder from its path, from that of a folder of records with one GPU in it, or from its name, in `root` or
+    else where the other records are; None if nothing was given."""
     if not given:
         return None
-    return Path(given) if Path(given).is_dir() else records.resolve(given, root)
+    path = Path(given)
+    if path.is_dir():
+        inside = records.list_gpus(path)
+        if len(inside) > 1:
+            raise ValueError(
+                f"{path}: there are records of {', '.join(inside)}; name one of these folders."
+            )
+        return path / inside[0] if inside else path
+    for place in (root, paths.RECORDS, paths.RECORDED):
+        try:
+            return records.resolve(given, place)
+        except ValueError:
+            continue
+    known = sorted({*records.list_gpus(paths.RECORDS), *records.list_gpus(paths.RECORDED)})
+    raise ValueError(
+        f"There is no folder and no GPU with records {given!r}; known: {', '.join(known) or 'none'}."
+    )
 
 
 def _machine(options) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import metadata
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from artifact import paths
-from artifact.drawing import prose, style
+from artifact.drawing import gpus, prose, races, style
+from artifact.drawing.pages import elsewhere
+from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
 from artifact.verdicts import judge, load, page
@@ -22,6 +25,8 @@ ELSEWHERE = (
     "*The numbers on this page are of the GPU named above. The explanations between them were written for an "
     "NVIDIA H200, and have to be read against these numbers.*"
 )
+#: The package whose version is the compiler's.
+NVRTC = "nvidia-cuda-nvrtc"
 NO_COUNTERS = "Hardware counters of this GPU were not recorded; `make profile` writes them."
 
 
@@ -45,6 +50,32 @@ def banner(run: Run) -> None:
     say(run.banner())
     if run.gpu != WRITTEN_FOR:
         say(ELSEWHERE)
+    say(compiler(run))
+    beside(run)
+
+
+def compiler(run: Run) -> str:
+    """Which compiler the machine code on a page is of, where what was measured is another's; else nothing."""
+    here = metadata.version(NVRTC)
+    there = (run.machine.get("packages") or {}).get(NVRTC, here)
+    if run.mode == "measure" or there == here:
+        return ""
+    return f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured was compiled by {there}.*"
+
+
+def beside(run: Run) -> None:
+    """The room's races on every GPU that has records of it, and its claims whose verdicts differ between them; nothing
+    where there is one GPU."""
+    found = gpus.folders(run.folder.parent, paths.RECORDED)
+    found = {gpu: folder for gpu, folder in found.items() if run.room in records.rooms(folder)}
+    if len(found) < 2:
+        return
+    df = races.table(found, run.room)
+    style.apply()
+    if df["gpu"].nunique() > 1:
+        said = {"alt": races.alt(df), "caption": f"On {listed(found)}. {races.CAPTION}"}
+        _show(run.room, races.figure(df), "gpus", **said)
+    say(elsewhere.summary(gpus.changed(gpus.judged(found, run.room)), found))
 
 
 def figures(room: str) -> Callable[..., None]:

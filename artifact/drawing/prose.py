@@ -43,15 +43,22 @@ class Origin:
         found = [records.read_machine(self.folder / room) for room in records.rooms(self.folder)]
         return max(found, key=lambda machine: str(machine["date"]))
 
+    def _made(self) -> str:
+        """When and with which commits the rooms were measured, which may be several."""
+        found = [records.read_machine(self.folder / room) for room in records.rooms(self.folder)]
+        found = sorted(found, key=lambda machine: str(machine["date"]))
+        days = list(dict.fromkeys(str(machine["date"])[:10] for machine in found))
+        commits = list(dict.fromkeys(str(machine["commit"]) for machine in found))
+        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        return f"{when}, commit{'s' * (len(commits) > 1)} {', '.join(commits)}"
+
     def banner(self) -> str:
         """An admonition as `Run.banner` gives it, for a page over all rooms."""
         if self.folder is None or not records.rooms(self.folder):
             title, text = "Nothing measured yet.", inline_code(self.missing)
         else:
             m = self.machine()
-            title = (
-                f"From records of {article(m['gpu'])}, {str(m['date'])[:10]}, commit {m['commit']}."
-            )
+            title = f"From records of {article(m['gpu'])}, {self._made()}."
             text = (
                 "They were measured on this machine."
                 if self.fresh

@@ -1,10 +1,10 @@
 """The rooms on trial, found by looking: every folder here that holds a room.toml is one.
 
 A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
-references.bib (the source, as the book cites it), published/ (the source's numbers), others/ (what the code of others
-gave on a GPU here, `artifact.measure.others`), baselines/ (what this room alone is compared with), matrices.csv (its
-list of real matrices, if it has one), and modules that its chapter imports. Its chapter is notebooks/<room>.ipynb. The
-harness reads them through this module and names no room.
+references.bib (the source, as the book cites it), races.toml (what of it is on the front page), published/ (the
+source's numbers), others/ (what the code of others gave on a GPU here, `artifact.measure.others`), baselines/ (what
+this room alone is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its
+chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
     "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "others", "baselines", "matrices.csv",
 )  # fmt: skip
-MAP, STATISTICS = "map.toml", "statistics.csv"
+MAP, STATISTICS, RACES = "map.toml", "statistics.csv", "races.toml"
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.
@@ -93,6 +93,12 @@ def matrices(room: str, folder: Path = FOLDER) -> Path:
 def statistics(room: str, folder: Path = FOLDER) -> Path:
     """Where the statistics of a room's real matrices lie, for `artifact.which.statistics`."""
     return folder / room / STATISTICS
+
+
+def races(room: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
+    """What the room says of its races against the vendor's libraries, for `artifact.drawing.races`; None if nothing."""
+    path = folder / room / RACES
+    return toml(path).get("race", []) if path.is_file() else None
 
 
 def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

@@ -239,6 +239,14 @@ def test_compare(shelf, capsys, monkeypatch):
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     assert "'x'; known: nvidia-h200" in refused(capsys, "compare", "--fresh", "x")
+    # Any two: a folder with one GPU in it, and a GPU by its name, wherever its records are.
+    assert "agree" in printed(
+        capsys, "compare", "--fresh", str(shipped), "--shipped", "NVIDIA H200"
+    )
+    part = {"wide": synthetic.experiment("wide", gpu="NVIDIA X1")}
+    synthetic.folder(fresh, part, "NVIDIA X1", "nvidia-x1")
+    assert "name one of these folders" in refused(capsys, "compare", "--fresh", str(fresh))
+    assert "nvidia-x1 has only" in refused(capsys, "compare", "--fresh", "nvidia-x1")
     assert "invalid float" in refused(capsys, "compare", "--tolerance", "much")
     synthetic.folder(fresh, gpu="NVIDIA L4", slug="nvidia-l4")
     assert "choose with --fresh" in refused(capsys, "compare")

@@ -19,6 +19,7 @@ from artifact.drawing import systems as systems_
 from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
+from artifact.which import pool
 from kernels import jit
 
 LEDGER = "ledger.html"
@@ -82,6 +83,11 @@ def amount(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
 
 
+def roughly(count: float) -> str:
+    """The same to one digit: two builds of one environment differ by less, and make the same page."""
+    return f"about {float(f'{count / 1e9:.1g}'):g} GB"
+
+
 def abstract(a: Appendix) -> str:
     return (
         f"The artifact rebuilds {len(a.systems)} published systems for sparse matrix multiplication on GPUs ({len(a.built)} so far: "
@@ -105,8 +111,9 @@ def _program(a: Appendix, root: Path) -> dict[str, str]:
     systems = "; ".join(
         f"{s.name} ({s.format}, {s.precision}, {s.state})" for s in a.systems.itertuples()
     )
-    labels = {label for df in a.measured for label in df["label"]} - {""}
-    real = f"; {len(labels)} real matrices" if labels else ""
+    found = pool.pools(a.origin.folder) if a.origin.folder else []
+    names = {name for real in found for name in real.df["label"]}
+    real = f"; {len(names)} real matrices" if names else ""
     gpu = f". Records: {a.origin.machine()['gpu']}" if a.origin.folder else ""
     return {
         "Algorithm": f"sparse matrix times dense matrix: {systems}",
@@ -130,7 +137,9 @@ def _experiments(a: Appendix) -> dict[str, str]:
         count = f"{len(a.first)} experiments with {a.first['rows'].sum()} rows"
     in_venv = sys.prefix != sys.base_prefix
     environment = (
-        amount(minutes.size_bytes(sys.prefix)) if in_venv else "of unknown size (not a virtual one)"
+        roughly(minutes.size_bytes(sys.prefix))
+        if in_venv
+        else "of unknown size (not a virtual one)"
     )
     took = (
         f"{max(a.minutes, 1):.0f} min in all, on the records' GPU"
@@ -139,8 +148,8 @@ def _experiments(a: Appendix) -> dict[str, str]:
     )
     return {
         "Experiments": f"{len(load.of_sources(a.known))} claims, judged from {count}",
-        "Disk space": f"environment of this build {environment}, build folder {amount(minutes.size_bytes(paths.BUILD))}; the GPU's "
-        "libraries add several gigabytes",
+        "Disk space": f"environment of this build {environment}, the build folder and the compiled kernels under a gigabyte; the "
+        "GPU's libraries add several",
         "Time to prepare": "the environment: a minute or two, given a package index nearby",
         "Time to measure": took,
     }  # fmt: skip
@@ -149,7 +158,8 @@ def _experiments(a: Appendix) -> dict[str, str]:
 def _availability(root: Path) -> dict[str, str]:
     licence, found = _project(root)["license"], doi(root)
     return {
-        "Publicly available": "a Git repository; its licence permits copies",
+        "Publicly available": "a Git repository; its licence permits copies. <code>make dist</code> makes the archive that a "
+        "public one would hold, the same bytes from the same commit",
         "Code licence": licence,
         "Data licence": f"{licence}, for the records",
         "Workflow framework": "GNU make and papermill",
@@ -170,16 +180,6 @@ def doi(root: Path = paths.ROOT) -> str:
     """Of the archived copy; nothing where there is none."""
     found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(), re.MULTILINE)
     return found[1] if found else ""
-
-
-def largest(a: Appendix) -> str:
-    """The most memory that a point takes; nothing without records."""
-    most = max((df["least_bytes"].max() for df in a.measured), default=0)
-    return (
-        f"The largest point of these records has operands and output of {amount(most)}."
-        if most
-        else ""
-    )
 
 
 # ---------------------------------------------------------------- minutes, expected results, commands
@@ -225,19 +225,12 @@ def expected(a: Appendix) -> str:
 
 
 def commands(a: Appendix) -> str:
-    """For one claim and for one point, as a block of Markdown."""
+    """For one point, as a block of Markdown."""
     one = a.known[0]
     sweeps = importlib.import_module(f"kernels.{one.room}").sweeps("kick")
     shape = next(iter(sweeps.values()))[0]
     sizes = " ".join(f"{'-' if len(k) == 1 else '--'}{k} {v}" for k, v in shape.items())
-    return (
-        "```sh\n"
-        f"python -m artifact claims --id {one.id}   # rule, experiments and minutes\n"
-        "make measure\n"
-        f"python -m artifact claims --id {one.id} --records build/records\n"
-        f"python -m artifact run {one.room} {sizes}\n"
-        "```"
-    )
+    return f"```sh\npython -m artifact run {one.room} {sizes}\n```"
 
 
 # ---------------------------------------------------------------- nothing skipped

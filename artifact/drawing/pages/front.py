@@ -1,14 +1,16 @@
-"""The front page: the systems on trial, the headline, and what a verdict means."""
+"""The front page: the race of all systems, what was found, where to go on, and what a verdict means."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from artifact import paths
-from artifact.drawing import headline, prose, systems
+from artifact.drawing import prose, races, systems
+from artifact.drawing.words import listed
 from artifact.verdicts import judge, load, measures, page
 
 MEANING = {
@@ -55,39 +57,70 @@ def not_built(data: pd.DataFrame) -> str:
     )
 
 
-def contest(origin: prose.Origin) -> headline.Contest | None:
-    return None if origin.folder is None else headline.contest(origin.folder)
+#: A number that a claim's records gave, as the ledger words it.
+NUMBER = re.compile(r"\d+ of \d+(?: [a-z]+)?|\d[\d.]*(?:–\d[\d.]*)?[×%]?")
+PLACE = re.compile(r"\{([^{}]+)\}")
 
 
-def _means(contest: headline.Contest) -> str:
-    def of(variant: str, sweep: str) -> str:
-        return f"{contest.geomean(variant, sweep):.2f}×"
-
-    return "; ".join(
-        f"{name} {of(contest.published, name)} as published, {of(contest.last, name)} with our last rung"
-        for name in contest.experiments
-    )
-
-
-def measured(contest: headline.Contest | None, origin: prose.Origin) -> str:
-    """The headline in words; one sentence where there is none."""
-    if contest is None:
-        none = "There are no records of sweeps against cuSPARSE yet."
-        return origin.missing if origin.folder is None else none
-    return (
-        f"**{contest.name} on {prose.article(origin.machine()['gpu'])}.** Geometric-mean speedup over the fastest algorithm of "
-        f"cuSPARSE at each point: {_means(contest)}. The published kernel is `{contest.published}`; `{contest.last}` is the end of "
-        f"a ladder of our own. Its preprocessing is not in these times: {contest.prepare_ms:.0f} ms at the median, trials included."
-    )
-
-
-def below_headline(contest: headline.Contest | None) -> dict[str, str]:
-    """Alternative text and caption of the figure."""
-    return {
-        "alt": f"Speedup over cuSPARSE's best algorithm by sweep and size. Geometric means: {_means(contest) if contest else 'none'}.",
-        "caption": "Speedup over the fastest algorithm of cuSPARSE, taken in the same run. Lines are geometric means over the "
-        "densities, bands run from the worst density to the best.",
+def raced(
+    found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]
+) -> tuple[tuple | None, dict[str, str]]:
+    """The figure over all rooms, and its alternative text and caption. found: `gpus.folders`; judged: verdicts of each of
+    these GPUs on all claims."""
+    df = races.table(found)
+    room_of = {claim.id: claim.room for claim in load.claims()}
+    counted = {
+        (room, gpu): own["verdict"].value_counts().to_dict()
+        for gpu, verdicts in judged.items()
+        for room, own in judge.counted(verdicts).groupby(lambda i, v=verdicts: room_of[v["id"][i]])
     }
+    of = listed(found)
+    return races.figure(df, counted), {"alt": races.alt(df), "caption": f"{of}. {races.CAPTION}"}
+
+
+def findings(judged: pd.DataFrame | None, *texts: str) -> str:
+    """Sentences as an HTML list, each {id of a claim} in them replaced by the number that the records gave for it, which
+    links to the ledger. One of whose claims there is no number is left out. Raises ValueError for an id that is none."""
+    if judged is None:
+        return ""
+    known = judged.set_index("id")
+    told = [_told(known, text) for text in texts]
+    items = "".join(f"<li>{text}</li>" for text in told if text)
+    return f"<ol>{items}</ol>" if items else ""
+
+
+def _told(known: pd.DataFrame, text: str) -> str:
+    ids = PLACE.findall(text)
+    for name in ids:
+        if name not in known.index:
+            raise ValueError(f"A finding of the front page names a claim {name!r} that is none.")
+    rows = known.loc[ids]
+    if (rows["verdict"] == measures.NOT_MEASURED).any():
+        return ""
+    numbers = {name: NUMBER.search(row["measured"]) for name, row in rows.iterrows()}
+    if not all(numbers.values()):
+        return ""
+    return PLACE.sub(
+        lambda m: f'<a href="ledger.html#claim-{m[1]}"><strong>{numbers[m[1]][0]}</strong></a>',
+        text,
+    )
+
+
+#: Title, address, what is there.
+DOORS = (
+    ("Read", "ledger.html", "The ledger has every claim with its verdict; a chapter tells how a system works, what holds and why."),
+    ("Rerun", "reviewers.html", "`make artifact` without a GPU, `make measure` and `make compare` with one: minutes, commands, what to expect."),
+    ("Use", "library.html", "The kernels as a library. Or ask which kernel for your matrix, or put your own on trial."),
+)  # fmt: skip
+
+
+def doors(*found: tuple[str, str, str]) -> str:
+    """Where to go on, as HTML cards: each as in DOORS."""
+    cards = "".join(
+        f'<a class="door" href="{address}"><strong>{title}</strong><span>{prose.inline_code(text)}</span></a>'
+        for title, address, text in found
+    )
+    return f'<div class="doors">{cards}</div>'
 
 
 def verdicts(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> str:

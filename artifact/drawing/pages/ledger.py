@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, rooms
-from artifact.drawing import prose
+from artifact.drawing import gpus, prose
 from artifact.drawing.words import listed
-from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
 SCRIPT = Path(__file__).with_suffix(".js")
@@ -37,15 +36,11 @@ def everywhere(
     shipped: Path = paths.RECORDED,
 ) -> dict[str, pd.DataFrame]:
     """Name of a GPU -> verdicts, of every GPU that has records: that of this page first, whose verdicts are `judged`,
-    then the others that are shipped. Empty without records of this page's."""
+    then the others beside it, then those that are shipped. Empty without records of this page's."""
     if judged is None:
         return {}
-    found = {str(origin.machine()["gpu"]): judged}
-    for gpu in records.list_gpus(shipped):
-        other = prose.Origin(gpu, shipped / gpu, False)
-        if gpu != origin.gpu:
-            found[str(other.machine()["gpu"])] = judge.judge(known, other.folder)
-    return found
+    (own, _), *others = gpus.folders(origin.folder, shipped).items()
+    return {own: judged} | {gpu: judge.judge(known, folder) for gpu, folder in others}
 
 
 def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:
@@ -89,9 +84,15 @@ def findings(judged: pd.DataFrame | None) -> str:
     measured = claims[claims["verdict"] != measures.NOT_MEASURED]
     holds = (measured["verdict"] == measures.REPRODUCED).sum()
     close = (measured["close"] != "").sum()
+    theirs = _on_their_data(measured)
+    consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
+    apart = (
+        f" Of these, {consistent} are so in the source's own published series, of other GPUs: consistent with its data, and "
+        "nothing that was measured here."
+    )
     items = [
         f"Of {len(measured)} claims that the records decide {holds} are reproduced, {holds / max(1, len(measured)):.0%}; "
-        f"{close} verdicts lie so close to a threshold that the table says by how much."
+        f"{close} verdicts lie so close to a threshold that the table says by how much.{apart if consistent else ''}"
     ]
     for source, own in measured.groupby("source", sort=False):
         head = own[own["where"].str.contains("abstract", case=False)]
@@ -101,6 +102,12 @@ def findings(judged: pd.DataFrame | None) -> str:
             f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} are reproduced.{_worst(first)}"
         )
     return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def _on_their_data(claims: pd.DataFrame) -> pd.DataFrame:
+    """Those that are judged by series of the source's own, whose experiments have an @, and by nothing else."""
+    own = {c.id for c in load.claims() if c.experiment and all("@" in e for e in c.experiment)}
+    return claims[claims["id"].isin(own)]
 
 
 def _worst(claims: pd.DataFrame) -> str:

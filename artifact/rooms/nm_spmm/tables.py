@@ -265,7 +265,7 @@ def clashes(found: pd.DataFrame, best: dict[str, float]) -> pd.DataFrame:
             "variant": _code(v),
             "FFMA of all instructions": f"{row.useful:.0%}",
             "of them with a clash": f"{row.clash:.0%}",
-            "ceiling that is left": f"{row.left:.0%}",
+            "ceiling if every clash cost a cycle": f"{row.left:.0%}",
             "reached, best sparsity": f"{best[v]:.0%}" if v in best else "–",
         }
         for v, row in zip(found.index, found.itertuples(), strict=True)

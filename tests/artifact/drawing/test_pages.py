@@ -234,18 +234,6 @@ def test_rooms_that_are_not_built(origin):
     assert text.startswith(f"**1 of {len(data)} rooms has kernels.**")
 
 
-def test_headline(origin, tmp_path):
-    contest = front.contest(origin)
-    text = front.measured(contest, origin)
-    assert text.startswith(f"**{contest.name} on an NVIDIA H200.**")
-    assert "wide 0.70× as published" in text
-    assert "wide 0.70× as published" in front.below_headline(contest)["alt"]
-    assert front.contest(NOTHING) is None
-    assert front.measured(None, NOTHING) == NOTHING.missing
-    empty = prose.Origin("nvidia-h200", tmp_path, True)
-    assert "no records of sweeps" in front.measured(front.contest(empty), empty)
-
-
 def test_findings_are_computed(tmp_path, known):
     folder = synthetic.folder(tmp_path)
     df = judge.judge(known, folder)
@@ -324,15 +312,14 @@ def test_checklist(of_records, of_nothing):
     assert list(rows) == list(without)
 
 
-def test_times_and_the_largest_point(of_records, of_nothing):
+def test_times(of_records, of_nothing):
     table = appendix.times(of_records)
     assert len(table) == len(of_records.spent) and "Together" in appendix.together(of_records)
     again = replace(of_records, spent=of_records.spent.assign(repeat=True, minutes=0.01))
     assert appendix.times(again)["experiment"].str.endswith(" (second run)").all()
     assert (appendix.times(again)["minutes"] == "under 0.1").all()
     assert again.first.empty
-    assert "operands and output of" in appendix.largest(of_records)
-    assert appendix.times(of_nothing) is None and appendix.largest(of_nothing) == ""
+    assert appendix.times(of_nothing) is None
     assert appendix.together(of_nothing).startswith(NOTHING.missing)
 
 
@@ -352,9 +339,8 @@ def test_badges(of_records, of_nothing, tmp_path):
     assert f"of {len(load.of_sources(of_records.known))} claims hold" in table["Results Replicated"]
 
 
-def test_commands_name_a_claim_and_a_point_that_exist(of_records):
+def test_commands_name_a_point_that_exists(of_records):
     text = appendix.commands(of_records)
-    assert f"claims --id {of_records.known[0].id}" in text
     assert "run casper_sparse -m " in text and "--density " in text
     assert "casperSPARSE" in appendix.abstract(of_records)
 

@@ -71,7 +71,7 @@ def test_the_machine_is_that_of_the_last_measurement(tmp_path):
     later = synthetic.machine() | {"date": "2026-02-03T04:05:06+00:00", "commit": "<new>"}
     records.write_machine(folder / "ceilings", later)
     banner = prose.Origin("nvidia-h200", folder, True).banner()
-    assert "2026-02-03, commit &lt;new&gt;" in banner
+    assert "2026-01-02 to 2026-02-03, commits 0123abc, &lt;new&gt;." in banner
 
 
 def test_html_of_small_things():

@@ -46,7 +46,7 @@ def roofline(trial: Trial, rows: pd.DataFrame, eq3: Mapping[tuple[str, float], f
     return (
         "Share of the FMA ceiling while being profiled, and what the paper states for its A100. Where Eq. 3 puts V3 at "
         f"{sparsity(0.125)}, {intensity:.1f} FLOP/B, DRAM alone would allow {dram:.0f} TFLOP/s and L2 {l2:.0f}; it "
-        f"sustains {v3['tflops']:.0f}, because of a byte that Eq. 3 counts DRAM sees only {intensity / v3['dram']:.0%}."
+        f"sustains {v3['tflops']:.0f}. DRAM sees only {intensity / v3['dram']:.0%} of Eq. 3's bytes, so it is not the limit."
     )  # fmt: skip
 
 

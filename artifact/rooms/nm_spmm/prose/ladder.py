@@ -79,7 +79,7 @@ def trials(outcomes: pd.DataFrame) -> str:
 def clashes(found: pd.DataFrame, best: dict[str, float], stepwise: pd.DataFrame) -> str:
     """found: `machine_code.clashes`. best: variant -> the largest share of the FMA ceiling that it reached."""
     text = (
-        "*Ceiling that is left*: every instruction takes a cycle of its scheduler and a clash a second one, of which "
+        "*Ceiling if every clash cost a cycle*: every instruction takes a cycle of its scheduler and a clash a second one, of which "
         "only the multiply-adds count. All counts are of the main loop, and no simulation."
     )
     first = before("banks")

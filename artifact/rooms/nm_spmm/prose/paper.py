@@ -23,10 +23,24 @@ def steps_at_high(stepwise: pd.DataFrame) -> tuple[float, float] | None:
     return tuple(records.geomean(gain[sparse]) for gain in gains) if sparse else None
 
 
+#: Shares of the ceiling that differ by no more are about the same.
+LEVEL = 0.08
+
+
+def _held(share: pd.Series) -> str:
+    """A share by density, from the most to the least: where it is about level, and where it falls to from there."""
+    falling = share.sort_index(ascending=False)
+    level = [d for d in falling.index if falling[d] >= falling.max() - LEVEL]
+    if list(falling.index[: len(level)]) != level or len(level) in (0, 1, len(falling)):
+        return at_each(share, "{:.0%}")
+    about = records.geomean(falling[level])
+    return f"about {about:.0%} up to {sparsity(level[-1])} sparsity, and falls to {falling.iloc[-1]:.0%} at {sparsity(falling.index[-1])}"
+
+
 def stepwise(df: pd.DataFrame, fma: float) -> str:
     """V1 to V3 at each sparsity. fma: the FMA ceiling, TFLOP/s."""
     share = results.rates(df)["v3"] / fma
-    lines = [f"V3 reaches {at_each(share, '{:.0%}')} of the FMA ceiling of {fma:.1f} TFLOP/s."]
+    lines = [f"V3 holds {_held(share)} of the FMA ceiling of {fma:.1f} TFLOP/s."]
     if 1.0 in share.index:
         g = by_density(over(df, "v3", "cublas"))[1.0]
         lines.append(

@@ -91,9 +91,9 @@ Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's bes
 
 def _aim(reached: int, below: pd.Series) -> str:
     if below.empty:
-        return f"All reach the aim of {AIM:.2f}×."
+        return f"All of them reach {AIM:.2f}×."
     return (
-        f"The aim was {AIM:.2f}× at each; {reached or 'none'} reach{'es' * (reached <= 1)} it, the rest is at {below.min():.2f} to "
+        f"{reached or 'None'} of them reach{'es' * (reached == 1)} {AIM:.2f}×, the others are at {below.min():.2f} to "
         f"{below.max():.2f}×."
     )
 
@@ -235,12 +235,12 @@ def in_short(
         because = f", because `mma.sp` sustains {ratio:.0%} of what `wgmma.sp` does"
         if clocks.level:
             because += ", and shared memory feeds it hardly faster than the tensor cores eat"
-    missed = "missed where the tables above say so" if len(over.below_aim) else "met"
+    least, most = over.large.min(), over.large.max()
     return f"""
 - The format, the lanes and the swizzle are as the post says, and its kernel is what it claims to be: {sum(code.selectors.values())} `mma.sp` a step with both selectors{past}.
 - Its share of the library is a number of its GPU. Here it is {share.measured[4096]:.0%} at 4096³ instead of {share.claimed[4096]:.0%}{because}.
 - Of the choices that it explains, on this GPU `.cg` is worth {worth["ca"]:.0%}, the swizzle with both selectors {worth["one_selector"]:.0%}, and `ldmatrix.x2` changes {abs(worth["x2"]):.0%}.{_climb(ladder)}
-- `auto` is at {geomean(over.best):.2f}× cuSPARSELt's best over {len(over.best)} shapes, {over.best.min():.2f}× at its worst, {geomean(over.large):.2f}× from the work of 4096³ on. The aim of {AIM:.2f}× there is {missed}.
+- `auto` is at {geomean(over.best):.2f}× cuSPARSELt's best over {len(over.best)} shapes, {over.best.min():.2f}× at its worst, {geomean(over.large):.2f}× from the work of 4096³ on ({least:.2f} to {most:.2f}×).
 """
 
 

@@ -314,11 +314,18 @@ def test_stepwise_at_two_sparsities():
         *((v, CUBE, d, r) for v, rs in rates.items() for d, r in zip((0.5, 0.125), rs, strict=True))
     )
     said = paper.stepwise(df, fma=80)
-    assert "V3 reaches 50% at 50% and 22% at 87.5% of the FMA ceiling of 80.0" in said
+    assert "V3 holds 50% at 50% and 22% at 87.5% of the FMA ceiling of 80.0" in said
     assert "At 0% sparsity" not in said
     assert "At moderate sparsity V2 is at 1.00× at 50% of V1, V3 at 2.00× at 50% of V2." in said
     assert "packing is 50% faster on average, the pipelines 20% faster" in said
     assert paper.steps_at_high(df[df["density"] == 0.5]) is None
+
+
+def test_a_share_that_is_level_and_then_falls_is_said_in_one_clause():
+    shares = pd.Series({1.0: 0.71, 0.5: 0.69, 0.375: 0.72, 0.25: 0.66, 0.125: 0.55})
+    assert paper._held(shares) == "about 69% up to 75% sparsity, and falls to 55% at 87.5%"
+    rising = pd.Series({0.5: 0.4, 0.25: 0.6, 0.125: 0.7})
+    assert paper._held(rising).startswith("40% at 50%")
 
 
 def made_up_bars(trial, gain, tflops=60.0, mhz=1980.0, **rebuilt) -> results.Bars:

@@ -1,0 +1,133 @@
+"""The release: sources, records, the rendered book and checksums in one archive, the same bytes from the same commit.
+
+    <name>/…              what git has at this commit
+    <name>/html/…         the rendered book; html/index.html is its first page
+    <name>/SHA256SUMS     of every other file; `sha256sum --check SHA256SUMS` in that folder
+
+What could differ from one run to the next is fixed: order, owners, modes, and times, which are the commit's. The pages
+are the same because `artifact.build` takes out of the executed notebooks what is different in each execution. The
+archive is compressed by Python's zlib; where a distribution has another, the archive may differ and the tar in it does
+not, whose checksum is printed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from artifact.paths import ROOT
+from kernels import __version__
+
+NAME = f"sparsity-on-trial-{__version__}"
+BOOK, SUMS = "html", "SHA256SUMS"
+
+
+def git(*arguments: str, root: Path = ROOT) -> bytes:
+    """What git prints. Raises ValueError, one sentence, where it refuses: there is no repository, say."""
+    result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True)
+    if result.returncode:
+        said = result.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
+        raise ValueError(
+            f"git {arguments[0]}: {said[0]}; a release is made in a clone of the repository."
+        )
+    return result.stdout
+
+
+def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
+    """Path -> content and whether it can be executed, of everything that git has at HEAD. Raises ValueError, which
+    names the first, if a tracked file was changed since."""
+    changed = git("status", "--porcelain", "--untracked-files=no", root=root).decode().splitlines()
+    if changed:
+        raise ValueError(
+            f"{changed[0][3:]} was changed and not committed ({len(changed)} such in all): a release is of a commit."
+        )
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD", root=root))) as tar:
+        for member in tar:
+            if member.isfile():
+                found[member.name] = tar.extractfile(member).read(), bool(member.mode & 0o100)
+    return found
+
+
+def pages(folder: Path) -> dict[str, tuple[bytes, bool]]:
+    """Path in the archive -> content of every file of the rendered book. Raises FileNotFoundError if it is not
+    built."""
+    if not (folder / "index.html").is_file():
+        raise FileNotFoundError(f"{folder}: the book is not built there; `make dist` builds it.")
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {f"{BOOK}/{p.relative_to(folder).as_posix()}": (p.read_bytes(), False) for p in files}
+
+
+def sums(files: Mapping[str, tuple[bytes, bool]]) -> bytes:
+    """As `sha256sum` writes them, by name."""
+    lines = (f"{hashlib.sha256(files[name][0]).hexdigest()}  {name}\n" for name in sorted(files))
+    return "".join(lines).encode()
+
+
+def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME) -> bytes:
+    """A tar with these files below the folder `name`, by name, and nothing in it of who made it where. when: the time
+    of each, in seconds since 1970."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(files):
+            content, runs = files[path]
+            member = tarfile.TarInfo(f"{name}/{path}")
+            member.size, member.mtime, member.mode = len(content), when, 0o755 if runs else 0o644
+            tar.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def compressed(tar: bytes) -> bytes:
+    """Without a name or a time in its head."""
+    return gzip.compress(tar, 9, mtime=0)
+
+
+def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
+    """Write the archive into the folder `target`, and its checksum beside it. What is said of it: name of a line ->
+    line. Raises ValueError or FileNotFoundError, one sentence, and writes nothing, where something is missing."""
+    files = tracked(root)
+    taken = [name for name in files if name == SUMS or name.startswith(f"{BOOK}/")]
+    if taken:
+        raise ValueError(f"{taken[0]}: git has a file where the release puts its own.")
+    files |= pages(book)
+    files[SUMS] = sums(files), False
+    tar = tarred(files, int(git("log", "-1", "--format=%ct", root=root)))
+    archive = compressed(tar)
+    path = target / f"{NAME}.tar.gz"
+    target.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(archive)
+    digest = hashlib.sha256(archive).hexdigest()
+    path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
+    return {
+        "archive": str(path),
+        "holds": f"{len(files)} files, {len(tar) / 1e6:.1f} MB, {len(archive) / 1e6:.1f} MB compressed",
+        "commit": git("log", "-1", "--format=%H", root=root).decode().strip(),
+        "sha256": digest,
+        "of the tar": hashlib.sha256(tar).hexdigest(),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the release; errors are one sentence on stderr and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m artifact.dist", description=__doc__)
+    parser.add_argument("book", type=Path, help="folder of the rendered book")
+    parser.add_argument("target", type=Path, help="folder that the archive goes to")
+    options = parser.parse_args(arguments)
+    try:
+        for what, said in release(options.book, options.target).items():
+            print(f"{what:<11} {said}")
+    except (ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""What SC's templates ask: contributions, tasks, the first five minutes, memory, deviations."""
+
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact import paths
+from artifact.drawing import prose
+from artifact.drawing import systems as systems_
+from artifact.drawing.pages import appendix, evaluation
+from artifact.measure import minutes
+from artifact.verdicts import load
+
+IDS = ("abstract-speedup", "abstract-memory-throughput")
+
+
+@pytest.fixture(scope="module")
+def with_records(tmp_path_factory):
+    folder = synthetic.folder(tmp_path_factory.mktemp("records"))
+    known = [claim for claim in load.claims() if claim.room == "casper_sparse"]
+    origin = prose.Origin("nvidia-h200", folder, False)
+    return appendix.Appendix(origin, known, systems_.systems(folder), minutes.durations(folder))
+
+
+@pytest.fixture(scope="module")
+def without(with_records):
+    nothing = prose.Origin("nvidia-h200", None, False)
+    return appendix.Appendix(nothing, with_records.known, systems_.systems(None), pd.DataFrame())
+
+
+def test_contributions_have_all_that_a_rerun_needs(with_records, without):
+    df = evaluation.contributions(with_records, *IDS)
+    assert list(df[""]) == ["C1", "C2"]
+    row = df.iloc[0]
+    assert (
+        "ledger.html#claim-abstract-speedup" in row["claim"]
+        and "wide, square, tall" in row["tried by"]
+    )
+    assert row["tried by"].endswith("Fig. 4, Fig. 5, Fig. 6")
+    for said in ("above 1×, consistently<br>", "of 54 points", "at_least = 1"):
+        assert said in row.iloc[-1]
+    nothing = evaluation.contributions(without, *IDS)
+    assert nothing[nothing.columns[-1]].str.contains("not measured yet").all()
+    with pytest.raises(ValueError, match="names a claim 'yak' that is none"):
+        evaluation.contributions(with_records, "yak")
+
+
+def test_one_claim_needs_one_chapter(with_records):
+    text = evaluation.one_claim(with_records)
+    assert "NOTEBOOKS=notebooks/casper_sparse.ipynb" in text and "claims --id " in text
+    assert (paths.ROOT / "notebooks" / "casper_sparse.ipynb").is_file()
+
+
+def test_every_task_is_a_target_and_has_both_minutes(with_records, without):
+    df = evaluation.tasks(with_records)
+    makefile = (paths.ROOT / "Makefile").read_text()
+    targets = [text.removeprefix("<code>make ").removesuffix("</code>") for text in df["task"]]
+    assert all(f"\n{target}:" in makefile for target in targets)
+    assert df[["your minutes", "its minutes"]].ne("").all().all()
+    measured = df.set_index("").loc["T5", "its minutes"]
+    assert measured.startswith(f"{with_records.minutes:.0f} on the GPU")
+    assert "not measured yet" in evaluation.tasks(without).set_index("").loc["T5", "its minutes"]
+
+
+def test_a_transcript_is_what_the_commands_print():
+    text = evaluation.typed("claims --id abstract-speedup", "records")
+    assert text.startswith("```console\n$ python -m artifact claims --id abstract-speedup\n")
+    assert "not reproduced" in text and text.count("[exit code 0]") == 2 and "more lines" in text
+    assert max(map(len, text.splitlines())) <= evaluation.WIDE
+
+
+def test_the_first_minutes_need_no_gpu(with_records):
+    text = evaluation.first_minutes(with_records)
+    assert text.count("[exit code 0]") == 3 and "registers" in text
+
+
+def test_memory_and_what_deviates(with_records, without):
+    text = evaluation.memory(with_records)
+    most = synthetic.experiment("tall")
+    least = max(synthetic.experiment(name)["least_bytes"].max() for name in synthetic.SHAPES)
+    assert f"operands and output of {least / 1e9:.1f} GB" in text and len(most)
+    assert "The host holds them too" in text and evaluation.memory(without) == ""
+    told = evaluation.deviations(with_records)
+    assert "RTX 3050 Ti" in told and "within 5% for speedups and 10% for times" in told
+    assert evaluation.deviations(without).count("\n- ") == 4

@@ -1,0 +1,159 @@
+"""The release: the same bytes from the same commit, all that is promised in it, and nothing of a machine."""
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import subprocess
+import tarfile
+
+import nbformat
+import pandas as pd
+import pytest
+import yaml
+
+from artifact import build, dist
+from artifact.drawing import prose
+from artifact.paths import ROOT
+from kernels import __version__
+
+
+def run(root, *command):
+    who = {
+        f"GIT_{role}_{key}": "x" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")
+    }
+    subprocess.run(
+        ["git", "-C", str(root), *command], check=True, capture_output=True, env=os.environ | who
+    )
+
+
+@pytest.fixture
+def clone(tmp_path):
+    root = tmp_path / "clone"
+    (root / "recorded").mkdir(parents=True)
+    (root / "recorded" / "a.csv").write_text("1\n")
+    (root / "run").write_text("#!/bin/sh\n")
+    (root / "run").chmod(0o755)
+    run(root, "init", "-q")
+    run(root, "add", "-A")
+    run(root, "commit", "-qm", "all")
+    (root / "untracked").write_text("of this machine")
+    return root
+
+
+@pytest.fixture
+def book(tmp_path):
+    for name, text in {"index.html": "<p>", "_static/x.css": "a{}"}.items():
+        path = tmp_path / "html" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "html"
+
+
+def test_two_runs_give_the_same_bytes(tmp_path, clone, book):
+    said = [dist.release(book, tmp_path / out, clone) for out in ("one", "two")]
+    one, two = (open(found["archive"], "rb").read() for found in said)
+    os.utime(book / "index.html", (0, 0))
+    os.utime(clone / "run", (0, 0))
+    third = open(dist.release(book, tmp_path / "three", clone)["archive"], "rb").read()
+    assert one == two == third and said[0]["sha256"] == hashlib.sha256(one).hexdigest()
+    assert hashlib.sha256(gzip.decompress(one)).hexdigest() == said[0]["of the tar"]
+    beside = (tmp_path / "one" / f"{dist.NAME}.tar.gz.sha256").read_text()
+    assert beside == f"{said[0]['sha256']}  {dist.NAME}.tar.gz\n"
+
+
+def test_what_is_in_it(tmp_path, clone, book):
+    archive = dist.release(book, tmp_path, clone)["archive"]
+    with tarfile.open(archive) as tar:
+        members = {m.name.removeprefix(f"{dist.NAME}/"): m for m in tar}
+        assert list(members) == sorted(members)
+        assert set(members) == {
+            "SHA256SUMS", "html/_static/x.css", "html/index.html", "recorded/a.csv", "run"
+        }  # fmt: skip
+        assert {m.mtime for m in members.values()} == {
+            int(dist.git("log", "-1", "--format=%ct", root=clone))
+        }
+        assert {(m.uid, m.gid, m.uname, m.gname) for m in members.values()} == {(0, 0, "", "")}
+        assert members["run"].mode == 0o755 and members["html/index.html"].mode == 0o644
+        tar.extractall(tmp_path / "out", filter="data")
+    folder = tmp_path / "out" / dist.NAME
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True
+    )
+    assert checked.returncode == 0 and checked.stdout.count(b": OK") == 4
+    (folder / "recorded" / "a.csv").write_text("2\n")
+    assert (
+        subprocess.run(["sha256sum", "--check", "--status", "SHA256SUMS"], cwd=folder).returncode
+        == 1
+    )
+
+
+def test_a_release_is_of_a_commit(tmp_path, clone, book):
+    (clone / "recorded" / "a.csv").write_text("2\n")
+    with pytest.raises(ValueError, match="recorded/a.csv was changed and not committed"):
+        dist.release(book, tmp_path / "out", clone)
+    with pytest.raises(ValueError, match="git status: .*; a release is made in a clone"):
+        dist.release(book, tmp_path / "out", tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_book(tmp_path, clone, capsys):
+    with pytest.raises(FileNotFoundError, match="the book is not built there; `make dist`"):
+        dist.release(tmp_path / "none", tmp_path / "out", clone)
+
+
+def test_errors_are_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dist, "tracked", lambda root: {"html/x": (b"", False)})
+    assert dist.main([str(tmp_path), str(tmp_path)]) == 2
+    assert (
+        capsys.readouterr().err == "error: html/x: git has a file where the release puts its own.\n"
+    )
+
+
+def test_pages_hold_nothing_that_an_execution_adds(tmp_path):
+    """Two executions of a notebook that shows a styled table: papermill's stamps, random ids, addresses in memory."""
+    texts = []
+    for number, (table, address) in enumerate(
+        {"1a2b3": "7f181c544c50", "fffff": "7f0128363d50"}.items()
+    ):
+        cell = nbformat.v4.new_code_cell(
+            "x", metadata={"tags": ["injected-parameters"], "papermill": {"duration": number}}
+        )
+        html = f'<table id="T_{table}"><td id="T_{table}_row0">T_9</td></table>'
+        data = {"text/html": html, "text/plain": f"<Styler at 0x{address}>"}
+        cell.outputs = [nbformat.v4.new_output("display_data", data)]
+        made = nbformat.v4.new_notebook(
+            cells=[cell], metadata={"papermill": {"start_time": str(number)}}
+        )
+        nbformat.write(made, tmp_path / "in.ipynb")
+        build._as_page(tmp_path / "in.ipynb", tmp_path / "out.ipynb")
+        texts.append((tmp_path / "out.ipynb").read_text())
+    assert texts[0] == texts[1] and "T_00000_row0" in texts[0] and "T_9<" in texts[0]
+
+
+def test_heads_of_columns_say_so():
+    frame = pd.DataFrame({"a": [1.0], "b": ["x"]})
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x")])
+    tables = frame.to_html(index=False) + frame.style.to_html() + prose.facts({"k": "v"})
+    made.cells[0].outputs = [nbformat.v4.new_output("display_data", {"text/html": tables})]
+    read = nbformat.reads(build._same(nbformat.writes(made)), as_version=4)
+    text = read.cells[0].outputs[0].data["text/html"]
+    assert text.count('scope="col"') == 4 and text.count('scope="row"') == 1
+    assert "<th>" not in text and ">a</th>" in text
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert citation["version"] == versions[0] == __version__ and __version__ in dist.NAME
+    assert {"cff-version", "message", "title", "authors", "license", "date-released"} <= set(
+        citation
+    )
+
+
+def test_a_tar_knows_no_order_of_its_makers():
+    files = {"b": (b"2", False), "a": (b"1", True)}
+    assert dist.tarred(files, 1) == dist.tarred(dict(reversed(files.items())), 1)
+    with tarfile.open(fileobj=io.BytesIO(dist.tarred(files, 1))) as tar:
+        assert tar.getnames() == [f"{dist.NAME}/a", f"{dist.NAME}/b"]

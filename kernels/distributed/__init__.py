@@ -6,14 +6,27 @@ comm       how parts talk: NCCL through PyTorch, MPI, threads
 faults     a process that dies ends all, with a sentence
 machine    where a part is multiplied: a GPU, or the host
 pieces     what is multiplied while rows are on their way
-plan       `plan`: all of it
-streamed   `streamed`: A in host memory, in panels
+plans      `plan`: all of it
+streaming  `streamed`: A in host memory, in panels
 generate   matrices made on the devices from a seed
 """
 
 from .comm import place, run_threads
 from .machine import Gpu, Host
-from .plan import Panels, Part, Plan, plan
-from .start import start
+from .plans import Panels, Part, Plan, plan
+from .starting import start
+from .streaming import Streamed, streamed
 
-__all__ = ["Gpu", "Host", "Panels", "Part", "Plan", "place", "plan", "run_threads", "start"]
+__all__ = [
+    "Gpu",
+    "Host",
+    "Panels",
+    "Part",
+    "Plan",
+    "Streamed",
+    "place",
+    "plan",
+    "run_threads",
+    "start",
+    "streamed",
+]

@@ -45,11 +45,13 @@ class Host:
     def to_here(self, a):
         return formats.to_host(a)
 
-    def product(self, a, n: int, dtype: str, accuracy: str | None, tune: bool) -> Product:
-        """out = A B, or out += A B, of a part in CSR or BCSR."""
-        matrix = csr.to_scipy(bcsr.to_csr(a) if isinstance(a, Bcsr) else a).astype(np.float64)
+    def product(
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = ""
+    ) -> Product:
+        """out = A B, or out += A B, of a part in CSR or BCSR, whose values are those at the time of the call."""
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
+            matrix = csr.to_scipy(bcsr.to_csr(a) if isinstance(a, Bcsr) else a).astype(np.float64)
             wide = half.from_bits(b, dtype) if dtype in half.DTYPES else b
             made = matrix @ wide.astype(np.float64)
             if adds:
@@ -61,6 +63,13 @@ class Host:
 
     def gather(self, b, ids, out, stream=None) -> None:
         np.take(b, ids, axis=0, out=out)
+
+    def pinned(self, x: np.ndarray) -> np.ndarray:
+        """A copy on the host from which copies to the GPU need no other."""
+        return x.copy()
+
+    def copy(self, source: np.ndarray, to, stream=None) -> None:
+        to[...] = source
 
     def streams(self) -> tuple[None, None]:
         return None, None
@@ -106,15 +115,19 @@ class Gpu:
     def to_here(self, a):
         return formats.to_device(a)
 
-    def product(self, a, n: int, dtype: str, accuracy: str | None, tune: bool) -> Product:
+    def product(
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = ""
+    ) -> Product:
+        """As `Host.product`. choice: of a kernel for CSR and float32, which then needs only where rows begin."""
         from .. import library
         from ..library import operands, plans, routes
 
         asked = operands.resolved(accuracy, dtype)
-        large = isinstance(a, Csr) and a.nnz > TRIED and dtype == "float32" and asked == "fp32"
-        if large:
+        exact = isinstance(a, Csr) and dtype == "float32" and asked == "fp32"
+        if exact and (choice or a.nnz > TRIED):
             way = routes.Route("async_sparse", "auto_fp32", a, "float32")
-            made = plans.built(way, n, dtype, asked, self.device, False, choice_of(a, n))
+            chosen = choice or choice_of(a, n)
+            made = plans.built(way, n, dtype, asked, self.device, False, chosen)
         else:
             made = library.plan(
                 a, n, dtype=dtype, accuracy=accuracy, tune=tune, device=self.ordinal
@@ -143,6 +156,17 @@ class Gpu:
             self._stream(stream), LaunchConfig(grid=blocks, block=THREADS), kernel,
             np.int64(rows), np.int32(size // word), ids.data.ptr, b.data.ptr, out.data.ptr,
         )  # fmt: skip
+
+    def pinned(self, x: np.ndarray) -> np.ndarray:
+        import cupyx
+
+        made = cupyx.empty_pinned(x.shape, x.dtype)
+        made[...] = x
+        return made
+
+    def copy(self, source: np.ndarray, to, stream=None) -> None:
+        if source.size:
+            to.set(source, stream)
 
     def _stream(self, stream):
         from ..library import dense

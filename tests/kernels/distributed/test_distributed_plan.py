@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from kernels import distributed
 from kernels.distributed import pieces
-from kernels.distributed.plan import Part, Times
+from kernels.distributed.plans import Part, Times
 from kernels.formats import bcsr, csr, half, wcsr
 
 RNG = np.random.default_rng(0)

@@ -107,6 +107,7 @@ class Gpu:
             pass
         self.device.set_current()
         cupy.cuda.Device(ordinal).use()
+        self._gathers: dict = {}
 
     def empty(self, rows: int, columns: int, dtype: str):
         kind = self.xp.uint16 if dtype in half.DTYPES else self.xp.float32
@@ -149,11 +150,14 @@ class Gpu:
         from cuda.core import LaunchConfig, launch
 
         word = next(w for w in WORDS if size % w == 0 and not (b.data.ptr | out.data.ptr) % w)
-        entry = f"gather_rows<{WORDS[word]}>"
-        kernel = jit.load(jit.compile_cubin(SOURCE, entry, jit.arch_of(self.device)))
+        if word not in self._gathers:  # a look into the cache takes longer than a launch
+            cubin = jit.compile_cubin(
+                SOURCE, f"gather_rows<{WORDS[word]}>", jit.arch_of(self.device)
+            )
+            self._gathers[word] = jit.load(cubin)
         blocks = min(MOST_BLOCKS, -(-rows * (size // word) // THREADS))
         launch(
-            self._stream(stream), LaunchConfig(grid=blocks, block=THREADS), kernel,
+            self._stream(stream), LaunchConfig(grid=blocks, block=THREADS), self._gathers[word],
             np.int64(rows), np.int32(size // word), ids.data.ptr, b.data.ptr, out.data.ptr,
         )  # fmt: skip
 

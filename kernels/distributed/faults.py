@@ -63,49 +63,61 @@ class _Hub:
         self._lock, self._done = threading.Lock(), threading.Event()
         self._links: dict[int, socket.socket] = {}
         self._left: set[int] = set()
-        self._dead = False
+        self._dead = ""  #: the sentence with which all ended
         self._server = socket.create_server(("", port), backlog=place.size)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        deadline = time.monotonic() + self._arrival
-        while len(self._links) < self._size:
-            self._server.settimeout(max(0.01, deadline - time.monotonic()))
+        deadline, whole = time.monotonic() + self._arrival, False
+        while True:
+            waits = not whole and not self._dead
+            self._server.settimeout(max(0.01, deadline - time.monotonic()) if waits else None)
             try:
                 link, _ = self._server.accept()
             except TimeoutError:
-                break
+                self._tell(self._missing())
+                continue
+            except OSError:
+                return  # closed, at the end
             link.settimeout(SILENCE)
             lines = link.makefile("r")
             try:
                 said = json.loads(lines.readline())
             except (ValueError, OSError):
                 continue  # no rank of ours
-            wrong = ""
-            if said["size"] != self._size:
-                wrong = (
-                    f"rank {said['rank']} was started as one of {said['size']}, but rank 0 as one of {self._size}: "
-                    "start all with the same number of processes"
-                )
-            elif said["rank"] in self._links:
-                wrong = (
-                    f"rank {said['rank']} was started twice: give each process a rank of its own"
-                )
+            wrong = self._wrong(said)
             with self._lock:
+                if self._dead:  # who comes late is told as well
+                    _send(link, {"end": self._dead, "speak": False})
+                    continue
                 self._links[-1 if wrong else said["rank"]] = link
+                whole = len(self._links) == self._size and not wrong
             if wrong:
-                return self._tell(wrong)
+                self._tell(wrong)
+                continue
             threading.Thread(target=self._hear, args=(said["rank"], lines), daemon=True).start()
-        if len(self._links) == self._size:
-            for link in self._links.values():
-                _send(link, {"go": True})
-        missing = sorted(set(range(self._size)) - set(self._links))
-        if missing:
-            names = ", ".join(map(str, missing))
-            self._tell(
-                f"{self._size - len(missing)} of {self._size} ranks came within {self._arrival:g} s, rank {names} did "
-                f"not: start {self._size} processes, or say another world size"
+            if whole:
+                for other in self._links.values():
+                    _send(other, {"go": True})
+
+    def _wrong(self, said: dict) -> str:
+        """What is wrong with a rank that comes, in a sentence; or nothing."""
+        if said["size"] != self._size:
+            return (
+                f"rank {said['rank']} was started as one of {said['size']}, but rank 0 as one of {self._size}: "
+                "start all with the same number of processes"
             )
+        if said["rank"] in self._links:
+            return f"rank {said['rank']} was started twice: give each process a rank of its own"
+        return ""
+
+    def _missing(self) -> str:
+        missing = sorted(set(range(self._size)) - set(self._links))
+        names = ", ".join(map(str, missing))
+        return (
+            f"{self._size - len(missing)} of {self._size} ranks came within {self._arrival:g} s, rank {names} did "
+            f"not: start {self._size} processes, or say another world size"
+        )
 
     def _hear(self, rank: int, lines) -> None:
         why = SILENT
@@ -131,7 +143,7 @@ class _Hub:
         with self._lock:
             if self._dead:
                 return
-            self._dead = True
+            self._dead = sentence
             alive = sorted(r for r in self._links if r != dead and r not in self._left)
             speaks = alive[0] if alive else dead
             # This process ends when it hears of it itself: so it tells itself last.
@@ -166,7 +178,11 @@ class _Link:
         self.tell({"rank": place.rank, "size": place.size})
         threading.Thread(target=self._hear, daemon=True).start()
         threading.Thread(target=self._beat, daemon=True).start()
-        self._all_here.wait()
+        if not self._all_here.wait(arrival + SILENCE):
+            _end(
+                f"rank {place.rank} of {place.size} came to rank 0 at {host}:{port}, which waits for others: start "
+                "all with the same number of processes"
+            )
 
     def tell(self, said: dict) -> None:
         with self._lock:

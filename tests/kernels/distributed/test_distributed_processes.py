@@ -67,9 +67,16 @@ print("right")
 
 
 def port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return found.getsockname()[1]
+    """One that is free, as is the next, which ranks watch each other through."""
+    while True:
+        with socket.socket() as found, socket.socket() as following:
+            found.bind(("", 0))
+            number = found.getsockname()[1]
+            try:
+                following.bind(("", number + 1))
+            except OSError:
+                continue
+            return number
 
 
 def started(code: str, *arguments, ranks, size: int, **more) -> list[subprocess.Popen]:
@@ -123,10 +130,12 @@ def test_a_world_size_that_is_not_there_is_one_sentence():
     ]
 
 
-def test_ranks_that_disagree_on_how_many_there_are():
+@pytest.mark.parametrize("first", [0, 1])
+def test_ranks_that_disagree_on_how_many_there_are(first):
     here = str(port())
-    one = started(WATCHED, "well", 0, ranks=[0], size=2, MASTER_PORT=here)
-    other = started(WATCHED, "well", 0, ranks=[1], size=3, MASTER_PORT=here)
+    one = started(WATCHED, "well", 0, ranks=[first], size=2 + first, MASTER_PORT=here)
+    time.sleep(0.5)
+    other = started(WATCHED, "well", 0, ranks=[1 - first], size=3 - first, MASTER_PORT=here)
     codes, lines = ended([*one, *other])
     assert codes == [70, 70]
     assert lines == [

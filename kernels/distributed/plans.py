@@ -87,7 +87,11 @@ class Plan:
         self.machine, self.comm, self.grid, self.dtype = machine, comm, grid, dtype
         self.m, self.k, self.n = shape
         self.b_rows = self.c_rows = (0, 0)
-        self.edges: tuple[int, ...] = ()
+        self.edges: tuple[int, ...] = ()  #: of chunks
+        self.pieces: tuple = (
+            [],
+            [],
+        )  #: of the first chunk and of later ones, for each a `pieces.Piece`
         self.sent_bytes = self.least_bytes = self.gathered_bytes = 0
         self.times: Times | None = None
         self._row, self._travel = machine.streams()
@@ -100,6 +104,11 @@ class Plan:
         self._reduce: list = []  #: of each chunk (exchange, parts to add), or None
         self._spread: list = []  #: of each chunk an exchange of C, or None
         self._end = None
+
+    @property
+    def widths(self) -> list[int]:
+        """Columns of each chunk."""
+        return np.diff(self.edges).tolist()
 
     def operand(self) -> Panels:
         """B's rows of this rank, to be filled: (b_rows, n); all of B where it is replicated."""
@@ -295,21 +304,13 @@ def _columns_of(a, begin: int, end: int):
 
 
 def _lay_out(made: Plan, local, rows, columns, b, c, first, accuracy, tune) -> None:
-    """Exchange, buffers, pieces and their products."""
+    """Exchange, pieces and their products, buffers."""
     here, comm, grid = made.machine, made.comm, made.grid
     i, j = grid.at(comm.rank)
     local, mine = here.to_here(local), columns[j]
     unit, size = _units(local)[1], (2 if made.dtype in half.DTYPES else 4)
-    widths = np.diff(made.edges)
-    begin = int(mine[0])
-    if b == "replicated" or grid.rows == 1:
-        own = local.k if b != "replicated" else made.k
-        made.b_rows = (0, made.k) if b == "replicated" else (begin, int(mine[-1]))
-        made._b = Panels(made.edges, [here.empty(own, w, made.dtype) for w in widths])
-        skip = begin if b == "replicated" else 0
-        made._all = Panels(made.edges, [x[skip : skip + local.k] for x in made._b.arrays])
-        own_units = -(-local.k // unit)
-    else:
+    begin, of, own_units = int(mine[0]), None, -(-local.k // unit)
+    if b == "distributed" and grid.rows > 1:
         column = comm if grid.replicas == 1 else comm.split(j)
         inside = (mine - begin) // unit
         require(
@@ -319,42 +320,64 @@ def _lay_out(made: Plan, local, rows, columns, b, c, first, accuracy, tune) -> N
         of = exchange.exchange(local.col_idx, inside, column)
         col_idx = exchange.compact(local.col_idx, int(inside[-1]), of.own, of.received)
         local = pieces.ascending(replace(local, k=of.units * unit, col_idx=col_idx))
-        made.b_rows = int(mine[i]), int(mine[i + 1])
         own_units = of.own[1] - of.own[0]
-        made._all = Panels(made.edges, [here.empty(local.k, w, made.dtype) for w in widths])
-        made._b = Panels(made.edges, [x[: own_units * unit] for x in made._all.arrays])
+    # Products before B and C have their memory, of which the conversion of A may need much.
+    made.pieces = pieces.pieces(local, own_units, first, made.dtype not in half.DTYPES)
+    made._steps = _products(made, accuracy, tune)
+    own = min(own_units * unit, local.k)
+    _buffers(made, local, begin, own, replicated=b == "replicated")
+    made.c_rows = int(rows[i]), int(rows[i + 1])
+    if of is not None:
+        made.b_rows = int(mine[i]), int(mine[i + 1])
         row_bytes = made.n * size * unit
         made.least_bytes = int(of.send_counts.sum()) * row_bytes
         made.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
         if any(comm.gather(made.least_bytes)):
-            made._move, packed = _moves(made, of, unit, column, widths)
-            made.sent_bytes = packed
-    made._c = Panels(made.edges, [here.empty(local.m, w, made.dtype) for w in widths])
-    made._out, made.c_rows = made._c, (int(rows[i]), int(rows[i + 1]))
-    early, late = pieces.pieces(local, own_units, first, made.dtype not in half.DTYPES)
-    known: dict[tuple, Any] = {}
-    for chunk, width in enumerate(widths):
-        steps = []
-        for piece in late if chunk else early:
-            key = id(piece), int(width)
-            if key not in known:
-                known[key] = here.product(piece.a, int(width), made.dtype, accuracy, tune)
-            steps.append((known[key], piece.rows, piece.early, piece.adds))
-        made._steps.append(steps)
-    made.pieces = early, late  # also keeps what ids name
+            _moves(made, of, unit, column)
     if grid.replicas > 1:
-        _reduces(made, comm if grid.rows == 1 else comm.split(i), widths, size)
+        _reduces(made, comm if grid.rows == 1 else comm.split(i), size)
     if c == "replicated" and comm.size > 1:
-        _spreads(made, widths, size)
+        _spreads(made)
     here.sync()
 
 
-def _moves(made: Plan, of: exchange.Exchange, unit: int, column, widths) -> tuple[list, int]:
-    """(for each chunk the call that packs and sends its rows, bytes that this rank sends in all of them)."""
+def _products(made: Plan, accuracy, tune: bool) -> list[list[tuple]]:
+    """For each chunk its products; chunks of one width share them."""
+    known: dict[tuple, Any] = {}
+    steps: list[list[tuple]] = []
+    for chunk, width in enumerate(made.widths):
+        steps.append([])
+        for piece in made.pieces[min(chunk, 1)]:
+            key = id(piece), width
+            if key not in known:
+                known[key] = made.machine.product(piece.a, width, made.dtype, accuracy, tune)
+            steps[-1].append((known[key], piece.rows, piece.early, piece.adds))
+    return steps
+
+
+def _buffers(made: Plan, local, begin: int, own: int, *, replicated: bool) -> None:
+    """Panels of B, of which this rank's own rows are the first, and of C."""
+    here = made.machine
+
+    def panels(rows: int) -> Panels:
+        return Panels(made.edges, [here.empty(rows, width, made.dtype) for width in made.widths])
+
+    if replicated:
+        made.b_rows, made._b = (0, made.k), panels(made.k)
+        every = [x[begin : begin + local.k] for x in made._b.arrays]
+        made._all = Panels(made.edges, every)
+    else:
+        made.b_rows, made._all = (begin, begin + own), panels(local.k)
+        made._b = Panels(made.edges, [x[:own] for x in made._all.arrays])
+    made._c = made._out = panels(local.m)
+
+
+def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
+    """For each chunk the call that packs and sends its rows."""
     here, own = made.machine, (of.own[1] - of.own[0])
-    count, moves, sent = int(of.send_counts.sum()), [], 0
+    count = int(of.send_counts.sum())
     # One buffer for all chunks: they travel one after the other.
-    buffer = here.empty(count * unit, int(max(widths)), made.dtype).reshape(-1)
+    buffer = here.empty(count * unit, max(made.widths), made.dtype).reshape(-1)
     for x in made._all.arrays:
         by_unit = x.reshape(-1, unit * x.shape[1])
         packed = buffer[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
@@ -365,24 +388,22 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column, widths) -> tupl
             here.gather(source, of.send, packed, stream)
             go(stream)
 
-        moves.append(move)
-        sent += sum(s.nbytes for q, s in enumerate(send) if q != column.rank)
-    return moves, sent
+        made._move.append(move)
+        made.sent_bytes += sum(s.nbytes for q, s in enumerate(send) if q != column.rank)
 
 
-def _reduces(made: Plan, row, widths, size: int) -> None:
+def _reduces(made: Plan, row, size: int) -> None:
     """Sums of a row of the grid: each of its parts gets the others' sums of its share of the rows, and adds them."""
     here, m = made.machine, made.c_rows[1] - made.c_rows[0]
     edges = partition.even(m, row.size)
     begin, end = int(edges[row.rank]), int(edges[row.rank + 1])
     counts = np.diff(edges)
     out = []
-    for c, width in zip(made._c.arrays, widths, strict=True):
+    for c, width in zip(made._c.arrays, made.widths, strict=True):
         mine = c[begin:end]
         # What comes of this part itself is there already.
         into = [
-            here.empty((end - begin) * (q != row.rank), int(width), made.dtype)
-            for q in range(row.size)
+            here.empty((end - begin) * (q != row.rank), width, made.dtype) for q in range(row.size)
         ]
         send = exchange.split(c, counts)
         send[row.rank] = into[row.rank]
@@ -392,7 +413,7 @@ def _reduces(made: Plan, row, widths, size: int) -> None:
 
         made._reduce.append((row.ready(send, into), add))
         out.append(mine)
-        moved = (m - (end - begin)) * int(width) * size
+        moved = (m - (end - begin)) * width * size
         made.sent_bytes += moved
         made.least_bytes += moved
     made._out = Panels(made.edges, out)
@@ -410,11 +431,11 @@ def _add(to, others, dtype: str) -> None:
     to[...] = half.to_bits(total, dtype)
 
 
-def _spreads(made: Plan, widths, size: int) -> None:
+def _spreads(made: Plan) -> None:
     """Every rank gets all of C."""
     comm, here = made.comm, made.machine
     ranges = comm.gather(made.c_rows)
-    whole = Panels(made.edges, [here.empty(made.m, int(w), made.dtype) for w in widths])
+    whole = Panels(made.edges, [here.empty(made.m, w, made.dtype) for w in made.widths])
     for mine, every in zip(made._out.arrays, whole.arrays, strict=True):
         into = [every[x:y] for x, y in ranges]
         made._spread.append((comm.ready([mine] * comm.size, into), None))

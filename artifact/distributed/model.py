@@ -165,9 +165,10 @@ def predict(
     every = needed(of.case, size, gpus) * row_bytes / gpus
     apart = needed(of.case, size, gpus, min(domain, gpus)) * row_bytes / gpus
     if way == "flat":
-        # Of what a GPU gets, the share that is not in its domain, as rows lie evenly; a mesh only has neighbours.
+        # Of what a GPU gets, the share that is not in its domain, as rows lie evenly.
         away = max(0.0, 1 - domain / gpus) * gpus / max(gpus - 1, 1)
-        outside = min(every, apart * domain) if of.case == "mesh" else every * away
+        # Of a domain of slabs the two at its ends get what comes from outside: the slowest has half of it.
+        outside = min(every, apart * domain / 2) if of.case == "mesh" else every * away
         inside = every - outside
     else:
         outside = apart

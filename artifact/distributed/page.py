@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
+from matplotlib.lines import Line2D
 
 from artifact import paths
 from artifact.distributed import model, scaling
@@ -291,8 +292,8 @@ def drawn_parts(parts: int = 4) -> tuple:
         local = owner[row] == owner[a.col_idx]
         for name, (there, colour) in ROWS.items():
             of = local == there
-            (dots,) = ax.plot(a.col_idx[of], row[of], ".", markersize=1.4, color=colour)
-            handles[name] = dots
+            ax.plot(a.col_idx[of], row[of], ".", markersize=1.4, color=colour)
+            handles[name] = Line2D([], [], marker="o", linestyle="none", color=colour)
         for edge in edges[1:-1]:
             ax.axhline(edge - 0.5, color=style.BOUND, linewidth=0.8)
         ax.set(title=CASES[case], xlim=(0, a.m), ylim=(a.m, 0), aspect="equal")

@@ -16,6 +16,8 @@ RECORDS ?=
 # Of `make compare`: two folders of records or names of GPUs. Empty: those in build/records, and the shipped ones.
 FRESH ?=
 SHIPPED ?=
+# Of `make measure`: all, or numbers as in 0,2: deals the points out to several GPUs (needs Dask: pip install distributed).
+GPUS ?=
 # Of `make claims`: text, markdown, csv or json.
 FORMAT ?= text
 # The node that `make wheelhouse` is for. NODE_HAS: a file with what `python3 -m pip list --format=freeze` prints there;
@@ -144,8 +146,9 @@ kick: ## Every notebook on one small shape per room, under 5 minutes, in build/k
 	@echo "kick: every notebook, one small shape per room, into build/kick/notebooks"
 	@$(MAKE) --no-print-directory notebooks PRESET=kick BUILD=build/kick
 
-measure: ## Measure every room in full on this machine's GPU, into build/records; goes on where it stopped
+measure: $(ENV) ## Measure every room in full on this machine's GPU, into build/records; goes on where it stopped (GPUS=all)
 	@echo "measure: every room in full on this GPU, into $(BUILD)/records"
+	$(if $(GPUS),@$(PY) -m artifact.distributed.farm --gpus $(call quoted,$(GPUS)) --target $(BUILD)/farm $(NOTEBOOKS) -- --mode measure --gpu $(call quoted,$(GPU)) --preset full --seed $(call quoted,$(SEED)) --records $(call quoted,$(RECORDS)))
 	@$(MAKE) --no-print-directory notebooks MODE=measure PRESET=full
 
 profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)

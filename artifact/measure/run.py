@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from artifact import baselines, paths
-from artifact.measure import bench, check, device, records
+from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.compiled import compile_report
 from kernels.contract import Bound, Problem
 
@@ -135,12 +135,22 @@ class Run:
     ) -> None:
         have = _index(records.read(path)) if path.exists() else {}
         if problems and contenders:
-            records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
+            with dealt.alone(self.folder):
+                records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
         todo = [p for p in problems if any(_key(name, p) not in have for name in contenders)]
         done = len(problems) - len(todo)
         if done:
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
-        for number, problem in enumerate(todo, done + 1):
+
+        def called(problem: Problem) -> str:
+            return f"{experiment} {_point(problem)}"
+
+        def there(problem: Problem) -> bool:
+            known = _index(records.read(path)) if path.exists() else {}
+            return all(_key(contender, problem) in known for contender in contenders)
+
+        mine = dealt.points(todo, self.folder, called, there)
+        for number, problem in enumerate(mine, done + 1):
             began = time.perf_counter()
             timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
             when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -148,7 +158,9 @@ class Run:
                 row(problem, name, experiment, *result, gpu=self.machine["gpu"], when=when)
                 for name, result in timed.items()
             ]
-            records.append(path, rows)
+            with dealt.alone(self.folder):
+                records.append(path, rows)
+            dealt.mark(self.folder, experiment, called(problem))
             best = min(rows, key=lambda r: r["median_us"])
             _say(
                 f"{self.room}/{experiment} {number}/{len(problems)}: {_point(problem)}: "

@@ -1,0 +1,363 @@
+"""The chapter on several GPUs: pictures of what travels, computed as the page is made; what was measured; our claims.
+
+Records lie in `recorded/<gpu>/scaling.csv` beside this file, fresh ones in `distributed/<gpu>/` of the build. Where
+there are none the page says so. Claims here are ours: no ledger counts them among those of the sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.lines import Line2D
+
+from artifact import paths
+from artifact.distributed import model, scaling
+from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED, Row
+from artifact.drawing import plot, style
+from artifact.measure import records
+from kernels.distributed import exchange, generate, partition
+from kernels.distributed.generate import Rmat, Stencil
+
+RECORDED = Path(__file__).with_name("recorded")
+SCALING = "scaling.csv"
+MISSING = (
+    "This is not measured yet: `torchrun --nproc-per-node 2 -m artifact.distributed.scaling --out "
+    "build/distributed/nvidia-h200/scaling.csv` on a host with several GPUs makes the records."
+)
+CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
+NAMES = {
+    OURS: "ours", GATHERED: "all-gather of B, cuSPARSE", DTENSOR: "PyTorch's distributed tensors, dense",
+    STREAMED: "A streamed from the host",
+}  # fmt: skip
+COLOURS = {
+    OURS: style.BEST, GATHERED: style.BASELINE, DTENSOR: style.RUNGS[0], STREAMED: style.RUNGS[1],
+    "graph": style.PUBLISHED, "mesh": style.BEST, "block": style.BASELINE,
+}  # fmt: skip
+MARKERS = {"graph": "o", "mesh": "s", "block": "^"}
+#: Least efficiency of strong scaling `AT` so many GPUs; most bytes that are sent, over those that the pattern requires.
+BARS = {"graph": 0.70, "mesh": 0.85, "block": 0.85}
+MOST_SENT = 1.1
+AT, LEAST_NNZ = 4, 10**9
+
+
+# ---------------------------------------------------------------- records
+
+
+def folder(mode: str = "auto", gpu: str = "nvidia-h200") -> Path:
+    """Where a page's records are: fresh ones, unless only recorded ones are asked for or there are no others."""
+    fresh = paths.BUILD / "distributed" / gpu
+    return fresh if mode != "recorded" and (fresh / SCALING).is_file() else RECORDED / gpu
+
+
+def load(where: Path) -> list[Row]:
+    """A folder's records, none where there are none."""
+    return scaling.read(where / SCALING)
+
+
+def banner(rows: list[Row], machine: Path) -> str:
+    """Where the numbers come from, in a sentence. machine: the folder of the records."""
+    if not rows:
+        return MISSING
+    last = max(row.when for row in rows)[:10]
+    commit = (
+        records.read_machine(machine)["commit"] if (machine / records.MACHINE).is_file() else ""
+    )
+    counts = sorted({row.gpus for row in rows})
+    return (
+        f"From records of {rows[0].gpu}, {last}{f', commit {commit}' if commit else ''}: on "
+        f"{', '.join(map(str, counts))} GPU{'s' * (counts != [1])} of one host."
+    )
+
+
+def strong(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
+    """Sizes that were measured on one GPU and on several: efficiency is t(1) / (P · t(P))."""
+    mine = [row for row in rows if row.contender == contender]
+    alone = {(r.case, r.size, r.n): r for r in mine if r.gpus == 1}
+    found = [
+        {
+            "case": r.case, "size": r.size, "n": r.n, "nnz": r.nnz, "gpus": r.gpus, "ms": r.median_ms,
+            "efficiency": alone[r.case, r.size, r.n].median_ms / r.gpus / r.median_ms,
+        }
+        for r in mine if (r.case, r.size, r.n) in alone
+    ]  # fmt: skip
+    table = pd.DataFrame(found, columns=["case", "size", "n", "nnz", "gpus", "ms", "efficiency"])
+    several = table.groupby(["case", "size", "n"])["gpus"].transform("max") > 1
+    return table[several].sort_values(["case", "size", "gpus"], ignore_index=True)
+
+
+def weak(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
+    """What one GPU has of non-zeros, P have P times as many: efficiency is the rate of a GPU over that of one alone."""
+    mine = [row for row in rows if row.contender == contender]
+    found = []
+    for case in dict.fromkeys(row.case for row in mine):
+        of = [row for row in mine if row.case == case]
+        for first in (row for row in of if row.gpus == 1):
+            grown = [
+                r for r in of
+                if r.n == first.n and abs(r.nnz / r.gpus / first.nnz - 1) < 0.05
+            ]  # fmt: skip
+            if len({r.gpus for r in grown}) > 1:
+                found += [
+                    {
+                        "case": case, "gpus": r.gpus, "nnz": r.nnz, "ms": r.median_ms,
+                        "efficiency": r.nnz / r.gpus / r.median_ms / (first.nnz / first.median_ms),
+                    }
+                    for r in grown
+                ]  # fmt: skip
+    return pd.DataFrame(found, columns=["case", "gpus", "nnz", "ms", "efficiency"])
+
+
+def drawn_scaling(rows: list[Row]) -> tuple | None:
+    """(figure, data): efficiency of strong and weak scaling; None without records of several GPUs."""
+    tables = {"strong": strong(rows), "weak": weak(rows)}
+    if not any(len(table) for table in tables.values()):
+        return None
+    fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 3.0), sharey=True, layout="constrained")
+    handles = {}
+    for ax, (kind, table) in zip(axes, tables.items(), strict=True):
+        for case, of in table.groupby("case", sort=False):
+            of = of[of["nnz"] == of["nnz"].max()] if kind == "strong" else of
+            of = of.sort_values("gpus")
+            (line,) = ax.plot(
+                of["gpus"], 100 * of["efficiency"], color=COLOURS[case], marker=MARKERS[case]
+            )
+            handles[CASES[case]] = line
+        ax.axhline(100, color=style.BOUND, linewidth=0.8, linestyle="--")
+        ax.set_xscale("log", base=2)
+        counts = sorted({int(x) for x in table["gpus"]})
+        ax.set_xticks(counts, counts)
+        ax.minorticks_off()
+        ax.set(title=f"{kind} scaling", xlabel="GPUs", ylim=(0, 115))
+    axes[0].set_ylabel("efficiency, %")
+    plot.legend(fig, handles)
+    return fig, pd.concat([t.assign(scaling=kind) for kind, t in tables.items()])
+
+
+def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
+    """Milliseconds of all contenders, and what of ours is what."""
+    if not rows:
+        return None
+    found = []
+    for row in sorted(rows, key=lambda r: (list(CASES).index(r.case), r.size, r.gpus, r.contender)):
+        split = row.multiplication_ms == row.multiplication_ms
+        needs = row.contender == OURS and row.least_bytes
+        found.append(
+            {
+                "matrix": f"{CASES[row.case]}, {row.nnz / 1e9:.2g} · 10⁹ non-zeros", "N": row.n, "GPUs": row.gpus,
+                "contender": NAMES[row.contender], "ms": f"{row.median_ms:.1f}",
+                "TFLOP/s": f"{2 * row.nnz * row.n / row.median_ms / 1e9:.1f}",
+                "communication, ms": f"{row.communication_ms:.1f}" if split else "",
+                "waiting, ms": f"{row.waiting_ms:.1f}" if split else "",
+                "multiplication, ms": f"{row.multiplication_ms:.1f}" if split else "",
+                "sent, GB": f"{row.sent_bytes / 1e9:.2f}",
+                "of the least": f"{row.sent_bytes / row.least_bytes:.2f}×" if needs else "",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def against(rows: list[Row]) -> str:
+    """Ours over the baselines of the same run, in a list; nothing without them."""
+    by_key = {(r.case, r.size, r.n, r.gpus, r.contender): r for r in rows}
+    lines = []
+    for (case, size, n, gpus, name), row in by_key.items():
+        mine = by_key.get((case, size, n, gpus, OURS))
+        if name == OURS or mine is None:
+            continue
+        lines.append(
+            f"- {CASES[case]}, {row.nnz / 1e9:.2g} · 10⁹ non-zeros, {gpus} GPU{'s' * (gpus > 1)}: "
+            f"{row.median_ms / mine.median_ms:.2f} times as fast as {NAMES[name]}."
+        )
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- claims of our own
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One of ours, with its bar."""
+
+    text: str
+    value: float | None  #: None: not measured
+    bar: float
+    at_least: bool = True
+
+    @property
+    def verdict(self) -> str:
+        if self.value is None:
+            return "not measured yet"
+        holds = self.value >= self.bar if self.at_least else self.value <= self.bar
+        return "holds" if holds else "does not hold"
+
+
+def claims(rows: list[Row]) -> list[Claim]:
+    """What this chapter claims: efficiency at four GPUs, and bytes."""
+    table, found = strong(rows), []
+    for case, bar in BARS.items():
+        of = table[(table["case"] == case) & (table["gpus"] == AT)]
+        if case == "graph":
+            of = of[(of["nnz"] >= LEAST_NNZ) & (of["n"] == 512)]
+        value = None if of.empty else float(of.loc[of["nnz"].idxmax(), "efficiency"])
+        what = " with at least 10⁹ non-zeros at N = 512" if case == "graph" else ""
+        found.append(Claim(f"strong scaling of the {CASES[case]}{what} at {AT} GPUs", value, bar))
+    sent = [r.sent_bytes / r.least_bytes for r in rows if r.contender == OURS and r.least_bytes]
+    text = "bytes sent over those that the pattern requires"
+    return [*found, Claim(text, max(sent) if sent else None, MOST_SENT, at_least=False)]
+
+
+def claims_table(rows: list[Row]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "ours": claim.text,
+            "bar": f"≥ {claim.bar:.0%}" if claim.at_least else f"≤ {claim.bar:g}×",
+            "measured": "" if claim.value is None
+            else f"{claim.value:.0%}" if claim.at_least else f"{claim.value:.3g}×",
+            "verdict": claim.verdict,
+        }
+        for claim in claims(rows)
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- beyond the machine
+
+
+def drawn_predictions(rows: list[Row]) -> tuple | None:
+    """(figure, data): predicted efficiency for up to 1,024 GPUs, with its range; None where nothing is fitted."""
+    table = model.predictions(rows)
+    if table.empty:
+        return None
+    size = (style.WIDTH, 3.2)
+    fig, axes = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+    handles = {}
+    for ax, domain in zip(axes, model.DOMAINS, strict=True):
+        for (case, way), of in table[table["domain"] == domain].groupby(["case", "way"], sort=False):  # fmt: skip
+            scale = of["efficiency"] * of["ms"]
+            dashes = "--" if way == model.WAYS[1] else ":"
+            (line,) = ax.plot(of["gpus"], 100 * of["efficiency"], dashes, color=COLOURS[case])
+            handles[f"{CASES[case]}, {way}"] = line
+            if way == model.WAYS[1]:
+                low, high = 100 * scale / of["high_ms"], 100 * scale / of["low_ms"]
+                ax.fill_between(of["gpus"], low, high, color=COLOURS[case], alpha=0.15, linewidth=0)
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(model.GPUS[::2], model.GPUS[::2])
+        ax.minorticks_off()
+        ax.set(title=f"prediction, NVLink joins {domain}", xlabel="GPUs", ylim=(0, 125))
+    axes[0].set_ylabel("efficiency, %")
+    plot.legend(fig, handles, columns=3)
+    return fig, table
+
+
+def fits_table(rows: list[Row]) -> pd.DataFrame | None:
+    found = [of for case in CASES if (of := model.fit(rows, case))]
+    if not found:
+        return None
+    return pd.DataFrame(
+        {
+            "matrix": CASES[of.case], "non-zeros · N a second": f"{of.rate:.3g} · 10¹²",
+            "slower on several GPUs": f"{of.slower:.2f}×", "NVLink, GB/s": f"{of.nvlink:.0f}",
+            "error on what was measured": f"{np.expm1(of.error):.1%}", "measured on up to": f"{of.measured} GPUs",
+        }
+        for of in found
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- pictures, computed as the page is made
+
+ROWS = {"row of B is there": (True, style.BEST), "row of B travels": (False, style.PUBLISHED)}
+WAYS = {
+    "by rows": (style.BEST, "o"), "1.5D, 2 replicas": (style.CLAIM, "s"), "by columns": (style.RUNGS[0], "^"),
+    "all of B": (style.BASELINE, "v"),
+}  # fmt: skip
+SMALL = {"graph": Rmat(9, 8, 1), "mesh": Stencil(8, 1)}
+
+
+def _whole(made):
+    return generate.host_part(made, np.array([0, made.m]), 0).a
+
+
+def drawn_parts(parts: int = 4) -> tuple:
+    """(figure, data): small matrices cut into parts, entries by whether their row of B is there or travels."""
+    fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 4.0), layout="constrained")
+    data, handles = [], {}
+    for ax, (case, made) in zip(axes, SMALL.items(), strict=True):
+        a = _whole(made)
+        edges = partition.by_nonzeros(a.row_ptr, parts)
+        row = np.repeat(np.arange(a.m), np.diff(a.row_ptr))
+        owner = np.searchsorted(edges, np.arange(a.m), side="right") - 1
+        local = owner[row] == owner[a.col_idx]
+        for name, (there, colour) in ROWS.items():
+            of = local == there
+            ax.plot(a.col_idx[of], row[of], ".", markersize=1.4, color=colour)
+            handles[name] = Line2D([], [], marker="o", linestyle="none", color=colour)
+        for edge in edges[1:-1]:
+            ax.axhline(edge - 0.5, color=style.BOUND, linewidth=0.8)
+        ax.set(title=CASES[case], xlim=(0, a.m), ylim=(a.m, 0), aspect="equal")
+        ax.set_xticks([]), ax.set_yticks([])
+        table = exchange.volumes(a.row_ptr, a.col_idx, edges, edges)
+        for p in range(parts):
+            data.append(
+                {
+                    "case": case, "part": p, "rows": int(edges[p + 1] - edges[p]),
+                    "non_zeros": int(a.row_ptr[edges[p + 1]] - a.row_ptr[edges[p]]),
+                    "received": int(table[p].sum() - table[p, p]), "others_have": int(a.m - (edges[p + 1] - edges[p])),
+                }
+            )  # fmt: skip
+    plot.legend(fig, handles)
+    return fig, pd.DataFrame(data)
+
+
+def volumes(most: int = 6) -> pd.DataFrame:
+    """Rows of B, or C, that travel for 2 … 2^most parts: by the pattern, all of B, by columns, 1.5D with 2 replicas."""
+    found = []
+    for case, made in SMALL.items():
+        a = _whole(made)
+        for parts in 2 ** np.arange(1, most + 1):
+            edges = partition.by_nonzeros(a.row_ptr, parts)
+            table = exchange.volumes(a.row_ptr, a.col_idx, edges, edges)
+            half = partition.by_nonzeros(a.row_ptr, parts // 2)
+            found.append(
+                {
+                    "case": case, "parts": int(parts), "by rows": exchange.sent(table),
+                    "all of B": exchange.gathered(edges), "by columns": (parts - 1) * a.m,
+                    "1.5D, 2 replicas": _replicated(a, half) + a.m,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def _replicated(a, edges: np.ndarray) -> int:
+    """Rows of B that travel where each half of the columns is cut into as many parts as the rows are."""
+    columns = partition.even(a.k, 2)
+    total = 0
+    for first, last in zip(columns, columns[1:], strict=False):
+        inside = (a.col_idx >= first) & (a.col_idx < last)
+        row_ptr = np.concatenate([[0], np.cumsum(inside)])[a.row_ptr]
+        of = partition.even(int(last - first), len(edges) - 1)
+        total += exchange.sent(exchange.volumes(row_ptr, a.col_idx[inside] - first, edges, of))
+    return total
+
+
+def drawn_volumes() -> tuple:
+    """(figure, data): what travels with each way to cut, over the rows of B."""
+    table = volumes()
+    fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 3.0), sharey=True, layout="constrained")
+    handles = {}
+    for ax, (case, of) in zip(axes, table.groupby("case", sort=False), strict=True):
+        for way, (colour, marker) in WAYS.items():
+            dashes = "--" if way == "by columns" else "-"
+            over = of[way] / SMALL[case].m
+            (line,) = ax.plot(of["parts"], over, dashes, color=colour, marker=marker, markersize=4)
+            handles[way] = line
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set_xticks(of["parts"], of["parts"])
+        ax.minorticks_off()
+        ax.set(title=CASES[case], xlabel="parts")
+    axes[0].set_ylabel("rows that travel, over those of B")
+    plot.legend(fig, handles)
+    return fig, table

@@ -1,0 +1,519 @@
+"""Strong and weak scaling over the GPUs of a host, beside what others do there.
+
+    python -m artifact.distributed.scaling --out scaling.csv
+    torchrun --nproc-per-node 2 -m artifact.distributed.scaling --out scaling.csv
+
+Three matrices: a power-law graph and a mesh, made on the devices, and a block-sparse weight. One of a size runs on 1, 2
+and 4 GPUs (strong scaling); another grows with them (weak). Every result is checked at sampled rows against float64 on
+the CPU before it is timed. A file that is there already is gone on with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import gc
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from artifact.measure import device as gpus
+from artifact.measure import records
+from kernels import distributed
+from kernels.contract import Operands, Problem
+from kernels.distributed import generate, partition
+from kernels.distributed.generate import Rmat, Stencil
+from kernels.distributed.machine import rows_of
+from kernels.distributed.plans import Panels, Part
+from kernels.formats import bcsr, csr, half
+
+SEED = 5
+#: Rows that are checked on each rank, and columns of each.
+SAMPLED, SAMPLED_COLUMNS = 24, 8
+#: Of an element's difference, over the sum of its products' magnitudes.
+LIMITS = {"float32": 2e-6, "bfloat16": 1e-2}
+#: Non-zeros of a matrix that is streamed: pinned memory for more takes longer to get than all the rest.
+MOST_STREAMED = 600_000_000
+#: Milliseconds that a sample takes at least; shorter calls are repeated in it.
+SAMPLE_MS = 20.0
+OURS, GATHERED, DTENSOR, STREAMED = "ours", "allgather_cusparse", "dtensor_dense", "streamed"
+
+
+class Wrong(ArithmeticError):
+    """A result that is not that of the CPU: nothing is recorded of it."""
+
+
+@dataclass
+class Row:
+    """A contender on a matrix and so many GPUs. Bytes are of all GPUs in a call; times of the slowest one."""
+
+    case: str  #: graph, mesh, block
+    size: int  #: scale, side, rows
+    contender: str
+    gpus: int
+    m: int
+    k: int
+    n: int
+    nnz: int
+    dtype: str
+    median_ms: float
+    q25_ms: float
+    q75_ms: float
+    samples: int
+    communication_ms: float
+    waiting_ms: float
+    multiplication_ms: float
+    imbalance: float  #: non-zeros of the GPU that has most over the mean
+    sent_bytes: int
+    least_bytes: int  #: that have to be sent with this partition
+    gathered_bytes: int  #: that would be sent so that each has all of B
+    error: float  #: largest, over the sum of the products' magnitudes
+    prepare_s: float
+    chunks: int
+    kernel: str
+    gpu: str
+    when: str
+
+
+KEY = ("case", "size", "n", "contender", "gpus")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A matrix of a size: `part(rank, ranks)`, its rows of C checked by `expected(local row)`."""
+
+    name: str
+    size: int
+    n: int
+    dtype: str
+
+
+def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> list[Case]:
+    """What so many GPUs measure: one size for all, and one that is half of it on one GPU and grows with them."""
+    grown = scale - 1 + int(np.log2(ranks))
+    wide = side if ranks == 2 else round((side**3 * ranks / 2) ** (1 / 3))
+    made = [
+        Case("graph", scale, n, "float32"), Case("mesh", side, n, "float32"), Case("block", rows, tokens, "bfloat16"),
+        Case("graph", grown, n, "float32"), Case("mesh", wide, n, "float32"),
+        Case("block", rows * ranks // 2, tokens, "bfloat16"),
+    ]  # fmt: skip
+    return list(dict.fromkeys(made))
+
+
+# ---------------------------------------------------------------- a file that is gone on with
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of a file, none where there is no file. Raises ValueError, one sentence, for another file."""
+    if not path.is_file():
+        return []
+    names = [f.name for f in fields(Row)]
+    kinds = {"int": int, "float": float, "str": str}
+    with path.open(newline="") as file:
+        table = csv.DictReader(file)
+        if table.fieldnames != names:
+            raise ValueError(f"{path}: its columns are not {', '.join(names)}: give another --out")
+        return [Row(**{f.name: kinds[f.type](row[f.name]) for f in fields(Row)}) for row in table]
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """All rows, of which the last of a key counts."""
+    last = {tuple(getattr(row, name) for name in KEY): row for row in rows}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    with beside.open("w", newline="") as file:
+        table = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
+        table.writeheader()
+        for row in last.values():
+            table.writerow(
+                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in asdict(row).items()}
+            )
+    beside.replace(path)
+
+
+# ---------------------------------------------------------------- time
+
+
+def timed(call: Callable[[], None], here, comm, repeats: int) -> tuple[float, float, float]:
+    """Median and quartiles of milliseconds a call, of the slowest rank in each sample; collective.
+
+    The clock is the host's, around calls that all ranks begin together and whose end each waits for.
+    """
+
+    def once(calls: int) -> float:
+        here.sync()
+        comm.gather(None)
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        here.sync()
+        return max(comm.gather((time.perf_counter() - begin) * 1e3 / calls))
+
+    once(1)
+    calls = max(1, round(SAMPLE_MS / max(once(1), 1e-3)))
+    samples = [once(calls) for _ in range(repeats)]
+    return tuple(float(x) for x in np.percentile(samples, (50, 25, 75)))
+
+
+# ---------------------------------------------------------------- matrices
+
+
+@dataclass
+class Made:
+    """A rank's part, and how its results are checked."""
+
+    part: Part
+    fill: Callable[[Panels, int], None]  #: rows of B from one on
+    expected: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]  #: (row of C, columns)
+    m: int
+    nnz: int
+    imbalance: float
+
+
+def make(case: Case, here, comm) -> Made:
+    """A rank's part of a case, on its GPU; collective."""
+    if case.name == "block":
+        return _block(case, here, comm)
+    matrix = Rmat(case.size, 64, SEED) if case.name == "graph" else Stencil(case.size, SEED)
+    edges = generate.edges(matrix, comm.size)
+    part = generate.part(matrix, edges, comm.rank)
+    counts = comm.gather(part.a.nnz)
+    return Made(
+        part, lambda panels, begin: generate.fill_dense(panels, begin, SEED),
+        lambda row, columns: generate.expected(matrix, row, columns, case.n, SEED),
+        matrix.m, sum(counts), max(counts) * comm.size / sum(counts),
+    )  # fmt: skip
+
+
+def _block(case: Case, here, comm, k: int = 16384, density: float = 0.1) -> Made:
+    """A block-sparse weight (size x k), 64 x 64, bfloat16; each rank makes its own rows."""
+    xp, unit = here.xp, 64
+    edges = partition.even(case.size, comm.size, unit)
+    begin, end = int(edges[comm.rank]), int(edges[comm.rank + 1])
+    a = bcsr.random(end - begin, k, density, SEED + comm.rank, dtype="bfloat16", xp=xp)
+    counts = comm.gather(a.nnz)
+
+    def fill(panels: Panels, first: int) -> None:
+        rows = panels.arrays[0].shape[0]
+        wide = Panels((0, case.n), [xp.empty((rows, case.n), np.float32)])
+        generate.fill_dense(wide, first, SEED)
+        for array, left, right in zip(panels.arrays, panels.edges, panels.edges[1:], strict=False):
+            array[...] = half.to_bits(
+                xp.ascontiguousarray(wide.arrays[0][:, left:right]), "bfloat16"
+            )
+
+    def expected(row: int, columns: np.ndarray):
+        first = (row - begin) // unit * unit
+        of = bcsr.to_csr(bcsr.to_host(rows_of(a, first, min(first + unit, a.m))))
+        at = row - begin - first
+        inside = slice(int(of.row_ptr[at]), int(of.row_ptr[at + 1]))
+        b = generate.dense(of.col_idx[inside], columns, case.n, SEED)
+        b = half.from_bits(half.to_bits(b, "bfloat16"), "bfloat16").astype(np.float64)
+        products = of.val[inside].astype(np.float64)[:, None] * b
+        return products.sum(axis=0), np.abs(products).sum(axis=0)
+
+    part = Part(a, edges, partition.even(k, comm.size, unit))
+    return Made(part, fill, expected, case.size, sum(counts), max(counts) * comm.size / sum(counts))
+
+
+def checked(made: Made, case: Case, out: Panels, begin: int, comm) -> float:
+    """The largest error at sampled rows of C, the first of which here is `begin`; collective. Raises Wrong."""
+    rng = np.random.default_rng(SEED + comm.rank)
+    rows, errors = out.arrays[0].shape[0], [0.0]
+    local = np.unique(rng.integers(0, rows, SAMPLED)) if rows else []
+    columns = np.unique(np.append(rng.integers(0, case.n, SAMPLED_COLUMNS), (0, case.n - 1)))
+    for row in local:
+        value, size = made.expected(begin + int(row), columns)
+        found = np.concatenate([_host(x[int(row)]) for x in out.arrays])[columns]
+        if case.dtype in half.DTYPES:
+            found = half.from_bits(found, case.dtype)
+        wrong = np.abs(found - value) / np.maximum(size, np.finfo(np.float32).tiny)
+        errors.append(float(np.nan_to_num(wrong, nan=np.inf).max()))
+    worst = max(comm.gather(max(errors)))
+    if worst > LIMITS[case.dtype]:
+        raise Wrong(
+            f"{case.name} {case.size} has an error of {worst:.1e} at sampled rows, over {LIMITS[case.dtype]:.0e}"
+        )
+    return worst
+
+
+def _host(x) -> np.ndarray:
+    return x.get() if hasattr(x, "get") else x
+
+
+# ---------------------------------------------------------------- contenders
+
+
+@dataclass
+class Measured:
+    """What a contender adds to a row."""
+
+    times: tuple[float, float, float]
+    error: float
+    prepare_s: float
+    split: tuple[float, float, float] = (float("nan"),) * 3
+    bytes: tuple[int, int, int] = (0, 0, 0)
+    chunks: int = 1
+    kernel: str = ""
+
+
+def ours(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+    begin = time.perf_counter()
+    # One GPU multiplies in chunks as well: what stands for B and C while a kernel is chosen has to fit beside them.
+    chunks = 4 if case.dtype == "float32" else None
+    plan = distributed.plan(
+        made.part, case.n, comm, dtype=case.dtype, chunks=chunks, machine=here, tune=case.name == "block"
+    )  # fmt: skip
+    here.sync()
+    spent = max(comm.gather(time.perf_counter() - begin))
+    made.fill(plan.operand(), plan.b_rows[0])
+    for panel in plan.result().arrays:
+        panel.fill(0x7FFF if case.dtype in half.DTYPES else np.nan)
+    error = checked(made, case, plan(), plan.c_rows[0], comm)
+    times = timed(plan, here, comm, repeats)
+    plan(timed=True)
+    split = max(comm.gather((plan.times.total, plan.times)), key=lambda x: x[0])[1]
+    sizes = comm.gather((plan.sent_bytes, plan.least_bytes, plan.gathered_bytes))
+    moved = tuple(map(sum, zip(*sizes, strict=True)))
+    product = plan._steps[-1][0][0]
+    return Measured(
+        times, error, spent, (split.communication, split.waiting, split.multiplication), moved,
+        len(plan.edges) - 1, getattr(getattr(product, "plan", None), "choice", ""),
+    )  # fmt: skip
+
+
+def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+    """All of B for everyone, with NCCL's all-gather, and cuSPARSE."""
+    from artifact.baselines import cusparse, cusparse_block
+
+    xp, a = here.xp, made.part.a
+    k = a.k
+    own = partition.even(k, comm.size)
+    if len(set(np.diff(own))) > 1:
+        raise ValueError(f"{k} rows of B are no {comm.size} equal parts, which all-gather needs")
+    whole = here.empty(k, case.n, case.dtype)
+    mine = whole[own[comm.rank] : own[comm.rank + 1]]
+    made.fill(Panels((0, case.n), [mine]), int(own[comm.rank]))
+    out = here.empty(a.m, case.n, case.dtype)
+    out.fill(0x7FFF if case.dtype in half.DTYPES else np.nan)
+    wrap = (lambda x: half.Half(case.dtype, x)) if case.dtype in half.DTYPES else (lambda x: x)
+    operands = Operands(a, wrap(whole), wrap(out))
+    problem = Problem(
+        room="distributed", label=case.name, m=a.m, n=case.n, k=k, nnz=a.nnz, density=a.nnz / (a.m * k), seed=SEED,
+        useful_flops=2 * a.nnz * case.n, flops_def="2·nnz·N", least_bytes=0, requested_bytes=0,
+        make_host=lambda: operands, make_device=lambda: operands,
+    )  # fmt: skip
+    begin = time.perf_counter()
+    bound, why = None, ""
+    try:
+        if case.name == "block":
+            bound = cusparse_block.bind("bsr", problem, here.device)
+        else:
+            bound = cusparse.bind("alg2", problem, here.device)
+    except ValueError as error:  # on all ranks or on some: none goes on then
+        why = gpus.first_line(error)
+    if any(said := comm.gather(why)):
+        raise ValueError(next(filter(None, said)))
+    here.sync()
+    spent = max(comm.gather(time.perf_counter() - begin))
+    stream = xp.cuda.Stream(non_blocking=True)
+    flow = here._stream(stream)
+    gather = _all_gather(comm, whole, mine, stream)
+
+    def call() -> None:
+        gather()
+        bound.launch(flow)
+
+    call()
+    here.sync()
+    first = int(made.part.rows[comm.rank])
+    error = checked(made, case, Panels((0, case.n), [out]), first, comm)
+    times = timed(call, here, comm, repeats)
+    size = out.dtype.itemsize * case.n * k * (comm.size - 1)
+    return Measured(times, error, spent, bytes=(size, size, size), kernel=bound.name)
+
+
+def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
+    if comm.size == 1:
+        return lambda: None
+    import torch
+    import torch.distributed as dist
+
+    into, part = (torch.from_dlpack(x.reshape(-1).view(np.uint8)) for x in (whole, mine))
+    at = torch.cuda.ExternalStream(stream.ptr, comm._device)
+
+    def gather() -> None:
+        with torch.cuda.stream(at):
+            dist.all_gather_into_tensor(into, part, group=comm._group)
+
+    return gather
+
+
+def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+    """PyTorch's distributed tensors multiply dense ones: the weight with its zeros, rows of it and of B on each GPU."""
+    if comm.size == 1 or case.name != "block":
+        raise ValueError(
+            "distributed tensors hold no sparse matrix, and of dense ones only the weight fits"
+        )
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Shard
+
+    begin = time.perf_counter()
+    mesh = DeviceMesh.from_group(comm._group, "cuda")
+    own = made.part.columns
+    rows = int(own[comm.rank + 1] - own[comm.rank])
+    panel = Panels((0, case.n), [here.empty(rows, case.n, case.dtype)])
+    made.fill(panel, int(own[comm.rank]))
+    bits = half.to_bits(bcsr.to_dense(made.part.a), case.dtype)
+    here.sync()
+    local = [torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16) for x in (bits, panel.arrays[0])]  # fmt: skip
+    a, b = (DTensor.from_local(x, mesh, [Shard(0)]) for x in local)
+    kept = []
+
+    def call() -> None:
+        kept[:] = [(a @ b).redistribute(mesh, [Shard(0)])]
+
+    call()
+    torch.cuda.synchronize()
+    spent = max(comm.gather(time.perf_counter() - begin))
+    result = kept[0].to_local()
+    out = here.xp.from_dlpack(result.contiguous().view(torch.int16)).view(np.uint16)
+    error = checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm)
+    times = timed(call, here, comm, repeats)
+    return Measured(times, error, spent, kernel="torch.matmul")
+
+
+def streamed(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+    """A in host memory, on one GPU."""
+    if comm.size > 1 or case.name != "graph" or made.nnz > MOST_STREAMED:
+        raise ValueError(
+            f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed"
+        )
+    begin = time.perf_counter()
+    a = csr.to_host(made.part.a)
+    made.part = Part(a, made.part.rows)  # what was on the GPU goes
+    plan = distributed.streamed(a, case.n, machine=here)
+    here.sync()
+    spent = time.perf_counter() - begin
+    b = Panels((0, case.n), [here.empty(a.k, case.n, case.dtype)])
+    made.fill(b, 0)
+    out = here.empty(a.m, case.n, case.dtype)
+    out.fill(np.nan)
+
+    def call(**more) -> None:
+        plan(b.arrays[0], out, **more)
+
+    call()
+    here.sync()
+    error = checked(made, case, Panels((0, case.n), [out]), 0, comm)
+    times = timed(call, here, comm, repeats)
+    call(timed=True)
+    split = plan.times.copying, plan.times.waiting, plan.times.multiplication
+    size = (plan.bytes,) * 3
+    return Measured(times, error, spent, split, size, len(plan.panels), "single rows")
+
+
+CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: streamed}
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def measure(case: Case, names: list[str], here, comm, repeats: int, say) -> list[Row]:
+    """Rows of the contenders of a case that take it; collective."""
+    begin = time.perf_counter()
+    made = make(case, here, comm)
+    here.sync()
+    say(
+        f"{case.name} {case.size}: {made.nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s"
+    )
+    gpu, rows = str(here.device.name), []
+    for name in names:
+        said, found = "", None
+        try:
+            found = CONTENDERS[name](case, made, here, comm, repeats)
+        except (ValueError, Wrong) as error:
+            said = gpus.first_line(error)
+        except MemoryError as error:
+            if comm.size > 1:  # the others may wait for this one: it ends them
+                raise
+            said = gpus.first_line(error)
+        gc.collect()
+        here.xp.get_default_memory_pool().free_all_blocks()
+        with contextlib.suppress(ImportError):
+            import torch
+
+            torch.cuda.empty_cache()
+        if found is None:
+            say(f"  {name}: not measured: {said}")
+            continue
+        a = made.part.a
+        rows.append(
+            Row(
+                case.name, case.size, name, comm.size, made.m, a.k, case.n, made.nnz, case.dtype, *found.times, repeats,
+                *found.split, made.imbalance, *found.bytes, found.error, found.prepare_s, found.chunks, found.kernel,
+                gpu, datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+        )  # fmt: skip
+        flops = 2 * made.nnz * case.n / found.times[0] / 1e9
+        say(
+            f"  {name}: {found.times[0]:.2f} ms, {flops:.1f} TFLOP/s, ready in {found.prepare_s:.1f} s"
+        )
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.scaling", description=__doc__)  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, required=True, help="CSV, gone on with where it is there"
+    )
+    parser.add_argument("--gpus", type=int, help="how many there must be")
+    parser.add_argument("--cases", default="graph,mesh,block")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS))
+    parser.add_argument("--scale", type=int, default=24, help="2^scale vertices of the graph")
+    parser.add_argument("--side", type=int, default=256, help="points along a side of the mesh")
+    parser.add_argument("--rows", type=int, default=65536, help="rows of the block-sparse weight")
+    parser.add_argument("-n", type=int, default=512, help="columns of B")
+    parser.add_argument("--tokens", type=int, default=8192, help="columns of B of the weight")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--budget", type=float, default=140, help="seconds after which nothing new is begun"
+    )
+    given = parser.parse_args(argv)
+    begin = time.monotonic()
+    with distributed.start(size=given.gpus) as comm:
+        here = distributed.Gpu(distributed.place().local)
+
+        def say(text: str) -> None:
+            if comm.rank == 0:
+                print(f"{time.monotonic() - begin:6.1f} s  {text}", flush=True)
+
+        rows = comm.gather(read(given.out) if comm.rank == 0 else None)[0]
+        done = {tuple(getattr(row, name) for name in KEY) for row in rows}
+        every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
+        for case in [case for case in every if case.name in given.cases.split(",")]:
+            names = [
+                name for name in given.contenders.split(",")
+                if (case.name, case.size, case.n, name, comm.size) not in done
+            ]  # fmt: skip
+            if not names:
+                continue
+            if max(comm.gather(time.monotonic() - begin)) > given.budget:
+                say(f"{case.name} {case.size}: left for another time, {given.budget:g} s are over")
+                continue
+            rows += measure(case, names, here, comm, given.repeats, say)
+            if comm.rank == 0:
+                write(given.out, rows)
+                records.write_machine(given.out.parent, gpus.describe(here.device))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

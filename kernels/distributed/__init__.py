@@ -1,0 +1,32 @@
+"""Beyond one GPU: A, B and C over several, or A in host memory.
+
+partition  who has which rows
+exchange   which rows of B travel
+comm       how parts talk: NCCL through PyTorch, MPI, threads
+faults     a process that dies ends all, with a sentence
+machine    where a part is multiplied: a GPU, or the host
+pieces     what is multiplied while rows are on their way
+plans      `plan`: all of it
+streaming  `streamed`: A in host memory, in panels
+generate   matrices made on the devices from a seed
+"""
+
+from .comm import place, run_threads
+from .machine import Gpu, Host
+from .plans import Panels, Part, Plan, plan
+from .starting import start
+from .streaming import Streamed, streamed
+
+__all__ = [
+    "Gpu",
+    "Host",
+    "Panels",
+    "Part",
+    "Plan",
+    "Streamed",
+    "place",
+    "plan",
+    "run_threads",
+    "start",
+    "streamed",
+]

@@ -1,0 +1,326 @@
+"""How parts talk: a thin protocol, and those who speak it. The transport is NCCL's or MPI's, none of it is ours.
+
+    rank, size            which part this is, of how many
+    gather(x)             every rank's small Python object, in the order of ranks
+    ready(send, recv)     a call that sends send[q] to rank q and gets recv[q] from it, all at once; the arrays are
+                          contiguous, and stay where they are
+    split(color)          the ranks with the same color, in their order
+    close()
+
+`start` finds what started the processes: torchrun, Slurm or MPI. The call that `ready` returns takes a stream, and on a
+GPU returns when the exchange is enqueued there. NVLink multicast stays off: NCCL_NVLS_ENABLE=0, unless it is set.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..contract import require
+
+#: Seconds that ranks wait for each other: for one that still compiles, say. Of one that is dead, `faults` tells.
+PATIENCE = 300
+#: Variables of torchrun, Open MPI, other MPIs and Slurm: rank, size, rank on the host.
+STARTERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+
+class Comm(Protocol):
+    """See above."""
+
+    rank: int
+    size: int
+
+    def gather(self, x: Any) -> list: ...
+    def ready(self, send: list, recv: list) -> Callable[..., None]: ...
+    def split(self, color: int) -> Comm: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of a process among those that were started together."""
+
+    rank: int
+    size: int
+    local: int  #: rank on its host, which is the number of its GPU
+
+
+def place(environment=os.environ) -> Place:
+    """Which process this is; alone where nothing says that there are others.
+
+    Raises ValueError, one sentence, for what is no rank of that many.
+    """
+    for rank, size, local in STARTERS:
+        if rank in environment and size in environment:
+            try:
+                found = Place(*(int(environment.get(name, 0)) for name in (rank, size, local)))
+            except ValueError:
+                raise ValueError(
+                    f"{rank}, {size} and {local} are {environment[rank]!r}, {environment[size]!r} and "
+                    f"{environment.get(local)!r}, but must be numbers: start the processes with torchrun"
+                ) from None
+            require(
+                0 <= found.rank < found.size,
+                f"{rank} is {found.rank}, but ranks of {size} = {found.size} are 0 to {found.size - 1}: start as many "
+                "processes as that",
+            )
+            return found
+    return Place(0, 1, 0)
+
+
+class Alone:
+    """One part, which talks to nobody."""
+
+    rank, size = 0, 1
+
+    def gather(self, x) -> list:
+        return [x]
+
+    def ready(self, send: list, recv: list) -> Callable[..., None]:
+        def copy(stream=None) -> None:
+            if recv[0].size:
+                recv[0][...] = send[0]
+
+        return copy
+
+    def split(self, color: int) -> Alone:
+        return self
+
+    def close(self) -> None:
+        pass
+
+
+# ---------------------------------------------------------------- threads, for tests and to look at
+
+
+class _Shared:
+    def __init__(self, size: int):
+        self.size = size
+        self.slots: list = [None] * size
+        self.barrier = threading.Barrier(size, timeout=PATIENCE)
+
+
+class Threads:
+    """Parts as threads of this process, with NumPy arrays."""
+
+    def __init__(self, rank: int, shared: _Shared):
+        self.rank, self.size, self._shared = rank, shared.size, shared
+
+    def gather(self, x) -> list:
+        shared = self._shared
+        shared.slots[self.rank] = x
+        shared.barrier.wait()
+        found = list(shared.slots)
+        shared.barrier.wait()  # all have read what the next call overwrites
+        return found
+
+    def ready(self, send: list, recv: list) -> Callable[..., None]:
+        def move(stream=None) -> None:
+            for q, of in enumerate(self.gather(send)):
+                if recv[q].size:
+                    recv[q][...] = of[self.rank]
+            self._shared.barrier.wait()  # nobody changes what others still read
+
+        return move
+
+    def split(self, color: int) -> Threads:
+        colors = self.gather(color)
+        members = [q for q, c in enumerate(colors) if c == color]
+        made = self.gather(_Shared(len(members)) if members[0] == self.rank else None)
+        return Threads(members.index(self.rank), made[members[0]])
+
+    def close(self) -> None:
+        pass
+
+
+def run_threads(size: int, work: Callable[[Comm], Any]) -> list:
+    """What `work(comm)` returns on each of `size` threads; the first error of any ends all, and is raised."""
+    shared, found, errors = _Shared(size), [None] * size, []
+
+    def one(rank: int) -> None:
+        try:
+            found[rank] = work(Threads(rank, shared))
+        except BaseException as error:  # handed to the caller
+            errors.append(error)
+            shared.barrier.abort()
+
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        told = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
+        raise (told or errors)[0]
+    return found
+
+
+# ---------------------------------------------------------------- MPI, on the host
+
+
+class Mpi:
+    """mpi4py's communicator, for NumPy arrays."""
+
+    def __init__(self, comm):
+        self._comm = comm
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+
+    def gather(self, x) -> list:
+        return self._comm.allgather(x)
+
+    def ready(self, send: list, recv: list) -> Callable[..., None]:
+        out, into = [_bytes(x) for x in send], [_bytes(x) for x in recv]
+
+        def move(stream=None) -> None:
+            from mpi4py import MPI
+
+            requests = [self._comm.Irecv(x, q) for q, x in enumerate(into) if x.size]
+            requests += [self._comm.Isend(x, q) for q, x in enumerate(out) if x.size]
+            MPI.Request.Waitall(requests)
+
+        return move
+
+    def split(self, color: int) -> Mpi:
+        return Mpi(self._comm.Split(color, self.rank))
+
+    def close(self) -> None:
+        pass
+
+
+# ---------------------------------------------------------------- NCCL, through PyTorch
+
+
+class Torch:
+    """`torch.distributed`: NCCL for CuPy's arrays; gloo for small objects, and for NumPy's arrays without a GPU."""
+
+    def __init__(self, group, objects, device: int | None):
+        import torch.distributed as dist
+
+        self._dist, self._group, self._objects, self._device = dist, group, objects, device
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self._ranks = dist.get_process_group_ranks(group)
+
+    def gather(self, x) -> list:
+        found = [None] * self.size
+        self._dist.all_gather_object(found, x, group=self._objects)
+        return found
+
+    def ready(self, send: list, recv: list) -> Callable[..., None]:
+        # Of bytes, since NCCL is told fewer dtypes than arrays have; made once, since sharing memory takes host time.
+        out, into = [self._tensor(x) for x in send], [self._tensor(x) for x in recv]
+        if self._device is None:
+            return lambda stream=None: self._on_host(out, into)
+        return lambda stream=None: self._enqueue(out, into, stream)
+
+    def _tensor(self, x):
+        import torch
+
+        if x.size == 0:
+            where = "cpu" if self._device is None else f"cuda:{self._device}"
+            return torch.empty(0, dtype=torch.uint8, device=where)
+        flat = _bytes(x)
+        return torch.from_numpy(flat) if isinstance(flat, np.ndarray) else torch.from_dlpack(flat)
+
+    def _enqueue(self, out, into, stream) -> None:
+        import torch
+
+        if stream is None:
+            import cupy
+
+            stream = cupy.cuda.get_current_stream()
+        address = getattr(stream, "ptr", stream)
+        # PyTorch takes the address 0 for no stream at all, and makes one.
+        at = (
+            torch.cuda.ExternalStream(address, self._device)
+            if address
+            else torch.cuda.default_stream(self._device)
+        )
+        with torch.cuda.stream(at):
+            self._dist.all_to_all(into, out, group=self._group)
+
+    def _on_host(self, out, into) -> None:
+        dist = self._dist
+        into[self.rank].copy_(out[self.rank])
+        others = [q for q in range(self.size) if q != self.rank]
+        ops = [(dist.irecv, into[q], q) for q in others if into[q].numel()]
+        ops += [(dist.isend, out[q], q) for q in others if out[q].numel()]
+        works = [call(x, self._ranks[q], group=self._group) for call, x, q in ops]
+        for work in works:
+            work.wait()
+
+    def split(self, color: int) -> Torch:
+        colors = self.gather(color)
+        made = None
+        for c in sorted(set(colors)):  # every rank makes every group, in one order
+            ranks = [self._ranks[q] for q, of in enumerate(colors) if of == c]
+            kinds = ["gloo"] if self._device is None else ["nccl", "gloo"]
+            groups = [self._dist.new_group(ranks, backend=kind) for kind in kinds]
+            if c == color:
+                made = Torch(groups[0], groups[-1], self._device)
+        return made
+
+    def close(self) -> None:
+        if self._dist.is_initialized():
+            self._dist.destroy_process_group()  # of all groups
+
+
+def _bytes(x):
+    """A contiguous array as flat uint8 that shares its memory."""
+    return x.reshape(-1).view(np.uint8)
+
+
+def start_torch(at: Place, *, gpu: bool = True) -> Torch:
+    """`torch.distributed` among processes that torchrun started, or what else sets MASTER_ADDR and MASTER_PORT.
+
+    gpu: NCCL, with GPU `at.local` for this process; without, gloo on the host.
+    """
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    import torch
+    import torch.distributed as dist
+
+    patience = timedelta(seconds=PATIENCE)
+    os.environ.setdefault("MASTER_ADDR", "localhost")
+    os.environ.setdefault("MASTER_PORT", "29517")
+    # The host's group first: it can say that two ranks share a GPU, of which NCCL makes a page of text.
+    dist.init_process_group("gloo", rank=at.rank, world_size=at.size, timeout=patience)
+    whole = Torch(dist.group.WORLD, dist.group.WORLD, None)
+    if not gpu:
+        return whole
+    torch.cuda.set_device(at.local)
+    one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
+    return Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
+
+
+def same(comm: Comm, **values) -> None:
+    """Raise ValueError on all ranks, one sentence, unless they bring the same values."""
+    found = comm.gather(values)
+    for name, here in found[0].items():
+        for rank, there in enumerate(found):
+            require(
+                there[name] == here,
+                f"{name} is {here!r} on rank 0, but {there[name]!r} on rank {rank}: all ranks must bring the same",
+            )
+
+
+def one_gpu_each(comm: Comm, uuid: str) -> None:
+    """Raise ValueError on all ranks, one sentence, where two use one GPU. uuid: of this rank's."""
+    found: dict[tuple[str, str], int] = {}
+    for rank, gpu in enumerate(comm.gather((socket.gethostname(), uuid))):
+        require(
+            gpu not in found,
+            f"ranks {found.get(gpu)} and {rank} both use GPU {gpu[1]} of {gpu[0]}: give each a GPU of its own, or "
+            "start fewer processes",
+        )
+        found[gpu] = rank

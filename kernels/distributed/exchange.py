@@ -1,0 +1,123 @@
+"""Which rows of B travel: each part gets those that its entries name and that others have, each row once.
+
+Rows are counted in units: one row of B for CSR, a block's columns for BCSR. `columns` are bounds as `partition` makes
+them: part q has the units columns[q] … columns[q + 1] - 1 of B. All works where the pattern lives, NumPy or CuPy.
+
+That only the rows named travel is what SHIRO, SpComm3D and others call sparsity-aware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..formats.half import array_module
+
+
+def needed(col_idx, units: int, own: tuple[int, int]):
+    """(ids of the units outside `own` that entries name, ascending and each once; whether each own unit is named).
+
+    int64 (needed,), bool (own,). A table of `units` bytes is the largest thing made.
+    """
+    xp = array_module(col_idx)
+    named = xp.zeros(units, bool)
+    named[col_idx] = True
+    inside = named[own[0] : own[1]].copy()
+    named[own[0] : own[1]] = False
+    return xp.flatnonzero(named).astype(xp.int64), inside
+
+
+def counts_of(ids, columns: np.ndarray) -> np.ndarray:
+    """int64 (parts,): how many of the ids, ascending, each part has."""
+    xp = array_module(ids)
+    at = xp.searchsorted(ids, xp.asarray(columns))
+    return np.diff(at.get() if hasattr(at, "get") else at).astype(np.int64)
+
+
+def compact(col_idx, units: int, own: tuple[int, int], received):
+    """int32 columns of the part's own B: its own units first, then those received, in the order of `received`."""
+    xp = array_module(col_idx)
+    place = xp.zeros(units, xp.int32)
+    mine = own[1] - own[0]
+    place[own[0] : own[1]] = xp.arange(mine, dtype=xp.int32)
+    place[received] = mine + xp.arange(received.shape[0], dtype=xp.int32)
+    return place[col_idx]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What one part sends and gets."""
+
+    own: tuple[int, int]  #: units of B that it has
+    send: Any  #: int64 (sent,): units of its own, from 0, by receiver, ascending
+    send_counts: np.ndarray  #: int64 (parts,)
+    received: Any  #: int64 (received,): units by sender, ascending
+    recv_counts: np.ndarray  #: int64 (parts,)
+
+    @property
+    def units(self) -> int:
+        """Of B, that the part multiplies by: its own, and what it gets."""
+        return self.own[1] - self.own[0] + int(self.recv_counts.sum())
+
+
+def exchange(col_idx, columns: np.ndarray, comm) -> Exchange:
+    """Agree with the other parts on who sends what; collective.
+
+    col_idx: int32, this part's entries, by global units. comm: as in `comm`, one part a rank.
+    """
+    xp, units = array_module(col_idx), int(columns[-1])
+    own = int(columns[comm.rank]), int(columns[comm.rank + 1])
+    received, _ = needed(col_idx, units, own)
+    recv_counts = counts_of(received, columns)
+    table = np.stack(comm.gather(recv_counts))  # table[p, q]: what p gets of q
+    send_counts = table[:, comm.rank].copy()
+    send = xp.empty(int(send_counts.sum()), xp.int64)
+    comm.ready(split(received, recv_counts), split(send, send_counts))()
+    return Exchange(own, send - own[0], send_counts, received, recv_counts)
+
+
+def split(array, counts) -> list:
+    """Views of an array's rows, one after the other."""
+    edges = [0, *np.cumsum(counts).tolist()]
+    return [array[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+# ---------------------------------------------------------------- of a whole matrix, to look at
+
+
+def volumes(row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """int64 (parts, parts): [p, q] is how many units of q's B part p needs; on the diagonal those it has itself."""
+    parts = len(rows) - 1
+    table = np.zeros((parts, parts), np.int64)
+    for p in range(parts):
+        mine = col_idx[int(row_ptr[rows[p]]) : int(row_ptr[rows[p + 1]])]
+        ids, _ = needed(mine, int(columns[-1]), (0, 0))
+        table[p] = counts_of(ids, columns)
+    return table
+
+
+def sent(table: np.ndarray) -> int:
+    """Units that travel, of all parts: the least with this partition, since each is needed where it is not."""
+    return int(table.sum() - np.trace(table))
+
+
+def gathered(columns: np.ndarray) -> int:
+    """Units that travel where every part gets all of B."""
+    return int(columns[-1]) * (len(columns) - 2)
+
+
+def between(
+    row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray, domain: int
+) -> tuple[int, int]:
+    """(units that cross from domain to domain one by one, and where a domain gets each unit once and hands it round).
+
+    domain: parts that a fast link joins, one after the other; it divides the parts.
+    """
+    parts = len(rows) - 1
+    table = volumes(row_ptr, col_idx, rows, columns)
+    where = np.arange(parts) // domain
+    apart = int(table[where[:, None] != where[None, :]].sum())
+    step = slice(None, None, domain)
+    return apart, sent(volumes(row_ptr, col_idx, rows[step], columns[step]))

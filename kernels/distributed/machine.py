@@ -1,0 +1,256 @@
+"""Where a part is multiplied: a GPU, with CuPy's arrays, or the host, with NumPy's, so that all but the GPU is tested
+without one.
+
+Both make local products, gather rows, and keep time on streams. On the host everything happens at once and in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from .. import formats, jit
+from ..contract import require
+from ..formats import bcsr, csr, half
+from ..formats.bcsr import Bcsr
+from ..formats.csr import Csr
+from ..formats.half import Half
+
+SOURCE = Path(__file__).with_name("gather_rows.cu")
+#: Bytes -> what gather_rows.cu moves at a time.
+WORDS = {16: "uint4", 8: "uint2", 4: "unsigned", 2: "unsigned short"}
+THREADS, MOST_BLOCKS = 256, 132 * 16
+#: More non-zeros than this are not tried with several kernels: that sorts them, which takes seconds and memory.
+TRIED = 50_000_000
+#: Non-zeros of the rows that stand for a large part when its kernel is chosen.
+SAMPLE = 2_000_000
+
+Product = Callable[..., None]  #: (b, out, adds, stream) -> None
+
+
+class Host:
+    """NumPy's arrays; products in float64, rounded once."""
+
+    xp = np
+
+    def empty(self, rows: int, columns: int, dtype: str):
+        """Of float32, or bit patterns of a 16-bit dtype."""
+        return np.empty((rows, columns), np.uint16 if dtype in half.DTYPES else np.float32)
+
+    def to_here(self, a):
+        return formats.to_host(a)
+
+    def product(
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = ""
+    ) -> Product:
+        """out = A B, or out += A B, of a part in CSR or BCSR, whose values are those at the time of the call."""
+
+        def multiply(b, out, adds: bool = False, stream=None) -> None:
+            matrix = csr.to_scipy(bcsr.to_csr(a) if isinstance(a, Bcsr) else a).astype(np.float64)
+            wide = half.from_bits(b, dtype) if dtype in half.DTYPES else b
+            made = matrix @ wide.astype(np.float64)
+            if adds:
+                made += half.from_bits(out, dtype) if dtype in half.DTYPES else out
+            made = made.astype(np.float32)
+            out[...] = half.to_bits(made, dtype) if dtype in half.DTYPES else made
+
+        return multiply
+
+    def gather(self, b, ids, out, stream=None) -> None:
+        np.take(b, ids, axis=0, out=out)
+
+    def pinned(self, x: np.ndarray) -> np.ndarray:
+        """A copy on the host from which copies to the GPU need no other."""
+        return x.copy()
+
+    def copy(self, source: np.ndarray, to, stream=None) -> None:
+        to[...] = source
+
+    def streams(self) -> tuple[None, None]:
+        return None, None
+
+    def on(self, stream):
+        return nullcontext()
+
+    def mark(self, stream=None):
+        """A point in time of a stream."""
+        return time.perf_counter()
+
+    def wait(self, stream, mark) -> None:
+        pass
+
+    def ms(self, begin, end) -> float:
+        return 1e3 * (end - begin)
+
+    def sync(self) -> None:
+        pass
+
+    def uuid(self) -> str:
+        return ""
+
+
+class Gpu:
+    """CuPy's arrays on one GPU, by CUDA's number; local products are plans of `library`."""
+
+    def __init__(self, ordinal: int):
+        import cupy
+
+        from ..library import current
+
+        self.xp, self.ordinal = cupy, ordinal
+        with current.opened(ordinal) as self.device:
+            pass
+        self.device.set_current()
+        cupy.cuda.Device(ordinal).use()
+        self._gathers: dict = {}
+
+    def empty(self, rows: int, columns: int, dtype: str):
+        kind = self.xp.uint16 if dtype in half.DTYPES else self.xp.float32
+        return self.xp.empty((rows, columns), kind)
+
+    def to_here(self, a):
+        return formats.to_device(a)
+
+    def product(
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = ""
+    ) -> Product:
+        """As `Host.product`. choice: of a kernel for CSR and float32, which then needs only where rows begin."""
+        from .. import library
+        from ..library import operands, plans, routes
+
+        asked = operands.resolved(accuracy, dtype)
+        exact = isinstance(a, Csr) and dtype == "float32" and asked == "fp32"
+        if exact and (choice or a.nnz > TRIED):
+            way = routes.Route("async_sparse", "auto_fp32", a, "float32")
+            chosen = choice or choice_of(a, n)
+            made = plans.built(way, n, dtype, asked, self.device, False, chosen)
+        else:
+            made = library.plan(
+                a, n, dtype=dtype, accuracy=accuracy, tune=tune, device=self.ordinal
+            )
+        wrap = (lambda x: Half(dtype, x)) if dtype in half.DTYPES else (lambda x: x)
+        self.device.sync()
+        self.xp.get_default_memory_pool().free_all_blocks()  # what stood for B and out
+
+        def multiply(b, out, adds: bool = False, stream=None) -> None:
+            made(wrap(b), wrap(out), beta=1.0 if adds else 0.0, stream=stream)
+
+        multiply.plan = made
+        return multiply
+
+    def gather(self, b, ids, out, stream=None) -> None:
+        rows, size = int(ids.shape[0]), b.shape[1] * b.dtype.itemsize
+        if rows == 0:
+            return
+        from cuda.core import LaunchConfig, launch
+
+        word = next(w for w in WORDS if size % w == 0 and not (b.data.ptr | out.data.ptr) % w)
+        if word not in self._gathers:  # a look into the cache takes longer than a launch
+            cubin = jit.compile_cubin(
+                SOURCE, f"gather_rows<{WORDS[word]}>", jit.arch_of(self.device)
+            )
+            self._gathers[word] = jit.load(cubin)
+        blocks = min(MOST_BLOCKS, -(-rows * (size // word) // THREADS))
+        launch(
+            self._stream(stream), LaunchConfig(grid=blocks, block=THREADS), self._gathers[word],
+            np.int64(rows), np.int32(size // word), ids.data.ptr, b.data.ptr, out.data.ptr,
+        )  # fmt: skip
+
+    def pinned(self, x: np.ndarray) -> np.ndarray:
+        import cupyx
+
+        made = cupyx.empty_pinned(x.shape, x.dtype)
+        made[...] = x
+        return made
+
+    def copy(self, source: np.ndarray, to, stream=None) -> None:
+        if source.size:
+            to.set(source, stream)
+
+    def _stream(self, stream):
+        from ..library import dense
+
+        at = self.xp.cuda.get_current_stream() if stream is None else stream
+        return dense.opened(at.ptr, self.device)
+
+    def streams(self):
+        """(for products, for what travels)."""
+        return tuple(self.xp.cuda.Stream(non_blocking=True) for _ in range(2))
+
+    def on(self, stream):
+        return nullcontext() if stream is None else stream
+
+    def mark(self, stream=None):
+        event = self.xp.cuda.Event()
+        event.record(self.xp.cuda.get_current_stream() if stream is None else stream)
+        return event
+
+    def wait(self, stream, mark) -> None:
+        (self.xp.cuda.get_current_stream() if stream is None else stream).wait_event(mark)
+
+    def ms(self, begin, end) -> float:
+        return self.xp.cuda.get_elapsed_time(begin, end)
+
+    def sync(self) -> None:
+        self.device.sync()
+
+    def uuid(self) -> str:
+        return str(self.device.uuid)
+
+
+def choice_of(a: Csr, n: int) -> str:
+    """The kernel for a large CSR matrix, by the model's prediction for some of its rows, as a plan calls it.
+
+    Statistics need a sort of all entries, so rows from the middle stand for the rest; kernels that put similar rows
+    side by side are left out, since the order is one of all rows.
+    """
+    from ..async_sparse import model, union
+    from ..async_sparse.statistics import statistics
+    from ..tuning import knobs
+
+    sample = rows_of(a, *_middle(a))
+    of = statistics(sample)
+    grown = a.nnz / max(1, of.nnz)
+    whole = replace(
+        of, m=a.m, k=a.k, nnz=a.nnz,
+        longest=int((a.row_ptr[1:] - a.row_ptr[:-1]).max()),
+        columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
+    )  # fmt: skip
+    every = model.candidates("fp32", whole, n, len(model.POOLS["fp32"]))
+    best = next(c for c in every if isinstance(c, union.Union) and not c.order)
+    return f"union {knobs(best)}"
+
+
+def _middle(a: Csr) -> tuple[int, int]:
+    """Rows around the middle with at most `SAMPLE` entries, or one."""
+    xp = half.array_module(a.row_ptr)
+    begin = a.m // 2
+    most = min(int(a.row_ptr[begin]) + SAMPLE, csr.INT32_MAX)
+    end = int(xp.searchsorted(a.row_ptr, xp.asarray([most], a.row_ptr.dtype), side="right")[0]) - 1
+    return begin, min(a.m, max(begin + 1, end))
+
+
+def rows_of(a, begin: int, end: int):
+    """Rows begin … end - 1 of a CSR matrix, or of a BCSR one from block to block; entries are shared."""
+    unit = a.block[0] if isinstance(a, Bcsr) else 1
+    require(
+        begin % unit == 0 and (end % unit == 0 or end == a.m),
+        f"rows {begin} to {end} cut a block of {unit} rows: cut between blocks",
+    )
+    row_ptr = a.row_ptr[begin // unit : -(-end // unit) + 1]
+    first, last = (int(row_ptr[0]), int(row_ptr[-1])) if len(row_ptr) else (0, 0)
+    made = replace(
+        a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last]
+    )  # fmt: skip
+    return replace(made, nnz=_count(made)) if isinstance(a, Bcsr) else made
+
+
+def _count(a: Bcsr) -> int:
+    from ..formats import stored
+
+    return int(stored.nonzero(a.val).sum())

@@ -1,0 +1,444 @@
+"""`plan`: out = A · B over several GPUs. Only the rows of B that a part names travel, and while they do, what is there
+already is multiplied.
+
+    comm = distributed.start()                      # torchrun, MPI or Slurm started the processes
+    made = distributed.plan(a, n, comm)             # collective: who has which rows, who sends what, local plans
+    made.operand().fill(b)                          # this rank's rows of B: made.b_rows
+    c = made()                                      # collective: this rank's rows of C: made.c_rows
+
+B and C lie in panels of columns (`Panels`), one for each chunk of N that travels by itself: a panel of B holds the
+part's own rows, which the caller fills, and after them those that come. So nothing is copied before a product.
+
+    travels       │ chunk 0 ▒▒▒▒ │ chunk 1 ▒▒▒▒ │ chunk 2 ▒▒▒▒ │
+    is multiplied │ 0, early ████│ 0 ██ 1 ██████│ 2 ███████ …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..contract import require, require_whole
+from ..formats import half
+from ..formats.bcsr import Bcsr
+from ..formats.csr import INT32_MAX, Csr
+from ..library import operands
+from . import comm as talk
+from . import exchange, partition, pieces
+from .machine import Gpu, rows_of
+from .partition import Grid
+
+LAYOUTS = ("distributed", "replicated")
+#: Columns that a chunk has at least: a kernel's panel. And chunks at most.
+LEAST_CHUNK, MOST_CHUNKS = 128, 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """A rank's rows of a matrix that no rank has whole: made on the devices, or read by each."""
+
+    a: Any  #: Csr or Bcsr of rows[rank] … rows[rank + 1] - 1, with columns of the whole matrix
+    rows: Any  #: int64 (ranks + 1,): which rows of A, and of C, each rank has
+    columns: Any = None  #: the same of B; None: those of A, which is square
+
+
+@dataclass
+class Panels:
+    """A dense matrix (rows, n) in panels of columns, each row-major: float32, or bit patterns of a 16-bit dtype."""
+
+    edges: tuple[int, ...]  #: where panels begin, and n
+    arrays: list  #: (rows, width)
+
+    def fill(self, x) -> Panels:
+        """Copy a matrix (rows, n) in."""
+        for array, begin, end in zip(self.arrays, self.edges, self.edges[1:], strict=False):
+            array[...] = half.array_module(array).asarray(x[:, begin:end])
+        return self
+
+    def whole(self):
+        """The matrix (rows, n), a copy; without one where there is a single panel."""
+        if len(self.arrays) == 1:
+            return self.arrays[0]
+        return half.array_module(self.arrays[0]).concatenate(self.arrays, axis=1)
+
+
+@dataclass
+class Times:
+    """Milliseconds of a call: of this rank's streams. Communication and multiplication go on at the same time."""
+
+    total: float = 0.0
+    communication: float = 0.0  #: packing and exchange
+    waiting: float = 0.0  #: products waited for what travels
+    multiplication: float = 0.0
+
+
+class Plan:
+    """C = A · B for one A (m, k), cut into parts, and any B (k, n): see `plan`.
+
+    b_rows, c_rows: the rows of B and C, (first, past the last), of this rank. sent_bytes: what this rank sends in a
+    call; least_bytes: what the others need of it at least, with this partition; gathered_bytes: what it would send so
+    that each has all of B. Calls are collective and share buffers: one after the other. `times` is of the last call
+    with timed=True.
+    """
+
+    def __init__(self, machine, comm, grid: Grid, shape: tuple[int, int, int], dtype: str):
+        self.machine, self.comm, self.grid, self.dtype = machine, comm, grid, dtype
+        self.m, self.k, self.n = shape
+        self.b_rows = self.c_rows = (0, 0)
+        self.edges: tuple[int, ...] = ()  #: of chunks
+        self.pieces: tuple = (
+            [],
+            [],
+        )  #: of the first chunk and of later ones, for each a `pieces.Piece`
+        self.sent_bytes = self.least_bytes = self.gathered_bytes = 0
+        self.times: Times | None = None
+        self._row, self._travel = machine.streams()
+        self._b: Panels | None = None  #: own rows
+        self._all: Panels | None = None  #: own and received rows, which products read
+        self._c: Panels | None = None  #: sums of this part
+        self._out: Panels | None = None  #: this rank's rows of C, or all where it is replicated
+        self._steps: list[list[tuple]] = []  #: of each chunk (product, rows, early, adds)
+        self._move: list = []  #: of each chunk a call that packs and exchanges, or None
+        self._reduce: list = []  #: of each chunk (exchange, parts to add), or None
+        self._spread: list = []  #: of each chunk an exchange of C, or None
+        self._end = None
+
+    @property
+    def widths(self) -> list[int]:
+        """Columns of each chunk."""
+        return np.diff(self.edges).tolist()
+
+    def operand(self) -> Panels:
+        """B's rows of this rank, to be filled: (b_rows, n); all of B where it is replicated."""
+        return self._b
+
+    def result(self) -> Panels:
+        """C's rows of this rank, of the last call; all of C where it is replicated."""
+        return self._out
+
+    def __call__(self, b=None, *, timed: bool = False) -> Panels:
+        """Multiply; collective. b: this rank's rows of B (rows, n), copied in; None: `operand` is filled already."""
+        here = self.machine
+        if b is not None:
+            self._b.fill(b)
+        begin = here.mark()
+        for stream in (self._row, self._travel):
+            here.wait(stream, begin)
+            if self._end is not None:
+                here.wait(stream, self._end)
+        spans: dict[str, list] = {"communication": [], "waiting": [], "multiplication": []}
+        start, arrived = here.mark(self._row), [None] * len(self._steps)
+        for chunk in range(len(self._steps)):
+            for ahead in range(chunk, min(chunk + 2, len(self._steps))):
+                if arrived[ahead] is None:
+                    arrived[ahead] = self._fetch(ahead, spans)
+            self._multiply(chunk, arrived[chunk], spans)
+            self._finish(chunk, spans)
+        self._end = here.mark(self._row)
+        here.wait(None, self._end)
+        if timed:
+            here.sync()
+            sums = {name: sum(here.ms(a, b) for a, b in every) for name, every in spans.items()}
+            self.times = Times(here.ms(start, self._end), **sums)
+        return self._out
+
+    def _fetch(self, chunk: int, spans) -> Any:
+        """Enqueue what travels for a chunk; the mark of its arrival."""
+        here, stream = self.machine, self._travel
+        begin = here.mark(stream)
+        if self._move and self._move[chunk] is not None:
+            self._move[chunk](stream)
+        end = here.mark(stream)
+        spans["communication"].append((begin, end))
+        return end
+
+    def _multiply(self, chunk: int, arrived, spans) -> None:
+        here, waited = self.machine, False
+        b, c = self._all.arrays[chunk], self._c.arrays[chunk]
+        for product, (begin, end), early, adds in self._steps[chunk]:
+            if not early and not waited:
+                before = here.mark(self._row)
+                here.wait(self._row, arrived)
+                spans["waiting"].append((before, here.mark(self._row)))
+                waited = True
+            before = here.mark(self._row)
+            product(b, c[begin:end], adds, self._row)
+            spans["multiplication"].append((before, here.mark(self._row)))
+
+    def _finish(self, chunk: int, spans) -> None:
+        """What is left of a chunk once its sums are there: those of other parts are added, C is spread."""
+        here = self.machine
+        for kind, every in (("reduce", self._reduce), ("spread", self._spread)):
+            if not every:
+                continue
+            move, add = every[chunk]
+            here.wait(self._travel, here.mark(self._row))
+            begin = here.mark(self._travel)
+            move(self._travel)
+            end = here.mark(self._travel)
+            spans["communication"].append((begin, end))
+            before = here.mark(self._row)
+            here.wait(self._row, end)
+            spans["waiting"].append((before, here.mark(self._row)))
+            if kind == "reduce":
+                with here.on(self._row):
+                    add()
+
+
+def plan(
+    a, n: int, comm=None, *, dtype: str | None = None, accuracy: str | None = None, replicas: int = 1,
+    rows=None, columns=None, b: str = "distributed", c: str = "distributed", chunks: int | None = None,
+    first: str = "auto", tune: bool = False, machine=None,
+) -> Plan:  # fmt: skip
+    """Make ready to multiply A (m, k) by any B (k, n) with all ranks of `comm`; collective.
+
+    a: a sparse matrix as `library.plan` takes, the same on every rank, or a `Part`; CSR, WCSR (multiplied as CSR) and
+    BCSR stay sparse rows or blocks. comm: as in `comm`; None: alone. dtype, accuracy, tune: of the local plans, which
+    are the library's; parts of over 50 million non-zeros get the kernel that the model predicts.
+    replicas: 1 cuts A by rows, as many as ranks by columns, between them 1.5D (see `partition`). rows, columns: int64
+    edges of the parts of A's rows and B's; None: rows balanced by non-zeros, and B like the rows of a square A, else
+    even. b, c: "distributed", or "replicated" on every rank. chunks: of N, whose exchanges overlap with products of
+    others; None: up to 4. first: what is multiplied before rows arrive, one of `pieces.FIRST`.
+    machine: a `machine.Gpu` or `Host`; None: the GPU that is current.
+
+    Raises ValueError on every rank, one sentence, where ranks bring different sizes, two use one GPU, or the grid, the
+    edges or the dtype do not fit.
+    """
+    comm = comm or talk.Alone()
+    machine = machine or Gpu(_current())
+    grid = Grid(comm.size, replicas)
+    for name, value in (("b", b), ("c", c)):
+        require(value in LAYOUTS, f"{name} is {value!r}, but must be one of {', '.join(LAYOUTS)}")
+    require(
+        first in pieces.FIRST,
+        f"first is {first!r}, but must be one of {', '.join(pieces.FIRST)}",
+    )
+    require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
+    dtype = dtype or operands.dtype_named(getattr(a, "a", a))
+    local, rows, columns = _cut(a, grid, comm, rows, columns, b, accuracy, dtype)
+    m, k = int(rows[-1]), int(columns[-1][-1])
+    talk.same(comm, m=m, k=k, n=int(n), dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c)
+    if machine.uuid():
+        talk.one_gpu_each(comm, machine.uuid())
+    made = Plan(machine, comm, grid, (m, k, int(n)), dtype)
+    made.edges = _edges(n, chunks, comm.size > 1 and b == "distributed")
+    _lay_out(made, local, rows, columns, b, c, first, accuracy, tune)
+    return made
+
+
+def _current() -> int:
+    from ..library import current
+
+    return current.now() or 0
+
+
+def _edges(n: int, chunks: int | None, travels: bool) -> tuple[int, ...]:
+    if chunks is None:
+        chunks = max(1, min(MOST_CHUNKS, n // LEAST_CHUNK)) if travels else 1
+    require_whole("chunks", chunks, 1, n)
+    unit = 8 if n % 8 == 0 and chunks <= n // 8 else 1  # loads of 16 bytes stay aligned
+    return tuple(int(x) for x in partition.even(n, chunks, unit))
+
+
+def _cut(a, grid: Grid, comm, rows, columns, b: str, accuracy, dtype: str):
+    """(this rank's part with columns of its column of the grid, edges of rows, for each column of the grid edges of B).
+
+    A column of the grid has the columns columns[j][0] … columns[j][-1] - 1 of A.
+    """
+    i, j = grid.at(comm.rank)
+    if isinstance(a, Part):
+        require(
+            grid.replicas == 1 and rows is None and columns is None,
+            "a Part says itself which rows are whose, and is cut by rows: leave replicas, rows and columns out",
+        )
+        local = a.a
+        rows = np.asarray(a.rows, np.int64)
+        rows = partition.require_bounds("rows", rows, grid.rows, int(rows[-1]))
+        own = rows if a.columns is None else np.asarray(a.columns, np.int64)
+        own = partition.require_bounds("columns", own, grid.rows, local.k, _units(local)[1])
+        mine = int(rows[i + 1] - rows[i])
+        require(
+            local.m == mine,
+            f"the part of rank {comm.rank} has {local.m} rows, but its edges say {mine}",
+        )
+        return local, rows, [own]
+    whole = operands.operand(a, accuracy=accuracy, dtype=dtype)
+    if not isinstance(whole, Csr | Bcsr):
+        whole = operands.as_csr(whole)
+    u_row, u_col = _units(whole)
+    if rows is None:
+        rows = np.minimum(partition.by_nonzeros(whole.row_ptr, grid.rows) * u_row, whole.m)
+    rows = partition.require_bounds("rows", rows, grid.rows, whole.m, u_row)
+    classes = partition.even(whole.k, grid.replicas, u_col)
+    if columns is not None:
+        require(
+            grid.replicas == 1,
+            "columns are given, but replicas cut them too: leave one of both out",
+        )
+        every = [partition.require_bounds("columns", columns, grid.rows, whole.k, u_col)]
+    elif grid.replicas == 1 and whole.m == whole.k and u_row == u_col:
+        every = [rows]
+    else:
+        every = [
+            x + partition.even(int(y - x), grid.rows, u_col)
+            for x, y in zip(classes, classes[1:], strict=False)
+        ]
+    local = rows_of(whole, int(rows[i]), int(rows[i + 1]))
+    return _columns_of(local, int(every[j][0]), int(every[j][-1])), rows, every
+
+
+def _units(a) -> tuple[int, int]:
+    return a.block if isinstance(a, Bcsr) else (1, 1)
+
+
+def _columns_of(a, begin: int, end: int):
+    """The columns of a part in a range, counted from its begin."""
+    if (begin, end) == (0, a.k):
+        return a
+    unit = _units(a)[1]
+    first, last = begin // unit, -(-end // unit)
+    kept = pieces._kept(a, (a.col_idx >= first) & (a.col_idx < last))
+    return replace(kept, k=end - begin, col_idx=(kept.col_idx - first).astype(np.int32))
+
+
+def _lay_out(made: Plan, local, rows, columns, b, c, first, accuracy, tune) -> None:
+    """Exchange, pieces and their products, buffers."""
+    here, comm, grid = made.machine, made.comm, made.grid
+    i, j = grid.at(comm.rank)
+    local, mine = here.to_here(local), columns[j]
+    unit, size = _units(local)[1], (2 if made.dtype in half.DTYPES else 4)
+    begin, of, own_units = int(mine[0]), None, -(-local.k // unit)
+    if b == "distributed" and grid.rows > 1:
+        column = comm if grid.replicas == 1 else comm.split(j)
+        inside = (mine - begin) // unit
+        require(
+            local.k % unit == 0,
+            f"k is {made.k}, but B is sent in blocks of {unit} rows: make k a multiple, or use CSR",
+        )
+        of = exchange.exchange(local.col_idx, inside, column)
+        col_idx = exchange.compact(local.col_idx, int(inside[-1]), of.own, of.received)
+        local = pieces.ascending(replace(local, k=of.units * unit, col_idx=col_idx))
+        own_units = of.own[1] - of.own[0]
+    # Products before B and C have their memory, of which the conversion of A may need much.
+    made.pieces = pieces.pieces(local, own_units, first, made.dtype not in half.DTYPES)
+    made._steps = _products(made, accuracy, tune)
+    own = min(own_units * unit, local.k)
+    _buffers(made, local, begin, own, replicated=b == "replicated")
+    made.c_rows = int(rows[i]), int(rows[i + 1])
+    if of is not None:
+        made.b_rows = int(mine[i]), int(mine[i + 1])
+        row_bytes = made.n * size * unit
+        made.least_bytes = int(of.send_counts.sum()) * row_bytes
+        made.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
+        if any(comm.gather(made.least_bytes)):
+            _moves(made, of, unit, column)
+    if grid.replicas > 1:
+        _reduces(made, comm if grid.rows == 1 else comm.split(i), size)
+    if c == "replicated" and comm.size > 1:
+        _spreads(made)
+    here.sync()
+
+
+def _products(made: Plan, accuracy, tune: bool) -> list[list[tuple]]:
+    """For each chunk its products; chunks of one width share them."""
+    known: dict[tuple, Any] = {}
+    steps: list[list[tuple]] = []
+    for chunk, width in enumerate(made.widths):
+        steps.append([])
+        for piece in made.pieces[min(chunk, 1)]:
+            key = id(piece), width
+            if key not in known:
+                known[key] = made.machine.product(piece.a, width, made.dtype, accuracy, tune)
+            steps[-1].append((known[key], piece.rows, piece.early, piece.adds))
+    return steps
+
+
+def _buffers(made: Plan, local, begin: int, own: int, *, replicated: bool) -> None:
+    """Panels of B, of which this rank's own rows are the first, and of C."""
+    here = made.machine
+
+    def panels(rows: int) -> Panels:
+        return Panels(made.edges, [here.empty(rows, width, made.dtype) for width in made.widths])
+
+    if replicated:
+        made.b_rows, made._b = (0, made.k), panels(made.k)
+        every = [x[begin : begin + local.k] for x in made._b.arrays]
+        made._all = Panels(made.edges, every)
+    else:
+        made.b_rows, made._all = (begin, begin + own), panels(local.k)
+        made._b = Panels(made.edges, [x[:own] for x in made._all.arrays])
+    made._c = made._out = panels(local.m)
+
+
+def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
+    """For each chunk the call that packs and sends its rows."""
+    here, own = made.machine, (of.own[1] - of.own[0])
+    count = int(of.send_counts.sum())
+    # One buffer for all chunks: they travel one after the other.
+    buffer = here.empty(count * unit, max(made.widths), made.dtype).reshape(-1)
+    for x in made._all.arrays:
+        by_unit = x.reshape(-1, unit * x.shape[1])
+        packed = buffer[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
+        send = exchange.split(packed, of.send_counts)
+        go = column.ready(send, exchange.split(by_unit[own:], of.recv_counts))
+
+        def move(stream, source=by_unit[:own], packed=packed, go=go):
+            here.gather(source, of.send, packed, stream)
+            go(stream)
+
+        made._move.append(move)
+        made.sent_bytes += sum(s.nbytes for q, s in enumerate(send) if q != column.rank)
+
+
+def _reduces(made: Plan, row, size: int) -> None:
+    """Sums of a row of the grid: each of its parts gets the others' sums of its share of the rows, and adds them."""
+    here, m = made.machine, made.c_rows[1] - made.c_rows[0]
+    edges = partition.even(m, row.size)
+    begin, end = int(edges[row.rank]), int(edges[row.rank + 1])
+    counts = np.diff(edges)
+    out = []
+    for c, width in zip(made._c.arrays, made.widths, strict=True):
+        mine = c[begin:end]
+        # What comes of this part itself is there already.
+        into = [
+            here.empty((end - begin) * (q != row.rank), width, made.dtype) for q in range(row.size)
+        ]
+        send = exchange.split(c, counts)
+        send[row.rank] = into[row.rank]
+
+        def add(mine=mine, into=into):
+            _add(mine, [x for q, x in enumerate(into) if q != row.rank], made.dtype)
+
+        made._reduce.append((row.ready(send, into), add))
+        out.append(mine)
+        moved = (m - (end - begin)) * width * size
+        made.sent_bytes += moved
+        made.least_bytes += moved
+    made._out = Panels(made.edges, out)
+    made.c_rows = made.c_rows[0] + begin, made.c_rows[0] + end
+
+
+def _add(to, others, dtype: str) -> None:
+    if dtype not in half.DTYPES:
+        for x in others:
+            to += x
+        return
+    total = half.from_bits(to, dtype)
+    for x in others:
+        total += half.from_bits(x, dtype)
+    to[...] = half.to_bits(total, dtype)
+
+
+def _spreads(made: Plan) -> None:
+    """Every rank gets all of C."""
+    comm, here = made.comm, made.machine
+    ranges = comm.gather(made.c_rows)
+    whole = Panels(made.edges, [here.empty(made.m, w, made.dtype) for w in made.widths])
+    for mine, every in zip(made._out.arrays, whole.arrays, strict=True):
+        into = [every[x:y] for x, y in ranges]
+        made._spread.append((comm.ready([mine] * comm.size, into), None))
+        made.sent_bytes += (comm.size - 1) * mine.nbytes
+        made.least_bytes += (comm.size - 1) * mine.nbytes
+    made._out = whole

@@ -1,0 +1,129 @@
+"""`streamed`: A stays in host memory and comes to the GPU in panels of rows, one travelling while one is multiplied.
+
+    host, pinned   │ panel 0 │ panel 1 │ panel 2 │ panel 3 │ …       columns and values; where rows begin, and how they
+    copies         │ 0 ▒▒▒▒▒▒│ 1 ▒▒▒▒▒▒│ 2 ▒▒▒▒▒▒│ …                 are cut into tasks, stays on the GPU
+    products       │         │ 0 ████  │ 1 ████  │ …
+    buffers        │ first   │ second  │ first   │ …
+
+For what even all GPUs together cannot hold: each rank streams its own part. It takes at least as long as A's bytes
+through the host's link, whatever n is, so it pays with a wide B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..contract import require, require_whole
+from ..formats import csr
+from ..formats.csr import INT32_MAX, Csr
+from ..library import operands
+from .machine import Gpu
+
+#: Non-zeros of a panel, 8 bytes each: large enough for a link's full rate, and two fit any GPU.
+PANEL = 1 << 26
+#: Single rows: the only kernels that read columns and values where they lie, so that others can come there.
+CHOICE = "union rows=1 vec=4 loads=1 unroll=8 chunk=-1 order="
+
+
+@dataclass
+class Times:
+    """Milliseconds of a call; copies and products go on at the same time."""
+
+    total: float = 0.0
+    copying: float = 0.0
+    waiting: float = 0.0
+    multiplication: float = 0.0
+
+
+class Streamed:
+    """C = A · B with A (m, k) on the host, B (k, n) and C (m, n) float32 on the GPU: see `streamed`.
+
+    bytes: of A that a call copies. panels: rows, (first, past the last), of each. times: of the last timed call.
+    """
+
+    def __init__(self, a: Csr, n: int, panel: int, machine):
+        self.machine, self.m, self.k, self.n = machine, a.m, a.k, n
+        self.panels = cut(a.row_ptr, panel)
+        self.bytes = a.col_idx.nbytes + a.val.nbytes
+        self.times: Times | None = None
+        self._col, self._val = machine.pinned(a.col_idx), machine.pinned(a.val)
+        self._row, self._copy = machine.streams()
+        self._span = [(int(a.row_ptr[x]), int(a.row_ptr[y])) for x, y in self.panels]
+        most = max((y - x for x, y in self._span), default=0)
+        xp = machine.xp
+        self._buffers = [(xp.empty(most, np.int32), xp.empty(most, np.float32)) for _ in range(2)]
+        self._products, self._end = [], None
+        for i, (x, y) in enumerate(self.panels):
+            count = self._span[i][1] - self._span[i][0]
+            col, val = (z[:count] for z in self._buffers[i % 2])
+            row_ptr = xp.asarray(a.row_ptr[x : y + 1] - a.row_ptr[x])
+            part = Csr(y - x, a.k, row_ptr, col, val)
+            self._products.append(machine.product(part, n, "float32", "fp32", False, CHOICE))
+
+    def __call__(self, b, out=None, *, timed: bool = False):
+        """out (m, n), a new array where none is given; b: (k, n) float32, row-major, on the GPU."""
+        here = self.machine
+        require(
+            b.shape == (self.k, self.n) and b.dtype == np.float32,
+            f"B is {b.dtype} {b.shape}, but must be float32 {(self.k, self.n)}",
+        )
+        out = here.empty(self.m, self.n, "float32") if out is None else out
+        begin, free = here.mark(), [None, None]
+        for stream in (self._row, self._copy):
+            here.wait(stream, begin)
+            if self._end is not None:
+                here.wait(stream, self._end)
+        spans: dict[str, list] = {"copying": [], "waiting": [], "multiplication": []}
+        start = here.mark(self._row)
+        for i, ((x, y), (first, last)) in enumerate(zip(self.panels, self._span, strict=True)):
+            if free[i % 2] is not None:
+                here.wait(self._copy, free[i % 2])
+            marks = [here.mark(self._copy)]
+            for to, source in zip(self._buffers[i % 2], (self._col, self._val), strict=True):
+                here.copy(source[first:last], to[: last - first], self._copy)
+            marks.append(here.mark(self._copy))
+            before = here.mark(self._row)
+            here.wait(self._row, marks[1])
+            ready = here.mark(self._row)
+            self._products[i](b, out[x:y], False, self._row)
+            free[i % 2] = here.mark(self._row)
+            spans["copying"].append(tuple(marks))
+            spans["waiting"].append((before, ready))
+            spans["multiplication"].append((ready, free[i % 2]))
+        self._end = here.mark(self._row)
+        here.wait(None, self._end)
+        if timed:
+            here.sync()
+            sums = {name: sum(here.ms(a, b) for a, b in every) for name, every in spans.items()}
+            self.times = Times(here.ms(start, self._end), **sums)
+        return out
+
+
+def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:
+    """Make ready to multiply A (m, k) on the host by any float32 B (k, n) on the GPU.
+
+    a: a sparse matrix of SciPy or a `Csr`, with float32 values; copied into pinned memory. panel: non-zeros that travel
+    together, 16 bytes of the GPU's memory each; a longer row travels alone. machine: as `plan`'s.
+    Raises ValueError, one sentence, for what is no such matrix.
+    """
+    require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
+    require_whole("panel", panel, 1, INT32_MAX, "2^31 - 1")
+    a = operands.as_csr(operands.operand(a))
+    if machine is None:
+        from .plans import _current
+
+        machine = Gpu(_current())
+    return Streamed(csr.to_host(a), int(n), panel, machine)
+
+
+def cut(row_ptr: np.ndarray, most: int) -> list[tuple[int, int]]:
+    """Ranges of rows with at most `most` entries each, or one row."""
+    made, begin, m = [], 0, len(row_ptr) - 1
+    while begin < m:
+        end = int(np.searchsorted(row_ptr, int(row_ptr[begin]) + most, side="right")) - 1
+        end = min(m, max(end, begin + 1))
+        made.append((begin, end))
+        begin = end
+    return made

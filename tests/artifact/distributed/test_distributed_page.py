@@ -1,0 +1,129 @@
+"""The chapter on several GPUs: what it draws and claims from records, and what it says without any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib
+import nbformat
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from scaled import rows
+
+from artifact import paths
+from artifact.distributed import page, scaling
+from artifact.distributed.scaling import OURS
+from artifact.paths import ROOT
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def test_without_records_the_page_says_so(tmp_path):
+    assert page.load(tmp_path) == []
+    assert page.banner([], tmp_path).startswith("This is not measured yet")
+    assert page.drawn_scaling([]) is page.drawn_predictions([]) is None
+    assert page.scaling_table([]) is page.fits_table([]) is None and page.against([]) == ""
+    assert set(page.claims_table([])["verdict"]) == {"not measured yet"}
+
+
+def test_one_gpu_alone_is_no_scaling():
+    alone = [row for row in rows() if row.gpus == 1]
+    assert page.drawn_scaling(alone) is page.drawn_predictions(alone) is None
+    assert len(page.scaling_table(alone)) == len(alone)
+    assert set(page.claims_table(alone)["verdict"]) == {"not measured yet"}
+
+
+def test_fresh_records_come_before_shipped_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    assert page.folder() == page.RECORDED / "nvidia-h200"
+    fresh = tmp_path / "distributed" / "nvidia-h200"
+    scaling.write(fresh / page.SCALING, rows())
+    assert page.folder() == fresh and page.folder("recorded") == page.RECORDED / "nvidia-h200"
+    found = page.load(fresh)
+    assert len(found) == len(rows())
+    assert (
+        page.banner(found, fresh)
+        == "From records of NVIDIA H200, 2026-01-01: on 1, 2, 4 GPUs of one host."
+    )
+
+
+def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
+    strong, weak = page.strong(rows()), page.weak(rows())
+    for table in (strong, weak):
+        assert set(table["case"]) == set(page.CASES) and set(table["gpus"]) == {1, 2, 4}
+        assert (table[table["gpus"] == 1]["efficiency"] == 1).all()
+    of = strong[(strong["case"] == "graph") & (strong["nnz"] >= 1e9)].set_index("gpus")
+    assert of.loc[4, "efficiency"] == pytest.approx(of.loc[1, "ms"] / 4 / of.loc[4, "ms"])
+    grown = weak[weak["case"] == "graph"].set_index("gpus")["nnz"]
+    assert grown[4] == 4 * grown[1]
+    fig, data = page.drawn_scaling(rows())
+    assert len(fig.axes) == 2 and set(data["scaling"]) == {"strong", "weak"}
+
+
+def test_claims_are_judged_by_their_bars():
+    def verdicts(table):
+        return [claim.verdict for claim in page.claims(table)]
+
+    fast = rows(nvlink=1e6)
+    assert verdicts(fast) == ["holds"] * 4
+    slow = [
+        replace(row, median_ms=3 * row.median_ms)
+        if row.gpus == 4 and row.contender == OURS
+        else row
+        for row in fast
+    ]
+    assert verdicts(slow) == ["does not hold"] * 3 + ["holds"]
+    wasteful = [replace(row, sent_bytes=2 * row.sent_bytes) for row in fast]
+    assert verdicts(wasteful)[-1] == "does not hold"
+    small = [row for row in fast if row.case != "graph" or row.nnz < 1e9]
+    assert verdicts(small)[0] == "not measured yet"
+    assert page.claims_table(slow)["measured"].str.contains("%|×").all()
+
+
+def test_tables_say_who_and_how_much():
+    table = page.scaling_table(rows())
+    assert isinstance(table, pd.DataFrame) and len(table) == len(rows())
+    ours = table[table["contender"] == "ours"]
+    assert (ours["multiplication, ms"] != "").all()
+    assert set(ours["of the least"]) == {"", "1.00×"}
+    assert (table[table["contender"] != "ours"]["multiplication, ms"] == "").all()
+    assert "2.00 times as fast as all-gather of B, cuSPARSE" in page.against(rows())
+    assert len(page.fits_table(rows())) == 3
+
+
+def test_predictions_are_called_so():
+    fig, data = page.drawn_predictions(rows())
+    assert all(ax.get_title().startswith("prediction") for ax in fig.axes)
+    assert set(data["gpus"]) >= {8, 1024}
+
+
+def test_pictures_are_of_what_travels():
+    fig, data = page.drawn_parts()
+    assert len(fig.axes) == 2 and len(data) == 8
+    assert (data["received"] <= data["others_have"]).all()
+    received = data.groupby("case")["received"].sum()
+    assert received["mesh"] < received["graph"] * 3
+    fig, table = page.drawn_volumes()
+    assert (table["by rows"] <= table["all of B"]).all()
+    assert len(fig.axes) == 2
+
+
+def test_claims_are_in_no_ledger():
+    from artifact.verdicts import load
+
+    assert not any("distributed" in claim.id for claim in load.claims())
+
+
+def test_the_chapter_shows_what_the_page_has():
+    notebook = nbformat.read(ROOT / "notebooks" / "distributed.ipynb", as_version=4)
+    code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
+    for name in ("banner", "drawn_parts", "drawn_volumes", "drawn_scaling", "scaling_table", "against", "claims_table",
+                 "fits_table", "drawn_predictions"):  # fmt: skip
+        assert f"page.{name}(" in code

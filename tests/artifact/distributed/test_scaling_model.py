@@ -1,0 +1,73 @@
+"""The model: bytes are those of matrices, a fit finds the rates behind records, predictions say how far they go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scaled import rows
+
+from artifact.distributed import model
+from kernels.distributed import exchange, generate, partition
+from kernels.distributed.generate import Rmat, Stencil
+from kernels.formats import bcsr
+
+
+def counted(a, parts: int, domain: int, unit: int = 1) -> int:
+    edges = partition.by_nonzeros(a.row_ptr, parts)
+    columns = edges if unit == 1 else partition.even(16384 // unit, parts)
+    step = slice(None, None, domain)
+    table = exchange.volumes(a.row_ptr, a.col_idx, edges[step], columns[step])
+    return exchange.sent(table) * unit
+
+
+@pytest.mark.parametrize(("parts", "domain"), [(1, 1), (2, 1), (8, 1), (8, 2), (32, 1), (32, 8)])
+@pytest.mark.parametrize("case", ["graph", "mesh", "block"])
+def test_needed_rows_are_those_of_a_matrix(case, parts, domain):
+    if case == "block":
+        size, unit = 4096, 64
+        a = bcsr.random(size, 16384, 0.1, 3)
+    else:
+        size, unit = {"graph": 12, "mesh": 16}[case], 1
+        made = Rmat(size, 64, 3) if case == "graph" else Stencil(size)
+        a = generate.host_part(made, np.array([0, made.m]), 0).a
+    found = counted(a, parts, domain, unit)
+    assert model.needed(case, size, parts, domain) == pytest.approx(found, rel=0.08)
+
+
+def test_a_fit_finds_the_rates_behind_the_records():
+    of = model.fit(rows(rate=4.0, nvlink=250.0, slower=1.1), "graph")
+    assert of.rate == pytest.approx(4.0) and of.nvlink == pytest.approx(250, rel=0.01)
+    assert of.slower == pytest.approx(1.1) and of.error < 0.02 and of.measured == 4
+
+
+def test_without_one_or_several_gpus_there_is_no_fit():
+    assert model.fit([r for r in rows() if r.gpus == 1], "graph") is None
+    assert model.fit([r for r in rows() if r.gpus > 1], "graph") is None
+    assert model.predictions([]).empty
+
+
+def test_chunks_hide_what_travels():
+    assert model.together(0, 8, 4, 0) == 8
+    assert model.together(4, 8, 1, 0) == 12
+    assert model.together(4, 8, 4, 0) == 9
+    assert model.together(4, 8, 1, 0.5) == 8
+    assert model.together(16, 8, 4, 0) == 18
+
+
+def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband():
+    table = model.predictions(rows())
+    assert set(table["gpus"]) == set(model.GPUS) and set(table["case"]) == {
+        "graph",
+        "mesh",
+        "block",
+    }
+    assert (table["low_ms"] < table["ms"]).all() and (table["ms"] < table["high_ms"]).all()
+    width = (table["high_ms"] / table["low_ms"]).groupby(table["gpus"]).mean()
+    assert width.is_monotonic_increasing
+    wide = table[(table["gpus"] == 64) & (table["domain"] == 8) & (table["case"] == "graph")]
+    by_way = wide.set_index("way")["infiniband_bytes"]
+    assert by_way["hierarchical"] < by_way["flat"]
+    inside = table[(table["gpus"] <= table["domain"])]
+    assert (inside["infiniband_bytes"] == 0).all()
+    with pytest.raises(ValueError, match="way is 'by post'"):
+        model.predict(model.fit(rows(), "graph"), rows()[0], 8, way="by post")

@@ -1,0 +1,128 @@
+"""A GPU's part as far as it goes without one: the kernel that is chosen, bound and launched, on which stream."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import racing
+from pretend import Array, Cupy, as_array, pretended  # noqa: F401
+
+from kernels import contract, distributed
+from kernels.distributed import generate, machine, streaming
+from kernels.distributed.plans import Part
+from kernels.formats import bcsr
+
+#: Addresses of streams: the current one, and those that a plan makes, for products and for what travels.
+CURRENT, PRODUCTS, TRAVELS = 1, 2, 3
+
+
+class Stream:
+    made = CURRENT
+
+    def __init__(self, non_blocking: bool = False):
+        Stream.made += 1
+        self.ptr = Stream.made
+
+    def wait_event(self, event):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.fixture
+def here(pretended, monkeypatch):  # noqa: F811
+    Stream.made = CURRENT
+    current = SimpleNamespace(ptr=CURRENT, synchronize=lambda: None, wait_event=lambda event: None)
+    monkeypatch.setattr(
+        Cupy, "cuda",
+        SimpleNamespace(
+            get_current_stream=lambda: current,
+            Device=lambda *ordinal: SimpleNamespace(id=0, use=lambda: None),
+            Stream=Stream, Event=lambda: SimpleNamespace(record=lambda stream: None),
+            get_elapsed_time=lambda begin, end: 1.0,
+        ),
+    )  # fmt: skip
+    pool = SimpleNamespace(free_all_blocks=lambda: None)
+    monkeypatch.setattr(Cupy, "get_default_memory_pool", staticmethod(lambda: pool), raising=False)
+    monkeypatch.setattr(contract, "timed", lambda work: (work(), 0.0))
+    device = pretended(racing.H200)
+    device.sync = device.set_current = lambda: None
+    device.uuid = "one"
+    return distributed.Gpu(0)
+
+
+def on_gpu(a):
+    return replace(
+        a, **{name: as_array(getattr(a, name)) for name in ("row_ptr", "col_idx", "val")}
+    )
+
+
+@pytest.mark.parametrize("made", [generate.Rmat(10, 16, 3), generate.Stencil(12, 1)], ids=str)
+def test_a_large_part_gets_the_kernel_that_the_model_predicts(here, made, monkeypatch):
+    monkeypatch.setattr(machine, "TRIED", 0)
+    monkeypatch.setattr(machine, "SAMPLE", 3000)
+    part = generate.host_part(made, np.array([0, made.m]), 0)
+    plan = distributed.plan(Part(on_gpu(part.a), part.rows), 512, chunks=4, machine=here)
+    products = {id(step[0]) for steps in plan._steps for step in steps}
+    assert len(products) == 1, "chunks of one width share a plan"
+    assert plan._steps[0][0][0].plan.choice.startswith("union ")
+    plan(timed=True)
+    launched = here.device.launched
+    assert len(launched) == 4 and {flow for flow, *_ in launched} == {PRODUCTS}
+    addresses = [x.ctypes.data for x in (*plan.operand().arrays, *plan.result().arrays)]
+    given = {x for _, _, _, *arguments in launched for x in arguments if type(x) is int}
+    assert set(addresses) <= given
+    assert plan.times.multiplication == 4
+
+
+def test_blocks_keep_their_kernel_and_their_dtype(here):
+    a = on_gpu(bcsr.random(256, 192, 0.3, 0, dtype="bfloat16"))
+    plan = distributed.plan(a, 512, chunks=2, machine=here, dtype="bfloat16")
+    assert all(x.dtype == np.uint16 for x in plan.operand().arrays)
+    plan()
+    assert [kernel.split(":")[0] for _, _, kernel, *_ in here.device.launched] == ["unit_ring"] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "word"),
+    [("float32", 128, "uint4"), ("float32", 2, "uint2"), ("float32", 3, "unsigned"), ("bfloat16", 3, "unsigned short")],
+)  # fmt: skip
+def test_rows_are_gathered_in_the_widest_words_that_fit(here, dtype, columns, word):
+    b, out = here.empty(40, columns, dtype), here.empty(5, columns, dtype)
+    here.gather(b, as_array(np.arange(5)), out, SimpleNamespace(ptr=TRAVELS))
+    ((flow, _, kernel, rows, words, *_),) = here.device.launched
+    assert (flow, kernel) == (TRAVELS, f"gather_rows: gather_rows<{word}>")
+    assert (
+        rows == 5
+        and words * {"uint4": 16, "uint2": 8, "unsigned": 4}.get(word, 2)
+        == columns * b.dtype.itemsize
+    )
+    here.gather(b, as_array(np.arange(0)), out)
+    assert len(here.device.launched) == 1
+
+
+def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch):
+    pinned = SimpleNamespace(empty_pinned=np.empty)
+    monkeypatch.setitem(sys.modules, "cupyx", pinned)
+    copied = []
+    monkeypatch.setattr(
+        Array, "set", lambda self, x, stream: copied.append(stream.ptr), raising=False
+    )
+    part = generate.host_part(generate.Rmat(8, 9, 1), np.array([0, 256]), 0)
+    plan = distributed.streamed(part.a, 64, panel=500, machine=here)
+    plan(as_array(np.zeros((256, 64), np.float32)))
+    count = len(plan.panels)
+    assert count > 2 and {x.plan.choice for x in plan._products} == {streaming.CHOICE}
+    launched = here.device.launched
+    assert len(launched) == count and len(copied) == 2 * count
+    buffers = [{x.ctypes.data for x in pair} for pair in plan._buffers]
+    for i, (_, _, _, *arguments) in enumerate(launched):
+        assert buffers[i % 2] <= {x for x in arguments if type(x) is int}

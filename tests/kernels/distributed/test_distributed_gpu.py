@@ -1,0 +1,102 @@
+"""On a GPU: generated matrices are those of the CPU, plans alone and streamed multiply, chunks and pieces included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernels import distributed
+from kernels.distributed import comm, generate, machine, pieces
+from kernels.distributed.generate import Rmat, Stencil
+from kernels.distributed.plans import Panels, Part
+from kernels.formats import bcsr, csr, half
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def here(device):
+    return distributed.Gpu(device.device_id)
+
+
+@pytest.mark.parametrize("made", [Rmat(10, 16, 3), Stencil(7, 2)], ids=str)
+def test_a_part_is_that_of_the_cpu(here, made):
+    edges = generate.edges(made, 3)
+    for rank in range(3):
+        found = csr.to_host(generate.part(made, edges, rank).a)
+        host = generate.host_part(made, edges, rank).a
+        for name in ("row_ptr", "col_idx", "val"):
+            assert (getattr(found, name) == getattr(host, name)).all(), name
+
+
+def test_dense_rows_are_those_of_the_cpu(here):
+    panels = Panels((0, 24, 40), [here.empty(20, 24, "float32"), here.empty(20, 16, "float32")])
+    generate.fill_dense(panels, 33, 5)
+    expected = generate.dense(np.arange(33, 53), np.arange(40), 40, 5)
+    assert (panels.whole().get() == expected).all()
+
+
+@pytest.mark.parametrize("made", [Rmat(12, 16, 3), Stencil(15, 2)], ids=str)
+@pytest.mark.parametrize("chunks", [1, 3])
+@pytest.mark.parametrize("choice", [False, True])
+def test_a_plan_alone_multiplies(here, made, chunks, choice, monkeypatch):
+    if choice:  # as for parts that are too large to be tried
+        monkeypatch.setattr(machine, "TRIED", 0)
+        monkeypatch.setattr(machine, "SAMPLE", 5000)
+    edges = np.array([0, made.m])
+    plan = distributed.plan(generate.part(made, edges, 0), 96, chunks=chunks, machine=here)
+    generate.fill_dense(plan.operand(), 0, 5)
+    out = plan(timed=True).whole().get()
+    a = csr.to_scipy(generate.host_part(made, edges, 0).a).astype(np.float64)
+    expected = a @ generate.dense(np.arange(made.m), np.arange(96), 96, 5)
+    assert np.abs(out - expected).max() < 1e-5 * np.abs(expected).max()
+    assert plan.times.multiplication > 0
+
+
+def test_pieces_are_those_of_the_host(here):
+    a = csr.from_scipy(sp.random_array((90, 90), density=0.1, rng=np.random.default_rng(0)).tocsr())
+    for units in (0, 40, 90):
+        on_host = pieces.pieces(a, units, "auto", True)
+        on_gpu = pieces.pieces(csr.to_device(a), units, "auto", True)
+        for one, other in zip(sum(on_host, []), sum(on_gpu, []), strict=True):
+            assert (one.rows, one.early, one.adds) == (other.rows, other.early, other.adds)
+            assert (csr.to_dense(one.a) == csr.to_dense(csr.to_host(other.a))).all()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 128])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_are_gathered(here, width, dtype):
+    rng = np.random.default_rng(0)
+    b = rng.integers(0, 2**16, (50, width)).astype(np.float32 if dtype == "float32" else np.uint16)
+    ids = rng.permutation(50)[:31].astype(np.int64)
+    out = here.empty(31, width, dtype)
+    here.gather(here.xp.asarray(b), here.xp.asarray(ids), out)
+    assert (out.get() == b[ids]).all()
+
+
+def test_blocks_multiply(here):
+    a = bcsr.random(256, 192, 0.2, 0, dtype="bfloat16")
+    plan = distributed.plan(a, 128, machine=here, dtype="bfloat16", chunks=2)
+    b = half.to_bits(generate.dense(np.arange(192), np.arange(128), 128, 5), "bfloat16")
+    out = half.from_bits(plan(here.xp.asarray(b)).whole().get(), "bfloat16")
+    expected = bcsr.to_dense(a).astype(np.float64) @ half.from_bits(b, "bfloat16")
+    assert np.abs(out - expected).max() < 1e-2 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("panel", [500, 10**6])
+def test_a_streamed_matrix_multiplies(here, panel):
+    made = Rmat(10, 16, 3)
+    a = csr.to_scipy(generate.host_part(made, np.array([0, made.m]), 0).a)
+    plan = distributed.streamed(a, 64, panel=panel, machine=here)
+    b = generate.dense(np.arange(made.m), np.arange(64), 64, 5)
+    expected = a.astype(np.float64) @ b
+    for _ in range(2):
+        out = plan(here.xp.asarray(b), timed=True).get()
+        assert np.abs(out - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_a_rank_alone_exchanges_with_itself(here):
+    found = Part(generate.part(Stencil(5), np.array([0, 125]), 0).a, np.array([0, 125]))
+    plan = distributed.plan(found, 8, comm.Alone(), machine=here, b="replicated", c="replicated")
+    assert plan.sent_bytes == 0 and plan.b_rows == plan.c_rows == (0, 125)

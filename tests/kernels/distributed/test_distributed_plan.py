@@ -1,0 +1,215 @@
+"""Plans over threads on the host: every cut, layout and schedule gives the product, and sends what it must."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernels import distributed
+from kernels.distributed import pieces
+from kernels.distributed.plans import Part, Times
+from kernels.formats import bcsr, csr, half, wcsr
+
+RNG = np.random.default_rng(0)
+ANY = sp.random_array((97, 97), density=0.1, rng=RNG, dtype=np.float32).tocsr()
+WIDE = sp.random_array((50, 120), density=0.1, rng=RNG, dtype=np.float32).tocsr()
+BAND = sp.diags_array([np.ones(200)] * 3, offsets=[-1, 0, 1], shape=(200, 200)).tocsr()
+BAND = BAND.astype(np.float32)
+EMPTY = sp.csr_array((40, 40), dtype=np.float32)
+BLOCKS = bcsr.from_csr(
+    sp.random_array((256, 320), density=0.02, rng=RNG, dtype=np.float32).tocsr(), block=32
+)
+
+
+def multiplied(a, expected, n: int, size: int, *, part: bool = False, **asked):
+    """(plans, times) of a product on `size` threads, which must be right."""
+    dtype = asked.get("dtype", "float32")
+    b = RNG.standard_normal((expected.shape[1], n)).astype(np.float32)
+    given = half.to_bits(b, dtype) if dtype in half.DTYPES else b
+
+    def work(comm):
+        mine = a(comm.rank) if part else a
+        made = distributed.plan(mine, n, comm, machine=distributed.Host(), **asked)
+        made.operand().fill(given[slice(*made.b_rows)])
+        for panel in made.result().arrays:
+            panel[...] = 77
+        once = made(timed=True).whole().copy()
+        again = made(given[slice(*made.b_rows)]).whole()
+        assert (once == again).all()
+        return made, once
+
+    found = distributed.run_threads(size, work)
+    if asked.get("c") == "replicated":
+        results = [out for _, out in found]
+    else:
+        rows = [made.c_rows for made, _ in found]
+        assert [x for x, _ in rows] == [0, *(y for _, y in rows[:-1])]
+        assert rows[-1][1] == expected.shape[0]
+        results = [np.concatenate([out for _, out in found])]
+    if dtype in half.DTYPES:
+        b, results = half.from_bits(given, dtype), [half.from_bits(x, dtype) for x in results]
+    reference = expected.astype(np.float64) @ b
+    for out in results:
+        error = np.abs(out - reference).max() / max(np.abs(reference).max(), 1e-30)
+        assert error < (1e-2 if dtype in half.DTYPES else 1e-6)
+    return [made for made, _ in found]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {}, {"chunks": 3}, {"chunks": 40}, {"b": "replicated"}, {"c": "replicated"}, {"first": "whole"},
+        {"first": "local", "chunks": 2}, {"replicas": 2, "chunks": 3}, {"replicas": 4},
+        {"replicas": 2, "b": "replicated", "c": "replicated"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_layout_gives_the_product(size, asked):
+    if size % asked.get("replicas", 1):
+        pytest.skip("the grid does not fit")
+    for made in multiplied(ANY, ANY, 40, size, **asked):
+        assert made.sent_bytes == made.least_bytes
+        assert isinstance(made.times, Times) and made.times.total > 0
+
+
+@pytest.mark.parametrize("a", [WIDE, EMPTY], ids=["wide", "empty"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_shapes_that_are_not_square_and_nothing_at_all(a, replicas):
+    multiplied(a, a, 8, 4, replicas=replicas)
+
+
+@pytest.mark.parametrize("asked", [{}, {"replicas": 2}, {"replicas": 4}, {"b": "replicated"}])
+def test_blocks_travel_as_blocks(asked):
+    expected = csr.to_scipy(bcsr.to_csr(BLOCKS))
+    plans = multiplied(BLOCKS, expected, 64, 4, dtype="bfloat16", **asked)
+    assert all(made.sent_bytes % (2 * 64) == 0 for made in plans)
+    assert asked or all(type(step[0].a).__name__ == "Bcsr" for step in plans[0].pieces)
+
+
+def test_windows_are_multiplied_as_csr():
+    multiplied(wcsr.from_csr(ANY, window=8, dtype="float32"), ANY, 16, 2)
+
+
+def test_parts_that_no_rank_has_whole():
+    edges = np.array([0, 30, 97])
+
+    def part(rank):
+        rows = ANY[edges[rank] : edges[rank + 1]]
+        return Part(csr.from_scipy(rows), edges)
+
+    plans = multiplied(part, ANY, 12, 2, part=True)
+    assert [made.c_rows for made in plans] == [(0, 30), (30, 97)]
+
+
+def test_only_named_rows_travel():
+    """Of a band each part needs one row of each neighbour: 2 of 200 rows cross each of three edges."""
+    plans = multiplied(BAND, BAND, 16, 4, chunks=2)
+    assert sum(made.sent_bytes for made in plans) == 6 * 16 * 4
+    assert sum(made.gathered_bytes for made in plans) == 200 * 3 * 16 * 4
+
+
+def test_interior_rows_of_a_band_come_first_and_nothing_is_added():
+    early, late = multiplied(BAND, BAND, 16, 4, chunks=2)[1].pieces
+    assert early == late and [x.early for x in early] == [True, False, False]
+    assert not any(x.adds for x in early)
+    rows = sorted(x.rows for x in early)
+    assert rows[0][0] == 0 and [x[1] for x in rows[:-1]] == [x[0] for x in rows[1:]]
+    assert early[0].rows[1] - early[0].rows[0] == rows[-1][1] - 2
+
+
+def test_without_interior_rows_the_local_columns_of_the_first_chunk_come_first():
+    made = multiplied(ANY, ANY, 40, 2, chunks=2)[0]
+    early, late = made.pieces
+    assert [(x.early, x.adds) for x in early] == [(True, False), (False, True)]
+    assert [(x.early, x.adds) for x in late] == [(False, False)]
+    assert sum(x.a.nnz for x in early) == late[0].a.nnz
+
+
+def test_16_bit_sums_are_not_rounded_twice_unless_it_is_asked_for():
+    plans = multiplied(ANY, ANY, 16, 2, dtype="float16", accuracy="fp16")
+    assert [x.adds for x in plans[0].pieces[0]] == [False]
+    plans = multiplied(ANY, ANY, 16, 2, dtype="float16", accuracy="fp16", first="local")
+    assert [x.adds for x in plans[0].pieces[0]] == [False, True]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_interior_is_the_longest_run(seed):
+    rng = np.random.default_rng(seed)
+    a = csr.from_scipy(sp.random_array((30, 30), density=0.08, rng=rng).tocsr())
+    remote = a.col_idx >= 20
+    outside = [remote[a.row_ptr[i] : a.row_ptr[i + 1]].any() for i in range(30)]
+    begin, end = pieces.interior(a, remote)
+    assert not any(outside[begin:end])
+    longest = max(map(len, "".join("x" if o else "." for o in outside).split("x")))
+    assert end - begin == longest
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+def planned(size: int, sizes=None, **asked):
+    def work(comm):
+        own = {name: value[comm.rank] for name, value in (sizes or {}).items()}
+        n = own.pop("n", 16)
+        return distributed.plan(ANY, n, comm, machine=distributed.Host(), **own, **asked)
+
+    return distributed.run_threads(size, work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"replicas": 3}, "replicas is 3, but must divide the 2 parts"),
+        ({"b": "split"}, "b is 'split', but must be one of distributed, replicated"),
+        ({"first": "all"}, "first is 'all', but must be one of auto, local, whole"),
+        ({"sizes": {"n": (16, 24)}}, "n is 16 on rank 0, but 24 on rank 1: all ranks must bring the same"),
+        ({"sizes": {"chunks": (1, 2)}}, "chunks is 1 on rank 0, but 2 on rank 1"),
+        ({"chunks": 17}, "chunks is 17, but must be a whole number from 1 to 16"),
+        ({"rows": [0, 5]}, "must be 3 edges from 0 to 97"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_sentence_on_every_rank(asked, says):
+    with pytest.raises(ValueError, match=says):
+        planned(2, **asked)
+
+
+def test_a_gpu_that_two_ranks_use():
+    from kernels.distributed import comm
+
+    with pytest.raises(
+        ValueError, match="ranks 0 and 2 both use GPU a of .*give each a GPU of its own"
+    ):
+        distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "aba"[ranks.rank]))
+    distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "abc"[ranks.rank]))
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, but ranks of WORLD_SIZE = 2 are 0 to 1"),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, "must be numbers: start the processes with torchrun"),
+    ],
+)
+def test_a_place_that_is_none(environment, says):
+    with pytest.raises(ValueError, match=says):
+        distributed.place(environment)
+
+
+def test_who_started_the_processes_is_found():
+    found = distributed.place({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
+    assert (found.rank, found.size, found.local) == (3, 4, 1)
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}
+    assert distributed.place(slurm).size == 2
+    assert distributed.place({}).size == 1
+
+
+def test_an_error_of_one_thread_ends_all():
+    def work(comm):
+        if comm.rank == 1:
+            raise KeyError("one")
+        comm.gather(0)
+
+    with pytest.raises(KeyError, match="one"):
+        distributed.run_threads(3, work)

@@ -190,20 +190,21 @@ def _device(ordinal: int):
 
 
 def _on_cpu(x, val, index, col_idx, features: int, kernel: str):
+    """The same by dense products in float32, rounded where the kernels round."""
     from torch.nn import functional
 
-    k = x.shape[-1]
+    k, dtype = x.shape[-1], x.dtype
+    x, val = x.float(), val.float()
     if kernel == "opt5":
         whole = _whole(val, col_idx, index[:-1], index[1:], features, k)
-        return functional.linear(x.reshape(-1, k), whole).t().contiguous()
+        return functional.linear(x.reshape(-1, k), whole).t().to(dtype).contiguous()
     order = index[:, 0].argsort()
     first, end, middle = (index[order, i] for i in (1, 2, 3))
     if kernel == "gated":
-        gate = functional.silu(
-            functional.linear(x, _whole(val, col_idx, first, middle, features, k))
-        )
-        return gate * functional.linear(x, _whole(val, col_idx, middle, end, features, k))
-    return functional.linear(x, _whole(val, col_idx, first, end, features, k))
+        gate = functional.linear(x, _whole(val, col_idx, first, middle, features, k))
+        up = functional.linear(x, _whole(val, col_idx, middle, end, features, k))
+        return (functional.silu(gate).to(dtype) * up).to(dtype)
+    return functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
 
 
 def _whole(val, col_idx, first, end, m: int, k: int):

@@ -109,7 +109,7 @@ def test_a_linear_layer_is_the_masked_one(shape, density, published):
 
 
 def ffn_and_masked(density: float):
-    """A sparse FFN, and what it has to be, in float64."""
+    """A sparse FFN, and what it has to be: in float64, but for the hidden state, which is handed on in BF16."""
     gate, up, down = linear(896, 4864), linear(896, 4864), linear(4864, 896)
     masks = masks_of(gate_proj=gate, up_proj=up, down_proj=down)(density)
     g, u, d = (

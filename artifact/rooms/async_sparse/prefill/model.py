@@ -87,7 +87,7 @@ def swiglu(gate, up):
 def _fused(function: Callable) -> Callable:
     import torch
 
-    return torch.compile(function, dynamic=True)
+    return torch.compile(function)  # once more at a second length, and then for all
 
 
 def _pass(function: Callable, x) -> Callable:
@@ -187,9 +187,11 @@ def choose_backend(model, n: int) -> str:
 
     c = model.config
     heads, keys = c.num_attention_heads, c.num_key_value_heads
-    shape = (n, c.hidden_size // heads)
-    q, k, v = (
-        torch.randn(1, h, *shape, device=model.device, dtype=torch.bfloat16)
+    shape = (1, n, -1, c.hidden_size // heads)
+    q, k, v = (  # as projections hand them on
+        torch.randn(1, n, h * shape[-1], device=model.device, dtype=model.dtype)
+        .view(shape)
+        .transpose(1, 2)
         for h in (heads, keys, keys)
     )
     found = attention.fastest_backend(q, k, v)

@@ -48,12 +48,13 @@ def profiled(model, call: Callable) -> dict[str, float]:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
+    both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with torch.no_grad():
         call()
         torch.cuda.synchronize()
         with (
             ranges(model),
-            profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen,
+            profile(activities=both, acc_events=True) as seen,
         ):
             call()
             torch.cuda.synchronize()
@@ -63,14 +64,26 @@ def profiled(model, call: Callable) -> dict[str, float]:
 def summed(events: Iterable) -> dict[str, float]:
     """Microseconds of each part, of the profiler's events; "rest" is what lies in no range.
 
-    An event on the host has the device time of all that it called. Raises RuntimeError where no kernel lies in a range.
+    An event on the host has the device time of all that it called; where the profiler could not tell what a range
+    called, the range's own span on the device stands for it. Raises RuntimeError where no kernel lies in an FFN.
     """
+    events = list(events)
     on_host = [e for e in events if str(getattr(e, "device_type", "")).endswith("CPU")]
     found = dict.fromkeys(PARTS, 0.0)
+    spans = dict.fromkeys(PARTS, 0.0)
     total = sum(e.device_time_total for e in on_host if e.cpu_parent is None)
-    for event in on_host:
-        if event.name.startswith(of.PREFIX):
-            found[event.name.removeprefix(of.PREFIX)] += event.device_time_total
+    for event in events:
+        part = event.name.removeprefix(of.PREFIX)
+        if part == event.name:
+            continue
+        if str(event.device_type).endswith("CPU"):
+            found[part] += event.device_time_total
+        else:
+            spans[part] += event.time_range.elapsed_us()
+    for part, us in spans.items():
+        if not found[part] > 0:
+            found[part] = us
+            total += us
     if not found["ffn"] > 0:
         raise RuntimeError(
             "the profiler saw no kernel in an FFN: it needs CUPTI, which a container may withhold"

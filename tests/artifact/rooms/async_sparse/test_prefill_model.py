@@ -227,8 +227,9 @@ def test_every_ffn_is_checked_against_float64(model, monkeypatch):
 
 def event(name: str, us: float, parent=None, where: str = "CPU"):
     return SimpleNamespace(
-        name=name, device_time_total=us, cpu_parent=parent, device_type=f"DeviceType.{where}"
-    )
+        name=name, device_time_total=us, cpu_parent=parent, device_type=f"DeviceType.{where}",
+        time_range=SimpleNamespace(elapsed_us=lambda: us),
+    )  # fmt: skip
 
 
 def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
@@ -241,8 +242,11 @@ def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
     assert set(found) == set(PARTS)
     assert (found["ffn"], found["norms"], found["rest"]) == (70, 5, 25)
     np.testing.assert_allclose(sum(found.values()), 100)
+    events[0] = event("part: ffn", 0)  # the profiler does not know what it called
+    events[1] = event("aten::mm", 0, events[0])
+    assert parts.summed(events) == found
     with pytest.raises(RuntimeError, match="CUPTI"):
-        parts.summed(events[3:])
+        parts.summed(events[2:4])
 
 
 def test_ranges_are_around_every_ffn_and_projection_and_go_again(model):

@@ -6,6 +6,7 @@ routes     which room's kernels multiply what
 plans      `plan`, `spmm`, `load_plan`
 sampled    the product of two dense matrices at a sparse one's places: the gradient of A's values
 torch_ops  PyTorch operators with gradients
+layers     linear layers of blocks for PyTorch, and the FFNs of a language model made of them
 """
 
 from .plans import Plan, plan, spmm

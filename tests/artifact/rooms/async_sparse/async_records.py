@@ -222,6 +222,72 @@ def shapes() -> pd.DataFrame:
     return frame(rows)
 
 
+#: Speedups over the dense model by length, Fig. 8 and what it does not have.
+PREFILL = {
+    "dense": (1.0,) * 7,
+    "attention": (0.70, 0.72, 0.75, 0.80, 0.90, 0.98, 1.73),
+    "ffn": (1.37, 1.39, 1.41, 1.36, 1.25, 1.15, 1.08),
+    "both": (0.90, 0.95, 1.00, 1.10, 1.30, 1.60, 2.66),
+    "ffn_ours": (2.0, 2.2, 2.4, 2.3, 2.1, 1.8, 1.5),
+    "both_ours": (2.0, 2.2, 2.4, 2.3, 2.1, 2.4, 3.2),
+}
+
+
+def prefill() -> pd.DataFrame:
+    """Fig. 8, at both shares of blocks."""
+    m, k = GATE
+    return frame([
+        row("prefill", v, "", (m, 1024 * 2**i, k), d, m * k // 10, 1.0, 1e10) | time(1e5 * 2.0**i / x)
+        for d in (0.1, 0.05) for v, each in PREFILL.items() for i, x in enumerate(each)
+    ])  # fmt: skip
+
+
+def prefill_ffn() -> pd.DataFrame:
+    m, k = GATE
+    over = {"ffn_dense": 1.0, "ffn_opt5": 3.1, "ffn_unit_ring": 4.8, "ffn_gated": 6.2}
+    return frame([
+        row("prefill_ffn", v, "", (m, n, k), d, m * k // 10, 1.0, 1e10) | time(0.5 * n / x)
+        for d in (0.1, 0.05) for n in (4096, 16384, 65536) for v, x in over.items()
+    ])  # fmt: skip
+
+
+def time(us: float, flops: float = 1e15, least: float = 1e10) -> dict:
+    """The columns of a row that say how long it took."""
+    return {
+        "median_us": us, "q25_us": us, "q75_us": us, "useful_flops": flops, "tflops": flops / us / 1e6,
+        "least_bytes": least, "gbps": least / us / 1e3,
+    }  # fmt: skip
+
+
+def prefill_tables(folder: Path) -> None:
+    """The tables beside the records of a prefill, in a room's folder."""
+    more = {"layers": 28, "gpu": "NVIDIA H200", "when": "2026-01-02T03:04:05+00:00"}
+    parts = {
+        "ffn": 70.0,
+        "attention": 20.0,
+        "selection": 0.0,
+        "projections": 8.0,
+        "norms": 3.0,
+        "rotary": 2.0,
+        "rest": 4.0,
+    }
+    rows = [
+        {"configuration": c, "n": n, "density": 0.1, "part": p, "us": us * n / (1 + 2 * (p == "ffn" and i > 1))}
+        for n in (1024, 65536) for i, c in enumerate(PREFILL) for p, us in parts.items()
+    ]  # fmt: skip
+    chosen = [
+        {"n": 1024 * 2**i, "backend": "CUDNN_ATTENTION", "vertical_share": 0.75, "kept_share": 1 / (i + 1)}
+        for i in range(7)
+    ]  # fmt: skip
+    checks = [
+        {"configuration": c, "density": 0.1, "rel_diff": x, "noise": 9e-3}
+        for c, x in (("ffn", 8e-3), ("ffn_ours", 7e-3))
+    ]
+    for name, each in (("parts", rows), ("attention", chosen), ("checks", checks)):
+        text = pd.DataFrame([r | more for r in each]).to_csv(index=False, lineterminator="\n")
+        records.write_text(folder / "prefill" / f"{name}.csv", text)
+
+
 def counters(changed: dict[tuple[str, str], float] | None = None) -> pd.DataFrame:
     """At the point of the ladder, as the source's words have it; changed: (variant, metric) -> value."""
     values = {(v, TENSOR): 70.0 for v in ("opt2", "opt3", "opt4", "opt5", "opt6", "opt7", "auto")}
@@ -245,7 +311,7 @@ def folder(
     made = {
         "ablation": ablation, "tile_n": tile_n, "gate_proj": gate_proj, "ladder": ladder,
         "blocks": blocks, "shapes": shapes, "spmm_tf32": spmm_tf32, "spmm": spmm_exact,
-        "spmm_rcm": spmm_rcm, "wcsr_parts": wcsr_parts,
+        "spmm_rcm": spmm_rcm, "wcsr_parts": wcsr_parts, "prefill": prefill, "prefill_ffn": prefill_ffn,
     }  # fmt: skip
     for name in made.keys() - set(without):
         records.write(gpu / ROOM / f"{name}.csv", frames[name] if name in frames else made[name]())

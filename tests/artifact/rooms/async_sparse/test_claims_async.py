@@ -56,7 +56,7 @@ def test_without_records_nothing_is_measured(tmp_path):
 
 @pytest.mark.parametrize(
     "missing",
-    ["ablation", "tile_n", "spmm_tf32", "wcsr_parts", "gate_proj", "ladder", "counters"],
+    ["ablation", "tile_n", "spmm_tf32", "wcsr_parts", "gate_proj", "ladder", "counters", "prefill"],
 )
 def test_a_missing_record_is_not_measured(tmp_path, missing):
     got = verdicts(made.folder(tmp_path, without=[missing]))
@@ -290,3 +290,32 @@ def test_every_counter_of_a_claim_is_profiled():
     point = {"density": plan["densities"][0], **plan["shapes"][0]}
     ladder = made.ladder().iloc[0]
     assert all(ladder[key] == value for key, value in point.items())
+
+
+# ---------------------------------------------------------------- the prefill
+
+
+@pytest.mark.parametrize(
+    "variant,factor,expected",
+    [
+        ("both", 1.15, {"async-prefill-both": PARTLY, "async-prefill-exceeds": REPRODUCED}),
+        ("both", 0.6, {"async-prefill-both": NOT_REPRODUCED, "async-prefill-exceeds": NOT_REPRODUCED}),
+        ("attention", 1.5, {"async-prefill-parity": NOT_REPRODUCED, "async-prefill-overhead": NOT_REPRODUCED,
+                            "async-prefill-attention": NOT_REPRODUCED}),
+        ("ffn", 1.2, {"async-prefill-ffn-short": PARTLY, "async-prefill-ffn-long": PARTLY,
+                      "async-prefill-diminishes": REPRODUCED}),
+        ("ffn_ours", 2.0, {"async-prefill-ffn-short": REPRODUCED, "async-prefill-both": REPRODUCED}),
+    ],
+)  # fmt: skip
+def test_a_prefill_is_judged_by_what_the_source_ran(tmp_path, variant, factor, expected):
+    got = verdicts(
+        made.folder(tmp_path, prefill=made.faster(made.prefill(), variant, factor)), *expected
+    )
+    assert got.to_dict() == expected
+
+
+def test_a_kick_of_a_prefill_decides_nothing(tmp_path):
+    kick = made.prefill().assign(label="4 layers")
+    got = verdicts(made.folder(tmp_path, prefill=kick))
+    mine = {claim.id for claim in MINE if "prefill" in claim.experiment}
+    assert mine and set(got[list(mine)]) == {NOT_MEASURED}

@@ -1,0 +1,233 @@
+"""Attention of a prefill, dense and sparse. The sparse one is our own, on PyTorch's FlexAttention, and not MInference's
+code.
+
+What MInference, the source's reference, describes is rebuilt at the granularity of FlexAttention's blocks of 128 x 128:
+
+    vertical-slash   the last 64 queries say which columns and diagonals matter: VERTICAL and SLASH tokens of them
+    block-sparse     means of 128 queries and of 128 keys say which blocks matter: for each row the best, TOPK tokens
+
+A head has one of the two, chosen once, on other tokens than those measured (`dominant`), as MInference chooses
+offline. The selection for the tokens at hand is part of every call, and of its time. The diagonal is always kept.
+MInference keeps single columns and diagonals, and blocks of 64; here whole blocks of 128 are kept, as many as hold the
+same tokens.
+
+q (1, heads, n, d), k and v (1, key-value heads, n, d), n a multiple of 128.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from math import ceil
+
+BLOCK = 128
+LAST = 64  #: queries that choose columns and diagonals
+#: Tokens that are kept, MInference's own defaults: 1,000 columns, 6,096 diagonals, 100 blocks of 64.
+VERTICAL, SLASH, TOPK = 1000, 6096, 6400
+PATTERNS = ("vertical-slash", "block-sparse")
+#: Ours leave attention dense where the pattern may keep more than this share of the causal blocks: selection and
+#: FlexAttention's generated kernel cost more than what they leave out saves.
+WORTH = 0.55
+BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
+
+
+def kept_blocks(tokens: int, n: int) -> int:
+    """Blocks of BLOCK that hold so many tokens, as many as there are at most."""
+    return min(ceil(tokens / BLOCK), ceil(n / BLOCK))
+
+
+def most_kept(n: int) -> float:
+    """Share of the causal blocks that a pattern keeps at most."""
+    rows, each = (
+        ceil(n / BLOCK),
+        max(kept_blocks(VERTICAL, n) + kept_blocks(SLASH, n), kept_blocks(TOPK, n) + 1),
+    )
+    return sum(min(row + 1, each) for row in range(rows)) / (rows * (rows + 1) / 2)
+
+
+# ---------------------------------------------------------------- which blocks matter
+
+
+def vertical_slash(q, k):
+    """bool (heads, rows, rows) of blocks: the best columns and diagonals for the last queries, under the diagonal and
+    on it."""
+    import torch
+
+    heads, n, d = q.shape[1:]
+    groups, rows, last = heads // k.shape[1], n // BLOCK, min(LAST, n)
+    # Query heads that share keys are rows of one product.
+    tail = q[0, :, -last:].reshape(k.shape[1], groups * last, d)
+    score = torch.matmul(tail, k[0].transpose(1, 2)).float().view(heads, last, n) * d**-0.5
+    own = torch.arange(n - last, n, device=q.device)[:, None]
+    score.masked_fill_(torch.arange(n, device=q.device) > own, float("-inf"))
+    score = torch.softmax(score, -1)
+    columns = score.sum(1).view(heads, rows, BLOCK).sum(-1)
+    # Diagonals: with `last` zeros before and after, and rows of one more, column j of query i becomes j - i + last:
+    # those that are as far from their query are under each other.
+    frame = torch.nn.functional.pad(score, (last, 0)).view(heads, -1)
+    frame = torch.nn.functional.pad(frame, (0, last)).view(heads, last, n + last + 1)
+    by_distance = frame.sum(1)[:, 1 : n + 1].flip(1)
+    diagonals = by_distance.reshape(heads, rows, BLOCK).sum(-1)
+    vertical, slash = (
+        _top(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH))
+    )
+    row = torch.arange(rows, device=q.device)
+    apart = row[:, None] - row
+    kept = vertical[:, None, :] | slash[:, apart.clamp(min=0)]
+    return (kept & (apart >= 0)) | (apart == 0)
+
+
+def block_sparse(q, k):
+    """bool (heads, rows, rows) of blocks: for each row the best by the means of its queries and of the keys."""
+    import torch
+
+    heads, n, d = q.shape[1:]
+    groups, rows = heads // k.shape[1], n // BLOCK
+    mean_q = q[0].reshape(heads, rows, BLOCK, d).mean(2)
+    mean_k = k[0].reshape(-1, rows, BLOCK, d).mean(2)
+    score = (
+        torch.matmul(mean_q.view(-1, groups * rows, d), mean_k.transpose(1, 2))
+        .float()
+        .view(heads, rows, rows)
+    )
+    row = torch.arange(rows, device=q.device)
+    apart = row[:, None] - row
+    score.masked_fill_(apart < 0, float("-inf"))
+    kept = _top(score, kept_blocks(TOPK, n))
+    return (kept & (apart >= 0)) | (apart == 0)
+
+
+def _top(score, count: int):
+    """bool, as large as the scores: the `count` largest of the last dimension."""
+    import torch
+
+    found = torch.zeros_like(score, dtype=torch.bool)
+    return found.scatter_(-1, score.topk(count, -1).indices, True)
+
+
+def select(q, k, is_vertical):
+    """bool (heads, rows, rows) of blocks that are kept; is_vertical: bool (heads,), which pattern a head has."""
+    import torch
+
+    return torch.where(is_vertical[:, None, None], vertical_slash(q, k), block_sparse(q, k))
+
+
+def dominant(q, k):
+    """bool (heads,): whether vertical-slash holds more of a head's attention than block-sparse. By the exact attention
+    of queries spread over the sequence, at most 256; done once, not part of any time."""
+    import torch
+
+    heads, n, d = q.shape[1:]
+    at = torch.linspace(n // 2, n - 1, min(256, n // 2), device=q.device).long()
+    keys = k[0].repeat_interleave(heads // k.shape[1], 0)
+    score = torch.matmul(q[0, :, at], keys.transpose(1, 2)).float() * d**-0.5
+    score.masked_fill_(torch.arange(n, device=q.device) > at[:, None], float("-inf"))
+    score = torch.softmax(score, -1).view(heads, len(at), n // BLOCK, BLOCK).sum(-1)
+    held = [
+        (score * pattern(q, k)[:, at // BLOCK]).sum((1, 2))
+        for pattern in (vertical_slash, block_sparse)
+    ]
+    return held[0] >= held[1]
+
+
+# ---------------------------------------------------------------- the products
+
+
+def causal(batch, head, q_at, k_at):
+    """FlexAttention's mask inside a block of the diagonal."""
+    return q_at >= k_at
+
+
+def block_mask(kept):
+    """FlexAttention's description of the blocks (heads, rows, rows): those of the diagonal masked, the others whole."""
+    import torch
+    from torch.nn.attention.flex_attention import BlockMask
+
+    heads, rows, _ = kept.shape
+    row = torch.arange(rows, device=kept.device, dtype=torch.int32)
+    whole = kept & (row[:, None] > row)
+    # Those that are kept first, in their order: a sort of numbers that are all different.
+    order = torch.where(whole, row, row + rows).sort(-1).values
+    full = torch.where(order >= rows, order - rows, order).int()
+    diagonal = torch.zeros(heads, rows, rows, dtype=torch.int32, device=kept.device)
+    diagonal[:, :, 0] = row
+    options = {}
+    if "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters:
+        options["compute_q_blocks"] = False  # of gradients alone
+    return BlockMask.from_kv_blocks(
+        torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device), diagonal[None],
+        whole.sum(-1, dtype=torch.int32)[None], full[None],
+        BLOCK_SIZE=BLOCK, mask_mod=causal, **options,
+    )  # fmt: skip
+
+
+@functools.cache
+def compiled():
+    """FlexAttention, compiled once for each shape."""
+    import torch
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def sparse(q, k, v, is_vertical):
+    """Attention over the selected blocks: (1, heads, n, d). On the CPU by a mask, which is slow."""
+    q, k, v = (x.contiguous() for x in (q, k, v))
+    return over(q, k, v, select(q, k, is_vertical))
+
+
+def over(q, k, v, kept):
+    """Attention over blocks that were selected, bool (heads, rows, rows)."""
+    import torch
+
+    if q.is_cuda:
+        return compiled()(q, k, v, block_mask=block_mask(kept), enable_gqa=q.shape[1] != k.shape[1])
+    whole = kept.repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2).tril()
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=whole[None])
+
+
+def dense(q, k, v, backend: str):
+    """PyTorch's SDPA, causal, by one of its backends, named with "+repeat" where keys are repeated for it."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    name, _, repeat = backend.partition("+")
+    grouped = q.shape[1] != k.shape[1]
+    if repeat and grouped:
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        grouped = False
+    with sdpa_kernel([getattr(SDPBackend, name)]):
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=grouped
+        )
+
+
+def fastest_backend(q, k, v) -> str:
+    """SDPA's fastest on these tensors, of those that take them; "MATH" on the CPU."""
+    import torch
+
+    if not q.is_cuda:
+        return "MATH"
+    times = {}
+    for name in (b + more for b in BACKENDS for more in ("", "+repeat")):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        try:
+            with warnings.catch_warnings():  # why a backend does not take the shapes
+                warnings.simplefilter("ignore")
+                dense(q, k, v, name)
+            begin.record()
+            dense(q, k, v, name)
+            dense(q, k, v, name)
+            end.record()
+            end.synchronize()
+        except RuntimeError:
+            continue
+        times[name] = begin.elapsed_time(end)
+    if not times:
+        raise RuntimeError(
+            f"none of SDPA's backends {', '.join(BACKENDS)} takes {tuple(q.shape)} of {q.dtype} here: "
+            "is this PyTorch made for the GPU?"
+        )
+    return min(times, key=times.get)

@@ -1,0 +1,75 @@
+"""What is compared: each configuration, what it makes sparse and how, and what it is called. Needs no PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from artifact.drawing.style import BASELINE, BEST, BOUND, PUBLISHED, RUNGS
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A prefill: which parts of the model are sparse, as in the source or ours."""
+
+    called: str  #: in figures and tables
+    attention: str = (
+        "dense"  #: "dense"; "sparse" always; "pays" where the pattern keeps few enough blocks
+    )
+    ffn: str = ""  #: "" dense; "opt5" each projection by the source's kernel; "gated" ours
+    stated: str = ""  #: the source's name of it in published/text.csv
+    colour: str = BASELINE
+    marker: str = "o"
+    line: str = "-"
+
+
+DENSE, ATTENTION, FFN, BOTH = "dense", "attention", "ffn", "both"
+FFN_OURS, BOTH_OURS = "ffn_ours", "both_ours"
+CONFIGURATIONS: dict[str, Configuration] = {
+    DENSE: Configuration("dense"),
+    ATTENTION: Configuration("sparse attention", "sparse", "", "minference", RUNGS[0], "^", "--"),
+    FFN: Configuration("sparse FFN, as published", "dense", "opt5", "opt5", PUBLISHED, "v", "--"),
+    BOTH: Configuration("both, as published", "sparse", "opt5", "both", RUNGS[3], "s", "--"),
+    FFN_OURS: Configuration("sparse FFN, ours", "dense", "gated", "", BEST, "p"),
+    BOTH_OURS: Configuration("both, ours", "pays", "gated", "", RUNGS[2], "d"),
+}
+#: The FFN layer alone: the dense one, the source's, ours in three launches and a pass, ours in two launches.
+LAYERS = {
+    "ffn_dense": "dense",
+    "ffn_opt5": "as published",
+    "ffn_unit_ring": "ours, projections apart",
+    "ffn_gated": "ours, gate and up in one",
+}
+#: The ranges of the profiler, and what is in none of them: how they are called, and their colours.
+PARTS = {
+    "ffn": ("FFN", PUBLISHED),
+    "attention": ("attention", BASELINE),
+    "selection": ("choosing blocks", RUNGS[2]),
+    "projections": ("projections of attention", BEST),
+    "norms": ("norms", RUNGS[0]),
+    "rotary": ("rotary embedding", RUNGS[3]),
+    "rest": ("the rest", BOUND),
+}
+LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+LAYER_LENGTHS = (4096, 16384, 65536)
+PART_LENGTHS = (1024, 4096, 16384, 65536)
+DENSITIES = (0.1, 0.05)
+#: Qwen2.5-7B, as its config.json has it.
+SIZES = {
+    "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6, "rope_theta": 1e6, "hidden_act": "silu", "tie_word_embeddings": False,
+    "use_sliding_window": False,
+}  # fmt: skip
+KICK_LAYERS, KICK_LENGTHS = 4, (1024,)
+
+
+def flops(sizes: dict, n: int, density: float = 1.0) -> float:
+    """Of a prefill of n tokens up to the last token's logits: two for each weight and token, and causal attention.
+
+    density: of the FFN's blocks. Embedding, norms and softmax are not counted."""
+    hidden, layers = sizes["hidden_size"], sizes["num_hidden_layers"]
+    keys = hidden * sizes["num_key_value_heads"] // sizes["num_attention_heads"]
+    projections = 2 * n * hidden * (2 * hidden + 2 * keys)
+    ffn = 2 * n * 3 * hidden * sizes["intermediate_size"] * density
+    attention = 2 * 2 * hidden * n * (n + 1) / 2
+    return layers * (projections + ffn + attention) + 2 * hidden * sizes["vocab_size"]

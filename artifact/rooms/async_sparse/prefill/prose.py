@@ -1,0 +1,143 @@
+"""Sentences of the prefill that hold numbers, as Markdown; each says "not measured" where there are none."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from artifact.drawing import plot
+from artifact.drawing.words import listed
+from artifact.rooms.async_sparse.figures import speedups
+from artifact.rooms.async_sparse.prefill import experiments
+from artifact.rooms.async_sparse.prefill.configurations import (
+    BOTH,
+    BOTH_OURS,
+    CONFIGURATIONS,
+    DENSE,
+    DENSITIES,
+    FFN_OURS,
+    PARTS,
+)
+from artifact.rooms.async_sparse.prefill.figures import stated
+from artifact.rooms.async_sparse.prose import HERE
+
+NOT_YET = f"{HERE}: `make measure` on a GPU of compute capability 9.0 with the `llm` extra fills this page."
+NO_LIBRARIES = (
+    "PyTorch, transformers or CuPy are not installed here, so nothing was measured for this page."
+)
+
+
+def origin(run, df: pd.DataFrame | None) -> str:
+    """What the page can do here."""
+    said = [NO_LIBRARIES] if run and run.mode == "measure" and not experiments.installed() else []
+    return " ".join([*said, *([NOT_YET] if df is None else [])])
+
+
+def claimed(text: pd.DataFrame) -> str:
+    """What the source says of Fig. 8."""
+    parts = [
+        f"{_span(row.low, row.high)} {'up to 4,096' if row.low != row.high else f'at {row.n:,}'} tokens with "
+        f"{CONFIGURATIONS[row.variant].called.removesuffix(', as published')}"
+        for row in stated(text).itertuples()
+    ]
+    return f"At 90% block sparsity the source's model is {listed(parts)}: times as fast as the dense one, on an H100."
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+
+
+def finding(df: pd.DataFrame | None, text: pd.DataFrame) -> str:
+    """What of it was found, configuration by configuration."""
+    if df is None:
+        return f"{HERE}."
+    own = df[df["density"] == DENSITIES[0]]
+    over = _over(own)
+    said = stated(text)
+    points = []
+    for row in said.itertuples():
+        here = over.get((row.variant, row.n))
+        if here is not None:
+            points.append(
+                f"{CONFIGURATIONS[row.variant].called} at {plot.number(row.n)} tokens: {here:.2f}×, "
+                f"{_span(row.low, row.high)}× stated"
+            )
+    n = max(own["n"])
+    ours = [
+        f"{CONFIGURATIONS[v].called} {over[v, n]:.2f}×"
+        for v in (FFN_OURS, BOTH_OURS)
+        if (v, n) in over
+    ]
+    if ours:
+        points.append(f"past the source, at {plot.number(n)} tokens: {listed(ours)}")
+    return "\n".join(f"- {point}." for point in points)
+
+
+def _over(df: pd.DataFrame) -> dict[tuple[str, int], float]:
+    wanted = [v for v in CONFIGURATIONS if v != DENSE]
+    if DENSE not in set(df["variant"]) or not set(wanted) & set(df["variant"]):
+        return {}
+    found = speedups(df, wanted, DENSE)
+    return {(r.variant, int(r.n)): r.speedup for r in found.itertuples()}
+
+
+def below(df: pd.DataFrame | None) -> str:
+    """Which configurations are slower than the dense model from 4,096 tokens on, and why that can be."""
+    if df is None:
+        return ""
+    over = _over(df[df["density"] == DENSITIES[0]])
+    slow = [(v, n, x) for (v, n), x in over.items() if n >= 4096 and x < 1]
+    if not slow:
+        return "From 4,096 tokens on, no configuration is slower than the dense model."
+    each = listed(
+        f"{CONFIGURATIONS[v].called} at {plot.number(n)} tokens ({x:.2f}×)" for v, n, x in slow
+    )
+    return (
+        f"Slower than the dense model: {each}. Sparse attention as the source has it is sparse at every length. As long as its "
+        "patterns keep most of the blocks it pays for choosing them and for a generated kernel, which is behind SDPA's best; ours "
+        "leaves attention dense there."
+    )
+
+
+def why(parts: pd.DataFrame | None) -> str:
+    """Which parts take most of the time, dense, and of ours, at the shortest and the longest sequence."""
+    if parts is None:
+        return f"{HERE}."
+    texts = []
+    for n in dict.fromkeys((min(parts["n"]), max(parts["n"]))):
+        for name in (DENSE, BOTH_OURS):
+            own = parts[(parts["n"] == n) & (parts["configuration"] == name)]
+            own = own.drop_duplicates("part", keep="last").set_index("part")["us"]
+            if own.sum() > 0:
+                top = (own / own.sum()).nlargest(3)
+                shares = listed(f"{PARTS[p][0]} {x:.0%}" for p, x in top.items())
+                texts.append(f"{CONFIGURATIONS[name].called} at {plot.number(n)} tokens: {shares}")
+    return "Of the time on the GPU, " + "; ".join(texts) + "." if texts else f"{HERE}."
+
+
+def checked(df: pd.DataFrame | None) -> str:
+    """How far the last hidden state is from the masked dense model's."""
+    if df is None:
+        return f"The last hidden state of the whole model: {HERE[:1].lower()}{HERE[1:]}."
+    df = df.drop_duplicates("configuration", keep="last")
+    each = listed(
+        f"{CONFIGURATIONS[r.configuration].called} {r.rel_diff:.1e}" for r in df.itertuples()
+    )
+    return (
+        f"At {plot.number(experiments.CHECK_LENGTH)} tokens the last hidden state differs from that of a dense model with the same "
+        f"weights masked by (relative to its norm): {each}. Another backend for that model's own attention changes it by "
+        f"{df['noise'].iloc[-1]:.1e}, which is what rounding in BF16 adds up to."
+    )
+
+
+def in_short(df: pd.DataFrame | None) -> str:
+    """The chapter in a sentence or two."""
+    if df is None:
+        return f"{HERE}."
+    own = df[df["density"] == DENSITIES[0]]
+    over, n = _over(own), max(own["n"])
+    if not {(BOTH, n), (BOTH_OURS, n)} <= set(over):
+        return f"{HERE}."
+    return (
+        f"At {plot.number(n)} tokens and a tenth of the FFN's blocks the model is {over[BOTH, n]:.2f} times as fast as the dense one "
+        f"with both parts sparse as published, and {over[BOTH_OURS, n]:.2f} times with our FFN."
+    )

@@ -1,0 +1,56 @@
+"""Tables of the prefill from its records."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from artifact.drawing import plot
+from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, DENSE, LAYERS
+
+
+def whole(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
+    """Times of the dense model, and what each configuration is over it, at one share of blocks."""
+    if df is None or not (df["density"] == density).any():
+        return None
+    ms = _by_length(df, density) / 1e3
+    made = pd.DataFrame({"tokens": [plot.number(n) for n in ms.index]})
+    made["dense [ms]"] = [f"{t:,.1f}" for t in ms[DENSE]]
+    for name in (c for c in CONFIGURATIONS if c in ms and c != DENSE):
+        made[CONFIGURATIONS[name].called] = _times(ms[DENSE] / ms[name])
+    return made
+
+
+def layer(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
+    """The same of the FFN alone."""
+    if df is None or not (df["density"] == density).any():
+        return None
+    ms = _by_length(df, density) / 1e3
+    made = pd.DataFrame({"tokens": [plot.number(n) for n in ms.index]})
+    made["dense [ms]"] = [f"{t:.2f}" for t in ms["ffn_dense"]]
+    for name in (v for v in LAYERS if v in ms and v != "ffn_dense"):
+        made[LAYERS[name]] = _times(ms["ffn_dense"] / ms[name])
+    return made
+
+
+def chosen(df: pd.DataFrame | None) -> pd.DataFrame | None:
+    """What attention was: SDPA's backend, how much of the causal blocks the patterns kept."""
+    if df is None:
+        return None
+    df = df.drop_duplicates("n", keep="last").sort_values("n")
+    return pd.DataFrame(
+        {
+            "tokens": [plot.number(n) for n in df["n"]],
+            "SDPA's backend": df["backend"].str.removesuffix("_ATTENTION").str.lower().to_numpy(),
+            "causal blocks kept": [f"{share:.0%}" for share in df["kept_share"]],
+            "heads with vertical-slash": [f"{share:.0%}" for share in df["vertical_share"]],
+        }
+    )
+
+
+def _by_length(df: pd.DataFrame, density: float) -> pd.DataFrame:
+    own = df[df["density"] == density]
+    return own.pivot_table(index="n", columns="variant", values="median_us", aggfunc="last")
+
+
+def _times(over: pd.Series) -> list[str]:
+    return ["" if pd.isna(x) else f"{x:.2f}×" for x in over]

@@ -1,0 +1,197 @@
+"""The room's kernels as a linear layer calls them: by addresses, for any number of tokens, without trials or copies.
+
+    unit_ring   Y (tokens x m) = X (tokens x k) · Aᵀ
+    gated       H (tokens x m) = silu(X · Gᵀ) ∘ (X · Uᵀ), G and U in one list of blocks (gated.cu)
+    opt5        C (m x tokens) = A · Xᵀ, the source's kernel as it writes: the layer's output is its transpose
+
+Blocks are 64 x 64 of 16-bit values, 8 KiB each, one after another. The tile is the one that was tuned for the sizes,
+where the GPU's choices have it, else the best by `family.predict`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import jit, tuning
+from ..contract import require
+from ..pitch import ALIGNMENT
+from ..tma import Mapped, tensor_map
+from . import family, published
+from .family import DTYPES, LINE, ROWS, Shape, Unit
+
+HERE = Path(__file__).parent
+GATED = HERE / "gated.cu"
+KERNELS = ("unit_ring", "gated", "opt5")
+_SIZE = 2  # bytes of a value
+_K = LINE // _SIZE
+_MOST_MAPS = 1024  # a model's layers, each with its own weights, inputs and outputs
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a launch depends on besides addresses."""
+
+    kernel: str
+    m: int
+    k: int
+    blocks: int  #: of A, or of G and U together
+    tokens: int
+    dtype: str
+
+    @property
+    def n(self) -> int:
+        """Columns of C, as the room calls them."""
+        return self.tokens
+
+    @property
+    def block_rows(self) -> int:
+        return ceil(self.m / ROWS)
+
+
+def check(sizes: Sizes) -> None:
+    """Raise ValueError, one sentence, for sizes that no kernel here takes."""
+    require(
+        sizes.kernel in KERNELS,
+        f"a layer has no kernel {sizes.kernel!r}: choose one of {', '.join(KERNELS)}",
+    )
+    require(
+        sizes.dtype in ("bfloat16", "float16"),
+        f"a layer of blocks multiplies bfloat16 or float16, but is given {sizes.dtype}: convert it",
+    )
+    each = ALIGNMENT // _SIZE
+    for name, value in (("inputs", sizes.k), ("outputs", sizes.m)):
+        require(
+            value % each == 0,
+            f"a layer of blocks has {value} {name}, but the copy engine takes multiples of {each}: pad them",
+        )
+
+
+def shape_of(sizes: Sizes) -> Shape:
+    return Shape(sizes.dtype, ROWS, ROWS, "F", "C" if sizes.kernel == "opt5" else "F")
+
+
+def config_of(sizes: Sizes, device) -> Unit:
+    """The tile and its rings: tuned where the choices have the sizes, else the best by prediction."""
+    shape = shape_of(sizes)
+    most = device.properties.max_shared_memory_per_block_optin
+    if sizes.kernel == "unit_ring":
+        key = (sizes.m, sizes.tokens, sizes.k, sizes.blocks, ROWS, ROWS, sizes.dtype, "F", "F")
+        found = tuning.look_up(
+            family.CHOICES, key, device,
+            fits=lambda config: family.shared_bytes(config, shape) + family.STATIC <= most,
+        )  # fmt: skip
+        if found is not None:
+            return found.config
+    return predicted(sizes, most, device.properties.multiprocessor_count)
+
+
+def predicted(sizes: Sizes, most: int, sms: int) -> Unit:
+    """The best by `family.predict`. most: bytes of shared memory that a block may have; sms: of the GPU."""
+    shape = shape_of(sizes)
+    every = [family.filled(Unit(width), shape, most) for width in family.WIDTHS]
+    fit = [c for c in every if family.shared_bytes(c, shape) + family.STATIC <= most]
+    return min(fit, key=lambda c: family.predict(c, sizes, sizes, shape, sms))
+
+
+def entry(sizes: Sizes, config: Unit) -> str:
+    """The template instantiation."""
+    if sizes.kernel == "gated":
+        dtype = DTYPES[sizes.dtype][0]
+        return (
+            f"gated<{dtype}, {config.width}, {config.shared}, {config.private}, {config.buffers}>"
+        )
+    if sizes.kernel == "opt5":
+        return published.entry("opt5", sizes.dtype, "C", published.wgmma_n(sizes.tokens))
+    return family.entry(config, shape_of(sizes))
+
+
+@dataclass
+class Launcher:
+    """A kernel for its sizes; a call brings the addresses, and enqueues."""
+
+    sizes: Sizes
+    kernel: Any
+    launch: Any  #: cuda.core.LaunchConfig
+    width: int  #: columns of B in a box
+    wide: int  #: columns of C in a box
+    numbers: tuple  #: the arguments after the addresses
+    _maps: dict = field(default_factory=dict)
+
+    def __call__(self, stream, x: int, y: int, val: int, index: int, col_idx: int, counter: int):
+        """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m (opt5: m x tokens), without gaps, at
+        multiples of 16 bytes; val: the blocks; index: int4 of each block row, as `unit.work_order` has them (opt5:
+        int32 row_ptr); counter: two uint32 zeros, which are zeros again afterwards: no two launches may share
+        them at once."""
+        from cuda.core import launch
+
+        s = self.sizes
+        b = self._map(x, (s.tokens, s.k), (self.width, _K), LINE)
+        a = self._map(val, (max(s.blocks, 1) * ROWS, ROWS), (ROWS, _K), LINE)
+        if s.kernel == "opt5":
+            width = self.wide * _SIZE
+            c = self._map(y, (s.m, s.tokens), (ROWS, self.wide), width if width > 16 else 0)
+            launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, 0)
+        else:
+            c = self._map(y, (s.tokens, s.m), (self.wide, ROWS), LINE)
+            launch(
+                stream, self.launch, self.kernel, a, b, c, index, col_idx, counter, *self.numbers
+            )
+
+    def _map(self, address: int, shape: tuple[int, int], box: tuple[int, int], swizzle: int):
+        key = address, shape, box
+        found = self._maps.get(key)
+        if found is None:
+            if len(self._maps) >= _MOST_MAPS:
+                self._maps.clear()
+            strides = shape[1] * _SIZE, _SIZE
+            found = tensor_map(Mapped(address, shape, strides, "<u2", box, swizzle), box, swizzle)
+            self._maps[key] = found
+        return found
+
+
+@functools.lru_cache(512)
+def launcher(sizes: Sizes, ordinal: int) -> Launcher:
+    """The kernel for these sizes on the GPU of a CUDA number, which is current: compiled and loaded once.
+
+    Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
+    """
+    from cuda.core import Device, LaunchConfig
+
+    check(sizes)
+    device = Device(ordinal)
+    require(
+        jit.arch_of(device) in family.TARGETS,
+        f"a layer of blocks is multiplied by wgmma, which compute capability 9.0 has and GPU {ordinal}, "
+        f"{'.'.join(map(str, device.compute_capability))}, has not",
+    )
+    shape = shape_of(sizes)
+    if sizes.kernel == "opt5":
+        width = published.wgmma_n(sizes.tokens)
+        require(
+            sizes.tokens * _SIZE % ALIGNMENT == 0,
+            f"opt5 writes lines of {sizes.tokens} tokens, but the copy engine takes multiples of 8: use unit_ring",
+        )
+        need = published.shared_bytes("opt5", width, _SIZE, "C")
+        grid = (sizes.block_rows, ceil(sizes.tokens / (2 * width)))
+        config, source, numbers = Unit(width), HERE / "opt5.cu", ()
+    else:
+        config = config_of(sizes, device)
+        width, need = config.width, family.shared_bytes(config, shape)
+        panels = ceil(sizes.tokens / config.columns)
+        group = config.group_kib * 1024 // (sizes.k * _SIZE * config.columns)
+        grid = min(device.properties.multiprocessor_count, sizes.block_rows * panels)
+        source = GATED if sizes.kernel == "gated" else family.SOURCE
+        numbers = tuple(
+            map(np.int32, (sizes.block_rows, panels, min(panels, max(1, group)), ROWS // _K))
+        )
+    cubin = jit.compile_cubin(source, entry(sizes, config), jit.arch_of(device))
+    return Launcher(
+        sizes, jit.load(cubin, need), LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need),
+        width, family.box_columns(width, _SIZE, shape.c_order), numbers,
+    )  # fmt: skip

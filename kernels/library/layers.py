@@ -1,0 +1,413 @@
+"""Linear layers of block-sparse weights for PyTorch, and the FFN of a Qwen2- or Llama-like model made of them.
+
+    sparsify(model, density=0.1)                # each gate_proj, up_proj, down_proj: blocks of 64 x 64, in place
+    layer = BlockSparseLinear.of(linear, mask)  # one nn.Linear; mask: bool, its rows and columns of blocks
+
+Products are operators of `torch.library`, on the current stream, which `torch.compile` and CUDA graphs take; a graph
+is captured after a first call at the same number of tokens, which compiles. Nothing is copied: inputs and
+outputs lie as nn.Linear has them. On the CPU the same layers multiply dense, slowly, for tests. Inference alone:
+there are no gradients. Launches of one layer must not overlap, on several streams. PyTorch is imported
+when a layer is first asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from ..async_sparse import layer
+from ..contract import require
+from . import current, dense
+
+SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
+CHOICES = ("random", "norm")
+PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+_CLASSES = ("BlockSparseLinear", "SparseFFN")
+
+
+def __getattr__(name: str):
+    if name in _CLASSES:
+        return getattr(classes(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# ---------------------------------------------------------------- which blocks are kept
+
+
+def chosen(weight, density: float, block: int = SIDE, keep: str = "random", generator=None):
+    """bool (rows, columns) of blocks of a weight (outputs x inputs): round(density · all) of them.
+
+    keep: "random", every choice equally likely, by a `torch.Generator` on the weight's device; "norm": those of the
+    largest Frobenius norm. Raises ValueError for a density beyond 0 to 1, another block and another choice.
+    """
+    import torch
+
+    require(0 <= density <= 1, f"density is {density!r}, but must be a share from 0 to 1")
+    require(
+        isinstance(block, int) and block >= SIDE and block % SIDE == 0,
+        f"block is {block!r}, but must be {SIDE} or a multiple of it: wgmma multiplies {SIDE} rows",
+    )
+    require(keep in CHOICES, f"keep is {keep!r}, but must be one of {', '.join(CHOICES)}")
+    rows, columns = (-(-size // block) for size in weight.shape)
+    if keep == "random":
+        score = torch.rand(
+            rows, columns, dtype=torch.float32, device=weight.device, generator=generator
+        )
+    else:
+        score = _cells(weight.detach(), block).float().square().sum((2, 3))
+    kept = score.flatten().argsort(descending=True, stable=True)[: round(density * rows * columns)]
+    mask = torch.zeros(rows * columns, dtype=torch.bool, device=weight.device)
+    mask[kept] = True
+    return mask.view(rows, columns)
+
+
+def masked(weight, mask):
+    """The weight with zeros where the mask of blocks has none; the block is as large as the mask says."""
+    block = _side(weight.shape, mask)
+    whole = mask.repeat_interleave(block, 0).repeat_interleave(block, 1)
+    return weight * whole[: weight.shape[0], : weight.shape[1]]
+
+
+def _side(shape, mask) -> int:
+    """The multiple of SIDE that a mask's blocks are of, for a weight of a shape."""
+    for block in range(SIDE, max(shape) + SIDE, SIDE):
+        if tuple(-(-size // block) for size in shape) == tuple(mask.shape):
+            return block
+    raise ValueError(
+        f"the mask has {' x '.join(map(str, mask.shape))} blocks, but of a weight of "
+        f"{' x '.join(map(str, shape))} no multiple of {SIDE} makes as many: one element for each block"
+    )
+
+
+def _cells(weight, block: int):
+    """(block rows, block columns, block, block) of a weight, padded with zeros to whole blocks."""
+    from torch.nn import functional
+
+    m, k = weight.shape
+    weight = functional.pad(weight, (0, -k % block, 0, -m % block))
+    rows, columns = (size // block for size in weight.shape)
+    return weight.view(rows, block, columns, block).transpose(1, 2)
+
+
+def blocks_of(weight, mask) -> tuple[Any, Any, Any]:
+    """(row_ptr, col_idx, val) of a weight's blocks: int32 (rows + 1,), int32 (blocks,), (blocks, SIDE, SIDE)."""
+    import torch
+
+    finer = _side(weight.shape, mask) // SIDE
+    mask = mask.repeat_interleave(finer, 0).repeat_interleave(finer, 1)
+    cells = _cells(weight.detach(), SIDE)
+    mask = mask[: cells.shape[0], : cells.shape[1]]
+    row, col = mask.nonzero(as_tuple=True)
+    row_ptr = torch.zeros(mask.shape[0] + 1, dtype=torch.int32, device=weight.device)
+    row_ptr[1:] = mask.sum(1).cumsum(0)
+    return row_ptr, col.int(), cells[row, col].contiguous()
+
+
+def work_order(row_ptr, middle=None):
+    """int32 (block rows, 4): block row, its first block, the one past its last, and `middle`, the first of the second
+    matrix; the longest first. A row in which one of two matrices has no block has none: their product is zero."""
+    import torch
+
+    first, end = row_ptr[:-1], row_ptr[1:]
+    middle = first if middle is None else middle
+    if middle is not first:
+        empty = (middle == first) | (middle == end)
+        first, middle, end = (
+            first,
+            torch.where(empty, first, middle),
+            torch.where(empty, first, end),
+        )
+    row = torch.argsort(end - first, descending=True, stable=True)
+    return torch.stack([row.int(), first[row], end[row], middle[row]], 1).int().contiguous()
+
+
+# ---------------------------------------------------------------- the operator
+
+
+@functools.cache
+def operators() -> SimpleNamespace:
+    """The operator `sparsity_on_trial::block_linear`, registered at the first call."""
+    import torch
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::block_linear", mutates_args=(),
+        schema="(Tensor x, Tensor val, Tensor index, Tensor col_idx, Tensor counter, SymInt features, str kernel)"
+        " -> Tensor",
+    )  # fmt: skip
+    def block_linear(x, val, index, col_idx, counter, features, kernel):
+        if not x.is_cuda:
+            return _on_cpu(x, val, index, col_idx, features, kernel)
+        return _enqueue(x, val, index, col_idx, counter, features, kernel)
+
+    @block_linear.register_fake
+    def _(x, val, index, col_idx, counter, features, kernel):
+        return x.new_empty(_shape(x, features, kernel))
+
+    return SimpleNamespace(block_linear=torch.ops.sparsity_on_trial.block_linear.default)
+
+
+def _shape(x, features, kernel: str) -> tuple:
+    """Of the output: as nn.Linear's, or of opt5 (features, tokens)."""
+    if kernel == "opt5":
+        return features, x.numel() // x.shape[-1]
+    return *x.shape[:-1], features
+
+
+def _enqueue(x, val, index, col_idx, counter, features: int, kernel: str):
+    import torch
+
+    k = x.shape[-1]
+    tokens = x.numel() // k
+    out = torch.empty(_shape(x, features, kernel), dtype=x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    require(
+        val.dtype == x.dtype,
+        f"the input is {x.dtype}, but the layer's blocks are {val.dtype}: convert one of them",
+    )
+    x = x.contiguous()  # as it is, from every layer that comes before an FFN
+    if x.data_ptr() % layer.ALIGNMENT:
+        x = x.clone()
+    sizes = layer.Sizes(
+        kernel, features, k, col_idx.shape[0], tokens, str(x.dtype).removeprefix("torch.")
+    )
+    ordinal = x.get_device()
+    with torch.cuda.device(ordinal):
+        device = _device(ordinal)
+        launch = layer.launcher(sizes, ordinal)
+        stream = dense.opened(dense.current(x, ordinal), device)
+        launch(stream, *(t.data_ptr() for t in (x, out, val, index, col_idx, counter)))
+    return out
+
+
+@functools.cache
+def _device(ordinal: int):
+    """The GPU, whose context is PyTorch's."""
+    with current.opened(ordinal) as device:
+        return device
+
+
+def _on_cpu(x, val, index, col_idx, features: int, kernel: str):
+    """The same by dense products in float32, rounded where the kernels round."""
+    from torch.nn import functional
+
+    k, dtype = x.shape[-1], x.dtype
+    x, val = x.float(), val.float()
+    if kernel == "opt5":
+        whole = _whole(val, col_idx, index[:-1], index[1:], features, k)
+        return functional.linear(x.reshape(-1, k), whole).t().to(dtype).contiguous()
+    order = index[:, 0].argsort()
+    first, end, middle = (index[order, i] for i in (1, 2, 3))
+    if kernel == "gated":
+        gate = functional.linear(x, _whole(val, col_idx, first, middle, features, k))
+        up = functional.linear(x, _whole(val, col_idx, middle, end, features, k))
+        return (functional.silu(gate).to(dtype) * up).to(dtype)
+    return functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
+
+
+def _whole(val, col_idx, first, end, m: int, k: int):
+    """The dense weight (m, k) of the blocks first[r] to end[r] - 1 of each block row r."""
+    import torch
+
+    rows, columns = first.shape[0], -(-k // SIDE)
+    whole = val.new_zeros(rows, columns, SIDE, SIDE)
+    lengths = (end - first).long()
+    row = torch.repeat_interleave(torch.arange(rows, device=val.device), lengths)
+    before = torch.cumsum(lengths, 0) - lengths
+    block = torch.arange(row.shape[0], device=val.device) - before[row] + first.long()[row]
+    whole[row, col_idx.long()[block]] = val[block]
+    return whole.transpose(1, 2).reshape(rows * SIDE, columns * SIDE)[:m, :k]
+
+
+# ---------------------------------------------------------------- the modules
+
+
+@functools.cache
+def classes() -> SimpleNamespace:
+    """`BlockSparseLinear` and `SparseFFN`, made when PyTorch is first needed."""
+    import torch
+    from torch import nn
+
+    multiply = operators().block_linear
+
+    def keep(module, **arrays):
+        module.register_buffer("counter", arrays["val"].new_zeros(2, dtype=torch.int32))
+        for name, value in arrays.items():
+            module.register_buffer(name, value)
+
+    class BlockSparseLinear(nn.Module):
+        """nn.Linear with a weight of blocks: (…, inputs) to (…, outputs), bfloat16 or float16.
+
+        published: by the source's kernel as it writes C, whose transpose is handed on as it is: what follows reads
+        it in strides, and the next layer copies it. Otherwise by ours, which writes it as nn.Linear does.
+        """
+
+        def __init__(
+            self, inputs: int, outputs: int, row_ptr, col_idx, val, bias=None, published=False
+        ):
+            super().__init__()
+            self.in_features, self.out_features = inputs, outputs
+            self.kernel = "opt5" if published else "unit_ring"
+            index = row_ptr if published else work_order(row_ptr)
+            keep(self, val=_some(val), index=index, col_idx=col_idx)
+            self.bias = bias
+
+        @classmethod
+        def of(cls, linear, mask, published: bool = False):
+            """The layer whose weight is that of an nn.Linear where the mask has blocks, zero elsewhere."""
+            m, k = linear.weight.shape
+            return cls(k, m, *blocks_of(linear.weight, mask), linear.bias, published)
+
+        def forward(self, x):
+            y = multiply(
+                x, self.val, self.index, self.col_idx, self.counter, self.out_features, self.kernel
+            )
+            if self.kernel == "opt5":
+                y = y.t().view(*x.shape[:-1], self.out_features)
+            return y if self.bias is None else y + self.bias
+
+        def extra_repr(self) -> str:
+            return f"{self.in_features}, {self.out_features}, {self.col_idx.shape[0]} blocks, {self.kernel}"
+
+    class SparseFFN(nn.Module):
+        """down(silu(gate(x)) ∘ up(x)) in two launches: gate and up are one product with the rest as its epilogue."""
+
+        def __init__(self, gate, up, down, masks: Mapping[str, Any]):
+            super().__init__()
+            m, k = gate.weight.shape
+            for name, linear in (("gate_proj", gate), ("up_proj", up)):
+                require(
+                    linear.bias is None,
+                    f"{name} has a bias, which the product with SwiGLU does not add: replace each projection alone",
+                )
+            self.in_features, self.features = k, m
+            of_gate, of_up = (
+                blocks_of(linear.weight, masks[name])
+                for name, linear in (("gate_proj", gate), ("up_proj", up))
+            )
+            index, col_idx, val = _interleaved(of_gate, of_up)
+            keep(self, val=_some(val), index=index, col_idx=col_idx)
+            self.down_proj = BlockSparseLinear.of(down, masks["down_proj"])
+
+        def forward(self, x):
+            hidden = multiply(
+                x, self.val, self.index, self.col_idx, self.counter, self.features, "gated"
+            )
+            return self.down_proj(hidden)
+
+        def extra_repr(self) -> str:
+            return f"{self.in_features}, {self.features}, {self.col_idx.shape[0]} blocks of gate and up"
+
+    for cls in (BlockSparseLinear, SparseFFN):
+        cls.__module__, cls.__qualname__ = __name__, cls.__name__
+    return SimpleNamespace(BlockSparseLinear=BlockSparseLinear, SparseFFN=SparseFFN)
+
+
+def _some(val):
+    """The blocks; of none at all, one of zeros, since the copy engine describes no empty matrix."""
+    return val if val.shape[0] else val.new_zeros(1, SIDE, SIDE)
+
+
+def _interleaved(gate, up) -> tuple[Any, Any, Any]:
+    """(work order, col_idx, val) of two matrices in one list: in each block row the gate's blocks, then up's."""
+    import torch
+
+    lengths = [(row_ptr[1:] - row_ptr[:-1]).long() for row_ptr, _, _ in (gate, up)]
+    row_ptr = torch.zeros_like(gate[0])
+    row_ptr[1:] = (lengths[0] + lengths[1]).cumsum(0)
+    rows = torch.arange(len(row_ptr) - 1, device=row_ptr.device)
+    # By block row, the gate's before up's; sorting keeps the order of columns.
+    place = torch.cat([2 * rows.repeat_interleave(n) + i for i, n in enumerate(lengths)])
+    order = place.argsort(stable=True)
+    col_idx, val = (torch.cat([gate[i], up[i]])[order].contiguous() for i in (1, 2))
+    return work_order(row_ptr, row_ptr[:-1] + lengths[0].int()), col_idx, val
+
+
+# ---------------------------------------------------------------- a whole model
+
+
+def ffns(model) -> dict[str, Any]:
+    """Name -> module of every FFN of a model that has gate_proj, up_proj and down_proj, as nn.Linear, and SiLU.
+
+    Raises ValueError, one sentence, where there is none, or one with another activation.
+    """
+    from torch import nn
+
+    found = {
+        name: module
+        for name, module in model.named_modules()
+        if all(isinstance(getattr(module, p, None), nn.Linear) for p in PROJECTIONS)
+    }
+    require(
+        bool(found),
+        f"{type(model).__name__} has no FFN of {', '.join(PROJECTIONS)}: bring a Qwen2- or Llama-like model, "
+        "not yet made sparse",
+    )
+    for name, module in found.items():
+        act = getattr(module, "act_fn", None)
+        said = getattr(act, "__name__", type(act).__name__)
+        require(
+            "silu" in said.lower() or "swish" in said.lower(),
+            f"{name} has the activation {said}, but the product of gate and up has SiLU: bring a SwiGLU model",
+        )
+    return found
+
+
+def masks(
+    model, density: float, block: int = SIDE, *, seed: int = 0, keep: str = "random"
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """Name of an FFN -> name of its projection -> the mask of `chosen`, all of one generator of the seed."""
+    import torch
+
+    made, generators = {}, {}
+    for name, module in ffns(model).items():
+        where = module.gate_proj.weight.device
+        if where not in generators:
+            generators[where] = torch.Generator(where).manual_seed(seed)
+        made[name] = {
+            p: chosen(getattr(module, p).weight, density, block, keep, generators[where])
+            for p in PROJECTIONS
+        }
+    return made
+
+
+def replacements(
+    model, density: float, block: int = SIDE, *, seed: int = 0, keep: str = "random", published: bool = False
+) -> dict[str, Any]:  # fmt: skip
+    """Name -> what takes the place of a module, for all FFNs of a model, which stays as it is.
+
+    published: each projection alone by the source's kernel, as the source has it; otherwise whole FFNs in two launches.
+    Blocks are those of `masks`, the same for both. Raises ValueError for a model without FFNs that this replaces.
+    """
+    made = {}
+    for name, of in masks(model, density, block, seed=seed, keep=keep).items():
+        module = model.get_submodule(name)
+        if published:
+            for p in PROJECTIONS:
+                made[f"{name}.{p}"] = classes().BlockSparseLinear.of(
+                    getattr(module, p), of[p], published=True
+                )
+        else:
+            made[name] = classes().SparseFFN(*(getattr(module, p) for p in PROJECTIONS), of)
+    return made
+
+
+def put(model, modules: Mapping[str, Any]) -> dict[str, Any]:
+    """Put modules in the places of these names; returns those that were there, for another `put`."""
+    before = {}
+    for name, module in modules.items():
+        above, _, last = name.rpartition(".")
+        parent = model.get_submodule(above)
+        before[name] = getattr(parent, last)
+        setattr(parent, last, module)
+    return before
+
+
+def sparsify(
+    model, density: float = 0.1, block: int = SIDE, *, seed: int = 0, keep: str = "random", published: bool = False
+):  # fmt: skip
+    """The model with block-sparse FFNs, in place: of any Qwen2- or Llama-like one, in the sizes of its own layers."""
+    put(model, replacements(model, density, block, seed=seed, keep=keep, published=published))
+    return model

@@ -1,0 +1,104 @@
+"""The prefill on a GPU: a model of four layers, FlexAttention, graphs, parts, a whole small measurement."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from artifact.measure import check, device, records
+from artifact.rooms.async_sparse.prefill import attention, experiments
+from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, KICK_LAYERS, PARTS
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+SEED, N = 11, 1024
+
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
+
+
+@pytest.fixture(autouse=True)
+def hopper():
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma is what Hopper has")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return experiments._model(SEED, KICK_LAYERS)
+
+
+@pytest.mark.parametrize("n", [1024, 4096])
+def test_flex_attention_is_attention_over_what_was_kept(monkeypatch, n):
+    for name, tokens in (("VERTICAL", 128), ("SLASH", 256), ("TOPK", 384)):
+        monkeypatch.setattr(attention, name, tokens)
+    torch.manual_seed(SEED)
+    q, k, v = (torch.randn(1, h, n, 128, device="cuda").bfloat16() for h in (8, 2, 2))
+    own = torch.arange(8, device="cuda") % 2 == 0
+    kept = attention.select(q, k, own)
+    assert 0.1 < kept.float().mean() < 0.6
+    whole = kept.repeat_interleave(128, 1).repeat_interleave(128, 2).tril()
+    keys, values = (x[0].repeat_interleave(4, 0).double() for x in (k, v))
+    score = (q[0].double() @ keys.transpose(1, 2)) * 128**-0.5
+    want = score.masked_fill(~whole, -torch.inf).softmax(-1) @ values
+    got = attention.sparse(q, k, v, own)[0].double()
+    assert experiments.difference(got, want) < 6e-3
+
+
+def test_the_last_hidden_state_is_that_of_the_masked_model(model):
+    from artifact.rooms.async_sparse.prefill import model as of
+    from kernels.library import layers
+
+    ids = of.tokens(model, N, SEED)
+    of.choose_backend(model, N)
+    found = {}
+    with torch.no_grad():
+        for name in ("ffn", "ffn_ours"):
+            c = CONFIGURATIONS[name]
+            modules = experiments._sparse(SEED, KICK_LAYERS, 0.1)[0][c.ffn]
+            with of.Configured(model, c, modules, N):
+                found[name] = of.last_hidden(model, ids).double()
+        kept = experiments.masked_in_place(model, layers.masks(model, 0.1, seed=SEED))
+        want = of.last_hidden(model, ids).double()
+        for weight, whole in kept:
+            weight.copy_(whole)
+    for name, got in found.items():
+        assert experiments.difference(got, want) < 0.02, name
+
+
+def test_a_captured_model_gives_what_it_gives_without(model):
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    ids = of.tokens(model, N, SEED)
+    of.choose_backend(model, N)
+    for c in CONFIGURATIONS.values():
+        modules = experiments._sparse(SEED, KICK_LAYERS, 0.1)[0].get(c.ffn, {})
+        with of.Configured(model, c, modules, N), torch.no_grad():
+            graph, output = of.captured(lambda: of.logits(model, ids))
+            want = of.logits(model, ids)
+        for _ in range(2):
+            output.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            assert experiments.difference(output.double(), want.double()) < 1e-3, c.called
+
+
+def test_a_kick_measures_everything_once(tmp_path):
+    opened = device.require().open()
+    run = SimpleNamespace(
+        mode="measure", preset="kick", seed=SEED, folder=tmp_path, device=opened,
+        machine={"gpu": torch.cuda.get_device_name(), "compute_capability": "9.0"},
+    )  # fmt: skip
+    df, layer = experiments.whole(run), experiments.layer(run)
+    assert set(df["variant"]) == set(CONFIGURATIONS) and (df["label"] == "4 layers").all()
+    assert df["graph"].all() and (df["rel_err"] < check.LIMITS["bfloat16"].rel_err).all()
+    assert (layer["median_us"] > 0).all()
+    parts = experiments.table(run, "parts")
+    assert set(parts["part"]) == set(PARTS) and parts.query("part == 'ffn'")["us"].min() > 0
+    assert (
+        len(experiments.table(run, "attention")) == 1 and len(experiments.table(run, "checks")) == 2
+    )
+    before = (tmp_path / "prefill.csv").stat().st_mtime_ns
+    experiments.whole(run)
+    assert (tmp_path / "prefill.csv").stat().st_mtime_ns == before
+    assert records.read(tmp_path / "prefill.csv").equals(df)

@@ -1,0 +1,265 @@
+"""The prefill's model and attention on the host, where PyTorch and transformers are: small sizes, plain arithmetic."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from artifact.measure import check
+from artifact.rooms.async_sparse.prefill import attention, experiments
+from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, PARTS, SIZES
+
+torch = pytest.importorskip("torch")
+SMALL = SIZES | {
+    "vocab_size": 128, "hidden_size": 256, "intermediate_size": 384, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2,
+}  # fmt: skip
+N, LAST = 1024, attention.LAST
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Budgets that leave most of a short sequence out."""
+    for name, tokens in (("VERTICAL", 128), ("SLASH", 256), ("TOPK", 384)):
+        monkeypatch.setattr(attention, name, tokens)
+
+
+@pytest.fixture(scope="module")
+def model():
+    pytest.importorskip("transformers")
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    return of.build(0, "cpu", SMALL, folder="")
+
+
+def heads(count: int = 4, keys: int = 2, d: int = 32):
+    made = torch.Generator().manual_seed(0)
+    return [torch.randn(1, h, N, d, generator=made) for h in (count, keys, keys)]
+
+
+# ------------------------------------------------------------------------------------- patterns
+
+
+def test_vertical_slash_keeps_the_best_columns_and_diagonals(few):
+    """By loops over queries and keys."""
+    q, k, _ = heads()
+    score = (q[0, :, -LAST:] @ k[0].repeat_interleave(2, 0).transpose(1, 2)) * 32**-0.5
+    own = torch.arange(N - LAST, N)
+    score = score.masked_fill(torch.arange(N) > own[:, None], -torch.inf).softmax(-1)
+    distance = torch.zeros(4, N)
+    for i in range(LAST):
+        distance[:, : own[i] + 1] += score[:, i, : own[i] + 1].flip(-1)
+    columns, diagonals = (x.view(4, 8, 128).sum(-1) for x in (score.sum(1), distance))
+    expected = torch.zeros(4, 8, 8, dtype=torch.bool)
+    for h in range(4):
+        vertical, slash = columns[h].topk(1).indices, diagonals[h].topk(2).indices
+        for i in range(8):
+            for j in range(i + 1):
+                expected[h, i, j] = j in vertical or i - j in slash or i == j
+    assert torch.equal(attention.vertical_slash(q, k), expected)
+
+
+def test_a_column_and_a_diagonal_that_matter_are_found(few):
+    q, k, _ = heads(1, 1)
+    q, k = 0.01 * q, 0.01 * k
+    k[0, 0, 300] = 3.0  # block 2, for every query
+    q[0, 0] += 3.0
+    kept = attention.vertical_slash(q, k)[0]
+    assert kept[2:, 2].all() and not kept.triu(1).any()
+
+
+def test_block_sparse_keeps_the_best_means_and_the_diagonal(few):
+    q, k, _ = heads()
+    kept = attention.block_sparse(q, k)
+    means = q.view(4, 8, 128, 32).mean(2) @ k.repeat_interleave(2, 1).view(4, 8, 128, 32).mean(
+        2
+    ).transpose(1, 2)
+    for h in range(4):
+        for i in range(8):
+            best = means[h, i, : i + 1].topk(min(3, i + 1)).indices.tolist()
+            assert kept[h, i].nonzero().flatten().tolist() == sorted({*best, i})
+
+
+def test_each_head_has_its_own_pattern(few):
+    q, k, _ = heads()
+    own = torch.tensor([True, False, False, True])
+    kept = attention.select(q, k, own)
+    assert torch.equal(kept[0], attention.vertical_slash(q, k)[0])
+    assert torch.equal(kept[1], attention.block_sparse(q, k)[1])
+
+
+def test_no_pattern_keeps_more_than_is_said(few):
+    q, k, _ = heads()
+    causal = 8 * 9 / 2
+    for pattern in (attention.vertical_slash, attention.block_sparse):
+        assert pattern(q, k).sum((1, 2)).max() <= attention.most_kept(N) * causal
+
+
+def test_the_dominant_pattern_is_the_one_that_holds_more(few):
+    q, k, _ = heads(2, 2)
+    q, k = 0.05 * q, 0.05 * k
+    k[0, 0, 640], k[0, 0, 641] = 4.0, -4.0  # a single column, which a mean of 128 keys hides
+    q[0, 0] += 4.0
+    assert attention.dominant(q, k).shape == (2,) and attention.dominant(q, k)[0]
+
+
+def test_the_mask_of_flex_attention_is_of_the_blocks_that_were_kept(few):
+    q, k, _ = heads()
+    kept = attention.select(q, k, torch.tensor([True, False, True, False]))
+    mask = attention.block_mask(kept)
+    assert torch.equal(mask.to_dense()[0].bool(), kept)
+    assert mask.kv_num_blocks.eq(1).all()  # the diagonal alone is masked inside
+
+
+def test_sparse_attention_is_attention_over_what_was_kept(few):
+    q, k, v = heads()
+    own = torch.tensor([True, True, False, False])
+    whole = attention.select(q, k, own).repeat_interleave(128, 1).repeat_interleave(128, 2).tril()
+    score = (q[0] @ k[0].repeat_interleave(2, 0).transpose(1, 2)) * 32**-0.5
+    want = score.masked_fill(~whole, -torch.inf).softmax(-1) @ v[0].repeat_interleave(2, 0)
+    assert torch.allclose(attention.sparse(q, k, v, own)[0], want, atol=1e-5)
+
+
+def test_patterns_that_keep_all_are_dense_attention():
+    q, k, v = heads()
+    own = torch.tensor([True, False, True, False])
+    assert torch.allclose(
+        attention.sparse(q, k, v, own), attention.dense(q, k, v, "MATH"), atol=1e-5
+    )
+
+
+# ------------------------------------------------------------------------------------- the model
+
+
+def states(model, ids, **ffns):
+    """The last hidden state in each configuration."""
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    found = {}
+    with torch.no_grad():
+        for name, c in CONFIGURATIONS.items():
+            with of.Configured(model, c, ffns.get(c.ffn, {}), ids.shape[1]):
+                found[name] = of.last_hidden(model, ids).double()
+    return found
+
+
+def test_the_model_is_qwen2_in_the_sizes_that_were_asked(model):
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    found = of.sizes_of(model)
+    assert {name: SMALL[name] for name in found} == found and len(found) >= 10
+    assert model.config.rope_parameters["rope_theta"] == SIZES["rope_theta"]
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    assert len(of.attentions(model)) == 2
+
+
+def test_fused_passes_and_our_attention_change_rounding_alone(model):
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    plain = Qwen2ForCausalLM(Qwen2Config(**SMALL)).bfloat16().eval()
+    plain.load_state_dict(model.state_dict())
+    ids = of.tokens(model, 256, 1)
+    of.choose_backend(model, 256)
+    with torch.no_grad():
+        got, want = of.logits(model, ids), plain(ids).logits[:, -1]
+    assert experiments.difference(got.double(), want.double()) < 0.03
+
+
+def test_configurations_change_what_they_say_and_leave_the_model_as_it_was(model, few):
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    ids = of.tokens(model, N, 3)
+    of.choose_patterns(model, of.tokens(model, N, 4))
+    of.choose_backend(model, N)
+    found = states(model, ids, **of.sparse_ffns(model, 0.4, 0))
+    apart = {name: experiments.difference(x, found["dense"]) for name, x in found.items()}
+    assert apart["dense"] == 0 and all(x > 0.01 for name, x in apart.items() if name != "dense")
+    assert experiments.difference(found["ffn_ours"], found["ffn"]) < 0.02
+    again = states(model, ids, **of.sparse_ffns(model, 0.4, 0))
+    assert all(torch.equal(found[name], again[name]) for name in found)
+
+
+def test_a_sparse_model_is_the_masked_one(model):
+    from artifact.rooms.async_sparse.prefill import model as of
+    from kernels.library import layers
+
+    ids = of.tokens(model, 256, 5)
+    got = states(model, ids, **of.sparse_ffns(model, 0.4, 7))
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    kept = experiments.masked_in_place(model, layers.masks(model, 0.4, seed=7))
+    want = states(model, ids)["dense"]
+    for weight, whole in kept:
+        weight.copy_(whole)
+    assert (
+        experiments.difference(got["ffn"], want)
+        < 0.02
+        > experiments.difference(got["ffn_ours"], want)
+    )
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+def test_every_ffn_is_checked_against_float64(model, monkeypatch):
+    from artifact.rooms.async_sparse.prefill import model as of
+
+    modules = of.sparse_ffns(model, 0.4, 0)
+    for ffn in modules.values():
+        errors = experiments.ffn_error(model, ffn, 0.4, 0, 300)
+        assert 0 < errors.rel_err < check.LIMITS["bfloat16"].rel_err
+    assert experiments.ffn_error(model, {}, 0.4, 0, 300).rel_err < check.LIMITS["bfloat16"].rel_err
+    x = experiments._input(model, 300, 0)
+    for name, call in experiments.first_ffns(model, 0.4, 0).items():
+        density = 1.0 if name == "ffn_dense" else 0.4
+        want = experiments.ffn_reference(model, density, 0, x, name == "ffn_gated")
+        with torch.no_grad():
+            experiments.compared(name, call(x), want)
+    wrong = modules["gated"]["model.layers.0.mlp"]
+    monkeypatch.setattr(wrong, "val", wrong.val.roll(1, 0))
+    with pytest.raises(check.WrongResult, match="rel_err"):
+        experiments.ffn_error(model, modules["gated"], 0.4, 0, 300)
+
+
+# ------------------------------------------------------------------------------------- parts
+
+
+def event(name: str, us: float, parent=None, where: str = "CPU"):
+    return SimpleNamespace(
+        name=name, device_time_total=us, cpu_parent=parent, device_type=f"DeviceType.{where}",
+        time_range=SimpleNamespace(elapsed_us=lambda: us),
+    )  # fmt: skip
+
+
+def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
+    from artifact.rooms.async_sparse.prefill import parts
+
+    ffn = event("part: ffn", 70)
+    events = [ffn, event("aten::mm", 70, ffn), event("part: norms", 5), event("aten::add", 25),
+              event("part: ffn", 70, where="CUDA"), event("gemm", 70, where="CUDA")]  # fmt: skip
+    found = parts.summed(events)
+    assert set(found) == set(PARTS)
+    assert (found["ffn"], found["norms"], found["rest"]) == (70, 5, 25)
+    np.testing.assert_allclose(sum(found.values()), 100)
+    events[0] = event("part: ffn", 0)  # the profiler does not know what it called
+    events[1] = event("aten::mm", 0, events[0])
+    assert parts.summed(events) == found
+    with pytest.raises(RuntimeError, match="CUPTI"):
+        parts.summed(events[2:4])
+
+
+def test_ranges_are_around_every_ffn_and_projection_and_go_again(model):
+    from torch.profiler import ProfilerActivity, profile
+
+    from artifact.rooms.async_sparse.prefill import model as of
+    from artifact.rooms.async_sparse.prefill import parts
+
+    ids = of.tokens(model, 128, 1)
+    of.choose_backend(model, 128)
+    with torch.no_grad(), parts.ranges(model), profile(activities=[ProfilerActivity.CPU]) as seen:
+        of.last_hidden(model, ids)
+    names = [e.name.removeprefix(of.PREFIX) for e in seen.events() if e.name.startswith(of.PREFIX)]
+    counts = {name: names.count(name) for name in set(names)}
+    assert counts == {"ffn": 2, "projections": 8, "attention": 2, "norms": 5, "rotary": 2}
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())

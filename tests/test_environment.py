@@ -28,7 +28,7 @@ EXTRAS = {
     "gpu": ("artifact", "book", "dev", "gpu", "test"),
 }
 #: What is in no lock, for who has it.
-OPTIONAL = ("llm", "torch")
+OPTIONAL = ("farm", "llm", "mpi", "torch")
 #: Packages whose modules are only installed where there is a GPU, or where somebody wants them.
 GPU_MODULES = {
     "cupy": "cupy-cuda13x",
@@ -37,6 +37,8 @@ GPU_MODULES = {
     "nvmath": "nvmath-python",
     "torch": "torch",
     "transformers": "transformers",
+    "distributed": "distributed",
+    "mpi4py": "mpi4py",
 }
 
 

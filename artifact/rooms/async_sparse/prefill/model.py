@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from artifact.rooms.async_sparse.prefill import attention
-from artifact.rooms.async_sparse.prefill.configurations import SIZES, Configuration
+from artifact.rooms.async_sparse.prefill.configurations import SIZES, WEIGHTS, Configuration
 from kernels.library import layers
 
-WEIGHTS = "WEIGHTS"  #: environment variable: a folder that transformers' from_pretrained reads
 NAME = "sparsity_on_trial"  #: of the attention function among transformers'
 
 

@@ -121,6 +121,29 @@ def test_a_sparse_model_is_the_masked_dense_one(model, published, block):
     close(model(x), want(x))
 
 
+@pytest.mark.parametrize("kind", ["Qwen2", "Llama"])
+def test_models_of_transformers_become_sparse_in_their_own_sizes(kind):
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=64, hidden_size=128, intermediate_size=448, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2,
+    )  # fmt: skip
+    model = (
+        getattr(transformers, f"{kind}ForCausalLM")(config).bfloat16().eval().requires_grad_(False)
+    )
+    of = layers.masks(model, 0.5, seed=2)
+    ids = torch.arange(40)[None]
+    sparse = layers.replacements(model, 0.5, seed=2)
+    for name, masks in of.items():
+        for p, mask in masks.items():
+            weight = getattr(model.get_submodule(name), p).weight
+            weight.copy_(layers.masked(weight, mask))
+    want = model(ids, use_cache=False).logits
+    layers.put(model, sparse)
+    got = model(ids, use_cache=False).logits
+    assert (got.double() - want.double()).norm() < 0.02 * want.double().norm()
+
+
 def test_rows_without_blocks_of_gate_or_up_give_zeros():
     ffn = Ffn().bfloat16().requires_grad_(False)
     masks = {p: torch.zeros(5, 3, dtype=torch.bool) for p in ("gate_proj", "up_proj")}

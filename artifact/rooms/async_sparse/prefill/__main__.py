@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     for measured in (experiments.whole, experiments.layer):
         measured(run)
-    for name in ("checks", "attention", "parts"):
+    for name in ("attention", "parts", "checks"):
         experiments.table(run, name)
     print(f"records: {run.folder}")
     return 0

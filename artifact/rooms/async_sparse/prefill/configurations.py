@@ -60,6 +60,8 @@ SIZES = {
     "rms_norm_eps": 1e-6, "rope_theta": 1e6, "hidden_act": "silu", "tie_word_embeddings": False,
     "use_sliding_window": False,
 }  # fmt: skip
+#: Environment variable: a folder of weights that transformers' from_pretrained reads.
+WEIGHTS = "WEIGHTS"
 KICK_LAYERS, KICK_LENGTHS = 4, (1024,)
 
 

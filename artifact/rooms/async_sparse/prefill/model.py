@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from artifact.rooms.async_sparse.prefill import attention
-from artifact.rooms.async_sparse.prefill.configurations import SIZES, Configuration
+from artifact.rooms.async_sparse.prefill.configurations import SIZES, WEIGHTS, Configuration
 from kernels.library import layers
 
-WEIGHTS = "WEIGHTS"  #: environment variable: a folder that transformers' from_pretrained reads
 NAME = "sparsity_on_trial"  #: of the attention function among transformers'
 
 
@@ -232,16 +231,25 @@ def sparse_ffns(model, density: float, seed: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def captured(call: Callable[[], Any], pool=None):
-    """(CUDA graph of a call, its output), after one call that compiles and chooses. On PyTorch's side streams."""
+@functools.cache
+def _side_stream():
+    """One for all first calls, since what PyTorch keeps of freed memory belongs to a stream."""
     import torch
 
-    stream = torch.cuda.Stream()
+    return torch.cuda.Stream()
+
+
+def captured(call: Callable[[], Any], pool=None):
+    """(CUDA graph of a call, its output), after one call that compiles and chooses, on streams beside the current."""
+    import torch
+
+    stream = _side_stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream), torch.no_grad():
         call()
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # the graph's memory is its own
     graph = torch.cuda.CUDAGraph()
     # Encoding a tensor map asks the driver about an address, which only a relaxed capture lets this thread do.
     with torch.no_grad(), torch.cuda.graph(graph, pool=pool, capture_error_mode="relaxed"):

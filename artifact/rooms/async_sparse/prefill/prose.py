@@ -115,7 +115,7 @@ def why(parts: pd.DataFrame | None) -> str:
 
 
 def checked(df: pd.DataFrame | None) -> str:
-    """How far the last hidden state is from the masked dense model's."""
+    """How far the last hidden state is from that of the masked dense model in float32."""
     if df is None:
         return f"The last hidden state of the whole model: {HERE[:1].lower()}{HERE[1:]}."
     df = df.drop_duplicates("configuration", keep="last")
@@ -123,9 +123,9 @@ def checked(df: pd.DataFrame | None) -> str:
         f"{CONFIGURATIONS[r.configuration].called} {r.rel_diff:.1e}" for r in df.itertuples()
     )
     return (
-        f"At {plot.number(experiments.CHECK_LENGTH)} tokens the last hidden state differs from that of a dense model with the same "
-        f"weights masked by (relative to its norm): {each}. Another backend for that model's own attention changes it by "
-        f"{df['noise'].iloc[-1]:.1e}, which is what rounding in BF16 adds up to."
+        f"At {plot.number(experiments.CHECK_LENGTH)} tokens the last hidden state differs from float32's, with the same weights masked, "
+        f"by (relative to its norm): {each}. The masked model in BF16, dense, differs by {df['noise'].iloc[-1]:.1e}: that is what "
+        "rounding adds up to over the layers."
     )
 
 

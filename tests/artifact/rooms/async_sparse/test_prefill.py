@@ -49,6 +49,24 @@ def test_a_kick_is_one_short_point():
     )
 
 
+def test_real_weights_have_a_label_of_their_own(monkeypatch, recorded):
+    monkeypatch.setenv("WEIGHTS", "/models/Qwen2.5-7B")
+    assert experiments._label(SimpleNamespace(preset="full")) == "weights of Qwen2.5-7B"
+    assert (
+        len(
+            experiments.missing(recorded.folder / "prefill.csv", experiments.plan("full"), recorded)
+        )
+        == 14
+    )
+
+
+def test_a_page_shows_the_whole_model_where_a_kick_stands_beside_it(recorded):
+    path = recorded.folder / "prefill.csv"
+    records.append(path, made.prefill().query("n == 1024").assign(label="4 layers"))
+    assert set(records.read(path)["label"]) == {"", "4 layers"}
+    assert set(experiments.whole(recorded)["label"]) == {""}
+
+
 def test_what_is_there_is_not_measured_again(recorded):
     path = recorded.folder / "prefill.csv"
     assert experiments.missing(path, experiments.plan("full"), recorded) == []

@@ -60,10 +60,7 @@ def compiler(run: Run) -> str:
     there = (run.machine.get("packages") or {}).get(NVRTC, here)
     if run.mode == "measure" or there == here:
         return ""
-    return (
-        f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured was compiled by "
-        f"{there}.*"
-    )
+    return f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
 
 
 def beside(run: Run) -> None:

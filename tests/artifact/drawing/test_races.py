@@ -216,7 +216,7 @@ def test_a_page_says_whose_machine_code_it_shows():
         return SimpleNamespace(mode=mode, machine={"packages": {cells.NVRTC: version}})
 
     assert f"NVRTC {here}, which made the page" in cells.compiler(run("recorded", "13.0.1"))
-    assert cells.compiler(run("recorded", "13.0.1")).endswith("compiled by 13.0.1.*")
+    assert cells.compiler(run("recorded", "13.0.1")).endswith("measured is of 13.0.1.*")
     assert cells.compiler(run("recorded", here)) == cells.compiler(run("measure", "13.0.1")) == ""
     assert cells.compiler(SimpleNamespace(mode="recorded", machine={})) == ""
 

@@ -28,7 +28,7 @@ EXTRAS = {
     "gpu": ("artifact", "book", "dev", "gpu", "test"),
 }
 #: What is in no lock, for who has it.
-OPTIONAL = "torch"
+OPTIONAL = ("farm", "mpi", "torch")
 #: Packages whose modules are only installed where there is a GPU, or where somebody wants them.
 GPU_MODULES = {
     "cupy": "cupy-cuda13x",
@@ -36,6 +36,8 @@ GPU_MODULES = {
     "ml_dtypes": "ml-dtypes",
     "nvmath": "nvmath-python",
     "torch": "torch",
+    "mpi4py": "mpi4py",
+    "distributed": "distributed",
 }
 
 
@@ -84,9 +86,16 @@ def test_gpu_lock_is_the_base_lock_and_more(python):
     assert extra <= gpu.keys()
 
 
-def test_every_extra_but_one_is_in_a_lock():
-    assert {*EXTRAS["gpu"], OPTIONAL} == set(PROJECT["optional-dependencies"])
-    assert all(OPTIONAL not in pins(lock, python) for lock in LOCKS for python in PYTHONS)
+def test_every_extra_but_three_is_in_a_lock():
+    assert {*EXTRAS["gpu"], *OPTIONAL} == set(PROJECT["optional-dependencies"])
+    names = {canonicalize_name(need.name) for need in optional()}
+    assert len(names) == len(OPTIONAL)
+    assert not any(names & set(pins(lock, python)) for lock in LOCKS for python in PYTHONS)
+
+
+def optional() -> list[Requirement]:
+    """What the extras that are in no lock require."""
+    return [Requirement(x) for name in OPTIONAL for x in PROJECT["optional-dependencies"][name]]
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -142,8 +151,7 @@ FILES = [
 
 
 def test_imports_are_declared():
-    optional = map(Requirement, PROJECT["optional-dependencies"][OPTIONAL])
-    known = {canonicalize_name(need.name) for need in (*declared("gpu"), *optional)}
+    known = {canonicalize_name(need.name) for need in (*declared("gpu"), *optional())}
     owners = importlib.metadata.packages_distributions()
     for path in FILES:
         # A conftest.py puts its own folder on the path, and with it what tests below it share.

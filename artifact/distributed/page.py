@@ -90,25 +90,28 @@ def strong(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
 
 
 def weak(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
-    """What one GPU has of non-zeros, P have P times as many: efficiency is the rate of a GPU over that of one alone."""
+    """What one GPU has of non-zeros, P have P times as many: efficiency is the rate of a GPU over that of one alone.
+
+    Of each case the series on most numbers of GPUs, of two such the one of larger matrices.
+    """
     mine = [row for row in rows if row.contender == contender]
     found = []
     for case in dict.fromkeys(row.case for row in mine):
-        of = [row for row in mine if row.case == case]
-        for first in (row for row in of if row.gpus == 1):
-            grown = [
-                r for r in of
-                if r.n == first.n and abs(r.nnz / r.gpus / first.nnz - 1) < 0.05
-            ]  # fmt: skip
-            if len({r.gpus for r in grown}) > 1:
-                found += [
-                    {
-                        "case": case, "gpus": r.gpus, "nnz": r.nnz, "ms": r.median_ms,
-                        "efficiency": r.nnz / r.gpus / r.median_ms / (first.nnz / first.median_ms),
-                    }
-                    for r in grown
-                ]  # fmt: skip
+        every = [_grown(first, mine) for first in mine if first.case == case and first.gpus == 1]
+        series = max(every, key=lambda x: (len(x), x[0].nnz), default=[])
+        first = series[0] if len(series) > 1 else None
+        for r in series if first else ():
+            rate, alone = r.nnz / r.gpus / r.median_ms, first.nnz / first.median_ms
+            row = {"case": case, "gpus": r.gpus, "nnz": r.nnz, "ms": r.median_ms}
+            found.append({**row, "efficiency": rate / alone})
     return pd.DataFrame(found, columns=["case", "gpus", "nnz", "ms", "efficiency"])
+
+
+def _grown(first: Row, rows: list[Row]) -> list[Row]:
+    """The row, and those of as many non-zeros a GPU on more of them, within 5%."""
+    like = [r for r in rows if (r.case, r.n) == (first.case, first.n)]
+    more = [r for r in like if r.gpus > 1 and abs(r.nnz / r.gpus / first.nnz - 1) < 0.05]
+    return [first, *sorted(more, key=lambda r: r.gpus)]
 
 
 def drawn_scaling(rows: list[Row]) -> tuple | None:

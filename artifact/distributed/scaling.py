@@ -318,6 +318,8 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
             bound = cusparse.bind("alg2", problem, here.device)
     except ValueError as error:  # on all ranks or on some: none goes on then
         why = gpus.first_line(error)
+    except ModuleNotFoundError:  # no nvmath-python: PyTorch calls the same library
+        why = "" if case.name != "block" else "nvmath-python is not installed"
     if any(said := comm.gather(why)):
         raise ValueError(next(filter(None, said)))
     here.sync()
@@ -325,10 +327,11 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     stream = xp.cuda.Stream(non_blocking=True)
     flow = here._stream(stream)
     gather = _all_gather(comm, whole, mine, stream)
+    multiply = _torch_spmm(a, whole, out, stream) if bound is None else lambda: bound.launch(flow)
 
     def call() -> None:
         gather()
-        bound.launch(flow)
+        multiply()
 
     call()
     here.sync()
@@ -336,7 +339,24 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     error = checked(made, case, Panels((0, case.n), [out]), first, comm)
     times = timed(call, here, comm, repeats)
     size = out.dtype.itemsize * case.n * k * (comm.size - 1)
-    return Measured(times, error, spent, bytes=(size, size, size), kernel=bound.name)
+    return Measured(
+        times, error, spent, bytes=(size, size, size), kernel=bound.name if bound else "torch"
+    )
+
+
+def _torch_spmm(a, b, out, stream) -> Callable[[], None]:
+    """cuSPARSE as PyTorch calls it, for CSR."""
+    import torch
+
+    row_ptr, col_idx, val, dense, to = map(torch.from_dlpack, (a.row_ptr, a.col_idx, a.val, b, out))
+    matrix = torch.sparse_csr_tensor(row_ptr, col_idx, val, size=(a.m, a.k), check_invariants=False)
+    at = torch.cuda.ExternalStream(stream.ptr, val.device.index)
+
+    def multiply() -> None:
+        with torch.cuda.stream(at):
+            torch.addmm(to, matrix, dense, beta=0, out=to)
+
+    return multiply
 
 
 def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
@@ -440,6 +460,10 @@ def measure(case: Case, names: list[str], here, comm, repeats: int, say) -> list
         try:
             found = CONTENDERS[name](case, made, here, comm, repeats)
         except (ValueError, Wrong) as error:
+            said = gpus.first_line(error)
+        except (RuntimeError, ImportError) as error:
+            if name != DTENSOR:  # PyTorch's own refusals, which are the same on all ranks
+                raise
             said = gpus.first_line(error)
         except MemoryError as error:
             if comm.size > 1:  # the others may wait for this one: it ends them

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -24,6 +25,8 @@ from .comm import Place
 BEAT = 2.0  #: seconds from heartbeat to heartbeat
 SILENCE = 12.0  #: seconds without one after which a rank counts as dead
 ARRIVAL = 20.0  #: seconds that ranks have to come after the first
+#: Seconds that a rank waits with its own error, in case that another's death made it.
+ECHO = 1.0
 CODE = 70  #: exit code of the ranks that are ended
 SILENT = "its process ended without a word (killed, out of memory, or a crash)"
 
@@ -42,9 +45,11 @@ def watched(place: Place, *, arrival: float = ARRIVAL, port: int | None = None):
     port = port or int(os.environ.get("MASTER_PORT", "29517")) + 1
     hub = _Hub(place, port, arrival) if place.rank == 0 else None
     link = _Link(place, host, port, arrival)
+    before = _patient()
     try:
         yield
     except BaseException as error:  # a KeyboardInterrupt as well ends all
+        time.sleep(ECHO)  # where it is only the echo of another's death, that is told first
         said = (str(error).strip().splitlines() or [""])[0]
         link.tell({"dies": f"{type(error).__name__}: {said}" if said else type(error).__name__})
         time.sleep(2 * BEAT)  # what was told comes back, and ends this process too
@@ -53,6 +58,23 @@ def watched(place: Place, *, arrival: float = ARRIVAL, port: int | None = None):
         link.bye()
         if hub is not None:
             hub.last(SILENCE)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _patient():
+    """On SIGTERM wait a little, for what the others tell; what was done before, or None outside of the main thread.
+
+    torchrun sends it to the ranks that are left as soon as one is gone, which would leave nobody to say who it was.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def end(*_) -> None:
+        time.sleep(2 * ECHO)
+        os._exit(128 + signal.SIGTERM)
+
+    return signal.signal(signal.SIGTERM, end)
 
 
 class _Hub:
@@ -221,7 +243,7 @@ def _send(link: socket.socket, said: dict) -> None:
 
 def _end(sentence: str) -> None:
     """End the process at once: a thread of it may wait for a GPU that never answers."""
-    time.sleep(0.2)  # what the others are told is on its way
     if sentence:
         print(f"error: {sentence}", file=sys.stderr, flush=True)
+    time.sleep(0.2)  # what the others are told is on its way
     os._exit(CODE)

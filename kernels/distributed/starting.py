@@ -31,7 +31,5 @@ def start(*, size: int | None = None, gpu: bool = True) -> Iterator[Comm]:
         open_device(at.local)
     with faults.watched(at):
         talk = Alone() if at.size == 1 else comm.start_torch(at, gpu=gpu)
-        try:
-            yield talk
-        finally:
-            talk.close()
+        yield talk
+        talk.close()  # after an error it could wait for the others, who are told first

@@ -63,6 +63,10 @@ def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
     assert of.loc[4, "efficiency"] == pytest.approx(of.loc[1, "ms"] / 4 / of.loc[4, "ms"])
     grown = weak[weak["case"] == "graph"].set_index("gpus")["nnz"]
     assert grown[4] == 4 * grown[1]
+    graph = next(r for r in rows() if r.case == "graph" and r.gpus == 2 and r.contender == OURS)
+    larger = replace(graph, size=99, nnz=4 * graph.nnz)  # one that no GPU has alone, nor half of it
+    assert len(page.weak([*rows(), larger])) == len(weak)
+    assert len(page.strong([*rows(), larger])) == len(strong)
     fig, data = page.drawn_scaling(rows())
     assert len(fig.axes) == 2 and set(data["scaling"]) == {"strong", "weak"}
 

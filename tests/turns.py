@@ -9,14 +9,14 @@ from pathlib import Path
 
 #: On a GPU: processes at most, and bytes of its memory for each. Compiling and exact products on the host are most
 #: of what such tests do, so they gain from cores; kernels of several processes take turns on the GPU.
-MOST, MEMORY = 12, 6 * 2**30
+MOST, MEMORY = 16, 6 * 2**30
 
 
 def workers(cores: int, memory_bytes: int | None) -> int:
     """Processes that run the tests: one a core; with a GPU (of so much memory) fewer, so that some stay for threads."""
     if memory_bytes is None:
         return max(1, cores)
-    return max(1, min(MOST, cores * 3 // 4, memory_bytes // MEMORY))
+    return max(1, min(MOST, cores * 7 // 8, memory_bytes // MEMORY))
 
 
 @contextmanager

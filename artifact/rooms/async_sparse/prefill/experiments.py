@@ -294,15 +294,19 @@ def measure_whole(run: Run, todo: list[tuple]) -> None:
             ffn: ffn_error(model, modules.get(ffn, {}), density, run.seed, n)
             for ffn in ("", *modules)
         }
-        graphs, pool, held = {}, torch.cuda.graph_pool_handle(), []
+        graphs, pool, held = {}, torch.cuda.graph_pool_handle(), {}
         for name in names:
             c = CONFIGURATIONS[name]
             with of.Configured(model, c, modules.get(c.ffn, {}), n):
-                graphs[name], output = of.captured(functools.partial(of.logits, model, ids), pool)
-            held.append(output)
+                graphs[name], held[name] = of.captured(
+                    functools.partial(of.logits, model, ids), pool
+                )
         times = timed(graphs, run.device, _least(n))
-        for name, output in zip(names, held, strict=True):
-            if not bool(torch.isfinite(output).all()):
+        for name in names:
+            graphs[
+                name
+            ].replay()  # the graphs share memory, so others have written over what it left
+            if not bool(torch.isfinite(held[name]).all()):
                 raise check.WrongResult(f"{name} at {n} tokens: the logits are not finite.")
         nnz = sum(_kept(module) for module in modules["gated"].values())
         problem = _problem(

@@ -303,9 +303,8 @@ def measure_whole(run: Run, todo: list[tuple]) -> None:
                 )
         times = timed(graphs, run.device, _least(n))
         for name in names:
-            graphs[
-                name
-            ].replay()  # the graphs share memory, so others have written over what it left
+            # The graphs share memory, so the others have written over what it left.
+            graphs[name].replay()
             if not bool(torch.isfinite(held[name]).all()):
                 raise check.WrongResult(f"{name} at {n} tokens: the logits are not finite.")
         nnz = sum(_kept(module) for module in modules["gated"].values())

@@ -95,8 +95,12 @@ def test_trial_reads_its_experiments(trial):
     assert (trial.measure("element_wise")["label"] != "").all()
     assert len(trial.measure("patterns").drop_duplicates(["label", "density"])) == 6
     second = trial.second()
-    assert len(second) == len(trial.measure("scaling"))
-    assert not np.array_equal(second["median_us"], trial.measure("scaling")["median_us"])
+    # The second run may be older than what is to the letter; all else is in both, at every size.
+    both = trial.measure("scaling").query("variant in @second.variant")
+    assert len(second) == len(both) and {*VARIANTS, "cublas"} - {*launch.VERBATIM} <= {
+        *both["variant"]
+    }
+    assert not np.array_equal(second["median_us"], both["median_us"])
 
 
 def test_what_is_missing_is_said(tmp_path):

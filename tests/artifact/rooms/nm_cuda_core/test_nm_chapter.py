@@ -17,6 +17,7 @@ from artifact.rooms.nm_cuda_core.trial import (
     PUBLISHED,
     VARIANTS,
     Trial,
+    as_published,
     at,
     of,
     ratios,
@@ -196,13 +197,16 @@ def test_tables_of_the_shipped_records(trial, counted):
     table = tables.over_cublas(published, scaling, trial.fma).data.set_index("M = N = K")
     us = records.read(SHIPPED / "nm_cuda_core" / "scaling.csv")
     us = us[us["m"] == 512].set_index("variant")["median_us"]
-    assert table.loc[512, "over the kernel alone, cold L2"] == us["cublas"] / us["baseline"]
+    assert table.loc[512, "over the kernel alone, cold L2"] == us["cublas"] / us["verbatim"]
+    ours = "baseline (ours), over the kernel alone"
+    assert table.loc[512, ours] == us["cublas"] / us["baseline"]
     compared = figures.compare_readings(published, trial.stated["fig2"]).set_index("reading")
     assert tables.readings(compared).data["worst factor"].min() >= 1
     patterns = tables.patterns(trial.measure("patterns")).data
     assert list(patterns["ideal"]) == list(1 / patterns["density"]) and len(patterns) == 6
     cpu = tables.on_cpu(trial.on_cpu())
-    assert (cpu.data["baseline over one thread"] > cpu.data["baseline over all cores"]).all()
+    named = as_published(trial.on_cpu(), "baseline")
+    assert (cpu.data[f"{named} over one thread"] > cpu.data[f"{named} over all cores"]).all()
     known = set(scaling["variant"])
     assert list(tables.errors(scaling).data["variant"]) == [
         v for v in (*VARIANTS, "cublas") if v in known
@@ -255,12 +259,19 @@ def test_sentences_of_the_shipped_records(trial, counted, report):
 
 
 def test_over_cublas():
-    df = every({64: 2.0, 512: 10.0}, cublas=2.0, baseline=4.0)
+    df = every({64: 2.0, 512: 10.0}, cublas=2.0, verbatim=4.0)
     said = speeds.over_cublas(df, [20.0, 30.0])
     assert "With a handle in every call it is 20.0× and 30.0× at 512³ in two records" in said
     assert "it is 0.50×, and that does. Over the kernel alone it is behind at 64³, 512³." in said
+    assert "`baseline`, with the loads of a step in order" in said
+    assert said.endswith("is ahead of it at every size: 2.00 to 2.00×.")
+    slow = speeds.over_cublas(every({64: 2.0}, baseline=4.0, cublas=2.0), [20.0])
+    assert slow.endswith("is ahead of it at no size: 0.50 to 0.50×.")
     ahead = speeds.over_cublas(every({512: 10.0}, cublas=3.0), [20.0])
-    assert "20.0× at 512³ in the record" in ahead and ahead.endswith("alone at every size.")
+    assert "20.0× at 512³ in the record" in ahead and "the kernel alone at every size." in ahead
+    older = every({64: 2.0, 512: 10.0}, cublas=3.0).query("not variant.str.startswith('verbatim')")
+    said = speeds.over_cublas(older, [20.0])
+    assert "The speedup of `baseline`" in said and said.endswith("alone at every size.")
 
 
 def test_variants_below_and_from_1024(report):
@@ -315,11 +326,12 @@ def test_records_that_have_the_letter_are_read_with_it(tmp_path):
 def test_reversal_needs_4096():
     assert speeds.reversal(every({2048: 10.0}), 60) == ""
     said = speeds.reversal(every({4096: 4096**3 / 30e6}, cublas=1.5), 60)
-    assert (
-        "keeps 50% of the FMA ceiling at 4096³" in said
-        and "would take 1 ms at the card's 504" in said
-    )
-    assert "(1.50× and 1.50×)" in said
+    assert "would take 1 ms at the card's 504" in said
+    assert "`verbatim` is ahead of the kernel of cuBLAS at these sizes (1.50× at 4096³" in said
+    assert "does not fall: it has 50% and 50% of the FMA ceiling" in said
+    times = {1024: 1024**3 / 30e6, 4096: 4096**3 / 15e6}
+    behind = speeds.reversal(every(times, cublas=0.5), 60)
+    assert "is behind the kernel of cuBLAS" in behind and "Its own throughput falls, too" in behind
 
 
 def test_right_gather():

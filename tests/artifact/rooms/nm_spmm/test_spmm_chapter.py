@@ -366,6 +366,10 @@ def test_what_was_rebuilt_is_held_against_the_authors_code(trial):
         "with the best of their tiles and numbers of shares of k" in said and "Table I" not in said
     )
     assert "nmSPARSE's, and what we rebuilt of nmSPARSE's own at 0.98×, 0.98 to 0.98×." in said
+    assert "V3 so searched is within 5% at all 4 points." in said
+    said = paper.rebuilt(made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.9))
+    assert "nmSPARSE is off by more than 5% at 4 of 4 points: 4 where it takes longer" in said
+    assert "4096³ and 50% (0.90×)" in said
 
 
 def test_bars_that_are_missed(trial):

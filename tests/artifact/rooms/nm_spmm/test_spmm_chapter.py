@@ -499,3 +499,19 @@ def test_own_problem_runs(device, tmp_path, monkeypatch):
     assert shown[:2, 0].tolist() == ["v1", "v3"]
     assert (shown[:, 1].astype(float) > 0).all() and shown[2, 2] == "1.00×"
     assert (shown[:, 3].astype(float) < 1e-5).all()
+
+
+def test_the_roofline_shows_nmsparse_to_the_letter_where_it_was_profiled():
+    values = {(v, 0.5, ncu.TIME): 1.0 for v in ("v1", "v3", "nm_baseline", "auto", "cublas")}
+    older = counters.Counters(pd.DataFrame(), values)
+    assert older.in_roofline == ["auto", "v3", "nm_baseline", "cublas"]
+    newer = counters.Counters(pd.DataFrame(), values | {("nmsparse_vw32", 0.5, ncu.TIME): 1.0})
+    assert newer.in_roofline == ["auto", "v3", "nmsparse_vw32", "cublas"]
+    rows = pd.DataFrame(
+        {"source": "measured", "variant": newer.in_roofline, "tflops": 30.0, "density": 0.5}
+    )
+    stated = pd.DataFrame(
+        [("peak_share", "nmsparse", 0.5, 0.64)], columns=["quantity", "variant", "density", "low"]
+    )
+    shown = tables.roofline(rows, 60.0, stated)
+    assert list(shown.iloc[2]) == ["nmSPARSE, rebuilt", "50% (paper: 64%)"]

@@ -127,7 +127,7 @@ def schedule(rung: str) -> tuple[tuple[int, int], int, str]:
 
 
 def by_eq3(trial: Trial) -> dict[tuple[str, float], float]:
-    """(variant, density) -> FLOP per byte by Eq. 3 at 4096³: V3, nmSPARSE, our kernel in its style, `auto` by its choice."""
+    """(variant, density) -> FLOP per byte by Eq. 3 at 4096³, of V3, nmSPARSE, our kernel in its style, and `auto`."""
     found = {}
     for d in SPARSITIES:
         tile = published_tile(trial, d)

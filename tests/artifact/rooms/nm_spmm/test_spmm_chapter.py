@@ -514,4 +514,4 @@ def test_the_roofline_shows_nmsparse_to_the_letter_where_it_was_profiled():
         [("peak_share", "nmsparse", 0.5, 0.64)], columns=["quantity", "variant", "density", "low"]
     )
     shown = tables.roofline(rows, 60.0, stated)
-    assert list(shown.iloc[2]) == ["nmSPARSE, rebuilt", "50% (paper: 64%)"]
+    assert list(shown.iloc[2]) == ["nmsparse_vw32", "50% (paper: 64%)"]

@@ -302,6 +302,11 @@ def test_the_letter_in_machine_code():
     assert "writes C in 16 stores of 4 bytes, one of `baseline` in 4 of 16" in said
     assert "16 bytes of stack" in said and "by 128 generic loads" in said
     assert "where `double_buffer` has none" in said
+    # To the letter, too, nothing is left of the prefetch but the loads that there were.
+    for target in ("sm_80", "sm_90a"):
+        there = machine_code.loads("verbatim", target)
+        assert machine_code.loads("verbatim_prefetch", target) == there
+    assert f"`verbatim_prefetch` has {there} global loads, `verbatim` {there}." in said
 
 
 def test_records_that_have_the_letter_are_read_with_it(tmp_path):

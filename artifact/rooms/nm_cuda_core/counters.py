@@ -10,7 +10,7 @@ import pandas as pd
 from artifact.measure import records
 from artifact.measure.run import Run
 from artifact.rooms.nm_cuda_core.figures import STALL
-from artifact.rooms.nm_cuda_core.trial import VARIANTS
+from artifact.rooms.nm_cuda_core.trial import LETTER, PUBLISHED, VARIANTS
 
 FFMA = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum"
 READS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
@@ -48,6 +48,12 @@ class Counters:
         """Those of Fig. 3's sizes, of the room's own variants."""
         rows = self.of_fig3
         return rows[rows["variant"].isin(VARIANTS)]
+
+    @property
+    def as_published(self) -> list[str]:
+        """The report's kernels: to the letter, or ours where a profile is older than these."""
+        profiled = set(self.rows["variant"])
+        return LETTER if set(LETTER) <= profiled else PUBLISHED
 
     def get(self, variant: str, size: int, metric: str) -> float:
         """A counter; NaN for one that this GPU does not have."""

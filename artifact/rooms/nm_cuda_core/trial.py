@@ -133,6 +133,12 @@ def ratios(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
     return pd.Series(found.to_numpy(), index=found.index.get_level_values("m"))
 
 
+def as_published(df: pd.DataFrame, name: str) -> str:
+    """The variant that is to the letter of a kernel of the report; ours of the same idea where a record lacks it."""
+    letter = LETTER[PUBLISHED.index(name)]
+    return letter if letter in set(df["variant"]) else name
+
+
 def of(df: pd.DataFrame, variant: str, column: str = "median_us") -> pd.Series:
     """A column of a contender's rows, by size."""
     return df[df["variant"] == variant].set_index("m")[column]

@@ -49,6 +49,13 @@ class Counters:
         """Contenders that were profiled, in the order in which they are shown."""
         return [v for v in SHOWN if (v, 0.5, ncu.TIME) in self.values]
 
+    @property
+    def in_roofline(self) -> list[str]:
+        """Those of Fig. 10; our kernel in nmSPARSE's style where a profile lacks nmSPARSE's to the letter."""
+        profiled = self.profiled
+        nmsparse = "nmsparse_vw32" if "nmsparse_vw32" in profiled else "nm_baseline"
+        return [v for v in ("auto", "v3", nmsparse, "cublas") if v in profiled]
+
     def get(self, variant: str, density: float, metric: str) -> float:
         """A counter; NaN for one that this GPU does not have."""
         return self.values.get((variant, density, metric), np.nan)

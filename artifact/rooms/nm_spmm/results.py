@@ -107,6 +107,10 @@ class Bars:
     nmsparse: (
         pd.Series
     )  #: nmSPARSE's kernel as we rebuilt it over nmSPARSE's own; empty where it was not measured
+    searched_alone: (
+        pd.Series
+    )  #: V3 with the best of the authors' tiles and numbers of shares alone; empty likewise
+    us: pd.DataFrame  #: µs by point and contender, of the two
 
 
 def against(
@@ -145,7 +149,18 @@ def bars(trial: Trial, anchored: pd.DataFrame) -> Bars:
         against(anchored, theirs, "nmsparse_vw32", "nmsparse")
         if has(anchored, "nmsparse_vw32")
         else pd.Series(dtype=float),
+        against(anchored, theirs, "v3_searched") if "v3_searched" in named else pd.Series(dtype=float),
+        anchored[anchored["label"] == ""].pivot_table(
+            index=["m", "n", "k", "density"], columns="variant", values="median_us"
+        ),
     )  # fmt: skip
+
+
+def beside_authors(anchored: pd.DataFrame) -> list[str]:
+    """Who is drawn beside the authors' kernels: our best, and what we rebuilt of both, as they run it where the records
+    have that."""
+    pairs = (("v3_searched", "v3"), ("nmsparse_vw32", "nm_baseline"))
+    return ["auto", *(first if has(anchored, first) else other for first, other in pairs)]
 
 
 # ---------------------------------------------------------------- what was predicted, and what came

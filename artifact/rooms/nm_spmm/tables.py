@@ -210,7 +210,9 @@ def roofline(rows: pd.DataFrame, fma: float, stated: pd.DataFrame) -> pd.DataFra
     tflops = rows[rows["source"] == "measured"].set_index(["variant", "density"])["tflops"]
     peaks = stated[stated["quantity"] == "peak_share"].set_index(["variant", "density"])["low"]
     cells = []
-    for v, library in (("auto", ""), ("v3", "nm_spmm"), ("nm_baseline", "nmsparse")):
+    shown = set(tflops.index.get_level_values("variant"))
+    nmsparse = "nmsparse_vw32" if "nmsparse_vw32" in shown else "nm_baseline"
+    for v, library in (("auto", ""), ("v3", "nm_spmm"), (nmsparse, "nmsparse")):
         row = {"contender": name(v)}
         for d in (d for d in SPARSITIES if (v, d) in tflops.index):
             theirs = f" (paper: {peaks[library, d]:.0%})" if (library, d) in peaks else ""
@@ -333,7 +335,9 @@ def best_csr(loose: pd.DataFrame) -> pd.Series:
 def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     """Speedups over cuSPARSE's best algorithm."""
     csr = best_csr(loose)
-    shown = {"auto": "auto", "v3": "V3", "nm_baseline": "nmSPARSE-style", "cublas": "dense cuBLAS"}
+    named = {"auto": "auto", "v3": "V3", "nmsparse_vw32": "nmSPARSE, rebuilt"}
+    named |= {"nm_baseline": "nmSPARSE-style", "cublas": "dense cuBLAS"}
+    shown = {v: label for v, label in named.items() if (loose["variant"] == v).any()}
     times = {v: of(loose, v) for v in shown}
     return pd.DataFrame(
         _where(key)

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from artifact.drawing import plot
 from artifact.drawing.style import BOUND, INK, RUNGS, SIZE, WIDTH
 from artifact.profiling import ncu
-from artifact.rooms.nm_cuda_core.figures.common import HATCHES, PROFILED, STALL
+from artifact.rooms.nm_cuda_core.figures.common import AS_PUBLISHED, HATCHES, PROFILED, STALL
 
 
 def counters_table(
@@ -21,34 +21,38 @@ def counters_table(
     df: counters (`records.read_counters`) at M = N = K. `ncu.REPORT_METRICS` says which counter is
     behind each metric, and so does the column `metric` of published (`nm_fig3.csv`), whose
     quantities that end in "_ratio" are over the baseline; of several rows for one value the first
-    counts. The table is text, ready to be shown: two rows per metric, and per size a column for each
+    counts. What is stated of a kernel stands under its variant to the letter, where that is shown. The
+    table is text, ready to be shown: two rows per metric, and per size a column for each
     of `shown` and for its ratio to the baseline; "–" is missing. The data are the same numbers,
     tidy: metric, source, size, variant, quantity ("value" or "ratio"), low and high. Raises
     ValueError where there are no counters, or a counter twice.
     """
 
     counters = _counters(df, shown)
-    rows = []
+    first, rows = shown[0], []
     for metric, (counter, factor) in ncu.REPORT_METRICS.items():
         measured = counters[counters["metric"] == counter]
         values = {(int(r.m), r.variant): (factor * r.value,) * 2 for r in measured.itertuples()}
         ratios: dict = {}
         for source in ("measured", "stated"):
             if source == "stated":
-                values, ratios = _stated_counter(published, counter)
+                values, ratios = (
+                    {(s, _named(v, shown)): bounds for (s, v), bounds in of.items()}
+                    for of in _stated_counter(published, counter)
+                )
             for (size, variant), bounds in values.items():
                 rows.append((metric, source, size, variant, "value", *bounds))
-                base = values.get((size, "baseline"), (np.nan, np.nan))
-                if variant != "baseline" and (size, variant) not in ratios:
+                base = values.get((size, first), (np.nan, np.nan))
+                if variant != first and (size, variant) not in ratios:
                     ratios[size, variant] = (_over(bounds, base),) * 2
             rows += [(metric, source, *key, "ratio", *bounds) for key, bounds in ratios.items()]
     columns = ["metric", "source", "size", "variant", "quantity", "low", "high"]
     data = pd.DataFrame(rows, columns=columns)
     data = data[data["variant"].isin(shown)].dropna(subset=["low", "high"], how="all")
     cells = {tuple(row[:5]): row[5:] for row in data.itertuples(index=False)}
-    others = [variant for variant in shown if variant != "baseline"]
+    others = [variant for variant in shown if variant != first]
     titles = [(variant, variant, "value", "") for variant in shown]
-    titles += [(f"{variant} / baseline", variant, "ratio", "×") for variant in others]
+    titles += [(f"{variant} / {first}", variant, "ratio", "×") for variant in others]
     lines = []
     for metric in ncu.REPORT_METRICS:
         for source in ("measured", "stated"):
@@ -61,6 +65,12 @@ def counters_table(
     table = pd.DataFrame(lines)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table, data.reset_index(drop=True)
+
+
+def _named(variant: str, shown: Sequence[str]) -> str:
+    """Under which of `shown` a kernel of the source stands."""
+    letter = AS_PUBLISHED.get(variant, variant)
+    return letter if letter in shown else variant
 
 
 def _stated_counter(published: pd.DataFrame | None, counter: str) -> tuple[dict, dict]:

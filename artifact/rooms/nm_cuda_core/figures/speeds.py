@@ -13,6 +13,7 @@ from artifact.drawing import plot
 from artifact.drawing.style import BOUND, INK, MARKER, SIZE, WIDTH, look, name
 from artifact.rooms.nm_cuda_core.figures.common import (
     HATCHES,
+    PROFILED,
     SCALING,
     draw_stated,
     of_quantity,
@@ -61,7 +62,7 @@ def speedups(
     df: pd.DataFrame,
     published: pd.DataFrame | None,
     order: Sequence[str],
-    shown: Sequence[str] = ("baseline", "prefetch", "double_buffer"),
+    shown: Sequence[str] = PROFILED,
 ):
     """Fig. 2b: speedup over the sequential CPU (left) and over cuBLAS (right), over the size.
 
@@ -120,30 +121,31 @@ def variants(
     order: Sequence[str],
     published: pd.DataFrame | None = None,
     shown: Sequence[str] | None = None,
+    base: str = "baseline",
 ):
-    """Fig. 4: performance of every other variant over the baseline's (left), and the best run time
+    """Fig. 4: performance of every other variant over that of `base` (left), and the best run time
     at each size with the variant that has it (right).
 
     shown: the variants that take part (default: all of `order`); those without records are left
-    out. Published quantity: "speedup_baseline". Raises ValueError without the baseline.
+    out. Published quantity: "speedup_baseline". Raises ValueError without `base`.
     """
     points = points_of(df, shown or order, order)
     times = times_of(points)
-    if "baseline" not in times:
-        raise ValueError("The records lack 'baseline', which the other variants are compared to.")
-    ratio = times.rdiv(times["baseline"], axis=0)
+    if base not in times:
+        raise ValueError(f"The records lack {base!r}, which the other variants are compared to.")
+    ratio = times.rdiv(times[base], axis=0)
     fig, (ax, side) = plt.subplots(1, 2, figsize=(WIDTH, 4.1))
     handles: dict[str, object] = {}
-    others = [v for v in times if v != "baseline"]
+    others = [v for v in times if v != base]
     if not others:
-        raise ValueError("The records have no variant but 'baseline', so there is none to compare.")
+        raise ValueError(f"The records have no variant but {base!r}, so there is none to compare.")
     for variant in others:
         values = ratio[variant].dropna()
         handles[name(variant)] = plot.line(ax, values.index, values, variant, order)
     stated = of_quantity(published, "speedup_baseline")
     draw_stated(ax, stated, order)
-    ax.axhline(1, color=look("baseline", order)["color"], linewidth=1.3)
-    ax.set(xlabel=SIZE, ylabel="performance relative to the baseline")
+    ax.axhline(1, color=look(base, order)["color"], linewidth=1.3)
+    ax.set(xlabel=SIZE, ylabel=f"performance relative to {name(base)}")
     plot.ratio(ax, [*ratio[others].stack(), *stated[["low", "high"]].stack().astype(float)])
     plot.sizes(ax, points["size"].tolist())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.rooms.nm_cuda_core.gather import Gathered
-from artifact.rooms.nm_cuda_core.machine_code import HOPPER, instructions
+from artifact.rooms.nm_cuda_core.machine_code import HOPPER, instructions, loads
 from kernels import jit
 from kernels import nm_cuda_core as room
 
@@ -60,7 +60,8 @@ def letter() -> str:
         f"{made['baseline'][0].registers} registers. `verbatim_double_buffer` chooses its buffer from an array of two "
         f"pointers, as section 3.6 has it. The array lies in local memory ({theirs.stack_bytes} bytes of stack), the "
         f"compiler no longer knows that it points to shared memory, and B is read by {generic} generic loads of 4 bytes "
-        f"in a step, where `double_buffer` has {ours or 'none'}."
+        f"in a step, where `double_buffer` has {ours or 'none'}. `verbatim_prefetch` has "
+        f"{loads('verbatim_prefetch', HOPPER)} global loads, `verbatim` {loads('verbatim', HOPPER)}."
     )
 
 

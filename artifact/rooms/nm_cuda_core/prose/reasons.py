@@ -64,7 +64,18 @@ def _busy(counted: Counters, machine: Mapping[str, Any]) -> str:
         f"deliver: the FMA units stand still half of the time while DRAM is at {dram:.0f}% and L2 at {l2:.0f}%. Hiding "
         "the latency of global memory, which all three of the report's kernels are about, cannot do much where that is "
         "so. The report calls them bandwidth-bound from 4096³ on; on a GPU with "
-        f"{machine['l2_bytes'] / 2**20:.0f} MiB of L2 they are not."
+        f"{machine['l2_bytes'] / 2**20:.0f} MiB of L2 they are not." + _busy_to_the_letter(counted)
+    )
+
+
+def _busy_to_the_letter(counted: Counters) -> str:
+    """The same of `verbatim`; nothing where a profile does not have it."""
+    pipes = {name: counted.get("verbatim", 4096, PIPES[name]) for name in ("shared", "DRAM", "L2")}
+    if not all(value > 0 for value in pipes.values()):
+        return ""
+    return (
+        f" To the letter, as `verbatim`, shared memory is at {pipes['shared']:.0f}% there, DRAM at "
+        f"{pipes['DRAM']:.0f}% and L2 at {pipes['L2']:.0f}%."
     )
 
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from artifact.drawing import plot, style
 from artifact.drawing.style import BASELINE, BEST, INK, MARKER, MARKERS, PUBLISHED, RUNGS
 
-STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "turned", "auto", "nm_baseline", "cublas")
+STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "turned", "auto", "nmsparse_vw32", "cublas")
 SIZES = ("small", "medium", "large", "auto", "cublas")
 LLAMA = ("auto", "v3", "nm_baseline")
 PROFILED = ("auto", "v3", "nm_baseline", "cublas")
@@ -48,8 +48,9 @@ SERIES = {
     "nmsparse": ("nmSPARSE", "X", (0, (5, 2))),
     "sputnik": ("Sputnik", "s", (0, (1, 1.2))),
 }
-#: Of the published libraries: our contender of the same idea, at whose place they are drawn.
-OURS = {"nm_spmm": "v3", "nmsparse": "nm_baseline"}
+#: Of the published libraries: our contenders of the same idea, to the letter first; they are drawn at the place of the
+#: first that is shown.
+OURS = {"nm_spmm": ("v3",), "nmsparse": ("nmsparse_vw32", "nm_baseline")}
 IDEAL = {"color": INK, "linewidth": 1.1, "linestyle": (0, (6, 2, 1, 2)), "alpha": 0.75}
 POINT = ["m", "n", "k", "density"]
 
@@ -125,7 +126,8 @@ def peak_share(published: pd.DataFrame | None, shown: Sequence[str]) -> pd.DataF
     if published is None:
         return pd.DataFrame(columns=["library", "variant", "density", "stated"])
     rows = published[published["quantity"] == "peak_share"].rename(columns={"variant": "library"})
-    rows = rows.assign(variant=rows["library"].map(OURS), stated=rows["low"])
+    shown_of = {lib: next((v for v in ours if v in shown), None) for lib, ours in OURS.items()}
+    rows = rows.assign(variant=rows["library"].map(shown_of), stated=rows["low"])
     rows = rows[rows["variant"].isin(shown) & rows["density"].notna()]
     return rows[["library", "variant", "density", "stated"]]
 

@@ -226,7 +226,7 @@ def _clock(trial: Trial, bars: Bars) -> str:
 
 def rebuilt(bars: Bars) -> str:
     """How good our rebuildings of the compared kernels are."""
-    ported = bars.ported
+    ported, rebuilt_ = bars.ported, bars.nmsparse
     large = [key[0] >= BIG // 2 for key in ported.index]
     big, small = ported[large], ported[[not x for x in large]]
     how = (
@@ -240,11 +240,18 @@ def rebuilt(bars: Bars) -> str:
         else "Theirs is at each point the best of four tiles, one of which, 64 × 64, Table I does not have, and of 1, 2 "
         "and 4 shares of k, added to a C that nobody clears; ours has the tile of its class in Table I, and clears C. "
     )
+    apart = " ".join(
+        _apart(who, factor, bars.us[variant])
+        for who, variant, factor in (
+            ("V3 so searched", "v3_searched", bars.searched_alone),
+            ("nmSPARSE", "nmsparse_vw32", rebuilt_),
+        )
+        if len(factor)
+    )
     style = f"Our kernel in the style of nmSPARSE is at {mean(bars.nm_baseline):.2f}× of nmSPARSE's"
-    rebuilt = bars.nmsparse
     own = (
-        f", and what we rebuilt of nmSPARSE's own at {mean(rebuilt):.2f}×, {rebuilt.min():.2f} to {rebuilt.max():.2f}×."
-        if len(rebuilt)
+        f", and what we rebuilt of nmSPARSE's own at {mean(rebuilt_):.2f}×, {rebuilt_.min():.2f} to {rebuilt_.max():.2f}×."
+        if len(rebuilt_)
         else ": ratios over it have to be read with that in mind."
     )
     there = (
@@ -255,4 +262,29 @@ def rebuilt(bars: Bars) -> str:
     return (
         f"**And V3?** Our rebuilding of it, {how} is at {mean(ported):.2f}× of the authors' own kernels, "
         f"{ported.min():.2f} to {ported.max():.2f}×{there}. {why}{style}{own}"
+        + (f"\n\n{apart}" if apart else "")
     )
+
+
+def _apart(
+    who: str, factor: pd.Series, us: pd.Series, most: float = 0.05, short: float = 100
+) -> str:
+    """Where a rebuilding is more than `most` from what it rebuilds, and how long it takes there. us: its own times."""
+    off = factor[(factor - 1).abs() > most]
+    if off.empty:
+        return f"{who} is within {most:.0%} at all {len(factor)} points."
+    time = us[off.index]
+    brief, rest = off[time < short], off[time >= short]
+    parts = []
+    if len(brief):
+        gap = (us[brief.index] * (brief - 1).abs()).max()
+        parts.append(
+            f"{len(brief)} where it takes less than {short:g} µs, so that microseconds of a launch, or of cuBLAS in the "
+            f"other run, count (by {gap:.1f} µs at most)"
+        )
+    if len(rest):
+        named = listed(f"{point_of(key)} ({v:.2f}×)" for key, v in rest.items())
+        parts.append(
+            f"{len(rest)} where it takes longer, for which the records have no reason: {named}"
+        )
+    return f"{who} is off by more than {most:.0%} at {len(off)} of {len(factor)} points: {'; '.join(parts)}."

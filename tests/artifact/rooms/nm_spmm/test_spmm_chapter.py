@@ -373,6 +373,10 @@ def test_what_was_rebuilt_is_held_against_the_authors_code(trial):
         "with the best of their tiles and numbers of shares of k" in said and "Table I" not in said
     )
     assert "nmSPARSE's, and what we rebuilt of nmSPARSE's own at 0.98×, 0.98 to 0.98×." in said
+    assert "V3 so searched is within 5% at all 4 points." in said
+    said = paper.rebuilt(made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.9))
+    assert "nmSPARSE is off by more than 5% at 4 of 4 points: 4 where it takes longer" in said
+    assert "4096³ and 50% (0.90×)" in said
 
 
 def test_bars_that_are_missed(trial):
@@ -502,3 +506,19 @@ def test_own_problem_runs(device, tmp_path, monkeypatch):
     assert shown[:2, 0].tolist() == ["v1", "v3"]
     assert (shown[:, 1].astype(float) > 0).all() and shown[2, 2] == "1.00×"
     assert (shown[:, 3].astype(float) < 1e-5).all()
+
+
+def test_the_roofline_shows_nmsparse_to_the_letter_where_it_was_profiled():
+    values = {(v, 0.5, ncu.TIME): 1.0 for v in ("v1", "v3", "nm_baseline", "auto", "cublas")}
+    older = counters.Counters(pd.DataFrame(), values)
+    assert older.in_roofline == ["auto", "v3", "nm_baseline", "cublas"]
+    newer = counters.Counters(pd.DataFrame(), values | {("nmsparse_vw32", 0.5, ncu.TIME): 1.0})
+    assert newer.in_roofline == ["auto", "v3", "nmsparse_vw32", "cublas"]
+    rows = pd.DataFrame(
+        {"source": "measured", "variant": newer.in_roofline, "tflops": 30.0, "density": 0.5}
+    )
+    stated = pd.DataFrame(
+        [("peak_share", "nmsparse", 0.5, 0.64)], columns=["quantity", "variant", "density", "low"]
+    )
+    shown = tables.roofline(rows, 60.0, stated)
+    assert list(shown.iloc[2]) == ["nmsparse_vw32", "50% (paper: 64%)"]

@@ -97,8 +97,16 @@ class Trial:
             return [cube | {"group": group, "density": d} for group, d in PATTERNS[preset]]
         shapes = room.sweeps(preset)["scaling"]
         if experiment == "cpu":
-            return [shape for shape in shapes if shape["m"] <= LARGEST_ON_CPU[preset]]
+            return [shape for shape in shapes if shape["m"] <= self._largest_on_cpu]
         return [s | {"vector": 1} for s in shapes] if experiment == "element_wise" else shapes
+
+    @property
+    def _largest_on_cpu(self) -> int:
+        """Of what is read, the largest size in it: a measurement may have ended before the loop at the last one."""
+        path, most = self.run.folder / "cpu.csv", LARGEST_ON_CPU[self.run.preset]
+        if self.run.mode == "measure" or not path.exists():
+            return most
+        return min(most, int(records.read(path)["m"].max()))
 
     def _measure(self, this: run.Run, experiment: str) -> pd.DataFrame:
         names, published = EXPERIMENTS[experiment]

@@ -135,11 +135,11 @@ test: $(ENV) ## Build the book, then pass the tests (those that need a GPU or Ch
 	@$(MAKE) --no-print-directory book $(if $(HAS_GPU),MODE=recorded BUILD=build/recorded)
 	$(if $(HAS_GPU),@export SPARSITY_BUILD=$(CURDIR)/build/recorded; $(call in_two_rounds,),$(PY) -m pytest --durations=20)
 
-test-gpu: $(ENV) ## Only the tests that need a GPU
-	@$(call in_two_rounds,gpu and )
+test-gpu: $(ENV) ## Only the tests that need a GPU, dealt out one by one: some take a minute, most take none
+	@$(call in_two_rounds,gpu and ,--dist load --maxschedchunk 1)
 
 # Tests that measure want the GPU for themselves. Among the others they would make all processes wait, most of the time.
-in_two_rounds = status=0; $(PY) -m pytest -m '$(1)not (gpu and alone)' --durations=20 || status=$$?; \
+in_two_rounds = status=0; $(PY) -m pytest -m '$(1)not (gpu and alone)' $(2) --durations=20 || status=$$?; \
 	$(PY) -m pytest -m 'gpu and alone' -n 0 --durations=20 || status=$$?; exit $$status
 
 kick: ## Every notebook on one small shape per room, under 5 minutes, in build/kick

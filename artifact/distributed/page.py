@@ -306,8 +306,9 @@ def drawn_parts(parts: int = 4) -> tuple:
             data.append(
                 {
                     "case": case, "part": p, "rows": int(edges[p + 1] - edges[p]),
-                    "non_zeros": int(a.row_ptr[edges[p + 1]] - a.row_ptr[edges[p]]),
-                    "received": int(table[p].sum() - table[p, p]), "others_have": int(a.m - (edges[p + 1] - edges[p])),
+                    "non-zeros": int(a.row_ptr[edges[p + 1]] - a.row_ptr[edges[p]]),
+                    "rows of B received": int(table[p].sum() - table[p, p]),
+                    "rows that others have": int(a.m - (edges[p + 1] - edges[p])),
                 }
             )  # fmt: skip
     plot.legend(fig, handles)

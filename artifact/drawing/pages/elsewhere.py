@@ -18,10 +18,10 @@ from artifact.verdicts import compare, page
 
 LEDGER = "ledger.html"
 COMMANDS = """```sh
-make measure                         # every room on your GPU, into build/records/
-make artifact                        # this book: your GPU, and the shipped ones beside it
-make artifact GPU=… RECORDS=…        # the same elsewhere, from a copy of build/records/
-make compare FRESH=… SHIPPED=…       # any two folders or GPUs; the exit code answers
+make measure                    # every room on your GPU, into build/records/
+make artifact                   # this book: your GPU beside the shipped ones
+make artifact GPU=… RECORDS=…   # the same elsewhere, from a copy of build/records/
+make compare FRESH=… SHIPPED=…  # two folders or GPUs; the exit code answers
 ```"""
 #: What is slower than this share of the library, as one thread of a CPU is, lies outside the picture.
 LEAST = 0.05

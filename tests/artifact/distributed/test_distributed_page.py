@@ -111,8 +111,8 @@ def test_predictions_are_called_so():
 def test_pictures_are_of_what_travels():
     fig, data = page.drawn_parts()
     assert len(fig.axes) == 2 and len(data) == 8
-    assert (data["received"] <= data["others_have"]).all()
-    received = data.groupby("case")["received"].sum()
+    assert (data["rows of B received"] <= data["rows that others have"]).all()
+    received = data.groupby("case")["rows of B received"].sum()
     assert received["mesh"] < received["graph"] * 3
     fig, table = page.drawn_volumes()
     assert (table["by rows"] <= table["all of B"]).all()

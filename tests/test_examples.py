@@ -140,8 +140,8 @@ def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
     first, second = examples.tables(tmp_path).split("\n\n`")
     assert first.startswith("`gcn`, a graph, on an NVIDIA H200, 20")
     assert (
-        "| ours | 1,000.0 | 1.00 | 1.2e-07 |" in first
-        and "| other | 2,500.0 | 2.50 | 2.0e-07 |" in first
+        "| ours | 1,000.0 | 1.00 | 1.2\u202f·\u202f10⁻⁷ |" in first
+        and "| other | 2,500.0 | 2.50 | 2.0\u202f·\u202f10⁻⁷ |" in first
     )
     assert second.startswith("power_iteration`") and "| none | is not installed | | |" in second
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")

@@ -1,4 +1,4 @@
-// baseline: the published kernel (the report, sections 3.1 to 3.4), after nmSPARSE's vector-wise kernel.
+// baseline: the kernel of the report (sections 3.1 to 3.4; verbatim.cu is it to the letter), its rows requested together.
 //
 // Load, synchronise, multiply, synchronise: while a block waits for its next rows, only other blocks can hide the latency.
 //

@@ -51,6 +51,13 @@ def _table(example: str, problem: str, gpu: str, rows: list[dict[str, str]]) -> 
             continue
         us = float(row["us"])
         lines.append(
-            f"| {row['contender']} | {us:,.1f} | {us / ours:.2f} | {float(row['error']):.1e} |"
+            f"| {row['contender']} | {us:,.1f} | {us / ours:.2f} | {_power(float(row['error']))} |"
         )
     return "\n".join(lines)
+
+
+def _power(x: float) -> str:
+    """2.1 · 10⁻⁴, which stays in one line."""
+    digits, exponent = f"{x:.1e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{digits}\u202f·\u202f10{raised}"

@@ -197,12 +197,16 @@ DEPTHS = sorted(
 )
 
 
-@pytest.mark.parametrize("n", [64, 63, 1])
-def test_auto_and_shared_tiles_at_every_depth(device, stream, n):
+#: An odd n has no shared_tiles, and auto no branch that depends on k. All depths in one test would take a minute.
+AT_DEPTHS = [(64, DEPTHS[i::6]) for i in range(6)]
+AT_DEPTHS += [(n, [1, 319, 320, 350, 383, 384, 1100]) for n in (63, 1)]
+
+
+@pytest.mark.parametrize(("n", "depths"), AT_DEPTHS)
+def test_auto_and_shared_tiles_at_every_depth(device, stream, n, depths):
     """k = 320 to 383 failed for a launch's static memory; m = 512 as it was seen."""
     rng = np.random.default_rng((SEED, n))
-    # an odd n has no shared_tiles, and auto no branch that depends on k.
-    for k in DEPTHS if n == 64 else (1, 319, 320, 350, 383, 384, 1100):
+    for k in depths:
         made = make_case(f"depth {k}", rows_of(rng.integers(0, 41, 512), k, rng, 1), n, rng)
         for variant in ("shared_tiles", "auto"):
             try_case(variant, made, device, stream)

@@ -450,10 +450,15 @@ def test_larger_blocks_by_class(device):
 
 
 @gpu
-def test_other_patterns_and_one_narrow_vector(device):
-    for keep, group, vector, n in ((3, 5, 32, 64), (20, 64, 32, 96), (7, 128, 4, 40), (1, 1, 32, 64),
-                                   (40, 128, 64, 130), (1, 2, 7, 5), (5, 7, 21, 21)):  # fmt: skip
-        try_problem(make_problem(70, n, 300, keep, group, vector), device)
+@pytest.mark.parametrize(
+    ("keep", "group", "vector", "n"),
+    [
+        (3, 5, 32, 64), (20, 64, 32, 96), (7, 128, 4, 40), (1, 1, 32, 64), (40, 128, 64, 130), (1, 2, 7, 5),
+        (5, 7, 21, 21),
+    ],
+)  # fmt: skip
+def test_other_patterns_and_one_narrow_vector(device, keep, group, vector, n):
+    try_problem(make_problem(70, n, 300, keep, group, vector), device)
 
 
 def among_sevens(p):

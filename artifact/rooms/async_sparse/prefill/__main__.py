@@ -6,7 +6,9 @@ What is there already is kept, so that an interrupted measurement goes on where 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+import time
 
 from artifact.measure import device
 from artifact.measure import run as harness
@@ -21,7 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--records", default="", help="folder of records; fresh ones in build/ by default"
     )
+    parser.add_argument(
+        "--budget", type=float, default=math.inf, help="seconds after which nothing new is begun"
+    )
     chosen = parser.parse_args(arguments)
+    began = time.monotonic()
     try:
         run = harness.start(
             ROOM, "measure", preset=chosen.preset, seed=chosen.seed, records=chosen.records
@@ -35,10 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
             f"error: a prefill needs a GPU of compute capability 9.0, and {needs}", file=sys.stderr
         )
         return 1
-    for measured in (experiments.whole, experiments.layer):
-        measured(run)
-    for name in ("attention", "parts", "checks"):
-        experiments.table(run, name)
+    for what, measure in experiments.steps(run):
+        if time.monotonic() - began > chosen.budget:
+            print(f"left for another time: {what}")
+        else:
+            measure()
     print(f"records: {run.folder}")
     return 0
 

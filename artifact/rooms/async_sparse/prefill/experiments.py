@@ -135,18 +135,44 @@ def _records(run: Run | None, experiment: str, points: Callable, measure: Callab
         return None
     path = run.folder / f"{experiment}.csv"
     if can_measure(run):
-        todo = missing(path, points(run.preset), run)
+        todo = _todo(run, experiment, points)
         if todo:
-            wanted = points(run.preset)
-            records.plan(path, [
-                (name, _label(run), *_shape(n), d) for n, d, names in wanted for name in names
-            ])  # fmt: skip
             measure(run, todo)
-    if not path.is_file():
-        return None
-    df = records.read(path)
-    label = _label(run) if run.mode == "measure" else ""
-    return df[df["label"] == (label if label in set(df["label"]) else df["label"].iloc[0])]
+    return records.read(path) if path.is_file() else None
+
+
+def _todo(run: Run, experiment: str, points: Callable) -> list[tuple]:
+    """Points that a record has not; what it shall have is written beside it."""
+    path, wanted = run.folder / f"{experiment}.csv", points(run.preset)
+    todo = missing(path, wanted, run)
+    if todo:
+        records.plan(path, [
+            (name, _label(run), *_shape(n), d) for n, d, names in wanted for name in names
+        ])  # fmt: skip
+    return todo
+
+
+def steps(run: Run) -> list[tuple[str, Callable[[], None]]]:
+    """(what, its measurement) of all that is not there yet, in an order that makes the most of little time: one share
+    of blocks after the other, FFNs alone first, lengths as they grow, then tables."""
+    ffns, models = _todo(run, LAYER, layer_plan), _todo(run, EXPERIMENT, plan)
+    made: list[tuple[str, Callable[[], None]]] = []
+
+    def add(what: str, measure: Callable, points: list[tuple], density: float) -> None:
+        for point in (point for point in points if point[1] == density):
+            name = f"{what}, {point[0]} tokens, {density:g} of the blocks"
+            made.append((name, functools.partial(measure, run, [point])))
+
+    for density in dict.fromkeys(d for _, d, _ in plan(run.preset)):
+        add("FFN alone", measure_layer, ffns, density)
+        add("whole model", measure_whole, models, density)
+        if density == DENSITIES[0]:
+            made += [
+                ("checks", functools.partial(measure_checks, run)),
+                ("parts", functools.partial(measure_parts, run)),
+                ("attention", functools.partial(measure_attention, run)),
+            ]
+    return made
 
 
 def missing(path: Path, points: Iterable[tuple], run: Run) -> list[tuple]:

@@ -344,3 +344,26 @@ def test_logits_that_are_not_finite_are_no_record(measuring, monkeypatch):
     with pytest.raises(check.WrongResult, match="not finite"):
         experiments.whole(measuring)
     assert not (measuring.folder / "prefill.csv").is_file()
+
+
+def test_steps_are_all_that_is_missing_and_a_budget_ends_them(measuring, monkeypatch, capsys):
+    from artifact.rooms.async_sparse.prefill import __main__ as command
+
+    monkeypatch.setattr(command.harness, "start", lambda *given, **more: measuring)
+    names = [name for name, _ in experiments.steps(measuring)]
+    assert names == [
+        "FFN alone, 1024 tokens, 0.5 of the blocks", "whole model, 1024 tokens, 0.5 of the blocks",
+        "checks", "parts", "attention",
+    ]  # fmt: skip
+    assert command.main(["--preset", "kick", "--budget", "-1"]) == 0
+    assert capsys.readouterr().out.count("left for another time: ") == len(names)
+    assert not list(measuring.folder.glob("*.csv"))
+    assert command.main(["--preset", "kick"]) == 0
+    assert {path.stem for path in measuring.folder.rglob("*.csv")} == {
+        "prefill", "prefill_ffn", "parts", "attention", "checks",
+    }  # fmt: skip
+    monkeypatch.setattr(experiments, "_model", None)  # tables that are there ask for no model
+    again = experiments.steps(measuring)
+    assert [name for name, _ in again] == ["checks", "parts", "attention"]
+    for _, measure in again:
+        measure()

@@ -177,6 +177,23 @@ def clocks(rows: pd.DataFrame, sms: int, names: Iterable[str] = STREAMING) -> pd
     return found.assign(error=found["predicted"] / found["clocks"] - 1).reset_index(drop=True)
 
 
+def both(rows: pd.DataFrame, sms: int, names: Iterable[str] = STREAMING) -> pd.DataFrame:
+    """Both models together: clocks from `family.predict`, the clock from a fit without the contender. Only the bytes
+    in L2's slices and of DRAM, and the tensor cores' clocks, are counted ones. Columns as of `left_out`."""
+    found = []
+    for variant in dict.fromkeys(rows["variant"][rows["variant"].isin(names)]):
+        mine = rows["variant"] == variant
+        config = room.RUNGS[variant][0]
+        sizes = rows["size"][mine]
+        alike = rows[mine].assign(
+            clocks=[family.predict(config, s, s, s, sms) / 1e6 for s in sizes],
+            port=[port_bytes(config, s) / 1e9 for s in sizes],
+        )
+        found.append(_judged(alike, fit(rows[~mine])))
+    columns = ["size", "variant", "us", "predicted_us", "error"]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
+
+
 @dataclass(frozen=True)
 class View:
     """What the chapter shows; of the model None where too few launches were counted."""
@@ -228,34 +245,39 @@ def port_bytes(config: family.Wgmma, size: int) -> int:
     return high * wide * -(-size // family.K) * step
 
 
-def larger_tile(rows: pd.DataFrame, model: Model, size: int, sms: int) -> pd.DataFrame:
-    """What the model says of a tile of 192 x 256: case, port_gb, clocks, ghz, us, over_auto.
+#: Rungs that a prediction for `THREE_GROUPS` is anchored at: what bounds their steps, in words.
+ANCHORS = {"wgmma_keep": "the port from L2", "wgmma_tall": "shared memory"}
 
-    Slices and DRAM are taken as counted for `wgmma_tall`, whose tile is as large; tensor cores from the part of
-    the tiles that lies beyond the matrix, too. Two cases: what bounds a step as the tuner's model has it, and
-    longer by as much as it is off for `wgmma_tall`, which waits for shared memory likewise. Empty where
-    `wgmma_tall` or `auto` were not counted at that size.
+
+def larger_tile(rows: pd.DataFrame, model: Model, size: int, sms: int) -> pd.DataFrame:
+    """What both models say of a tile of 192 x 256: anchor, port_gb, clocks, ghz, us, over_auto.
+
+    A row for each of `ANCHORS`: both models are taken to be as far off for the new tile as they are for the anchor.
+    Slices and DRAM are as counted for `wgmma_tall`, whose tile is as large; the tensor cores work also on the part of
+    the tiles that lies beyond the matrix. over_auto: counted time of `auto` over the prediction. Empty where `auto` or
+    an anchor was not counted at that size.
     """
     at = rows[rows["size"] == size].set_index("variant")
-    if not {"wgmma_tall", "auto"} <= set(at.index):
-        return pd.DataFrame(columns=["case", "port_gb", "clocks", "ghz", "us", "over_auto"])
-    tall, c = at.loc["wgmma_tall"], THREE_GROUPS
-    bare = family.predict(c, size, size, size, sms) / 1e6
-    waits = tall["clocks"] / (
-        family.predict(room.RUNGS["wgmma_tall"][0], size, size, size, sms) / 1e6
-    )
+    if not {*ANCHORS, "auto"} <= set(at.index):
+        return pd.DataFrame(columns=["anchor", "port_gb", "clocks", "ghz", "us", "over_auto"])
+    c, found = THREE_GROUPS, []
     high, wide = c.tiles(size, size)
-    tensor = high * wide * -(-size // family.K) * c.groups * c.n / sms / 1e6
-    new = pd.DataFrame(
-        {
-            "case": ["as the model of clocks has it", "with the waits of wgmma_tall"],
-            "clocks": [bare, bare * waits],
-        }
-    ).assign(
-        tensor=tensor, slices=tall["slices"], port=port_bytes(c, size) / 1e9, dram=tall["dram"]
-    )
-    new = new.assign(ghz=model.ghz(new), us=model.us(new), port_gb=new["port"])
-    now = float(model.us(rows[(rows["size"] == size) & (rows["variant"] == "auto")]).iloc[0])
-    return new.assign(over_auto=now / new["us"])[
-        ["case", "port_gb", "clocks", "ghz", "us", "over_auto"]
-    ]
+    for anchor in ANCHORS:
+        was = at.loc[[anchor]]
+        same = family.predict(room.RUNGS[anchor][0], size, size, size, sms) / 1e6
+        waits = float(was["clocks"].iloc[0]) / same
+        new = pd.DataFrame(
+            {
+                "anchor": [anchor],
+                "clocks": family.predict(c, size, size, size, sms) / 1e6 * waits,
+                "tensor": high * wide * -(-size // family.K) * c.groups * c.n / sms / 1e6,
+                "slices": at["slices"]["wgmma_tall"],
+                "port": port_bytes(c, size) / 1e9,
+                "dram": at["dram"]["wgmma_tall"],
+            }
+        )
+        us = model.us(new) * float(was["us"].iloc[0] / model.us(was).iloc[0])
+        found.append(new.assign(us=us, ghz=new["clocks"] * 1e3 / us, port_gb=new["port"]))
+    new = pd.concat(found, ignore_index=True)
+    new["over_auto"] = at["us"]["auto"] / new["us"]
+    return new[["anchor", "port_gb", "clocks", "ghz", "us", "over_auto"]]

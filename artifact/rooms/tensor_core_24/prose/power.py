@@ -70,7 +70,7 @@ def harness(view: View, ladder: Ladder) -> str:
         f"{at['sm_mhz'].iloc[0] / 1e3:.2f} GHz. *Model*: fitted without the contender. The harness loads the GPU for longer than a profile, and the clock is "
         f"lower: for half of the contenders {low:.2f} to {high:.2f} GHz, where the profile has {view.largest['ghz'].min():.2f} to {view.largest['ghz'].max():.2f}. "
         "It is nearly the same for kernels that cost very different energy, as if the limiter answered to the whole turn: "
-        "there, what one contender saves is shared with the others, and the gain that the model promises shows in full only where a kernel runs alone."
+        "there, what one contender saves is shared with the others, and the gain that the model promises would show in full only where a kernel runs alone."
     )
 
 
@@ -85,7 +85,19 @@ def clocks(view: View) -> str:
         "**A model of clocks** is the tuner's own: what bounds a step (tensor cores, shared memory, or 64 bytes a clock through the "
         f"port from L2) times steps times waves. For the {found['variant'].nunique()} rungs that hide what they wait for it is within "
         f"{energy.BAR:.0%} of the counted clocks at {len(found) - len(missed)} of {len(found)} points"
-        f"{f'; it misses {listed(named)}: where shared memory is the bound, something waits that it does not know' if named else ''}."
+        f"{f'; it misses {listed(named)}. It knows nothing of clusters whose blocks wait for each other, nor of what waits where shared memory is the bound' if named else ''}."
+    ) + _together(view)
+
+
+def _together(view: View) -> str:
+    """Both models in one, which is what a kernel that does not exist has to be predicted with."""
+    if view.model is None:
+        return ""
+    found = energy.both(view.rows, view.sms)
+    good = (found["error"].abs() <= energy.BAR).sum()
+    return (
+        f" Both models together, with only the bytes in L2's slices and of DRAM and the work of the tensor cores as counted, give these launches' times within {energy.BAR:.0%} at "
+        f"{good} of {len(found)} points, and are off by up to {found['error'].abs().max():.0%}."
     )
 
 
@@ -99,12 +111,13 @@ def larger(view: View) -> str:
         return ""
     now = view.largest["port"]["auto"]
     cases = [
-        f"{r.over_auto:.2f}× of `auto` ({r.clocks:.2f} million clocks at {r.ghz:.2f} GHz)"
+        f"{r.over_auto:.2f}× of `auto` ({r.clocks:.2f} million clocks at {r.ghz:.2f} GHz) if they are as far off for it as for `{r.anchor}`, "
+        f"which {energy.ANCHORS[r.anchor]} bounds"
         for r in found.itertuples()
     ]
     return f"""
-**Fewer bytes.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, would bring {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Nobody has run it. The models say
-{cases[0]} if shared memory, then its bound, is used as well as the port is now; {cases[1]} if it waits as long as `wgmma_tall` does, whose bound it shares.
+**Fewer bytes.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, would bring {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Nobody has run it. Both models together say
+{"; ".join(cases)}. Shared memory bounds the new tile, too, so what `wgmma_tall` waits for has to be found before such a tile is worth its registers.
 """
 
 

@@ -207,10 +207,35 @@ def test_the_sentences_name_every_miss(view, ladder):
 def test_the_prediction_says_that_nobody_ran_it(view):
     text = power.larger(view)
     found = energy.larger_tile(view.rows, view.model, view.size, SMS)
-    assert "Nobody has run it." in text and all(
-        f"{r:.2f}× of `auto`" in text for r in found["over_auto"]
+    assert found["anchor"].tolist() == list(energy.ANCHORS)
+    assert "Nobody has run it." in text
+    assert all(f"{r:.2f}× of `auto`" in text for r in found["over_auto"])
+    assert found["us"].is_monotonic_increasing, "shared memory waits, the port does not"
+    some = view.rows[view.rows["variant"] != "wgmma_tall"]
+    assert energy.larger_tile(some, view.model, view.size, SMS).empty
+    assert power.larger(replace(view, rows=some)) == ""
+
+
+def test_an_anchor_takes_the_models_errors_along(view):
+    """Launches as slow again as they are, in clocks and in clock, make the new tile as slow again."""
+    before = energy.larger_tile(view.rows, view.model, view.size, SMS).set_index("anchor")
+    tall = view.rows["variant"] == "wgmma_tall"
+    slower = view.rows.assign(us=view.rows["us"].where(~tall, 1.1 * view.rows["us"]))
+    after = energy.larger_tile(slower, view.model, view.size, SMS).set_index("anchor")
+    assert after["us"]["wgmma_tall"] == pytest.approx(1.1 * before["us"]["wgmma_tall"])
+    assert after["us"]["wgmma_keep"] == pytest.approx(before["us"]["wgmma_keep"])
+
+
+def test_both_models_together_are_further_off_than_the_one(view):
+    found = energy.both(view.rows, SMS)
+    assert set(found["variant"]) == set(energy.STREAMING)
+    alone = view.judged.set_index(["size", "variant"])["error"].abs()
+    assert (
+        found["error"].abs().max()
+        > alone[list(zip(found["size"], found["variant"], strict=True))].max()
     )
-    assert found["us"].is_monotonic_increasing
+    good = (found["error"].abs() <= energy.BAR).sum()
+    assert f"within 5% at {good} of {len(found)} points, and are off by up to" in power.clocks(view)
 
 
 def test_without_counters(run, ladder):

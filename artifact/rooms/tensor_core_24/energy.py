@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from artifact.measure import bench
 from artifact.rooms.tensor_core_24 import experiments, facts
 from artifact.rooms.tensor_core_24.experiments import Counters
 from kernels import tensor_core_24 as room
@@ -73,6 +74,16 @@ def joules(df: pd.DataFrame, machine: facts.Machine) -> pd.DataFrame:
     return found.assign(
         low_pj=1e12 * found["low_j"] / flop, high_pj=1e12 * found["high_j"] / flop
     ).reset_index(drop=True)
+
+
+def asked(df: pd.DataFrame) -> pd.DataFrame:
+    """How long each point lasted and how often NVML was asked meanwhile: experiment, m, n, k, ms, times.
+
+    df: records. ms: of the launches that were kept, of all contenders; flushes and warm-up are not recorded.
+    """
+    ms = df.assign(ms=df["median_us"] * df["samples"] / 1e3)
+    found = ms.groupby(["experiment", "m", "n", "k"], sort=False, as_index=False)["ms"].sum()
+    return found.assign(times=1 + (found["ms"] / (1e3 * bench.SAMPLE_EVERY_S)).astype(int))
 
 
 def activity(counters: Counters, sms: int) -> pd.DataFrame:
@@ -200,6 +211,7 @@ class View:
 
     rows: pd.DataFrame  #: `activity`
     joules: pd.DataFrame
+    asked: pd.DataFrame
     model: Model | None
     judged: pd.DataFrame | None  #: `left_out`
     sms: int
@@ -231,8 +243,8 @@ def view(counters: Counters, df: pd.DataFrame, machine: facts.Machine) -> View:
     rows = activity(counters, sms)
     told = joules(df, machine)
     if rows["variant"].nunique() <= len(TERMS) + 1:
-        return View(rows, told, None, None, sms)
-    return View(rows, told, fit(rows), left_out(rows), sms)
+        return View(rows, told, asked(df), None, None, sms)
+    return View(rows, told, asked(df), fit(rows), left_out(rows), sms)
 
 
 # ---------------------------------------------------------------- a kernel that moves fewer bytes

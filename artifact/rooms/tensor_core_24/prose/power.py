@@ -29,9 +29,27 @@ def measured(view: View, machine: facts.Machine) -> str:
     return f"""
 **What NVML can tell.** Its power is the board's, averaged over a second, and contenders take turns of milliseconds. So it says something only where the load lasted until the
 average came near the limit of {limit:.0f} W, within {1 - energy.NEAR_LIMIT:.0%}: {listed(f"{cube(m)} ({experiment})" for m, experiment in points)}. There a launch costs at most the limit times its time, and at least
-the average times its time, if every contender drew what the board drew; that it did is assumed, not measured. {f"`auto`: {listed(costs)}." if costs else ""} Of shorter points,
-4096³ among them, the records cannot say what a multiplication costs.
+the average times its time, if every contender drew what the board drew; that it did is assumed, not measured. {f"`auto`: {listed(costs)}." if costs else ""} Of shorter points the records cannot say what
+a multiplication costs: {_short(view)}.
 """
+
+
+def _short(view: View) -> str:
+    """How long the points lasted that tell nothing, the shortest and the longest."""
+    known = {(r.m, r.experiment) for r in view.joules.itertuples()}
+    rest = view.asked[
+        [
+            (m, e) not in known
+            for m, e in zip(view.asked["m"], view.asked["experiment"], strict=True)
+        ]
+    ]
+    if rest.empty:
+        return "here there are none"
+    ends = rest.sort_values("ms").iloc[[0, -1]].drop_duplicates()
+    return listed(
+        f"{cube(r.m)} ({r.experiment}) took {r.ms:.3g} ms of launches, in which NVML was asked about {r.times} time{'s' if r.times > 1 else ''}"
+        for r in ends.itertuples()
+    )
 
 
 def model(view: View) -> str:

@@ -174,6 +174,15 @@ def test_4096_is_too_short_to_tell(view):
     assert 4096 not in set(view.joules["m"]) and {12288, 16384} <= set(view.joules["m"])
 
 
+def test_how_often_nvml_was_asked():
+    df = pd.concat(
+        [records(samples=25), records(samples=100, variant="mma_sp"), records(samples=1, m=16)]
+    )
+    found = energy.asked(df).set_index("m")
+    assert found["ms"].to_dict() == pytest.approx({8: 125.0, 16: 1.0})
+    assert found["times"].to_dict() == {8: 3, 16: 1}, "at once, and every 50 ms"
+
+
 # ---------------------------------------------------------------- a peak's clock
 
 

@@ -11,6 +11,9 @@ decides between kernels, from cold caches; `Bound.choice` says which one won.
 
 The library compresses A itself (cusparseLtSpMMACompress2), from a dense copy, for all algorithms
 alike: the time of that is `prepare_ms`. Searching prepares no operand and is not in it.
+
+Which file of the library: `artifact.measure.device.cusparselt`. A record's machine.json names the version that
+answered, and records of two versions do not mix in one folder.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import bench
+from artifact.measure import device as device_
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
 from kernels.formats.half import Half
@@ -132,9 +136,9 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
     operands = problem.device()
     require_two_four("cuSPARSELt", problem, operands)
     import cupy
-    from nvmath.bindings import cusparseLt
 
     device.set_current()
+    cusparseLt = device_.cusparselt()
     name = ("cusparselt" if algorithm == "best" else "cusparselt_default") + (
         "_colmajor_b" if column_major_b else ""
     )

@@ -44,8 +44,10 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
 
     df: the record. Columns: variant, idea, measured and promised (TFLOP/s, dense-equivalent
     for the sparse ones), share (of the promise), over_dense (ratio to the dense one of the same
-    family), of_best (share of the fastest dense one). NaN where there is nothing to divide by; no
-    rows where none of them was measured.
+    family), of_best (share of the fastest dense one), sm_mhz (what NVML sampled meanwhile, from
+    outside the launch: what the promise is made with), least_mhz (what the rate itself needs). The
+    clock inside the loop is at least `least_mhz`; nothing recorded says that it was `sm_mhz`. NaN
+    where there is nothing to divide by; no rows where none of them was measured.
     """
     have = df.set_index("variant")
     rates = {name: float(have["tflops"][name]) for name in DENSE if name in have.index}
@@ -62,10 +64,21 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
                 "share": rate / promised,
                 "over_dense": rate / rates.get(DENSE[name], np.nan),
                 "of_best": rate / max(dense, default=np.nan),
+                "sm_mhz": float(have["sm_mhz"][name]),
+                "least_mhz": least_mhz(name, rate, machine),
             }
         )
-    columns = ("variant", "idea", "measured", "promised", "share", "over_dense", "of_best")
+    columns = (
+        "variant", "idea", "measured", "promised", "share", "over_dense", "of_best", "sm_mhz",
+        "least_mhz",
+    )  # fmt: skip
     return pd.DataFrame(rows, columns=list(columns))
+
+
+def least_mhz(name: str, tflops: float, machine: Mapping[str, Any]) -> float:
+    """The lowest SM clock, MHz, at which the tensor cores can do a microbenchmark's rate; NaN where nothing
+    is published of what they do in a clock."""
+    return tflops / (_promised(name, machine, 1.0) or np.nan)
 
 
 def _promised(name: str, machine: Mapping[str, Any], sm_mhz: float) -> float:

@@ -47,6 +47,9 @@ GPU_MODULES = {
     "pynvml": "nvidia-ml-py",
 }
 
+#: Environment variable: the file of cuSPARSELt to measure, where it is not the one that nvmath finds.
+CUSPARSELT = "SPARSITY_CUSPARSELT"
+
 #: NVML's bits of "clocks event reasons", in words. An idle GPU clocks down as well: no throttling.
 THROTTLE_REASONS = {
     0x001: "idle",
@@ -268,7 +271,7 @@ def describe(device) -> dict[str, Any]:
         "cuda": _cuda_version(),
         "cublas": _library_version("cublas"),
         "cusparse": _library_version("cusparse"),
-        "cusparselt": _library_version("cusparseLt"),
+        "cusparselt": _cusparselt_version(),
         "cpu": _cpu(),
         "cpu_cores": len(os.sched_getaffinity(0)),  # that this process may use
         "python": platform.python_version(),
@@ -436,10 +439,70 @@ def _library_version(name: str) -> str | None:
 
     def version() -> str:
         library = importlib.import_module(f"nvmath.bindings.{name}")
-        # libraryPropertyType: 0 major, 1 minor, 2 patch. One packed number would be ambiguous.
-        return ".".join(str(library.get_property(part)) for part in range(3))
+        return _property_version(library.get_property)  # one packed number would be ambiguous
 
     return _ask(version, None)
+
+
+def cusparselt():
+    """The module nvmath.bindings.cusparseLt, over the file that $SPARSITY_CUSPARSELT names, else what nvmath finds.
+
+    Every version of the library has one soname, and nvmath calls whichever file with that name the process
+    loaded first (cuda.pathfinder.load_nvidia_dynamic_lib, "Search order"). So the chosen file is loaded before
+    nvmath's first call, and a process has one version: two are measured by two runs into two folders. Raises
+    ValueError, one sentence, where the file cannot be loaded or another one was there before, and ImportError
+    without nvmath.
+    """
+    path = os.environ.get(CUSPARSELT)
+    wanted = _file_version(path) if path else None
+    from nvmath.bindings import cusparseLt
+
+    if wanted is not None:
+        answers = _property_version(cusparseLt.get_property)
+        if answers != wanted:
+            raise ValueError(
+                f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
+                "with LD_PRELOAD set to the same file"
+            )
+    return cusparseLt
+
+
+def _cusparselt_version() -> str | None:
+    """Version of the cuSPARSELt that answers; None without any. ValueError where a file was chosen and is not it."""
+    try:
+        return _property_version(cusparselt().get_property)
+    except ValueError:
+        raise
+    except Exception:
+        if os.environ.get(CUSPARSELT):
+            raise
+        return None
+
+
+def _file_version(path: str) -> str:
+    """Load a file for good, and ask it for its version."""
+    try:
+        ask = ctypes.CDLL(path).cusparseLtGetProperty
+    except (OSError, AttributeError) as error:
+        raise ValueError(
+            f"{CUSPARSELT} must name a file libcusparseLt.so that loads, and does not: {first_line(error)}"
+        ) from error
+
+    def one(part: int) -> int:
+        value = ctypes.c_int(-1)
+        status = ask(part, ctypes.byref(value))
+        if status:
+            raise ValueError(
+                f"the file that {CUSPARSELT} names does not tell its version: its status is {status}, not 0"
+            )
+        return value.value
+
+    return _property_version(one)
+
+
+def _property_version(get_property) -> str:
+    """A library's version from its libraryPropertyType 0, 1, 2: major, minor, patch."""
+    return ".".join(str(get_property(part)) for part in range(3))
 
 
 def _cpu() -> str:

@@ -1,6 +1,6 @@
 """One file per format: how it is laid out, compressed, validated and expanded.
 
-All but `half`, which is dense, are sparse. Every module of a format has to_dense, to_host and
+All but `half` and `eight`, which are dense, are sparse. Every module of a format has to_dense, to_host and
 to_device; the functions here find the module of an operand, so that others need not know which
 formats there are. `stored` is what two formats share, and `reorder` changes a matrix, not a format.
 """
@@ -10,16 +10,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .eight import Eight
 from .half import Half
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether `x` is a matrix in one of the sparse formats here: neither an array nor a `Half`."""
-    return _has_module(x) and not isinstance(x, Half)
+    """Whether `x` is a matrix in one of the sparse formats here: neither an array nor a `Half` or `Eight`."""
+    return _has_module(x) and not isinstance(x, (Half, Eight))
 
 
 def to_dense(x: Any) -> Any:
-    """`x` as a dense array on the side where it lives, a `Half` in float32; an array as it is."""
+    """`x` as a dense array on the side where it lives, a `Half` or an `Eight` in float32; an array as it is."""
     return _module(x).to_dense(x) if _has_module(x) else x
 
 
@@ -31,7 +32,7 @@ def to_host(x: Any) -> Any:
 
 
 def to_device(x: Any) -> Any:
-    """A format, or a `Half`, with CuPy arrays on the current GPU; arrays that live there already are shared."""
+    """A format, `Half` or `Eight` with CuPy arrays on the current GPU; arrays that live there already are shared."""
     return _module(x).to_device(x)
 
 

@@ -99,14 +99,14 @@ def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
     m, k = bits.shape
     val = np.empty((m, _padded(k) // 2), np.uint16)
     meta = np.empty((m, _padded(k) // 16), np.uint16)
-    for rows in _chunks(m, k):
+    for rows in row_chunks(m, k):
         if not prune:
             _require_fit(bits, rows)
         groups = _groups(bits, rows)
         low, high = _two_largest(groups & 0x7FFF)
         pair = np.stack((low, high), axis=-1)
         val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, val.shape[1])
-        meta[rows] = _pack((low | high << 2).astype(np.uint16))
+        meta[rows] = pack_pairs((low | high << 2).astype(np.uint16))
     return TwoFour(m, k, dtype, val, meta)
 
 
@@ -116,7 +116,7 @@ def check(dense, dtype: str) -> None:
     if array_module(bits) is not np:
         _require_fit_on_device("compress<CHECK>", bits)
         return
-    for rows in _chunks(*bits.shape):
+    for rows in row_chunks(*bits.shape):
         _require_fit(bits, rows)
 
 
@@ -142,7 +142,7 @@ def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
 
 def count_threads(m: int, k: int) -> int:
     """Threads of two_four.cu for an m x k matrix; ValueError where the kernel cannot count them."""
-    m, k = _sizes(m, k)
+    m, k = require_sizes(m, k)
     threads = m * (_padded(k) // 16)
     if threads > INT32_MAX:
         raise ValueError(
@@ -161,19 +161,19 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     2^32 - 1.
     """
     require_dtype(dtype)
-    m, k = _sizes(m, k)
-    _require_integer("seed", seed, 0, 2**32 - 1)
+    m, k = require_sizes(m, k)
+    require_integer("seed", seed, 0, 2**32 - 1)
     rng = np.random.default_rng([int(seed), m, k, DTYPES.index(dtype)])
     val = np.empty((m, _padded(k) // 2), np.uint16)
     meta = np.empty((m, _padded(k) // 16), np.uint16)
     whole, rest = divmod(k, 4)
-    for rows in _chunks(m, k):
+    for rows in row_chunks(m, k):
         height = rows.stop - rows.start
         choice = rng.integers(0, 6, (height, _padded(k) // 4), np.uint8)
         if rest:  # as many of the six as lie in that many columns; 6 is a multiple of 3 and of 1
             choice[:, whole] %= max(1, rest * (rest - 1) // 2)
         choice[:, -(-k // 4) :] = 0
-        meta[rows] = _pack(PAIRS[choice])
+        meta[rows] = pack_pairs(PAIRS[choice])
         # Odd multiples of 2^-24, which float32 holds exactly and float16 does not round to zero.
         steps = rng.integers(0, 2**24, (height, val.shape[1]), np.uint32).astype(np.float32)
         val[rows] = to_bits((steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23), dtype)
@@ -184,7 +184,7 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
 def validate(a: TwoFour) -> TwoFour:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     require_dtype(a.dtype)
-    m, k = _sizes(a.m, a.k)
+    m, k = require_sizes(a.m, a.k)
     for name, shape in (("val", (m, a.k_pad // 2)), ("meta", (m, a.k_pad // 16))):
         array = getattr(a, name)
         if array.dtype != np.uint16 or tuple(array.shape) != shape:
@@ -195,9 +195,9 @@ def validate(a: TwoFour) -> TwoFour:
         if not array.flags.c_contiguous:
             raise ValueError(f"2:4 {name} is not row-major contiguous: copy it")
     xp = array_module(a.meta)
-    for rows in _chunks(m, k):
-        pairs = _unpack(xp, a.meta[rows])
-        wrong = _IS_PAIR >> pairs & 1 == 0
+    for rows in row_chunks(m, k):
+        pairs = unpack_pairs(xp, a.meta[rows])
+        wrong = ~is_pair(pairs)
         if bool(wrong.any()):
             row, group = divmod(int(wrong.argmax()), wrong.shape[1])
             bad = int(pairs[row, group])
@@ -207,7 +207,7 @@ def validate(a: TwoFour) -> TwoFour:
             )
     # Only the last sixteen columns may lie beyond k.
     groups = xp.zeros((m, 4, 4), bool)
-    pairs, used = _unpack(xp, a.meta[:, -1:]), (a.val[:, -8:] & 0x7FFF != 0).reshape(m, 4, 2)
+    pairs, used = unpack_pairs(xp, a.meta[:, -1:]), (a.val[:, -8:] & 0x7FFF != 0).reshape(m, 4, 2)
     for c in range(4):
         groups[:, :, c] = (used[:, :, 0] & (pairs & 3 == c)) | (used[:, :, 1] & (pairs >> 2 == c))
     wrong = groups.reshape(m, 16)[:, k - (a.k_pad - 16) :]
@@ -224,7 +224,7 @@ def to_dense(a: TwoFour):
     """(m, k) float32 array, row-major, on the side where `a` lives: exact, except a NaN's payload."""
     xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.float32)
-    for rows in _chunks(a.m, a.k):
+    for rows in row_chunks(a.m, a.k):
         dense[rows] = from_bits(_expand(xp, a, rows), a.dtype)
     return dense
 
@@ -233,7 +233,7 @@ def to_dense_bits(a: TwoFour):
     """(m, k) uint16 bit patterns of `a.dtype`, row-major: what a dense GEMM of the same dtype reads."""
     xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.uint16)
-    for rows in _chunks(a.m, a.k):
+    for rows in row_chunks(a.m, a.k):
         dense[rows] = _expand(xp, a, rows)
     return dense
 
@@ -297,7 +297,7 @@ def unswizzle(swizzled, m: int, k: int):
 
     Raises ValueError where the array is not made of 8 x 8 matrices or is too small for m x k.
     """
-    m, k = _sizes(m, k)
+    m, k = require_sizes(m, k)
     _require_uint16("swizzled metadata", swizzled)
     high, wide = 2 * swizzled.shape[0], swizzled.shape[1] // 2
     width = _padded(k) // 16
@@ -312,11 +312,16 @@ def unswizzle(swizzled, m: int, k: int):
     return xp.ascontiguousarray(whole[:m, :width])
 
 
+def is_pair(pairs):
+    """Of four bits each, whether they are one of `PAIRS`."""
+    return _IS_PAIR >> pairs & 1 == 1
+
+
 def _padded(k: int) -> int:
     return -(-k // 16) * 16
 
 
-def _require_integer(name: str, value, least: int, most: int) -> None:
+def require_integer(name: str, value, least: int, most: int) -> None:
     if not isinstance(value, (int, np.integer)) or not least <= value <= most:
         raise ValueError(f"2:4 {name} is {value!r}, but must be an integer from {least} to {most}")
 
@@ -336,14 +341,14 @@ def _require_tile(rows, columns) -> None:
             )
 
 
-def _sizes(m, k) -> tuple[int, int]:
+def require_sizes(m, k) -> tuple[int, int]:
     """The same as Python's integers, because NumPy's would wrap in the products."""
-    _require_integer("m", m, 1, INT32_MAX)
-    _require_integer("k", k, 1, INT32_MAX - 15)  # or k_pad would not fit the kernels' int
+    require_integer("m", m, 1, INT32_MAX)
+    require_integer("k", k, 1, INT32_MAX - 15)  # or k_pad would not fit the kernels' int
     return int(m), int(k)
 
 
-def _chunks(m: int, k: int):
+def row_chunks(m: int, k: int):
     """Slices of rows."""
     step = max(1, _CHUNK // k)
     for start in range(0, m, step):
@@ -360,11 +365,11 @@ def _bits(dense, dtype: str):
             f"a 2:4 matrix is made from a 2-dimensional array of float32 or of uint16 bit patterns, "
             f"but the given one is {dense.ndim}-dimensional {dense.dtype}"
         )
-    m, k = _sizes(*dense.shape)
+    m, k = require_sizes(*dense.shape)
     if dense.dtype == np.uint16:
         return dense
     bits = xp.empty((m, k), xp.uint16)
-    for rows in _chunks(m, k):
+    for rows in row_chunks(m, k):
         bits[rows] = to_bits(dense[rows], dtype)
     return bits
 
@@ -377,21 +382,21 @@ def _groups(bits: np.ndarray, rows: slice) -> np.ndarray:
     return padded.reshape(-1, _padded(k) // 4, 4)
 
 
-def _pack(pairs: np.ndarray) -> np.ndarray:
+def pack_pairs(pairs: np.ndarray) -> np.ndarray:
     """Four bits a group, uint16 (rows, k_pad / 4), to uint16 (rows, k_pad / 16)."""
     g = pairs.reshape(pairs.shape[0], -1, 4)
     return g[:, :, 0] | g[:, :, 1] << 4 | g[:, :, 2] << 8 | g[:, :, 3] << 12
 
 
-def _unpack(xp, meta):
-    """The inverse of `_pack`."""
+def unpack_pairs(xp, meta):
+    """The inverse of `pack_pairs`."""
     shifts = xp.arange(0, 16, 4, dtype=xp.uint16)
     return (meta[:, :, None] >> shifts & 15).reshape(meta.shape[0], -1)
 
 
 def _expand(xp, a: TwoFour, rows: slice):
     """Some rows of the dense matrix, uint16 (rows, k)."""
-    pairs = _unpack(xp, a.meta[rows])
+    pairs = unpack_pairs(xp, a.meta[rows])
     low, high = pairs & 3, pairs >> 2
     val = a.val[rows].reshape(*pairs.shape, 2)
     groups = xp.zeros((*pairs.shape, 4), xp.uint16)
@@ -454,7 +459,7 @@ def _launch(entry: str, bits, val: int, meta: int, first: int) -> None:
     """Run one instantiation over CuPy bit patterns; the others are device addresses."""
     import cupy
 
-    m, k = _sizes(*bits.shape)
+    m, k = require_sizes(*bits.shape)
     threads = count_threads(m, k)
     bits = cupy.ascontiguousarray(bits)
     if bits.data.ptr % 16:  # a part of another array

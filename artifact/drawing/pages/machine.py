@@ -14,6 +14,7 @@ import pandas as pd
 
 from artifact.drawing import compiled, prose
 from artifact.drawing import roofs as roofs_
+from artifact.drawing.words import listed
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
 from kernels import ceilings
@@ -193,7 +194,21 @@ def tensor_cores(page: Page) -> str:
             f"The promise is arithmetic at the clock that was sampled meanwhile, {clocks.min():.0f} to {clocks.max():.0f} MHz: "
             "tensor cores that multiply random numbers draw so much power that the clock may give way."
         )
+        found += _peak_clocks(page.tensor)
     return " ".join(found)
+
+
+def _peak_clocks(tensor: pd.DataFrame) -> list[str]:
+    """At which clock a peak was reached, as far as the records know; nothing where nothing is published."""
+    known = tensor.dropna(subset=["sm_mhz", "least_mhz"])
+    if known.empty:
+        return []
+    spans = [f"`{r.variant}` {r.least_mhz:.0f} to {r.sm_mhz:.0f}" for r in known.itertuples()]
+    return [
+        "But NVML samples from outside the launch, and the limiter may slow the clock within one. What is sure of the clock "
+        "inside each loop is that it was no lower than the rate needs and no higher than what was sampled, in MHz: "
+        f"{listed(spans)}. A share of such a peak compares rates, each at a clock of its own."
+    ]
 
 
 # ---------------------------------------------------------------- what the compiler made of it

@@ -402,6 +402,46 @@ def ladder(
     return fig, pd.concat([data, compared], ignore_index=True) if len(compared) else data
 
 
+# ---------------------------------------------------------------- energy
+
+
+def energy(parts: pd.DataFrame, called: Mapping[str, str], size: int, reference: str = "auto"):
+    """Energy of a multiplication by term, over all of it for `reference`, stacked bars, one per contender.
+
+    parts: (contender, term) energy, in the order in which they are drawn; called: term -> its name, in the order
+    in which they are stacked; size: M = N = K. Raises ValueError where the reference is not among the contenders.
+    """
+    if reference not in parts.index:
+        raise ValueError(f"The energy of {reference!r} is not known, and all are drawn over it.")
+    share = parts[list(called)] / parts.loc[reference, list(called)].sum()
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.3 + 0.24 * len(share)))
+    left = np.zeros(len(share))
+    handles: dict[str, object] = {}
+    colours = (ROWS[2], ROWS[3], ROWS[1], ROWS[0], BOUND)
+    hatches = ("", "////", "....", "xxxx", "")
+    for (term, said), colour, hatch in zip(called.items(), colours, hatches, strict=True):
+        how = {"facecolor": colour, "edgecolor": INK, "linewidth": 0.5, "hatch": hatch}
+        ax.barh(range(len(share)), share[term], 0.66, left=left, **how)
+        handles[said] = Patch(**how)
+        left = left + share[term].to_numpy()
+    for place, total in enumerate(left):
+        plot.right(ax, place, 6, f"{total:.2f}")
+    ax.set_yticks(range(len(share)), [name(v) for v in share.index])
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set(
+        ylim=(len(share) - 0.4, -0.6),
+        xlabel=f"energy at one voltage, {reference} = 1, {SIZE} = {plot.number(size)}",
+    )
+    plot.legend(fig, handles, columns=5)
+    data = (
+        share.rename_axis("variant")
+        .reset_index()
+        .melt("variant", var_name="term", value_name="share")
+    )
+    return fig, data.assign(size=size)
+
+
 # ---------------------------------------------------------------- side studies
 
 

@@ -10,6 +10,7 @@ from pandas.io.formats.style import Styler
 
 from artifact.drawing import prose, words
 from artifact.rooms.tensor_core_24 import experiments, facts, figures
+from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder, Profile, by_size, wide
 
 
@@ -71,6 +72,37 @@ def profile(profile: Profile) -> Styler | None:
     ]
     whole = ["µs", "tensor cores [%]", "shared memory [%]"]
     return _rounded(pd.DataFrame(rows)).format("{:.0f}", subset=whole, na_rep="–")
+
+
+def energy(view: View, ladder: Ladder) -> Styler | None:
+    """Bytes, energy and clocks of each contender at the largest profiled size; None without a model."""
+    if view.model is None:
+        return None
+    size, at = view.size, view.largest
+    told = view.joules[(view.joules["m"] == size) & (view.joules["experiment"] == "ladder")]
+    told, errors = (
+        told.set_index("variant"),
+        view.judged[view.judged["size"] == size].set_index("variant")["error"],
+    )
+    us = ladder.frame[ladder.frame["m"] == size].set_index("variant")["median_us"]
+    names = [v for v in at.index if v in us.index]
+    df = pd.DataFrame(
+        {
+            "contender": v,
+            "in L2 [GB]": at["slices"][v],
+            "L2 to SMs [GB]": at["port"][v],
+            "B a clock and SM": at["port_per_clock"][v],
+            "J, from": told["low_j"].get(v, np.nan),
+            "J, to": told["high_j"].get(v, np.nan),
+            "pJ/FLOP, to": told["high_pj"].get(v, np.nan),
+            "clock, profile [GHz]": at["ghz"][v],
+            "clock, harness [GHz]": at["clocks"][v] * 1e3 / us[v],
+            "model is off [%]": 100 * errors[v],
+        }
+        for v in names
+    )
+    one = ["B a clock and SM", "model is off [%]"]
+    return _rounded(df).format("{:.1f}", subset=one, na_rep="–")
 
 
 def chosen(

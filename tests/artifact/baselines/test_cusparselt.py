@@ -235,6 +235,13 @@ def test_a_copy_of_b_and_a_workspace_are_memory_too(monkeypatch, library, proble
     assert bound.prepare_bytes == 2 * M * K + 2 * K * N + 64
 
 
+def test_the_file_that_was_chosen_is_the_library(monkeypatch, library, problem):
+    asked = []
+    monkeypatch.setattr(cusparselt.device_, "cusparselt", lambda: asked.append(1) or library)
+    cusparselt.bind("default", problem, DEVICE)
+    assert asked == [1] and library.count("compress") == 2
+
+
 # ---------------------------------------------------------------- which algorithm
 
 

@@ -101,6 +101,8 @@ def test_tensor_cores():
     assert "passes 600 TFLOP/s here: 75% of what `wgmma` does" in text
     assert "40% of what `wgmma.sp` does" in text and "reaches 1.25×" in text
     assert "1980 to 1980 MHz" in text
+    least = 1500e6 / (2 * 4096 * H200["sm_count"])
+    assert f"`wgmma_sp_ra` {least:.0f} to 1980" in text and "each at a clock of its own" in text
     table = machine.tensor_table(page.tensor).set_index("microbenchmark")
     assert table.loc["<code>mma_sp</code>", "over its dense one"] == "1.50×"
     assert table.loc["<code>mma</code>", "over its dense one"] == ""

@@ -171,7 +171,7 @@ def shared_memory(
     return f"""
 **Shared memory is the second.** Of what its instruction sustains, the kernel reaches {listed(f"{ours[s] / top:.0%} at {cube(s)}" for s in share.there)}; the post {listed(f"{posted[s]:.0%}" for s in share.there)}.
 In a step, a block's warps read {step.read / 1024:.0f} KiB from shared memory and `cp.async` writes {step.written / 1024:.0f} KiB, which at 128 bytes a clock takes {clocks.shared:.0f} clocks. The multiplications of the step
-take {clocks.there:,.0f} clocks of an RTX 4070's SM and {clocks.here:.0f} of this one's. There the loads hide behind the tensor cores; here
+take {clocks.there:,.0f} clocks of an RTX 4070's SM and {clocks.here:.0f} of this one's, at the {ceilings.sm_mhz["mma_sp"]:.0f} MHz that NVML sampled during the loop. There the loads hide behind the tensor cores; here
 {verdict}.
 {counted}"""
 

@@ -107,7 +107,7 @@ def version(machine: facts.Machine) -> str:
     return text + (
         "That is a version to name: its own release notes say of 0.8.1 that it fixes performance regressions on H100 which "
         "0.8.0 introduced. They do not say of which kernels. Ratios against a later version may be lower, and a rerun with one "
-        "is the way to know."
+        "is the way to know: `SPARSITY_CUSPARSELT` names its file."
     )
 
 

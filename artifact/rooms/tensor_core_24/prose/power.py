@@ -1,0 +1,161 @@
+"""Sentences on energy: what the records tell of it, how good the model is, what it says of a larger tile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from artifact.drawing.cells import NO_COUNTERS
+from artifact.drawing.words import cube, listed
+from artifact.measure import ceilings as ceilings_
+from artifact.rooms.tensor_core_24 import energy, facts
+from artifact.rooms.tensor_core_24.energy import View
+from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder
+
+
+def measured(view: View, machine: facts.Machine) -> str:
+    """What NVML's power tells, and of which points."""
+    told, limit = view.joules, machine.get("power_limit_w")
+    if told.empty:
+        return (
+            "NVML's power tells of no point here what a multiplication costs: it is averaged over a second, and came near the "
+            "limit nowhere."
+        )
+    points = sorted({(r.m, r.experiment) for r in told.itertuples()})
+    auto = told[told["variant"] == "auto"].sort_values("m")
+    costs = [
+        f"{r.low_j:.3g} to {r.high_j:.3g} J at {cube(r.m)} ({r.low_pj:.3f} to {r.high_pj:.3f} pJ/FLOP)"
+        for r in auto.drop_duplicates("m", keep="last").itertuples()
+    ]
+    return f"""
+**What NVML can tell.** Its power is the board's, averaged over a second, and contenders take turns of milliseconds. So it says something only where the load lasted until the
+average came near the limit of {limit:.0f} W, within {1 - energy.NEAR_LIMIT:.0%}: {listed(f"{cube(m)} ({experiment})" for m, experiment in points)}. There a launch costs at most the limit times its time, and at least
+the average times its time, if every contender drew what the board drew; that it did is assumed, not measured. {f"`auto`: {listed(costs)}." if costs else ""} Of shorter points the records cannot say what
+a multiplication costs: {_short(view)}.
+"""
+
+
+def _short(view: View) -> str:
+    """How long the points lasted that tell nothing, the shortest and the longest."""
+    known = {(r.m, r.experiment) for r in view.joules.itertuples()}
+    rest = view.asked[
+        [
+            (m, e) not in known
+            for m, e in zip(view.asked["m"], view.asked["experiment"], strict=True)
+        ]
+    ]
+    if rest.empty:
+        return "here there are none"
+    ends = rest.sort_values("ms").iloc[[0, -1]].drop_duplicates()
+    return listed(
+        f"{cube(r.m)} ({r.experiment}) took {r.ms:.3g} ms of launches, in which NVML was asked about {r.times} time{'s' if r.times > 1 else ''}"
+        for r in ends.itertuples()
+    )
+
+
+def model(view: View) -> str:
+    """The model, and how far it is off for contenders that it never saw."""
+    if view.model is None:
+        return NO_COUNTERS
+    judged, errors = view.judged, view.judged["error"].abs()
+    missed = judged[errors > energy.BAR]
+    across = energy.other_size(view.rows)
+    beyond = across[across["error"].abs() > energy.BAR]
+    named = [f"`{r.variant}` at {cube(r.size)} ({r.error:+.1%})" for r in missed.itertuples()]
+    text = f"""
+**A model of the clock.** The clock inside a profiled launch tells contenders apart: {view.rows["ghz"].min():.2f} to {view.rows["ghz"].max():.2f} GHz. Five weights, none negative, explain it: energy for every clock, for every clock of
+the tensor cores, and for each byte in L2's slices, on the way from L2 to the SMs, and of DRAM; dynamic power goes with the square of the clock, since the voltage
+follows it. Each contender is predicted by a model fitted on the others, from its counted clocks and bytes: the time of {len(judged)} launches comes out within {errors.max():.1%}, {np.sqrt((errors**2).mean()):.1%} root mean square.
+{f"Beyond {energy.BAR:.0%}: {listed(named)}." if named else f"None is beyond {energy.BAR:.0%}."}"""
+    if len(across):
+        text += (
+            f" Fitted on one size and asked for the other, it is off by up to {across['error'].abs().max():.1%}, and beyond "
+            f"{energy.BAR:.0%} for {len(beyond)} of {len(across)}."
+        )
+    return text + ""
+
+
+def harness(view: View, ladder: Ladder) -> str:
+    """After the table: the clock under the harness's load; nothing where the largest size was not measured."""
+    if view.model is None:
+        return ""
+    at = ladder.frame[ladder.frame["m"] == view.size].set_index("variant")
+    here = (view.largest["clocks"] * 1e3 / at["median_us"]).dropna()
+    if here.empty:
+        return ""
+    low, high = here.quantile([0.25, 0.75])
+    return (
+        f"*J*: as above, where the point tells. *Clock, harness*: counted clocks over the harness's median, where NVML sampled "
+        f"{at['sm_mhz'].iloc[0] / 1e3:.2f} GHz. *Model*: fitted without the contender. The harness loads the GPU for longer than a profile, and the clock is "
+        f"lower: for half of the contenders {low:.2f} to {high:.2f} GHz, where the profile has {view.largest['ghz'].min():.2f} to {view.largest['ghz'].max():.2f}. "
+        "It is nearly the same for kernels that cost very different energy, as if the limiter answered to the whole turn: "
+        "there, what one contender saves is shared with the others, and the gain that the model promises would show in full only where a kernel runs alone."
+    )
+
+
+def clocks(view: View) -> str:
+    """The tuner's model of clocks beside what was counted; nothing where no rung that streams was profiled."""
+    found = energy.clocks(view.rows, view.sms)
+    if found.empty:
+        return ""
+    missed = found[found["error"].abs() > energy.BAR]
+    named = [f"`{r.variant}` at {cube(r.size)} ({r.error:+.0%})" for r in missed.itertuples()]
+    return (
+        "**A model of clocks** is the tuner's own: what bounds a step (tensor cores, shared memory, or 64 bytes a clock through the "
+        f"port from L2) times steps times waves. For the {found['variant'].nunique()} rungs that hide what they wait for it is within "
+        f"{energy.BAR:.0%} of the counted clocks at {len(found) - len(missed)} of {len(found)} points"
+        f"{f'; it misses {listed(named)}. It knows nothing of clusters whose blocks wait for each other, nor of what waits where shared memory is the bound' if named else ''}."
+    ) + _together(view)
+
+
+def _together(view: View) -> str:
+    """Both models in one, which is what a kernel that does not exist has to be predicted with."""
+    if view.model is None:
+        return ""
+    found = energy.both(view.rows, view.sms)
+    good = (found["error"].abs() <= energy.BAR).sum()
+    return (
+        f" Both models together, with only the bytes in L2's slices and of DRAM and the work of the tensor cores as counted, give these launches' times within {energy.BAR:.0%} at "
+        f"{good} of {len(found)} points, and are off by up to {found['error'].abs().max():.0%}."
+    )
+
+
+def larger(view: View) -> str:
+    """What both models say of a tile that no kernel here computes."""
+    if view.model is None:
+        return ""
+    tile, size = energy.THREE_GROUPS, view.size
+    found = energy.larger_tile(view.rows, view.model, size, view.sms)
+    if found.empty:
+        return ""
+    now = view.largest["port"]["auto"]
+    cases = [
+        f"{r.over_auto:.2f}× of `auto` ({r.clocks:.2f} million clocks at {r.ghz:.2f} GHz) if they are as far off for it as for `{r.anchor}`, "
+        f"which {energy.ANCHORS[r.anchor]} bounds"
+        for r in found.itertuples()
+    ]
+    return f"""
+**Fewer bytes.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, would bring {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Nobody has run it. Both models together say
+{"; ".join(cases)}. Shared memory bounds the new tile, too, so what `wgmma_tall` waits for has to be found before such a tile is worth its registers.
+"""
+
+
+def peaks(view: View, ceilings: Ceilings, machine: facts.Machine) -> str:
+    """What a share of a peak compares; nothing where the peak or the profile is missing."""
+    best = ceilings.best_sparse
+    if best is None or view.model is None or "auto" not in view.largest.index:
+        return ""
+    least = ceilings_.least_mhz(best, ceilings.peak[best], machine) / 1e3
+    if np.isnan(least):
+        return ""
+    row = view.largest.loc["auto"]
+    apart = least / row.ghz - 1
+    levels = (
+        f"at one clock for both, the kernel's share would be at least {apart:.0%} larger"
+        if apart > 0
+        else "which of the two ran faster the records do not say"
+    )
+    return f"""
+**Peaks have clocks, too.** The loop of `{ceilings.CALLED.get(best, "mma.sp")}` sustained {ceilings.peak[best]:.0f} TFLOP/s. NVML sampled {ceilings.sm_mhz[best] / 1e3:.2f} GHz meanwhile, from outside; inside, no counter was recorded, and the rate itself needs {least:.2f} at least. `auto`
+was profiled at {row.ghz:.2f} GHz at {cube(view.size)}. So a share of this peak compares two clocks: {levels}. Clock for clock, the kernel's tensor cores
+are busy {row.tensor / row.clocks:.0%} of the time.
+"""

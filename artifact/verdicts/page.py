@@ -69,13 +69,11 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
     by_id = [frame.set_index("id") for frame in judged.values()]
     for row in df.to_dict("records"):
         cell = {key: html.escape(str(value)) for key, value in row.items()}
-        shown = f"<code>{cell['id']}</code>"
-        if beside:
-            shown = f'<a href="{beside}#claim-{cell["id"]}">{shown}</a>'
+        shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
         found = "".join(_found(frame.loc[row["id"]], known) for frame in by_id)
         out.append(
-            f'<tr id="claim-{cell["id"]}"><th scope="row">{shown}<br>'
-            f"{cell['says']} <em>({cell['where']})</em></th>"
+            f'<tr id="claim-{cell["id"]}"><th scope="row">{cell["says"]} '
+            f"<em>({cell['where']})</em> {shown}</th>"
             f"<td>{cell['source']}</td><td>{cell['gpu']}</td>"
             f"<td>{cell['published']}</td>{found}"
             f"<td>{row['minutes']:g}</td></tr>"
@@ -88,14 +86,16 @@ def _found(row: pd.Series, known: re.Pattern) -> str:
     cell = {key: html.escape(str(value)) for key, value in row.items()}
     why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
-    close = f"<br><small>{cell['close']}</small>" if cell["close"] else ""
-    extension = "<br><small>extension, not counted</small>" if row["extension"] else ""
+    close = f"<p>{cell['close']}</p>" if cell["close"] else ""
+    extension = " <small>(extension, not counted)</small>" if row["extension"] else ""
+    # What may change what a reader makes of a verdict is named where it is folded.
+    kinds = ("a close call, " * bool(close), "why, " * bool(said), "how it was judged")
     searched = " ".join(cell[k] for k in ("measured", "reason", "close", "why"))
     return (
         f'<td data-verdict="{cell["verdict"]}" data-search="{cell["verdict"]}: {searched}" '
         f'data-order="{VERDICTS.index(row["verdict"])}">'
-        f"{badge(row['verdict'])}{extension}{close}<p>{cell['measured']}</p>{said}"
-        f"<details><summary>how it was judged</summary>{why}</details></td>"
+        f"{badge(row['verdict'])}{extension} {cell['measured']} "
+        f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p>{why}</p></details></td>"
     )
 
 

@@ -50,7 +50,12 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
         assert ("extension, not counted" in shown) == row["extension"], row["id"]
         assert ("A close call" in shown) == bool(row["close"]), row["id"]
         if row["reason"] and row["verdict"] != measures.NOT_MEASURED:
-            assert re.search(r"<p>.+</p>", shown), row["id"]
+            assert re.search(r"why, .*</summary>.*<p>.+</p><p>", shown), row["id"]
+        assert ("<summary>a close call, " in shown) == bool(row["close"]), row["id"]
+        # Folded is all but the verdict and what was measured, and a row is a link to itself.
+        plain = re.sub("<details>.*?</details>|<[^>]*>", "", re.search("<td data-v.*", shown)[0])
+        assert html.escape(row["measured"]) in plain and "A close call" not in plain, row["id"]
+        assert f'href="#claim-{row["id"]}"' in shown
     assert text.count('<th scope="col">') == len(page.BEFORE + page.BEHIND)
     assert text.count('<th scope="col" data-gpu="">NVIDIA H200</th>') == 1
     linked = page.ledger({"NVIDIA H200": df}, "ledger.html")

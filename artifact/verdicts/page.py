@@ -28,15 +28,15 @@ BADGES = {
 }
 
 
-def badge(verdict: str) -> str:
-    """A verdict as HTML: a sign, the words, and a colour; none of them alone carries the meaning.
+def badge(verdict: str, extension: bool = False) -> str:
+    """A verdict as HTML: a sign, the words of `measures.said`, and a colour; none of them alone carries the meaning.
 
     Raises ValueError for what is no verdict.
     """
     if verdict not in BADGES:
         raise ValueError(f"{verdict!r} is no verdict; these are: {', '.join(VERDICTS)}.")
     sign, name = BADGES[verdict]
-    return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
+    return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {measures.said(verdict, extension)}</span>'
 
 
 #: Columns of the ledger before and behind those of the GPUs.
@@ -88,13 +88,14 @@ def _found(row: pd.Series, known: re.Pattern) -> str:
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
     close = f"<p>{cell['close']}</p>" if cell["close"] else ""
     extension = " <small>(extension, not counted)</small>" if row["extension"] else ""
+    word = measures.said(row["verdict"], row["extension"])
+    order = VERDICTS.index(row["verdict"]) + 0.5 * bool(row["extension"])  # behind the claims
     # What may change what a reader makes of a verdict is named where it is folded.
     kinds = ("a close call, " * bool(close), "why, " * bool(said), "how it was judged")
     searched = " ".join(cell[k] for k in ("measured", "reason", "close", "why"))
     return (
-        f'<td data-verdict="{cell["verdict"]}" data-search="{cell["verdict"]}: {searched}" '
-        f'data-order="{VERDICTS.index(row["verdict"])}">'
-        f"{badge(row['verdict'])}{extension} {cell['measured']} "
+        f'<td data-verdict="{word}" data-search="{word}: {searched}" data-order="{order:g}">'
+        f"{badge(row['verdict'], row['extension'])}{extension} {cell['measured']} "
         f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p>{why}</p></details></td>"
     )
 
@@ -123,7 +124,8 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
     ]
     for row in df.to_dict("records"):
         says = f"{row['says']} ({row['source']}, {row['where']})"
-        verdict = row["verdict"] + (" (extension, not counted)" if row["extension"] else "")
+        mark = " (extension, not counted)" if row["extension"] else ""
+        verdict = measures.said(row["verdict"], row["extension"]) + mark
         reason = " ".join(filter(None, (row["reason"], row["close"])))
         cells = (
             f"`{row['id']}`",

@@ -367,7 +367,7 @@ def ladder(
                 (0.99, f"{100 * gain:+.0f} %" if before else ""),
             )
             for x, text in said:
-                how = {"transform": across, "va": "center", "ha": "right", "fontsize": 7.5}
+                how = {"transform": across, "va": "center", "ha": "right", "fontsize": 8}
                 ax.text(x, y, text, **how)
             rows.append({"variant": variant, "size": size, "tflops": rate, "gain": gain})
         ax.text(1.02, middle, texts[i], transform=across, va="center", fontsize=8)

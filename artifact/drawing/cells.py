@@ -12,7 +12,7 @@ from pandas.io.formats.style import Styler
 
 from artifact import paths
 from artifact.drawing import gpus, prose, races, style
-from artifact.drawing.pages import elsewhere
+from artifact.drawing.pages import elsewhere, which
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
@@ -105,6 +105,11 @@ def verdicts(run: Run) -> pd.DataFrame:
     judged = judge.judge(mine, run.folder.parent)
     display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html")))
     return judged
+
+
+def when(run: Run) -> None:
+    """When to use what a chapter is about, from its records beside those of the libraries."""
+    say(which.of_room(run.folder.parent, run.room))
 
 
 def run_own(run: Run, problem: Problem, names: list[str]) -> None:

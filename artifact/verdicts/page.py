@@ -62,7 +62,8 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
     heads += [f'<th scope="col">{head}</th>' for head in BEHIND]
     out = [
         f"<p>{len(claims)} claims{on}: {counts(claims)}{apart}</p>",
-        '<div style="overflow-x:auto"><table class="ledger">',
+        '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Claims and their verdicts">'
+        '<table class="ledger">',
         f"<thead><tr>{''.join(heads)}</tr></thead>",
         "<tbody>",
     ]

@@ -53,9 +53,6 @@
   const box = table.closest("div[style]"); // of a window's height, its head always in sight; whole in print
   box.before(filters);
   box.classList.add("ledger-box");
-  box.tabIndex = 0;
-  box.setAttribute("role", "region");
-  box.setAttribute("aria-label", "The ledger's table, which scrolls");
   addEventListener("beforeprint", () => {
     for (const why of table.querySelectorAll("details")) why.open = true;
   });

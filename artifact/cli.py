@@ -416,7 +416,8 @@ def _print_claims(chosen: Sequence[load.Claim], df, one: bool) -> None:
         keys = "id source where says gpu published measured verdict close reason why".split()
         for key in keys:
             if row[key]:
-                print(f"{key:<11} {row[key]}")
+                shown = measures.said(row[key], claim.extension) if key == "verdict" else row[key]
+                print(f"{key:<11} {shown}")
         print(
             f"{'experiment':<11} {', '.join(claim.experiment)} "
             f"({claim.minutes:g} minutes to measure)"
@@ -428,7 +429,8 @@ def _print_claims(chosen: Sequence[load.Claim], df, one: bool) -> None:
         return
     for row in df.to_dict("records"):
         mark = " (extension, not counted)" if row["extension"] else ""
-        print(f"{row['verdict']:<30}  {row['id']:<28}  {row['measured']}{mark}")
+        word = measures.said(row["verdict"], row["extension"])
+        print(f"{word:<30}  {row['id']:<28}  {row['measured']}{mark}")
         if row["close"]:
             print(f"{'':<30}  {'':<28}  {row['close']}")
     counts = judge.counted(df)["verdict"].value_counts()

@@ -174,3 +174,13 @@ def test_measuring_needs_a_gpu(tmp_path):
     assert result.returncode == 2
     assert "GPU" in error_line(result)
     assert not target.parent.exists()
+
+
+@pytest.mark.parametrize("room", rooms.find())
+def test_a_chapter_says_when_to_use_it_and_ends_with_exercises(room):
+    notebook = nbformat.read(ROOT / "notebooks" / f"{room}.ipynb", as_version=4)
+    heads = [cell.source.splitlines()[0] for cell in notebook.cells if cell.source[:3] == "## "]
+    assert "## When to use it" in heads and heads[-1] == "## Exercises"
+    assert any("cells.when(" in c.source for c in notebook.cells if c.cell_type == "code")
+    tasks = notebook.cells[-1].source.split("\n- **")[1:]
+    assert 2 <= len(tasks) <= 3 and all("Look " in task or "look at" in task for task in tasks)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from artifact import paths
 from artifact.distributed import model, scaling
@@ -360,7 +361,8 @@ def drawn_volumes() -> tuple:
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
         ax.set_xticks(of["parts"], of["parts"])
-        ax.minorticks_off()
+        ax.xaxis.set_minor_locator(NullLocator())
+        plot.log(ax.yaxis)
         ax.set(title=CASES[case], xlabel="parts")
     axes[0].set_ylabel("rows that travel, over those of B")
     plot.legend(fig, handles)

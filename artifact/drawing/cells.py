@@ -12,7 +12,7 @@ from pandas.io.formats.style import Styler
 
 from artifact import paths
 from artifact.drawing import gpus, prose, races, style
-from artifact.drawing.pages import elsewhere
+from artifact.drawing.pages import elsewhere, which
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
@@ -36,13 +36,24 @@ def say(*texts: str) -> None:
         display(Markdown(text))
 
 
-def table(df: pd.DataFrame | Styler | None, sentences: bool = False) -> None:
+def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str = "") -> None:
     """A table whose cells may hold HTML, or one that is styled already; nothing for None. sentences: columns
-    of them, which may be wide."""
-    if isinstance(df, pd.DataFrame):
-        display(HTML(prose.table(df, prose=sentences)))
-    elif df is not None:
+    of them, which may be wide. fold: what the table is called where it unfolds."""
+    if df is None:
+        return
+    if isinstance(df, Styler) and not fold:
         display(df)
+        return
+    text = prose.table(df, prose=sentences) if isinstance(df, pd.DataFrame) else df.to_html()
+    display(HTML(folded(fold, text) if fold else text))
+
+
+def folded(what: str, text: str) -> str:
+    """HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
+    box = (
+        f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{what}">{text}</div>'
+    )
+    return f'<details class="folded"><summary>{what}</summary>{box}</details>'
 
 
 def banner(run: Run) -> None:
@@ -79,16 +90,20 @@ def beside(run: Run) -> None:
 
 
 def figures(room: str) -> Callable[..., None]:
-    """`show(drawn, name, alt=, caption=)` of a room's chapter, in the book's style. drawn: (figure, the data
-    behind it), or None, which shows nothing."""
+    """`show(drawn, name, alt=, caption=, fold=)` of a room's chapter, in the book's style. drawn: (figure, the data
+    behind it), or None, which shows nothing. fold: what the figure is called where it unfolds; else it is open."""
     style.apply()
     return partial(_show, room)
 
 
-def _show(room: str, drawn: tuple | None, name: str, *, alt: str, caption: str) -> None:
-    if drawn is not None:
-        fig, data = drawn
-        display(style.show(fig, room, name, data, alt=alt, caption=caption))
+def _show(
+    room: str, drawn: tuple | None, name: str, *, alt: str, caption: str, fold: str = ""
+) -> None:
+    if drawn is None:
+        return
+    fig, data = drawn
+    shown = style.show(fig, room, name, data, alt=alt, caption=caption)
+    display(HTML(folded(fold, shown.markup)) if fold else shown)
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:
@@ -105,6 +120,11 @@ def verdicts(run: Run) -> pd.DataFrame:
     judged = judge.judge(mine, run.folder.parent)
     display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html")))
     return judged
+
+
+def when(run: Run) -> None:
+    """When to use what a chapter is about, from its records beside those of the libraries."""
+    say(which.of_room(run.folder.parent, run.room))
 
 
 def run_own(run: Run, problem: Problem, names: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Charts over records that any room can draw."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -24,8 +24,10 @@ def sweep_panel(
     copy_gbps: float | None = None,
     xlabel: str = "",
     claim_share: tuple[float, float] | None = None,
+    rows: Sequence[str] = ("median_us", "gbps", "speedup"),
 ):
-    """Three rows (time, memory throughput, speedup over `baseline`) by one column per density.
+    """Rows (time, memory throughput, speedup over `baseline`, or those of them that `rows` names) by one column per
+    density.
 
     df: one experiment's records, with `baseline` among its variants (see `records.best_of`). x: the
     size that is swept, "m" or "n". variants: the room's ladder, for the colours; show_variants:
@@ -44,36 +46,35 @@ def sweep_panel(
     data = data.sort_values(["density", "variant", x])
     densities = sorted(data["density"].unique())
     fig, axes = plt.subplots(
-        3,
+        len(rows),
         len(densities),
-        figsize=(WIDTH, 6.6),
+        figsize=(WIDTH, 1.0 + 1.85 * len(rows) + 0.9 * (len(rows) == 1)),
         sharex=True,
         sharey="row",
         squeeze=False,
-        height_ratios=(1.15, 1, 1),
     )
     handles: dict[str, object] = {}
     for column, density in enumerate(densities):
         here = data[data["density"] == density]
         for variant in drawn:
-            rows = here[here["variant"] == variant].sort_values(x)
-            quantities = ["median_us", "gbps"] + (["speedup"] if variant != baseline else [])
-            for ax, quantity in zip(axes[:, column], quantities, strict=False):
-                handles[name(variant)] = plot.line(ax, rows[x], rows[quantity], variant, variants)
-        time, rate, speed = axes[:, column]
-        time.set_title(f"S = {plot.percent(density)}")
-        time.set_yscale("log")
-        rate.set_yscale("log")
-        if copy_gbps:
+            of = here[here["variant"] == variant].sort_values(x)
+            for ax, quantity in zip(axes[:, column], rows, strict=True):
+                if quantity != "speedup" or variant != baseline:
+                    handles[name(variant)] = plot.line(ax, of[x], of[quantity], variant, variants)
+        at = dict(zip(rows, axes[:, column], strict=True))
+        rate, speed = at.get("gbps"), at.get("speedup")
+        axes[0, column].set_title(f"S = {plot.percent(density)}")
+        axes[-1, column].set_xlabel(xlabel or x.upper())
+        if copy_gbps and rate is not None:
             handles["measured copy (bound)"] = rate.axhline(
                 copy_gbps, color=BOUND, linestyle=(0, (5, 3)), linewidth=1.2
             )
-        if claim_share and copy_gbps:
+        if claim_share and copy_gbps and rate is not None:
             low, high = (share * copy_gbps for share in claim_share)
             stated = rate.axhspan(low, high, facecolor=CLAIM, alpha=0.35, linewidth=0)
             text = "–".join(dict.fromkeys(f"{share:.0%}" for share in claim_share))
             handles[f"stated: {text} of peak"] = stated
-        if claim:
+        if claim and speed is not None:
             low, high = claim
             open_below = not low > 0
             if open_below:  # the source gives no lower bound: the band begins below the points
@@ -83,15 +84,21 @@ def sweep_panel(
                 speed.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
             limits = f"below {high:g}" if open_below else f"{low:.2f}–{high:.2f}"
             handles[f"stated by the source: {limits}×"] = band
-        speed.axhline(1, color=BASELINE, linewidth=1.2)
-        speed.set_xlabel(xlabel or x.upper())
-    plot.ratio(axes[2, 0], [*ratio["speedup"], *(edge for edge in claim or () if edge > 0)])
+        if speed is not None:
+            speed.axhline(1, color=BASELINE, linewidth=1.2)
+    labels = {
+        "median_us": "execution time (µs)",
+        "gbps": "memory throughput,\nleast bytes (GB/s)",
+        "speedup": "speedup over\n" + name(baseline).replace(" algorithm", ""),
+    }
+    for quantity, ax in zip(rows, axes[:, 0], strict=True):
+        ax.set_ylabel(labels[quantity])
+        if quantity == "speedup":
+            plot.ratio(ax, [*ratio["speedup"], *(edge for edge in claim or () if edge > 0)])
+        else:
+            ax.set_yscale("log")
+            plot.log(ax.yaxis)
     plot.sizes(axes[0, 0], data[x].tolist())
-    for ax in axes[:2, 0]:
-        plot.log(ax.yaxis)
-    axes[0, 0].set_ylabel("execution time (µs)")
-    axes[1, 0].set_ylabel("memory throughput,\nleast bytes (GB/s)")
-    axes[2, 0].set_ylabel("speedup over\n" + name(baseline).replace(" algorithm", ""))
     plot.legend(fig, handles, columns=3)
     columns = [
         "experiment",
@@ -105,6 +112,37 @@ def sweep_panel(
         "speedup",
     ]
     return fig, data[[*columns, *(["best_of"] if "best_of" in data else [])]]
+
+
+def dots(table: pd.DataFrame, looks: Callable[[str], dict], xlabel: str):
+    """A row for each line of `table` (its index), a dot for each contender (its columns), on a log axis with a line at
+    1; what is absent is NaN. The last contender is joined to 1. Returns the figure and the table in long form.
+
+    looks: contender -> colour, marker and line. Raises ValueError for a table without a value.
+    """
+    if not np.isfinite(table.to_numpy(float)).any():
+        raise ValueError("There is nothing to draw: the table has no value.")
+    fig, ax = plt.subplots(figsize=(WIDTH, 0.23 * len(table) + 1.1))
+    rows, handles = np.arange(len(table)), {}
+    ax.hlines(rows, 1, table.iloc[:, -1], color=INK, alpha=0.3, linewidth=1)
+    for variant in table:
+        how = {"linestyle": "none", "markersize": 6, "clip_on": False}
+        how = {"markeredgewidth": 0} | looks(variant) | how
+        (handles[name(variant)],) = ax.plot(table[variant], rows, **how)
+    ax.axvline(1, color=BASELINE, linewidth=1.2)
+    ax.set(xscale="log", ylim=(len(table) - 0.4, -0.6), xlabel=xlabel)
+    ax.set_yticks(rows, [str(label) for label in table.index])
+    ax.tick_params(axis="y", length=0)
+    plot.log(ax.xaxis, fine=True)
+    plot.legend(fig, handles)
+    long = (
+        table.rename_axis(index="row", columns="variant")
+        .stack()
+        .rename("value")
+        .dropna()
+        .reset_index()
+    )
+    return fig, long
 
 
 def along(ax, text: str, at, ends, gap: float, size: float) -> None:

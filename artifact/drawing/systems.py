@@ -110,10 +110,10 @@ def _card(ax, x: float, y: float, system, colour: str) -> None:
     ]
     sketch.put(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
     for number, line in enumerate(lines):
-        sketch.put(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=7.8)
+        sketch.put(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=8)
     how = {"weight": "bold"} if there else {"style": "italic"}
     at = (x + width - 0.05, y + height - 0.07)
-    sketch.put(ax, *at, system.state, ha="right", fontsize=7.8, **how)
+    sketch.put(ax, *at, system.state, ha="right", fontsize=8, **how)
 
 
 def examples() -> list[np.ndarray]:

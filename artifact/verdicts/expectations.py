@@ -203,7 +203,7 @@ def _moves(r: Reduced, change: float, each_step: bool, sign: int) -> Judged:
         "Largest size over smallest: "
         + "; ".join(texts)
         + f". Asked: {word} by over {change:.0%}.",
-        f"{word} in {sum(f > 0 for f in follow)} of {len(follow)} sweeps{steps}",
+        f"{r.of.called or r.of.name}: {word} in {sum(f > 0 for f in follow)} of {len(follow)} sweeps{steps}",
     )
 
 
@@ -227,7 +227,7 @@ def larger_in(
     close = edge([best], limits, r.of.one, min(EDGE, by / 2))
     return Judged(
         verdict, f"A difference within {by:.0%} counts as none.",
-        f"{' and '.join(larger)} {r.of.one(best)}, against {against}", close,
+        f"{' and '.join(larger)} {r.of.one(best)}, against {against}{r.of.tail}", close,
     )  # fmt: skip
 
 

@@ -141,7 +141,9 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
             other = replace(rule, quantity=replace(rule.quantity, parameters=over))
             beside = measures.outcome(other, e, claim.experiment)
             library = baselines.library(rule.also_over)
-            why.append(f"Against {library}: {beside.measured} ({beside.verdict}).")
+            why.append(
+                f"Against {library}: {beside.measured} ({measures.said(beside.verdict, claim.extension)})."
+            )
     if claim.note:
         why.append(claim.note)
     if claim.contradicts:

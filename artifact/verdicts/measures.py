@@ -40,6 +40,21 @@ OF_PROGRAMS = {
 }  # fmt: skip
 
 
+#: What is said of an extension, an open question of a source or a kernel of ours: nothing was claimed, so that nothing
+#: is reproduced. The sign and the colour are those of the verdict.
+ANSWERS = {
+    REPRODUCED: "holds here",
+    PARTLY: "holds here in part",
+    NOT_REPRODUCED: "does not hold here",
+    NOT_CARRIED: "does not hold here",
+}
+
+
+def said(verdict: str, extension: bool = False) -> str:
+    """A verdict in words: as it is of a claim, as an answer of an extension."""
+    return ANSWERS.get(verdict, verdict) if extension else verdict
+
+
 @dataclass(frozen=True)
 class Part:
     """One of the three, with the parameters that the claim gives it."""

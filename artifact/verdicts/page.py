@@ -28,15 +28,15 @@ BADGES = {
 }
 
 
-def badge(verdict: str) -> str:
-    """A verdict as HTML: a sign, the words, and a colour; none of them alone carries the meaning.
+def badge(verdict: str, extension: bool = False) -> str:
+    """A verdict as HTML: a sign, the words of `measures.said`, and a colour; none of them alone carries the meaning.
 
     Raises ValueError for what is no verdict.
     """
     if verdict not in BADGES:
         raise ValueError(f"{verdict!r} is no verdict; these are: {', '.join(VERDICTS)}.")
     sign, name = BADGES[verdict]
-    return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {verdict}</span>'
+    return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {measures.said(verdict, extension)}</span>'
 
 
 #: Columns of the ledger before and behind those of the GPUs.
@@ -62,20 +62,19 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
     heads += [f'<th scope="col">{head}</th>' for head in BEHIND]
     out = [
         f"<p>{len(claims)} claims{on}: {counts(claims)}{apart}</p>",
-        '<div style="overflow-x:auto"><table class="ledger">',
+        '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Claims and their verdicts">'
+        '<table class="ledger">',
         f"<thead><tr>{''.join(heads)}</tr></thead>",
         "<tbody>",
     ]
     by_id = [frame.set_index("id") for frame in judged.values()]
     for row in df.to_dict("records"):
         cell = {key: html.escape(str(value)) for key, value in row.items()}
-        shown = f"<code>{cell['id']}</code>"
-        if beside:
-            shown = f'<a href="{beside}#claim-{cell["id"]}">{shown}</a>'
+        shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
         found = "".join(_found(frame.loc[row["id"]], known) for frame in by_id)
         out.append(
-            f'<tr id="claim-{cell["id"]}"><th scope="row">{shown}<br>'
-            f"{cell['says']} <em>({cell['where']})</em></th>"
+            f'<tr id="claim-{cell["id"]}"><th scope="row">{cell["says"]} '
+            f"<em>({cell['where']})</em> {shown}</th>"
             f"<td>{cell['source']}</td><td>{cell['gpu']}</td>"
             f"<td>{cell['published']}</td>{found}"
             f"<td>{row['minutes']:g}</td></tr>"
@@ -88,14 +87,17 @@ def _found(row: pd.Series, known: re.Pattern) -> str:
     cell = {key: html.escape(str(value)) for key, value in row.items()}
     why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
-    close = f"<br><small>{cell['close']}</small>" if cell["close"] else ""
-    extension = "<br><small>extension, not counted</small>" if row["extension"] else ""
+    close = f"<p>{cell['close']}</p>" if cell["close"] else ""
+    extension = " <small>(extension, not counted)</small>" if row["extension"] else ""
+    word = measures.said(row["verdict"], row["extension"])
+    order = VERDICTS.index(row["verdict"]) + 0.5 * bool(row["extension"])  # behind the claims
+    # What may change what a reader makes of a verdict is named where it is folded.
+    kinds = ("a close call, " * bool(close), "why, " * bool(said), "how it was judged")
     searched = " ".join(cell[k] for k in ("measured", "reason", "close", "why"))
     return (
-        f'<td data-verdict="{cell["verdict"]}" data-search="{cell["verdict"]}: {searched}" '
-        f'data-order="{VERDICTS.index(row["verdict"])}">'
-        f"{badge(row['verdict'])}{extension}{close}<p>{cell['measured']}</p>{said}"
-        f"<details><summary>how it was judged</summary>{why}</details></td>"
+        f'<td data-verdict="{word}" data-search="{word}: {searched}" data-order="{order:g}">'
+        f"{badge(row['verdict'], row['extension'])}{extension} {cell['measured']} "
+        f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p>{why}</p></details></td>"
     )
 
 
@@ -123,7 +125,8 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
     ]
     for row in df.to_dict("records"):
         says = f"{row['says']} ({row['source']}, {row['where']})"
-        verdict = row["verdict"] + (" (extension, not counted)" if row["extension"] else "")
+        mark = " (extension, not counted)" if row["extension"] else ""
+        verdict = measures.said(row["verdict"], row["extension"]) + mark
         reason = " ".join(filter(None, (row["reason"], row["close"])))
         cells = (
             f"`{row['id']}`",

@@ -17,10 +17,13 @@ import pandas as pd
 
 from artifact import baselines
 from artifact.measure import records
+from artifact.verdicts import counters
 from artifact.verdicts.evidence import INDEX, Evidence, NotMeasured
 
 #: Of times and rates. Counters know no label and no FLOPs.
 RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and their units
+#: Columns that a claim may be about, in words.
+COLUMNS = {"rel_err": "relative error", "max_err": "largest error of an element"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Values:
     words: Mapping[str, str] = field(
         default_factory=dict
     )  #: "above", "below": what a point there is called
+    called: str = ""  #: how a course of it is told: "achieved occupancy"; the name, if empty
     text: str = ""  #: what is shown of all points, where ranges do not say it
     how: str = ""  #: a sentence on where the values come from
     upper: Values | None = None  #: the same from above, where records only bound the quantity
@@ -160,7 +164,7 @@ def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Va
     df = rows(e, experiments, *contenders(of))
     worst = df.loc[df[column].idxmax()]
     return Values(
-        {column: df.set_index(INDEX)[column]}, column, ".1e", named=True,
+        {COLUMNS.get(column, column): df.set_index(INDEX)[column]}, column, ".1e", named=True,
         how=f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, "
         f"{density(worst['density'])}.",
     )  # fmt: skip
@@ -178,7 +182,7 @@ def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Value
     elements = df["k"].astype(float) * df["m" if operand == "A" else "n"]
     ratio = df["nnz"] / elements / df["density"]
     return Values(
-        by_variant(df, ratio, [of]), "True density over nominal density", ".3f", tail=" of the target"
+        by_variant(df, ratio, [of]), "True density over nominal density", ".3f", tail=" of the target density"
     )  # fmt: skip
 
 
@@ -187,7 +191,10 @@ def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     stored value."""
     df = rows(e, experiments, *contenders(of))
     by = by_variant(df, df["prepare_bytes"] / df["nnz"], contenders(of))
-    return Values(by, "Bytes beside a value", ".3g", named=not isinstance(of, str))
+    return Values(
+        by, "Bytes beside a value", ".3g", unit=" bytes", tail=" beside each value",
+        named=not isinstance(of, str),
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- hardware counters
@@ -210,8 +217,12 @@ def counter(
             values = values / theirs
         by[name] = values / per
     scale = f" in units of {per:g}" if per != 1 else ""
-    plain = Values(by, f"Counter {metric}{scale}", ".4g", named=not isinstance(of, str))
-    tail = f" over {baselines.library(over)}"
+    unit, what = counters.words(metric, per)
+    plain = Values(
+        by, f"Counter {metric}{scale}", ".4g", unit=unit, tail=f" ({what})",
+        named=not isinstance(of, str), called=what,
+    )  # fmt: skip
+    tail = f" over {baselines.library(over)} ({what})"
     return replace(plain, format=".2f", unit="×", tail=tail) if over else plain
 
 
@@ -235,7 +246,9 @@ def counter_share(
             )
         by[name] = part / whole
     name = f"Counter {' + '.join([metric, *plus])} over {share_of}"
-    return Values(by, name, ".1f", 100, "%", named=not isinstance(of, str))
+    parts = " and ".join(counters.words(m)[1] for m in (metric, *plus))
+    tail = f" ({parts}, of {counters.words(share_of)[1]})"
+    return Values(by, name, ".1f", 100, "%", tail, named=not isinstance(of, str))
 
 
 def memory_use(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import matplotlib
@@ -47,8 +48,25 @@ def overlaps(fig) -> list[tuple[str, str]]:
     ]
 
 
+#: Points; on a page a figure of `style.WIDTH` is 676 px wide, where these are 9 px.
+LEAST = 8.0
+
+
+def smallest(fig) -> tuple[float, str]:
+    """The least size of a text of the figure in points, and that text; an exponent is smaller than its base."""
+    fig.canvas.draw()
+    texts = [t for t in fig.findobj(Text) if t.get_text().strip() and visible(t)]
+    raised = {t: 0.7 if re.search(r"[$].*[_^]", t.get_text()) else 1.0 for t in texts}
+    sizes = [(t.get_fontsize() * raised[t], t.get_text()) for t in texts]
+    wide = fig.get_size_inches()[0] / style.WIDTH
+    size, text = min(sizes, default=(LEAST, ""))
+    return size / max(1.0, wide), text
+
+
 def legible(fig) -> None:
-    """No text lies on another one, none leaves the figure, no legend covers an axis."""
+    """No text lies on another one, none leaves the figure or is too small, no legend covers an axis."""
+    size, text = smallest(fig)
+    assert size >= LEAST, f"{text!r} has {size:g} points"
     assert not overlaps(fig)
     canvas, undrawn = fig.bbox, set()
     for axis in (axis for ax in fig.get_axes() for axis in (ax.xaxis, ax.yaxis)):

@@ -40,7 +40,7 @@ def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
         here = "not measured yet"
         if known is not None:
             row = known.loc[claim.id]
-            here = f"{page.badge(row['verdict'])} {html.escape(row['measured'])}"
+            here = f"{page.badge(row['verdict'], row['extension'])} {html.escape(row['measured'])}"
         tried = f"<code>{', '.join(claim.experiment)}</code><br>{claim.minutes:g} min"
         figure = html.escape(", ".join(filter(None, drawn)) or claim.where)
         within = html.escape(page.written(claim.rule.written["expect"]))

@@ -24,10 +24,12 @@ MEANING = {
 
 def below_map(data: pd.DataFrame) -> dict[str, str]:
     """Alternative text and caption of the map of the systems; data: behind it."""
+    missing = (data["state"] == systems.NOT_BUILT).any()
+    dashed = "; a dashed one is a room that is not built yet" if missing else ""
     cards = " ".join(f"{row.name}: {row.format}, {row.unit}, {row.state}." for row in _rows(data))
     return {
         "alt": f"Map of the systems by sparsity pattern and arithmetic unit. {cards}",
-        "caption": "The systems. A filled card has kernels in this repository; a dashed one is a room that is not built yet.",
+        "caption": f"The systems. A filled card has kernels in this repository{dashed}.",
     }
 
 

@@ -50,7 +50,12 @@
       dt.column(at).search(word && whole, { regex: true, smart: false }).draw();
     });
   }
-  table.closest("div[style]").before(filters);
+  const box = table.closest("div[style]"); // of a window's height, its head always in sight; whole in print
+  box.before(filters);
+  box.classList.add("ledger-box");
+  addEventListener("beforeprint", () => {
+    for (const why of table.querySelectorAll("details")) why.open = true;
+  });
   const row = location.hash && document.getElementById(location.hash.slice(1));
   if (row) row.scrollIntoView();
 })();

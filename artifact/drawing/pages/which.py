@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 
 from artifact.drawing import plot, prose, style
+from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.which import advice, atlas, model
 from artifact.which import pool as pools_
@@ -69,6 +71,42 @@ def _sentences(df: pd.DataFrame) -> list[str]:
             f"real matrices, {precision}: {faster} of {len(some)} points are faster sparse than a dense multiplication would be."
         )
     return found
+
+
+def of_room(gpu_folder: Path, room: str) -> str:
+    """When the format of a room is worth using, by its records in `gpu_folder`, in a paragraph of Markdown: at which
+    densities it is ahead of a dense multiplication and by how much, after how many multiplications that has paid for
+    its preparation, and how real matrices fare."""
+    df = atlas.points(gpu_folder)
+    df = df[df["room"] == room].dropna(subset="speedup")
+    if df.empty:
+        return "Where it is ahead of a dense multiplication is not measured yet."
+    pays = atlas.against_dense(df).set_index(["precision", "pattern"])["multiplications"].dropna()
+    told = []
+    made = df[df["pattern"] != atlas.REAL]
+    for (precision, pattern), some in made.groupby(["precision", "pattern"], sort=False):
+        means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
+        each = listed(f"{speed:.2f}× at {plot.percent(d)}" for d, speed in means.items())
+        ahead = f"{(some['speedup'] > 1).sum()} of {len(some)} points"
+        guessed = " (partly an estimate)" if (some["dense"] == "").any() else ""
+        text = (
+            f"*{pattern}* in {precision}: the fastest sparse contender is ahead of a dense multiplication{guessed} "
+            f"at {ahead}; its speed over dense is {each}, in the geometric mean"
+        )
+        if len(means) > 1:
+            text += f", so that {_pays(atlas.crossing(means), means.index[0], means.index[-1])}"
+        if (precision, pattern) in pays.index:
+            counts = pays.loc[[(precision, pattern)]]
+            low, high = (f"{v:.0f}" for v in (max(1, counts.min()), max(1, counts.max())))
+            after = low if low == high else f"{low} to {high}"
+            text += f". Where it is ahead, preparing the operand has paid after {after} multiplications (medians)"
+        told.append(f"{text}.")
+    for precision, some in df[df["pattern"] == atlas.REAL].groupby("precision", sort=False):
+        told.append(
+            f"Real matrices in {precision}: {(some['speedup'] > 1).sum()} of {len(some)} points are ahead of what a dense "
+            "multiplication would take."
+        )
+    return "\n".join(f"- {text}" for text in told)
 
 
 def _pays(density: float, least: float, most: float) -> str:

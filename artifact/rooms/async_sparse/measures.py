@@ -11,7 +11,7 @@ import pandas as pd
 
 from artifact import baselines
 from artifact.measure import records
-from artifact.verdicts import quantities
+from artifact.verdicts import counters, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
@@ -137,7 +137,9 @@ def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> V
             f"The counter {metric} was not profiled for {of} and {than} at one point."
         )
     how = f"{than} {theirs.mean():.4g}, {of} {ours.mean():.4g}."
-    return Values({of: theirs - ours}, f"Counter {metric}", ".4g", tail=" fewer", how=how)
+    unit, what = counters.words(metric)
+    tail = f" fewer ({what})"
+    return Values({of: theirs - ours}, f"Counter {metric}", ".4g", unit=unit, tail=tail, how=how)
 
 
 def width(variant: str) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
 from artifact import rooms
-from artifact.drawing import charts
+from artifact.drawing import charts, style
 from artifact.measure import records
 from artifact.rooms.casper_sparse.experiments import NAMES, Ceilings, of
 from kernels import casper_sparse as room
@@ -20,8 +22,12 @@ SWEEPS = {
 }
 
 
-def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings):
-    """Time, memory throughput and speedup of a sweep, beside what the source states."""
+#: Of a sweep, what answers the source's claim, and what lies behind it.
+ANSWER, BEHIND = ("speedup",), ("median_us", "gbps")
+
+
+def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings, rows: tuple[str, ...]):
+    """Speedup of a sweep beside what the source states (ANSWER), or its time and memory throughput (BEHIND)."""
     x, xlabel, figure = SWEEPS[experiment]
     stated = records.published(rooms.published("casper_sparse", figure)).set_index("quantity")
     stated = stated[["low", "high"]]
@@ -30,19 +36,34 @@ def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings):
         share = tuple(stated.loc["vram_throughput"].fillna(100) / 100)
     return charts.sweep_panel(
         of(everything, experiment), x, list(NAMES), show_variants=list(SHOWN),
-        claim=tuple(stated.loc["speedup"]), copy_gbps=ceilings.copy_gbps, xlabel=xlabel, claim_share=share,
+        claim=tuple(stated.loc["speedup"]), copy_gbps=ceilings.copy_gbps, xlabel=xlabel, claim_share=share, rows=rows,
     )  # fmt: skip
 
 
-def below_panel(experiment: str) -> dict[str, str]:
+def below_panel(experiment: str, rows: tuple[str, ...]) -> dict[str, str]:
     """Alternative text and caption of a sweep's panel."""
+    if rows == ANSWER:
+        return {
+            "alt": f"Speedup over cuSPARSE in the {experiment} sweep, a panel for each density, with the range that "
+            "the source states",
+            "caption": f"The {experiment} sweep: speedup over the fastest cuSPARSE algorithm. Violet: what the source "
+            "states for its GPU.",
+        }
     return {
-        "alt": f"Time, memory throughput and speedup over cuSPARSE in the {experiment} sweep",
-        "caption": f"The {experiment} sweep. Top: time of one multiplication. Middle: bytes that any kernel must "
-        "move (A, B and C once) over that time; the dashed line is a measured copy. Bottom: speedup over the "
-        "fastest cuSPARSE algorithm. Violet: what the source states for its GPU; its memory throughput is what the "
-        "hardware moved, which is more than these least bytes (the counters below compare like with like).",
+        "alt": f"Time and memory throughput in the {experiment} sweep, a column for each density",
+        "caption": f"The {experiment} sweep. Top: time of one multiplication. Bottom: bytes that any kernel must "
+        "move (A, B and C once) over that time; the dashed line is a measured copy. Violet: what the source states for "
+        "its GPU; its memory throughput is what the hardware moved, which is more than these least bytes (the counters "
+        "below compare like with like).",
+        "fold": "Time and memory throughput",
     }
+
+
+def panels(everything: pd.DataFrame, experiment: str, ceilings: Ceilings):
+    """For each of ANSWER and BEHIND: the figure of a sweep, its name and what stands below it."""
+    for rows, named in ((ANSWER, experiment), (BEHIND, f"{experiment}-time")):
+        drawn = panel(everything, experiment, ceilings, rows)
+        yield drawn, named, below_panel(experiment, rows)
 
 
 def roofline(everything: pd.DataFrame, ceilings: Ceilings, traffic: str):
@@ -55,6 +76,17 @@ def roofline(everything: pd.DataFrame, ceilings: Ceilings, traffic: str):
     if traffic == "least_bytes":
         del roofs["L2 read"]
     return charts.roofline(everything, roofs, list(NAMES), traffic=traffic, strong=STRONG)
+
+
+def real(table: pd.DataFrame | None):
+    """Speedup on each real matrix, the largest of `auto` on top; table: `tables.real`. None without one."""
+    if table is None:
+        return None
+    speeds = table.set_index("matrix").drop(columns=["domain", "rows", "nnz"])
+    speeds = speeds.sort_values("auto", ascending=False)
+    return charts.dots(
+        speeds, partial(style.look, variants=list(NAMES)), "speedup over cuSPARSE's best algorithm"
+    )
 
 
 def ladder(everything: pd.DataFrame):

@@ -19,7 +19,9 @@ def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> 
     the claim is not measured.
     """
     names = contenders(of)
-    use = Values({}, "DRAM use", ".0f", 100, "%", named=not isinstance(of, str))
+    use = Values(
+        {}, "DRAM use", ".0f", 100, "%", " of the DRAM's bandwidth", named=not isinstance(of, str)
+    )
     try:
         by = {name: e.counter(name, metric, experiments) / 100 for name in names}
         return replace(use, by=by, how="By hardware counters.")

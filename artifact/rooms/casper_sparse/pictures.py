@@ -183,7 +183,7 @@ def warp_picture(csr, n: int, row: int | None = None, tile: int = 0):
     low = 128 * tile
     for lane in range(lanes):
         colour = BEST if lane % 2 else RUNGS[1]
-        sketch.box(ax, lane * step, y, f"{lane}", colour, width=step * 0.92, size=7)
+        sketch.box(ax, lane * step, y, f"{lane}", colour, width=step * 0.92, size=8)
         for part in range(1, 4):
             x = lane * step + part * step * 0.92 / 4
             ax.plot([x, x], [y + 0.72, y + 1], color=INK, linewidth=0.5, alpha=0.6)

@@ -57,7 +57,8 @@ def all_compilations(report: pd.DataFrame) -> str:
     whole = df.drop(columns="variant").rename(columns={"shared_bytes": "shared [B]"})
     return (
         f"<details><summary>All {len(df)} compilations, with their instruction mix</summary>"
-        f"<div style='overflow-x:auto'>{whole.to_html(index=False, border=0)}</div></details>"
+        "<div style='overflow-x:auto' tabindex='0' role='region' aria-label='All compilations'>"
+        f"{whole.to_html(index=False, border=0)}</div></details>"
     )
 
 

@@ -38,7 +38,7 @@ def stall(e: Evidence, experiments, reason: str, of: str | Sequence[str]) -> Val
         most = table.mean().nlargest(3)
         texts.append(f"{variant} " + ", ".join(f"{name} {v:.3g}" for name, v in most.items()))
     how = f"Warps that wait, for each instruction issued; the largest means: {'; '.join(texts)}."
-    words = {"above": f"{reason} the largest"}
+    words = {"above": f"{reason} the largest stall"}
     return Values(by, f"Stall by {reason} over the largest other", unit="×", words=words, how=how)
 
 
@@ -57,7 +57,7 @@ def knee(v: Values, along: str, flat: float) -> Reduced:
     if not knees:
         raise NotMeasured("No sweep has three sizes.")
     how = f"Within {flat:.0%} of the largest of the sweep."
-    return Reduced(v, pd.Series(knees), f"level: {', '.join(texts)}", how, lines=True)
+    return Reduced(v, pd.Series(knees), f"{v.name} level: {', '.join(texts)}", how, lines=True)
 
 
 QUANTITIES = (stall,)

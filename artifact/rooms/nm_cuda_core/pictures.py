@@ -30,7 +30,7 @@ def nm_picture(b: nm.Nm):
     width = at[0] + b.n + 0.3
     height = max(b.k, at[1] + b.w) + (1.4 if beside else 1.2)
     fig, ax = plt.subplots(figsize=(WIDTH, WIDTH * (height + 2.2) / (width + 1.4)))
-    small = 8 if beside else 7
+    small = 8
     colours = [ROWS[group % len(ROWS)] for group in range(-(-b.k // b.group))]
     rows = []
     for r in range(b.w):
@@ -61,9 +61,9 @@ def nm_picture(b: nm.Nm):
     for x, y, count, step, title in panels:
         sketch.put(ax, x + b.n / 2, y - 1.25, title)
         for r in range(count):
-            sketch.put(ax, x - 0.25, y + r + 0.5, f"{r}", ha="right", fontsize=7, alpha=0.7)
+            sketch.put(ax, x - 0.25, y + r + 0.5, f"{r}", ha="right", fontsize=8, alpha=0.7)
         for column in range(b.n):
-            sketch.put(ax, x + column + 0.5, y - 0.45, f"{column}", fontsize=7, alpha=0.7)
+            sketch.put(ax, x + column + 0.5, y - 0.45, f"{column}", fontsize=8, alpha=0.7)
         for edge in range(count + 1):
             thick = edge % step == 0 or edge == count
             sketch.rule(ax, (x, x + b.n), (y + edge, y + edge), thick)
@@ -111,7 +111,7 @@ def gather_picture(b: nm.Nm, block: int = 32, row: int = 0, first: int = 0):
         raise ValueError(f"A group of {count} rows is too high to draw, 16 is the limit.")
     label, step = 9.0, max(1.0, 24 / block)  # few columns are drawn wide
     width, height = label + block * step + 0.3, count + 6.6
-    small = 8.5 if block <= 16 else 7
+    small = 8.5 if block <= 16 else 8
     fig, ax = plt.subplots(figsize=(WIDTH, WIDTH * height * (0.75 if step > 1 else 1) / width))
     for r in range(count):
         sketch.put(ax, label - 0.3, r + 0.5, f"row {top + r} of B", ha="right")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import quantities
+from artifact.verdicts import counters, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
 from artifact.verdicts.quantities import INDEX, Values, contenders, density, rows
@@ -51,7 +51,8 @@ def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[st
         if not np.isfinite(rate).all():
             raise NotMeasured(f"The counter {metric} of {name} has a value of 0.")
         by[name] = rate
-    return Values(by, f"FLOPs for each of {metric}", ".4g", named=True)
+    tail = f" (FLOPs for each of the {counters.words(metric)[1]})"
+    return Values(by, f"FLOPs for each of {metric}", ".4g", tail=tail, named=True)
 
 
 def added_memory(e: Evidence, experiments, of: str, over: str) -> Values:
@@ -103,7 +104,7 @@ def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
             raise NotMeasured(f"{v.name}: nothing was measured of {name}.")
     means = pd.Series({name: records.geomean(s) for name, s in parts.items()})
     each = ", ".join(f"{name} {v.one(value)}" for name, value in means.items())
-    return Reduced(v, means, each, f"{v.name}: {each}.")
+    return Reduced(v, means, each + v.tail, f"{v.name}: {each}.")
 
 
 def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:

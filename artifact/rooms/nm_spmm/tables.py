@@ -310,6 +310,16 @@ def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def few_tiles_gain(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
+    """The points of `few_tiles`, a row each: how many times as fast as V3 is each other contender."""
+    table = few_tiles(anchored, sms)
+    times = table.filter(like=" [µs]").astype(float)
+    times.columns = [column.removesuffix(" [µs]") for column in times]
+    places = table[[c for c in table if "[" not in c and "tiles" not in c]].astype(str)
+    labels = places.agg(" · ".join, axis=1)
+    return times.rdiv(times["v3"], axis=0).drop(columns="v3").set_axis(labels, axis=0)
+
+
 def ragged(df: pd.DataFrame) -> pd.DataFrame:
     """Sizes that no tile divides: TFLOP/s of V3 and `auto`, and speedups."""
     rate = {v: of(df, v, "tflops") for v in ("v3", "auto")}

@@ -26,6 +26,7 @@ from artifact.drawing import plot, sketch
 from artifact.drawing.style import (
     BASELINE,
     BASELINES,
+    BEST,
     BOUND,
     CLAIM,
     INK,
@@ -326,7 +327,7 @@ def ladder(
     ValueError without any rung.
     """
     points = _rows(df, list(rungs), label, square=True)
-    order, present = list(rungs), _present(points, list(rungs))
+    present = _present(points, list(rungs))
     sizes = sorted(set(points["size"]))
     if len(sizes) > len(SIZE_HATCHES) or len(lines) > len(LINES):
         raise ValueError(
@@ -347,7 +348,8 @@ def ladder(
     rows = []
     across = ax.get_yaxis_transform()
     for i, variant in enumerate(present):
-        colour = look(variant, order)["color"]
+        # One hue, the best at the largest size in colour: rows have names, and a look for each would say nothing more.
+        colour = BEST if variant == rates[sizes[-1]].idxmax() else BOUND
         middle = tops[i] + heights[i] / 2
         if i:
             ax.axhline(tops[i], color=INK, alpha=0.15, linewidth=0.6)
@@ -367,7 +369,7 @@ def ladder(
                 (0.99, f"{100 * gain:+.0f} %" if before else ""),
             )
             for x, text in said:
-                how = {"transform": across, "va": "center", "ha": "right", "fontsize": 7.5}
+                how = {"transform": across, "va": "center", "ha": "right", "fontsize": 8}
                 ax.text(x, y, text, **how)
             rows.append({"variant": variant, "size": size, "tflops": rate, "gain": gain})
         ax.text(1.02, middle, texts[i], transform=across, va="center", fontsize=8)

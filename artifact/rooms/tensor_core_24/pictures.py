@@ -45,10 +45,10 @@ def meta_picture(a: two_four.TwoFour, row: int = 0, first: int = 0):
     left, step = 4.0, 1.0
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     for column in range(16):
-        sketch.put(ax, column + 0.5, dense - 0.4, f"{first + column}", fontsize=7.5, alpha=0.7)
+        sketch.put(ax, column + 0.5, dense - 0.4, f"{first + column}", fontsize=8, alpha=0.7)
         if not any(r["column"] == first + column for r in rows):
             sketch.put(ax, column + 0.5, dense + 0.5, "0", alpha=0.6)
-        sketch.put(ax, column + 0.5, bits + 1.4, f"{15 - column}", fontsize=7.5, alpha=0.7)
+        sketch.put(ax, column + 0.5, bits + 1.4, f"{15 - column}", fontsize=8, alpha=0.7)
     for at, r in enumerate(rows):
         colour = ROWS[r["group"]]
         x = left + at * step
@@ -78,8 +78,8 @@ def meta_picture(a: two_four.TwoFour, row: int = 0, first: int = 0):
         (bits, f"meta 0x{meta:04X}"),
     ):
         sketch.put(ax, -0.3, y + 0.5, text, ha="right")
-    sketch.put(ax, -0.3, bits + 1.4, "bit", ha="right", fontsize=7.5, alpha=0.7)
-    sketch.put(ax, -0.3, dense - 0.4, "column", ha="right", fontsize=7.5, alpha=0.7)
+    sketch.put(ax, -0.3, bits + 1.4, "bit", ha="right", fontsize=8, alpha=0.7)
+    sketch.put(ax, -0.3, dense - 0.4, "column", ha="right", fontsize=8, alpha=0.7)
     ax.set(xlim=(-3.6, 16.2), ylim=(bits + 2.5, dense - 0.9))
     ax.axis("off")
     return fig, pd.DataFrame(rows)
@@ -124,16 +124,16 @@ def _array(ax, meta: np.ndarray, x: float, y: float, wide: float) -> None:
     """The metadata of 16 x 64 of A as it lies in memory, a colour per column."""
     for (row, column), value in np.ndenumerate(meta):
         colour = ROWS[column]
-        sketch.box(ax, x + wide * column, y + row, f"{value:04X}", colour, width=wide, size=7)
+        sketch.box(ax, x + wide * column, y + row, f"{value:04X}", colour, width=wide, size=8)
     for row in range(16):
-        sketch.put(ax, x - 0.2, y + row + 0.5, f"{row}", ha="right", fontsize=7, alpha=0.7)
+        sketch.put(ax, x - 0.2, y + row + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.7)
     for edge in (0, 2, 4):
         sketch.rule(ax, (x + wide * edge,) * 2, (y, y + 16), True)
     for edge in (0, 8, 16):
         sketch.rule(ax, (x, x + 4 * wide), (y + edge,) * 2, True)
     for column in range(4):
         head = f"{16 * column}–{16 * column + 15}"
-        sketch.put(ax, x + wide * (column + 0.5), y - 0.5, head, fontsize=7, alpha=0.7)
+        sketch.put(ax, x + wide * (column + 0.5), y - 0.5, head, fontsize=8, alpha=0.7)
     for half in range(2):
         text = f"k32 step {half}"
         sketch.put(ax, x + wide * (2 * half + 1), y + 16.7, text)
@@ -158,7 +158,7 @@ def lanes_picture(meta):
         title = f"selector {selector}: " + ("first instruction", "second instruction")[selector]
         sketch.put(ax, left + 2 * lane_wide, -1.5, title)
         for t in range(4):
-            sketch.put(ax, left + lane_wide * (t + 0.5), -0.5, f"4g+{t}", fontsize=7, alpha=0.7)
+            sketch.put(ax, left + lane_wide * (t + 0.5), -0.5, f"4g+{t}", fontsize=8, alpha=0.7)
         for lane in range(32):
             g, t = divmod(lane, 4)
             x, y = left + lane_wide * t, 2 * g
@@ -166,12 +166,12 @@ def lanes_picture(meta):
             used = held["selector"].iloc[0] == selector
             if not used:
                 _rest(ax, x, y, lane_wide)
-                sketch.put(ax, x + lane_wide / 2, y + 1, f"{lane}", fontsize=7, alpha=0.6)
+                sketch.put(ax, x + lane_wide / 2, y + 1, f"{lane}", fontsize=8, alpha=0.6)
                 continue
             sketch.box(ax, x, y, "", ROWS[t], width=lane_wide, height=2)
-            sketch.put(ax, x + lane_wide / 2, y + 0.5, f"lane {lane}", fontsize=7, alpha=0.75)
+            sketch.put(ax, x + lane_wide / 2, y + 0.5, f"lane {lane}", fontsize=8, alpha=0.75)
             value = held.loc["high", "meta"][2:] + "\u2009" + held.loc["low", "meta"][2:]
-            sketch.put(ax, x + lane_wide / 2, y + 1.4, value, fontsize=7)
+            sketch.put(ax, x + lane_wide / 2, y + 1.4, value, fontsize=8)
         sketch.put(ax, left + 2 * lane_wide, 16.7, "register: row g + 8, row g")
     right = 4 * wide + gap + 8 * lane_wide + 1.6
     ax.set(xlim=(-1.2, right + 0.2), ylim=(17.4, -2.2))
@@ -203,10 +203,10 @@ def swizzle_picture(meta, follow: int = 1):
         x = left + cell * place.swizzled_column
         y = top + high * place.swizzled_row
         text = f"{swizzled[place.swizzled_row, place.swizzled_column]:04X}"
-        sketch.box(ax, x, y, text, ROWS[place.column], width=cell, height=high, size=7)
+        sketch.box(ax, x, y, text, ROWS[place.column], width=cell, height=high, size=8)
     for row in range(8):
         y = top + high * row
-        sketch.put(ax, left - 0.2, y + high / 2, f"{row}", ha="right", fontsize=7, alpha=0.7)
+        sketch.put(ax, left - 0.2, y + high / 2, f"{row}", ha="right", fontsize=8, alpha=0.7)
         lanes = f"lanes {4 * row}–{4 * row + 3}"
         sketch.put(ax, left + 8 * cell + 0.25, y + high / 2, lanes, ha="left", fontsize=8)
     for edge in range(0, 9, 2):
@@ -215,12 +215,10 @@ def swizzle_picture(meta, follow: int = 1):
         sketch.rule(ax, (left, left + 8 * cell), (top + high * edge,) * 2, edge in (0, 8))
     for column in range(8):
         half = ("row g", "row g+8")[column % 2]
-        sketch.put(ax, left + cell * (column + 0.5), top - 0.5, half, fontsize=6.5, alpha=0.7)
+        sketch.put(ax, left + cell * (column + 0.5), top - 0.5, half, fontsize=8, alpha=0.7)
     for t in range(4):
         text = f"lane 4g+{t}"
-        sketch.put(
-            ax, left + cell * (2 * t + 1), top + 8 * high + 0.6, text, fontsize=7.5, alpha=0.8
-        )
+        sketch.put(ax, left + cell * (2 * t + 1), top + 8 * high + 0.6, text, fontsize=8, alpha=0.8)
     for selector in range(2):
         text = f"selector {selector}"
         sketch.put(ax, left + cell * (4 * selector + 2), top + 8 * high + 1.6, text)
@@ -246,7 +244,7 @@ def warp_metadata(meta):
     `metadata_map` with the values. Raises ValueError for another shape.
     """
     meta, data = _of_rows(meta, 64)
-    fig, ax = plt.subplots(figsize=(WIDTH, 5.6))
+    fig, ax = plt.subplots(figsize=(WIDTH, 6.6))
     wide, left, cell = 2.6, 17.0, 2.6
     for place in data.itertuples():
         colour = ROWS[place.register]
@@ -256,7 +254,7 @@ def warp_metadata(meta):
         at = (left + cell * place.swizzled_column, 2 * place.swizzled_row)
         ax.add_patch(Rectangle(at, cell, 2, alpha=alpha, **more))
         text = place.meta[2:]
-        sketch.put(ax, at[0] + cell / 2, at[1] + 1, text, fontsize=6)
+        sketch.put(ax, at[0] + cell / 2, at[1] + 1, text, fontsize=8)
     for register in range(4):
         y, colour = 16 * register, ROWS[register]
         for x, width in ((0, 4 * wide), (left, 8 * cell)):
@@ -266,14 +264,12 @@ def warp_metadata(meta):
             ax, left + 8 * cell + 0.4, y + 8, f"register {register}", ha="left", weight="bold"
         )
         lanes = f"lanes {8 * register}–{8 * register + 7}\ngive addresses"
-        sketch.put(ax, left - 0.4, y + 8, lanes, ha="right", fontsize=7.5)
+        sketch.put(ax, left - 0.4, y + 8, lanes, ha="right", fontsize=8)
         sketch.arrow(ax, (4 * wide + 0.2, y + 3), (left - 0.2, y + 3), colour)
     sketch.put(ax, 2 * wide, -2, "meta: 64 × 4 uint16")
     sketch.put(ax, left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4")
-    sketch.put(ax, 2 * wide, 66, "stronger: rows 8–15 of each 16", fontsize=7.5)
-    sketch.put(
-        ax, left + 4 * cell, 66, "each lane gets a cell pair of every register", fontsize=7.5
-    )
+    sketch.put(ax, 2 * wide, 66, "stronger: rows 8–15 of each 16", fontsize=8)
+    sketch.put(ax, left + 4 * cell, 66, "each lane gets a cell pair of every register", fontsize=8)
     ax.set(xlim=(-6.5, left + 8 * cell + 6.5), ylim=(67.5, -3.5))
     ax.axis("off")
     return fig, data

@@ -34,6 +34,21 @@ def test_table_may_hold_html(shown):
     assert "<td><code>b</code></td>" in shown[0].data and "prose" in shown[0].data
 
 
+def test_what_is_folded_is_there(shown, folder):
+    fig, _ = plt.subplots()
+    df = pd.DataFrame({"value": [1.5]})
+    cells.figures("room")((fig, df), "one", alt="What it shows.", caption="Below.", fold="More")
+    cells.table(df, fold="The numbers")
+    cells.table(None, fold="The numbers")
+    cells.table(df.style, fold="The numbers")
+    assert (
+        len(shown) == 3 and "<figure" in shown[0].data and (folder / "room" / "one.csv").is_file()
+    )
+    for html, summary in zip(shown, ("More", "The numbers", "The numbers"), strict=True):
+        assert f'<details class="folded"><summary>{summary}</summary>' in html.data
+    assert "1.5" in shown[1].data and "1.5" in shown[2].data
+
+
 def test_figure_is_kept_with_its_data(shown, folder):
     fig, ax = plt.subplots()
     ax.plot([1, 2])

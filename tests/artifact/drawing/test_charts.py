@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -56,6 +57,32 @@ def test_sweep_panel_of_one_point(sweeps):
     ]
     fig, data = charts.sweep_panel(df, "n", synthetic.LADDER)
     assert len(fig.get_axes()) == 3 and len(data) == 3
+
+
+def test_rows_of_a_sweep_panel_are_chosen(sweeps):
+    df = sweeps[sweeps["experiment"] == "wide"]
+    fig, whole = charts.sweep_panel(df, "n", synthetic.LADDER, claim=(0.55, 0.9), rows=["speedup"])
+    assert len(fig.get_axes()) == 3 and "speedup" in fig.get_axes()[0].get_ylabel()
+    fig, data = charts.sweep_panel(df, "n", synthetic.LADDER, rows=["median_us", "gbps"])
+    assert [ax.get_yscale() for ax in fig.get_axes()] == ["log"] * 6
+    pd.testing.assert_frame_equal(whole, data)
+
+
+def test_dots_are_where_the_table_says():
+    table = pd.DataFrame(
+        {"warp_per_row": [0.5, 2.0], "rows_per_warp": [1.5, np.nan]}, ["one", "two"]
+    )
+    looks = partial(style.look, variants=synthetic.LADDER)
+    fig, data = charts.dots(table, looks, "speed")
+    (ax,) = fig.get_axes()
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["one", "two"]
+    drawn = {line.get_marker(): np.asarray(line.get_xdata()) for line in ax.get_lines()}
+    for variant in table:
+        got = drawn[style.look(variant, synthetic.LADDER)["marker"]]
+        np.testing.assert_array_equal(got, table[variant])
+    assert len(data) == 3 and data["value"].tolist() == [0.5, 1.5, 2.0] and not overlaps(fig)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        charts.dots(table * np.nan, looks, "speed")
 
 
 @pytest.mark.parametrize("traffic", ["least_bytes", "requested_bytes"])

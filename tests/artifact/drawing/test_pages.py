@@ -232,6 +232,8 @@ def test_rooms_that_are_not_built(origin):
     all_built = data.assign(state=systems_.BUILT)
     assert front.not_built(all_built) == ""
     one = all_built.assign(state=[systems_.BUILT] + [systems_.NOT_BUILT] * (len(data) - 1))
+    assert "dashed" in front.below_map(one)["caption"]
+    assert "dashed" not in front.below_map(all_built)["caption"]
     text = front.not_built(one)
     assert text.startswith(f"**1 of {len(data)} rooms has kernels.**")
 

@@ -22,7 +22,7 @@ def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
     assert f"<p>{len(judge.counted(df))} claims" in text and len(judge.counted(df)) < len(df)
     for claim in KNOWN:
         assert f'id="claim-{claim.id}"' in text
-    for verdict in set(df["verdict"]):
+    for verdict in set(judge.counted(df)["verdict"]):
         assert f"{verdict}</span>" in text
     assert "http" not in text and "<script" not in text
     linked = set(re.findall('href="#(claim-[^"]*)"', text))
@@ -45,12 +45,18 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
         shown = rows[row["id"]]
         assert f"<td>{row['source']}</td><td>{row['gpu']}</td>" in shown, row["id"]
         (found,) = re.findall('<td data-verdict="([^"]*)" data-search="([^"]*)" data-order', shown)
-        assert found[0] == row["verdict"] and found[1].startswith(f"{row['verdict']}: "), row["id"]
+        word = measures.said(row["verdict"], row["extension"])
+        assert found[0] == word and found[1].startswith(f"{word}: "), row["id"]
         assert html.escape(row["measured"]) in found[1], row["id"]
         assert ("extension, not counted" in shown) == row["extension"], row["id"]
         assert ("A close call" in shown) == bool(row["close"]), row["id"]
         if row["reason"] and row["verdict"] != measures.NOT_MEASURED:
-            assert re.search(r"<p>.+</p>", shown), row["id"]
+            assert re.search(r"why, .*</summary>.*<p>.+</p><p>", shown), row["id"]
+        assert ("<summary>a close call, " in shown) == bool(row["close"]), row["id"]
+        # Folded is all but the verdict and what was measured, and a row is a link to itself.
+        plain = re.sub("<details>.*?</details>|<[^>]*>", "", re.search("<td data-v.*", shown)[0])
+        assert html.escape(row["measured"]) in plain and "A close call" not in plain, row["id"]
+        assert f'href="#claim-{row["id"]}"' in shown
     assert text.count('<th scope="col">') == len(page.BEFORE + page.BEHIND)
     assert text.count('<th scope="col" data-gpu="">NVIDIA H200</th>') == 1
     linked = page.ledger({"NVIDIA H200": df}, "ledger.html")
@@ -66,7 +72,8 @@ def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
     assert f"<p>{len(judge.counted(one))} claims on First: " in text
     rows = dict(re.findall(r'<tr id="claim-([^"]*)">(.*)</tr>', text))
-    of = [df.set_index("id")["verdict"] for df in (one, two)]
+    of = [df.set_index("id") for df in (one, two)]
+    of = [df.apply(lambda r: measures.said(r["verdict"], r["extension"]), axis=1) for df in of]
     assert (of[0] != of[1].reindex(of[0].index)).any()
     for i, shown in rows.items():
         assert re.findall('data-verdict="([^"]*)"', shown) == [frame[i] for frame in of], i
@@ -85,6 +92,17 @@ def test_a_bar_for_each_source_counts_its_claims(tmp_path):
             assert f'title="{count} {verdict}"' in row
         assert sum(map(int, re.findall(r"style=\"flex:(\d+)\"", row))) == len(own)
     assert page.bars(df.iloc[:0]).count("<tr>") == 1
+
+
+def test_an_extension_is_answered_and_not_reproduced(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    ours = df[df["extension"].astype(bool)]
+    text = page.markdown(df, "NVIDIA H200")
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    for i in ours["id"]:
+        assert "reproduced" not in rows[i].split("|")[6] and "extension" in rows[i].split("|")[6]
+    assert {measures.said(v) for v in measures.VERDICTS} == set(measures.VERDICTS)
+    assert "reproduced" not in " ".join(measures.said(v, True) for v in measures.VERDICTS)
 
 
 def test_only_verdicts_have_badges():

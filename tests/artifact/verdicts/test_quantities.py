@@ -136,7 +136,7 @@ def test_a_counter_may_be_over_that_of_another_or_in_other_units():
     assert np.allclose(quantities.counter(e, ALL, "c", "any_n").all, 4e6)
     assert np.allclose(quantities.counter(e, ALL, "c", "any_n", per=1e6).all, 4)
     over = quantities.counter(e, ALL, "c", ["warp_per_row"], over="any_n")
-    assert np.allclose(over.all, 2) and (over.unit, over.tail) == ("×", " over any_n")
+    assert np.allclose(over.all, 2) and (over.unit, over.tail) == ("×", " over any_n (c)")
 
 
 def test_nothing_is_divided_by_no_count():

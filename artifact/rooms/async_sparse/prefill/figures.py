@@ -136,7 +136,7 @@ def layer(df: pd.DataFrame):
             at = [lengths.index(n) - 0.4 + (i + 0.5) * width for n in own.index]
             ax.bar(at, own, width=0.92 * width, color=tints[variant])
             for x, y in zip(at, own, strict=True):
-                ax.text(x, y, f"{y:.1f}", ha="center", va="bottom", fontsize=7.5)
+                ax.text(x, y, f"{y:.1f}", ha="center", va="bottom", fontsize=8)
         ax.axhline(1, color=BASELINE, linewidth=1.3)
         ax.set_xticks(range(len(lengths)), [plot.number(n) for n in lengths])
         ax.set(xlabel="tokens", title=f"{1 - density:.0%} of the blocks left out")

@@ -112,7 +112,7 @@ def _elsewhere(
         for kernel, row in wrong.iterrows():
             said = f"wrong on {row['low']:.0f} of {row['matrices']:.0f}"
             ax.annotate(said, (found[kernel], place[kernel]), xytext=(9, 0), va="center",
-                        textcoords="offset points", fontsize=7.5, color=BOUND)  # fmt: skip
+                        textcoords="offset points", fontsize=8, color=BOUND)  # fmt: skip
     drawn = []
     for kernel, value in found.items():
         y = place.get(ROWS.get(kernel, kernel))

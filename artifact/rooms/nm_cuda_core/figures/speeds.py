@@ -171,12 +171,12 @@ def variants(
             xytext=(0, 2),
             textcoords="offset points",
             ha="center",
-            fontsize=7.5,
+            fontsize=8,
         )
     side.set(yscale="log", ylim=(floor, best.max() * 2.2), ylabel="best run time (ms)", xlabel=SIZE)
     plot.log(side.yaxis)
     side.xaxis.set_major_locator(FixedLocator(range(len(best))))
-    side.set_xticks(range(len(best)), [f"{size}" for size in best.index], fontsize=7.5)
+    side.set_xticks(range(len(best)), [f"{size}" for size in best.index], fontsize=8)
     side.grid(axis="x", visible=False)
     for variant in (v for v in order if v in set(winner)):
         handles[f"fastest: {name(variant)}"] = Patch(

@@ -31,8 +31,10 @@ from artifact.rooms.nm_spmm.figures.patterns import TENSOR, crossing_of, tensor,
 from artifact.rooms.nm_spmm.figures.roofs import counted, roofline
 from artifact.rooms.nm_spmm.figures.shift import transition
 from artifact.rooms.nm_spmm.figures.steps import sizes, stepwise
+from artifact.rooms.nm_spmm.figures.tried import trials
 
 __all__ = [
     "LLAMA", "LOOKS", "PROFILED", "SIZES", "STEPWISE", "TENSOR", "anchors", "counted", "crossing_of", "llama",
-    "llama_gpus", "llama_means", "look", "pattern", "roofline", "sizes", "stepwise", "tensor", "transition", "vectors",
+    "llama_gpus", "llama_means", "look", "pattern", "roofline", "sizes", "stepwise", "tensor", "transition",
+    "trials", "vectors",
 ]  # fmt: skip

@@ -173,7 +173,7 @@ def llama_gpus(
                 handles |= _series(ax, theirs[theirs["gpu"] == gpu], linewidth=1.2)
             handles["ideal, M/N"] = ideal_lines(ax, density)
             _regions(ax, places, named=down == len(densities) - 1)
-            ax.tick_params(axis="x", labelsize=7)
+            ax.tick_params(axis="x", labelsize=8)
             if not down:
                 ax.set_title(called)
         speed_axis(axes[down, 0], [*theirs["speedup"], *ours["speedup"], 1 / density])
@@ -227,7 +227,7 @@ def llama_means(
         handles["ideal, M/N"] = line
         ax.axhline(1, color=BASELINE, linewidth=1.2)
         categories(ax, densities)
-        ax.tick_params(axis="x", labelsize=7.5)
+        ax.tick_params(axis="x", labelsize=8)
         ax.set_title(gpu)
     speed_axis(axes[0, 0], [*data["least"], *data["most"], *(1 / d for d in densities)])
     axes[0, 0].set_ylabel("speedup over cuBLAS")

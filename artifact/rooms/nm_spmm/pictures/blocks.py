@@ -92,7 +92,7 @@ def blocking(tile: Tile, title: str = "", lanes=None, grid: tuple[int, int] = (4
             lane = int(lanes[top, left])
             colour = LANES[groups[first_rows[lane]] % len(LANES)]
             size = (right - left) * scale, (bottom - top) * scale
-            small = 7.5 if min(size) > 1.2 else 6.5
+            small = 8
             where = (x + left * scale, y + top * scale)
             sketch.box(ax, *where, f"{lane}", colour, width=size[0], height=size[1], size=small)
             piece = {"row": int(top), "column": int(left), "height": int(bottom - top)}

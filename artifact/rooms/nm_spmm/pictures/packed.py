@@ -80,7 +80,7 @@ def packing_picture(b: nm.Nm, packed: Packed, block: int = 0, step: int = 0):
     needed = {row: {e["vector"] for e in data if e["row"] == row} for row in range(first, last)}
     for row, by in needed.items():
         y = top + row - first
-        sketch.put(ax, x - 0.3, y + 0.5, f"{row}", ha="right", fontsize=7.5, alpha=0.8)
+        sketch.put(ax, x - 0.3, y + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.8)
         for place, vector in enumerate(vectors):
             if vector in by:
                 sketch.box(ax, x + 1.1 * place, y, "", colour[vector], width=1.1)
@@ -99,7 +99,7 @@ def packing_picture(b: nm.Nm, packed: Packed, block: int = 0, step: int = 0):
             inks = [colour[v] for v in vectors if v in needed.get(row, ())]
             ink = inks[0] if len(inks) == 1 else BOUND
             sketch.box(ax, left, y, f"{row}", ink, width=2.2, size=8.5)
-            sketch.put(ax, left + 2.5, y + 0.5, f"{place}", ha="left", fontsize=7.5, alpha=0.8)
+            sketch.put(ax, left + 2.5, y + 0.5, f"{place}", ha="left", fontsize=8, alpha=0.8)
             sketch.arrow(ax, (x + 0.1, top + row - first + 0.5), (left - 0.1, y + 0.5), ink)
         titles.append((left + 1.1, f"col_info:\n{len(staged)} of {last - first} rows"))
         x = left + 3.4

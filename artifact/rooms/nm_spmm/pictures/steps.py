@@ -191,7 +191,7 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12):
                 height=0.8,
             )
             if row.end - row.start > 0.05 * end:
-                sketch.put(ax, (row.start + row.end) / 2, low + 0.5, f"{row.tile}", fontsize=7)
+                sketch.put(ax, (row.start + row.end) / 2, low + 0.5, f"{row.tile}", fontsize=8)
         last = df["end"].max()
         ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
         ax.set(

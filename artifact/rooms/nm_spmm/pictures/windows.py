@@ -29,7 +29,7 @@ def format_picture(b: nm.Nm):
     gap, wide = 2.8, 1.7
     left, right = b.n + gap, 2 * (b.n + gap)
     width = right + b.q * wide
-    small = 8 if b.n <= 8 else 7
+    small = 8
     followed = min(b.keep, b.w - 1), 0  # the first of the second window, if there is one
     fig, ax = plt.subplots(figsize=(WIDTH, WIDTH * (b.k + 5.0) / (width + 4.6)))
     rows, frames = [], []
@@ -68,7 +68,7 @@ def format_picture(b: nm.Nm):
             ends = (x, x + cell * columns_of)
             sketch.rule(ax, ends, (edge, edge), edge % step == 0 or edge == rows_of)
             if edge < rows_of:
-                sketch.put(ax, x - 0.25, edge + 0.5, f"{edge}", ha="right", fontsize=7, alpha=0.7)
+                sketch.put(ax, x - 0.25, edge + 0.5, f"{edge}", ha="right", fontsize=8, alpha=0.7)
         for edge in range(columns_of + 1):
             thick = edge % every == 0 or edge == columns_of
             sketch.rule(ax, (x + cell * edge,) * 2, (0, rows_of), thick)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import overlaps
 
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.measure import records
@@ -77,9 +78,13 @@ def test_compiled(report):
 
 def test_panels_have_the_data_of_their_sweep(everything, ceilings):
     for experiment in figures.SWEEPS:
-        _, data = figures.panel(everything, experiment, ceilings)
-        assert set(data["experiment"].dropna()) == {experiment}
-        assert f"The {experiment} sweep." in figures.below_panel(experiment)["caption"]
+        (answer, behind) = figures.panels(everything, experiment, ceilings)
+        for (fig, data), named, below in (answer, behind):
+            assert set(data["experiment"].dropna()) == {experiment} and named.startswith(experiment)
+            assert below["caption"].startswith(f"The {experiment} sweep")
+            assert not overlaps(fig)
+        assert "fold" in behind[2] and "fold" not in answer[2]
+        assert "speedup" in answer[0][0].get_axes()[0].get_ylabel()
 
 
 def test_points_name_the_best_algorithms(everything):
@@ -206,10 +211,13 @@ def test_real_matrices(run, tmp_path):
     assert f"behind the library on 1 of them (least: {table['matrix'][2]}, 0.25×)" in prose.real(
         least
     )
+    fig, drawn = figures.real(table)
+    rows = drawn[drawn["variant"] == "auto"]["row"].tolist()
+    assert sorted(rows) == sorted(table["matrix"]) and not overlaps(fig)
     few = experiments.real(replace(run, preset="kick"))
     assert few["label"].nunique() == 3
     missing = tables.real(experiments.real(replace(run, folder=tmp_path)))
-    assert missing is None
+    assert missing is None and figures.real(missing) is None
     text = prose.real(missing)
     assert "Set `SPARSITY_MATRICES`" in text and "`artifact/measure/matrices.csv`" in text
 

@@ -23,7 +23,8 @@ def test_dram_use_from_counters(ours, theirs, expected):
     expect = {"at_least": 0.9, "partly": 0.6}
     got = outcome(evidence(counters=table), quantity, "median", expect)
     assert got.verdict == expected
-    assert got.measured == f"warp_per_row {ours}%, cusparse_best {theirs}%"
+    dram = "% of the DRAM's bandwidth"
+    assert got.measured == f"warp_per_row {ours}{dram}, cusparse_best {theirs}{dram}"
 
 
 @pytest.mark.parametrize(

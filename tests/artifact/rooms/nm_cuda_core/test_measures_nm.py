@@ -30,7 +30,7 @@ def stalls(**values: float):
 def test_the_largest_stall(memory, others, expected):
     e = evidence(counters=stalls(long_scoreboard=memory, **others))
     got = outcome(e, QUANTITY, *LARGEST, room=ROOM)
-    assert got.verdict == expected and "long_scoreboard the largest at" in got.measured
+    assert got.verdict == expected and "long_scoreboard the largest stall at" in got.measured
 
 
 def test_the_largest_stall_at_half_of_the_points_is_partly():

@@ -245,6 +245,11 @@ def test_packing():
 def test_tables_of_what_goes_beyond(trial):
     few = tables.few_tiles(trial.measure("anchors"), trial.here.sm_count)
     assert (few["tiles of 64 × 128 per SM"].astype(float) < 1).all() and len(few)
+    gain = tables.few_tiles_gain(trial.measure("anchors"), trial.here.sm_count)
+    assert len(gain) == len(few) and list(gain)[-1] == "auto" and "v3" not in gain
+    first = few.iloc[0]
+    expected = float(first["v3 [µs]"]) / float(first["auto [µs]"])
+    assert gain["auto"].iloc[0] == expected and first["sparsity"] in gain.index[0]
     assert tables.few_tiles(trial.measure("anchors"), 1).empty
     assert beyond.few_tiles(trial.measure("anchors"), 1) == ""
     assert len(tables.ragged(trial.measure("ragged"))) == 6

@@ -680,3 +680,18 @@ def test_every_chart_can_be_shown_with_the_shipped_numbers():
         page += shown.markup
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
+
+
+def test_trials_are_drawn_beside_what_was_expected():
+    came = pd.Series({0.5: 0.9, 0.125: 1.2})
+    outcomes = pd.DataFrame(
+        {"trial": ["one", "two"], "factor": [1.1, 1.05], "came": [came, came * 1.5]}
+    )
+    fig, data = spmm_figures.trials(outcomes)
+    (ax,) = fig.get_axes()
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["one", "two"]
+    assert drawn_in(ax, style.CLAIM) == [(1.05, 1.0), (1.1, 0.0)]
+    assert data["came"].tolist() == [0.9, 1.2, 0.9 * 1.5, 1.2 * 1.5]
+    legible(fig)
+    with pytest.raises(ValueError, match="no trial was measured"):
+        spmm_figures.trials(outcomes[:0])

@@ -15,6 +15,7 @@ matplotlib.use("agg")
 
 from drawn import column, drawn_in, labels, words
 from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgba
 
 from artifact.drawing import style
 from artifact.measure import records
@@ -372,6 +373,9 @@ def test_ladder():
     every = [rate(variant, size) for variant in RUNGS for size in (4096, 8192)]
     np.testing.assert_allclose(bars, every)
     assert {p.get_hatch() or "" for p in ax.patches} == {"", "////"}
+    best = max(RUNGS, key=lambda variant: rate(variant, 8192))
+    coloured = [p.get_width() for p in ax.patches if p.get_facecolor() == to_rgba(style.BEST)]
+    np.testing.assert_allclose(sorted(coloured), sorted(rate(best, n) for n in (4096, 8192)))
     lines = {round(float(line.get_xdata()[0])) for line in ax.get_lines()}
     assert round(rate("cusparselt", 8192)) in lines and round(rate("cublaslt", 4096)) in lines
     assert "cuSPARSELt, best algorithm, 4\u202f096" in labels(fig)

@@ -1,0 +1,42 @@
+"""When to use the format of a room, in the words of its chapter."""
+
+import numpy as np
+import pytest
+
+from artifact import paths, rooms
+from artifact.drawing.pages import which
+from artifact.measure import records
+from artifact.which import atlas
+
+GPU = paths.RECORDED / "nvidia-h200"
+
+
+@pytest.mark.parametrize("room", rooms.find())
+def test_the_paragraph_has_the_numbers_of_the_records(room):
+    text = which.of_room(GPU, room)
+    df = atlas.points(GPU)
+    df = df[df["room"] == room].dropna(subset="speedup")
+    groups = df.groupby(["precision", "pattern"])
+    assert len(df) and len(text.splitlines()) == len(groups)
+    assert "nan" not in text and "inf" not in text.split()
+    for (precision, pattern), some in groups:
+        (line,) = [
+            t for t in text.splitlines() if f" {precision}:" in t and pattern.lower() in t.lower()
+        ]
+        assert f"{(some['speedup'] > 1).sum()} of {len(some)} points" in line
+        if pattern != atlas.REAL:
+            for _, at in some.groupby("density"):
+                assert f"{records.geomean(at['speedup']):.2f}×" in line
+
+
+def test_a_crossing_is_told_where_there_is_one(monkeypatch):
+    df = atlas.points(GPU)
+    df = df[df["room"] == "casper_sparse"].copy()
+    made = df["pattern"] != atlas.REAL
+    df.loc[made, "speedup"] = np.where(df.loc[made, "density"] > 0.02, 0.5, 2.0)
+    monkeypatch.setattr(atlas, "points", lambda folder: df)
+    assert "so that sparse pays below 2.24 %" in which.of_room(GPU, "casper_sparse")
+
+
+def test_without_records_it_is_not_measured_yet(tmp_path):
+    assert which.of_room(tmp_path, "casper_sparse").endswith("is not measured yet.")

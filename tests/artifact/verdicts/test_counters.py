@@ -1,0 +1,40 @@
+"""What counters count, in words."""
+
+import re
+
+import pytest
+
+from artifact import paths
+from artifact.verdicts import counters, judge, load, measures
+
+
+def test_every_counter_that_a_claim_is_about_has_its_words():
+    keys = ("metric", "share_of")
+    asked = {
+        str(claim.rule.quantity.parameters[key])
+        for claim in load.claims()
+        for key in keys
+        if claim.rule.quantity.name.startswith("counter") and key in claim.rule.quantity.parameters
+    }
+    assert asked and asked <= set(counters.WORDS)
+
+
+def test_units_are_those_of_the_counter():
+    assert all((unit == "%") == ("pct" in metric) for metric, (unit, _) in counters.WORDS.items())
+    assert counters.words("l1tex__t_bytes.sum", 1e6) == (" MB", "through L1")
+    assert counters.words("an__other.pct") == ("%", "an__other.pct")
+    assert counters.words("an__other.sum", 32) == ("", "an__other.sum, in units of 32")
+
+
+def test_no_cell_of_the_ledger_is_a_bare_number():
+    df = judge.judge(load.claims(), paths.RECORDED / "nvidia-h200")
+    measured = df[df["verdict"] != measures.NOT_MEASURED].set_index("id")["measured"]
+    told = measured.str.contains(
+        r"×|%|µs|TFLOP/s|GB/s|\(|error|target|bytes| at \d|launches|exponent|: |HMMA|steps fall"
+    )
+    assert not list(measured[~told].items())
+
+
+@pytest.mark.parametrize("metric", sorted(counters.WORDS))
+def test_words_are_no_identifiers(metric):
+    assert not re.search("_|[.]", counters.words(metric)[1])

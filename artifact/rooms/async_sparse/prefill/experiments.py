@@ -138,7 +138,11 @@ def _records(run: Run | None, experiment: str, points: Callable, measure: Callab
         todo = _todo(run, experiment, points)
         if todo:
             measure(run, todo)
-    return records.read(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    df = records.read(path)
+    label = _label(run) if run.mode == "measure" else ""
+    return df[df["label"] == (label if label in set(df["label"]) else df["label"].iloc[0])]
 
 
 def _todo(run: Run, experiment: str, points: Callable) -> list[tuple]:

@@ -14,7 +14,7 @@ from matplotlib.ticker import (
 
 from artifact.drawing.style import CLAIM, look
 
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float, _=None) -> str:

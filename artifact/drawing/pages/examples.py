@@ -6,6 +6,7 @@ import csv
 from itertools import groupby
 from pathlib import Path
 
+from artifact.drawing.plot import SUPERSCRIPTS
 from artifact.paths import ROOT
 
 RECORDED = ROOT / "examples" / "recorded"
@@ -59,5 +60,5 @@ def _table(example: str, problem: str, gpu: str, rows: list[dict[str, str]]) -> 
 def _power(x: float) -> str:
     """2.1 · 10⁻⁴, which stays in one line."""
     digits, exponent = f"{x:.1e}".split("e")
-    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    raised = str(int(exponent)).translate(SUPERSCRIPTS)
     return f"{digits}\u202f·\u202f10{raised}"

@@ -43,7 +43,6 @@ ROWS = {"WCSR": WCSR, "BCSR": KEPT, "TorchAO": TRITON, "cuSPARSE": BELL}
 #: Rows of Table I and of what was measured apart that nobody measured here.
 ELSEWHERE = ("AccSpMM", "FlashSparse", "DTC-SpMM", "TC-GNN", "Voltrix")
 SHOWN = (WCSR, WHOLE, WINDOWS, AUTO_TF32, KEPT, TRITON, BELL, BSR, CSR)
-_RAISED = plot.SUPERSCRIPTS | {ord("-"): "⁻"}
 APART = "measured apart, other matrices"
 _SQUARE = {"marker": "s", "markersize": 7, "markerfacecolor": "none", "markeredgecolor": BOUND,
            "markeredgewidth": 1.5, "linestyle": "none", "zorder": 4}  # fmt: skip
@@ -226,7 +225,9 @@ def _powers(ax, values: Sequence[float]) -> None:
     powers = range(low, high + 1)
     ax.set(xlim=(10.0**low, 10.0**high), xscale="log")
     ax.xaxis.set_major_locator(FixedLocator([10.0**p for p in powers]))
-    ax.xaxis.set_major_formatter(FixedFormatter([f"10{str(p).translate(_RAISED)}" for p in powers]))
+    ax.xaxis.set_major_formatter(
+        FixedFormatter([f"10{str(p).translate(plot.SUPERSCRIPTS)}" for p in powers])
+    )
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 

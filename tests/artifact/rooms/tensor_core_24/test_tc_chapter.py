@@ -20,11 +20,6 @@ BENCHMARKS = experiments.stated("benchmarks")
 
 
 @pytest.fixture(scope="module")
-def run():
-    return harness.start("tensor_core_24", mode="recorded")
-
-
-@pytest.fixture(scope="module")
 def square(run):
     return experiments.measure(run, "square")
 
@@ -37,16 +32,6 @@ def both(run, square):
 @pytest.fixture(scope="module")
 def ceilings(run):
     return experiments.ceilings(harness.start("ceilings", mode="recorded"), run.machine)
-
-
-@pytest.fixture(scope="module")
-def counters(run):
-    return experiments.counters(run)
-
-
-@pytest.fixture(scope="module")
-def ladder(run):
-    return experiments.ladder(run)
 
 
 @pytest.fixture(scope="module")

@@ -20,21 +20,6 @@ SMS = 132
 
 
 @pytest.fixture(scope="module")
-def run():
-    return harness.start("tensor_core_24", mode="recorded")
-
-
-@pytest.fixture(scope="module")
-def counters(run):
-    return experiments.counters(run)
-
-
-@pytest.fixture(scope="module")
-def ladder(run):
-    return experiments.ladder(run)
-
-
-@pytest.fixture(scope="module")
 def view(run, counters, ladder):
     records = experiments.together(
         experiments.measure(run, "square"), experiments.studies(run), ladder.frame

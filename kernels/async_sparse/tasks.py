@@ -82,6 +82,42 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
     )
 
 
+def in_blocks(work: Tasks, windows: int, block: int) -> Tasks:
+    """The tasks in an order for blocks of so many of them, in which those of a cut window wait for each other little.
+
+    Parts of a window add to its first one, so a block waits for the one before it where a window goes on from one to
+    the next; where many windows are cut, as in a graph's heavy rows, blocks then wait in a chain. So a cut window of up
+    to a block's tasks lies in one block, a longer one begins with a block, the longest come first, and tasks of whole
+    windows fill what is left over, or tasks of no row and no column where there are too few of these. block: a power of
+    2; blocks of a smaller one do as well.
+    """
+    xp = array_module(work.table)
+    place = work.table[:, 3]
+    if not len(work.cut):
+        return work
+    at = xp.flatnonzero(place >= 0)
+    parts = xp.bincount(place[at], minlength=len(work.cut)).astype(xp.int64)
+    first = xp.cumsum(parts) - parts  # of `at`, in which windows ascend
+    within = xp.arange(len(at)) - first[place[at]]
+    power = 2 ** xp.ceil(xp.log2(parts)).astype(xp.int64)
+    room = xp.where(parts > block, -(-parts // block) * block, power)
+    longest = xp.argsort(-room, kind="stable")
+    begin = xp.empty_like(room)
+    begin[longest] = xp.cumsum(room[longest]) - room[longest]
+    taken = begin[place[at]] + within
+    total = int(room.sum())
+    free = xp.ones(total, bool)
+    free[taken] = False
+    free, whole = xp.flatnonzero(free), xp.flatnonzero(place < 0)
+    fills = min(len(free), len(whole))
+    rest = len(whole) - fills
+    table = xp.zeros((total + rest, 4), xp.int32)
+    table[:, 0], table[:, 3] = windows, -1
+    table[taken], table[free[:fills]] = work.table[at], work.table[whole[:fills]]
+    table[total:] = work.table[whole[fills:]]
+    return Tasks(table, work.cut)
+
+
 def ordered(a: Csr, how: str) -> tuple[Any, Csr]:
     """(order, A in it): int32 (m,), row order[i] becomes row i, or None where `how` is ""; see `ORDERS`."""
     require(how in ORDERS, f"rows are ordered by {how!r}, but must be by one of {ORDERS}")

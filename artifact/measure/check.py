@@ -69,10 +69,11 @@ LIMITS = {
     "fp8": Limit(
         8e-3,
         4e-2,
-        "bfloat16 results of e4m3 operands: products are exact, but Hopper's tensor cores align what they add to "
-        "the largest and cut it off 13 bits behind its first one (DeepSeek-V3 Technical Report, section 3.5.2: 14 "
-        "bits in all), once in 64 columns of A: in a model of that 2e-3 in the norm and 1e-2 at most at k = 16384, beside the rounding "
-        "to bfloat16; a lost non-zero shows in operands of small whole numbers, whose sums are exact",
+        "bfloat16 results of e4m3 operands: products are exact, but Hopper's tensor cores align what they add "
+        "to the largest and cut it off 13 bits behind its first one (DeepSeek-V3 Technical Report, section "
+        "3.5.2: 14 bits in all), once in 64 columns of A: in a model of that 2e-3 in the norm and 1e-2 at most "
+        "at k = 16384, beside the rounding to bfloat16; a lost non-zero shows in operands of small whole "
+        "numbers, whose sums are exact",
     ),
     "fp8_e4m3": Limit(
         4e-2,

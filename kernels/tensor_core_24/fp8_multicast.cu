@@ -36,7 +36,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_multicast(
     int row, column;
     Place<STAGES> at;
     if (group == GROUPS) {
-        give_registers<Registers<GROUPS>::COPY>();
+        give_registers<40>();
         if (threadIdx.x == GROUPS * 128) {
             const Hints hints(kept);
             for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_multicast(
         cluster_barrier();
         return;
     }
-    take_registers<Registers<GROUPS>::MULTIPLY>();
+    take_registers<232>();
     typename S::Accumulators acc;
     for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
         order.find(pair, row, column);

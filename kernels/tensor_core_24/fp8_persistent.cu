@@ -33,7 +33,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_persistent(
     int row, column;
     Place<STAGES> at;
     if (group == GROUPS) {
-        give_registers<Registers<GROUPS>::COPY>();
+        give_registers<40>();
         if (threadIdx.x == GROUPS * 128) {
             const Hints hints(kept);
             for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_persistent(
         }
         return;
     }
-    take_registers<Registers<GROUPS>::MULTIPLY>();
+    take_registers<232>();
     typename S::Accumulators acc;
     for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
         order.find(tile, row, column);

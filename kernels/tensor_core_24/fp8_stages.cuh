@@ -110,12 +110,6 @@ struct Stages {
     }
 };
 
-// Registers of a thread that multiplies and of one that copies: the SM has 65536 for GROUPS + 1 warpgroups, in steps of 8.
-template <int GROUPS>
-struct Registers {
-    static constexpr int MULTIPLY = GROUPS == 3 ? 160 : 232, COPY = GROUPS == 3 ? 32 : 40;
-};
-
 // The barriers of the ring, by the warp that asks for its stages (consume.cuh).
 // hand_backs: how many hand a stage back before it is filled again, each warp that multiplies for itself.
 template <int GROUPS, int STAGES>

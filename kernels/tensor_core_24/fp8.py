@@ -163,8 +163,10 @@ def bind_config(
     shared = config.shared_bytes
     entry = config.entry(out_kind, rows, columns)
     kernel = jit.load(jit.compile_cubin(config.source, entry, jit.arch_of(device)), shared)
-    grid = min(high * wide, sms // 2 if config.pairs else sms)  # of clusters, where there are any
-    cluster = {"cluster": 2} if config.pairs else {}
+    count = high * wide
+    resident = count if config.kernel == "split_k" else sms // config.cluster
+    grid = min(count, resident)  # of clusters, where there are any
+    cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
     launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **cluster)
     return Launch(
         name,

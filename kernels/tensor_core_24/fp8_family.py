@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 TARGETS = ("sm_90a",)
 INT32_MAX = 2**31 - 1
 K = 128  #: columns of A in a stage
-KERNELS = ("persistent", "multicast", "refilling")
+KERNELS = ("persistent", "multicast", "refilling", "split_k")
 KEEP = {"": 0, "a": 1, "b": 2}
 _OUTS = {"bfloat16": "TO_BF16", "e4m3": "TO_E4M3"}
 
@@ -27,6 +27,7 @@ class Fp8:
     n: int = 256  #: columns of C that a block computes
     stages: int = 4  #: of the ring
     buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
+    splits: int = 1  #: blocks that share the steps of a tile; split_k only
     band: int = 8  #: rows of tiles, or of pairs of them, that are worked on at a time
     keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
 
@@ -41,6 +42,11 @@ class Fp8:
         return self.kernel == "multicast"
 
     @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return 2 if self.pairs else self.splits
+
+    @property
     def threads(self) -> int:
         return 128 * (
             self.groups + (self.kernel != "refilling")
@@ -53,7 +59,8 @@ class Fp8:
     def entry(self, out: str = "bfloat16", rows: bool = False, columns: bool = False) -> str:
         """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's."""
         c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}"
-        tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}"
+        last = c.splits if c.kernel == "split_k" else c.buffers
+        tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
         return f"fp8_{c.kernel}<{tile}, {_OUTS[out]}, {flags}>"
 
     @property
@@ -75,7 +82,9 @@ class Fp8:
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1, 2)),
             ("rows of a tile", c.m, (192,) if refilling else (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
-            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, range(1, 17)),
+            ("keep", c.keep, tuple(KEEP)),
+            ("buffers", c.buffers, (1,) if c.kernel == "split_k" else range(1, 17)),
+            ("splits", c.splits, range(2, 9) if c.kernel == "split_k" else (1,)),
             ("stages", c.stages, range(3 if refilling else 2, 33)),
         ):  # fmt: skip
             ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
@@ -99,6 +108,15 @@ class Fp8:
             f"fp8_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {c.shared_bytes} bytes of shared "
             f"memory and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
         )
+        if c.kernel == "split_k":
+            require(
+                ceil(k / K) >= c.splits,
+                f"fp8_split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
+            )
+            require(
+                4 * c.m * c.n <= c.stages * (c.m * K // 2 + c.n * K + c.m * K // 8),
+                f"fp8_split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
+            )
 
 
 #: The ladder: configuration, idea, and what was expected of it before it was measured.
@@ -122,6 +140,11 @@ RUNGS: dict[str, tuple[Fp8, str, str]] = {
         Fp8("multicast", 2, 1, 256, 4, 2, band=8, keep="a"),
         "clusters of two blocks: each fetches half of B for both",
         "1.0x: half of B's reads of L2, but the port to the SM, which bounds a step, sees the same bytes.",
+    ),
+    "fp8_split_k": (
+        Fp8("split_k", 2, 1, 128, 6, 1, 2, keep="b"),
+        "a cluster of two blocks shares the steps of a tile and adds in shared memory",
+        "Ahead of one block for each tile where there are fewer than 66 tiles, behind where there are more.",
     ),
 }
 
@@ -149,6 +172,12 @@ FAMILY: tuple[Fp8, ...] = (
     *(Fp8("persistent", 2, 1, 64, 8, 1, keep=keep) for keep in ("", "b")),
     Fp8("persistent", 1, 2, 64, 8, 1),
     Fp8("persistent", 2, 2, 64, 6, 1),
+    *(Fp8("split_k", 1, 1, 64, stages, 1, splits) for stages, splits in ((5, 2), (8, 2), (8, 4))),
+    *(Fp8("split_k", 2, 1, 64, 8, 1, splits, keep=keep) for splits in (2, 4) for keep in ("", "b")),
+    *(Fp8("split_k", 1, 1, 128, 6, 1, splits) for splits in (2, 4)),
+    *(Fp8("split_k", 2, 1, 128, 6, 1, splits, keep="b") for splits in (2, 3)),
+    *(Fp8("split_k", 1, 2, 128, 6, 1, splits, keep="b") for splits in (2, 3)),
+    *(Fp8("split_k", 2, 2, 128, 5, 1, splits, keep="b") for splits in (2, 3)),
 )
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
@@ -178,6 +207,6 @@ def predict(config: Fp8, m: int, n: int, k: int, sms: int) -> float:
     shared = rows * (128 * c.n + 4096) / 128
     copied = (c.m * 80 + c.n * 128) / 64
     high, wide = c.tiles(m, n)
-    waves = ceil(high * wide * (2 if c.pairs else 1) / sms)
+    waves = ceil(high * wide * c.cluster / sms)
     fill, store = 2000, 1500 + c.m * c.n / 64
-    return waves * ceil(k / K) * max(math, shared, copied) + fill + waves * store
+    return waves * ceil(ceil(k / K) / c.splits) * max(math, shared, copied) + fill + waves * store

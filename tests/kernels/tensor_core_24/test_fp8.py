@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from dataclasses import replace
+from math import ceil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_wgmma import H200, MOST, SMS, Array, array
 
 from artifact.measure import check
-from kernels import formats, jit
+from kernels import formats, jit, pitch
+from kernels import tensor_core_24 as room
+from kernels.contract import Operands
 from kernels.formats import eight, two_four_eight
+from kernels.formats.eight import Eight
+from kernels.formats.half import Half
 from kernels.tensor_core_24 import family, fp8, fp8_family
 from kernels.tensor_core_24 import fp8_operands as operands
 from kernels.tensor_core_24.fp8_family import FAMILY, RUNGS, Fp8
 
-#: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
-SMS, MOST = 132, 232448
 CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in RUNGS.values()), *FAMILY]))
 KINDS = (
     ("bfloat16", False, False),
@@ -212,3 +219,105 @@ def test_pruning_and_operands_compile_for_every_target():
     cubins = [jit.compile_cubin(*job, arch) for job in jobs for arch in jit.TARGETS]
     cubins += [jit.compile_cubin(operands.SOURCE, entry, "sm_90a") for entry in operands.ENTRIES]
     assert not any(used.spills for used, _ in jit.reports(cubins))
+
+
+# ---------------------------------------------------------------- bind, without a GPU
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """bind without a GPU: (source, entry, arch, bytes of dynamic shared memory) of what it would load."""
+    import cuda.core
+
+    cubins = []
+
+    def load(cubin, dynamic=0):
+        cubins.append((*cubin, dynamic))
+        return cubin[1]
+
+    cupy = types.ModuleType("cupy")
+    cupy.uint8, cupy.empty = np.uint8, array
+    here = SimpleNamespace(synchronize=lambda: None)
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda: here)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda.core, "LaunchConfig", lambda **knobs: SimpleNamespace(**knobs))
+    monkeypatch.setattr(jit, "compile_cubin", lambda *what: what)
+    monkeypatch.setattr(jit, "load", load)
+    monkeypatch.setattr(fp8, "timed", lambda work: (work().view(Array), 1.25))
+    monkeypatch.setattr(fp8, "tensor_map", lambda *what: what)
+    return cubins
+
+
+def on_fake_gpu(p, out: str):
+    """A problem of host arrays that look like the device's."""
+    a, b = p.host().a, p.host().b
+    there = replace(a, **{name: getattr(a, name).view(Array) for name in ("val", "meta", "scale")})
+    c = Half(out, array((p.m, p.n), np.uint16))
+    if out == "e4m3":
+        c = Eight(out, array((p.m, p.n), np.uint8), np.ones((1, 1), np.float32).view(Array))
+    ops = Operands(there, Eight(b.dtype, b.bits.T.view(Array).T, b.scale.view(Array)), c)
+    return replace(p, make_device=lambda: ops)
+
+
+@pytest.mark.parametrize("out", operands.OUTS)
+@pytest.mark.parametrize("scale", operands.SCALES)
+@pytest.mark.parametrize("name", RUNGS)
+def test_bind_makes_one_launch_that_covers_the_output(loaded, name, scale, out):
+    config = RUNGS[name][0]
+    m, n, k = 1500, 3088, 272
+    p = on_fake_gpu(fp8.problem(m, n, k, scale=scale, out=out), out)
+    bound, ops = fp8.bind(name, p, H200), p.device()
+    ((kernel, how, arguments),) = bound.steps
+    ((source, entry, arch, dynamic),) = loaded
+    vectors = scale == "vectors"
+    assert kernel == entry == config.entry(out, vectors, vectors)
+    assert (source, arch) == (config.source, "sm_90a")
+    assert dynamic == how.shmem_size == config.shared_bytes and how.block == config.threads
+    high, wide = ceil(m / config.m), ceil(n / config.n)
+    high = ceil(high / 2) if name == "fp8_multicast" else high
+    most = {"fp8_multicast": SMS // 2, "fp8_split_k": high * wide}.get(name, SMS)
+    assert how.grid == min(high * wide, most), "of clusters, where there are any"
+    assert getattr(how, "cluster", 1) == (2 if name in ("fp8_multicast", "fp8_split_k") else 1)
+    val, metadata, b, d, steps, *order = arguments[:8]
+    assert val == (ops.a.val, (config.m, 64), 64) and metadata[1:] == ((config.m // 64, 256),)
+    assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
+    assert b[0].base is ops.b.bits.base or np.shares_memory(b[0], ops.b.bits)
+    assert b[1:] == ((config.n // 2 if name == "fp8_multicast" else config.n, 128), 128)
+    assert d == (ops.c.bits, (64, 64), 64 if out == "e4m3" else 128)
+    assert [int(steps), *map(int, order)] == [3, high, wide, min(config.band, high)]
+    kept, *scales = arguments[8:12]
+    assert kept == fp8_family.KEEP[config.keep]
+    assert scales[:2] == [ops.a.scale.data.ptr, ops.b.scale.data.ptr]
+    assert scales[2] == (ops.c.scale.data.ptr if out == "e4m3" else 0)
+    assert [int(x) for x in arguments[12:]] == [m, n]
+    assert bound.result() is ops.c and bound.prepare_ms == 1.25
+
+
+@pytest.mark.parametrize("out", operands.OUTS)
+def test_rows_that_the_copy_engine_cannot_address_are_copied_to_others(loaded, out):
+    p = on_fake_gpu(fp8.problem(70, 33, 150, out=out), out)
+    copy_b, (_, _, arguments), copy_c = fp8.bind("fp8_persistent", p, H200).steps
+    assert (
+        copy_b[0] == pitch.ENTRIES[1] and copy_c[0] == pitch.ENTRIES[2 if out == "bfloat16" else 1]
+    )
+    assert arguments[2][0].shape == (33, 160)
+    assert arguments[3][0].shape == (70, 40 if out == "bfloat16" else 48)
+
+
+def test_other_operands_and_other_gpus_are_refused(loaded):
+    with pytest.raises(ValueError, match="take A as 2:4 and B dense in e4m3"):
+        fp8.bind("fp8_persistent", room_problem_on_fake_gpu(), H200)
+    other = SimpleNamespace(**(vars(H200) | {"compute_capability": (8, 9)}))
+    for name in fp8.VARIANTS:
+        with pytest.raises(ValueError, match="this GPU, 8.9, has not"):
+            fp8.bind(name, fp8.problem(64, 64, 64), other)
+    with pytest.raises(ValueError, match="no FP8 variant 'auto'"):
+        fp8.bind("auto", fp8.problem(64, 64, 64), H200)
+
+
+def room_problem_on_fake_gpu():
+    """One of the room's own, in bfloat16."""
+    p = room.problem(64, 64, 64)
+    ops = p.host()
+    ops.c = Half("bfloat16", array((64, 64), np.uint16))
+    return replace(p, make_device=lambda: ops)

@@ -28,17 +28,22 @@ from artifact import baselines
 from artifact.measure import bench, check, willing
 from artifact.measure import run as harness
 from artifact.measure.run import Run
+from artifact.rooms.tensor_core_24 import facts
 from kernels import jit, tuning
 from kernels.contract import Problem
 from kernels.formats import eight, half, two_four_eight
 from kernels.formats.eight import Eight
-from kernels.tensor_core_24 import fp8, fp8_family, sweeps
+from kernels.tensor_core_24 import fp8, fp8_family
 from kernels.tensor_core_24 import fp8_operands as operands
 from kernels.tensor_core_24.fp8_family import Fp8
+from kernels.tensor_core_24.sweeps import FEW, FP8_OUTPUT_SIZES, LLM, SQUARE
+from kernels.tensor_core_24.sweeps import RAGGED as ROOM_RAGGED
 
 ROOM = "tensor_core_24"
 LIBRARIES = ("cusparselt", "cublaslt_eight")
 CONTENDERS = (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight")
+#: For the looks of figures, as facts.ORDER.
+ORDER = tuple(fp8.VARIANTS)
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address, more tiles than SMs.
 RAGGED = (
     (64, 64, 128), (1, 8, 16), (3, 1, 1), (77, 136, 100), (129, 264, 63), (300, 257, 1000), (513, 1030, 65),
@@ -46,7 +51,7 @@ RAGGED = (
 )  # fmt: skip
 #: Scales and dtype of C that are checked.
 KINDS = tuple((scale, out) for scale in operands.SCALES for out in operands.OUTS)
-TILES = ((4096,) * 3, (8192,) * 3, (1024,) * 3, (8192, 128, 8192))
+TILES = ((4096,) * 3, (8192,) * 3, (1024,) * 3, (8192, 128, 8192), (8192, 16, 8192))
 
 
 # ---------------------------------------------------------------- the records
@@ -54,7 +59,7 @@ TILES = ((4096,) * 3, (8192,) * 3, (1024,) * 3, (8192, 128, 8192))
 
 def problems(run: Run) -> list:
     """The room's shapes whose rows every library takes."""
-    shapes = sweeps.SQUARE[run.preset] + sweeps.LLM[run.preset] + sweeps.FEW[run.preset]
+    shapes = (*((size,) * 3 for size in SQUARE[run.preset]), *LLM[run.preset], *FEW[run.preset])
     return [partial(fp8.problem, m, n, k, seed=run.seed) for m, n, k in shapes]
 
 
@@ -67,25 +72,37 @@ def contenders(run: Run) -> dict:
 
 
 def measure(run: Run) -> pd.DataFrame | None:
-    """One row per shape and contender in `records.COLUMNS`; None where `run` only reads and nothing was recorded."""
-    if run.mode != "measure" and not (run.folder / "fp8.csv").exists():
+    """One row per shape and contender in `records.COLUMNS`; None where the GPU has no wgmma, and where `run` only reads
+    and nothing was recorded."""
+    if not _measured(run, "fp8"):
         return None
     return run.measure("fp8", problems(run), contenders(run))
 
 
 def outputs(run: Run) -> pd.DataFrame | None:
     """Scales by vectors and C in e4m3, and sizes that no library takes: `fp8_auto` alone, as `measure`."""
-    if run.mode != "measure" and not (run.folder / "fp8_outputs.csv").exists():
+    if not _measured(run, "fp8_outputs"):
         return None
-    sizes = [(size,) * 3 for size in sweeps.FP8_OUTPUT_SIZES[run.preset]]
+    sizes = [(size,) * 3 for size in FP8_OUTPUT_SIZES[run.preset]]
     made = [
         partial(fp8.problem, *size, seed=run.seed, scale=scale, out=out)
         for size in sizes
         for scale, out in KINDS
     ]
-    made += [partial(fp8.problem, *size, seed=run.seed) for size in sweeps.RAGGED[run.preset]]
+    made += [
+        partial(fp8.problem, *size, seed=run.seed)
+        for size in ROOM_RAGGED[run.preset]
+        if size not in sizes
+    ]
     mine = {"fp8_auto": contenders(run)["fp8_auto"]}
     return run.measure("fp8_outputs", made, mine)
+
+
+def _measured(run: Run, experiment: str) -> bool:
+    """Whether there are records, or will be."""
+    if run.mode == "measure":
+        return facts.is_hopper(run.machine)
+    return (run.folder / f"{experiment}.csv").exists()
 
 
 # ---------------------------------------------------------------- exact products

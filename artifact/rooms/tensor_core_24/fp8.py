@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,8 @@ RAGGED = (
 )  # fmt: skip
 #: Scales and dtype of C that are checked.
 KINDS = tuple((scale, out) for scale in operands.SCALES for out in operands.OUTS)
+#: Seconds after which a launch of those is taken to hang.
+HANGS_S = 10
 TILES = ((4096,) * 3, (8192,) * 3, (1024,) * 3, (8192, 128, 8192), (8192, 16, 8192))
 
 
@@ -146,7 +149,7 @@ def compare(bound, expected: np.ndarray, device) -> str:
     bound.result().fill(np.nan)
     device.sync()
     bound.launch(stream)
-    stream.sync()
+    wait(stream, bound.name)
     found = numbers(bound.result())
     wrong = ~(found == expected)
     if not wrong.any():
@@ -158,9 +161,24 @@ def compare(bound, expected: np.ndarray, device) -> str:
     )
 
 
-def configurations() -> dict[str, Fp8]:
-    rungs = {name: config for name, (config, *_) in fp8_family.RUNGS.items()}
-    return rungs | {tuning.knobs(c): c for c in fp8_family.FAMILY if c not in rungs.values()}
+def wait(stream, name: str) -> None:
+    """Until the stream is done. A kernel that hangs ends the command: nothing else can be done with this GPU then."""
+    end, began = stream.record(), time.perf_counter()
+    while not end.is_done:
+        if time.perf_counter() - began > HANGS_S:
+            print(f"{name} hangs: leave its kernel out, see --kernels", flush=True)
+            os._exit(3)
+        time.sleep(1e-4)
+
+
+def configurations(kernels=fp8_family.KERNELS) -> dict[str, Fp8]:
+    """What is checked and timed: the rungs by their names, the rest of the family by their knobs."""
+    rungs = {name: c for name, (c, *_) in fp8_family.RUNGS.items() if c.kernel in kernels}
+    return rungs | {
+        tuning.knobs(c): c
+        for c in fp8_family.FAMILY
+        if c.kernel in kernels and c not in rungs.values()
+    }
 
 
 def compile_all() -> None:
@@ -177,7 +195,7 @@ def compile_all() -> None:
         list(pool.map(lambda job: jit.compile_cubin(*job, fp8_family.TARGETS[0]), jobs))
 
 
-def verify(run: Run) -> Iterator[dict]:
+def verify(run: Run, kernels=fp8_family.KERNELS) -> Iterator[dict]:
     """A row for every thing checked: what, where, wrong ("" where it is right), rel_err, max_err."""
     device = run.device
     most = device.properties.max_shared_memory_per_block_optin
@@ -185,7 +203,7 @@ def verify(run: Run) -> Iterator[dict]:
         for scale, out in KINDS:
             problem, expected = exact(m, n, k, scale, out, run.seed)
             few = fp8_family.RUNGS if (scale, out) != KINDS[0] else ()
-            for name, config in configurations().items():
+            for name, config in configurations(kernels).items():
                 if (few and name not in few) or not fp8_family.fits(config, m, n, k, most):
                     continue
                 row = {
@@ -213,7 +231,8 @@ def verify(run: Run) -> Iterator[dict]:
                 else {"fp8_persistent": contenders(run)["fp8_persistent"]}
             )
             for name, bind in here.items():
-                if name != "fp8_auto":
+                rung = fp8_family.RUNGS.get(name)
+                if name != "fp8_auto" and (rung is None or rung[0].kernel in kernels):
                     yield accuracy(name, bind, problem, reference, device)
             problem.release()
 
@@ -252,12 +271,14 @@ def pruning(seed: int) -> dict:
 # ---------------------------------------------------------------- tiles
 
 
-def tiles(run: Run, shape: tuple[int, int, int], budget_s: float = 0.06) -> list[dict]:
+def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06) -> list[dict]:
     """A row for every configuration and library at a shape, timed together, the fastest first."""
     m, n, k = shape
     properties = run.device.properties
     limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
-    configs = [c for c in configurations().values() if c in fp8_family.candidates(m, n, k, *limits)]
+    configs = [
+        c for c in configurations(kernels).values() if c in fp8_family.candidates(m, n, k, *limits)
+    ]
     share: dict = {}
     every = {
         tuning.knobs(c): lambda problem, c=c: fp8.bind_config(
@@ -303,10 +324,10 @@ def write(path: Path, rows: list[dict]) -> None:
         table.writerows(rows)
 
 
-def checked(run: Run) -> int:
+def checked(run: Run, kernels) -> int:
     """How many things are wrong; prints those, and the errors of random operands."""
     rows = []
-    for row in verify(run):
+    for row in verify(run, kernels):
         rows.append(row)
         if row["wrong"]:
             print(f"WRONG {row['what']} at {row['where']}: {row['wrong']}", flush=True)
@@ -321,11 +342,11 @@ def checked(run: Run) -> int:
     return wrong
 
 
-def tiled(run: Run) -> None:
+def tiled(run: Run, kernels) -> None:
     rows = []
     for shape in TILES:
         began = time.perf_counter()
-        here = tiles(run, shape)
+        here = tiles(run, shape, kernels)
         rows += here
         write(run.folder / "fp8_tiles.table", rows)
         print(f"{shape}: {time.perf_counter() - began:.1f} s", flush=True)
@@ -343,6 +364,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--records", required=True, metavar="FOLDER", type=Path)
     parts = ("check", "tiles", "measure")
     parser.add_argument("--part", nargs="+", choices=parts, default=parts)
+    known = fp8_family.KERNELS
+    parser.add_argument("--kernels", nargs="+", choices=known, default=known)
     parser.add_argument("--preset", choices=tuple(harness.BUDGETS_S), default="full")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
@@ -353,9 +376,9 @@ def main(arguments: list[str] | None = None) -> None:
     if set(options.part) & {"check", "tiles"}:
         compile_all()
         print(f"compiled after {time.perf_counter() - began:.1f} s", flush=True)
-    wrong = checked(run) if "check" in options.part else 0
+    wrong = checked(run, options.kernels) if "check" in options.part else 0
     if "tiles" in options.part:
-        tiled(run)
+        tiled(run, options.kernels)
     if "measure" in options.part:
         measure(run)
         outputs(run)

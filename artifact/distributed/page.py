@@ -180,7 +180,7 @@ def against(rows: list[Row]) -> str:
 
 
 def schedules_table(where: Path, rows: list[Row]) -> pd.DataFrame | None:
-    """What overlap took: times of the first schedule, in `tried.csv` beside the records, and of the one that is used."""
+    """What overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     now = {(r.case, r.size, r.n, r.gpus): r for r in rows if r.contender == OURS}
     found = []
     for before in scaling.read(where / TRIED):

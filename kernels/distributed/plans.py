@@ -388,10 +388,12 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
     """For each chunk the calls that pack and send its rows.
 
     Where memory allows it, all are packed before the first one travels, so that exchanges follow each other without a
-    kernel in between: products that fill the GPU would run before it, and the next exchange behind them.
+    kernel in between: products that fill the GPU would run before it, and the next exchange behind them. Who sends all
+    of its rows, as with blocks all over a weight, packs nothing.
     """
     here, own = made.machine, (of.own[1] - of.own[0])
-    count = int(of.send_counts.sum())
+    complete = all(rows in (0, own) for rows in of.send_counts.tolist())
+    count = 0 if complete else int(of.send_counts.sum())
 
     def buffer(width: int):
         return here.empty(count * unit, width, made.dtype).reshape(-1)
@@ -404,11 +406,15 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
         by_unit = x.reshape(-1, unit * x.shape[1])
         packed = buffer(x.shape[1]) if shared is None else shared
         packed = packed[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
-        send = exchange.split(packed, of.send_counts)
+        if complete:
+            send = [by_unit[: int(rows)] for rows in of.send_counts]
+        else:
+            send = exchange.split(packed, of.send_counts)
         go = column.ready(send, exchange.split(by_unit[own:], of.recv_counts))
 
         def pack(stream, source=by_unit[:own], packed=packed):
-            here.gather(source, of.send, packed, stream)
+            if not complete:
+                here.gather(source, of.send, packed, stream)
 
         made._move.append((pack, go))
         made.sent_bytes += sum(s.nbytes for q, s in enumerate(send) if q != column.rank)

@@ -10,7 +10,6 @@ from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.configurations import PARTS
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
-PASSES = 3
 DEEPEST = 4  #: ranges that may lie in each other
 
 
@@ -47,8 +46,7 @@ def ranges(model):
 
 
 def profiled(model, call: Callable) -> dict[str, float]:
-    """Part of `PARTS` -> microseconds on the GPU of one call: the median one of `PASSES` by its sum, after one that
-    compiles. A single pass, launched by the host and not by a graph, once took half as long again."""
+    """Part of `PARTS` -> microseconds on the GPU of one call, after one that compiles."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -56,16 +54,13 @@ def profiled(model, call: Callable) -> dict[str, float]:
     with torch.no_grad():
         call()
         torch.cuda.synchronize()
-        passes = []
-        for _ in range(PASSES):
-            with (
-                ranges(model),
-                profile(activities=both, acc_events=True) as seen,
-            ):
-                call()
-                torch.cuda.synchronize()
-            passes.append(summed(seen.events()))
-    return sorted(passes, key=lambda parts: sum(parts.values()))[PASSES // 2]
+        with (
+            ranges(model),
+            profile(activities=both, acc_events=True) as seen,
+        ):
+            call()
+            torch.cuda.synchronize()
+    return summed(seen.events())
 
 
 def summed(events: Iterable) -> dict[str, float]:

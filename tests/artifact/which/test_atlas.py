@@ -11,6 +11,7 @@ from drawn import labels, legible, words
 from test_pool import folder, world  # noqa: F401
 
 from artifact import paths
+from artifact.drawing import style
 from artifact.measure import records
 from artifact.which import atlas, pool
 
@@ -136,6 +137,7 @@ def test_the_shipped_map_says_what_the_rooms_say(shipped):
 
 
 def test_the_figure(shipped):
+    style.apply()
     fig, data = atlas.figure(shipped)
     legible(fig)
     assert [ax.get_title() for ax in fig.get_axes()] == list(pool.PRECISIONS)

@@ -30,11 +30,12 @@ KINDS = (
     ("e4m3", False, False),
     ("e4m3", True, True),
 )
-#: The rungs with every kind of scales and output, and what else a tuner tries in its plain kind.
+RUNG_CONFIGS = [config for config, *_ in RUNGS.values()]
+#: The rungs and what writes C from registers with every kind of scales and output, the rest in the plain kind.
 JOBS = {
     config.entry(*kind): config
     for config in CONFIGS
-    for kind in (KINDS if any(config is rung for rung, *_ in RUNGS.values()) else KINDS[:1])
+    for kind in (KINDS if config.kernel == "direct" or config in RUNG_CONFIGS else KINDS[:1])
 }
 
 
@@ -211,7 +212,7 @@ def test_what_is_left_out_is_no_candidate(monkeypatch):
 
 @pytest.mark.parametrize(("size", "n"), [(3072, 144), (4096, 176), (8192, 184)])
 def test_widths_are_there_that_fill_waves(size, n):
-    """Columns of 256 rows that the busiest multiprocessor computes: with 192, what is left over is a wave of its own."""
+    """Columns that the busiest multiprocessor computes: with 192, what is left over is a wave of its own."""
     busiest = {
         c.n: -(-np.prod(c.tiles(size, size)) // SMS) * c.n
         for c in FAMILY

@@ -180,7 +180,7 @@ FAMILY: tuple[Fp8, ...] = (
     *(Fp8("direct", 2, 2, 192, 5, 0, band=band, keep="a") for band in (4, 8, 11)),
     *(Fp8("direct", 2, 2, 192, 5, 0, band=8, keep=keep) for keep in ("", "ab")),
     Fp8("direct", 2, 2, 192, 5, 0, band=8, keep="a", ahead=256),
-    *(Fp8("direct", 2, 2, 184, 5, 0, band=band, keep="a") for band in (8, 11)),
+    *(Fp8("direct", 2, 2, 184, 5, 0, band=band, keep="a") for band in (8, 11, 16)),
     *(Fp8("direct", 2, 2, 176, 5, 0, band=band, keep="a") for band in (4, 8, 11)),
     Fp8("direct", 2, 2, 176, 5, 0, band=8, keep="ab"),
     Fp8("direct", 2, 2, 160, 5, 0, band=8, keep="a"),

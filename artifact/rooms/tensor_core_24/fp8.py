@@ -499,8 +499,10 @@ def work(options: argparse.Namespace) -> None:
     if "tiles" in options.part:
         tiled(run, options.kernels)
     if "measure" in options.part:
-        outputs(run)
-        measure(run)
+        try:
+            measure(run)
+        finally:
+            outputs(run)
     print(f"{time.perf_counter() - began:.1f} s in all", flush=True)
     if wrong:
         raise SystemExit(1)

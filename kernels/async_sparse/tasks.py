@@ -91,31 +91,39 @@ def in_blocks(work: Tasks, windows: int, block: int) -> Tasks:
     windows fill what is left over, or tasks of no row and no column where there are too few of these. block: a power of
     2; blocks of a smaller one do as well.
     """
-    xp = array_module(work.table)
-    place = work.table[:, 3]
     if not len(work.cut):
         return work
-    at = xp.flatnonzero(place >= 0)
-    parts = xp.bincount(place[at], minlength=len(work.cut)).astype(xp.int64)
-    first = xp.cumsum(parts) - parts  # of `at`, in which windows ascend
-    within = xp.arange(len(at)) - first[place[at]]
-    power = 2 ** xp.ceil(xp.log2(parts)).astype(xp.int64)
-    room = xp.where(parts > block, -(-parts // block) * block, power)
-    longest = xp.argsort(-room, kind="stable")
-    begin = xp.empty_like(room)
-    begin[longest] = xp.cumsum(room[longest]) - room[longest]
-    taken = begin[place[at]] + within
-    total = int(room.sum())
-    free = xp.ones(total, bool)
-    free[taken] = False
-    free, whole = xp.flatnonzero(free), xp.flatnonzero(place < 0)
-    fills = min(len(free), len(whole))
-    rest = len(whole) - fills
-    table = xp.zeros((total + rest, 4), xp.int32)
+    xp = array_module(work.table)
+    place, index = work.table[:, 3], xp.arange(work.count)
+    of_cut = place >= 0
+    before = xp.cumsum(of_cut) - of_cut  # tasks of cut windows before each
+    starts = of_cut & (xp.roll(place, 1) != place)
+    starts[0] = of_cut[0]
+    first = xp.flatnonzero(starts)  # of each cut window
+    # What is left is as short as the list of cut windows: quick on the host, where kernels would wait for each other.
+    parts = np.diff(_host(before[first]), append=int(of_cut.sum())).astype(np.int64)
+    power = 2 ** np.ceil(np.log2(parts)).astype(np.int64)
+    room = np.where(parts > block, -(-parts // block) * block, power)
+    longest = np.argsort(-room, kind="stable")
+    begin = np.empty_like(room)
+    begin[longest] = np.cumsum(room[longest]) - room[longest]
+    total, left = int(room.sum()), room - parts
+    free = np.repeat(begin + parts - np.cumsum(left) + left, left) + np.arange(left.sum())
+    whole = work.count - int(parts.sum())
+    fills, size = min(len(free), whole), total + max(0, whole - len(free))
+    spots = xp.asarray(np.concatenate([free[:fills], np.arange(total, size)]))
+    table = xp.zeros((size, 4), xp.int32)
     table[:, 0], table[:, 3] = windows, -1
-    table[taken], table[free[:fills]] = work.table[at], work.table[whole[:fills]]
-    table[total:] = work.table[whole[fills:]]
+    to = xp.empty(work.count, xp.int64)
+    to[~of_cut] = spots
+    shift = xp.asarray(begin) - first
+    to[of_cut] = (index + shift[place])[of_cut]
+    table[to] = work.table
     return Tasks(table, work.cut)
+
+
+def _host(x) -> np.ndarray:
+    return x.get() if hasattr(x, "get") else x
 
 
 def ordered(a: Csr, how: str) -> tuple[Any, Csr]:

@@ -88,7 +88,13 @@ def tensor_map(array, box: tuple[int, int], swizzle: int = 0, ahead: int = 0):
     made = _recording.get()
     if made is not None:
         said = Mapped(
-            array.data.ptr, tuple(array.shape), tuple(array.strides), array.dtype.str, box, swizzle, ahead
+            array.data.ptr,
+            tuple(array.shape),
+            tuple(array.strides),
+            array.dtype.str,
+            box,
+            swizzle,
+            ahead,
         )
         made[id(descriptor)] = descriptor, said
     return descriptor

@@ -9,7 +9,6 @@ Scales are read from device memory by every launch.
 
 from __future__ import annotations
 
-from functools import partial
 from math import ceil, nan
 
 import numpy as np
@@ -148,8 +147,7 @@ def bind_config(
     packed = config.kernel in fp8_family.PACKED
     key, prepare_ms = "packed" if packed else f"metadata of {config.m}", 0.0
     if key not in cache:
-        make = pack if packed else partial(ring_metadata, rows=config.m)
-        cache[key], prepare_ms = timed(lambda: make(a))
+        cache[key], prepare_ms = timed(lambda: pack(a) if packed else ring_metadata(a, config.m))
     prepared = cache[key]
 
     before, after = [], []

@@ -23,6 +23,7 @@ class Mapped:
     typestr: str  #: of an element, as NumPy writes it: "<u2"
     box: tuple[int, int]
     swizzle: int
+    ahead: int = 0
 
     @property
     def data(self) -> SimpleNamespace:
@@ -40,6 +41,9 @@ class Mapped:
         }
 
 
+#: Bytes that L2 fetches at a time of what it does not have -> cuda.core's name for it; 0: what is asked for.
+AHEAD = {0: "NONE", 128: "L2_128B", 256: "L2_256B"}
+
 _recording: ContextVar[dict | None] = ContextVar("recording", default=None)
 
 
@@ -54,15 +58,18 @@ def recorded() -> Iterator[dict[int, tuple[Any, Mapped]]]:
         _recording.reset(token)
 
 
-def tensor_map(array, box: tuple[int, int], swizzle: int = 0):
+def tensor_map(array, box: tuple[int, int], swizzle: int = 0, ahead: int = 0):
     """A `cuda.core.TensorMapDescriptor` of a row-major CuPy matrix, or a `Mapped`, an argument of `cuda.core.launch`.
 
     box: rows and columns of one copy, at most 256 each. swizzle: 0, 32, 64 or 128, which the bytes of a
-    box's row must not exceed. What a box reads beyond the matrix is zero, and is not written.
-    Raises ValueError where rows do not begin at multiples of 16 bytes, and for another swizzle.
+    box's row must not exceed. ahead: bytes that L2 fetches at a time of what it does not have, 0 (what is
+    asked for), 128 or 256. What a box reads beyond the matrix is zero, and is not written.
+    Raises ValueError where rows do not begin at multiples of 16 bytes, and for another swizzle or `ahead`.
     """
     if swizzle not in SWIZZLES:
         raise ValueError(f"swizzle is {swizzle!r} bytes, but must be one of {list(SWIZZLES)}")
+    if ahead not in AHEAD:
+        raise ValueError(f"L2 is to fetch {ahead!r} bytes ahead, but must be one of {list(AHEAD)}")
     if array.data.ptr % 16 or array.strides[0] % 16:
         raise ValueError(
             f"TMA copies rows that begin at multiples of 16 bytes, but these begin at "
@@ -72,13 +79,22 @@ def tensor_map(array, box: tuple[int, int], swizzle: int = 0):
     from cuda.core.utils import StridedMemoryView
 
     # The enumeration of swizzles has no public name of its own; its members are what the options take.
-    swizzles = type(TensorMapDescriptorOptions(box).swizzle)
+    usual = TensorMapDescriptorOptions(box)
+    named = {"swizzle": type(usual.swizzle)[SWIZZLES[swizzle]]}
+    if ahead:
+        named["l2_promotion"] = type(usual.l2_promotion)[AHEAD[ahead]]
     view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-    descriptor = view.as_tensor_map(box, swizzle=swizzles[SWIZZLES[swizzle]])
+    descriptor = view.as_tensor_map(box, **named)
     made = _recording.get()
     if made is not None:
         said = Mapped(
-            array.data.ptr, tuple(array.shape), tuple(array.strides), array.dtype.str, box, swizzle
+            array.data.ptr,
+            tuple(array.shape),
+            tuple(array.strides),
+            array.dtype.str,
+            box,
+            swizzle,
+            ahead,
         )
         made[id(descriptor)] = descriptor, said
     return descriptor

@@ -10,7 +10,7 @@
 // own for that.
 #pragma once
 
-#include "wgmma.cuh"
+#include "wgmma_widths.cuh"
 
 // m64nNk64. d: N / 2 accumulators; a, b: k_major; add: 0 begins with zero.
 template <int N>
@@ -30,7 +30,14 @@ struct WgmmaE4m3;
                          : "l"(a), "l"(b), "r"(meta), "n"(0), "r"(add));                                                  \
         }                                                                                                                \
     };
+WGMMA_E4M3(16, 8, 8, 9, 10, 11, 12)
+WGMMA_E4M3(32, 16, 16, 17, 18, 19, 20)
 WGMMA_E4M3(64, 32, 32, 33, 34, 35, 36)
+WGMMA_E4M3(96, 48, 48, 49, 50, 51, 52)
 WGMMA_E4M3(128, 64, 64, 65, 66, 67, 68)
+WGMMA_E4M3(144, 72, 72, 73, 74, 75, 76)
+WGMMA_E4M3(160, 80, 80, 81, 82, 83, 84)
+WGMMA_E4M3(176, 88, 88, 89, 90, 91, 92)
+WGMMA_E4M3(184, 92, 92, 93, 94, 95, 96)
 WGMMA_E4M3(192, 96, 96, 97, 98, 99, 100)
 WGMMA_E4M3(256, 128, 128, 129, 130, 131, 132)

@@ -8,7 +8,7 @@ kernel does not take them as they are (see `Plan`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,10 +51,9 @@ class Step:
         if found is None:
             if len(self.maps) >= _MOST_MAPS:
                 self.maps.clear()
-            other = tma.Mapped(
-                address, said.shape, said.strides, said.typestr, said.box, said.swizzle
+            found = self.maps[place, address] = tma.tensor_map(
+                replace(said, address=address), said.box, said.swizzle, said.ahead
             )
-            found = self.maps[place, address] = tma.tensor_map(other, said.box, said.swizzle)
         return found
 
 

@@ -2,9 +2,9 @@
 
 A part of the room of its own, as `pruning` is: its problems (`fp8_operands`) are none that the room's VARIANTS
 take. Preparation is offline, like the compression itself: the metadata is put into the order in which a stage
-of the ring holds it. A's values, B and C stay as they are, but where a row of B^T is no multiple of 16 bytes or
-one of C: then a launch copies B to padded rows and C back from them. Scales are read from device memory by every
-launch.
+of the ring holds it, for some kernels together with A's values (`pack`). B and C stay as they are, but where a
+row of B^T is no multiple of 16 bytes or one of C: then a launch copies B to padded rows and C back from them.
+Scales are read from device memory by every launch.
 """
 
 from __future__ import annotations
@@ -55,6 +55,28 @@ def ring_metadata(a: two_four_eight.TwoFourEight, rows: int = 64):
     if wide % 2:
         words = xp.concatenate((words, xp.full((high, 1, 4, 32), 0x44444444, xp.uint32)), axis=1)
     return xp.ascontiguousarray(words).reshape(high, -1)
+
+
+def pack(a: two_four_eight.TwoFourEight, rows: int = 256):
+    """A in the order of use: uint8 (m'/64, k'/128, 5120), NumPy or CuPy.
+
+    m' and k' are m and k rounded up to multiples of `rows` and 128, with zeros. A piece is 64 rows and 128 columns of
+    A: 64 values a row, whose four units of 16 bytes are, in row r, at u ^ (r // 2 % 4), the 64-byte swizzle of TMA,
+    which wgmma undoes; then the 256 words of `ring_metadata`.
+    """
+    xp = array_module(a.val)
+    words = ring_metadata(a, rows)
+    high, wide = words.shape[0], words.shape[1] // 256
+    val = a.val
+    if val.shape != (64 * high, 64 * wide):
+        val = xp.zeros((64 * high, 64 * wide), xp.uint8)
+        val[: a.m, : a.k_pad // 2] = a.val
+    units = val.reshape(high, 64, wide, 4, 16).transpose(0, 2, 1, 3, 4)
+    row, unit = xp.arange(64)[:, None], xp.arange(4)[None, :]
+    pieces = xp.empty((high, wide, 5120), xp.uint8)
+    pieces[:, :, :4096] = units[:, :, row, unit ^ row // 2 % 4].reshape(high, wide, 4096)
+    pieces[:, :, 4096:] = words.view(xp.uint8).reshape(high, wide, 1024)
+    return pieces
 
 
 def bind(variant: str, problem: Problem, device, **extra) -> Bound:
@@ -122,10 +144,11 @@ def bind_config(
     out_kind, rows, columns = _kind(problem)
     a, b, out = operands.a, operands.b, operands.c
     cache = {} if cache is None else cache
-    key, prepare_ms = f"metadata of {config.m}", 0.0
+    packed = config.kernel in fp8_family.PACKED
+    key, prepare_ms = "packed" if packed else f"metadata of {config.m}", 0.0
     if key not in cache:
-        cache[key], prepare_ms = timed(lambda: ring_metadata(a, config.m))
-    metadata = cache[key]
+        cache[key], prepare_ms = timed(lambda: pack(a) if packed else ring_metadata(a, config.m))
+    prepared = cache[key]
 
     before, after = [], []
     b_bits, d_bits = b.bits.T, out.bits  # (n, k), (m, n)
@@ -147,13 +170,17 @@ def bind_config(
         after.append(pitch.copy(d_bits, out.bits, device))
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
-    val = a.val.copy() if a.val.data.ptr % 16 else a.val  # a part of another array
-    maps = (
-        tensor_map(val, (config.m, K // 2), 64),
-        tensor_map(metadata, (config.m // 64, 256)),
-        tensor_map(b_bits, (config.n // 2 if config.pairs else config.n, K), 128),
-        tensor_map(d_bits, (64, 64), 64 * d_bits.dtype.itemsize),
-    )
+    b_map = tensor_map(b_bits, (config.n // 2 if config.pairs else config.n, K), 128, config.ahead)
+    val = a.val
+    if packed:
+        of_a = (prepared.data.ptr,)
+    else:
+        val = val.copy() if val.data.ptr % 16 else val  # a part of another array
+        of_a = tensor_map(val, (config.m, K // 2), 64), tensor_map(prepared, (config.m // 64, 256))
+    if config.kernel == "direct":
+        of_d = d_bits.data.ptr, np.int32(d_bits.strides[0])
+    else:
+        of_d = (tensor_map(d_bits, (64, 64), 64 * d_bits.dtype.itemsize),)
     high, wide = config.tiles(m, n)
     scales = (a.scale, b.scale, getattr(out, "scale", None))
     arguments = (
@@ -170,11 +197,11 @@ def bind_config(
     launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **cluster)
     return Launch(
         name,
-        [*before, (kernel, launch, (*maps, *arguments)), *after],
+        [*before, (kernel, launch, (*of_a, b_map, *of_d, *arguments)), *after],
         out,
         prepare_ms,
-        metadata.nbytes,
-        keep=(operands, val, metadata, b_bits, d_bits),
+        prepared.nbytes,
+        keep=(operands, val, prepared, b_bits, d_bits),
     )
 
 

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_multicast(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: fp8_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,
     int steps, int high, int wide, int band,  // k in steps of 128; TileOrder, of pairs of tiles
-    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    int kept,  // Hints
     const float* scale_a, const float* scale_b, const float* scale_d, int m, int n)  // Scales: store_eight.cuh
 {
     using S = Stages<GROUPS, BLOCKS, N, STAGES>;
@@ -41,6 +41,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_multicast(
             const Hints hints(kept);
             for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
                 order.find(pair, row, column);
+#pragma unroll 1
                 for (int step = 0; step < steps; ++step, at.next()) {
                     wait(&empty[at.stage], at.parity ^ 1);
                     ring.load_half(from, at.stage, (2 * row + rank) * S::M, column * N, step * S::K, &full[at.stage], hints,

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(GROUPS * 128, 1) fp8_refilling(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: fp8_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,
     int steps, int high, int wide, int band,  // k in steps of 128; TileOrder
-    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    int kept,  // Hints
     const float* scale_a, const float* scale_b, const float* scale_d, int m, int n)  // Scales: store_eight.cuh
 {
     using S = Stages<GROUPS, BLOCKS, N, STAGES>;

@@ -4,7 +4,7 @@
 //                          │ sums │                    │ sums │
 //                     shared memory ◄──── each adds ────► shared memory         squares 0, 2, ... by block 0, the rest by 1
 //
-// As wgmma_split_k. What the blocks add is float32 with all its bits, so that a sum cut in two is more accurate, too.
+// As wgmma_split_k, with A packed as in fp8_packed. What the blocks add is float32 with all its bits, so that a sum cut in two is more accurate, too.
 //
 // Template:  SPLITS  blocks of a cluster; the others as in fp8_stages.cuh and store_eight.cuh
 #include "cluster.cuh"
@@ -14,16 +14,15 @@
 
 template <int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, Out OUT, bool ROWS, bool COLUMNS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: fp8_stages.cuh
-    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,
+    const unsigned char* __restrict__ packed,  // as in fp8_packed
+    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,  // fp8_stages.cuh
     int steps, int high, int wide, int band,  // k in steps of 128, at least SPLITS; TileOrder
-    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    int kept,  // Hints
     const float* scale_a, const float* scale_b, const float* scale_d, int m, int n)  // Scales: store_eight.cuh
 {
-    using S = Stages<GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<GROUPS, BLOCKS, N, STAGES, true>;
     constexpr int CHUNKS = N / 64, SQUARES = BLOCKS * CHUNKS;
     static_assert(sizeof(S) >= S::M * N * 4, "the ring must have room for the sums: more stages");
-    const Operands from{a, e, b, d};
     const TileOrder order{high, wide, band};
     const Scales scales{scale_a, scale_b, scale_d, m, n};
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -31,7 +30,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
     auto* out = after<S, StoreEight<1, OUT, ROWS, COLUMNS>>(shared);
     __shared__ Barrier full[STAGES], empty[STAGES];
     const int group = threadIdx.x / 128, rank = blockIdx.x % SPLITS;
-    begin<GROUPS, STAGES>(from, full, empty);
+    ring_begin<GROUPS, STAGES>(full, empty, 1, 4 * GROUPS, [&] { tma_prefetch(b), tma_prefetch(d); });
 
     int row, column;
     order.find(blockIdx.x / SPLITS, row, column);
@@ -41,9 +40,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
         give_registers<40>();
         if (threadIdx.x == GROUPS * 128) {
             const Hints hints(kept);
+#pragma unroll 1
             for (int step = first; step < end; ++step, at.next()) {
                 wait(&empty[at.stage], at.parity ^ 1);
-                ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
+                ring.load_packed(packed, steps, b, at.stage, row * S::M, column * N, step, &full[at.stage], hints);
             }
         }
         return;  // the cluster's barrier counts only threads that are still there

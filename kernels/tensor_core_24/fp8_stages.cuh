@@ -12,8 +12,10 @@
 //
 // Template:  GROUPS  warpgroups that multiply
 //            BLOCKS  blocks of 64 rows of each; M = 64 * GROUPS * BLOCKS
-//            N       columns of the tile of C: 64, 128, 192 or 256
+//            N       columns of the tile of C: a multiple of 8 up to 256
 //            STAGES  stages of the ring
+//            PACKED  whether A lies in the order of use: pieces of 64 rows and 128 columns, 4096 bytes of values, swizzled
+//                    already, and 1024 of metadata, which one request brings
 #pragma once
 
 #include "consume.cuh"
@@ -27,41 +29,58 @@ struct Operands {
     const TensorMap& d;  // m x n row-major: boxes of 64 x 64
 };
 
-// How L2 shall treat A with its metadata, and B: one is kept, the other may go, or both as L2 likes.
+// How L2 shall treat A with its metadata, and B: what is kept, and the other one may go, or nothing is said.
 struct Hints {
+    bool given;
     Policy a, b;
-    __device__ __forceinline__ explicit Hints(int kept)  // 0: neither, 1: A, 2: B
-        : a(kept == 0 ? usual() : kept == 1 ? keep() : let_go()), b(kept == 0 ? usual() : kept == 2 ? keep() : let_go())
+    __device__ __forceinline__ explicit Hints(int kept)  // 0: neither, 1: A, 2: B, 3: both
+        : given(kept != 0), a(kept & 1 ? keep() : let_go()), b(kept & 2 ? keep() : let_go())
     {
-    }
-    static __device__ __forceinline__ Policy usual()
-    {
-        Policy policy;
-        asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-        return policy;
     }
 };
 
-template <int GROUPS, int BLOCKS, int N_, int STAGES>
+__device__ __forceinline__ void load_box(void* to, const TensorMap& map, int x, int y, Barrier* full, bool given, Policy policy)
+{
+    if (given) tma_load(to, map, x, y, full, policy);
+    else tma_load(to, map, x, y, full);
+}
+
+template <int GROUPS, int BLOCKS, int N_, int STAGES, bool PACKED = false>
 struct Stages {
     static constexpr int M = 64 * GROUPS * BLOCKS, N = N_, K = 128;
-    static constexpr int A_BYTES = M * 64, B_BYTES = N * 128, E_BYTES = M * 16, BYTES = A_BYTES + B_BYTES + E_BYTES;
-    static_assert(N % 64 == 0 && N <= 256, "a tile has 64, 128, 192 or 256 columns");
+    static constexpr int A_BYTES = M * 80, B_BYTES = N * 128, BYTES = A_BYTES + B_BYTES;
+    // Where the values and the words of a block of 64 rows begin: one after the other, or as a piece brings them.
+    static constexpr int PIECE = 5120, VALUES = PACKED ? PIECE : 4096, WORDS = PACKED ? PIECE : 1024,
+                         FIRST_WORD = PACKED ? 4096 : M * 64;
+    static_assert(N % 8 == 0 && N <= 256, "the instruction multiplies 8 columns to 256");
     static_assert(M <= 256, "a box of the copy engine has up to 256 rows");
     using Accumulators = float[BLOCKS][N / 2];
 
     unsigned char b[STAGES][B_BYTES];  // first, because it is swizzled over 1024 bytes
-    unsigned char a[STAGES][A_BYTES];
-    unsigned e[STAGES][E_BYTES / 4];
+    unsigned char a[STAGES][A_BYTES];  // values and metadata
 
     // One thread asks for stage s: columns k to k + 127 of A, for the tile of C that begins at (row, column).
     __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full,
                                          const Hints& hints)
     {
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full, hints.a);
-        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
-        tma_load(b[s], from.b, k, column, full, hints.b);
+        load_box(a[s], from.a, k / 2, row, full, hints.given, hints.a);
+        load_box(a[s] + FIRST_WORD, from.e, 2 * k, row / 64, full, hints.given, hints.a);
+        load_box(b[s], from.b, k, column, full, hints.given, hints.b);
+    }
+
+    // The same from A in the order of use, `fp8.pack`: `steps` pieces for each 64 rows.
+    __device__ __forceinline__ void load_packed(const unsigned char* packed, int steps, const TensorMap& from_b, int s, int row,
+                                                int column, int step, Barrier* full, const Hints& hints)
+    {
+        arrive_expect(full, BYTES);
+#pragma unroll
+        for (int i = 0; i < M / 64; ++i) {
+            const unsigned char* piece = packed + ((size_t)(row / 64 + i) * steps + step) * PIECE;
+            if (hints.given) bulk_load(a[s] + PIECE * i, piece, PIECE, full, hints.a);
+            else bulk_load(a[s] + PIECE * i, piece, PIECE, full);
+        }
+        load_box(b[s], from_b, step * K, column, full, hints.given, hints.b);
     }
 
     // The same by one of two blocks of a cluster: its own A, and half of the columns of B for both.
@@ -70,7 +89,7 @@ struct Stages {
     {
         arrive_expect(full, BYTES);
         tma_load(a[s], from.a, k / 2, row, full, hints.a);
-        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+        tma_load(a[s] + FIRST_WORD, from.e, 2 * k, row / 64, full, hints.a);
         tma_multicast(b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
     }
 
@@ -79,16 +98,17 @@ struct Stages {
     __device__ __forceinline__ void multiply(Accumulators& acc, unsigned (&word)[2][BLOCKS], int s, int group, bool add) const
     {
 #pragma unroll
-        for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int i = 0; i < BLOCKS; ++i) word[h][i] = e[s][(group * BLOCKS + i) * 256 + h * 128 + threadIdx.x % 128];
-        const unsigned char* mine = a[s] + group * BLOCKS * 4096;
+        for (int i = 0; i < BLOCKS; ++i) {
+            const unsigned* e = reinterpret_cast<const unsigned*>(a[s] + FIRST_WORD + (group * BLOCKS + i) * WORDS);
+            for (int h = 0; h < 2; ++h) word[h][i] = e[h * 128 + threadIdx.x % 128];
+        }
+        const unsigned char* mine = a[s] + group * BLOCKS * VALUES;
         wgmma_fence();
 #pragma unroll
         for (int h = 0; h < 2; ++h)
 #pragma unroll
             for (int i = 0; i < BLOCKS; ++i)
-                WgmmaE4m3<N>::sparse(acc[i], k_major<64>(mine + i * 4096 + 32 * h), k_major<128>(b[s] + 64 * h), word[h][i],
+                WgmmaE4m3<N>::sparse(acc[i], k_major<64>(mine + i * VALUES + 32 * h), k_major<128>(b[s] + 64 * h), word[h][i],
                                      h > 0 || add);
         wgmma_commit();
     }

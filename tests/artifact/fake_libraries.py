@@ -10,13 +10,15 @@ import numpy as np
 from artifact.measure import bench
 from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import bcsr, csr, half, two_four
+from kernels.formats import bcsr, csr, half, two_four, two_four_eight
 from kernels.formats.bcsr import Bcsr
+from kernels.formats.eight import Eight
 from kernels.formats.half import Half
 from kernels.formats.nm import Nm
 from kernels.formats.two_four import TwoFour
+from kernels.formats.two_four_eight import TwoFourEight
 from kernels.nm_spmm import operands as nm_operands
-from kernels.tensor_core_24 import operands
+from kernels.tensor_core_24 import fp8_operands, operands
 
 DEVICE = SimpleNamespace(set_current=lambda: None)
 STREAM = SimpleNamespace(handle=7, sync=lambda: None)
@@ -413,6 +415,24 @@ def two_four_problem(monkeypatch, m, n, k, dtype="bfloat16") -> Problem:
     )
     expand = two_four.to_dense_bits
     monkeypatch.setattr(two_four, "to_dense_bits", lambda a: expand(a).view(Array))
+    return problem
+
+
+def eight_problem(monkeypatch, m, n, k, **what) -> Problem:
+    """The same in e4m3; what: for `fp8_operands.problem`."""
+    problem = fp8_operands.problem(m, n, k, seed=1, **what)
+    host = problem.host()
+    a, b = host.a, host.b
+    c = Half("bfloat16", array((m, n), np.uint16))
+    if what.get("out") == "e4m3":
+        c = Eight("e4m3", array((m, n), np.uint8), np.ones((1, 1), np.float32))
+    problem._device = Operands(
+        TwoFourEight(m, k, "e4m3", *(x.view(Array) for x in (a.val, a.meta, a.scale))),
+        Eight("e4m3", b.bits.T.view(Array).T, b.scale.view(Array)),
+        c,
+    )
+    expand = two_four_eight.to_dense_bits
+    monkeypatch.setattr(two_four_eight, "to_dense_bits", lambda a: expand(a).view(Array))
     return problem
 
 

@@ -83,7 +83,7 @@ class View:
 
     @staticmethod
     def from_any_interface(array, stream_ptr):
-        def as_tensor_map(box, swizzle):
+        def as_tensor_map(box, **knobs):
             return SimpleNamespace(address=array.data.ptr, shape=tuple(array.shape), box=box)
 
         return SimpleNamespace(as_tensor_map=as_tensor_map)

@@ -87,12 +87,18 @@ def test_the_swizzle_is_one_that_cuda_core_takes(monkeypatch, swizzle, name):
         def from_any_interface(array, stream_ptr):
             return View()
 
-        def as_tensor_map(self, box, swizzle):
-            return TensorMapDescriptorOptions(box, swizzle=swizzle)
+        def as_tensor_map(self, box, **knobs):
+            return TensorMapDescriptorOptions(box, **knobs)
 
     monkeypatch.setattr(utils, "StridedMemoryView", View)
     made = tma.tensor_map(matrix(), (64, 32), swizzle)
-    assert made.box_dim == (64, 32) and made.swizzle.name == name
+    assert (
+        made.box_dim == (64, 32) and made.swizzle.name == name and made.l2_promotion.name == "NONE"
+    )
+    for ahead, called in tma.AHEAD.items():
+        assert tma.tensor_map(matrix(), (64, 32), swizzle, ahead).l2_promotion.name == called
+    with pytest.raises(ValueError, match="fetch 64 bytes ahead"):
+        tma.tensor_map(matrix(), (64, 32), swizzle, 64)
 
 
 def kernel_of(folder, swizzle: int) -> tuple[jit.Cubin, int]:

@@ -7,7 +7,10 @@
     tiles    every configuration that the tuner would try, beside the libraries, at a few sizes. Writes fp8_tiles.table
     measure  the records of the chapter, by the harness; points that are there already are kept
 
-Both are CSV under another ending, because they are no records: for whoever changes the kernels; no page reads them.
+What hangs, breaks the GPU's context or is wrong in `check` is written to fp8_left_out.txt, and neither tried nor
+measured from then on: the parts run in a process of their own, which is started again without it. Delete the file to
+try again. The tables are CSV under another ending, because they are no records: for whoever changes the kernels; no
+page reads them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import baselines
-from artifact.measure import bench, check, willing
+from artifact.measure import bench, check, records, willing
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import facts
@@ -53,8 +58,13 @@ RAGGED = (
 #: Scales and dtype of C that are checked.
 KINDS = tuple((scale, out) for scale in operands.SCALES for out in operands.OUTS)
 #: Seconds after which a launch of those is taken to hang.
-HANGS_S = 10
-TILES = ((4096,) * 3, (8192,) * 3, (1024,) * 3, (8192, 128, 8192), (8192, 16, 8192))
+HANGS_S = 5
+#: The exit status of a process that begins again without what it left out, and how often that is done.
+AGAIN, STARTS = 75, 6
+TILES = (
+    (4096,) * 3, (8192,) * 3, (3072,) * 3, (1024,) * 3, (8192, 512, 8192), (8192, 128, 8192), (8192, 64, 8192),
+    (8192, 16, 8192), (4096, 32, 4096),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- the records
@@ -76,10 +86,50 @@ def contenders(run: Run) -> dict:
 
 def measure(run: Run) -> pd.DataFrame | None:
     """One row per shape and contender in `records.COLUMNS`; None where the GPU has no wgmma, and where `run` only reads
-    and nothing was recorded."""
+    and nothing was recorded. A library that refuses a shape has no row there, which `records.read_absent` tells."""
     if not _measured(run, "fp8"):
         return None
-    return run.measure("fp8", problems(run), contenders(run))
+    path = run.folder / "fp8.csv"
+    if run.mode == "measure":
+        failed = [why for make in problems(run) if (why := _measure_point(run, path, make()))]
+        if failed:
+            raise RuntimeError(
+                f"{len(failed)} shapes could not be measured; the first: {failed[0]}"
+            )
+    shapes = [make() for make in problems(run)]
+    if "fp8" not in records.read_absent(run.folder):
+        return run.measure("fp8", shapes, contenders(run))
+    df = records.read(path)
+    wanted = {(p.m, p.n, p.k) for p in shapes}
+    here = [at in wanted for at in df[["m", "n", "k"]].itertuples(index=False, name=None)]
+    return df[np.array(here) & df["variant"].isin(CONTENDERS)].reset_index(drop=True)
+
+
+def _measure_point(run: Run, path: Path, problem: Problem) -> str:
+    """Measure a shape with all that take it; "" or why it could not be done."""
+    point = tuple(getattr(problem, column) for column in records.POINT)
+    known = records.read_absent(run.folder).get(path.stem, {})
+    gone = {variant for variant, *at in known if tuple(at) == point}
+    everybody = {
+        name: partial(_or_refuse, bind) if name.startswith(baselines.PREFIXES) else bind
+        for name, bind in contenders(run).items()
+        if name not in gone
+    }
+
+    def left_out(name: str, why: str) -> None:
+        print(f"left out: {why}", flush=True)
+        records.leave_out(path, (name, *point), why)
+
+    for name, (config, *_) in fp8_family.RUNGS.items():
+        if config in fp8_family.LEFT_OUT and everybody.pop(name, None):
+            left_out(name, f"{name} was wrong or hung in its check")
+    try:
+        willing.measure(everybody, lambda here: run.measure("fp8", [problem], here), left_out)
+    except Exception as error:  # of one shape: the others are measured, and the command fails
+        why = f"{check.describe(problem)}: {type(error).__name__}: {error}".splitlines()[0]
+        print(f"NOT MEASURED {why}", flush=True)
+        return why
+    return ""
 
 
 def outputs(run: Run) -> pd.DataFrame | None:
@@ -149,7 +199,7 @@ def compare(bound, expected: np.ndarray, device) -> str:
     bound.result().fill(np.nan)
     device.sync()
     bound.launch(stream)
-    wait(stream, bound.name)
+    wait(stream)
     found = numbers(bound.result())
     wrong = ~(found == expected)
     if not wrong.any():
@@ -161,14 +211,38 @@ def compare(bound, expected: np.ndarray, device) -> str:
     )
 
 
-def wait(stream, name: str) -> None:
-    """Until the stream is done. A kernel that hangs ends the command: nothing else can be done with this GPU then."""
+class Hangs(Exception):
+    """A launch does not end."""
+
+
+def wait(stream) -> None:
+    """Until the stream is done; Hangs after a while."""
     end, began = stream.record(), time.perf_counter()
     while not end.is_done:
         if time.perf_counter() - began > HANGS_S:
-            print(f"{name} hangs: leave its kernel out, see --kernels", flush=True)
-            os._exit(3)
+            raise Hangs(f"it has not ended after {HANGS_S} s")
         time.sleep(1e-4)
+
+
+def left_out_file(folder: Path) -> Path:
+    return folder / "fp8_left_out.txt"
+
+
+def leave_out(folder: Path, config: Fp8, error: Exception | None) -> None:
+    """Nothing tries `config` any more. After an error that leaves the GPU of no use, the process ends."""
+    fp8_family.LEFT_OUT.add(config)
+    with left_out_file(folder).open("a") as file:
+        file.write(f"{tuning.knobs(config)}\n")
+    if isinstance(error, Hangs) or "CUDA" in type(error).__name__:
+        print(f"left out, and once more: {tuning.knobs(config)}: {error}", flush=True)
+        os._exit(AGAIN)
+
+
+def read_left_out(folder: Path) -> set[Fp8]:
+    """What earlier checks have left out."""
+    path = left_out_file(folder)
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return {config for config in configurations().values() if tuning.knobs(config) in lines}
 
 
 def configurations(kernels=fp8_family.KERNELS) -> dict[str, Fp8]:
@@ -181,6 +255,14 @@ def configurations(kernels=fp8_family.KERNELS) -> dict[str, Fp8]:
     }
 
 
+def every_kind() -> dict[str, Fp8]:
+    """What is checked with all scales and outputs: the rungs, and widths of C that end within 16 columns or are 16."""
+    odd = {
+        name: c for name, c in configurations().items() if c.kernel == "direct" and c.n in (16, 184)
+    }
+    return {name: c for name, (c, *_) in fp8_family.RUNGS.items()} | odd
+
+
 def compile_all() -> None:
     """Every instantiation that the parts run, on as many threads as there are processors."""
     kinds = [
@@ -190,7 +272,7 @@ def compile_all() -> None:
         ("e4m3", True, True),
     ]
     jobs = {(c.source, c.entry()) for c in configurations().values()}
-    jobs |= {(c.source, c.entry(*kind)) for c, *_ in fp8_family.RUNGS.values() for kind in kinds}
+    jobs |= {(c.source, c.entry(*kind)) for c in every_kind().values() for kind in kinds}
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: jit.compile_cubin(*job, fp8_family.TARGETS[0]), jobs))
 
@@ -202,9 +284,11 @@ def verify(run: Run, kernels=fp8_family.KERNELS) -> Iterator[dict]:
     for m, n, k in RAGGED:
         for scale, out in KINDS:
             problem, expected = exact(m, n, k, scale, out, run.seed)
-            few = fp8_family.RUNGS if (scale, out) != KINDS[0] else ()
+            few = every_kind()
             for name, config in configurations(kernels).items():
-                if (few and name not in few) or not fp8_family.fits(config, m, n, k, most):
+                if config in fp8_family.LEFT_OUT or not fp8_family.fits(config, m, n, k, most):
+                    continue
+                if (scale, out) != KINDS[0] and name not in few:
                     continue
                 row = {
                     "what": name,
@@ -216,8 +300,11 @@ def verify(run: Run, kernels=fp8_family.KERNELS) -> Iterator[dict]:
                     wrong = compare(
                         fp8.bind_config(name, problem, device, config), expected, device
                     )
+                    failure = None
                 except Exception as error:
-                    wrong = f"{type(error).__name__}: {error}".splitlines()[0]
+                    wrong, failure = f"{type(error).__name__}: {error}".splitlines()[0], error
+                if wrong:
+                    leave_out(run.folder, config, failure)
                 yield row | {"wrong": wrong}
             problem.release()
     yield pruning(run.seed)
@@ -232,6 +319,8 @@ def verify(run: Run, kernels=fp8_family.KERNELS) -> Iterator[dict]:
             )
             for name, bind in here.items():
                 rung = fp8_family.RUNGS.get(name)
+                if rung is not None and rung[0] in fp8_family.LEFT_OUT:
+                    continue
                 if name != "fp8_auto" and (rung is None or rung[0].kernel in kernels):
                     yield accuracy(name, bind, problem, reference, device)
             problem.release()
@@ -282,10 +371,11 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
     share: dict = {}
     every = {
         tuning.knobs(c): lambda problem, c=c: fp8.bind_config(
-            c.kernel, problem, run.device, c, cache=share
+            _one_word(c), problem, run.device, c, cache=share
         )
         for c in configs
     }
+    called = {_one_word(c): tuning.knobs(c) for c in configs}
     libraries = baselines.contenders(LIBRARIES, run.device)
     every |= {name: partial(_or_refuse, bind) for name, bind in libraries.items()}
     problem = fp8.problem(m, n, k, seed=run.seed)
@@ -296,9 +386,15 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
         timer = partial(bench.time, budget_s=budget_s)
         return bounds, *harness.check_and_time(bounds, problem, reference, run.device, timer)
 
-    bounds, errors, timings = willing.measure(
-        every, work, lambda name, why: print(f"left out: {name}: {why}", flush=True)
-    )
+    while True:
+        try:
+            bounds, errors, timings = willing.measure(
+                every, work, lambda name, why: print(f"left out: {name}: {why}", flush=True)
+            )
+            break
+        except check.WrongResult as error:
+            print(f"WRONG at {shape}: {error}", flush=True)
+            del every[called[str(error).split(" ", 1)[0]]]
     problem.release()
     rows = [
         {
@@ -313,6 +409,11 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
         for name, t in timings.items()
     ]  # fmt: skip
     return sorted(rows, key=lambda row: row["median_us"])
+
+
+def _one_word(config: Fp8) -> str:
+    """What an error's first word is, where a configuration is wrong."""
+    return tuning.knobs(config).replace(" ", ",")
 
 
 def _or_refuse(bind, problem: Problem):
@@ -355,7 +456,11 @@ def tiled(run: Run, kernels) -> None:
     rows = []
     for shape in TILES:
         began = time.perf_counter()
-        here = tiles(run, shape, kernels)
+        try:
+            here = tiles(run, shape, kernels)
+        except Exception as error:  # of one shape, whatever it is
+            print(f"{shape}: {type(error).__name__}: {error}".splitlines()[0], flush=True)
+            continue
         rows += here
         write(run.folder / "fp8_tiles.table", rows)
         print(f"{shape}: {time.perf_counter() - began:.1f} s", flush=True)
@@ -377,11 +482,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kernels", nargs="+", choices=known, default=known)
     parser.add_argument("--preset", choices=tuple(harness.BUDGETS_S), default="full")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(given)
+    if options.inside:
+        work(options)
+        return
+    command = [sys.executable, "-m", __spec__.name, *given, "--inside"]
+    for _ in range(STARTS):
+        status = subprocess.run(command, check=False).returncode
+        if status != AGAIN:
+            break
+    if status:
+        raise SystemExit(status)
+
+
+def work(options: argparse.Namespace) -> None:
+    """The parts that were asked for, in this process."""
     began = time.perf_counter()
     run = harness.start(
         ROOM, "measure", preset=options.preset, seed=options.seed, records=options.records
     )
+    fp8_family.LEFT_OUT.update(read_left_out(run.folder))
     if set(options.part) & {"check", "tiles"}:
         compile_all()
         print(f"compiled after {time.perf_counter() - began:.1f} s", flush=True)
@@ -389,8 +511,10 @@ def main(arguments: list[str] | None = None) -> None:
     if "tiles" in options.part:
         tiled(run, options.kernels)
     if "measure" in options.part:
-        measure(run)
-        outputs(run)
+        try:
+            measure(run)
+        finally:
+            outputs(run)
     print(f"{time.perf_counter() - began:.1f} s in all", flush=True)
     if wrong:
         raise SystemExit(1)

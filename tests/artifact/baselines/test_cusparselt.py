@@ -6,19 +6,30 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from capturing import check_captured
-from fake_libraries import DEVICE, STREAM, Library, Timer, array, at, install, two_four_problem
+from fake_libraries import (
+    DEVICE,
+    STREAM,
+    Library,
+    Timer,
+    array,
+    at,
+    eight_problem,
+    install,
+    two_four_problem,
+)
 
 from artifact import baselines
 from artifact.baselines import cusparselt
 from artifact.measure import bench, check
 from kernels.contract import Operands
-from kernels.formats import half
+from kernels.formats import eight, half
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import operands
 
 runtime = pytest.importorskip("cuda.bindings.runtime")
 
-FP16, BF16, ROW = 2, 14, 2
+FP16, BF16, E4M3, ROW = 2, 14, 28, 2
+NAMES = {BF16: "bfloat16", FP16: "float16", E4M3: "e4m3"}
 M, N, K = 16, 24, 32
 #: What a bound contender holds: a handle, three matrices, their product, a selection and a plan.
 HELD = 7
@@ -119,14 +130,14 @@ class FakeLibrary(Library):
 
     def sp_mma_compressed_size2(self, handle, matrix):
         rows, columns = self.what(matrix)[:2]
-        return 2 * rows * columns, 128
+        return rows * columns * _bits_of(self.what(matrix)[4]).itemsize, 128
 
     def sp_mma_compress2(self, handle, matrix, of_a, operation, dense, compressed, buffer, stream):
         rows, columns = self.what(matrix)[:2]
         assert (of_a, operation) == (1, 0)
         at(buffer, (128,), np.uint8)[:] = 1
-        values = at(dense, (rows, columns), np.uint16)
-        at(compressed, (rows, columns), np.uint16)[:] = values
+        kind = _bits_of(self.what(matrix)[4])
+        at(compressed, (rows, columns), kind)[:] = at(dense, (rows, columns), kind)
         self.log.append(("compress",))
 
     def matmul(
@@ -140,18 +151,19 @@ class FakeLibrary(Library):
         if chosen["CONFIG_ID"] == 3:
             raise self.cuSPARSELtError(10)
         assert bool(workspace) == (chosen["CONFIG_ID"] == 4) or name == "search"
-        assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
+        assert at(beta, (1,), np.float32)[0] == 0
         assert c == d and mat_c == mat_d and op_a == 0 and count == 1
         matrices = []
         for matrix, address in ((mat_a, a), (mat_b, b)):
             rows, columns, leading, alignment, kind, order = self.what(matrix)[:6]
             assert (leading, alignment, order) == (columns, 16, ROW)
-            bits = at(address, (rows, columns), np.uint16)
-            matrices.append(half.from_bits(bits, {BF16: "bfloat16", FP16: "float16"}[kind]))
+            bits = at(address, (rows, columns), _bits_of(kind))
+            matrices.append((eight if kind == E4M3 else half).from_bits(bits, NAMES[kind]))
         left, right = matrices
-        out = left @ (right.T if op_b else right)
-        kind = {BF16: "bfloat16", FP16: "float16"}[self.what(mat_c)[4]]
-        at(c, out.shape, np.uint16)[:] = half.to_bits(out, kind)
+        factor = at(alpha, (1,), np.float32)[0]
+        assert factor == 1 or kind == E4M3
+        out = factor * (left @ (right.T if op_b else right))
+        at(c, out.shape, np.uint16)[:] = half.to_bits(out, NAMES[self.what(mat_c)[4]])
         stream = int(at(streams, (1,), np.uintp)[0])
         self.launched.append((chosen["CONFIG_ID"], chosen["SPLIT_K_MODE"], stream))
 
@@ -162,6 +174,10 @@ class FakeLibrary(Library):
         assert arguments[6], "the workspace does for every algorithm"
         selection["CONFIG_ID"] = self.searches
         self.matmul(handle, plan, *arguments, name="search")
+
+
+def _bits_of(kind: int) -> np.dtype:
+    return np.dtype(np.uint8 if kind == E4M3 else np.uint16)
 
 
 @pytest.fixture
@@ -196,6 +212,35 @@ def test_every_contender_gives_the_product(monkeypatch, library, algorithm, colu
     for _ in range(2):
         check.check(bound, problem, reference, STREAM)
     assert bound.result() is problem.device().c and bound.result().dtype == dtype
+
+
+@pytest.mark.parametrize("algorithm", cusparselt.ALGORITHMS)
+def test_e4m3_is_multiplied_from_b_as_it_lies_and_scaled_by_alpha(monkeypatch, library, algorithm):
+    problem = eight_problem(monkeypatch, M, 2 * M, K)
+    bound = cusparselt.bind(algorithm, problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    assert [entry for entry in library.log if entry[0] in ("structured", "dense")] == [
+        ("structured", M, K, K, 16, E4M3, ROW, 0),
+        ("dense", 2 * M, K, K, 16, E4M3, ROW),
+        ("dense", M, 2 * M, 2 * M, 16, BF16, ROW),
+    ]
+    assert bound.prepare_bytes == M * K, "B is not copied"
+    bound.close()
+    assert not library.alive
+
+
+@pytest.mark.parametrize(
+    ("n", "what", "words"),
+    [
+        (24, {}, "multiples of 16 only, as 8-bit rows"),
+        (32, {"scale": "vectors"}, "with one scale each"),
+        (32, {"out": "e4m3"}, "gives a bfloat16 C of e4m3 here, not e4m3"),
+    ],
+)
+def test_what_e4m3_is_not_taken_is_one_sentence(monkeypatch, library, n, what, words):
+    with pytest.raises(ValueError, match=words):
+        cusparselt.bind("best", eight_problem(monkeypatch, M, n, K, **what), DEVICE)
+    assert not library.alive
 
 
 def test_a_launch_that_does_nothing_is_caught(library, problem):

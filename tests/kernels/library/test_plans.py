@@ -125,7 +125,7 @@ def test_tensor_maps_of_b_and_out_are_encoded_for_each_array_once(device, launch
         (maps[0], "map 1", "map 2"), (maps[0], "map 3", "map 2"), (maps[0], "map 1", "map 2"),
     ]  # fmt: skip
     assert [x[0].address for x in encoded] == [0x10000, 0x20000, 0x50000]
-    assert encoded[0][1:] == ((8, 64), 128)
+    assert encoded[0][1:] == ((8, 64), 128, 0)
     assert p._steps[0].arguments[1:] != maps[1:], (
         "those would hold the arrays that stood for others"
     )

@@ -30,11 +30,12 @@ KINDS = (
     ("e4m3", False, False),
     ("e4m3", True, True),
 )
-#: The rungs with every kind of scales and output, and what else a tuner tries in its plain kind.
+RUNG_CONFIGS = [config for config, *_ in RUNGS.values()]
+#: The rungs and what writes C from registers with every kind of scales and output, the rest in the plain kind.
 JOBS = {
     config.entry(*kind): config
     for config in CONFIGS
-    for kind in (KINDS if any(config is rung for rung, *_ in RUNGS.values()) else KINDS[:1])
+    for kind in (KINDS if config.kernel == "direct" or config in RUNG_CONFIGS else KINDS[:1])
 }
 
 
@@ -132,6 +133,25 @@ def test_a_stage_takes_256_words_for_64_rows_and_128_columns(m, k, rows):
         assert words[tile, 256 * step + 128 * half + 32 * warp + lane] == expected
 
 
+@pytest.mark.parametrize(("m", "k"), [(64, 128), (70, 150), (300, 257)])
+def test_a_piece_is_what_the_copy_engine_would_have_brought(m, k):
+    """Unit u of a row of 64 bytes at u ^ bits 7 and 8 of its address, as the 64-byte swizzle has it; then the words."""
+    a = fp8.problem(m, 8, k, seed=6).host().a
+    pieces, words = fp8.pack(a), fp8.ring_metadata(a, 256)
+    high, wide = -(-m // 256) * 4, -(-k // 128)
+    assert pieces.shape == (high, wide, 5120) and pieces.dtype == np.uint8
+    val = np.zeros((64 * high, 64 * wide), np.uint8)
+    val[:m, : a.val.shape[1]] = a.val
+    at = np.arange(4096)
+    found = np.empty_like(val)
+    for i, step in np.ndindex(high, wide):
+        linear = pieces[i, step, at ^ (at >> 7 & 3) << 4]
+        found[64 * i : 64 * i + 64, 64 * step : 64 * step + 64] = linear.reshape(64, 64)
+        own = words[i, 256 * step : 256 * step + 256]
+        assert np.array_equal(pieces[i, step, 4096:].view(np.uint32), own)
+    assert np.array_equal(found, val)
+
+
 # ---------------------------------------------------------------- configurations
 
 
@@ -139,7 +159,8 @@ def test_no_configuration_is_tried_twice_and_all_fit():
     assert len(set(FAMILY)) == len(FAMILY)
     for config in CONFIGS:
         config.check(8192, 8192, 8192, MOST)
-    assert {c.kernel for c in FAMILY} == set(fp8_family.KERNELS)
+    assert {c.kernel for c in CONFIGS} == set(fp8_family.KERNELS)
+    assert set(fp8_family.PACKED) <= {c.kernel for c in FAMILY}
     assert set(RUNGS) | {"fp8_auto"} == set(fp8.VARIANTS)
 
 
@@ -151,6 +172,10 @@ def test_no_configuration_is_tried_twice_and_all_fit():
         (Fp8("refilling", 2), "groups 2"),
         (Fp8("refilling", 3, 2), "rows of a tile 384"),
         (Fp8(n=96), "n 96"),
+        (Fp8("direct", n=168, buffers=0), "n 168"),
+        (Fp8("direct"), "buffers 2"),
+        (Fp8("multicast"), "keep ''"),
+        (Fp8(ahead=64), "ahead 64"),
         (Fp8(keep="c"), "keep 'c'"),
         (Fp8(band=0), "bands of 0"),
         (Fp8(blocks=2, n=256), "registers for 192"),
@@ -176,6 +201,24 @@ def test_every_shape_has_candidates_and_the_tuner_few_of_them(shape):
     times = {c: fp8_family.predict(c, *shape, SMS) for c in taken}
     assert found and set(found) == {c for c in taken if times[c] <= 1.5 * min(times.values())}
     assert min(shape) < 512 or len(found) < len(FAMILY)
+
+
+def test_what_is_left_out_is_no_candidate(monkeypatch):
+    shape = 4096, 4096, 4096, SMS, MOST
+    first, *others = fp8_family.candidates(*shape)
+    monkeypatch.setattr(fp8_family, "LEFT_OUT", {first})
+    assert fp8_family.candidates(*shape) == others
+
+
+@pytest.mark.parametrize(("size", "n"), [(3072, 144), (4096, 176), (8192, 184)])
+def test_widths_are_there_that_fill_waves(size, n):
+    """Columns that the busiest multiprocessor computes: with 192, what is left over is a wave of its own."""
+    busiest = {
+        c.n: -(-np.prod(c.tiles(size, size)) // SMS) * c.n
+        for c in FAMILY
+        if c.kernel == "direct" and c.m == 256
+    }
+    assert busiest[n] < busiest[192] and busiest[n] <= 1.07 * size * size / 256 / SMS
 
 
 def test_choices_of_fp8_lie_beside_the_others():
@@ -210,8 +253,16 @@ def test_the_sparse_instruction_of_eight_bits_is_what_runs(reports, entry):
     multiplications = {name: n for name, n in mix.items() if "GMMA" in name}
     assert sum(multiplications.values()) == 3 * 2 * JOBS[entry].blocks
     assert all(name.startswith("QGMMA.SP") for name in multiplications)
-    copies = sum(n for name, n in mix.items() if name.startswith("UTMALDG"))
-    assert copies >= 3 and any(name.startswith("UTMASTG") for name in mix)
+    config, (loads, stores, bulk) = JOBS[entry], (
+        sum(n for name, n in mix.items() if name.startswith(start)) for start in ("UTMALDG", "UTMASTG", "UBLKCP")
+    )  # fmt: skip
+    pieces = config.m // 64
+    assert (
+        (loads, bulk) == (2, 2 * pieces)
+        if config.kernel in fp8_family.PACKED
+        else loads >= 3 > bulk
+    )
+    assert bool(stores) == (config.kernel != "direct")
 
 
 def test_pruning_and_operands_compile_for_every_target():
@@ -276,20 +327,35 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name, scale, out):
     high, wide = ceil(m / config.m), ceil(n / config.n)
     high = ceil(high / 2) if name == "fp8_multicast" else high
     most = {"fp8_multicast": SMS // 2, "fp8_split_k": high * wide}.get(name, SMS)
+    direct, packed = config.kernel == "direct", config.kernel in fp8_family.PACKED
     assert how.grid == min(high * wide, most), "of clusters, where there are any"
     assert getattr(how, "cluster", 1) == (2 if name in ("fp8_multicast", "fp8_split_k") else 1)
-    val, metadata, b, d, steps, *order = arguments[:8]
-    assert val == (ops.a.val, (config.m, 64), 64) and metadata[1:] == ((config.m // 64, 256),)
-    assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
+    if packed:
+        address, *arguments = arguments
+        *_, prepared, _, _ = bound.keep
+        assert address == prepared.data.ptr and prepared.shape == (24, 3, 5120)
+    else:
+        val, metadata, *arguments = arguments
+        assert val == (ops.a.val, (config.m, 64), 64) and metadata[1:] == ((config.m // 64, 256),)
+        assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
+    b, d, *arguments = arguments
     assert b[0].base is ops.b.bits.base or np.shares_memory(b[0], ops.b.bits)
-    assert b[1:] == ((config.n // 2 if name == "fp8_multicast" else config.n, 128), 128)
-    assert d == (ops.c.bits, (64, 64), 64 if out == "e4m3" else 128)
+    assert b[1:] == (
+        (config.n // 2 if name == "fp8_multicast" else config.n, 128),
+        128,
+        config.ahead,
+    )
+    if direct:
+        assert (d, arguments.pop(0)) == (ops.c.bits.data.ptr, ops.c.bits.strides[0])
+    else:
+        assert d == (ops.c.bits, (64, 64), 64 if out == "e4m3" else 128)
+    steps, *order = arguments[:4]
     assert [int(steps), *map(int, order)] == [3, high, wide, min(config.band, high)]
-    kept, *scales = arguments[8:12]
+    kept, *scales = arguments[4:8]
     assert kept == fp8_family.KEEP[config.keep]
     assert scales[:2] == [ops.a.scale.data.ptr, ops.b.scale.data.ptr]
     assert scales[2] == (ops.c.scale.data.ptr if out == "e4m3" else 0)
-    assert [int(x) for x in arguments[12:]] == [m, n]
+    assert [int(x) for x in arguments[8:]] == [m, n]
     assert bound.result() is ops.c and bound.prepare_ms == 1.25
 
 

@@ -71,7 +71,7 @@ def test_one_group_picks_its_rows_of_b(hopper, pair):
         b = Eight("e4m3", eight.to_bits(b_t, "e4m3").T, one)
         expected = np.zeros((128, 64), np.float32)
         expected[row] = b_t[:, 4 * group + (pair & 3)] + 2 * b_t[:, 4 * group + (pair >> 2)]
-        for name in ("fp8_persistent", "fp8_refilling"):
+        for name in ("fp8_persistent", "fp8_refilling", "fp8_packed", "fp8_direct"):
             bound = fp8.bind(name, fp8.problem_from(a, b), hopper)
             assert experiment.compare(bound, expected, hopper) == "", (name, row, group, SEED)
 
@@ -81,7 +81,8 @@ def test_metadata_of_another_order_is_seen(hopper, monkeypatch):
     problem, expected = experiment.exact(128, 64, 256, seed=SEED)
     right = fp8.ring_metadata
     monkeypatch.setattr(fp8, "ring_metadata", lambda *what: right(*what)[:, ::-1].copy())
-    assert experiment.compare(fp8.bind("fp8_persistent", problem, hopper), expected, hopper)
+    for name in ("fp8_persistent", "fp8_packed"):
+        assert experiment.compare(fp8.bind(name, problem, hopper), expected, hopper)
 
 
 @pytest.mark.parametrize(("scale", "out"), experiment.KINDS)

@@ -17,9 +17,9 @@ NOT_MEASURED = "FP8 is not measured yet on this GPU."
 
 
 def speedups(eights: pd.DataFrame, baseline: str) -> pd.Series:
-    """Of `fp8_auto` by (m, n, k)."""
+    """Of `fp8_auto` by (m, n, k), where the baseline takes the shape."""
     us = wide(eights, "median_us")
-    return us[baseline] / us["fp8_auto"]
+    return (us[baseline] / us["fp8_auto"]).dropna()
 
 
 def against_libraries(eights: pd.DataFrame | None) -> str:

@@ -192,3 +192,82 @@ def test_exact_problems_are_exact_in_thirteen_bits(scale, out):
         np.abs(expected - exact).max() <= 2.0 ** (-4 if out == "e4m3" else -9) * np.abs(exact).max()
     )
     assert np.array_equal(np.log2(host.a.scale) % 1, np.zeros_like(host.a.scale))
+
+
+# ---------------------------------------------------------------- the command goes on
+
+
+@pytest.fixture
+def nothing_left_out(monkeypatch):
+    monkeypatch.setattr(fp8_family, "LEFT_OUT", set())
+
+
+def test_what_was_wrong_is_left_out_of_the_next_process_too(tmp_path, nothing_left_out):
+    config = fp8_family.RUNGS["fp8_direct"][0]
+    assert fp8.read_left_out(tmp_path) == set()
+    fp8.leave_out(tmp_path, config, None)
+    assert fp8_family.LEFT_OUT == {config} == fp8.read_left_out(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [fp8.Hangs("no end"), type("CUDAError", (Exception,), {})("lost")]
+)
+def test_a_lost_gpu_ends_the_process_which_begins_again(tmp_path, monkeypatch, nothing_left_out, error):  # fmt: skip
+    ended = []
+    monkeypatch.setattr(fp8.os, "_exit", ended.append)
+    fp8.leave_out(tmp_path, fp8_family.FAMILY[0], error)
+    assert ended == [fp8.AGAIN] and fp8.read_left_out(tmp_path) == {fp8_family.FAMILY[0]}
+    statuses = [fp8.AGAIN, fp8.AGAIN, 0]
+    run = lambda command, check: SimpleNamespace(returncode=statuses.pop(0))  # noqa: E731
+    monkeypatch.setattr(fp8.subprocess, "run", run)
+    fp8.main(["--records", str(tmp_path), "--part", "check"])
+    assert not statuses
+    statuses += [1]
+    with pytest.raises(SystemExit, match="1"):
+        fp8.main(["--records", str(tmp_path), "--part", "check"])
+
+
+def test_a_library_that_refuses_a_shape_and_a_rung_that_is_wrong_have_no_row(
+    tmp_path, monkeypatch, nothing_left_out
+):
+    """As on a GPU, but that binding is all that is done."""
+    rung = "fp8_direct"
+    fp8_family.LEFT_OUT.add(fp8_family.RUNGS[rung][0])
+
+    def refuses(problem):
+        if problem.m == 512:
+            raise RuntimeError("out of resources")
+
+    binds = dict.fromkeys(fp8.CONTENDERS, lambda problem: None) | {"cusparselt": refuses}
+    monkeypatch.setattr(fp8, "contenders", lambda run: binds)
+    measured = {}
+
+    def point(experiment, shapes, here):
+        (problem,) = shapes
+        for bind in here.values():
+            bind(problem)
+        measured[problem.m, problem.n, problem.k] = set(here)
+
+    run = run_of("measure", tmp_path)
+    run.preset, run.measure = "kick", point
+    path = tmp_path / "fp8.csv"
+    shapes = [make() for make in fp8.problems(run)]
+    assert [fp8._measure_point(run, path, problem) for problem in shapes] == [""] * len(shapes)
+    everybody = set(fp8.CONTENDERS) - {rung}
+    assert measured.pop((512, 512, 512)) == everybody - {"cusparselt"}
+    assert all(names == everybody for names in measured.values()) and measured
+    absent = records.read_absent(tmp_path)["fp8"]
+    assert {(variant, m) for variant, _, m, *_ in absent} >= {("cusparselt", 512), (rung, 2048)}
+    assert any("out of resources" in why for why in absent.values())
+
+
+def test_a_shape_that_fails_does_not_end_the_others(tmp_path, monkeypatch, nothing_left_out):
+    def point(experiment, shapes, here):
+        raise MemoryError("too much")
+
+    run = run_of("measure", tmp_path)
+    run.preset, run.measure = "kick", point
+    monkeypatch.setattr(fp8, "contenders", lambda run: {"fp8_auto": None})
+    count = len(fp8.problems(run))
+    with pytest.raises(RuntimeError, match=f"{count} shapes could not be measured; .*too much"):
+        fp8.measure(run)

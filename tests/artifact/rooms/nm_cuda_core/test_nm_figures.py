@@ -18,6 +18,7 @@ from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.rooms.nm_cuda_core import figures, pictures
+from artifact.rooms.nm_cuda_core.figures import findings
 from kernels.formats import nm
 
 ORDER = (
@@ -596,6 +597,30 @@ def test_stalls_of_what_was_counted():
     legible(fig)
     with pytest.raises(ValueError, match="no stall reasons"):
         figures.stalls(df[~df["metric"].str.contains("stalled")], ORDER)
+
+
+# ---------------------------------------------------------------- as alternative texts
+
+
+def test_alternative_texts_tell_what_was_found():
+    df = experiment()
+    seconds = figures.cublas_times(PUBLISHED)
+    fit = figures.fit_readings(seconds.index, seconds)
+    text = findings.scaling(figures.scaling(df, PUBLISHED, ORDER)[1])
+    assert "0.001 at 64³ (cublas)" in text and "4 to 5 at 1024³ (baseline)" in text
+    assert "cuBLAS SGEMM" in text and "at 8192³" in text
+    text = findings.speedups(figures.speedups(df, PUBLISHED, ORDER)[1])
+    assert "Over CPU, one thread, 64³ to 2048³" in text and "at most 1 at 4096³ (baseline)" in text
+    text = findings.readings(figures.readings(df, PUBLISHED, fit)[1])
+    assert "64³: here what “cuBLAS, handle per call” adds" in text
+    text = findings.variants(figures.variants(df, ORDER, PUBLISHED)[1])
+    assert "64³ baseline and prefetch; " in text and "8192³ double_buffer." in text
+    text = findings.stalls(figures.stalls(counters(), ORDER)[1])
+    assert re.search(r"Most wait at 256³ those of \d of 3 for", text)
+    both = pd.concat([df, experiment("e", ("element_wise",), label="2:4 element-wise", scale=2)])
+    text = findings.element_wise(figures.cost_of_element_wise(both, ORDER)[1])
+    ratio = times("element_wise", 64) / times("baseline", 64)
+    assert f"element_wise on vectors of 32 goes from {ratio:.2f} to" in text
 
 
 # ---------------------------------------------------------------- on a page

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.drawing import style
+from artifact.drawing.findings import ladder, short, spread
 from artifact.drawing.words import cube, listed
+
+
+__all__ = [
+    "element_wise", "ladder", "readings", "scaling", "speedups", "spread", "stalls", "variants",
+]  # fmt: skip
 
 
 def _measured(data: pd.DataFrame) -> pd.DataFrame:
@@ -17,12 +23,16 @@ def _stated(data: pd.DataFrame, quantity: str, unit: str) -> str:
     if "quantity" not in data:
         return ""
     rows = data[(data["source"] == "stated") & (data["quantity"] == quantity)].sort_values("size")
-    values = rows["low"].fillna(rows["high"])
     told = [
-        f"{v:g} at {s:.0f} ({w})"
-        for v, s, w in zip(values, rows["size"], rows["variant"], strict=True)
+        f"{_range(r)} at {cube(int(r.size))} ({r.variant})" for r in rows.itertuples(index=False)
     ]
     return f" Stated, in {unit}: {', '.join(told)}." if told else ""
+
+
+def _range(row) -> str:
+    if row.low != row.low or row.high != row.high:
+        return f"at most {row.high:g}" if row.low != row.low else f"at least {row.low:g}"
+    return f"{row.low:g}" if row.low == row.high else f"{row.low:g} to {row.high:g}"
 
 
 def scaling(data: pd.DataFrame) -> str:
@@ -45,7 +55,7 @@ def speedups(data: pd.DataFrame) -> str:
         ends = []
         for variant, line in rows.sort_values("size").groupby("variant", sort=False):
             first, last = line["speedup"].iloc[[0, -1]]
-            ends.append(f"{style.name(variant)} from {first:.3g} to {last:.3g} times")
+            ends.append(f"{style.name(variant)} from {short(first)} to {short(last)} times")
         sizes = f"{cube(rows['size'].min())} to {cube(rows['size'].max())}"
         told.append(f"Over {style.name(over)}, {sizes}: {listed(ends)}.")
     return f"{' '.join(told)}{_stated(data, 'speedup_cublas', 'times cuBLAS')}"
@@ -90,12 +100,18 @@ def variants(data: pd.DataFrame) -> str:
 
 
 def stalls(data: pd.DataFrame) -> str:
-    """The first reason for which each kernel's warps wait, at each size."""
+    """For which reason most warps wait at each size, and whose warps wait for another."""
     told = []
-    for (size, variant), rows in data.groupby(["size", "variant"], sort=False):
-        most = rows.loc[rows["warps_stalled_per_issue"].idxmax()]
-        told.append(f"{style.name(variant)} at {cube(size)} {most['reason'].replace('_', ' ')}")
-    return f"Stalled warps per issued instruction; the most frequent reason: {'; '.join(told)}."
+    for size, rows in data.groupby("size", sort=False):
+        wide = rows.pivot(index="variant", columns="reason", values="warps_stalled_per_issue")
+        first = wide.idxmax(axis=1)
+        usual = first.mode()[0]
+        others = [
+            f"{style.name(v)} for {r.replace('_', ' ')}" for v, r in first[first != usual].items()
+        ]
+        text = f"at {cube(size)} those of {(first == usual).sum()} of {len(first)} for {usual.replace('_', ' ')}"
+        told.append(f"{text}, of {listed(others)}" if others else text)
+    return f"Stalled warps per issued instruction. Most wait {'; '.join(told)}."
 
 
 def element_wise(data: pd.DataFrame) -> str:

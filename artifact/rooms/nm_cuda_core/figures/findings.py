@@ -8,7 +8,6 @@ from artifact.drawing import style
 from artifact.drawing.findings import ladder, short, spread
 from artifact.drawing.words import cube, listed
 
-
 __all__ = [
     "element_wise", "ladder", "readings", "scaling", "speedups", "spread", "stalls", "variants",
 ]  # fmt: skip

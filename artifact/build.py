@@ -33,7 +33,7 @@ FRONT = "index.ipynb"
 HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 STYLED = re.compile(r"\bT_([0-9a-f]{5})(?=_|\b)")
-#: What `told_apart` looks for on a page: heads of sections, figures and their captions, tables and heads of their columns.
+#: What `told_apart` looks for on a page: heads of sections, figures, captions, tables and heads of their columns.
 PLACES = re.compile(
     r'<h[1-6][ >](?P<head>.*?)</h[1-6]>|<figure id="(?P<figure>[^"]+)"|(?P<caption><figcaption>)'
     r'|<table(?P<table>[^>]*)>|<th class="(?P<column>head[^"]*)"',

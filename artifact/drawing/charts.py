@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from artifact.drawing import plot, sketch
 from artifact.drawing.style import BASELINE, BOUND, CLAIM, INK, WIDTH, look, name
+from artifact.drawing.words import times
 from artifact.measure import records
 
 # ---------------------------------------------------------------- plots over records
@@ -199,7 +200,7 @@ def ladder(
             )
     data = pd.DataFrame(rows)
     experiments = list(dict.fromkeys(data["experiment"]))
-    wrapped = [sketch.wrap(variants[v], 50) for v in present]
+    wrapped = [sketch.wrap(times(variants[v]), 50) for v in present]
     heights = [
         max(0.24 * len(experiments), 0.17 * (text.count("\n") + 1)) + 0.16 for text in wrapped
     ]

@@ -215,9 +215,9 @@ def readings(df: pd.DataFrame, published: pd.DataFrame, fit: Fit):
                 how = {"facecolor": colour, "edgecolor": INK, "linewidth": 0.5, "hatch": hatch}
                 ax.bar(x, tall, 0.72, bottom=low, alpha=0.8, **how)
                 low += tall
-        ax.plot(1, times_unit * 1e3 * target[size], **plot.hollow())
-        ax.set(xlim=(-0.6, 1.6), ylim=(0, 1.1 * top), title=f"{plot.number(size)}³")
-        ax.set_xticks([0, 1], ["here", "fit"])
+        ax.plot(1.9, times_unit * 1e3 * target[size], **plot.hollow())
+        ax.set(xlim=(-0.6, 2.35), ylim=(0, 1.1 * top), title=f"{plot.number(size)}³")
+        ax.set_xticks([0, 1, 1.9], ["here", "fit", "stated"])
         ax.set_yticks([tick for tick in MaxNLocator(4).tick_values(0, top) if tick <= top])
         ax.yaxis.set_major_formatter(FuncFormatter(plot.number))
         ax.set_ylabel(unit, rotation=0, ha="right", va="bottom", y=1.0)

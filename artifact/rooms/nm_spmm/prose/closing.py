@@ -136,8 +136,6 @@ def in_short(trial: Trial, bars: Bars, counted: Counters) -> str:
     met = bars.missed.empty and bars.short.empty
     verdict = f"in the mean no sparsity gains less than {AIM - 1:.0%}" if met else _short(bars)
     return f"""
-## In short
-
 - Rebuilt here, NM-SpMM's V3 is at {dense["v3"]:.2f}× cuBLAS over the points of Fig. 9 and at {ported:.2f}× of the
   authors' own kernels, which makes it a fair stand-in{fair}.
 - Its steps: at high sparsity packing is {pack}, the pipelines {pipe}; the 70% rule is right at

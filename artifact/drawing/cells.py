@@ -118,11 +118,17 @@ def data(room: str, name: str, df: pd.DataFrame) -> str:
     return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 
+#: A source whose abstract makes fewer claims has all of them open.
+FEW = 4
+
+
 def verdicts(run: Run) -> pd.DataFrame:
-    """What the records say of each claim of the room; shows it as the ledger does."""
+    """What the records say of each claim of the room; shows it as the ledger does, first those of the abstract."""
     mine = [claim for claim in load.claims() if claim.room == run.room]
     judged = judge.judge(mine, run.folder.parent)
-    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html")))
+    head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
+    first = head if len(head) >= FEW else ()
+    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
     return judged
 
 

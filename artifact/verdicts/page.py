@@ -78,8 +78,10 @@ def _table(
     beside: str,
     ids: Sequence[str],
 ) -> str:
-    """The rows of the claims `ids`. rows: name of a GPU -> verdicts by id; known: matches an id in a text."""
-    heads = [f'<th scope="col">{head}</th>' for head in BEFORE]
+    """The rows of the claims `ids`. rows: name of a GPU -> verdicts by id; known: matches an id in a text. A page of
+    one source does not repeat its name."""
+    alone = bool(beside) and df["source"].nunique() == 1
+    heads = [f'<th scope="col">{head}</th>' for head in BEFORE if not (alone and head == "Source")]
     heads += [f'<th scope="col" data-gpu="">{html.escape(gpu)}</th>' for gpu in rows]
     heads += [f'<th scope="col">{head}</th>' for head in BEHIND]
     out = [
@@ -95,8 +97,9 @@ def _table(
         out.append(
             f'<tr id="claim-{cell["id"]}"><th scope="row">{cell["says"]} '
             f"<em>({cell['where']})</em> {shown}</th>"
-            f"<td>{cell['source']}</td><td>{cell['gpu']}</td>"
-            f"<td>{cell['published']}</td>{found}"
+            + f"<td>{cell['source']}</td>"
+            * (not alone)
+            + f"<td>{cell['gpu']}</td><td>{cell['published']}</td>{found}"
             f"<td>{row['minutes']:g}</td></tr>"
         )
     return "\n".join([*out, "</tbody></table></div>"])

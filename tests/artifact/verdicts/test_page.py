@@ -126,6 +126,7 @@ def test_only_verdicts_have_badges():
 
 def test_the_style_sheet_knows_every_badge():
     sheet = (paths.ROOT / "book" / "_static" / "custom.css").read_text()
+    assert sheet.count("{") == sheet.count("}")  # a brace too many hides the rule behind it
     for verdict in measures.VERDICTS:
         (name,) = re.findall(r'class="([\w-]+)"', page.badge(verdict))
         assert f".{name} {{ color:" in sheet, verdict

@@ -13,7 +13,7 @@ from . import jit
 
 SOURCE = jit.COMMON / "pitch.cu"
 #: Bytes of an element -> the instantiation that copies it.
-ENTRIES = {4: "pitch<float>", 2: "pitch<unsigned short>"}
+ENTRIES = {4: "pitch<float>", 2: "pitch<unsigned short>", 1: "pitch<unsigned char>"}
 ALIGNMENT = 16  # bytes that a kernel copies at once
 SECTOR = 32  # bytes that DRAM delivers at once: the copy's rows begin at whole ones
 LINES = 8  # rows of the matrix that a block copies at a time
@@ -41,7 +41,7 @@ def aligned(a, device) -> tuple:
 def copy(source, target, device) -> tuple:
     """The launch (kernel, config, arguments) that copies rows into rows of another length.
 
-    source, target: CuPy arrays, row-major without gaps, of as many rows of 2- or 4-byte elements.
+    source, target: CuPy arrays, row-major without gaps, of as many rows of 1-, 2- or 4-byte elements.
     What is longer in the target becomes zeros, and what is longer in the source stays behind.
     """
     from cuda.core import LaunchConfig

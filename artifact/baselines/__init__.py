@@ -35,6 +35,7 @@ LIBRARIES = {
     "cusparse_bell": "cuSPARSE's Blocked-ELL",
     "cusparse_bsr": "cuSPARSE's BSR",
     "cublas_dense": "dense cuBLAS",
+    "cublaslt_eight": "dense cuBLASLt in FP8",
     "triton_bsr": "PyTorch's Triton kernel",
     "triton_bsr_tuned": "PyTorch's Triton kernel, tuned",
 }

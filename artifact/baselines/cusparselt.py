@@ -1,5 +1,8 @@
 """cuSPARSELt's 2:4 sparse times dense, 16-bit floats, sums in float32, every matrix row-major.
 
+Operands of e4m3 with one scale each are multiplied likewise: B as it lies, column-major, for the library transposes
+no 8-bit operand; both scales are alpha; C is bfloat16.
+
     cusparselt_default      what the library takes of itself: algorithm 0
     cusparselt              the fastest of all that it has
     cusparselt_colmajor_b   the same with B column-major, to see what the order of B costs
@@ -29,15 +32,16 @@ import numpy as np
 from artifact.measure import bench
 from artifact.measure import device as device_
 from kernels.contract import Problem, require, timed
-from kernels.formats import two_four
+from kernels.formats import two_four, two_four_eight
+from kernels.formats.eight import Eight
 from kernels.formats.half import Half
 
 ALGORITHMS = ("default", "best")
-#: 16 bytes, which the library wants every row and address aligned to, in elements.
-MULTIPLE = 8
+#: 16 bytes, which the library wants every row and address aligned to, in elements of 16 and of 8 bits.
+MULTIPLE, MULTIPLE_EIGHT = 8, 16
 ALIGNMENT = 16
 #: Member of cudaDataType for a dtype.
-DATA_TYPE = {"bfloat16": "CUDA_R_16BF", "float16": "CUDA_R_16F"}
+DATA_TYPE = {"bfloat16": "CUDA_R_16BF", "float16": "CUDA_R_16F", "e4m3": "CUDA_R_8F_E4M3"}
 #: Launches of each algorithm in the library's own search.
 SEARCH_ITERATIONS = 10
 #: (SPLIT_K, SPLIT_K_MODE) to try; on Hopper the library refuses the last four, elsewhere the others.
@@ -85,6 +89,7 @@ class Product:
     handle: int
     description: int  #: cusparseLtMatmulDescriptor_t
     addresses: tuple[int, int, int]  #: of compressed A, B and C
+    alpha: np.ndarray = field(default_factory=lambda: _ALPHA, repr=False)
 
 
 @dataclass(eq=False)
@@ -102,7 +107,7 @@ class Candidate:
         self.choice = _words(self.product, self.selection)
         a, b, c = self.product.addresses
         self.arguments = (
-            self.product.handle, self.plan, _ALPHA.ctypes.data, a, b, _BETA.ctypes.data, c, c,
+            self.product.handle, self.plan, self.product.alpha.ctypes.data, a, b, _BETA.ctypes.data, c, c,
             self.workspace.data.ptr, self.streams.ctypes.data, len(self.streams),
         )  # fmt: skip
 
@@ -120,21 +125,20 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
 
     algorithm: "default" or "best". column_major_b: multiply by a column-major copy of B, made here.
     device: `cuda.core.Device`, current. Overwrites C. Raises ValueError for an unknown algorithm,
-    where A is not 2:4 or B not 16-bit of the same dtype, where m, n or k is no multiple of 8, and
-    where the library refuses the problem.
+    where A is not 2:4 or B not of the same dtype, where m, n or k is no multiple of 8 (16 in e4m3), and where the
+    library refuses the problem.
     """
     require(
         algorithm in ALGORITHMS,
         f"cuSPARSELt has no algorithm {algorithm!r} here: choose one of {', '.join(ALGORITHMS)}",
     )
     m, n, k = problem.m, problem.n, problem.k
-    require(
-        min(m, n, k) > 0 and not (m % MULTIPLE or n % MULTIPLE or k % MULTIPLE),
-        f"cuSPARSELt takes multiples of {MULTIPLE} only, as 16-bit rows are aligned to {ALIGNMENT} "
-        f"bytes, but m={m}, n={n}, k={k}: compare with another baseline",
-    )
+    _require_multiples(m, n, k, MULTIPLE)
     operands = problem.device()
-    require_two_four("cuSPARSELt", problem, operands)
+    eight_bit = isinstance(operands.a, two_four_eight.TwoFourEight)
+    if eight_bit:
+        _require_multiples(m, n, k, MULTIPLE_EIGHT)
+    (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
     import cupy
 
     device.set_current()
@@ -142,8 +146,11 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
     name = ("cusparselt" if algorithm == "best" else "cusparselt_default") + (
         "_colmajor_b" if column_major_b else ""
     )
-    b, transposing_ms, copied_bytes = operands.b.bits, 0.0, 0
-    if column_major_b:
+    b, transposing_ms, copied_bytes, alpha = operands.b.bits, 0.0, 0, _ALPHA
+    if eight_bit:
+        alpha = (operands.a.scale * operands.b.scale).get().ravel()
+        column_major_b, b = True, b.T
+    elif column_major_b:
         b, transposing_ms = timed(lambda: cupy.ascontiguousarray(operands.b.bits.T))
         copied_bytes = int(b.nbytes)
     release: list[tuple[Callable[[int], None], int]] = []
@@ -151,10 +158,14 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
         handle = cusparseLt.init()
         release.append((cusparseLt.destroy, handle))
         a, compressing_ms, description = _describe(
-            cusparseLt, handle, problem, operands.a, column_major_b, release
+            cusparseLt, handle, problem, operands, column_major_b, release
         )
         product = Product(
-            cusparseLt, handle, description, (a.data.ptr, b.data.ptr, operands.c.bits.data.ptr)
+            cusparseLt,
+            handle,
+            description,
+            (a.data.ptr, b.data.ptr, operands.c.bits.data.ptr),
+            alpha,
         )
         won = _planned(product) if algorithm == "default" else _best(product, device)
         release += won.release
@@ -177,7 +188,7 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
         operands.c,
     )
     # The arrays behind the raw addresses live for as long as the library may read them.
-    bound.close = weakref.finalize(bound, release_all, release, (a, b, operands))
+    bound.close = weakref.finalize(bound, release_all, release, (a, b, operands, alpha))
     return bound
 
 
@@ -216,6 +227,21 @@ def require_two_four(library: str, problem: Problem, operands) -> None:
     )
 
 
+def require_eight(library: str, problem: Problem, operands) -> None:
+    """Raise ValueError unless A is 2:4 and B dense in e4m3, with one scale each, and C is bfloat16."""
+    a, b, c = operands.a, operands.b, operands.c
+    require(
+        isinstance(a, two_four_eight.TwoFourEight) and isinstance(b, Eight)
+        and a.dtype == b.dtype == "e4m3" and a.scale.size == b.scale.size == 1,
+        f"{library} takes a 2:4 A and a B of e4m3 with one scale each here, and {problem.room} has something else: "
+        "compare with another baseline",
+    )  # fmt: skip
+    require(
+        isinstance(c, Half) and c.dtype == "bfloat16",
+        f"{library} gives a bfloat16 C of e4m3 here, not {c.dtype}: compare with another baseline",
+    )
+
+
 def release_all(release: list, keep: tuple = (), leave: int = 0) -> None:
     """Destroy what was made, the last first, but for `leave`; `keep` only has to live until then."""
     while len(release) > leave:
@@ -223,18 +249,28 @@ def release_all(release: list, keep: tuple = (), leave: int = 0) -> None:
         destroy(thing)
 
 
-def _describe(library, handle: int, problem: Problem, a, column_major_b: bool, release: list):
+def _require_multiples(m: int, n: int, k: int, multiple: int) -> None:
+    require(
+        min(m, n, k) > 0 and not (m % multiple or n % multiple or k % multiple),
+        f"cuSPARSELt takes multiples of {multiple} only, as {ALIGNMENT * 8 // multiple}-bit rows are aligned to "
+        f"{ALIGNMENT} bytes, but m={m}, n={n}, k={k}: compare with another baseline",
+    )
+
+
+def _describe(
+    library, handle: int, problem: Problem, operands, column_major_b: bool, release: list
+):
     """Compressed A (CuPy bytes), the milliseconds of compressing it, the product's descriptor."""
     import cupy
     from cuda.bindings import runtime
     from nvmath.bindings import cusparse
 
-    m, n, k = problem.m, problem.n, problem.k
-    dtype = int(getattr(runtime.cudaDataType, DATA_TYPE[a.dtype]))
+    m, n, k, a = problem.m, problem.n, problem.k, operands.a
+    dtype, out = (int(getattr(runtime.cudaDataType, DATA_TYPE[x.dtype])) for x in (a, operands.c))
     row = int(cusparse.Order.ROW)
     as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
 
-    def dense(rows: int, columns: int) -> int:
+    def dense(rows: int, columns: int, dtype: int) -> int:
         matrix = library.dense_descriptor_init(
             handle, rows, columns, columns, ALIGNMENT, dtype, row
         )
@@ -246,8 +282,10 @@ def _describe(library, handle: int, problem: Problem, a, column_major_b: bool, r
     )
     release.append((library.mat_descriptor_destroy, mat_a))
     # Column-major B is row-major B^T, transposed.
-    mat_b, op_b = (dense(n, k), transposed) if column_major_b else (dense(k, n), as_is)
-    mat_c = dense(m, n)
+    mat_b, op_b = (
+        (dense(n, k, dtype), transposed) if column_major_b else (dense(k, n, dtype), as_is)
+    )
+    mat_c = dense(m, n, out)
     description = library.matmul_descriptor_init(
         handle, as_is, op_b, mat_a, mat_b, mat_c, mat_c, int(library.ComputeType.COMPUTE_32F)
     )
@@ -255,7 +293,7 @@ def _describe(library, handle: int, problem: Problem, a, column_major_b: bool, r
 
     size, scratch = library.sp_mma_compressed_size2(handle, mat_a)
     compressed, buffer = cupy.empty(size, cupy.uint8), cupy.empty(scratch, cupy.uint8)
-    bits = two_four.to_dense_bits(a)
+    bits = (two_four_eight if out != dtype else two_four).to_dense_bits(a)
     stream = cupy.cuda.get_current_stream().ptr
     _, ms = timed(
         lambda: library.sp_mma_compress2(

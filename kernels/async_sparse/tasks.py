@@ -82,6 +82,50 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
     )
 
 
+def in_blocks(work: Tasks, windows: int, block: int) -> Tasks:
+    """The tasks in an order for blocks of so many of them, in which those of a cut window wait for each other little.
+
+    Parts of a window add to its first one, so a block waits for the one before it where a window goes on from one to
+    the next; where many windows are cut, as in a graph's heavy rows, blocks then wait in a chain. So a cut window of up
+    to a block's tasks lies in one block, a longer one begins with a block, the longest come first, and tasks of whole
+    windows fill what is left over, or tasks of no row and no column where there are too few of these. block: a power of
+    2; blocks of a smaller one do as well.
+    """
+    if not len(work.cut):
+        return work
+    xp = array_module(work.table)
+    place, index = work.table[:, 3], xp.arange(work.count)
+    of_cut = place >= 0
+    before = xp.cumsum(of_cut) - of_cut  # tasks of cut windows before each
+    starts = of_cut & (xp.roll(place, 1) != place)
+    starts[0] = of_cut[0]
+    first = xp.flatnonzero(starts)  # of each cut window
+    # What is left is as short as the list of cut windows: quick on the host, where kernels would wait for each other.
+    parts = np.diff(_host(before[first]), append=int(of_cut.sum())).astype(np.int64)
+    power = 2 ** np.ceil(np.log2(parts)).astype(np.int64)
+    room = np.where(parts > block, -(-parts // block) * block, power)
+    longest = np.argsort(-room, kind="stable")
+    begin = np.empty_like(room)
+    begin[longest] = np.cumsum(room[longest]) - room[longest]
+    total, left = int(room.sum()), room - parts
+    free = np.repeat(begin + parts - np.cumsum(left) + left, left) + np.arange(left.sum())
+    whole = work.count - int(parts.sum())
+    fills, size = min(len(free), whole), total + max(0, whole - len(free))
+    spots = xp.asarray(np.concatenate([free[:fills], np.arange(total, size)]))
+    table = xp.zeros((size, 4), xp.int32)
+    table[:, 0], table[:, 3] = windows, -1
+    to = xp.empty(work.count, xp.int64)
+    to[~of_cut] = spots
+    shift = xp.asarray(begin) - first
+    to[of_cut] = (index + shift[place])[of_cut]
+    table[to] = work.table
+    return Tasks(table, work.cut)
+
+
+def _host(x) -> np.ndarray:
+    return x.get() if hasattr(x, "get") else x
+
+
 def ordered(a: Csr, how: str) -> tuple[Any, Csr]:
     """(order, A in it): int32 (m,), row order[i] becomes row i, or None where `how` is ""; see `ORDERS`."""
     require(how in ORDERS, f"rows are ordered by {how!r}, but must be by one of {ORDERS}")

@@ -30,7 +30,7 @@ SOURCE, HALF_SOURCE = HERE / "union_rows.cu", HERE / "union_half.cu"
 HEIGHTS = (1, 2, 4, 8)  #: rows of a group
 VECTORS = (4, 2, 1)  #: float32 values of a load
 LOADS = (1, 2)  #: of a row of B
-MOST_TASKS = 8  #: of a warp
+MOST_TASKS = 8  #: of a warp, a power of 2
 MOST_LOADS = 2**32 - 1  #: of B: the kernel counts them with 32 bits
 LONG = 4  #: times the average group's columns that a task has at most
 WARPS = 8  #: of a block
@@ -153,10 +153,11 @@ def chunk_of(config: Union, columns: int, groups: int) -> int:
     return ceil(max(1, LONG * columns / max(1, groups)) / tasks.STEP) * tasks.STEP
 
 
-def per_block(tasks: int, slots: int) -> int:
+def per_block(tasks: int, slots: int, cuts: int = 0) -> int:
     """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
-    idling SMs, and a warp has `MOST_TASKS` at most."""
-    return WARPS * max(1, min(MOST_TASKS, tasks // (2 * slots * WARPS)))
+    idling SMs, and a warp has `MOST_TASKS` at most; a power of 2 where groups are cut (`tasks.in_blocks`)."""
+    each = max(1, min(MOST_TASKS, tasks // (2 * slots * WARPS)))
+    return WARPS * (1 << each.bit_length() - 1 if cuts else each)
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,7 @@ def prepare(a: Csr, config: Union) -> Prepared:
         made += order.nbytes
     chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
     work = tasks.tasks(row_ptr, chunk, even=True)
+    work = tasks.in_blocks(work, row_ptr.size - 1, WARPS * MOST_TASKS)
     xp, place = array_module(val), work.table[:, 3]
     others = xp.bincount(place[place >= 0], minlength=len(work.cut)).astype(xp.int32) - 1
     return Prepared(col_idx, val, work, order, others, made)
@@ -232,8 +234,9 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         "multiply in several ranges of columns",
     )
     made, prepare_ms = timed(lambda: prepare(operands.a, config))
-    each = per_block(made.work.count, slots)
-    blocks, cuts = ceil(made.work.count / each) * panels, len(made.work.cut)
+    cuts = len(made.work.cut)
+    each = per_block(made.work.count, slots, cuts)
+    blocks = ceil(made.work.count / each) * panels
     require(
         max(blocks, panels * cuts) <= INT32_MAX,
         f"{name} has {blocks} blocks, and {panels} panels of {cuts} cut groups, but a grid has {INT32_MAX} at most: "

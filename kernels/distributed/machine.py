@@ -179,8 +179,9 @@ class Gpu:
         return dense.opened(at.ptr, self.device)
 
     def streams(self):
-        """(for products, for what travels)."""
-        return tuple(self.xp.cuda.Stream(non_blocking=True) for _ in range(2))
+        """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""
+        make = self.xp.cuda.Stream
+        return make(non_blocking=True), make(non_blocking=True, priority=-1)
 
     def on(self, stream):
         return nullcontext() if stream is None else stream

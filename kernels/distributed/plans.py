@@ -33,6 +33,8 @@ from .partition import Grid
 LAYOUTS = ("distributed", "replicated")
 #: Columns that a chunk has at least: a kernel's panel. And chunks at most.
 LEAST_CHUNK, MOST_CHUNKS = 128, 4
+#: Bytes of B that wait packed at once; with more, chunks share a buffer and are packed one after the other.
+MOST_AHEAD = 16 * 2**30
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class Plan:
         self._c: Panels | None = None  #: sums of this part
         self._out: Panels | None = None  #: this rank's rows of C, or all where it is replicated
         self._steps: list[list[tuple]] = []  #: of each chunk (product, rows, early, adds)
-        self._move: list = []  #: of each chunk a call that packs and exchanges, or None
+        self._move: list[tuple] = []  #: of each chunk (what packs, what exchanges)
+        self._ahead = False  #: all chunks are packed at first, each in a buffer of its own
         self._reduce: list = []  #: of each chunk (exchange, parts to add), or None
         self._spread: list = []  #: of each chunk an exchange of C, or None
         self._end = None
@@ -130,8 +133,14 @@ class Plan:
                 here.wait(stream, self._end)
         spans: dict[str, list] = {"communication": [], "waiting": [], "multiplication": []}
         start, arrived = here.mark(self._row), [None] * len(self._steps)
+        if self._ahead:
+            packing = here.mark(self._travel)
+            for pack, _ in self._move:
+                pack(self._travel)
+            spans["communication"].append((packing, here.mark(self._travel)))
         for chunk in range(len(self._steps)):
-            for ahead in range(chunk, min(chunk + 2, len(self._steps))):
+            last = len(self._steps) if self._ahead else min(chunk + 2, len(self._steps))
+            for ahead in range(chunk, last):
                 if arrived[ahead] is None:
                     arrived[ahead] = self._fetch(ahead, spans)
             self._multiply(chunk, arrived[chunk], spans)
@@ -148,8 +157,11 @@ class Plan:
         """Enqueue what travels for a chunk; the mark of its arrival."""
         here, stream = self.machine, self._travel
         begin = here.mark(stream)
-        if self._move and self._move[chunk] is not None:
-            self._move[chunk](stream)
+        if self._move:
+            pack, go = self._move[chunk]
+            if not self._ahead:
+                pack(stream)
+            go(stream)
         end = here.mark(stream)
         spans["communication"].append((begin, end))
         return end
@@ -373,22 +385,32 @@ def _buffers(made: Plan, local, begin: int, own: int, *, replicated: bool) -> No
 
 
 def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
-    """For each chunk the call that packs and sends its rows."""
+    """For each chunk the calls that pack and send its rows.
+
+    Where memory allows it, all are packed before the first one travels, so that exchanges follow each other without a
+    kernel in between: products that fill the GPU would run before it, and the next exchange behind them.
+    """
     here, own = made.machine, (of.own[1] - of.own[0])
     count = int(of.send_counts.sum())
-    # One buffer for all chunks: they travel one after the other.
-    buffer = here.empty(count * unit, max(made.widths), made.dtype).reshape(-1)
+
+    def buffer(width: int):
+        return here.empty(count * unit, width, made.dtype).reshape(-1)
+
+    size = 2 if made.dtype in half.DTYPES else 4
+    fits = count * unit * made.n * size <= MOST_AHEAD
+    made._ahead = all(column.gather(fits))
+    shared = None if made._ahead else buffer(max(made.widths))
     for x in made._all.arrays:
         by_unit = x.reshape(-1, unit * x.shape[1])
-        packed = buffer[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
+        packed = buffer(x.shape[1]) if shared is None else shared
+        packed = packed[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
         send = exchange.split(packed, of.send_counts)
         go = column.ready(send, exchange.split(by_unit[own:], of.recv_counts))
 
-        def move(stream, source=by_unit[:own], packed=packed, go=go):
+        def pack(stream, source=by_unit[:own], packed=packed):
             here.gather(source, of.send, packed, stream)
-            go(stream)
 
-        made._move.append(move)
+        made._move.append((pack, go))
         made.sent_bytes += sum(s.nbytes for q, s in enumerate(send) if q != column.rank)
 
 

@@ -120,8 +120,8 @@ def require_dtype(dtype) -> None:
 
 
 def array_of(x):
-    """The array behind a dense operand: the bit patterns of a `Half`, any other array itself."""
-    return x.bits if isinstance(x, Half) else x
+    """The array behind a dense operand: the bit patterns of a `Half` or an `Eight`, any other array itself."""
+    return getattr(x, "bits", x)
 
 
 def array_module(array):

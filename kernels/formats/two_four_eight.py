@@ -28,21 +28,29 @@ rows and 64 columns, in lane 4g + 2c + s is row 8s + g, half c:
 PTX ISA, section "Matrix Fragments for sparse wgmma.mma_async.m64nNk64", figures "metadata layout for
 .e4m3/.e5m2/.s8/.u8 type", for columns 0 to 31 and 32 to 63, which are those of the sparse mma.m16n8k64 with these
 types; of a group's four bits, section "Sparse matrix storage". CUTLASS says the same as a layout: ELayout_64x64 in
-include/cute/atom/mma_traits_sm90_gmma_sparse.hpp. The 16-bit types' order (`two_four.swizzle`) is another one. No
-kernel here multiplies this format yet.
+include/cute/atom/mma_traits_sm90_gmma_sparse.hpp. The 16-bit types' order (`two_four.swizzle`) is another one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import jit
 from . import eight
 from .half import array_module
 from .two_four import EMPTY, INT32_MAX, is_pair, pack_pairs, require_sizes, row_chunks, unpack_pairs
 
+SOURCE = Path(__file__).with_name("two_four_eight.cu")
+ENTRIES = tuple(
+    f"compress_eight<{mode}, {dtype.upper()}>"
+    for mode in ("CHECK", "FIT", "PRUNE")
+    for dtype in eight.DTYPES
+)
+THREADS = 256
 #: Rows and columns of A that an instruction of a warpgroup multiplies.
 ROWS = COLUMNS = 64
 
@@ -78,7 +86,7 @@ class TwoFourEight:
 
 
 def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourEight:
-    """The 2:4 form of an (m, k) array, on the side where it lives, NumPy or CuPy.
+    """The 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
 
     The array is float32, which is divided by its scales and rounded by `eight.to_bits` first, or uint8 bit
     patterns of `dtype`. scale: "tensor" or "rows", for `eight.scales`, or the float32 scales themselves, (1, 1) or
@@ -93,6 +101,9 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourE
     m, k = bits.shape
     val = xp.empty((m, _padded(k) // 2), xp.uint8)
     meta = xp.empty((m, _padded(k) // 16), xp.uint16)
+    if xp is not np:
+        _compress_on_device(bits, dtype, prune, val, meta)
+        return TwoFourEight(m, k, dtype, val, meta, scale)
     for rows in row_chunks(m, k):
         groups = _groups(xp, bits, rows)
         size = eight.magnitude(groups, dtype)
@@ -103,6 +114,18 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourE
         val[rows] = pair.reshape(-1, val.shape[1])
         meta[rows] = pack_pairs((low | high << 2).astype(xp.uint16))
     return TwoFourEight(m, k, dtype, val, meta, scale)
+
+
+def count_threads(m: int, k: int) -> int:
+    """Threads of two_four_eight.cu for an m x k matrix; ValueError where the kernel cannot count them."""
+    m, k = _sizes(m, k)
+    threads = m * (_padded(k) // 32)
+    if threads > INT32_MAX:
+        raise ValueError(
+            f"a matrix of {m} x {k} has {threads} blocks of 32 columns, but the kernel counts to "
+            "2^31 - 1: compress it by rows"
+        )
+    return threads
 
 
 def validate(a: TwoFourEight) -> TwoFourEight:
@@ -269,6 +292,31 @@ def _bits(dense, dtype: str, scale):
         part = scale if scale.shape[0] == 1 else scale[rows]
         bits[rows] = eight.to_bits(dense[rows] / part, dtype)
     return bits, scale
+
+
+def _compress_on_device(bits, dtype: str, prune: bool, val, meta) -> None:
+    """Run the kernel over CuPy bit patterns; where a group does not fit and `prune` is not set, ValueError."""
+    import cupy
+
+    m, k = bits.shape
+    threads = count_threads(m, k)
+    bits = cupy.ascontiguousarray(bits)
+    if bits.data.ptr % 16:  # a part of another array
+        bits = bits.copy()
+    nothing = np.uint64(2**64 - 1)
+    first = cupy.full(1, nothing, cupy.uint64)
+    jit.run_on_cupy_stream(
+        SOURCE, f"compress_eight<{'PRUNE' if prune else 'FIT'}, {dtype.upper()}>", threads, THREADS,
+        np.int32(m), np.int32(k), *(x.data.ptr for x in (bits, val, meta, first)),
+    )  # fmt: skip
+    if prune:
+        return
+    place = int(first.get()[0])  # waits for the kernel
+    if place != nothing:
+        row = place // (_padded(k) // 4)
+        _require_fit(
+            np, eight.magnitude(_groups(np, bits[row : row + 1].get(), slice(0, 1)), dtype), row, k
+        )
 
 
 def _groups(xp, bits, rows: slice):

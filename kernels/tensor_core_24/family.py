@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import jit
 from ..contract import Problem, require
 from ..tuning import Choices, Rounds
+from . import fp8_family
 from .operands import LABELS
 
 HERE = Path(__file__).parent
@@ -411,16 +412,17 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     return waves * steps * max(math, shared, copied) + fill + waves * store
 
 
-def sources(config: Wgmma | MmaSp) -> set[Path]:
+def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
     """What a configuration was tried against: the kernels of its family."""
-    family = WGMMA_FAMILY if isinstance(config, Wgmma) else MMA_SP_FAMILY
+    families = {Wgmma: WGMMA_FAMILY, MmaSp: MMA_SP_FAMILY, fp8_family.Fp8: fp8_family.FAMILY}
+    family = families[type(config)]
     return {member.source for member in family}
 
 
 #: Where choices are kept.
 CHOICES = Choices(
     "tensor_core_24", HERE / "choices", {"m": int, "n": int, "k": int, "dtype": str},
-    {"wgmma": Wgmma, "mma_sp": MmaSp}, sources,
+    {"wgmma": Wgmma, "mma_sp": MmaSp, "fp8": fp8_family.Fp8}, sources,
 )  # fmt: skip
 ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
 

@@ -12,17 +12,18 @@ from math import nan, sqrt
 import numpy as np
 
 from ..contract import Bound
-from ..formats import half
+from ..formats import eight, half
+from ..formats.eight import Eight
 from ..formats.half import Half, array_module, array_of
 
 #: dtype of C -> the largest difference between two right outputs: sums in another order, rounded once.
-LIMITS = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 1.6e-2}
+LIMITS = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 1.6e-2, "e4m3": 1.4e-1}
 #: Elements that are compared at a time, to bound the temporaries.
 CHUNK = 2**24
 
 
 def run(bound: Bound, device, stream):
-    """The output of one launch; what the launch does not write is NaN. An array, or a `Half`."""
+    """The output of one launch; what the launch does not write is NaN. An array, a `Half` or an `Eight`."""
     output = bound.result()
     output.fill(nan)
     device.sync()
@@ -35,14 +36,16 @@ def copy(output):
     """An output that the next launch does not overwrite."""
     if isinstance(output, Half):
         return Half(output.dtype, output.bits.copy(order="A"))
+    if isinstance(output, Eight):
+        return Eight(output.dtype, output.bits.copy(order="A"), output.scale)
     return output.copy(order="A")
 
 
 def difference(found, expected) -> str:
     """ "" where two outputs agree, else in a few words how they differ.
 
-    Both (m, n) of one dtype and memory order, NumPy, CuPy or `Half`. What is infinite or NaN in both, as
-    operands may make it, agrees.
+    Both (m, n) of one dtype and memory order, NumPy, CuPy, `Half` or, with one scale for all, `Eight`. What is
+    infinite or NaN in both, as operands may make it, agrees.
     """
     dtype, xp = str(expected.dtype), array_module(array_of(expected))
     limit, size = LIMITS[dtype], expected.size
@@ -73,8 +76,12 @@ def _chunks(*outputs):
     ]
     for start in range(0, flat[0].size, CHUNK):
         yield tuple(
-            half.from_bits(part, o.dtype) if isinstance(o, Half) else part
-            for o, part in (
-                (o, x[start : start + CHUNK]) for o, x in zip(outputs, flat, strict=True)
-            )
+            _numbers(o, x[start : start + CHUNK]) for o, x in zip(outputs, flat, strict=True)
         )
+
+
+def _numbers(output, part):
+    """What a part of `array_of(output)` stands for, but for the scale of an `Eight`."""
+    if isinstance(output, Eight):
+        return eight.from_bits(part, output.dtype)
+    return half.from_bits(part, output.dtype) if isinstance(output, Half) else part

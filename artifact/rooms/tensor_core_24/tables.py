@@ -12,6 +12,7 @@ from artifact.drawing import prose, words
 from artifact.rooms.tensor_core_24 import experiments, facts, figures
 from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder, Profile, by_size, wide
+from kernels.tensor_core_24 import fp8_family
 
 
 def rungs() -> pd.DataFrame:
@@ -41,6 +42,20 @@ def gains(ladder: Ladder) -> pd.DataFrame:
             | {words.cube(s): ladder.gain(name, s) for s in ladder.sizes}
         )
     return pd.DataFrame(rows)
+
+
+def eight_rungs() -> pd.DataFrame:
+    """The ladder in FP8: name, file, tile, idea, what was expected."""
+    return pd.DataFrame(
+        {
+            "rung": f"<code>{name}</code>",
+            "file": f"<code>{config.source.name}</code>",
+            "tile": f"{config.m} × {config.n}",
+            "idea": prose.inline_code(idea),
+            "expected": prose.inline_code(expected),
+        }
+        for name, (config, idea, expected) in fp8_family.RUNGS.items()
+    )
 
 
 def gains_rounded(ladder: Ladder) -> Styler | None:

@@ -91,6 +91,25 @@ def test_claims_are_judged_by_their_bars():
     assert page.claims_table(slow)["measured"].str.contains("%|×").all()
 
 
+def test_what_fewer_gpus_reach_is_said_and_not_judged():
+    pair = [row for row in rows(nvlink=1e6) if row.gpus < 4]
+    table = page.claims_table(pair)
+    assert table["measured"][:3].str.fullmatch(r"\d+% at 2 GPUs").all()
+    assert set(table["verdict"][:3]) == {"not measured yet"}
+
+
+def test_schedules_are_compared_where_both_were_measured(tmp_path):
+    assert page.schedules_table(tmp_path, rows()) is None
+    pair = [r for r in rows() if (r.case, r.contender, r.gpus) == ("mesh", OURS, 2)]
+    before = [replace(r, median_ms=2 * r.median_ms) for r in pair]
+    gone = replace(before[0], size=7)
+    scaling.write(tmp_path / page.TRIED, [*before, gone])
+    table = page.schedules_table(tmp_path, rows())
+    assert len(table) == 2 * len(before)
+    slow, fast = table["ms"].astype(float)[::2], table["ms"].astype(float)[1::2]
+    assert slow.to_numpy() == pytest.approx(2 * fast.to_numpy(), rel=0.01)
+
+
 def test_tables_say_who_and_how_much():
     table = page.scaling_table(rows())
     assert isinstance(table, pd.DataFrame) and len(table) == len(rows())

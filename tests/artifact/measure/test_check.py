@@ -293,8 +293,8 @@ def test_a_problem_may_name_the_limit_of_its_results():
     for wrong in (lose_one, repeat_one, shifted):
         with pytest.raises(check.WrongResult, match="for tf32; the first such element"):
             check.check(OnCpu(problem, wrong), problem, reference)
-    problem = replace(problem, limit="fp8")
-    with pytest.raises(ValueError, match="is fp8, for which there is no error limit"):
+    problem = replace(problem, limit="fp4")
+    with pytest.raises(ValueError, match="is fp4, for which there is no error limit"):
         check.check(OnCpu(problem, product), problem, reference)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from math import ceil
+from math import ceil, log2
 
 import compiled
 import numpy as np
@@ -81,6 +81,29 @@ def test_parts_of_a_window_are_alike_or_all_but_the_last_as_long_as_a_chunk():
 
     assert sizes(False) == [256, 256, 8, 32, 256, 256, 256, 232]
     assert sizes(True) == [192, 192, 136, 32, 256, 256, 256, 232]
+
+
+@pytest.mark.parametrize("chunk", [0, 32, 64, 512])
+@pytest.mark.parametrize("case", LENGTHS)
+def test_parts_of_a_window_share_a_block_or_begin_with_one(case, chunk):
+    row_ptr = lengths_to_row_ptr(LENGTHS[case])
+    before = tasks.tasks(row_ptr, chunk, even=True)
+    made = tasks.in_blocks(before, row_ptr.size - 1, 64)
+    window, place = made.table[:, 0], made.table[:, 3]
+    filler = window == row_ptr.size - 1
+    assert (made.table[filler] == [row_ptr.size - 1, 0, 0, -1]).all()
+    assert sorted(map(tuple, made.table[~filler])) == sorted(map(tuple, before.table))
+    assert made.table.dtype == np.int32 and made.table.flags.c_contiguous
+    at = [np.flatnonzero(place == p) for p in range(len(made.cut))]
+    for x in at:
+        assert (np.diff(x) == 1).all() and (np.diff(made.table[x, 1]) > 0).all()
+        for block in (8, 16, 32, 64):
+            assert x[0] // block == x[-1] // block or x[0] % block == 0
+    lengths = [len(x) for _, x in sorted((x[0], x) for x in at)]
+    room = [64 * -(-n // 64) if n > 64 else 2 ** ceil(log2(n)) for n in lengths]
+    assert room == sorted(room, reverse=True)
+    if case == "alike" and chunk == 64:  # eight parts each, and nothing else
+        assert made.count == before.count and not filler.any()
 
 
 @pytest.mark.parametrize("chunk", [-32, 8, 100])

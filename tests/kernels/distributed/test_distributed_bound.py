@@ -23,7 +23,7 @@ CURRENT, PRODUCTS, TRAVELS = 1, 2, 3
 class Stream:
     made = CURRENT
 
-    def __init__(self, non_blocking: bool = False):
+    def __init__(self, non_blocking: bool = False, priority: int = 0):
         Stream.made += 1
         self.ptr = Stream.made
 

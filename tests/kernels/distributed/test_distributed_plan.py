@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from kernels import distributed
-from kernels.distributed import pieces
+from kernels.distributed import pieces, plans
 from kernels.distributed.plans import Part, Times
 from kernels.formats import bcsr, csr, half, wcsr
 
@@ -213,3 +213,10 @@ def test_an_error_of_one_thread_ends_all():
 
     with pytest.raises(KeyError, match="one"):
         distributed.run_threads(3, work)
+
+
+@pytest.mark.parametrize("most", [0, plans.MOST_AHEAD])
+def test_chunks_share_a_buffer_where_all_packed_at_once_would_be_too_much(monkeypatch, most):
+    monkeypatch.setattr(plans, "MOST_AHEAD", most)
+    for made in multiplied(ANY, ANY, 40, 3, chunks=4):
+        assert made._ahead == (most > 0) and len(made._move) == 4

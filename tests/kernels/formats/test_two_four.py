@@ -618,6 +618,7 @@ def test_the_kernel_runs_on_the_current_stream(device):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_large_matrix_takes_milliseconds(device):
     """16384 x 16384: half a gigabyte in, a little more than a quarter out."""
     import cupy

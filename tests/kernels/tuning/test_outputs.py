@@ -54,8 +54,11 @@ def test_a_copy_keeps_the_order_of_memory_and_is_no_view():
 
 
 def test_the_limits_are_the_harnesses():
-    """Half of them is what sums in another order and one rounding may make; twice is wrong."""
-    assert outputs.LIMITS == {d: check.LIMITS[d].max_err for d in ("float32", *DTYPES)}
+    """Half of them is what sums in another order and one rounding may make; twice is wrong. Two sums of e4m3 may end
+    on either side of one rounding, an eighth apart, where the harness compares one of them with the exact sum."""
+    shared = {d: check.LIMITS[d].max_err for d in ("float32", *DTYPES)}
+    assert outputs.LIMITS == shared | {"e4m3": 0.14}
+    assert 0.125 < outputs.LIMITS["e4m3"] < 2 * check.LIMITS["fp8_e4m3"].max_err
     right = output()
     right[np.abs(right) < 3] = 3.0  # or the root mean square is what counts
     for factor, agrees in ((0.5, True), (2, False)):

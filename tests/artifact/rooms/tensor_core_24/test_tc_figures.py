@@ -124,7 +124,7 @@ legible = drawn.legible
 def test_contenders_of_the_room_are_told_apart():
     libraries = [v for v in style.NAMES if v.startswith(("cusparselt", "cublaslt"))]
     looks = [style.look(variant, ORDER) for variant in (*ORDER, *libraries)]
-    assert len(libraries) == 4
+    assert len(libraries) == 5
     assert len({look["marker"] for look in looks}) == len(looks)
     assert looks[0]["color"] == style.PUBLISHED and looks[4]["color"] == style.BEST
     assert {look["color"] for look in looks[5:]} == {style.BASELINE}

@@ -1,0 +1,163 @@
+"""cuBLASLt's dense multiplication of the same operands in e4m3, sums in float32, C bfloat16.
+
+A is made dense in `bind`, once: that is `prepare_ms`. The library multiplies 8-bit operands only where k is
+contiguous in both and C lies column-major, so it is asked for C^T = B^T · A^T, whose matrices are ours as they lie.
+Scales, one for each operand, are handed over as device addresses.
+
+    fast         sums stay in the tensor cores, as those of the kernels here do
+    promoted     now and then they are added up in float32 registers: more accurate, slower
+
+`bench.time` decides among the `PLANNED` likeliest algorithms of both (`Bound.choice` says which one won).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, Candidate, NoAlgorithm
+from artifact.baselines.cusparselt import (
+    DATA_TYPE,
+    MULTIPLE_EIGHT,
+    Bound,
+    fastest,
+    release_all,
+    require_eight,
+)
+from artifact.measure.device import first_line
+from kernels.contract import Problem, require, timed
+from kernels.formats import two_four_eight
+
+NAME = "cublaslt_eight"
+#: How sums are made -> cublasLt's FAST_ACCUM.
+SUMS = {"fast": 1, "promoted": 0}
+#: Host scalars, read when the call is made, captured or not.
+_ALPHA, _BETA = np.ones(1, np.float32), np.zeros(1, np.float32)
+
+
+def bind(problem: Problem, device) -> Bound:
+    """Make cuBLASLt ready: A dense, an algorithm and its workspace. Overwrites C.
+
+    device: `cuda.core.Device`, current. Raises ValueError where the operands are no e4m3 with one scale each and a
+    bfloat16 C, where m, n or k is no multiple of 16, and where the library refuses the problem.
+    """
+    import cupy
+    from nvmath.bindings import cublasLt
+
+    m, n, k = problem.m, problem.n, problem.k
+    operands = problem.device()
+    require_eight("cuBLASLt", problem, operands)
+    require(
+        not (m % MULTIPLE_EIGHT or n % MULTIPLE_EIGHT or k % MULTIPLE_EIGHT),
+        f"cuBLASLt multiplies e4m3 in multiples of {MULTIPLE_EIGHT} only, but m={m}, n={n}, k={k}: compare with "
+        "another baseline",
+    )
+    device.set_current()
+    a, prepare_ms = timed(lambda: two_four_eight.to_dense_bits(operands.a))
+    release: list[tuple[Callable[[int], None], int]] = []
+    try:
+        handle = cublasLt.create()
+        release.append((cublasLt.destroy, handle))
+        candidates = {}
+        for sums in SUMS:
+            candidates |= _candidates(cublasLt, handle, problem, a, sums, release)
+        if not candidates:
+            raise NoAlgorithm("it knows no algorithm")
+        choice = fastest(candidates, device)[0]
+        won = candidates.pop(choice)
+        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
+    except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
+        release_all(release)
+        raise ValueError(
+            f"cuBLASLt refuses m={m}, n={n}, k={k} in e4m3: {first_line(error)}"
+        ) from error
+    except BaseException:
+        release_all(release)
+        raise
+    memory = int(a.nbytes + won.workspace.nbytes)
+    bound = Bound(NAME, prepare_ms, memory, choice, won.call, operands.c)
+    # The arrays behind the raw addresses live for as long as the library may read them.
+    bound.close = weakref.finalize(bound, release_all, release, (a, operands))
+    return bound
+
+
+def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
+    """What a kernel is compared with: "cublaslt_eight"."""
+    return {NAME: partial(bind, device=device)}
+
+
+def _candidates(library, handle: int, problem: Problem, a, sums: str, release: list) -> dict:
+    """Words -> candidate, of every algorithm that the library proposes and runs."""
+    import cupy
+
+    operands = problem.device()
+    m, n, k = problem.m, problem.n, problem.k
+    description, layouts = _describe(library, operands, m, n, k, sums, release)
+    preference = library.matmul_preference_create()
+    release.append((library.matmul_preference_destroy, preference))
+    limit = np.array([WORKSPACE_BYTES], np.uint64)
+    library.matmul_preference_set_attribute(
+        preference, int(library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES),
+        limit.ctypes.data, limit.nbytes,
+    )  # fmt: skip
+    b_t, a_t, c_t = layouts
+    found = np.zeros(PLANNED, library.matmul_heuristic_result_dtype)
+    count = np.zeros(1, np.int32)
+    try:
+        library.matmul_algo_get_heuristic(
+            handle, description, b_t, a_t, c_t, c_t, preference, PLANNED,
+            found.ctypes.data, count.ctypes.data,
+        )  # fmt: skip
+    except library.cuBLASLtError:
+        return {}
+    made = {}
+    for place in range(int(count[0])):
+        algorithm = found[place : place + 1].copy()
+        workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
+        c = operands.c.bits.data.ptr
+        arguments = (
+            handle, description, _ALPHA.ctypes.data, operands.b.bits.data.ptr, b_t, a.data.ptr, a_t,
+            _BETA.ctypes.data, c, c_t, c, c_t,
+            algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes,
+        )  # fmt: skip
+        candidate = Candidate(library, arguments, workspace, algorithm, sums)
+        try:
+            candidate.call(cupy.cuda.get_current_stream().ptr)
+        except library.cuBLASLtError:
+            continue
+        made[f"place {place + 1} of the library's proposals, sums {sums}"] = candidate
+    return made
+
+
+def _describe(library, operands, m: int, n: int, k: int, sums: str, release: list):
+    """The operation's descriptor, and layouts of B^T as k x n to be transposed, A^T as k x m, C^T as n x m."""
+    from cuda.bindings import runtime
+    from nvmath.bindings import cublas
+
+    e4m3, bfloat16 = (
+        int(getattr(runtime.cudaDataType, DATA_TYPE[dtype])) for dtype in ("e4m3", "bfloat16")
+    )
+    description = library.matmul_desc_create(
+        int(cublas.ComputeType.COMPUTE_32F), int(runtime.cudaDataType.CUDA_R_32F)
+    )
+    release.append((library.matmul_desc_destroy, description))
+    for name, value, dtype in (
+        ("TRANSA", int(cublas.Operation.T), np.int32),
+        ("TRANSB", int(cublas.Operation.N), np.int32),
+        ("FAST_ACCUM", SUMS[sums], np.int8),
+        ("A_SCALE_POINTER", operands.b.scale.data.ptr, np.uint64),
+        ("B_SCALE_POINTER", operands.a.scale.data.ptr, np.uint64),
+    ):
+        value = np.array([value], dtype)
+        library.matmul_desc_set_attribute(
+            description, int(library.MatmulDescAttribute[name]), value.ctypes.data, value.nbytes
+        )
+    layouts = []
+    for dtype, rows, columns in ((e4m3, k, n), (e4m3, k, m), (bfloat16, n, m)):  # column-major
+        layout = library.matrix_layout_create(dtype, rows, columns, rows)
+        release.append((library.matrix_layout_destroy, layout))
+        layouts.append(layout)
+    return description, layouts

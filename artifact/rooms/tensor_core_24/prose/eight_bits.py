@@ -1,0 +1,84 @@
+"""Sentences on FP8: our best against the libraries, what the rungs brought, how accurate it is."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from artifact import baselines
+from artifact.drawing.words import cube, listed, shape
+from artifact.measure import check
+from artifact.measure.records import geomean
+from artifact.rooms.tensor_core_24.experiments import KEYS, by_size, wide
+from kernels.tensor_core_24 import fp8_family
+
+#: Over cuSPARSELt's best: in the geometric mean, and nowhere below; and over dense cuBLASLt at a size.
+AIM, LEAST, DENSE_AIM, DENSE_AT = 1.05, 0.95, 1.5, (8192, 8192, 8192)
+NOT_MEASURED = "FP8 is not measured yet on this GPU."
+
+
+def speedups(eights: pd.DataFrame, baseline: str) -> pd.Series:
+    """Of `fp8_auto` by (m, n, k)."""
+    us = wide(eights, "median_us")
+    return us[baseline] / us["fp8_auto"]
+
+
+def against_libraries(eights: pd.DataFrame | None) -> str:
+    """Whether the aims are met, and by how much they are missed where they are not."""
+    if eights is None:
+        return NOT_MEASURED
+    best, dense = speedups(eights, "cusparselt"), speedups(eights, "cublaslt_eight")
+    mean, least = geomean(best), best.min()
+    behind = [f"{shape(at)} ({x:.2f}×)" for at, x in best.items() if x < LEAST]
+    words = [
+        f"Over {baselines.library('cusparselt')}'s best algorithm `fp8_auto` is {mean:.2f}× in the geometric mean of "
+        f"{len(best)} shapes ({'at least' if mean >= AIM else 'short of'} the {AIM:.2f}× that we aimed at), from "
+        f"{least:.2f}× at {shape(best.idxmin())} to {best.max():.2f}× at {shape(best.idxmax())}."
+    ]
+    if behind:
+        words.append(f"Under {LEAST:.2f}×, where it should be nowhere: {listed(behind)}.")
+    if DENSE_AT in dense.index:
+        reached = dense[DENSE_AT]
+        words.append(
+            f"Over {baselines.library('cublaslt_eight')} it is {reached:.2f}× at {cube(DENSE_AT[0])}, "
+            f"{'at least' if reached >= DENSE_AIM else 'short of'} the {DENSE_AIM:.1f}× that we aimed at."
+        )
+    return " ".join(words)
+
+
+def over_bfloat16(eights: pd.DataFrame | None, square: pd.DataFrame) -> str:
+    """What half of the bytes bring."""
+    if eights is None:
+        return ""
+    cubes = eights[(eights["m"] == eights["n"]) & (eights["n"] == eights["k"])]
+    gain = (by_size(square, "auto", "median_us") / by_size(cubes, "fp8_auto", "median_us")).dropna()
+    if gain.empty:
+        return ""
+    most = gain.idxmax()
+    return (
+        f"Against `auto` in BF16 it takes {1 / gain.max():.2f} of the time at {cube(most)}, {1 / gain.min():.2f} at "
+        f"{cube(gain.idxmin())}."
+    )
+
+
+def accuracy(eights: pd.DataFrame | None) -> str:
+    """The largest errors beside the limits."""
+    if eights is None:
+        return ""
+    limit = check.LIMITS["fp8"]
+    ours = eights[eights["variant"].isin([*fp8_family.RUNGS, "fp8_auto"])]
+    worst = ours.loc[ours["rel_err"].idxmax()]
+    return (
+        f"Errors: up to {worst['rel_err']:.1e} in the norm, at {shape(tuple(worst[KEYS]))}, and {ours['max_err'].max():.1e} of an "
+        f"element; the limits are {limit.rel_err:.0e} and {limit.max_err:.0e} ({limit.why})."
+    )
+
+
+def kinds(outputs: pd.DataFrame | None) -> str:
+    """What scales by vectors and an output of e4m3 cost, at the largest size."""
+    if outputs is None:
+        return ""
+    cubes = outputs[(outputs["m"] == outputs["n"]) & (outputs["n"] == outputs["k"])]
+    size = int(cubes.loc[cubes["label"] != "e4m3", "m"].max())
+    us = cubes[cubes["m"] == size].set_index("label")["median_us"]
+    told = [f"{label} {us[label] / us['e4m3']:.3f}" for label in us.index if label != "e4m3"]
+    return f"Time at {cube(size)} over that of one scale each and a BF16 output: {listed(told)}."

@@ -1,0 +1,200 @@
+"""The FP8 kernels on `wgmma.mma_async.sp`: preparation, launch and tuning of an `fp8_family.Fp8`.
+
+A part of the room of its own, as `pruning` is: its problems (`fp8_operands`) are none that the room's VARIANTS
+take. Preparation is offline, like the compression itself: the metadata is put into the order in which a stage
+of the ring holds it. A's values, B and C stay as they are, but where a row of B^T is no multiple of 16 bytes or
+one of C: then a launch copies B to padded rows and C back from them. Scales are read from device memory by every
+launch.
+"""
+
+from __future__ import annotations
+
+from math import ceil, nan
+
+import numpy as np
+
+from .. import jit, pitch, tuning
+from ..contract import Bound, Kernel, Launch, Problem, require, timed
+from ..formats import two_four_eight
+from ..formats.eight import Eight
+from ..formats.half import Half, array_module
+from ..tma import tensor_map
+from . import family, fp8_family
+from .fp8_family import HERE, KEEP, RUNGS, TARGETS, Fp8, K
+from .fp8_operands import DTYPE, problem, problem_from
+from .operands import ROOM
+
+__all__ = ["VARIANTS", "bind", "bind_config", "problem", "problem_from", "tune"]
+
+VARIANTS: dict[str, Kernel] = {
+    **{
+        name: Kernel(
+            name, config.source, idea, prediction,
+            (config.entry(), config.entry("e4m3", True, True)), targets=TARGETS,
+        )
+        for name, (config, idea, prediction) in RUNGS.items()
+    },
+    "fp8_auto": Kernel(
+        "fp8_auto",
+        HERE / "fp8_family.py",
+        "the fastest of this GPU's FP8 family for the shape, found by trying and written down",
+        "1.1x over cuSPARSELt's best, as in BF16.",
+    ),
+}  # fmt: skip
+
+
+def ring_metadata(a: two_four_eight.TwoFourEight, rows: int = 64):
+    """Metadata in the order of the ring: uint32 (m'/64, 2 k'), NumPy or CuPy.
+
+    m' and k' are m and k rounded up to multiples of `rows` and 128; what is added is valid metadata of zeros. For
+    each 64 rows and 64 columns of A there are the 128 words of `two_four_eight.words`.
+    """
+    words = two_four_eight.words(a.meta, rows)
+    high, wide = words.shape[:2]
+    xp = array_module(words)
+    if wide % 2:
+        words = xp.concatenate((words, xp.full((high, 1, 4, 32), 0x44444444, xp.uint32)), axis=1)
+    return xp.ascontiguousarray(words).reshape(high, -1)
+
+
+def bind(variant: str, problem: Problem, device, **extra) -> Bound:
+    """Compile `variant` for `device` (a current `cuda.core.Device`), prepare A's metadata, make it ready.
+
+    extra: `file` of "fp8_auto", as of the room's "auto". Raises ValueError where the variant does not exist or
+    does not take the problem or the GPU.
+    """
+    require(
+        variant in VARIANTS,
+        f"{ROOM} has no FP8 variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+    )
+    if variant != "fp8_auto":
+        return bind_config(variant, problem, device, RUNGS[variant][0], **extra)
+    _require_gpu(variant, device)
+    shape = problem.m, problem.n, problem.k
+    most = device.properties.max_shared_memory_per_block_optin
+    return tuning.bind_choice(
+        family.CHOICES, (*shape, problem.label), device,
+        fits=lambda config: isinstance(config, Fp8) and fp8_family.fits(config, *shape, most),
+        make=lambda: tune(problem, device),
+        bind=lambda config: bind_config(variant, problem, device, config),
+        **extra,
+    )  # fmt: skip
+
+
+def tune(problem: Problem, device) -> tuning.Winner:
+    """The fastest candidate whose output is that of the ladder's first rung."""
+    properties = device.properties
+    limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
+    configs = fp8_family.candidates(problem.m, problem.n, problem.k, *limits)
+    require(
+        bool(configs),
+        f"no FP8 configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
+        "FAMILY of fp8_family.py",
+    )
+    kind = _kind(problem)
+    share: dict = {}
+    return tuning.tune(
+        configs,
+        lambda config: bind_config("trial", problem, device, config, cache=share),
+        [lambda name=name: bind(name, problem, device) for name in RUNGS],
+        device, family.ROUNDS, [(config.source, config.entry(*kind)) for config in configs],
+    )  # fmt: skip
+
+
+def bind_config(
+    name: str, problem: Problem, device, config: Fp8, *, cache: dict | None = None
+) -> Launch:
+    """Make a configuration ready: D (m, n) = scale_A · scale_B · sums / scale_D, FP32 sums, rounded once.
+
+    cache: where configurations that are tried on one problem share what they prepare. Raises ValueError, one
+    sentence, where the GPU has no wgmma, the operands are none of FP8, or the configuration does not take the
+    problem.
+    """
+    import cupy
+    from cuda.core import LaunchConfig
+
+    _require_gpu(name, device)
+    properties = device.properties
+    m, n, k = problem.m, problem.n, problem.k
+    sms = properties.multiprocessor_count
+    config.check(m, n, k, properties.max_shared_memory_per_block_optin)
+    operands = problem.device()
+    out_kind, rows, columns = _kind(problem)
+    a, b, out = operands.a, operands.b, operands.c
+    cache = {} if cache is None else cache
+    key, prepare_ms = f"metadata of {config.m}", 0.0
+    if key not in cache:
+        cache[key], prepare_ms = timed(lambda: ring_metadata(a, config.m))
+    metadata = cache[key]
+
+    before, after = [], []
+    b_bits, d_bits = b.bits.T, out.bits  # (n, k), (m, n)
+    if k % 16 or b_bits.data.ptr % 16:
+        if "b" not in cache:
+            cache["b"] = cupy.empty((n, ceil(k / 16) * 16), cupy.uint8)
+        b_bits = cache["b"]
+        before.append(pitch.copy(b.bits.T, b_bits, device))
+    unit = 16 // d_bits.dtype.itemsize  # elements of C that the copy engine can address
+    if n % unit or d_bits.data.ptr % 16:
+        if "d" not in cache:
+            cache["d"] = cupy.empty((m, ceil(n / unit) * unit), d_bits.dtype)
+        d_bits = cache["d"]
+        # What a kernel does not write is NaN, not what another one left in the same memory.
+        poison = (
+            Half(out.dtype, d_bits) if isinstance(out, Half) else Eight(DTYPE, d_bits, out.scale)
+        )
+        poison.fill(nan)
+        after.append(pitch.copy(d_bits, out.bits, device))
+    cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
+
+    val = a.val.copy() if a.val.data.ptr % 16 else a.val  # a part of another array
+    maps = (
+        tensor_map(val, (config.m, K // 2), 64),
+        tensor_map(metadata, (config.m // 64, 256)),
+        tensor_map(b_bits, (config.n // 2 if config.pairs else config.n, K), 128),
+        tensor_map(d_bits, (64, 64), 64 * d_bits.dtype.itemsize),
+    )
+    high, wide = config.tiles(m, n)
+    scales = (a.scale, b.scale, getattr(out, "scale", None))
+    arguments = (
+        *map(np.int32, (ceil(k / K), high, wide, min(config.band, high), KEEP[config.keep])),
+        *(0 if x is None else x.data.ptr for x in scales), np.int32(m), np.int32(n),
+    )  # fmt: skip
+    shared = config.shared_bytes
+    entry = config.entry(out_kind, rows, columns)
+    kernel = jit.load(jit.compile_cubin(config.source, entry, jit.arch_of(device)), shared)
+    count = high * wide
+    resident = count if config.kernel == "split_k" else sms // config.cluster
+    grid = min(count, resident)  # of clusters, where there are any
+    cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
+    launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **cluster)
+    return Launch(
+        name,
+        [*before, (kernel, launch, (*maps, *arguments)), *after],
+        out,
+        prepare_ms,
+        metadata.nbytes,
+        keep=(operands, val, metadata, b_bits, d_bits),
+    )
+
+
+def _require_gpu(name: str, device) -> None:
+    require(
+        jit.arch_of(device) in TARGETS,
+        f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "
+        f"{'.'.join(map(str, device.compute_capability))}, has not: FP8 has no other kernel here",
+    )
+
+
+def _kind(problem: Problem) -> tuple[str, bool, bool]:
+    """The dtype of C, whether A has a scale for each row, B one for each column; ValueError for other operands."""
+    operands = problem.device()
+    a, b, c = operands.a, operands.b, operands.c
+    require(
+        isinstance(a, two_four_eight.TwoFourEight)
+        and isinstance(b, Eight)
+        and a.dtype == b.dtype == DTYPE,
+        f"the FP8 kernels take A as 2:4 and B dense in {DTYPE}, and {problem.room} has something else here: "
+        "make a problem of fp8_operands",
+    )
+    return c.dtype, a.scale.shape[0] > 1, b.scale.shape[1] > 1

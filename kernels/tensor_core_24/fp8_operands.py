@@ -1,0 +1,205 @@
+"""FP8 problems: A (m, k) 2:4 along k and B (k, n) dense, both e4m3 with scales; C (m, n) bfloat16 or e4m3.
+
+B lies with k contiguous: its `bits` are the transposed view of a row-major (n, k) array, because 8-bit
+operands of Hopper's tensor cores are not transposed on the way. `host_operands` and `device_operands`
+make the same bits, the one with NumPy, the other with the kernels of `generate_eight.cu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, sqrt
+from pathlib import Path
+
+import numpy as np
+
+from .. import formats, jit, splitmix
+from ..contract import Operands, Problem, require, require_seed, require_whole
+from ..formats import eight, two_four, two_four_eight
+from ..formats.eight import Eight
+from ..formats.half import Half
+from ..formats.two_four_eight import TwoFourEight
+from .operands import FLOPS_DEF, INT32_MAX, ROOM, TILE
+
+SOURCE = Path(__file__).with_name("generate_eight.cu")
+ENTRIES = ("sparse_eight", "dense_eight")
+THREADS = 256
+DTYPE = "e4m3"
+SCALES = ("tensor", "vectors")  # one for A and one for B; or one for each row of A and column of B
+OUTS = ("bfloat16", "e4m3")
+LIMITS = {"bfloat16": "fp8", "e4m3": "fp8_e4m3"}
+LARGEST = np.float32(eight.LARGEST[DTYPE])
+_INDICES, _VALUES, _B = range(3)  # streams
+
+
+def label(scale: str = "tensor", out: str = "bfloat16") -> str:
+    """How records and choices name such a problem: "e4m3", "e4m3 scaled by vectors to e4m3"."""
+    return (
+        "e4m3"
+        + (" scaled by vectors" if scale == "vectors" else "")
+        + (" to e4m3" if out == "e4m3" else "")
+    )
+
+
+def problem(
+    m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *,
+    scale: str = "tensor", out: str = "bfloat16",
+) -> Problem:  # fmt: skip
+    """C (m, n) = A (m, k) · B (k, n) with random A and B; sizes need not be multiples of anything.
+
+    Values are uniform in (-1, 1) before they are rounded to e4m3 over scales of 1/448, and with "vectors" times
+    0.5 to 2 by row of A and by column of B. out: the dtype of C, "bfloat16" or "e4m3", whose scale leaves room for
+    eight standard deviations. Raises ValueError with one sentence for sizes from which no problem can be made, a
+    density other than 0.5, an unknown scale or dtype, or a seed outside 0 to 2^32 - 1.
+    """
+    _require(m, n, k, out)
+    require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
+    require(scale in SCALES, f"scale is {scale!r}, but must be one of {', '.join(SCALES)}")
+    require_seed(seed)
+    arguments = (int(m), int(n), int(k), int(seed), scale)
+    return _problem(
+        label(scale, out), *arguments[:4], out,
+        lambda: host_operands(*arguments),
+        lambda: device_operands(*arguments, out),
+    )  # fmt: skip
+
+
+def problem_from(
+    a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: float = 1.0, name: str = ""
+) -> Problem:
+    """C (m, n) = A · B for given matrices, on the host or the device; validates both.
+
+    b: (k, n), its bits column-major. out_scale: of C, where it is e4m3. name: "" for that of `label`. Raises
+    ValueError with one sentence where a matrix is malformed or the two do not go together.
+    """
+    two_four_eight.validate(a)
+    require(
+        a.dtype == b.dtype == DTYPE, f"A is {a.dtype} and B is {b.dtype}, but both must be {DTYPE}"
+    )
+    require(
+        a.k == b.shape[0],
+        f"A has {a.k} columns and B has {b.shape[0]} rows, but a product needs as many",
+    )
+    m, n, k = a.m, b.shape[1], a.k
+    require(
+        b.bits.ndim == 2 and b.bits.dtype == np.uint8 and b.bits.T.flags.c_contiguous,
+        "B must have its k contiguous: give the transposed view of a row-major (n, k) array of uint8",
+    )
+    eight.require_scale(b.scale, ((1, 1), (1, n)))
+    _require(m, n, k, out)
+    require(out_scale > 0, f"the scale of C is {out_scale!r}, but must be positive")
+    scale = "vectors" if a.scale.size > 1 or b.scale.size > 1 else "tensor"
+    return _problem(
+        name or label(scale, out), int(m), int(n), int(k), 0, out,
+        lambda: Operands(formats.to_host(a), _eight(np.asarray, formats.to_host(b))),
+        lambda: _on_device(a, b, out, out_scale),
+    )  # fmt: skip
+
+
+def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
+    """A as TwoFourEight and B (k, n) as Eight, made with NumPy."""
+    k_pad = ceil(k / 32) * 32
+    left = k - 4 * np.arange(k_pad // 4)  # columns from a group's first one on
+    pairs = np.where(left >= 4, 6, np.where(left == 3, 3, 1)).astype(np.uint64)
+    stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint8).ravel()
+    draw = splitmix.random_u32(
+        splitmix.key(seed, _INDICES), splitmix.positions(range(m * k_pad // 4))
+    )
+    choice = (draw.reshape(m, -1) * pairs >> np.uint64(32)).astype(np.uint8)
+    meta = two_four.pack_pairs(two_four.PAIRS[choice])
+    val = _values(splitmix.key(seed, _VALUES), m, k_pad // 2) * stored
+    b = _values(splitmix.key(seed, _B), n, k)
+    scale_a, scale_b = scales(m, n, seed, scale)
+    return Operands(TwoFourEight(m, k, DTYPE, val, meta, scale_a), Eight(DTYPE, b.T, scale_b))
+
+
+def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str) -> Operands:
+    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    import cupy
+
+    k_pad = ceil(k / 32) * 32
+    val = cupy.empty((m, k_pad // 2), cupy.uint8)
+    meta = cupy.empty((m, k_pad // 16), cupy.uint16)
+    b = cupy.empty((n, k), cupy.uint8)
+    indices, values, dense = (np.uint64(splitmix.key(seed, stream)) for stream in range(3))
+    jit.run_on_cupy_stream(
+        SOURCE, "sparse_eight", meta.size, THREADS,
+        np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
+    )  # fmt: skip
+    jit.run_on_cupy_stream(
+        SOURCE, "dense_eight", ceil(b.size / 8), THREADS, np.uint64(b.size), dense, b.data.ptr
+    )
+    scale_a, scale_b = map(cupy.asarray, scales(m, n, seed, scale))
+    most = float(scale_a.max() * scale_b.max()) * float(LARGEST) ** 2
+    room = 8 * sqrt(max(k / 2, 1)) / 3 * most / float(LARGEST)
+    a = TwoFourEight(m, k, DTYPE, val, meta, scale_a)
+    return Operands(a, Eight(DTYPE, b.T, scale_b), _output(m, n, out, room))
+
+
+def scales(m: int, n: int, seed: int, scale: str) -> tuple[np.ndarray, np.ndarray]:
+    """float32 scales of A, (1, 1) or (m, 1), and of B, (1, 1) or (1, n)."""
+    one = 1 / LARGEST
+    if scale == "tensor":
+        return np.full((1, 1), one, np.float32), np.full((1, 1), one, np.float32)
+    draw = np.random.default_rng([seed, m, n])
+    return tuple(draw.uniform(0.5, 2, shape).astype(np.float32) * one for shape in ((m, 1), (1, n)))
+
+
+def _values(key: int, rows: int, columns: int) -> np.ndarray:
+    numbers = splitmix.uniform(key, rows * columns, "float32") * LARGEST
+    return eight.to_bits(numbers, DTYPE).reshape(rows, columns)
+
+
+def _eight(convert: Callable, b: Eight) -> Eight:
+    """B with arrays of another side, k contiguous as before."""
+    return Eight(b.dtype, convert(b.bits.T).T, convert(b.scale))
+
+
+def _on_device(a: TwoFourEight, b: Eight, out: str, out_scale: float) -> Operands:
+    import cupy
+
+    output = _output(a.m, b.shape[1], out, out_scale)
+    return Operands(two_four_eight.to_device(a), _eight(cupy.asarray, b), output)
+
+
+def _output(m: int, n: int, out: str, scale: float):
+    import cupy
+
+    if out == "bfloat16":
+        return Half(out, cupy.empty((m, n), cupy.uint16))
+    return Eight(DTYPE, cupy.empty((m, n), cupy.uint8), cupy.full((1, 1), scale, cupy.float32))
+
+
+def _require(m, n, k, out: str) -> None:
+    for name, value, most in (("m", m, INT32_MAX), ("n", n, INT32_MAX), ("k", k, INT32_MAX - 31)):
+        require_whole(name, value, 1, most)
+    require(out in OUTS, f"C is {out!r}, but must be one of {', '.join(OUTS)}")
+
+
+def _problem(
+    name: str, m: int, n: int, k: int, seed: int, out: str,
+    on_host: Callable[[], Operands], on_device: Callable[[], Operands],
+) -> Problem:  # fmt: skip
+    k_pad = ceil(k / 32) * 32
+    a, b, c = (
+        m * k_pad // 2 + m * k_pad // 8,
+        k * n,
+        (2 if out == "bfloat16" else 1) * m * n,
+    )  # bytes
+    return Problem(
+        room=ROOM,
+        label=name,
+        m=m,
+        n=n,
+        k=k,
+        nnz=m * k_pad // 2,
+        density=0.5,
+        seed=seed,
+        useful_flops=2 * m * n * k,
+        flops_def=FLOPS_DEF,
+        least_bytes=a + b + c,
+        requested_bytes=ceil(n / TILE) * a + ceil(m / TILE) * b + c,
+        make_host=on_host,
+        make_device=on_device,
+        limit=LIMITS[out],
+    )

@@ -1,0 +1,194 @@
+"""FP8 in the chapter: its experiment, the exact problems of its command, sentences and verdicts."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+
+import judging
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact import baselines
+from artifact.baselines import cusparselt
+from artifact.measure import check, records
+from artifact.rooms.tensor_core_24 import fp8, tables
+from artifact.rooms.tensor_core_24.prose import eight_bits
+from artifact.verdicts import load
+from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
+from kernels.formats import eight, two_four_eight
+from kernels.tensor_core_24 import fp8_family
+from kernels.tensor_core_24.sweeps import FEW
+
+ROOM = "tensor_core_24"
+CLAIMS = [claim for claim in load.claims() if claim.room == ROOM and claim.experiment == ("fp8",)]
+verdicts = partial(judging.verdicts, CLAIMS)
+SHAPES = ((512, 512, 512), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 64, 8192))
+
+
+def frame(speedups, dense: float = 1.7) -> pd.DataFrame:
+    """Records of FP8, `fp8_auto` so much faster than cuSPARSELt's best at each of `SHAPES`."""
+    row = synthetic.experiment("wide").iloc[0].to_dict()
+    rows = []
+    for (m, n, k), speedup in zip(SHAPES, speedups, strict=True):
+        rates = {"fp8_auto": 1000.0 * speedup, "cusparselt": 1000.0, "cusparselt_default": 950.0}
+        rates |= {"cublaslt_eight": 1000.0 * speedup / dense, "fp8_persistent": 900.0}
+        for variant, rate in rates.items():
+            flops, least = 2.0 * m * n * k, 1.1 * m * k + n * k + 2.0 * m * n
+            us = flops / rate / 1e6
+            rows.append(
+                row
+                | {
+                    "room": ROOM,
+                    "experiment": "fp8",
+                    "variant": variant,
+                    "label": "e4m3",
+                    "density": 0.5,
+                }
+                | {
+                    "m": m,
+                    "n": n,
+                    "k": k,
+                    "useful_flops": flops,
+                    "tflops": rate,
+                    "least_bytes": least,
+                }
+                | {"median_us": us, "q25_us": us, "q75_us": us, "gbps": least / us / 1e3}
+                | {"rel_err": 5e-3, "max_err": 2e-2}
+            )
+    return pd.DataFrame(rows)
+
+
+def folder(root, *arguments):
+    gpu = root / "nvidia-h200"
+    records.write(gpu / ROOM / "fp8.csv", frame(*arguments))
+    records.write_machine(gpu / ROOM, synthetic.machine())
+    return gpu
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def test_there_is_a_claim_for_every_aim():
+    assert {claim.id for claim in CLAIMS} == {
+        "tc-fp8-library",
+        "tc-fp8-nowhere-behind",
+        "tc-fp8-dense",
+    }
+
+
+def test_without_records_nothing_is_measured(tmp_path):
+    assert set(verdicts(tmp_path)) == {NOT_MEASURED}
+
+
+@pytest.mark.parametrize(
+    ("speedups", "dense", "mean", "least", "over_dense"),
+    [
+        ((1.1, 1.06, 1.05, 1.04), 1.7, REPRODUCED, REPRODUCED, REPRODUCED),
+        ((1.2, 1.2, 1.2, 0.94), 1.4, REPRODUCED, PARTLY, PARTLY),
+        ((1.0, 1.02, 1.01, 0.99), 1.2, PARTLY, REPRODUCED, NOT_REPRODUCED),
+        ((0.8, 0.9, 0.9, 0.9), 1.5, NOT_REPRODUCED, NOT_REPRODUCED, REPRODUCED),
+    ],
+)
+def test_the_aims_turn_at_their_numbers(tmp_path, speedups, dense, mean, least, over_dense):
+    got = verdicts(folder(tmp_path, speedups, dense))
+    assert got["tc-fp8-library"] == mean
+    assert got["tc-fp8-nowhere-behind"] == least
+    assert got["tc-fp8-dense"] == over_dense
+
+
+def test_errors_of_eight_bits_are_recorded_for_eight_bits_alone(tmp_path):
+    df = frame((1, 1, 1, 1))
+    records.write(tmp_path / "fp8.csv", df)
+    with pytest.raises(ValueError, match="'rel_err': 0.005 is over 0.004, so it is wrong"):
+        records.write(tmp_path / "square.csv", df.assign(label=""))
+    with pytest.raises(ValueError, match="'rel_err': 0.05 is over 0.04, so it is wrong"):
+        records.write(tmp_path / "fp8.csv", df.assign(rel_err=0.05))
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_where_nothing_was_measured_the_page_says_so():
+    assert eight_bits.against_libraries(None) == eight_bits.NOT_MEASURED
+    silent = eight_bits.over_bfloat16(None, None), eight_bits.kinds(None), eight_bits.accuracy(None)
+    assert silent == ("", "", "")
+
+
+def test_sentences_take_their_numbers_from_the_records():
+    df = frame((1.2, 1.1, 1.0, 0.9), 1.6)
+    said = eight_bits.against_libraries(df)
+    assert f"{(1.2 * 1.1 * 1.0 * 0.9) ** 0.25:.2f}× in the geometric mean of 4 shapes" in said
+    assert "short of" not in said.split(".")[0] or "1.05×" in said
+    assert "Under 0.95×, where it should be nowhere" in said and "0.90×" in said
+    assert "it is 1.60× at 8192³, at least the 1.5×" in said
+    square = df[df["variant"] == "fp8_auto"].assign(variant="auto")
+    square["median_us"] *= 2
+    assert "0.50 of the time" in eight_bits.over_bfloat16(df, square)
+    assert "5.0e-03 in the norm" in eight_bits.accuracy(df)
+    auto = df[(df["variant"] == "fp8_auto") & (df["m"] == 4096)]
+    slower = auto.assign(label="e4m3 to e4m3", median_us=auto["median_us"] * 1.03)
+    assert "e4m3 to e4m3 1.030" in eight_bits.kinds(pd.concat([auto, slower]))
+
+
+def test_the_table_has_every_rung():
+    table = tables.eight_rungs()
+    assert len(table) == len(fp8_family.RUNGS) and set(table) >= {"rung", "idea", "expected"}
+    assert not table.isin([""]).any(axis=None)
+
+
+# ---------------------------------------------------------------- the experiment
+
+
+def run_of(mode: str, folder, capability: str = "9.0"):
+    return SimpleNamespace(
+        mode=mode, folder=folder, preset="full", seed=0, device=None,
+        machine={"compute_capability": capability},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", ["full", "kick"])
+def test_every_shape_is_one_that_the_libraries_take(tmp_path, preset):
+    run = run_of("recorded", tmp_path)
+    run.preset = preset
+    shapes = [(p.m, p.n, p.k) for p in (make() for make in fp8.problems(run))]
+    assert all(size % cusparselt.MULTIPLE_EIGHT == 0 for shape in shapes for size in shape)
+    assert len(set(shapes)) == len(shapes) >= 3 and set(FEW[preset]) <= set(shapes)
+
+
+@pytest.mark.parametrize("preset", ["full", "kick"])
+def test_no_point_of_the_outputs_is_measured_twice(tmp_path, preset):
+    made = []
+    run = run_of("measure", tmp_path)
+    run.preset, run.measure = preset, lambda name, problems, contenders: made.extend(problems)
+    fp8.outputs(run)
+    points = [(p.label, p.m, p.n, p.k) for p in (make() for make in made)]
+    assert len(set(points)) == len(points) >= 5 and len({label for label, *_ in points}) == 4
+
+
+def test_without_records_or_wgmma_there_is_nothing(tmp_path):
+    assert fp8.measure(run_of("recorded", tmp_path)) is None
+    assert fp8.outputs(run_of("measure", tmp_path, "8.9")) is None
+    assert fp8.measure(run_of("measure", tmp_path, "8.9")) is None
+
+
+def test_the_contenders_are_ours_and_the_libraries():
+    names = baselines.contenders(fp8.LIBRARIES, None)
+    assert set(fp8.CONTENDERS) == set(fp8.fp8.VARIANTS) | set(names)
+
+
+@pytest.mark.parametrize(("scale", "out"), fp8.KINDS)
+def test_exact_problems_are_exact_in_thirteen_bits(scale, out):
+    problem, expected = fp8.exact(77, 136, 1000, scale, out, seed=4)
+    host = problem.host()
+    whole = two_four_eight.to_dense_bits(host.a), host.b.bits
+    a, b = (eight.from_bits(bits, "e4m3").astype(np.float64) for bits in whole)
+    assert set(np.unique(a)) == {-1, 0, 1} and set(np.unique(b)) == {-2, -1, 0, 1, 2}
+    assert (np.abs(a) @ np.abs(b)).max() < 2**13
+    exact = check.oracle(problem, on="cpu").values
+    assert (
+        np.abs(expected - exact).max() <= 2.0 ** (-4 if out == "e4m3" else -9) * np.abs(exact).max()
+    )
+    assert np.array_equal(np.log2(host.a.scale) % 1, np.zeros_like(host.a.scale))

@@ -113,6 +113,16 @@ def test_pictures_have_alternative_text(page):
         assert svg.get("aria-label", "").strip()
 
 
+@each
+def test_figures_are_numbered_in_order_and_tables_have_names_and_scopes(page):
+    captions = [c.get_text().strip() for c in parsed(page).select("article figure figcaption")]
+    assert [c.split(".")[0] for c in captions] == [f"Figure {i + 1}" for i in range(len(captions))]
+    for table in parsed(page).select("article table"):
+        assert table.get("aria-label") or table.caption, str(table)[:100]
+        for head in table.select("th"):
+            assert head.get("scope") in ("col", "row") or not head.get_text().strip(), str(head)
+
+
 def test_stylesheets_load_nothing_from_elsewhere():
     for sheet in HTML.rglob("*.css"):
         for url in re.findall(r"(?:url\(|@import)\s*['\"]?([^'\")\s;]+)", sheet.read_text()):

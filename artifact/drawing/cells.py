@@ -27,6 +27,8 @@ ELSEWHERE = (
 )
 #: The package whose version is the compiler's.
 NVRTC = "nvidia-cuda-nvrtc"
+#: An alternative text, or what finds it in the data behind a figure.
+Said = str | Callable[[pd.DataFrame], str]
 NO_COUNTERS = "Hardware counters of this GPU were not recorded; `make profile` writes them."
 
 
@@ -91,18 +93,20 @@ def beside(run: Run) -> None:
 
 def figures(room: str) -> Callable[..., None]:
     """`show(drawn, name, alt=, caption=, fold=)` of a room's chapter, in the book's style. drawn: (figure, the data
-    behind it), or None, which shows nothing. fold: what the figure is called where it unfolds; else it is open."""
+    behind it), or None, which shows nothing. alt: what the figure shows, or what says it from that data. fold: what
+    the figure is called where it unfolds; else it is open."""
     style.apply()
     return partial(_show, room)
 
 
 def _show(
-    room: str, drawn: tuple | None, name: str, *, alt: str, caption: str, fold: str = ""
+    room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str, fold: str = ""
 ) -> None:
     if drawn is None:
         return
     fig, data = drawn
-    shown = style.show(fig, room, name, data, alt=alt, caption=caption)
+    said = alt if isinstance(alt, str) else alt(data)
+    shown = style.show(fig, room, name, data, alt=said, caption=caption)
     display(HTML(folded(fold, shown.markup)) if fold else shown)
 
 
@@ -114,11 +118,17 @@ def data(room: str, name: str, df: pd.DataFrame) -> str:
     return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 
+#: A source whose abstract makes fewer claims has all of them open.
+FEW = 4
+
+
 def verdicts(run: Run) -> pd.DataFrame:
-    """What the records say of each claim of the room; shows it as the ledger does."""
+    """What the records say of each claim of the room; shows it as the ledger does, first those of the abstract."""
     mine = [claim for claim in load.claims() if claim.room == run.room]
     judged = judge.judge(mine, run.folder.parent)
-    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html")))
+    head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
+    first = head if len(head) >= FEW else ()
+    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
     return judged
 
 

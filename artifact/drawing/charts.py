@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from artifact.drawing import plot, sketch
 from artifact.drawing.style import BASELINE, BOUND, CLAIM, INK, WIDTH, look, name
+from artifact.drawing.words import times
 from artifact.measure import records
 
 # ---------------------------------------------------------------- plots over records
@@ -165,126 +166,6 @@ def along(ax, text: str, at, ends, gap: float, size: float) -> None:
     )
 
 
-def roofline(
-    df: pd.DataFrame,
-    ceilings: Mapping[str, float],
-    variants: Sequence[str],
-    traffic: str = "least_bytes",
-    baseline: str = "cusparse_best",
-    strong: Sequence[str] = (),
-):
-    """Useful TFLOP/s over useful FLOP per byte of `traffic`, one panel per experiment, every
-    variant on it.
-
-    The first and the last of `variants`, `baseline` and those of `strong` that were measured have
-    their own marker; the rest are small grey dots, "other rungs", so that these can be seen.
-
-    ceilings: name -> GB/s for memories, and "FMA" -> TFLOP/s; the memories are drawn as slopes up
-    to the FMA roof. traffic: "least_bytes" (what DRAM must deliver) or "requested_bytes" (what the
-    caches must).
-    """
-    if "FMA" not in ceilings:
-        raise ValueError(
-            f"The roofline needs the ceiling 'FMA'; there are {', '.join(ceilings) or 'none'}."
-        )
-    drawn = [v for v in [*variants, baseline] if (df["variant"] == v).any()]
-    data = df[df["variant"].isin(drawn)].copy()
-    data["intensity"] = data["useful_flops"] / data[traffic]
-    experiments = list(dict.fromkeys(data["experiment"]))
-    fig, axes = plt.subplots(
-        1, len(experiments), figsize=(WIDTH, 4.1), sharex=True, sharey=True, squeeze=False
-    )
-    roof = ceilings["FMA"]
-    slopes = {what: gbps / 1000 for what, gbps in ceilings.items() if what != "FMA"}
-    ridges = {what: roof / slope for what, slope in slopes.items()}
-    left = min([data["intensity"].min(), *ridges.values()]) / 1.3
-    right = max([data["intensity"].max(), *ridges.values()]) * 1.5
-    bottom, top = data["tflops"].min() / 1.4, roof * 1.6
-    marked = [v for v in drawn if v in (variants[0], variants[-1], baseline, *strong)]
-    others = [v for v in drawn if v not in marked]
-    others_name = "other rungs" if len(others) > 1 else "".join(map(name, others))
-    handles: dict[str, object] = {}
-    for ax, experiment in zip(axes[0], experiments, strict=True):
-        ax.set(
-            xscale="log",
-            yscale="log",
-            xlim=(left, right),
-            ylim=(bottom, top),
-            title=experiment,
-        )
-        ax.plot(
-            [min(ridges.values(), default=left), right],
-            [roof, roof],
-            color=BOUND,
-            linewidth=1.3,
-        )
-        for slope in slopes.values():
-            ax.plot(
-                [left, roof / slope],
-                [left * slope, roof],
-                color=BOUND,
-                linewidth=1.3,
-                linestyle=(0, (5, 2)),
-            )
-        here = data[data["experiment"] == experiment]
-        if others:
-            rows = here[here["variant"].isin(others)]
-            (handles[others_name],) = ax.plot(
-                rows["intensity"],
-                rows["tflops"],
-                "o",
-                color=BOUND,
-                markersize=2.6,
-                markeredgewidth=0,
-                alpha=0.5,
-            )
-        # The last rung is hollow and lies below those it may have been chosen from.
-        last = [v for v in marked if v == variants[-1]]
-        order = [baseline, *last, *(v for v in marked if v not in (baseline, *last))]
-        for variant in [v for v in order if v in marked]:
-            rows = here[here["variant"] == variant]
-            hollow = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.3}
-            handles[name(variant)] = plot.line(
-                ax,
-                rows["intensity"],
-                rows["tflops"],
-                variant,
-                variants,
-                **({"linestyle": "none", "markersize": 6} | (hollow if variant in last else {})),
-            )
-        ax.set_xlabel("useful FLOP per byte")
-        plot.log(ax.xaxis)
-        plot.log(ax.yaxis)
-    fig.canvas.draw()  # the layout must be settled before a label can be turned along a slope
-    for ax in axes[0]:
-        ax.annotate(
-            f"FMA {roof:.0f} TFLOP/s",
-            (right, roof),
-            xytext=(-2, 4),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-        )
-        for what, slope in slopes.items():
-            start = max(left, bottom / slope)
-            middle = start**0.4 * (roof / slope) ** 0.6
-            ends = (start, start * slope), (roof / slope, roof)
-            along(ax, f"{what} {slope:.1f} TB/s", (middle, middle * slope), ends, gap=4, size=8)
-    axes[0, 0].set_ylabel("useful TFLOP/s")
-    order = [*map(name, marked), *([others_name] if others else [])]
-    plot.legend(fig, {label: handles[label] for label in order})
-    columns = [
-        "experiment",
-        "variant",
-        *records.POINT,
-        "useful_flops",
-        traffic,
-        "intensity",
-        "tflops",
-    ]
-    return fig, data[columns]
-
-
 def ladder(
     df: pd.DataFrame,
     variants: Mapping[str, str],
@@ -295,7 +176,8 @@ def ladder(
     beside it.
 
     variants: rung -> what was predicted before it was measured, in ladder order; an empty one is
-    drawn as "–". Rungs without records are left out.
+    drawn as "–". Rungs without records are left out. The first and the last are in colour, as in
+    every figure; what led from one to the other is grey.
     """
     present = [v for v in variants if (df["variant"] == v).any()]
     if not present:
@@ -318,7 +200,7 @@ def ladder(
             )
     data = pd.DataFrame(rows)
     experiments = list(dict.fromkeys(data["experiment"]))
-    wrapped = [sketch.wrap(variants[v], 50) for v in present]
+    wrapped = [sketch.wrap(times(variants[v]), 50) for v in present]
     heights = [
         max(0.24 * len(experiments), 0.17 * (text.count("\n") + 1)) + 0.16 for text in wrapped
     ]
@@ -327,7 +209,8 @@ def ladder(
     markers = dict(zip(experiments, "osD^vP", strict=False))
     across = ax.get_yaxis_transform()
     for row, variant in enumerate(present):
-        colour = look(variant, list(variants))["color"]
+        ends = next(iter(variants)), next(reversed(variants))
+        colour = look(variant, list(variants))["color"] if variant in ends else BOUND
         centre = tops[row] + heights[row] / 2
         if row:
             ax.axhline(tops[row], color=INK, alpha=0.15, linewidth=0.6)
@@ -351,7 +234,10 @@ def ladder(
                 markersize=6.5,
                 markeredgewidth=0,
             )
-            ax.text(0.8, place, experiment, transform=across, va="center", ha="right", fontsize=8)
+            if len(experiments) > 1:
+                ax.text(
+                    0.8, place, experiment, transform=across, va="center", ha="right", fontsize=8
+                )
             ax.text(
                 0.92,
                 place,

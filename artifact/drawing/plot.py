@@ -1,6 +1,7 @@
 """What the axes of several figures need: ticks, lines, legends."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from matplotlib.ticker import (
     NullFormatter,
     NullLocator,
 )
+from matplotlib.transforms import ScaledTranslation
 
 from artifact.drawing.style import CLAIM, look
 
@@ -136,3 +138,72 @@ def right(ax, y: float, points: float, text: str, **how) -> None:
         annotation_clip=False,
         **({"va": "center", "ha": "right", "fontsize": 8.5} | how),
     )
+
+
+class End(NamedTuple):
+    """Where a line ends, and what it is called there; `alone` is a point that no line leads to."""
+
+    name: str
+    x: float
+    y: float
+    colour: str
+    alone: bool = False
+
+
+#: From this share of the axes' width on, there is no room for a name beside a point.
+NEAR = 0.8
+
+
+def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
+    """Names of lines where they end, in place of a legend, `apart` points apart where they would lie on each other,
+    each with a thin line to its end: in the right margin if that is near, else beside the last point; on the left of a
+    point that stands alone. The axes' limits and scales must be final."""
+    fig = ax.get_figure()
+    fig.canvas.draw()  # the layout must be settled before heights mean anything
+    height = ax.get_window_extent().height / fig.dpi * 72
+    at = {
+        line: ax.transAxes.inverted().transform(ax.transData.transform(line[1:3])) for line in lines
+    }
+    margins = [line for line in lines if at[line][0] > NEAR]
+    beside_points = [
+        [line for line in lines if line.x == x and line not in margins]
+        for x in sorted({line.x for line in lines})
+    ]
+    for here in filter(None, (margins, *beside_points)):
+        margin, here = here is margins, sorted(here, key=lambda line: at[line][1])
+        left = not margin and all(line.alone for line in here) and at[here[0]][0] > 0.4
+        beside = ScaledTranslation((-16 if left else 16) / 72, 0, fig.dpi_scale_trans)
+        places = spaced([at[line][1] for line in here], apart / height)
+        for line, place in zip(here, places, strict=True):
+            to = {
+                "arrowstyle": "-",
+                "color": line.colour,
+                "linewidth": 0.9,
+                "shrinkA": 0,
+                "shrinkB": 4,
+            }
+            where = {"xytext": (1 if margin else at[line][0], place), "annotation_clip": False}
+            near = ax.transAxes + beside
+            ax.annotate("", (line.x, line.y), **where, textcoords=near, arrowprops=to)
+            gap = ScaledTranslation((-3 if left else 3) / 72, 0, fig.dpi_scale_trans)
+            how = {"va": "center", "ha": "right" if left else "left", "fontsize": 8.5}
+            ax.annotate(line.name, (line.x, line.y), **where, textcoords=near + gap, **how)
+
+
+def spaced(places: Sequence[float], apart: float) -> list[float]:
+    """Places between 0 and 1 in ascending order, moved until each is `apart` from the next: those that would meet
+    spread around their mean, and none leaves 0 to 1 while all have room there."""
+    groups: list[list[float]] = []
+
+    def middle(group: Sequence[float]) -> float:
+        half = apart * (len(group) - 1) / 2
+        return min(max(sum(group) / len(group), half), max(1 - half, half))
+
+    for place in places:
+        groups.append([place])
+        while len(groups) > 1:
+            a, b = groups[-2:]
+            if middle(b) - middle(a) >= apart * (len(a) + len(b)) / 2 - 1e-12:
+                break
+            groups[-2:] = [a + b]
+    return [middle(g) + apart * (i - (len(g) - 1) / 2) for g in groups for i in range(len(g))]

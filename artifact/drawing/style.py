@@ -61,6 +61,16 @@ PALETTE = {
     "claim": CLAIM,
 }
 PALETTE |= {f"rung {i}": colour for i, colour in enumerate(RUNGS)}
+#: Of those with less than 4.5:1 on the book's dark background: what they become there. The page's style sheet has them
+#: as variables; elsewhere a figure has the colours above.
+DARK = {
+    BASELINE: "#30A6E8",
+    BOUND: "#828282",
+    CLAIM: "#AE5CF8",
+    RUNGS[0]: "#9D7E51",
+    RUNGS[7]: "#FF1547",
+    RUNGS[8]: "#BA5EBF",
+}
 # Rows or lanes in a picture of a format.
 ROWS = (PUBLISHED, BASELINE, BEST, RUNGS[1], CLAIM, RUNGS[0], RUNGS[3])
 
@@ -262,6 +272,13 @@ def svg(fig, prefix: str, alt: str) -> str:
     ).strip()
 
 
+def themed(markup: str) -> str:
+    """The figure with the colours of `DARK` as variables of a style sheet: "var(--sot-0072b2, #0072b2)"."""
+    for colour in map(str.lower, DARK):
+        markup = re.sub(colour, f"var(--sot-{colour[1:]}, {colour})", markup, flags=re.IGNORECASE)
+    return markup
+
+
 def show(fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str) -> Shown:
     """Save `fig` as <figures>/<room>/<name>.svg and `data` as .csv beside it, both whole or not at
     all, and close it.
@@ -292,6 +309,6 @@ def show(fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str) 
     return Shown(
         svg_path,
         csv_path,
-        f'<figure id="{prefix}" style="margin:1em 0;color:inherit">\n{markup}\n'
+        f'<figure id="{prefix}" style="margin:1em 0;color:inherit">\n{themed(markup)}\n'
         f"<figcaption>{html.escape(caption, quote=False)} {link}</figcaption>\n</figure>",
     )

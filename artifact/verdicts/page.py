@@ -43,12 +43,13 @@ def badge(verdict: str, extension: bool = False) -> str:
 BEFORE, BEHIND = ("Claim", "Source", "GPU of the source", "Published"), ("Minutes",)
 
 
-def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
+def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "", first: Sequence[str] = ()) -> str:
     """The verdicts of `judge` as an HTML table, with a line that counts them above it; whole without a script.
 
     judged: name of a GPU -> the verdicts on the same claims by its records, a column for each in this order; the line
     above counts those of the first. A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to
     the claims that it names. beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
+    first: ids of claims that are shown, where the others unfold in a table of their own.
     """
     df = next(iter(judged.values()))
     claims = judge.counted(df)
@@ -57,26 +58,48 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "") -> str:
     on = f" on {html.escape(next(iter(judged)))}" if len(judged) > 1 else ""
     ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
-    heads = [f'<th scope="col">{head}</th>' for head in BEFORE]
-    heads += [f'<th scope="col" data-gpu="">{html.escape(gpu)}</th>' for gpu in judged]
+    line = f"<p>{len(claims)} claims{on}: {counts(claims)}{apart}</p>"
+    rows = {name: frame.set_index("id") for name, frame in judged.items()}
+    every = list(df["id"])
+    shown = [i for i in every if i in set(first)] or every
+    rest = [i for i in every if i not in set(shown)]
+    table = _table(df, rows, known, beside, shown)
+    if not rest:
+        return f"{line}\n{table}"
+    others = _table(df, rows, known, beside, rest)
+    folded = f'<details class="folded"><summary>The other {len(rest)} rows</summary>\n{others}\n</details>'
+    return "\n".join((line, table, folded))
+
+
+def _table(
+    df: pd.DataFrame,
+    rows: Mapping[str, pd.DataFrame],
+    known: re.Pattern,
+    beside: str,
+    ids: Sequence[str],
+) -> str:
+    """The rows of the claims `ids`. rows: name of a GPU -> verdicts by id; known: matches an id in a text. A page of
+    one source does not repeat its name."""
+    alone = bool(beside) and df["source"].nunique() == 1
+    heads = [f'<th scope="col">{head}</th>' for head in BEFORE if not (alone and head == "Source")]
+    heads += [f'<th scope="col" data-gpu="">{html.escape(gpu)}</th>' for gpu in rows]
     heads += [f'<th scope="col">{head}</th>' for head in BEHIND]
     out = [
-        f"<p>{len(claims)} claims{on}: {counts(claims)}{apart}</p>",
         '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Claims and their verdicts">'
         '<table class="ledger">',
         f"<thead><tr>{''.join(heads)}</tr></thead>",
         "<tbody>",
     ]
-    by_id = [frame.set_index("id") for frame in judged.values()]
-    for row in df.to_dict("records"):
+    for row in df[df["id"].isin(ids)].to_dict("records"):
         cell = {key: html.escape(str(value)) for key, value in row.items()}
         shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
-        found = "".join(_found(frame.loc[row["id"]], known) for frame in by_id)
+        found = "".join(_found(frame.loc[row["id"]], known) for frame in rows.values())
         out.append(
             f'<tr id="claim-{cell["id"]}"><th scope="row">{cell["says"]} '
             f"<em>({cell['where']})</em> {shown}</th>"
-            f"<td>{cell['source']}</td><td>{cell['gpu']}</td>"
-            f"<td>{cell['published']}</td>{found}"
+            + f"<td>{cell['source']}</td>"
+            * (not alone)
+            + f"<td>{cell['gpu']}</td><td>{cell['published']}</td>{found}"
             f"<td>{row['minutes']:g}</td></tr>"
         )
     return "\n".join([*out, "</tbody></table></div>"])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from artifact import paths
 from artifact.drawing import prose, races, systems
@@ -133,6 +134,28 @@ def verdicts(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> str:
     total = ", ".join(f"{counts[v]} {page.badge(v)}" for v in measures.VERDICTS if v in counts)
     sources = ", ".join(dict.fromkeys(claim.source for claim in known))
     return f"<p>The ledger holds {counts.sum()} claims, all of {sources}: {total}</p>"
+
+
+def citation(root: Path = paths.ROOT) -> str:
+    """CITATION.cff as BibTeX, in a block of code."""
+    said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    who = " and ".join(
+        f"{{{author['name']}}}"
+        if "name" in author
+        else f"{author['family-names']}, {author['given-names']}"
+        for author in said["authors"]
+    )
+    fields = {
+        "author": who,
+        "title": said["title"],
+        "version": said["version"],
+        "year": str(said["date-released"])[:4],
+        "doi": said.get("doi"),
+        "note": f"Software, {said['license']}",
+    }
+    lines = ",\n".join(f"  {key} = {{{value}}}" for key, value in fields.items() if value)
+    key = re.split(r"\W+", said["title"].lower())
+    return f"```bibtex\n@software{{{'_'.join(key[:3])},\n{lines}\n}}\n```"
 
 
 def meanings() -> str:

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import matrices, records
 from artifact.measure.run import Run
+from artifact.profiling import ncu
 from kernels import casper_sparse as room
 
 NAMES = tuple(room.VARIANTS)
@@ -132,6 +134,14 @@ METRICS = {
     "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy",
 }
 FROM_DRAM = "dram__bytes_read.sum"
+#: The memories whose traffic is counted, the farthest from the cores first.
+MEMORIES = ("DRAM", "L2", "shared memory")
+COUNTED = (
+    ncu.TIME, FROM_DRAM, "dram__bytes_write.sum", "lts__t_sectors_op_read.sum", "lts__t_sectors_op_red.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+)  # fmt: skip
+#: Bytes of a sector of L2, and of a wavefront of shared memory.
+SECTOR, WAVEFRONT = 32, 128
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,24 @@ class Counters:
         point = ["m", "n", "k", "density", "variant"]
         wide = df.pivot_table(index=point, columns="metric", values="value", sort=False)
         return wide[[c for c in METRICS.values() if c in wide]].reset_index()
+
+    @property
+    def traffic(self) -> pd.DataFrame:
+        """m, n, k, density, variant, group (the sweep that a shape is of) and a column of TB/s for each of MEMORIES."""
+        point = ["m", "n", "k", "density", "variant"]
+        wide = self.tidy.pivot_table(index=point, columns="metric", values="value", sort=False)
+        wide = wide.rename(columns={other: usual for usual, other in ncu.OTHER_NAMES.items()})
+        wide = wide.reindex(columns=[*wide, *(c for c in COUNTED if c not in wide)])
+        sectors = wide["lts__t_sectors_op_read.sum"] + wide["lts__t_sectors_op_red.sum"].fillna(0)
+        moved = {
+            "DRAM": wide[FROM_DRAM] + wide["dram__bytes_write.sum"],
+            "L2": SECTOR * sectors,
+            "shared memory": WAVEFRONT * wide["l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"],
+        }
+        rates = {m: counted / wide[ncu.TIME] / 1e3 for m, counted in moved.items()}
+        out = pd.DataFrame(rates).reset_index()
+        square, tall = (out["m"] == out["n"]) & (out["n"] == out["k"]), out["m"] > out["k"]
+        return out.assign(group=np.select([square, tall], ["square", "tall"], "wide"))
 
     @property
     def most_dense(self) -> pd.DataFrame:

@@ -7,13 +7,16 @@ from functools import partial
 import pandas as pd
 
 from artifact import rooms
-from artifact.drawing import charts, style
+from artifact.drawing import charts, memories, style
+from artifact.drawing.cells import Said
 from artifact.measure import records
-from artifact.rooms.casper_sparse.experiments import NAMES, Ceilings, of
+from artifact.rooms.casper_sparse import findings
+from artifact.rooms.casper_sparse.experiments import BEST, MEMORIES, NAMES, Ceilings, Counters, of
 from kernels import casper_sparse as room
 
 SHOWN = ("warp_per_row", "l2_panels", "auto")
-STRONG = ("in_flight", "shared_tiles")  #: rungs with a marker of their own in a roofline
+#: Those whose traffic is drawn.
+DRAWN = ("warp_per_row", "l2_panels", "in_flight", "shared_tiles", "auto", BEST)
 #: Sweep -> what it sweeps, how the axis is called, and the source's figure.
 SWEEPS = {
     "wide": ("n", "N, columns of B", "fig4_wide"),
@@ -40,17 +43,16 @@ def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings, rows: t
     )  # fmt: skip
 
 
-def below_panel(experiment: str, rows: tuple[str, ...]) -> dict[str, str]:
+def below_panel(experiment: str, rows: tuple[str, ...]) -> dict[str, Said]:
     """Alternative text and caption of a sweep's panel."""
     if rows == ANSWER:
         return {
-            "alt": f"Speedup over cuSPARSE in the {experiment} sweep, a panel for each density, with the range that "
-            "the source states",
+            "alt": findings.speedups,
             "caption": f"The {experiment} sweep: speedup over the fastest cuSPARSE algorithm. Violet: what the source "
             "states for its GPU.",
         }
     return {
-        "alt": f"Time and memory throughput in the {experiment} sweep, a column for each density",
+        "alt": findings.times,
         "caption": f"The {experiment} sweep. Top: time of one multiplication. Bottom: bytes that any kernel must "
         "move (A, B and C once) over that time; the dashed line is a measured copy. Violet: what the source states for "
         "its GPU; its memory throughput is what the hardware moved, which is more than these least bytes (the counters "
@@ -66,16 +68,38 @@ def panels(everything: pd.DataFrame, experiment: str, ceilings: Ceilings):
         yield drawn, named, below_panel(experiment, rows)
 
 
-def roofline(everything: pd.DataFrame, ceilings: Ceilings, traffic: str):
-    """traffic: "requested_bytes", with the slope of L2, or "least_bytes"."""
-    roofs = {
-        "DRAM copy": ceilings.copy_gbps,
-        "L2 read": ceilings.l2_gbps,
-        "FMA": ceilings.fma_tflops,
+def asked(everything: pd.DataFrame, ceilings: Ceilings):
+    """What the points of the sweeps ask of the memories, by arithmetic: every row of B that a gather reads, and every
+    operand once."""
+    bytes_of = {
+        "every read of the gather": "requested_bytes",
+        "A, B and C once": "least_bytes",
     }
-    if traffic == "least_bytes":
-        del roofs["L2 read"]
-    return charts.roofline(everything, roofs, list(NAMES), traffic=traffic, strong=STRONG)
+    rates = [
+        everything[["variant", "experiment"]]
+        .rename(columns={"experiment": "group"})
+        .assign(memory=memory, tbps=everything[column] / everything["median_us"] / 1e6)
+        for memory, column in bytes_of.items()
+    ]
+    roofs = {
+        "every read of the gather": {
+            "L2": ceilings.l2_gbps / 1e3,
+            "shared memory": ceilings.shared_gbps / 1e3,
+        },
+        "A, B and C once": {"DRAM": ceilings.copy_gbps / 1e3},
+    }
+    return memories.memories(pd.concat(rates), roofs, list(NAMES), DRAWN)
+
+
+def counted(counters: Counters | None, ceilings: Ceilings):
+    """What Nsight Compute counted at each memory; None without its counters."""
+    if counters is None:
+        return None
+    rates = counters.traffic.melt(["variant", "group"], MEMORIES, "memory", "tbps")
+    roofs = (ceilings.copy_gbps, ceilings.l2_gbps, ceilings.shared_gbps)
+    roofs = {m: {"ceiling": gbps / 1e3} for m, gbps in zip(MEMORIES, roofs, strict=True)}
+    drawn = [v for v in DRAWN if v != BEST]
+    return memories.memories(rates, roofs, list(NAMES), [*drawn, "cusparse_alg2", "cusparse_alg3"])
 
 
 def real(table: pd.DataFrame | None):

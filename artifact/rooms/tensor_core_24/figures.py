@@ -364,9 +364,10 @@ def ladder(
             y = middle + 0.2 * (place - (len(sizes) - 1) / 2)
             more = {"hatch": SIZE_HATCHES[place], "edgecolor": INK, "linewidth": 0.5}
             ax.barh(y, rate, 0.17, facecolor=colour, **more)
+            gained = round(100 * gain) if before else 0
             said = (
                 (0.84, plot.number(round(rate))),
-                (0.99, f"{100 * gain:+.0f} %" if before else ""),
+                (0.99, (f"{gained:+d} %" if gained else "0 %") if before else ""),
             )
             for x, text in said:
                 how = {"transform": across, "va": "center", "ha": "right", "fontsize": 8}

@@ -90,7 +90,8 @@ def profile(profile: Profile) -> Styler | None:
 
 
 def energy(view: View, ladder: Ladder) -> Styler | None:
-    """Bytes, energy and clocks of each contender at the largest profiled size; None without a model."""
+    """Bytes, energy and clocks of each contender at the largest profiled size; None without a model, and where no rung
+    was measured at that size, as in a kick."""
     if view.model is None:
         return None
     size, at = view.size, view.largest
@@ -101,6 +102,8 @@ def energy(view: View, ladder: Ladder) -> Styler | None:
     )
     us = ladder.frame[ladder.frame["m"] == size].set_index("variant")["median_us"]
     names = [v for v in at.index if v in us.index]
+    if not names:
+        return None
     df = pd.DataFrame(
         {
             "contender": v,

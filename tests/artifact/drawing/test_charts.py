@@ -85,42 +85,6 @@ def test_dots_are_where_the_table_says():
         charts.dots(table * np.nan, looks, "speed")
 
 
-@pytest.mark.parametrize("traffic", ["least_bytes", "requested_bytes"])
-def test_roofline(sweeps, traffic):
-    ceilings = {"DRAM copy": 4200, "L2 read": 8000, "FMA": 61}
-    fig, data = charts.roofline(sweeps, ceilings, synthetic.LADDER, traffic)
-    assert [ax.get_title() for ax in fig.get_axes()] == ["wide", "square", "tall"]
-    np.testing.assert_allclose(data["intensity"], data["useful_flops"] / data[traffic])
-    assert not overlaps(fig)
-    assert set(data["variant"]) == {*synthetic.LADDER, "cusparse_best"}
-    labels = labels_of(fig)
-    assert labels == ["warp_per_row", "rows_per_warp", "cuSPARSE, best algorithm", "other rungs"]
-    drawn = {  # the points of the first panel; the roofs have a line
-        tuple(point)
-        for line in fig.get_axes()[0].get_lines()
-        if line.get_linestyle() == "None"
-        for point in line.get_xydata()
-    }
-    wide = data[data["experiment"] == "wide"]
-    assert drawn == set(wide[["intensity", "tflops"]].itertuples(index=False, name=None))
-    left, right = fig.get_axes()[0].get_xlim()
-    ends = [*data["intensity"], 61 / 4.2, 61 / 8]  # the data and the ridges, and little more
-    assert min(ends) / 1.5 < left < min(ends) and max(ends) < right < max(ends) * 1.6
-    with pytest.raises(ValueError, match="needs the ceiling 'FMA'"):
-        charts.roofline(sweeps, {"DRAM copy": 4200}, synthetic.LADDER)
-
-
-def test_roofline_marks_what_it_is_asked_to(sweeps):
-    ceilings = {"DRAM copy": 4200, "FMA": 61}
-    strong = ["any_n", "column_tiles", "not_measured"]
-    fig, _ = charts.roofline(sweeps, ceilings, synthetic.LADDER, strong=strong)
-    labels = labels_of(fig)
-    assert {"any_n", "column_tiles", "l2_panels"} < set(labels)  # a single other by its name
-    assert "not_measured" not in labels and "other rungs" not in labels
-    fig, _ = charts.roofline(sweeps, ceilings, synthetic.LADDER, strong=synthetic.LADDER)
-    assert len(fig.legends[0].get_texts()) == len(synthetic.LADDER) + 1
-
-
 def test_ladder_without_a_prediction(sweeps):
     fig, data = charts.ladder(sweeps, {"warp_per_row": "", "any_n": "Faster."})
     said = words(fig)

@@ -217,6 +217,24 @@ def test_rules_link_where_there_are_rows(known):
 # ---------------------------------------------------------------- the front page
 
 
+def test_the_citation_is_that_of_its_file(tmp_path):
+    (tmp_path / "CITATION.cff").write_text(
+        "title: 'One two three: four'\nversion: 1.2\nlicense: X\ndate-released: 2026-01-02\ndoi: 10.1/2\n"
+        "authors: [{name: The Group}, {family-names: Doe, given-names: Jo}]\n"
+    )
+    said = front.citation(tmp_path)
+    assert said.startswith(
+        "```bibtex\n@software{one_two_three,\n  author = {{The Group} and Doe, Jo},"
+    )
+    assert "  year = {2026},\n  doi = {10.1/2}," in said and said.count("{") == said.count("}")
+    (tmp_path / "CITATION.cff").write_text(
+        "title: One two\nversion: 1\nlicense: X\ndate-released: 2026-01-02\nauthors: [{name: The Group}]\n"
+    )
+    assert "doi" not in front.citation(tmp_path) and "@software{one_two," in front.citation(
+        tmp_path
+    )
+
+
 def test_table_of_systems_links_to_chapters_that_are_there(tmp_path, origin):
     _, data = systems_.systems_map(origin.folder)
     (tmp_path / "casper_sparse.ipynb").touch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from drawn import overlaps
 from matplotlib import pyplot as plt
 
 from artifact.drawing import plot
@@ -56,3 +57,34 @@ def test_what_is_stated_stands_below_what_was_measured():
     assert df["source"].tolist() == ["measured", "measured", "stated"]
     assert df["low"].isna().tolist() == [True, True, False]
     assert plot.stated("GPU X") == "stated by the source (GPU X)"
+
+
+def test_places_of_names_are_spread_around_their_mean_within_the_axes():
+    assert plot.spaced([0.1, 0.5, 0.9], 0.1) == [0.1, 0.5, 0.9]
+    assert plot.spaced([0.5, 0.5, 0.53], 0.1) == pytest.approx([0.41, 0.51, 0.61])
+    assert plot.spaced([0.0, 0.01], 0.1) == pytest.approx([0.0, 0.1])
+    assert plot.spaced([0.4, 0.98, 1.0], 0.1) == pytest.approx([0.4, 0.9, 1.0])
+    # Two that are apart from a third until they are pushed towards it.
+    assert plot.spaced([0.86, 0.99, 1.0], 0.1) == pytest.approx([0.8, 0.9, 1.0])
+
+
+def test_lines_are_named_where_they_end():
+    fig, ax = plt.subplots(layout="constrained")
+    lines = {
+        "a": ([1, 10], [1, 2]),
+        "b": ([1, 10], [1, 2.01]),
+        "short": ([1, 4], [3, 4]),
+        "one": ([6], [1]),
+    }
+    ends = []
+    for called, (x, y) in lines.items():
+        (line,) = ax.plot(x, y)
+        ends.append(plot.End(called, x[-1], y[-1], line.get_color(), alone=len(x) == 1))
+    plot.ends(ax, ends)
+    assert not overlaps(fig)
+    box = {text.get_text(): text.get_window_extent() for text in ax.texts}
+    right = ax.get_window_extent().x1
+    assert box["a"].x0 > right and box["b"].x0 > right  # in the margin
+    at = {called: ax.transData.transform((x[-1], y[-1])) for called, (x, y) in lines.items()}
+    assert at["short"][0] < box["short"].x0 < box["short"].x1 < right
+    assert box["one"].x1 < at["one"][0]  # beside a point that stands alone, on its left

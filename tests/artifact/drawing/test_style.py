@@ -13,6 +13,7 @@ from matplotlib import pyplot as plt
 
 from artifact.drawing import style
 from artifact.measure import records
+from artifact.paths import ROOT
 
 WHITE, NEAR_BLACK = "#FFFFFF", "#121212"
 
@@ -110,6 +111,33 @@ def test_no_two_contenders_look_the_same():
 def test_every_two_colours_are_told_apart():
     for a, b in itertools.combinations(style.PALETTE.values(), 2):
         assert np.linalg.norm(lab(linear(a)) - lab(linear(b))) > 18, (a, b)
+
+
+#: The book's background in dark mode, in its style sheet.
+DARK_PAGE = "#14171B"
+
+
+def test_colours_of_dark_pages_are_seen_there_and_told_apart():
+    sheet = (ROOT / "book" / "_static" / "custom.css").read_text().lower()
+    assert f"--pst-color-background: {DARK_PAGE.lower()}" in sheet
+    dark = {role: style.DARK.get(colour, colour) for role, colour in style.PALETTE.items()}
+    for role, colour in dark.items():
+        assert contrast(colour, DARK_PAGE) >= 4.5, role
+    for a, b in itertools.combinations(dark.values(), 2):
+        assert np.linalg.norm(lab(linear(a)) - lab(linear(b))) > 18, (a, b)
+    roles = [dark[r] for r in ("published", "baseline", "best", "bound", "claim")]
+    for sight, (a, b) in itertools.product(SIGHT.values(), itertools.combinations(roles, 2)):
+        assert np.linalg.norm(lab(sight @ linear(a)) - lab(sight @ linear(b))) > 12, (a, b)
+    for colour, instead in style.DARK.items():
+        assert f"--sot-{colour[1:].lower()}: {instead.lower()};" in sheet
+
+
+def test_a_page_may_change_colours_that_are_too_dark_for_it_and_the_file_keeps_them(folder):
+    fig, ax = plt.subplots()
+    ax.plot([1, 2], color=style.BASELINE)
+    shown = style.show(fig, "casper_sparse", "two", pd.DataFrame({"x": [1]}), "A line.", "Caption.")
+    assert "stroke: var(--sot-0072b2, #0072b2)" in shown.markup
+    assert "var(" not in shown.svg_path.read_text() and "#0072b2" in shown.svg_path.read_text()
 
 
 def test_a_variant_that_is_not_of_the_room_cannot_be_drawn():

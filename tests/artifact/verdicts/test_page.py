@@ -63,6 +63,20 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
     assert 'href="ledger.html#claim-wide-speedup"' in linked
 
 
+def test_what_comes_first_is_open_and_the_others_unfold(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    first = ["wide-speedup", "abstract-speedup"]
+    text = page.ledger({"NVIDIA H200": df}, "ledger.html", first)
+    shown, folded = text.split('<details class="folded">')
+    assert set(re.findall('<tr id="claim-([^"]*)"', shown)) == set(first)
+    assert set(re.findall('<tr id="claim-([^"]*)"', folded)) == set(df["id"]) - set(first)
+    assert f"<summary>The other {len(df) - 2} rows</summary>" in folded
+    assert f"<p>{len(judge.counted(df))} claims" in shown  # counts are of all
+    assert 'class="folded"' not in page.ledger(
+        {"NVIDIA H200": df}, "ledger.html", ["no such claim"]
+    )
+
+
 def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     one = judge.judge(KNOWN, synthetic.folder(tmp_path / "a"))
     two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[
@@ -112,6 +126,7 @@ def test_only_verdicts_have_badges():
 
 def test_the_style_sheet_knows_every_badge():
     sheet = (paths.ROOT / "book" / "_static" / "custom.css").read_text()
+    assert sheet.count("{") == sheet.count("}")  # a brace too many hides the rule behind it
     for verdict in measures.VERDICTS:
         (name,) = re.findall(r'class="([\w-]+)"', page.badge(verdict))
         assert f".{name} {{ color:" in sheet, verdict

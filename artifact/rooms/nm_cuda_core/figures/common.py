@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from artifact.drawing import plot
-from artifact.drawing.style import BASELINES, CLAIM, SIZE, look
+from artifact.drawing.style import BASELINES, CLAIM, SIZE
 from artifact.profiling import ncu
 
 STATED = "stated by the source (RTX 4070)"
@@ -73,34 +73,41 @@ def middle_of(rows: pd.DataFrame) -> pd.Series:
     return np.sqrt(low.astype(float) * high.astype(float))
 
 
-def draw_stated(ax, rows: pd.DataFrame, order: Sequence[str]) -> None:
-    """Draw published rows at their sizes, in the marker of what is to the letter of each."""
-    for row, middle in zip(rows.itertuples(), middle_of(rows), strict=True):
-        ours = AS_PUBLISHED.get(row.variant)
-        who = ours if ours in order else row.variant
-        marker = look(who, order)["marker"] if is_known(who, order) else "+"
-        if row.low < row.high:
-            ax.plot([row.size] * 2, [row.low, row.high], color=CLAIM, linewidth=3.2, alpha=0.45)
-        elif not row.low == row.high:
-            arrow = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
-            ax.annotate(
-                "",
-                (row.size, middle),
-                xytext=(0, -17 if np.isnan(row.low) else 17),
-                textcoords="offset points",
-                arrowprops=arrow,
-            )
-        ax.plot(row.size, middle, **plot.hollow(marker))
+def draw_stated(ax, rows: pd.DataFrame) -> list[plot.End]:
+    """Draw published rows at their sizes: those of cuBLAS as squares, those of the sparse kernels, which the source
+    does not always tell apart, as circles, each joined; a range has a bar, a bound with no other side an arrow.
+
+    Returns what `plot.ends` names.
+    """
+    named = []
+    of_library = rows["variant"].astype(str).str.startswith(BASELINES)
+    for called, marker, here in (
+        ("cuBLAS, stated", "s", rows[of_library]),
+        ("sparse kernels, stated", "o", rows[~of_library]),
+    ):
+        if here.empty:
+            continue
+        middles = middle_of(here)
+        for row, middle in zip(here.itertuples(), middles, strict=True):
+            if row.low < row.high:
+                ax.plot([row.size] * 2, [row.low, row.high], color=CLAIM, linewidth=3.2, alpha=0.45)
+            elif not row.low == row.high:
+                arrow = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
+                ax.annotate(
+                    "",
+                    (row.size, middle),
+                    xytext=(0, -17 if np.isnan(row.low) else 17),
+                    textcoords="offset points",
+                    arrowprops=arrow,
+                )
+            ax.plot(row.size, middle, **plot.hollow(marker))
+        line = np.exp(np.log(middles).groupby(here["size"]).mean())
+        ax.plot(line.index, line, color=CLAIM, linewidth=1, linestyle=(0, (4, 3)), marker="")
+        end = float(line.index[-1]), float(line.iloc[-1])
+        named.append(plot.End(called, *end, CLAIM, alone=len(line) == 1))
+    return named
 
 
-def stated_handles(order: Sequence[str], *stated: pd.DataFrame) -> dict[str, Line2D]:
-    """Entries of the legend for what `draw_stated` drew: in a contender's marker, or of no one kernel."""
-    known = {is_known(v, order) for rows in stated for v in rows["variant"]}
-    handles = {STATED: Line2D([], [], **plot.hollow())} if True in known else {}
-    if False in known:
-        handles["stated of the sparse kernels"] = Line2D([], [], **plot.hollow("+"))
-    return handles
-
-
-def is_known(variant: str, order: Sequence[str]) -> bool:
-    return variant in order or str(variant).startswith(BASELINES)
+def stated_handles(*stated: pd.DataFrame) -> dict[str, Line2D]:
+    """The legend's entry for what `draw_stated` drew; none where nothing is stated."""
+    return {STATED: Line2D([], [], **plot.hollow())} if any(len(rows) for rows in stated) else {}

@@ -7,11 +7,13 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.optimize import nnls
 
 from artifact.baselines.cublas import READINGS
 from artifact.drawing import plot
-from artifact.drawing.style import CLAIM, INK, MARKER, SIZE, WIDTH, name
+from artifact.drawing.style import BASELINE, INK, PUBLISHED, RUNGS, WIDTH
 from artifact.rooms.nm_cuda_core.figures.common import (
     STATED,
     middle_of,
@@ -157,46 +159,83 @@ def _nearness(reading, residuals, fit: Fit, kernel_scale, extra_scale) -> dict:
     }
 
 
-def readings(df: pd.DataFrame, published: pd.DataFrame, fit: Fit):
-    """Run time of cuBLAS under every protocol over the size, and the published one (left); the
-    published time over the best that each reading can say of it (right, see `compare_readings`).
+#: Part of a call: what it is called, its colour and hatch, the reading that adds it (None: the kernel itself), and the
+#: term of the fit that grows as it does.
+PARTS = (
+    ("kernel; in the fit, n³", BASELINE, "", None, "cube_ms"),
+    ("copies of A, B and C; n²", RUNGS[1], "....", "cublas_transfers", "square_ms"),
+    ("allocation", RUNGS[0], "xxx", "cublas_allocation", None),
+    ("handle; a constant", PUBLISHED, "////", "cublas_handle", "constant_ms"),
+)
 
-    fit: `fit_readings` of the published times, drawn as a line on the left.
+
+def _parts(times: pd.DataFrame, size: int) -> dict[str, float]:
+    """Part -> ms at a size, of what the records have."""
+    kernel, of = times.loc[size, "cublas"], {}
+    for called, *_, reading, _ in PARTS:
+        ms = kernel if reading is None else times.get(reading, {}).get(size, np.nan) - kernel
+        of[called] = max(float(ms), 0.0)
+    return {called: ms for called, ms in of.items() if ms == ms}
+
+
+def readings(df: pd.DataFrame, published: pd.DataFrame, fit: Fit):
+    """What a call of cuBLAS contains at each size that the source has a time of, a panel each: what was measured here,
+    part upon part, and beside it the terms of the fit of the published times, with the published time as a dot.
+
+    fit: `fit_readings` of the published times.
     """
     points = points_of(df, READINGS, ())
     target = cublas_times(published).groupby(level=0).mean()
     _, models = _compare(df, published)
-    fig, (ax, side) = plt.subplots(1, 2, figsize=(WIDTH, 4.0), width_ratios=(1.25, 1))
-    handles: dict[str, object] = {}
-    rows = []
-    for reading in dict.fromkeys(points["variant"]):
-        own = points[points["variant"] == reading]
-        handles[name(reading)] = plot.line(
-            ax, own["size"], own["time_ms"], reading, (), markersize=MARKER
+    times = times_of(points)
+    sizes = [size for size in target.index if size in times.index]
+    fig, axes = plt.subplots(1, len(sizes), figsize=(WIDTH, 3.9), squeeze=False)
+    looks = {called: (colour, hatch) for called, colour, hatch, _, _ in PARTS}
+    terms = pd.DataFrame(
+        {
+            "constant_ms": 1e3 * fit.constant,
+            "square_ms": 1e3 * fit.square * target.index.to_numpy(float) ** 2,
+            "cube_ms": 1e3 * fit.cube * target.index.to_numpy(float) ** 3,
+        },
+        index=target.index,
+    )
+    term_of = {called: term for called, *_, term in PARTS if term}
+    for ax, size in zip(axes[0], sizes, strict=True):
+        here = _parts(times, size)
+        theirs = {called: float(terms.loc[size, term]) for called, term in term_of.items()}
+        unit, times_unit = (
+            ("µs", 1e3) if max(sum(here.values()), sum(theirs.values())) < 1 else ("ms", 1)
         )
-        model = models[reading]
-        ratio = target[model.index] / model.where(model > 0)
-        plot.line(side, ratio.index, ratio, reading, (), markersize=MARKER)
-        for size, time_ms in zip(own["size"], own["time_ms"], strict=True):
-            scaled = 1e3 * model[size] if size in model.index else np.nan
-            rows.append({"variant": reading, "size": size, "time_ms": time_ms, "scaled_ms": scaled})
-    ax.plot(target.index, 1e3 * target, **plot.hollow("o"))
-    handles[STATED] = Line2D([], [], **plot.hollow())
-    span = np.geomspace(target.index.min(), target.index.max(), 60)
-    style = {"color": CLAIM, "linestyle": (0, (5, 2)), "linewidth": 1.2}
-    (handles["a + b·n² + c·n³"],) = ax.plot(span, 1e3 * fit.seconds(span), **style)
-    modelled = target / fit.seconds(target.index)
-    side.plot(modelled.index, modelled, **(plot.hollow("o") | style))
-    for each in (ax, side):
-        each.set(xlabel=SIZE, yscale="log")
-        plot.sizes(each, points["size"].tolist())
-    ax.set_ylabel("run time (ms)")
-    plot.log(ax.yaxis)
-    side.axhline(1, color=INK, linewidth=0.8)
-    drawn = np.concatenate([line.get_ydata() for line in side.get_lines()])
-    plot.ratio(side, [float(value) for value in drawn if np.isfinite(value)])
-    side.set_ylabel("published time over scaled reading")
-    plot.legend(fig, handles, columns=3)
+        top = times_unit * max(sum(here.values()), sum(theirs.values()), 1e3 * target[size])
+        for x, stack in enumerate((here, theirs)):
+            low = 0.0
+            for called, ms in stack.items():
+                colour, hatch = looks[called]
+                tall = times_unit * ms
+                how = {"facecolor": colour, "edgecolor": INK, "linewidth": 0.5, "hatch": hatch}
+                ax.bar(x, tall, 0.72, bottom=low, alpha=0.8, **how)
+                low += tall
+        ax.plot(1.9, times_unit * 1e3 * target[size], **plot.hollow())
+        ax.set(xlim=(-0.6, 2.35), ylim=(0, 1.1 * top), title=f"{plot.number(size)}³")
+        ax.set_xticks([0, 1, 1.9], ["here", "fit", "stated"])
+        ax.set_yticks([tick for tick in MaxNLocator(4).tick_values(0, top) if tick <= top])
+        ax.yaxis.set_major_formatter(FuncFormatter(plot.number))
+        ax.set_ylabel(unit, rotation=0, ha="right", va="bottom", y=1.0)
+        ax.tick_params(axis="x", length=0)
+        ax.grid(axis="x", visible=False)
+    present = set().union(*(_parts(times, size) for size in sizes), term_of)
+    handles = {
+        called: Patch(facecolor=colour, edgecolor=INK, hatch=hatch, linewidth=0.5, alpha=0.8)
+        for called, (colour, hatch) in looks.items()
+        if called in present
+    }
+    plot.legend(fig, handles | {STATED: Line2D([], [], **plot.hollow())}, columns=3)
+    rows = []
+    for variant, size, time_ms in points[["variant", "size", "time_ms"]].itertuples(index=False):
+        extra = max(time_ms - times.loc[size, "cublas"], 0.0) if variant != "cublas" else np.nan
+        scaled = 1e3 * models[variant][size] if size in models[variant].index else np.nan
+        row = {"variant": variant, "size": size, "time_ms": time_ms, "over_kernel_ms": extra}
+        rows.append(row | {"scaled_ms": scaled})
     stated = pd.DataFrame(
         {
             "variant": "cublas",
@@ -204,5 +243,5 @@ def readings(df: pd.DataFrame, published: pd.DataFrame, fit: Fit):
             "time_ms": 1e3 * target.to_numpy(),
             "fitted_ms": 1e3 * fit.seconds(target.index),
         }
-    )
+    ).join(terms.reset_index(drop=True))
     return fig, plot.behind(pd.DataFrame(rows), stated)

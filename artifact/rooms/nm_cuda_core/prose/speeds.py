@@ -242,8 +242,6 @@ def in_short(trial: Trial, handles: list[float], removed: bool) -> str:
         else "reaches the machine code with this compiler"
     )
     return f"""
-## In short
-
 - The gather reads one index for 32 columns: right for vector-wise N:M, wrong for the 2:4 that the report draws. Doing
   it right costs {costs:.1f}× the time.
 - The register prefetch {reaches}.

@@ -7,16 +7,16 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
 from artifact.drawing import plot, sketch
-from artifact.drawing.style import BOUND, INK, MARKER, WIDTH, name
+from artifact.drawing.style import BOUND, CLAIM, INK, MARKER, WIDTH, name
 from artifact.rooms.nm_spmm.figures.common import (
     POINT,
+    SERIES,
     SIZES,
     STEPWISE,
     as_sparsity,
     categories,
     densities_of,
     draw_line,
-    lanes_of,
     look,
     peak_share,
     present_of,
@@ -32,12 +32,12 @@ def stepwise(
     base: str = "v1",
     label: str = "",
 ):
-    """Fig. 7: useful TFLOP/s, and per cent of the FMA ceiling, at each sparsity (above), and speed over
-    that of `base` (below); cuBLAS at 0 % only.
+    """Fig. 7: useful work in per cent of the FMA ceiling over the sparsity, a line for each contender, named where it
+    ends; cuBLAS was measured at 0 % and is a level.
 
-    df: one size. Published quantity: "peak_share", of the source's own peak, drawn on the right
-    scale at our contender of the same idea. Raises ValueError for records of several sizes, or
-    without `base`.
+    df: one size. Published quantity: "peak_share", of the source's own peak: joined, of those of its libraries whose
+    contender of ours is shown. `base`: what the column over_base of the data is over. Raises ValueError for records
+    of several sizes, or without `base`.
     """
     rows = rows_of(df, shown, label)
     sizes = rows[["m", "n", "k"]].drop_duplicates()
@@ -45,62 +45,52 @@ def stepwise(
         raise ValueError(f"The figure is of one size, and the records have {len(sizes)}.")
     rows = rows[~rows["variant"].str.startswith("cublas") | (rows["density"] == 1)]
     present, densities = present_of(rows, shown), densities_of(rows["density"])
-    offsets = dict(zip(present, lanes_of(len(present), 0.7), strict=True))
-    fig, (ax, side) = plt.subplots(2, 1, figsize=(WIDTH, 6.2), sharex=True, height_ratios=(1.6, 1))
     place = {density: i for i, density in enumerate(densities)}
-    handles: dict[str, object] = {}
     rates = rows.pivot(index="density", columns="variant", values="useful").loc[densities]
     if base not in rates:
         raise ValueError(f"The records lack {base!r}, which the others are compared to.")
     ratios = rates.div(rates[base], axis=0)
+    fig, ax = plt.subplots(figsize=(WIDTH, 2.7 + 0.14 * len(present)))
+    ends = []
     for variant in present:
-        for each, table in ((ax, rates), (side, ratios)):
-            if variant not in table or (each is side and variant == base):
-                continue
-            values = table[variant].dropna()
-            x = [place[d] + offsets[variant] for d in values.index]
-            line = draw_line(each, x, values, variant, markersize=MARKER + 1, linewidth=0.9)
-            line.set_linestyle("none")
-            each.vlines(
-                x, 0 if each is ax else 1, values, color=look(variant)["color"], lw=2.2, alpha=0.45
-            )
-            if each is ax:
-                handles[name(variant)] = line
+        values = 100 * rates[variant].dropna() / fma
+        x = [place[d] for d in values.index]
+        line = draw_line(ax, x, values, variant, markersize=MARKER, linewidth=1.3)
+        if variant.startswith("cublas"):  # it multiplies the dense matrix whatever the sparsity
+            ax.axhline(values.iloc[0], color=line.get_color(), linewidth=1, linestyle=(0, (1, 2)))
+            x = [len(densities) - 1]
+        end = x[-1], float(values.iloc[-1]), line.get_color()
+        ends.append(plot.End(name(variant), *end, alone=len(x) == 1))
     stated = peak_share(published, present)
-    for row in stated.itertuples():
-        if row.density in place:
-            x = place[row.density] + offsets[row.variant]
-            ax.plot(x, row.stated * fma, **plot.hollow(look(row.variant)["marker"]))
+    for library, theirs in stated[stated["density"].isin(place)].groupby("library", sort=False):
+        theirs = theirs.sort_values("density", ascending=False)
+        x, shares = [place[d] for d in theirs["density"]], 100 * theirs["stated"]
+        marker = look(theirs["variant"].iloc[0])["marker"]
+        ax.plot(
+            x,
+            shares,
+            **plot.hollow(marker) | {"linestyle": (0, (4, 3)), "linewidth": 1, "color": CLAIM},
+        )
+        called = SERIES[library][0] if library in SERIES else library
+        ends.append(plot.End(f"{called}, stated", x[-1], float(shares.iloc[-1]), CLAIM))
+    ax.axhline(100, color=BOUND, linewidth=1.3, linestyle=(0, (5, 3)))
+    said = f"FMA ceiling, {fma:.1f} TFLOP/s"
+    sketch.put(ax, len(densities) - 0.52, 101.5, said, ha="right", va="bottom", fontsize=8)
+    ax.set(
+        ylabel="useful work (% of the ceiling)",
+        ylim=(0, max(112, 1.05 * 100 * rows["useful"].max() / fma)),
+    )
+    ax.set_yticks(range(0, 101, 20))
+    categories(ax, densities)
     if len(stated):
-        handles["stated by the source, % of its peak"] = Line2D([], [], **plot.hollow())
-    ax.axhline(fma, color=BOUND, linewidth=1.3, linestyle=(0, (5, 3)))
-    sketch.put(
-        ax,
-        len(densities) - 0.52,
-        fma * 1.01,
-        f"FMA ceiling {fma:.1f} TFLOP/s",
-        ha="right",
-        va="bottom",
-        fontsize=8,
-    )
-    ax.set(ylabel="useful work (TFLOP/s)", ylim=(0, 1.09 * max(fma, rows["useful"].max())))
-    share = ax.secondary_yaxis(
-        "right", functions=(lambda t: 100 * t / fma, lambda p: p * fma / 100)
-    )
-    share.set_ylabel("% of the FMA ceiling")
-    share.set_yticks(range(0, 101, 20))
-    side.axhline(1, color=look(base)["color"], linewidth=1.3)
-    plot.ratio(side, [*ratios.stack()])
-    side.set_ylabel(f"speed over {name(base)}")
-    for each in (ax, side):
-        categories(each, densities)
-    ax.set_xlabel("")
-    plot.legend(fig, handles)
+        plot.legend(fig, {"stated by the source, % of its peak": Line2D([], [], **plot.hollow())})
+    plot.ends(ax, ends)
     data = rows[["experiment", "variant", *POINT, "median_us", "useful"]].assign(
         per_cent=100 * rows["useful"] / fma
     )
     over = ratios.stack().rename("over_base").reset_index()
     data = data.merge(over, on=["variant", "density"], how="left")
+    stated = stated.assign(per_cent=100 * stated["stated"].astype(float))
     return fig, plot.behind(data.rename(columns={"useful": "tflops"}), stated)
 
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import overlaps
+from drawn import legible, overlaps
 
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.measure import records
 from artifact.measure import run as harness
+from artifact.profiling import ncu
 from artifact.rooms.casper_sparse import experiments, figures, prose, tables
 from artifact.rooms.casper_sparse.experiments import BEST, Counters
 from kernels import casper_sparse as room
@@ -85,6 +86,43 @@ def test_panels_have_the_data_of_their_sweep(everything, ceilings):
             assert not overlaps(fig)
         assert "fold" in behind[2] and "fold" not in answer[2]
         assert "speedup" in answer[0][0].get_axes()[0].get_ylabel()
+
+
+def test_memories_are_drawn_beside_their_ceilings(everything, ceilings, counters):
+    fig, data = figures.asked(everything, ceilings)
+    legible(fig)
+    rows = everything[
+        (everything["variant"] == "warp_per_row") & (everything["experiment"] == "tall")
+    ]
+    drawn = data[(data["variant"] == "warp_per_row") & (data["group"] == "tall")]
+    rates = rows["requested_bytes"] / rows["median_us"] / 1e6
+    assert drawn["most"].iloc[0] == pytest.approx(rates.max())
+    fig, data = figures.counted(counters, ceilings)
+    legible(fig)
+    assert [ax.get_title() for ax in fig.get_axes()] == list(experiments.MEMORIES)
+    assert (data["most"] < 1.05 * data["ceiling"]).all()  # no memory delivers more than it can
+    assert figures.counted(None, ceilings) is None
+
+
+def test_traffic_is_bytes_over_time(counters):
+    one = counters.tidy.query("variant == 'shared_tiles' and m == 1048576 and density == 0.05")
+    value = one.set_index("metric")["value"]
+    moved = value["dram__bytes_read.sum"] + value["dram__bytes_write.sum"]
+    row = counters.traffic.query("variant == 'shared_tiles' and m == 1048576 and density == 0.05")
+    assert row["DRAM"].item() == pytest.approx(moved / value["gpu__time_duration.sum"] / 1e3)
+    assert row["group"].item() == "tall"
+    other = {usual: other for usual, other in ncu.OTHER_NAMES.items()}
+    tidy = counters.tidy.assign(metric=counters.tidy["metric"].replace(other))
+    pd.testing.assert_frame_equal(Counters(tidy).traffic, counters.traffic)
+
+
+def test_alternative_texts_of_a_sweep_tell_its_ends(everything, ceilings):
+    ones = everything.assign(median_us=1.0)
+    for named in figures.SWEEPS:
+        answer, behind = figures.panels(ones, named, ceilings)
+        text = answer[2]["alt"](answer[0][1])
+        assert "warp_per_row goes from 1.00 to 1.00 times" in text and "cuSPARSE's best" in text
+        assert "takes 1 to 1 µs" in behind[2]["alt"](behind[0][1])
 
 
 def test_points_name_the_best_algorithms(everything):

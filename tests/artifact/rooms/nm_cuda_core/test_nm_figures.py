@@ -14,10 +14,11 @@ from artifact import rooms
 matplotlib.use("agg")
 
 
-from artifact.drawing import style
+from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.rooms.nm_cuda_core import figures, pictures
+from artifact.rooms.nm_cuda_core.figures import findings
 from kernels.formats import nm
 
 ORDER = (
@@ -220,17 +221,19 @@ def test_scaling_counts_dense_flops_for_libraries():
 def test_scaling_draws_medians_and_their_rates():
     fig, data = figures.scaling(experiment(), None, ORDER)
     left, right = fig.get_axes()
-    handles = dict(zip(labels(fig), fig.legends[0].get_lines(), strict=True))
+    assert {style.name(variant) for variant in figures.SCALING} <= set(
+        words(fig)
+    ) and not fig.legends
     for variant in figures.SCALING:
         sizes = [n for n in SIZES if variant != "cpu_loop" or n <= 2048]
         took = times(variant, sizes) / 1e3
         flops = np.array(sizes, float) ** 3 * (1 if variant in ORDER else 2)
-        look = handles[style.name(variant)]
+        look = style.look(variant, ORDER)
         for ax, values in ((left, flops / took / 1e9), (right, took)):
             (line,) = (
                 line
                 for line in ax.get_lines()
-                if line.get_marker() == look.get_marker() and line.get_color() == look.get_color()
+                if line.get_marker() == look["marker"] and line.get_color() == look["color"]
             )
             np.testing.assert_allclose(line.get_xdata(), sizes)
             np.testing.assert_allclose(line.get_ydata(), values)
@@ -247,14 +250,19 @@ def test_scaling_draws_published_points_at_their_sizes():
     middle = [y for x, y in left if x == 1024]
     assert middle == [pytest.approx(20**0.5)]  # of a range, beside its bar
     assert len(data[data["source"] == "stated"]) == 10
-    shapes = {line.get_marker() for ax in fig.get_axes() for line in ax.get_lines()}
-    assert "+" in shapes  # a contender that the room does not have
+    joined = [line.get_xdata() for line in fig.get_axes()[0].get_lines() if line.get_marker() == ""]
+    joined = {tuple(x) for x in joined if len(x) > 2}
+    assert joined == {
+        (64, 512, 2048, 4096, 8192),
+        (64, 1024, 8192),
+    }  # of cuBLAS, of the sparse kernels
+    assert {"cuBLAS, stated", "sparse kernels, stated"} <= set(words(fig))
 
 
 def test_scaling_without_published_numbers_or_cpu():
     some = experiment(variants=("baseline", "cublas"), sizes=(256, 512))
     fig, data = figures.scaling(some, None, ORDER)
-    assert figures.STATED not in labels(fig) and len(data) == 4
+    assert not fig.legends and len(data) == 4
     legible(fig)
 
 
@@ -396,11 +404,21 @@ def test_readings():
     assert mine == pytest.approx([1e3 * seconds[2048]])
     fitted = column(data, "fitted_ms", source="stated", size=512)
     assert fitted == pytest.approx(list(1e3 * fit.seconds([512])))
-    np.testing.assert_allclose(
-        drawn_in(fig.get_axes()[0], style.CLAIM),
-        [(size, 1e3 * t) for size, t in seconds.items()],
-    )
-    assert len(labels(fig)) == len(figures.READINGS) + 2
+    assert [ax.get_title() for ax in fig.get_axes()] == [
+        f"{plot.number(s)}³" for s in seconds.index
+    ]
+    for ax, (size, t) in zip(fig.get_axes(), seconds.items(), strict=True):
+        unit = {"µs": 1e6, "ms": 1e3}[ax.get_ylabel()]
+        assert drawn_in(ax, style.CLAIM) == [(1.9, pytest.approx(unit * t))]
+        bars = {x: [b for b in ax.patches if b.get_x() + b.get_width() / 2 == x] for x in (0, 1)}
+        alone, each = times("cublas", size), [times(r, size) for r in figures.READINGS[1:]]
+        here = alone + sum(max(float(r - alone), 0) for r in each)  # every part once, on the kernel
+        assert sum(bar.get_height() for bar in bars[0]) == pytest.approx(unit * here / 1e6)
+        fitted = float(fit.seconds([size])[0])
+        assert sum(bar.get_height() for bar in bars[1]) == pytest.approx(unit * fitted)
+        parts = {bar.get_hatch() for bar in ax.patches if bar.get_height()}
+        assert len(parts) == len(figures.READINGS)
+    assert len(labels(fig)) == len(figures.READINGS) + 1
     legible(fig)
 
 
@@ -414,25 +432,30 @@ def test_variants():
     got = column(data, "over_baseline", source="measured", variant="double_buffer", size=n)
     assert got == pytest.approx([expected])
     fastest = data[data["fastest"] == True]  # noqa: E712 - the stated rows have no such value
-    assert sorted(fastest["size"]) == list(SIZES)
-    assert column(fastest, "variant", size=64) == ["baseline"]
+    assert set(fastest["size"]) == set(SIZES)
+    assert column(fastest, "variant", size=64) == [
+        "baseline",
+        "prefetch",
+    ]  # within 2% of each other
     assert column(fastest, "variant", size=8192) == ["double_buffer"]
-    bars = [p for p in fig.get_axes()[1].patches if p.get_height() > 0]
-    tops = [bar.get_y() + bar.get_height() for bar in bars]
-    best = [min(times(v, size) for v in ORDER) / 1e3 for size in SIZES]
-    np.testing.assert_allclose(tops, best)
-    looks = {(bar.get_facecolor(), bar.get_hatch()) for bar in bars}
-    hatches = {hatch for _, hatch in looks}
-    assert len(looks) == len(hatches) == len(set(fastest["variant"]))  # by more than colour
-    assert drawn_in(fig.get_axes()[0], style.CLAIM)[:1] == [(1024, 1)]
-    assert (2048, 1.08) in drawn_in(fig.get_axes()[0], style.CLAIM)
+    (ax,) = fig.get_axes()
+    frames = [patch for patch in ax.patches if not patch.get_fill()]
+    assert len(frames) == len(fastest)
+    said = words(fig)
+    assert f"{expected:.2f}" in said and {"(1.08)", "(< 1)", "(> 1.08)", "(0.97–1.03)"} <= set(said)
+    best = min(times(v, n) for v in ORDER)
+    assert plot.number(float(f"{best:.3g}")) in said
     legible(fig)
 
 
 def test_variants_of_some():
     fig, data = figures.variants(experiment(), ORDER, None, shown=ORDER[:2])
     assert set(data["variant"]) == {"baseline", "prefetch"}
-    assert labels(fig) == ["prefetch", "fastest: baseline"]
+    assert [text.get_text() for text in fig.get_axes()[0].get_yticklabels()] == [
+        "baseline",
+        "prefetch",
+        "fastest (µs)",
+    ]
     legible(fig)
     with pytest.raises(ValueError, match="lack 'baseline'"):
         figures.variants(experiment(variants=("prefetch",)), ORDER)
@@ -574,6 +597,30 @@ def test_stalls_of_what_was_counted():
     legible(fig)
     with pytest.raises(ValueError, match="no stall reasons"):
         figures.stalls(df[~df["metric"].str.contains("stalled")], ORDER)
+
+
+# ---------------------------------------------------------------- as alternative texts
+
+
+def test_alternative_texts_tell_what_was_found():
+    df = experiment()
+    seconds = figures.cublas_times(PUBLISHED)
+    fit = figures.fit_readings(seconds.index, seconds)
+    text = findings.scaling(figures.scaling(df, PUBLISHED, ORDER)[1])
+    assert "0.001 at 64³ (cublas)" in text and "4 to 5 at 1024³ (baseline)" in text
+    assert "cuBLAS SGEMM" in text and "at 8192³" in text
+    text = findings.speedups(figures.speedups(df, PUBLISHED, ORDER)[1])
+    assert "Over CPU, one thread, 64³ to 2048³" in text and "at most 1 at 4096³ (baseline)" in text
+    text = findings.readings(figures.readings(df, PUBLISHED, fit)[1])
+    assert "64³: here what “cuBLAS, handle per call” adds" in text
+    text = findings.variants(figures.variants(df, ORDER, PUBLISHED)[1])
+    assert "64³ baseline and prefetch; " in text and "8192³ double_buffer." in text
+    text = findings.stalls(figures.stalls(counters(), ORDER)[1])
+    assert re.search(r"Most wait at 256³ those of \d of 3 for", text)
+    both = pd.concat([df, experiment("e", ("element_wise",), label="2:4 element-wise", scale=2)])
+    text = findings.element_wise(figures.cost_of_element_wise(both, ORDER)[1])
+    ratio = times("element_wise", 64) / times("baseline", 64)
+    assert f"element_wise on vectors of 32 goes from {ratio:.2f} to" in text
 
 
 # ---------------------------------------------------------------- on a page

@@ -242,6 +242,11 @@ def test_without_counters(run, ladder):
     assert "near the limit nowhere" in power.measured(nothing, run.machine)
 
 
+def test_there_is_no_table_where_the_profiled_size_was_not_measured(view, ladder):
+    kicked = replace(ladder, frame=ladder.frame[ladder.frame["m"] != view.size])
+    assert tables.energy(view, kicked) is None
+
+
 def test_the_table_has_what_was_measured_alone(view, ladder):
     table = tables.energy(view, ladder).data.set_index("contender")
     assert "wgmma_split_k" not in table.index, "it was not profiled"

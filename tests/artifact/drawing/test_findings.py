@@ -1,0 +1,72 @@
+"""Alternative texts of shared charts: they say what the data behind a figure holds."""
+
+import pandas as pd
+
+from artifact.drawing import findings
+
+
+def test_memories_tell_the_largest_share_of_each():
+    rows = [("L2", "auto", "wide", 3.0), ("L2", "auto", "tall", 5.0), ("DRAM", "auto", "wide", 1.0)]
+    data = pd.DataFrame(rows, columns=["memory", "variant", "group", "most"])
+    data["ceiling"] = data["memory"].map({"L2": 10.0, "DRAM": 4.0})
+    assert findings.memories(data).endswith("L2: auto 50%; DRAM: auto 25%.")
+
+
+def test_a_ladder_names_its_experiments_where_there_are_several():
+    data = pd.DataFrame(
+        {
+            "variant": ["a", "a", "b"],
+            "experiment": ["wide", "tall", "wide"],
+            "speedup": [1.0, 2.0, 3.0],
+        }
+    )
+    assert findings.ladder(data).endswith("a 1.00 wide, 2.00 tall; b 3.00 wide.")
+    assert findings.ladder(data[data["experiment"] == "wide"]).endswith("a 1.00; b 3.00.")
+
+
+def test_dots_count_who_is_ahead():
+    data = pd.DataFrame({"variant": ["a", "a", "b"], "value": [2.0, 0.5, 0.9]})
+    text = findings.dots(data)
+    assert "a is above 1 at 1 of 2, at most 2.00; b is above 1 at 0 of 1, at most 0.90" in text
+
+
+def test_a_spread_tells_its_farthest_point():
+    text = findings.spread(pd.DataFrame({"ratio": [1.0, 1.02, 0.98, 1.5]}))
+    assert "75% of 4 points" in text and "50% off" in text
+
+
+SPEEDS = pd.DataFrame(
+    {
+        "source": ["measured"] * 6 + ["stated"],
+        "variant": ["cublas", "cublas", "cublas", "auto", "auto", "auto", "auto"],
+        "density": [0.5, 0.25, 0.125, 0.5, 0.25, 0.125, 0.25],
+        "speedup": [1.0, 1.0, 1.0, 1.0, 8.0, 2.0, 9000.0],
+    }
+)
+
+
+def test_means_are_told_with_their_range_and_apart_from_what_is_stated():
+    text = findings.means("Speed", "speedup")(SPEEDS)
+    assert (
+        text.replace("\u202f", " ")
+        == "Speed: cuBLAS SGEMM 1 and auto 2.52 (1 to 8). stated: auto 9 000."
+    )
+    text = findings.means("Speed", "speedup", at="density")(SPEEDS[SPEEDS["variant"] == "auto"])
+    assert text.startswith("Speed: 50% kept: auto 1; 25% kept: auto 8; 12.5% kept: auto 2.")
+    negative = SPEEDS.assign(speedup=-1.0)
+    assert "auto -1" in findings.means("Share", "speedup")(negative)
+    assert findings.means("Speed", "speedup")(SPEEDS.assign(speedup=float("nan"))) == "Speed."
+
+
+def test_ends_tell_where_a_line_begins_peaks_and_ends():
+    text = findings.ends("Speed", "speedup", "density")(SPEEDS)
+    assert "auto from 2 at 12.5% kept over 8 at 25% kept to 1 at 50% kept" in text
+    assert "cuBLAS SGEMM from 1 at 12.5% kept to 1 at 50% kept and" in text
+    assert text.replace("\u202f", " ").endswith("stated: auto 9 000 at 25% kept.")
+
+
+def test_each_and_counts():
+    text = findings.each("Ends", "speedup", "variant")(SPEEDS[SPEEDS["source"] == "measured"])
+    assert text == "Ends: cuBLAS SGEMM 1 and auto 8."
+    text = findings.counts("Ahead", "variant", "source")(SPEEDS)
+    assert text == "Ahead. measured: 3 of 6 cublas and 3 of 6 auto; stated: 1 of 1 auto."

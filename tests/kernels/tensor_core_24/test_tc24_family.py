@@ -19,6 +19,7 @@ from kernels import tensor_core_24 as room
 from kernels.contract import Operands
 from kernels.tensor_core_24 import family, launch, mma_sp, wgmma
 from kernels.tensor_core_24.family import MmaSp, Wgmma
+from kernels.tensor_core_24.fp8_family import Fp8
 
 SMS, MOST = 132, 232448
 SHAPES = sorted(
@@ -331,8 +332,11 @@ def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
         choices = read(path)
         assert choices, path.name
         for (m, n, k, dtype), choice in choices.items():
-            assert dtype in ("bfloat16", "float16") and choice.median_us > 0
-            choice.config.check(m, n, k, device.properties.multiprocessor_count, MOST)
+            eight = isinstance(choice.config, Fp8)
+            assert eight == dtype.startswith("e4m3") and choice.median_us > 0
+            assert eight or dtype in ("bfloat16", "float16")
+            limits = (MOST,) if eight else (device.properties.multiprocessor_count, MOST)
+            choice.config.check(m, n, k, *limits)
         swept = [
             (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16"))
             for shapes in room.sweeps("full").values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 
@@ -10,7 +9,6 @@ from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.configurations import PARTS
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
-DEEPEST = 4  #: ranges that may lie in each other
 
 
 @contextmanager
@@ -64,33 +62,31 @@ def profiled(model, call: Callable) -> dict[str, float]:
 
 
 def summed(events: Iterable) -> dict[str, float]:
-    """Microseconds of each part, of the profiler's events: the sum of the kernels that begin in a range's span on the
-    GPU, the innermost one's; "rest" is what lies in no range.
+    """Microseconds of each part, of the profiler's events; "rest" is what lies in no range.
 
-    Spans themselves would count what the GPU waits for in them, such as memory that PyTorch gets from the driver.
-    Raises RuntimeError where no kernel lies in an FFN.
+    An event on the host has the device time of all that it called; where the profiler could not tell what a range
+    called, the range's own span on the device stands for it. Raises RuntimeError where no kernel lies in an FFN.
     """
     events = list(events)
-    on_host = {e.name for e in events if str(e.device_type).endswith("CPU")}
-    on_gpu = [e for e in events if not str(e.device_type).endswith("CPU")]
-    spans = sorted(
-        (e.time_range.start, e.time_range.end, e.name.removeprefix(of.PREFIX))
-        for e in on_gpu
-        if e.name.startswith(of.PREFIX)
-    )
-    begins = [begin for begin, _, _ in spans]
+    on_host = [e for e in events if str(getattr(e, "device_type", "")).endswith("CPU")]
     found = dict.fromkeys(PARTS, 0.0)
-    for event in on_gpu:
-        if event.name in on_host or event.name.startswith(of.PREFIX):  # a range, or a compiler's
+    spans = dict.fromkeys(PARTS, 0.0)
+    total = sum(e.device_time_total for e in on_host if e.cpu_parent is None)
+    for event in events:
+        part = event.name.removeprefix(of.PREFIX)
+        if part == event.name:
             continue
-        begin = event.time_range.start
-        at = bisect.bisect_right(begins, begin)
-        around = (
-            part for _, end, part in reversed(spans[max(0, at - DEEPEST) : at]) if begin < end
-        )
-        found[next(around, "rest")] += event.time_range.elapsed_us()
+        if str(event.device_type).endswith("CPU"):
+            found[part] += event.device_time_total
+        else:
+            spans[part] += event.time_range.elapsed_us()
+    for part, us in spans.items():
+        if not found[part] > 0:
+            found[part] = us
+            total += us
     if not found["ffn"] > 0:
         raise RuntimeError(
             "the profiler saw no kernel in an FFN: it needs CUPTI, which a container may withhold"
         )
+    found["rest"] = max(0.0, total - sum(found.values()))
     return found

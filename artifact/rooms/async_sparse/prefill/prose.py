@@ -111,7 +111,22 @@ def why(parts: pd.DataFrame | None) -> str:
                 top = (own / own.sum()).nlargest(3)
                 shares = listed(f"{PARTS[p][0]} {x:.0%}" for p, x in top.items())
                 texts.append(f"{CONFIGURATIONS[name].called} at {plot.number(n)} tokens: {shares}")
-    return "Of the time on the GPU, " + "; ".join(texts) + "." if texts else f"{HERE}."
+    if not texts:
+        return f"{HERE}."
+    there = {*zip(parts["n"], parts["configuration"], strict=True)}
+    none = [
+        f"{c.called} at {plot.number(n)} tokens"
+        for n in dict.fromkeys(parts["n"])
+        for name, c in CONFIGURATIONS.items()
+        if (n, name) not in there
+    ]
+    said = "Of the time on the GPU, " + "; ".join(texts) + "."
+    if none:
+        said += (
+            f" Not shown: {listed(none)}. The profiled pass, which the host launches and no graph, took over "
+            f"{experiments.APART:.0%} longer there than the timed one."
+        )
+    return said
 
 
 def checked(df: pd.DataFrame | None) -> str:

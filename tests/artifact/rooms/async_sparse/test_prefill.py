@@ -208,3 +208,22 @@ def test_what_was_measured_once_more_replaces_what_was_there(recorded):
     _, once = figures.parts(df)
     _, again = figures.parts(twice)
     pd.testing.assert_frame_equal(once, again)
+
+
+def test_what_has_no_parts_is_named(recorded):
+    df = experiments.table(recorded, "parts")
+    assert "Not shown" not in prose.why(df)
+    some = df[(df["n"] != 65536) | ~df["configuration"].isin(["both", "attention"])]
+    said = prose.why(some)
+    said = said.replace("\u202f", " ").replace("\u00a0", " ")
+    assert (
+        "Not shown: sparse attention at 65 536 tokens and both, as published at 65 536 tokens."
+        in said
+    )
+
+
+def test_a_profiled_pass_is_held_against_the_timed_call(recorded):
+    df = records.read(recorded.folder / "prefill.csv")
+    row = df[(df["variant"] == "both") & (df["n"] == 65536)].iloc[-1]
+    assert experiments.timed_us(recorded, "both", 65536, float(row["density"])) == row["median_us"]
+    assert np.isnan(experiments.timed_us(recorded, "both", 7, 0.1))

@@ -28,6 +28,8 @@ from kernels.tuning.choices import knobs
 
 HERE = Path(__file__).parent
 TIMES, MATRICES = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
+#: What groups of rows took while their tasks lay in the order of rows: before `tasks.in_blocks`.
+IN_ROW_ORDER = HERE / "candidates_in_row_order.csv"
 SIZES = (256, 1024)
 LAUNCHES = 4
 FOLDS = 10

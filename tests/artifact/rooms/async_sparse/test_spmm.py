@@ -11,7 +11,7 @@ from drawn import drawn_in, labels, legible, on_a_page, words
 from artifact import rooms
 from artifact.drawing import style
 from artifact.measure import matrices
-from artifact.rooms.async_sparse import arithmetic, contenders
+from artifact.rooms.async_sparse import arithmetic, contenders, fit
 from artifact.rooms.async_sparse import experiments as room_experiments
 from artifact.rooms.async_sparse import prose as room_prose
 from artifact.rooms.async_sparse.contenders import AUTO_FP32, BELL, CSR, KEPT, TRITON, UNION, WCSR
@@ -403,3 +403,17 @@ def test_a_matrix_is_measured_on_a_gpu(tmp_path, monkeypatch):
     assert figures.parts(parts) and figures.fig5(tf32, TABLE1, APART)
     assert figures.winners(experiments.maps(float32, tf32)) and figures.accuracy(float32, tf32)
     assert tables.pays_off(float32, tf32) is not None
+
+
+def test_what_the_order_of_tasks_is_worth_is_of_the_same_launches(tmp_path, monkeypatch):
+    rows = [("graph", 256, "rows=1", 100.0), ("graph", 1024, "rows=2", 60.0)]
+    rows.append(("mesh", 256, "rows=1", 10.5))
+    names = ["matrix", "n", "config", "us"]
+    for which, scale in (("IN_ROW_ORDER", 1.0), ("TIMES", 0.25)):
+        table = pd.DataFrame(rows, columns=names)
+        table["us"] *= [scale, 1, 1]
+        path = tmp_path / f"{which}.csv"
+        path.write_text("# a GPU\n" + table.to_csv(index=False))
+        monkeypatch.setattr(fit, which, path)
+    said = prose.waits()
+    assert "1 of 2 matrices, graph first, and at most 4.0 times: 100 µs became 25" in said

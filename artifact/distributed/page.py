@@ -164,19 +164,24 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
     return pd.DataFrame(found)
 
 
-def against(rows: list[Row]) -> str:
-    """Ours over the baselines of the same run, in a list; nothing without them."""
-    by_key = {(r.case, r.size, r.n, r.gpus, r.contender): r for r in rows}
-    lines = []
-    for (case, size, n, gpus, name), row in by_key.items():
-        mine = by_key.get((case, size, n, gpus, OURS))
-        if name == OURS or mine is None:
-            continue
-        lines.append(
-            f"- {CASES[case]}, {row.nnz / 1e9:.2g} · 10⁹ non-zeros, {gpus} GPU{'s' * (gpus > 1)}: "
-            f"{row.median_ms / mine.median_ms:.2f} times as fast as {NAMES[name]}."
-        )
-    return "\n".join(lines)
+def times_table(rows: list[Row]) -> pd.DataFrame | None:
+    """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
+    ours = {(r.case, r.size, r.n, r.gpus): r for r in rows if r.contender == OURS}
+    others = [name for name in NAMES if name != OURS and any(r.contender == name for r in rows)]
+    found = []
+    for key, mine in sorted(ours.items(), key=lambda x: (list(CASES).index(x[0][0]), *x[0][1:])):
+        row = {
+            "matrix": f"{CASES[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹ non-zeros", "GPUs": mine.gpus,
+            "ours, ms": f"{mine.median_ms:.4g}",
+        }  # fmt: skip
+        for name in others:
+            his = [r for r in rows if (r.case, r.size, r.n, r.gpus, r.contender) == (*key, name)]
+            row[NAMES[name]] = ""
+            if his:
+                ms = his[0].median_ms
+                row[NAMES[name]] = f"{ms:.4g} ({ms / mine.median_ms:.2f}×)"
+        found.append(row)
+    return pd.DataFrame(found) if found else None
 
 
 def schedules_table(where: Path, rows: list[Row]) -> pd.DataFrame | None:

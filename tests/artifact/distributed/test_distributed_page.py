@@ -29,7 +29,7 @@ def test_without_records_the_page_says_so(tmp_path):
     assert page.load(tmp_path) == []
     assert page.banner([], tmp_path).startswith("This is not measured yet")
     assert page.drawn_scaling([]) is page.drawn_predictions([]) is None
-    assert page.scaling_table([]) is page.fits_table([]) is None and page.against([]) == ""
+    assert page.scaling_table([]) is page.fits_table([]) is page.times_table([]) is None
     assert set(page.claims_table([])["verdict"]) == {"not measured yet"}
 
 
@@ -117,7 +117,9 @@ def test_tables_say_who_and_how_much():
     assert (ours["multiplication, ms"] != "").all()
     assert set(ours["of the least"]) == {"", "1.00×"}
     assert (table[table["contender"] != "ours"]["multiplication, ms"] == "").all()
-    assert "2.00 times as fast as all-gather of B, cuSPARSE" in page.against(rows())
+    times = page.times_table(rows())
+    assert len(times) == len({(r.case, r.size, r.gpus) for r in rows()})
+    assert times["all-gather of B, cuSPARSE"].str.endswith("(2.00×)").all()
     assert len(page.fits_table(rows())) == 3
 
 
@@ -147,6 +149,6 @@ def test_claims_are_in_no_ledger():
 def test_the_chapter_shows_what_the_page_has():
     notebook = nbformat.read(ROOT / "notebooks" / "distributed.ipynb", as_version=4)
     code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
-    for name in ("banner", "drawn_parts", "drawn_volumes", "drawn_scaling", "scaling_table", "against", "claims_table",
-                 "fits_table", "drawn_predictions"):  # fmt: skip
+    for name in ("banner", "drawn_parts", "drawn_volumes", "drawn_scaling", "scaling_table", "times_table",
+                 "claims_table", "fits_table", "drawn_predictions"):  # fmt: skip
         assert f"page.{name}(" in code

@@ -14,6 +14,8 @@ from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder, Profile, by_size, wide
 from kernels.tensor_core_24 import fp8_family
 
+EIGHT_SIZES = (4096, 8192)  #: m = n = k at which the rungs in FP8 are shown
+
 
 def rungs() -> pd.DataFrame:
     """The ladder: name, file, tile, idea."""
@@ -44,15 +46,22 @@ def gains(ladder: Ladder) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def eight_rungs() -> pd.DataFrame:
-    """The ladder in FP8: name, file, tile, idea, what was expected."""
+def eight_rungs(eights: pd.DataFrame | None) -> pd.DataFrame:
+    """The ladder in FP8: name and tile, idea, what was expected, and TFLOP/s at two sizes where they were measured."""
+    rate = {}
+    if eights is not None:
+        cubes = eights[(eights["m"] == eights["n"]) & (eights["n"] == eights["k"])]
+        rate = cubes.set_index(["variant", "m"])["tflops"].to_dict()
     return pd.DataFrame(
         {
-            "rung": f"<code>{name}</code>",
-            "file": f"<code>{config.source.name}</code>",
-            "tile": f"{config.m} × {config.n}",
+            "rung": f"<code>{name}</code><br>{config.m} × {config.n}",
             "idea": prose.inline_code(idea),
             "expected": prose.inline_code(expected),
+            **{
+                f"TFLOP/s, {words.cube(size)}": f"{rate[name, size]:,.0f}"
+                for size in EIGHT_SIZES
+                if (name, size) in rate
+            },
         }
         for name, (config, idea, expected) in fp8_family.RUNGS.items()
     )

@@ -42,7 +42,20 @@ def against_libraries(eights: pd.DataFrame | None) -> str:
             f"Over {baselines.library('cublaslt_eight')} it is {reached:.2f}× at {cube(DENSE_AT[0])}, "
             f"{'at least' if reached >= DENSE_AIM else 'short of'} the {DENSE_AIM:.1f}× that we aimed at."
         )
-    return " ".join(words)
+    return " ".join([*words, power(eights)])
+
+
+def power(eights: pd.DataFrame) -> str:
+    """What bounds large products: the GPU's limit of power, by the clock that it falls to."""
+    capped = eights[eights["throttle"].str.contains("power") & (eights["m"] == eights["n"])]
+    cubes = capped[capped["n"] == capped["k"]].sort_values("m")
+    if cubes.empty:
+        return ""
+    first, last = cubes.iloc[0], cubes.iloc[-1]
+    return (
+        f"From {cube(int(first['m']))} on power bounds all of them: at {cube(int(last['m']))} the GPU draws {last['power_w']:.0f} W and its "
+        f"clock is down to {last['sm_mhz']:,.0f} MHz."
+    )
 
 
 def over_bfloat16(eights: pd.DataFrame | None, square: pd.DataFrame) -> str:

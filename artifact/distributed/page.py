@@ -171,7 +171,7 @@ def times_table(rows: list[Row]) -> pd.DataFrame | None:
     found = []
     for key, mine in sorted(ours.items(), key=lambda x: (list(CASES).index(x[0][0]), *x[0][1:])):
         row = {
-            "matrix": f"{CASES[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹ non-zeros", "GPUs": mine.gpus,
+            "matrix, non-zeros": f"{CASES[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹", "GPUs": mine.gpus,
             "ours, ms": f"{mine.median_ms:.4g}",
         }  # fmt: skip
         for name in others:
@@ -198,9 +198,9 @@ def schedules_table(where: Path, rows: list[Row]) -> pd.DataFrame | None:
         ):
             found.append(
                 {
-                    "matrix": f"{CASES[row.case]}, {row.nnz / 1e9:.2g} · 10⁹ non-zeros", "GPUs": row.gpus,
-                    "schedule": name, "ms": f"{row.median_ms:.2f}", "communication, ms": f"{row.communication_ms:.2f}",
-                    "waiting, ms": f"{row.waiting_ms:.2f}", "multiplication, ms": f"{row.multiplication_ms:.2f}",
+                    "matrix": CASES[row.case], "GPUs": row.gpus, "schedule": name, "all": f"{row.median_ms:.2f}",
+                    "communi\u00adcation": f"{row.communication_ms:.2f}", "waiting": f"{row.waiting_ms:.2f}",
+                    "multipli\u00adcation": f"{row.multiplication_ms:.2f}",
                 }
             )  # fmt: skip
     return pd.DataFrame(found) if found else None

@@ -106,7 +106,7 @@ def test_schedules_are_compared_where_both_were_measured(tmp_path):
     scaling.write(tmp_path / page.TRIED, [*before, gone])
     table = page.schedules_table(tmp_path, rows())
     assert len(table) == 2 * len(before)
-    slow, fast = table["ms"].astype(float)[::2], table["ms"].astype(float)[1::2]
+    slow, fast = table["all"].astype(float)[::2], table["all"].astype(float)[1::2]
     assert slow.to_numpy() == pytest.approx(2 * fast.to_numpy(), rel=0.01)
 
 

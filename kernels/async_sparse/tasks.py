@@ -111,7 +111,7 @@ def in_blocks(work: Tasks, windows: int, block: int) -> Tasks:
     free = np.repeat(begin + parts - np.cumsum(left) + left, left) + np.arange(left.sum())
     whole = work.count - int(parts.sum())
     fills, size = min(len(free), whole), total + max(0, whole - len(free))
-    spots = xp.asarray(np.concatenate([free[:fills], np.arange(total, size)]))
+    spots = xp.concatenate([xp.asarray(free[:fills]), xp.arange(total, size)])
     table = xp.zeros((size, 4), xp.int32)
     table[:, 0], table[:, 3] = windows, -1
     to = xp.empty(work.count, xp.int64)

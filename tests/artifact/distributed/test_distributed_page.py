@@ -71,6 +71,21 @@ def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
     assert len(fig.axes) == 2 and set(data["scaling"]) == {"strong", "weak"}
 
 
+def test_more_than_all_of_a_gpus_rate_is_explained_and_drawn():
+    assert page.above(rows(nvlink=1e6)) == ""
+    half = min(r.nnz for r in rows() if r.case == "mesh")
+    slow = [
+        replace(r, median_ms=2 * r.median_ms)
+        if (r.case, r.gpus, r.nnz, r.contender) == ("mesh", 1, half, OURS)
+        else r
+        for r in rows(nvlink=1e6)
+    ]
+    assert "the mesh reaches" in page.above(slow) and "the power-law" not in page.above(slow)
+    fig, data = page.drawn_scaling(slow)
+    assert data["efficiency"].max() > 1.5
+    assert all(ax.get_ylim()[1] > 100 * data["efficiency"].max() for ax in fig.axes)
+
+
 def test_claims_are_judged_by_their_bars():
     def verdicts(table):
         return [claim.verdict for claim in page.claims(table)]
@@ -119,7 +134,7 @@ def test_tables_say_who_and_how_much():
     assert (table[table["contender"] != "ours"]["multiplication, ms"] == "").all()
     times = page.times_table(rows())
     assert len(times) == len({(r.case, r.size, r.gpus) for r in rows()})
-    assert times["all-gather of B, cuSPARSE"].str.endswith("(2.00×)").all()
+    assert times["all-gather, cuSPARSE"].str.endswith("(2.00×)").all()
     assert len(page.fits_table(rows())) == 3
 
 

@@ -157,7 +157,7 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
             {
                 "matrix": f"{CASES[row.case]}, {row.nnz / 1e9:.2g} · 10⁹ non-zeros", "N": row.n, "GPUs": row.gpus,
                 "contender": NAMES[row.contender], "ms": f"{row.median_ms:.1f}",
-                "TFLOP/s": f"{2 * row.nnz * row.n / row.median_ms / 1e9:.1f}",
+                "TFLOP/s": f"{row.tflops:.1f}",
                 "communication, ms": f"{row.communication_ms:.1f}" if split else "",
                 "waiting, ms": f"{row.waiting_ms:.1f}" if split else "",
                 "multiplication, ms": f"{row.multiplication_ms:.1f}" if split else "",
@@ -196,7 +196,7 @@ def above(rows: list[Row]) -> str:
         if of["efficiency"].max() <= PASSES:
             continue
         rates = [
-            f"{2 * r.nnz * r.n / r.median_ms / 1e9:.1f} TFLOP/s with {r.nnz / 1e9:.2g} · 10⁹ non-zeros"
+            f"{r.tflops:.1f} TFLOP/s with {r.nnz / 1e9:.2g} · 10⁹ non-zeros"
             for r in sorted((r for r in alone if r.case == case), key=lambda r: r.nnz)
         ]
         said.append(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit
+from .. import formats, jit
 from ..contract import require
 from ..formats import csr, reorder
 from ..formats.csr import INT32_MAX, Csr
@@ -101,7 +101,7 @@ def in_blocks(work: Tasks, windows: int, block: int) -> Tasks:
     starts[0] = of_cut[0]
     first = xp.flatnonzero(starts)  # of each cut window
     # What is left is as short as the list of cut windows: quick on the host, where kernels would wait for each other.
-    parts = np.diff(_host(before[first]), append=int(of_cut.sum())).astype(np.int64)
+    parts = np.diff(formats.to_host(before[first]), append=int(of_cut.sum())).astype(np.int64)
     power = 2 ** np.ceil(np.log2(parts)).astype(np.int64)
     room = np.where(parts > block, -(-parts // block) * block, power)
     longest = np.argsort(-room, kind="stable")
@@ -120,10 +120,6 @@ def in_blocks(work: Tasks, windows: int, block: int) -> Tasks:
     to[of_cut] = (index + shift[place])[of_cut]
     table[to] = work.table
     return Tasks(table, work.cut)
-
-
-def _host(x) -> np.ndarray:
-    return x.get() if hasattr(x, "get") else x
 
 
 def ordered(a: Csr, how: str) -> tuple[Any, Csr]:

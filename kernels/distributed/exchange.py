@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import formats
 from ..formats.half import array_module
 
 
@@ -33,7 +34,7 @@ def counts_of(ids, columns: np.ndarray) -> np.ndarray:
     """int64 (parts,): how many of the ids, ascending, each part has."""
     xp = array_module(ids)
     at = xp.searchsorted(ids, xp.asarray(columns))
-    return np.diff(at.get() if hasattr(at, "get") else at).astype(np.int64)
+    return np.diff(formats.to_host(at)).astype(np.int64)
 
 
 def compact(col_idx, units: int, own: tuple[int, int], received):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import formats
 from ..contract import require, require_whole
 
 _MOST = 2**20
@@ -72,7 +73,7 @@ def by_nonzeros(row_ptr, parts: int, *, row_cost: float = 1.0) -> np.ndarray:
     before = xp.maximum(after - 1, 0)
     nearer = xp.where(share - cost[before] <= cost[xp.minimum(after, m)] - share, before, after)
     edges = np.zeros(parts + 1, np.int64)
-    edges[1:-1] = nearer.get() if hasattr(nearer, "get") else nearer
+    edges[1:-1] = formats.to_host(nearer)
     edges[-1] = m
     return np.maximum.accumulate(np.minimum(edges, m))
 
@@ -97,9 +98,7 @@ def require_bounds(name: str, bounds, parts: int, size: int, unit: int = 1) -> n
 
 def imbalance(row_ptr, bounds) -> float:
     """The non-zeros of the part that has most, over the mean; 1 for an empty matrix."""
-    at = row_ptr[bounds]
-    at = at.get() if hasattr(at, "get") else np.asarray(at)
-    of = np.diff(at.astype(np.int64))
+    of = np.diff(formats.to_host(row_ptr[bounds]).astype(np.int64))
     return float(of.max() / of.mean()) if of.sum() else 1.0
 
 

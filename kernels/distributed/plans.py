@@ -398,9 +398,7 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
     def buffer(width: int):
         return here.empty(count * unit, width, made.dtype).reshape(-1)
 
-    size = 2 if made.dtype in half.DTYPES else 4
-    fits = count * unit * made.n * size <= MOST_AHEAD
-    made._ahead = all(column.gather(fits))
+    made._ahead = all(column.gather(complete or made.least_bytes <= MOST_AHEAD))
     shared = None if made._ahead else buffer(max(made.widths))
     for x in made._all.arrays:
         by_unit = x.reshape(-1, unit * x.shape[1])

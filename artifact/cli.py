@@ -731,16 +731,17 @@ def _profile(options) -> int:
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
         print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
         wanted = load.counters_wanted(claim for claim in known if claim.room == room)
+        where = folder.joinpath(*room.split("."))  # a part of a room lies in its folder
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
-            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=folder / room)
+            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=where)
         except RuntimeError as error:  # what ncu said, in one sentence
             raise ValueError(str(error)) from error
         found = df.dropna(subset="value")
         print(f"{room}: {len(found)} values of {found['metric'].nunique()} counters")
         if absent := [metric for metric in metrics if metric not in set(found["metric"])]:
             print(f"{room}: not on this GPU: {', '.join(absent)}")
-        print(f"{room}: counters and launches are in {folder / room}, the report is beside them")
+        print(f"{room}: counters and launches are in {where}, the report is beside them")
     return 0
 
 

@@ -103,9 +103,21 @@ def races(room: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
 
 def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """Room -> what `make profile` puts under Nsight Compute: contenders, densities and shapes, and
-    `metrics` that it needs besides the usual ones; of the rooms that say it."""
+    `metrics` that it needs besides the usual ones; of the rooms that say it.
+
+    A table in the file is of a part of the room with problems of its own, the module of that name in its kernels: it is
+    listed as "room.part" after the room.
+    """
     paths = {room: folder / room / PROFILES for room in find(folder)}
-    return {room: toml(path) for room, path in paths.items() if path.is_file()}
+    found = {}
+    for room, path in paths.items():
+        if not path.is_file():
+            continue
+        plan = toml(path)
+        parts = {name: plan.pop(name) for name, value in list(plan.items()) if isinstance(value, dict)}
+        found[room] = plan
+        found |= {f"{room}.{name}": part for name, part in parts.items()}
+    return found
 
 
 def chapters(notebooks: Path) -> list[str]:

@@ -24,7 +24,10 @@ from .fp8_family import HERE, KEEP, RUNGS, TARGETS, Fp8, K
 from .fp8_operands import DTYPE, problem, problem_from
 from .operands import ROOM
 
-__all__ = ["VARIANTS", "bind", "bind_config", "problem", "problem_from", "tune"]
+__all__ = ["BASELINES", "VARIANTS", "bind", "bind_config", "problem", "problem_from", "tune"]
+
+#: Libraries of `artifact/baselines` that these problems are raced against.
+BASELINES = ("cusparselt", "cublaslt_eight")
 
 VARIANTS: dict[str, Kernel] = {
     **{

@@ -46,7 +46,6 @@ from kernels.tensor_core_24.sweeps import FEW, FP8_OUTPUT_SIZES, LLM, SQUARE
 from kernels.tensor_core_24.sweeps import RAGGED as ROOM_RAGGED
 
 ROOM = "tensor_core_24"
-LIBRARIES = ("cusparselt", "cublaslt_eight")
 CONTENDERS = (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight")
 #: For the looks of figures, as facts.ORDER.
 ORDER = tuple(fp8.VARIANTS)
@@ -81,7 +80,7 @@ def contenders(run: Run) -> dict:
     if run.device is None:
         return dict.fromkeys(CONTENDERS)
     ours = {name: partial(fp8.bind, name, device=run.device) for name in fp8.VARIANTS}
-    return ours | baselines.contenders(LIBRARIES, run.device)
+    return ours | baselines.contenders(fp8.BASELINES, run.device)
 
 
 def measure(run: Run) -> pd.DataFrame | None:
@@ -376,7 +375,7 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
         for c in configs
     }
     called = {_one_word(c): tuning.knobs(c) for c in configs}
-    libraries = baselines.contenders(LIBRARIES, run.device)
+    libraries = baselines.contenders(fp8.BASELINES, run.device)
     every |= {name: partial(_or_refuse, bind) for name, bind in libraries.items()}
     problem = fp8.problem(m, n, k, seed=run.seed)
     reference = check.oracle(problem)

@@ -19,6 +19,8 @@ PROFILES = rooms.profiles()
 ROOMS = list(PROFILES)
 #: Those that have kernels: a room's trial may be written before them.
 BUILT = [room for room in ROOMS if (paths.ROOT / "kernels" / room / "launch.py").is_file()]
+#: Modules of rooms with problems of their own.
+PARTS = [room for room in ROOMS if "." in room]
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -99,7 +101,7 @@ def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, profiled):
         own = [claim for claim in load.claims() if claim.room == room]
         assert {*ncu.METRICS, *load.counters_wanted(own)} <= set(metrics)
         assert len(set(metrics)) == len(metrics)
-        assert folder == gpu / "records" / "nvidia-h200" / room
+        assert folder == (gpu / "records" / "nvidia-h200").joinpath(*room.split("."))
         df = records.read_counters(folder / "counters.csv")
         assert len(df) == len(shapes) * len(contenders)
     out, err = capsys.readouterr()
@@ -153,7 +155,7 @@ def known(room: str) -> tuple[dict, list[str]]:
     return module.VARIANTS, list(baselines.contenders(module.BASELINES, None))
 
 
-@pytest.mark.parametrize("room", BUILT)
+@pytest.mark.parametrize("room", [*BUILT, *PARTS])
 def test_contenders_exist(room):
     variants, others = known(room)
     assert set(PROFILES[room]["contenders"]) <= {*variants, *others}
@@ -172,7 +174,7 @@ def test_the_published_kernels_and_a_library_are_among_them(room):
     assert contenders & set(others)
 
 
-@pytest.mark.parametrize("room", BUILT)
+@pytest.mark.parametrize("room", [*BUILT, *PARTS])
 def test_shapes_make_problems(room):
     module = importlib.import_module(f"kernels.{room}")
     for shape in planned(room):

@@ -184,7 +184,7 @@ def test_without_records_or_wgmma_there_is_nothing(tmp_path):
 
 
 def test_the_contenders_are_ours_and_the_libraries():
-    names = baselines.contenders(fp8.LIBRARIES, None)
+    names = baselines.contenders(fp8.fp8.BASELINES, None)
     assert set(fp8.CONTENDERS) == set(fp8.fp8.VARIANTS) | set(names)
 
 

@@ -18,7 +18,7 @@ TILE = 32  #: rows and columns of C that a block computes, and that share an ind
 THREADS = TILE * TILE // 16  #: 4 x 4 of C a thread
 TURN = 8  #: compressed rows that the block loads at once
 MAX_GRID = 2**16 - 1
-ENTRY = f"nmsparse<{TILE}, {TILE}>"
+DEPTHS = (128, 256)  #: rows of B in a step: at 50% sparsity, and at every other
 
 NAME = "nmsparse_vw32"  #: what nmSPARSE calls vectors of 32
 KERNELS: dict[str, Kernel] = {
@@ -27,14 +27,14 @@ KERNELS: dict[str, Kernel] = {
         HERE / "nmsparse.cu",
         "what the paper compares with: nmSPARSE's 32 x 32 tiles, loads and stores, steps of 128 or 256 rows of B",
         "0.7x over nm_baseline, as the authors' own build of it on an H200: 0.9x at 4096 cubed, 0.5x at 512 cubed.",
-        (ENTRY,),
+        tuple(f"nmsparse<{TILE}, {TILE}, {depth}>" for depth in DEPTHS),
     )
 }
 
 
 def depth(keep: int, group: int) -> int:
     """Rows of B in a step: 128 at 50% sparsity, else 256."""
-    return 128 if 2 * keep == group else 256
+    return DEPTHS[2 * keep != group]
 
 
 def bind(variant: str, problem: Problem, device) -> Bound:
@@ -62,10 +62,11 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         f"{variant} reads the indices of a block's first column only, but B shares them among {b.vector} "
         f"columns, no multiple of {TILE}: use v3",
     )
-    rows, rest = divmod(depth(b.keep, b.group) * b.keep, b.group)
+    deep = depth(b.keep, b.group)
+    rows, rest = divmod(deep * b.keep, b.group)
     require(
         rest == 0 and rows % TURN == 0 and rows % b.keep == 0,
-        f"{variant} has steps of {depth(b.keep, b.group)} rows of B, of which {b.keep}:{b.group} makes no multiple of "
+        f"{variant} has steps of {deep} rows of B, of which {b.keep}:{b.group} makes no multiple of "
         f"{TURN} compressed rows in whole groups: use v3",
     )
     shared, limit = 4 * rows * 2 * TILE, device.properties.max_shared_memory_per_block_optin
@@ -81,15 +82,18 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         f"{variant} counts elements in 32 bits, and a matrix here has {largest}: use v3",
     )
     (val, index), prepare_ms = timed(lambda: whole_steps(b, w))
+    entry = KERNELS[variant].entries[DEPTHS.index(deep)]
     kernel = jit.load(
-        jit.compile_cubin(KERNELS[variant].source, ENTRY, jit.arch_of(device)), shared
+        jit.compile_cubin(KERNELS[variant].source, entry, jit.arch_of(device)), shared
     )
     from cuda.core import LaunchConfig
 
     config = LaunchConfig(
         grid=(problem.m // TILE, problem.n // TILE), block=THREADS, shmem_size=shared
     )
-    sizes = map(np.int32, (problem.m, problem.n, w, rows))
+    # Exact in FP32, and so is what the kernel makes of it: `rows` is a whole number of at most 256 parts of `deep`.
+    sparsity = np.float32(1 - b.keep / b.group)
+    sizes = *map(np.int32, (problem.m, problem.n, w // rows * deep)), sparsity
     pointers = (x.data.ptr for x in (ops.a, val, index, ops.c))
     copied = val.nbytes if val is not b.val else 0
     return Launch(

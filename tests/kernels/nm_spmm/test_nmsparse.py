@@ -29,7 +29,7 @@ MUTANTS = {
     "loses_last_row": ("nmsparse.cuh", "row < rows; ++row", "row < rows - 1; ++row"),
     "transposes_a_tile": ("nmsparse.cuh", "acc[j][i] += b[j] * a[i];", "acc[i][j] += b[j] * a[i];"),
     "stores_one_float_less": ("nmsparse.cuh", "for (int i = 0; i < 4; ++i) C[", "for (int i = 0; i < 3; ++i) C["),
-    "drops_last_step": ("nmsparse.cu", "w0 < w; w0 += rows", "w0 + rows < w; w0 += rows"),
+    "drops_last_step": ("nmsparse.cu", "k0 < k; k0 += BK", "k0 + BK < k; k0 += BK"),
 }  # fmt: skip
 
 
@@ -44,21 +44,23 @@ def mutated(monkeypatch, folder, bug: str) -> None:
 
 @pytest.fixture(scope="module")
 def reports():
-    return compiled.reports(compiled.cubins([(KERNEL.source, nmsparse.ENTRY)]))
+    return compiled.reports(compiled.cubins([(KERNEL.source, entry) for entry in KERNEL.entries]))
 
 
+@pytest.mark.parametrize("entry", KERNEL.entries)
 @pytest.mark.parametrize("target", jit.TARGETS)
-def test_c_is_stored_float_by_float_and_nothing_spills(reports, target):
-    resources, mix = reports[nmsparse.ENTRY, target]
+def test_c_is_stored_float_by_float_and_nothing_spills(reports, target, entry):
+    resources, mix = reports[entry, target]
     assert not resources.spills and resources.registers <= 64, resources
     assert count(mix, "STG", 32) == count(mix, "STG") == 16, mix
-    assert not count(mix, "LDGSTS") + count(mix, "FMUL") + count(mix, "ATOMG"), mix
+    assert not count(mix, "LDGSTS") + count(mix, "ATOMG"), mix
+    assert count(mix, "FMUL") == 1, "the rows of a step, and no multiplication without an addition"
 
 
 @compiled.exact
 def test_loops_are_as_long_as_in_the_machine_code_of_the_authors_kernel(reports):
     """For sm_90a: compiled here, it has as many loads, stores and multiply-adds as this. Loops of four rows and two."""
-    _, mix = reports[nmsparse.ENTRY, "sm_90a"]
+    _, mix = reports[KERNEL.entries[0], "sm_90a"]
     found = {
         (opcode, bits): count(mix, opcode, bits)
         for opcode, bits in (
@@ -70,7 +72,7 @@ def test_loops_are_as_long_as_in_the_machine_code_of_the_authors_kernel(reports)
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("entry", ["nmsparse<16, 32>", "nmsparse<32, 48>"])
+@pytest.mark.parametrize("entry", ["nmsparse<16, 32, 128>", "nmsparse<32, 48, 128>"])
 def test_an_impossible_tile_says_why(entry):
     with pytest.raises(jit.CompileError, match="(?s)choose BM and BN as multiples of 32"):
         jit.compile_cubin(KERNEL.source, entry, "sm_90a")
@@ -79,10 +81,10 @@ def test_an_impossible_tile_says_why(entry):
 @pytest.mark.parametrize("bug", MUTANTS)
 def test_a_wrong_kernel_compiles(monkeypatch, tmp_path, bug):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
-    before = jit.compile_cubin(KERNEL.source, nmsparse.ENTRY, "sm_90a").code
+    before = jit.compile_cubin(KERNEL.source, KERNEL.entries[0], "sm_90a").code
     mutated(monkeypatch, tmp_path, bug)
     source = nmsparse.KERNELS[NAME].source
-    assert jit.compile_cubin(source, nmsparse.ENTRY, "sm_90a").code != before
+    assert jit.compile_cubin(source, KERNEL.entries[0], "sm_90a").code != before
 
 
 # --------------------------------------------------------------------------------- bind, on a CPU
@@ -117,11 +119,13 @@ def test_bind_covers_c_with_tiles_of_32(loaded, keep, rows):
     bound = nmsparse.bind(NAME, p, H200)
     ((kernel, config, arguments),) = bound.steps
     ((cubin, shared),) = loaded
-    assert kernel == nmsparse.ENTRY and cubin.source == KERNEL.source
+    deep = 128 if keep == 16 else 256
+    assert kernel == f"nmsparse<32, 32, {deep}>" and cubin.source == KERNEL.source
     assert config.grid == (3, 5, 1) and config.block == (64, 1, 1)
     assert config.shmem_size == shared == 4 * rows * 64
-    assert list(arguments[:4]) == [96, 160, 16 * keep, rows]
-    assert all(isinstance(x, np.int32) for x in arguments[:4])
+    assert list(arguments[:4]) == [96, 160, 512, 1 - keep / 32]
+    assert [type(x) for x in arguments[:4]] == [np.int32, np.int32, np.int32, np.float32]
+    assert int(deep * (np.float32(1) - arguments[3])) == rows, "as the kernel computes it"
     _, val, index = bound.keep
     assert arguments[4:] == tuple(x.data.ptr for x in (ops.a, val, index, ops.c))
     assert np.shares_memory(val, ops.b.val) and np.array_equal(index, nm.per_column_index(ops.b))

@@ -385,7 +385,7 @@ def test_others_code_is_shown_with_what_is_not_known(tmp_path, of_nothing):
     every = replace(of_nothing, known=load.claims())
     shown = appendix.theirs(every)
     text = shown["NM-SpMM: anchors"]
-    for said in ("not recorded", "NVIDIA H200", "2026-11-21", "143c1be", "others/anchors.csv"):
+    for said in ("compute_90", "NVIDIA H200", "2026-11-23", "143c1be", "others/anchors.csv"):
         assert said in text, said
     assert 'href="ledger.html#claim-spmm-nmsparse"' in text and "beside ours" not in text
     assert "beside ours" not in shown["2:4 tensor cores: mma_sp"]  # without records

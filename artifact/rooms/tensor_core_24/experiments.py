@@ -215,8 +215,9 @@ class Counters:
         return self.get(variant, size, metric) / self.get(baseline, size, metric)
 
 
-def counters(run: Run) -> Counters:
-    path = run.folder / "counters.csv"
+def counters(run: Run, part: str = "") -> Counters:
+    """Of the room, or of a part of it that was profiled beside it."""
+    path = run.folder / part / "counters.csv"
     if not path.exists():
         return Counters({})
     values = records.read_counters(path).set_index(["variant", "m", "metric"])["value"]

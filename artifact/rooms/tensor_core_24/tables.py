@@ -67,6 +67,27 @@ def eight_rungs(eights: pd.DataFrame | None) -> pd.DataFrame:
     )
 
 
+def eight_counted(rows: pd.DataFrame) -> Styler | None:
+    """Counters of the FP8 kernels and both libraries; rows: `eight_bits.counted`. None without."""
+    if rows.empty:
+        return None
+    df = pd.DataFrame(
+        {
+            "size": words.cube(size),
+            "contender": v,
+            "µs": row["us"],
+            "clock [GHz]": row["ghz"],
+            "tensor cores [%]": 100 * row["tensor"] / row["clocks"],
+            "into SMs [B a clock and SM]": row["port_per_clock"],
+            "in L2 [GB]": row["slices"],
+        }
+        for (size, v), row in rows.iterrows()
+    )
+    whole = ["µs", "tensor cores [%]"]
+    one = ["into SMs [B a clock and SM]"]
+    return _rounded(df).format("{:.0f}", subset=whole).format("{:.1f}", subset=one)
+
+
 def gains_rounded(ladder: Ladder) -> Styler | None:
     """`gains` for the page; None without rungs."""
     return _rounded(gains(ladder)) if ladder.rungs else None

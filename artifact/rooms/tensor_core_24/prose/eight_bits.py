@@ -8,12 +8,17 @@ from artifact import baselines
 from artifact.drawing.words import cube, listed, shape
 from artifact.measure import check
 from artifact.measure.records import geomean
-from artifact.rooms.tensor_core_24.experiments import KEYS, by_size, wide
+from artifact.rooms.tensor_core_24 import energy
+from artifact.rooms.tensor_core_24.experiments import KEYS, Counters, by_size, wide
 from kernels.tensor_core_24 import fp8_family
 
 #: Over cuSPARSELt's best: in the geometric mean, and nowhere below; and over dense cuBLASLt at a size.
 AIM, LEAST, DENSE_AIM, DENSE_AT = 1.05, 0.95, 1.5, (8192, 8192, 8192)
 NOT_MEASURED = "FP8 is not measured yet on this GPU."
+#: Whose counters are shown, our best and what it is held against.
+COUNTED = ("fp8_packed", "fp8_direct", "fp8_auto", "cusparselt", "cublaslt_eight")
+OURS, THEIRS = "fp8_auto", "cusparselt"
+NOT_COUNTED = "Hardware counters of the FP8 kernels were not taken on this GPU."
 
 
 def speedups(eights: pd.DataFrame, baseline: str) -> pd.Series:
@@ -95,3 +100,55 @@ def kinds(outputs: pd.DataFrame | None) -> str:
     us = cubes[cubes["m"] == size].set_index("label")["median_us"]
     told = [f"{label} {us[label] / us['e4m3']:.3f}" for label in us.index if label != "e4m3"]
     return f"Time at {cube(size)} over that of one scale each and a BF16 output: {listed(told)}."
+
+
+def counted(counters: Counters, sms: int) -> pd.DataFrame:
+    """Of `COUNTED`, as `energy.activity`, by size and contender; empty where nothing was counted. sms: of the GPU."""
+    rows = energy.activity(counters, sms)
+    rows = rows[rows["variant"].isin(COUNTED)].set_index(["size", "variant"])
+    order = {v: i for i, v in enumerate(COUNTED)}
+    return rows.sort_index(key=lambda level: level.map(order) if level.name == "variant" else level)
+
+
+def _at_sizes(values: pd.Series, form: str) -> str:
+    return listed(f"{form.format(x)} at {cube(int(size))}" for size, x in values.items())
+
+
+def held_back(rows: pd.DataFrame, mhz_most: float) -> str:
+    """What the kernel of ours lacks to cuSPARSELt's: clocks, or the rate of them. rows: `counted`; mhz_most: the highest
+    clock of the GPU."""
+    both = rows.unstack("variant")
+    if rows.empty or not {("us", OURS), ("us", THEIRS)} <= set(both.columns):
+        return NOT_COUNTED
+    both = both[both["us"][[OURS, THEIRS]].notna().all(axis=1)]
+    share = rows["tensor"].div(rows["clocks"]).unstack("variant").loc[both.index]
+    over = {
+        name: both[name][OURS] / both[name][THEIRS] for name in ("us", "clocks", "ghz", "tensor")
+    }
+    bytes_ = {name: both[name][OURS] / both[name][THEIRS] for name in ("port", "slices", "dram")}
+    last = both.index[-1]
+    lower = rows["ghz"].max() * 1e3 < mhz_most
+    words = [
+        f"In the profile `{OURS}` takes {_at_sizes(over['us'], '{:.2f}×')} of cuSPARSELt's time. That is {_at_sizes(over['clocks'], '{:.2f}×')} "
+        f"of its clocks, at {_at_sizes(over['ghz'], '{:.2f}×')} of its clock rate"
+        + (f"; all kernels run below the GPU's {mhz_most:,.0f} MHz." if lower else ".")
+    ]
+    words.append(
+        f"The tensor cores work {over['tensor'].min():.2f} to {over['tensor'].max():.2f}× as many clocks in both, but "
+        f"{_at_sizes(share[OURS] * 100, '{:.0f}%')} of all clocks in ours, {_at_sizes(share[THEIRS] * 100, '{:.0f}%')} in theirs."
+    )
+    words.append(
+        f"Beside theirs, ours at {cube(int(last))} brings {bytes_['port'][last]:.2f}× as many bytes into the SMs, {bytes_['slices'][last]:.2f}× "
+        f"through L2 and {bytes_['dram'][last]:.2f}× from and to DRAM."
+    )
+    cost, rate = geomean(over["clocks"]), geomean(1 / over["ghz"])
+    words.append(
+        f"In the mean over the sizes clocks make ours {cost:.2f}× and their rate {rate:.2f}× as long: what holds it back is "
+        + (
+            "clocks in which the tensor cores wait"
+            if cost > rate
+            else "the clock that power leaves it"
+        )
+        + (", while it runs at the higher clock." if cost > rate and rate < 1 else ".")
+    )
+    return " ".join(words)

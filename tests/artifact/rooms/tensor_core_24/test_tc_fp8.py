@@ -14,7 +14,7 @@ import synthetic
 from artifact import baselines
 from artifact.baselines import cusparselt
 from artifact.measure import check, records
-from artifact.rooms.tensor_core_24 import fp8, tables
+from artifact.rooms.tensor_core_24 import energy, experiments, fp8, tables
 from artifact.rooms.tensor_core_24.prose import eight_bits
 from artifact.verdicts import load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
@@ -131,6 +131,39 @@ def test_sentences_take_their_numbers_from_the_records():
     auto = df[(df["variant"] == "fp8_auto") & (df["m"] == 4096)]
     slower = auto.assign(label="e4m3 to e4m3", median_us=auto["median_us"] * 1.03)
     assert "e4m3 to e4m3 1.030" in eight_bits.kinds(pd.concat([auto, slower]))
+
+
+def counters_of(slower: float, at_clock: float) -> experiments.Counters:
+    """cuSPARSELt at 4096 cubed, and ours with `slower` times its clocks at `at_clock` times its rate."""
+    values = {}
+    for variant, clocks, rate in (("cusparselt", 1.0, 1.0), ("fp8_auto", slower, at_clock)):
+        seen = dict.fromkeys(energy.NEEDED, 1e9) | {
+            experiments.TIME: 1e5 * clocks / rate, experiments.CLOCK: 1.5e9 * rate,
+            experiments.TENSOR: 70 / clocks,
+        }  # fmt: skip
+        values |= {(variant, 4096, metric): value for metric, value in seen.items()}
+    return experiments.Counters(values)
+
+
+@pytest.mark.parametrize(
+    "slower,at_clock,says",
+    [
+        (1.25, 1.1, "1.14× at 4096³ of cuSPARSELt's time. That is 1.25× at 4096³ of its clocks, at 1.10×"),
+        (1.25, 1.1, "56% at 4096³ of all clocks in ours, 70% at 4096³ in theirs"),
+        (1.25, 1.1, "clocks in which the tensor cores wait, while it runs at the higher clock."),
+        (1.0, 0.8, "what holds it back is the clock that power leaves it."),
+    ],
+)  # fmt: skip
+def test_counters_tell_what_holds_ours_back(slower, at_clock, says):
+    rows = eight_bits.counted(counters_of(slower, at_clock), 132)
+    assert says in eight_bits.held_back(rows, 1980)
+    assert list(tables.eight_counted(rows).data["contender"]) == ["fp8_auto", "cusparselt"]
+
+
+def test_without_counters_the_page_says_so():
+    rows = eight_bits.counted(experiments.Counters({}), 132)
+    assert eight_bits.held_back(rows, 1980) == eight_bits.NOT_COUNTED
+    assert tables.eight_counted(rows) is None
 
 
 def test_the_table_has_every_rung():

@@ -114,7 +114,9 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
         if not path.is_file():
             continue
         plan = toml(path)
-        parts = {name: plan.pop(name) for name, value in list(plan.items()) if isinstance(value, dict)}
+        parts = {
+            name: plan.pop(name) for name, value in list(plan.items()) if isinstance(value, dict)
+        }
         found[room] = plan
         found |= {f"{room}.{name}": part for name, part in parts.items()}
     return found

@@ -43,6 +43,13 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, measured: Callable[[str]
         return ""
 
 
+def plain(claim: Claim, outcome: Outcome) -> str:
+    """What is said where nobody wrote a reason that these records can fill: on a GPU on which a claim fails that holds
+    on others, say, or without the counters that a reason speaks of."""
+    said = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
+    return f"{said}: {outcome.measured}. These records do not hold what would say why."
+
+
 def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, measured: Callable) -> str:
     if word in ("measured", "published"):
         return outcome.measured if word == "measured" else claim.published

@@ -2,8 +2,9 @@
 
     python -m artifact.profiling.ncu_target '{"room": …, "shapes": […], "contenders": […], "seed": 0}'
 
-A room is a module in `kernels`: its name, or "room.part" for a part of one. Contenders are prepared outside the profiled range. Inside it an empty kernel is launched before
-each of them, so that all kernels up to the next marker are that contender's.
+A room is a module in `kernels`: its name, or "room.part" for a part of one. Contenders are prepared outside the
+profiled range. Inside it an empty kernel is launched before each of them, so that all kernels up to the next marker
+are that contender's.
 """
 
 from __future__ import annotations

@@ -171,6 +171,7 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
 def times_table(rows: list[Row]) -> pd.DataFrame | None:
     """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
     ours = {(r.case, r.size, r.n, r.gpus): r for r in rows if r.contender == OURS}
+    times = {(r.case, r.size, r.n, r.gpus, r.contender): r.median_ms for r in rows}
     others = [name for name in NAMES if name != OURS and any(r.contender == name for r in rows)]
     found = []
     for key, mine in sorted(ours.items(), key=lambda x: (list(CASES).index(x[0][0]), *x[0][1:])):
@@ -179,11 +180,8 @@ def times_table(rows: list[Row]) -> pd.DataFrame | None:
             "ours, ms": f"{mine.median_ms:.4g}",
         }  # fmt: skip
         for name in others:
-            his = [r for r in rows if (r.case, r.size, r.n, r.gpus, r.contender) == (*key, name)]
-            row[SHORT[name]] = ""
-            if his:
-                ms = his[0].median_ms
-                row[SHORT[name]] = f"{ms:.4g} ({ms / mine.median_ms:.2f}×)"
+            ms = times.get((*key, name))
+            row[SHORT[name]] = f"{ms:.4g} ({ms / mine.median_ms:.2f}×)" if ms else ""
         found.append(row)
     return pd.DataFrame(found) if found else None
 

@@ -106,19 +106,17 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     `metrics` that it needs besides the usual ones; of the rooms that say it.
 
     A table in the file is of a part of the room with problems of its own, the module of that name in its kernels: it is
-    listed as "room.part" after the room.
+    listed as "room.part" after the room, and has the room's plan but for what it says itself.
     """
     paths = {room: folder / room / PROFILES for room in find(folder)}
     found = {}
     for room, path in paths.items():
         if not path.is_file():
             continue
-        plan = toml(path)
-        parts = {
-            name: plan.pop(name) for name, value in list(plan.items()) if isinstance(value, dict)
-        }
-        found[room] = plan
-        found |= {f"{room}.{name}": part for name, part in parts.items()}
+        file = toml(path)
+        parts = {name: value for name, value in file.items() if isinstance(value, dict)}
+        found[room] = plan = {k: v for k, v in file.items() if k not in parts}
+        found |= {f"{room}.{name}": plan | part for name, part in parts.items()}
     return found
 
 

@@ -84,9 +84,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
         elif outcome.verdict == REPRODUCED:
             row["reason"] = ""
         else:
-            row["reason"] = reasons.filled(claim, e, outcome, measured) or reasons.plain(
-                claim, outcome
-            )
+            row["reason"] = reasons.filled(claim, e, outcome, measured)
         row["gpu"] = ", ".join(claim.gpu)
         rows.append(row)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))

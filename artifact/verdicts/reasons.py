@@ -32,20 +32,20 @@ _CLAIM = re.compile(r"claim (\S+)")
 
 
 def filled(claim: Claim, e: Evidence, outcome: Outcome, measured: Callable[[str], str]) -> str:
-    """The claim's reason with numbers; "" if it has none, or if a record that it speaks of is not there.
+    """The claim's reason with numbers; what was asked and what came if it has none, as on a GPU on which a claim fails
+    that holds on others, or if a record that it speaks of is not there, counters say.
 
     e: the claim's own evidence. measured: from the id of another claim of the room what was measured for it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
     try:
-        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, measured), claim.reason)
+        said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, measured), claim.reason)
     except NotMeasured:
-        return ""
+        said = ""
+    return said or _plain(claim, outcome)
 
 
-def plain(claim: Claim, outcome: Outcome) -> str:
-    """What is said where nobody wrote a reason that these records can fill: on a GPU on which a claim fails that holds
-    on others, say, or without the counters that a reason speaks of."""
+def _plain(claim: Claim, outcome: Outcome) -> str:
     said = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
     return f"{said}: {outcome.measured}. These records do not hold what would say why."
 

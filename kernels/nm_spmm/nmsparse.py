@@ -18,7 +18,12 @@ TILE = 32  #: rows and columns of C that a block computes, and that share an ind
 THREADS = TILE * TILE // 16  #: 4 x 4 of C a thread
 TURN = 8  #: compressed rows that the block loads at once
 MAX_GRID = 2**16 - 1
-DEPTHS = (128, 256)  #: rows of B in a step: at 50% sparsity, and at every other
+
+
+def entry(depth: int) -> str:
+    """The template instantiation for steps of so many rows of B."""
+    return f"nmsparse<{TILE}, {TILE}, {depth}>"
+
 
 NAME = "nmsparse_vw32"  #: what nmSPARSE calls vectors of 32
 KERNELS: dict[str, Kernel] = {
@@ -27,14 +32,14 @@ KERNELS: dict[str, Kernel] = {
         HERE / "nmsparse.cu",
         "what the paper compares with: nmSPARSE's 32 x 32 tiles, loads and stores, steps of 128 or 256 rows of B",
         "0.7x over nm_baseline, as the authors' own build of it on an H200: 0.9x at 4096 cubed, 0.5x at 512 cubed.",
-        tuple(f"nmsparse<{TILE}, {TILE}, {depth}>" for depth in DEPTHS),
+        (entry(128), entry(256)),
     )
 }
 
 
 def depth(keep: int, group: int) -> int:
     """Rows of B in a step: 128 at 50% sparsity, else 256."""
-    return DEPTHS[2 * keep != group]
+    return 128 if 2 * keep == group else 256
 
 
 def bind(variant: str, problem: Problem, device) -> Bound:
@@ -82,9 +87,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         f"{variant} counts elements in 32 bits, and a matrix here has {largest}: use v3",
     )
     (val, index), prepare_ms = timed(lambda: whole_steps(b, w))
-    entry = KERNELS[variant].entries[DEPTHS.index(deep)]
     kernel = jit.load(
-        jit.compile_cubin(KERNELS[variant].source, entry, jit.arch_of(device)), shared
+        jit.compile_cubin(KERNELS[variant].source, entry(deep), jit.arch_of(device)), shared
     )
     from cuda.core import LaunchConfig
 

@@ -35,8 +35,9 @@ H100_PCIE = gpu_of("NVIDIA H100 PCIe", (9, 0), 114, 232_448)
 A100 = gpu_of("NVIDIA A100-SXM4-80GB", (8, 0), 108, 166_912)
 L4 = gpu_of("NVIDIA L4", (8, 9), 58, 101_376)
 B200 = gpu_of("NVIDIA B200", (10, 0), 148, 232_448)
-#: Those whose choices are shipped, by their slugs; the first has been measured at all points of the sweeps.
+#: Those whose choices are shipped, by their slugs, and the one of them that was measured at all points of the sweeps.
 SHIPPED = {"nvidia-h200": H200, "nvidia-h100-80gb-hbm3": H100}
+WHOLE = "nvidia-h200"
 
 
 @dataclass

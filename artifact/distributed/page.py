@@ -16,20 +16,27 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from artifact import paths
-from artifact.distributed import model, scaling
+from artifact.distributed import agreement, model, scaling
 from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED, Row
 from artifact.drawing import plot, style
+from artifact.drawing.prose import captioned
+from artifact.drawing.words import listed
 from artifact.measure import records
+from artifact.verdicts import compare
 from kernels.distributed import exchange, generate, partition
 from kernels.distributed.generate import Rmat, Stencil
 
 RECORDED = Path(__file__).with_name("recorded")
-SCALING, TRIED = "scaling.csv", "tried.csv"
-MISSING = (
-    "This is not measured yet: `torchrun --nproc-per-node 2 -m artifact.distributed.scaling --out "
-    "build/distributed/nvidia-h200/scaling.csv` on a host with several GPUs makes the records."
+SCALING, TRIED, BEYOND = "scaling.csv", "tried.csv", "beyond.csv"
+DEALT = "dealt.csv"
+UNMEASURED = (
+    "This is not measured yet: `torchrun --nproc-per-node 2 -m artifact.distributed.scaling {more}--out "
+    "build/distributed/nvidia-h200/{file}` on a host with several GPUs makes the records."
 )
+MISSING = UNMEASURED.format(more="", file=SCALING)
 CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
+#: In tables, whose width is that of the text.
+BRIEF = {"graph": "graph", "mesh": "mesh", "block": "blocks"}
 NAMES = {
     OURS: "ours", GATHERED: "all-gather of B, cuSPARSE", DTENSOR: "PyTorch's distributed tensors, dense",
     STREAMED: "A streamed from the host",
@@ -145,6 +152,7 @@ def drawn_scaling(rows: list[Row]) -> tuple | None:
     return fig, pd.concat([t.assign(scaling=kind) for kind, t in tables.items()])
 
 
+@captioned("Rates, what the time went to, and bytes.")
 def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
     """Milliseconds of all contenders, and what of ours is what."""
     if not rows:
@@ -155,12 +163,12 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
         needs = row.contender == OURS and row.least_bytes
         found.append(
             {
-                "matrix": f"{CASES[row.case]}, {row.nnz / 1e9:.2g} · 10⁹ non-zeros", "N": row.n, "GPUs": row.gpus,
-                "contender": NAMES[row.contender], "ms": f"{row.median_ms:.1f}",
+                "matrix, non-zeros": f"{BRIEF[row.case]}, {row.nnz / 1e9:.2g} · 10⁹", "N": row.n, "GPUs": row.gpus,
+                "contender": SHORT.get(row.contender, NAMES[row.contender]), "ms": f"{row.median_ms:.1f}",
                 "TFLOP/s": f"{row.tflops:.1f}",
-                "communication, ms": f"{row.communication_ms:.1f}" if split else "",
+                "communi\u00adcation, ms": f"{row.communication_ms:.1f}" if split else "",
                 "waiting, ms": f"{row.waiting_ms:.1f}" if split else "",
-                "multiplication, ms": f"{row.multiplication_ms:.1f}" if split else "",
+                "multipli\u00adcation, ms": f"{row.multiplication_ms:.1f}" if split else "",
                 "sent, GB": f"{row.sent_bytes / 1e9:.2f}",
                 "of the least": f"{row.sent_bytes / row.least_bytes:.2f}×" if needs else "",
             }
@@ -168,6 +176,7 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
     return pd.DataFrame(found)
 
 
+@captioned("Milliseconds of all, and how many times as fast as the others ours is.")
 def times_table(rows: list[Row]) -> pd.DataFrame | None:
     """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
     ours = {(r.case, r.size, r.n, r.gpus): r for r in rows if r.contender == OURS}
@@ -176,7 +185,7 @@ def times_table(rows: list[Row]) -> pd.DataFrame | None:
     found = []
     for key, mine in sorted(ours.items(), key=lambda x: (list(CASES).index(x[0][0]), *x[0][1:])):
         row = {
-            "matrix, non-zeros": f"{CASES[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹", "GPUs": mine.gpus,
+            "matrix, non-zeros": f"{BRIEF[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹", "GPUs": mine.gpus,
             "ours, ms": f"{mine.median_ms:.4g}",
         }  # fmt: skip
         for name in others:
@@ -199,11 +208,49 @@ def above(rows: list[Row]) -> str:
         ]
         said.append(
             f"Weak scaling of the {CASES[case]} reaches {of['efficiency'].max():.0%}, which is no merit: one GPU "
-            f"multiplies the smaller one more slowly ({', '.join(rates)}). Why it does was not looked into."
+            f"multiplies the smaller one more slowly ({', '.join(rates)})."
         )
     return " ".join(said)
 
 
+@captioned("Matrices that no GPU holds.")
+def beyond_table(where: Path) -> pd.DataFrame | None:
+    """Matrices that no GPU holds: `beyond.csv` beside the records."""
+    found = [
+        {
+            "matrix": CASES[row.case], "rows": f"{row.m / 1e6:.0f} · 10⁶", "non-zeros": f"{row.nnz / 1e9:.1f} · 10⁹",
+            "A, GB": f"{_csr_bytes(row) / 1e9:.0f}", "N": row.n, "GPUs": row.gpus, "ms": f"{row.median_ms:.0f}",
+            "TFLOP/s": f"{row.tflops:.1f}", "sent, GB": f"{row.sent_bytes / 1e9:.2f}",
+        }
+        for row in scaling.read(where / BEYOND)
+    ]  # fmt: skip
+    return pd.DataFrame(found) if found else None
+
+
+def beyond(where: Path) -> str:
+    """What the table shows, in a sentence; without records how to make them."""
+    rows = scaling.read(where / BEYOND)
+    if not rows:
+        return UNMEASURED.format(more="--beyond ", file=BEYOND)
+    has = records.read_machine(where)["memory_bytes"]
+    least, most = min(map(_csr_bytes, rows)), max(row.error for row in rows)
+    going = ", ".join(
+        f"{row.communication_ms:.0f} of {row.median_ms:.0f} ms for the {CASES[row.case]}"
+        for row in rows
+    )
+    return (
+        f"Each of these has at least {least / 1e9:.0f} GB in CSR; {rows[0].gpu} has {has / 1e9:.0f} GB. Made on the "
+        f"devices, they were ready to multiply in {max(row.prepare_s for row in rows):.0f} s. Rows travel for {going}. "
+        f"Sampled rows differ from float64 by less than {np.ceil(most * 1e7):.0f} · 10⁻⁷ of their products' magnitudes."
+    )
+
+
+def _csr_bytes(row: Row) -> int:
+    """Of A in CSR: int32 columns, float32 values, and where each row begins."""
+    return 8 * row.nnz + 4 * row.m
+
+
+@captioned("What overlapping took: milliseconds of the first schedule and of today's.")
 def schedules_table(where: Path, rows: list[Row]) -> pd.DataFrame | None:
     """What overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     now = {(r.case, r.size, r.n, r.gpus): r for r in rows if r.contender == OURS}
@@ -218,12 +265,53 @@ def schedules_table(where: Path, rows: list[Row]) -> pd.DataFrame | None:
         ):
             found.append(
                 {
-                    "matrix": CASES[row.case], "GPUs": row.gpus, "schedule": name, "all": f"{row.median_ms:.2f}",
+                    "matrix": BRIEF[row.case], "schedule": name, "all": f"{row.median_ms:.2f}",
                     "communi\u00adcation": f"{row.communication_ms:.2f}", "waiting": f"{row.waiting_ms:.2f}",
                     "multipli\u00adcation": f"{row.multiplication_ms:.2f}",
                 }
             )  # fmt: skip
     return pd.DataFrame(found) if found else None
+
+
+def agrees(where: Path, shipped: Path | None = None) -> pd.DataFrame | None:
+    """`agreement.compared` of the points that several GPUs measured; None without. shipped: records of one GPU."""
+    of = agreement.read(where / DEALT)
+    return None if of is None else agreement.compared(of, shipped or paths.RECORDED / where.name)
+
+
+@captioned(
+    "Times of dealt out points over those of one GPU, and of that GPU's second run over its first."
+)
+def agreement_table(of: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Times of each experiment over those of one GPU: where dealt out, and in that GPU's own second run."""
+    if of is None:
+        return None
+    return pd.DataFrame(
+        {
+            "experiment": f"{row.room}/{row.experiment}", "points": row.points, "rows": row.rows,
+            "median": f"{row.time:.3f}", "9 of 10 rows": f"{row.low:.3f} to {row.high:.3f}",
+            "second run of one GPU": ""
+            if row.again_low != row.again_low else f"{row.again_low:.3f} to {row.again_high:.3f}",
+        }
+        for row in of.itertuples()
+    )  # fmt: skip
+
+
+def agreement_said(of: pd.DataFrame | None) -> str:
+    """What the table shows, in a sentence."""
+    if of is None or of.empty:
+        return "Points that several GPUs measured are not among the records yet."
+    wide, again = (of["high"] - of["low"]).max(), (of["again_high"] - of["again_low"]).max()
+    far = (of["time"] - 1).abs()
+    near, worst = int((far < 0.01).sum()), of.loc[far.idxmax(), "experiment"]
+    allowed = compare.TIME_TOLERANCE
+    agree = "agree" if (far <= allowed).all() else "do not agree"
+    return (
+        f"{of['points'].sum()} points, dealt out to {of['gpus'].max()} GPUs of another host, beside those of one: "
+        f"medians of {near} of {len(of)} experiments differ by less than 1%, that of {worst} by {far.max():.0%}; "
+        f"`make compare` allows {allowed:.0%}, so they {agree}. Single rows are farther apart, {wide:.0%} from the "
+        f"5th to the 95th percentile, than in a second run on the same GPU, {again:.0%}: one GPU is not quite another."
+    )
 
 
 # ---------------------------------------------------------------- claims of our own
@@ -271,6 +359,7 @@ def claims(rows: list[Row]) -> list[Claim]:
     return [*found, Claim(text, max(sent) if sent else None, MOST_SENT, at_least=False)]
 
 
+@captioned("Claims about several GPUs, and what was measured.")
 def claims_table(rows: list[Row]) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -313,6 +402,7 @@ def drawn_predictions(rows: list[Row]) -> tuple | None:
     return fig, table
 
 
+@captioned("What the model was fitted to.")
 def fits_table(rows: list[Row]) -> pd.DataFrame | None:
     found = [of for case in CASES if (of := model.fit(rows, case))]
     if not found:
@@ -325,6 +415,42 @@ def fits_table(rows: list[Row]) -> pd.DataFrame | None:
         }
         for of in found
     )  # fmt: skip
+
+
+def in_short(rows: list[Row], where: Path) -> str:
+    """The chapter in a few points, from its records; in Markdown."""
+    table = strong(rows)
+    several = table[table["gpus"] > 1]
+    if several.empty:
+        return MISSING
+    most = int(several["gpus"].max())
+    at = several[several["gpus"] == most].sort_values("nnz").drop_duplicates("case", keep="last")
+    shares = listed(f"{row.efficiency:.0%} for the {CASES[row.case]}" for row in at.itertuples())
+    points = [f"One matrix on {most} GPUs: an efficiency of {shares}."]
+    gathered = {
+        (r.case, r.size, r.n): r.median_ms
+        for r in rows
+        if (r.contender, r.gpus) == (GATHERED, most)
+    }
+    over = [
+        f"{gathered[row.case, row.size, row.n] / row.ms:.2f} times as long for the {CASES[row.case]}"
+        for row in at.itertuples()
+        if (row.case, row.size, row.n) in gathered
+    ]
+    if over:
+        points.append(
+            f"Giving every GPU all of B and multiplying with cuSPARSE takes {listed(over)}."
+        )
+    sent = [r.sent_bytes / r.least_bytes for r in rows if r.contender == OURS and r.least_bytes]
+    if sent:
+        points.append(f"What travels is {max(sent):.2f} times what the pattern requires, at most.")
+    if beyond_ := scaling.read(where / BEYOND):
+        points.append(
+            f"A matrix of {max(map(_csr_bytes, beyond_)) / 1e9:.0f} GB in CSR, more than one of these GPUs holds, is "
+            f"multiplied on {max(row.gpus for row in beyond_)} of them."
+        )
+    points.append(f"Of more than {most} GPUs this page has predictions alone.")
+    return "\n".join(f"- {point}" for point in points)
 
 
 # ---------------------------------------------------------------- pictures, computed as the page is made
@@ -359,18 +485,32 @@ def drawn_parts(parts: int = 4) -> tuple:
             ax.axhline(edge - 0.5, color=style.BOUND, linewidth=0.8)
         ax.set(title=CASES[case], xlim=(0, a.m), ylim=(a.m, 0), aspect="equal")
         ax.set_xticks([]), ax.set_yticks([])
-        table = exchange.volumes(a.row_ptr, a.col_idx, edges, edges)
-        for p in range(parts):
-            data.append(
-                {
-                    "case": case, "part": p, "rows": int(edges[p + 1] - edges[p]),
-                    "non-zeros": int(a.row_ptr[edges[p + 1]] - a.row_ptr[edges[p]]),
-                    "rows of B received": int(table[p].sum() - table[p, p]),
-                    "rows that others have": int(a.m - (edges[p + 1] - edges[p])),
-                }
-            )  # fmt: skip
+        data += [{"case": case, **row} for row in _received(a, edges)]
     plot.legend(fig, handles)
     return fig, pd.DataFrame(data)
+
+
+def _received(a, edges: np.ndarray) -> list[dict[str, int]]:
+    """Of each part: its rows and non-zeros, the rows of B that it receives and those that others have."""
+    table = exchange.volumes(a.row_ptr, a.col_idx, edges, edges)
+    return [
+        {
+            "part": p, "rows": int(edges[p + 1] - edges[p]),
+            "non-zeros": int(a.row_ptr[edges[p + 1]] - a.row_ptr[edges[p]]),
+            "rows of B received": int(table[p].sum() - table[p, p]),
+            "rows that others have": int(a.m - (edges[p + 1] - edges[p])),
+        }
+        for p in range(len(edges) - 1)
+    ]  # fmt: skip
+
+
+@captioned("A matrix of your own in parts: what each receives.")
+def own_parts(made, parts: int) -> pd.DataFrame:
+    """What each part of a generated matrix, small enough for the host, receives, and that over the rows it has."""
+    a = _whole(made)
+    data = pd.DataFrame(_received(a, partition.by_nonzeros(a.row_ptr, parts)))
+    over = data["rows of B received"] / data["rows"]
+    return data.assign(**{"received, over its own": over.map("{:.2f}×".format)})
 
 
 def volumes(most: int = 6) -> pd.DataFrame:
@@ -392,6 +532,16 @@ def volumes(most: int = 6) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def told_volumes(found: pd.DataFrame) -> str:
+    """The alternative text of the figure of `volumes`: what travels where there are the most parts."""
+    last = found[found["parts"] == found["parts"].max()].set_index("case").drop(columns="parts")
+    told = [
+        f"{case}: {listed(f'{way} {rows:,}' for way, rows in own.items())}"
+        for case, own in last.iterrows()
+    ]
+    return f"Rows that travel for {found['parts'].max()} parts. {'; '.join(told)}."
+
+
 def _replicated(a, edges: np.ndarray) -> int:
     """Rows of B that travel where each half of the columns is cut into as many parts as the rows are."""
     columns = partition.even(a.k, 2)
@@ -411,9 +561,12 @@ def drawn_volumes() -> tuple:
     handles = {}
     for ax, (case, of) in zip(axes, table.groupby("case", sort=False), strict=True):
         for way, (colour, marker) in WAYS.items():
-            dashes = "--" if way == "by columns" else "-"
             over = of[way] / SMALL[case].m
-            (line,) = ax.plot(of["parts"], over, dashes, color=colour, marker=marker, markersize=4)
+            how = {"linestyle": "-", "marker": marker, "markersize": 4}
+            if way == "by columns":  # as many as all of B: seen around it
+                how |= {"linestyle": "--", "marker": "o", "markersize": 9}
+                how |= {"markerfacecolor": "none", "markeredgewidth": 1.3, "zorder": 3}
+            (line,) = ax.plot(of["parts"], over, color=colour, **how)
             handles[way] = line
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")

@@ -17,7 +17,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -90,12 +90,20 @@ KEY = ("case", "size", "n", "contender", "gpus")
 
 @dataclass(frozen=True)
 class Case:
-    """A matrix of a size: `part(rank, ranks)`, its rows of C checked by `expected(local row)`."""
+    """A matrix of a size. degree: entries of a graph's row. beyond: so many that A itself fits no GPU."""
 
     name: str
     size: int
     n: int
     dtype: str
+    degree: int = 64
+    beyond: bool = False
+
+
+#: Together with B and C they fit two H200; A alone is larger than one's memory.
+BEYOND = (
+    Case("graph", 26, 64, "float32", degree=288, beyond=True), Case("mesh", 896, 16, "float32", beyond=True),
+)  # fmt: skip
 
 
 def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> list[Case]:
@@ -184,10 +192,13 @@ def make(case: Case, here, comm) -> Made:
     """A rank's part of a case, on its GPU; collective."""
     if case.name == "block":
         return _block(case, here, comm)
-    matrix = Rmat(case.size, 64, SEED) if case.name == "graph" else Stencil(case.size, SEED)
+    matrix = (
+        Rmat(case.size, case.degree, SEED) if case.name == "graph" else Stencil(case.size, SEED)
+    )
     edges = generate.edges(matrix, comm.size)
-    part = generate.part(matrix, edges, comm.rank)
-    counts = comm.gather(part.a.nnz)
+    here.xp.get_default_memory_pool().free_all_blocks()  # lengths of all rows are not needed again
+    part = replace(generate.part(matrix, edges, comm.rank), consumed=case.beyond)
+    counts = comm.gather(part.nnz)
     return Made(
         part, lambda panels, begin: generate.fill_dense(panels, begin, SEED),
         lambda row, columns: generate.expected(matrix, row, columns, case.n, SEED),
@@ -266,7 +277,7 @@ class Measured:
 def ours(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     begin = time.perf_counter()
     # One GPU multiplies in chunks as well: what stands for B and C while a kernel is chosen has to fit beside them.
-    chunks = 4 if case.dtype == "float32" else None
+    chunks = 4 if case.dtype == "float32" and not case.beyond else None
     plan = distributed.plan(
         made.part, case.n, comm, dtype=case.dtype, chunks=chunks, machine=here, tune=case.name == "block"
     )  # fmt: skip
@@ -478,12 +489,11 @@ def measure(case: Case, names: list[str], here, comm, repeats: int, say) -> list
         if found is None:
             say(f"  {name}: not measured: {said}")
             continue
-        a = made.part.a
         rows.append(
             Row(
-                case.name, case.size, name, comm.size, made.m, a.k, case.n, made.nnz, case.dtype, *found.times, repeats,
-                *found.split, made.imbalance, *found.bytes, found.error, found.prepare_s, found.chunks, found.kernel,
-                gpu, datetime.now(UTC).isoformat(timespec="seconds"),
+                case.name, case.size, name, comm.size, made.m, made.part.k, case.n, made.nnz, case.dtype,
+                *found.times, repeats, *found.split, made.imbalance, *found.bytes, found.error,
+                found.prepare_s, found.chunks, found.kernel, gpu, datetime.now(UTC).isoformat(timespec="seconds"),
             )
         )  # fmt: skip
         say(
@@ -499,6 +509,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--gpus", type=int, help="how many there must be")
     parser.add_argument("--cases", default="graph,mesh,block")
+    parser.add_argument(
+        "--beyond", action="store_true", help="instead: matrices that no GPU holds, on at least two"
+    )
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--scale", type=int, default=24, help="2^scale vertices of the graph")
     parser.add_argument("--side", type=int, default=256, help="points along a side of the mesh")
@@ -521,9 +534,15 @@ def main(argv: list[str] | None = None) -> int:
         rows = comm.gather(read(given.out) if comm.rank == 0 else None)[0]
         done = {tuple(getattr(row, name) for name in KEY) for row in rows}
         every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
+        if given.beyond:
+            if comm.size == 1:
+                raise ValueError(
+                    "--beyond is for matrices that no GPU holds, but there is one: start at least two"
+                )
+            every = BEYOND
         for case in [case for case in every if case.name in given.cases.split(",")]:
             names = [
-                name for name in given.contenders.split(",")
+                name for name in ([OURS] if given.beyond else given.contenders.split(","))
                 if (case.name, case.size, case.n, name, comm.size) not in done
             ]  # fmt: skip
             if not names:

@@ -8,6 +8,7 @@ That only the rows named travel is what SHIRO, SpComm3D and others call sparsity
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,20 @@ import numpy as np
 from .. import formats
 from ..formats.half import array_module
 
+#: Columns that are written over at a time.
+STEP = 1 << 26
 
-def needed(col_idx, units: int, own: tuple[int, int]):
+
+def needed(names: Sequence, units: int, own: tuple[int, int]):
     """(ids of the units outside `own` that entries name, ascending and each once; whether each own unit is named).
 
-    int64 (needed,), bool (own,). A table of `units` bytes is the largest thing made.
+    names: int32 arrays, of each slab of a part. int64 (needed,), bool (own,). A table of `units` bytes is the largest
+    thing made.
     """
-    xp = array_module(col_idx)
+    xp = array_module(names[0])
     named = xp.zeros(units, bool)
-    named[col_idx] = True
+    for col_idx in names:
+        named[col_idx] = True
     inside = named[own[0] : own[1]].copy()
     named[own[0] : own[1]] = False
     return xp.flatnonzero(named).astype(xp.int64), inside
@@ -37,14 +43,24 @@ def counts_of(ids, columns: np.ndarray) -> np.ndarray:
     return np.diff(formats.to_host(at)).astype(np.int64)
 
 
-def compact(col_idx, units: int, own: tuple[int, int], received):
-    """int32 columns of the part's own B: its own units first, then those received, in the order of `received`."""
-    xp = array_module(col_idx)
+def compact(
+    names: Sequence, units: int, own: tuple[int, int], received, *, over: bool = False
+) -> list:
+    """int32 columns of the part's own B: its own units first, then those received, in the order of `received`.
+
+    names: as `needed`'s. over: the columns are written over those that are given, without a second copy of them.
+    """
+    xp = array_module(names[0])
     place = xp.zeros(units, xp.int32)
     mine = own[1] - own[0]
     place[own[0] : own[1]] = xp.arange(mine, dtype=xp.int32)
     place[received] = mine + xp.arange(received.shape[0], dtype=xp.int32)
-    return place[col_idx]
+    if not over:
+        return [place[col_idx] for col_idx in names]
+    for col_idx in names:
+        for at in range(0, col_idx.shape[0], STEP):
+            col_idx[at : at + STEP] = place[col_idx[at : at + STEP]]
+    return list(names)
 
 
 @dataclass(frozen=True)
@@ -63,14 +79,14 @@ class Exchange:
         return self.own[1] - self.own[0] + int(self.recv_counts.sum())
 
 
-def exchange(col_idx, columns: np.ndarray, comm) -> Exchange:
+def exchange(names: Sequence, columns: np.ndarray, comm) -> Exchange:
     """Agree with the other parts on who sends what; collective.
 
-    col_idx: int32, this part's entries, by global units. comm: as in `comm`, one part a rank.
+    names: as `needed`'s, this part's entries, by global units. comm: as in `comm`, one part a rank.
     """
-    xp, units = array_module(col_idx), int(columns[-1])
+    xp, units = array_module(names[0]), int(columns[-1])
     own = int(columns[comm.rank]), int(columns[comm.rank + 1])
-    received, _ = needed(col_idx, units, own)
+    received, _ = needed(names, units, own)
     recv_counts = counts_of(received, columns)
     table = np.stack(comm.gather(recv_counts))  # table[p, q]: what p gets of q
     send_counts = table[:, comm.rank].copy()
@@ -94,7 +110,7 @@ def volumes(row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
     table = np.zeros((parts, parts), np.int64)
     for p in range(parts):
         mine = col_idx[int(row_ptr[rows[p]]) : int(row_ptr[rows[p + 1]])]
-        ids, _ = needed(mine, int(columns[-1]), (0, 0))
+        ids, _ = needed([mine], int(columns[-1]), (0, 0))
         table[p] = counts_of(ids, columns)
     return table
 

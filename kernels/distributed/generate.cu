@@ -6,8 +6,8 @@
 //   Rows and columns are scrambled by a bijection, or all                      │ c  │ d  │   P(right | lower) = d / (c + d)
 //   that is long would lie in the first part.                                  └────┴────┘
 //
-// Random number w of entry j of row i is number i << 36 | j << 4 | w of a stream (splitmix.cuh). generate.py makes the same
-// with NumPy.
+// Random number w of entry j of row i is number i << 36 | j << 4 | w of a stream (splitmix.cuh), of a stencil, which needs
+// one for an entry, i << 5 | j. generate.py makes the same with NumPy.
 #include "splitmix.cuh"
 
 constexpr int VALUE = 15;  // w of an entry's value; those below are its column's
@@ -86,7 +86,7 @@ __global__ void stencil_entries(int rows, u64 begin, int side, u64 key, const in
             for (int dx = -1; dx <= 1; ++dx) {
                 if (min(x + dx, min(y + dy, z + dz)) < 0 || max(x + dx, max(y + dy, z + dz)) >= side) continue;
                 col_idx[at] = (int)(row + ((long long)dz * side + dy) * side + dx);
-                val[at++] = symmetric(random_u32(key, position(row, j++, VALUE)));
+                val[at++] = symmetric(random_u32(key, (u64)row << 5 | j++));
             }
 }
 

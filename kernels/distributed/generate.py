@@ -17,7 +17,6 @@ import numpy as np
 
 from .. import jit, splitmix
 from ..contract import require, require_seed, require_whole
-from ..formats import csr
 from ..formats.csr import Csr
 from . import partition
 from .plans import Panels, Part
@@ -145,7 +144,7 @@ class Stencil:
     seed: int = 0
 
     def __post_init__(self):
-        require_whole("side", self.side, 1, 645)  # 645^3 < 2^28
+        require_whole("side", self.side, 1, 1290)  # 1290^3 < 2^31: columns have 32 bits
         require_seed(self.seed)
 
     @property
@@ -170,7 +169,8 @@ class Stencil:
         there = there[((there >= 0) & (there < g)).all(axis=1)]
         columns = (there[:, 2] * g + there[:, 1]) * g + there[:, 0]
         key = splitmix.key(self.seed, _ENTRIES)
-        return columns.astype(np.int32), _values(key, row, np.arange(len(there), dtype=np.uint64))
+        drawn = np.uint64(row << 5) | np.arange(len(there), dtype=np.uint64)
+        return columns.astype(np.int32), splitmix.symmetric(splitmix.random_u32(key, drawn))
 
     def device_lengths(self, begin: int, end: int):
         import cupy
@@ -193,21 +193,20 @@ def edges(made: Generated, parts: int) -> np.ndarray:
 
 
 def part(made: Generated, rows: np.ndarray, rank: int) -> Part:
-    """A rank's rows, made on the current GPU. Raises ValueError where they have over 2^31 - 1 entries."""
+    """A rank's rows, made on the current GPU; in slabs where 32 bits do not count their entries."""
     import cupy
 
     begin, end = int(rows[rank]), int(rows[rank + 1])
-    row_ptr = _row_ptr(made.device_lengths(begin, end))
-    nnz = int(row_ptr[-1])
-    require(
-        nnz <= csr.INT32_MAX,
-        f"the {end - begin} rows of rank {rank} have {nnz} non-zeros, but row offsets have 32 bits: use more parts",
-    )
-    row_ptr = row_ptr.astype(cupy.int32)
-    col_idx, val = cupy.empty(nnz, cupy.int32), cupy.empty(nnz, cupy.float32)
-    if nnz:
-        made._fill(begin, end - begin, row_ptr, col_idx, val)
-    return Part(Csr(end - begin, made.m, row_ptr, col_idx, val), rows)
+    offsets = _row_ptr(made.device_lengths(begin, end))
+    found = []
+    for first, last in partition.slabs(offsets):
+        row_ptr = (offsets[first : last + 1] - offsets[first]).astype(cupy.int32)
+        nnz = int(offsets[last]) - int(offsets[first])
+        col_idx, val = cupy.empty(nnz, cupy.int32), cupy.empty(nnz, cupy.float32)
+        if nnz:
+            made._fill(begin + first, last - first, row_ptr, col_idx, val)
+        found.append(Csr(last - first, made.m, row_ptr, col_idx, val))
+    return Part(found if len(found) > 1 else found[0], rows)
 
 
 def host_part(made: Generated, rows: np.ndarray, rank: int) -> Part:

@@ -46,8 +46,9 @@ class Host:
         return formats.to_host(a)
 
     def product(
-        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = ""
-    ) -> Product:
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = "",
+        in_place: bool = False,
+    ) -> Product:  # fmt: skip
         """out = A B, or out += A B, of a part in CSR or BCSR, whose values are those at the time of the call."""
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
@@ -117,18 +118,31 @@ class Gpu:
         return formats.to_device(a)
 
     def product(
-        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = ""
-    ) -> Product:
-        """As `Host.product`. choice: of a kernel for CSR and float32, which then needs only where rows begin."""
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = "",
+        in_place: bool = False,
+    ) -> Product:  # fmt: skip
+        """As `Host.product`. choice: of a kernel for CSR and float32, which then needs only where rows begin. in_place:
+        by a kernel for these that reads entries where they lie; other kinds are converted as they need it."""
         from .. import library
         from ..library import operands, plans, routes
 
         asked = operands.resolved(accuracy, dtype)
         exact = isinstance(a, Csr) and dtype == "float32" and asked == "fp32"
-        if exact and (choice or a.nnz > TRIED):
+        if exact and (choice or in_place or a.nnz > TRIED):
             way = routes.Route("async_sparse", "auto_fp32", a, "float32")
-            chosen = choice or choice_of(a, n)
-            made = plans.built(way, n, dtype, asked, self.device, False, chosen)
+            made, chosen = None, choice or choice_of(a, n, in_place)
+            try:
+                made = plans.built(way, n, dtype, asked, self.device, False, chosen)
+            except (
+                MemoryError
+            ):  # its frames hold what was made so far: nothing is free before this block's end
+                if choice or in_place:
+                    raise
+            if made is None:
+                # Groups of rows are made beside A, for which there was no room: single rows lie there already.
+                self.xp.get_default_memory_pool().free_all_blocks()
+                chosen = choice_of(a, n, in_place=True)
+                made = plans.built(way, n, dtype, asked, self.device, False, chosen)
         else:
             made = library.plan(
                 a, n, dtype=dtype, accuracy=accuracy, tune=tune, device=self.ordinal
@@ -204,11 +218,12 @@ class Gpu:
         return str(self.device.uuid)
 
 
-def choice_of(a: Csr, n: int) -> str:
+def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     """The kernel for a large CSR matrix, by the model's prediction for some of its rows, as a plan calls it.
 
     Statistics need a sort of all entries, so rows from the middle stand for the rest; kernels that put similar rows
-    side by side are left out, since the order is one of all rows.
+    side by side are left out, since the order is one of all rows. in_place: only those of single rows, which alone read
+    entries where they lie.
     """
     from ..async_sparse import model, union
     from ..async_sparse.statistics import statistics
@@ -223,7 +238,10 @@ def choice_of(a: Csr, n: int) -> str:
         columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
     )  # fmt: skip
     every = model.candidates("fp32", whole, n, len(model.POOLS["fp32"]))
-    best = next(c for c in every if isinstance(c, union.Union) and not c.order)
+    best = next(
+        c for c in every
+        if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place)
+    )  # fmt: skip
     return f"union {knobs(best)}"
 
 

@@ -21,8 +21,11 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
+from ..formats.csr import INT32_MAX
 
 _MOST = 2**20
+#: Non-zeros of a slab: half of what 32 bits count, so that a long row more does no harm.
+SLAB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,18 @@ def by_nonzeros(row_ptr, parts: int, *, row_cost: float = 1.0) -> np.ndarray:
     edges[1:-1] = formats.to_host(nearer)
     edges[-1] = m
     return np.maximum.accumulate(np.minimum(edges, m))
+
+
+def slabs(row_ptr) -> list[tuple[int, int]]:
+    """Ranges of rows, (first, past the last), with about as many entries each, `SLAB` at most but for half of a row.
+
+    row_ptr: (m + 1,), from anywhere on, NumPy or CuPy. One range where 32 bits count all entries.
+    """
+    m = int(row_ptr.shape[0]) - 1
+    nnz = int(row_ptr[-1]) - int(row_ptr[0])
+    parts = 1 if nnz <= INT32_MAX else -(-nnz // SLAB)
+    edges = by_nonzeros(row_ptr - row_ptr[0], parts, row_cost=0.0).tolist()
+    return list(zip(edges, edges[1:], strict=False)) if parts > 1 else [(0, m)]
 
 
 def require_bounds(name: str, bounds, parts: int, size: int, unit: int = 1) -> np.ndarray:

@@ -66,6 +66,22 @@ def pieces(a, own_units: int, first: str, sums_exactly: bool) -> tuple[list[Piec
     return [local, Piece(_kept(a, remote), (0, a.m), early=False, adds=True)], whole
 
 
+def of_slabs(slabs, own_units: int, first: str, adds: bool) -> tuple[list[Piece], list[Piece]]:
+    """`pieces` of matrices of consecutive rows, as one part: what is early of any comes before what is not."""
+    early, late, begin = [], [], 0
+    for a in slabs:
+        of_first, of_later = pieces(a, own_units, first, adds)
+        # The same piece stays the same: chunks share its product.
+        moved = {
+            id(x): replace(x, rows=(x.rows[0] + begin, x.rows[1] + begin))
+            for x in (*of_first, *of_later)
+        }
+        early += [moved[id(x)] for x in of_first]
+        late += [moved[id(x)] for x in of_later]
+        begin += a.m
+    return sorted(early, key=lambda x: not x.early), sorted(late, key=lambda x: not x.early)
+
+
 def interior(a, remote) -> tuple[int, int]:
     """The longest run of rows, or rows of blocks, without remote entries: first, and the one past the last."""
     xp, rows = array_module(a.row_ptr), int(a.row_ptr.shape[0]) - 1

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require, require_whole
-from ..formats import half
+from ..formats import csr, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
@@ -41,9 +41,25 @@ MOST_AHEAD = 16 * 2**30
 class Part:
     """A rank's rows of a matrix that no rank has whole: made on the devices, or read by each."""
 
-    a: Any  #: Csr or Bcsr of rows[rank] … rows[rank + 1] - 1, with columns of the whole matrix
+    #: Csr or Bcsr of rows[rank] … rows[rank + 1] - 1, with columns of the whole matrix; a list of them, slabs of
+    #: consecutive rows, where 32 bits do not count the entries of all.
+    a: Any
     rows: Any  #: int64 (ranks + 1,): which rows of A, and of C, each rank has
     columns: Any = None  #: the same of B; None: those of A, which is square
+    #: The plan makes no second copy of A: columns are written over, and kernels read entries where they lie.
+    consumed: bool = False
+
+    @property
+    def slabs(self) -> list:
+        return list(self.a) if isinstance(self.a, list | tuple) else [self.a]
+
+    @property
+    def nnz(self) -> int:
+        return sum(x.nnz for x in self.slabs)
+
+    @property
+    def k(self) -> int:
+        return self.slabs[0].k
 
 
 @dataclass
@@ -207,8 +223,9 @@ def plan(
     """Make ready to multiply A (m, k) by any B (k, n) with all ranks of `comm`; collective.
 
     a: a sparse matrix as `library.plan` takes, the same on every rank, or a `Part`; CSR, WCSR (multiplied as CSR) and
-    BCSR stay sparse rows or blocks. comm: as in `comm`; None: alone. dtype, accuracy, tune: of the local plans, which
-    are the library's; parts of over 50 million non-zeros get the kernel that the model predicts.
+    BCSR stay sparse rows or blocks; a SciPy matrix of over 2^31 - 1 non-zeros is cut into slabs. comm: as in `comm`;
+    None: alone. dtype, accuracy, tune: of the local plans, which are the library's; parts of over 50 million non-zeros
+    get the kernel that the model predicts.
     replicas: 1 cuts A by rows, as many as ranks by columns, between them 1.5D (see `partition`). rows, columns: int64
     edges of the parts of A's rows and B's; None: rows balanced by non-zeros, and B like the rows of a square A, else
     even. b, c: "distributed", or "replicated" on every rank. chunks: of N, whose exchanges overlap with products of
@@ -228,15 +245,19 @@ def plan(
         f"first is {first!r}, but must be one of {', '.join(pieces.FIRST)}",
     )
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
-    dtype = dtype or operands.dtype_named(getattr(a, "a", a))
-    local, rows, columns = _cut(a, grid, comm, rows, columns, b, accuracy, dtype)
+    if operands.is_scipy(a) and a.nnz > INT32_MAX:
+        a = _part_of(a, grid, comm, rows, columns)
+        rows = columns = None
+    dtype = dtype or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
+    slabs, rows, columns = _cut(a, grid, comm, rows, columns, accuracy, dtype)
     m, k = int(rows[-1]), int(columns[-1][-1])
     talk.same(comm, m=m, k=k, n=int(n), dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c)
     if machine.uuid():
         talk.one_gpu_each(comm, machine.uuid())
     made = Plan(machine, comm, grid, (m, k, int(n)), dtype)
     made.edges = _edges(n, chunks, comm.size > 1 and b == "distributed")
-    _lay_out(made, local, rows, columns, b, c, first, accuracy, tune)
+    consumed = isinstance(a, Part) and a.consumed
+    _lay_out(made, slabs, rows, columns, b, c, first, accuracy, tune, consumed)
     return made
 
 
@@ -254,8 +275,25 @@ def _edges(n: int, chunks: int | None, travels: bool) -> tuple[int, ...]:
     return tuple(int(x) for x in partition.even(n, chunks, unit))
 
 
-def _cut(a, grid: Grid, comm, rows, columns, b: str, accuracy, dtype: str):
-    """(this rank's part with columns of its column of the grid, edges of rows, for each column of the grid edges of B).
+def _part_of(a, grid: Grid, comm, rows, columns) -> Part:
+    """A rank's rows, in slabs, of a SciPy matrix whose entries 32 bits do not count."""
+    require(
+        grid.replicas == 1,
+        f"replicas is {grid.replicas}, but a matrix of {a.nnz} non-zeros is cut by rows alone: leave replicas out",
+    )
+    whole = a.tocsr()
+    if rows is None:
+        rows = partition.by_nonzeros(whole.indptr, comm.size)
+    rows = partition.require_bounds("rows", rows, comm.size, whole.shape[0])
+    begin, end = int(rows[comm.rank]), int(rows[comm.rank + 1])
+    cuts = partition.slabs(whole.indptr[begin : end + 1])
+    if columns is None and whole.shape[0] != whole.shape[1]:
+        columns = partition.even(whole.shape[1], comm.size)
+    return Part([csr.from_scipy(whole[begin + x : begin + y]) for x, y in cuts], rows, columns)
+
+
+def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
+    """(this rank's slabs, with columns of its column of the grid; edges of rows; edges of B for each such column).
 
     A column of the grid has the columns columns[j][0] … columns[j][-1] - 1 of A.
     """
@@ -265,17 +303,22 @@ def _cut(a, grid: Grid, comm, rows, columns, b: str, accuracy, dtype: str):
             grid.replicas == 1 and rows is None and columns is None,
             "a Part says itself which rows are whose, and is cut by rows: leave replicas, rows and columns out",
         )
-        local = a.a
+        slabs = a.slabs
         rows = np.asarray(a.rows, np.int64)
         rows = partition.require_bounds("rows", rows, grid.rows, int(rows[-1]))
         own = rows if a.columns is None else np.asarray(a.columns, np.int64)
-        own = partition.require_bounds("columns", own, grid.rows, local.k, _units(local)[1])
-        mine = int(rows[i + 1] - rows[i])
+        own = partition.require_bounds("columns", own, grid.rows, a.k, _units(slabs[0])[1])
+        mine, found = int(rows[i + 1] - rows[i]), sum(x.m for x in slabs)
+        widths = sorted({x.k for x in slabs})
         require(
-            local.m == mine,
-            f"the part of rank {comm.rank} has {local.m} rows, but its edges say {mine}",
+            len(widths) == 1,
+            f"slabs of the part of rank {comm.rank} have {widths} columns, but must have those of the whole matrix",
         )
-        return local, rows, [own]
+        require(
+            found == mine,
+            f"the part of rank {comm.rank} has {found} rows, but its edges say {mine}",
+        )
+        return slabs, rows, [own]
     whole = operands.operand(a, accuracy=accuracy, dtype=dtype)
     if not isinstance(whole, Csr | Bcsr):
         whole = operands.as_csr(whole)
@@ -298,7 +341,7 @@ def _cut(a, grid: Grid, comm, rows, columns, b: str, accuracy, dtype: str):
             for x, y in zip(classes, classes[1:], strict=False)
         ]
     local = rows_of(whole, int(rows[i]), int(rows[i + 1]))
-    return _columns_of(local, int(every[j][0]), int(every[j][-1])), rows, every
+    return [_columns_of(local, int(every[j][0]), int(every[j][-1]))], rows, every
 
 
 def _units(a) -> tuple[int, int]:
@@ -315,29 +358,36 @@ def _columns_of(a, begin: int, end: int):
     return replace(kept, k=end - begin, col_idx=(kept.col_idx - first).astype(np.int32))
 
 
-def _lay_out(made: Plan, local, rows, columns, b, c, first, accuracy, tune) -> None:
+def _lay_out(made: Plan, slabs, rows, columns, b, c, first, accuracy, tune, consumed: bool) -> None:
     """Exchange, pieces and their products, buffers."""
     here, comm, grid = made.machine, made.comm, made.grid
     i, j = grid.at(comm.rank)
-    local, mine = here.to_here(local), columns[j]
-    unit, size = _units(local)[1], (2 if made.dtype in half.DTYPES else 4)
-    begin, of, own_units = int(mine[0]), None, -(-local.k // unit)
+    slabs, mine = [here.to_here(x) for x in slabs], columns[j]
+    unit, size = _units(slabs[0])[1], (2 if made.dtype in half.DTYPES else 4)
+    k = slabs[0].k
+    begin, of, own_units = int(mine[0]), None, -(-k // unit)
     if b == "distributed" and grid.rows > 1:
         column = comm if grid.replicas == 1 else comm.split(j)
         inside = (mine - begin) // unit
         require(
-            local.k % unit == 0,
+            k % unit == 0,
             f"k is {made.k}, but B is sent in blocks of {unit} rows: make k a multiple, or use CSR",
         )
-        of = exchange.exchange(local.col_idx, inside, column)
-        col_idx = exchange.compact(local.col_idx, int(inside[-1]), of.own, of.received)
-        local = pieces.ascending(replace(local, k=of.units * unit, col_idx=col_idx))
-        own_units = of.own[1] - of.own[0]
+        named = [x.col_idx for x in slabs]
+        of = exchange.exchange(named, inside, column)
+        named = exchange.compact(named, int(inside[-1]), of.own, of.received, over=consumed)
+        k, own_units = of.units * unit, of.own[1] - of.own[0]
+        slabs = [
+            pieces.ascending(replace(x, k=k, col_idx=col_idx))
+            for x, col_idx in zip(slabs, named, strict=True)
+        ]
     # Products before B and C have their memory, of which the conversion of A may need much.
-    made.pieces = pieces.pieces(local, own_units, first, made.dtype not in half.DTYPES)
-    made._steps = _products(made, accuracy, tune)
-    own = min(own_units * unit, local.k)
-    _buffers(made, local, begin, own, replicated=b == "replicated")
+    adds = made.dtype not in half.DTYPES and not consumed
+    made.pieces = pieces.of_slabs(slabs, own_units, first, adds)
+    made._steps = _products(made, accuracy, tune, consumed)
+    _buffers(
+        made, k, begin, min(own_units * unit, k), int(rows[i + 1] - rows[i]), b == "replicated"
+    )
     made.c_rows = int(rows[i]), int(rows[i + 1])
     if of is not None:
         made.b_rows = int(mine[i]), int(mine[i + 1])
@@ -353,8 +403,8 @@ def _lay_out(made: Plan, local, rows, columns, b, c, first, accuracy, tune) -> N
     here.sync()
 
 
-def _products(made: Plan, accuracy, tune: bool) -> list[list[tuple]]:
-    """For each chunk its products; chunks of one width share them."""
+def _products(made: Plan, accuracy, tune: bool, in_place: bool) -> list[list[tuple]]:
+    """For each chunk its products; chunks of one width share them. in_place: as `Gpu.product`'s."""
     known: dict[tuple, Any] = {}
     steps: list[list[tuple]] = []
     for chunk, width in enumerate(made.widths):
@@ -362,13 +412,15 @@ def _products(made: Plan, accuracy, tune: bool) -> list[list[tuple]]:
         for piece in made.pieces[min(chunk, 1)]:
             key = id(piece), width
             if key not in known:
-                known[key] = made.machine.product(piece.a, width, made.dtype, accuracy, tune)
+                known[key] = made.machine.product(
+                    piece.a, width, made.dtype, accuracy, tune, in_place=in_place
+                )
             steps[-1].append((known[key], piece.rows, piece.early, piece.adds))
     return steps
 
 
-def _buffers(made: Plan, local, begin: int, own: int, *, replicated: bool) -> None:
-    """Panels of B, of which this rank's own rows are the first, and of C."""
+def _buffers(made: Plan, k: int, begin: int, own: int, m: int, replicated: bool) -> None:
+    """Panels of B (k, n), of which this rank's own rows are the first, and of C (m, n)."""
     here = made.machine
 
     def panels(rows: int) -> Panels:
@@ -376,12 +428,12 @@ def _buffers(made: Plan, local, begin: int, own: int, *, replicated: bool) -> No
 
     if replicated:
         made.b_rows, made._b = (0, made.k), panels(made.k)
-        every = [x[begin : begin + local.k] for x in made._b.arrays]
+        every = [x[begin : begin + k] for x in made._b.arrays]
         made._all = Panels(made.edges, every)
     else:
-        made.b_rows, made._all = (begin, begin + own), panels(local.k)
+        made.b_rows, made._all = (begin, begin + own), panels(k)
         made._b = Panels(made.edges, [x[:own] for x in made._all.arrays])
-    made._c = made._out = panels(local.m)
+    made._c = made._out = panels(m)
 
 
 def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:

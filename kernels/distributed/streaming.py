@@ -19,6 +19,7 @@ from ..contract import require, require_whole
 from ..formats import csr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
+from . import partition
 from .machine import Gpu
 
 #: Non-zeros of a panel, 8 bytes each: large enough for a link's full rate, and two fit any GPU.
@@ -43,23 +44,29 @@ class Streamed:
     bytes: of A that a call copies. panels: rows, (first, past the last), of each. times: of the last timed call.
     """
 
-    def __init__(self, a: Csr, n: int, panel: int, machine):
-        self.machine, self.m, self.k, self.n = machine, a.m, a.k, n
-        self.panels = cut(a.row_ptr, panel)
-        self.bytes = a.col_idx.nbytes + a.val.nbytes
+    def __init__(self, slabs: list[Csr], n: int, panel: int, machine):
+        self.machine, self.m, self.k, self.n = machine, sum(a.m for a in slabs), slabs[0].k, n
+        self.panels: list[tuple[int, int]] = []
+        self.bytes = sum(a.col_idx.nbytes + a.val.nbytes for a in slabs)
         self.times: Times | None = None
-        self._col, self._val = machine.pinned(a.col_idx), machine.pinned(a.val)
         self._row, self._copy = machine.streams()
-        self._span = [(int(a.row_ptr[x]), int(a.row_ptr[y])) for x, y in self.panels]
-        most = max((y - x for x, y in self._span), default=0)
+        self._sources: list[tuple[np.ndarray, np.ndarray]] = []  # of each panel: columns, values
+        offsets, begin = [], 0
+        for a in slabs:
+            col, val = machine.pinned(a.col_idx), machine.pinned(a.val)
+            for x, y in cut(a.row_ptr, panel):
+                of = slice(int(a.row_ptr[x]), int(a.row_ptr[y]))
+                self.panels.append((begin + x, begin + y))
+                self._sources.append((col[of], val[of]))
+                offsets.append(a.row_ptr[x : y + 1] - a.row_ptr[x])
+            begin += a.m
+        most = max((col.size for col, _ in self._sources), default=0)
         xp = machine.xp
         self._buffers = [(xp.empty(most, np.int32), xp.empty(most, np.float32)) for _ in range(2)]
         self._products, self._end = [], None
-        for i, (x, y) in enumerate(self.panels):
-            count = self._span[i][1] - self._span[i][0]
-            col, val = (z[:count] for z in self._buffers[i % 2])
-            row_ptr = xp.asarray(a.row_ptr[x : y + 1] - a.row_ptr[x])
-            part = Csr(y - x, a.k, row_ptr, col, val)
+        for i, row_ptr in enumerate(offsets):
+            col, val = (z[: self._sources[i][0].size] for z in self._buffers[i % 2])
+            part = Csr(len(row_ptr) - 1, self.k, xp.asarray(row_ptr), col, val)
             self._products.append(machine.product(part, n, "float32", "fp32", False, CHOICE))
 
     def __call__(self, b, out=None, *, timed: bool = False):
@@ -77,12 +84,12 @@ class Streamed:
                 here.wait(stream, self._end)
         spans: dict[str, list] = {"copying": [], "waiting": [], "multiplication": []}
         start = here.mark(self._row)
-        for i, ((x, y), (first, last)) in enumerate(zip(self.panels, self._span, strict=True)):
+        for i, ((x, y), sources) in enumerate(zip(self.panels, self._sources, strict=True)):
             if free[i % 2] is not None:
                 here.wait(self._copy, free[i % 2])
             marks = [here.mark(self._copy)]
-            for to, source in zip(self._buffers[i % 2], (self._col, self._val), strict=True):
-                here.copy(source[first:last], to[: last - first], self._copy)
+            for to, source in zip(self._buffers[i % 2], sources, strict=True):
+                here.copy(source, to[: source.size], self._copy)
             marks.append(here.mark(self._copy))
             before = here.mark(self._row)
             here.wait(self._row, marks[1])
@@ -104,18 +111,27 @@ class Streamed:
 def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:
     """Make ready to multiply A (m, k) on the host by any float32 B (k, n) on the GPU.
 
-    a: a sparse matrix of SciPy or a `Csr`, with float32 values; copied into pinned memory. panel: non-zeros that travel
+    a: a sparse matrix of SciPy or a `Csr`, with float32 values, or a list of them, slabs of consecutive rows, where one
+    would have over 2^31 - 1 non-zeros; copied into pinned memory. panel: non-zeros that travel
     together, 16 bytes of the GPU's memory each; a longer row travels alone. machine: as `plan`'s.
     Raises ValueError, one sentence, for what is no such matrix.
     """
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     require_whole("panel", panel, 1, INT32_MAX, "2^31 - 1")
-    a = operands.as_csr(operands.operand(a))
+    if operands.is_scipy(a) and a.nnz > INT32_MAX:
+        whole = a.tocsr()
+        a = [whole[x:y] for x, y in partition.slabs(whole.indptr)]
+    slabs = [
+        csr.to_host(operands.as_csr(operands.operand(x)))
+        for x in (a if isinstance(a, list | tuple) else [a])
+    ]
+    widths = sorted({x.k for x in slabs})
+    require(len(widths) == 1, f"slabs have {widths} columns, but must have as many as each other")
     if machine is None:
         from .plans import _current
 
         machine = Gpu(_current())
-    return Streamed(csr.to_host(a), int(n), panel, machine)
+    return Streamed(slabs, int(n), panel, machine)
 
 
 def cut(row_ptr: np.ndarray, most: int) -> list[tuple[int, int]]:

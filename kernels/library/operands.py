@@ -120,6 +120,11 @@ def _is_torch(a) -> bool:
 def _is_sparse(a) -> bool:
     if _is_torch(a):
         return _is_semi_structured(a) or str(a.layout) != "torch.strided"
+    return is_scipy(a)
+
+
+def is_scipy(a) -> bool:
+    """Whether it is a sparse matrix of SciPy or CuPy; neither need be there."""
     return _root(a) in ("scipy", "cupyx") and hasattr(a, "tocsr")
 
 

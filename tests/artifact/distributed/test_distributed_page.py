@@ -14,7 +14,9 @@ from scaled import rows
 from artifact import paths
 from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
+from artifact.measure import records
 from artifact.paths import ROOT
+from kernels.distributed import generate
 
 matplotlib.use("Agg")
 
@@ -31,6 +33,42 @@ def test_without_records_the_page_says_so(tmp_path):
     assert page.drawn_scaling([]) is page.drawn_predictions([]) is None
     assert page.scaling_table([]) is page.fits_table([]) is page.times_table([]) is None
     assert set(page.claims_table([])["verdict"]) == {"not measured yet"}
+
+
+def test_matrices_that_no_gpu_holds(tmp_path):
+    assert page.beyond_table(tmp_path) is None
+    assert "--beyond" in page.beyond(tmp_path)
+    shipped = page.RECORDED / "nvidia-h200"
+    table = page.beyond_table(shipped)
+    assert set(table["matrix"]) == {page.CASES["graph"], page.CASES["mesh"]}
+    has = records.read_machine(shipped)["memory_bytes"]
+    assert (table["A, GB"].astype(float) * 1e9 > has).all() and (table["GPUs"] >= 2).all()
+    assert all(row.error < 2e-6 for row in scaling.read(shipped / page.BEYOND))
+    assert f"{has / 1e9:.0f} GB" in page.beyond(shipped)
+
+
+def test_in_short_has_what_was_measured():
+    assert page.in_short([], page.RECORDED) == page.MISSING
+    shipped = page.RECORDED / "nvidia-h200"
+    found = page.load(shipped)
+    said = page.in_short(found, shipped)
+    of = page.strong(found)
+    most = of["gpus"].max()
+    assert f"One matrix on {most} GPUs" in said and f"Of more than {most} GPUs" in said
+    for case in set(of["case"]):
+        own = of[(of["case"] == case) & (of["gpus"] == most)]
+        assert (
+            f"{own.loc[own['nnz'].idxmax(), 'efficiency']:.0%} for the {page.CASES[case]}" in said
+        )
+    assert "more than one of these GPUs holds" in said
+    assert "of these GPUs" not in page.in_short(rows(), shipped.parent)
+
+
+def test_parts_of_a_matrix_of_your_own():
+    table = page.own_parts(generate.Stencil(6, 1), 3)
+    assert len(table) == 3 and table["rows"].sum() == 6**3
+    assert (table["rows of B received"] <= table["rows that others have"]).all()
+    assert table["received, over its own"].str.endswith("×").all()
 
 
 def test_one_gpu_alone_is_no_scaling():
@@ -129,9 +167,9 @@ def test_tables_say_who_and_how_much():
     table = page.scaling_table(rows())
     assert isinstance(table, pd.DataFrame) and len(table) == len(rows())
     ours = table[table["contender"] == "ours"]
-    assert (ours["multiplication, ms"] != "").all()
+    assert (ours["multipli\u00adcation, ms"] != "").all()
     assert set(ours["of the least"]) == {"", "1.00×"}
-    assert (table[table["contender"] != "ours"]["multiplication, ms"] == "").all()
+    assert (table[table["contender"] != "ours"]["multipli\u00adcation, ms"] == "").all()
     times = page.times_table(rows())
     assert len(times) == len({(r.case, r.size, r.gpus) for r in rows()})
     assert times["all-gather, cuSPARSE"].str.endswith("(2.00×)").all()

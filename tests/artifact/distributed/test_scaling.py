@@ -53,6 +53,7 @@ SMALL = [
     Case("graph", 7, 16, "float32"),
     Case("mesh", 6, 16, "float32"),
     Case("block", 256, 16, "bfloat16"),
+    Case("graph", 7, 16, "float32", degree=32, beyond=True),
 ]
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from kernels import distributed, formats
-from kernels.distributed import generate, machine
+from kernels.distributed import generate, machine, partition
 from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import bcsr, csr, half
 
@@ -78,6 +79,14 @@ def main() -> None:
         made = Rmat(11, 16, 3)
         edges = generate.edges(made, ranks.size)
         check(generate.part(made, edges, ranks.rank), graph, ranks, here)
+        # As parts whose entries 32 bits do not count.
+        partition.INT32_MAX, partition.SLAB = 1000, 5000
+        for large, whole in ((made, graph), (Stencil(14), mesh)):
+            edges = generate.edges(large, ranks.size)
+            for consumed in (False, True):
+                part = replace(generate.part(large, edges, ranks.rank), consumed=consumed)
+                assert len(part.slabs) > 2
+                check(part, whole, ranks, here)
         if given.die is None:
             return
         if ranks.rank == 0:

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from kernels import distributed, jit, splitmix
-from kernels.distributed import generate, streaming
+from kernels.distributed import generate, partition, streaming
 from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import csr
 
@@ -105,7 +105,7 @@ def test_a_row_of_the_product_is_made_anew():
         (lambda: Rmat(29, 4), "scale is 29"),
         (lambda: Rmat(4, 0), "degree is 0"),
         (lambda: Rmat(4, 1, a=0.9), "must be shares over 0"),
-        (lambda: Stencil(646), "side is 646"),
+        (lambda: Stencil(1291), "side is 1291"),
     ],
 )
 def test_what_is_no_matrix_is_one_sentence(make, says):
@@ -182,6 +182,21 @@ def test_a_streamed_matrix_multiplies(panel):
         assert np.abs(out - a.astype(np.float64) @ b).max() < 1e-4
     assert made.bytes == 8 * a.nnz and made.times.total > 0
     assert [x for x, _ in made.panels] == [0, *(y for _, y in made.panels[:-1])]
+
+
+def test_a_streamed_matrix_may_come_in_slabs(monkeypatch):
+    a = whole(Rmat(8, 6, 2))
+    b = np.random.default_rng(0).standard_normal((256, 16)).astype(np.float32)
+    monkeypatch.setattr(streaming, "INT32_MAX", 1000)
+    monkeypatch.setattr(partition, "INT32_MAX", 1000)
+    monkeypatch.setattr(partition, "SLAB", 400)
+    for given in ([a[:100], a[100:101], a[101:]], a):
+        made = distributed.streamed(given, 16, panel=300, machine=distributed.Host())
+        assert np.abs(made(b) - a.astype(np.float64) @ b).max() < 1e-4
+        assert made.bytes == 8 * a.nnz and len(made.panels) > 3
+        assert [x for x, _ in made.panels] == [0, *(y for _, y in made.panels[:-1])]
+    with pytest.raises(ValueError, match=r"slabs have \[255, 256\] columns"):
+        distributed.streamed([a, a[:, 1:]], 16, panel=300, machine=distributed.Host())
 
 
 def test_panels_have_at_most_so_many_entries_or_a_row():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from kernels import distributed
-from kernels.distributed import comm, generate, machine, pieces
+from kernels.distributed import comm, generate, machine, partition, pieces
 from kernels.distributed.generate import Rmat, Stencil
 from kernels.distributed.plans import Panels, Part
 from kernels.formats import bcsr, csr, half
@@ -53,6 +55,24 @@ def test_a_plan_alone_multiplies(here, made, chunks, choice, monkeypatch):
     expected = a @ generate.dense(np.arange(made.m), np.arange(96), 96, 5)
     assert np.abs(out - expected).max() < 1e-5 * np.abs(expected).max()
     assert plan.times.multiplication > 0
+
+
+@pytest.mark.parametrize("consumed", [False, True])
+@pytest.mark.parametrize("made", [Rmat(12, 16, 3), Stencil(15, 2)], ids=str)
+def test_slabs_multiply(here, made, consumed, monkeypatch):
+    """As parts whose entries 32 bits do not count."""
+    monkeypatch.setattr(partition, "INT32_MAX", 10000)
+    monkeypatch.setattr(partition, "SLAB", 20000)
+    part = replace(generate.part(made, np.array([0, made.m]), 0), consumed=consumed)
+    assert len(part.slabs) > 2
+    entries = [x.col_idx.data.ptr for x in part.slabs]
+    plan = distributed.plan(part, 64, machine=here)
+    assert entries == [x.a.col_idx.data.ptr for x in plan.pieces[0]]
+    generate.fill_dense(plan.operand(), 0, 5)
+    out = plan().whole().get()
+    a = csr.to_scipy(generate.host_part(made, np.array([0, made.m]), 0).a).astype(np.float64)
+    expected = a @ generate.dense(np.arange(made.m), np.arange(64), 64, 5)
+    assert np.abs(out - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_pieces_are_those_of_the_host(here):
@@ -101,3 +121,25 @@ def test_a_rank_alone_exchanges_with_itself(here):
     found = Part(generate.part(Stencil(5), np.array([0, 125]), 0).a, np.array([0, 125]))
     plan = distributed.plan(found, 8, comm.Alone(), machine=here, b="replicated", c="replicated")
     assert plan.sent_bytes == 0 and plan.b_rows == plan.c_rows == (0, 125)
+
+
+def test_without_memory_for_groups_of_rows_single_ones_multiply(here, monkeypatch):
+    from kernels.library import plans
+
+    asked, real = [], plans.built
+
+    def built(*given):
+        asked.append(given[-1])
+        if "rows=1" not in given[-1]:
+            raise MemoryError
+        return real(*given)
+
+    monkeypatch.setattr(plans, "built", built)
+    monkeypatch.setattr(machine, "TRIED", 0)
+    made = Stencil(15, 2)
+    plan = distributed.plan(generate.part(made, np.array([0, made.m]), 0), 96, machine=here)
+    assert "rows=1" not in asked[0] and "rows=1" in asked[-1]
+    generate.fill_dense(plan.operand(), 0, 5)
+    a = csr.to_scipy(generate.host_part(made, np.array([0, made.m]), 0).a).astype(np.float64)
+    expected = a @ generate.dense(np.arange(made.m), np.arange(96), 96, 5)
+    assert np.abs(plan().whole().get() - expected).max() < 1e-5 * np.abs(expected).max()

@@ -95,7 +95,7 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(parts):
 
     def work(comm):
         mine = a.indices[a.indptr[edges[comm.rank]] : a.indptr[edges[comm.rank + 1]]]
-        return exchange.exchange(mine, edges, comm), mine
+        return exchange.exchange([mine], edges, comm), mine
 
     found = run_threads(parts, work)
     table = exchange.volumes(a.indptr, a.indices, edges, edges)
@@ -103,7 +103,7 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(parts):
         assert set(of.received.tolist()) == needs(a, edges, edges, p)
         assert len(of.received) == len(set(of.received.tolist()))
         assert of.recv_counts.tolist() == [0 if q == p else table[p, q] for q in range(parts)]
-        places = exchange.compact(mine, 60, of.own, of.received)
+        (places,) = exchange.compact([mine], 60, of.own, of.received)
         names = np.concatenate([np.arange(*of.own), of.received])
         assert (names[places] == mine).all()
     for p, (of, _) in enumerate(found):

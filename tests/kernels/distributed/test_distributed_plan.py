@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from kernels import distributed
-from kernels.distributed import pieces, plans
+from kernels.distributed import partition, pieces, plans
+from kernels.distributed.machine import rows_of
 from kernels.distributed.plans import Part, Times
 from kernels.formats import bcsr, csr, half, wcsr
 
@@ -101,6 +104,62 @@ def test_parts_that_no_rank_has_whole():
 
     plans = multiplied(part, ANY, 12, 2, part=True)
     assert [made.c_rows for made in plans] == [(0, 30), (30, 97)]
+
+
+@pytest.mark.parametrize("consumed", [False, True])
+@pytest.mark.parametrize("chunks", [1, 3])
+@pytest.mark.parametrize("whole", [ANY, BAND], ids=["any", "band"])
+def test_a_part_may_come_in_slabs(whole, chunks, consumed):
+    m = whole.shape[0]
+    edges, cuts = np.array([0, m // 3, m]), ((0, 10, 10, m // 3), (0, 1, m - m // 3))
+
+    def part(rank):
+        rows = whole[edges[rank] : edges[rank + 1]]
+        made = [csr.from_scipy(rows[x:y]) for x, y in itertools.pairwise(cuts[rank])]
+        return Part(made, edges, consumed=consumed)
+
+    for made in multiplied(part, whole, 12, 2, part=True, chunks=chunks):
+        early = [[x.early for x in every] for every in made.pieces]
+        assert early == [sorted(x, reverse=True) for x in early], "what is early comes first"
+        assert not (consumed and any(x.adds for every in made.pieces for x in every))
+
+
+def test_a_consumed_part_is_written_over():
+    edges, rows = np.array([0, 97]), np.array([0, 97])
+    mine = csr.from_scipy(ANY)
+    before = mine.col_idx.copy()
+    (made,) = multiplied(lambda _: Part([mine], edges, rows, consumed=True), ANY, 8, 1, part=True)
+    assert made.pieces[0][0].a.col_idx is mine.col_idx
+    assert (mine.col_idx == before).all(), "one part has all of B: its columns stay"
+
+
+def test_blocks_may_come_in_slabs():
+    expected = csr.to_scipy(bcsr.to_csr(BLOCKS))
+    edges, columns = np.array([0, 96, 256]), np.array([0, 160, 320])
+
+    def part(rank):
+        begin, end = edges[rank], edges[rank + 1]
+        cuts = (begin, begin + 32, end)
+        return Part([rows_of(BLOCKS, x, y) for x, y in itertools.pairwise(cuts)], edges, columns)
+
+    multiplied(part, expected, 64, 2, part=True, dtype="bfloat16")
+
+
+@pytest.mark.parametrize("a", [ANY, WIDE], ids=["square", "wide"])
+def test_a_matrix_of_more_entries_than_32_bits_count_is_cut_into_slabs(monkeypatch, a):
+    for module in (plans, partition):
+        monkeypatch.setattr(module, "INT32_MAX", 50)
+    monkeypatch.setattr(partition, "SLAB", 100)
+    made = multiplied(a, a, 12, 2)
+    assert all(len(x.pieces[1]) > 2 for x in made)
+    with pytest.raises(ValueError, match="replicas is 2, but a matrix of .* is cut by rows alone"):
+        multiplied(a, a, 12, 2, replicas=2)
+
+
+def test_slabs_of_different_widths_are_refused():
+    slabs = [csr.from_scipy(ANY[:50]), csr.from_scipy(ANY[50:, :90])]
+    with pytest.raises(ValueError, match=r"slabs of the part of rank 0 have \[90, 97\] columns"):
+        distributed.plan(Part(slabs, np.array([0, 97])), 8, machine=distributed.Host())
 
 
 def test_only_named_rows_travel():

@@ -31,6 +31,13 @@ HEIGHTS = (1, 2, 4, 8)  #: rows of a group
 VECTORS = (4, 2, 1)  #: float32 values of a load
 LOADS = (1, 2)  #: of a row of B
 MOST_TASKS = 8  #: of a warp, a power of 2
+#: Bytes of B that a warp's tasks load together, where it has several: blocks that run side by side then lie side by
+#: side in A as well, and what one has fetched of B is still in L2 for the next. With fewer, blocks of tasks of two or
+#: three columns would begin more often than they multiply (artifact/rooms/async_sparse/tasks_of_a_warp.py).
+WORK = 48 * 1024
+#: Times L2 that a panel of B is where it is so large that neighbours find nothing of each other's in L2, if rows are so
+#: uneven that groups are cut: there a warp has many tasks, which evens out how long warps of a block take.
+FAR = 4
 MOST_LOADS = 2**32 - 1  #: of B: the kernel counts them with 32 bits
 LONG = 4  #: times the average group's columns that a task has at most
 WARPS = 8  #: of a block
@@ -153,10 +160,11 @@ def chunk_of(config: Union, columns: int, groups: int) -> int:
     return ceil(max(1, LONG * columns / max(1, groups)) / tasks.STEP) * tasks.STEP
 
 
-def per_block(tasks: int, slots: int, cuts: int = 0) -> int:
+def per_block(tasks: int, slots: int, loaded: float, cuts: int = 0) -> int:
     """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
-    idling SMs, and a warp has `MOST_TASKS` at most; a power of 2 where groups are cut (`tasks.in_blocks`)."""
-    each = max(1, min(MOST_TASKS, tasks // (2 * slots * WARPS)))
+    idling SMs. loaded: bytes of B in a task, on average, of which a warp has `WORK` at most, or one task; it has
+    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`tasks.in_blocks`)."""
+    each = max(1, int(min(MOST_TASKS, WORK / max(loaded, 1.0), tasks // (2 * slots * WARPS))))
     return WARPS * (1 << each.bit_length() - 1 if cuts else each)
 
 
@@ -235,7 +243,10 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     )
     made, prepare_ms = timed(lambda: prepare(operands.a, config))
     cuts = len(made.work.cut)
-    each = per_block(made.work.count, slots, cuts)
+    row_bytes = min(width, columns_of(config, dtype)) * dense.b.itemsize
+    far = cuts and problem.k * row_bytes > FAR * device.properties.l2_cache_size
+    loaded = 0 if far else made.col_idx.size / max(1, made.work.count) * row_bytes
+    each = per_block(made.work.count, slots, loaded, cuts)
     blocks = ceil(made.work.count / each) * panels
     require(
         max(blocks, panels * cuts) <= INT32_MAX,

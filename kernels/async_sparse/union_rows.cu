@@ -10,8 +10,9 @@
 // at the price of multiplying zeros, which is free up to R = 8: 8 cycles of multiply-adds for what L2 delivers in 12.
 //
 // A task is a group or a part of a long one (cut_windows.cuh). A warp has every WARPS-th of `per_block` tasks, for 32 * VEC * T columns
-// of C: neighbours in a block share rows of B through L1, and all tasks of a panel of columns come before the next panel's, whose B may
-// stay in L2. Columns and values are loaded 32 at a time, a lane each, and handed round through shared memory.
+// of C: neighbours in a block share rows of B through L1, blocks that run side by side through L2, the closer the shorter they are, and
+// all tasks of a panel of columns come before the next panel's, whose B may stay in L2. Columns and values are loaded 32 at a time, a
+// lane each, and handed round through shared memory.
 //
 // Of a group that is cut the first part stores its rows of C and the others, later tasks, add to them when it has (handover.cuh): a
 // launch that clears them beforehand would cost 2 to 3 us. A warp waits for earlier tasks only, and blocks begin in their order.

@@ -18,6 +18,7 @@ def gpu_of(name: str, capability: tuple[int, int], sms: int, most: int) -> Simpl
         multiprocessor_count=sms,
         max_shared_memory_per_block_optin=most,
         max_shared_memory_per_multiprocessor=most + 1024,
+        l2_cache_size=50 * 2**20,
     )
     stream = SimpleNamespace(sync=lambda: None)
     return SimpleNamespace(

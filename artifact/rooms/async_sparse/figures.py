@@ -318,9 +318,12 @@ def _kept(ax, densities) -> None:
 # ---------------------------------------------------------------- our ladder, block sizes
 
 
-def ladder(df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TORCH):
+def ladder(
+    df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TORCH, table3: pd.DataFrame | None = None
+):  # fmt: skip
     """Speedup over dense cuBLAS of every kernel at one point, as bars, with its gain over the kernel that it builds on
-    and what was predicted before it was measured. predictions: variant -> text, in order."""
+    and what was predicted before it was measured. predictions: variant -> text, in order. table3: what the source
+    states of the kernel that it keeps, hollow where it does at that point."""
     data = speedups(df, list(predictions), baseline)
     mean = data.groupby("variant")["speedup"].agg(records.geomean)
     order = present(data, list(predictions))
@@ -343,6 +346,13 @@ def ladder(df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TOR
         rows.append({"variant": variant, "speedup": mean[variant], "over": over, "gain": gain}
                     | {"prediction": predictions[variant]})  # fmt: skip
     ax.axvline(1, color=BASELINE, linewidth=1.3)
+    found = pd.DataFrame(rows)
+    said = None if table3 is None or KEPT not in order else _said(table3, df)
+    if said is not None:
+        i = order.index(KEPT)
+        ax.plot(said, tops[i] + heights[i] / 2 + 0.16, **plot.hollow())  # below the bar
+        plot.legend(fig, {STATED: Line2D([], [], **plot.hollow())})
+        found["stated"] = np.where(found["variant"] == KEPT, said, np.nan)
     ax.set(xlim=(0, 1.45 * mean.max()), ylim=(tops[-1], 0))
     ax.set_yticks(tops[:-1] + np.array(heights) / 2, [name(v) for v in order])
     ax.tick_params(axis="y", length=0)
@@ -357,7 +367,14 @@ def ladder(df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TOR
         fontweight="bold",
         fontsize=8.5,
     )
-    return fig, pd.DataFrame(rows)
+    return fig, found
+
+
+def _said(table3: pd.DataFrame, df: pd.DataFrame) -> float | None:
+    """The speedup over cuBLAS that Table III has at the one N and density of `df`; None where it has none."""
+    rows = table3[(table3["quantity"] == "speedup_cublas") & table3["n"].isin(df["n"])]
+    rows = rows[np.isclose(rows["density"], df["density"].median(), rtol=0.05)]
+    return float(rows["low"].iloc[0]) if len(rows) == 1 else None
 
 
 def before(variant: str, known: Sequence[str]) -> str | None:

@@ -30,6 +30,8 @@ HERE = Path(__file__).parent
 TIMES, MATRICES = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
 #: What groups of rows took while their tasks lay in the order of rows: before `tasks.in_blocks`.
 IN_ROW_ORDER = HERE / "candidates_in_row_order.csv"
+#: And after, while a warp had up to eight tasks whatever was in them: before `union.WORK`.
+EIGHT_TASKS = HERE / "candidates_eight_tasks.csv"
 SIZES = (256, 1024)
 LAUNCHES = 4
 FOLDS = 10

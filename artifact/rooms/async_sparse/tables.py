@@ -8,6 +8,7 @@ import pandas as pd
 
 from artifact.drawing import prose
 from artifact.drawing.compiled import HOPPER
+from artifact.drawing.prose import captioned
 from artifact.drawing.words import shape, times
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, figures
@@ -31,6 +32,7 @@ OPS = {
 OPS_CSR = {op: called for op, called in OPS.items() if op != "ATOMG"} | {"REDG": "atomic adds"}
 
 
+@captioned("The ladder: the idea of each kernel, what it should gain, and what came.")
 def variants(offered: Mapping[str, Kernel], df: pd.DataFrame | None) -> pd.DataFrame:
     """Every kernel of the ladder: idea, what it should gain over the one that it builds on, and what came of it
     on real matrices."""
@@ -54,6 +56,7 @@ def _step(df: pd.DataFrame | None, variant: str, base: str | None) -> float | No
     return records.geomean(figures.speedups(df, [variant], base)["speedup"])
 
 
+@captioned("What the compiler makes of each kernel; where none spills, nothing is said of it.")
 def compiled(
     report: pd.DataFrame,
     shown: Sequence[str] = contenders.LADDER,
@@ -65,17 +68,19 @@ def compiled(
     for v in present(here, shown):
         own = here[here["variant"] == v]
         registers = sorted({int(own["registers"].min()), int(own["registers"].max())})
-        row = {"kernel": f"<code>{v}</code>", "instantiations": len(own)}
+        row = {"kernel": f"<code>{v}</code>", "kernels": len(own)}
         row |= {
             "registers": " to ".join(map(str, registers)),
-            "spilling": int(own["spills"].sum()) or "none",
+            "spills": int(own["spills"].sum()) or "none",
         }
         for op, called in ops.items():
             row[called] = int(own[op].max()) if op in own and own[op].max() else NONE
-        rows.append(row | {"instructions": int(own["instructions"].max())})
-    return pd.DataFrame(rows)
+        rows.append(row | {"instruc\u00adtions": int(own["instructions"].max())})
+    df = pd.DataFrame(rows)
+    return df if df.empty or df["spills"].ne("none").any() else df.drop(columns="spills")
 
 
+@captioned("The paper's Table II, and beside it what was measured here.")
 def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
     """Table II, and beside it the geometric means here; without a record its own columns alone."""
     over = arithmetic.table2_speedups(stated)
@@ -113,6 +118,7 @@ def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna(NONE)
 
 
+@captioned("What the profiler counted of each kernel.")
 def counted(counters: Counters | None) -> pd.DataFrame | None:
     """What the profile says of each kernel at the point of the ladder."""
     if counters is None or not counters.variants:
@@ -135,6 +141,7 @@ def counted(counters: Counters | None) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+@captioned("The paper's Table III: speedups over dense cuBLAS, stated and here.")
 def gate(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
     """Table III: speedups over dense cuBLAS, stated and here, by N and share of blocks."""
     if df is None:
@@ -153,6 +160,7 @@ def gate(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+@captioned("Configurations that did not become `unit_ring`: its time over theirs.")
 def tried(df: pd.DataFrame | None) -> pd.DataFrame | None:
     """Configurations that did not become unit_ring: its time over theirs, by the share of blocks that is kept."""
     if df is None:
@@ -166,6 +174,7 @@ def tried(df: pd.DataFrame | None) -> pd.DataFrame | None:
     return table.reset_index(drop=True)
 
 
+@captioned("The least time by each unit at its measured peak, and the time that `auto` took.")
 def bounds(df: pd.DataFrame | None, roofs: dict | None) -> pd.DataFrame | None:
     """What bounds auto on gate_proj: the least time by each unit at its measured peak, and the time.
 
@@ -194,6 +203,7 @@ def bounds(df: pd.DataFrame | None, roofs: dict | None) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+@captioned("Sizes that are no multiples of anything: TFLOP/s and error.")
 def ragged(df: pd.DataFrame | None) -> pd.DataFrame | None:
     """TFLOP/s and error at sizes that are no multiples of anything."""
     if df is None:
@@ -216,6 +226,7 @@ def ragged(df: pd.DataFrame | None) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+@captioned("The same layer in BF16, FP16 and TF32.")
 def half(df: pd.DataFrame | None) -> pd.DataFrame | None:
     """gate_proj in BF16, FP16 and TF32."""
     if df is None:
@@ -241,6 +252,7 @@ def half(df: pd.DataFrame | None) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+@captioned("Of Table II, the rate of cuSPARSE that each stated speedup is over.")
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """Of Table II, the rate of cuSPARSE that each stated speedup is over."""
     implied = arithmetic.implied(table)

@@ -56,8 +56,15 @@ def test_a_task_has_four_times_the_average_group_at_most():
 
 
 def test_blocks_have_several_tasks_a_warp_where_there_are_many():
-    assert union.per_block(100, 792) == union.WARPS
-    assert union.per_block(10**7, 792) == union.WARPS * union.MOST_TASKS
+    assert union.per_block(100, 792, 2000) == union.WARPS
+    assert union.per_block(10**7, 792, 2000) == union.WARPS * union.MOST_TASKS
+
+
+def test_blocks_have_fewer_tasks_the_longer_they_are():
+    loads = [512 * x for x in (0, 7, 27, 36, 120, 5000)]
+    assert [union.per_block(10**7, 792, x) // union.WARPS for x in loads] == [8, 8, 3, 2, 1, 1]
+    with_cuts = [union.per_block(10**7, 792, x, 5) // union.WARPS for x in loads[2:]]
+    assert with_cuts == [2, 2, 1, 1], "a power of 2, as tasks.in_blocks lays them"
 
 
 def test_refusals():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from artifact.drawing import plot
@@ -129,6 +131,32 @@ def why(parts: pd.DataFrame | None) -> str:
     return said
 
 
+def faster(parts: pd.DataFrame | None, tokens: int, times: Mapping[str, float]) -> str:
+    """How much faster the dense model would be if parts, as figures call them, were so many times as fast: by the
+    profiled times of its parts, and beside it what was measured with our FFN. Raises ValueError for an unknown part."""
+    if parts is None:
+        return f"{HERE}."
+    own = parts[parts["configuration"] == DENSE].drop_duplicates(["n", "part"], keep="last")
+    here = own[own["n"] == tokens].set_index("part")["us"]
+    if here.empty:
+        known = listed(plot.number(n) for n in sorted(set(own["n"])))
+        return f"Parts were not profiled at {tokens} tokens; at {known} they were."
+    called = {PARTS[part][0]: part for part in here.index}
+    if unknown := [name for name in times if name not in called]:
+        raise ValueError(f"{unknown[0]!r} is no part of the model, which has {', '.join(called)}.")
+    after = here.copy()
+    for name, factor in times.items():
+        after[called[name]] /= factor
+    each = listed(
+        f"{name} ({here[called[name]] / here.sum():.0%} of the time) {factor:g} times as fast"
+        for name, factor in times.items()
+    )
+    return (
+        f"At {plot.number(tokens)} tokens, with {each}, the model is {here.sum() / after.sum():.2f} times as fast; "
+        f"what is left is mostly {PARTS[after.idxmax()][0]}, {after.max() / after.sum():.0%}."
+    )
+
+
 def checked(df: pd.DataFrame | None) -> str:
     """How far the last hidden state is from that of the masked dense model in float32."""
     if df is None:
@@ -156,3 +184,16 @@ def in_short(df: pd.DataFrame | None) -> str:
         f"At {plot.number(n)} tokens and a tenth of the FFN's blocks the model is {over[BOTH, n]:.2f} times as fast as the dense one "
         f"with both parts sparse as published, and {over[BOTH_OURS, n]:.2f} times with our FFN."
     )
+
+
+def told_parts(data: pd.DataFrame) -> str:
+    """The alternative text of the figure of the parts, from the data behind it: totals, and the largest part of each."""
+    shares = data.set_index(["n", "configuration"])
+    told = []
+    for n, own in shares.groupby(level="n", sort=False):
+        bars = [
+            f"{CONFIGURATIONS[name].called} {row.sum():.0%}, most of it {row.idxmax()}"
+            for (_, name), row in own.iterrows()
+        ]
+        told.append(f"at {plot.number(n)} tokens {'; '.join(bars)}")
+    return f"Stacked bars, time on the GPU over that of the dense model: {'. '.join(told)}."

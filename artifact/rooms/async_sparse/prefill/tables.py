@@ -5,9 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.drawing import plot
+from artifact.drawing.prose import captioned
 from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, DENSE, LAYERS
 
 
+@captioned(
+    lambda df, density: (
+        f"The whole model: milliseconds when dense, and how many times as fast it is with {density:.0%} of the blocks."
+    )
+)
 def whole(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
     """Times of the dense model, and what each configuration is over it, at one share of blocks."""
     if df is None or not (df["density"] == density).any():
@@ -20,6 +26,11 @@ def whole(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
     return made
 
 
+@captioned(
+    lambda df, density: (
+        f"The FFN alone: milliseconds when dense, and how many times as fast it is with {density:.0%} of the blocks."
+    )
+)
 def layer(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
     """The same of the FFN alone."""
     if df is None or not (df["density"] == density).any():
@@ -32,6 +43,7 @@ def layer(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
     return made
 
 
+@captioned("What attention was: SDPA's backend, and how much the patterns kept.")
 def chosen(df: pd.DataFrame | None) -> pd.DataFrame | None:
     """What attention was: SDPA's backend, how much of the causal blocks the patterns kept."""
     if df is None:

@@ -37,6 +37,7 @@ from artifact.rooms.async_sparse.contenders import (
 from artifact.rooms.async_sparse.figures import STATED, boxes, log_x, present, speedups
 from artifact.rooms.async_sparse.spmm.experiments import Map
 from artifact.rooms.async_sparse.spmm.rule import Split, split
+from kernels.async_sparse import union
 
 #: Row of Table I -> our contender.
 ROWS = {"WCSR": WCSR, "BCSR": KEPT, "TorchAO": TRITON, "cuSPARSE": BELL}
@@ -71,19 +72,22 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame):
     data = {base: speedups(df, [v for v in SHOWN if v != base], base) for base in bases}
     sizes = sorted(set(df["n"]))
     order = {base: present(data[base], SHOWN) for base in bases}
-    rows = max(map(len, order.values())) + len(ELSEWHERE)
+    known = {BELL: set(table1["kernel"]), CSR: set(apart["kernel"])}
+    more = {base: [kernel for kernel in ELSEWHERE if kernel in known[base]] for base in bases}
+    rows = max(len(order[base]) + len(more[base]) for base in bases)
     fig, axes = plt.subplots(
         len(sizes), len(bases), figsize=(WIDTH, 0.9 + len(sizes) * (0.5 + 0.19 * rows)),
         sharex="col", squeeze=False,
     )  # fmt: skip
+    fig.get_layout_engine().set(w_pad=0.09)  # a panel's means stand beside the next one's names
     said = []
     for line, n in zip(axes, sizes, strict=True):
         for ax, base in zip(line, bases, strict=True):
             here = data[base][data[base]["n"] == n]
-            boxes(ax, here, order[base], more=ELSEWHERE, call=called)
+            boxes(ax, here, order[base], more=more[base], call=called)
             ax.axhline(len(order[base]) - 0.5, color=INK, alpha=0.4, linewidth=0.8)
             ax.set_title(f"N = {plot.number(n)}, over {called(base)}{' in FP32' * (base == CSR)}")
-            place = {v: y for y, v in enumerate((*order[base], *ELSEWHERE))}
+            place = {v: y for y, v in enumerate((*order[base], *more[base]))}
             said += _elsewhere(ax, place, base, n, table1, apart)
     for ax, base in zip(axes[-1], bases, strict=True):
         stated = [row["speedup"] for row in said if row["over"] == base]
@@ -181,7 +185,32 @@ def _rule(ax, rule: Split) -> None:
         line(rule.at, color=INK, alpha=0.6, linewidth=1.1, linestyle=(0, (5, 3)))
 
 
+def tasks(df: pd.DataFrame):
+    """Speed with at most 1, 2 and 4 tasks a warp over that with 8, by what a task loads of B; where the rule changes
+    from one to the next. df: of `tasks_of_a_warp.gains`."""
+    fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
+    handles = {}
+    looks = {1: ("o", RUNGS[0]), 2: ("s", BASELINE), 4: ("^", RUNGS[2])}
+    for most, (marker, tint) in looks.items():
+        handles[f"at most {most}"] = ax.plot(
+            df["loaded"] / 1024, df[f"gain_{most}"], color=tint, marker=marker, markersize=4.5, markeredgewidth=0,
+            linestyle="none", alpha=0.85,
+        )[0]  # fmt: skip
+        ax.axvline(union.WORK / 1024 / most, color=tint, linewidth=1.0, linestyle=(0, (5, 3)))
+    ax.axhline(1, color=INK, linewidth=0.8)
+    ax.set(xscale="log", yscale="log", xlabel="B that a task loads, KiB")
+    ax.set_ylabel("times as fast as with 8 tasks a warp")
+    plot.log(ax.xaxis)
+    plot.ratio(ax, [df[f"gain_{most}"].min() for most in (1, 2, 4)] + [df["gain_1"].max()])
+    plot.legend(fig, handles)
+    return fig, df
+
+
 # ---------------------------------------------------------------- accuracy, reordering
+
+
+#: Markers of `accuracy` that are not near to another's there: WCSR and cuSPARSE's CSR are round.
+APART_HERE = {KEPT: "<", BSR: "*"}
 
 
 def accuracy(float32: pd.DataFrame | None, tf32: pd.DataFrame | None, baseline: str = CSR):
@@ -200,7 +229,7 @@ def accuracy(float32: pd.DataFrame | None, tf32: pd.DataFrame | None, baseline: 
         own = [_method(df, variant, baseline) for variant in present(df, shown)]
         for row in own:
             look = contenders.look(row["variant"]) | {"linestyle": "none"}
-            look |= {"marker": "H"} if row["variant"] == KEPT else {}  # not WCSR's
+            look |= {"marker": APART_HERE.get(row["variant"], look["marker"])}
             handles[called(row["variant"])] = ax.plot(
                 row["rel_err"], row["speedup"], **look, markersize=8, markeredgewidth=0
             )[0]

@@ -8,7 +8,8 @@ import pandas as pd
 
 from artifact.drawing.words import listed
 from artifact.measure import records
-from artifact.rooms.async_sparse import arithmetic, fit
+from artifact.rooms.async_sparse import arithmetic, fit, tasks_of_a_warp
+from artifact.rooms.async_sparse import neighbours as neighbouring
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_HALF,
@@ -30,7 +31,7 @@ from artifact.rooms.async_sparse.spmm import experiments, tables
 from artifact.rooms.async_sparse.spmm.experiments import Map
 from artifact.rooms.async_sparse.spmm.figures import called
 from artifact.rooms.async_sparse.spmm.rule import leave_out, split
-from kernels.async_sparse import any_csr, model
+from kernels.async_sparse import any_csr, model, union
 
 WIDE = experiments.WIDE
 FASTER = 1.1  #: times: what heat and chance do not explain
@@ -39,7 +40,7 @@ NOTHING = f"{HERE}: real matrices need the folder that `SPARSITY_MATRICES` names
 
 def waits() -> str:
     """What groups of rows gain where the parts of a cut one share a block, of the same launches before and after."""
-    before, after = (pd.read_csv(p, comment="#") for p in (fit.IN_ROW_ORDER, fit.TIMES))
+    before, after = (pd.read_csv(p, comment="#") for p in (fit.IN_ROW_ORDER, fit.EIGHT_TASKS))
     both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
     gain = (both["us_before"] / both["us_after"]).groupby(both["matrix"]).max()
     gain = gain[gain > FASTER].sort_values(ascending=False)
@@ -52,6 +53,44 @@ def waits() -> str:
         f"gains over {FASTER - 1:.0%} on {len(gain)} of {both['matrix'].nunique()} matrices, {listed(list(gain.index[:4]))} first, and at most "
         f"{best['us_before'] / best['us_after']:.1f} times: {best['us_before']:.0f} µs became {best['us_after']:.0f} on {best['matrix']} at "
         f"N = {best['n']}."
+    )
+
+
+def neighbours() -> str:
+    """What it is worth that a warp has as many tasks as load so many bytes of B, of launches with 1, 2, 4 and 8."""
+    of = tasks_of_a_warp.ruled(tasks_of_a_warp.read())
+    best, worst = of.loc[of["gain"].idxmax()], of.loc[of["gain"].idxmin()]
+    return (
+        f"A block of `union_rows` had up to eight tasks for each of its warps. With fewer, blocks that run side by side lie closer together in A, "
+        f"and rows of B that one has fetched are still in L2 when the next names them; with too few, blocks begin more often than they multiply. "
+        f"What decides is how much a task loads, so a warp now has as many tasks as load {union.WORK // 1024} KiB of B: "
+        f"{records.geomean(of['gain']):.2f} times as fast on average over {len(of)} launches on the {of['matrix'].nunique()} largest matrices and made ones, "
+        f"{best['gain']:.2f} times on {best['matrix']}, {worst['gain']:.2f} times on {worst['matrix']} at worst. "
+        f"[Beyond one GPU](distributed) tells how that came to light."
+    )
+
+
+def counted() -> str:
+    """What DRAM's bytes say of it, on meshes of several sides."""
+    of = neighbouring.read()
+    many, one = (of[of["tasks"] == tasks].set_index("side") for tasks in neighbouring.TASKS)
+    gain = many["ms"] / one["ms"]
+    side, least = gain.idxmax(), gain.idxmin()
+    before, after = (x["dram_read_bytes"] / 1e9 for x in (many, one))
+    return (
+        f"The counters of one launch on a mesh: with eight tasks a warp, {side}³ points read {before[side]:.0f} GB, and {least}³, "
+        f"{(least / side) ** 3:.1f} times as many, {before[least]:.0f}. With one task the first read {after[side]:.0f} GB and are "
+        f"multiplied {gain[side]:.2f} times as fast; the second gain {gain[least] - 1:.0%}."
+    )
+
+
+def neighbours_drawn(of: pd.DataFrame) -> str:
+    """The finding of `figures.tasks`, in words."""
+    light = of["loaded"] < of["loaded"].median()
+    few, many = (records.geomean(of.loc[part, "gain_1"]) for part in (light, ~light))
+    return (
+        f"The more a task loads of B, the more fewer tasks a warp gain: with one instead of eight {many:.2f} times as fast above "
+        f"{of['loaded'].median() / 1024:.0f} KiB, at most {of['gain_1'].max():.2f} times, {few:.2f} times below."
     )
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from artifact.drawing import plot, prose
-from artifact.drawing.words import times
+from artifact.drawing.prose import captioned
+from artifact.drawing.words import listed, times
 from artifact.measure import records
+from artifact.rooms.async_sparse import neighbours
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_TF32,
@@ -35,6 +37,7 @@ OTHERWISE = {CSR: ", in FP32", TRITON: ", summed in FP64"}
 PREPARED = (WCSR, WINDOWS, AUTO_TF32, UNION, EXACT, AUTO_FP32)
 
 
+@captioned("Kernels for a matrix in CSR: idea, prediction, and what came over cuSPARSE's CSR.")
 def kernels(
     said: Mapping[str, tuple[str, str]], float32: pd.DataFrame | None, tf32: pd.DataFrame | None
 ) -> pd.DataFrame:
@@ -63,6 +66,12 @@ def denser(df: pd.DataFrame, than: float) -> pd.DataFrame:
     return df[df["nnz"] / (df["m"].astype(float) * df["k"]) > than]
 
 
+@captioned(
+    lambda df, stated, n: (
+        f"The paper's Table I at N = {n}: TFLOP/s in TF32 over matrices denser than a share, here and below it as "
+        "stated; in brackets, how many times as fast WCSR is."
+    )
+)
 def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFrame:
     """Table I at one N: geometric-mean TFLOP/s in TF32 over the matrices denser than a share, here and below it as
     stated, and in brackets the speedup of WCSR over that kernel."""
@@ -76,9 +85,11 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
         *((called(v) + OTHERWISE.get(v, ""), v, names.get(v)) for v in measured),
         *((k, None, k) for k in others),
     ]:
-        cells = {"kernel": shown}
-        for d in DENSITIES:
-            both = _here(denser(here, d), variant) if variant else "", _stated(said, row, d)
+        ours = [_here(denser(here, d), variant) or NONE if variant else "" for d in DENSITIES]
+        theirs = [_stated(said, row, d) for d in DENSITIES]
+        said_too = ("<br>" if variant else " ") + "<small>stated</small>" if any(theirs) else ""
+        cells = {"kernel": shown + said_too}
+        for d, *both in zip(DENSITIES, ours, theirs, strict=True):
             cells[_over(d)] = "<br>".join(filter(None, both)) or NONE
         rows.append(cells)
     return pd.DataFrame(rows)
@@ -96,13 +107,14 @@ def _here(df: pd.DataFrame, variant: str) -> str:
 def _stated(said: pd.Series, row: str | None, density: float) -> str:
     rate = said.get(("tflops", row, density)) if row else None
     over = said.get(("wcsr_speedup", row, density))
-    return "" if rate is None else f"<small>stated {_cell(rate, over)}</small>"
+    return "" if rate is None else f"<small>{_cell(rate, over)}</small>"
 
 
 def _cell(rate: float, over: float | None) -> str:
     return f"{rate:.2f}" + (f" ({over:.2f}×)" if over is not None else "")
 
 
+@captioned("How many matrices stand behind each row of Table I.")
 def matrices(df: pd.DataFrame | None) -> pd.DataFrame | None:
     """How many matrices stand behind each threshold of Table I, and behind Blocked-ELL, which not all fit."""
     if df is None:
@@ -121,6 +133,11 @@ def matrices(df: pd.DataFrame | None) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
+@captioned(
+    lambda df, variants, baseline=CSR, values="FP32": (
+        f"{listed(called(v) for v in variants)} over {called(baseline)} in {values}, matrix by matrix."
+    )
+)
 def bars(
     df: pd.DataFrame | None, variants: Sequence[str], baseline: str = CSR, values: str = "FP32"
 ) -> pd.DataFrame | None:
@@ -139,7 +156,7 @@ def bars(
                 "kernel": called(variant),
                 "N": plot.number(n),
                 f"over {called(baseline)} in {values}": _times(records.geomean(s)),
-                "least": f"{_times(s.min())} ({least['label']})",
+                "least": f"{_times(s.min())}<br><small>{least['label']}</small>",
                 "most": _times(s.max()),
                 "below 0.95×": f"{(s < 0.95).sum()} of {len(s)}",
             }
@@ -166,6 +183,7 @@ def multiplications(df: pd.DataFrame, variant: str, baseline: str = CSR) -> pd.D
     return pd.DataFrame({"ms": both["prepare_ms"], "count": count}).reset_index()
 
 
+@captioned("After how many multiplications preparing a matrix has paid, over cuSPARSE's CSR.")
 def pays_off(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> pd.DataFrame | None:
     """After how many multiplications preparing a matrix has paid, over cuSPARSE's CSR with its own preparation: the
     median of the matrices on which it does, and on how many it never does, by N."""
@@ -180,8 +198,8 @@ def pays_off(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> pd.Data
             for n, part in found.groupby("n"):
                 often = part.loc[part["count"] < np.inf, "count"]
                 never = len(part) - len(often)
-                row[f"N = {n}"] = _count(often.median()) + f" ({never} of {len(part)} never)" * (
-                    never > 0
+                row[f"N = {n}"] = _count(often.median()) + (
+                    f"<br><small>{never} of {len(part)} never</small>" * (never > 0)
                 )
             rows.append(row)
     return pd.DataFrame(rows).fillna(NONE) if rows else None
@@ -194,6 +212,7 @@ def _count(value: float) -> str:
 # ---------------------------------------------------------------- measured apart
 
 
+@captioned("What was measured apart, over cuSPARSE's CSR of the same run.")
 def apart(found: pd.DataFrame) -> pd.DataFrame:
     """What was measured apart, over cuSPARSE's CSR of the same run, with how many results were wrong."""
     over = found[found["quantity"] == "speedup_csr"]
@@ -208,6 +227,7 @@ def apart(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@captioned("Relative errors against float64.")
 def errors(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> pd.DataFrame | None:
     """The relative error of every contender against float64, and its largest, with what the values were."""
     rows = []
@@ -226,3 +246,18 @@ def errors(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> pd.DataFr
 
 def _times(value: float | None) -> str:
     return NONE if value is None or value != value else f"{value:.2f}×"
+
+
+@captioned(
+    "Counters of one launch with eight tasks a warp and with one, on meshes of several sides."
+)
+def counted() -> pd.DataFrame:
+    """What `neighbours.csv` beside the room has: time, DRAM's bytes, hits in L2."""
+    return pd.DataFrame(
+        {
+            "mesh": f"{row.side}³", "tasks of a warp": row.tasks, "ms": f"{row.ms:.2f}",
+            "read from DRAM, GB": f"{row.dram_read_bytes / 1e9:.1f}",
+            "of B": f"{row.dram_read_bytes / (4 * row.n * row.side**3):.1f}×", "hits in L2": f"{row.l2_hit:.0%}",
+        }
+        for row in neighbours.read().itertuples()
+    )  # fmt: skip

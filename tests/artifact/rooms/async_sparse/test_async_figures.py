@@ -142,6 +142,15 @@ def test_break_even_lies_between_the_points_or_nowhere():
 # ---------------------------------------------------------------- ours
 
 
+def test_the_ladder_has_what_the_source_states_at_its_point():
+    df = made.ladder()
+    at = {"quantity": "speedup_cublas", "n": df["n"].iloc[0], "density": df["density"].iloc[0]}
+    table3 = pd.DataFrame([at | {"low": 2.5}, at | {"low": 9.0, "density": 0.9}])
+    _, data = figures.ladder(df, PREDICTIONS, table3=table3)
+    assert data.set_index("variant")["stated"].dropna().to_dict() == {contenders.KEPT: 2.5}
+    assert "stated" not in figures.ladder(df, PREDICTIONS, table3=table3.iloc[1:])[1]
+
+
 def test_ladder_gains_are_over_what_a_kernel_builds_on():
     _, data = figures.ladder(made.ladder(), PREDICTIONS)
     rows = data.set_index("variant")

@@ -210,6 +210,20 @@ def test_what_was_measured_once_more_replaces_what_was_there(recorded):
     pd.testing.assert_frame_equal(once, again)
 
 
+def test_what_faster_parts_are_worth(recorded):
+    df = experiments.table(recorded, "parts")
+    own = df[df["configuration"] == "dense"]
+    n = int(own["n"].min())
+    us = own[own["n"] == n].drop_duplicates("part", keep="last").set_index("part")["us"]
+    gain = us.sum() / (us.sum() - us["ffn"] / 2)
+    assert f"the model is {gain:.2f} times as fast" in prose.faster(df, n, {"FFN": 2})
+    assert "1.00 times" in prose.faster(df, n, {"FFN": 1})
+    assert prose.faster(df, 7, {"FFN": 2}).startswith("Parts were not profiled at 7 tokens")
+    assert prose.faster(None, n, {"FFN": 2}) == f"{prose.HERE}."
+    with pytest.raises(ValueError, match="'ffn' is no part of the model"):
+        prose.faster(df, n, {"ffn": 2})
+
+
 def test_what_has_no_parts_is_named(recorded):
     df = experiments.table(recorded, "parts")
     assert "Not shown" not in prose.why(df)

@@ -180,7 +180,7 @@ def bind_config(
     else:
         val = val.copy() if val.data.ptr % 16 else val  # a part of another array
         of_a = tensor_map(val, (config.m, K // 2), 64), tensor_map(prepared, (config.m // 64, 256))
-    if config.kernel == "direct":
+    if config.kernel in fp8_family.DIRECT:
         of_d = d_bits.data.ptr, np.int32(d_bits.strides[0])
     else:
         of_d = (tensor_map(d_bits, (64, 64), 64 * d_bits.dtype.itemsize),)

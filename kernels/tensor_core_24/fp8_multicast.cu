@@ -36,7 +36,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_multicast(
     int row, column;
     Place<STAGES> at;
     if (group == GROUPS) {
-        give_registers<40>();
+        give_registers<24>();
         if (threadIdx.x == GROUPS * 128) {
             const Hints hints(kept);
             for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_multicast(
         cluster_barrier();
         return;
     }
-    take_registers<232>();
+    take_registers<240>();
     typename S::Accumulators acc;
     for (int pair = blockIdx.x / 2; pair < order.tiles(); pair += clusters) {
         order.find(pair, row, column);

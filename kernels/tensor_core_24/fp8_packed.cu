@@ -32,7 +32,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_packed(
     int row, column;
     Place<STAGES> at;
     if (group == GROUPS) {
-        give_registers<40>();
+        give_registers<24>();
         if (threadIdx.x == GROUPS * 128) {
             const Hints hints(kept);
             for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_packed(
         }
         return;
     }
-    take_registers<232>();
+    take_registers<240>();
     typename S::Accumulators acc;
     for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
         order.find(tile, row, column);

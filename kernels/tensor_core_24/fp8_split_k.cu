@@ -37,7 +37,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
     const int first = (long long)steps * rank / SPLITS, end = (long long)steps * (rank + 1) / SPLITS;
     Place<STAGES> at;
     if (group == GROUPS) {
-        give_registers<40>();
+        give_registers<24>();
         if (threadIdx.x == GROUPS * 128) {
             const Hints hints(kept);
 #pragma unroll 1
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
         }
         return;  // the cluster's barrier counts only threads that are still there
     }
-    take_registers<232>();
+    take_registers<240>();
     typename S::Accumulators acc;
     ring.consume(acc, at, end - first, group, full, empty);
     named_barrier(2 + GROUPS, 128 * GROUPS);  // every warpgroup is done with the ring, whose memory now takes the sums

@@ -69,17 +69,23 @@ struct Stages {
         load_box(b[s], from.b, k, column, full, hints.given, hints.b);
     }
 
-    // The same from A in the order of use, `fp8.pack`: `steps` pieces for each 64 rows.
-    __device__ __forceinline__ void load_packed(const unsigned char* packed, int steps, const TensorMap& from_b, int s, int row,
-                                                int column, int step, Barrier* full, const Hints& hints)
+    __device__ __forceinline__ void load_pieces(const unsigned char* packed, int steps, int s, int row, int step, Barrier* full,
+                                                const Hints& hints)
     {
-        arrive_expect(full, BYTES);
 #pragma unroll
         for (int i = 0; i < M / 64; ++i) {
             const unsigned char* piece = packed + ((size_t)(row / 64 + i) * steps + step) * PIECE;
             if (hints.given) bulk_load(a[s] + PIECE * i, piece, PIECE, full, hints.a);
             else bulk_load(a[s] + PIECE * i, piece, PIECE, full);
         }
+    }
+
+    // The same from A in the order of use, `fp8.pack`: `steps` pieces for each 64 rows.
+    __device__ __forceinline__ void load_packed(const unsigned char* packed, int steps, const TensorMap& from_b, int s, int row,
+                                                int column, int step, Barrier* full, const Hints& hints)
+    {
+        arrive_expect(full, BYTES);
+        load_pieces(packed, steps, s, row, step, full, hints);
         load_box(b[s], from_b, step * K, column, full, hints.given, hints.b);
     }
 
@@ -93,35 +99,64 @@ struct Stages {
         tma_multicast(b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
     }
 
-    // A warpgroup's asynchronous share of stage s. add: whether to add to the accumulators or to begin with zero.
-    // word: takes the metadata, and is read until the wgmma are done: the next stage needs others.
-    __device__ __forceinline__ void multiply(Accumulators& acc, unsigned (&word)[2][BLOCKS], int s, int group, bool add) const
+    // Both at once: its own A in the order of use, and half of the columns of B for both.
+    __device__ __forceinline__ void load_packed_half(const unsigned char* packed, int steps, const TensorMap& from_b, int s,
+                                                     int row, int column, int step, Barrier* full, const Hints& hints, int rank)
+    {
+        arrive_expect(full, BYTES);
+        load_pieces(packed, steps, s, row, step, full, hints);
+        tma_multicast(b[s] + rank * (B_BYTES / 2), from_b, step * K, column + rank * (N / 2), full, 3, hints.b);
+    }
+
+    // A warpgroup's asynchronous share of half of stage s, its first 64 columns of A or its last. add: whether to add to the
+    // accumulators or to begin with zero. word: takes the metadata, and is read until the wgmma are done.
+    //
+    // A half is a group of wgmma of its own: where one needs two words for the same accumulators while another is under way,
+    // ptxas lets every wgmma wait for the one before (C7513).
+    __device__ __forceinline__ void multiply(Accumulators& acc, unsigned (&word)[BLOCKS], int s, int half, int group,
+                                             bool add) const
     {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i) {
             const unsigned* e = reinterpret_cast<const unsigned*>(a[s] + FIRST_WORD + (group * BLOCKS + i) * WORDS);
-            for (int h = 0; h < 2; ++h) word[h][i] = e[h * 128 + threadIdx.x % 128];
+            word[i] = e[half * 128 + threadIdx.x % 128];
         }
         const unsigned char* mine = a[s] + group * BLOCKS * VALUES;
         wgmma_fence();
 #pragma unroll
-        for (int h = 0; h < 2; ++h)
-#pragma unroll
-            for (int i = 0; i < BLOCKS; ++i)
-                WgmmaE4m3<N>::sparse(acc[i], k_major<64>(mine + i * VALUES + 32 * h), k_major<128>(b[s] + 64 * h), word[h][i],
-                                     h > 0 || add);
+        for (int i = 0; i < BLOCKS; ++i)
+            WgmmaE4m3<N>::sparse(acc[i], k_major<64>(mine + i * VALUES + 32 * half), k_major<128>(b[s] + 64 * half), word[i],
+                                 add);
         wgmma_commit();
     }
 
-    // A warpgroup multiplies `steps` stages from the ring, at least one, and hands each back, hand_back(stage).
+    // A warpgroup multiplies `steps` stages from the ring, at least one, and hands each back, hand_back(stage), when the first
+    // half of the next one has been issued.
     template <class HandBack>
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
                                             HandBack hand_back) const
     {
-        unsigned word[2][2][BLOCKS];
-        ::consume<2, true>(
-            acc, at, 0, steps, full,
-            [&](int set, int stage, bool add) { multiply(acc, word[set], stage, group, add); }, hand_back);
+        unsigned first[BLOCKS], last[BLOCKS];
+        wait(&full[at.stage], at.parity);
+        multiply(acc, first, at.stage, 0, group, false);
+        multiply(acc, last, at.stage, 1, group, true);
+        wgmma_wait<1>();
+        int before = at.stage;
+        at.next();
+#pragma unroll 1
+        for (int step = 1; step < steps; ++step) {
+            wait(&full[at.stage], at.parity);
+            multiply(acc, first, at.stage, 0, group, true);
+            wgmma_wait<1>();
+            hand_back(before);
+            multiply(acc, last, at.stage, 1, group, true);
+            wgmma_wait<1>();
+            before = at.stage;
+            at.next();
+        }
+        wgmma_wait<0>();
+        settle(acc);
+        hand_back(before);
     }
     __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
                                             Barrier* empty) const

@@ -255,6 +255,9 @@ def share_of_peak(
 
 # ---------------------------------------------------------------- shapes of language models
 
+#: Contenders that a row of dots can tell apart.
+MOST = 7
+
 
 def llm(
     df: pd.DataFrame,
@@ -265,15 +268,22 @@ def llm(
     label: str = "",
 ):
     """TFLOP/s of every contender at each shape (M, N, K), a row of dots per shape, in the order of
-    the records; on the right, `best` in per cent of `baseline` where both were measured."""
+    the records; on the right, `best` in per cent of `baseline` where both were measured. Of many contenders, those of
+    `order` between its first and `best` are grey bars: a table names them."""
     points = _rows(df, shown, label, square=False)
     shapes = list(dict.fromkeys(zip(df["m"], df["n"], df["k"], strict=True)))
     at = list(zip(points["m"], points["n"], points["k"], strict=True))
     shapes = [shape for shape in shapes if shape in set(at)]
     points["place"] = [shapes.index(shape) for shape in at]
     present = _present(points, shown)
-    fig, ax = plt.subplots(figsize=(WIDTH, 1.4 + 0.52 * len(shapes)))
+    between = [v for v in present if v in order[1:] and v != best] if len(present) > MOST else []
+    present = [v for v in present if v not in between]
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.4 + (0.43 if between else 0.52) * len(shapes)))
     handles: dict[str, object] = {}
+    if between:
+        rows = points[points["variant"].isin(between)]
+        grey = {"color": BOUND, "linestyle": "none", "markersize": 8, "alpha": 0.8}
+        (handles["the other rungs"],) = ax.plot(rows["tflops"], rows["place"], "|", **grey)
     for lane, variant in enumerate(present):
         rows = points[points["variant"] == variant]
         y = rows["place"] + 0.12 * (lane - (len(present) - 1) / 2)
@@ -317,9 +327,11 @@ def ladder(
     label: str = "",
     wrap: int = 40,
     over: Mapping[str, str] | None = None,
+    published: pd.DataFrame | None = None,
 ):
     """TFLOP/s of every rung as horizontal bars, one per size M = N = K, with its gain over the rung
-    that it builds on and what was predicted before it was measured.
+    that it builds on and what was predicted before it was measured; hollow, where the share of the first of `lines`
+    that the source states would be here ("speedup_cusparselt" of `benchmarks.csv`).
 
     rungs: variant -> prediction, in ladder order; an empty one is drawn as "–". lines: contenders
     that are drawn across all rungs. over: variant -> the one that it builds on, none for a variant
@@ -384,6 +396,17 @@ def ladder(
         style = {"color": BASELINE, "linewidth": 1.3, "linestyle": dashes}
         ax.axvline(row.tflops, **style)
         handles[f"{name(row.variant)}, {plot.number(row.size)}"] = Line2D([], [], **style)
+    stated = _published(published, "speedup_cusparselt", present)
+    library = {r.size: r.tflops for r in others.itertuples() if r.variant == lines[0]}
+    for row in stated[stated["size"].isin(list(library))].itertuples():
+        i, place = present.index(row.variant), sizes.index(row.size)
+        y = tops[i] + heights[i] / 2 + 0.2 * (place - (len(sizes) - 1) / 2)
+        ax.plot(row.value * library[row.size], y, **plot.hollow())
+        handles[f"share of {name(lines[0]).split(',')[0]}, {STATED}"] = Line2D(
+            [], [], **plot.hollow()
+        )
+        chosen = (data["variant"] == row.variant) & (data["size"] == row.size)
+        data.loc[chosen, "stated"] = row.value * library[row.size]
     most = max([most, *others["tflops"]]) if len(others) else most
     ax.set(xlim=(0, 1.35 * most), ylim=(tops[-1], 0))  # the numbers have the last quarter
     ax.set_yticks(tops[:-1] + np.array(heights) / 2, present)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.drawing.compiled import instructions
+from artifact.drawing.prose import captioned
 from artifact.rooms.tensor_core_24 import facts
 from kernels import jit
 from kernels import tensor_core_24 as room
@@ -74,6 +75,7 @@ def ladder_rows(report: pd.DataFrame) -> pd.DataFrame:
     return first[first["variant"].isin(room.RUNGS)].set_index("variant")
 
 
+@captioned("What the compiler makes of each rung for sm_90a.")
 def ladder_table(report: pd.DataFrame) -> pd.DataFrame:
     rows = ladder_rows(report)
     used = rows[["registers", "HGMMA.SP", "UTMALDG", "instructions"]].copy()

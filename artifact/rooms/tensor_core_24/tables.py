@@ -9,6 +9,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from artifact.drawing import prose, words
+from artifact.drawing.prose import captioned
 from artifact.rooms.tensor_core_24 import experiments, facts, figures
 from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder, Profile, by_size, wide
@@ -17,6 +18,7 @@ from kernels.tensor_core_24 import fp8_family
 EIGHT_SIZES = (4096, 8192)  #: m = n = k at which the rungs in FP8 are shown
 
 
+@captioned("The ladder: the file and tile of each rung, and its idea.")
 def rungs() -> pd.DataFrame:
     """The ladder: name, file, tile, idea."""
     return pd.DataFrame(
@@ -46,6 +48,7 @@ def gains(ladder: Ladder) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@captioned("The ladder in FP8: idea, what was expected, and TFLOP/s at two sizes.")
 def eight_rungs(eights: pd.DataFrame | None) -> pd.DataFrame:
     """The ladder in FP8: name and tile, idea, what was expected, and TFLOP/s at two sizes where they were measured."""
     rate = {}
@@ -67,6 +70,7 @@ def eight_rungs(eights: pd.DataFrame | None) -> pd.DataFrame:
     )
 
 
+@captioned("What the profiler counted of the FP8 kernels and of both libraries.")
 def eight_counted(rows: pd.DataFrame) -> Styler | None:
     """Counters of the FP8 kernels and both libraries; rows: `eight_bits.counted`. None without."""
     if rows.empty:
@@ -88,6 +92,7 @@ def eight_counted(rows: pd.DataFrame) -> Styler | None:
     return _rounded(df).format("{:.0f}", subset=whole).format("{:.1f}", subset=one)
 
 
+@captioned("What was predicted of each rung, as a factor, and what came of it at each size.")
 def gains_rounded(ladder: Ladder) -> Styler | None:
     """`gains` for the page; None without rungs."""
     return _rounded(gains(ladder)) if ladder.rungs else None
@@ -97,6 +102,7 @@ def _rounded(df: pd.DataFrame) -> Styler:
     return df.style.hide(axis="index").format(precision=2, na_rep="–")
 
 
+@captioned("What the profiler counted at the largest size.")
 def profile(profile: Profile) -> Styler | None:
     """Counters at the largest size; None without."""
     if not profile.sizes:
@@ -119,6 +125,7 @@ def profile(profile: Profile) -> Styler | None:
     return _rounded(pd.DataFrame(rows)).format("{:.0f}", subset=whole, na_rep="–")
 
 
+@captioned("Bytes, energy and clocks of each contender at the largest size that was profiled.")
 def energy(view: View, ladder: Ladder) -> Styler | None:
     """Bytes, energy and clocks of each contender at the largest profiled size; None without a model, and where no rung
     was measured at that size, as in a kick."""
@@ -153,6 +160,7 @@ def energy(view: View, ladder: Ladder) -> Styler | None:
     return _rounded(df).format("{:.1f}", subset=one, na_rep="–")
 
 
+@captioned("What the tuner chose for each shape, and how fast that is.")
 def chosen(
     chosen: dict[tuple, facts.Chosen], both: pd.DataFrame, ceilings: Ceilings
 ) -> pd.DataFrame:
@@ -174,6 +182,7 @@ def chosen(
     return pd.DataFrame(rows)
 
 
+@captioned("Useful TFLOP/s at any size; in brackets per cent of the same contender's at 4096³.")
 def ragged(ragged: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     """TFLOP/s at any size, and per cent of the same contender's at 4096³."""
     rate = wide(ragged, "tflops")
@@ -193,6 +202,7 @@ def ragged(ragged: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned("FP16 beside BF16 at 4096³.")
 def float16(halves: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     """FP16 beside BF16 at 4096³."""
     fp, bf = (df.set_index("variant") for df in (halves, square[square["m"] == 4096]))

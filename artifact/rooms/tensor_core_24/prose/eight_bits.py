@@ -16,7 +16,7 @@ from kernels.tensor_core_24 import fp8_family
 AIM, LEAST, DENSE_AIM, DENSE_AT = 1.05, 0.95, 1.5, (8192, 8192, 8192)
 NOT_MEASURED = "FP8 is not measured yet on this GPU."
 #: Whose counters are shown, our best and what it is held against.
-COUNTED = ("fp8_packed", "fp8_direct", "fp8_auto", "cusparselt", "cublaslt_eight")
+COUNTED = ("fp8_packed", "fp8_direct", "fp8_pairs", "fp8_auto", "cusparselt", "cublaslt_eight")
 OURS, THEIRS = "fp8_auto", "cusparselt"
 NOT_COUNTED = "Hardware counters of the FP8 kernels were not taken on this GPU."
 

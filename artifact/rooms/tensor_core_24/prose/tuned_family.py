@@ -168,11 +168,17 @@ def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
         return f"{1 - np.mean([rate.loc[key, variant] / base for key in keys]):.0%}"
 
     ahead = all(rate.loc[key, "auto"] > rate.loc[key, "cublaslt"] for key in near)
+    behind = [
+        f"{shape(key)} ({rate.loc[key, 'auto'] / rate.loc[key, 'cublaslt']:.2f}×)"
+        for key in rate.index
+        if rate.loc[key, "auto"] < rate.loc[key, "cublaslt"]
+    ]
     where = (
         "ahead of dense cuBLASLt at all of them"
         if ahead
         else "not everywhere ahead of dense cuBLASLt"
     )
+    where += f", and behind it at {listed(behind)}" if behind else ""
     return (
         f"One size off 4096³: `auto` loses {cost('auto', aligned)} on average where N is a multiple of 8 and {cost('auto', odd)} where "
         f"it is not and B and C are copied; `mma_sp` {cost('mma_sp', aligned)} and {cost('mma_sp', odd)}, cuBLASLt "
@@ -228,6 +234,8 @@ def in_short(
 ) -> str:  # fmt: skip
     """The chapter in five points. mean: of the side studies."""
     worth = {v: 1 - mean.get(f"mma_sp_{v}", np.nan) for v in ("ca", "one_selector", "x2")}
+    swizzle = worth["one_selector"]
+    swizzle = "makes no measurable difference" if abs(swizzle) < 0.02 else f"is worth {swizzle:.0%}"
     past = ", copies past L1" if code.past_l1 else ""
     because = ""
     if ceilings.two_instructions and not share.carries_over:
@@ -239,7 +247,7 @@ def in_short(
     return f"""
 - The format, the lanes and the swizzle are as the post says, and its kernel is what it claims to be: {sum(code.selectors.values())} `mma.sp` a step with both selectors{past}.
 - Its share of the library is a number of its GPU. Here it is {share.measured[4096]:.0%} at 4096³ instead of {share.claimed[4096]:.0%}{because}.
-- Of the choices that it explains, on this GPU `.cg` is worth {worth["ca"]:.0%}, the swizzle with both selectors {worth["one_selector"]:.0%}, and `ldmatrix.x2` changes {abs(worth["x2"]):.0%}.{_climb(ladder)}
+- Of the choices that it explains, on this GPU `.cg` is worth {worth["ca"]:.0%}, the swizzle with both selectors {swizzle}, and `ldmatrix.x2` changes {abs(worth["x2"]):.0%}.{_climb(ladder)}
 - `auto` is at {geomean(over.best):.2f}× cuSPARSELt's best over {len(over.best)} shapes, {over.best.min():.2f}× at its worst, {geomean(over.large):.2f}× from the work of 4096³ on ({least:.2f} to {most:.2f}×).
 """
 

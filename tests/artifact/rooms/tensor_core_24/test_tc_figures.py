@@ -346,6 +346,20 @@ def test_llm():
     legible(fig)
 
 
+def test_of_many_contenders_those_between_are_grey():
+    order = [*ORDER, "auto_again", "auto_last"] if len(ORDER) < 6 else ORDER
+    df = experiment("llm", shapes=LLM)
+    more = [df[df["variant"] == "mma_sp"].assign(variant=v) for v in order[1:-1]]
+    df = pd.concat([df[~df["variant"].isin(order[1:-1])], *more], ignore_index=True)
+    shown = [*order, "cusparselt", "cublaslt"]
+    fig, data = figures.llm(df, order, order[-1], shown=shown)
+    (grey,) = [line for line in fig.get_axes()[0].get_lines() if line.get_marker() == "|"]
+    assert len(grey.get_xdata()) == len(LLM) * (len(order) - 2)
+    assert set(order[1:-1]) <= set(data["variant"]) and "the other rungs" in words(fig)
+    assert not set(order[1:-1]) & set(words(fig))
+    legible(fig)
+
+
 def test_llm_without_the_library_at_a_shape():
     df = experiment("llm", shapes=LLM)
     df = df[~((df["variant"] == "cusparselt") & (df["n"] == 128))]
@@ -380,6 +394,20 @@ def test_ladder():
     assert round(rate("cusparselt", 8192)) in lines and round(rate("cublaslt", 4096)) in lines
     assert "cuSPARSELt, best algorithm, 4\u202f096" in labels(fig)
     legible(fig)
+
+
+def test_ladder_has_the_stated_share_of_the_library():
+    fig, data = figures.ladder(rungs(), RUNGS, published=BENCHMARKS)
+    stated = data.dropna(subset=["stated"]).set_index("size")["stated"]
+    said = BENCHMARKS[BENCHMARKS["quantity"] == "speedup_cusparselt"].query("low == high")
+    share = said[said["variant"] == "mma_sp"].set_index("size")["low"]
+    assert len(stated) and set(stated.index) <= set(share.index)
+    for size, value in stated.items():
+        assert value == pytest.approx(share[size] * rate("cusparselt", size))
+    drawn = [x for x, _ in drawn_in(fig.get_axes()[0], style.CLAIM)]
+    np.testing.assert_allclose(drawn, sorted(stated))
+    legible(fig)
+    assert "stated" not in figures.ladder(rungs(), RUNGS)[1]
 
 
 def test_a_rung_may_build_on_another_than_the_one_before():

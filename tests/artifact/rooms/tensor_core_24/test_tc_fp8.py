@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import baselines
+from artifact import baselines, paths
 from artifact.baselines import cusparselt
 from artifact.measure import check, records
-from artifact.rooms.tensor_core_24 import energy, experiments, fp8, tables
+from artifact.rooms.tensor_core_24 import eight_trials, energy, experiments, fp8, tables
 from artifact.rooms.tensor_core_24.prose import eight_bits
 from artifact.verdicts import load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
@@ -170,6 +170,30 @@ def test_the_table_has_every_rung():
     table = tables.eight_rungs(None)
     assert len(table) == len(fp8_family.RUNGS) and set(table) == {"rung", "idea", "expected"}
     assert not table.isin([""]).any(axis=None)
+
+
+# ---------------------------------------------------------------- what was tried
+
+
+def test_every_trial_that_is_recorded_has_its_row_and_its_outcome():
+    df = eight_trials.read(paths.RECORDED / "nvidia-h200" / ROOM)
+    table = eight_trials.table(df)
+    assert len(table) == df["trial"].nunique() == len(eight_trials.TRIALS)
+    halves = df[(df["trial"] == "halves") & (df["m"] == 8192)].iloc[0]
+    ours = table.iloc[list(dict.fromkeys(df["trial"])).index("halves")]["came"]
+    assert (
+        f"{halves['beside_value'] / halves['value']:.2f}× at 8192³" in ours
+        and "in clocks; kept" in ours
+    )
+    assert "loads nothing" in eight_trials.said(df)
+
+
+def test_without_trials_nothing_is_said_and_another_file_is_named(tmp_path):
+    assert eight_trials.read(tmp_path) is None and eight_trials.said(None) == ""
+    (tmp_path / "fp8").mkdir()
+    (tmp_path / "fp8" / eight_trials.FILE).write_text("trial,m\nhalves,1\n")
+    with pytest.raises(ValueError, match="tried.csv: it has the columns"):
+        eight_trials.read(tmp_path)
 
 
 # ---------------------------------------------------------------- the experiment

@@ -1,0 +1,105 @@
+"""What was tried to make the FP8 kernels faster, one run or one pair of profiles for each: what came of it.
+
+The numbers are in fp8/tried.csv of the room's records, a row for a trial and a size: the time or the clocks of the
+kernel that it was tried on, and its own; times of one run. What became of a trial is the last word in `TRIALS`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from artifact.drawing import words
+from artifact.measure.records import geomean
+
+FILE = "tried.csv"
+COLUMNS = ("trial", "beside", "m", "n", "k", "unit", "beside_value", "value")
+#: trial -> what, what was expected of it, what became of it.
+TRIALS = {
+    "halves": (
+        "each half of a step a group of wgmma of its own, with one word of metadata",
+        "1.2×: without loads the loop was as slow as with them, at three quarters of what shared memory gives",
+        "kept, in all kernels",
+    ),
+    "halves_unloaded": ("the same where nothing is loaded", "1.3×: what bounds is shared memory alone", "a bound"),
+    "unloaded": ("nothing is loaded", "1.1×: what L2 and DRAM still cost", "a bound"),
+    "unloaded_unstored": ("nothing is loaded or stored", "1.15×: what C costs, too", "a bound"),
+    "trailing_registers": (
+        "C is rounded at the end of a tile and written from registers while the next tile is multiplied",
+        "1.05× at 8192³, 1.10× at 4096³: the tensor cores wait for rounding alone",
+        "not kept",
+    ),
+    "trailing_squares": (
+        "the same through shared memory and the copy engine",
+        "the same, without stores in the queue of the loads of metadata",
+        "not kept",
+    ),
+    "boxes": (
+        "pieces of A by a tensor map, whose reads neighbouring SMs share before L2, and not as bytes side by side",
+        "1.03×: fewer bytes through L2, hence a higher clock",
+        "not kept: not more than a run differs from the next",
+    ),
+    "tall_pairs": (
+        "fp8_pairs with 256 × 192 of C a block, C from registers, five stages",
+        "1.05×: the fewest bytes through L2 of all",
+        "not kept",
+    ),
+    "across": (
+        "bands of columns of tiles, with serialised wgmma",
+        "1.0×: as many bytes, another operand that stays",
+        "not kept",
+    ),
+}  # fmt: skip
+
+
+def read(folder: Path) -> pd.DataFrame | None:
+    """The trials in the records of a room's folder, with `gain`; None without. ValueError for another file."""
+    path = Path(folder) / "fp8" / FILE
+    if not path.is_file():
+        return None
+    df = pd.read_csv(path)
+    if tuple(df.columns) != COLUMNS or not set(df["trial"]) <= set(TRIALS):
+        raise ValueError(
+            f"{path.name}: it has the columns {', '.join(COLUMNS)} and trials of eight_trials.TRIALS, or is another "
+            "file: make it again"
+        )
+    return df.assign(gain=df["beside_value"] / df["value"])
+
+
+def table(df: pd.DataFrame) -> pd.DataFrame:
+    """Trial, the kernel beside it, what was expected, and by what factor time or clocks became less, by size."""
+    rows = []
+    for name, part in df.groupby("trial", sort=False):
+        what, expected, outcome = TRIALS[name]
+        came = words.listed(
+            f"{row['gain']:.2f}× at {words.shape((row['m'], row['n'], row['k']))}"
+            for _, row in part.iterrows()
+        )
+        rows.append(
+            {
+                "tried": what,
+                "on": f"<code>{part['beside'].iloc[0]}</code>",
+                "expected": expected,
+                "came": f"{came} {'in clocks' if part['unit'].iloc[0] != 'us' else 'in time'}; {outcome}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def said(df: pd.DataFrame | None) -> str:
+    """How far groups of half a step came, and what is left where nothing is loaded."""
+    if df is None or not {"halves", "halves_unloaded", "unloaded", "unloaded_unstored"} <= set(
+        df["trial"]
+    ):
+        return ""
+    gain = df.groupby("trial")["gain"].agg(geomean)
+    before = df[df["trial"] == "halves"].set_index("m")["beside_value"]
+    bare = df[df["trial"] == "halves_unloaded"].set_index("m")["beside_value"]
+    share = words.listed(f"{bare[m] / before[m]:.0%} at {words.cube(int(m))}" for m in before.index)
+    return (
+        f"It showed in a kernel that loads nothing and multiplies what lies in shared memory: that took {share} of all "
+        f"clocks, so that no order of tiles could have helped much. With a group for each half of a step "
+        f"`fp8_packed` needs {1 / gain['halves']:.2f} of its clocks. What is left there is small: without "
+        f"loads {1 / gain['unloaded']:.2f} of the clocks, without stores, too, {1 / gain['unloaded_unstored']:.2f}."
+    )

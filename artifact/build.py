@@ -22,6 +22,8 @@ from importlib import resources
 from pathlib import Path
 
 from artifact import rooms
+from artifact.drawing.pages.numbered import numbered
+from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
@@ -33,12 +35,6 @@ FRONT = "index.ipynb"
 HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 STYLED = re.compile(r"\bT_([0-9a-f]{5})(?=_|\b)")
-#: What `told_apart` looks for on a page: heads of sections, figures, captions, tables and heads of their columns.
-PLACES = re.compile(
-    r'<h[1-6][ >](?P<head>.*?)</h[1-6]>|<figure id="(?P<figure>[^"]+)"|(?P<caption><figcaption>)'
-    r'|<table(?P<table>[^>]*)>|<th class="(?P<column>head[^"]*)"',
-    re.DOTALL,
-)
 #: What every notebook's cell tagged "parameters" must define.
 PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
@@ -136,7 +132,11 @@ def book(notebooks: Path, target: Path) -> None:
             print(result.stdout.replace(str(source), "book"), file=sys.stderr)
             raise BuildError("the book does not build without warnings: see the lines above")
         for page in html.glob("*.html"):
-            page.write_text(told_apart(page.read_text(encoding="utf-8")), encoding="utf-8")
+            text, tables_ = numbered(page.read_text(encoding="utf-8"), page.stem)
+            text, files = linked(text, page.stem)
+            for path, content in ({page.name: text} | tables_ | files).items():
+                (html / path).parent.mkdir(parents=True, exist_ok=True)
+                (html / path).write_text(content, encoding="utf-8")
         (html / TABLES).write_text(tables(), encoding="utf-8")
         if FIGURES.is_dir():
             shutil.copytree(FIGURES, html / "figures")
@@ -150,38 +150,6 @@ def tables() -> str:
     import a module from a blob and not from beside it."""
     bundle = resources.files("itables").joinpath("html", "dt_bundle.js").read_bytes()
     return f'window.itablesBundle = "{base64.b64encode(bundle).decode()}";\n'
-
-
-def told_apart(page: str) -> str:
-    """A page whose figures are numbered in their order, each number a link to its figure, and whose tables have names
-    for those who do not see where they stand: that of the section, and which of its tables it is."""
-    section, figure, numbers = "", "", {"figure": 0, "table": 0}
-
-    def replaced(found: re.Match) -> str:
-        nonlocal section, figure
-        if found["head"] is not None:
-            named = re.sub(
-                r'<a class="headerlink".*?</a>|<[^>]*>|^[^<>]*>', "", found["head"], flags=re.DOTALL
-            )
-            section, numbers["table"] = " ".join(named.split()), 0
-        elif found["figure"] is not None:
-            figure = found["figure"]
-        elif found["caption"] is not None:
-            numbers["figure"] += 1
-            link = f'<a class="number" href="#{figure}">Figure {numbers["figure"]}.</a>'
-            return f"<figcaption>{link} " if figure else found[0]
-        elif found["column"] is not None:
-            return f'<th scope="col" class="{found["column"]}"'
-        elif "aria-label" not in found["table"]:
-            numbers["table"] += 1
-            name = f"{section}, table {numbers['table']}".replace('"', "&quot;")
-            return f'<table aria-label="{name}"{found["table"]}>'
-        return found[0]
-
-    start, end = page.find("<article"), page.rfind("</article>")
-    if start < 0 or end < start:
-        return page
-    return page[:start] + PLACES.sub(replaced, page[start:end]) + page[end:]
 
 
 def contents() -> dict:

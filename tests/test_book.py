@@ -114,11 +114,14 @@ def test_pictures_have_alternative_text(page):
 
 
 @each
-def test_figures_are_numbered_in_order_and_tables_have_names_and_scopes(page):
+def test_figures_and_tables_are_numbered_in_order_with_captions_and_scopes(page):
     captions = [c.get_text().strip() for c in parsed(page).select("article figure figcaption")]
     assert [c.split(".")[0] for c in captions] == [f"Figure {i + 1}" for i in range(len(captions))]
-    for table in parsed(page).select("article table"):
-        assert table.get("aria-label") or table.caption, str(table)[:100]
+    for number, table in enumerate(parsed(page).select("article table:not(.indextable)"), 1):
+        said = table.caption.get_text().strip()
+        assert said.startswith(f"Table {number}. ") and len(said) > len(f"Table {number}. CSV"), (
+            said
+        )
         for head in table.select("th"):
             assert head.get("scope") in ("col", "row") or not head.get_text().strip(), str(head)
 
@@ -304,11 +307,7 @@ def test_the_ledger_is_filtered_and_sorted_without_a_server(browser):
     if not page.is_file() or "table" not in page.read_text():
         pytest.skip("this book has no ledger")
     visit(browser, page.as_uri(), "light")
-    browser.execute_async_script(
-        "const done = arguments[0], until = Date.now() + 10000, look = () =>"
-        " document.querySelector('.ledger-filters') || Date.now() > until ? done() : setTimeout(look, 50);"
-        "look();"
-    )
+    browser.execute_async_script(WAIT_FOR_FILTERS)
 
     def shown(name: str, value: str) -> list[str]:
         """The column's cells once the field `name` has this value."""
@@ -330,8 +329,22 @@ def test_the_ledger_is_filtered_and_sorted_without_a_server(browser):
         "setTimeout(() => done(table.querySelector('tbody td[data-verdict]').dataset.verdict), 500);"
     )
     assert first == "reproduced"
+    shown("search", "cuBLAS")
+    few = shown("GPU", "A100")
     assert complaints(browser, HTML.as_uri()) == []
+    # The address holds what was asked for.
+    address = browser.current_url
+    assert "search=cuBLAS" in address and "GPU=A100" in address
+    visit(browser, address, "light")
+    browser.execute_async_script(WAIT_FOR_FILTERS)
+    assert sorted(shown("search", "cuBLAS")) == sorted(few) and 0 < len(few) < len(every)
 
+
+WAIT_FOR_FILTERS = (
+    "const done = arguments[0], until = Date.now() + 10000, look = () =>"
+    " document.querySelector('.ledger-filters') || Date.now() > until ? done() : setTimeout(look, 50);"
+    "look();"
+)
 
 LEDGER = """
 const [name, value] = arguments;

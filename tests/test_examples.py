@@ -137,8 +137,8 @@ def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
         "a matrix",
         [*rows, common.Row("none", np.nan, np.nan, "is not installed")],
     )
-    first, second = examples.tables(tmp_path).split("\n\n`")
-    assert first.startswith("`gcn`, a graph, on an NVIDIA H200, 20")
+    first, second = examples.tables(tmp_path).split(":::{table} `")[1:]
+    assert first.startswith("gcn`, a graph, on an NVIDIA H200, 20")
     assert (
         "| ours | 1,000.0 | 1.00 | 1.2\u202f·\u202f10⁻⁷ |" in first
         and "| other | 2,500.0 | 2.50 | 2.0\u202f·\u202f10⁻⁷ |" in first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from importlib import metadata
@@ -39,14 +40,11 @@ def say(*texts: str) -> None:
 
 
 def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str = "") -> None:
-    """A table whose cells may hold HTML, or one that is styled already; nothing for None. sentences: columns
-    of them, which may be wide. fold: what the table is called where it unfolds."""
+    """A table whose cells may hold HTML, or one that is styled already, with the caption that `prose.captioned` gave
+    it; nothing for None. sentences: columns of them, which may be wide. fold: what it is called where it unfolds."""
     if df is None:
         return
-    if isinstance(df, Styler) and not fold:
-        display(df)
-        return
-    text = prose.table(df, prose=sentences) if isinstance(df, pd.DataFrame) else df.to_html()
+    text = prose.table(df, prose=sentences, called=fold)
     display(HTML(folded(fold, text) if fold else text))
 
 
@@ -64,7 +62,18 @@ def banner(run: Run) -> None:
     if run.gpu != WRITTEN_FOR:
         say(ELSEWHERE)
     say(compiler(run))
+    say(sources(run.room))
     beside(run)
+
+
+def sources(room: str) -> str:
+    """The files of a room's kernels, which the built book links to, in Markdown; nothing for a room without kernels."""
+    try:
+        offered = importlib.import_module(f"kernels.{room}").VARIANTS
+    except (ModuleNotFoundError, AttributeError):
+        return ""
+    files = dict.fromkeys(k.source.name for k in offered.values() if k.source.suffix == ".cu")
+    return f"The kernels, in `kernels/{room}/`: {', '.join(f'`{file}`' for file in files)}."
 
 
 def compiler(run: Run) -> str:

@@ -171,13 +171,15 @@ def ladder(
     variants: Mapping[str, str],
     baseline: str = "cusparse_best",
     names: Mapping[str, str] | None = None,
+    stated: Mapping[str, tuple[float, float]] | None = None,
 ):
     """Geometric-mean speedup over `baseline` per experiment, one row per rung, with its prediction
     beside it.
 
     variants: rung -> what was predicted before it was measured, in ladder order; an empty one is
     drawn as "–". Rungs without records are left out. The first and the last are in colour, as in
-    every figure; what led from one to the other is grey.
+    every figure; what led from one to the other is grey. stated: experiment -> the range that the
+    source states of its kernel, drawn in the first row; an end that it does not state is NaN.
     """
     present = [v for v in variants if (df["variant"] == v).any()]
     if not present:
@@ -223,6 +225,8 @@ def ladder(
             if one.empty:
                 continue
             one = one.iloc[0]
+            if row == 0 and experiment in (stated or {}):
+                _stated_range(ax, stated[experiment], place + 0.075)
             ax.plot(
                 [one["least"], one["most"]], [place] * 2, color=colour, linewidth=1.1, alpha=0.6
             )
@@ -276,9 +280,27 @@ def ladder(
             fontweight="bold",
             fontsize=8.5,
         )
+    if stated:
+        given = pd.DataFrame(stated, index=["stated_low", "stated_high"]).T
+        first = data["variant"] == present[0]
+        data = data.join(given.reindex(data["experiment"]).set_index(data.index).where(first))
     one = "cuSPARSE = 1" if baseline.startswith("cusparse") else f"{name(baseline)} = 1"
     ax.text(1, -0.06, one, color=BASELINE, ha="center", va="bottom", fontsize=8.5)
     return fig, data
+
+
+def _stated_range(ax, ends: tuple[float, float], place: float) -> None:
+    """What a source states, hollow: both ends joined, or one with an arrow to where the other would be."""
+    known = [end for end in ends if np.isfinite(end) and end > 0]
+    ax.plot(
+        known,
+        [place] * len(known),
+        **plot.hollow() | {"linestyle": "-", "color": CLAIM, "markersize": 5},
+    )
+    if len(known) == 1 and ends[0] != ends[1]:
+        away = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
+        to = (-22 if known[0] == ends[1] else 22, 0)
+        ax.annotate("", (known[0], place), to, textcoords="offset points", arrowprops=away)
 
 
 def spread(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import pandas as pd
+
+from artifact.drawing.words import listed
 from kernels import jit
 from kernels.contract import Kernel
 
@@ -14,6 +17,21 @@ def instructions(kernel: Kernel, target: str = HOPPER) -> list[str]:
     """SASS of a kernel's first instantiation, an instruction each, without addresses."""
     text = jit.disassemble(jit.compile_cubin(kernel.source, kernel.entries[0], target))
     return [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", text)]
+
+
+def registers(used: pd.DataFrame) -> pd.Series:
+    """Registers a thread on each target (columns), in one column: "48, 48, 40, 48", or once where all are the same."""
+    return used.apply(
+        lambda row: ", ".join(str(int(n)) for n in (row if row.nunique() > 1 else row[:1])), axis=1
+    ).rename("registers")
+
+
+def on_targets(report: pd.DataFrame) -> str:
+    """The caption of a table with such a column. report: of compilations, with their targets."""
+    return (
+        f"Registers on {listed(dict.fromkeys(report['target']))}, once where all are alike; shared memory and "
+        f"instructions on {HOPPER}."
+    )
 
 
 def told(kernel: Kernel) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths
+from artifact.drawing.prose import captioned
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures
 
@@ -80,6 +81,7 @@ def judged(found: Mapping[str, Path], room: str) -> dict[str, pd.DataFrame]:
     return {gpu: judge.judge(mine, folder) for gpu, folder in having.items()}
 
 
+@captioned("What tells the GPUs apart.")
 def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     """What tells the GPUs apart: a row for each quantity that any of them states, a column for each GPU with its value
     and, behind the first, the ratio to that of the first."""

@@ -40,6 +40,8 @@ def log(axis, fine: bool = False) -> None:
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
     steps = (1, 2, 5) if fine or decades < 1.6 else (1,)
+    if decades < 0.9:
+        steps = (1, 1.5, 2, 3, 5, 7)
     if decades < 0.45:
         steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
@@ -88,16 +90,23 @@ def line(ax, x, y, variant: str, variants: Sequence[str], **more):
 
 
 def legend(fig, handles: Mapping[str, object], columns: int = 4) -> None:
-    """A legend above the axes, outside all of them, so that it can cover nothing."""
-    fig.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside upper left",
-        ncols=min(columns, len(handles)),
-        handlelength=2.6,
-        columnspacing=1.6,
-        borderaxespad=0.2,
-    )
+    """A legend above the axes, outside all of them, so that it can cover nothing: one row if that fits into the figure,
+    else rows of at most so many columns, as even as can be, and never wider than the figure."""
+    count, renderer = len(handles), fig.canvas.get_renderer()
+    tried = [count, *(-(-count // rows) for rows in range(1, count + 1))]
+    for ncols in dict.fromkeys(n for n in tried if n in (1, count) or n <= columns):
+        made = fig.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside upper left",
+            ncols=ncols,
+            handlelength=2.6,
+            columnspacing=1.6,
+            borderaxespad=0.2,
+        )
+        if ncols == 1 or made.get_window_extent(renderer).width < 0.985 * fig.bbox.width:
+            return
+        made.remove()
 
 
 def hollow(marker="o") -> dict:
@@ -165,13 +174,15 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
         line: ax.transAxes.inverted().transform(ax.transData.transform(line[1:3])) for line in lines
     }
     margins = [line for line in lines if at[line][0] > NEAR]
+    lefts = {line for line in lines if line.alone and 0.4 < at[line][0] <= NEAR}
     beside_points = [
-        [line for line in lines if line.x == x and line not in margins]
+        [line for line in lines if line.x == x and line not in margins and (line in lefts) == left]
         for x in sorted({line.x for line in lines})
+        for left in (False, True)
     ]
     for here in filter(None, (margins, *beside_points)):
         margin, here = here is margins, sorted(here, key=lambda line: at[line][1])
-        left = not margin and all(line.alone for line in here) and at[here[0]][0] > 0.4
+        left = here[0] in lefts
         beside = ScaledTranslation((-16 if left else 16) / 72, 0, fig.dpi_scale_trans)
         places = spaced([at[line][1] for line in here], apart / height)
         for line, place in zip(here, places, strict=True):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import functools
 import html
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from artifact import paths
 from artifact.measure import device, records, run
@@ -89,19 +91,58 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     return Origin(known.name, known, bool(here))
 
 
-def table(df: pd.DataFrame, prose: bool = False) -> str:
-    """`df` as an HTML table in the book's style; cells may hold HTML. prose: columns of sentences."""
-    return df.to_html(
-        index=False, border=0, escape=False, na_rep="", classes="prose" if prose else None
-    )
+#: A caption, or what makes it of the arguments of the function that makes the table.
+Caption = str | Callable[..., str]
 
 
-def facts(rows: Mapping[str, object]) -> str:
-    """Two columns, name and value, as an HTML table without a head."""
+def captioned(caption: Caption) -> Callable[[Callable], Callable]:
+    """Of a function that makes a table, a DataFrame or a Styler, or None: the caption that pages show with it, in which
+    `backticks` mark code."""
+
+    def decorate(make: Callable) -> Callable:
+        @functools.wraps(make)
+        def made(*args, **kwargs):
+            df = make(*args, **kwargs)
+            said = caption(*args, **kwargs) if callable(caption) else caption
+            if isinstance(df, Styler):
+                df.set_caption(inline_code(said))
+            elif df is not None:
+                df.attrs["caption"] = said
+            return df
+
+        return made
+
+    return decorate
+
+
+#: What a column is called, and where that may go on in the next line: a name in code is wider than its numbers.
+HEAD = re.compile(r"(<th(?: [^>]*)?>)([^<>]+)(?=</th>)")
+JOINT = re.compile(r"(?<=\w)[._](?=\w{2})")
+
+
+def table(df: pd.DataFrame | Styler, prose: bool = False, called: str = "") -> str:
+    """`df` as an HTML table in the book's style; cells may hold HTML. prose: columns of sentences. called: its caption,
+    where it has none of its own."""
+    if isinstance(df, Styler):
+        text, own = df.to_html(), df.data.attrs
+    else:
+        look = "prose" if prose else None
+        text = df.to_html(index=False, border=0, escape=False, na_rep="", classes=look)
+        own = df.attrs
+    text = HEAD.sub(lambda m: m[1] + JOINT.sub(r"\g<0><wbr>", m[2]), text)
+    said = inline_code(own.get("caption", called))
+    if not said or "<caption>" in text:
+        return text
+    return re.sub(r"<table[^>]*>", lambda m: f"{m[0]}<caption>{said}</caption>", text, count=1)
+
+
+def facts(rows: Mapping[str, object], called: str = "") -> str:
+    """Two columns, name and value, as an HTML table without a head. called: its caption."""
     body = "".join(
         f'<tr><th scope="row">{key}</th><td>{value}</td></tr>' for key, value in rows.items()
     )
-    return f'<table class="facts"><tbody>{body}</tbody></table>'
+    said = f"<caption>{inline_code(called)}</caption>" if called else ""
+    return f'<table class="facts">{said}<tbody>{body}</tbody></table>'
 
 
 def article(name: str) -> str:

@@ -29,11 +29,14 @@ VENDOR = ("cusparse*", "cublas*")
 #: Races of a room that says nothing of them.
 MOST = 2
 #: Inches of a lane of the figure, and of what is above and below all.
-LANE, HEAD, FOOT = 0.5, 0.62, 0.52
+LANE, HEAD, FOOT = 0.56, 0.62, 0.52
 #: Two speedups with less than this factor between them have their numbers apart.
-APART = 1.2
+APART = 1.35
+#: A number this near to 1 stands beside the line there, not on it.
+BESIDE = 1.2
 COLUMNS = (
-    "room", "system", "race", "gpu", "points", "published", "best", "limit", "stated_low", "stated_high",
+    "room", "system", "race", "gpu", "points", "published", "published_least", "published_most", "best", "limit",
+    "stated", "stated_low", "stated_high",
 )  # fmt: skip
 KEY = ["experiment", *records.POINT]
 
@@ -115,9 +118,9 @@ def _limit_us(work: pd.DataFrame, ceiling: str, folder: Path) -> pd.Series:
 
 
 def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
-    """COLUMNS, a row for each race and GPU: geometric means of the speedups over the vendor's fastest, at the
-    points that all GPUs of this race have. folders: name of a GPU -> its records; only: of one room. No rows without
-    records."""
+    """COLUMNS, a row for each race and GPU, at the points that all GPUs of this race have: geometric means of the
+    speedups over the vendor's fastest, the least and the largest of the published kernel's, and what the source states.
+    folders: name of a GPU -> its records; only: of one room. No rows without records."""
     rows = []
     claims = {claim.id: claim for claim in load.claims()}
     for room in rooms.find().values():
@@ -127,15 +130,19 @@ def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
         for race in races(room.room, next(iter(having.values()))):
             raced = {gpu: points(race, folder) for gpu, folder in having.items()}
             raced = {gpu: df for gpu, df in raced.items() if len(df)}
-            low, high = _stated(claims.get(race.stated))
+            claim = claims.get(race.stated)
+            low, high = _stated(claim)
             for gpu, df in _common(raced).items():
+                rebuilt = df["vendor"] / df["published"]
                 over = {
                     side: records.geomean(df["vendor"] / df[side])
                     for side in ("published", "best", "limit")
                     if df[side].notna().all()
                 }
                 rows.append({"room": room.room, "system": room.name, "race": race.says, "gpu": gpu, "points": len(df),
-                             **over, "stated_low": low, "stated_high": high})  # fmt: skip
+                             "published_least": rebuilt.min(), "published_most": rebuilt.max(), **over,
+                             "stated": claim.published if claim else "", "stated_low": low,
+                             "stated_high": high})  # fmt: skip
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -172,7 +179,7 @@ def figure(df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, int
     if df.empty:
         return None
     lanes = np.arange(len(df))
-    wide = {"width_ratios": (2.6, 1)} if verdicts else {}
+    wide = {"width_ratios": (2.3, 1)} if verdicts else {}
     size = (style.WIDTH, HEAD + FOOT + LANE * len(df))
     fig, axes = plt.subplots(
         1, 2 if verdicts else 1, figsize=size, sharey=True, squeeze=False, **wide
@@ -190,7 +197,8 @@ def figure(df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, int
 
 
 def _race(ax, df: pd.DataFrame, lanes: np.ndarray) -> dict[str, object]:
-    numbers = df[["published", "best", "limit", "stated_low", "stated_high"]].to_numpy(float)
+    drawn = ["published_least", "published_most", "best", "limit", "stated_low", "stated_high"]
+    numbers = df[drawn].to_numpy(float)
     low, high = np.nanmin([*numbers.ravel(), 1]), np.nanmax([*numbers.ravel(), 1])
     ax.set_xscale("log")
     ax.set_xlim(low / 1.25, high * 1.3)
@@ -205,6 +213,8 @@ def _race(ax, df: pd.DataFrame, lanes: np.ndarray) -> dict[str, object]:
             alpha=0.45,
             zorder=1,
         )
+        spread = {"color": style.PUBLISHED, "linewidth": 3.5, "alpha": 0.4, "zorder": 2}
+        ax.plot([row.published_least, row.published_most], [lane] * 2, **spread)
         if np.isfinite(row.stated_low):
             stated = [row.stated_low, row.stated_high]
             ax.plot(
@@ -231,22 +241,44 @@ def _race(ax, df: pd.DataFrame, lanes: np.ndarray) -> dict[str, object]:
 
 
 def _aligned(row, side: str) -> str:
-    """Where two markers nearly meet, their numbers go apart."""
-    if side == "limit" or not 1 / APART < row.best / row.published < APART:
-        return "center"
+    """Where two markers nearly meet, their numbers go apart, if the third leaves room; none lies on the line at 1."""
+    if side == "limit":
+        return "left" if 1 < row.limit / max(row.best, row.published) < APART else "center"
+    if not 1 / APART < row.best / row.published < APART:
+        value = getattr(row, side)
+        return "center" if not 1 / BESIDE < value < BESIDE else "right" if value < 1 else "left"
     left = "best" if row.best < row.published else "published"
-    return "right" if side == left else "left"
+    if side == left:
+        return "right"
+    return "center" if 1 < row.limit / getattr(row, side) < APART else "left"
 
 
 def _labels(df: pd.DataFrame) -> list[str]:
+    """What each lane finds; a race's first lane says before that which race it is, and what its source states."""
     several = df["gpu"].nunique() > 1
+    called = dict(zip(df["gpu"], _short(df["gpu"]), strict=True))
     labels, last = [], None
     for row in df.itertuples():
-        head = f"{row.system}\n{row.race}" if (row.room, row.race) != last else ""
-        gpu = row.gpu.removeprefix("NVIDIA ")
-        labels.append((f"{head} · {gpu}" if head else gpu) if several else head)
+        head = [f"{row.system} · {row.race}"] if (row.room, row.race) != last else []
+        if head and row.stated:
+            head.append(f"stated {row.stated}")
+        of = f"{called[row.gpu]}: " if several else ""
+        labels.append("\n".join([*head, f"{of}{finding(row)}"]))
         last = (row.room, row.race)
     return labels
+
+
+def _short(gpus: Sequence[str]) -> list[str]:
+    """Names of GPUs without their maker, and without their memory where that leaves them apart."""
+    whole = [gpu.removeprefix("NVIDIA ") for gpu in gpus]
+    first = [name.split()[0] for name in whole]
+    return first if len(set(first)) == len(set(whole)) else whole
+
+
+def finding(row) -> str:
+    """What a row of `table` says: the range of the published kernel here, and our best."""
+    ends = list(dict.fromkeys(f"{v:.2f}" for v in (row.published_least, row.published_most)))
+    return f"here {'–'.join(ends)}×, ours {row.best:.2f}×"
 
 
 #: Drawn half transparent, so that the ink on them can be read in both modes of the page.
@@ -273,8 +305,8 @@ def _bars(ax, df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, 
             ax.barh(
                 lane, share, 0.5, left=left, color=VERDICT_COLOURS[verdict], alpha=0.45, linewidth=0
             )
-            if share > 0.13:
-                told = f"{page.BADGES[verdict][0]} {found[verdict]}"
+            told = f"{page.BADGES[verdict][0]}\u2009{found.get(verdict, 0)}"
+            if share > 0.05 * len(told):
                 how = {"color": style.INK, "fontsize": 8, "weight": "bold"}
                 ax.text(left + share / 2, lane, told, ha="center", va="center", **how)
             left += share
@@ -292,7 +324,9 @@ def alt(df: pd.DataFrame) -> str:
     for row in df.itertuples():
         of = f"{row.system}, {row.race}{f', {row.gpu}' if several else ''}"
         limit = f", limit {row.limit:.1f}×" if np.isfinite(row.limit) else ""
-        parts.append(f"{of}: {row.published:.2f}× as published, {row.best:.2f}× ours{limit}")
+        stated = f"stated {row.stated}, " if row.stated else ""
+        here = f"here {row.published:.2f}× ({row.published_least:.2f} to {row.published_most:.2f}) as published"
+        parts.append(f"{of}: {stated}{here}, {row.best:.2f}× ours{limit}")
     return (
         "Times as fast as the vendor's fastest library, geometric means. " + "; ".join(parts) + "."
     )
@@ -300,7 +334,8 @@ def alt(df: pd.DataFrame) -> str:
 
 CAPTION = (
     "Each system against the fastest that the vendor's libraries offer at each point, which is 1; geometric means over "
-    "all points that have all three. Orange: the source's kernel, rebuilt; green: the fastest of ours; grey: reading "
-    "every operand once at the rate of a copy and, for units that were measured, doing the useful work at their peak, "
-    "so that no kernel can be to the right of it. Of several kernels the fastest counts at each point."
+    "all points that have all three. Orange: the source's kernel, rebuilt, and its range; green: the fastest of ours; "
+    "grey: reading every operand once at the rate of a copy and, for units that were measured, doing the useful work "
+    "at their peak, so that no kernel's mean can be to the right of it. Of several kernels the fastest counts at each "
+    "point. On the left: what the source states, from where to where its kernel comes here, and the mean of our best."
 )

@@ -105,8 +105,8 @@ def _card(ax, x: float, y: float, system, colour: str) -> None:
     ax.add_patch(FancyBboxPatch((x, y), width, height, **frame, **shape))
     lines = [
         f"{system.format}, {system.precision}",
-        *textwrap.wrap(system.idea, 25 if span == 1 else 60),
-        *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 60),
+        *textwrap.wrap(system.idea, 25 if span == 1 else 54),
+        *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 54),
     ]
     sketch.put(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
     for number, line in enumerate(lines):

@@ -143,7 +143,7 @@ class Run:
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
 
         def called(problem: Problem) -> str:
-            return f"{experiment} {_point(problem)}"
+            return f"{experiment} {point_name(problem)}"
 
         def there(problem: Problem) -> bool:
             known = _index(records.read(path)) if path.exists() else {}
@@ -163,7 +163,7 @@ class Run:
             dealt.mark(self.folder, experiment, called(problem))
             best = min(rows, key=lambda r: r["median_us"])
             _say(
-                f"{self.room}/{experiment} {number}/{len(problems)}: {_point(problem)}: "
+                f"{self.room}/{experiment} {number}/{len(problems)}: {point_name(problem)}: "
                 f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs "
                 f"({time.perf_counter() - began:.1f} s)"
             )
@@ -421,7 +421,7 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
         name, problem = missing[0]
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(
-            f"the records of {what} have no {name} at {_point(problem)}, "
+            f"the records of {what} have no {name} at {point_name(problem)}, "
             f"seed={problem.seed}{more}: ask for recorded points, or measure on a GPU"
         )
     return df.iloc[[have[_key(name, problem)] for name, problem in wanted]].reset_index(drop=True)
@@ -445,7 +445,8 @@ def _index(df: pd.DataFrame) -> dict[tuple, int]:
     }
 
 
-def _point(problem: Problem) -> str:
+def point_name(problem: Problem) -> str:
+    """What a line of progress and the dealing out of points call a point; a record's row has the same fields."""
     name = f"{problem.label}, " if problem.label else ""
     return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
 

@@ -36,6 +36,8 @@ A claim of a source is judged by a rule, which the file states in full:
   first kind that fails on another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
 - `reason`: why it is not reproduced, one sentence for people; `reasons.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
+- `note`: what a reader of the verdict should know, shown with it. What several claims note stands once, by a name, in
+  the file's `[notes]`; a note is then that name, or a list of names and sentences.
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
   where a source does not say which algorithm of its library it ran.
 - An experiment "others/anchors" is what the code of others gave on this GPU, `others/anchors.csv` of the room: the
@@ -138,7 +140,8 @@ def _claims(folder: Path, written: str) -> list[Claim]:
         if path.is_file():
             data = rooms.toml(path)
             claims += [
-                _claim(c, room, data.get("minutes", {}), path) for c in data.get("claim", [])
+                _claim(c, room, data.get("minutes", {}), data.get("notes", {}), path)
+                for c in data.get("claim", [])
             ]
     ids = [claim.id for claim in claims]
     for claim in claims:
@@ -178,7 +181,7 @@ def untested(folder: str | Path = rooms.FOLDER) -> list[Untested]:
     return found
 
 
-def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Claim:
+def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, notes: Mapping, path: Path) -> Claim:
     name = f"{path}: the claim {table.get('id', '?')!r}"
     for key in REQUIRED:
         if key not in table:
@@ -223,13 +226,24 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, path: Path) -> Cl
         rule=rule,
         published=text,
         minutes=float(sum(minutes[experiment] for experiment in experiments)),
-        note=table.get("note", ""),
+        note=_note(table.get("note", ""), notes, name),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or room.gpus)),
         depends_on=depends_on,
         reason=table.get("reason", ""),
         extension=table.get("extension", False),
     )
+
+
+def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
+    """A note as its file has it: a text, or a list of texts and of names in `notes`, which hold what several claims
+    say. Raises ValueError, one sentence, for one word that is no name there."""
+    parts = [said] if isinstance(said, str) else said
+    for part in parts:
+        if part and " " not in part and part not in notes:
+            known = ", ".join(notes) or "none"
+            raise ValueError(f"{name} has the note {part!r}, which is not among [notes]: {known}.")
+    return " ".join(notes.get(part, part) for part in parts)
 
 
 def _numbers(value: object) -> Iterable[float]:

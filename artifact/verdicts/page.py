@@ -39,17 +39,18 @@ def badge(verdict: str, extension: bool = False) -> str:
     return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {measures.said(verdict, extension)}</span>'
 
 
-#: Columns of the ledger before and behind those of the GPUs.
-BEFORE, BEHIND = ("Claim", "Source", "GPU of the source", "Published"), ("Minutes",)
+#: Columns of the ledger before those of the GPUs.
+BEFORE = ("Claim", "Source", "GPU of the source", "Published")
 
 
 def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "", first: Sequence[str] = ()) -> str:
     """The verdicts of `judge` as an HTML table, with a line that counts them above it; whole without a script.
 
     judged: name of a GPU -> the verdicts on the same claims by its records, a column for each in this order; the line
-    above counts those of the first. A row can be linked as #claim-<id>; how it was judged unfolds in it, with links to
-    the claims that it names. beside: on a page that is not the ledger's, the ledger's address, to which the ids link.
-    first: ids of claims that are shown, where the others unfold in a table of their own.
+    above counts those of the first. A row can be linked as #claim-<id>, and says in how many minutes it is measured
+    again; how it was judged unfolds in it, with links to the claims that it names. beside: on a page that is not the
+    ledger's, the ledger's address, to which the ids link. first: ids of claims that are shown, where the others unfold
+    in a table of their own.
     """
     df = next(iter(judged.values()))
     claims = judge.counted(df)
@@ -63,10 +64,10 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "", first: Sequence
     every = list(df["id"])
     shown = [i for i in every if i in set(first)] or every
     rest = [i for i in every if i not in set(shown)]
-    table = _table(df, rows, known, beside, shown)
+    table = _table(df, rows, known, beside, shown, "Claims and their verdicts.")
     if not rest:
         return f"{line}\n{table}"
-    others = _table(df, rows, known, beside, rest)
+    others = _table(df, rows, known, beside, rest, "The other claims and their verdicts.")
     folded = f'<details class="folded"><summary>The other {len(rest)} rows</summary>\n{others}\n</details>'
     return "\n".join((line, table, folded))
 
@@ -77,36 +78,35 @@ def _table(
     known: re.Pattern,
     beside: str,
     ids: Sequence[str],
+    caption: str,
 ) -> str:
     """The rows of the claims `ids`. rows: name of a GPU -> verdicts by id; known: matches an id in a text. A page of
     one source does not repeat its name."""
     alone = bool(beside) and df["source"].nunique() == 1
     heads = [f'<th scope="col">{head}</th>' for head in BEFORE if not (alone and head == "Source")]
     heads += [f'<th scope="col" data-gpu="">{html.escape(gpu)}</th>' for gpu in rows]
-    heads += [f'<th scope="col">{head}</th>' for head in BEHIND]
     out = [
         '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Claims and their verdicts">'
-        '<table class="ledger">',
+        f'<table class="ledger"><caption>{caption}</caption>',
         f"<thead><tr>{''.join(heads)}</tr></thead>",
         "<tbody>",
     ]
     for row in df[df["id"].isin(ids)].to_dict("records"):
         cell = {key: html.escape(str(value)) for key, value in row.items()}
         shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
-        found = "".join(_found(frame.loc[row["id"]], known) for frame in rows.values())
+        found = "".join(_found(own.loc[row["id"]], known, gpu) for gpu, own in rows.items())
         out.append(
             f'<tr id="claim-{cell["id"]}"><th scope="row">{cell["says"]} '
-            f"<em>({cell['where']})</em> {shown}</th>"
-            + f"<td>{cell['source']}</td>"
-            * (not alone)
-            + f"<td>{cell['gpu']}</td><td>{cell['published']}</td>{found}"
-            f"<td>{row['minutes']:g}</td></tr>"
+            f"<em>({cell['where']})</em> {shown} <small>{row['minutes']:g} min</small></th>"
+            + f"<td>{cell['source']}</td>" * (not alone)
+            + f'<td>{cell["gpu"]}</td><td data-label="published">{cell["published"]}</td>{found}</tr>'
         )
     return "\n".join([*out, "</tbody></table></div>"])
 
 
-def _found(row: pd.Series, known: re.Pattern) -> str:
-    """A claim's cell for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict."""
+def _found(row: pd.Series, known: re.Pattern, gpu: str) -> str:
+    """A claim's cell for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict. A
+    narrow page has no heads of columns, so the cell names its GPU."""
     cell = {key: html.escape(str(value)) for key, value in row.items()}
     why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
@@ -118,7 +118,8 @@ def _found(row: pd.Series, known: re.Pattern) -> str:
     kinds = ("a close call, " * bool(close), "why, " * bool(said), "how it was judged")
     searched = " ".join(cell[k] for k in ("measured", "reason", "close", "why"))
     return (
-        f'<td data-verdict="{word}" data-search="{word}: {searched}" data-order="{order:g}">'
+        f'<td data-label="{html.escape(gpu)}" data-verdict="{word}" data-search="{word}: {searched}" '
+        f'data-order="{order:g}">'
         f"{badge(row['verdict'], row['extension'])}{extension} {cell['measured']} "
         f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p>{why}</p></details></td>"
     )
@@ -191,7 +192,8 @@ def bars(df: pd.DataFrame) -> str:
         )
     legend = " ".join(badge(v) for v in VERDICTS if v in set(claims["verdict"]))
     head = '<thead><tr><th scope="col">Source</th><th scope="col">Claims</th><th scope="col">Verdicts</th></tr></thead>'
-    return f'<table class="ledger-bars">{head}<tbody>{"".join(rows)}</tbody></table><p>{legend}</p>'
+    caption = "<caption>Verdicts on the claims of each source.</caption>"
+    return f'<table class="ledger-bars">{caption}{head}<tbody>{"".join(rows)}</tbody></table><p>{legend}</p>'
 
 
 def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.DataFrame:

@@ -222,7 +222,8 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
         handles[f"{model.GOOD:g}× the best"] = ax.axhline(
             model.GOOD, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1
         )
-        ax.set_title(f"{pool.about.precision}: {model.good(df):.0%} of {len(df)}")
+        said = f"{pool.about.precision}, {pool.df['label'].nunique()} matrices"
+        ax.set_title(f"{said}: {model.good(df):.0%} of {len(df)}")
         ax.set(xlabel="points, sorted", ylim=(0.98, max(1.25, 1.05 * worst)))
         ax.set_xlim(0, 1.04 * len(df))
         ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, prune="upper"))

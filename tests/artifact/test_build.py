@@ -230,28 +230,3 @@ def test_warnings_fail_the_book_and_keep_the_previous_one(elsewhere, capsys):
     assert all(any(word in line for line in said) for word in faults.values()), said
     assert (target / "index.html").read_text() == "previous"
     assert [p.name for p in (elsewhere / "build").iterdir()] == ["html"]
-
-
-def test_figures_are_numbered_and_tables_named_on_a_page():
-    figure = (
-        '<figure id="{0}" style="x">\n<svg></svg><figcaption>What {0} shows.</figcaption></figure>'
-    )
-    head = '<h2>What <code>C</code> is<a class="headerlink" href="#x" title="y">#</a></h2>'
-    page = (
-        "<table></table><article>"
-        + figure.format("a")
-        + head
-        + '<table class="dataframe"><th class="head text-right"><p>m</p></th></table><table aria-label="mine">'
-        + figure.format("b")
-        + '<table id="T">'
-        + "<h3 id='z'>Next</h3><table></article><table>"
-    )
-    text = build.told_apart(page)
-    assert '<figcaption><a class="number" href="#a">Figure 1.</a> What a shows.' in text
-    assert '<figcaption><a class="number" href="#b">Figure 2.</a> What b shows.' in text
-    assert '<table aria-label="What C is, table 1" class="dataframe">' in text
-    assert '<table aria-label="What C is, table 2" id="T">' in text
-    assert '<table aria-label="Next, table 1">' in text and '<table aria-label="mine">' in text
-    assert '<th scope="col" class="head text-right">' in text
-    assert text.startswith("<table></table>") and text.endswith("</article><table>")
-    assert build.told_apart("<p>No article.</p>") == "<p>No article.</p>"

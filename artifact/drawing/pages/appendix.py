@@ -16,6 +16,7 @@ import pandas as pd
 from artifact import paths, rooms
 from artifact.drawing import prose
 from artifact.drawing import systems as systems_
+from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
@@ -185,6 +186,7 @@ def doi(root: Path = paths.ROOT) -> str:
 # ---------------------------------------------------------------- minutes, expected results, commands
 
 
+@captioned("Which figure comes from which experiment, and the minutes that it takes.")
 def times(a: Appendix) -> pd.DataFrame | None:
     """Which figure comes from where, and what it costs; None without records."""
     if a.spent.empty:
@@ -241,15 +243,16 @@ def covered(a: Appendix) -> dict[str, pd.DataFrame]:
     what no experiment tests, with the reason. Only sources whose room lists their sections."""
     untested, figures = load.untested(), load.figures_of()
     return {
-        f"{room.name}: {room.title}": _covered(
-            coverage.table(room, a.known, untested, figures.get(room.room, {}))
+        room.name: _covered(
+            coverage.table(room, a.known, untested, figures.get(room.room, {})), room
         )
         for room in rooms.find().values()
         if room.sections
     }
 
 
-def _covered(df: pd.DataFrame) -> pd.DataFrame:
+@captioned(lambda df, room: f"{room.name}, “{room.title}”: sections, claims, experiments, figures.")
+def _covered(df: pd.DataFrame, room: rooms.Room) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "section": [
@@ -308,7 +311,8 @@ def theirs(a: Appendix) -> dict[str, str]:
             rows["numbers"] = f"<code>{where}</code>, {len(measured.table())} rows"
             rows |= {"beside ours": beside} if (beside := _beside(a, measured)) else {}
             rows["claims that it decides"] = page.links([c.id for c in mine], LEDGER) or "none"
-            found[f"{room.name}: {measured.name}"] = prose.facts(rows)
+            name = f"{room.name}: {measured.name}"
+            found[name] = prose.facts(rows, f"{name}.")
     return found
 
 
@@ -334,6 +338,7 @@ def _beside(a: Appendix, measured: others.Others) -> str:
 # ---------------------------------------------------------------- badges
 
 
+@captioned("What each badge of the ACM asks, and how far this artifact is.")
 def badges(a: Appendix, root: Path = paths.ROOT) -> pd.DataFrame:
     """What each badge of the ACM asks, and how far this artifact is."""
     ran = sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known)

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 
 from artifact import rooms
 from artifact.drawing import plot, prose, style
+from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.verdicts import compare, page
 
@@ -132,6 +133,7 @@ def verdict(c: compare.Comparison) -> str:
     )
 
 
+@captioned("Claims whose verdict changes.")
 def changes(c: compare.Comparison) -> pd.DataFrame | None:
     """Claims whose verdict changes, with what was measured on both; None where none does."""
     df = c.verdicts[~c.verdicts["agrees"]]

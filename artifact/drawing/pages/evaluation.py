@@ -13,6 +13,7 @@ import pandas as pd
 
 from artifact import cli, rooms
 from artifact.drawing.pages.appendix import LEDGER, Appendix
+from artifact.drawing.prose import captioned
 from artifact.measure import records
 from artifact.verdicts import compare, judge, load, measures, page
 from kernels import jit
@@ -25,6 +26,9 @@ LEAST_DRIVER = "580"
 REFERENCE = 8
 
 
+@captioned(
+    "Claims of the sources, the experiments and figures that test them, and what a rerun should give."
+)
 def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
     """C1 … of the sources: what is claimed, the experiment with its minutes and the source's figure; what is stated, what
     these records gave, and the thresholds by which a rerun is judged. Raises ValueError for an id that is none."""
@@ -69,6 +73,7 @@ def one_claim(a: Appendix) -> str:
     )
 
 
+@captioned("The workflow: commands, what each makes, minutes of a person and of the machine.")
 def tasks(a: Appendix) -> pd.DataFrame:
     """T1 … of the workflow: command, what it makes, minutes of a person and of the machine. Those of measuring are from
     the records."""

@@ -18,7 +18,7 @@ COLUMNS = ("example", "problem", "contender", "us", "error", "note", "gpu", "whe
 
 
 def tables(folder: Path = RECORDED) -> str:
-    """A table in Markdown for each example, problem and GPU on record, or one sentence where there is none.
+    """A table in MyST Markdown for each example, problem and GPU on record, or one sentence where there is none.
 
     Raises ValueError, one sentence, for a file that is no such record.
     """
@@ -40,7 +40,7 @@ def tables(folder: Path = RECORDED) -> str:
 def _table(example: str, problem: str, gpu: str, rows: list[dict[str, str]]) -> str:
     day = max(row["when"] for row in rows)
     lines = [
-        f"`{example}`, {problem}, on an {gpu}, {day}:",
+        f":::{{table}} `{example}`, {problem}, on an {gpu}, {day}.",
         "",
         "| | microseconds | times as long as ours | error |",
         "|---|---:|---:|---:|",
@@ -54,7 +54,7 @@ def _table(example: str, problem: str, gpu: str, rows: list[dict[str, str]]) -> 
         lines.append(
             f"| {row['contender']} | {us:,.1f} | {us / ours:.2f} | {_power(float(row['error']))} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", ":::"])
 
 
 def _power(x: float) -> str:

@@ -32,6 +32,14 @@
 
   const filters = document.createElement("div");
   filters.className = "ledger-filters";
+  // What is asked for stands in the address, which can be passed on.
+  const asked = new URLSearchParams(location.search);
+  const keep = (name, value) => {
+    if (value) asked.set(name, value);
+    else asked.delete(name);
+    const query = asked.toString();
+    history.replaceState(null, "", `${location.pathname}${query && `?${query}`}${location.hash}`);
+  };
   const add = (name, field) => {
     const label = document.createElement("label");
     label.append(`${name} `, field);
@@ -40,11 +48,15 @@
   };
   const search = add("search", document.createElement("input"));
   search.type = "search";
-  search.addEventListener("input", () => dt.search(search.value).draw());
+  search.addEventListener("input", () => {
+    keep("search", search.value);
+    dt.search(search.value).draw();
+  });
   for (const [name, at] of Object.entries(columns)) {
     const select = add(name, document.createElement("select"));
     select.append(new Option("all", ""), ...found[name].map((word) => new Option(word, word)));
     select.addEventListener("change", () => {
+      keep(name, select.value);
       const word = select.value.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
       const whole = name.startsWith("verdict") ? `^${word}:` : `(^|, )${word}($|, )`;
       dt.column(at).search(word && whole, { regex: true, smart: false }).draw();
@@ -56,6 +68,11 @@
   addEventListener("beforeprint", () => {
     for (const why of table.querySelectorAll("details")) why.open = true;
   });
+  for (const label of filters.children) {
+    const field = label.lastElementChild;
+    field.value = asked.get(label.firstChild.data.trim()) ?? "";
+    if (field.value) field.dispatchEvent(new Event(field.tagName === "INPUT" ? "input" : "change"));
+  }
   const row = location.hash && document.getElementById(location.hash.slice(1));
   if (row) row.scrollIntoView();
 })();

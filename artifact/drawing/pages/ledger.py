@@ -10,6 +10,7 @@ import pandas as pd
 
 from artifact import paths, rooms
 from artifact.drawing import gpus, prose
+from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.verdicts import judge, load, measures, page
 
@@ -143,6 +144,7 @@ def carries(known: Sequence[load.Claim]) -> str:
 # ---------------------------------------------------------------- where a source contradicts itself
 
 
+@captioned("Claims of one source of which at most one can stand.")
 def pairs(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> pd.DataFrame | None:
     """Pairs of claims of which at most one can stand; None without verdicts."""
     if judged is None:
@@ -179,6 +181,7 @@ def decided(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> str:
 # ---------------------------------------------------------------- how a verdict is reached
 
 
+@captioned("What the rules of the claims are made of.")
 def rules(known: Sequence[load.Claim], linked: bool) -> pd.DataFrame:
     """What rules are made of. linked: whether the claims have their rows on the page."""
     made_of = page.rules(known)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from artifact.drawing import compiled, prose
 from artifact.drawing import roofs as roofs_
+from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
@@ -107,6 +108,7 @@ def _share(value: float, form: str = "{:.0%}") -> str:
     return "" if pd.isna(value) else form.format(value)
 
 
+@captioned("Measured ceilings, beside what is published.")
 def ceilings_table(roofs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -155,6 +157,7 @@ def balance(roofs: pd.DataFrame, here: Mapping[str, Sequence[float]]) -> str:
     )
 
 
+@captioned("Ceilings of the tensor cores.")
 def tensor_table(tensor: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -214,6 +217,7 @@ def _peak_clocks(tensor: pd.DataFrame) -> list[str]:
 # ---------------------------------------------------------------- what the compiler made of it
 
 
+@captioned("The microbenchmarks, and the idea of each.")
 def ideas() -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -225,6 +229,7 @@ def ideas() -> pd.DataFrame:
     )
 
 
+@captioned("What the compiler makes of the microbenchmarks.")
 def compiled_table(report: pd.DataFrame) -> pd.DataFrame:
     """report: the compile report of the room "ceilings"."""
     columns = ["variant", "target", "registers", "shared_bytes", "spills", "instructions"]

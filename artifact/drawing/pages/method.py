@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.drawing import prose
+from artifact.drawing.prose import captioned
 from artifact.measure import bench, check, records, run
 from kernels import jit
 from kernels.contract import Problem
@@ -12,6 +13,7 @@ from kernels.contract import Problem
 MIB = 2**20
 
 
+@captioned("Constants of the timer.")
 def constants() -> pd.DataFrame:
     """The timer's, with the comments above them."""
     return pd.DataFrame(
@@ -96,6 +98,7 @@ def density(p: Problem) -> str:
 # ---------------------------------------------------------------- when a result is right, what is compiled and recorded
 
 
+@captioned("Largest errors with which a result counts as right.")
 def limits() -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -126,6 +129,7 @@ def targets() -> str:
     )
 
 
+@captioned("Columns of a record.")
 def columns() -> pd.DataFrame:
     """Of a record."""
     return pd.DataFrame(

@@ -10,6 +10,7 @@ import pandas as pd
 import scipy.sparse
 
 from artifact.drawing import plot, prose, style
+from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.which import advice, atlas, model
@@ -119,6 +120,7 @@ def _pays(density: float, least: float, most: float) -> str:
     return f"sparse pays below {100 * density:.3g} %"
 
 
+@captioned("From which share of non-zeros on sparse pays, by pattern and N.")
 def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     """Where sparse begins to pay, by pattern and N; None where there is nothing to say."""
     table = atlas.crossings(df)
@@ -126,10 +128,10 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
         return None
     rows: dict[tuple, list[str]] = {}
     for row in table[table["columns"] > 0].itertuples(index=False):
-        pays = {np.inf: "at all of them", 0.0: "at none"}.get(
+        pays = {np.inf: "at all", 0.0: "at none"}.get(
             row.density, f"below {100 * row.density:.3g} %"
         )
-        measured = f"{plot.percent(row._4)} to {plot.percent(row.to)}"
+        measured = f"{100 * row._4:g}–{plot.percent(row.to)}"
         dense = "partly estimated" if row.estimated else "measured"
         key = (row.precision, row.pattern, measured, pays, dense)
         rows.setdefault(key, []).append(plot.number(row.columns))
@@ -140,6 +142,7 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     )  # fmt: skip
 
 
+@captioned("What preparing costs, and after how many multiplications it has paid.")
 def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
     """What preparation costs and after how many multiplications it has paid; None where nothing was recorded."""
     df = pd.DataFrame() if origin.folder is None else atlas.payoffs(origin.folder)
@@ -156,6 +159,7 @@ def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
     )  # fmt: skip
 
 
+@captioned("After how many multiplications preparing has paid against the dense product.")
 def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
     """After how many multiplications preparation has paid against dense, by pattern; None where there is nothing."""
     if df.empty:
@@ -207,6 +211,7 @@ def below_left_out(found: list[tuple[Pool, pd.DataFrame]]) -> dict[str, str]:
     }
 
 
+@captioned("What the expected time of a kernel is made of: microseconds for a unit of each term.")
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
     """What the expected time of the kernel that is advised most often is made of: µs for a unit of each term."""
     columns = {}

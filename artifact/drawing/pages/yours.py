@@ -10,6 +10,7 @@ import pandas as pd
 
 from artifact import rooms, trial
 from artifact.drawing import prose, style
+from artifact.drawing.prose import captioned
 from artifact.measure import records
 from artifact.trial import contenders, court, header
 
@@ -30,12 +31,14 @@ def grammar() -> str:
     return inspect.getdoc(header)
 
 
+@captioned("What the compiler makes of the template, for every target.")
 def compiled() -> pd.DataFrame:
     """What the compiler makes of the template, for every target."""
     df = pd.DataFrame(contenders.compiled(contenders.load(str(TEMPLATES / "template.cu"))))
     return df.assign(spills=df["spills"].map({True: "yes", False: "none"}))
 
 
+@captioned("What a kernel's header may name, by room.")
 def arguments() -> pd.DataFrame:
     """What a header may name in each room, from a small problem of it."""
     rows = []

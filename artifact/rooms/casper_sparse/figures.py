@@ -114,7 +114,13 @@ def real(table: pd.DataFrame | None):
 
 
 def ladder(everything: pd.DataFrame):
-    return charts.ladder(everything, {name: k.prediction for name, k in room.VARIANTS.items()})
+    """Every rung over cuSPARSE's best, and beside the published one what the source states of each sweep."""
+    stated = {}
+    for experiment, (_, _, figure) in SWEEPS.items():
+        found = records.published(rooms.published("casper_sparse", figure)).set_index("quantity")
+        stated[experiment] = tuple(found.loc["speedup", ["low", "high"]].astype(float))
+    predictions = {name: k.prediction for name, k in room.VARIANTS.items()}
+    return charts.ladder(everything, predictions, stated=stated)
 
 
 def spread(everything: pd.DataFrame, second: pd.DataFrame | None):

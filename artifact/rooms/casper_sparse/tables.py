@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from artifact.drawing import prose
+from artifact.drawing.compiled import on_targets, registers
+from artifact.drawing.prose import captioned
 from artifact.measure import records
 from artifact.rooms.casper_sparse import experiments
 from artifact.rooms.casper_sparse.experiments import BEST, POINT, Ceilings, Counters
@@ -38,6 +41,7 @@ def on_hopper(report: pd.DataFrame) -> pd.DataFrame:
     return df[df["entry"].isin(used().values()) & (df["target"] == "sm_90a")].set_index("entry")
 
 
+@captioned(on_targets)
 def compiled(report: pd.DataFrame) -> Styler:
     """Registers on each target, shared memory and instructions of what N takes."""
     entries = list(dict.fromkeys(used().values()))
@@ -45,8 +49,8 @@ def compiled(report: pd.DataFrame) -> Styler:
     targets = list(dict.fromkeys(report["target"]))
     table = here.pivot(index="entry", columns="target", values="registers")[targets]
     hopper = on_hopper(report)
-    counted = [column for column in COUNTED if column in hopper]
-    table = table.add_prefix("registers ").join(hopper[["shared_bytes", *counted]])
+    counted = [column for column in COUNTED if column in hopper and hopper[column].any()]
+    table = registers(table).to_frame().join(hopper[["shared_bytes", *counted]])
     table = table.rename(columns={"shared_bytes": "shared [B]"})
     return rounded(table.loc[entries].reset_index(), 0)
 
@@ -58,13 +62,14 @@ def all_compilations(report: pd.DataFrame) -> str:
     return (
         f"<details><summary>All {len(df)} compilations, with their instruction mix</summary>"
         "<div style='overflow-x:auto' tabindex='0' role='region' aria-label='All compilations'>"
-        f"{whole.to_html(index=False, border=0)}</div></details>"
+        f"{prose.table(whole, called='All compilations, with their instruction mix.')}</div></details>"
     )
 
 
 # ---------------------------------------------------------------- the sweeps
 
 
+@captioned("What the profiler counted at the largest density.")
 def counters(counters: Counters | None) -> Styler | None:
     """Of the largest density; None without counters."""
     if counters is None:
@@ -77,6 +82,7 @@ def counters(counters: Counters | None) -> Styler | None:
     return shown.style.hide(axis="index").format(precision=0, subset=list(shown.columns[2:]))
 
 
+@captioned("`auto` over cuSPARSE's fastest algorithm, and its share of the roofline, by sweep.")
 def last_rung(everything: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     """`auto` against the library, and how near it comes to the roofline, by sweep."""
     last = experiments.by_sweep(everything, "auto")
@@ -96,6 +102,7 @@ def last_rung(everything: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     )
 
 
+@captioned("What preparing a matrix costs, and after how many multiplications it is worth it.")
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     """What preparing costs, and after how many multiplications it is worth it against the library."""
     looked_at = ["split_rows", "shared_tiles", "auto", "in_flight"]
@@ -115,6 +122,7 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     return joined.groupby("variant", sort=False).agg(**columns).reset_index()
 
 
+@captioned("Speedups over cuSPARSE where N is no multiple of anything.")
 def ragged(odd: pd.DataFrame) -> pd.DataFrame:
     """Speedups at odd N; `odd` has the rows of cusparse_best."""
     dropped = ["experiment", "label", "m", "k", "density"]
@@ -125,6 +133,7 @@ def ragged(odd: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().rename(columns={"n": "N"})
 
 
+@captioned("Speedups over cuSPARSE's fastest algorithm on each real matrix, with its size.")
 def real(real: pd.DataFrame | None, preset: str = "full") -> pd.DataFrame | None:
     """Speedups on real matrices; None where they were not measured."""
     if real is None:
@@ -146,6 +155,7 @@ def errors(everything: pd.DataFrame) -> pd.DataFrame:
     return table.set_axis(["relative error", "element-wise error"], axis=1)
 
 
+@captioned("The largest errors of each contender over all points.")
 def errors_rounded(everything: pd.DataFrame) -> Styler:
     table = errors(everything)
     styled = table.reset_index().style.hide(axis="index")

@@ -7,6 +7,7 @@ import re
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from artifact.drawing.prose import captioned
 from kernels import jit
 from kernels import nm_cuda_core as room
 from kernels.contract import Problem
@@ -39,6 +40,7 @@ def registers(report: pd.DataFrame, variant: str, target: str = HOPPER) -> int:
     return int(rows["registers"].iloc[0])
 
 
+@captioned("Every kernel as it is compiled for a pattern of your own.")
 def own(problem: Problem, target: str) -> Styler:
     """Every variant as it is compiled for a reader's own pattern: its template instantiation, registers a thread,
     multiply-adds in the machine code."""

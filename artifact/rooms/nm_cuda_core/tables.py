@@ -10,6 +10,8 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from artifact.drawing import style
+from artifact.drawing.compiled import on_targets, registers
+from artifact.drawing.prose import captioned
 from artifact.measure import records
 from artifact.rooms.nm_cuda_core import figures
 from artifact.rooms.nm_cuda_core.counters import PIPES, Counters
@@ -39,17 +41,19 @@ def variants() -> str:
     return "\n".join(["| variant | idea | by |", "|---|---|---|", *rows])
 
 
+@captioned(on_targets)
 def compiled(report: pd.DataFrame) -> Styler:
     """Registers on every target, shared memory and instructions on sm_90a, for the 2:4 pattern."""
     here, targets = of_pattern(report), list(dict.fromkeys(report["target"]))
     used = here.pivot(index="variant", columns="target", values="registers")[targets]
     hopper = here[here["target"] == HOPPER].set_index("variant")
     known = hopper[["shared_bytes", *(c for c in COUNTED if c in hopper)]]
-    table = used.add_prefix("registers ").join(known)
+    table = registers(used).to_frame().join(known)
     table = table.rename(columns={"shared_bytes": "shared [B]"})
     return _styled(table.loc[list(room.VARIANTS)].reset_index()).format(precision=0)
 
 
+@captioned("The machine code of `prefetch` beside that of the baseline.")
 def prefetch(targets: list[str]) -> Styler:
     """`prefetch` beside the baseline, instruction by instruction, on every target."""
     rows = []
@@ -69,6 +73,7 @@ def prefetch(targets: list[str]) -> Styler:
     return _styled(pd.DataFrame(rows))
 
 
+@captioned("Speedups over cuBLAS by what is counted as its time, and shares of the FMA ceiling.")
 def over_cublas(published: pd.DataFrame, scaling: pd.DataFrame, fma: float) -> Styler:
     """The published kernel's speedup by what is counted as cuBLAS, and ours beside it; shares of the FMA ceiling."""
     named, double = (as_published(scaling, v) for v in ("baseline", "double_buffer"))
@@ -86,6 +91,7 @@ def over_cublas(published: pd.DataFrame, scaling: pd.DataFrame, fma: float) -> S
     return _styled(rows.rename_axis(SIZE).reset_index()).format(precision=2)
 
 
+@captioned("How near each reading of “cuBLAS” comes to the published times.")
 def readings(compared: pd.DataFrame) -> Styler:
     """How near each reading of cuBLAS comes to the published times. compared: `figures.compare_readings`."""
     columns = {
@@ -101,6 +107,7 @@ def readings(compared: pd.DataFrame) -> Styler:
     return _styled(shown.replace([np.inf], np.nan)).format(precision=2, na_rep="–")
 
 
+@captioned("The report's metrics, and whether the profile here has them.")
 def metrics(table1: pd.DataFrame, held: set[str]) -> Styler:
     """The report's metric groups, and whether the kept profile holds them. held: metrics of that profile."""
     shown = table1[table1.columns[table1.columns.isin(["aspect", "metric"])]].copy()
@@ -119,10 +126,15 @@ def fig3(counted: Counters, stated: pd.DataFrame) -> tuple[Mapping[str, Styler],
     for part in (name for name in dict.fromkeys(table.columns.get_level_values(0)) if name):
         one = pd.concat([table[""], table[part]], axis=1)
         one.columns = [re.sub(r"^(\w+) / \w+$", r"\1 ratio", c) for c in one.columns]
-        parts[part] = _styled(one)
+        parts[part] = _styled(one).set_caption(
+            f"Counters of the report's Fig. 3 at {part}, measured above stated."
+        )
     return parts, data
 
 
+@captioned(
+    "How busy the units are, what warps wait for, and wavefronts of a read from shared memory."
+)
 def pipes(counted: Counters) -> Styler:
     """What is busy, what warps wait for, and the wavefronts of a read from shared memory."""
     shown = ("baseline", "pipelined", "double_buffer", "double_buffer_split1", "zigzag")
@@ -140,6 +152,7 @@ def pipes(counted: Counters) -> Styler:
     return table.format("{:.0f}", subset=shares, na_rep="–")
 
 
+@captioned("Speedups over cuBLAS by pattern, beside what skipping the zeros alone would give.")
 def patterns(df: pd.DataFrame) -> Styler:
     """Speedups over cuBLAS at one size, by pattern, beside what skipping the zeros alone would give."""
     speed = {v: records.speedup(df, v, "cublas") for v in PATTERN_KERNELS}
@@ -154,6 +167,7 @@ def patterns(df: pd.DataFrame) -> Styler:
     return _styled(table).format(precision=2)
 
 
+@captioned("The CPU in milliseconds, and how many times as fast the published kernel is.")
 def on_cpu(sequential: pd.DataFrame) -> Styler:
     """ms of the CPUs and of the published kernel, and its speedup over one thread and over all cores."""
     named = as_published(sequential, "baseline")
@@ -166,6 +180,7 @@ def on_cpu(sequential: pd.DataFrame) -> Styler:
     return shown.format("{:,.0f}×", subset=[loop]).format("{:,.1f}×", subset=[blas])
 
 
+@captioned("The largest errors of each contender.")
 def errors(scaling: pd.DataFrame) -> Styler:
     """The largest errors of every contender."""
     table = scaling.groupby("variant", sort=False)[["rel_err", "max_err"]].max()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from artifact.drawing.prose import captioned
 from kernels import jit
 from kernels import nm_spmm as room
 from kernels.contract import Problem
@@ -56,6 +57,7 @@ def clashes(report: pd.DataFrame, target: str, variants: Iterable[str]) -> pd.Da
     return pd.DataFrame.from_dict(rows, orient="index", columns=["useful", "clash", "left"])
 
 
+@captioned("V1 to V3 as they are compiled for a size of your own.")
 def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
     """V1 to V3 as they are compiled for a reader's own problem on the GPU `here`: their template instantiation,
     registers a thread, multiply-adds in the machine code. Raises ValueError, one sentence, for what V3 does not take.

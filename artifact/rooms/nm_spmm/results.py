@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from artifact import rooms
 from artifact.drawing.words import shape
+from artifact.measure import records
 from artifact.rooms.nm_spmm.contenders import CONTENDERS, FOR_FEW, LADDER, TRIALS
 from artifact.rooms.nm_spmm.points import POINT, by_density, has, mean, of, over
 from artifact.rooms.nm_spmm.trial import BIG, Trial
@@ -67,6 +69,19 @@ def sizes_shown(shapes: list[dict]) -> dict[str, tuple[int, int, int]]:
 def by_class(df: pd.DataFrame) -> pd.DataFrame:
     """µs by point, a column a contender."""
     return df.set_index([*POINT, "variant"])["median_us"].unstack("variant")
+
+
+def published_sizes(stated: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Of the authors' series of Fig. 8 the fastest of the three classes at each point: its sizes and density,
+    gpu, library, tflops of useful work, and per_cent, that over the peak that Table III gives their GPU."""
+    own = stated["fig8"][stated["fig8"]["library"].isin(CLASSES)]
+    point = [column for column in POINT if column != "label"]
+    best = own.loc[own.groupby(point)["tflops"].idxmax()]
+    tables = records.published(rooms.published("nm_spmm", "tables"))
+    peak = tables[tables["quantity"] == "peak_fp32"].set_index("of")["value"].astype(float)
+    useful = best["tflops"] * best["density"]
+    best = best.assign(tflops=useful, per_cent=100 * useful / best["gpu"].map(peak))
+    return best[["gpu", "library", *point, "tflops", "per_cent"]].reset_index(drop=True)
 
 
 def published_mean(fig9: pd.DataFrame, gpu: str, library: str, density: float) -> float:
@@ -154,6 +169,13 @@ def bars(trial: Trial, anchored: pd.DataFrame) -> Bars:
             index=["m", "n", "k", "density"], columns="variant", values="median_us"
         ),
     )  # fmt: skip
+
+
+def rebuilt(beside: pd.DataFrame) -> dict[str, pd.Series]:
+    """Our rebuilding -> its speed over the authors' own kernel in the same run, by (m, n, k, density); beside: the
+    numbers of others/rebuilt.csv."""
+    at = ["m", "n", "k", "density"]
+    return {v: own.set_index(at)["speedup"] for v, own in beside.groupby("library", sort=False)}
 
 
 def beside_authors(anchored: pd.DataFrame) -> list[str]:

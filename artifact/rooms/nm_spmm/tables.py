@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.drawing import prose
+from artifact.drawing.prose import captioned
 from artifact.drawing.style import name
 from artifact.drawing.words import shape
 from artifact.profiling import ncu
@@ -33,6 +34,7 @@ def _where(key: tuple) -> dict[str, str]:
 # ---------------------------------------------------------------- the kernels, the analysis
 
 
+@captioned("The kernels: the file of each, its idea, and whose it is.")
 def variants() -> pd.DataFrame:
     """Every variant: its file, its idea, whose it is."""
     return pd.DataFrame(
@@ -46,6 +48,7 @@ def variants() -> pd.DataFrame:
     )
 
 
+@captioned(lambda report, target: f"What the compiler makes of each kernel for {target}.")
 def compiled(report: pd.DataFrame, target: str) -> pd.DataFrame:
     """Registers, shared memory, spills and multiply-adds of the variants that are compiled for the target."""
     rows = []
@@ -70,6 +73,7 @@ def compiled(report: pd.DataFrame, target: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@captioned("The three blockings of the paper's Table I, and what Eq. 6 says of them.")
 def blockings() -> pd.DataFrame:
     """Table I, with what Eq. 6 says of it."""
     return pd.DataFrame(
@@ -86,6 +90,9 @@ def blockings() -> pd.DataFrame:
     )
 
 
+@captioned(
+    "What the analysis proposes on this GPU for the sizes of Table II, beside what Table I has."
+)
 def proposed(here: analysis.Device) -> pd.DataFrame:
     """What the analysis proposes on a GPU for the sizes of Table II, beside what that has."""
     rows = []
@@ -108,6 +115,7 @@ def proposed(here: analysis.Device) -> pd.DataFrame:
 # ---------------------------------------------------------------- the paper's figures
 
 
+@captioned("V3 with packed rows of A and with all rows staged, by sparsity.")
 def packing(packed: pd.DataFrame) -> pd.DataFrame:
     """V3 packed and with all rows staged, by sparsity."""
     rate = {v: of(packed, v, "tflops") for v in ("v3_packed", "v3_unpacked")}
@@ -123,6 +131,7 @@ def packing(packed: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned("The fastest of the three blockings at each size of Table II, by sparsity.")
 def best_of_three(by_size: pd.DataFrame, shapes: dict[str, tuple[int, int, int]]) -> pd.DataFrame:
     """The fastest of the classes of Table I at each size of Table II and each sparsity."""
     best = results.by_class(by_size)[results.CLASSES].idxmin(axis=1)
@@ -135,6 +144,10 @@ def best_of_three(by_size: pd.DataFrame, shapes: dict[str, tuple[int, int, int]]
     return pd.DataFrame(rows)
 
 
+@captioned(
+    "Each blocking over the best of the three at each matrix of Table II; published beside measured, with one pass in "
+    "brackets."
+)
 def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     """The three kernels at each matrix of Table II, each over the best of the three, geometric means over the
     sparsities that both have: here, and as the authors published it for a GPU of theirs, with the best of split-K and
@@ -146,24 +159,28 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
         kept = sorted(set(ours["density"]) & set(theirs["density"]))
         if not kept:
             continue
-        row = {"matrix": f"{label}: {shape(size)}"}
+        row: dict[str, str] = {"matrix": f"{label}: {shape(size)}"}
         for head, df, who, rate in (
             ("here", ours, "variant", "tflops"),
             ("theirs", theirs, "library", "tflops"),
-            ("theirs, one pass", theirs, "library", "tflops_one_pass"),
+            ("one pass", theirs, "library", "tflops_one_pass"),
         ):
             table = df[df["density"].isin(kept) & df[who].isin(results.CLASSES)]
             table = table.pivot(index="density", columns=who, values=rate)
             share = table.div(table.max(axis=1), axis=0)
-            row |= {
-                f"{kernel}, {head}": f"{mean(share[kernel]):.2f}×"
-                for kernel in results.CLASSES
-                if kernel in share
-            }
+            for kernel in filter(share.__contains__, results.CLASSES):
+                cell = f"{mean(share[kernel]):.2f}×"
+                if head == "one pass":  # in brackets, behind theirs
+                    row[f"{kernel}, theirs"] += f" ({cell})"
+                else:
+                    row[f"{kernel}, {head}"] = cell
         rows.append(row)
     return pd.DataFrame(rows)
 
 
+@captioned(
+    "Geometric means of speedups over cuBLAS on layers of Llama, beside those that the authors published of an A100."
+)
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
     dense = {v: over(df, v, "cublas") for v in ("auto", "v3", "nm_baseline")}
@@ -185,6 +202,7 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned("`auto` beside the authors' kernels: at 4096³, and over all shapes.")
 def against_authors(bars: results.Bars) -> pd.DataFrame:
     """`auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
     rows = []
@@ -202,6 +220,25 @@ def against_authors(bars: results.Bars) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@captioned(
+    "Our rebuildings over the authors' own kernels in one run: geometric means of speedups, and ranges over shapes."
+)
+def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
+    """beside: others/rebuilt.csv."""
+    columns = {
+        _code(variant): speeds.groupby(level="density", sort=False).agg(
+            lambda own: f"{mean(own):.2f}× ({own.min():.2f} to {own.max():.2f})"
+        )
+        for variant, speeds in results.rebuilt(beside).items()
+    }
+    found = pd.DataFrame(columns)
+    found.insert(0, "sparsity", found.index.map(sparsity))
+    return found
+
+
+@captioned(
+    "Useful work in per cent of the FMA ceiling while profiled, beside what the paper states."
+)
 def roofline(rows: pd.DataFrame, fma: float, stated: pd.DataFrame) -> pd.DataFrame:
     """Share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states.
 
@@ -224,6 +261,7 @@ def roofline(rows: pd.DataFrame, fma: float, stated: pd.DataFrame) -> pd.DataFra
 # ---------------------------------------------------------------- our ladder
 
 
+@captioned("Each rung over the one before: what was expected, and what came.")
 def predictions(outcome: pd.DataFrame) -> pd.DataFrame:
     """outcome: `results.outcome`."""
     return pd.DataFrame(
@@ -238,6 +276,7 @@ def predictions(outcome: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned("Useful TFLOP/s and share of the FMA ceiling, by sparsity.")
 def sustained(rate: dict[str, pd.Series], fma: float, rungs: list[str]) -> pd.DataFrame:
     """TFLOP/s and share of the FMA ceiling of V3, our rungs and `auto`, by sparsity."""
     return pd.DataFrame(
@@ -247,6 +286,7 @@ def sustained(rate: dict[str, pd.Series], fma: float, rungs: list[str]) -> pd.Da
     )  # fmt: skip
 
 
+@captioned("Ideas that are no rung: what each was, what was expected of it, and what came.")
 def trials(outcomes: pd.DataFrame) -> pd.DataFrame:
     """outcomes: `results.trials`."""
     return pd.DataFrame(
@@ -260,6 +300,9 @@ def trials(outcomes: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned(
+    "Clashes of register banks in the main loop, and the ceiling if every clash cost a cycle."
+)
 def clashes(found: pd.DataFrame, best: dict[str, float]) -> pd.DataFrame:
     """found: `machine_code.clashes`. best: variant -> the largest share of the FMA ceiling that it reached."""
     return pd.DataFrame(
@@ -274,6 +317,11 @@ def clashes(found: pd.DataFrame, best: dict[str, float]) -> pd.DataFrame:
     )
 
 
+@captioned(
+    lambda counted, density: (
+        f"How busy each part of the GPU is at {BIG}³ and {sparsity(density)} sparsity (Nsight Compute)."
+    )
+)
 def pipes(counted: counters.Counters, density: float) -> pd.DataFrame:
     """How busy each part of the GPU is, by contender."""
     return pd.DataFrame(
@@ -287,6 +335,11 @@ def pipes(counted: counters.Counters, density: float) -> pd.DataFrame:
     )  # fmt: skip
 
 
+@captioned(
+    lambda counted, density: (
+        f"Warps that wait per instruction issued, by reason, at {BIG}³ and {sparsity(density)} sparsity."
+    )
+)
 def stalls(counted: counters.Counters, density: float) -> pd.DataFrame:
     """Warps that wait per instruction issued, by contender and reason."""
     return pd.DataFrame(
@@ -299,6 +352,7 @@ def stalls(counted: counters.Counters, density: float) -> pd.DataFrame:
 # ---------------------------------------------------------------- beyond the paper
 
 
+@captioned("Microseconds where there are fewer tiles of 64 × 128 than SMs.")
 def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """µs where there are fewer tiles of 64 × 128 than SMs; empty where no point has."""
     cuts = [v for v in ("v3", "v3_split_k", *LADDER, "auto") if has(anchored, v)]
@@ -320,6 +374,7 @@ def few_tiles_gain(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     return times.rdiv(times["v3"], axis=0).drop(columns="v3").set_axis(labels, axis=0)
 
 
+@captioned("Sizes that no tile divides: useful TFLOP/s and speedups.")
 def ragged(df: pd.DataFrame) -> pd.DataFrame:
     """Sizes that no tile divides: TFLOP/s of V3 and `auto`, and speedups."""
     rate = {v: of(df, v, "tflops") for v in ("v3", "auto")}
@@ -342,6 +397,7 @@ def best_csr(loose: pd.DataFrame) -> pd.Series:
     return rows.groupby(POINT)["median_us"].min()
 
 
+@captioned("Speedups over cuSPARSE's best algorithm on the same B as CSR.")
 def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     """Speedups over cuSPARSE's best algorithm."""
     csr = best_csr(loose)
@@ -356,6 +412,7 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
+@captioned("Claims that do not hold here, and why.")
 def failed(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Claims that were not reproduced or do not carry over, with the reasons; empty where there are none."""
     columns = {"says": "claim", "published": "published", "measured": "measured", "why": "why"}

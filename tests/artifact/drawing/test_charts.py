@@ -92,6 +92,21 @@ def test_ladder_without_a_prediction(sweeps):
     assert set(data["prediction"]) == {"", "Faster."}
 
 
+def test_ladder_has_what_the_source_states_in_its_first_row(sweeps):
+    rungs = {"warp_per_row": "", "any_n": ""}
+    stated = {"wide": (0.55, 0.9), "tall": (float("nan"), 1.0)}
+    fig, data = charts.ladder(sweeps, rungs, stated=stated)
+    (ax,) = fig.get_axes()
+    hollow = [line for line in ax.get_lines() if line.get_markerfacecolor() == "none"]
+    there = [e for e in stated if e in set(data["experiment"])]
+    assert "wide" in there and len(hollow) == len(there)
+    assert list(hollow[0].get_xdata()) == [0.55, 0.9]
+    first = data[data["variant"] == "warp_per_row"].set_index("experiment")
+    assert first.loc["wide", "stated_high"] == 0.9
+    assert data.loc[data["variant"] == "any_n", "stated_high"].isna().all()
+    assert "stated_low" not in charts.ladder(sweeps, rungs)[1]
+
+
 def test_ladder(sweeps):
     predictions = dict.fromkeys([*synthetic.LADDER, "not_measured"], "Faster, by a lot. " * 6)
     fig, data = charts.ladder(sweeps, predictions)

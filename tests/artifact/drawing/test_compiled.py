@@ -1,5 +1,6 @@
 """What a page says of kernels that it compiles, and what it does with a reader's own problem."""
 
+import pandas as pd
 import pytest
 
 from artifact.drawing import cells, compiled
@@ -38,3 +39,8 @@ def test_a_readers_own_problem_on_a_gpu(monkeypatch, tmp_path, room, module, siz
     (table,) = shown
     assert "relative error" in table.data and "1.00×" in table.data
     assert not list(run.folder.glob("*.csv"))
+
+
+def test_registers_that_are_the_same_everywhere_are_said_once():
+    used = pd.DataFrame({"sm_80": [48, 32], "sm_90a": [40, 32]}, index=["one", "two"])
+    assert compiled.registers(used).to_dict() == {"one": "48, 40", "two": "32"}

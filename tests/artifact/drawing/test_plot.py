@@ -88,3 +88,24 @@ def test_lines_are_named_where_they_end():
     at = {called: ax.transData.transform((x[-1], y[-1])) for called, (x, y) in lines.items()}
     assert at["short"][0] < box["short"].x0 < box["short"].x1 < right
     assert box["one"].x1 < at["one"][0]  # beside a point that stands alone, on its left
+
+
+@pytest.mark.parametrize(("width", "rows"), [(8.3, 1), (5.0, 2), (1.0, 6)])
+def test_a_legend_is_one_row_or_as_even_as_fits(width, rows):
+    fig, ax = plt.subplots(figsize=(width, 3), layout="constrained")
+    lines = {f"contender {i}": ax.plot([0, 1], [i, i])[0] for i in range(6)}
+    plot.legend(fig, lines, columns=4)
+    (legend,) = fig.legends
+    fig.canvas.draw()
+    places = {round(text.get_window_extent().y0) for text in legend.get_texts()}
+    assert len(places) == rows
+    if rows < 6:
+        assert legend.get_window_extent().width <= fig.bbox.width
+
+
+def test_a_point_alone_is_named_on_its_left_whoever_else_ends_there():
+    fig, ax = plt.subplots()
+    ax.set(xlim=(0, 10), ylim=(0, 10))
+    plot.ends(ax, [plot.End("alone", 7, 2, "black", alone=True), plot.End("line", 7, 8, "black")])
+    sides = {text.get_text(): text.get_ha() for text in ax.texts if text.get_text()}
+    assert sides == {"alone": "right", "line": "left"}

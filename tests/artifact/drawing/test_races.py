@@ -90,10 +90,19 @@ def test_the_figure_has_a_lane_and_a_bar_for_each_gpu(tmp_path, race):
     counts = {(ROOM, gpu): {measures.REPRODUCED: 3, measures.PARTLY: 1} for gpu in found}
     fig, data = races.figure(df, counts)
     labels = [tick.get_text() for tick in fig.axes[0].get_yticklabels()]
-    assert labels[0].endswith("CSR · H200") and labels[1] == "X1"
+    assert labels[0].splitlines()[0].endswith(" · CSR")
+    assert labels[0].splitlines()[1:] == [
+        "stated above 1×, consistently",
+        "H200: here 0.70–0.80×, ours 1.25×",
+    ]
+    assert labels[1] == "X1: here 2.00×, ours 1.25×"
     bars = [patch.get_width() for patch in fig.axes[1].patches if patch.get_width()]
     assert bars == [0.75, 0.25] * 2 and data is df
-    assert "H200: 0.7" in races.alt(df) and "X1: 2.00× as published" in races.alt(df)
+    assert "H200: stated above 1×, consistently, here 0.7" in races.alt(
+        df
+    ) and "X1: stated above 1×, consistently, here 2.00× (2.00 to 2.00) as published" in races.alt(
+        df
+    )
     assert races.figure(df.iloc[:0]) is None
 
 

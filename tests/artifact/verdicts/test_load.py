@@ -214,3 +214,13 @@ def test_what_is_partly_is_weaker_than_what_is_reproduced():
             assert given["tolerance"] < given["partly"], claim.id
         if claim.rule.quantity.name == "true_density":  # of each room by the same rule
             assert given["partly"] == pytest.approx(5 * given["tolerance"]), claim.id
+
+
+def test_what_several_claims_note_is_written_once(tmp_path):
+    notes = '[notes]\nhere = "Only here."\n'
+    (claim,) = load(tmp_path, notes + GOOD + 'note = ["here", "And more."]\n')
+    assert claim.note == "Only here. And more."
+    (claim,) = load(tmp_path, notes + GOOD + 'note = "here"\n')
+    assert claim.note == "Only here."
+    with pytest.raises(ValueError, match="the note 'hear', which is not among .notes.: here"):
+        load(tmp_path, notes + GOOD + 'note = "hear"\n')

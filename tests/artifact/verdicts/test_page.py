@@ -44,7 +44,7 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
     for row in df.to_dict("records"):
         shown = rows[row["id"]]
         assert f"<td>{row['source']}</td><td>{row['gpu']}</td>" in shown, row["id"]
-        (found,) = re.findall('<td data-verdict="([^"]*)" data-search="([^"]*)" data-order', shown)
+        (found,) = re.findall(' data-verdict="([^"]*)" data-search="([^"]*)" data-order', shown)
         word = measures.said(row["verdict"], row["extension"])
         assert found[0] == word and found[1].startswith(f"{word}: "), row["id"]
         assert html.escape(row["measured"]) in found[1], row["id"]
@@ -54,10 +54,13 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
             assert re.search(r"why, .*</summary>.*<p>.+</p><p>", shown), row["id"]
         assert ("<summary>a close call, " in shown) == bool(row["close"]), row["id"]
         # Folded is all but the verdict and what was measured, and a row is a link to itself.
-        plain = re.sub("<details>.*?</details>|<[^>]*>", "", re.search("<td data-v.*", shown)[0])
+        plain = re.sub(
+            "<details>.*?</details>|<[^>]*>", "", re.search("<td data-label=.NVIDIA.*", shown)[0]
+        )
         assert html.escape(row["measured"]) in plain and "A close call" not in plain, row["id"]
         assert f'href="#claim-{row["id"]}"' in shown
-    assert text.count('<th scope="col">') == len(page.BEFORE + page.BEHIND)
+        assert f"<small>{row['minutes']:g} min</small></th>" in shown
+    assert text.count('<th scope="col">') == len(page.BEFORE)
     assert text.count('<th scope="col" data-gpu="">NVIDIA H200</th>') == 1
     linked = page.ledger({"NVIDIA H200": df}, "ledger.html")
     assert 'href="ledger.html#claim-wide-speedup"' in linked

@@ -32,6 +32,10 @@ LENGTHS = (
 )  # colours of vector lengths, none of them a library's
 
 
+#: How far apart markers of windows stand at one vector length, in powers of two.
+BESIDE = 0.16
+
+
 def crossing_of(density: np.ndarray, speedup: np.ndarray) -> float:
     """The sparsity from which on a contender wins, densities falling: where the line between two
     points passes 1 for good, both logarithmic. NaN where the last point does not win; the first
@@ -185,7 +189,8 @@ def vectors(df: pd.DataFrame, fma: float | None = None, shown: Sequence[str] = (
                         "linewidth": 1.1,
                     }
                 )
-                ax.plot(here["vector"], here["useful"], **how)
+                beside = 2 ** (BESIDE * (place - (len(windows) - 1) / 2))  # most are alike
+                ax.plot(here["vector"] * beside, here["useful"], **how)
             how = {"color": ROWS[place], "marker": MARKS[place], "markeredgewidth": 0}
             handles[f"M = {window}"] = Line2D([], [], markersize=MARKER + 1, **how)
         if fma:

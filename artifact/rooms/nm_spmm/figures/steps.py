@@ -98,11 +98,13 @@ def sizes(
     df: pd.DataFrame,
     shapes: Mapping[str, tuple[int, int, int]],
     fma: float,
+    published: pd.DataFrame | None = None,
     shown: Sequence[str] = SIZES,
     label: str = "",
 ):
     """Fig. 8: efficiency in per cent of the FMA ceiling, in a region per sparsity the sizes of
-    `shapes` (label -> (m, n, k), Table II) in their order; cuBLAS at 0 % only."""
+    `shapes` (label -> (m, n, k), Table II) in their order; cuBLAS at 0 % only. published: POINT and the per cent of
+    its own peak that the source's series has, of its best kernel at each point: hollow, joined."""
     rows = rows_of(df, shown, label)
     at = {shape: i for i, shape in enumerate(shapes.values())}
     shape = list(zip(rows["m"], rows["n"], rows["k"], strict=True))
@@ -121,6 +123,13 @@ def sizes(
             x = here["place"] + region * wide
             if len(here):
                 handles[name(variant)] = draw_line(ax, x, here["per_cent"], variant, linewidth=1.2)
+    stated = pd.DataFrame() if published is None else _placed(published, at)
+    for region, density in enumerate(densities if len(stated) else ()):
+        here = stated[stated["density"] == density].sort_values("place")
+        how = plot.hollow() | {"linestyle": (0, (4, 3)), "linewidth": 1, "color": CLAIM}
+        how |= {"markersize": 5.5, "markeredgewidth": 1.2}
+        (line,) = ax.plot(here["place"] + region * wide, here["per_cent"], **how)
+        handles[f"best of theirs, stated, % of the {here['gpu'].iloc[0]}'s peak"] = line
     top = 1.13 * max(rows["per_cent"].max(), 100)
     for region, density in enumerate(densities):
         middle = region * wide + (len(shapes) - 1) / 2
@@ -139,8 +148,17 @@ def sizes(
     half = said.find("; ", len(said) // 2 - 8)
     said = said if half < 0 else said[: half + 1] + "\n" + said[half + 2 :]
     ax.set(xlabel=f"m × n × k of {said}", ylabel="efficiency (% of the FMA ceiling)")
-    plot.legend(fig, handles, columns=5)
+    plot.legend(fig, handles, columns=6)
     keep = ["experiment", "variant", *POINT, "median_us", "useful", "per_cent"]
     names = dict(zip(at.values(), shapes, strict=True))
     data = rows[keep].rename(columns={"useful": "tflops"}).assign(size=rows["place"].map(names))
-    return fig, data.reset_index(drop=True)
+    if stated.empty:
+        return fig, data.reset_index(drop=True)
+    stated = stated[stated["density"].isin(densities)].assign(size=stated["place"].map(names))
+    return fig, plot.behind(data, stated.drop(columns="place"))
+
+
+def _placed(published: pd.DataFrame, at: Mapping[tuple[int, int, int], int]) -> pd.DataFrame:
+    shape = zip(published["m"], published["n"], published["k"], strict=True)
+    placed = published.assign(place=[at.get(s, -1) for s in shape])
+    return placed[placed["place"] >= 0]

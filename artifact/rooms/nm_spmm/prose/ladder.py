@@ -10,11 +10,16 @@ from artifact.rooms.nm_spmm.contenders import LADDER, rows_of_a_step
 from artifact.rooms.nm_spmm.counters import PIPES, STALLS, Counters
 from artifact.rooms.nm_spmm.points import by_density, has, mean, over
 from artifact.rooms.nm_spmm.results import before
-from artifact.rooms.nm_spmm.trial import BIG, GROUP
+from artifact.rooms.nm_spmm.trial import GROUP
 from artifact.rooms.nm_spmm.words import at_each, named, sparsity
 from kernels import jit
 
 HALF, SPARSE = 0.5, 0.125  # densities
+TRIED = "Ideas that are no rung, each over the rung that its expectation names: where did the gain not come?"
+REASONS = (
+    "Warps stalled per issued instruction, by reason: *dispatch* is where a clash of banks shows, *shared* and *memory* "
+    "are loads from them, *instructions* are those that have not been fetched."
+)
 
 
 def absent(rungs: list[str]) -> str:
@@ -160,7 +165,3 @@ def fetches(counted: Counters) -> str:
         + f" At {sparsity(SPARSE)}, where a step has {height[SPARSE]} rows in place of {height[HALF]}, `stream` has "
         f"{counted.stalled('stream', SPARSE, 'no_instruction'):.2f}."
     )
-
-
-def profiled_at(density: float) -> str:
-    return f"Nsight Compute at {BIG}³, {sparsity(density)} sparsity:"

@@ -15,6 +15,11 @@ from artifact.rooms.nm_spmm.trial import BIG, Trial, text
 from artifact.rooms.nm_spmm.words import at_each, point_of, sparsity
 from kernels.nm_spmm import analysis
 
+#: How far from the speed of what it rebuilds a rebuilding may be to count as near it.
+SAME = 0.05
+#: What we rebuilt -> whose kernel it stands beside.
+REBUILT = {"nmsparse_vw32": "nmSPARSE's own", "v3_searched": "the best of NM-SpMM's own"}
+
 
 def steps_at_high(stepwise: pd.DataFrame) -> tuple[float, float] | None:
     """What packing and what the pipelines gain at high sparsity, geometric means; None where none was measured."""
@@ -286,3 +291,19 @@ def _apart(
             f"{len(rest)} where it takes longer, for which the records have no reason: {named}"
         )
     return f"{who} is off by more than {most:.0%} at {len(off)} of {len(factor)} points: {'; '.join(parts)}."
+
+
+def side_by_side(beside: pd.DataFrame) -> str:
+    """How near our rebuildings come to what they rebuild where both ran in one run. beside: others/rebuilt.csv."""
+    told = []
+    for variant, speeds in results.rebuilt(beside).items():
+        near = ((speeds - 1).abs() <= SAME).sum()
+        low, high = speeds.idxmin(), speeds.idxmax()
+        told.append(
+            f"`{variant}` is {mean(speeds):.2f}× as fast as {REBUILT[variant]}, {speeds.min():.2f}× at {point_of(low)} to "
+            f"{speeds.max():.2f}× at {point_of(high)}, and at {near} of {len(speeds)} points within {SAME:.0%}"
+        )
+    return (
+        "Those ratios are of two runs. In one run, both in turns on one GPU (`others/rebuilt.csv`; [the appendix](reviewers) "
+        f"says how), {'; '.join(told)}."
+    )

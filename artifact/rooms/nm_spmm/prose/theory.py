@@ -57,8 +57,8 @@ def transitions(trial: Trial, shifts: Shifts, stated: float) -> str:
     return (
         f"Read as every step's operands coming from DRAM, memory is the limit {each}. The paper says {stated:.0%}, "
         "depending on the GPU. Blocks share what they read through L2, of course: against L2's "
-        f"{trial.gbps['L2'] / 1e3:.1f} TB/s, measured, the same block is memory-bound {from_sparsity(shifts.from_l2)} "
-        "on this GPU, and the whole product, each operand read from DRAM once, "
+        f"{trial.gbps['L2'] / 1e3:.1f} TB/s, measured, the same block is on this GPU memory-bound {from_sparsity(shifts.from_l2)}, "
+        "and the whole product, each operand read from DRAM once, "
         f"{from_sparsity(shifts.whole)}. Between these lies what happens, and the counters further down say where."
     )
 

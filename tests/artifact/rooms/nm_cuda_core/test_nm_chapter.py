@@ -149,7 +149,7 @@ def test_the_kernel_gathers_one_index(device, tmp_path):
 
 def test_compiled(report):
     table = tables.compiled(report).data.set_index("variant")
-    assert list(table.index) == VARIANTS and table.loc["baseline", "registers sm_80"] == 40
+    assert list(table.index) == VARIANTS and table.loc["baseline", "registers"] == "40"
     assert {"shared [B]", "LDG.32", "FFMA"} <= set(table) and "REDG" not in table
     assert machine_code.registers(report, VARIANTS[1]) == 48
     distinct = len(report.drop_duplicates(["entry", "target"]))

@@ -22,6 +22,7 @@ from artifact.drawing import style
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.rooms.nm_spmm import figures as spmm_figures
+from artifact.rooms.nm_spmm import results, trial
 from kernels.nm_spmm import analysis, family, operands
 
 legible = drawn.legible
@@ -321,6 +322,20 @@ def test_sizes():
     # The sixth size of the second region, of "large".
     assert (12, pytest.approx(100 * rate("large", *CUBE, 0.5) / FMA)) in marked(ax)
     assert "87.5 % sparsity" in words(fig)
+    legible(fig)
+
+
+def test_sizes_have_what_the_authors_published_beside():
+    stated = results.published_sizes(trial.stated())
+    assert len(stated) == len(TABLE_2) * 5 and set(stated["library"]) <= set(results.CLASSES)
+    best = stated.query("m == n == k == 4096 and density == 1")
+    assert best["per_cent"].item() == pytest.approx(100 * 18.609482 / 19.5, rel=1e-6)
+    fig, data = spmm_figures.sizes(sizes(), TABLE_2, FMA, stated)
+    (ax,) = fig.get_axes()
+    hollow = [line for line in ax.get_lines() if line.get_markerfacecolor() == "none"]
+    assert [len(line.get_xdata()) for line in hollow] == [6] * 5
+    assert (data["source"] == "stated").sum() == len(stated)
+    assert "best of theirs, stated, % of the A100's peak" in words(fig)
     legible(fig)
 
 

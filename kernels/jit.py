@@ -101,11 +101,13 @@ def arch_of(device) -> str:
 
 
 def compile_cubin(
-    source: Path, entry: str, arch: str, *, include: Iterable[str | Path] = ()
+    source: Path, entry: str, arch: str, *, include: Iterable[str | Path] = (), anew: bool = False
 ) -> Cubin:
     """Compile one instantiation `entry` of the kernel template in `source` for `arch`.
 
     include: folders of headers that are not ours, such as the toolkit's, which our own kernels do without.
+    anew: past the cache, which stays as it is. NVRTC orders some of its work by addresses, so a compilation in about
+    70 gives other, equally right machine code than the rest: another order, a load in two halves, registers.
 
     A cubin that the cache holds whole is read instead; a cache that cannot be written is said once,
     on stderr, and done without. Raises FileNotFoundError for a missing source, CompileError with
@@ -121,11 +123,13 @@ def compile_cubin(
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-    cached = _cached(cubin, meta)
+    cached = None if anew else _cached(cubin, meta)
     if cached:
         return Cubin(source, entry, arch, cached[1], cached[0])
 
     code, symbol = _nvrtc(source, entry, arch, folders)
+    if anew:
+        return Cubin(source, entry, arch, symbol, code)
     about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
     # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
     _keep({cubin: code, meta: json.dumps(about).encode()})

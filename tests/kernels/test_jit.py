@@ -72,6 +72,14 @@ def test_a_second_compilation_reads_the_cache(cache, source, compiled):
     assert (first.source, first.entry, first.arch) == (source, "scale<1>", "sm_80")
 
 
+def test_a_compilation_past_the_cache_leaves_it_as_it_is(cache, source, compiled):
+    first = jit.compile_cubin(source, "scale<4>", "sm_90a")
+    kept = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
+    fresh = jit.compile_cubin(source, "scale<4>", "sm_90a", anew=True)
+    assert len(compiled) == 2 and fresh.symbol == first.symbol
+    assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == kept
+
+
 def test_the_cache_lies_where_the_environment_says(cache, source, monkeypatch, tmp_path):
     jit.compile_cubin(source, "scale<1>", "sm_80")
     made = sorted(path.suffix for path in cache.iterdir())

@@ -15,12 +15,30 @@ from kernels.contract import Problem
 #: Instructions that the chapter counts, where any kernel has them.
 COUNTED = ("LDG.128", "LDG.32", "LDGSTS.128", "STS.128", "LDS.128", "FFMA", "REDG")
 HOPPER = "sm_90a"
+#: How often two kernels are compiled anew before they count as different.
+AGAIN = 4
 
 
-def instructions(variant: str, target: str) -> list[str]:
-    """The SASS without addresses and labels' names."""
-    cubin = jit.compile_cubin(room.VARIANTS[variant].source, room.entry(variant), target)
+def instructions(variant: str, target: str, anew: bool = False) -> list[str]:
+    """The SASS without addresses and labels' names. anew: of another compilation than the one that is kept."""
+    source = room.VARIANTS[variant].source
+    cubin = jit.compile_cubin(source, room.entry(variant), target, anew=anew)
     return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?;)", jit.disassemble(cubin))
+
+
+def the_same(one: str, two: str, target: str) -> bool:
+    """Whether the compiler makes the same of two variants, instruction by instruction.
+
+    Of one source, too, a compilation now and then comes out otherwise (see `jit.compile_cubin`). Two variants whose
+    instructions differ are therefore compiled anew, and are the same where any of one are those of the other.
+    """
+    ones, twos = [instructions(one, target)], [instructions(two, target)]
+    while not any(first == second for first in ones for second in twos):
+        if len(ones) > AGAIN:
+            return False
+        ones.append(instructions(one, target, anew=True))
+        twos.append(instructions(two, target, anew=True))
+    return True
 
 
 def loads(variant: str, target: str) -> int:

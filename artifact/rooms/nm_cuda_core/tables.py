@@ -21,6 +21,7 @@ from artifact.rooms.nm_cuda_core.machine_code import (
     instructions,
     loads,
     of_pattern,
+    the_same,
 )
 from artifact.rooms.nm_cuda_core.trial import ON_CPU, PATTERN_KERNELS, as_published, of, ratios
 from kernels import nm_cuda_core as room
@@ -64,7 +65,7 @@ def prefetch(targets: list[str]) -> Styler:
                 "target": target,
                 "instructions, baseline": len(one),
                 "instructions, prefetch": len(two),
-                "the same, one by one": "yes" if one == two else "no",
+                "the same, one by one": "yes" if the_same("baseline", "prefetch", target) else "no",
                 "global loads, baseline": loads("baseline", target),
                 "prefetch": loads("prefetch", target),
                 "prefetch_kept": loads("prefetch_kept", target),

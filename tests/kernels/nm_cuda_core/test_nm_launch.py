@@ -548,14 +548,15 @@ def test_shared_memory_is_that_of_the_reports_tiles(reports, variant, arch):
     assert used.shared_bytes - tiles * rows * 32 * 4 in (0, 1024), "and the driver's own KiB"
 
 
+@compiled.again
 @pytest.mark.parametrize("arch", jit.TARGETS)
-def test_the_compiler_drops_the_published_prefetch(cubins, reports, arch):
+def test_the_compiler_drops_the_published_prefetch(reports, arch):
     """Nothing reads what it loads, so the machine code is the baseline's, instruction for instruction."""
     names = [room.entry(name) for name in ("baseline", "prefetch", "prefetch_kept")]
     baseline, prefetch, kept = (reports[name, arch] for name in names)
     assert count(baseline[1], "LDG") and prefetch == baseline and kept != baseline
     if arch == "sm_90a":
-        one, two, other = (jit.disassemble(cubins[name, arch]) for name in names)
+        one, two, other = (jit.disassemble(reports.cubins[name, arch]) for name in names)
         assert "LDG" in one and one == two != other
 
 

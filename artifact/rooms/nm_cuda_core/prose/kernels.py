@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from artifact.rooms.nm_cuda_core.gather import Gathered
-from artifact.rooms.nm_cuda_core.machine_code import HOPPER, instructions, loads
+from artifact.rooms.nm_cuda_core.machine_code import HOPPER, loads, the_same
 from kernels import jit
 from kernels import nm_cuda_core as room
 
@@ -67,7 +67,7 @@ def letter() -> str:
 
 def prefetch_is_removed(targets: list[str]) -> bool:
     """Whether `prefetch` is the baseline, instruction by instruction, on every target."""
-    return all(instructions("baseline", t) == instructions("prefetch", t) for t in targets)
+    return all(the_same("baseline", "prefetch", target) for target in targets)
 
 
 def prefetch(removed: bool) -> str:

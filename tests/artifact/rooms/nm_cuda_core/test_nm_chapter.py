@@ -159,8 +159,8 @@ def test_compiled(report):
 def test_prefetch(monkeypatch):
     code = {"baseline": ["LDG R1, [R2] ;", "FFMA ;"], "prefetch_kept": ["LDG ;", "LDG ;", "FFMA ;"]}
     code["prefetch"] = code["baseline"]
-    found = lambda variant, target: code[variant]  # noqa: E731
-    for module in (machine_code, tables, kernels):
+    found = lambda variant, target, anew=False: code[variant]  # noqa: E731
+    for module in (machine_code, tables):
         monkeypatch.setattr(module, "instructions", found)
     (row,) = tables.prefetch(["sm_80"]).data.to_dict("records")
     assert row["the same, one by one"] == "yes" and row["instructions, prefetch"] == 2
@@ -170,6 +170,23 @@ def test_prefetch(monkeypatch):
     assert not kernels.prefetch_is_removed(["sm_80"])
     assert kernels.prefetch(True).startswith("**The prefetch kernel is the baseline**")
     assert kernels.prefetch(False) == "With this compiler the two differ on some target:"
+
+
+def test_machine_code_that_came_out_otherwise_once_is_compiled_anew(monkeypatch):
+    """As NVRTC does it: the one that the cache holds has two instructions in another order."""
+    kept = {"baseline": ["LDG ;", "MOV ;"], "prefetch": ["MOV ;", "LDG ;"], "other": ["LDG ;"]}
+    fresh, made = kept | {"prefetch": kept["baseline"]}, []
+
+    def instructions(variant, target, anew=False):
+        made.append(anew)
+        return (fresh if anew else kept)[variant]
+
+    monkeypatch.setattr(machine_code, "instructions", instructions)
+    assert machine_code.the_same("baseline", "prefetch", "sm_80")
+    assert made == [False] * 2 + [True] * 2
+    assert machine_code.the_same("baseline", "baseline", "sm_80") and made[4:] == [False] * 2
+    assert not machine_code.the_same("baseline", "other", "sm_80")
+    assert made[6:] == [False] * 2 + [True] * 2 * machine_code.AGAIN
 
 
 def test_own_problem_is_compiled():

@@ -123,7 +123,9 @@ def test_figures_and_tables_are_numbered_in_order_with_captions_and_scopes(page)
             said
         )
         for head in table.select("th"):
-            assert head.get("scope") in ("col", "row") or not head.get_text().strip(), str(head)
+            assert head.get("scope") in ("col", "row", "rowgroup") or not head.get_text().strip(), (
+                str(head)
+            )
 
 
 def test_stylesheets_load_nothing_from_elsewhere():
@@ -314,7 +316,13 @@ def test_the_ledger_is_filtered_and_sorted_without_a_server(browser):
         return browser.execute_script(LEDGER, name, value)
 
     every = shown("search", "")
-    assert len(every) == len(parsed(page).select("table.ledger tbody tr")) > 300
+    assert len(every) == len(parsed(page).select("table.ledger tbody tr[id]")) > 300
+    heads = browser.execute_script(HEADS)
+    assert 20 < len(heads) == len(parsed(page).select("table.ledger tr.group"))
+    shown("search", "cuBLAS")
+    assert 0 < len(browser.execute_script(HEADS)) < len(heads), "a section without rows has no head"
+    shown("search", "")
+    assert browser.execute_script(HEADS) == heads
     assert 0 < len(shown("search", "cuBLAS")) < len(every)
     shown("search", "")
     for verdict in ("reproduced", "not reproduced"):
@@ -328,7 +336,7 @@ def test_the_ledger_is_filtered_and_sorted_without_a_server(browser):
         "[...table.tHead.rows[0].cells].find(head => 'gpu' in head.dataset).click();"
         "setTimeout(() => done(table.querySelector('tbody td[data-verdict]').dataset.verdict), 500);"
     )
-    assert first == "reproduced"
+    assert first == "reproduced" and not browser.execute_script(HEADS)
     shown("search", "cuBLAS")
     few = shown("GPU", "A100")
     assert complaints(browser, HTML.as_uri()) == []
@@ -344,6 +352,10 @@ WAIT_FOR_FILTERS = (
     "const done = arguments[0], until = Date.now() + 10000, look = () =>"
     " document.querySelector('.ledger-filters') || Date.now() > until ? done() : setTimeout(look, 50);"
     "look();"
+)
+
+HEADS = (
+    "return [...document.querySelectorAll('table.ledger tr.group')].map(head => head.textContent);"
 )
 
 LEDGER = """

@@ -272,6 +272,23 @@ def sweeps(experiments: Iterable[str]) -> list[str]:
     return [e for e in experiments if e not in NOT_SWEEPS]
 
 
+def files(
+    experiments: Iterable[str], folder: Path, room: str, known: Path = rooms.FOLDER
+) -> list[Path]:
+    """Where the numbers of these experiments lie, of those that are there. folder: of the GPU. known: as `rooms.find`
+    takes it."""
+
+    def path(experiment: str) -> Path:
+        if experiment.startswith(OTHERS):
+            return rooms.others(room, experiment.removeprefix(OTHERS), known)
+        if SERIES in experiment:
+            return rooms.published(room, experiment.partition(SERIES)[0], known)
+        return folder / (CEILINGS if experiment == CEILINGS else room) / f"{experiment}.csv"
+
+    found = dict.fromkeys(map(path, experiments))
+    return [path for path in found if path.is_file()]
+
+
 def _series(path: Path, room: str, experiment: str) -> pd.DataFrame:
     """A published series as records: <figure>.csv with the columns gpu, library, density, m,
     n, k and tflops, those of the dense product. A library at density 1 alone is a dense one, and

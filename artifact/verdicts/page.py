@@ -4,6 +4,7 @@ import html
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import pandas as pd
 
@@ -43,14 +44,23 @@ def badge(verdict: str, extension: bool = False) -> str:
 BEFORE = ("Claim", "Source", "GPU of the source", "Published")
 
 
-def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "", first: Sequence[str] = ()) -> str:
+#: name of a GPU -> id of a claim -> address of a file with the numbers that it is judged by, and what it is called.
+Files = Mapping[str, Mapping[str, Mapping[str, str]]]
+
+
+def ledger(
+    judged: Mapping[str, pd.DataFrame],
+    beside: str = "",
+    first: Sequence[str] = (),
+    files: Files | None = None,
+) -> str:
     """The verdicts of `judge` as an HTML table, with a line that counts them above it; whole without a script.
 
     judged: name of a GPU -> the verdicts on the same claims by its records, a column for each in this order; the line
     above counts those of the first. A row can be linked as #claim-<id>, and says in how many minutes it is measured
-    again; how it was judged unfolds in it, with links to the claims that it names. beside: on a page that is not the
-    ledger's, the ledger's address, to which the ids link. first: ids of claims that are shown, where the others unfold
-    in a table of their own.
+    again; how it was judged unfolds in it, with links to the claims that it names and to `files`. beside: on a page
+    that is not the ledger's, the ledger's address, to which the ids link; the ledger's own rows stand below the
+    sections of their sources. first: ids of claims that are shown, where the others unfold in a table of their own.
     """
     df = next(iter(judged.values()))
     claims = judge.counted(df)
@@ -64,12 +74,45 @@ def ledger(judged: Mapping[str, pd.DataFrame], beside: str = "", first: Sequence
     every = list(df["id"])
     shown = [i for i in every if i in set(first)] or every
     rest = [i for i in every if i not in set(shown)]
-    table = _table(df, rows, known, beside, shown, "Claims and their verdicts.")
+    df = df if beside else by_section(df)
+    table = _table(df, rows, known, beside, shown, "Claims and their verdicts.", files or {})
     if not rest:
         return f"{line}\n{table}"
-    others = _table(df, rows, known, beside, rest, "The other claims and their verdicts.")
+    others = _table(df, rows, known, beside, rest, "The other claims and their verdicts.", {})
     folded = f'<details class="folded"><summary>The other {len(rest)} rows</summary>\n{others}\n</details>'
     return "\n".join((line, table, folded))
+
+
+#: A section of a source by its number, alone or with a part's: "5", "5.1", "IV", "III-B1", "V.A".
+_NUMBERED = re.compile(r"(?:\d|[IVX]+)(?:[.-][A-Z\d])?(?![A-Za-z])")
+_ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
+#: Where sections without a number stand before and after all others.
+_BEFORE, _AFTER = ("abstract", "TL;DR"), ("Conclusion",)
+
+
+def section(where: str) -> str:
+    """The first section that `where` of a claim names, without figure, table and lesser parts."""
+    head = re.split(r"; |, ", where)[0]
+    found = _NUMBERED.match(head)
+    return found[0] if found else head
+
+
+def by_section(df: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the same claims with a column `section`, those of a source together and in the order of its text."""
+    heads = df["where"].map(section)
+    sources, found = (list(dict.fromkeys(names)) for names in (df["source"], heads))
+
+    def place(row: int) -> tuple:
+        head = heads.iloc[row]
+        rank, number = 2, ()
+        if head in _BEFORE + _AFTER:
+            rank = 0 if head in _BEFORE else 3
+        elif _NUMBERED.match(head):
+            first, *part = re.split("[.-]", head)
+            rank, number = 1, (_ROMAN.index(first) if first in _ROMAN else int(first), part)
+        return sources.index(df["source"].iloc[row]), rank, number, found.index(head)
+
+    return df.assign(section=heads).iloc[sorted(range(len(df)), key=place)]
 
 
 def _table(
@@ -79,34 +122,47 @@ def _table(
     beside: str,
     ids: Sequence[str],
     caption: str,
+    files: Files,
 ) -> str:
-    """The rows of the claims `ids`. rows: name of a GPU -> verdicts by id; known: matches an id in a text. A page of
-    one source does not repeat its name."""
+    """The rows of the claims `ids`, below heads where `df` is `by_section`. rows: name of a GPU -> verdicts by id;
+    known: matches an id in a text. A page of one source does not repeat its name, nor do rows below a head."""
     alone = bool(beside) and df["source"].nunique() == 1
+    grouped = "section" in df
     heads = [f'<th scope="col">{head}</th>' for head in BEFORE if not (alone and head == "Source")]
     heads += [f'<th scope="col" data-gpu="">{html.escape(gpu)}</th>' for gpu in rows]
     out = [
         '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Claims and their verdicts">'
-        f'<table class="ledger"><caption>{caption}</caption>',
+        f'<table class="ledger{" grouped" * grouped}"><caption>{caption}</caption>',
         f"<thead><tr>{''.join(heads)}</tr></thead>",
         "<tbody>",
     ]
-    for row in df[df["id"].isin(ids)].to_dict("records"):
-        cell = {key: html.escape(str(value)) for key, value in row.items()}
-        shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
-        found = "".join(_found(own.loc[row["id"]], known, gpu) for gpu, own in rows.items())
-        out.append(
-            f'<tr id="claim-{cell["id"]}"><th scope="row">{cell["says"]} '
-            f"<em>({cell['where']})</em> {shown} <small>{row['minutes']:g} min</small></th>"
-            + f"<td>{cell['source']}</td>" * (not alone)
-            + f'<td>{cell["gpu"]}</td><td data-label="published">{cell["published"]}</td>{found}</tr>'
-        )
+    of = df[df["id"].isin(ids)].to_dict("records")
+    for group, members in groupby(of, key=lambda row: (row["source"], row.get("section", ""))):
+        told = html.escape(" · ".join(group))
+        if grouped:
+            out.append(
+                f'<tr class="group"><th scope="rowgroup" colspan="{len(heads) - 1}">{told}</th></tr>'
+            )
+        for row in members:
+            cell = {key: html.escape(str(value)) for key, value in row.items()}
+            shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
+            found = "".join(
+                _found(own.loc[row["id"]], known, gpu, files.get(gpu, {}).get(row["id"], {}))
+                for gpu, own in rows.items()
+            )
+            below = f' data-group="{told}"' * grouped
+            out.append(
+                f'<tr id="claim-{cell["id"]}"{below}><th scope="row">{cell["says"]} '
+                f"<em>({cell['where']})</em> {shown} <small>{row['minutes']:g} min</small></th>"
+                + f"<td>{cell['source']}</td>" * (not alone)
+                + f'<td>{cell["gpu"]}</td><td data-label="published">{cell["published"]}</td>{found}</tr>'
+            )
     return "\n".join([*out, "</tbody></table></div>"])
 
 
-def _found(row: pd.Series, known: re.Pattern, gpu: str) -> str:
+def _found(row: pd.Series, known: re.Pattern, gpu: str, files: Mapping[str, str]) -> str:
     """A claim's cell for one GPU: verdict, what was measured, why; what is searched in it begins with the verdict. A
-    narrow page has no heads of columns, so the cell names its GPU."""
+    narrow page has no heads of columns, so the cell names its GPU. files: address -> name."""
     cell = {key: html.escape(str(value)) for key, value in row.items()}
     why, reason = (known.sub(r'<a href="#claim-\1">\1</a>', cell[k]) for k in ("why", "reason"))
     said = f"<p>{reason}</p>" if reason and row["verdict"] != NOT_MEASURED else ""
@@ -114,6 +170,8 @@ def _found(row: pd.Series, known: re.Pattern, gpu: str) -> str:
     extension = " <small>(extension, not counted)</small>" if row["extension"] else ""
     word = measures.said(row["verdict"], row["extension"])
     order = VERDICTS.index(row["verdict"]) + 0.5 * bool(row["extension"])  # behind the claims
+    numbers = ", ".join(f'<a href="{to}" download="">{name}</a>' for to, name in files.items())
+    numbers = numbers and f"<p>The numbers (CSV): {numbers}</p>"
     # What may change what a reader makes of a verdict is named where it is folded.
     kinds = ("a close call, " * bool(close), "why, " * bool(said), "how it was judged")
     searched = " ".join(cell[k] for k in ("measured", "reason", "close", "why"))
@@ -121,7 +179,7 @@ def _found(row: pd.Series, known: re.Pattern, gpu: str) -> str:
         f'<td data-label="{html.escape(gpu)}" data-verdict="{word}" data-search="{word}: {searched}" '
         f'data-order="{order:g}">'
         f"{badge(row['verdict'], row['extension'])}{extension} {cell['measured']} "
-        f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p>{why}</p></details></td>"
+        f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p>{why}</p>{numbers}</details></td>"
     )
 
 

@@ -9,6 +9,12 @@
   const { ITable } = await import(url);
   URL.revokeObjectURL(url);
 
+  // Heads of sections stand where rows are in their order, and not where they are sorted otherwise.
+  const heads = new Map();
+  for (const head of table.querySelectorAll("tr.group")) {
+    heads.set(head.textContent, head);
+    head.remove();
+  }
   const column = (name) =>
     [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent.trim() === name);
   const columns = { source: column("Source"), GPU: column("GPU of the source") };
@@ -29,6 +35,18 @@
     order: [],
     paging: false,
   });
+
+  const group = () => {
+    const grouped = !dt.order().length;
+    table.classList.toggle("grouped", grouped);
+    let last;
+    for (const row of grouped ? [...table.tBodies[0].rows] : []) {
+      if (row.dataset.group && row.dataset.group !== last) row.before(heads.get(row.dataset.group));
+      last = row.dataset.group;
+    }
+  };
+  dt.on("draw", group);
+  group();
 
   const filters = document.createElement("div");
   filters.className = "ledger-filters";

@@ -9,12 +9,14 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, rooms
-from artifact.drawing import gpus, prose
+from artifact.drawing import gpus, prose, style
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
-from artifact.verdicts import judge, load, measures, page
+from artifact.measure import records
+from artifact.verdicts import evidence, judge, load, measures, page
 
 SCRIPT = Path(__file__).with_suffix(".js")
+NUMBERS = "records"  #: folder of copies of records, beside the figures
 #: Claims of an abstract that a source's finding names.
 WORST = 2
 #: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
@@ -62,12 +64,29 @@ def without_claims(known: Sequence[load.Claim], found: Iterable[rooms.Room]) -> 
     )
 
 
-def table(judged: Mapping[str, pd.DataFrame]) -> str:
-    """The ledger as HTML, with a column for each GPU of `everywhere`, and what makes it searchable in the built book."""
+def numbers(
+    known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED
+) -> dict[str, dict[str, dict[str, str]]]:
+    """For `page.ledger`: the records by which each claim is judged on each GPU, copied to where a page finds them."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for gpu, folder in gpus.folders(origin.folder, shipped).items():
+        for claim in known:
+            own = found.setdefault(gpu, {})[claim.id] = {}
+            for path in evidence.files(claim.experiment, folder, claim.room):
+                to = Path(NUMBERS, *path.parts[-3:])
+                records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
+                own[f"{style.CSV_URL}/{to.as_posix()}"] = path.stem
+    return found
+
+
+def table(judged: Mapping[str, pd.DataFrame], files: page.Files | None = None) -> str:
+    """The ledger as HTML, with a column for each GPU of `everywhere`, and what makes it searchable in the built book.
+    files: `numbers`."""
     if not judged:
         return ""
     script = SCRIPT.read_text(encoding="utf-8")
-    return f'{page.ledger(judged)}<script src="{paths.TABLES}"></script><script>\n{script}</script>'
+    whole = page.ledger(judged, files=files)
+    return f'{whole}<script src="{paths.TABLES}"></script><script>\n{script}</script>'
 
 
 def bars(judged: pd.DataFrame | None) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import rooms
+from artifact import paths, rooms
 from artifact.drawing import prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
@@ -292,6 +292,23 @@ def test_every_gpu_that_has_records_has_its_column(tmp_path, known, origin):
     assert wide[1] == "cuSPARSE faster at 0 of 21 points" != wide[0]
     text = ledger.table(both)
     assert text.count('data-gpu=""') == 2 and text.count("data-verdict=") == 2 * len(judged)
+
+
+def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch, tmp_path, origin):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    known = load.claims()
+    (files,) = ledger.numbers(known, origin, tmp_path / "none").values()
+    assert set(files) == {claim.id for claim in known}
+    measured = "../figures/records/nvidia-h200/casper_sparse/wide.csv"
+    assert files["wide-speedup"] == {measured: "wide"}
+    theirs = [to for own in files.values() for to in own if "/published/" in to]
+    assert theirs and all(to.startswith("../figures/records/nm_spmm/published/") for to in theirs)
+    for to in {to for own in files.values() for to in own}:
+        copy = tmp_path / to.removeprefix("../")
+        assert copy.read_text() and copy.suffix == ".csv"
+    shipped = origin.folder / "casper_sparse" / "wide.csv"
+    assert (tmp_path / measured.removeprefix("../")).read_bytes() == shipped.read_bytes()
+    assert ledger.numbers(known, NOTHING) == {}
 
 
 def test_when_a_claim_does_not_carry_over(known):

@@ -18,7 +18,7 @@ KNOWN = load.claims()
 def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     text = page.ledger({"NVIDIA H200": df})
-    assert text.count("<tr") == len(df) + 1
+    assert text.count("<tr") == len(df) + 1 + text.count('<tr class="group">')
     assert f"<p>{len(judge.counted(df))} claims" in text and len(judge.counted(df)) < len(df)
     for claim in KNOWN:
         assert f'id="claim-{claim.id}"' in text
@@ -39,8 +39,8 @@ def test_the_ledger_escapes_what_it_shows():
 def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     text = page.ledger({"NVIDIA H200": df})
-    rows = dict(re.findall(r'<tr id="claim-([^"]*)">(.*)</tr>', text))
-    assert list(rows) == list(df["id"])
+    rows = dict(re.findall(r'<tr id="claim-([^"]*)"[^>]*>(.*)</tr>', text))
+    assert sorted(rows) == sorted(df["id"])
     for row in df.to_dict("records"):
         shown = rows[row["id"]]
         assert f"<td>{row['source']}</td><td>{row['gpu']}</td>" in shown, row["id"]
@@ -66,6 +66,66 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
     assert 'href="ledger.html#claim-wide-speedup"' in linked
 
 
+def test_rows_stand_below_the_sections_of_their_sources(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    text = page.ledger({"NVIDIA H200": df})
+    heads = re.findall('<tr class="group"><th scope="rowgroup" colspan="4">(.*?)</th></tr>', text)
+    assert len(heads) == len(set(heads)) and heads[:2] == [
+        "casperSPARSE · abstract",
+        "casperSPARSE · I",
+    ]
+    assert [head.split(" · ")[0] for head in heads] == sorted(
+        (head.split(" · ")[0] for head in heads), key=list(dict.fromkeys(df["source"])).index
+    )
+    below, head = {}, ""
+    for line in text.splitlines():
+        if found := re.match('<tr class="group"><th[^>]*>(.*?)</th></tr>', line):
+            head = found[1]
+        elif found := re.match('<tr id="claim-([^"]*)" data-group="([^"]*)">', line):
+            assert found[2] == head, line
+            below[found[1]] = head
+    where = df.set_index("id")["where"]
+    assert below == {
+        i: f"{df.set_index('id')['source'][i]} · {page.section(where[i])}" for i in where.index
+    }
+    assert 'class="group"' not in page.ledger({"NVIDIA H200": df}, "ledger.html")
+
+
+@pytest.mark.parametrize(
+    ("where", "head"),
+    [
+        ("abstract; V.D", "abstract"),
+        ("TL;DR; Benchmarks", "TL;DR"),
+        ("V.B, Fig. 5", "V.B"),
+        ("III-B1; IV-C; Fig. 8", "III-B"),
+        ("5.1, Fig. 2a", "5.1"),
+        ("1; 3.1", "1"),
+        ("Introduction", "Introduction"),
+        ("Table I", "Table I"),
+    ],
+)
+def test_a_claims_section(where, head):
+    assert page.section(where) == head
+
+
+def test_sections_come_as_in_the_text():
+    heads = ["Conclusion", "X", "IV-E", "IV-B", "footnote 3", "IV", "abstract", "II-A", "Table I"]
+    df = pd.DataFrame({"source": "one", "where": heads})
+    df = pd.concat([df, pd.DataFrame({"source": ["two"] * 2, "where": ["5.2", "3"]})])
+    assert list(page.by_section(df)["where"]) == [
+        "abstract", "II-A", "IV", "IV-B", "IV-E", "X", "footnote 3", "Table I", "Conclusion", "3", "5.2",
+    ]  # fmt: skip
+
+
+def test_the_numbers_of_a_claim_are_a_link_in_its_cell(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    files = {"NVIDIA H200": {"wide-speedup": {"figures/records/h200/wide.csv": "wide"}}}
+    text = page.ledger({"NVIDIA H200": df}, files=files)
+    link = '<p>The numbers (CSV): <a href="figures/records/h200/wide.csv" download="">wide</a></p></details>'
+    assert text.count("The numbers") == 1
+    assert link in re.search('<tr id="claim-wide-speedup".*', text)[0]
+
+
 def test_what_comes_first_is_open_and_the_others_unfold(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     first = ["wide-speedup", "abstract-speedup"]
@@ -88,7 +148,7 @@ def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     text = page.ledger({"First": one, "Second": two})
     assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
     assert f"<p>{len(judge.counted(one))} claims on First: " in text
-    rows = dict(re.findall(r'<tr id="claim-([^"]*)">(.*)</tr>', text))
+    rows = dict(re.findall(r'<tr id="claim-([^"]*)"[^>]*>(.*)</tr>', text))
     of = [df.set_index("id") for df in (one, two)]
     of = [df.apply(lambda r: measures.said(r["verdict"], r["extension"]), axis=1) for df in of]
     assert (of[0] != of[1].reindex(of[0].index)).any()

@@ -36,7 +36,7 @@ class Comparison:
     points: experiment, variant, POINT, median_us_fresh, median_us_shipped, time_ratio, and, where
     there is a baseline, speedup_fresh, speedup_shipped and speedup_ratio. summary: one row per
     experiment and variant with the medians of these ratios and `agrees`. verdicts: id, says, fresh,
-    shipped, agrees; one row per claim. covered: of the `total` points (shapes and densities) of the
+    shipped, agrees, why; one row per claim. covered: of the `total` points (shapes and densities) of the
     shipped records, those that the fresh ones have too.
     """
 
@@ -206,7 +206,16 @@ def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFr
             "shipped_measured": there["measured"],
         }
     )
-    return df.assign(agrees=agreeing(df))
+    why = [_why(*pair) for pair in zip(here.iloc, there.iloc, strict=True)]
+    return df.assign(agrees=agreeing(df), why=why)
+
+
+def _why(here: pd.Series, there: pd.Series) -> str:
+    """Of two verdicts on a claim: the reason of the one that is farther from what is claimed, and what lies close to a
+    threshold."""
+    worse = max((here, there), key=lambda row: measures.VERDICTS.index(row["verdict"]))
+    close = dict.fromkeys(row["close"] for row in (here, there))
+    return " ".join(filter(None, (worse["reason"], *close)))
 
 
 def agreeing(verdicts: pd.DataFrame) -> pd.Series:

@@ -38,16 +38,13 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, measured: Callable[[str]
     e: the claim's own evidence. measured: from the id of another claim of the room what was measured for it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
+    said = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
+    plain = f"{said}: {outcome.measured}. These records do not hold what would say why"
     try:
         said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, measured), claim.reason)
-    except NotMeasured:
-        said = ""
-    return said or _plain(claim, outcome)
-
-
-def _plain(claim: Claim, outcome: Outcome) -> str:
-    said = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
-    return f"{said}: {outcome.measured}. These records do not hold what would say why."
+    except NotMeasured as missing:
+        return f"{plain}: {missing}"
+    return said or f"{plain}."
 
 
 def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, measured: Callable) -> str:

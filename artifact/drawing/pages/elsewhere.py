@@ -15,7 +15,7 @@ from artifact import rooms
 from artifact.drawing import plot, prose, style
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
-from artifact.verdicts import compare, page
+from artifact.verdicts import compare, measures, page
 
 LEDGER = "ledger.html"
 COMMANDS = """```sh
@@ -117,7 +117,7 @@ def below(c: compare.Comparison) -> dict[str, str]:
 
 def verdict(c: compare.Comparison) -> str:
     """What `make compare` ends with, in a sentence or two."""
-    covers = f"The first have {c.covered} of the {c.total} points of the second."
+    covers = f"The first have {f'all {c.total}' if c.covered == c.total else f'{c.covered} of the {c.total}'} points of the second."
     if c.same_gpu:
         off = (~c.summary["agrees"]).sum()
         said = (
@@ -126,16 +126,18 @@ def verdict(c: compare.Comparison) -> str:
             else f"differ in {off} of {len(c.summary)} contenders and experiments"
         )
         return f"{covers} On one kind of GPU times and speedups decide: the records {said}."
-    kept = int(c.verdicts["agrees"].sum())
+    given = (c.verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)
+    kept = int(c.verdicts.loc[given, "agrees"].sum())
     return (
-        f"{covers} On two kinds of GPU times say nothing about each other and the claims decide: {kept} of {len(c.verdicts)} have "
-        "the same verdict or were not measured on one of them."
+        f"{covers} On two kinds of GPU times say nothing about each other and the claims decide. Of {len(c.verdicts)} rows of the "
+        f"ledger {given.sum()} were judged on both: {kept} have the same verdict ({kept / max(1, given.sum()):.0%}), "
+        f"{given.sum() - kept} change. The others lack what decides them on one of the two, such as the counters of hardware."
     )
 
 
 @captioned("Claims whose verdict changes.")
 def changes(c: compare.Comparison) -> pd.DataFrame | None:
-    """Claims whose verdict changes, with what was measured on both; None where none does."""
+    """Claims whose verdict changes, with what was measured on both, and why; None where none does."""
     df = c.verdicts[~c.verdicts["agrees"]]
     if df.empty:
         return None
@@ -149,6 +151,7 @@ def changes(c: compare.Comparison) -> pd.DataFrame | None:
             "claim": f'<a href="{LEDGER}#claim-{row.id}">{row.id}</a><br>{html.escape(row.says)}',
             first: cell(row.fresh, row.fresh_measured),
             second: cell(row.shipped, row.shipped_measured),
+            "why": html.escape(row.why),
         }
         for row in df.itertuples()
     )

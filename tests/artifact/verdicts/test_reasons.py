@@ -23,7 +23,7 @@ SHIPPED = [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]
 #: The GPU that the chapters speak of: its reasons are written by hand.
 HOME = paths.RECORDED / cells.WRITTEN_FOR
 #: How a reason ends that nobody wrote.
-PLAIN = "These records do not hold what would say why."
+PLAIN = "These records do not hold what would say why"
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids=lambda folder: folder.name)
@@ -44,7 +44,7 @@ def test_every_verdict_but_reproduced_has_a_reason_with_a_number(shipped):
 
 def test_on_the_gpu_of_the_chapters_every_reason_is_written_by_hand():
     said = judge.judge(KNOWN, HOME)["reason"]
-    assert (said != "").sum() > 50 and not said.str.endswith(PLAIN).any()
+    assert (said != "").sum() > 50 and not said.str.contains(PLAIN).any()
 
 
 def test_no_measured_number_is_typed_in_a_reason():
@@ -79,13 +79,17 @@ def test_reasons_are_there_for_what_is_not_reproduced_on_some_gpu_alone():
         ("{speedup warp_per_row / cusparse_best in wide}.", "1.30×."),
         ("{speedup warp_per_row / cusparse_best at density = 0.01}.", "1.30×."),
         ("{claim wide-cusparse-faster}.", "cuSPARSE faster at 0 of 21 points."),
-        ("{speedup warp_per_row / cublas}.", ""),
-        ("{counter c of warp_per_row}.", ""),
-        ("{value tflops of nobody}.", ""),
+        (
+            "{speedup warp_per_row / cublas}.",
+            f"{PLAIN}: The variant 'cublas' was not measured in tall.",
+        ),
+        ("{counter c of warp_per_row}.", f"{PLAIN}: There are no hardware counters of this GPU"),
+        ("{value tflops of nobody}.", f"{PLAIN}: The variant 'nobody' was not measured in tall."),
+        ("", f"{PLAIN}."),
     ],
 )
 def test_placeholders(tmp_path, text, filled):
-    """One whose record is missing leaves the plain sentence; one that is none is an error."""
+    """One whose record is missing leaves the plain sentence, which says so; one that is none is an error."""
     claim = replace(CASPER["tall-cusparse-faster"], reason=text)
     where = synthetic.folder(tmp_path, frames(1.3))
     if filled is None:
@@ -93,8 +97,10 @@ def test_placeholders(tmp_path, text, filled):
             judge.judge([claim], where)
         return
     (row,) = judge.judge([claim], where).to_dict("records")
-    plain = f"Asked for under 1×, it came to: geometric mean 1.30× over cuSPARSE. {PLAIN}"
-    assert row["verdict"] == measures.NOT_CARRIED and row["reason"] == (filled or plain)
+    assert row["verdict"] == measures.NOT_CARRIED
+    if PLAIN in filled:
+        filled = f"Asked for under 1×, it came to: geometric mean 1.30× over cuSPARSE. {filled}"
+    assert row["reason"].startswith(filled) and row["reason"].endswith(".")
 
 
 def test_a_reason_speaks_of_claims_that_there_are(tmp_path):

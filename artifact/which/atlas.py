@@ -90,7 +90,7 @@ def crossings(df: pd.DataFrame) -> pd.DataFrame:
     several densities were measured, and for all of them together (columns is 0); df: `points`.
 
     The density is where the geometric mean of the speedups, interpolated between logarithms, passes 1; infinite
-    where sparse is faster at all that were measured, 0 where at none.
+    where sparse is faster at all that were measured, 0 where at none. behind: points at which sparse is slower.
     """
     rows = []
     df = df.dropna(subset="speedup")
@@ -103,9 +103,10 @@ def crossings(df: pd.DataFrame) -> pd.DataFrame:
                 continue
             rows.append(
                 {"precision": precision, "pattern": pattern, "columns": columns, "density": crossing(means),
-                 "from": means.index[0], "to": means.index[-1], "estimated": bool((some["dense"] == "").any())}
+                 "from": means.index[0], "to": means.index[-1], "estimated": bool((some["dense"] == "").any()),
+                 "behind": int((some["speedup"] < 1).sum())}
             )  # fmt: skip
-    names = ["precision", "pattern", "columns", "density", "from", "to", "estimated"]
+    names = ["precision", "pattern", "columns", "density", "from", "to", "estimated", "behind"]
     return pd.DataFrame(rows, columns=names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -126,14 +127,18 @@ def doors(*found: tuple[str, str, str]) -> str:
     return f'<div class="doors">{cards}</div>'
 
 
-def verdicts(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> str:
-    """How many of each, as HTML; nothing without records."""
-    if judged is None:
+def verdicts(judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]) -> str:
+    """How many of each on each GPU, as HTML; nothing without records. judged: as `ledger.everywhere` has them."""
+    if not judged:
         return ""
-    counts = judge.counted(judged)["verdict"].value_counts()
-    total = ", ".join(f"{counts[v]} {page.badge(v)}" for v in measures.VERDICTS if v in counts)
-    sources = ", ".join(dict.fromkeys(claim.source for claim in known))
-    return f"<p>The ledger holds {counts.sum()} claims, all of {sources}: {total}</p>"
+    sources = len({claim.source for claim in known})
+    claims = [judge.counted(df) for df in judged.values()]
+    each = "".join(
+        f"<li>{html.escape(gpu)}: {page.counts(df)}</li>"
+        for gpu, df in zip(judged, claims, strict=True)
+    )
+    which = f"{sources} sources" if sources > 1 else known[0].source
+    return f"<p>The ledger holds {len(claims[0])} claims of {which}.</p><ul>{each}</ul>"
 
 
 def citation(root: Path = paths.ROOT) -> str:

@@ -59,7 +59,9 @@ def _sentences(df: pd.DataFrame) -> list[str]:
     found = []
     table = atlas.crossings(df)
     for row in table[table["columns"] == 0].itertuples(index=False):
-        found.append(f"{row.pattern}, {row.precision}: {_pays(row.density, row._4, row.to)}.")
+        found.append(
+            f"{row.pattern}, {row.precision}: {_pays(row.density, row._4, row.to, row.behind)}."
+        )
     lone = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in lone:
         if some["density"].nunique() == 1:
@@ -95,7 +97,10 @@ def of_room(gpu_folder: Path, room: str) -> str:
             f"at {ahead}; its speed over dense is {each}, in the geometric mean"
         )
         if len(means) > 1:
-            text += f", so that {_pays(atlas.crossing(means), means.index[0], means.index[-1])}"
+            behind = int((some["speedup"] < 1).sum())
+            text += (
+                f", so that {_pays(atlas.crossing(means), means.index[0], means.index[-1], behind)}"
+            )
         if (precision, pattern) in pays.index:
             counts = pays.loc[[(precision, pattern)]]
             low, high = (f"{v:.0f}" for v in (max(1, counts.min()), max(1, counts.max())))
@@ -110,9 +115,10 @@ def of_room(gpu_folder: Path, room: str) -> str:
     return "\n".join(f"- {text}" for text in told)
 
 
-def _pays(density: float, least: float, most: float) -> str:
+def _pays(density: float, least: float, most: float, behind: int) -> str:
     if density == np.inf:
-        return f"sparse pays at every density that was measured, up to {plot.percent(most)}"
+        pays = f"sparse pays at every density that was measured, up to {plot.percent(most)}"
+        return f"on the mean {pays}" if behind else pays
     if density == 0:
         return (
             f"sparse does not pay at any density that was measured, from {plot.percent(least)} on"
@@ -128,9 +134,8 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
         return None
     rows: dict[tuple, list[str]] = {}
     for row in table[table["columns"] > 0].itertuples(index=False):
-        pays = {np.inf: "at all", 0.0: "at none"}.get(
-            row.density, f"below {100 * row.density:.3g} %"
-        )
+        every = "at all, on the mean" if row.behind else "at all"
+        pays = {np.inf: every, 0.0: "at none"}.get(row.density, f"below {100 * row.density:.3g} %")
         measured = f"{100 * row._4:g}–{plot.percent(row.to)}"
         dense = "partly estimated" if row.estimated else "measured"
         key = (row.precision, row.pattern, measured, pays, dense)
@@ -186,12 +191,14 @@ def trusted(found: list[tuple[Pool, pd.DataFrame]]) -> str:
     """How good the advice is, for each precision, and whether that reaches the bar; in Markdown."""
     lines = []
     for pool, evaluated in found:
-        share = model.good(evaluated)
-        reached = "reaches" if share >= BAR else "misses"
+        share, (name, always) = model.good(evaluated), model.always(pool)
+        reached = f"{'reaches' if share >= BAR else 'misses'} the bar of {BAR:.0%}"
+        if share <= always:
+            reached += f" and is no better than always {name}: take that"
         low, high = model.off(evaluated)
         lines.append(
             f"- **{pool.about.precision}** (`{pool.about.room}/{pool.about.experiment}`): {advice.trusted(pool, evaluated)} That "
-            f"{reached} the bar of {BAR:.0%}. At worst it was {evaluated['ratio'].max():.2f}× the best; measured times were "
+            f"{reached}. At worst it was {evaluated['ratio'].max():.2f}× the best; measured times were "
             f"{low:.2f} to {high:.2f} of the expected ones in four of five cases."
         )
     return "\n".join(lines) or NOTHING

@@ -61,6 +61,13 @@ def test_in_short_has_what_was_measured():
             f"{own.loc[own['nnz'].idxmax(), 'efficiency']:.0%} for the {page.CASES[case]}" in said
         )
     assert "more than one of these GPUs holds" in said
+    fastest = {  # beside ours, on the block-sparse weight: dense, not the slowest of the libraries
+        row.contender: row.median_ms
+        for row in found
+        if (row.case, row.gpus) == ("block", most) and row.n == of[of["case"] == "block"]["n"].max()
+    }
+    ratio = fastest["dtensor_dense"] / fastest[OURS]
+    assert f"{ratio:.2f} times as long for the block-sparse weight (PyTorch's" in said
     assert "of these GPUs" not in page.in_short(rows(), shipped.parent)
 
 
@@ -149,6 +156,8 @@ def test_what_fewer_gpus_reach_is_said_and_not_judged():
     table = page.claims_table(pair)
     assert table["measured"][:3].str.fullmatch(r"\d+% at 2 GPUs").all()
     assert set(table["verdict"][:3]) == {"not measured yet"}
+    slow = [replace(row, median_ms=1.5 * row.median_ms) if row.gpus == 2 else row for row in pair]
+    assert set(page.claims_table(slow)["verdict"][:3]) == {"not measured yet, missed on fewer"}
 
 
 def test_schedules_are_compared_where_both_were_measured(tmp_path):

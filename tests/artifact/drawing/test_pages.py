@@ -14,7 +14,7 @@ from artifact.drawing import prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
 from artifact.measure import bench, check, minutes, others, records
-from artifact.verdicts import judge, load, measures
+from artifact.verdicts import judge, load, measures, page
 from kernels import casper_sparse, ceilings
 
 NOTHING = prose.Origin("nvidia-h200", None, False)
@@ -318,10 +318,14 @@ def test_when_a_claim_does_not_carry_over(known):
 
 
 def test_counts_of_verdicts(judged, known):
-    assert f"holds {len(load.of_sources(known))} claims, all of casperSPARSE:" in front.verdicts(
-        judged, known
+    text = front.verdicts({"One": judged, "<Two>": judged}, known)
+    assert f"holds {len(load.of_sources(known))} claims of casperSPARSE." in text
+    assert text.count("<li>") == 2 and f"<li>One: {page.counts(judge.counted(judged))}</li>" in text
+    assert "&lt;Two&gt;: " in text and front.verdicts({}, known) == ""
+    every = load.claims()
+    assert "claims of 5 sources." in front.verdicts(
+        {"One": judge.judge(every, paths.RECORDED / "nvidia-h200")}, every
     )
-    assert front.verdicts(None, known) == ""
     assert all(verdict in front.meanings() for verdict in measures.VERDICTS)
 
 

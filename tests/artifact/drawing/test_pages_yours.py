@@ -57,7 +57,7 @@ def test_the_map_in_words_says_of_every_pattern_where_it_pays(points):
         else:
             assert ("at every density" in line) == (row.density == np.inf)
     assert (
-        which._pays(0, 0.01, 0.5)
+        which._pays(0, 0.01, 0.5, 3)
         == "sparse does not pay at any density that was measured, from 1 % on"
     )
     below = which.below_map(points)

@@ -52,12 +52,8 @@ def over_cublas(scaling: pd.DataFrame, handles: list[float]) -> str:
         f"The speedup of `{named}` over cuBLAS, by what is counted as cuBLAS. With a handle in every call it is "
         f"{' and '.join(f'{h:.1f}×' for h in handles)} at 512³ in "
         f"{'two records' if len(handles) > 1 else 'the record'} of this machine (the report: 16×): what a handle costs "
-        f"does not repeat well. Over the kernel alone it is {at(alone, 512)}, and that does. "
-        + (
-            f"Over the kernel alone it is behind at {_sizes(behind, alone)}."
-            if behind
-            else "It is ahead of the kernel alone at every size."
-        )
+        f"does not repeat well. Over the kernel alone it is {at(alone, 512)}, and that does; "
+        + (f"it is behind at {_sizes(behind, alone)}." if behind else "it is ahead at every size.")
         + _ours_over_cublas(scaling, named)
     )
 

@@ -56,14 +56,16 @@ def folded(what: str, text: str) -> str:
     return f'<details class="folded"><summary>{what}</summary>{box}</details>'
 
 
-def banner(run: Run) -> None:
-    """Where a page's numbers come from, and that its prose was written for another GPU, if it was."""
+def banner(run: Run, part: bool = False) -> None:
+    """Where a page's numbers come from, and that its prose was written for another GPU, if it was. part: the page is of
+    a part of the room, and has neither its races nor its claims."""
     say(run.banner())
     if run.gpu != WRITTEN_FOR:
         say(ELSEWHERE)
     say(compiler(run))
     say(sources(run.room))
-    beside(run)
+    if not part:
+        beside(run)
 
 
 def sources(room: str) -> str:

@@ -27,9 +27,9 @@ def more(share: float, what: str) -> str:
 
 
 def change(ratio: float) -> str:
-    """A speedup: "12% faster"; less than 2% is no difference."""
+    """A speedup: "12% faster"; less than 2% is none."""
     if abs(ratio - 1) < 0.02:
-        return "no difference of 2%"
+        return "the same within 2%"
     return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
 
 

@@ -27,7 +27,10 @@ _STUDIES = {
         "metadata for one selector, loaded without ldmatrix",
         "0.97x: four loads for one, while the tensor cores wait for B.",
     ),
-    "mma_sp_x2": ("ldmatrix.x2, one step ahead", "1.0x: metadata is a sixteenth of what is read."),
+    "mma_sp_x2": (
+        "ldmatrix.x2, half a step ahead",
+        "1.0x: metadata is a sixteenth of what is read.",
+    ),
     "mma_sp_stages_2": ("two stages", "0.9x: one step of copies in flight."),
     "mma_sp_stages_4": ("four stages", "1.0x: two steps cover the latency of L2."),
     "mma_sp_stages_5": ("five stages", "0.9x: one block an SM instead of two."),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, rooms
-from artifact.drawing import prose
+from artifact.drawing import gpus, prose
 from artifact.drawing import systems as systems_
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
@@ -91,8 +91,8 @@ def roughly(count: float) -> str:
 
 def abstract(a: Appendix) -> str:
     return (
-        f"The artifact rebuilds {len(a.systems)} published systems for sparse matrix multiplication on GPUs ({len(a.built)} so far: "
-        f"{', '.join(a.built['name'])}) as CUDA kernels, about one idea a file, measures them with one harness against the "
+        f"The artifact rebuilds {len(a.systems)} published systems for sparse matrix multiplication on GPUs ("
+        f"{f'{len(a.built)} so far: ' if len(a.not_built) else ''}{', '.join(a.built['name'])}) as CUDA kernels, about one idea a file, measures them with one harness against the "
         "vendor's library, and judges each claim of their authors by a stated rule. One command, `make artifact`, installs a "
         "locked environment, executes the notebooks and builds this book. With an NVIDIA GPU it measures; without one it compiles "
         "and disassembles every kernel and draws the figures from the records of another machine."
@@ -115,7 +115,8 @@ def _program(a: Appendix, root: Path) -> dict[str, str]:
     found = pool.pools(a.origin.folder) if a.origin.folder else []
     names = {name for real in found for name in real.df["label"]}
     real = f"; {len(names)} real matrices" if names else ""
-    gpu = f". Records: {a.origin.machine()['gpu']}" if a.origin.folder else ""
+    having = listed(gpus.folders(a.origin.folder))
+    gpu = f". Records: {having}" if having else ""
     return {
         "Algorithm": f"sparse matrix times dense matrix: {systems}",
         "Program": "CUDA C++ kernels in <code>kernels/</code>, Python harness in <code>artifact/</code>",
@@ -124,12 +125,26 @@ def _program(a: Appendix, root: Path) -> dict[str, str]:
         "Data set": f"matrices made by the source's own generators, from a recorded seed{real}",
         "Run-time environment": f"Linux on x86-64, Python {project['requires-python']}, git, make; {_packages(root, 'base.lock')} locked "
         f"packages, {_packages(root, 'gpu.lock')} where there is a GPU, each checked by its hash",
-        "Hardware": f"any CPU; to measure, an NVIDIA GPU of the Ampere generation or later{gpu}",
+        "Hardware": f"any CPU; to measure, an NVIDIA GPU of the Ampere generation or later. {_portable(a)}{gpu}",
         "Run-time state": "nobody else on the GPU; clocks need not be locked, they are sampled and recorded",
         "Execution": "<code>make artifact</code>; one GPU, one notebook at a time",
         "Metrics": "execution time, useful TFLOP/s, GB/s of least bytes, speedup over the library, relative error",
         "Output": "<code>build/html/</code> (this book), <code>build/records/</code> (CSV), <code>build/figures/</code> (SVG and CSV)",
     }
+
+
+def _portable(a: Appendix) -> str:
+    """How many kernels run on GPUs other than Hopper's, of which rooms."""
+    kernels = {
+        room: [k for k in importlib.import_module(f"kernels.{room}").VARIANTS.values() if k.entries]
+        for room in a.built["room"]
+    }
+    every = {room: sum(k.targets == jit.TARGETS for k in of) for room, of in kernels.items()}
+    each = "; ".join(
+        f"{name} {every[room]} of {len(kernels[room])}"
+        for name, room in zip(a.built["name"], a.built["room"], strict=True)
+    )
+    return f"Kernels that run on all of these, the others on Hopper alone: {each}"
 
 
 def _experiments(a: Appendix) -> dict[str, str]:

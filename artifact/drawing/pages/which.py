@@ -155,7 +155,7 @@ def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
         return None
     return pd.DataFrame(
         {
-            "precision": row.precision, "contender": style.name(row.variant), "A as": row.format,
+            "precision, matrices": f"{row.precision}, {row.matrices}", "contender": style.name(row.variant), "A as": row.format,
             "preparation (ms, median)": f"{row.prepare_ms:.3g}",
             "pays at": f"{row.pays:.0%} of the points",
             "after multiplications (median)": _count(row.multiplications),

@@ -128,10 +128,14 @@ def shares(df: pd.DataFrame, table2: pd.DataFrame, baseline: str = BELL):
     tints = dict(zip(STEPS[1:], (RUNGS[3], RUNGS[1], RUNGS[0], BOUND), strict=False))
     for kind in ("by difference", "by factor"):
         for source, series in found.items():
-            y, left = len(labels), 0.0
+            y, ends = (
+                len(labels),
+                {True: 0.0, False: 0.0},
+            )  # what gains to the right, what loses to the left
             labels.append(f"{source}, {kind}")
             for step, row in arithmetic.shares(series).iterrows():
                 share = row[kind]
+                left = ends[share > 0]
                 ax.barh(
                     y,
                     share,
@@ -140,12 +144,15 @@ def shares(df: pd.DataFrame, table2: pd.DataFrame, baseline: str = BELL):
                     color=tints[step],
                     alpha=0.75 if source == "measured" else 0.4,
                 )
-                if share > 0.05:
+                if abs(share) > 0.03:
                     sketch.put(ax, left + share / 2, y, f"{share:.0%}", fontsize=8)
-                left += share
+                ends[share > 0] += share
                 rows.append({"source": source, "counted": kind, "step": step, "share": share})
     ax.set_yticks(range(len(labels)), labels)
-    ax.set(xlim=(min(0, *(r["share"] for r in rows)), 1.02), ylim=(len(labels) - 0.5, -0.5))
+    right = max(p.get_x() + p.get_width() for p in ax.patches)
+    left = min(p.get_x() + p.get_width() for p in ax.patches)
+    ax.set(xlim=(min(0, left) - 0.01, right + 0.01), ylim=(len(labels) - 0.5, -0.5))
+    ax.axvline(0, color=BOUND, linewidth=0.8)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
     ax.set_xlabel("share of what is gained from opt0 to opt4")
     ax.grid(axis="y", visible=False)

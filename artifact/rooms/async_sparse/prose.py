@@ -164,8 +164,10 @@ def ablation(df: pd.DataFrame | None, table2: pd.DataFrame) -> str:
         f"{told(v)} {ours['factor'][v]:.2f}× (stated {theirs['factor'][v]:.2f}×)"
         for v in ours.index
     )
+    lost = ours["by difference"].reindex(THREE).loc[lambda share: share < 0]
+    losing = "".join(f", though {told(v)} takes {-share:.0%} away" for v, share in lost.items())
     return (
-        f"Step by step: {factors}. The three features make {three[1]:.0%} of the gain from opt0 to opt4 (stated {three[0]:.0%}). The "
+        f"Step by step: {factors}. The three features make {three[1]:.0%} of the gain from opt0 to opt4 (stated {three[0]:.0%}){losing}. The "
         f"largest step is {told(largest['by difference'])} by difference and {told(largest['by factor'])} by factor."
     )
 
@@ -183,19 +185,26 @@ def branches(df: pd.DataFrame | None) -> str:
     return f"Over {told(KEPT)}, geometric means on the same matrices: {each}. {end}"
 
 
+#: What a warp waits for, by the profiler's name.
+WAITS = {
+    "barrier": "a barrier of the thread block",
+    "long_scoreboard": "data from L2 or DRAM (long scoreboard)",
+    "mio_throttle": "room in the queue for shared memory (mio throttle)",
+}
+
+
 def counted(counters: Counters | None) -> str:
     """Why each step is faster, by the profile of gate_proj."""
     if counters is None or not {"opt1", "opt2", KEPT} <= set(counters.variants):
         return NO_COUNTERS
-    parts = []
-    for v in (v for v in contenders.STEPS if v in counters.variants):
-        tensor, (reason, waiting) = counters.get(v, experiments.TENSOR), counters.stall(v)
-        why = (
-            f", its warps wait for {reason.replace('_', ' ')} ({waiting:.1f} for each instruction)"
-            if reason
-            else ""
-        )
-        parts.append(f"{v} has the tensor cores busy {tensor:.0f}% of the time{why}")
+    steps = [v for v in contenders.STEPS if v in counters.variants]
+    busy = listed(f"{counters.get(v, experiments.TENSOR):.0f}% in {v}" for v in steps)
+    waits: dict[str, list[str]] = {}  # reason -> steps whose warps wait for it most
+    for v in steps:
+        if reason := counters.stall(v)[0]:
+            waits.setdefault(reason, []).append(v)
+    why = "; ".join(f"in {listed(of)} for {WAITS.get(r, r)}" for r, of in waits.items())
+    why = why and f" Warps wait most {why}."
     bound = {
         "the tensor cores": counters.get(KEPT, experiments.TENSOR),
         "L2": counters.get(KEPT, experiments.L2),
@@ -208,7 +217,7 @@ def counted(counters: Counters | None) -> str:
         if most
         else ""
     )
-    return f"On gate_proj, a tenth of its blocks: {'; '.join(parts)}.{end}"
+    return f"On gate_proj, a tenth of its blocks, the tensor cores are busy {busy} of the time.{why}{end}"
 
 
 def l2_bound(counters: Counters | None, roofs: dict | None) -> str:
@@ -218,9 +227,9 @@ def l2_bound(counters: Counters | None, roofs: dict | None) -> str:
     moved, most = counters.l2_gbps("auto"), roofs["l2_read"]["gbps"]
     return (
         f"At the point of the ladder {moved / 1e3:.1f} TB/s pass L2 under `auto`, by the counters, {moved / most:.0%} of the most that a loop of reads "
-        "reached. So what is left is to move fewer bytes. To read A once for two blocks of a cluster, by multicast, "
-        "was tried and dropped: it should save a twentieth of the bytes, but the two wait for each other, and tiles "
-        "must be dealt out beforehand instead of claimed."
+        "reached. So what is left is to move fewer bytes. Reading A once for two blocks of a cluster, by multicast, does "
+        "not pay: it should save a twentieth of the bytes, but the two wait for each other, and tiles must be dealt "
+        "out beforehand instead of claimed."
     )
 
 

@@ -16,7 +16,7 @@ def test_differences():
         and words.more(-0.5, "clocks") == "50% fewer clocks"
     )
     assert words.change(1.2) == "20% faster" and words.change(0.9) == "10% slower"
-    assert words.change(1.019) == words.change(0.981) == "no difference of 2%"
+    assert words.change(1.019) == words.change(0.981) == "the same within 2%"
 
 
 def test_factors_of_predictions():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pandas as pd
 
@@ -44,6 +44,11 @@ def claimed(text: pd.DataFrame) -> str:
     return f"At 90% block sparsity the source's model is {listed(parts)}: times as fast as the dense one, on an H100."
 
 
+def _range(found: Collection[float]) -> str:
+    low, high = min(found), max(found)
+    return f"{low:.2f}×" if low == high else f"{low:.2f} to {high:.2f}×"
+
+
 def _span(low: float, high: float) -> str:
     return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
@@ -83,20 +88,36 @@ def _over(df: pd.DataFrame) -> dict[tuple[str, int], float]:
 
 
 def below(df: pd.DataFrame | None) -> str:
-    """Which configurations are slower than the dense model from 4,096 tokens on, and why that can be."""
+    """Which configurations are slower than the dense model at which lengths, and why that can be."""
     if df is None:
         return ""
     over = _over(df[df["density"] == DENSITIES[0]])
-    slow = [(v, n, x) for (v, n), x in over.items() if n >= 4096 and x < 1]
+    slow: dict[str, dict[int, float]] = {}
+    for (v, n), x in over.items():
+        if x < 1:
+            slow.setdefault(v, {})[n] = x
     if not slow:
-        return "From 4,096 tokens on, no configuration is slower than the dense model."
+        return "No configuration is slower than the dense model at any length."
     each = listed(
-        f"{CONFIGURATIONS[v].called} at {plot.number(n)} tokens ({x:.2f}×)" for v, n, x in slow
+        f"{CONFIGURATIONS[v].called} at {listed(plot.number(n) for n in sorted(at))} tokens ({_range(at.values())})"
+        for v, at in slow.items()
     )
     return (
         f"Slower than the dense model: {each}. Sparse attention as the source has it is sparse at every length. As long as its "
         "patterns keep most of the blocks it pays for choosing them and for a generated kernel, which is behind SDPA's best; ours "
         "leaves attention dense there."
+    )
+
+
+def patterns(attention: pd.DataFrame | None) -> str:
+    """What the table of the patterns means for a model with weights of its own."""
+    if attention is None:
+        return ""
+    if attention["vertical_share"].max() > 0:
+        return "Which pattern a head takes is a matter of its weights, and so is what sparse attention gains."
+    return (
+        "No head takes vertical-slash: with random weights no column of its attention stands out. With real weights some do, so what "
+        "sparse attention gains there, alone and beside sparse FFNs, may be another number than on this page."
     )
 
 

@@ -61,9 +61,9 @@ def neighbours() -> str:
     of = tasks_of_a_warp.ruled(tasks_of_a_warp.read())
     best, worst = of.loc[of["gain"].idxmax()], of.loc[of["gain"].idxmin()]
     return (
-        f"A block of `union_rows` had up to eight tasks for each of its warps. With fewer, blocks that run side by side lie closer together in A, "
+        f"How many tasks should a warp of `union_rows` have? With few, blocks that run side by side lie close together in A, "
         f"and rows of B that one has fetched are still in L2 when the next names them; with too few, blocks begin more often than they multiply. "
-        f"What decides is how much a task loads, so a warp now has as many tasks as load {union.WORK // 1024} KiB of B: "
+        f"What decides is how much a task loads, so a warp has as many tasks as load {union.WORK // 1024} KiB of B. Over eight, whatever they load, that is "
         f"{records.geomean(of['gain']):.2f} times as fast on average over {len(of)} launches on the {of['matrix'].nunique()} largest matrices and made ones, "
         f"{best['gain']:.2f} times on {best['matrix']}, {worst['gain']:.2f} times on {worst['matrix']} at worst. "
         f"[Beyond one GPU](distributed) tells how that came to light."

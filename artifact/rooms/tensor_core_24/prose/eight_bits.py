@@ -36,7 +36,7 @@ def against_libraries(eights: pd.DataFrame | None) -> str:
     behind = [f"{shape(at)} ({x:.2f}×)" for at, x in best.items() if x < LEAST]
     words = [
         f"Over {baselines.library('cusparselt')}'s best algorithm `fp8_auto` is {mean:.2f}× in the geometric mean of "
-        f"{len(best)} shapes ({'at least' if mean >= AIM else 'short of'} the {AIM:.2f}× that we aimed at), from "
+        f"{len(best)} shapes ({'at least' if mean >= AIM else 'short of'} our aim of {AIM:.2f}×), from "
         f"{least:.2f}× at {shape(best.idxmin())} to {best.max():.2f}× at {shape(best.idxmax())}."
     ]
     if behind:
@@ -45,7 +45,7 @@ def against_libraries(eights: pd.DataFrame | None) -> str:
         reached = dense[DENSE_AT]
         words.append(
             f"Over {baselines.library('cublaslt_eight')} it is {reached:.2f}× at {cube(DENSE_AT[0])}, "
-            f"{'at least' if reached >= DENSE_AIM else 'short of'} the {DENSE_AIM:.1f}× that we aimed at."
+            f"{'at least' if reached >= DENSE_AIM else 'short of'} our aim of {DENSE_AIM:.1f}×."
         )
     return " ".join([*words, power(eights)])
 
@@ -110,10 +110,6 @@ def counted(counters: Counters, sms: int) -> pd.DataFrame:
     return rows.sort_index(key=lambda level: level.map(order) if level.name == "variant" else level)
 
 
-def _at_sizes(values: pd.Series, form: str) -> str:
-    return listed(f"{form.format(x)} at {cube(int(size))}" for size, x in values.items())
-
-
 def held_back(rows: pd.DataFrame, mhz_most: float) -> str:
     """What the kernel of ours lacks to cuSPARSELt's: clocks, or the rate of them. rows: `counted`; mhz_most: the highest
     clock of the GPU."""
@@ -129,16 +125,16 @@ def held_back(rows: pd.DataFrame, mhz_most: float) -> str:
     last = both.index[-1]
     lower = rows["ghz"].max() * 1e3 < mhz_most
     words = [
-        f"In the profile `{OURS}` takes {_at_sizes(over['us'], '{:.2f}×')} of cuSPARSELt's time. That is {_at_sizes(over['clocks'], '{:.2f}×')} "
-        f"of its clocks, at {_at_sizes(over['ghz'], '{:.2f}×')} of its clock rate"
+        f"In the profile `{OURS}` takes {over['us'].min():.2f} to {over['us'].max():.2f}× cuSPARSELt's time. At {cube(int(last))} it is "
+        f"{over['us'][last]:.2f}×: {over['clocks'][last]:.2f}× its clocks at {over['ghz'][last]:.2f}× its clock rate"
         + (f"; all kernels run below the GPU's {mhz_most:,.0f} MHz." if lower else ".")
     ]
     words.append(
-        f"The tensor cores work {over['tensor'].min():.2f} to {over['tensor'].max():.2f}× as many clocks in both, but "
-        f"{_at_sizes(share[OURS] * 100, '{:.0f}%')} of all clocks in ours, {_at_sizes(share[THEIRS] * 100, '{:.0f}%')} in theirs."
+        f"The tensor cores work {over['tensor'].min():.2f} to {over['tensor'].max():.2f}× as many clocks in both, there "
+        f"{share[OURS][last]:.0%} of all clocks in ours and {share[THEIRS][last]:.0%} in theirs."
     )
     words.append(
-        f"Beside theirs, ours at {cube(int(last))} brings {bytes_['port'][last]:.2f}× as many bytes into the SMs, {bytes_['slices'][last]:.2f}× "
+        f"Beside theirs, ours brings {bytes_['port'][last]:.2f}× as many bytes into the SMs, {bytes_['slices'][last]:.2f}× "
         f"through L2 and {bytes_['dram'][last]:.2f}× from and to DRAM."
     )
     cost, rate = geomean(over["clocks"]), geomean(1 / over["ghz"])

@@ -270,7 +270,7 @@ def _one_selector(mean, machine, shapes) -> str:
 
 
 def _x2(mean, machine, shapes) -> str:
-    text = _undone("mma_sp_x2", "`ldmatrix.x2`, a half step ahead", mean, machine, shapes)
+    text = _undone("mma_sp_x2", "`ldmatrix.x2`, half a step ahead", mean, machine, shapes)
     ratio = mean.get("mma_sp_x2")
     if ratio is None:
         return text

@@ -173,12 +173,8 @@ def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
         for key in rate.index
         if rate.loc[key, "auto"] < rate.loc[key, "cublaslt"]
     ]
-    where = (
-        "ahead of dense cuBLASLt at all of them"
-        if ahead
-        else "not everywhere ahead of dense cuBLASLt"
-    )
-    where += f", and behind it at {listed(behind)}" if behind else ""
+    where = f"{'ahead' if ahead else 'not everywhere ahead'} of dense cuBLASLt near 4096³"
+    where += f", and of all sizes here behind it at {listed(behind)}" if behind else ""
     return (
         f"One size off 4096³: `auto` loses {cost('auto', aligned)} on average where N is a multiple of 8 and {cost('auto', odd)} where "
         f"it is not and B and C are copied; `mma_sp` {cost('mma_sp', aligned)} and {cost('mma_sp', odd)}, cuBLASLt "

@@ -303,10 +303,8 @@ def test_counters_are_of_the_point_of_the_ladder(tmp_path):
     assert rows.loc["opt1, WGMMA", "waits for"] == "long scoreboard 8.2"
     assert rows.loc["opt6, persistent", "SMs busy [%]"] == "60"
     text = prose.counted(found)
-    assert (
-        "opt1 has the tensor cores busy 15% of the time, its warps wait for long scoreboard (8.2"
-        in text
-    )
+    assert "the tensor cores are busy 15% in opt1" in text
+    assert "Warps wait most in opt1 for data from L2 or DRAM (long scoreboard)." in text
 
 
 # ---------------------------------------------------------------- tables and sentences

@@ -91,7 +91,7 @@ def sound(text: str) -> bool:
 def test_words():
     assert listed([]) == "" and listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"
     assert change(1.25) == "25% faster" and change(0.9) == "10% slower"
-    assert change(1.019) == "no difference of 2%"
+    assert change(1.019) == "the same within 2%"
     assert point_of(("", *CUBE, 0.25)) == point_of((*CUBE, 0.25)) == "4096³ and 75%"
     assert point_of(("", 512, 4, 8, 0.375)) == "512 × 4 × 8 and 62.5%"
     assert at_each(pd.Series({0.5: 1.2, 0.125: 2})) == "1.20× at 50% and 2.00× at 87.5%"

@@ -174,7 +174,7 @@ def test_side_studies_that_are_not_there(studies, run):
     shapes = room.sweeps("full")["studies"]
     some = studies[~studies["variant"].isin(["mma_sp_x2", "mma_sp_stages_5"])]
     text = published_kernel.side_studies(some, run.machine | ADA, Counters({}), shapes)
-    assert "a half step ahead**: was not recorded." in text
+    assert "half a step ahead**: was not recorded." in text
     assert "5 stages**: does not fit into the shared memory of this GPU." in text
     assert "Conflicts are" not in text
 

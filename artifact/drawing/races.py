@@ -168,16 +168,17 @@ def _stated(claim: load.Claim | None) -> tuple[float, float]:
 SIDES = {
     "published": ("as published, rebuilt here", {"color": style.PUBLISHED, "marker": "o"}),
     "best": ("our best kernel", {"color": style.BEST, "marker": "D"}),
-    "limit": ("the limit of the GPU", {"color": style.BOUND, "marker": "|"}),
+    "limit": ("the limit of the GPU, mean", {"color": style.BOUND, "marker": "|"}),
 }
 
 
 def figure(df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, int]] | None = None):
     """A lane for each row of `table`: speedups over the vendor's fastest on a log axis. verdicts: (room, GPU) ->
-    verdict -> number of claims, drawn as a bar on the right of the room's first lane of that GPU. (fig, data); None for
-    no rows."""
+    verdict -> number of claims, drawn as a bar on the right of the room's first lane of that GPU, which is empty where
+    the race was not run on it. (fig, data); None for no rows."""
     if df.empty:
         return None
+    data, df = df, _with_absent(df, verdicts or {})
     lanes = np.arange(len(df))
     wide = {"width_ratios": (2.3, 1)} if verdicts else {}
     size = (style.WIDTH, HEAD + FOOT + LANE * len(df))
@@ -193,7 +194,25 @@ def figure(df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, int
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     plot.legend(fig, handles, columns=3)
-    return fig, df
+    return fig, data
+
+
+def _with_absent(
+    df: pd.DataFrame, verdicts: Mapping[tuple[str, str], Mapping[str, int]]
+) -> pd.DataFrame:
+    """With a row without numbers behind those of a room for each GPU that gave verdicts on it and ran no race of it."""
+    found = []
+    for room, own in df.groupby("room", sort=False):
+        found.append(own)
+        for gpu in dict.fromkeys(df["gpu"]):
+            given = {**verdicts.get((room, gpu), {}), measures.NOT_MEASURED: 0}
+            if gpu not in set(own["gpu"]) and sum(given.values()):
+                last = own.iloc[-1]
+                kept = {key: last[key] for key in ("room", "system", "race")}
+                found.append(
+                    pd.DataFrame([{**dict.fromkeys(df.columns, np.nan), **kept, "gpu": gpu}])
+                )
+    return pd.concat(found, ignore_index=True)
 
 
 def _race(ax, df: pd.DataFrame, lanes: np.ndarray) -> dict[str, object]:
@@ -205,6 +224,8 @@ def _race(ax, df: pd.DataFrame, lanes: np.ndarray) -> dict[str, object]:
     handles = {"the vendor's fastest library": ax.axvline(1, color=style.BASELINE, linewidth=1.6)}
     for lane, row in zip(lanes, df.itertuples(), strict=True):
         ends = [v for v in (row.published, row.best, row.limit) if np.isfinite(v)]
+        if not ends:
+            continue
         ax.plot(
             [min(ends), max(ends)],
             [lane] * 2,
@@ -277,6 +298,8 @@ def _short(gpus: Sequence[str]) -> list[str]:
 
 def finding(row) -> str:
     """What a row of `table` says: the range of the published kernel here, and our best."""
+    if np.isnan(row.best):
+        return "not measured"
     ends = list(dict.fromkeys(f"{v:.2f}" for v in (row.published_least, row.published_most)))
     return f"here {'–'.join(ends)}×, ours {row.best:.2f}×"
 
@@ -333,9 +356,10 @@ def alt(df: pd.DataFrame) -> str:
 
 
 CAPTION = (
-    "Each system against the fastest that the vendor's libraries offer at each point, which is 1; geometric means over "
-    "all points that have all three. Orange: the source's kernel, rebuilt, and its range; green: the fastest of ours; "
-    "grey: reading every operand once at the rate of a copy and, for units that were measured, doing the useful work "
-    "at their peak, so that no kernel's mean can be to the right of it. Of several kernels the fastest counts at each "
-    "point. On the left: what the source states, from where to where its kernel comes here, and the mean of our best."
+    "Each system against the fastest that the vendor's libraries offer at each point, which is 1; geometric means "
+    "over all points with times of the library, the source's kernel and ours. Orange: the source's kernel, rebuilt, "
+    "and its range; green: the fastest of ours; grey: reading every operand once at the rate of a copy and, for units "
+    "that were measured, doing the useful work at their peak, so that no kernel's mean can be to the right of it. Of "
+    "several kernels the fastest counts at each point. On the left: what the source states, from where to where its "
+    "kernel comes here, and the mean of our best."
 )

@@ -98,6 +98,15 @@ def test_the_figure_has_a_lane_and_a_bar_for_each_gpu(tmp_path, race):
     assert labels[1] == "X1: here 2.00×, ours 1.25×"
     bars = [patch.get_width() for patch in fig.axes[1].patches if patch.get_width()]
     assert bars == [0.75, 0.25] * 2 and data is df
+    absent = df[df["gpu"] == "H200"]
+    fig, data = races.figure(absent, counts)
+    assert len(fig.axes[0].get_yticklabels()) == 1, "a GPU that ran nothing has no lane"
+    other = absent.assign(room="other", gpu="X1")
+    fig, data = races.figure(pd.concat([absent, other]), counts)
+    labels = [tick.get_text() for tick in fig.axes[0].get_yticklabels()]
+    assert len(labels) == 3 and labels[1] == "X1: not measured" and len(data) == 2
+    bars = [patch.get_width() for patch in fig.axes[1].patches if patch.get_width()]
+    assert bars == [0.75, 0.25] * 2
     assert "H200: stated above 1×, consistently, here 0.7" in races.alt(
         df
     ) and "X1: stated above 1×, consistently, here 2.00× (2.00 to 2.00) as published" in races.alt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from itertools import groupby
 from pathlib import Path
 
@@ -14,6 +15,8 @@ NONE = (
     "No record of these examples has been made yet, so this page shows none of their numbers. What the kernels behind "
     "them reach is measured in the chapters of their rooms."
 )
+#: What a kernel was set to, which is for the record.
+SETTINGS = re.compile(r"(?<=[\w)]) \w+=[^\s),]*")
 COLUMNS = ("example", "problem", "contender", "us", "error", "note", "gpu", "when")
 
 
@@ -47,13 +50,12 @@ def _table(example: str, problem: str, gpu: str, rows: list[dict[str, str]]) -> 
     ]
     ours = float(rows[0]["us"])
     for row in rows:
+        name = SETTINGS.sub("", row["contender"])
         if row["us"] == "":
-            lines.append(f"| {row['contender']} | {row['note']} | | |")
+            lines.append(f"| {name} | {row['note']} | | |")
             continue
         us = float(row["us"])
-        lines.append(
-            f"| {row['contender']} | {us:,.1f} | {us / ours:.2f} | {_power(float(row['error']))} |"
-        )
+        lines.append(f"| {name} | {us:,.1f} | {us / ours:.2f} | {_power(float(row['error']))} |")
     return "\n".join([*lines, "", ":::"])
 
 

@@ -201,7 +201,7 @@ def doi(root: Path = paths.ROOT) -> str:
 # ---------------------------------------------------------------- minutes, expected results, commands
 
 
-@captioned("Which figure comes from which experiment, and the minutes that it takes.")
+@captioned("Which figure comes from which experiment, and the minutes that it takes on this GPU.")
 def times(a: Appendix) -> pd.DataFrame | None:
     """Which figure comes from where, and what it costs; None without records."""
     if a.spent.empty:
@@ -212,11 +212,10 @@ def times(a: Appendix) -> pd.DataFrame | None:
         {
             "figure": spent["figure"].replace("", "–"),
             "experiment": spent["experiment"] + again,
-            "notebook": [f'<a href="{n}.html">{n}.ipynb</a>' for n in spent["notebook"]],
+            "notebook": [f'<a href="{n}.html">{n}</a>' for n in spent["notebook"]],
             "points": spent["points"],
             "minutes": [f"{m:.1f}" if m >= 0.1 else "under 0.1" for m in spent["minutes"]],
             "kernels (s)": spent["kernel_s"].map("{:.1f}".format),
-            "GPU": spent["gpu"],
         }
     )
 

@@ -190,8 +190,8 @@ What came of each idea, against the rung that it changes (the predictions stand 
   waiting for the longest. At small S the staging of tiles that few rows use eats the gain. A first version lost to the gather
   that it should beat: a C++ struct copy had turned each 16-byte load from shared memory into four 4-byte ones, which the
   disassembly shows and the source does not.
-- **`auto`** tries {len(room.TRIED)} of the others on the matrix at hand and keeps the fastest: {abs(median):.1%} behind the best of them at the
-  median, {most:.0%} at worst. In these records it timed them with warm caches; the room's tuner times as the harness does, with cold ones.
+- **`auto`** tries {len(room.TRIED)} of the others on the matrix at hand and keeps the fastest: {abs(median):.1%} behind the best of them at the median, {most:.0%} at worst.
+  In these records it timed them with warm caches; the room's tuner times as the harness does, with cold ones.
 """
 
 

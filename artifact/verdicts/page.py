@@ -65,7 +65,8 @@ def ledger(
     df = next(iter(judged.values()))
     claims = judge.counted(df)
     ours = len(df) - len(claims)
-    apart = f"; {ours} more are extensions, listed and not counted" if ours else ""
+    more = "is an extension" if ours == 1 else "are extensions"
+    apart = f"; {ours} more {more}, listed and not counted" if ours else ""
     on = f" on {html.escape(next(iter(judged)))}" if len(judged) > 1 else ""
     ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")

@@ -107,8 +107,8 @@ def findings(judged: pd.DataFrame | None) -> str:
     theirs = _on_their_data(measured)
     consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
     apart = (
-        f" Of these, {consistent} are so in the source's own published series, of other GPUs: consistent with its data, and "
-        "nothing that was measured here."
+        f" Of the {holds}, {consistent} are so in the source's own published series, of other GPUs: consistent with its data, and "
+        f"not measured here; {holds - consistent} were."
     )
     items = [
         f"Of {len(measured)} claims that the records decide {holds} are reproduced, {holds / max(1, len(measured)):.0%}; "
@@ -119,7 +119,7 @@ def findings(judged: pd.DataFrame | None) -> str:
         first, of = (head, "its abstract") if len(head) > WORST else (own, "the source")
         kept = (first["verdict"] == measures.REPRODUCED).sum()
         items.append(
-            f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} are reproduced.{_worst(first)}"
+            f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} {'is' if kept == 1 else 'are'} reproduced.{_worst(first)}"
         )
     return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 

@@ -305,5 +305,5 @@ def side_by_side(beside: pd.DataFrame) -> str:
         )
     return (
         "Those ratios are of two runs. In one run, both in turns on one GPU (`others/rebuilt.csv`; [the appendix](reviewers) "
-        f"says how), {'; '.join(told)}."
+        f"says how), {'; '.join(told)}. There theirs had up to four shares of k to choose from, ours up to eight, as their program has for Fig. 8."
     )

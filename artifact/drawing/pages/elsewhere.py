@@ -15,7 +15,7 @@ from artifact import rooms
 from artifact.drawing import plot, prose, style
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
-from artifact.verdicts import compare, measures, page
+from artifact.verdicts import compare, load, measures, page
 
 LEDGER = "ledger.html"
 COMMANDS = """```sh
@@ -143,15 +143,17 @@ def changes(c: compare.Comparison) -> pd.DataFrame | None:
         return None
     first, second = titles(c)
 
-    def cell(given: str, measured: str) -> str:
-        return f"{page.badge(given)}<br>{html.escape(measured)}"
+    ours = {claim.id for claim in load.claims() if claim.extension}
+
+    def cell(row, given: str, measured: str) -> str:
+        return f"{page.badge(given, row.id in ours)}<br>{html.escape(measured)}"
 
     return pd.DataFrame(
         {
             "claim": f'<a href="{LEDGER}#claim-{row.id}">{row.id}</a><br>{html.escape(row.says)}',
-            first: cell(row.fresh, row.fresh_measured),
-            second: cell(row.shipped, row.shipped_measured),
-            "why": html.escape(row.why),
+            first: cell(row, row.fresh, row.fresh_measured),
+            second: cell(row, row.shipped, row.shipped_measured),
+            "why": f'<div class="why">{html.escape(row.why)}</div>',
         }
         for row in df.itertuples()
     )

@@ -7,7 +7,7 @@
 - `{speedup A / B}`: the geometric mean over these points of the time of B over that of A;
 - `{counter METRIC of A}`: the median of a hardware counter there; with `A / B` the geometric mean of the ratios;
 - `{value COLUMN of A}`: the median of a column of the records;
-- `{claim ID}`: what was measured for another claim of the room, as the ledger shows it.
+- `{claim ID}`: what was measured for another claim of the room, as the ledger shows it, or "not measured here".
 
 Behind the three in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the room,
 those of others' code among them.

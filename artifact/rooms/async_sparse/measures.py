@@ -287,7 +287,8 @@ def _all_there(v: Values, names: Sequence[str]) -> None:
 def within_and_each_step_gains(
     r: Reduced, between: Sequence[float], tolerance: float, partly: float, steps: Sequence[str]
 ) -> Judged:
-    """`within`, and at best partly if the geometric mean does not rise from each contender of `steps` to the next."""
+    """As `within`: reproduced or partly by the tolerance. Partly at best if the geometric mean does not rise from each
+    contender of `steps` to the next."""
     judged = expectations.within(r, between, tolerance, partly)
     _all_there(r.of, steps)
     mean = {name: records.geomean(r.of.by[name]) for name in steps}

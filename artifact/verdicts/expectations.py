@@ -93,8 +93,9 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
     low, high = between
     groups = [pd.Series([value]) for value in r.values] if r.lines else [r.values]
     verdicts, off = zip(*(_near(g, low, high, factor, partly) for g in groups), strict=True)
+    ends = [low, high] if r.lines else [end * r.of.scale for end in between]
     unit = "" if r.lines else r.of.unit
-    asked = f"Asked: {stated(low, high)}{unit}, within a factor of {factor:g}; off by a factor of {max(off):.3g}."
+    asked = f"Asked: {stated(*ends)}{unit}, within a factor of {factor:g}; off by a factor of {max(off):.3g}."
     return Judged(all_of(verdicts), asked, close=_factors_close(off, factor, partly))
 
 

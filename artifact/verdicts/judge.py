@@ -68,7 +68,8 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
             if i not in known:
                 raise ValueError(f"A reason speaks of the claim {i!r}, which is none.")
             outcomes[i] = _outcome(known[i], Evidence(folder, known[i].room))
-        return outcomes[i].measured
+        missing = outcomes[i].verdict == NOT_MEASURED
+        return "not measured here" if missing else outcomes[i].measured
 
     rows = []
     for claim in claims:

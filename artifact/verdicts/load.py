@@ -67,10 +67,11 @@ from artifact.verdicts import evidence, measures, quantities
 
 SAID = "published"  # in the numbers of an expectation: those of the source
 GPU, METHOD = "gpu", "method"  # what a claim may depend on
-#: Counters of what a program does, whatever GPU runs it.
+#: Counters of what a program does, whatever GPU runs it. Bank conflicts are none: their counters also count collisions
+#: with data that arrives from L2.
 OF_PROGRAMS = re.compile(
     r"launch__(registers|grid|block)|l1tex__t_bytes|smsp__(inst_executed|warps_launched)\.sum|smsp__sass_"
-    r"|l1tex__data_bank_conflicts|l1tex__data_pipe_lsu_wavefronts_mem_shared\w*\.sum"
+    r"|l1tex__data_pipe_lsu_wavefronts_mem_shared\w*\.sum"
 )
 #: Parameters of quantities that name hardware counters.
 COUNTERS = ("metric", "beside", "share_of", "plus")

@@ -7,9 +7,10 @@
 - `{speedup A / B}`: the geometric mean over these points of the time of B over that of A;
 - `{counter METRIC of A}`: the median of a hardware counter there; with `A / B` the geometric mean of the ratios;
 - `{value COLUMN of A}`: the median of a column of the records;
-- `{claim ID}`: what was measured for another claim of the room, as the ledger shows it.
+- `{claim ID}`: what was measured for another claim of the room, as the ledger shows it, or "not measured here".
 
-Behind the three in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the room.
+Behind the three in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the room,
+those of others' code among them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _SPEEDUP = re.compile(r"speedup (\S+) / (\S+)")
 _COUNTER = re.compile(r"counter (\S+) of (\S+?)(?: / (\S+))?")
 _COLUMN = re.compile(r"value (\S+) of (\S+)")
-_WHERE = re.compile(r"(.*?)(?: at (\w+) = ([\d.]+))?(?: in (\w+))?")
+_WHERE = re.compile(r"(.*?)(?: at (\w+) = ([\d.]+))?(?: in ([\w/]+))?")
 _CLAIM = re.compile(r"claim (\S+)")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pandas as pd
 
 from artifact import baselines
 from artifact.measure import records
-from artifact.verdicts import counters, quantities
+from artifact.verdicts import counters, expectations, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
@@ -142,6 +143,27 @@ def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> V
     return Values({of: theirs - ours}, f"Counter {metric}", ".4g", unit=unit, tail=tail, how=how)
 
 
+def bandwidth_share(
+    e: Evidence,
+    experiments,
+    stated: float,
+    of: str | Sequence[str],
+    metric: str,
+    plus: Sequence[str],
+    share_of: str,
+) -> Values:
+    """Bytes between the L2 and DRAM in a second, the counter `metric` with all of `plus` over the profiled time
+    `share_of` in ns, as a share of the bandwidth that the source states for its GPU, in GB/s."""
+    rate = quantities.counter_share(e, experiments, metric, share_of, of, plus)
+    by = {name: s / stated for name, s in rate.by.items()}
+    highest = max(s.max() for s in rate.by.values())
+    how = f"Of the stated {stated:g} GB/s; at most {highest:.4g} GB/s."
+    tail = f" of {stated:g} GB/s"
+    return Values(
+        by, "DRAM bandwidth", ".0f", 100, "%", tail, named=not isinstance(of, str), how=how
+    )
+
+
 def width(variant: str) -> int:
     """WGMMA_N of a contender of the sweep."""
     return int(TILE.fullmatch(variant)[1])
@@ -172,6 +194,16 @@ def along_contenders(v: Values, only: Sequence[str] = ()) -> Reduced:
     _all_there(v, names)
     means = pd.Series({name: records.geomean(v.by[name]) for name in names})
     return Reduced(v, means, "", f"{v.name}.", lines=True, course=[("contenders", means)])
+
+
+def median_at_each_n(v: Values) -> Reduced:
+    """The median over the points of each n."""
+    (s,) = v.by.values()
+    each = s.groupby(level="n").median()
+    shown = ", ".join(f"{v.one(value)} at n = {n}" for n, value in each.items())
+    return Reduced(
+        v, each, f"median {shown}", f"{v.name}: {v.points}, {v.range(s)}.", again=lambda s: float(s.median())
+    )  # fmt: skip
 
 
 def over_neighbours(v: Values, of: Sequence[str]) -> Reduced:
@@ -252,6 +284,20 @@ def _all_there(v: Values, names: Sequence[str]) -> None:
 # ---------------------------------------------------------------- expectations
 
 
+def within_and_each_step_gains(
+    r: Reduced, between: Sequence[float], tolerance: float, partly: float, steps: Sequence[str]
+) -> Judged:
+    """As `within`: reproduced or partly by the tolerance. Partly at best if the geometric mean does not rise from each
+    contender of `steps` to the next."""
+    judged = expectations.within(r, between, tolerance, partly)
+    _all_there(r.of, steps)
+    mean = {name: records.geomean(r.of.by[name]) for name in steps}
+    idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
+    verdict = PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict
+    said = f"Nothing is gained from {' and from '.join(idle)}." if idle else "Each step gains."
+    return replace(judged, verdict=verdict, asked=f"{judged.asked} {said}")
+
+
 def crosses(r: Reduced, limit: float) -> Judged:
     """Reproduced if the first value of the line is below `limit` and the last one above, partly if only the last one
     is above and the first one is less."""
@@ -266,9 +312,10 @@ def crosses(r: Reduced, limit: float) -> Judged:
 
 QUANTITIES = (
     tflops_of_the_set, tflops_denser, speedup_denser, cells, tile_sweep, stored_over_blocks, blocks_over, counter_less,
+    bandwidth_share,
 )  # fmt: skip
 REDUCERS = (
     share_of_gain, along_contenders, over_neighbours, over_the_others, along_density, along_n,
-    over_thresholds,
+    over_thresholds, median_at_each_n,
 )  # fmt: skip
-EXPECTATIONS = (crosses,)
+EXPECTATIONS = (within_and_each_step_gains, crosses)

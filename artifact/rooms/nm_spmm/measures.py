@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -123,6 +124,25 @@ def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:
     return Reduced(v, pd.Series(dtype=float), "", why, lines=True, course=course)
 
 
+def rank_correlation(v: Values, against: str) -> Reduced:
+    """The rank correlation of the values of each other experiment with those of the experiment `against`, over the
+    points that both have, for each contender."""
+    found = {}
+    for who, s in v.by.items():
+        table = s.unstack("experiment")
+        if against not in table or table.shape[1] < 2:
+            raise NotMeasured(f"There is nothing to hold against {against}.")
+        for other in table.columns.drop(against):
+            ranks = table[[against, other]].dropna().rank()
+            found[who, other] = ranks[against].corr(ranks[other])
+    each = ", ".join(f"{who} {other} {value:.2f}" for (who, other), value in found.items())
+    values, plain = pd.Series(found), replace(v, unit="")
+    return Reduced(
+        plain, values, f"rank correlation {plain.range(values)}", f"{v.name}, with {against}: {each}.",
+        again=lambda s: float(s.min()),
+    )  # fmt: skip
+
+
 def falls_at_each_step(r: Reduced, change: float) -> Judged:
     """Reproduced if each value is less than the one before it by more than the relative `change`, partly
     if the last is less than the first by more than that."""
@@ -137,5 +157,5 @@ def falls_at_each_step(r: Reduced, change: float) -> Judged:
 
 
 QUANTITIES = (share_of_ideal, share_of_peak, flops_per_count, added_memory, roofline_transition)
-REDUCERS = (steps, trend_of_labels)
+REDUCERS = (steps, trend_of_labels, rank_correlation)
 EXPECTATIONS = (falls_at_each_step,)

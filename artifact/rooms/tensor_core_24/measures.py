@@ -1,12 +1,15 @@
-"""What only claims of 2:4 on tensor cores need: one measured ceiling over another, and instructions of a kernel."""
+"""What only claims of 2:4 on tensor cores need: one measured ceiling over another, instructions of a kernel,
+and sizes held against one of them."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from artifact.drawing.compiled import instructions
+from artifact.measure import records
 from artifact.verdicts.evidence import Evidence, NotMeasured
-from artifact.verdicts.quantities import RATES, Values, rows
+from artifact.verdicts.quantities import RATES, Values, points, rows
+from artifact.verdicts.reducers import Reduced
 from kernels import tensor_core_24 as room
 
 
@@ -34,4 +37,20 @@ def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Val
     return Values({of: values}, f"Instructions {op}", ".0f", unit=f" {op}", how=how)
 
 
+def share_above_that_at(v: Values, column: str, value: float) -> Reduced:
+    """The share of the points whose value is over that of the points where the size `column` is `value`, which are
+    not counted themselves."""
+    (s,) = v.by.values()
+    here = s.index.get_level_values(column) == value
+    if not here.any() or here.all():
+        raise NotMeasured(f"{v.name} was not measured at {column} = {value:g} and elsewhere.")
+    that, others = records.geomean(s[here]), s[~here]
+    over = others > that
+    return Reduced(
+        v, pd.Series([over.mean()]), f"over that at {value:g} at {over.sum()} of {points(len(others))}",
+        f"{v.name}: {v.one(that)} at {column} = {value:g}, {v.range(others)} elsewhere.",
+    )  # fmt: skip
+
+
 QUANTITIES = (ceiling, machine_code)
+REDUCERS = (share_above_that_at,)

@@ -30,7 +30,7 @@ def test_no_cell_of_the_ledger_is_a_bare_number():
     df = judge.judge(load.claims(), paths.RECORDED / "nvidia-h200")
     measured = df[df["verdict"] != measures.NOT_MEASURED].set_index("id")["measured"]
     told = measured.str.contains(
-        r"×|%|µs|TFLOP/s|GB/s|\(|error|target|bytes| at \d|launches|exponent|: |HMMA|steps fall"
+        r"×|%|µs|TFLOP/s|GB/s|\(|error|target|bytes| at \d|launches|exponent|correlation|: |HMMA|steps fall"
     )
     assert not list(measured[~told].items())
 

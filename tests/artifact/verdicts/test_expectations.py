@@ -316,3 +316,14 @@ def test_lines_are_judged_one_by_one():
     assert near(r, [2, 8], 1.0, 2.0).verdict == REPRODUCED
     assert within(r, [2, 2], 0.1).verdict == PARTLY  # half of the fits
     assert within(r, [3, 5], 0.1).verdict == NOT_REPRODUCED  # no mean of exponents
+
+
+def test_what_was_asked_has_the_unit_of_what_is_shown():
+    """1 to 10 per cent, not 0.01 to 0.10 of them."""
+    from artifact.verdicts.expectations import near
+    from artifact.verdicts.quantities import Values
+    from artifact.verdicts.reducers import Reduced
+
+    shares = pd.Series([0.03, 0.06])
+    r = Reduced(Values({"a": shares}, "Share", scale=100, unit=" %"), shares, "", "")
+    assert near(r, [0.01, 0.10], 1.05, 2.0).asked.startswith("Asked: 1–10 %, within a factor")

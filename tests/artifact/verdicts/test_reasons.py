@@ -78,6 +78,7 @@ def test_reasons_are_there_for_what_is_not_reproduced_on_some_gpu_alone():
         ("{speedup warp_per_row / cusparse_best in wide at m = 1}.", None),
         ("{speedup warp_per_row / cusparse_best in wide}.", "1.30×."),
         ("{speedup warp_per_row / cusparse_best at density = 0.01}.", "1.30×."),
+        ("With it {claim wide-cusparse-caching}.", "With it not measured here."),
         ("{claim wide-cusparse-faster}.", "cuSPARSE faster at 0 of 21 points."),
         (
             "{speedup warp_per_row / cublas}.",

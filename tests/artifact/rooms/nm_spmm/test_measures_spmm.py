@@ -133,3 +133,28 @@ def test_added_memory(share, expected):
     expect = {"near": [0.01, 0.1], "factor": 1.2, "partly": 2.0}
     got = outcome(evidence(made), quantity, "each point", expect, ALL, ROOM)
     assert got.verdict == expected
+
+
+@pytest.mark.parametrize(
+    "sign,expected", [(1.0, REPRODUCED), (-1.0, NOT_REPRODUCED)], ids=["alike", "opposite"]
+)
+def test_the_rank_correlation_with_another_experiment(sign, expected):
+    speedups = {
+        "wide": lambda m, n, k, d: n**0.1 + d,
+        "square": lambda m, n, k, d: (n**0.1 + d) ** (3 * sign),
+    }
+    made = {
+        name: synthetic.experiment("wide", of).assign(experiment=name)
+        for name, of in speedups.items()
+    }
+    quantity = {"speedup": ["warp_per_row"], "over": "cusparse_best"}
+
+    def got(*names):
+        expect = {"at_least": 0.9, "partly": 0.7}
+        reduce = {"rank_correlation": "wide"}
+        return outcome(evidence(made), quantity, reduce, expect, names, ROOM)
+
+    found = got("wide", "square")
+    assert found.verdict == expected and f"warp_per_row square {sign:.2f}" in found.why
+    with pytest.raises(NotMeasured, match="nothing to hold against wide"):
+        got("square")

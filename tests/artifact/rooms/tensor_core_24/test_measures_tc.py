@@ -1,8 +1,9 @@
-"""The measures that only claims of 2:4 on tensor cores need: one ceiling over another, instructions of a kernel."""
+"""The measures that only claims of 2:4 on tensor cores need: one ceiling over another, instructions of a kernel,
+sizes held against one of them."""
 
 import pytest
 import synthetic
-from judging import evidence, outcome
+from judging import SPEEDUP, evidence, frames, outcome
 
 from artifact.rooms.tensor_core_24 import measures
 from artifact.verdicts.evidence import NotMeasured
@@ -31,6 +32,24 @@ def test_a_ceiling_over_another(low, high, expected):
 def test_both_are_needed(names):
     with pytest.raises(NotMeasured, match="The ceiling 'wgmma.*' was not measured"):
         over(*names)
+
+
+# ---------------------------------------------------------------- sizes held against one of them
+
+
+@pytest.mark.parametrize(
+    "best,expected",
+    [({2048: 0.5}, REPRODUCED), ({1024: 1.3, 2048: 1.2}, PARTLY), ({2048: 1.5}, NOT_REPRODUCED)],
+)
+def test_the_share_of_sizes_above_one_of_them(best, expected):
+    """best: speedups at some sizes; elsewhere 1."""
+    e = evidence(frames(lambda m, n, k, d: best.get(m, 1.0)))
+    reduce = {"share_above_that_at": "m", "value": 2048}
+    expect = {"at_least": 0.9, "partly": 0.2}
+    got = outcome(e, SPEEDUP, reduce, expect, ["square"], "tensor_core_24")
+    assert got.verdict == expected and "of 12 points" in got.measured
+    with pytest.raises(NotMeasured, match="at m = 2049 and elsewhere"):
+        outcome(e, SPEEDUP, reduce | {"value": 2049}, expect, ["square"], "tensor_core_24")
 
 
 # ---------------------------------------------------------------- machine code

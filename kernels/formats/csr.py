@@ -58,6 +58,8 @@ def validate(a: Csr) -> Csr:
                 f"CSR {name} is {array.ndim}-dimensional {array.dtype}, but must be 1-dimensional "
                 f"{np.dtype(dtype).name}"
             )
+        if not array.flags.c_contiguous:  # kernels count from its address on
+            raise ValueError(f"CSR {name} is not contiguous: copy it")
     if a.row_ptr.shape[0] != a.m + 1:
         raise ValueError(
             f"CSR row_ptr has {a.row_ptr.shape[0]} entries, but m = {a.m} rows need {a.m + 1}"
@@ -68,9 +70,9 @@ def validate(a: Csr) -> Csr:
             f"CSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {a.val.shape[0]} values: all three must agree"
         )
-    outside = (a.col_idx < 0) | (a.col_idx >= a.k)
-    if bool(outside.any()):
-        entry = int(outside.argmax())
+    # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
+    if a.nnz and not 0 <= int(a.col_idx.min()) <= int(a.col_idx.max()) < a.k:
+        entry = int(((a.col_idx < 0) | (a.col_idx >= a.k)).argmax())
         raise ValueError(
             f"CSR col_idx[{entry}] is {int(a.col_idx[entry])}, outside the columns 0 to {a.k - 1}"
         )

@@ -171,6 +171,10 @@ def array(values, dtype=np.int32):
         ({"val": GOOD.val.astype(np.float16)}, ["val", "float16", "float32"]),
         ({"val": GOOD.val.reshape(1, -1)}, ["val", "2-dimensional"]),
         ({"row_ptr": array(0)}, ["row_ptr", "0-dimensional"]),
+        # gaps
+        ({"row_ptr": array([0, 9, 2, 9, 2, 9, 5, 9])[::2]}, ["row_ptr", "contiguous", "copy it"]),
+        ({"col_idx": np.repeat(GOOD.col_idx, 2)[::2]}, ["col_idx", "contiguous", "copy it"]),
+        ({"val": GOOD.val[::-1]}, ["val", "contiguous", "copy it"]),
         # lengths
         ({"row_ptr": array([0, 2, 5])}, ["row_ptr", "3 entries", "m = 3", "4"]),
         ({"row_ptr": array([])}, ["row_ptr", "0 entries", "m = 3"]),

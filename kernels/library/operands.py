@@ -201,7 +201,7 @@ def _torch_values(values, accuracy):
 
 def _array(tensor):
     """A PyTorch tensor as a NumPy or CuPy array that shares its memory."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().resolve_neg().contiguous()  # a sign that is a flag does not travel
     if not tensor.is_cuda:
         return tensor.numpy()
     import cupy

@@ -45,7 +45,7 @@ def here(pretended, monkeypatch):  # noqa: F811
     monkeypatch.setattr(
         Cupy, "cuda",
         SimpleNamespace(
-            get_current_stream=lambda: current,
+            get_current_stream=lambda device=-1: current,
             Device=lambda *ordinal: SimpleNamespace(id=0, use=lambda: None),
             Stream=Stream, Event=lambda: SimpleNamespace(record=lambda stream: None),
             get_elapsed_time=lambda begin, end: 1.0,

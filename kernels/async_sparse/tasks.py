@@ -162,8 +162,6 @@ def _of_cut(source, entry: str, cut, pointers, m: int, width: int, device) -> li
     if not len(cut):
         return []
     kernel = jit.load(jit.compile_cubin(source, entry, jit.arch_of(device)))
-    blocks = min(
-        MOST_BLOCKS, ceil(width / 256)
-    )  # who comes after them are the same blocks' next columns
+    blocks = min(MOST_BLOCKS, ceil(width / 256))  # beyond these, each goes on to further columns
     config = LaunchConfig(grid=(len(cut), blocks), block=256)
     return [(kernel, config, (cut.data.ptr, *pointers, np.int32(m), np.int32(width)))]

@@ -270,7 +270,8 @@ def plan(
     )
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     if operands.is_scipy(a) and a.nnz > INT32_MAX:
-        a = _part_of(a, grid, comm, rows, columns)
+        whole, of = a, (rows, columns)
+        a = talk.together(comm, lambda: _part_of(whole, grid, comm, *of))
         rows = columns = None
     dtype = dtype or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
     slabs, rows, columns = talk.together(

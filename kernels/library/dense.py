@@ -186,11 +186,9 @@ def apart(x: Dense, y: Dense) -> bool:
     if x.ptr + past <= y.ptr + begin or y.ptr + end <= x.ptr + first or 0 in (*x.shape, *y.shape):
         return True
     size = DTYPES[x.dtype][1]
-    for line, step in (
-        (1, 0),
-        (0, 1),
-    ):  # of `matrix`: what a line runs along, and from line to line
-        (of_x, of_y), pitch = (matrix(x), matrix(y)), matrix(x)[2 + step]
+    of_x, of_y = matrix(x), matrix(y)
+    for line, step in ((1, 0), (0, 1)):  # axes: along a line, and from line to line
+        pitch = of_x[2 + step]
         if pitch > 0 and pitch == of_y[2 + step] and of_x[2 + line] == of_y[2 + line] == 1:
             at = (y.ptr - x.ptr) % (pitch * size)
             if of_x[line] * size <= at <= (pitch - of_y[line]) * size:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> La
     found, look_ms = timed(lambda: key(problem, accuracy))
     launch = tuning.bind_choice(
         CHOICES, found, device,
-        fits=lambda config: fits(config, device),
+        fits=fitting(problem, device),
         make=lambda: tune(problem, device, accuracy),
         bind=lambda config: bind_config(name, problem, device, config), file=file,
     )  # fmt: skip
@@ -98,14 +99,22 @@ def fits(config: Union | Windows, device) -> bool:
     return isinstance(config, Union) or jit.arch_of(device) in family.TARGETS
 
 
+def fitting(problem: Problem, device) -> Callable[[Union | Windows], bool]:
+    """`fits`, and whether the kernel takes A's values: choices are kept for a pattern, whatever its values are."""
+    split = windows.splits(problem.device().a)
+
+    def fits_problem(config: Union | Windows) -> bool:
+        exact = isinstance(config, Windows) and config.exact
+        return fits(config, device) and (split or not exact)
+
+    return fits_problem
+
+
 def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
     """The fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
-    of = statistics(problem.device().a)
-    configs = [
-        config
-        for config in model.candidates(accuracy, of, problem.n, len(model.POOLS[accuracy]))
-        if fits(config, device)
-    ][:MOST]
+    of, taken = statistics(problem.device().a), fitting(problem, device)
+    every = model.candidates(accuracy, of, problem.n, len(model.POOLS[accuracy]))
+    configs = [config for config in every if taken(config)][:MOST]
     dtype = family.dtype_of(problem.device().b)
     jobs = [entry_of(config, problem.n, dtype) for config in configs]
     return tuning.tune(

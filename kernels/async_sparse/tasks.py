@@ -24,6 +24,7 @@ from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 
 STEP = 32  #: columns: parts of equal size are multiples of it
+MOST_BLOCKS = 65_535  #: in the second dimension of a grid
 ORDERS = ("", "similar")  #: of rows: as they come, or those with common columns side by side
 
 
@@ -161,5 +162,6 @@ def _of_cut(source, entry: str, cut, pointers, m: int, width: int, device) -> li
     if not len(cut):
         return []
     kernel = jit.load(jit.compile_cubin(source, entry, jit.arch_of(device)))
-    config = LaunchConfig(grid=(len(cut), ceil(width / 256)), block=256)
+    blocks = min(MOST_BLOCKS, ceil(width / 256))  # beyond these, each goes on to further columns
+    config = LaunchConfig(grid=(len(cut), blocks), block=256)
     return [(kernel, config, (cut.data.ptr, *pointers, np.int32(m), np.int32(width)))]

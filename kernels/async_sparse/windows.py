@@ -39,6 +39,8 @@ HEIGHTS = (
 SLICES, GROUP_COLUMNS = 4, 128  #: of a step; columns of C that a warpgroup multiplies
 LEAST_CHUNK = 256  #: columns of a window that are not cut
 MOST_STAGES = 8
+#: The least float32 that TF32 has no finite number for.
+_ROUNDED_TO_INFINITY = np.array(0x7F7FF000, np.uint32).view(np.float32)[()]
 #: Bytes of shared memory of an SM and of a block, without what the driver and barriers take of each block.
 SM_SHARED, BLOCK_SHARED, TAKEN = 233_472, 231_424, 2048
 
@@ -174,21 +176,31 @@ def slices_of(a: Wcsr, exact: bool):
     if not exact:
         return xp.ascontiguousarray(val)[:, None]
     big = tf32(val)
-    return xp.stack([big, tf32(val - big)], axis=1)
+    with np.errstate(invalid="ignore"):
+        rest = xp.where(xp.isfinite(big), val - big, xp.float32(0))
+    return xp.stack([big, tf32(rest)], axis=1)
+
+
+def splits(a: Csr) -> bool:
+    """Whether 3xTF32 takes A's values: infinity, and what TF32 rounds to it, times B's rest is NaN where that is 0."""
+    xp = array_module(a.val)
+    return not bool((xp.abs(a.val) >= _ROUNDED_TO_INFINITY).any())
 
 
 def tf32(x):
-    """float32 rounded to what TF32 holds, to the nearest, halves away from zero; finite values. NumPy or CuPy."""
+    """float32 rounded to what TF32 holds, to the nearest, halves away from zero; NaN is NaN. NumPy or CuPy."""
     xp = array_module(x)
-    bits = xp.ascontiguousarray(x).view(xp.uint32) + xp.uint32(0x1000)
-    return (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
+    x = xp.ascontiguousarray(x)
+    bits = x.view(xp.uint32) + xp.uint32(0x1000)
+    rounded = (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
+    return xp.where(xp.isnan(x), xp.float32(np.nan), rounded)  # a carry would make it 0 or infinity
 
 
 def bind(name: str, problem: Problem, device, config: Windows | None = None) -> Launch:
     """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into slices and tasks.
 
     Launches of one `Launch` must not overlap where windows are cut. Raises ValueError where A is not CSR, B and
-    C are not row-major float32, the GPU has no wgmma, or TF32 would lose digits.
+    C are not row-major float32, the GPU has no wgmma, TF32 would lose digits, or 3xTF32 would make NaN of infinity.
     """
     from cuda.core import LaunchConfig
 
@@ -207,6 +219,10 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     )
     if not config.exact:
         require_tf32(name, operands)
+    require(
+        not config.exact or splits(operands.a),
+        f"{name} multiplies in 3xTF32, but A has values that are infinite or as good as that: use union_rows",
+    )
     blocks = device.properties.multiprocessor_count * (3 - config.groups)
     panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
     made, prepare_ms = timed(lambda: prepare(operands.a, config, blocks, panels))

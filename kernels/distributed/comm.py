@@ -303,6 +303,18 @@ def start_torch(at: Place, *, gpu: bool = True) -> Torch:
     return Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
 
 
+def together(comm: Comm, work: Callable[[], Any]) -> Any:
+    """What `work()` returns; where it raises ValueError on any rank, all raise it: nobody waits for who gave up."""
+    made, wrong = None, ""
+    try:
+        made = work()
+    except ValueError as error:
+        wrong = str(error)
+    for rank, said in enumerate(comm.gather(wrong)):
+        require(not said, f"on rank {rank}, {said}")
+    return made
+
+
 def same(comm: Comm, **values) -> None:
     """Raise ValueError on all ranks, one sentence, unless they bring the same values."""
     found = comm.gather(values)

@@ -49,17 +49,24 @@ def watched(place: Place, *, arrival: float = ARRIVAL, port: int | None = None):
     try:
         yield
     except BaseException as error:  # a KeyboardInterrupt as well ends all
+        if isinstance(error, SystemExit) and error.code in (None, 0):  # who says that all is well
+            _leave(link, hub, before)
+            raise
         time.sleep(ECHO)  # where it is only the echo of another's death, that is told first
         said = (str(error).strip().splitlines() or [""])[0]
         link.tell({"dies": f"{type(error).__name__}: {said}" if said else type(error).__name__})
         time.sleep(2 * BEAT)  # what was told comes back, and ends this process too
         _end(f"rank {place.rank} died: {type(error).__name__}: {said}")
     else:
-        link.bye()
-        if hub is not None:
-            hub.last(SILENCE)
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        _leave(link, hub, before)
+
+
+def _leave(link: _Link, hub: _Hub | None, before) -> None:
+    link.bye()
+    if hub is not None:
+        hub.last(SILENCE)
+    if before is not None:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _patient():

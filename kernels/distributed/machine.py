@@ -128,6 +128,7 @@ class Gpu:
 
         asked = operands.resolved(accuracy, dtype)
         exact = isinstance(a, Csr) and dtype == "float32" and asked == "fp32"
+        exact = exact and a.m > 0 and a.nnz > 0  # of nothing there are no statistics
         if exact and (choice or in_place or a.nnz > TRIED):
             way = routes.Route("async_sparse", "auto_fp32", a, "float32")
             made, chosen = None, choice or choice_of(a, n, in_place)
@@ -258,10 +259,10 @@ def rows_of(a, begin: int, end: int):
     """Rows begin … end - 1 of a CSR matrix, or of a BCSR one from block to block; entries are shared."""
     unit = a.block[0] if isinstance(a, Bcsr) else 1
     require(
-        begin % unit == 0 and (end % unit == 0 or end == a.m),
+        (begin % unit == 0 or begin == a.m) and (end % unit == 0 or end == a.m),
         f"rows {begin} to {end} cut a block of {unit} rows: cut between blocks",
     )
-    row_ptr = a.row_ptr[begin // unit : -(-end // unit) + 1]
+    row_ptr = a.row_ptr[-(-begin // unit) : -(-end // unit) + 1]
     first, last = (int(row_ptr[0]), int(row_ptr[-1])) if len(row_ptr) else (0, 0)
     made = replace(
         a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last]

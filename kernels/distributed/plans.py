@@ -15,11 +15,13 @@ part's own rows, which the caller fills, and after them those that come. So noth
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .. import formats
 from ..contract import require, require_whole
 from ..formats import csr, half
 from ..formats.bcsr import Bcsr
@@ -68,11 +70,23 @@ class Panels:
 
     edges: tuple[int, ...]  #: where panels begin, and n
     arrays: list  #: (rows, width)
+    dtype: str = "float32"
 
     def fill(self, x) -> Panels:
-        """Copy a matrix (rows, n) in."""
+        """Copy a matrix (rows, n) in, of the same dtype; of a 16-bit one as a `Half`, its bit patterns, or an array."""
+        shape, given = (self.arrays[0].shape[0], self.edges[-1]), half.array_of(x)
+        name = str(getattr(x, "dtype", type(x).__name__)).removeprefix("torch.")
+        bits = self.dtype in half.DTYPES and name == "uint16"
+        require(
+            bits or name == self.dtype,
+            f"B is {name}, but the plan is for {self.dtype}: convert it, or plan with another dtype",
+        )
+        require(
+            tuple(given.shape) == shape,
+            f"B is {' x '.join(map(str, given.shape))}, but this rank's rows of it are {shape[0]} x {shape[1]}",
+        )
         for array, begin, end in zip(self.arrays, self.edges, self.edges[1:], strict=False):
-            array[...] = half.array_module(array).asarray(x[:, begin:end])
+            array[...] = _stored(given[:, begin:end], array)
         return self
 
     def whole(self):
@@ -80,6 +94,14 @@ class Panels:
         if len(self.arrays) == 1:
             return self.arrays[0]
         return half.array_module(self.arrays[0]).concatenate(self.arrays, axis=1)
+
+
+def _stored(x, like):
+    """Columns of a matrix as an array where `like` is, of its dtype: 16-bit floats as their bit patterns."""
+    if str(x.dtype) == "torch.bfloat16":  # which other libraries do not exchange
+        x = x.view(sys.modules["torch"].int16)
+    made = half.array_module(like).asarray(x)
+    return made if made.dtype == like.dtype else made.view(like.dtype)
 
 
 @dataclass
@@ -163,6 +185,8 @@ class Plan:
             self._finish(chunk, spans)
         self._end = here.mark(self._row)
         here.wait(None, self._end)
+        # Where nothing of another rank is multiplied, nobody has waited yet for B to be sent.
+        here.wait(None, arrived[-1])
         if timed:
             here.sync()
             sums = {name: sum(here.ms(a, b) for a, b in every) for name, every in spans.items()}
@@ -246,12 +270,18 @@ def plan(
     )
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     if operands.is_scipy(a) and a.nnz > INT32_MAX:
-        a = _part_of(a, grid, comm, rows, columns)
+        whole, of = a, (rows, columns)
+        a = talk.together(comm, lambda: _part_of(whole, grid, comm, *of))
         rows = columns = None
     dtype = dtype or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
-    slabs, rows, columns = _cut(a, grid, comm, rows, columns, accuracy, dtype)
+    slabs, rows, columns = talk.together(
+        comm, lambda: _cut(a, grid, comm, rows, columns, accuracy, dtype)
+    )
     m, k = int(rows[-1]), int(columns[-1][-1])
-    talk.same(comm, m=m, k=k, n=int(n), dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c)
+    talk.same(
+        comm, m=m, k=k, n=int(n), dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c,
+        rows=rows.tolist(), columns=[x.tolist() for x in columns],
+    )  # fmt: skip
     if machine.uuid():
         talk.one_gpu_each(comm, machine.uuid())
     made = Plan(machine, comm, grid, (m, k, int(n)), dtype)
@@ -304,6 +334,12 @@ def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
             "a Part says itself which rows are whose, and is cut by rows: leave replicas, rows and columns out",
         )
         slabs = a.slabs
+        for x in slabs:
+            require(
+                isinstance(x, Csr | Bcsr),
+                f"the part of rank {comm.rank} is {type(x).__name__}, but must be Csr or Bcsr: convert it",
+            )
+            formats.validate(x)
         rows = np.asarray(a.rows, np.int64)
         rows = partition.require_bounds("rows", rows, grid.rows, int(rows[-1]))
         own = rows if a.columns is None else np.asarray(a.columns, np.int64)
@@ -424,15 +460,16 @@ def _buffers(made: Plan, k: int, begin: int, own: int, m: int, replicated: bool)
     here = made.machine
 
     def panels(rows: int) -> Panels:
-        return Panels(made.edges, [here.empty(rows, width, made.dtype) for width in made.widths])
+        every = [here.empty(rows, width, made.dtype) for width in made.widths]
+        return Panels(made.edges, every, made.dtype)
 
     if replicated:
         made.b_rows, made._b = (0, made.k), panels(made.k)
         every = [x[begin : begin + k] for x in made._b.arrays]
-        made._all = Panels(made.edges, every)
+        made._all = Panels(made.edges, every, made.dtype)
     else:
         made.b_rows, made._all = (begin, begin + own), panels(k)
-        made._b = Panels(made.edges, [x[:own] for x in made._all.arrays])
+        made._b = Panels(made.edges, [x[:own] for x in made._all.arrays], made.dtype)
     made._c = made._out = panels(m)
 
 
@@ -494,7 +531,7 @@ def _reduces(made: Plan, row, size: int) -> None:
         moved = (m - (end - begin)) * width * size
         made.sent_bytes += moved
         made.least_bytes += moved
-    made._out = Panels(made.edges, out)
+    made._out = Panels(made.edges, out, made.dtype)
     made.c_rows = made.c_rows[0] + begin, made.c_rows[0] + end
 
 
@@ -513,7 +550,8 @@ def _spreads(made: Plan) -> None:
     """Every rank gets all of C."""
     comm, here = made.comm, made.machine
     ranges = comm.gather(made.c_rows)
-    whole = Panels(made.edges, [here.empty(made.m, w, made.dtype) for w in made.widths])
+    every = [here.empty(made.m, w, made.dtype) for w in made.widths]
+    whole = Panels(made.edges, every, made.dtype)
     for mine, every in zip(made._out.arrays, whole.arrays, strict=True):
         into = [every[x:y] for x, y in ranges]
         made._spread.append((comm.ready([mine] * comm.size, into), None))

@@ -77,6 +77,10 @@ class Streamed:
             f"B is {b.dtype} {b.shape}, but must be float32 {(self.k, self.n)}",
         )
         out = here.empty(self.m, self.n, "float32") if out is None else out
+        require(
+            out.shape == (self.m, self.n) and out.dtype == np.float32,
+            f"out is {out.dtype} {out.shape}, but must be float32 {(self.m, self.n)}",
+        )
         begin, free = here.mark(), [None, None]
         for stream in (self._row, self._copy):
             here.wait(stream, begin)

@@ -198,8 +198,8 @@ def from_torch(tensor) -> Bcsr:
             m,
             k,
             dtype,
-            row_ptr.astype(xp.int32),
-            col_idx.astype(xp.int32),
+            csr.narrowed("BCSR", "row_ptr", row_ptr),
+            csr.narrowed("BCSR", "col_idx", col_idx),
             val,
             int(stored.nonzero(val).sum()),
         )  # fmt: skip
@@ -326,19 +326,7 @@ def to_csr(a: Bcsr) -> Csr:
     block, inside = at // (b_row * b_col), at % (b_row * b_col)
     row = block_rows_of(a)[block] * b_row + inside // b_col
     col = a.col_idx[block].astype(xp.int64) * b_col + inside % b_col
-    place = row * a.k + col
-    order = xp.argsort(place)
-    if at.shape[0] > INT32_MAX:
-        raise ValueError(
-            f"{at.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
-        )
-    kept = a.val.reshape(-1)[at[order]]
-    return Csr(
-        a.m, a.k,
-        csr.offsets(place[order], a.m, a.k),
-        col[order].astype(xp.int32),
-        stored.numbers(kept, a.dtype),
-    )  # fmt: skip
+    return stored.csr_of(a, at, row, col)
 
 
 def block_rows_of(a: Bcsr):

@@ -58,6 +58,8 @@ def validate(a: Csr) -> Csr:
                 f"CSR {name} is {array.ndim}-dimensional {array.dtype}, but must be 1-dimensional "
                 f"{np.dtype(dtype).name}"
             )
+        if not array.flags.c_contiguous:  # kernels count from its address on
+            raise ValueError(f"CSR {name} is not contiguous: copy it")
     if a.row_ptr.shape[0] != a.m + 1:
         raise ValueError(
             f"CSR row_ptr has {a.row_ptr.shape[0]} entries, but m = {a.m} rows need {a.m + 1}"
@@ -68,13 +70,32 @@ def validate(a: Csr) -> Csr:
             f"CSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {a.val.shape[0]} values: all three must agree"
         )
-    outside = (a.col_idx < 0) | (a.col_idx >= a.k)
-    if bool(outside.any()):
-        entry = int(outside.argmax())
-        raise ValueError(
-            f"CSR col_idx[{entry}] is {int(a.col_idx[entry])}, outside the columns 0 to {a.k - 1}"
-        )
+    require_columns("CSR", a.col_idx, a.k)
     return a
+
+
+def require_columns(format: str, col_idx, count: int, what: str = "columns") -> None:
+    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy."""
+    # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
+    if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
+        entry = int(((col_idx < 0) | (col_idx >= count)).argmax())
+        raise ValueError(
+            f"{format} col_idx[{entry}] is {int(col_idx[entry])}, outside the {what} 0 to {count - 1}"
+        )
+
+
+def narrowed(format: str, name: str, index):
+    """Indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy."""
+    if index.dtype.itemsize >= 4 and index.dtype != np.int32 and index.shape[0]:
+        low, high = int(index.min()), int(index.max())
+        if low < -INT32_MAX or high > INT32_MAX:
+            wrong = high if high > INT32_MAX else low
+            entry = int((index == index.dtype.type(wrong)).argmax())
+            raise ValueError(
+                f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix "
+                "smaller, or split it"
+            )
+    return index.astype(np.int32)
 
 
 def require_offsets(format: str, row_ptr) -> None:
@@ -109,8 +130,8 @@ def from_scipy(matrix) -> Csr:
         Csr(
             m,
             k,
-            csr.indptr.astype(np.int32),
-            csr.indices.astype(np.int32),
+            narrowed("CSR", "row_ptr", csr.indptr),
+            narrowed("CSR", "col_idx", csr.indices),
             csr.data.astype(np.float32),
         )
     )

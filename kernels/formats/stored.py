@@ -39,6 +39,20 @@ def nonzero(val):
     return val != 0 if val.dtype == np.float32 else val & 0x7FFF != 0
 
 
+def csr_of(a, at, row, col) -> Csr:
+    """Some stored values as `Csr`, columns ascending: their places in val, rows and columns, int64, in any order."""
+    if at.shape[0] > INT32_MAX:
+        raise ValueError(
+            f"{at.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
+        )
+    xp = half.array_module(at)
+    place = row * a.k + col
+    order = xp.argsort(place)
+    row_ptr = csr.offsets(place[order], a.m, a.k)
+    kept = a.val.reshape(-1)[at[order]]
+    return Csr(a.m, a.k, row_ptr, col[order].astype(xp.int32), numbers(kept, a.dtype))
+
+
 def fill_ratio(a) -> float:
     """Non-zeros over stored values; 0 where nothing is stored."""
     return a.nnz / a.val.size if a.val.size else 0.0

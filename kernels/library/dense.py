@@ -70,6 +70,10 @@ def describe(x, name: str) -> Dense:
             raise ValueError(
                 f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()"
             )
+        if x.is_neg():
+            raise ValueError(
+                f"{name} is a view whose signs PyTorch has yet to change: call resolve_neg() first"
+            )
         dtype = _dtypes.get(x.dtype) or _named(x.dtype)
         return Dense(x.data_ptr(), x.shape, x.stride(), dtype, x.get_device())
     if library == "cupy":
@@ -90,7 +94,7 @@ def place(x, name: str) -> tuple[int, tuple]:
         memory = x.data
         return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
     if library == "torch" and x.layout is sys.modules["torch"].strided:
-        return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds)
+        return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds, x.is_neg())
     found = describe(given, name)
     return found.ptr, found[1:]
 
@@ -155,6 +159,8 @@ def is_laid(x: Dense, order: str) -> bool:
     rows, columns, by_row, by_column = matrix(x)
     if order == "F":
         rows, columns, by_row, by_column = columns, rows, by_column, by_row
+    if rows == 0 or columns == 0:  # strides of nothing are anything
+        return True
     return (columns == 1 or by_column == 1) and (rows == 1 or by_row == columns)
 
 
@@ -162,6 +168,32 @@ def order_of(x: Dense) -> str:
     """ "F" for what runs along columns, else "C"."""
     rows, columns, by_row, by_column = matrix(x)
     return "F" if by_row < by_column and rows > 1 and columns > 1 else "C"
+
+
+def extent(x: Dense) -> tuple[int, int]:
+    """Where an array's bytes are, counted from its address: the first, and the one past the last."""
+    if 0 in x.shape:
+        return 0, 0
+    size = DTYPES[x.dtype][1]
+    ends = [size * (n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)]
+    return sum(e for e in ends if e < 0), size + sum(e for e in ends if e > 0)
+
+
+def apart(x: Dense, y: Dense) -> bool:
+    """Whether two matrices of a dtype share no memory, if only as columns, or rows, of one larger matrix: their lines
+    are as far from each other, and side by side in each. Other patterns are taken to share some."""
+    (first, past), (begin, end) = extent(x), extent(y)
+    if x.ptr + past <= y.ptr + begin or y.ptr + end <= x.ptr + first or 0 in (*x.shape, *y.shape):
+        return True
+    size = DTYPES[x.dtype][1]
+    of_x, of_y = matrix(x), matrix(y)
+    for line, step in ((1, 0), (0, 1)):  # axes: along a line, and from line to line
+        pitch = of_x[2 + step]
+        if pitch > 0 and pitch == of_y[2 + step] and of_x[2 + line] == of_y[2 + line] == 1:
+            at = (y.ptr - x.ptr) % (pitch * size)
+            if of_x[line] * size <= at <= (pitch - of_y[line]) * size:
+                return True
+    return False
 
 
 def strides_of(rows: int, columns: int, order: str) -> tuple[int, int]:
@@ -251,7 +283,7 @@ def current(like, device: int) -> int:
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         return raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
     cupy = sys.modules.get("cupy")
-    return cupy.cuda.get_current_stream().ptr if cupy is not None else 0
+    return cupy.cuda.get_current_stream(device).ptr if cupy is not None else 0
 
 
 def opened(address: int, device):

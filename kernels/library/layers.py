@@ -155,6 +155,21 @@ def _shape(x, features, kernel: str) -> tuple:
     return *x.shape[:-1], features
 
 
+def _require_input(x, val, features: int) -> None:
+    """Raise ValueError, one sentence, unless an input has a layer's columns and lies where its blocks do.
+
+    Both are read by address: of another input, memory of somebody else. torch.compile keeps these as guards.
+    """
+    if x.shape[-1] != features:
+        raise ValueError(
+            f"the input has {x.shape[-1]} features, but the layer takes {features}: bring as many, or another layer"
+        )
+    if x.device != val.device:
+        raise ValueError(
+            f"the input is on {x.device}, but the layer on {val.device}: move one of them with to()"
+        )
+
+
 def _enqueue(x, val, index, col_idx, counter, features: int, kernel: str):
     import torch
 
@@ -261,6 +276,7 @@ def classes() -> SimpleNamespace:
             return cls(k, m, *blocks_of(linear.weight, mask), linear.bias, published)
 
         def forward(self, x):
+            _require_input(x, self.val, self.in_features)
             y = multiply(
                 x, self.val, self.index, self.col_idx, self.counter, self.out_features, self.kernel
             )
@@ -292,6 +308,7 @@ def classes() -> SimpleNamespace:
             self.down_proj = BlockSparseLinear.of(down, masks["down_proj"])
 
         def forward(self, x):
+            _require_input(x, self.val, self.in_features)
             hidden = multiply(
                 x, self.val, self.index, self.col_idx, self.counter, self.features, "gated"
             )

@@ -201,7 +201,7 @@ def _torch_values(values, accuracy):
 
 def _array(tensor):
     """A PyTorch tensor as a NumPy or CuPy array that shares its memory."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().resolve_neg().contiguous()  # a sign that is a flag does not travel
     if not tensor.is_cuda:
         return tensor.numpy()
     import cupy
@@ -210,18 +210,26 @@ def _array(tensor):
 
 
 def _csr(m: int, k: int, row_ptr, col_idx, val) -> Csr:
-    xp = array_module(val)
     require(
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
     )
-    return Csr(int(m), int(k), row_ptr.astype(xp.int32), col_idx.astype(xp.int32), val)
+    row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr)
+    return Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx), val)
 
 
 def _of_blocks(m: int, k: int, row_ptr, col_idx, val, accuracy):
     """Blocks, (blocks, b_row, b_col), of any sides: BCSR where it has such, else CSR; blocks may come in any order."""
     xp, val = array_module(val), _float32(val, accuracy)
-    row_ptr, col_idx = (x.astype(xp.int32) for x in (row_ptr, col_idx))
+    row_ptr = csr.narrowed("BSR", "row_ptr", row_ptr)
+    col_idx = csr.narrowed("BSR", "col_idx", col_idx)
+    csr.require_offsets("BSR", row_ptr)
+    require(
+        int(row_ptr[-1]) == col_idx.shape[0] == val.shape[0],
+        f"BSR row_ptr ends at {int(row_ptr[-1])}, but there are {col_idx.shape[0]} column indices and "
+        f"{val.shape[0]} blocks: all three must agree",
+    )
+    csr.require_columns("BSR", col_idx, -(-k // val.shape[2]), "columns of blocks")
     given = Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, int((val != 0).sum()))
     made = bcsr.to_csr(given)
     if val.shape[1] not in bcsr.SIDES or val.shape[2] not in bcsr.SIDES:
@@ -249,7 +257,12 @@ def _float32(x, accuracy):
 
 
 def _require_same(made, x, given: str, dtype: str, accuracy: str) -> None:
-    wrong = ~((made == x) | (made != made))
+    if x.dtype.kind in "iu":  # compared as float64, 2^53 + 1 would be 2^53
+        fits = made < 2.0 ** (8 * x.dtype.itemsize - (x.dtype.kind == "i"))
+        xp = array_module(x)
+        wrong = ~(fits & (xp.where(fits, made, xp.float32(0)).astype(x.dtype) == x))
+    else:
+        wrong = ~((made == x) | (made != made))
     if bool(wrong.any()):
         value = x.reshape(-1)[int(wrong.reshape(-1).argmax())]
         raise ValueError(
@@ -283,6 +296,10 @@ def _dense(a, accuracy):
 
 
 def _pruned(x, prune: str, density, pattern: tuple[int, int], block: int, dtype: str, accuracy):
+    require(
+        prune == "block" or 0 not in x.shape,
+        f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
+    )
     if prune == "2:4":
         require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
         if dtype in half.DTYPES:
@@ -302,7 +319,10 @@ def _without_blocks(x, density, block: int):
     """The array with zeros in place of all blocks but the share `density` of the largest sums of squares."""
     if density is None:
         return x
-    require(0 <= density <= 1, f"density is {density!r}, but must be a share from 0 to 1")
+    require(
+        isinstance(density, float | int | np.floating | np.integer) and 0 <= density <= 1,
+        f"density is {density!r}, but must be a share from 0 to 1",
+    )
     xp = array_module(x)
     side = bcsr.sides(block)[0]
     m, k = x.shape
@@ -326,8 +346,8 @@ def as_csr(a) -> Csr:
     """Any format as CSR of A with float32 values, where it lives; zeros that a pattern stores fall away."""
     if isinstance(a, Csr):
         return a
-    if isinstance(a, Bcsr):
-        return bcsr.to_csr(a)
+    if isinstance(a, Bcsr | Wcsr):
+        return formats.to_csr(a)
     dense = formats.to_dense(a)
     dense = dense.T if isinstance(a, Nm) else dense
     xp = array_module(dense)

@@ -112,8 +112,8 @@ class Plan:
         self._steps: list[Step] = []
         self._keep: tuple = ()
         self._own_values = 0
-        # How B, and out, lies -> whether the kernel takes it so.
-        self._known: tuple[dict[tuple, bool], dict[tuple, bool]] = ({}, {})
+        # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
+        self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._flows: dict[int, Any] = {}
         self._at: tuple[int, int, int] | None = None
         self._ready: list[tuple] = []
@@ -141,9 +141,7 @@ class Plan:
         CuPy's, cuda.core's or an address. Raises ValueError, one sentence, for what does not fit the plan.
         """
         at, how = dense.place(b, "B")
-        b_as_it_is = self._known[B].get(how)
-        if b_as_it_is is None:
-            b_as_it_is = self._examined(b, how, B)
+        b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
         if stream is None:
             stream = self.stream
         pointer = dense.current(b, self._ordinal) if stream is None else dense.address_of(stream)
@@ -154,14 +152,12 @@ class Plan:
             where = None if stream is None else pointer
             out = dense.empty(b, shape, self.dtype, self.out_order, self._ordinal, where)
         to, how = dense.place(out, "out")
-        out_as_it_is = self._known[OUT].get(how)
-        if out_as_it_is is None:
-            out_as_it_is = self._examined(out, how, OUT)
+        out_as_it_is, first, past = self._known[OUT].get(how) or self._examined(out, how, OUT)
         values_at = self._own_values if values is None else self._values(values)
         if self.m == 0 or self.n == 0:
             return out
-        if at == to:
-            raise ValueError("out is B itself: give another array")
+        if at + b_first < to + past and to + first < at + b_past:
+            _require_apart(b, out)
         flow = self._flows.get(pointer) or self._flow(pointer)
         if current.now() == self._ordinal:
             self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow)
@@ -195,8 +191,9 @@ class Plan:
 
     # ---- what B and out are like
 
-    def _examined(self, array, how: tuple, whose: int) -> bool:
-        """Whether the kernel takes an array as it is, kept for all that lie so; ValueError where it does not fit."""
+    def _examined(self, array, how: tuple, whose: int) -> tuple[bool, int, int]:
+        """Whether the kernel takes an array as it is, and `dense.extent`, kept for all that lie so; ValueError where it
+        does not fit."""
         name, rows = ("B", self.k) if whose == B else ("out", self.m)
         x = dense.describe(array, name)
         shapes = [(rows, self.n)] + [(rows,)] * (self.n == 1)
@@ -217,8 +214,8 @@ class Plan:
             takes = whose == B
         else:
             takes = dense.is_laid(x, self.b_order if whose == B else self.out_order)
-        self._known[whose][how] = takes
-        return takes
+        self._known[whose][how] = takes, *dense.extent(x)
+        return self._known[whose][how]
 
     def _values(self, values) -> int:
         require(
@@ -268,6 +265,13 @@ class Plan:
         from .saved import save
 
         save(self, path)
+
+
+def _require_apart(b, out) -> None:
+    x, y = dense.describe(b, "B"), dense.describe(out, "out")
+    if not dense.apart(x, y):
+        said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
+        raise ValueError(f"out {said}: give another array")
 
 
 def plan(

@@ -16,8 +16,8 @@
 
 "fp16" and "bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows
 of A is multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's
-sums, and may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. TF32
-takes A rounded and B cut to 10 bits of fraction.
+sums, and may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. Where A
+has infinite values there are no such three products. TF32 takes A rounded and B cut to 10 bits of fraction.
 """
 
 from __future__ import annotations
@@ -217,17 +217,17 @@ def _family(way: Route, p: Problem, device) -> _Family | None:
 def _any_csr(variant: str, p: Problem, device) -> _Family:
     from ..async_sparse import any_csr, model, statistics
 
-    accuracy = any_csr.ACCURACIES[variant]
+    accuracy, fits = any_csr.ACCURACIES[variant], any_csr.fitting(p, device)
 
     def likely():
         of = statistics.statistics(p.device().a)
         every = model.candidates(accuracy, of, p.n, len(model.POOLS[accuracy]))
-        return next(config for config in every if any_csr.fits(config, device))
+        return next(config for config in every if fits(config))
 
     return _Family(
         any_csr.CHOICES,
         lambda: any_csr.key(p, accuracy),
-        lambda config: any_csr.fits(config, device),
+        fits,
         likely,
         lambda: any_csr.tune(p, device, accuracy),
         lambda name, config: any_csr.bind_config(name, p, device, config),

@@ -40,7 +40,7 @@ class Cupy(ModuleType):
 
     ndarray = Array
     cuda = SimpleNamespace(
-        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None, ptr=0),
+        get_current_stream=lambda device=-1: SimpleNamespace(synchronize=lambda: None, ptr=0),
         Device=lambda: SimpleNamespace(id=0),
     )
 

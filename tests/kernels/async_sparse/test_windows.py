@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from math import ceil, log2
+from types import SimpleNamespace
 
 import compiled
 import numpy as np
 import pytest
+import racing
 from compiled import count
+from pretend import Array
+from scipy.sparse import random_array
 from test_operands import pattern
 
 from kernels import async_sparse as room
@@ -161,6 +165,51 @@ def test_tf32_rounds_to_the_nearest():
     one = 1 + 2**-10
     expected = np.array([1, one, 1, -one, 0, -0.0, 3e-39], np.float32)
     assert np.allclose(windows.tf32(x), expected, rtol=1e-12, atol=1e-41)
+
+
+def test_nan_and_infinity_stay_what_they_are_in_tf32():
+    bits = np.array(
+        [0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000, 0x7F800000, 0xFF800000], np.uint32
+    )
+    found = windows.tf32(bits.view(np.float32))
+    assert np.isnan(found[:4]).all() and found[4:].tolist() == [np.inf, -np.inf]
+    assert not (found.view(np.uint32) & 0x1FFF).any()
+
+
+def test_what_is_infinite_has_no_rest():
+    a = csr.from_scipy(random_array((16, 40), density=0.5, rng=0, dtype=np.float32).tocsr())
+    a.val[:4] = np.inf, -np.inf, 3.4028e38, np.nan
+    big, rest = np.moveaxis(
+        windows.slices_of(format_.from_csr(a, window=16, dtype="float32"), True), 1, 0
+    )
+    assert np.isinf(big).sum() == 3 and np.isnan(big).sum() == 1
+    assert np.isfinite(rest).all() and not rest[~np.isfinite(big)].any()
+
+
+def test_what_three_products_take():
+    def splits(*values):
+        val = np.array(values, np.float32)
+        rows, columns = np.array([0, len(val)], np.int32), np.arange(len(val), dtype=np.int32)
+        return windows.splits(csr.Csr(1, 9, rows, columns, val))
+
+    most = np.array(0x7F7FEFFF, np.uint32).view(
+        np.float32
+    )  # the largest that TF32 rounds to a number
+    assert np.isfinite(windows.tf32(np.array([most]))) and splits(1, most, -most) and splits()
+    assert splits(1, np.nan), "which is NaN in every product"
+    for value in (np.inf, -np.inf, np.nextafter(most, np.float32(np.inf))):
+        assert np.isinf(windows.tf32(np.array([value], np.float32)))
+        assert not splits(1, value) and not splits(np.nan, value)
+
+
+def test_a_grid_that_clears_cut_windows_ends_where_grids_do(monkeypatch):
+    monkeypatch.setattr(jit, "compile_cubin", lambda *_: None)
+    monkeypatch.setattr(jit, "load", lambda _: None)
+    for width, blocks in ((257, 2), (65_535 * 256, 65_535), (65_536 * 256, 65_535)):
+        c = SimpleNamespace(data=SimpleNamespace(ptr=0), shape=(64, width))
+        cut = np.zeros(3, np.int32).view(Array)
+        ((_, config, _),) = tasks.clear(None, 64, cut, c, 64, racing.H200)
+        assert tuple(config.grid)[:2] == (3, blocks)
 
 
 def test_three_products_are_as_accurate_as_float32():

@@ -15,6 +15,7 @@ from kernels import contract, distributed
 from kernels.distributed import generate, machine, streaming
 from kernels.distributed.plans import Part
 from kernels.formats import bcsr
+from kernels.formats.csr import Csr
 
 #: Addresses of streams: the current one, and those that a plan makes, for products and for what travels.
 CURRENT, PRODUCTS, TRAVELS = 1, 2, 3
@@ -44,7 +45,7 @@ def here(pretended, monkeypatch):  # noqa: F811
     monkeypatch.setattr(
         Cupy, "cuda",
         SimpleNamespace(
-            get_current_stream=lambda: current,
+            get_current_stream=lambda device=-1: current,
             Device=lambda *ordinal: SimpleNamespace(id=0, use=lambda: None),
             Stream=Stream, Event=lambda: SimpleNamespace(record=lambda stream: None),
             get_elapsed_time=lambda begin, end: 1.0,
@@ -126,3 +127,13 @@ def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch
     buffers = [{x.ctypes.data for x in pair} for pair in plan._buffers]
     for i, (_, _, _, *arguments) in enumerate(launched):
         assert buffers[i % 2] <= {x for x in arguments if type(x) is int}
+
+
+def test_a_rank_without_rows_or_non_zeros_has_no_kernel_to_choose(here):
+    for rows in (0, 3):
+        a = Csr(
+            rows, 40, np.zeros(rows + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        )
+        part = Part(on_gpu(a), np.array([0, rows]), np.array([0, 40]), consumed=True)
+        plan = distributed.plan(part, 8, machine=here)
+        assert plan._steps[0][0][0].plan.choice == ""

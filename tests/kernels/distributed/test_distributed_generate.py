@@ -211,5 +211,9 @@ def test_what_cannot_be_streamed_is_one_sentence():
     )
     with pytest.raises(ValueError, match=r"B is float32 \(3, 2\), but must be float32 \(4, 2\)"):
         made(np.zeros((3, 2), np.float32))
+    b = np.zeros((4, 2), np.float32)
+    for out in (np.zeros((3, 2)), np.zeros((4, 2), np.float32), np.zeros((3, 1), np.float32)):
+        with pytest.raises(ValueError, match=r"^out is float.* but must be float32 \(3, 2\)$"):
+            made(b, out)
     with pytest.raises(ValueError, match="panel is 0"):
         distributed.streamed(sp.csr_array((3, 4)), 2, panel=0)

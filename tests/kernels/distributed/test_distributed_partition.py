@@ -68,6 +68,17 @@ def test_edges_that_do_not_cut_are_refused(bounds, says):
         partition.require_bounds("rows", bounds, 2, 8, 2)
 
 
+def test_edges_at_the_end_cut_no_block_even_if_the_last_one_is_short():
+    assert partition.require_bounds("rows", [0, 64, 100, 100], 3, 100, 64).tolist() == [
+        0,
+        64,
+        100,
+        100,
+    ]
+    with pytest.raises(ValueError, match="blocks of 64 rows must stay whole"):
+        partition.require_bounds("rows", [0, 64, 99, 100], 3, 100, 64)
+
+
 # ---------------------------------------------------------------- what travels
 
 

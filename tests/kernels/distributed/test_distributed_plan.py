@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -295,3 +296,147 @@ def test_who_sends_all_of_its_rows_packs_nothing(monkeypatch):
     assert packed == []
     multiplied(ANY, ANY, 40, 3, chunks=4)
     assert packed
+
+
+# ---------------------------------------------------------------- who waits for whom
+
+
+class Ordered(distributed.Host):
+    """A host with two streams that logs which marks the caller's stream waits for."""
+
+    def __init__(self):
+        self.marks, self.waits = {}, []
+
+    def streams(self):
+        return "products", "travels"
+
+    def mark(self, stream=None):
+        self.marks[stream] = self.marks.get(stream, 0) + 1
+        return stream, self.marks[stream]
+
+    def wait(self, stream, mark):
+        if stream is None:
+            self.waits.append(mark)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+@pytest.mark.parametrize("whole", [ANY, sp.csr_array(np.tril(np.ones((8, 8), np.float32)))])
+def test_who_needs_nothing_still_waits_until_its_own_rows_are_sent(whole, chunks):
+    def work(comm):
+        made = distributed.plan(whole, 4, comm, chunks=chunks, machine=Ordered())
+        made(np.ones((made.b_rows[1] - made.b_rows[0], 4), np.float32))
+        return made.machine
+
+    for here in distributed.run_threads(2, work):
+        for stream in here.streams():
+            assert (stream, here.marks[stream]) in here.waits
+
+
+# ---------------------------------------------------------------- B as it comes
+
+
+#: What a matrix of float32 values is rounded to without a word.
+ROUNDED = {"float32": None, "bfloat16": "bf16", "float16": "fp16"}
+
+
+def filled(dtype: str, b, **asked):
+    """The panels of a plan for one rank, with B in them."""
+    asked |= {"dtype": dtype, "accuracy": ROUNDED[dtype], "machine": distributed.Host()}
+    return distributed.plan(ANY, 8, **asked).operand().fill(b)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_b_in_16_bits_is_a_half_an_array_or_bit_patterns(dtype):
+    x = RNG.standard_normal((97, 8)).astype(np.float32)
+    bits = half.to_bits(x, dtype)
+    given = [bits, np.asfortranarray(bits), half.Half(dtype, bits)]
+    if dtype == "float16":
+        given.append(x.astype(np.float16))
+    for b in given:
+        assert (filled(dtype, b, chunks=3).whole() == bits).all()
+
+
+def test_bfloat16_arrays_of_other_libraries_are_bit_patterns():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = RNG.standard_normal((97, 8)).astype(np.float32)
+    bits = half.to_bits(x, "bfloat16")
+    assert (filled("bfloat16", x.astype(ml_dtypes.bfloat16)).whole() == bits).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "b", "says"),
+    [
+        ("float32", np.ones((97, 8)), "B is float64, but the plan is for float32: convert it"),
+        ("float32", np.ones((97, 8), np.uint16), "B is uint16, but the plan is for float32"),
+        ("float16", np.ones((97, 8), np.float32), "B is float32, but the plan is for float16"),
+        ("float16", half.Half("bfloat16", np.ones((97, 8), np.uint16)), "B is bfloat16, but"),
+        ("float32", [[1.0]], "B is list, but"),
+        ("float32", np.ones((1, 8), np.float32), "B is 1 x 8, but this rank's rows of it are 97 x 8"),
+        ("float32", np.ones((97, 9), np.float32), "B is 97 x 9, but"),
+        ("float32", np.ones(97, np.float32), "B is 97, but"),
+    ],
+)  # fmt: skip
+def test_another_b_is_refused(dtype, b, says):
+    with pytest.raises(ValueError, match=says):
+        filled(dtype, b)
+
+
+# ---------------------------------------------------------------- all ranks hear of it
+
+
+def errors_of(size: int, work) -> list[str]:
+    """The sentence that each of the ranks gets: none waits for another for ever."""
+
+    def one(comm):
+        with pytest.raises(ValueError) as caught:
+            work(comm)
+        return str(caught.value)
+
+    return distributed.run_threads(size, one)
+
+
+def test_edges_that_differ_from_rank_to_rank_are_refused_by_all():
+    def work(comm):
+        edges = ([0, 40, 97], [0, 50, 97])[comm.rank]
+        distributed.plan(ANY, 8, comm, rows=edges, machine=distributed.Host())
+
+    of = errors_of(2, work)
+    assert of[0] == of[1] and of[0].startswith("rows is [0, 40, 97] on rank 0, but [0, 50, 97] on")
+
+    def columns(comm):
+        edges = ([0, 40, 97], [0, 50, 97])[comm.rank]
+        distributed.plan(ANY, 8, comm, columns=edges, machine=distributed.Host())
+
+    assert all(x.startswith("columns is [[0, 40, 97]] on rank 0") for x in errors_of(2, columns))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda a: replace(a, col_idx=a.col_idx + 97), "CSR col_idx[0] is "),
+        (lambda a: replace(a, row_ptr=a.row_ptr[::-1].copy()), "CSR row_ptr starts at "),
+        (lambda a: csr.to_scipy(a), "the part of rank 1 is csr_array, but must be Csr or Bcsr"),
+        (lambda a: rows_of(a, 0, 10), "the part of rank 1 has 10 rows, but its edges say 67"),
+    ],
+)
+def test_a_part_that_is_wrong_on_one_rank_ends_all(change, says):
+    edges = np.array([0, 30, 97])
+
+    def work(comm):
+        mine = csr.from_scipy(ANY[edges[comm.rank] : edges[comm.rank + 1]])
+        part = Part(change(mine) if comm.rank == 1 else mine, edges)
+        distributed.plan(part, 8, comm, machine=distributed.Host())
+
+    of = errors_of(2, work)
+    assert of[0] == of[1] and of[0].startswith(f"on rank 1, {says}")
+
+
+# ---------------------------------------------------------------- blocks that do not fill the matrix
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_last_row_of_blocks_may_be_short_and_ranks_may_be_more_than_rows_of_blocks(size):
+    whole = sp.random_array((100, 256), density=0.1, rng=RNG, dtype=np.float32).tocsr()
+    blocks = bcsr.from_csr(whole, block=64, dtype="float32")
+    made = multiplied(blocks, whole, 16, size)
+    assert sum(x.c_rows[1] > x.c_rows[0] for x in made) == 2

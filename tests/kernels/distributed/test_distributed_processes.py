@@ -26,8 +26,12 @@ with faults.watched(at, arrival=6):
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "raises":
             raise ValueError("row 3 is wrong")
+        if how == "says why":
+            sys.exit("no more data")
         if how == "exits":
             os._exit(3)
+    if how == "says well":
+        sys.exit(at.rank and None)
     if how != "well":
         time.sleep(60)
 """
@@ -108,6 +112,7 @@ def ended(processes) -> tuple[list[int], list[str]]:
         ("killed", "its process ended without a word (killed, out of memory, or a crash)"),
         ("exits", "its process ended without a word (killed, out of memory, or a crash)"),
         ("raises", "ValueError: row 3 is wrong"),
+        ("says why", "SystemExit: no more data"),
     ],
 )
 def test_a_rank_that_dies_ends_all_with_one_sentence(how, why, who):
@@ -118,8 +123,9 @@ def test_a_rank_that_dies_ends_all_with_one_sentence(how, why, who):
     assert all(code != 0 for code in codes)
 
 
-def test_ranks_that_end_well_end_well():
-    assert ended(started(WATCHED, "well", 0, ranks=range(3), size=3)) == ([0, 0, 0], [])
+@pytest.mark.parametrize("how", ["well", "says well"])
+def test_ranks_that_end_well_end_well(how):
+    assert ended(started(WATCHED, how, 0, ranks=range(3), size=3)) == ([0, 0, 0], [])
 
 
 def test_a_world_size_that_is_not_there_is_one_sentence():

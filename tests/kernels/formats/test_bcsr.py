@@ -347,3 +347,23 @@ def test_a_tensor_is_looked_at_before_it_is_read(monkeypatch):
     says(["3-dimensional", "2-dimensional"], lambda: bcsr.from_torch(batch))
     double = SimpleNamespace(layout="torch.sparse_bsr", dim=lambda: 2, dtype="torch.float64")
     says(["float64"], lambda: bcsr.from_torch(double))
+
+
+def test_wide_indices_of_a_tensor_are_refused_and_not_cut(monkeypatch):
+    import sys
+
+    stub = SimpleNamespace(sparse_bsr="torch.sparse_bsr", int16="int16")
+    monkeypatch.setitem(sys.modules, "torch", stub)
+
+    class Tensor(np.ndarray):
+        detach = contiguous = lambda self: self
+
+    def tensor(*given):
+        return np.array(*given).view(Tensor)
+
+    whole = SimpleNamespace(
+        layout="torch.sparse_bsr", dim=lambda: 2, dtype="torch.float32", is_cuda=False, shape=(16, 32),
+        values=lambda: tensor(np.ones((2, 16, 16), np.float32)),
+        crow_indices=lambda: tensor([0, 2]), col_indices=lambda: tensor([0, 2**32 + 1]),
+    )  # fmt: skip
+    says(["BCSR col_idx[1] is 4294967297", "32 bits"], lambda: bcsr.from_torch(whole))

@@ -122,6 +122,29 @@ def test_wide_indices_and_double_values_are_narrowed_in_a_copy():
     assert there.data.tolist() == [1.5, 2.5]
 
 
+@pytest.mark.parametrize("wrong", [2**32, 2**31, -(2**32), 2**63 - 1])
+@pytest.mark.parametrize("name", ["indices", "indptr"])
+def test_indices_of_more_than_32_bits_are_refused_and_not_cut(name, wrong):
+    there = scipy.sparse.csr_array(np.array([[0, 1.5], [2.5, 0]]))
+    index = getattr(there, name).astype(np.int64)
+    index[1] = wrong
+    setattr(there, name, index)
+    with pytest.raises(
+        ValueError, match=rf"^CSR \w+\[1\] is {wrong}, but indices have 32 bits here"
+    ):
+        csr.from_scipy(there)
+
+
+def test_indices_of_any_dtype_are_narrowed_where_32_bits_hold_them():
+    for dtype in (np.int64, np.uint64, np.uint32, np.int32, np.int16, np.uint8):
+        index = csr.narrowed("CSR", "col_idx", np.array([0, 7, 100], dtype))
+        assert index.dtype == np.int32 and index.tolist() == [0, 7, 100]
+    assert csr.narrowed("CSR", "col_idx", np.zeros(0, np.int64)).dtype == np.int32
+    for dtype in (np.uint32, np.uint64):
+        with pytest.raises(ValueError, match=r"^CSR col_idx\[0\] is 4294967295, "):
+            csr.narrowed("CSR", "col_idx", np.array([2**32 - 1, 3], dtype))
+
+
 @pytest.mark.parametrize(
     ("nnz", "says"),
     [(2**31, "2147483648 non-zeros do not fit 32-bit"), (2**31 - 1, "row_ptr ends at")],
@@ -171,6 +194,10 @@ def array(values, dtype=np.int32):
         ({"val": GOOD.val.astype(np.float16)}, ["val", "float16", "float32"]),
         ({"val": GOOD.val.reshape(1, -1)}, ["val", "2-dimensional"]),
         ({"row_ptr": array(0)}, ["row_ptr", "0-dimensional"]),
+        # gaps
+        ({"row_ptr": array([0, 9, 2, 9, 2, 9, 5, 9])[::2]}, ["row_ptr", "contiguous", "copy it"]),
+        ({"col_idx": np.repeat(GOOD.col_idx, 2)[::2]}, ["col_idx", "contiguous", "copy it"]),
+        ({"val": GOOD.val[::-1]}, ["val", "contiguous", "copy it"]),
         # lengths
         ({"row_ptr": array([0, 2, 5])}, ["row_ptr", "3 entries", "m = 3", "4"]),
         ({"row_ptr": array([])}, ["row_ptr", "0 entries", "m = 3"]),

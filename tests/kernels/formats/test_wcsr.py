@@ -86,12 +86,39 @@ def test_repeated_entries_add_up():
     assert made.nnz == 3 and np.array_equal(wcsr.to_dense(made), csr.to_dense(a))
 
 
+@given(
+    m=st.integers(1, 90), k=st.integers(1, 90), density=st.floats(0, 0.3), window=st.sampled_from(wcsr.SIDES),
+    dtype=st.sampled_from(("float32", *half.DTYPES)), seed=st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_there_and_back_are_the_stored_values_by_row_and_column(m, k, density, window, dtype, seed):
+    given = csr.from_scipy(scattered(m, k, density, seed))
+    given.val[::5] = 0  # explicit zeros fall away
+    made = wcsr.from_csr(given, window=window, dtype=dtype)
+    back = csr.validate(formats.to_csr(made))
+    assert np.array_equal(csr.to_dense(back), wcsr.to_dense(made)) and (back.val != 0).all()
+    place = csr.rows(back) * k + back.col_idx
+    assert (place[1:] > place[:-1]).all()
+
+
+def test_a_large_sparse_matrix_becomes_csr_without_a_dense_one():
+    side = 2**20
+    index = np.array([0, side - 1], INT32)
+    row_ptr = np.zeros(side + 1, INT32)
+    row_ptr[1:], row_ptr[-1] = 1, 2
+    given = csr.Csr(side, side, row_ptr, index[::-1].copy(), np.array([2, 3], FLOAT32))
+    back = csr.validate(formats.to_csr(wcsr.from_csr(given, window=64, dtype="float32")))
+    for name, value in vars(given).items():
+        assert np.array_equal(getattr(back, name), value), name
+
+
 @pytest.mark.parametrize(("m", "k"), [(0, 0), (0, 7), (7, 0), (33, 40)])
 def test_a_matrix_without_non_zeros_has_no_columns(m, k):
     nothing = csr.Csr(m, k, np.zeros(m + 1, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))
     made = wcsr.validate(wcsr.from_csr(nothing, window=16, pad=16))
     assert made.columns == made.nnz == made.fill_ratio == 0
     assert np.array_equal(wcsr.to_dense(made), np.zeros((m, k)))
+    assert csr.validate(wcsr.to_csr(made)).nnz == 0
 
 
 def test_what_a_small_matrix_is_made_of():

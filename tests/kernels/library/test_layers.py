@@ -174,6 +174,18 @@ def test_a_bias_is_added_and_refused_where_it_cannot_be():
     says(["gate_proj", "bias"], lambda: layers.replacements(Model(ffn), 0.5))
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_an_input_of_other_features_or_of_another_device_is_refused(model, published):
+    layers.sparsify(model, 0.5, published=published)
+    ffn = model.layers[0]["mlp"]
+    for layer, k in ((ffn.gate_proj if published else ffn, 192), (ffn.down_proj, 320)):
+        for wrong in (k - 1, k + 64, 1):
+            x = torch.randn(2, wrong).bfloat16()
+            says([f"{wrong} features", f"takes {k}"], lambda layer=layer, x=x: layer(x))
+        x = torch.empty(2, k, dtype=torch.bfloat16, device="meta")
+        says(["on meta", "on cpu"], lambda layer=layer, x=x: layer(x))
+
+
 def test_put_returns_what_was_there(model):
     x = torch.randn(5, 192).bfloat16()
     before = model(x)

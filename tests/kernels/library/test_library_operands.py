@@ -78,6 +78,52 @@ def test_values_that_float32_does_not_hold_need_an_accuracy():
     says(["complex64"], lambda: operands.operand(a.astype(np.complex64)))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32, np.uint32])
+def test_integers_that_float32_does_not_hold_need_an_accuracy(dtype):
+    most = np.iinfo(dtype).max
+    for value in (2**24 + 1, 2**53 + 1, most - 1, most):
+        if value <= most:
+            a = sp.csr_array(np.array([[1, 0], [0, value]], dtype))
+            says([np.dtype(dtype).name, str(value)], lambda a=a: operands.operand(a))
+            assert operands.operand(a, accuracy="fp32").val[1] == np.float32(value)
+    held = [0, 1, 2**24, 2**24 + 2, most // 2 + 1, np.iinfo(dtype).min]
+    a = sp.csr_array((np.array(held, dtype), np.arange(6), np.array([0, 6])), shape=(1, 6))
+    assert operands.operand(a).val.tolist() == held
+
+
+def test_an_infinite_double_is_held():
+    a = sp.csr_array(np.array([[1.0, np.inf], [np.nan, -np.inf]]))
+    assert np.array_equal(operands.operand(a).val, a.data, equal_nan=True)
+
+
+@pytest.mark.parametrize("side", [8, 16])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"indices": [0, 2**32]}, ["col_idx[1] is 4294967296", "32 bits"]),
+        ({"indices": [0, 2]}, ["col_idx[1] is 2", "outside the columns of blocks 0 to 1"]),
+        ({"indices": [-1, 0]}, ["col_idx[0] is -1", "columns of blocks"]),
+        ({"indptr": [0, 2**32, 2]}, ["row_ptr[1] is 4294967296", "32 bits"]),
+        ({"indptr": [0, 3, 2]}, ["row_ptr falls from 3 to 2"]),
+        ({"indptr": [0, 1, 5]}, ["ends at 5", "2 column indices", "2 blocks"]),
+    ],
+)
+def test_blocks_that_are_nowhere_are_refused_as_blocks(change, words, side):
+    blocks = np.ones((2, side, side), np.float32)
+    a = sp.bsr_array((blocks, [1, 0], [0, 1, 2]), shape=(2 * side, 2 * side))
+    assert operands.operand(a).nnz == blocks.size
+    for name, value in change.items():
+        setattr(a, name, np.array(value))
+    says(["BSR", *words], lambda: operands.operand(a))
+
+
+def test_wide_indices_of_csr_are_refused_and_not_cut():
+    a = sparse()
+    a.indices = a.indices.astype(np.int64)
+    a.indices[3] += 2**32
+    says(["CSR col_idx[3] is 42949", "32 bits"], lambda: operands.operand(a))
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -140,6 +186,9 @@ def test_pruning_says_what_it_needs():
         (["needs a density"], lambda: operands.operand(x, prune="nm")),
         (["0.4", "half"], lambda: operands.operand(x, prune="2:4", density=0.4)),
         (["1.5"], lambda: operands.operand(x, prune="block", density=1.5)),
+        (["density is 'x'"], lambda: operands.operand(x, prune="block", density="x")),
+        (["A is 0 x 96", "prune='2:4'"], lambda: operands.operand(x[:0], prune="2:4")),
+        (["A is 64 x 0"], lambda: operands.operand(x[:, :0], prune="nm", density=0.25)),
         (["sparse already"], lambda: operands.operand(sparse(), prune="2:4")),
         (["nothing is pruned"], lambda: operands.operand(sparse(), density=0.5)),
         (["accuracy='bf16'"], lambda: operands.operand(x, prune="2:4", dtype="bfloat16")),

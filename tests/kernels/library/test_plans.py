@@ -45,6 +45,11 @@ def out(ptr: int = 0x20000, **options) -> Array:
     return array(ptr, M, N, **options)
 
 
+def wide(ptr: int, rows: int, gap: int = N) -> Array:
+    """Columns of a larger matrix."""
+    return Array(Dense(ptr, (rows, N), (N + gap, 1), "float32", 0))
+
+
 @pytest.fixture
 def device(monkeypatch):
     """GPU 0, which is not there: arrays are `Array`, streams are numbers."""
@@ -251,11 +256,30 @@ def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(device, launched, m
         (b(), out(dtype="float64"), ["out is float64"]),
         (b(gpu=1), out(), ["B is on GPU 1", "GPU 0"]),
         (b(0x20000), out(), ["out is B itself"]),
+        (b(0x20010), out(), ["out overlaps B in memory"]),
+        (b(0x20000 - 4 * K * N + 4), out(), ["out overlaps B in memory"]),
+        (b(0x20010, order="F"), out(), ["out overlaps B in memory"]),
+        (wide(0x20000 - 16, K), wide(0x20000, M, gap=3), ["out overlaps B in memory"]),
+        (b(0x20000 + 4 * M * N - 4), out(), ["out overlaps B in memory"]),
     ],
 )
 def test_what_does_not_fit_the_plan_is_one_sentence(given, to, words, device, launched):
     says(words, lambda: planned(device, launched)(given, to))
     assert not launched
+
+
+@pytest.mark.parametrize(
+    ("given", "to"),
+    [
+        (b(0x20000 - 4 * K * N), out()),
+        (b(0x20000 + 4 * M * N), out()),
+        (wide(0x20000 - 16, K), wide(0x20000, M)),  # columns beside each other
+    ],
+)
+def test_b_and_out_may_lie_side_by_side(given, to, device, launched, memory):
+    p = planned(device, launched)
+    for _ in range(2):
+        assert p(given, to) is to and launched
 
 
 def test_a_vector_is_a_column(device, launched, monkeypatch):

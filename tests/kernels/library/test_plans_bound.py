@@ -11,9 +11,11 @@ import pytest
 import racing
 import scipy.sparse as sp
 from pretend import Array, as_array, pretended  # noqa: F401
+from refused import says
 
 import kernels
-from kernels import formats
+from kernels import formats, tuning
+from kernels.async_sparse import model, union, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
 from kernels.library import routes
@@ -148,3 +150,27 @@ def test_a_dense_array_is_pruned_where_kernels_run(prune, request):
     made = kernels.plan(w, 64, prune=prune, density=0.25, accuracy="tf32", tune=False)
     assert (made.room, made.a.nnz) == ("nm_spmm" if prune == "nm" else "async_sparse", made.a.nnz)
     assert repr(made).startswith(f"Plan({M} x {K} by {K} x 64, float32, tf32: ")
+
+
+@pytest.mark.parametrize("accuracy", ["fp32", "tf32"])
+def test_infinite_values_are_never_multiplied_in_three_products(accuracy, request, monkeypatch):
+    """Whatever was kept for the pattern, or saved with a plan."""
+    request.getfixturevalue("pretended")(racing.H200)
+    exact = windows.Windows(8, 1, True)
+    monkeypatch.setattr(model, "candidates", lambda *_: [exact, union.Union(2)])
+    kept = []
+    monkeypatch.setattr(
+        routes.tuning, "look_up",
+        lambda choices, key, device, fits, *_: kept.append(fits(exact)),
+    )  # fmt: skip
+    a = KINDS["csr"]
+    assert kernels.plan(a, 64, accuracy=accuracy, tune=False).choice.startswith("windows")
+    val = a.val.copy()
+    val[7] = np.inf
+    a = csr.Csr(a.m, a.k, a.row_ptr, a.col_idx, val)
+    made = kernels.plan(a, 64, accuracy=accuracy, tune=False)
+    assert made.choice.startswith("union rows=2") and kept == [True, False]
+    way = routes.Route("async_sparse", "auto_fp32", made.a, "float32")
+    p = routes.problem(way, 64, kernels.library.dense.need_cupy())[0]
+    name = f"windows {tuning.knobs(exact)}"
+    says(["infinite", "union_rows"], lambda: routes.bind(way, name, p, racing.H200))

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from .. import jit, tuning
@@ -101,11 +101,11 @@ def fits(config: Union | Windows, device) -> bool:
 
 def fitting(problem: Problem, device) -> Callable[[Union | Windows], bool]:
     """`fits`, and whether the kernel takes A's values: choices are kept for a pattern, whatever its values are."""
-    split = windows.splits(problem.device().a)
+    splits = cache(lambda: windows.splits(problem.device().a))  # asked where it matters
 
     def fits_problem(config: Union | Windows) -> bool:
         exact = isinstance(config, Windows) and config.exact
-        return fits(config, device) and (split or not exact)
+        return fits(config, device) and (not exact or splits())
 
     return fits_problem
 

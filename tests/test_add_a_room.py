@@ -184,7 +184,12 @@ def test_its_page_its_claims_its_card_and_its_lines_in_the_appendix(tree):
     assert row.select_one(f'a[href^="{ROOM}.html"]') and "Nobody" in row.get_text()
     claim = ledger.select_one(f"tr#claim-{CLAIM}")
     assert NAME in claim.get_text() and "does not carry over" in claim.get_text()
-    line = next(tr for tr in appendix.select("table tr") if f"{ROOM}.ipynb" in tr.get_text())
+    named = (
+        a.find_parent("tr")
+        for a in appendix.select(f'td a[href="{ROOM}.html"]')
+        if a.get_text() == ROOM
+    )
+    line = next(named)
     assert "Fig. 1" in line.get_text() and "columns" in line.get_text()
     assert f"{NAME} (CSR, FP32, measured)" in appendix.get_text()
     figure = own.select_one(f"figure#{ROOM.replace('_', '-')}-rates")

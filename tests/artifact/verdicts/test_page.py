@@ -51,7 +51,7 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
         assert ("extension, not counted" in shown) == row["extension"], row["id"]
         assert ("A close call" in shown) == bool(row["close"]), row["id"]
         if row["reason"] and row["verdict"] != measures.NOT_MEASURED:
-            assert re.search(r"why, .*</summary>.*<p>.+</p><p>", shown), row["id"]
+            assert re.search(r"why, .*</summary>.*<p>.+</p><p class=\"judged\">", shown), row["id"]
         assert ("<summary>a close call, " in shown) == bool(row["close"]), row["id"]
         # Folded is all but the verdict and what was measured, and a row is a link to itself.
         plain = re.sub(
@@ -121,7 +121,7 @@ def test_the_numbers_of_a_claim_are_a_link_in_its_cell(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     files = {"NVIDIA H200": {"wide-speedup": {"figures/records/h200/wide.csv": "wide"}}}
     text = page.ledger({"NVIDIA H200": df}, files=files)
-    link = '<p>The numbers (CSV): <a href="figures/records/h200/wide.csv" download="">wide</a></p></details>'
+    link = 'The numbers (CSV): <a href="figures/records/h200/wide.csv" download="">wide</a></p></details>'
     assert text.count("The numbers") == 1
     assert link in re.search('<tr id="claim-wide-speedup".*', text)[0]
 

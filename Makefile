@@ -43,6 +43,14 @@ else ifeq ($(MAKELEVEL),0) # a make within make takes its share of these
 MAKEFLAGS += --jobs=$(or $(JOBS),$(shell nproc 2>/dev/null || echo 1))
 endif
 
+.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
+ifneq ($(word 2,$(MAKECMDGOALS)),)
+# Goals of one command are reached one after the other: at once, two that need the book would both build it.
+.NOTPARALLEL:
+$(MAKECMDGOALS):
+	@$(MAKE) --no-print-directory $@
+else
+
 # Make splits names at spaces, whatever is done about it; a folder with one is refused before a rule meets it.
 ifneq ($(words $(BUILD)),1)
 $(error BUILD is "$(BUILD)", but must be a folder without a space in its name: make splits names there)
@@ -126,7 +134,6 @@ $(HTML): $(EXECUTED) $(PAGES)
 	@$(PY) -m artifact.build book $(BUILD)/notebooks $(BUILD)/html
 
 # --- targets -----------------------------------------------------------------------------------
-.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
 
 artifact: $(HTML) ## Everything: environment, every notebook executed, the book in build/html/index.html
 
@@ -192,3 +199,5 @@ clean-records: ## Remove the fresh records and the tuners' choices in build/ as 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo "Variables: MODE=auto|measure|recorded PRESET=full|kick GPU=$(GPU) SEED=0 RECORDS= PYTHON=python3 WHEELHOUSE= DEBUG=1 (a traceback)"
+
+endif

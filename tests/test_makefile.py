@@ -51,6 +51,16 @@ def test_help_lists_every_target():
     assert make().stdout == make("help").stdout
 
 
+def test_goals_of_one_command_are_reached_one_after_the_other():
+    """At once, `make artifact test` would build one book twice in one place."""
+    rules = ["--eval", "one: ; @sleep 0.5; echo one $(SEED)", "--eval", "two: ; @echo two $(SEED)"]
+    result = make("--silent", "JOBS=4", "SEED=7", *rules, "one", "two")
+    assert result.stdout.splitlines() == ["one 7", "two 7"], result.stderr
+    assert "clean" in (found := make("-n", "clean", "help").stdout) and found.index(
+        "clean"
+    ) < found.index("help")
+
+
 def test_python_keeps_its_byte_code(monkeypatch):
     """A container's setting would make every process compile all that it imports: matplotlib, pandas, SciPy."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

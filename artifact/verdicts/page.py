@@ -171,6 +171,7 @@ def _found(row: pd.Series, known: re.Pattern, gpu: str, files: Mapping[str, str]
     extension = " <small>(extension, not counted)</small>" if row["extension"] else ""
     word = measures.said(row["verdict"], row["extension"])
     order = VERDICTS.index(row["verdict"]) + 0.5 * bool(row["extension"])  # behind the claims
+    judged = f'<p class="judged">{why}</p>'
     numbers = ", ".join(f'<a href="{to}" download="">{name}</a>' for to, name in files.items())
     numbers = numbers and f'<p class="numbers">The numbers (CSV): {numbers}</p>'
     # What may change what a reader makes of a verdict is named where it is folded.
@@ -180,7 +181,7 @@ def _found(row: pd.Series, known: re.Pattern, gpu: str, files: Mapping[str, str]
         f'<td data-label="{html.escape(gpu)}" data-verdict="{word}" data-search="{word}: {searched}" '
         f'data-order="{order:g}">'
         f"{badge(row['verdict'], row['extension'])}{extension} {cell['measured']} "
-        f"<details><summary>{''.join(kinds)}</summary>{close}{said}<p class="judged">{why}</p>{numbers}</details></td>"
+        f"<details><summary>{''.join(kinds)}</summary>{close}{said}{judged}{numbers}</details></td>"
     )
 
 

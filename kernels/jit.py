@@ -119,17 +119,18 @@ def compile_cubin(
             f"kernel source {source.name} does not exist in {source.parent.name}/"
         )
     folders = tuple(map(str, include))
+    if anew:
+        code, symbol = _nvrtc(source, entry, arch, folders)
+        return Cubin(source, entry, arch, symbol, code)
     told = (with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version(), *folders)
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-    cached = None if anew else _cached(cubin, meta)
+    cached = _cached(cubin, meta)
     if cached:
         return Cubin(source, entry, arch, cached[1], cached[0])
 
     code, symbol = _nvrtc(source, entry, arch, folders)
-    if anew:
-        return Cubin(source, entry, arch, symbol, code)
     about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
     # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
     _keep({cubin: code, meta: json.dumps(about).encode()})

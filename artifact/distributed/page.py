@@ -42,11 +42,7 @@ NAMES = {
     STREAMED: "A streamed from the host",
 }  # fmt: skip
 #: The same at the head of a column.
-SHORT = {
-    GATHERED: "all-gather, cuSPARSE",
-    DTENSOR: "DTensor, dense",
-    STREAMED: "streamed",
-}
+SHORT = {GATHERED: "all-gather, cuSPARSE", DTENSOR: "DTensor, dense", STREAMED: "streamed"}
 COLOURS = {
     OURS: style.BEST, GATHERED: style.BASELINE, DTENSOR: style.RUNGS[0], STREAMED: style.RUNGS[1],
     "graph": style.PUBLISHED, "mesh": style.BEST, "block": style.BASELINE,

@@ -142,13 +142,10 @@ class Evidence:
                 self.read[experiment] = self._of_others(experiment)
         elif SERIES in experiment:
             if experiment not in self.read:
-                self.read[experiment] = _series(
-                    rooms.published(self.room, experiment.partition(SERIES)[0], self.rooms),
-                    self.room,
-                    experiment,
-                )
+                path = place(experiment, self.folder, self.room, self.rooms)
+                self.read[experiment] = _series(path, self.room, experiment)
         elif experiment not in self.read:
-            path = self.folder / self.room / f"{experiment}.csv"
+            path = place(experiment, self.folder, self.room, self.rooms)
             if not path.exists():
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
@@ -272,20 +269,18 @@ def sweeps(experiments: Iterable[str]) -> list[str]:
     return [e for e in experiments if e not in NOT_SWEEPS]
 
 
-def files(
-    experiments: Iterable[str], folder: Path, room: str, known: Path = rooms.FOLDER
-) -> list[Path]:
-    """Where the numbers of these experiments lie, of those that are there. folder: of the GPU. known: as `rooms.find`
-    takes it."""
+def place(experiment: str, folder: Path, room: str, known: Path = rooms.FOLDER) -> Path:
+    """Where an experiment's numbers lie, if they are there. folder: of the GPU; known: as `rooms.find` takes it."""
+    if experiment.startswith(OTHERS):
+        return rooms.others(room, experiment.removeprefix(OTHERS), known)
+    if SERIES in experiment:
+        return rooms.published(room, experiment.partition(SERIES)[0], known)
+    return folder / (CEILINGS if experiment == CEILINGS else room) / f"{experiment}.csv"
 
-    def path(experiment: str) -> Path:
-        if experiment.startswith(OTHERS):
-            return rooms.others(room, experiment.removeprefix(OTHERS), known)
-        if SERIES in experiment:
-            return rooms.published(room, experiment.partition(SERIES)[0], known)
-        return folder / (CEILINGS if experiment == CEILINGS else room) / f"{experiment}.csv"
 
-    found = dict.fromkeys(map(path, experiments))
+def files(experiments: Iterable[str], folder: Path, room: str) -> list[Path]:
+    """`place` of each, once, of those that are there."""
+    found = dict.fromkeys(place(experiment, folder, room) for experiment in experiments)
     return [path for path in found if path.is_file()]
 
 

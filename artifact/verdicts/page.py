@@ -75,11 +75,11 @@ def ledger(
     every = list(df["id"])
     shown = [i for i in every if i in set(first)] or every
     rest = [i for i in every if i not in set(shown)]
-    df = df if beside else by_section(df)
-    table = _table(df, rows, known, beside, shown, "Claims and their verdicts.", files or {})
+    df, files = df if beside else by_section(df), files or {}
+    table = _table(df, rows, known, beside, shown, "Claims and their verdicts.", files)
     if not rest:
         return f"{line}\n{table}"
-    others = _table(df, rows, known, beside, rest, "The other claims and their verdicts.", {})
+    others = _table(df, rows, known, beside, rest, "The other claims and their verdicts.", files)
     folded = f'<details class="folded"><summary>The other {len(rest)} rows</summary>\n{others}\n</details>'
     return "\n".join((line, table, folded))
 

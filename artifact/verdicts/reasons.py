@@ -39,8 +39,8 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, measured: Callable[[str]
     e: the claim's own evidence. measured: from the id of another claim of the room what was measured for it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
-    said = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
-    plain = f"{said}: {outcome.measured}. These records do not hold what would say why"
+    asked = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
+    plain = f"{asked}: {outcome.measured}. These records do not hold what would say why"
     try:
         said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, measured), claim.reason)
     except NotMeasured as missing:

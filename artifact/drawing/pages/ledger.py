@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -68,15 +69,22 @@ def numbers(
     known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED
 ) -> dict[str, dict[str, dict[str, str]]]:
     """For `page.ledger`: the records by which each claim is judged on each GPU, copied to where a page finds them."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
-    for gpu, folder in gpus.folders(origin.folder, shipped).items():
-        for claim in known:
-            own = found.setdefault(gpu, {})[claim.id] = {}
-            for path in evidence.files(claim.experiment, folder, claim.room):
-                to = Path(NUMBERS, *path.parts[-3:])
-                records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
-                own[f"{style.CSV_URL}/{to.as_posix()}"] = path.stem
-    return found
+
+    @cache  # many claims are judged by one file
+    def copied(path: Path) -> str:
+        to = Path(NUMBERS, *path.parts[-3:])
+        records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
+        return f"{style.CSV_URL}/{to.as_posix()}"
+
+    return {
+        gpu: {
+            claim.id: {
+                copied(p): p.stem for p in evidence.files(claim.experiment, folder, claim.room)
+            }
+            for claim in known
+        }
+        for gpu, folder in gpus.folders(origin.folder, shipped).items()
+    }
 
 
 def table(judged: Mapping[str, pd.DataFrame], files: page.Files | None = None) -> str:

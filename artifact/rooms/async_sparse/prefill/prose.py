@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -42,11 +42,6 @@ def claimed(text: pd.DataFrame) -> str:
         for row in stated(text).itertuples()
     ]
     return f"At 90% block sparsity the source's model is {listed(parts)}: times as fast as the dense one, on an H100."
-
-
-def _range(found: Collection[float]) -> str:
-    low, high = min(found), max(found)
-    return f"{low:.2f}×" if low == high else f"{low:.2f} to {high:.2f}×"
 
 
 def _span(low: float, high: float) -> str:
@@ -99,7 +94,7 @@ def below(df: pd.DataFrame | None) -> str:
     if not slow:
         return "No configuration is slower than the dense model at any length."
     each = listed(
-        f"{CONFIGURATIONS[v].called} at {listed(plot.number(n) for n in sorted(at))} tokens ({_range(at.values())})"
+        f"{CONFIGURATIONS[v].called} at {listed(plot.number(n) for n in sorted(at))} tokens ({_span(min(at.values()), max(at.values()))}×)"
         for v, at in slow.items()
     )
     return (

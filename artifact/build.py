@@ -72,12 +72,16 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     """
     import papermill
     from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
 
     _use_this_python()
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".ipynb")
     os.close(handle)
     aside = Path(name)
+    # The kernel is spoken to through files of its own. Of TCP ports, two kernels that start at once can be given the
+    # same; the later one then neither answers nor ends.
+    sockets = tempfile.mkdtemp(dir=_folder_for_sockets())
     try:
         papermill.execute_notebook(
             source,
@@ -89,6 +93,9 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
             start_timeout=300,
             # One write at the end: the file aside is of no use before.
             request_save_on_cell_execute=False,
+            config=Config(
+                KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
+            ),
         )
         aside.chmod(0o644)  # mkstemp makes files that only their owner may read
         os.replace(aside, target)
@@ -100,6 +107,7 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
         raise BuildError(f"{_shown(source)}: {type(error).__name__}: {error}") from error
     finally:
         aside.unlink(missing_ok=True)
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def book(notebooks: Path, target: Path) -> None:
@@ -211,6 +219,12 @@ def _use_this_python() -> None:
     # Several notebooks are executed side by side, and each writes the same.
     records.write_text(folder / "kernel.json", json.dumps(spec, indent=1))
     os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
+
+
+def _folder_for_sockets() -> str:
+    """Where temporary files go, or a shorter path where a socket's would be too long (107 characters on Linux)."""
+    folder = tempfile.gettempdir()
+    return folder if len(folder) <= 64 else "/tmp"
 
 
 def _as_page(executed: Path, page: Path) -> None:

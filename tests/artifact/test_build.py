@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import nbformat
@@ -182,6 +183,25 @@ def test_an_executed_notebook_can_be_read_by_all(tmp_path, monkeypatch):
     assert (tmp_path / "out.ipynb").stat().st_mode & 0o777 == 0o644
     kernel = tmp_path / "build" / "jupyter" / "kernels" / "python3"
     assert [path.name for path in kernel.iterdir()] == ["kernel.json"]
+
+
+def test_kernels_share_no_ports(tmp_path, monkeypatch):
+    """Two that started at once were given the same TCP port, now and then; the build stood still, and failed.
+
+    Also where temporary files lie deeper than a socket's path may be long; nothing stays there.
+    """
+    told = ("open('told', 'w').write(get_ipython().kernel.parent.transport)", [])
+    nbformat.write(notebook(("mode = 1", ["parameters"]), told), tmp_path / "in.ipynb")
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    for folder in (tempfile.gettempdir(), str(deep)):
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        build.execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {"mode": 2})
+        assert (tmp_path / "told").read_text() == "ipc"
+        (tmp_path / "told").unlink()
+    assert not any(deep.iterdir())
 
 
 def small_book(root, text: str) -> None:

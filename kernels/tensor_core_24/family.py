@@ -150,10 +150,13 @@ MMA_SP_FAMILY: tuple[MmaSp, ...] = (
 TARGETS = ("sm_90a",)
 K = 64  #: columns of A in a stage
 KERNELS = (
-    "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k",
+    "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds",
+    "last_wave", "refilling", "gpc",
 )  # fmt: skip
+#: In these the warpgroups that multiply ask for copies, too.
+COPYING = ("one_stage", "ring", "refilling")
 #: These add beta·C and a bias, too.
-COMPLETE = ("ring", "persistent", "packed", "stream_k", "split_k")
+COMPLETE = ("ring", "persistent", "packed", "stream_k", "split_k", "lean", "rounds", "last_wave")
 KEEP = {"": 0, "a": 1, "b": 2}
 
 
@@ -179,17 +182,19 @@ class Wgmma:
     def entry(self, dtype: str, extra: bool = False) -> str:
         """The template instantiation for a dtype; extra: with beta·C and bias."""
         c, t, flag = self, _DTYPES[dtype], str(extra).lower()
+        last = c.splits if c.kernel == "split_k" else c.buffers
+        tile = f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
         arguments = {
             "one_stage": f"{t}, {c.blocks}, {c.n}",
             "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
-            "specialised": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
-            "multicast": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}",
-            "packed": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
-            "persistent": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
-            "stream_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.buffers}, {flag}",
-            "split_k": f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {c.splits}, {flag}",
-        }[c.kernel]
+        }.get(c.kernel, f"{tile}, {flag}" if c.kernel in COMPLETE else tile)
         return f"wgmma_{c.kernel}<{arguments}>"
+
+    @property
+    def threads(self) -> int:
+        return 128 * (
+            self.groups + (self.kernel not in COPYING)
+        )  # one more warpgroup, which copies
 
     @property
     def source(self) -> Path:
@@ -212,12 +217,15 @@ class Wgmma:
         """
         c = self
         alone = c.kernel in ("one_stage", "ring")  # one warpgroup, which also asks for stages
+        refilling = (
+            c.kernel == "refilling"
+        )  # three, since a fourth would not leave them enough registers
         for what, value, known in (
-            ("kernel", c.kernel, KERNELS), ("groups", c.groups, (1,) if alone else (1, 2)),
-            ("rows of a tile", c.m, (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
+            ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1,) if alone else (1, 2)),
+            ("rows of a tile", c.m, (192,) if refilling else (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
             ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, range(1, 17)),
             ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
-            ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(2, 33)),
+            ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(3 if refilling else 2, 33)),
         ):  # fmt: skip
             ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
             choice = ends or ", ".join(map(repr, known))
@@ -246,6 +254,18 @@ class Wgmma:
             f"and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
         )
         high, wide = c.tiles(m, n)
+        if c.kernel == "rounds":
+            require(
+                c.stages % 2 == 0 and ceil(k / K) % c.stages == 0,
+                f"rounds goes through the {ceil(k / K)} steps of {K} columns in whole rounds of an even number of "
+                f"stages, not of {c.stages}: use lean",
+            )
+        if c.kernel == "last_wave":
+            require(
+                c.blocks * c.n % 128 == 0,
+                f"last_wave shares the squares of {c.blocks} x {c.n} sums of a warpgroup between two blocks, but they "
+                "are an odd number: use another tile",
+            )
         if c.kernel == "stream_k":
             require(
                 high * wide >= sms,
@@ -320,6 +340,36 @@ RUNGS: dict[str, tuple[Wgmma, str, str]] = {
         "a cluster of two blocks shares the steps of a tile and adds in shared memory",
         "Ahead of one block for each tile where there are fewer than 66 tiles, behind where there are more.",
     ),
+    "wgmma_lean": (
+        Wgmma("lean", 2, 1, 256, 4, 2, band=16, keep="a"),
+        "wgmma_keep, with descriptors and addresses counted up, not made anew for every step",
+        "1.01x over wgmma_keep: 28 instructions of a warp for each step instead of 52.",
+    ),
+    "wgmma_lean_tall": (
+        Wgmma("lean", 2, 2, 192, 4, 2, band=8, keep="a"),
+        "the same with 256 x 192 of C a block",
+        "1.01x over wgmma_tall, for the same reason.",
+    ),
+    "wgmma_rounds": (
+        Wgmma("rounds", 2, 1, 256, 4, 2, band=16, keep="a"),
+        "wgmma_lean for a k of whole rounds of the ring, each stage in a place that the compiler knows",
+        "1.01x over wgmma_lean: 17 instructions of a warp for each step instead of 28.",
+    ),
+    "wgmma_last_wave": (
+        Wgmma("last_wave", 2, 2, 192, 4, 2, band=8, keep="a"),
+        "wgmma_lean_tall; the last wave, where it is at most half full, cut along k by clusters of two",
+        "1.02x over wgmma_lean_tall: 10.5 waves instead of 11 at 8192 cubed, none less at 4096 cubed.",
+    ),
+    "wgmma_refilling": (
+        Wgmma("refilling", 3, 1, 256, 4, 1, band=12, keep="a"),
+        "192 x 256 of C by three warpgroups, whose warps refill the ring in turn",
+        "1.03x over wgmma_lean_tall: 864 clocks of shared memory instead of 896 for each 49,152 elements of C.",
+    ),
+    "wgmma_gpc": (
+        Wgmma("gpc", 2, 1, 256, 4, 2, band=8, keep="a"),
+        "wgmma_lean, with tiles that follow each other on the SMs of one GPC",
+        "1.05x over wgmma_lean, if neighbours' reads merge on their way to L2: half of what its slices handle.",
+    ),
 }  # fmt: skip
 
 
@@ -327,23 +377,26 @@ RUNGS: dict[str, tuple[Wgmma, str, str]] = {
 
 #: The Hopper family: tiles by their share of waves and of bytes, with the orders that L2 likes.
 WGMMA_FAMILY: tuple[Wgmma, ...] = (
-    *(Wgmma("persistent", 2, 1, 256, 4, 2, band=band, keep="a") for band in (8, 16, 22, 32)),
-    *(Wgmma("persistent", 2, 1, 256, 5, 1, band=16, keep=keep) for keep in ("a", "b")),
-    Wgmma("persistent", 2, 1, 256, 4, 2, band=16, keep="b"),
-    *(Wgmma("persistent", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
-    *(Wgmma("packed", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
-    *(Wgmma("packed", 2, 1, 256, 4, 2, band=band, keep="a") for band in (16, 22)),
-    Wgmma("multicast", 2, 2, 192, 4, 2, band=4, keep="a"),
-    *(Wgmma("persistent", 2, 2, 128, 5, 2, band=8, keep=keep) for keep in ("a", "b")),
-    *(Wgmma("persistent", 2, 1, 192, 5, 2, band=16, keep=keep) for keep in ("", "a")),
-    *(Wgmma("persistent", 1, 2, 128, 6, 2, keep=keep) for keep in ("", "b")),
-    *(Wgmma("persistent", 2, 1, 128, 6, 1, keep=keep) for keep in ("", "b")),
-    Wgmma("persistent", 1, 1, 128, 8, 2),
-    Wgmma("persistent", 1, 1, 128, 8, 2, keep="b"),
-    Wgmma("persistent", 1, 1, 64, 8, 1),
-    Wgmma("persistent", 1, 1, 64, 10, 1),
-    Wgmma("persistent", 2, 1, 64, 8, 1),
-    Wgmma("persistent", 1, 2, 64, 8, 1),
+    *(Wgmma("rounds", 2, 1, 256, 4, 2, band=band, keep="a") for band in (8, 16, 22, 32)),
+    *(Wgmma("rounds", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Wgmma("rounds", 2, 1, 128, 8, 1, keep=keep) for keep in ("", "b")),
+    Wgmma("rounds", 1, 1, 128, 8, 2, keep="b"),
+    *(Wgmma("rounds", groups, 1, 64, 8, 1) for groups in (1, 2)),
+    *(Wgmma("lean", 2, 1, 256, 4, 2, band=band, keep="a") for band in (8, 16, 22, 32)),
+    *(Wgmma("lean", 2, 1, 256, 5, 1, band=16, keep=keep) for keep in ("a", "b")),
+    Wgmma("lean", 2, 1, 256, 4, 2, band=16, keep="b"),
+    *(Wgmma("lean", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Wgmma("last_wave", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Wgmma("last_wave", 2, 1, 256, 4, 2, band=band, keep="a") for band in (8, 16)),
+    *(Wgmma("lean", 2, 2, 128, 5, 2, band=8, keep=keep) for keep in ("a", "b")),
+    *(Wgmma("lean", 2, 1, 192, 5, 2, band=16, keep=keep) for keep in ("", "a")),
+    *(Wgmma("lean", 1, 2, 128, 6, 2, keep=keep) for keep in ("", "b")),
+    *(Wgmma("lean", 2, 1, 128, 6, 1, keep=keep) for keep in ("", "b")),
+    *(Wgmma("last_wave", 2, 1, 128, 6, 1, keep=keep) for keep in ("", "b")),
+    *(Wgmma("lean", 1, 1, 128, 8, 2, keep=keep) for keep in ("", "b")),
+    *(Wgmma("lean", 1, 1, 64, stages, 1) for stages in (8, 10)),
+    Wgmma("lean", 2, 1, 64, 8, 1),
+    Wgmma("lean", 1, 2, 64, 8, 1),
     *(Wgmma("ring", 1, 1, 64, stages, 1) for stages in (3, 4, 5, 6, 8)),
     *(Wgmma("ring", 1, 1, 128, stages, 1) for stages in (4, 5)),
     *(Wgmma("ring", 1, 2, 64, stages, 1) for stages in (4, 5)),
@@ -390,7 +443,7 @@ def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
     """The same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
     if more and isinstance(config, Wgmma) and config.kernel not in COMPLETE:
-        return replace(config, kernel="persistent")
+        return replace(config, kernel="lean")
     return config
 
 
@@ -407,7 +460,9 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     copied = (c.m * 72 + c.n * 128) / 64
     high, wide = c.tiles(m, n)
     steps = ceil(ceil(k / K) / c.splits)
-    waves = ceil(high * wide * c.splits / sms)
+    waves = high * wide * c.splits / sms
+    cut = c.kernel == "last_wave" and waves % 1 <= 0.5  # in two
+    waves = ceil(2 * waves) / 2 if cut else ceil(waves)
     fill, store = 2000, 1500 + c.m * c.n / 64
     return waves * steps * max(math, shared, copied) + fill + waves * store
 

@@ -30,6 +30,8 @@ FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": (
 FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (2048,)}
 STUDY_SIZES = {"full": (2048, 4096, 8192), "kick": (2048,)}
 LADDER_SIZES = {"full": (2048, 4096, 8192), "kick": (4096,)}
+#: Where power decides: each contender for a while alone.
+ALONE_SIZES = {"full": (4096, 8192, 12288, 16384), "kick": (4096,)}
 
 
 def sweeps(preset: str) -> dict[str, list[dict]]:
@@ -39,7 +41,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     """
     if preset not in SQUARE:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
-    cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES}
+    cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES, "alone": ALONE_SIZES}
     shapes = {name: [(size,) * 3 for size in sizes[preset]] for name, sizes in cubes.items()}
     shapes |= {"llm": LLM[preset], "ragged": RAGGED[preset]}
     found = {

@@ -18,6 +18,7 @@ from ..contract import Launch, Problem, require, timed
 from ..formats import two_four
 from ..formats.half import Half, array_module
 from ..tma import tensor_map
+from . import gpcs
 from .family import COMPLETE, KEEP, TARGETS, K, Wgmma
 from .operands import require_extra
 
@@ -59,6 +60,15 @@ def pack_values(a: two_four.TwoFour, rows: int = 64):
 def shared_tiles(count: int, sms: int) -> int:
     """Tiles that stream_k cuts along k: none where they divide evenly, else one wave and the rest."""
     return 0 if count % sms == 0 else count % sms + sms
+
+
+def whole_tiles(count: int, sms: int) -> int:
+    """Tiles that last_wave does not cut: those of whole waves, or all where more than half a wave remains.
+
+    sms: rounded down to an even number, as clusters of two have it.
+    """
+    wave = sms // 2 * 2
+    return count - count % wave if count % wave <= wave // 2 else count
 
 
 def bind(
@@ -107,7 +117,8 @@ def bind(
     cache = {} if cache is None else cache
     prepare_ms = 0.0
     if metadata is None:
-        metadata, prepare_ms = timed(lambda: ring_metadata(a, 256))
+        rows = 192 if config.m == 192 else 256  # in whole boxes of the copy engine
+        metadata, prepare_ms = timed(lambda: ring_metadata(a, rows))
 
     packed = None
     if config.kernel == "packed":
@@ -144,8 +155,14 @@ def bind(
     if pairs:
         high = ceil(high / 2)
     count = high * wide
-    arguments = [np.int32(x) for x in (ceil(k / K), high, wide, min(config.band, high))]
+    steps = ceil(k / K)
+    arguments = [np.int32(x) for x in (steps, high, wide, min(config.band, high))]
     workspace = ()
+    if config.kernel == "last_wave":
+        arguments.append(np.int32(whole_tiles(count, sms) if steps > 1 else count))
+    if config.kernel == "gpc":
+        workspace = (gpcs.places(device.device_id),)
+        arguments.append(workspace[0].data.ptr)
     if config.kernel == "stream_k":
         workspace = (
             cupy.empty((sms, config.m * config.n), cupy.float32),
@@ -153,7 +170,7 @@ def bind(
         )
         cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
-    if config.kernel in ("persistent", "packed", "multicast", "stream_k", "split_k"):
+    if config.kernel not in ("one_stage", "ring", "specialised"):
         arguments.append(np.int32(KEEP[config.keep]))
     arguments.append(np.float32(alpha))
     if config.kernel in COMPLETE:
@@ -166,11 +183,16 @@ def bind(
         jit.compile_cubin(config.source, config.entry(a.dtype, extra), jit.arch_of(device)),
         shared,
     )
-    threads = 128 if config.kernel in ("one_stage", "ring") else 128 * (config.groups + 1)
-    resident = {"persistent": sms, "packed": sms, "stream_k": sms, "multicast": sms // 2}
+    resident = dict.fromkeys(
+        ("persistent", "packed", "stream_k", "lean", "rounds", "refilling"), sms
+    )
+    resident |= {"multicast": sms // 2, "last_wave": sms // 2}
     grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
-    cluster = {"cluster": 2 if pairs else config.splits} if pairs or config.splits > 1 else {}
-    launch = LaunchConfig(grid=grid, block=threads, shmem_size=shared, **cluster)
+    cluster = 2 if pairs or config.kernel == "last_wave" else config.splits
+    options: dict = {"cluster": cluster} if cluster > 1 else {}
+    if config.kernel == "gpc":  # every place is some block's
+        grid, options = sms, {"is_cooperative": True}
+    launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **options)
     held = metadata.nbytes + sum(x.nbytes for x in (*workspace, packed) if x is not None)
     return Launch(
         name,

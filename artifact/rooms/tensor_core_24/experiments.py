@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from artifact import rooms
+from artifact.measure import bench, records
 from artifact.measure import ceilings as ceilings_
-from artifact.measure import records
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import epilogue as epilogue_
 from artifact.rooms.tensor_core_24 import facts, prepare
@@ -57,6 +57,33 @@ def pruning(run: Run) -> pd.DataFrame | None:
 def epilogue(run: Run) -> epilogue_.Tried | None:
     """C = alpha·A·B + beta·C + bias, tried where there is a GPU."""
     return epilogue_.tried(run)
+
+
+#: Who is measured alone, how long, and how often at most.
+ALONE = ("wgmma_keep", "auto", "cusparselt")
+ALONE_S, ALONE_SAMPLES = 0.5, 400
+
+
+def alone(run: Run) -> pd.DataFrame | None:
+    """`ALONE` where power decides, each without the others for `ALONE_S` seconds; None where no record has it.
+
+    Elsewhere contenders take turns of milliseconds, so that the clock, which power lowers, is nearly one for all.
+    """
+    if run.mode != "measure" and not (run.folder / "alone.csv").is_file():
+        return None
+    problems = [partial(room.problem, **s, seed=run.seed) for s in room.sweeps(run.preset)["alone"]]
+    every = run.variants() | run.baselines()
+    return run.measure("alone", problems, {name: every[name] for name in ALONE}, one_by_one)
+
+
+def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
+    """A timer as `bench.time`, for one contender after the other and `ALONE_S` seconds each."""
+    found = {}
+    for name, bound in bounds.items():
+        found |= bench.time(
+            {name: bound}, device, budget_s=ALONE_S, max_samples=ALONE_SAMPLES, verify=verify
+        )
+    return found
 
 
 def together(*frames: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,59 @@
+// wgmma_gpc: wgmma_lean in which tiles that follow each other go to the SMs of one GPC.
+//
+//   blocks as launched    block 0: SM 0, block 1: SM 2, block 2: SM 16, ...     neighbouring tiles anywhere on the chip
+//   here                  the SM's place among those of its GPC is the number     a GPC's 16 SMs have 8 x 2 tiles side by side
+//
+// Which SMs form a GPC no instruction tells; `gpcs.cu` finds it out. That every place is taken by one block is the launch's
+// promise: as many blocks as SMs, one fits on an SM, and all run at the same time (a cooperative launch).
+//
+// Template:  as in sparse_stages.cuh and store.cuh
+#include "sm.cuh"
+#include "sparse_reader.cuh"
+#include "store.cuh"
+#include "tile_order.cuh"
+
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
+__global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_gpc(
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
+    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
+    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder
+    const int* __restrict__ places,  // of each SM, by its number: 0 to gridDim.x - 1, GPC by GPC
+    int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
+    float alpha)
+{
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
+    const Operands from{a, e, b, c};
+    const TileOrder order{high, wide, band};
+    extern __shared__ __align__(1024) unsigned char shared[];
+    S& ring = *reinterpret_cast<S*>(shared);
+    auto* out = after<S, Store<T, BUFFERS, false>>(shared);
+    __shared__ Barrier full[STAGES], empty[STAGES];
+    const int group = warpgroup(), place = places[sm_number()];
+    begin<GROUPS, STAGES>(from, full, empty);
+
+    int row, column;
+    Place<STAGES> at;
+    if (group == GROUPS) {
+        give_registers<40>();
+        if (threadIdx.x == GROUPS * 128) {
+            const Hints hints(kept);
+            for (int tile = place; tile < order.tiles(); tile += gridDim.x) {
+                order.find(tile, row, column);
+                for (int step = 0; step < steps; ++step, at.next()) {
+                    wait(&empty[at.stage], at.parity ^ 1);
+                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
+                }
+            }
+        }
+        return;
+    }
+    take_registers<232>();
+    const Reader<S> reader(ring, group, empty);
+    typename S::Accumulators acc;
+    for (int tile = place; tile < order.tiles(); tile += gridDim.x) {
+        order.find(tile, row, column);
+        reader.consume(acc, at, steps, full);
+        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, {alpha}, 1 + group);
+    }
+    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+}

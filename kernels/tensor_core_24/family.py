@@ -266,6 +266,18 @@ class Wgmma:
                 f"last_wave shares the squares of {c.blocks} x {c.n} sums of a warpgroup between two blocks, but they "
                 "are an odd number: use another tile",
             )
+            ring = c.stages * (c.m * K + c.n * 2 * K + c.m * 8)
+            require(
+                2 * c.m * c.n <= ring,
+                f"last_wave passes half of {c.m} x {c.n} sums through the memory of its {c.stages} stages: use more of "
+                "them",
+            )
+        if c.kernel == "gpc":
+            require(
+                2 * need >= shared_most,
+                f"gpc counts on one block for each multiprocessor, but two with {need} bytes of shared memory have "
+                "room: use a larger tile or more stages",
+            )
         if c.kernel == "stream_k":
             require(
                 high * wide >= sms,
@@ -443,7 +455,8 @@ def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
     """The same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
     if more and isinstance(config, Wgmma) and config.kernel not in COMPLETE:
-        return replace(config, kernel="lean")
+        groups = min(config.groups, 2)  # refilling has three, since it has nobody who only copies
+        return replace(config, kernel="lean", groups=groups)
     return config
 
 
@@ -461,7 +474,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     high, wide = c.tiles(m, n)
     steps = ceil(ceil(k / K) / c.splits)
     waves = high * wide * c.splits / sms
-    cut = c.kernel == "last_wave" and waves % 1 <= 0.5  # in two
+    cut = c.kernel == "last_wave" and waves % 1 <= 0.5 and steps > 1  # in two
     waves = ceil(2 * waves) / 2 if cut else ceil(waves)
     fill, store = 2000, 1500 + c.m * c.n / 64
     return waves * steps * max(math, shared, copied) + fill + waves * store

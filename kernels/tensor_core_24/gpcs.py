@@ -1,4 +1,7 @@
-"""Which SMs form a GPC (graphics processing cluster), found out by clusters of blocks, which never leave one."""
+"""Which SMs form a GPC (graphics processing cluster), found out by clusters of blocks, which never leave one.
+
+A few pairs of SMs are in clusters of two alone, whatever the launch asks for; they stay apart, as if each were a GPC.
+"""
 
 from __future__ import annotations
 

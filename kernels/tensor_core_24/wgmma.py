@@ -87,7 +87,7 @@ def bind(
     """Make a configuration ready: D (m, n) = alpha·A·B + beta·C + bias, FP32 sums, rounded once.
 
     c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
-    metadata: what `ring_metadata(a, 256)` returns, where it is there already; cache: where
+    metadata: what `ring_metadata` returns, where it is there already, of a multiple of the tile's rows; cache: where
     configurations that are tried on one problem share what else they prepare. A Launch may be under way
     on two streams at once: both write the same. Raises ValueError, one sentence, where the GPU has no wgmma, the
     configuration does not take the problem, or the operands do not go together.

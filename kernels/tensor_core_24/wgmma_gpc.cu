@@ -4,7 +4,8 @@
 //   here                  the SM's place among those of its GPC is the number     a GPC's 16 SMs have 8 x 2 tiles side by side
 //
 // Which SMs form a GPC no instruction tells; `gpcs.cu` finds it out. That every place is taken by one block is the launch's
-// promise: as many blocks as SMs, one fits on an SM, and all run at the same time (a cooperative launch).
+// promise: as many blocks as SMs, one fits on an SM, and all run at the same time (a cooperative launch, which waits until they
+// can; a test lets another kernel hold a third of the SMs meanwhile).
 //
 // Template:  as in sparse_stages.cuh and store.cuh
 #include "sm.cuh"

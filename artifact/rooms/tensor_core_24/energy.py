@@ -51,9 +51,13 @@ NEAR_LIMIT = 0.9
 #: The error that the model is held against.
 BAR = 0.05
 #: The rungs that hide what they wait for, so that what bounds a step bounds the kernel.
-STREAMING = ("wgmma_bands", "wgmma_keep", "wgmma_multicast", "wgmma_tall", "wgmma_packed")
-#: A tile that no kernel here computes: three warpgroups of 64 x 256. Made for its bytes, never launched.
-THREE_GROUPS = family.Wgmma("persistent", 3, 1, 256, 4, 1, keep="b")
+STREAMING = (
+    "wgmma_bands", "wgmma_keep", "wgmma_multicast", "wgmma_tall", "wgmma_packed", "wgmma_lean", "wgmma_lean_tall",
+    "wgmma_rounds",
+)  # fmt: skip
+#: The rung of three warpgroups of 64 x 256, which the models are asked about before they have seen it.
+LARGER = "wgmma_refilling"
+THREE_GROUPS = room.RUNGS[LARGER][0]
 
 
 def joules(df: pd.DataFrame, machine: facts.Machine) -> pd.DataFrame:
@@ -261,18 +265,20 @@ def port_bytes(config: family.Wgmma, size: int) -> int:
 ANCHORS = {"wgmma_keep": "the port from L2", "wgmma_tall": "shared memory"}
 
 
-def larger_tile(rows: pd.DataFrame, model: Model, size: int, sms: int) -> pd.DataFrame:
+def larger_tile(rows: pd.DataFrame, size: int, sms: int) -> pd.DataFrame:
     """What both models say of a tile of 192 x 256: anchor, port_gb, clocks, ghz, us, over_auto.
 
-    A row for each of `ANCHORS`: both models are taken to be as far off for the new tile as they are for the anchor.
-    Slices and DRAM are as counted for `wgmma_tall`, whose tile is as large; the tensor cores work also on the part of
-    the tiles that lies beyond the matrix. over_auto: counted time of `auto` over the prediction. Empty where `auto` or
-    an anchor was not counted at that size.
+    The model of the clock is fitted without the rung that computes such tiles. A row for each of `ANCHORS`: both
+    models are taken to be as far off for the new tile as they are for the anchor. Slices and DRAM are as counted for
+    `wgmma_tall`, whose tile is as large; the tensor cores work also on the part of the tiles that lies beyond the
+    matrix. over_auto: counted time of `auto` over the prediction. Empty where `auto` or an anchor was not counted at
+    that size.
     """
-    at = rows[rows["size"] == size].set_index("variant")
+    others = rows[rows["variant"] != LARGER]
+    at = others[others["size"] == size].set_index("variant")
     if not {*ANCHORS, "auto"} <= set(at.index):
         return pd.DataFrame(columns=["anchor", "port_gb", "clocks", "ghz", "us", "over_auto"])
-    c, found = THREE_GROUPS, []
+    c, model, found = THREE_GROUPS, fit(others), []
     high, wide = c.tiles(size, size)
     for anchor in ANCHORS:
         was = at.loc[[anchor]]

@@ -101,6 +101,13 @@ def area(config: Wgmma) -> int:
     return config.m * config.n
 
 
+def parts(config: Wgmma, m: int, n: int, k: int) -> int:
+    """Blocks that share the steps of a tile of the last wave."""
+    count = config.tiles(m, n)[0] * config.tiles(m, n)[1]
+    cut = config.kernel == "last_wave" and k > 64 and wgmma.whole_tiles(count, SMS) < count
+    return 2 if cut else config.splits
+
+
 def ranked(m: int, n: int, k: int) -> list[Wgmma]:
     return sorted(family.WGMMA_FAMILY, key=lambda config: family.predict(config, m, n, k, SMS))
 
@@ -115,13 +122,48 @@ def test_large_products_want_large_tiles(size):
 
 def test_small_products_want_tiles_or_parts_for_every_multiprocessor():
     """512 cubed has 8 tiles of 128 x 256 for 132 multiprocessors."""
-    best = ranked(512, 512, 512)[0]
+    shape = 512, 512, 512
+    best = ranked(*shape)[0]
     tiles = best.tiles(512, 512)
-    assert tiles[0] * tiles[1] * best.splits > 30
+    assert tiles[0] * tiles[1] * parts(best, *shape) > 30
     assert not any(
-        config.splits == 1 and area(config) >= 128 * 256
-        for config in family.candidates(problem(512, 512, 512), H200)
+        parts(config, *shape) == 1 and area(config) >= 128 * 256
+        for config in family.candidates(problem(*shape), H200)
     )
+
+
+@pytest.mark.parametrize(
+    ("tiles", "waves"), [(1, 0.5), (66, 0.5), (67, 1), (132, 1), (133, 1.5), (198, 1.5), (199, 2)]
+)
+def test_a_last_wave_that_is_cut_counts_half(tiles, waves):
+    """Half of what another wave costs where nothing is cut."""
+    config = room.RUNGS["wgmma_last_wave"][0]
+
+    def predicted(kernel: str, count: int) -> float:
+        shape = config.m, config.n * count, 8192
+        return family.predict(replace(config, kernel=kernel), *shape, SMS)
+
+    one, two = predicted("lean", SMS), predicted("lean", 2 * SMS)
+    assert one < two
+    expected = one + (waves - 1) * (two - one)
+    assert predicted("last_wave", tiles) == pytest.approx(expected, rel=1e-12)
+    assert (parts(config, config.m, config.n * tiles, 8192) == 2) == (waves % 1 > 0)
+
+
+def test_one_step_is_cut_by_nobody():
+    """So a last wave that is half full is predicted to take no less than a whole one."""
+    config = room.RUNGS["wgmma_last_wave"][0]
+    for k in (16, 64):
+        shape = config.m, config.n * 40, k
+        whole = family.predict(replace(config, kernel="lean"), *shape, SMS)
+        assert family.predict(config, *shape, SMS) == whole
+
+
+def test_three_warpgroups_have_a_complete_one_of_two():
+    config = room.RUNGS["wgmma_refilling"][0]
+    instead = family.complete(config, {"bias"})
+    assert instead.kernel in family.COMPLETE and instead.n == config.n
+    instead.check(8192, 8192, 8192, SMS, MOST)
 
 
 def test_narrow_products_want_narrow_tiles():
@@ -231,7 +273,7 @@ def test_what_is_chosen_for_a_plain_product_serves_one_with_c_and_a_bias(trials,
     write(path, problem(), chosen)
     for extra in ({}, {"alpha": 2.0}, {"bias": "one"}, {"beta": 1.0, "c": "one"}):
         launch.bind_auto("auto", problem(), H200, file=path, **extra)
-    instead = replace(chosen, kernel="persistent")
+    instead = replace(chosen, kernel="lean")
     assert [(config, extra) for _, _, config, extra in trials.bound] == [
         (chosen, {}),
         (chosen, {"alpha": 2.0}),
@@ -239,6 +281,21 @@ def test_what_is_chosen_for_a_plain_product_serves_one_with_c_and_a_bias(trials,
         (instead, {"beta": 1.0, "c": "one"}),
     ]
     assert not trials.heats and read(path)[512, 256, 1024, "bfloat16"].config == chosen
+
+
+#: What a tuner chooses, or has chosen when the family was another.
+CHOSEN = (*family.WGMMA_FAMILY, room.RUNGS["wgmma_multicast"][0])
+
+
+@pytest.mark.parametrize("config", CHOSEN, ids=str)
+def test_the_kernel_that_adds_instead_takes_the_same_tile(config):
+    """Nobody is told afterwards that the tile of the choice is none."""
+    assert family.complete(config, set()) is config
+    instead = family.complete(config, {"bias"})
+    assert instead.kernel in family.COMPLETE
+    assert (instead is config) == (config.kernel in family.COMPLETE)
+    assert (instead.m, instead.n) == (config.m, config.n)
+    assert takes(instead, (8192, 8192, 8192), SMS)
 
 
 def test_auto_is_the_tuner(monkeypatch):
@@ -268,7 +325,10 @@ def test_every_configuration_is_read_as_it_was_written(tmp_path):
     }
     lines = path.read_text().splitlines()
     assert lines[0] == "m,n,k,dtype,nvrtc,kernels,median_us,family,knobs"
-    assert ",mma_sp,bm=128 " in lines[1] and ",wgmma,kernel=persistent " in lines[2]
+    assert (
+        ",mma_sp,bm=128 " in lines[1]
+        and f",wgmma,kernel={family.WGMMA_FAMILY[0].kernel} " in lines[2]
+    )
 
 
 @pytest.fixture

@@ -19,12 +19,15 @@ def sizes(shapes: list[dict]) -> list[tuple[int, int, int]]:
 
 def test_the_sweeps_are_the_sources_and_the_models():
     full = room.sweeps("full")
-    assert list(full) == ["square", "studies", "ladder", "llm", "ragged", "float16"]
+    assert list(full) == ["square", "studies", "ladder", "alone", "llm", "ragged", "float16"]
     assert sizes(full["square"]) == [(size,) * 3 for size in SQUARE]
     assert sizes(full["llm"]) == list(LLM)
     for name in ("studies", "ladder"):
         assert sizes(full[name]) == [(size,) * 3 for size in (2048, 4096, 8192)]
     assert sizes(full["float16"]) == [(4096,) * 3]
+    # Half a second each without the others: the sizes at which a GPU is warm by then, all of them in the square sweep.
+    assert sizes(full["alone"]) == [(size,) * 3 for size in (4096, 8192, 12288, 16384)]
+    assert set(sizes(full["alone"])) <= set(sizes(full["square"]))
 
 
 def test_ragged_sizes_stand_beside_the_whole_one():

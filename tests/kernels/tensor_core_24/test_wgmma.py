@@ -26,7 +26,7 @@ from kernels.contract import Operands
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24 import family, fp8, wgmma
+from kernels.tensor_core_24 import family, fp8, gpcs, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 DTYPES = half.DTYPES
@@ -37,13 +37,26 @@ SMS, MOST = 132, 232448
 PROPERTIES = SimpleNamespace(
     multiprocessor_count=SMS, max_shared_memory_per_block_optin=MOST, l2_cache_size=50 * 2**20
 )
-H200 = SimpleNamespace(name="NVIDIA H200", compute_capability=(9, 0), properties=PROPERTIES)
+H200 = SimpleNamespace(
+    name="NVIDIA H200", device_id=3, compute_capability=(9, 0), properties=PROPERTIES
+)
 #: Kernels with a warp that only copies.
-SPECIALISED = ("specialised", "persistent", "packed", "multicast", "stream_k", "split_k")
+SPECIALISED = (
+    "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "gpc",
+)  # fmt: skip
 #: Kernels that tell L2 what to keep.
-HINTING = ("persistent", "packed", "multicast", "stream_k", "split_k")
-#: Kernels with a block for each multiprocessor, which goes from tile to tile.
-RESIDENT = {"persistent": SMS, "packed": SMS, "stream_k": SMS, "multicast": SMS // 2}
+HINTING = (
+    "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "refilling", "gpc",
+)  # fmt: skip
+#: Kernels with a block for each multiprocessor, which goes from tile to tile; or with a cluster for each two.
+RESIDENT = {
+    "persistent": SMS, "packed": SMS, "stream_k": SMS, "lean": SMS, "rounds": SMS, "refilling": SMS,
+    "multicast": SMS // 2, "last_wave": SMS // 2,
+}  # fmt: skip
+#: Kernels whose clusters of two each multiply half of the steps of a tile of the last wave.
+CUTTING = ("last_wave",)
+#: Kernels whose blocks form clusters of two, whatever the configuration says.
+PAIRS = ("multicast", *CUTTING)
 #: Every configuration that the room binds.
 CONFIGS = tuple(
     dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
@@ -55,7 +68,7 @@ ENDS = tuple(
     for end in (min, max)
 )
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
-IN_FLOAT16 = ("one_stage", "packed", "split_k")
+IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean")
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
@@ -77,6 +90,11 @@ def threads(config: Wgmma) -> int:
     return 128 * (config.groups + (config.kernel in SPECIALISED))
 
 
+def metadata_rows(config: Wgmma) -> int:
+    """What the rows of metadata are rounded up to: 256 has room for whole tiles of 64, 128 and 256 rows, not of 192."""
+    return 192 if config.kernel == "refilling" else 256
+
+
 # ------------------------------------------------------------------------------- the variants
 
 
@@ -96,7 +114,7 @@ def test_the_ladder_is_one_of_predictions_written_down():
 
 def test_no_source_is_left_over():
     used = {kernel.source.name for kernel in (room.VARIANTS | fp8.VARIANTS).values()}
-    used |= {"generate.cu", "generate_eight.cu"}
+    used |= {"generate.cu", "generate_eight.cu", gpcs.SOURCE.name}
     assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"family.py", "fp8_family.py"}
     assert {f"wgmma_{kernel}.cu" for kernel in family.KERNELS} <= used
 
@@ -139,6 +157,11 @@ def test_no_configuration_is_tried_twice():
         (Wgmma("packed", 2, 1, 256, 4, 2), "packed<BF16, 2, 1, 256, 4, 2, false>", 128),
         (Wgmma("stream_k", 2, 1, 256, 4, 2), "stream_k<BF16, 2, 1, 256, 4, 2, false>", 128),
         (Wgmma("split_k", 2, 2, 128, 5, 1, 3), "split_k<BF16, 2, 2, 128, 5, 3, false>", 256),
+        (Wgmma("lean", 1, 2, 128, 6, 2), "lean<BF16, 1, 2, 128, 6, 2, false>", 128),
+        (Wgmma("rounds", 2, 1, 128, 8, 1), "rounds<BF16, 2, 1, 128, 8, 1, false>", 128),
+        (Wgmma("last_wave", 2, 2, 192, 4, 2), "last_wave<BF16, 2, 2, 192, 4, 2, false>", 256),
+        (Wgmma("refilling", 3, 1, 256, 4, 1), "refilling<BF16, 3, 1, 256, 4, 1>", 192),
+        (Wgmma("gpc", 2, 1, 256, 4, 2), "gpc<BF16, 2, 1, 256, 4, 2>", 128),
     ],
     ids=lambda x: getattr(x, "kernel", ""),
 )
@@ -181,6 +204,9 @@ def test_every_configuration_fits_the_gpu(config):
         assert config.groups == config.buffers == 1
     assert (config.splits > 1) == (config.kernel == "split_k")
     assert config.buffers == 1 or config.kernel != "split_k"
+    # A second block on an SM would take the same place, and leave another to nobody.
+    if config.kernel == "gpc":
+        assert 2 * config.shared_bytes > MOST
 
 
 BIG = Wgmma("persistent", 2, 1, 256, 4, 2)
@@ -224,6 +250,43 @@ BIG = Wgmma("persistent", 2, 1, 256, 4, 2)
         ),
         (Wgmma("split_k", 2, 2, 128, 5, 1, 3), (512, 512, 128), ["2 steps", "3 parts"]),
         (Wgmma("split_k", 2, 1, 128, 2, 1, 2), (512, 512, 512), ["128 x 128 sums", "2 stages"]),
+        (
+            Wgmma("refilling", 2, 1, 256, 4, 1),
+            (512, 512, 512),
+            ["wgmma_refilling has groups 2", "takes 3"],
+        ),
+        (
+            Wgmma("refilling", 3, 2, 128, 4, 1),
+            (512, 512, 512),
+            ["rows of a tile 384", "takes 192"],
+        ),
+        (Wgmma("refilling", 3, 1, 256, 2, 1), (512, 512, 512), ["stages 2", "3 to 32"]),
+        (
+            Wgmma("last_wave", 1, 1, 64, 8, 1),
+            (512, 512, 512),
+            ["squares of 1 x 64 sums", "odd number", "another tile"],
+        ),
+        (Wgmma("last_wave", 2, 1, 192, 4, 1), (512, 512, 512), ["1 x 192 sums", "odd number"]),
+        (
+            Wgmma("last_wave", 2, 2, 192, 2, 2),
+            (512, 512, 512),
+            ["half of 256 x 192 sums", "2 stages", "more of them"],
+        ),
+        (
+            Wgmma("gpc", 1, 1, 64, 4, 1),
+            (512, 512, 512),
+            ["one block for each multiprocessor", "two with 59", "a larger tile or more stages"],
+        ),
+        (
+            replace(BIG, kernel="rounds"),
+            (512, 512, 320),
+            ["5 steps of 64", "not of 4", "use lean"],
+        ),
+        (
+            Wgmma("rounds", 2, 1, 128, 5, 1),
+            (512, 512, 320),
+            ["5 steps of 64", "an even number of stages, not of 5"],
+        ),
     ],
 )
 def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
@@ -240,6 +303,11 @@ def test_the_limits_themselves_are_taken():
     BIG.check(most, most, most, SMS, MOST)
     replace(BIG, kernel="stream_k").check(128 * 11, 256 * 12, 1, SMS, MOST)
     Wgmma("split_k", 2, 1, 128, 6, 1, 2).check(1, 1, 65, SMS, MOST)
+    Wgmma("refilling", 3, 1, 256, 3, 1).check(1, 1, 1, SMS, MOST)
+    for last_wave in (Wgmma("last_wave", 2, 1, 128, 6, 1), Wgmma("last_wave", 1, 2, 64, 8, 1)):
+        last_wave.check(1, 1, 1, SMS, MOST)
+    for k in (193, 256, 449):  # the last step of the last round may be a part of one
+        replace(BIG, kernel="rounds").check(1, 1, k, SMS, MOST)
     BIG.check(1, 1, 1, SMS, BIG.shared_bytes + 1024)
     with pytest.raises(ValueError, match="shared memory"):
         BIG.check(1, 1, 1, SMS, BIG.shared_bytes + 1023)
@@ -291,6 +359,48 @@ def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
     assert max(lengths) - min(lengths) <= 1
 
 
+# ------------------------------------------------------------------- a last wave that is cut
+
+
+@pytest.mark.parametrize(
+    ("count", "sms", "whole"),
+    [
+        (1, 132, 0), (66, 132, 0), (67, 132, 67), (131, 132, 131), (132, 132, 132), (133, 132, 132),
+        (198, 132, 132), (199, 132, 199), (264, 132, 264), (1024, 132, 1024), (1376, 132, 1320),
+        # Clusters of two leave one of an odd number of multiprocessors out: as if it were not there.
+        (57, 115, 0), (58, 115, 58), (114, 115, 114), (115, 115, 114), (1, 3, 0), (2, 3, 2), (3, 3, 2),
+    ],
+)  # fmt: skip
+def test_the_last_wave_is_cut_where_it_is_at_most_half_full(count, sms, whole):
+    assert wgmma.whole_tiles(count, sms) == whole
+
+
+@given(count=st.integers(1, 2000), sms=st.integers(2, 200), steps=st.integers(2, 300))
+@settings(deadline=None, max_examples=300)
+def test_every_tile_is_whole_or_cut_and_done_once(count, sms, steps):
+    """As wgmma_last_wave.cu assigns them, with the clusters that bind launches."""
+    whole, blocks = wgmma.whole_tiles(count, sms), 2 * min(count, sms // 2)
+    assert 0 <= whole <= count
+    ends, loads = Counter(), []  # (tile, step) where somebody begins, or is done
+    for block in range(blocks):
+        tiles = range(block, whole, blocks)
+        ends.update((tile, step) for tile in tiles for step in (0, steps))
+        loads.append(len(tiles) * steps)
+        if (last := whole + block // 2) < count:
+            rank = block % 2
+            first, end = steps * rank // 2, steps * (rank + 1) // 2
+            assert first < end, "a warpgroup multiplies at least one step"
+            ends.update([(last, first), (last, end)])
+            loads[-1] += end - first
+    # Each tile has two ends, and one that is cut a seam where its halves meet.
+    expected = {(tile, step): 1 for tile in range(count) for step in (0, steps)}
+    expected |= {(tile, steps // 2): 2 for tile in range(whole, count)}
+    assert ends == expected
+    # That is what it is for: half a wave instead of a whole one.
+    waves = ceil(2 * count / (sms // 2 * 2)) / 2 if whole < count else ceil(count / blocks)
+    assert max(loads) <= ceil(waves * steps)
+
+
 # --------------------------------------------------------------------------- metadata of a ring
 
 
@@ -320,7 +430,7 @@ def word_by_word(a: TwoFour, rows: int) -> np.ndarray:
 @given(
     m=st.integers(1, 200),
     k=st.integers(1, 200),
-    rows=st.sampled_from([64, 128, 256]),
+    rows=st.sampled_from([64, 128, 192, 256]),
     seed=st.integers(0, 99),
 )
 @settings(deadline=None, max_examples=25)
@@ -396,32 +506,37 @@ def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Wgmma) -> np
     return out[: a.m]
 
 
-@pytest.mark.parametrize("config", [BIG, Wgmma("persistent", 2, 2, 192)], ids=["128", "256"])
+@pytest.mark.parametrize(
+    "config",
+    [BIG, Wgmma("refilling", 3, 1, 256, 4, 1), Wgmma("persistent", 2, 2, 192)],
+    ids=["128", "192", "256"],
+)
 @pytest.mark.parametrize(("m", "k"), [(128, 128), (150, 200), (300, 68)])
 def test_the_words_multiply_to_the_product_and_any_other_order_does_not(config, m, k):
     """The harness's own limit must refuse metadata that is in the order of rows, of ldmatrix, …"""
     a = two_four.random(m, k, "bfloat16", 9)
     b = np.random.default_rng(4).uniform(-1, 1, (k, 24))
     reference = check.reference(two_four.to_dense(a).astype(np.float64) @ b)
-    ring = wgmma.ring_metadata(a, 256)
+    rows = metadata_rows(config)
+    ring = wgmma.ring_metadata(a, rows)
     right = multiplied(a, b, ring, config)
     assert np.allclose(right, reference.values, rtol=0, atol=1e-12)
-    for name, words in wrong_orders(a, ring).items():
+    for name, words in wrong_orders(a, ring, rows).items():
         assert words.shape == ring.shape, name
         out = half.from_dense(multiplied(a, b, words, config).astype(np.float32), "bfloat16")
         with pytest.raises(check.WrongResult, match="is wrong: relative error"):
             check.compare(out, reference, name)
 
 
-def wrong_orders(a: TwoFour, ring: np.ndarray) -> dict[str, np.ndarray]:
-    """The same words of metadata at wrong places."""
+def wrong_orders(a: TwoFour, ring: np.ndarray, rows: int = 256) -> dict[str, np.ndarray]:
+    """The same words of metadata at wrong places; rows: what those of `ring` are rounded up to."""
     by_lane = ring.reshape(ring.shape[0], -1, 4, 8, 4)  # rows, steps, warps, g, t
 
     def at(words: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(words).reshape(ring.shape)
 
     return {
-        "swizzled for ldmatrix": two_four.swizzle(a.meta, 256).view(np.uint32).reshape(ring.shape),
+        "swizzled for ldmatrix": two_four.swizzle(a.meta, rows).view(np.uint32).reshape(ring.shape),
         "lanes swapped": at(by_lane[..., [1, 0, 3, 2]]),
         "selectors swapped": at(by_lane[..., [2, 3, 0, 1]]),
         "warps swapped": at(by_lane[:, :, [1, 0, 3, 2]]),
@@ -442,6 +557,10 @@ class Array(np.ndarray):
 
 def array(shape, dtype) -> Array:
     return np.zeros(shape, dtype).view(Array)
+
+
+#: Of each multiprocessor, by its number, its place among those of its GPC: here any order of them.
+PLACES = np.random.default_rng(1).permutation(SMS).astype(np.int32).view(Array)
 
 
 @pytest.fixture
@@ -470,6 +589,8 @@ def loaded(monkeypatch):
     monkeypatch.setattr(jit, "load", load)
     monkeypatch.setattr(wgmma, "timed", lambda work: (work().view(Array), 1.25))
     monkeypatch.setattr(wgmma, "tensor_map", lambda *what: what)
+    # By clusters that run on a GPU; and it is this one whose multiprocessors are asked for.
+    monkeypatch.setattr(gpcs, "places", {H200.device_id: PLACES}.__getitem__)
     return cubins
 
 
@@ -487,8 +608,9 @@ def never() -> Operands:
     raise AssertionError("the operands are made before the sizes are checked")
 
 
-#: m, n, k: one tile, several, whole and ragged; 132 tiles and more for stream-K.
-SIZES = [(1, 8, 16), (300, 520, 200), (1408, 3072, 128), (1500, 3080, 70)]
+#: m, n, k: one tile, several, whole and ragged; 132 tiles and more for stream-K; whole rounds of four stages in two of
+#: them, and a wave of tiles with a third of another in the last.
+SIZES = [(1, 8, 16), (300, 520, 200), (1408, 3072, 128), (1500, 3080, 70), (2816, 3000, 200)]
 
 
 @pytest.mark.parametrize("name", RUNGS)
@@ -514,13 +636,18 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert dynamic == how.shmem_size == config.shared_bytes
 
         high, wide = ceil(m / config.m), ceil(n / config.n)
-        clusters = 2 if config.kernel == "multicast" else config.splits
+        clusters = 2 if config.kernel in PAIRS else config.splits
         if config.kernel == "multicast":
             high = ceil(high / 2)
         most = RESIDENT.get(config.kernel, high * wide)
-        assert how.grid == min(high * wide, most), "of clusters, where there are any"
+        if config.kernel == "gpc":
+            assert how.grid == SMS, "every place is a block's, with a tile or without"
+        else:
+            assert how.grid == min(high * wide, most), "of clusters, where there are any"
         assert getattr(how, "cluster", 1) == clusters
-        assert how.block == threads(config)
+        # All blocks run at the same time, so that each has an SM and its place for itself.
+        assert getattr(how, "is_cooperative", False) == (config.kernel == "gpc")
+        assert how.block == config.threads == threads(config)
 
         (val, metadata, b, c), (steps, *order), rest = arguments[:4], arguments[4:8], arguments[8:]
         packed = [x for x in bound.keep if getattr(x, "ndim", 0) == 4]
@@ -531,25 +658,32 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         else:
             assert val == (ops.a.val, (config.m, 32), 64) and not packed
         assert metadata[1:] == ((config.m // 64, 128),)
-        assert np.array_equal(metadata[0], wgmma.ring_metadata(p.host().a, 256))
+        assert np.array_equal(metadata[0], wgmma.ring_metadata(p.host().a, metadata_rows(config)))
         assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
         assert b == (ops.b.bits, (32 if config.kernel == "multicast" else 64, 64), 128)
         assert c == (ops.c.bits, (64, 64), 128)
         assert [int(steps), *map(int, order)] == [ceil(k / 64), high, wide, min(config.band, high)]
-        check_rest(config, list(rest), m, n, n)
+        check_rest(config, arguments, m, n, n)
         assert all(isinstance(x, (int, np.int32, np.float32)) for x in rest)
         assert bound.result() is ops.c and not bound.accumulates
         assert bound.prepare_ms == 1.25 * (1 + len(packed)), "metadata, and values where they move"
         assert ops in bound.keep and any(x is metadata[0] for x in bound.keep)
         sums = SMS * (config.m * config.n + 2 * config.groups) * 4 * (config.kernel == "stream_k")
-        assert bound.prepare_bytes == metadata[0].nbytes + sums + sum(x.nbytes for x in packed)
+        table = 4 * SMS * (config.kernel == "gpc")
+        held = metadata[0].nbytes + sums + table + sum(x.nbytes for x in packed)
+        assert bound.prepare_bytes == held
     assert len(bound_at) >= 2, bound_at
 
 
-def check_rest(config: Wgmma, rest: list, m, n, width, scale=(1, 0), c_in=0, bias=0) -> None:
+def check_rest(config: Wgmma, arguments, m, n, width, scale=(1, 0), c_in=0, bias=0) -> None:
     """The arguments after the order of tiles, as the signatures of the kernels have them."""
+    steps, rest = int(arguments[4]), list(arguments[8:])
+    tiles = ceil(m / config.m) * ceil(n / config.n)
+    if config.kernel in CUTTING:  # one step cannot be cut in two
+        assert rest.pop(0) == (wgmma.whole_tiles(tiles, SMS) if steps > 1 else tiles)
+    if config.kernel == "gpc":
+        assert rest.pop(0) == PLACES.data.ptr
     if config.kernel == "stream_k":
-        tiles = ceil(m / config.m) * ceil(n / config.n)
         assert rest.pop(0) == wgmma.shared_tiles(tiles, SMS)
         partial, handovers = rest.pop(0), rest.pop(0)
         assert partial and handovers and partial % 16 == 0 and handovers != partial
@@ -561,6 +695,39 @@ def check_rest(config: Wgmma, rest: list, m, n, width, scale=(1, 0), c_in=0, bia
         assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:]] == [m, n, width]
         rest.clear()
     assert not rest
+
+
+@pytest.mark.parametrize(
+    ("high", "wide", "k", "whole"),
+    [
+        (1, 1, 64, 1), (1, 1, 65, 0),  # a step cannot be cut, two can
+        (11, 6, 128, 0), (67, 1, 128, 67), (12, 11, 128, 132), (13, 11, 128, 132), (40, 5, 128, 200),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kernel", CUTTING)
+def test_what_is_cut_of_the_last_wave_is_told_to_the_kernel(loaded, kernel, high, wide, k, whole):
+    """high x wide tiles, the last row and column of them ragged, by 66 clusters of two."""
+    config = room.RUNGS[f"wgmma_{kernel}"][0]
+    p = on_fake_gpu(room.problem(config.m * high - 1, config.n * wide - 8, k))
+    ((_, how, arguments),) = wgmma.bind("trial", p, H200, config).steps
+    assert arguments[8] == whole and isinstance(arguments[8], np.int32)
+    assert how.cluster == 2 and how.grid == min(high * wide, 66)
+    assert high * wide - whole <= how.grid, "each tile that is cut has a cluster"
+
+
+def test_every_sm_has_a_block_and_the_table_of_places_stays(loaded):
+    """There is one tile, and whichever block has the first place multiplies it. A launch is made again and again, so
+    that what it reads is kept with it."""
+    p = on_fake_gpu(room.problem(1, 8, 16))
+    bound = room.bind("wgmma_gpc", p, H200)
+    ((_, how, arguments),) = bound.steps
+    assert vars(how).keys() == {"grid", "block", "shmem_size", "is_cooperative"}
+    assert how.grid == SMS and how.is_cooperative is True
+    assert arguments[5] * arguments[6] == 1 and arguments[8] == PLACES.data.ptr
+    assert any(x is PLACES for x in bound.keep[4])
+    assert bound.prepare_bytes == wgmma.ring_metadata(p.host().a, 256).nbytes + PLACES.nbytes
+    # Nobody else asks for it: it takes a launch of clusters to know.
+    assert room.bind("wgmma_lean", p, H200).keep[4] == ()
 
 
 @pytest.mark.parametrize("n", [1, 257, 1030])
@@ -603,7 +770,7 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
         assert len(copies) == 3 and copies[1][:4] == (n, m, c_in, n) and copies[1][5] == width
         c_in = copies[1][4]
         assert c_in not in (arguments[3][0].data.ptr, c.bits.data.ptr), "C is not overwritten"
-    check_rest(config, list(arguments[8:]), m, n, width, (0.5, -2), c_in, bias.data.ptr)
+    check_rest(config, arguments, m, n, width, (0.5, -2), c_in, bias.data.ptr)
     assert any(x is c for x in bound.keep) and any(x is bias for x in bound.keep)
     # Without either, the kernel that pays nothing for them; alpha is in all of them.
     plain = wgmma.bind(kernel, p, H200, config, alpha=3).steps
@@ -725,6 +892,8 @@ def test_refusals_come_before_the_operands(loaded):
         room.bind("wgmma_stream_k", p, H200)
     with pytest.raises(ValueError, match="^split_k cannot cut 1 steps"):
         room.bind("wgmma_split_k", p, H200)
+    with pytest.raises(ValueError, match="^rounds goes through the 1 steps"):
+        room.bind("wgmma_rounds", p, H200)
     with pytest.raises(ValueError, match="no variant 'wgmma': choose one of mma_sp, "):
         room.bind("wgmma", p, H200)
 
@@ -755,6 +924,21 @@ def listings(cubins) -> dict[str, list[str]]:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(cubins, pool.map(listing, cubins.values()), strict=True))
+
+
+def inner_loop(cubin) -> list[str]:
+    """The instructions of the shortest loop that multiplies: steps of a warpgroup, and nothing of a tile."""
+    code, labels, loops = [], {}, []
+    for line in jit.disassemble(cubin).splitlines():
+        if label := re.match(r"(\.L_\w+):", line):
+            labels[label[1]] = len(code)
+        elif op := re.search(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", line):
+            code.append(op[1])
+    for end, op in enumerate(code):
+        back = re.search(r"\bBRA\b.*(\.L_\w+)", op)
+        if back and labels[back[1]] <= end:
+            loops.append(code[labels[back[1]] : end + 1])
+    return min((loop for loop in loops if any("HGMMA" in op for op in loop)), key=len)
 
 
 def modified(mix: dict[str, int], opcode: str, modifier: str) -> int:
@@ -864,20 +1048,50 @@ def test_the_copy_engine_moves_everything(reports, entry):
     assert shared == (copies // boxes * chunks if kernel == "multicast" else 0)
     pieces = config.m // 64 if kernel == "packed" else 0  # side by side, no boxes
     assert count(mix, "UBLKCP") == copies // boxes * pieces
-    # Out: squares of 64 x 64, 16 columns of a warp at a time. split_k has a loop for them.
-    squares = 1 if kernel == "split_k" else config.blocks * chunks
+    # Out: squares of 64 x 64, 16 columns of a warp at a time. split_k has a loop for them; who cuts the last wave has
+    # them twice: of whole tiles, and of the one that is cut.
+    whole = config.blocks * chunks
+    squares = 1 if kernel == "split_k" else whole * (1 + (kernel in CUTTING))
     assert count(mix, "UTMASTG") == squares and count(mix, "STSM") == 4 * squares
     changes = [modified(mix, "USETMAXREG", name) for name in ("TRY_ALLOC", "DEALLOC")]
     assert changes == ([1, 1] if kernel in SPECIALISED else [0, 0])
     # Sums in float32 travel between blocks: through global memory, or through each other's shared.
     sums = config.blocks * config.n // 8 if kernel == "stream_k" else 0
     assert count(mix, "LDG", 128) == count(mix, "STG", 128) == sums, mix
-    assert bool(count(mix, "LD", 128)) == bool(count(mix, "STS", 128)) == (kernel == "split_k")
-    assert bool(count(mix, "UCGABAR_ARV")) == (kernel in ("multicast", "split_k"))
-    assert bool(count(mix, "LDG") - sums) == extra, "a thread reads C and a bias, or nothing"
+    adding = kernel == "split_k" or kernel in CUTTING
+    assert bool(count(mix, "LD", 128)) == bool(count(mix, "STS", 128)) == adding
+    # A square is given away or added to, as the rank has it: 32 sums of a thread either way.
+    if kernel in CUTTING:
+        assert count(mix, "LD", 128) == count(mix, "STS", 128) == 8 * whole
+    assert bool(count(mix, "UCGABAR_ARV")) == (kernel == "split_k" or kernel in PAIRS)
+    place = kernel == "gpc"  # one word of a table
+    assert count(mix, "LDG") >= sums + place
+    assert bool(count(mix, "LDG") - sums - place) == extra, (
+        "a thread reads C and a bias, or nothing"
+    )
     # No atomics but the two counts of a handover, whose results nobody waits for.
     assert sum(n for op, n in mix.items() if op.startswith("RED")) == 2 * (kernel == "stream_k")
     assert not any(op.startswith("ATOM") for op in mix)
+
+
+def test_lean_steps_have_fewer_instructions_and_those_of_rounds_fewer_still(cubins):
+    """Their predictions say so: some 52, 28 and 17 of a warp for each step."""
+    step = {}
+    for name in ("wgmma_keep", "wgmma_lean", "wgmma_rounds"):
+        config = room.RUNGS[name][0]
+        loop = inner_loop(cubins[config.entry("bfloat16")])
+        multiplications = sum("HGMMA" in op for op in loop)
+        assert multiplications and multiplications % 4 == 0 and "UTMASTG" not in str(loop)
+        step[name] = len(loop) / (multiplications / (2 * config.blocks))
+    assert step["wgmma_lean"] < 0.62 * step["wgmma_keep"], step
+    assert step["wgmma_rounds"] < 0.7 * step["wgmma_lean"], step
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_one_kernel_asks_where_it_runs(cubins, entry):
+    """And no other one depends on it."""
+    asks = "SR_VIRTUALSMID" in jit.disassemble(cubins[entry])
+    assert asks == (ENTRIES[entry][0].kernel == "gpc")
 
 
 def test_hopper_is_the_only_target():
@@ -903,6 +1117,14 @@ def test_rows_are_copied_without_spills():
             "64, 128, 192 or",
         ),
         ("wgmma_split_k.cu", "wgmma_split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
+        ("wgmma_rounds.cu", "wgmma_rounds<BF16, 2, 1, 128, 5, 1, false>", "two sets of words"),
+        ("wgmma_refilling.cu", "wgmma_refilling<BF16, 3, 1, 256, 2, 1>", "another is there"),
+        (
+            "wgmma_last_wave.cu",
+            "wgmma_last_wave<BF16, 1, 1, 64, 8, 1, false>",
+            "half of the sums",
+        ),
+        ("wgmma_last_wave.cu", "wgmma_last_wave<BF16, 2, 2, 192, 2, 2, false>", "half of the sums"),
     ],
 )
 def test_an_impossible_instantiation_says_why(source, entry, reason):

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import compiled
 import numpy as np
 import pytest
-from test_wgmma import wrong_orders
+import racing
+from test_wgmma import CUTTING, HINTING, metadata_rows, wrong_orders
 
 from artifact.measure import bench, check
 from kernels import jit, pitch
@@ -19,7 +20,7 @@ from kernels import tensor_core_24 as room
 from kernels.contract import Operands, Problem
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, wgmma
+from kernels.tensor_core_24 import family, gpcs, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 #: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
@@ -41,6 +42,10 @@ SHAPES = (
     (256, 9000, 4096), (2816, 3000, 200), (1300, 4000, 1000), (1921, 2305, 130),
 )  # fmt: skip
 FEW_SHAPES = ((77, 136, 150), (513, 1030, 257), (1300, 4000, 200))
+#: m, n: every rung has more than a wave of tiles, and who cuts the last wave has one that is at most half full.
+WAVES = (1540, 4600)
+#: What wrong kernels compute: as many tiles, but B and C are copied to other rows.
+WRONG_SHAPE = (1540, 4599, 1000)
 
 
 # ------------------------------------------------------------------------------------- exact products
@@ -140,6 +145,19 @@ def takes(config: Wgmma, shape: tuple[int, int, int], device) -> bool:
     return True
 
 
+def in_rounds(config: Wgmma, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The shape, with some steps more where wgmma_rounds would go through a part of its ring."""
+    m, n, k = shape
+    more = -math.ceil(k / family.K) % config.stages if config.kernel == "rounds" else 0
+    return m, n, k + more * family.K
+
+
+def tile_of(kernel: str) -> Wgmma:
+    """A configuration of 128 x 256 of C a block, or where a kernel has no such tile, another one."""
+    own = Wgmma("split_k", 2, 1, 128, 6, 1, 2), Wgmma("refilling", 3, 1, 256, 4, 1)
+    return next((config for config in own if config.kernel == kernel), Wgmma(kernel))
+
+
 def poison(bound) -> None:
     """Fill with NaN what a launch writes, the padded rows on its way to C as well."""
     out, (*_, c_bits, _, _, _) = bound.result(), bound.keep
@@ -165,9 +183,9 @@ def some_shape(name: str, k: int) -> tuple[int, int, int]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
-    done = 0
-    for shape in SHAPES:
-        if takes(room.RUNGS[name][0], shape, hopper):
+    done, config = 0, room.RUNGS[name][0]
+    for shape in (in_rounds(config, shape) for shape in SHAPES):
+        if takes(config, shape, hopper):
             made = case(*shape, dtype)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
             done += 1
@@ -177,30 +195,72 @@ def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
 @gpu
 @pytest.mark.parametrize("config", family.WGMMA_FAMILY, ids=str)
 def test_every_configuration_of_the_tuner(hopper, stream, config):
-    shapes = [shape for shape in FEW_SHAPES if takes(config, shape, hopper)]
-    assert len(shapes) == len(FEW_SHAPES)
-    for shape in shapes:
+    for shape in (in_rounds(config, shape) for shape in FEW_SHAPES):
+        assert takes(config, shape, hopper)
         made = case(*shape)
         bound = wgmma.bind(str(config), made.problem, hopper, config)
         made.check(run(bound, hopper, stream), str(config))
 
 
+@pytest.mark.parametrize("sms", [132, 114])
+@pytest.mark.parametrize("name", RUNGS)
+def test_shapes_have_the_waves_that_they_are_for(name, sms):
+    """On an H200, and on an H100 PCIe with its 114 multiprocessors."""
+    config = room.RUNGS[name][0]
+    tiles = math.prod(config.tiles(*WAVES))
+    assert tiles > sms and WAVES[1] % 8 == 0
+    assert math.prod(config.tiles(*WRONG_SHAPE[:2])) == tiles and WRONG_SHAPE[1] % 8
+    if config.kernel in CUTTING:
+        assert sms <= wgmma.whole_tiles(tiles, sms) < tiles
+    if config.kernel == "stream_k":
+        assert wgmma.shared_tiles(tiles, sms)
+    assert takes(config, WRONG_SHAPE, racing.H200)
+
+
 @gpu
-@pytest.mark.parametrize("kernel", ["specialised", "persistent", "packed", "multicast", "stream_k"])
+@pytest.mark.parametrize(
+    "config",
+    {c.entry("bfloat16"): c for c in CONFIGS if c.kernel in CUTTING}.values(),
+    ids=str,
+)
+def test_a_last_wave_of_any_length_is_cut_or_not(hopper, stream, config):
+    """Some tiles, half a wave, more, a wave, and the same after whole waves. k has two steps, the fewest that can be
+    cut, or three, of which one block gets two."""
+    sms = hopper.properties.multiprocessor_count
+    wave = sms // 2 * 2
+    half_ = wave // 2
+    counts = (
+        1, 2, half_ - 1, half_, half_ + 1, wave, wave + 1, wave + half_, wave + half_ + 1, 2 * wave + 6,
+    )  # fmt: skip
+    cut = []
+    for i, count in enumerate(counts):
+        m, n, k = config.m - 3, config.n * count - 8, (128, 130)[i % 2]
+        made = case.__wrapped__(m, n, k)  # kept for no other test
+        bound = wgmma.bind(str(config), made.problem, hopper, config)
+        made.check(run(bound, hopper, stream), f"{config}, {count} tiles")
+        ((_, _, arguments),) = bound.steps
+        cut.append(count - int(arguments[8]))
+    assert cut == [1, 2, half_ - 1, half_, 0, 0, 1, half_, 0, 6]
+
+
+@gpu
+@pytest.mark.parametrize(
+    "kernel",
+    ["specialised", "persistent", "packed", "multicast", "stream_k", "lean", "rounds", "last_wave", "refilling", "gpc"],
+)  # fmt: skip
 def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
-    """11 x 16 tiles in bands that divide 11, or do not, or are higher."""
-    made = case(1300, 4000, 200)
-    for band in (1, 2, 3, 7, 16, 1000):
-        config = Wgmma(kernel, 2, 1, 256, 4, 2, band=band, keep="a")
+    """13 x 15 tiles, or 9 x 15, in bands that divide 13 or 9, or do not, or are higher."""
+    made = case(1540, 3800, 200)
+    for band in (1, 2, 3, 7, 13, 16, 1000):
+        config = replace(tile_of(kernel), band=band, keep="a")
         bound = wgmma.bind(kernel, made.problem, hopper, config)
         made.check(run(bound, hopper, stream), str(config))
 
 
 @gpu
-@pytest.mark.parametrize("kernel", ["persistent", "packed", "multicast", "stream_k", "split_k"])
+@pytest.mark.parametrize("kernel", HINTING)
 def test_hints_change_nothing(hopper, stream, kernel):
-    made = case(*some_shape(kernel, 200))
-    config = Wgmma("split_k", 2, 1, 128, 6, 1, 2) if kernel == "split_k" else Wgmma(kernel)
+    made, config = case(*some_shape(kernel, 200)), tile_of(kernel)
     for keep in ("a", "b") if kernel in ("packed", "multicast") else ("", "a", "b"):
         config = replace(config, keep=keep)
         bound = wgmma.bind(kernel, made.problem, hopper, config)
@@ -220,7 +280,10 @@ def test_steps_around_the_length_of_the_ring(hopper, stream, k):
             made = case(*shape)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
             done.append(name)
-    assert set(RUNGS) - set(done) <= ({"wgmma_split_k"} if k <= 64 else set())
+    steps, lacking = math.ceil(k / family.K), set()
+    lacking |= {"wgmma_split_k"} if steps < 2 else set()
+    lacking |= {"wgmma_rounds"} if steps % room.RUNGS["wgmma_rounds"][0].stages else set()
+    assert set(RUNGS) - set(done) == lacking
 
 
 @gpu
@@ -306,20 +369,24 @@ def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     import cupy
 
     m, n, k = some_shape(kernel, 200)
-    made, bias = case(m, n, k), np.arange(m, dtype=np.float32) % 7
+    bias = np.arange(m, dtype=np.float32) % 7
     c = half.from_dense(np.ones((m, n), np.float32), "bfloat16")
-    exact = made.product + 3 + bias[:, None]
     there, rows = half.to_device(c), cupy.asarray(bias)
     configs = [config for config in family.WGMMA_FAMILY if config.kernel == kernel]
     configs = configs or [room.RUNGS[f"wgmma_{kernel}"][0]]
     jobs = {(config.source, config.entry("bfloat16", True)) for config in configs}
     compiled.cubins(sorted(jobs), wgmma.TARGETS)
     for config in configs:
+        made = case(*in_rounds(config, (m, n, k)))
+        exact = made.product + 3 + bias[:, None]
         bound = wgmma.bind(kernel, made.problem, hopper, config, beta=3.0, c=there, bias=rows)
         made.check(run(bound, hopper, stream), str(config), exact)
 
 
 # --------------------------------------------------------------------- metadata that betrays a lane
+
+#: Columns of A, seven steps and a part: eight, so that they are whole rounds of four stages and of eight.
+PLACED_K = 456
 
 
 @functools.cache
@@ -332,15 +399,15 @@ def placed(m: int, k: int, dtype: str) -> Case:
 @functools.cache
 def placed_wide(dtype: str) -> Case:
     """143 tiles of 128 x 256 for stream-K, where B is the identity only in its first columns."""
-    wide = np.zeros((328, 256 * 13), np.float32)
-    wide[:, :328] = np.eye(328)
-    a = placed(1408, 328, dtype).problem.host().a
+    wide = np.zeros((PLACED_K, 256 * 13), np.float32)
+    wide[:, :PLACED_K] = np.eye(PLACED_K)
+    a = placed(1408, PLACED_K, dtype).problem.host().a
     return of_operands(a, half.from_dense(wide, dtype))
 
 
 def test_placed_matrices_have_every_pair_at_every_place_of_a_word():
-    a = placed(333, 328, "bfloat16").problem.host().a
-    words = wgmma.ring_metadata(a)[:5, : 2 * 320]  # what is not padded
+    a = placed(333, PLACED_K, "bfloat16").problem.host().a
+    words = wgmma.ring_metadata(a)[:5, : 2 * 448]  # what is not padded
     for shift in range(0, 32, 4):
         assert set(np.unique(words >> shift & 15).tolist()) == set(two_four.PAIRS.tolist())
 
@@ -357,7 +424,7 @@ KINDS = tuple({config.kernel: config for config in CONFIGS}.values())
 )
 def test_values_go_where_metadata_says(hopper, stream, config, dtype):
     """A swapped lane, half or selector moves values to other columns of C."""
-    made = placed_wide(dtype) if config.kernel == "stream_k" else placed(333, 328, dtype)
+    made = placed_wide(dtype) if config.kernel == "stream_k" else placed(333, PLACED_K, dtype)
     bound = wgmma.bind(str(config), made.problem, hopper, config)
     made.check(run(bound, hopper, stream), str(config))
 
@@ -365,8 +432,8 @@ def test_values_go_where_metadata_says(hopper, stream, config, dtype):
 @gpu
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
 def test_every_pair_alone(hopper, stream, name):
-    a = two_four.random(200, 192, "bfloat16", SEED % 2**32)
-    identity = half.from_dense(np.eye(192, dtype=np.float32), "bfloat16")
+    a = two_four.random(200, 256, "bfloat16", SEED % 2**32)
+    identity = half.from_dense(np.eye(256, dtype=np.float32), "bfloat16")
     for pair in two_four.PAIRS.tolist():
         meta = np.full_like(a.meta, pair * 0x1111)
         made = of_operands(replace(a, meta=meta), identity)
@@ -378,7 +445,7 @@ def test_every_pair_alone(hopper, stream, name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_rows_of_b_come_back_from_an_identity(hopper, stream, name):
     """A is the identity, so C is B: 64 x 64 squares that are stored to another place show."""
-    m, n = (1408, 3080) if name == "wgmma_stream_k" else (333, 520)
+    m, n = (1408, 3080) if name == "wgmma_stream_k" else (450, 520)
     a = two_four.compress(np.eye(m, dtype=np.float32), "bfloat16")
     b = room.problem(1, n, m, seed=SEED).host().b
     made = of_operands(a, b)
@@ -409,7 +476,7 @@ def test_nan_in_b_spoils_the_rows_that_read_it_and_nothing_else(hopper, stream, 
 @pytest.mark.parametrize("name", RUNGS)
 def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(hopper, stream, name):
     """A and B lie between NaN, C between numbers that must stay; no size is a multiple of anything."""
-    shapes = [(77, 136, 100), (300, 257, 90), (1300, 4000, 130), (1300, 3999, 130)]
+    shapes = [(77, 136, 230), (300, 257, 218), (1300, 4000, 194), (1300, 3999, 250)]
     taken = [shape for shape in shapes if takes(room.RUNGS[name][0], shape, hopper)]
     assert taken == (shapes[2:] if name == "wgmma_stream_k" else shapes)
     for shape in taken:
@@ -454,7 +521,7 @@ def drawn(m: int, n: int, k: int) -> tuple[Problem, check.Reference]:
 @pytest.mark.parametrize("name", RUNGS)
 def test_the_same_launch_gives_the_same_bits(hopper, stream, name):
     """A result that moves is a race. Random values, so that another order of additions would show."""
-    bound = room.bind(name, drawn(1300, 4000, 2000)[0], hopper)
+    bound = room.bind(name, drawn(*WAVES, 2000)[0], hopper)
     first = run(bound, hopper, stream)
     for _ in range(20):
         assert np.array_equal(run(bound, hopper, stream), first), f"{name}, seed {SEED}"
@@ -466,7 +533,7 @@ def test_launches_one_after_the_other_read_what_is_there_then(hopper, stream, na
     """Other operands in the same places: sums or flags of the launch before would show."""
     import cupy
 
-    shape = (1300, 4000, 1000)
+    shape = (*WAVES, 1000)
     made, other = case(*shape), case(*shape, seed=1)
     a, b = made.problem.host().a, made.problem.host().b
     second = of_operands(a, other.problem.host().b)
@@ -531,6 +598,28 @@ def test_stream_k_overlaps(hopper, first):
 
 
 @gpu
+@pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
+def test_another_kernel_that_still_runs_changes_nothing(hopper, name):
+    """It leaves two thirds of the SMs early, and a launch on another stream begins there: clusters find two SMs each,
+    and wgmma_gpc has a block on every SM, though blocks that began early may be done before others can begin."""
+    sms = hopper.properties.multiprocessor_count
+    before, now = hopper.create_stream(), hopper.create_stream()
+    # A wave of tiles and a third of one, each of 128 steps; then more of them, each of four.
+    long = room.problem(128 * (4 * sms // 3), 256, 8192, seed=SEED)
+    other = wgmma.bind("long", long, hopper, Wgmma("lean", 2, 1, 256, 4, 2, keep="a"))
+    made = case(*WAVES, 200)
+    bound = room.bind(name, made.problem, hopper)
+    for turn in range(10):
+        poison(bound)
+        hopper.sync()
+        other.launch(before)
+        bound.launch(now)
+        hopper.sync()
+        out = half.to_dense(half.to_host(bound.result()))
+        made.check(out, f"{name} beside another kernel, turn {turn}")
+
+
+@gpu
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_launch_can_be_captured(hopper, stream, name):
     """A measurement may replay a launch from a CUDA graph: clusters, workspaces and copies of rows included."""
@@ -554,14 +643,18 @@ def test_preprocessing_is_accounted_for(hopper, name):
     made = case(1300, 4000, 1000)
     bound = room.bind(name, made.problem, hopper)
     _, _, metadata, packed, workspace, *_ = bound.keep
-    a = made.problem.host().a
-    assert np.array_equal(metadata.get(), wgmma.ring_metadata(a, 256))
+    a, rows = made.problem.host().a, metadata_rows(room.RUNGS[name][0])
+    assert np.array_equal(metadata.get(), wgmma.ring_metadata(a, rows))
     held = metadata.nbytes + sum(x.nbytes for x in workspace)
     if name == "wgmma_packed":
         assert np.array_equal(packed.get(), wgmma.pack_values(a, 256))
         held += packed.nbytes
-    assert bound.prepare_bytes == held
-    assert bool(workspace) == (name == "wgmma_stream_k") and 0 < bound.prepare_ms < 1000
+    assert bound.prepare_bytes == held and 0 < bound.prepare_ms < 1000
+    # Sums and who has left them; the table of places, which all launches on this GPU share.
+    sizes = {"wgmma_stream_k": 2, "wgmma_gpc": 1}
+    assert len(workspace) == sizes.get(name, 0)
+    if name == "wgmma_gpc":
+        assert workspace[0] is gpcs.places(hopper.device_id)
 
 
 @gpu
@@ -614,6 +707,7 @@ def test_what_does_not_go_together_is_refused(hopper):
     for name, extra, said in (
         ("wgmma_stream_k", {}, "stream_k shares 1 x 1 tiles"),
         ("wgmma_split_k", {}, "split_k cannot cut 1 steps"),
+        ("wgmma_rounds", {}, "rounds goes through the 1 steps"),
         ("wgmma_keep", {"beta": 1.0}, "nothing to multiply by beta"),
         ("wgmma_keep", {"beta": 1.0, "c": small.device().c}, "would change the c that it adds"),
         ("wgmma_keep", {"bias": cupy.zeros(63, cupy.float32)}, "float32 bias of"),
@@ -623,6 +717,7 @@ def test_what_does_not_go_together_is_refused(hopper):
             "wgmma_one_stage adds neither C nor a bias",
         ),
         ("wgmma_multicast", {"beta": 1.0, "c": c}, "wgmma_multicast adds neither C nor a bias"),
+        ("wgmma_gpc", {"beta": 1.0, "c": c}, "wgmma_gpc adds neither C nor a bias"),
     ):
         with pytest.raises(ValueError, match=said) as caught:
             room.bind(name, small, hopper, **extra)
@@ -675,6 +770,12 @@ MUTANTS = {
     "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
     "packed_a_step_later": ("sparse_stages.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
     "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),
+    "partner_not_added": ("wgmma_last_wave.cu", "mine[4 * i] += x.x,", "", "wgmma_last_wave"),
+    "words_of_stage_0": ("sparse_reader.cuh", "words + s * S::E_BYTES", "words", "wgmma_lean"),
+    "words_of_half_a_block": ("sparse_reader.cuh", "i * 512", "i * 256", "wgmma_lean_tall"),
+    "rows_of_a_thrice": ("sparse_reader.cuh", "ring.a[0] + group * BLOCKS * 4096", "ring.a[0]", "wgmma_refilling"),
+    "last_round_alone": ("sparse_reader.cuh", "word[s % 2], s, !first)", "word[s % 2], s, s > 0)", "wgmma_rounds"),
+    "neighbours_at_one_place": ("wgmma_gpc.cu", "places[sm_number()]", "places[sm_number() / 2 * 2]", "wgmma_gpc"),
     "last_column_lost": ("pitch.cu", "i < length ?", "i + 1 < length ?", "wgmma_tall"),
 }  # fmt: skip
 
@@ -712,7 +813,7 @@ def test_a_wrong_kernel_compiles(mutant, bug):
 def test_a_wrong_kernel_is_caught(hopper, stream, mutant, bug):
     """By the check of every record, on the room's own operands, and by the exact cases."""
     name = MUTANTS[bug][-1]
-    p, reference = drawn(1300, 3999, 1000)
+    p, reference = drawn(*WRONG_SHAPE)
     assert check.check(room.bind(name, p, hopper), p, reference, stream).rel_err > 0
     mutant(bug)
     extra = {}
@@ -724,7 +825,7 @@ def test_a_wrong_kernel_is_caught(hopper, stream, mutant, bug):
     bound = room.bind(name, p, hopper, **extra)
     poison(bound)
     if bug == "rounded_down":  # within the limit of the norm, as every rounding is
-        made = case(1300, 3999, 1000)
+        made = case(*WRONG_SHAPE)
         scaled = room.bind(name, made.problem, hopper, alpha=1.01)
         with pytest.raises(AssertionError, match="elements are wrong"):
             made.check(run(scaled, hopper, stream), bug, np.float32(1.01) * made.product)
@@ -734,11 +835,11 @@ def test_a_wrong_kernel_is_caught(hopper, stream, mutant, bug):
 
 
 @functools.cache
-def orders() -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The metadata of `drawn(1300, 4000, 200)` for the ring, and in the five wrong orders."""
+def orders(rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The metadata of `drawn(1300, 4000, 200)` for the ring, its rows rounded up, and in the five wrong orders."""
     a = drawn(1300, 4000, 200)[0].host().a
-    ring = wgmma.ring_metadata(a, 256)
-    return ring, wrong_orders(a, ring)
+    ring = wgmma.ring_metadata(a, rows)
+    return ring, wrong_orders(a, ring, rows)
 
 
 @gpu
@@ -748,8 +849,8 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name):
     import cupy
 
     p, reference = drawn(1300, 4000, 200)
-    ring, wrong = orders()
     config = room.RUNGS[name][0]
+    ring, wrong = orders(metadata_rows(config))
     right = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(ring))
     assert check.check(right, p, reference, stream).rel_err > 0
     for order in ("swizzled for ldmatrix", "lanes swapped", "selectors swapped", "warps swapped",
@@ -762,12 +863,14 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name):
 @gpu
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_lost_step_is_caught(hopper, stream, name):
-    """k = 1000 is 15 steps of 64 and one of 40."""
+    """k = 1000 is 15 steps of 64 and one of 40; wgmma_rounds loses a round, since it would wait for a part of one."""
     p, reference = drawn(1300, 4000, 1000)
     bound = room.bind(name, p, hopper)
     ((kernel, how, arguments),) = bound.steps
     assert arguments[4] == 16
-    lost = (*arguments[:4], np.int32(15), *arguments[5:])
+    config = room.RUNGS[name][0]
+    fewer = 16 - (config.stages if config.kernel == "rounds" else 1)
+    lost = (*arguments[:4], np.int32(fewer), *arguments[5:])
     bound.steps[:] = [(kernel, how, lost)]
     with pytest.raises(check.WrongResult, match="is wrong: relative error"):
         check.check(bound, p, reference, stream)

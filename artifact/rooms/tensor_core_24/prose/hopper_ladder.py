@@ -15,6 +15,7 @@ from artifact.rooms.tensor_core_24.experiments import (
     AT_L2,
     CLOCK,
     FROM_DRAM,
+    INSTRUCTIONS,
     SHARED,
     TENSOR,
     TIME,
@@ -166,6 +167,10 @@ def more_ideas(ladder: Ladder, counters: Counters, sms: int) -> Iterable[str]:
         _packed(ladder, counters),
         _stream_k(ladder, counters, sms),
         _split_k(ladder),
+        _fewer_instructions(ladder, counters),
+        _last_wave(ladder, sms),
+        _refilling(ladder, counters),
+        _gpc(ladder, counters),
     ]
     return list(filter(None, found)) or ["Nothing of it was measured on this GPU."]
 
@@ -235,3 +240,84 @@ def _split_k(ladder: Ladder) -> str:
         f"**Split-K** is for few tiles, and {few} of {rung.m} × {rung.n}: {came} of `wgmma_keep`. The tuner takes it where it "
         "pays (next section)."
     )
+
+
+def _gains(ladder: Ladder, name: str) -> str:
+    return listed(f"{ladder.gain(name, s):.2f}× at {cube(s)}" for s in ladder.climbed)
+
+
+def _fewer_instructions(ladder: Ladder, counters: Counters) -> str:
+    lean, keep, rounds, size = "wgmma_lean", "wgmma_keep", "wgmma_rounds", ladder.climbed[-1]
+    if not {lean, rounds} <= set(ladder.rungs):
+        return ""
+    text = (
+        f"**Fewer instructions**: `{lean}` is {_gains(ladder, lean)} of `{keep}`, with 256 × 192 of C "
+        f"{_gains(ladder, 'wgmma_lean_tall')} of `wgmma_tall`, and `{rounds}` {_gains(ladder, rounds)} of `{lean}`. A warp hands its "
+        "work to the tensor cores and does the rest while they multiply; that the rest should cost anything is not "
+        "obvious."
+    )
+    who = {v: v for v in (keep, lean, rounds, "cusparselt")}
+    if not counters.has(*who, size=size, metrics=(INSTRUCTIONS, TIME, CLOCK)):
+        return text
+    done = {v: counters.get(v, size, INSTRUCTIONS) / 1e6 for v in who}
+    clocks = {v: counters.get(v, size, TIME) * counters.get(v, size, CLOCK) for v in who}
+    return (
+        f"{text} At {cube(size)} warps execute {done[keep]:.0f}, {done[lean]:.0f} and {done[rounds]:.0f} million instructions "
+        f"(cuSPARSELt's best {done['cusparselt']:.0f}), and the launch takes {more(clocks[lean] / clocks[keep] - 1, 'clocks')} "
+        f"with `{lean}`, {more(clocks[rounds] / clocks[keep] - 1, 'clocks')} with `{rounds}`. The likeliest "
+        "reason: a stage goes back, and its refill on its way, that much earlier."
+    )
+
+
+def _last_wave(ladder: Ladder, sms: int) -> str:
+    name = "wgmma_last_wave"
+    if name not in ladder.rungs:
+        return ""
+    fill = {s: ladder.rungs[name].tiles(s) / sms for s in ladder.climbed}
+    told = [
+        f"{f:.2f} waves at {cube(s)}, of which the last is {'cut' if 0 < f % 1 <= 0.5 else 'too full to be cut'}"
+        for s, f in fill.items()
+    ]
+    return (
+        f"**The last wave cut in two**: 256 × 192 tiles fill {listed(told)}. {_gains(ladder, name)} of `wgmma_lean_tall` came of it. "
+        "Two blocks of a cluster share a tile's steps, and all blocks are at the same k until then, which stream-K gives up."
+    )
+
+
+def _refilling(ladder: Ladder, counters: Counters) -> str:
+    name, tall, size = "wgmma_refilling", "wgmma_lean_tall", ladder.climbed[-1]
+    if name not in ladder.rungs:
+        return ""
+    gain = np.mean([ladder.gain(name, s) for s in ladder.climbed])
+    text = (
+        f"**192 × 256 without a producer**: {_gains(ladder, name)} of `{tall}`{', less than expected' if gain < 1.02 else ''}. An instruction of 256 columns needs 155 "
+        "registers a thread, which only three warpgroups alone have; so their warps take turns to ask for copies."
+    )
+    if not counters.has(name, tall, size=size, metrics=(SHARED, AT_L2, CLOCK, TENSOR)):
+        return text
+    bytes_, busy = (counters.ratio(name, tall, size, AT_L2) - 1, counters.get(name, size, SHARED))
+    waits = ": a warp that asks for copies keeps the three others of its warpgroup waiting"
+    return (
+        f"{text} L2 handles {more(bytes_, 'bytes')} than for `{tall}`, and the clock is {counters.get(name, size, CLOCK) / 1e9:.2f} instead of "
+        f"{counters.get(tall, size, CLOCK) / 1e9:.2f} GHz: it is the rung that costs the least energy a clock. But its shared memory is busy {busy:.0f}% of "
+        f"the time, `{tall}`'s {counters.get(tall, size, SHARED):.0f}%{waits if busy < counters.get(tall, size, SHARED) else ''}."
+    )
+
+
+def _gpc(ladder: Ladder, counters: Counters) -> str:
+    name, lean, size = "wgmma_gpc", "wgmma_lean", ladder.climbed[-1]
+    if name not in ladder.rungs:
+        return ""
+    text = (
+        f"**Tiles by GPC**: {_gains(ladder, name)} of `{lean}`. Clusters of blocks tell which SMs form a GPC, since none leaves one, and "
+        "tiles side by side go to such SMs."
+    )
+    if not counters.has(name, lean, size=size, metrics=(AT_L2, FROM_DRAM)):
+        return text
+    slices, reads = (counters.ratio(name, lean, size, metric) - 1 for metric in (AT_L2, FROM_DRAM))
+    verdict = (
+        ": reads of SMs that are neighbours merge no better than those of others"
+        if slices > -0.2
+        else ""
+    )
+    return f"{text} L2's slices handle {more(slices, 'bytes')}, DRAM delivers {more(reads, 'bytes')}{verdict}."

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.drawing.words import cube, listed
 from artifact.measure import ceilings as ceilings_
 from artifact.rooms.tensor_core_24 import energy, facts
 from artifact.rooms.tensor_core_24.energy import View
-from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder
+from artifact.rooms.tensor_core_24.experiments import ALONE_S, Ceilings, Ladder, over
 
 
 def measured(view: View, machine: facts.Machine) -> str:
@@ -87,9 +88,29 @@ def harness(view: View, ladder: Ladder) -> str:
         f"*J*: as above, where the point tells. *Clock, harness*: counted clocks over the harness's median, where NVML sampled "
         f"{at['sm_mhz'].iloc[0] / 1e3:.2f} GHz. *Model*: fitted without the contender. The harness loads the GPU for longer than a profile, and the clock is "
         f"lower: for half of the contenders {low:.2f} to {high:.2f} GHz, where the profile has {view.largest['ghz'].min():.2f} to {view.largest['ghz'].max():.2f}. "
-        "It is nearly the same for kernels that cost very different energy, as if the limiter answered to the whole turn: "
-        "there, what one contender saves is shared with the others, and the gain that the model promises would show in full only where a kernel runs alone."
+        "It is nearly the same for kernels that cost very different energy, as if the limiter answered to the whole turn. Then what one contender saves "
+        "would be shared with the others, and show in full only where a kernel runs alone."
     )
+
+
+def alone(told: pd.DataFrame | None, square: pd.DataFrame) -> str:
+    """`auto` over the library where each runs alone, beside the sweep's turns; nothing where that was not measured."""
+    if told is None:
+        return ""
+    by_itself, in_turns = (over(df, "auto", "cusparselt") for df in (told, square))
+    both = pd.DataFrame({"alone": by_itself, "turns": in_turns}).dropna()
+    if both.empty:
+        return ""
+    each = [f"{r.alone:.2f}× at {cube(m)}, in turns {r.turns:.2f}×" for m, r in both.iterrows()]
+    gained = float(np.exp(np.log(both["alone"] / both["turns"]).mean()) - 1)
+    verdict = (
+        f"So being alone is worth {gained:.0%} to the thriftier kernel"
+        if gained > 0.02
+        else f"So it is not that: on average {abs(gained):.1%} {'more' if gained > 0 else 'less'}. A ratio of a sweep may be read as that of a kernel that runs for long"
+    )
+    return f"""
+**Each alone.** For {ALONE_S:g} s only one contender runs, then the next. `auto` over cuSPARSELt's best: {listed(each)}. {verdict}.
+"""
 
 
 def clocks(view: View) -> str:
@@ -120,11 +141,11 @@ def _together(view: View) -> str:
 
 
 def larger(view: View) -> str:
-    """What both models say of a tile that no kernel here computes."""
+    """What both models say of a tile of three warpgroups, from the other contenders, and what came of it."""
     if view.model is None:
         return ""
     tile, size = energy.THREE_GROUPS, view.size
-    found = energy.larger_tile(view.rows, view.model, size, view.sms)
+    found = energy.larger_tile(view.rows, size, view.sms)
     if found.empty:
         return ""
     now = view.largest["port"]["auto"]
@@ -133,10 +154,18 @@ def larger(view: View) -> str:
         f"which {energy.ANCHORS[r.anchor]} bounds"
         for r in found.itertuples()
     ]
-    return f"""
-**Fewer bytes.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, would bring {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Nobody has run it. Both models together say
-{"; ".join(cases)}. Shared memory bounds the new tile, too, so what `wgmma_tall` waits for has to be found before such a tile is worth its registers.
-"""
+    text = f"""
+**Fewer bytes.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, brings {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Both models together, which
+do not know it, say {"; ".join(cases)}. """
+    if energy.LARGER not in view.largest.index:
+        return text + "Here nobody has profiled it.\n"
+    came = view.largest.loc[energy.LARGER]
+    ratio = view.largest["us"]["auto"] / came.us
+    nearest = min(found.itertuples(), key=lambda r: abs(r.over_auto - ratio)).anchor
+    return (
+        f"{text}`{energy.LARGER}` came to {ratio:.2f}×, with {came.clocks:.2f} million clocks at {came.ghz:.2f} GHz, which is nearest to the case of "
+        f"`{nearest}`.\n"
+    )
 
 
 def peaks(view: View, ceilings: Ceilings, machine: facts.Machine) -> str:

@@ -251,7 +251,8 @@ def test_without_counters(ladder, ceilings, run, square, both):
     over = tuned_family.speedups(both)
     assert tuned_family.what_is_left(none, square, over, ceilings, 132) == ""
     ideas = hopper_ladder.more_ideas(ladder, Counters({}), 132)
-    assert len(ideas) == 4 and not any("L2 handles" in idea for idea in ideas)
+    assert len(ideas) == 8
+    assert not any("handle" in idea or "million" in idea for idea in ideas)
 
 
 def test_counters_of_a_missing_file(run, tmp_path):
@@ -259,11 +260,18 @@ def test_counters_of_a_missing_file(run, tmp_path):
 
 
 def test_more_ideas(ladder, counters):
-    multicast, packed, stream_k, split_k = hopper_ladder.more_ideas(ladder, counters, 132)
+    multicast, packed, stream_k, split_k, few, last, refilling, gpc = hopper_ladder.more_ideas(
+        ladder, counters, 132
+    )
     assert "Yet without it" in multicast
     assert "of `wgmma_tall`" in packed and "L2 handles" in packed
     assert "3.88 waves at 4096³" in stream_k  # 512 tiles on 132 SMs
     assert "2048³ has 256, 4096³ has 1024" in split_k
+    assert "of `wgmma_keep`" in few and "144, 95 and 76 million instructions" in few
+    assert "2.67 waves at 4096³, of which the last is too full" in last  # 352 tiles
+    assert "10.42 waves at 8192³, of which the last is cut" in last
+    assert "of `wgmma_lean_tall`" in refilling and "energy" in refilling
+    assert "merge no better" in gpc
     nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
     assert nothing == ["Nothing of it was measured on this GPU."]
 

@@ -20,6 +20,11 @@ SMS = 132
 
 
 @pytest.fixture(scope="module")
+def square(run):
+    return experiments.measure(run, "square")
+
+
+@pytest.fixture(scope="module")
 def view(run, counters, ladder):
     records = experiments.together(
         experiments.measure(run, "square"), experiments.studies(run), ladder.frame
@@ -121,9 +126,9 @@ def test_the_larger_tile_is_three_warpgroups_and_moves_less():
     assert energy.port_bytes(c, 8192) < 0.8 * energy.port_bytes(family.Wgmma(), 8192)
 
 
-def test_no_variant_is_the_tile_that_nobody_ran():
-    assert all(config.groups != 3 for config, *_ in room.RUNGS.values())
-    assert energy.THREE_GROUPS not in family.WGMMA_FAMILY
+def test_one_rung_computes_the_larger_tile():
+    large = [name for name, (config, *_) in room.RUNGS.items() if config.groups == 3]
+    assert large == [energy.LARGER]
 
 
 # ---------------------------------------------------------------- NVML
@@ -198,26 +203,63 @@ def test_the_sentences_name_every_miss(view, ladder):
     assert "as if the limiter" in power.harness(view, ladder)
 
 
-def test_the_prediction_says_that_nobody_ran_it(view):
+def test_the_prediction_does_not_know_what_came(view):
     text = power.larger(view)
-    found = energy.larger_tile(view.rows, view.model, view.size, SMS)
+    found = energy.larger_tile(view.rows, view.size, SMS)
     assert found["anchor"].tolist() == list(energy.ANCHORS)
-    assert "Nobody has run it." in text
+    came = view.largest["us"]["auto"] / view.largest["us"][energy.LARGER]
+    assert f"`{energy.LARGER}` came to {came:.2f}×" in text
+    mine = view.rows["variant"] == energy.LARGER
+    slow = view.rows.assign(
+        us=view.rows["us"].where(~mine, 9e9), ghz=view.rows["ghz"].where(~mine, 0.1)
+    )
+    assert energy.larger_tile(slow, view.size, SMS).equals(found)
+    assert "nobody has profiled it" in power.larger(replace(view, rows=view.rows[~mine]))
     assert all(f"{r:.2f}× of `auto`" in text for r in found["over_auto"])
     assert found["us"].is_monotonic_increasing, "shared memory waits, the port does not"
     some = view.rows[view.rows["variant"] != "wgmma_tall"]
-    assert energy.larger_tile(some, view.model, view.size, SMS).empty
+    assert energy.larger_tile(some, view.size, SMS).empty
     assert power.larger(replace(view, rows=some)) == ""
 
 
 def test_an_anchor_takes_the_models_errors_along(view):
     """Launches as slow again as they are, in clocks and in clock, make the new tile as slow again."""
-    before = energy.larger_tile(view.rows, view.model, view.size, SMS).set_index("anchor")
+    before = energy.larger_tile(view.rows, view.size, SMS).set_index("anchor")
     tall = view.rows["variant"] == "wgmma_tall"
     slower = view.rows.assign(us=view.rows["us"].where(~tall, 1.1 * view.rows["us"]))
-    after = energy.larger_tile(slower, view.model, view.size, SMS).set_index("anchor")
+    after = energy.larger_tile(slower, view.size, SMS).set_index("anchor")
     assert after["us"]["wgmma_tall"] == pytest.approx(1.1 * before["us"]["wgmma_tall"])
     assert after["us"]["wgmma_keep"] == pytest.approx(before["us"]["wgmma_keep"])
+
+
+def test_who_runs_alone(run, square):
+    told = experiments.alone(run)
+    assert set(told["variant"]) == set(experiments.ALONE)
+    text = power.alone(told, square)
+    ratios = experiments.over(told, "auto", "cusparselt")
+    assert all(f"{ratio:.2f}× at {size}³" in text for size, ratio in ratios.items())
+    assert "So it is not that" in text and "nan" not in text
+    thrifty = told.assign(
+        median_us=told["median_us"].where(told["variant"] != "auto", 0.9 * told["median_us"])
+    )
+    assert "being alone is worth 1" in power.alone(thrifty, square)
+    assert power.alone(None, square) == power.alone(told, square[square["m"] == 512]) == ""
+
+
+def test_a_record_without_it_says_nothing_of_who_runs_alone(run, tmp_path):
+    assert experiments.alone(replace(run, folder=tmp_path)) is None
+
+
+def test_one_by_one_times_each_without_the_others(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        experiments.bench,
+        "time",
+        lambda bounds, device, **how: seen.append((list(bounds), how)) or bounds,
+    )
+    found = experiments.one_by_one({"x": 1, "y": 2}, None, budget_s=0.15, verify=len)
+    assert found == {"x": 1, "y": 2} and [names for names, _ in seen] == [["x"], ["y"]]
+    assert all(how["budget_s"] == experiments.ALONE_S and how["verify"] is len for _, how in seen)
 
 
 def test_both_models_together_are_further_off_than_the_one(view):
@@ -268,7 +310,7 @@ def test_the_figure_draws_every_term(view):
 def test_peaks_are_stated_with_their_clocks(view, run):
     ceilings = experiments.ceilings(harness.start("ceilings", mode="recorded"), run.machine)
     text = power.peaks(view, ceilings, run.machine)
-    assert "1.98 GHz meanwhile, from outside" in text and "at least 7% larger" in text
+    assert "1.98 GHz meanwhile, from outside" in text and "at least 9% larger" in text
     slow = replace(ceilings, peak=ceilings.peak | {"wgmma_sp_ra": 900.0})
     assert "the records do not say" in power.peaks(view, slow, run.machine)
     assert power.peaks(view, replace(ceilings, peak={}), run.machine) == ""

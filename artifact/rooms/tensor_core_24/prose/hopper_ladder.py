@@ -298,8 +298,8 @@ def _refilling(ladder: Ladder, counters: Counters) -> str:
     bytes_, busy = (counters.ratio(name, tall, size, AT_L2) - 1, counters.get(name, size, SHARED))
     waits = ": a warp that asks for copies keeps the three others of its warpgroup waiting"
     return (
-        f"{text} L2 handles {more(bytes_, 'bytes')} than for `{tall}`, and the clock is {counters.get(name, size, CLOCK) / 1e9:.2f} instead of "
-        f"{counters.get(tall, size, CLOCK) / 1e9:.2f} GHz: it is the rung that costs the least energy a clock. But its shared memory is busy {busy:.0f}% of "
+        f"{text} L2 handles {more(bytes_, 'bytes')} than for `{tall}`, and the clock that power leaves is {counters.get(name, size, CLOCK) / 1e9:.2f} instead of "
+        f"{counters.get(tall, size, CLOCK) / 1e9:.2f} GHz. Its shared memory is busy {busy:.0f}% of "
         f"the time, `{tall}`'s {counters.get(tall, size, SHARED):.0f}%{waits if busy < counters.get(tall, size, SHARED) else ''}."
     )
 

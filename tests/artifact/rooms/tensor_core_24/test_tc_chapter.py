@@ -270,7 +270,7 @@ def test_more_ideas(ladder, counters):
     assert "of `wgmma_keep`" in few and "144, 95 and 76 million instructions" in few
     assert "2.67 waves at 4096³, of which the last is too full" in last  # 352 tiles
     assert "10.42 waves at 8192³, of which the last is cut" in last
-    assert "of `wgmma_lean_tall`" in refilling and "energy" in refilling
+    assert "of `wgmma_lean_tall`" in refilling and "the clock that power leaves" in refilling
     assert "merge no better" in gpc
     nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
     assert nothing == ["Nothing of it was measured on this GPU."]

@@ -1,0 +1,112 @@
+"""Another cuSPARSELt beside the one of the records: a node has its own version, and the lock may install a newer one.
+
+    SPARSITY_CUSPARSELT=FILE python -m artifact.rooms.tensor_core_24.libraries --records FOLDER
+
+measures `auto` and the best algorithm of the library that FILE is, at all squares and layers, in a run of its own,
+since a process has one version. The records lie in libraries/<version> below the room's (FOLDER/<gpu>/tensor_core_24).
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from artifact import paths
+from artifact.drawing.words import listed, shape
+from artifact.measure import device, records
+from artifact.measure import run as harness
+from artifact.measure.records import geomean
+from artifact.measure.run import Run
+from artifact.rooms.tensor_core_24 import experiments
+from artifact.rooms.tensor_core_24.prose.tuned_family import AIM, LARGE
+from kernels import tensor_core_24 as room
+
+FOLDER = "libraries"
+EXPERIMENTS = ("square", "llm")
+NAMES = ("auto", "cusparselt")
+
+
+def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
+    """A measurement on the GPU that is here, with the cuSPARSELt that answers; `device.NoGpu` without one.
+
+    Raises ValueError, one sentence, where no cuSPARSELt answers. Records of another machine are set aside.
+    """
+    info = device.require()
+    opened = info.open()
+    machine = device.describe(opened) | {"sources": device.sources(experiments.ROOM)}
+    version = machine["cusparselt"]
+    if not version:
+        raise ValueError(f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
+    folder = root / info.slug / experiments.ROOM / FOLDER / version
+    harness.set_aside(folder, machine)
+    records.write_machine(folder, machine)
+    return Run(
+        experiments.ROOM, "measure", "measure", info.slug, preset, seed, folder, machine, opened
+    )
+
+
+def measure(run: Run) -> None:
+    """`NAMES` at the shapes of `EXPERIMENTS`; points that are there already are kept."""
+    every = run.variants() | run.baselines()
+    for name in EXPERIMENTS:
+        shapes = room.sweeps(run.preset)[name]
+        problems = [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
+        run.measure(name, problems, {contender: every[contender] for contender in NAMES})
+
+
+def read(run: Run) -> dict[str, pd.DataFrame]:
+    """version -> records of both experiments, for all that lie beside the run's own; versions in their order."""
+    found = {}
+    for folder in (run.folder / FOLDER).glob("*"):
+        files = [folder / f"{name}.csv" for name in EXPERIMENTS]
+        if all(path.is_file() for path in files):
+            found[folder.name] = pd.concat(map(records.read, files), ignore_index=True)
+    return dict(sorted(found.items(), key=lambda item: [int(x) for x in item[0].split(".")]))
+
+
+def said(found: dict[str, pd.DataFrame], both: pd.DataFrame, own: str | None) -> str:
+    """How `auto` does against each other version, and that version against the records' own.
+
+    found: as `read` returns it; both: the chapter's squares and layers, measured with version `own`.
+    """
+    return "\n\n".join(
+        _one(version, df, both, own) for version, df in found.items() if version != own
+    )
+
+
+def _one(version: str, df: pd.DataFrame, both: pd.DataFrame, own: str | None) -> str:
+    us, mine = (experiments.wide(frame, "median_us") for frame in (df, both))
+    over = us["cusparselt"] / us["auto"]
+    large = over[[2 * m * n * k >= LARGE for m, n, k in over.index]]
+    behind = over[over < 1]
+    text = (
+        f"**cuSPARSELt {version}**, in a run of its own with `auto` beside it: over {len(over)} shapes `auto` is at "
+        f"{geomean(over):.2f}× its best algorithm, {over.min():.2f}× at {shape(over.idxmin())}"
+    )
+    if len(large):
+        reach = f"{(large >= AIM).sum()} of {len(large)} reach {AIM:.2f}×"
+        text += f", from the work of 4096³ on {geomean(large):.2f}×; {reach}"
+    text += f". {'It is nowhere behind' if behind.empty else f'It is behind at {listed(map(shape, behind.index))}'}."
+    shared = us.index.intersection(mine.index)
+    if len(shared):
+        # Two runs are two clocks: what both have in common is `auto`.
+        newer = (mine["cusparselt"] / mine["auto"])[shared] / over[shared]
+        text += f" Each held against `auto`, it is at {geomean(newer):.2f}× of version {own or 'unknown'}."
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--records", type=Path, default=paths.RECORDS, help="folder of records")
+    parser.add_argument("--preset", default="full", choices=("full", "kick"))
+    options = parser.parse_args()
+    run = begin(options.records, options.preset)
+    print(f"cuSPARSELt {run.machine['cusparselt']}, into {run.folder.name}", flush=True)
+    measure(run)
+
+
+if __name__ == "__main__":
+    main()

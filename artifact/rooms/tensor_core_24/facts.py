@@ -17,6 +17,7 @@ from kernels import tuning
 from kernels.tensor_core_24 import family
 
 BYTES_PER_CLOCK = 128  #: of an SM's shared memory
+PORT_BYTES = 64  #: that an SM gets from L2 in a clock, about
 RESERVED = 1024  #: bytes of shared memory that CUDA keeps of each block
 #: Who is looked at in most figures: the source's kernel, our best, and the libraries.
 MAIN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")

@@ -26,6 +26,7 @@ from artifact.rooms.tensor_core_24.experiments import (
     Profile,
     by_size,
 )  # fmt: skip
+from kernels import tensor_core_24 as room
 
 #: Clocks of an SM's tensor cores, in dense-equivalent FLOP.
 PER_CLOCK = 2 * TENSOR_FLOP_PER_CLOCK[(9, 0)]
@@ -61,12 +62,11 @@ def what_came(ladder: Ladder) -> str:
     named = f": {listed(f'`{v}`' for v in near)}" if len(near) else ""
     text = (
         f"What came of each rung, as a factor over the one that it builds on. Of {len(judged)} predictions with a number, "
-        f"{len(near)} {'was' if len(near) == 1 else 'were'} within 5% at {listed(map(cube, ladder.climbed))}{named}."
+        f"{len(near)} {'was' if len(near) == 1 else 'were'} within 5% of {'the mean of ' if len(ladder.climbed) > 1 else 'what came at '}{listed(map(cube, ladder.climbed))}{named}. To expect nothing of any rung would "
+        f"have been within 5% for {((came - 1).abs() < 0.05).sum()}."
     )
     if ladder.has_gaps:
-        text += (
-            " A dash: a size that the rung does not take, because there are fewer tiles than SMs."
-        )
+        text += " A dash: no number was predicted, or the rung does not take the size, because there are fewer tiles than SMs."
     return text
 
 
@@ -91,15 +91,14 @@ def shared_memory(profile: Profile, ceilings: Ceilings) -> str:
     if busy > 90:
         verdict = "is nearly full: that is the bound"
     elif busy > 70:
-        verdict = "has little to spare, since every wait of one stalls the other"
+        verdict = "is near its bound, but not at it"
     else:
         verdict = "is not yet what holds the kernel back"
     bare = ""
     if {"wgmma_sp_ra", "wgmma_sp"} <= set(ceilings.peak):
-        bare = (
-            f"The bare instructions differ likewise, {ceilings.peak['wgmma_sp_ra']:.0f} TFLOP/s with A in registers and "
-            f"{ceilings.peak['wgmma_sp']:.0f} from shared memory, at clocks that power sets."
-        )
+        registers, memory = (ceilings.peak[v] for v in ("wgmma_sp_ra", "wgmma_sp"))
+        alike = "differ likewise" if memory < 0.98 * registers else "do not differ so"
+        bare = f"The bare instructions {alike}, {registers:.0f} TFLOP/s with A in registers and {memory:.0f} from shared memory."
     return f"""
 **Shared memory runs beside the tensor cores, clock for clock.** The instruction reads all of B for every 64 rows of A. A step of {keep.m} × {keep.n} × {facts.STEP_K} is
 {2 * keep.m * keep.n * facts.STEP_K / PER_CLOCK:.0f} clocks of multiplication, and {keep.b_bytes / 1024:.0f} KiB of B for its {keep.rows_of_64} × 64 rows, at 128 bytes a clock, are {keep.b_bytes / facts.BYTES_PER_CLOCK:.0f}. A itself adds 32/N: {32 / keep.n:.1%}. So shared memory
@@ -109,7 +108,7 @@ must be busier than the tensor cores, by {1 + 32 / keep.n:.3f} and a little for 
 {bare}"""
 
 
-def from_l2(profile: Profile, ladder: Ladder) -> str:
+def from_l2(profile: Profile, ladder: Ladder, sms: int) -> str:
     """What a tile costs of L2; nothing where the rungs in question were not profiled."""
     if not profile.holds("wgmma_keep", "wgmma_tall"):
         return ""
@@ -118,9 +117,15 @@ def from_l2(profile: Profile, ladder: Ladder) -> str:
     counted = profile.counters.ratio("wgmma_tall", "wgmma_keep", size, TO_SM)
     gain = ladder.gain("wgmma_tall", size)
     pays = f": what it saves there it pays for in shared memory, where A's share is {32 / tall.n:.1%} instead of {32 / keep.n:.1%}"
+    per_clock = [
+        profile.counters.get(v, size, TO_SM)
+        / (profile.counters.get(v, size, TIME) * profile.counters.get(v, size, CLOCK) * 1e-9 * sms)
+        for v in ("wgmma_keep", "wgmma_tall")
+    ]
+    bound = per_clock[0] > 0.9 * facts.PORT_BYTES
     return f"""
 **What arrives from L2 depends on the tile.** For the same work, {tall.m} × {tall.n} needs {tall.l2_bytes / keep.l2_bytes:.0%} of the bytes that {keep.m} × {keep.n} needs; counted: {counted:.0%}. It is {change(gain)}
-at {cube(size)}{pays if gain < 1.01 else ""}.
+at {cube(size)}{pays if gain < 1.01 else ""}. The port of an SM takes about {facts.PORT_BYTES} bytes a clock; counted are {per_clock[0]:.1f} for `wgmma_keep`{", which it bounds," if bound else ""} and {per_clock[1]:.1f} for `wgmma_tall`.
 """
 
 
@@ -151,7 +156,7 @@ def clock(profile: Profile, ladder: Ladder, machine: facts.Machine) -> str:
 **{"The clock holds" if held else "Power sets the clock"}.** This GPU may run at {top / 1e9:.2f} GHz. Under the kernels of the ladder the profile counts {min(seen) / 1e9:.2f} to {max(seen) / 1e9:.2f}; NVML, during the
 measurement at {cube(size)}, {nvml:.0f} MHz at {watt:.0f} of {machine["power_limit_w"]:.0f} W{capped}. At the highest clock the same {needed[-1]:.2f} million clocks of `wgmma_keep` would take
 {needed[-1] / top * 1e12:.0f} instead of {get(path[-1], size, TIME) / 1e3:.0f} µs. {"" if held else energy}
-Tiles in bands and a hint to L2 change no instruction of the loop. They take the reads from DRAM from {" over ".join(dram[:2])} to {dram[2]} GB, and the
+Tiles in bands and a hint to L2 change no instruction of the loop. They take the reads from DRAM from {dram[0]} to {dram[1]} and then {dram[2]} GB, and the
 throughput at {cube(size)} from {" over ".join(rate[:2])} to {rate[2]} TFLOP/s. From the first of the three to the last the kernel needs
 {more(needed[-1] / needed[0] - 1, "clocks")}, and the clock rate changes by {slower - 1:+.0%}{pays if needed[-1] < 0.98 * needed[0] and slower < 0.99 else ""}.
 """
@@ -168,7 +173,7 @@ def more_ideas(ladder: Ladder, counters: Counters, sms: int) -> Iterable[str]:
         _stream_k(ladder, counters, sms),
         _split_k(ladder),
         _fewer_instructions(ladder, counters),
-        _last_wave(ladder, sms),
+        _last_wave(ladder, counters, sms),
         _refilling(ladder, counters),
         _gpc(ladder, counters),
     ]
@@ -179,22 +184,19 @@ def _multicast(ladder: Ladder, counters: Counters) -> str:
     name, keep, size = "wgmma_multicast", "wgmma_keep", ladder.climbed[-1]
     if name not in ladder.rungs:
         return ""
-    gain = ladder.gain(name, size)
-    text = (
-        f"**Multicast**: {gain:.2f}× of `wgmma_keep` at {cube(size)}, {change(gain)}. A cluster of two blocks fetches each half of "
-        "B once for both."
-    )
+    gain = np.mean([ladder.gain(name, s) for s in ladder.climbed])
+    text = f"**Multicast**: {_gains(ladder, name)} of `wgmma_keep`. A cluster of two blocks fetches each half of B once for both."
     if not counters.has(name, keep, size=size, metrics=(TO_SM, AT_L2)):
         return text
     arrives, handled = counters.get(keep, size, TO_SM), counters.get(keep, size, AT_L2)
     served = (
         ": neighbours that ask for the same line at about the same time are served once already"
     )
-    waits = ", and the two blocks now wait for each other's stages, which costs more"
+    waits = ", and the blocks of a cluster have to wait for each other's stages"
     return (
         f"{text} Yet without it, {arrives / 1e9:.1f} GB arrive at the SMs while the slices of L2 handle {handled / 1e9:.1f}"
         f"{served if handled < 0.95 * arrives else ''}. Multicast makes it {counters.get(name, size, AT_L2) / 1e9:.1f}"
-        f"{waits if gain < 1 else ''}."
+        f"{waits if gain < 0.98 else ''}."
     )
 
 
@@ -225,9 +227,12 @@ def _stream_k(ladder: Ladder, counters: Counters, sms: int) -> str:
     )
     if not counters.has(name, keep, size=size, metrics=(AT_L2,)):
         return text
+    worst = min(ladder.climbed, key=lambda s: ladder.gain(name, s))
+    if counters.has(name, keep, size=worst, metrics=(AT_L2, FROM_DRAM)):
+        size = worst
     grown, reads = (counters.ratio(name, keep, size, metric) - 1 for metric in (AT_L2, FROM_DRAM))
     apart = ": blocks that stand at different k no longer read what their neighbours read"
-    return f"{text} L2 handles {more(grown, 'bytes')}, DRAM delivers {more(reads, 'bytes')}{apart if grown > 0.05 else ''}."
+    return f"{text} At {cube(size)} L2 handles {more(grown, 'bytes')}, DRAM delivers {more(reads, 'bytes')}{apart if grown > 0.1 else ''}."
 
 
 def _split_k(ladder: Ladder) -> str:
@@ -252,25 +257,29 @@ def _fewer_instructions(ladder: Ladder, counters: Counters) -> str:
         return ""
     text = (
         f"**Fewer instructions**: `{lean}` is {_gains(ladder, lean)} of `{keep}`, with 256 × 192 of C "
-        f"{_gains(ladder, 'wgmma_lean_tall')} of `wgmma_tall`, and `{rounds}` {_gains(ladder, rounds)} of `{lean}`. A warp hands its "
-        "work to the tensor cores and does the rest while they multiply; that the rest should cost anything is not "
-        "obvious."
+        f"{_gains(ladder, 'wgmma_lean_tall')} of `wgmma_tall`, and `{rounds}` {_gains(ladder, rounds)} of `{lean}`."
     )
-    who = {v: v for v in (keep, lean, rounds, "cusparselt")}
-    if not counters.has(*who, size=size, metrics=(INSTRUCTIONS, TIME, CLOCK)):
+    who = (keep, lean, rounds, "cusparselt")
+    if not counters.has(*who, size=size, metrics=(INSTRUCTIONS, TIME, CLOCK, AT_L2)):
         return text
     done = {v: counters.get(v, size, INSTRUCTIONS) / 1e6 for v in who}
     clocks = {v: counters.get(v, size, TIME) * counters.get(v, size, CLOCK) for v in who}
+    first, second = clocks[lean] / clocks[keep], clocks[rounds] / clocks[lean]
+    why = (
+        " The first cut helped, the second hardly: a stage that goes back a little earlier may be why, or the "
+        f"{more(counters.ratio(lean, keep, size, AT_L2) - 1, 'bytes')} that L2 handles for `{lean}`."
+        if first < 0.99 < second
+        else ""
+    )
     return (
-        f"{text} At {cube(size)} warps execute {done[keep]:.0f}, {done[lean]:.0f} and {done[rounds]:.0f} million instructions "
-        f"(cuSPARSELt's best {done['cusparselt']:.0f}), and the launch takes {more(clocks[lean] / clocks[keep] - 1, 'clocks')} "
-        f"with `{lean}`, {more(clocks[rounds] / clocks[keep] - 1, 'clocks')} with `{rounds}`. The likeliest "
-        "reason: a stage goes back, and its refill on its way, that much earlier."
+        f"{text} A warp hands its work to the tensor cores and does the rest while they multiply; that the rest should cost anything is not "
+        f"obvious. At {cube(size)} warps execute {done[keep]:.0f}, {done[lean]:.0f} and {done[rounds]:.0f} million instructions (cuSPARSELt's best "
+        f"{done['cusparselt']:.0f}), and `{lean}` takes {more(first - 1, 'clocks')} than `{keep}`, `{rounds}` {more(second - 1, 'clocks')} than `{lean}`.{why}"
     )
 
 
-def _last_wave(ladder: Ladder, sms: int) -> str:
-    name = "wgmma_last_wave"
+def _last_wave(ladder: Ladder, counters: Counters, sms: int) -> str:
+    name, tall = "wgmma_last_wave", "wgmma_lean_tall"
     if name not in ladder.rungs:
         return ""
     fill = {s: ladder.rungs[name].tiles(s) / sms for s in ladder.climbed}
@@ -278,9 +287,25 @@ def _last_wave(ladder: Ladder, sms: int) -> str:
         f"{f:.2f} waves at {cube(s)}, of which the last is {'cut' if 0 < f % 1 <= 0.5 else 'too full to be cut'}"
         for s, f in fill.items()
     ]
+    cut = [s for s, f in fill.items() if 0 < f % 1 <= 0.5]
+    text = (
+        f"**The last wave cut in two**: 256 × 192 tiles fill {listed(told)}. {_gains(ladder, name)} of `{tall}` came of it. Two "
+        "blocks of a cluster share a tile's steps, and all blocks are at the same k until then."
+    )
+    if not cut:
+        return text
+    size, before = cut[-1], np.ceil(fill[cut[-1]])
+    text += (
+        f" {before:.0f} waves become {before - 0.5}, worth {before / (before - 0.5):.2f}× at best."
+    )
+    if not counters.has(name, tall, size=size, metrics=(TIME, CLOCK, FROM_DRAM)):
+        return text
+    time, rate, dram = (
+        counters.ratio(name, tall, size, metric) for metric in (TIME, CLOCK, FROM_DRAM)
+    )
     return (
-        f"**The last wave cut in two**: 256 × 192 tiles fill {listed(told)}. {_gains(ladder, name)} of `wgmma_lean_tall` came of it. "
-        "Two blocks of a cluster share a tile's steps, and all blocks are at the same k until then, which stream-K gives up."
+        f"{text} The profile has {1 / time:.2f}×: {more(time * rate - 1, 'clocks')}, at a clock rate that is {rate - 1:+.0%}; DRAM delivers "
+        f"{more(dram - 1, 'bytes')}."
     )
 
 
@@ -290,17 +315,22 @@ def _refilling(ladder: Ladder, counters: Counters) -> str:
         return ""
     gain = np.mean([ladder.gain(name, s) for s in ladder.climbed])
     text = (
-        f"**192 × 256 without a producer**: {_gains(ladder, name)} of `{tall}`{', less than expected' if gain < 1.02 else ''}. An instruction of 256 columns needs 155 "
-        "registers a thread, which only three warpgroups alone have; so their warps take turns to ask for copies."
+        f"**192 × 256 without a producer**: {_gains(ladder, name)} of `{tall}`{', less than expected' if gain < 1.02 else ''}. For an instruction of 256 columns the "
+        "compiler wants 155 registers a thread at launch, whatever `setmaxnreg` gives later. Three warpgroups leave none for a fourth that copies, so their warps take "
+        "turns to ask."
     )
-    if not counters.has(name, tall, size=size, metrics=(SHARED, AT_L2, CLOCK, TENSOR)):
+    if not counters.has(name, tall, size=size, metrics=(SHARED, AT_L2, CLOCK, INSTRUCTIONS)):
         return text
-    bytes_, busy = (counters.ratio(name, tall, size, AT_L2) - 1, counters.get(name, size, SHARED))
-    waits = ": a warp that asks for copies keeps the three others of its warpgroup waiting"
+    done, busy, rate = (
+        [counters.get(v, size, metric) for v in (name, tall)]
+        for metric in (INSTRUCTIONS, SHARED, CLOCK)
+    )
+    cost = (
+        ": asking in turn may cost what the tile saves" if done[0] > done[1] and gain < 1.02 else ""
+    )
     return (
-        f"{text} L2 handles {more(bytes_, 'bytes')} than for `{tall}`, and the clock that power leaves is {counters.get(name, size, CLOCK) / 1e9:.2f} instead of "
-        f"{counters.get(tall, size, CLOCK) / 1e9:.2f} GHz. Its shared memory is busy {busy:.0f}% of "
-        f"the time, `{tall}`'s {counters.get(tall, size, SHARED):.0f}%{waits if busy < counters.get(tall, size, SHARED) else ''}."
+        f"{text} At {cube(size)} L2 handles {more(counters.ratio(name, tall, size, AT_L2) - 1, 'bytes')} than for `{tall}`, and the clock that power leaves is {rate[0] / 1e9:.2f} instead of "
+        f"{rate[1] / 1e9:.2f} GHz. But warps execute {done[0] / 1e6:.0f} million instructions instead of {done[1] / 1e6:.0f}, and shared memory is busy {busy[0]:.0f}% of the time instead of {busy[1]:.0f}%{cost}."
     )
 
 
@@ -315,9 +345,14 @@ def _gpc(ladder: Ladder, counters: Counters) -> str:
     if not counters.has(name, lean, size=size, metrics=(AT_L2, FROM_DRAM)):
         return text
     slices, reads = (counters.ratio(name, lean, size, metric) - 1 for metric in (AT_L2, FROM_DRAM))
-    verdict = (
-        ": reads of SMs that are neighbours merge no better than those of others"
-        if slices > -0.2
-        else ""
+    same = "wgmma_rounds"  # in all that concerns L2
+    if counters.has(same, size=size, metrics=(AT_L2,)):
+        noise = abs(counters.ratio(same, lean, size, AT_L2) - 1)
+        verdict = f"; `{same}` and `{lean}`, of one order, differ by {noise:.0%}"
+    else:
+        verdict = ""
+    bands = [room.RUNGS[v][0].band for v in (name, lean)]
+    return (
+        f"{text} L2's slices handle {more(slices, 'bytes')}{verdict}. Hoped for was half. DRAM delivers {more(reads, 'bytes')}, for which the bands, of {bands[0]} rows "
+        f"instead of {bands[1]}, may be to blame."
     )
-    return f"{text} L2's slices handle {more(slices, 'bytes')}, DRAM delivers {more(reads, 'bytes')}{verdict}."

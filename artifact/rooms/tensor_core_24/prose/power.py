@@ -10,7 +10,7 @@ from artifact.drawing.words import cube, listed
 from artifact.measure import ceilings as ceilings_
 from artifact.rooms.tensor_core_24 import energy, facts
 from artifact.rooms.tensor_core_24.energy import View
-from artifact.rooms.tensor_core_24.experiments import ALONE_S, Ceilings, Ladder, over
+from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, Ceilings, Ladder, over
 
 
 def measured(view: View, machine: facts.Machine) -> str:
@@ -84,33 +84,48 @@ def harness(view: View, ladder: Ladder) -> str:
     if here.empty:
         return ""
     low, high = here.quantile([0.25, 0.75])
+    inside = view.largest["ghz"]
     return (
-        f"*J*: as above, where the point tells. *Clock, harness*: counted clocks over the harness's median, where NVML sampled "
-        f"{at['sm_mhz'].iloc[0] / 1e3:.2f} GHz. *Model*: fitted without the contender. The harness loads the GPU for longer than a profile, and the clock is "
-        f"lower: for half of the contenders {low:.2f} to {high:.2f} GHz, where the profile has {view.largest['ghz'].min():.2f} to {view.largest['ghz'].max():.2f}. "
-        "It is nearly the same for kernels that cost very different energy, as if the limiter answered to the whole turn. Then what one contender saves "
-        "would be shared with the others, and show in full only where a kernel runs alone."
+        f"*J*: as above, where the point tells; it is time times one power for all, and ranks as time does. *Clock, harness*: counted clocks over the harness's median, as if a launch "
+        f"took as many there: {here.min():.2f} to {here.max():.2f} GHz, the middle half {low:.2f} to {high:.2f}, where the profile has {inside.min():.2f} to {inside.max():.2f}, "
+        f"the middle half {inside.quantile(0.25):.2f} to {inside.quantile(0.75):.2f}. NVML, which samples the flushes between launches, too, had {at['sm_mhz'].iloc[0] / 1e3:.2f} GHz. *Model*: fitted without the contender. The harness loads the "
+        "GPU for longer than a profile, hence the lower clock."
     )
 
 
 def alone(told: pd.DataFrame | None, square: pd.DataFrame) -> str:
-    """`auto` over the library where each runs alone, beside the sweep's turns; nothing where that was not measured."""
+    """`auto` over the library where each runs alone, beside the sweep's turns; nothing where that was not measured.
+
+    Judged by the sizes at which power lowered the clock in both records.
+    """
     if told is None:
         return ""
+    capped = [set(df["m"][df["throttle"].str.contains("power")]) for df in (told, square)]
     by_itself, in_turns = (over(df, "auto", "cusparselt") for df in (told, square))
     both = pd.DataFrame({"alone": by_itself, "turns": in_turns}).dropna()
     if both.empty:
         return ""
     each = [f"{r.alone:.2f}× at {cube(m)}, in turns {r.turns:.2f}×" for m, r in both.iterrows()]
-    gained = float(np.exp(np.log(both["alone"] / both["turns"]).mean()) - 1)
+    text = f"""
+**Each alone.** In the sweep contenders take turns, and if the limiter answered to the whole turn, what one saves would be the others' gain, too. So here only one runs, for {ALONE_S:g} s or {ALONE_SAMPLES} launches with flushes
+between them, then the next. `auto` over cuSPARSELt's best: {listed(each)}."""
+    judged = both[[m in capped[0] & capped[1] for m in both.index]]
+    if judged.empty:
+        return text + " At none of these sizes did power lower the clock in both.\n"
+    ratios = judged["alone"] / judged["turns"] - 1
+    spread = ((told["q75_us"] - told["q25_us"]) / told["median_us"])[
+        told["m"].isin(judged.index)
+    ].max()
+    mean = float(np.expm1(np.log1p(ratios).mean()))
     verdict = (
-        f"So being alone is worth {gained:.0%} to the thriftier kernel"
-        if gained > 0.02
-        else f"So it is not that: on average {abs(gained):.1%} {'more' if gained > 0 else 'less'}. A ratio of a sweep may be read as that of a kernel that runs for long"
+        f"Alone, the thriftier kernel gains {mean:.1%}"
+        if mean > spread / 2
+        else "That is no difference which these records can tell"
     )
-    return f"""
-**Each alone.** For {ALONE_S:g} s only one contender runs, then the next. `auto` over cuSPARSELt's best: {listed(each)}. {verdict}.
-"""
+    return (
+        f"{text} Where power lowered the clock in both ({listed(map(cube, judged.index))}), alone is {mean:+.1%} on average, {ratios.min():+.1%} to {ratios.max():+.1%}; "
+        f"quartiles are up to {spread:.0%} apart. {verdict}.\n"
+    )
 
 
 def clocks(view: View) -> str:
@@ -163,7 +178,7 @@ do not know it, say {"; ".join(cases)}. """
     ratio = view.largest["us"]["auto"] / came.us
     nearest = min(found.itertuples(), key=lambda r: abs(r.over_auto - ratio)).anchor
     return (
-        f"{text}`{energy.LARGER}` came to {ratio:.2f}×, with {came.clocks:.2f} million clocks at {came.ghz:.2f} GHz, which is nearest to the case of "
+        f"{text}`{energy.LARGER}` came to {ratio:.2f}× in the profile, with {came.clocks:.2f} million clocks at {came.ghz:.2f} GHz, which is nearest to the case of "
         f"`{nearest}`.\n"
     )
 
@@ -177,14 +192,15 @@ def peaks(view: View, ceilings: Ceilings, machine: facts.Machine) -> str:
     if np.isnan(least):
         return ""
     row = view.largest.loc["auto"]
+    rate = 2e-6 * view.size**3 / row.us  # TFLOP/s
+    share = rate / ceilings.peak[best]
     apart = least / row.ghz - 1
     levels = (
-        f"at one clock for both, the kernel's share would be at least {apart:.0%} larger"
+        f"At the loop's clock the same kernel would be at {share * (1 + apart):.0%} or more"
         if apart > 0
-        else "which of the two ran faster the records do not say"
+        else "Which of the two ran faster the records do not say"
     )
     return f"""
-**Peaks have clocks, too.** The loop of `{ceilings.CALLED.get(best, "mma.sp")}` sustained {ceilings.peak[best]:.0f} TFLOP/s. NVML sampled {ceilings.sm_mhz[best] / 1e3:.2f} GHz meanwhile, from outside; inside, no counter was recorded, and the rate itself needs {least:.2f} at least. `auto`
-was profiled at {row.ghz:.2f} GHz at {cube(view.size)}. So a share of this peak compares two clocks: {levels}. Clock for clock, the kernel's tensor cores
-are busy {row.tensor / row.clocks:.0%} of the time.
+**Peaks have clocks, too.** The loop of `{ceilings.CALLED.get(best, "mma.sp")}` sustained {ceilings.peak[best]:.0f} TFLOP/s. NVML sampled {ceilings.sm_mhz[best] / 1e3:.2f} GHz meanwhile, from outside; inside, no counter was recorded, and the rate itself needs {least:.2f} at least. In the
+profile `auto` does {rate:.0f} TFLOP/s at {cube(view.size)}, {share:.0%} of that, at {row.ghz:.2f} GHz, with tensor cores that are busy {row.tensor / row.clocks:.0%} of the time. {levels}. Shares in tables and figures are the harness's, whose clock is lower still.
 """

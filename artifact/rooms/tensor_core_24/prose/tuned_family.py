@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -85,8 +86,14 @@ Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's bes
 - It is {"nowhere behind" if ahead else f"behind at {(best < 1).sum()} of {len(best)}"}; the {"narrowest" if ahead else "worst"} shape is {shape(best.idxmin())}, {best.min():.2f}×, the best {shape(best.idxmax())}, {best.max():.2f}×.
   {"None is under 0.95×." if under.empty else f"Under 0.95×: {listed(map(shape, under.index))}."}
 - From the work of 4096³ on, {len(large)} of the shapes, it is at {geomean(large):.2f}×. {_aim(len(large) - len(aim), aim)}{small}
-- Where cuSPARSELt is weak, dense cuBLASLt is the one to beat: {listed(f"{shape(key)} {ratio:.2f}×" for key, ratio in weak.items())}.
+- Where sizes are small or N is, dense cuBLASLt is the one to beat: {listed(f"{shape(key)} {ratio:.2f}×" for key, ratio in weak.items())} of it{_behind(weak)}.
 """
+
+
+def _behind(weak: Mapping[tuple, float]) -> str:
+    """At which of some shapes `auto` is slower than dense, as a half-sentence."""
+    behind = [shape(key) for key, ratio in weak.items() if ratio < 1]
+    return f", so behind at {listed(behind)}" if behind else ""
 
 
 def _aim(reached: int, below: pd.Series) -> str:
@@ -98,16 +105,23 @@ def _aim(reached: int, below: pd.Series) -> str:
     )
 
 
-def version(machine: facts.Machine) -> str:
-    """Which cuSPARSELt it is, and what is known of that version."""
+def version(
+    machine: facts.Machine, others: Mapping[str, pd.DataFrame] = MappingProxyType({})
+) -> str:
+    """Which cuSPARSELt it is, and what is known of that version. others: records of other versions, by version."""
     version = machine.get("cusparselt")
     text = f"The library is cuSPARSELt {version or 'of an unknown version'}. "
     if version != "0.8.0":
         return text
     return text + (
         "That is a version to name: its own release notes say of 0.8.1 that it fixes performance regressions on H100 which "
-        "0.8.0 introduced. They do not say of which kernels. Ratios against a later version may be lower, and a rerun with one "
-        "is the way to know: `SPARSITY_CUSPARSELT` names its file."
+        "0.8.0 introduced. They do not say of which kernels."
+        + (
+            ""
+            if others
+            else " Ratios against a later version may be lower, and a rerun with one is the way to know: `SPARSITY_CUSPARSELT` names "
+            "its file."
+        )
     )
 
 
@@ -127,9 +141,7 @@ def chosen(table: pd.DataFrame, ceilings: Ceilings, gpu: str) -> str:
     )
 
 
-def what_is_left(
-    profile: Profile, square: pd.DataFrame, over: Speedups, ceilings: Ceilings, sms: int
-) -> str:
+def what_is_left(profile: Profile, square: pd.DataFrame, over: Speedups, ceilings: Ceilings) -> str:
     """How near `auto` and the library come to their bounds; nothing where they were not profiled."""
     if not profile.holds("auto", "cusparselt") or not ceilings.best_sparse:
         return ""
@@ -137,14 +149,20 @@ def what_is_left(
     mine, other = (
         {m: get(v, size, m) for m in (TENSOR, SHARED, CLOCK, TIME)} for v in ("auto", "cusparselt")
     )
-    per_clock = 2 * TENSOR_FLOP_PER_CLOCK.get((9, 0), np.nan) * sms
-    wanted = by_size(square, "cusparselt")[size] * AIM  # TFLOP/s
-    alike = abs(mine[CLOCK] / other[CLOCK] - 1) < 0.05 and abs(mine[SHARED] - other[SHARED]) < 10
-    both = "The two kernels are alike in both, which is why they end up near each other."
+    clocks = mine[TIME] * mine[CLOCK] / (other[TIME] * other[CLOCK])
+    swept = (
+        by_size(square, "cusparselt", "median_us")[size]
+        / by_size(square, "auto", "median_us")[size]
+    )
+    best = facts.rungs()["wgmma_keep"]
+    port = (
+        best.m * best.n * best.l2_bytes / facts.PORT_BYTES
+    )  # clocks for a step, as family.predict has it
+    math = 2 * best.m * best.n * facts.STEP_K / (2 * TENSOR_FLOP_PER_CLOCK[9, 0])
     return f"""
-**{"What is missing" if len(over.below_aim) else "What is left"}.** At {cube(size)} `auto` keeps the tensor cores busy {mine[TENSOR]:.0f}% of the time and the pipe of shared memory {mine[SHARED]:.0f}%, at {mine[CLOCK] / 1e9:.2f} GHz; cuSPARSELt's best
-{other[TENSOR]:.0f}%, {other[SHARED]:.0f}% and {other[CLOCK] / 1e9:.2f} GHz. To be at {AIM:.2f}× there, `auto` would have to reach {wanted:.0f} TFLOP/s, which at its clock is {wanted * 1e12 / per_clock / mine[CLOCK]:.0%} of
-the tensor cores' time; {1 / (1 + 32 / 256):.0%} is the most that shared memory leaves to them. {both if alike else ""}
+**{"What is missing" if len(over.below_aim) else "What is left"}.** In the profile at {cube(size)} `auto` takes {clocks:.2f}× of the clocks of cuSPARSELt's best at {mine[CLOCK] / other[CLOCK]:.2f}× of its clock rate, so it is at {other[TIME] / mine[TIME]:.2f}×;
+in the sweep, which loads the GPU for longer, at {swept:.2f}×. Its tensor cores are busy {mine[TENSOR]:.0f}% of the time and the pipe of shared memory {mine[SHARED]:.0f}%, cuSPARSELt's {other[TENSOR]:.0f}% and {other[SHARED]:.0f}%. For a tile of
+{best.m} × {best.n} the port from L2 leaves at most {math / port:.0%} to the tensor cores, shared memory {1 / (1 + 32 / best.n):.0%}{"; so what is missing is not to be had from this tile" if mine[TENSOR] > 95 * math / port and len(over.below_aim) else ""}.
 """
 
 
@@ -164,7 +182,8 @@ def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
     aligned, odd = ([key for key in near if bool(key[1] % 8) == is_odd] for is_odd in (False, True))
 
     def cost(variant: str, keys) -> str:
-        base = by_size(square, variant)[4096]
+        whole = (4096,) * 3  # of the same run, where it is there
+        base = rate.loc[whole, variant] if whole in rate.index else by_size(square, variant)[4096]
         return f"{1 - np.mean([rate.loc[key, variant] / base for key in keys]):.0%}"
 
     ahead = all(rate.loc[key, "auto"] > rate.loc[key, "cublaslt"] for key in near)

@@ -222,7 +222,10 @@ def test_what_came_counts_the_predictions_that_hit(ladder):
     exact = faster(frame[frame["m"] == 4096], rung.name, factor)
     one = replace(ladder, frame=exact, rungs={rung.name: rung}, climbed=[4096], has_gaps=False)
     text = hopper_ladder.what_came(one)
-    assert "Of 1 predictions with a number, 1 was within 5% at 4096³: `wgmma_one_stage`." in text
+    assert (
+        "Of 1 predictions with a number, 1 was within 5% of what came at 4096³: `wgmma_one_stage`."
+        in text
+    )
     assert "A dash" not in text
     assert "A dash" in hopper_ladder.what_came(ladder)
 
@@ -235,7 +238,7 @@ def test_profile_and_its_sentences(ladder, counters, ceilings, run):
     for text in (
         hopper_ladder.profiled(profile),
         hopper_ladder.shared_memory(profile, ceilings),
-        hopper_ladder.from_l2(profile, ladder),
+        hopper_ladder.from_l2(profile, ladder, 132),
         hopper_ladder.clock(profile, ladder, run.machine),
     ):
         assert text and "nan" not in text
@@ -246,10 +249,10 @@ def test_without_counters(ladder, ceilings, run, square, both):
     assert tables.profile(none) is None
     assert hopper_ladder.profiled(none) == NO_COUNTERS
     assert hopper_ladder.shared_memory(none, ceilings) == ""
-    assert hopper_ladder.from_l2(none, ladder) == ""
+    assert hopper_ladder.from_l2(none, ladder, 132) == ""
     assert hopper_ladder.clock(none, ladder, run.machine) == ""
     over = tuned_family.speedups(both)
-    assert tuned_family.what_is_left(none, square, over, ceilings, 132) == ""
+    assert tuned_family.what_is_left(none, square, over, ceilings) == ""
     ideas = hopper_ladder.more_ideas(ladder, Counters({}), 132)
     assert len(ideas) == 8
     assert not any("handle" in idea or "million" in idea for idea in ideas)
@@ -271,7 +274,7 @@ def test_more_ideas(ladder, counters):
     assert "2.67 waves at 4096³, of which the last is too full" in last  # 352 tiles
     assert "10.42 waves at 8192³, of which the last is cut" in last
     assert "of `wgmma_lean_tall`" in refilling and "the clock that power leaves" in refilling
-    assert "merge no better" in gpc
+    assert "of 8 rows instead of 16" in gpc and "Hoped for was half." in gpc
     nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
     assert nothing == ["Nothing of it was measured on this GPU."]
 
@@ -303,10 +306,10 @@ def test_version_of_the_library(run):
 def test_what_is_left(ladder, counters, square, both, ceilings):
     profile = experiments.profile(counters, ladder)
     over = tuned_family.speedups(both)
-    text = tuned_family.what_is_left(profile, square, over, ceilings, 132)
+    text = tuned_family.what_is_left(profile, square, over, ceilings)
     assert "What is missing" in text and "nan" not in text
     met = tuned_family.speedups(faster(both, "auto", 2))
-    assert "What is left" in tuned_family.what_is_left(profile, square, met, ceilings, 132)
+    assert "What is left" in tuned_family.what_is_left(profile, square, met, ceilings)
 
 
 def test_any_size(run, square):

@@ -200,7 +200,8 @@ def test_the_sentences_name_every_miss(view, ladder):
         f"at {(missed['error'].abs() <= energy.BAR).sum()} of {len(missed)} points"
         in power.clocks(view)
     )
-    assert "as if the limiter" in power.harness(view, ladder)
+    told = power.harness(view, ladder)
+    assert f"where the profile has {view.largest['ghz'].min():.2f} to" in told and "nan" not in told
 
 
 def test_the_prediction_does_not_know_what_came(view):
@@ -238,11 +239,16 @@ def test_who_runs_alone(run, square):
     text = power.alone(told, square)
     ratios = experiments.over(told, "auto", "cusparselt")
     assert all(f"{ratio:.2f}× at {size}³" in text for size, ratio in ratios.items())
-    assert "So it is not that" in text and "nan" not in text
+    assert "(8192³, 12288³ and 16384³)" in text and "nan" not in text, (
+        "4096³ is too short to be capped"
+    )
+    assert "no difference which these records can tell" in text
     thrifty = told.assign(
         median_us=told["median_us"].where(told["variant"] != "auto", 0.9 * told["median_us"])
     )
-    assert "being alone is worth 1" in power.alone(thrifty, square)
+    assert "the thriftier kernel gains 12." in power.alone(thrifty, square)
+    cool = told.assign(throttle="none")
+    assert "At none of these sizes did power lower" in power.alone(cool, square)
     assert power.alone(None, square) == power.alone(told, square[square["m"] == 512]) == ""
 
 
@@ -310,7 +316,8 @@ def test_the_figure_draws_every_term(view):
 def test_peaks_are_stated_with_their_clocks(view, run):
     ceilings = experiments.ceilings(harness.start("ceilings", mode="recorded"), run.machine)
     text = power.peaks(view, ceilings, run.machine)
-    assert "1.98 GHz meanwhile, from outside" in text and "at least 9% larger" in text
+    assert "1.98 GHz meanwhile, from outside" in text and "70% of that, at 1.50 GHz" in text
+    assert "would be at 76% or more" in text
     slow = replace(ceilings, peak=ceilings.peak | {"wgmma_sp_ra": 900.0})
     assert "the records do not say" in power.peaks(view, slow, run.machine)
     assert power.peaks(view, replace(ceilings, peak={}), run.machine) == ""

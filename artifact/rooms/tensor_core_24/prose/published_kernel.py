@@ -126,7 +126,7 @@ class Clocks:
 
     @property
     def level(self) -> bool:
-        """Whether shared memory feeds the tensor cores hardly faster than they eat."""
+        """Whether shared memory needs about as long for a step as the tensor cores."""
         return abs(self.shared / self.here - 1) < 0.25
 
 

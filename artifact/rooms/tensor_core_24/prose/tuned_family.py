@@ -257,7 +257,7 @@ def in_short(
         ratio = ceilings.peak["mma_sp"] / ceilings.peak[ceilings.best_sparse]
         because = f", because `mma.sp` sustains {ratio:.0%} of what `wgmma.sp` does"
         if clocks.level:
-            because += ", and shared memory feeds it hardly faster than the tensor cores eat"
+            because += ", and shared memory needs about as long for a step as the tensor cores"
     least, most = over.large.min(), over.large.max()
     return f"""
 - The format, the lanes and the swizzle are as the post says, and its kernel is what it claims to be: {sum(code.selectors.values())} `mma.sp` a step with both selectors{past}.

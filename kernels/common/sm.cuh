@@ -1,4 +1,4 @@
-// Which SM a block runs on (sm_70; SASS: S2R SR_VIRTUALSMID).
+// Which SM a block runs on (SASS: S2R SR_VIRTUALSMID).
 #pragma once
 
 __device__ __forceinline__ unsigned sm_number()

@@ -1,11 +1,12 @@
 // wgmma_gpc: wgmma_lean in which tiles that follow each other go to the SMs of one GPC.
 //
 //   blocks as launched    block 0: SM 0, block 1: SM 2, block 2: SM 16, ...     neighbouring tiles anywhere on the chip
-//   here                  the SM's place among those of its GPC is the number     a GPC's 16 SMs have 8 x 2 tiles side by side
+//   here                  the SM's place among those of its GPC is the number     a GPC's 16 SMs have about 8 x 2 tiles side by side
 //
 // Which SMs form a GPC no instruction tells; `gpcs.cu` finds it out. That every place is taken by one block is the launch's
-// promise: as many blocks as SMs, one fits on an SM, and all run at the same time (a cooperative launch, which waits until they
-// can; a test lets another kernel hold a third of the SMs meanwhile).
+// promise: as many blocks as SMs, one fits on an SM, and all run at the same time (a cooperative launch, which was seen to wait
+// until they can: a test lets another kernel hold a third of the SMs meanwhile). CUDA promises no more than that they could, and
+// that a block stays on its SM is taken for granted, too. So this is for trials, and the tuner does not choose it.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
 #include "sm.cuh"

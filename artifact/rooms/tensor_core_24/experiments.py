@@ -15,7 +15,7 @@ import pandas as pd
 from artifact import rooms
 from artifact.measure import bench, records
 from artifact.measure import ceilings as ceilings_
-from artifact.measure.run import Run
+from artifact.measure.run import Run, Timer
 from artifact.rooms.tensor_core_24 import epilogue as epilogue_
 from artifact.rooms.tensor_core_24 import facts, prepare
 from kernels import tensor_core_24 as room
@@ -30,13 +30,14 @@ def stated(part: str) -> pd.DataFrame:
 
 
 def measure(
-    run: Run, experiment: str, names: Iterable[str] = facts.MAIN, shapes: Sequence[dict] | None = None
+    run: Run, experiment: str, names: Iterable[str] = facts.MAIN, shapes: Sequence[dict] | None = None,
+    timer: Timer = bench.time,
 ) -> pd.DataFrame:  # fmt: skip
     """One row per shape (default: the experiment's sweep) and contender, in the order of `names`."""
     shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
     problems = [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
-    return run.measure(experiment, problems, {name: every[name] for name in names})
+    return run.measure(experiment, problems, {name: every[name] for name in names}, timer)
 
 
 def studies(run: Run) -> pd.DataFrame:
@@ -71,9 +72,7 @@ def alone(run: Run) -> pd.DataFrame | None:
     """
     if run.mode != "measure" and not (run.folder / "alone.csv").is_file():
         return None
-    problems = [partial(room.problem, **s, seed=run.seed) for s in room.sweeps(run.preset)["alone"]]
-    every = run.variants() | run.baselines()
-    return run.measure("alone", problems, {name: every[name] for name in ALONE}, one_by_one)
+    return measure(run, "alone", ALONE, timer=one_by_one)
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:

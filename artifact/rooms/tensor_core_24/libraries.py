@@ -9,7 +9,6 @@ since a process has one version. The records lie in libraries/<version> below th
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +21,6 @@ from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import experiments
 from artifact.rooms.tensor_core_24.prose.tuned_family import AIM, LARGE
-from kernels import tensor_core_24 as room
 
 FOLDER = "libraries"
 EXPERIMENTS = ("square", "llm")
@@ -50,11 +48,8 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
 
 def measure(run: Run) -> None:
     """`NAMES` at the shapes of `EXPERIMENTS`; points that are there already are kept."""
-    every = run.variants() | run.baselines()
     for name in EXPERIMENTS:
-        shapes = room.sweeps(run.preset)[name]
-        problems = [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
-        run.measure(name, problems, {contender: every[contender] for contender in NAMES})
+        experiments.measure(run, name, NAMES)
 
 
 def read(run: Run) -> dict[str, pd.DataFrame]:

@@ -206,7 +206,7 @@ def _packed(ladder: Ladder, counters: Counters) -> str:
         return ""
     before = ladder.rungs[name].before
     text = (
-        f"**Packed A**: {listed(f'{ladder.gain(name, s):.2f}× at {cube(s)}' for s in ladder.climbed)} of `{before}`. A is the weight, "
+        f"**Packed A**: {_gains(ladder, name)} of `{before}`. A is the weight, "
         "so its order is ours: a stage's part lies side by side, and one request brings 4 KiB of it."
     )
     if counters.has(name, before, size=size, metrics=(AT_L2,)):
@@ -223,7 +223,7 @@ def _stream_k(ladder: Ladder, counters: Counters, sms: int) -> str:
     text = (
         f"**Stream-K**: whole tiles fill {listed(f'{f:.2f} waves at {cube(s)}' for s, f in fill.items())}, so at best "
         f"{listed(f'{np.ceil(f) / f - 1:.0%}' for f in fill.values())} could be gained by sharing the last ones. "
-        f"{listed(f'{ladder.gain(name, s):.2f}× at {cube(s)}' for s in ladder.climbed)} came of it{costs}."
+        f"{_gains(ladder, name)} came of it{costs}."
     )
     if not counters.has(name, keep, size=size, metrics=(AT_L2,)):
         return text

@@ -79,7 +79,7 @@ def test_a_measurement_lies_beside_the_rooms_records(gpu, tmp_path, monkeypatch)
     assert records.read_machine(run.folder)["cusparselt"] == "0.10.0" and run.device == "opened"
     seen = []
 
-    def noted(self, experiment, problems, contenders):
+    def noted(self, experiment, problems, contenders, timer):
         seen.append((experiment, len(list(problems)), list(contenders)))
         return pd.DataFrame()
 

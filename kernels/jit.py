@@ -169,6 +169,11 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     return kernel
 
 
+def most_clusters(kernel, config, device) -> int:
+    """Clusters of a launch, `cuda.core.LaunchConfig`, that a GPU runs at the same time."""
+    return kernel.occupancy.max_active_clusters(config, stream=device.default_stream)
+
+
 def run_on_cupy_stream(source: Path, entry: str, threads: int, block: int, *arguments) -> None:
     """Enqueue a kernel of at least `threads` threads, in blocks of `block`, where CuPy works.
 

@@ -12,10 +12,13 @@ import numpy as np
 from . import jit
 
 SOURCE = jit.COMMON / "pitch.cu"
-#: Bytes of an element -> the instantiation that copies it.
-ENTRIES = {4: "pitch<float>", 2: "pitch<unsigned short>", 1: "pitch<unsigned char>"}
+#: Bytes that are copied at once -> the instantiation.
+ENTRIES = {
+    16: "pitch<uint4>", 8: "pitch<uint2>", 4: "pitch<unsigned>", 2: "pitch<unsigned short>", 1: "pitch<unsigned char>",
+}  # fmt: skip
 ALIGNMENT = 16  # bytes that a kernel copies at once
 SECTOR = 32  # bytes that DRAM delivers at once: the copy's rows begin at whole ones
+LINE = 128  # bytes that L2 is asked for at once: rows that begin at whole ones cost the copy engine the least
 LINES = 8  # rows of the matrix that a block copies at a time
 
 
@@ -46,11 +49,15 @@ def copy(source, target, device) -> tuple:
     """
     from cuda.core import LaunchConfig
 
-    entry = ENTRIES[source.dtype.itemsize]
-    kernel = jit.load(jit.compile_cubin(SOURCE, entry, jit.arch_of(device)))
-    lines, i32 = source.shape[0], np.int32
-    length, to_pitch = min(source.shape[1], target.shape[1]), target.shape[1]
+    size = source.dtype.itemsize
+    # What is copied at once divides rows and addresses of both.
+    bits = source.data.ptr | target.data.ptr | source.shape[1] * size | target.shape[1] * size
+    unit = min(bits & -bits, max(ENTRIES))
+    kernel = jit.load(jit.compile_cubin(SOURCE, ENTRIES[unit], jit.arch_of(device)))
+    lines = source.shape[0]
+    from_pitch, to_pitch = (x.shape[1] * size // unit for x in (source, target))
+    length, i32 = min(from_pitch, to_pitch), np.int32
     config = LaunchConfig(grid=ceil(lines / LINES), block=(32, LINES))
     return kernel, config, (
-        i32(length), i32(lines), source.data.ptr, i32(source.shape[1]), target.data.ptr, i32(to_pitch),
+        i32(length), i32(lines), source.data.ptr, i32(from_pitch), target.data.ptr, i32(to_pitch),
     )  # fmt: skip

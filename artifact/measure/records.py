@@ -129,6 +129,8 @@ MACHINE = "machine.json"
 PLAN = "plan.json"
 ABSENT = "absent.json"  # rows that a record does not have, each with the reason
 REPEAT = "repeat"  # folder of the second measurement, in that of the first
+#: ... and the folder of those with other versions of a library, each in a folder of its version's name.
+LIBRARIES = "libraries"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
@@ -261,7 +263,11 @@ def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...])
 def _place(path: Path) -> dict[str, tuple[str, str]]:
     """What the rows of the record at `path` must hold because it lies there: column -> value, why."""
     place = {"experiment": (path.name.partition(".")[0], "after which the file is named")}
-    room = path.parent.parent if path.parent.name == REPEAT else path.parent
+    room = path.parent
+    if room.name == REPEAT:
+        room = room.parent
+    elif room.parent.name == LIBRARIES:
+        room = room.parent.parent
     # A repetition may have a machine.json of its own.
     described = next((x for x in (path.parent, room) if (x / MACHINE).exists()), None)
     if described is not None:

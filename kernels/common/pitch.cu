@@ -4,7 +4,7 @@
 // operand do not, it is copied to such rows before the multiplication, or the result from them after it, as part of it.
 // A row is what lies side by side: of a column-major matrix, a column.
 //
-// Template:  T  of an element: float, or unsigned short for a 16-bit type's bits
+// Template:  T  of what is copied at once, 1 to 16 bytes: an element, or several where rows of both begin at multiples of it
 // Launch:    blocks of 32 x 8 threads, a warp for every row; any grid
 
 template <class T>
@@ -14,8 +14,8 @@ __global__ void pitch(
     T* __restrict__ to, int to_pitch)            // all of a row is written
 {
     for (long long j = blockIdx.x * 8ll + threadIdx.y; j < lines; j += gridDim.x * 8ll) {
-#pragma unroll 4
+#pragma unroll 8
         for (int i = threadIdx.x; i < to_pitch; i += 32)
-            to[j * to_pitch + i] = i < length ? from[j * from_pitch + i] : T(0);
+            to[j * to_pitch + i] = i < length ? from[j * from_pitch + i] : T{};
     }
 }

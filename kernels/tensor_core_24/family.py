@@ -151,13 +151,28 @@ TARGETS = ("sm_90a",)
 K = 64  #: columns of A in a stage
 KERNELS = (
     "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds",
-    "last_wave", "refilling", "gpc",
+    "last_wave", "refilling", "gpc", "clusters",
 )  # fmt: skip
 #: In these the warpgroups that multiply ask for copies, too.
 COPYING = ("one_stage", "ring", "refilling")
 #: These add beta·C and a bias, too.
-COMPLETE = ("ring", "persistent", "packed", "stream_k", "split_k", "lean", "rounds", "last_wave")
+COMPLETE = (
+    "ring",
+    "persistent",
+    "packed",
+    "stream_k",
+    "split_k",
+    "lean",
+    "rounds",
+    "last_wave",
+    "clusters",
+)
 KEEP = {"": 0, "a": 1, "b": 2}
+
+
+def is_odd(n: int) -> bool:
+    """Whether rows of n 16-bit elements begin at odd multiples of 16 bytes: twice the time for the copy engine."""
+    return n % 16 == 8
 
 
 @dataclass(frozen=True)
@@ -173,6 +188,8 @@ class Wgmma:
     splits: int = 1  #: blocks that share the steps of a tile; split_k only
     band: int = 8  #: rows of tiles that are worked on at a time
     keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
+    share: int = 1  #: blocks, one below the other, that fetch B for each other; clusters only
+    copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
 
     @property
     def m(self) -> int:
@@ -187,6 +204,7 @@ class Wgmma:
         arguments = {
             "one_stage": f"{t}, {c.blocks}, {c.n}",
             "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
+            "clusters": f"{tile}, {flag}, {c.share}",
         }.get(c.kernel, f"{tile}, {flag}" if c.kernel in COMPLETE else tile)
         return f"wgmma_{c.kernel}<{arguments}>"
 
@@ -225,6 +243,7 @@ class Wgmma:
             ("rows of a tile", c.m, (192,) if refilling else (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
             ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, range(1, 17)),
             ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
+            ("share", c.share, (2, 4) if c.kernel == "clusters" else (1,)),
             ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(3 if refilling else 2, 33)),
         ):  # fmt: skip
             ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
@@ -234,7 +253,7 @@ class Wgmma:
             c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more"
         )
         require(
-            c.keep or c.kernel not in ("packed", "multicast"),
+            c.keep or c.kernel not in ("packed", "multicast", "clusters"),
             f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
         )
         require(
@@ -246,6 +265,10 @@ class Wgmma:
             max(m, n, k) <= INT32_MAX // 2,
             f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in "
             "several ranges",
+        )
+        require(
+            not c.copied or is_odd(n),
+            f"copied is for rows of B that begin at odd multiples of 16 bytes, not for n={n}: leave it out",
         )
         need = c.shared_bytes
         require(
@@ -377,6 +400,11 @@ RUNGS: dict[str, tuple[Wgmma, str, str]] = {
         "192 x 256 of C by three warpgroups, whose warps refill the ring in turn",
         "1.03x over wgmma_lean_tall: 864 clocks of shared memory instead of 896 for each 49,152 elements of C.",
     ),
+    "wgmma_clusters": (
+        Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=2),
+        "wgmma_lean by clusters of two blocks that fetch B for each other",
+        "1.0x over wgmma_lean; 1.8x where rows of B begin at odd multiples of 16 bytes: 656, not 1168, clocks a step.",
+    ),
     "wgmma_gpc": (
         Wgmma("gpc", 2, 1, 256, 4, 2, band=8, keep="a"),
         "wgmma_lean, with tiles that follow each other on the SMs of one GPC",
@@ -417,7 +445,19 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma("split_k", 2, 2, 128, 5, 1, splits, keep="b") for splits in (2, 3)),
     Wgmma("split_k", 1, 1, 64, 6, 1, 2),
     Wgmma("split_k", 1, 1, 128, 6, 1, 2),
-)
+    # Where rows of B begin at odd multiples of 16 bytes: the copy engine's requests shared, or B copied first.
+    *(
+        Wgmma("clusters", *tile, 1, keep="b", share=share)
+        for tile in ((1, 1, 64, 10), (1, 2, 64, 8), (2, 1, 64, 8), (2, 1, 128, 6), (1, 2, 128, 6)) for share in (2, 4)
+    ),
+    Wgmma("clusters", 1, 1, 64, 10, 1, keep="a", share=2),
+    *(Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=share) for share in (2, 4)),
+    Wgmma("clusters", 2, 2, 192, 4, 2, keep="a", share=4),
+    *(Wgmma(kernel, 2, 1, 256, 4, 2, keep="a", copied=True) for kernel in ("rounds", "lean", "last_wave")),
+    *(Wgmma(kernel, 2, 2, 192, 4, 2, keep="a", copied=True) for kernel in ("lean", "last_wave")),
+    Wgmma("rounds", 2, 1, 256, 4, 2, band=16, keep="a", copied=True),
+    Wgmma("lean", 2, 1, 128, 6, 1, keep="b", copied=True),
+)  # fmt: skip
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
@@ -428,7 +468,9 @@ def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
     if jit.arch_of(device) not in TARGETS:
         return [config for config in MMA_SP_FAMILY if config.fits(device)]
     sms = device.properties.multiprocessor_count
-    predicted = {c: predict(c, m, n, k, sms) for c in WGMMA_FAMILY if fits(c, problem, device)}
+    # Blocks that wait for each other were nowhere ahead where the copy engine has nothing against B's rows.
+    family = [c for c in WGMMA_FAMILY if is_odd(n) or c.kernel != "clusters"]
+    predicted = {c: predict(c, m, n, k, sms) for c in family if fits(c, problem, device)}
     least = min(predicted.values(), default=0.0)
     return [config for config, time in predicted.items() if time <= WITHIN * least]
 
@@ -464,19 +506,27 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     """Cycles of a Hopper configuration, to rank them: what bounds a step, times steps, times waves.
 
     A step of 64 columns takes the tensor cores BLOCKS·GROUPS·N cycles, shared memory (128 bytes a
-    cycle) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what it copies.
+    cycle) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what it copies. Rows of B that
+    begin at odd multiples of 16 bytes take the copy engine twice as long, unless they are copied first, through DRAM.
     """
     c = config
     rows = c.groups * c.blocks  # of 64
     math = rows * c.n
     shared = rows * (128 * c.n + 4096) / 128
-    copied = (c.m * 72 + c.n * 128) / 64
+    odd = is_odd(n) and not c.copied
+    asked = c.n * 128 / c.share * (2 if odd else 1)  # of B's rows, as bytes that take as long
+    copied = (c.m * 72 + max(c.n * 128, asked)) / 64
     high, wide = c.tiles(m, n)
+    high = ceil(high / c.share) * c.share
     steps = ceil(ceil(k / K) / c.splits)
     waves = high * wide * c.splits / sms
     cut = c.kernel == "last_wave" and waves % 1 <= 0.5 and steps > 1  # in two
     waves = ceil(2 * waves) / 2 if cut else ceil(waves)
     fill, store = 2000, 1500 + c.m * c.n / 64
+    if (
+        c.copied
+    ):  # B is read and written once more; what TMA cannot address at all is copied by everybody
+        fill += 2000 + 4 * n * k / fp8_family.DRAM_BYTES
     return waves * steps * max(math, shared, copied) + fill + waves * store
 
 

@@ -157,7 +157,7 @@ def bind_config(
     b_bits, d_bits = b.bits.T, out.bits  # (n, k), (m, n)
     if k % 16 or b_bits.data.ptr % 16:
         if "b" not in cache:
-            cache["b"] = cupy.empty((n, ceil(k / 16) * 16), cupy.uint8)
+            cache["b"] = cupy.empty((n, ceil(k / pitch.LINE) * pitch.LINE), cupy.uint8)
         b_bits = cache["b"]
         before.append(pitch.copy(b.bits.T, b_bits, device))
     unit = 16 // d_bits.dtype.itemsize  # elements of C that the copy engine can address

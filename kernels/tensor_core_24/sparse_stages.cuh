@@ -29,7 +29,7 @@
 struct Operands {
     const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32; not looked at by load_packed
     const TensorMap& e;  // metadata, a row of words for every 64 rows of A, 128 for every 64 columns: boxes of M/64 x 128
-    const TensorMap& b;  // k x n row-major: boxes of 64 x 64, for load_half of 32 x 64
+    const TensorMap& b;  // k x n row-major: boxes of 64 x 64, for load_share of 64 / SHARE x 64
     const TensorMap& c;  // m x n row-major: boxes of 64 x 64
 };
 
@@ -87,8 +87,9 @@ struct Stages {
         for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
     }
 
-    // The same by one of two blocks of a cluster: its own A, and half of the rows of B for both.
-    __device__ __forceinline__ void load_half(const Operands& from, int s, int row, int column, int k, Barrier* full,
+    // The same by one of SHARE blocks of a cluster: its own A, and its share of the rows of B for all.
+    template <int SHARE>
+    __device__ __forceinline__ void load_share(const Operands& from, int s, int row, int column, int k, Barrier* full,
                                               const Hints& hints, int rank)
     {
         arrive_expect(full, BYTES);
@@ -96,7 +97,8 @@ struct Stages {
         tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c)
-            tma_multicast(b[s] + c * 8192 + rank * 4096, from.b, column + 64 * c, k + 32 * rank, full, 3, hints.b);
+            tma_multicast(b[s] + c * 8192 + rank * (8192 / SHARE), from.b, column + 64 * c, k + K / SHARE * rank, full,
+                          (1 << SHARE) - 1, hints.b);
     }
 
     // A warpgroup's asynchronous share of stage s. add: whether to add to the accumulators or to begin with zero.

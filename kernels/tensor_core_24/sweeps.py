@@ -25,6 +25,14 @@ RAGGED = {
     ),
     "kick": ((1000, 1000, 1000),),
 }  # fmt: skip
+#: Rows of B that begin at multiples of 128, 16, 32, 64 and 128 bytes, then layers with 1000 tokens.
+ROWS = {
+    "full": (
+        (4096, 4096, 4096), (4096, 4104, 4096), (4096, 4112, 4096), (4096, 4128, 4096), (4096, 4160, 4096),
+        (28672, 1000, 8192), (14336, 1000, 4096), (1536, 1000, 3072),
+    ),
+    "kick": ((1536, 1000, 3072),),
+}  # fmt: skip
 #: As LLM, with the tokens of decoding; beside SQUARE and LLM where 8-bit operands are multiplied.
 FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": ((8192, 64, 8192),)}
 FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (2048,)}
@@ -43,7 +51,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
     cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES, "alone": ALONE_SIZES}
     shapes = {name: [(size,) * 3 for size in sizes[preset]] for name, sizes in cubes.items()}
-    shapes |= {"llm": LLM[preset], "ragged": RAGGED[preset]}
+    shapes |= {"llm": LLM[preset], "ragged": RAGGED[preset], "rows": ROWS[preset]}
     found = {
         name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen]
         for name, chosen in shapes.items()

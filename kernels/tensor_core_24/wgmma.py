@@ -2,8 +2,10 @@
 
 Preparation is offline, like the compression itself: the metadata is put into the order in which a
 stage of the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise
-A's values, B and C stay as they are: TMA masks what lies beyond a matrix. Where n is no multiple of 8,
-which TMA cannot address, a launch copies B to padded rows and C back from them.
+A's values, B and C stay as they are: TMA masks what lies beyond a matrix. But rows of A's values are padded to whole
+steps, since what begins at an odd multiple of 16 bytes costs TMA twice the time. For B that is the choice of a
+configuration, `copied`, since each launch pays for it. Where n is no multiple of 8, which TMA cannot address, a launch
+copies B to padded rows and C back from them.
 """
 
 from __future__ import annotations
@@ -55,6 +57,14 @@ def pack_values(a: two_four.TwoFour, rows: int = 64):
     row, unit = xp.arange(64)[:, None], xp.arange(4)[None, :]
     pieces = units[:, :, row, unit ^ row // 2 % 4].reshape(high // 64, wide // 32, 64, 32)
     return xp.ascontiguousarray(pieces)
+
+
+def whole_rows(a: two_four.TwoFour):
+    """A's values in rows of whole steps: uint16 (m, k' / 2), NumPy or CuPy; k' is k rounded up to a multiple of 64."""
+    xp = array_module(a.val)
+    val = xp.zeros((a.m, ceil(a.k / K) * K // 2), xp.uint16)
+    val[:, : a.k_pad // 2] = a.val
+    return val
 
 
 def shared_tiles(count: int, sms: int) -> int:
@@ -117,7 +127,8 @@ def bind(
     cache = {} if cache is None else cache
     prepare_ms = 0.0
     if metadata is None:
-        rows = 192 if config.m == 192 else 256  # in whole boxes of the copy engine
+        # In whole boxes of the copy engine, and in whole clusters.
+        rows = 192 if config.m == 192 else max(256, config.share * config.m)
         metadata, prepare_ms = timed(lambda: ring_metadata(a, rows))
 
     packed = None
@@ -126,34 +137,45 @@ def bind(
             cache["packed"], pack_ms = timed(lambda: pack_values(a, 256))
             prepare_ms += pack_ms
         packed = cache["packed"]
+    val, padded = a.val, None
+    if packed is None and (a.k_pad % K or val.data.ptr % 16):  # or a part of another array
+        if "val" not in cache:
+            cache["val"], val_ms = timed(lambda: whole_rows(a))
+            prepare_ms += val_ms
+        val = padded = cache["val"]
     pairs = config.kernel == "multicast"  # of blocks, one below the other
-    width = ceil(n / 8) * 8  # elements of a row of B and C whose rows the copy engine can address
+    share = 2 if pairs else config.share
+    # Elements of a row of copies of B and C: whole lines.
+    width = ceil(n / (pitch.LINE // 2)) * pitch.LINE // 2
     before, after = [], []
     b_bits, c_bits, c_in = b.bits, out.bits, None if c is None else c.bits
     addresses = [x.data.ptr for x in (b_bits, c_bits, c_in) if x is not None]
-    if width != n or any(address % 16 for address in addresses):
+    alike = n % 8 == 0 and not any(address % 16 for address in addresses)  # TMA can address it
+    if config.copied or not alike:
         if "b" not in cache:
-            cache["b"], cache["c"] = (cupy.empty((rows, width), cupy.uint16) for rows in (k, m))
-        b_bits, c_bits = cache["b"], cache["c"]
+            cache["b"] = cupy.empty((k, width), cupy.uint16)
+        b_bits = cache["b"]
+        before.append(pitch.copy(b.bits, b_bits, device))
+    if not alike:
+        if "c" not in cache:
+            cache["c"] = cupy.empty((m, width), cupy.uint16)
+        c_bits = cache["c"]
         # What a kernel does not write is NaN, not what another one left in the same memory.
         Half(a.dtype, c_bits).fill(np.nan)
-        cupy.cuda.get_current_stream().synchronize()
-        before.append(pitch.copy(b.bits, b_bits, device))
         after.append(pitch.copy(c_bits, out.bits, device))
         if c is not None:
             c_in = cupy.empty_like(c_bits)
             before.append(pitch.copy(c.bits, c_in, device))
+    cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
-    val = a.val.copy() if a.val.data.ptr % 16 else a.val  # a part of another array
     maps = (
         tensor_map(val, (config.m, K // 2), 64) if packed is None else packed.data.ptr,
         tensor_map(metadata, (config.m // 64, 128)),
-        tensor_map(b_bits, (K // 2 if pairs else K, 64), 128),
+        tensor_map(b_bits, (K // share, 64), 128),
         tensor_map(c_bits, (64, 64), 128),
     )
     high, wide = config.tiles(m, n)
-    if pairs:
-        high = ceil(high / 2)
+    high = ceil(high / share)
     count = high * wide
     steps = ceil(k / K)
     arguments = [np.int32(x) for x in (steps, high, wide, min(config.band, high))]
@@ -176,7 +198,7 @@ def bind(
     if config.kernel in COMPLETE:
         arguments += [
             np.float32(beta), 0 if c_in is None else c_in.data.ptr,
-            0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, width)),
+            0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, c_bits.shape[1])),
         ]  # fmt: skip
     shared = config.shared_bytes
     kernel = jit.load(
@@ -187,13 +209,18 @@ def bind(
         ("persistent", "packed", "stream_k", "lean", "rounds", "refilling"), sms
     )
     resident |= {"multicast": sms // 2, "last_wave": sms // 2}
-    grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
-    cluster = 2 if pairs or config.kernel == "last_wave" else config.splits
+    cluster = 2 if config.kernel == "last_wave" else max(share, config.splits)
     options: dict = {"cluster": cluster} if cluster > 1 else {}
+    if (
+        config.kernel == "clusters"
+    ):  # of four there need not be as many as SMs allow, but what GPCs have room for
+        one = LaunchConfig(grid=1, block=config.threads, shmem_size=shared, **options)
+        resident["clusters"] = jit.most_clusters(kernel, one, device)
+    grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
     if config.kernel == "gpc":  # every place is some block's
         grid, options = sms, {"is_cooperative": True}
     launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **options)
-    held = metadata.nbytes + sum(x.nbytes for x in (*workspace, packed) if x is not None)
+    held = metadata.nbytes + sum(x.nbytes for x in (*workspace, packed, padded) if x is not None)
     return Launch(
         name,
         [*before, (kernel, launch, (*maps, *arguments)), *after],

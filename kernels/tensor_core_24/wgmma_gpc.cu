@@ -5,8 +5,8 @@
 //
 // Which SMs form a GPC no instruction tells; `gpcs.cu` finds it out. That every place is taken by one block is the launch's
 // promise: as many blocks as SMs, one fits on an SM, and all run at the same time (a cooperative launch, which was seen to wait
-// until they can: a test lets another kernel hold a third of the SMs meanwhile). CUDA promises no more than that they could, and
-// that a block stays on its SM is taken for granted, too. So this is for trials, and the tuner does not choose it.
+// until they can: a test lets another kernel hold a third of the SMs meanwhile). CUDA promises no more than that they could. So
+// this is for trials, and the tuner does not choose it.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
 #include "sm.cuh"
@@ -30,7 +30,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_gpc(
     S& ring = *reinterpret_cast<S*>(shared);
     auto* out = after<S, Store<T, BUFFERS, false>>(shared);
     __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = warpgroup(), place = places[sm_number()];
+    __shared__ int place;
+    const int group = warpgroup();
+    // One thread asks, for all: a block that the driver puts aside and goes on with elsewhere still has one place.
+    if (threadIdx.x == GROUPS * 128) place = places[sm_number()];
     begin<GROUPS, STAGES>(from, full, empty);
 
     int row, column;

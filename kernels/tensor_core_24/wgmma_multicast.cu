@@ -41,8 +41,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_multicast(
                 order.find(pair, row, column);
                 for (int step = 0; step < steps; ++step, at.next()) {
                     wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load_half(from, at.stage, (2 * row + rank) * S::M, column * N, step * S::K, &full[at.stage], hints,
-                                   rank);
+                    ring.template load_share<2>(from, at.stage, (2 * row + rank) * S::M, column * N, step * S::K,
+                                                &full[at.stage], hints, rank);
                 }
             }
         }

@@ -60,6 +60,20 @@ def epilogue(run: Run) -> epilogue_.Tried | None:
     return epilogue_.tried(run)
 
 
+#: Who shows what rows of B at odd multiples of 16 bytes cost, and what helps; and with whom they are compared.
+ROWS = ("wgmma_lean", "wgmma_lean_tall", "wgmma_clusters", "auto", "cusparselt", "cublaslt")
+
+
+def rows(run: Run) -> pd.DataFrame | None:
+    """`ROWS` by where rows of B begin; None where no record has it, or the GPU has none of the kernels."""
+    shapes = room.sweeps(run.preset)["rows"]
+    if not all(facts.takes_all(run.machine, v, shapes) for v in ROWS if v in room.RUNGS):
+        return None
+    if run.mode != "measure" and not (run.folder / "rows.csv").is_file():
+        return None
+    return measure(run, "rows", ROWS)
+
+
 #: Who is measured alone, how long, and how often at most.
 ALONE = ("wgmma_keep", "auto", "cusparselt")
 ALONE_S, ALONE_SAMPLES = 0.5, 400
@@ -217,6 +231,8 @@ TO_SM = "l1tex__m_xbar2l1tex_read_bytes.sum"
 AT_L2 = "lts__t_bytes.sum"
 FROM_DRAM = "dram__bytes_read.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
+REQUESTS = "lts__t_requests_srcunit_tex.sum"
+SECTORS = "lts__t_sectors_srcunit_tex.sum"
 TIME = "gpu__time_duration.sum"
 CLOCK = "sm__cycles_elapsed.avg.per_second"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
@@ -243,12 +259,25 @@ class Counters:
 
 
 def counters(run: Run, part: str = "") -> Counters:
-    """Of the room, or of a part of it that was profiled beside it."""
+    """Of the room's cubes, or of those of a part of it that was profiled beside it."""
+    df = _counted(run, part)
+    return Counters(_values(df[(df["m"] == df["n"]) & (df["n"] == df["k"])], "m"))
+
+
+def counters_of_rows(run: Run) -> Counters:
+    """Of products of 4096 rows and k = 4096, by the number of their columns as the size."""
+    df = _counted(run)
+    return Counters(_values(df[(df["m"] == 4096) & (df["k"] == 4096)], "n"))
+
+
+def _counted(run: Run, part: str = "") -> pd.DataFrame:
     path = run.folder / part / "counters.csv"
-    if not path.exists():
-        return Counters({})
-    values = records.read_counters(path).set_index(["variant", "m", "metric"])["value"]
-    return Counters(values.to_dict())
+    columns = ["variant", *KEYS, "metric", "value"]
+    return records.read_counters(path) if path.exists() else pd.DataFrame(columns=columns)
+
+
+def _values(df: pd.DataFrame, size: str) -> dict[tuple[str, int, str], float]:
+    return df.set_index(["variant", size, "metric"])["value"].to_dict()
 
 
 @dataclass(frozen=True)

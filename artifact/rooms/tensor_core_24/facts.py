@@ -138,6 +138,12 @@ def prediction(variant: str) -> str:
     return words.times(room.VARIANTS[variant].prediction)
 
 
+def begin_at(n: int) -> int:
+    """Bytes of whose multiples rows of n 16-bit elements begin, 128 at most: a line of L2."""
+    size = 2 * n
+    return min(size & -size, 128)
+
+
 # ---------------------------------------------------------------- the tuner
 
 
@@ -150,6 +156,7 @@ class Chosen:
     n: int
     splits: int = 1
     keeps: str = ""  #: the operand that L2 is asked to keep
+    copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
 
 
 def chosen(run: Run, shapes: Iterable[tuple[int, int, int]]) -> dict[tuple, Chosen]:
@@ -170,5 +177,5 @@ def chosen(run: Run, shapes: Iterable[tuple[int, int, int]]) -> dict[tuple, Chos
 
 def _chosen(c: family.Wgmma | family.MmaSp) -> Chosen:
     if isinstance(c, family.Wgmma):
-        return Chosen(c.kernel, c.m, c.n, c.splits, c.keep)
+        return Chosen(c.kernel, c.m, c.n, c.splits, c.keep, c.copied)
     return Chosen("mma_sp", c.bm, c.bn)

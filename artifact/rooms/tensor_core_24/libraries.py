@@ -22,7 +22,6 @@ from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import experiments
 from artifact.rooms.tensor_core_24.prose.tuned_family import AIM, LARGE
 
-FOLDER = "libraries"
 EXPERIMENTS = ("square", "llm")
 NAMES = ("auto", "cusparselt")
 
@@ -38,7 +37,7 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
     version = machine["cusparselt"]
     if not version:
         raise ValueError(f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
-    folder = root / info.slug / experiments.ROOM / FOLDER / version
+    folder = root / info.slug / experiments.ROOM / records.LIBRARIES / version
     harness.set_aside(folder, machine)
     records.write_machine(folder, machine)
     return Run(
@@ -55,7 +54,7 @@ def measure(run: Run) -> None:
 def read(run: Run) -> dict[str, pd.DataFrame]:
     """version -> records of both experiments, for all that lie beside the run's own; versions in their order."""
     found = {}
-    for folder in (run.folder / FOLDER).glob("*"):
+    for folder in (run.folder / records.LIBRARIES).glob("*"):
         files = [folder / f"{name}.csv" for name in EXPERIMENTS]
         if all(path.is_file() for path in files):
             found[folder.name] = pd.concat(map(records.read, files), ignore_index=True)

@@ -202,6 +202,21 @@ def ragged(ragged: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned("Useful TFLOP/s by where rows of B begin: at multiples of so many bytes, or of 128.")
+def rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """TFLOP/s by where rows of B begin."""
+    rate = wide(rows, "tflops")
+    return pd.DataFrame(
+        {
+            "M × N × K": " × ".join(map(str, key)),
+            "rows at [B]": facts.begin_at(key[1]),
+            **{figures.name(v): f"{row[v]:.0f}" for v in rate},
+            "auto over cuSPARSELt": f"{row['auto'] / row['cusparselt']:.2f}×",
+        }
+        for key, row in rate.iterrows()
+    )
+
+
 @captioned("FP16 beside BF16 at 4096³.")
 def float16(halves: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     """FP16 beside BF16 at 4096³."""

@@ -381,10 +381,9 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name, scale, out):
 def test_rows_that_the_copy_engine_cannot_address_are_copied_to_others(loaded, out):
     p = on_fake_gpu(fp8.problem(70, 33, 150, out=out), out)
     copy_b, (_, _, arguments), copy_c = fp8.bind("fp8_persistent", p, H200).steps
-    assert (
-        copy_b[0] == pitch.ENTRIES[1] and copy_c[0] == pitch.ENTRIES[2 if out == "bfloat16" else 1]
-    )
-    assert arguments[2][0].shape == (33, 160)
+    assert copy_b[0] == pitch.ENTRIES[2], "150 bytes a row"
+    assert copy_c[0] == pitch.ENTRIES[2 if out == "bfloat16" else 1]
+    assert arguments[2][0].shape == (33, 256)
     assert arguments[3][0].shape == (70, 40 if out == "bfloat16" else 48)
 
 

@@ -30,7 +30,7 @@ from kernels.tensor_core_24 import family, fp8, gpcs, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 DTYPES = half.DTYPES
-PITCH = pitch.ENTRIES[2]  #: copies rows of 16-bit elements
+PITCHES = tuple(pitch.ENTRIES.values())  #: copy rows
 RUNGS = tuple(room.RUNGS)
 #: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
 SMS, MOST = 132, 232448
@@ -43,15 +43,17 @@ H200 = SimpleNamespace(
 #: Kernels with a warp that only copies.
 SPECIALISED = (
     "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "gpc",
+    "clusters",
 )  # fmt: skip
 #: Kernels that tell L2 what to keep.
 HINTING = (
     "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "refilling", "gpc",
+    "clusters",
 )  # fmt: skip
 #: Kernels with a block for each multiprocessor, which goes from tile to tile; or with a cluster for each two.
 RESIDENT = {
     "persistent": SMS, "packed": SMS, "stream_k": SMS, "lean": SMS, "rounds": SMS, "refilling": SMS,
-    "multicast": SMS // 2, "last_wave": SMS // 2,
+    "multicast": SMS // 2, "last_wave": SMS // 2, "clusters": SMS // 2,
 }  # fmt: skip
 #: Kernels whose clusters of two each multiply half of the steps of a tile of the last wave.
 CUTTING = ("last_wave",)
@@ -196,7 +198,8 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_every_configuration_fits_the_gpu(config):
     """227 KiB of shared memory, and the copy engine's boxes of at most 256."""
-    config.check(8192, 8192, 8192, SMS, MOST)
+    n = 8200 if config.copied else 8192
+    config.check(8192, n, 8192, SMS, MOST)
     assert config.m <= 256 and config.n in (64, 128, 192, 256)
     assert config.shared_bytes + 1024 <= MOST
     assert config.shared_bytes % 1024 == 0
@@ -589,6 +592,7 @@ def loaded(monkeypatch):
     monkeypatch.setattr(jit, "load", load)
     monkeypatch.setattr(wgmma, "timed", lambda work: (work().view(Array), 1.25))
     monkeypatch.setattr(wgmma, "tensor_map", lambda *what: what)
+    monkeypatch.setattr(jit, "most_clusters", lambda kernel, config, device: SMS // config.cluster)
     # By clusters that run on a GPU; and it is this one whose multiprocessors are asked for.
     monkeypatch.setattr(gpcs, "places", {H200.device_id: PLACES}.__getitem__)
     return cubins
@@ -636,9 +640,9 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert dynamic == how.shmem_size == config.shared_bytes
 
         high, wide = ceil(m / config.m), ceil(n / config.n)
-        clusters = 2 if config.kernel in PAIRS else config.splits
-        if config.kernel == "multicast":
-            high = ceil(high / 2)
+        clusters = 2 if config.kernel in PAIRS else max(config.splits, config.share)
+        share = 2 if config.kernel == "multicast" else config.share
+        high = ceil(high / share)
         most = RESIDENT.get(config.kernel, high * wide)
         if config.kernel == "gpc":
             assert how.grid == SMS, "every place is a block's, with a tile or without"
@@ -656,21 +660,28 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
             assert np.array_equal(packed[0], wgmma.pack_values(p.host().a, 256))
             assert len(packed[0]) % (config.m // 64) == 0, "and no tile ends within a piece"
         else:
-            assert val == (ops.a.val, (config.m, 32), 64) and not packed
+            assert val[1:] == ((config.m, 32), 64) and not packed
+            assert val[0] is ops.a.val or k % 64, "whole steps stay where they are"
+            assert val[0].shape == (m, ceil(k / 64) * 32), (
+                "and every row begins at a multiple of 64 bytes"
+            )
+            assert np.array_equal(val[0][:, : ops.a.val.shape[1]], ops.a.val)
+            assert not val[0][:, ops.a.val.shape[1] :].any()
         assert metadata[1:] == ((config.m // 64, 128),)
         assert np.array_equal(metadata[0], wgmma.ring_metadata(p.host().a, metadata_rows(config)))
         assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
-        assert b == (ops.b.bits, (32 if config.kernel == "multicast" else 64, 64), 128)
+        assert b == (ops.b.bits, (64 // share, 64), 128)
         assert c == (ops.c.bits, (64, 64), 128)
         assert [int(steps), *map(int, order)] == [ceil(k / 64), high, wide, min(config.band, high)]
         check_rest(config, arguments, m, n, n)
         assert all(isinstance(x, (int, np.int32, np.float32)) for x in rest)
         assert bound.result() is ops.c and not bound.accumulates
-        assert bound.prepare_ms == 1.25 * (1 + len(packed)), "metadata, and values where they move"
+        moved = packed or [x for x in val[:1] if x is not ops.a.val]
+        assert bound.prepare_ms == 1.25 * (1 + len(moved)), "metadata, and values where they move"
         assert ops in bound.keep and any(x is metadata[0] for x in bound.keep)
         sums = SMS * (config.m * config.n + 2 * config.groups) * 4 * (config.kernel == "stream_k")
         table = 4 * SMS * (config.kernel == "gpc")
-        held = metadata[0].nbytes + sums + table + sum(x.nbytes for x in packed)
+        held = metadata[0].nbytes + sums + table + sum(x.nbytes for x in moved)
         assert bound.prepare_bytes == held
     assert len(bound_at) >= 2, bound_at
 
@@ -718,7 +729,7 @@ def test_what_is_cut_of_the_last_wave_is_told_to_the_kernel(loaded, kernel, high
 def test_every_sm_has_a_block_and_the_table_of_places_stays(loaded):
     """There is one tile, and whichever block has the first place multiplies it. A launch is made again and again, so
     that what it reads is kept with it."""
-    p = on_fake_gpu(room.problem(1, 8, 16))
+    p = on_fake_gpu(room.problem(1, 8, 64))
     bound = room.bind("wgmma_gpc", p, H200)
     ((_, how, arguments),) = bound.steps
     assert vars(how).keys() == {"grid", "block", "shmem_size", "is_cooperative"}
@@ -736,9 +747,9 @@ def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
     config = room.RUNGS[name][0]
     p = on_fake_gpu(room.problem(300, n, 200))
     bound = room.bind(name, p, H200)
-    ops, width = p.device(), ceil(n / 8) * 8
+    ops, width, unit = p.device(), ceil(n / 64) * 64, min(n & -n, 8)
     (first, _, b_in), (_, _, arguments), (last, _, c_out) = bound.steps
-    assert first == last == PITCH and loaded[0][0] == pitch.SOURCE
+    assert first == last == pitch.ENTRIES[2 * unit] and loaded[0][0] == pitch.SOURCE
     (_, _, b, c), wide = arguments[:4], arguments[6]
     assert b[0].shape == (200, width) and c[0].shape == (300, width)
     assert wide == ceil(n / config.n)
@@ -746,11 +757,25 @@ def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
     def at(x) -> int:
         return x.data.ptr
 
-    # elements of a row, rows, from, its pitch, to, its pitch
-    assert b_in == (n, 200, at(ops.b.bits), n, at(b[0]), width)
-    assert c_out == (n, 300, at(c[0]), width, at(ops.c.bits), n)
+    # units of a row, rows, from, its pitch, to, its pitch
+    assert b_in == (n // unit, 200, at(ops.b.bits), n // unit, at(b[0]), width // unit)
+    assert c_out == (n // unit, 300, at(c[0]), width // unit, at(ops.c.bits), n // unit)
     assert any(x is b[0] for x in bound.keep) and any(x is c[0] for x in bound.keep)
     assert bound.result() is ops.c
+
+
+def test_b_alone_is_copied_where_the_configuration_says_so(loaded):
+    p = on_fake_gpu(room.problem(300, 200, 192))
+    config = next(c for c in family.WGMMA_FAMILY if c.copied and c.kernel == "lean")
+    bound = wgmma.bind("copied", p, H200, config)
+    ops = p.device()
+    (first, _, b_in), (_, _, arguments) = bound.steps
+    b, c = arguments[2][0], arguments[3][0]
+    assert first == pitch.ENTRIES[16], "16 bytes at once, as rows of both begin at multiples of it"
+    assert b.shape == (192, 256) and c is ops.c.bits
+    assert b_in == (25, 192, ops.b.bits.data.ptr, 25, b.data.ptr, 32)
+    check_rest(config, arguments, 300, 200, 200)
+    assert any(x is b for x in bound.keep) and bound.result() is ops.c
 
 
 @pytest.mark.parametrize("n", [3080, 3075])
@@ -761,9 +786,9 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     p = on_fake_gpu(room.problem(m, n, k))
     c, bias = Half("bfloat16", array((m, n), np.uint16)), array(m, np.float32)
     bound = wgmma.bind(kernel, p, H200, config, alpha=0.5, beta=-2, c=c, bias=bias)
-    width = ceil(n / 8) * 8
-    copies = [arguments for entry, _, arguments in bound.steps if entry == PITCH]
-    (entry, _, arguments), = [step for step in bound.steps if step[0] != PITCH]  # fmt: skip
+    width = n if n % 8 == 0 else ceil(n / 64) * 64
+    copies = [arguments for entry, _, arguments in bound.steps if entry in PITCHES]
+    (entry, _, arguments), = [step for step in bound.steps if step[0] not in PITCHES]  # fmt: skip
     assert entry == config.entry("bfloat16", extra=True)
     c_in = c.bits.data.ptr
     if width != n:
@@ -780,7 +805,7 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
 
 
 def test_metadata_that_is_there_is_not_made_again(loaded, monkeypatch):
-    p = on_fake_gpu(room.problem(300, 64, 200))
+    p = on_fake_gpu(room.problem(300, 64, 192))
     there = wgmma.ring_metadata(p.device().a, 256).view(Array)
     monkeypatch.setattr(wgmma, "timed", lambda work: pytest.fail("made again"))
     bound = wgmma.bind("trial", p, H200, BIG, metadata=there)
@@ -855,9 +880,9 @@ def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which):
         setattr(ops, which, Half("bfloat16", moved(getattr(ops, which).shape)))
     c = Half("bfloat16", moved((64, 72)) if which == "c_in" else array((64, 72), np.uint16))
     bound = room.bind("wgmma_keep", p, H200, beta=1.0, c=c)
-    assert [entry for entry, *_ in bound.steps].count(PITCH) == 3
+    assert [entry in PITCHES for entry, *_ in bound.steps].count(True) == 3
     (first, _, b_in), (_, _, c_in), (_, _, arguments), (last, _, c_out) = bound.steps
-    assert first == last == PITCH and bound.result() is ops.c
+    assert first in PITCHES and last in PITCHES and bound.result() is ops.c
     maps = arguments[2][0], arguments[3][0]
     assert all(x.data.ptr % 16 == 0 for x in maps) and arguments[11] % 16 == 0
     assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, maps[0].data.ptr]
@@ -996,7 +1021,9 @@ def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listin
         assert words[:blocks] == words[blocks:], "a word serves both selectors"
         assert len(set(words)) == blocks, "and one block of rows"
     # Nothing but metadata is read from shared memory by threads: a word for two instructions.
-    plan = 8 if config.kernel == "stream_k" else 0  # and what a block's share is
+    plan = {"stream_k": 8, "gpc": 2}.get(
+        config.kernel, 0
+    )  # and what a block's share is, or its place
     assert count(mix, "LDS") - plan == len(work) / 2, mix
 
 
@@ -1045,7 +1072,7 @@ def test_the_copy_engine_moves_everything(reports, entry):
     copies, shared = count(mix, "UTMALDG"), modified(mix, "UTMALDG", "MULTICAST")
     boxes = chunks + (1 if kernel == "packed" else 2)
     assert copies and copies % boxes == 0, mix
-    assert shared == (copies // boxes * chunks if kernel == "multicast" else 0)
+    assert shared == (copies // boxes * chunks if kernel in ("multicast", "clusters") else 0)
     pieces = config.m // 64 if kernel == "packed" else 0  # side by side, no boxes
     assert count(mix, "UBLKCP") == copies // boxes * pieces
     # Out: squares of 64 x 64, 16 columns of a warp at a time. split_k has a loop for them; who cuts the last wave has
@@ -1063,7 +1090,7 @@ def test_the_copy_engine_moves_everything(reports, entry):
     # A square is given away or added to, as the rank has it: 32 sums of a thread either way.
     if kernel in CUTTING:
         assert count(mix, "LD", 128) == count(mix, "STS", 128) == 8 * whole
-    assert bool(count(mix, "UCGABAR_ARV")) == (kernel == "split_k" or kernel in PAIRS)
+    assert bool(count(mix, "UCGABAR_ARV")) == (kernel in ("split_k", "clusters", *PAIRS))
     place = kernel == "gpc"  # one word of a table
     assert count(mix, "LDG") >= sums + place
     assert bool(count(mix, "LDG") - sums - place) == extra, (
@@ -1103,8 +1130,9 @@ def test_hopper_is_the_only_target():
 
 
 def test_rows_are_copied_without_spills():
-    used = jit.resources(jit.compile_cubin(pitch.SOURCE, PITCH, "sm_90a"))
-    assert not used.spills and used.registers <= 64
+    for entry in PITCHES:
+        used = jit.resources(jit.compile_cubin(pitch.SOURCE, entry, "sm_90a"))
+        assert not used.spills and used.registers <= 64
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ DTYPES = half.DTYPES
 CONFIGS = tuple(
     dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
 )
+#: Kernels that always ask L2 to keep an operand.
+ALWAYS_HINTING = ("packed", "multicast", "clusters")
 NAN = 0x7FFF  # of either dtype
 gpu = pytest.mark.gpu
 
@@ -145,16 +147,21 @@ def takes(config: Wgmma, shape: tuple[int, int, int], device) -> bool:
     return True
 
 
-def in_rounds(config: Wgmma, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The shape, with some steps more where wgmma_rounds would go through a part of its ring."""
+def near(config: Wgmma, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The shape, with some steps more where wgmma_rounds would go through a part of its ring, and with rows of B that
+    begin at odd multiples of 16 bytes where they are copied for it."""
     m, n, k = shape
+    n = n // 16 * 16 + 8 if config.copied else n
     more = -math.ceil(k / family.K) % config.stages if config.kernel == "rounds" else 0
     return m, n, k + more * family.K
 
 
 def tile_of(kernel: str) -> Wgmma:
     """A configuration of 128 x 256 of C a block, or where a kernel has no such tile, another one."""
-    own = Wgmma("split_k", 2, 1, 128, 6, 1, 2), Wgmma("refilling", 3, 1, 256, 4, 1)
+    own = (
+        Wgmma("split_k", 2, 1, 128, 6, 1, 2), Wgmma("refilling", 3, 1, 256, 4, 1),
+        Wgmma("clusters", keep="a", share=2),
+    )  # fmt: skip
     return next((config for config in own if config.kernel == kernel), Wgmma(kernel))
 
 
@@ -184,7 +191,7 @@ def some_shape(name: str, k: int) -> tuple[int, int, int]:
 @pytest.mark.parametrize("name", RUNGS)
 def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
     done, config = 0, room.RUNGS[name][0]
-    for shape in (in_rounds(config, shape) for shape in SHAPES):
+    for shape in (near(config, shape) for shape in SHAPES):
         if takes(config, shape, hopper):
             made = case(*shape, dtype)
             made.check(run(room.bind(name, made.problem, hopper), hopper, stream), name)
@@ -195,7 +202,7 @@ def test_every_rung_at_ragged_sizes(hopper, stream, name, dtype):
 @gpu
 @pytest.mark.parametrize("config", family.WGMMA_FAMILY, ids=str)
 def test_every_configuration_of_the_tuner(hopper, stream, config):
-    for shape in (in_rounds(config, shape) for shape in FEW_SHAPES):
+    for shape in (near(config, shape) for shape in FEW_SHAPES):
         assert takes(config, shape, hopper)
         made = case(*shape)
         bound = wgmma.bind(str(config), made.problem, hopper, config)
@@ -220,7 +227,7 @@ def test_shapes_have_the_waves_that_they_are_for(name, sms):
 @gpu
 @pytest.mark.parametrize(
     "config",
-    {c.entry("bfloat16"): c for c in CONFIGS if c.kernel in CUTTING}.values(),
+    {c.entry("bfloat16"): c for c in CONFIGS if c.kernel in CUTTING and not c.copied}.values(),
     ids=str,
 )
 def test_a_last_wave_of_any_length_is_cut_or_not(hopper, stream, config):
@@ -246,7 +253,10 @@ def test_a_last_wave_of_any_length_is_cut_or_not(hopper, stream, config):
 @gpu
 @pytest.mark.parametrize(
     "kernel",
-    ["specialised", "persistent", "packed", "multicast", "stream_k", "lean", "rounds", "last_wave", "refilling", "gpc"],
+    [
+        "specialised", "persistent", "packed", "multicast", "stream_k", "lean", "rounds", "last_wave", "refilling",
+        "gpc", "clusters",
+    ],
 )  # fmt: skip
 def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
     """13 x 15 tiles, or 9 x 15, in bands that divide 13 or 9, or do not, or are higher."""
@@ -261,7 +271,7 @@ def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
 @pytest.mark.parametrize("kernel", HINTING)
 def test_hints_change_nothing(hopper, stream, kernel):
     made, config = case(*some_shape(kernel, 200)), tile_of(kernel)
-    for keep in ("a", "b") if kernel in ("packed", "multicast") else ("", "a", "b"):
+    for keep in ("a", "b") if kernel in ALWAYS_HINTING else ("", "a", "b"):
         config = replace(config, keep=keep)
         bound = wgmma.bind(kernel, made.problem, hopper, config)
         made.check(run(bound, hopper, stream), str(config))
@@ -377,7 +387,7 @@ def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     jobs = {(config.source, config.entry("bfloat16", True)) for config in configs}
     compiled.cubins(sorted(jobs), wgmma.TARGETS)
     for config in configs:
-        made = case(*in_rounds(config, (m, n, k)))
+        made = case(*near(config, (m, n, k)))
         exact = made.product + 3 + bias[:, None]
         bound = wgmma.bind(kernel, made.problem, hopper, config, beta=3.0, c=there, bias=rows)
         made.check(run(bound, hopper, stream), str(config), exact)
@@ -599,6 +609,23 @@ def test_stream_k_overlaps(hopper, first):
 
 @gpu
 @pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
+def test_launches_overlap(hopper, name):
+    """One Launch on two streams at once: both write the same, and neither waits for the other for ever."""
+    for shape in ((*WAVES, 200), (300, 264, 1000)):
+        made = case(*near(room.RUNGS[name][0], shape))
+        bound = room.bind(name, made.problem, hopper)
+        streams = [hopper.create_stream() for _ in range(2)]
+        poison(bound)
+        hopper.sync()
+        for _ in range(20):
+            for one in streams:
+                bound.launch(one)
+        hopper.sync()
+        made.check(half.to_dense(half.to_host(bound.result())), f"{name} on two streams")
+
+
+@gpu
+@pytest.mark.parametrize("name", [name for name in RUNGS if name != "wgmma_stream_k"])
 def test_another_kernel_that_still_runs_changes_nothing(hopper, name):
     """It leaves two thirds of the SMs early, and a launch on another stream begins there: clusters find two SMs each,
     and wgmma_gpc has a block on every SM, though blocks that began early may be done before others can begin."""
@@ -642,10 +669,13 @@ def test_a_launch_can_be_captured(hopper, stream, name):
 def test_preprocessing_is_accounted_for(hopper, name):
     made = case(1300, 4000, 1000)
     bound = room.bind(name, made.problem, hopper)
-    _, _, metadata, packed, workspace, *_ = bound.keep
+    _, val, metadata, packed, workspace, *_ = bound.keep
     a, rows = made.problem.host().a, metadata_rows(room.RUNGS[name][0])
     assert np.array_equal(metadata.get(), wgmma.ring_metadata(a, rows))
     held = metadata.nbytes + sum(x.nbytes for x in workspace)
+    if name != "wgmma_packed":  # k = 1000 is no whole steps
+        held += val.nbytes
+        assert np.array_equal(val.get(), wgmma.whole_rows(a)) and val.shape == (1300, 512)
     if name == "wgmma_packed":
         assert np.array_equal(packed.get(), wgmma.pack_values(a, 256))
         held += packed.nbytes
@@ -685,7 +715,14 @@ def test_offsets_beyond_31_bits(hopper, stream, n):
         pytest.skip(f"{need / 2**30:.0f} GiB of GPU memory needed, {free / 2**30:.1f} free")
     p = room.problem(m, n, k, seed=SEED)
     reference = check.oracle(p, on="gpu")
-    for name in ("wgmma_one_stage", "wgmma_keep", "wgmma_stream_k"):
+    for name in (
+        "wgmma_one_stage",
+        "wgmma_keep",
+        "wgmma_stream_k",
+        "wgmma_lean",
+        "wgmma_last_wave",
+        "wgmma_clusters",
+    ):
         bound = room.bind(name, p, hopper)
         poison(bound)
         errors = check.check(bound, p, reference, stream)
@@ -760,7 +797,8 @@ MUTANTS = {
     "rows_0_to_31_of_b_twice": (
         "sparse_stages.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"
     ),
-    "a_half_of_b_twice": ("sparse_stages.cuh", "k + 32 * rank, full", "k, full", "wgmma_multicast"),
+    "a_half_of_b_twice": ("sparse_stages.cuh", "k + K / SHARE * rank, full", "k, full", "wgmma_multicast"),
+    "a_share_of_b_twice": ("sparse_stages.cuh", "rank * (8192 / SHARE), from.b", "0, from.b", "wgmma_clusters"),
     "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
     "rounded_down": (
         "store.cuh", "pack<T>(fmaf(scale.alpha, acc[i], extra.x)",

@@ -17,10 +17,14 @@ from artifact.rooms.tensor_core_24 import epilogue as epilogue_
 from artifact.rooms.tensor_core_24 import facts
 from artifact.rooms.tensor_core_24.experiments import (
     CLOCK,
+    REQUESTS,
+    SECTORS,
     SHARED,
     TENSOR,
     TIME,
+    TO_SM,
     Ceilings,
+    Counters,
     Ladder,
     Profile,
     by_size,
@@ -199,6 +203,54 @@ def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
         f"it is not and B and C are copied; `mma_sp` {cost('mma_sp', aligned)} and {cost('mma_sp', odd)}, cuBLASLt "
         f"{cost('cublaslt', aligned)} and {cost('cublaslt', odd)}. `auto` is {where}."
     )
+
+
+def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, facts.Chosen]) -> str:
+    """What rows of B at odd multiples of 16 bytes cost; nothing where it was not measured.
+
+    counters: of `experiments.counters_of_rows`; choices: of the tuner, by shape.
+    """
+    if df is None:
+        return ""
+    rate = wide(df, "tflops")
+    whole, odd = (4096, 4096, 4096), (4096, 4104, 4096)
+    over = rate["auto"] / rate["cusparselt"]
+    bad = [key for key in rate.index if facts.begin_at(key[1]) == 16]
+    took = [
+        f"{shape(key)} {_way(choices[key])}" for key in bad if key in choices
+    ]  # fmt: skip
+    chose = f" The tuner took for {listed(took)}." if took else ""
+    text = ""
+    if {whole, odd} <= set(rate.index):
+        cost = {v: 1 - rate.loc[odd, v] / rate.loc[whole, v] for v in rate}
+        text = (
+            f"**Eight columns more.** N = 4104 is a multiple of 8, so TMA takes its rows as they are, but every other one begins at an odd multiple of 16 bytes. "
+            f"`wgmma_lean` loses {cost['wgmma_lean']:.0%} by it, cuSPARSELt's best {cost['cusparselt']:.0%}, dense cuBLASLt {cost['cublaslt']:.0%}, `auto` {cost['auto']:.0%}. "
+        )
+        if counters.has(
+            "wgmma_lean", size=odd[1], metrics=(REQUESTS, SECTORS, TO_SM)
+        ) and counters.has("wgmma_lean", size=whole[1], metrics=(REQUESTS, SECTORS, TO_SM)):
+            grown = {
+                m: counters.get("wgmma_lean", odd[1], m) / counters.get("wgmma_lean", whole[1], m)
+                for m in (REQUESTS, SECTORS, TO_SM)
+            }
+            text += (
+                f"The profile of `wgmma_lean` has {grown[TO_SM]:.2f}× of the bytes that arrive at the SMs, but {grown[REQUESTS]:.1f}× of the requests to L2 and "
+                f"{grown[SECTORS]:.1f}× of the sectors. That fits a copy engine that moves 32 bytes at once, which then lie in two sectors, but NVIDIA documents nothing of it. "
+            )
+        text += (
+            f"A larger tile asks for fewer rows of B: `wgmma_lean_tall` loses {cost['wgmma_lean_tall']:.0%}. So do blocks that share a tile's B: `wgmma_clusters` is at "
+            f"{rate.loc[odd, 'wgmma_clusters'] / rate.loc[odd, 'wgmma_lean']:.2f}× of `wgmma_lean` here, and at {rate.loc[whole, 'wgmma_clusters'] / rate.loc[whole, 'wgmma_lean']:.2f}× "
+            "where rows begin well. Or a launch copies B first, to rows that begin at multiples of 128 bytes. "
+        )
+    return (
+        f"{text}A's values are ours to arrange, so `bind` pads their rows to whole steps of 64 columns.{chose} Over the {len(bad)} shapes with such rows, `auto` is at "
+        f"{geomean(over[bad]):.2f}× cuSPARSELt's best, {over[bad].min():.2f}× at its worst."
+    )
+
+
+def _way(c: facts.Chosen) -> str:
+    return f"`{c.kernel}` of {c.m} × {c.n}{' after a copy' * c.copied}"
 
 
 def epilogue(tried: epilogue_.Tried | None) -> str:

@@ -17,7 +17,7 @@ def both(run):
 
 def other(run, folder, version: str, faster: float, names=libraries.EXPERIMENTS) -> None:
     """Records of another version, `faster` times as fast as the shipped one, on a clock of its own."""
-    where = folder / libraries.FOLDER / version
+    where = folder / records.LIBRARIES / version
     where.mkdir(parents=True)
     for name in names:
         df = experiments.measure(run, name, libraries.NAMES)

@@ -206,46 +206,60 @@ def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
 
 
 def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, facts.Chosen]) -> str:
-    """What rows of B at odd multiples of 16 bytes cost; nothing where it was not measured.
+    """What rows of B that begin at odd multiples of 16 bytes cost; nothing where it was not measured.
 
     counters: of `experiments.counters_of_rows`; choices: of the tuner, by shape.
     """
     if df is None:
         return ""
     rate = wide(df, "tflops")
-    whole, odd = (4096, 4096, 4096), (4096, 4104, 4096)
     over = rate["auto"] / rate["cusparselt"]
-    bad = [key for key in rate.index if facts.begin_at(key[1]) == 16]
-    took = [
-        f"{shape(key)} {_way(choices[key])}" for key in bad if key in choices
-    ]  # fmt: skip
-    chose = f" The tuner took for {listed(took)}." if took else ""
-    text = ""
-    if {whole, odd} <= set(rate.index):
-        cost = {v: 1 - rate.loc[odd, v] / rate.loc[whole, v] for v in rate}
-        text = (
-            f"**Eight columns more.** N = 4104 is a multiple of 8, so TMA takes its rows as they are, but every other one begins at an odd multiple of 16 bytes. "
-            f"`wgmma_lean` loses {cost['wgmma_lean']:.0%} by it, cuSPARSELt's best {cost['cusparselt']:.0%}, dense cuBLASLt {cost['cublaslt']:.0%}, `auto` {cost['auto']:.0%}. "
+    odd = [key for key in rate.index if facts.begin_at(key[1]) == 16]
+    took = [f"{_way(choices[key])} at {shape(key)}" for key in odd if key in choices]
+    return " ".join(
+        filter(
+            None,
+            [
+                _eight_columns_more(rate, counters),
+                "A's values are ours to arrange, so `bind` pads their rows to whole steps of 64 columns, in memory and once.",
+                f"For B, the tuner took {listed(took)}." if took else "",
+                f"Over the {len(odd)} shapes with such rows `auto` is at {geomean(over[odd]):.2f}× cuSPARSELt's best, "
+                f"{over[odd].min():.2f}× at its worst.",
+            ],
         )
-        if counters.has(
-            "wgmma_lean", size=odd[1], metrics=(REQUESTS, SECTORS, TO_SM)
-        ) and counters.has("wgmma_lean", size=whole[1], metrics=(REQUESTS, SECTORS, TO_SM)):
-            grown = {
-                m: counters.get("wgmma_lean", odd[1], m) / counters.get("wgmma_lean", whole[1], m)
-                for m in (REQUESTS, SECTORS, TO_SM)
-            }
-            text += (
-                f"The profile of `wgmma_lean` has {grown[TO_SM]:.2f}× of the bytes that arrive at the SMs, but {grown[REQUESTS]:.1f}× of the requests to L2 and "
-                f"{grown[SECTORS]:.1f}× of the sectors. That fits a copy engine that moves 32 bytes at once, which then lie in two sectors, but NVIDIA documents nothing of it. "
-            )
+    )
+
+
+#: The same tiles in all three: 17 of 256 columns; rows that begin at odd multiples of 16 bytes, and at whole lines.
+_ODD, _WHOLE = (4096, 4104, 4096), (4096, 4160, 4096)
+
+
+def _eight_columns_more(rate: pd.DataFrame, counters: Counters) -> str:
+    """What `_ODD` loses against `_WHOLE`; nothing where either was not measured. rate: by shape and contender."""
+    if not {_ODD, _WHOLE} <= set(rate.index):
+        return ""
+    cost = {v: 1 - rate.loc[_ODD, v] / rate.loc[_WHOLE, v] for v in rate}
+    pairs = {
+        key: rate.loc[key, "wgmma_clusters"] / rate.loc[key, "wgmma_lean"] for key in (_ODD, _WHOLE)
+    }
+    text = (
+        "**Eight columns more.** N = 4104 is a multiple of 8, so TMA takes the rows of B as they are. But every other one begins at an odd multiple "
+        f"of 16 bytes, and against N = 4160, which is as many tiles, `wgmma_lean` loses {cost['wgmma_lean']:.0%}; cuSPARSELt's best {cost['cusparselt']:.0%}, "
+        f"dense cuBLASLt {cost['cublaslt']:.0%}, `auto` {cost['auto']:.0%}. "
+    )
+    metrics = (REQUESTS, SECTORS, TO_SM)
+    if all(counters.has("wgmma_lean", size=n, metrics=metrics) for n in (4096, 4104)):
+        grown = [
+            counters.get("wgmma_lean", 4104, m) / counters.get("wgmma_lean", 4096, m)
+            for m in metrics
+        ]
         text += (
-            f"A larger tile asks for fewer rows of B: `wgmma_lean_tall` loses {cost['wgmma_lean_tall']:.0%}. So do blocks that share a tile's B: `wgmma_clusters` is at "
-            f"{rate.loc[odd, 'wgmma_clusters'] / rate.loc[odd, 'wgmma_lean']:.2f}× of `wgmma_lean` here, and at {rate.loc[whole, 'wgmma_clusters'] / rate.loc[whole, 'wgmma_lean']:.2f}× "
-            "where rows begin well. Or a launch copies B first, to rows that begin at multiples of 128 bytes. "
+            f"From N = 4096 to 4104 L2 counts {grown[0]:.1f}× of the requests of `wgmma_lean` and {grown[1]:.1f}× of the sectors, for {grown[2]:.2f}× of the bytes that arrive at the "
+            "SMs. That is what a copy engine would make that writes 32 bytes at a time, which then lie in two sectors; documented is nothing of it. "
         )
-    return (
-        f"{text}A's values are ours to arrange, so `bind` pads their rows to whole steps of 64 columns.{chose} Over the {len(bad)} shapes with such rows, `auto` is at "
-        f"{geomean(over[bad]):.2f}× cuSPARSELt's best, {over[bad].min():.2f}× at its worst."
+    return text + (
+        f"A taller tile asks for fewer rows of B: `wgmma_lean_tall` loses {cost['wgmma_lean_tall']:.0%}. Blocks of a cluster can ask for each other: `wgmma_clusters` is at "
+        f"{pairs[_ODD]:.2f}× of `wgmma_lean` here, and at {pairs[_WHOLE]:.2f}× where rows begin at whole lines. Or a launch copies B first, to such rows."
     )
 
 

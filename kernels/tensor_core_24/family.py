@@ -542,7 +542,7 @@ CHOICES = Choices(
     "tensor_core_24", HERE / "choices", {"m": int, "n": int, "k": int, "dtype": str},
     {"wgmma": Wgmma, "mma_sp": MmaSp, "fp8": fp8_family.Fp8}, sources,
 )  # fmt: skip
-ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=9)
+ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
 
 
 def key(problem: Problem) -> tuple[int, int, int, str]:

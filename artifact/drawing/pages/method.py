@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
+from artifact import paths, rooms
 from artifact.drawing import prose
 from artifact.drawing.prose import captioned
-from artifact.measure import bench, check, records, run
+from artifact.measure import again, bench, check, records, run
 from kernels import jit
 from kernels.contract import Problem
 
@@ -135,4 +138,51 @@ def columns() -> pd.DataFrame:
     return pd.DataFrame(
         {"column": f"<code>{name}</code>", "unit": c.unit, "kind": c.kind, "meaning": c.means}
         for name, c in records.COLUMNS.items()
+    )
+
+
+# ---------------------------------------------------------------- what is compared
+
+
+@captioned("Second runs: by how much of the first run each median time is off.")
+def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
+    """A row for each room of each GPU with a second run, as `again.runs` finds them; None without one."""
+    found = again.runs(root)
+    if found.empty:
+        return None
+    return pd.DataFrame(
+        {
+            "GPU": _gpu(root, row),
+            "system": _system(row.room),
+            "experiments": ", ".join(row.experiments),
+            "measurements": row.measurements,
+            "median": f"{row.median:.1%}",
+            "nine of ten": f"{row.most_of_ten:.1%}",
+            "most": f"{row.most:.0%}",
+            "days between": row.days,
+        }
+        for row in found.itertuples()
+    )
+
+
+def _gpu(root: Path, row) -> str:
+    return records.read_machine(root / row.gpu / row.room)["gpu"]
+
+
+def _system(room: str) -> str:
+    known = rooms.find()
+    return known[room].name if room in known else room
+
+
+def repeats(root: Path = paths.RECORDED) -> str:
+    """What second runs say of ratios; a sentence where there is none."""
+    found = again.runs(root)
+    if found.empty:
+        return "There is no second run of these records."
+    worst = found.loc[found["most_of_ten"].idxmax()]
+    who = f"{_system(worst.room)} on an {_gpu(root, worst)}"
+    return (
+        f"Some experiments were measured a second time, on the same GPU or another one of its kind: {found['measurements'].sum()} medians. In {(found['median'] < 0.02).sum()} of "
+        f"{len(found)} such runs half of them are within 2% of the first. Least steady is {who}, where one in ten is off by more than "
+        f"{worst.most_of_ten:.0%}, so a difference of a few per cent between two runs is none; contenders are compared within a run."
     )

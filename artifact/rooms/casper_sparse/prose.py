@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from artifact.drawing.cells import NO_COUNTERS
-from artifact.measure import matrices, records
+from artifact.measure import again, matrices, records
 from artifact.measure.records import geomean
 from artifact.rooms.casper_sparse import experiments, tables
 from artifact.rooms.casper_sparse.experiments import BEST, POINT, Ceilings, Counters, mean, ratios
@@ -274,12 +274,9 @@ def repeats(everything: pd.DataFrame, second: pd.DataFrame | None) -> str:
     """How far a second run is off; a sentence where there is none."""
     if second is None:
         return "There is no second run of these records."
-    both = everything.merge(
-        second, on=["experiment", *records.KEY], suffixes=("", "_again")
-    )  # fmt: skip
-    off = (both["median_us_again"] / both["median_us"] - 1).abs()
+    off = again.apart(everything, second)
     return (
-        f"Over all {len(both)} measurements the second run differs from the first by {off.median():.1%} at the median, "
+        f"Over all {len(off)} measurements the second run differs from the first by {off.median():.1%} at the median, "
         f"{off.quantile(0.9):.1%} at the ninetieth percentile and {off.max():.0%} at most."
     )
 

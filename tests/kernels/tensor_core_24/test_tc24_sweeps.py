@@ -19,7 +19,16 @@ def sizes(shapes: list[dict]) -> list[tuple[int, int, int]]:
 
 def test_the_sweeps_are_the_sources_and_the_models():
     full = room.sweeps("full")
-    assert list(full) == ["square", "studies", "ladder", "alone", "llm", "ragged", "float16"]
+    assert list(full) == [
+        "square",
+        "studies",
+        "ladder",
+        "alone",
+        "llm",
+        "ragged",
+        "rows",
+        "float16",
+    ]
     assert sizes(full["square"]) == [(size,) * 3 for size in SQUARE]
     assert sizes(full["llm"]) == list(LLM)
     for name in ("studies", "ladder"):
@@ -40,6 +49,18 @@ def test_ragged_sizes_stand_beside_the_whole_one():
         assert any(n % (2 * unit) and n % unit == 0 for _, n, _ in shapes), unit
     for position in range(3):
         assert any(shape[position] % 64 for shape in shapes)
+
+
+def test_rows_of_b_begin_at_every_multiple_and_are_as_many_tiles():
+    """Of 4096 rows, all but the first shape have 17 tiles of 256 columns: what differs is where rows begin."""
+    shapes = sizes(room.sweeps("full")["rows"])
+    whole, *others = [n for m, n, k in shapes if m == k == 4096]
+    assert whole == 4096 and {-(-n // 256) for n in others} == {17}
+    assert [min(2 * n & -2 * n, 128) for n in others] == [16, 32, 64, 128]
+    layers = [shape for shape in shapes if shape[1] == 1000]
+    assert len(layers) >= 3 and set(layers) | {(4096, n, 4096) for n in (whole, *others)} == set(
+        shapes
+    )
 
 
 @pytest.mark.parametrize("preset", ["full", "kick"])

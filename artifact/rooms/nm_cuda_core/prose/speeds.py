@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from artifact.measure import records
+from artifact.measure import again, records
 from artifact.rooms.nm_cuda_core.machine_code import registers
 from artifact.rooms.nm_cuda_core.trial import (
     LETTER,
@@ -216,11 +216,10 @@ def accuracy(scaling: pd.DataFrame) -> str:
 
 def repeats(scaling: pd.DataFrame, second: pd.DataFrame) -> str:
     """How far a second run is from the first, and two names of one program within a run."""
-    both = scaling.merge(second, on=["experiment", *records.KEY], suffixes=("", "_again"))
-    moved = (both["median_us_again"] / both["median_us"] - 1).abs()
+    moved = again.apart(scaling, second)
     twins = (ratios(scaling, "prefetch", "baseline") - 1).abs()
     return (
-        f"Over all {len(both)} measurements the second run differs from the first by {moved.median():.1%} at the "
+        f"Over all {len(moved)} measurements the second run differs from the first by {moved.median():.1%} at the "
         f"median and {moved.max():.1%} at most. `baseline` and `prefetch`, one program, differ by {twins.max():.1%} at "
         "most within a run."
     )

@@ -169,8 +169,9 @@ def larger(view: View) -> str:
         f"which {energy.ANCHORS[r.anchor]} bounds"
         for r in found.itertuples()
     ]
+    title = "Fewer bytes" if found["port_gb"].iloc[0] < now else "Another tile"
     text = f"""
-**Fewer bytes.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, brings {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Both models together, which
+**{title}.** A tile of {tile.m} × {tile.n}, three warpgroups of 64 × {tile.n}, brings {found["port_gb"].iloc[0]:.1f} GB from L2 to the SMs at {cube(size)}, where `auto` brings {now:.1f}. Both models together, which
 do not know it, say {"; ".join(cases)}. """
     if energy.LARGER not in view.largest.index:
         return text + "Here nobody has profiled it.\n"

@@ -95,9 +95,11 @@ Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's bes
 
 
 def _behind(weak: Mapping[tuple, float]) -> str:
-    """At which of some shapes `auto` is slower than dense, as a half-sentence."""
-    behind = [shape(key) for key, ratio in weak.items() if ratio < 1]
-    return f", so behind at {listed(behind)}" if behind else ""
+    """At which of some shapes `auto` is slower than dense, as half-sentences; what is within 1% is level."""
+    level = [shape(key) for key, ratio in weak.items() if 0.99 <= ratio < 1]
+    behind = [shape(key) for key, ratio in weak.items() if ratio < 0.99]
+    text = f", so behind at {listed(behind)}" if behind else ""
+    return text + (f", and level with it at {listed(level)}" if level else "")
 
 
 def _aim(reached: int, below: pd.Series) -> str:

@@ -295,6 +295,69 @@ def test_against_the_libraries(both):
     assert "Under 0.95×:" in text and "None of them reach 1.10×" in text
 
 
+def test_level_is_not_behind():
+    def said(ratio: float) -> str:
+        return tuned_family._behind({(512, 512, 512): ratio, (1024, 1024, 1024): 1.2})
+
+    assert said(1.0) == ""
+    assert said(0.995) == ", and level with it at 512³"
+    assert said(0.985) == ", so behind at 512³"
+
+
+def test_rows_of_b(run):
+    """What eight columns more cost is said of shapes with as many tiles, with the counters that show it."""
+    rows, counters = experiments.rows(run), experiments.counters_of_rows(run)
+    rate = experiments.wide(rows, "tflops")
+    choices = facts.chosen(run, rate.index)
+    text = tuned_family.rows(rows, counters, choices)
+    lost = 1 - rate.loc[4096, 4104, 4096] / rate.loc[4096, 4160, 4096]
+    assert (
+        f"`wgmma_lean` loses {lost['wgmma_lean']:.0%}; cuSPARSELt's best {lost['cusparselt']:.0%}"
+        in text
+    )
+    assert lost["wgmma_lean"] > 2 * lost["wgmma_lean_tall"] > 0, "the tile is what it depends on"
+    assert (
+        "of the requests of `wgmma_lean`" in text and "after a copy" in text and "nan" not in text
+    )
+    assert "Over the 4 shapes with such rows" in text
+    table = tables.rows(rows)
+    assert list(table["rows at [B]"]) == [128, 16, 32, 64, 128, 16, 16, 16] and len(table) == len(
+        rate
+    )
+    # Without counters, without choices, and without the two shapes that are compared.
+    assert "of the requests" not in tuned_family.rows(rows, Counters({}), choices)
+    assert "the tuner took" not in tuned_family.rows(rows, counters, {})
+    layers = rows[rows["n"] == 1000]
+    assert "Eight columns" not in tuned_family.rows(layers, counters, {})
+    assert "Over the 3 shapes" in tuned_family.rows(layers, counters, {})
+    assert tuned_family.rows(None, counters, {}) == ""
+
+
+def test_rows_without_records_or_the_kernels(run, tmp_path):
+    assert experiments.rows(replace(run, folder=tmp_path)) is None
+    assert experiments.rows(replace(run, machine=run.machine | ADA)) is None
+    assert experiments.counters_of_rows(replace(run, folder=tmp_path)) == Counters({})
+
+
+def test_counters_by_columns_are_not_those_of_cubes(run):
+    cubes, columns = experiments.counters(run), experiments.counters_of_rows(run)
+    assert {size for _, size, _ in cubes.values} == {4096, 8192}
+    assert {size for _, size, _ in columns.values} == {4096, 4104}
+    same = ("wgmma_lean", 4096, experiments.TIME)
+    assert (
+        cubes.values[same]
+        == columns.values[same]
+        != columns.values["wgmma_lean", 4104, experiments.TIME]
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "begin"), [(1, 2), (4, 8), (1000, 16), (4112, 32), (4128, 64), (4096, 128), (192, 128)]
+)
+def test_where_rows_begin(n, begin):
+    assert facts.begin_at(n) == begin
+
+
 def test_version_of_the_library(run):
     assert "0.8.1" in tuned_family.version({"cusparselt": "0.8.0"})
     assert (

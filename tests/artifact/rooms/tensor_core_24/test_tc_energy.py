@@ -316,7 +316,7 @@ def test_the_figure_draws_every_term(view):
 def test_peaks_are_stated_with_their_clocks(view, run):
     ceilings = experiments.ceilings(harness.start("ceilings", mode="recorded"), run.machine)
     text = power.peaks(view, ceilings, run.machine)
-    assert "1.98 GHz meanwhile, from outside" in text and "70% of that, at 1.50 GHz" in text
+    assert "1.98 GHz meanwhile, from outside" in text and "69% of that, at 1.48 GHz" in text
     assert "would be at 76% or more" in text
     slow = replace(ceilings, peak=ceilings.peak | {"wgmma_sp_ra": 900.0})
     assert "the records do not say" in power.peaks(view, slow, run.machine)

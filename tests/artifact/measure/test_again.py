@@ -1,0 +1,81 @@
+"""Second runs, of records made here and of the shipped ones."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from artifact import paths
+from artifact.drawing.pages import method
+from artifact.measure import again, records
+
+
+@pytest.fixture
+def shipped(tmp_path) -> Path:
+    """Two experiments of a room of the shipped records, with a second run of one that is 3% slower, a day later."""
+    there = paths.RECORDED / "nvidia-h200" / "tensor_core_24"
+    here = tmp_path / "nvidia-h200" / "tensor_core_24"
+    machine = records.read_machine(there)
+    for folder, factor, day in (
+        (here, 1.0, "2026-11-20"),
+        (here / records.REPEAT, 1.03, "2026-11-21"),
+    ):
+        folder.mkdir(parents=True)
+        (folder / records.MACHINE).write_text(
+            json.dumps(machine | {"date": f"{day}T12:00:00+00:00"})
+        )
+        names = ("llm", "square") if factor == 1 else ("llm",)
+        for name in names:
+            df = records.read(there / f"{name}.csv")
+            for column in ("median_us", "q25_us", "q75_us"):
+                df[column] *= factor
+            df[["tflops", "gbps"]] /= factor
+            df.to_csv(folder / f"{name}.csv", index=False)
+    return tmp_path
+
+
+def test_a_row_for_each_room_with_a_second_run(shipped):
+    (row,) = again.runs(shipped).itertuples(index=False)
+    assert (row.gpu, row.room, row.experiments, row.days) == (
+        "nvidia-h200",
+        "tensor_core_24",
+        ["llm"],
+        1,
+    )
+    assert row.measurements == 35
+    assert [row.median, row.most_of_ten, row.most] == pytest.approx([0.03] * 3)
+
+
+def test_only_what_both_have_is_compared(shipped):
+    first = records.read(shipped / "nvidia-h200" / "tensor_core_24" / "llm.csv")
+    second = first[first["variant"] == "auto"].assign(median_us=first["median_us"] * 0.9)
+    off = again.apart(first, second)
+    assert len(off) == len(second) < len(first)
+    assert list(off) == pytest.approx([0.1] * len(off))
+
+
+def test_the_page_says_who_is_least_steady(shipped):
+    text, table = method.repeats(shipped), method.second_runs(shipped)
+    assert "35 medians. In 0 of 1 such runs" in text
+    assert (
+        "Least steady is 2:4 tensor cores on an NVIDIA H200, where one in ten is off by more than 3%"
+        in text
+    )
+    assert list(table.loc[0, ["median", "days between"]]) == ["3.0%", 1]
+
+
+def test_without_a_second_run(tmp_path):
+    assert again.runs(tmp_path).empty and list(again.runs(tmp_path).columns) == list(again.COLUMNS)
+    assert method.second_runs(tmp_path) is None
+    assert method.repeats(tmp_path) == "There is no second run of these records."
+
+
+def test_every_shipped_second_run_is_of_experiments_that_are_shipped():
+    found = again.runs(paths.RECORDED)
+    assert {"nvidia-h200", "nvidia-h100-80gb-hbm3"} <= set(found["gpu"])
+    assert (
+        isinstance(found, pd.DataFrame)
+        and (found["measurements"] >= 50).all()
+        and (found["median"] < 0.05).all()
+    )

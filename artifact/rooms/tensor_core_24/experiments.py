@@ -191,9 +191,17 @@ class Ceilings:
 
     @property
     def best_sparse(self) -> str | None:
-        """The fastest sparse instruction that the GPU has; None where none was measured."""
-        known = (v for v in ("wgmma_sp_ra", "wgmma_sp", "mma_sp") if v in self.peak)
-        return next(known, None)
+        """The fastest loop of the best sparse instruction that the GPU has; None where none was measured. With A in
+        registers or in shared memory is one instruction, and which is faster differs between GPUs."""
+        known = [v for v in ("wgmma_sp_ra", "wgmma_sp") if v in self.peak]
+        if known:
+            return max(known, key=self.peak.get)
+        return "mma_sp" if "mma_sp" in self.peak else None
+
+    @property
+    def called(self) -> str:
+        """The instruction of `best_sparse`."""
+        return self.CALLED["mma_sp" if self.best_sparse == "mma_sp" else "wgmma_sp_ra"]
 
     @property
     def two_instructions(self) -> bool:
@@ -203,7 +211,8 @@ class Ceilings:
     @property
     def lines(self) -> dict[str, float]:
         """For a figure."""
-        return {name: self.peak[v] for v, name in self.CALLED.items() if v in self.peak}
+        found = {name: self.peak[v] for v, name in self.CALLED.items() if v in self.peak}
+        return found | ({self.called: self.peak[self.best_sparse]} if self.best_sparse else {})
 
     @property
     def of_contenders(self) -> dict[str, tuple[str, float]]:

@@ -202,6 +202,6 @@ def peaks(view: View, ceilings: Ceilings, machine: facts.Machine) -> str:
         else "Which of the two ran faster the records do not say"
     )
     return f"""
-**Peaks have clocks, too.** The loop of `{ceilings.CALLED.get(best, "mma.sp")}` sustained {ceilings.peak[best]:.0f} TFLOP/s. NVML sampled {ceilings.sm_mhz[best] / 1e3:.2f} GHz meanwhile, from outside; inside, no counter was recorded, and the rate itself needs {least:.2f} at least. In the
+**Peaks have clocks, too.** The loop of `{ceilings.called}` sustained {ceilings.peak[best]:.0f} TFLOP/s. NVML sampled {ceilings.sm_mhz[best] / 1e3:.2f} GHz meanwhile, from outside; inside, no counter was recorded, and the rate itself needs {least:.2f} at least. In the
 profile `auto` does {rate:.0f} TFLOP/s at {cube(view.size)}, {share:.0%} of that, at {row.ghz:.2f} GHz, with tensor cores that are busy {row.tensor / row.clocks:.0%} of the time. {levels}. Shares in tables and figures are the harness's, whose clock is lower still.
 """

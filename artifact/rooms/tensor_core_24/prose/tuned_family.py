@@ -137,8 +137,7 @@ def chosen(table: pd.DataFrame, ceilings: Ceilings, gpu: str) -> str:
         return f"There is no shipped file of choices for this GPU (`kernels/tensor_core_24/choices/{gpu}.csv`)."
     best, ceiling = ceilings.best_sparse, ""
     if best:
-        loop = Ceilings.CALLED.get(best, best)
-        ceiling = f"*Ceiling*: the loop of `{loop}`, {ceilings.peak[best]:.0f} TFLOP/s. "
+        ceiling = f"*Ceiling*: the loop of `{ceilings.called}`, {ceilings.peak[best]:.0f} TFLOP/s. "
     split = table["shape"][table["splits"] > 1]
     shared = f"Few tiles are shared along K by a cluster: {listed(split)}." if len(split) else ""
     return (

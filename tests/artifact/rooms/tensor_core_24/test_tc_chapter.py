@@ -295,6 +295,18 @@ def test_against_the_libraries(both):
     assert "Under 0.95×:" in text and "None of them reach 1.10×" in text
 
 
+def test_the_ceiling_is_of_the_faster_loop():
+    """With A in registers on one GPU, from shared memory on another."""
+    slow = {"mma_sp": 900.0, "wgmma": 800.0}
+    for registers, memory, best in ((1760.0, 1640.0, "wgmma_sp_ra"), (1680.0, 1700.0, "wgmma_sp")):
+        found = Ceilings(slow | {"wgmma_sp_ra": registers, "wgmma_sp": memory}, {})
+        assert found.best_sparse == best and found.called == "wgmma.sp" and found.two_instructions
+        assert found.lines["wgmma.sp"] == max(registers, memory) == found.of_contenders["auto"][1]
+    older = Ceilings({"mma_sp": 300.0}, {})
+    assert (older.best_sparse, older.called, older.two_instructions) == ("mma_sp", "mma.sp", False)
+    assert older.lines == {"mma.sp": 300.0} and Ceilings({}, {}).lines == {}
+
+
 def test_level_is_not_behind():
     def said(ratio: float) -> str:
         return tuned_family._behind({(512, 512, 512): ratio, (1024, 1024, 1024): 1.2})

@@ -318,6 +318,6 @@ def test_peaks_are_stated_with_their_clocks(view, run):
     text = power.peaks(view, ceilings, run.machine)
     assert "1.98 GHz meanwhile, from outside" in text and "69% of that, at 1.48 GHz" in text
     assert "would be at 76% or more" in text
-    slow = replace(ceilings, peak=ceilings.peak | {"wgmma_sp_ra": 900.0})
+    slow = replace(ceilings, peak=ceilings.peak | {"wgmma_sp_ra": 900.0, "wgmma_sp": 900.0})
     assert "the records do not say" in power.peaks(view, slow, run.machine)
     assert power.peaks(view, replace(ceilings, peak={}), run.machine) == ""

@@ -202,7 +202,10 @@ def ragged(ragged: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@captioned("Useful TFLOP/s by where rows of B begin: at multiples of so many bytes, or of 128.")
+@captioned(
+    "Useful TFLOP/s by where rows of B begin: at multiples of so many bytes, or of 128. lean, tall and clusters: "
+    "wgmma_lean, wgmma_lean_tall and wgmma_clusters."
+)
 def rows(rows: pd.DataFrame) -> pd.DataFrame:
     """TFLOP/s by where rows of B begin."""
     rate = wide(rows, "tflops")
@@ -210,8 +213,13 @@ def rows(rows: pd.DataFrame) -> pd.DataFrame:
         {
             "M × N × K": " × ".join(map(str, key)),
             "rows at [B]": facts.begin_at(key[1]),
-            **{figures.name(v): f"{row[v]:.0f}" for v in rate},
-            "auto over cuSPARSELt": f"{row['auto'] / row['cusparselt']:.2f}×",
+            "lean": f"{row['wgmma_lean']:.0f}",
+            "tall": f"{row['wgmma_lean_tall']:.0f}",
+            "clusters": f"{row['wgmma_clusters']:.0f}",
+            "auto": f"{row['auto']:.0f}",
+            "lib.": f"{row['cusparselt']:.0f}",
+            "dense": f"{row['cublaslt']:.0f}",
+            "over lib.": f"{row['auto'] / row['cusparselt']:.2f}×",
         }
         for key, row in rate.iterrows()
     )

@@ -231,7 +231,7 @@ def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, fa
     )
 
 
-#: The same tiles in all three: 17 of 256 columns; rows that begin at odd multiples of 16 bytes, and at whole lines.
+#: As many tiles in both, 17 of 256 columns: rows that begin at odd multiples of 16 bytes, and at whole lines.
 _ODD, _WHOLE = (4096, 4104, 4096), (4096, 4160, 4096)
 
 
@@ -259,7 +259,7 @@ def _eight_columns_more(rate: pd.DataFrame, counters: Counters) -> str:
             "SMs. That is what a copy engine would make that writes 32 bytes at a time, which then lie in two sectors; documented is nothing of it. "
         )
     return text + (
-        f"A taller tile asks for fewer rows of B: `wgmma_lean_tall` loses {cost['wgmma_lean_tall']:.0%}. Blocks of a cluster can ask for each other: `wgmma_clusters` is at "
+        f"\n\n**What helps.** A taller tile asks for fewer rows of B: `wgmma_lean_tall` loses {cost['wgmma_lean_tall']:.0%}. Blocks of a cluster can ask for each other: `wgmma_clusters` is at "
         f"{pairs[_ODD]:.2f}× of `wgmma_lean` here, and at {pairs[_WHOLE]:.2f}× where rows begin at whole lines. Or a launch copies B first, to such rows."
     )
 

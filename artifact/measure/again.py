@@ -12,44 +12,72 @@ import pandas as pd
 
 from artifact.measure import records
 
-COLUMNS = ("gpu", "room", "experiments", "measurements", "median", "most_of_ten", "most", "days")
+COLUMNS = (
+    "gpu",
+    "room",
+    "experiments",
+    "measurements",
+    "of",
+    "median",
+    "most_of_ten",
+    "most",
+    "between",
+    "same_code",
+)
 
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of the first's each median time of the second is off, for what both have measured."""
-    both = first.merge(second, on=["experiment", *records.KEY], suffixes=("", "_again"))
+    both = first.merge(second, on=["experiment", "seed", *_KEY], suffixes=("", "_again"))
     return (both["median_us_again"] / both["median_us"] - 1).abs()
+
+
+_KEY = [name for name in records.KEY if name not in ("experiment", "seed")]
 
 
 def runs(root: Path) -> pd.DataFrame:
     """A row for each room of each GPU that has a second run; columns COLUMNS.
 
-    root: a folder of records. experiments: their names. measurements: medians that both runs have. median, most_of_ten,
-    most: of `apart`, its median, 90th percentile and maximum. days: from the first run to the second.
+    root: a folder of records. experiments: their names. measurements: medians that both runs have, of so many in the
+    first. median, most_of_ten, most: of `apart`, its median, 90th percentile and maximum. between: time from one run to
+    the other. same_code: whether both are of the same kernels, timer and packages.
     """
     found = []
     for gpu in records.list_gpus(root):
         for room in records.rooms(root / gpu):
             here = root / gpu / room
-            names = records.experiments(here / records.REPEAT)
-            if not names:
+            there = here / records.REPEAT
+            names = [n for n in records.experiments(there) if n in records.experiments(here)]
+            both = [
+                [records.read(folder / f"{name}.csv") for name in names] for folder in (here, there)
+            ]
+            off = pd.concat([apart(*pair) for pair in zip(*both, strict=True)]) if names else ()
+            if not len(off):
                 continue
-            off = pd.concat(
-                apart(
-                    *(
-                        records.read(folder / f"{name}.csv")
-                        for folder in (here, here / records.REPEAT)
-                    )
-                )
-                for name in names
-            )
-            first, second = (_day(folder, here) for folder in (here, here / records.REPEAT))
             spread = off.median(), off.quantile(0.9), off.max()
-            found.append((gpu, room, names, len(off), *spread, abs((second - first).days)))
+            between = abs(_when(both[1]) - _when(both[0]))
+            rows = sum(map(len, both[0]))
+            found.append(
+                (
+                    gpu,
+                    room,
+                    names,
+                    len(off),
+                    rows,
+                    *spread,
+                    between,
+                    _code(here) == _code(there, here),
+                )
+            )
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 
-def _day(folder: Path, room: Path) -> pd.Timestamp:
-    """When the records of a folder were made; a repetition may lie there without a machine.json of its own."""
+def _when(frames: list[pd.DataFrame]) -> pd.Timestamp:
+    return pd.to_datetime(pd.concat(frames)["when"], utc=True, format="ISO8601").median()
+
+
+def _code(folder: Path, room: Path | None = None) -> tuple:
+    """What the numbers of a folder come from; a repetition without a machine.json of its own is the room's."""
     described = folder if (folder / records.MACHINE).exists() else room
-    return pd.Timestamp(records.read_machine(described)["date"])
+    machine = records.read_machine(described)
+    return machine.get("sources"), machine["driver"]

@@ -170,9 +170,14 @@ COMPLETE = (
 KEEP = {"": 0, "a": 1, "b": 2}
 
 
-def is_odd(n: int) -> bool:
-    """Whether rows of n 16-bit elements begin at odd multiples of 16 bytes: twice the time for the copy engine."""
-    return n % 16 == 8
+#: What a row of B costs the copy engine, by the bytes at whose multiples rows begin, over one that begins at a line of
+#: 128: about what wgmma_lean took longer at n = 1000, 4112 and 4128 on an H200. It only says what is worth a trial.
+ROW_COST = {16: 2.0, 32: 1.25, 64: 1.1}
+
+
+def row_cost(n: int) -> float:
+    """Of rows of n 16-bit elements: 1 where they begin at whole lines, or are copied to such rows for everybody."""
+    return ROW_COST.get(2 * n & -(2 * n), 1.0)
 
 
 @dataclass(frozen=True)
@@ -267,8 +272,8 @@ class Wgmma:
             "several ranges",
         )
         require(
-            not c.copied or is_odd(n),
-            f"copied is for rows of B that begin at odd multiples of 16 bytes, not for n={n}: leave it out",
+            not c.copied or row_cost(n) > 1,
+            f"copied is for rows of B that begin at multiples of 16 bytes and not of 128, not for n={n}: leave it out",
         )
         need = c.shared_bytes
         require(
@@ -445,7 +450,7 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma("split_k", 2, 2, 128, 5, 1, splits, keep="b") for splits in (2, 3)),
     Wgmma("split_k", 1, 1, 64, 6, 1, 2),
     Wgmma("split_k", 1, 1, 128, 6, 1, 2),
-    # Where rows of B begin at odd multiples of 16 bytes: the copy engine's requests shared, or B copied first.
+    # Where rows of B do not begin at whole lines: the copy engine's requests shared, or B copied first.
     *(
         Wgmma("clusters", *tile, 1, keep="b", share=share)
         for tile in ((1, 1, 64, 10), (1, 2, 64, 8), (2, 1, 64, 8), (2, 1, 128, 6), (1, 2, 128, 6)) for share in (2, 4)
@@ -456,7 +461,9 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma(kernel, 2, 1, 256, 4, 2, keep="a", copied=True) for kernel in ("rounds", "lean", "last_wave")),
     *(Wgmma(kernel, 2, 2, 192, 4, 2, keep="a", copied=True) for kernel in ("lean", "last_wave")),
     Wgmma("rounds", 2, 1, 256, 4, 2, band=16, keep="a", copied=True),
-    Wgmma("lean", 2, 1, 128, 6, 1, keep="b", copied=True),
+    *(Wgmma(kernel, 2, 1, 128, 6, 1, keep="b", copied=True) for kernel in ("lean", "last_wave")),
+    Wgmma("lean", 2, 2, 128, 5, 2, keep="a", copied=True),
+    Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b", copied=True),
 )  # fmt: skip
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
@@ -468,8 +475,8 @@ def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
     if jit.arch_of(device) not in TARGETS:
         return [config for config in MMA_SP_FAMILY if config.fits(device)]
     sms = device.properties.multiprocessor_count
-    # Blocks that wait for each other were nowhere ahead where the copy engine has nothing against B's rows.
-    family = [c for c in WGMMA_FAMILY if is_odd(n) or c.kernel != "clusters"]
+    # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
+    family = [c for c in WGMMA_FAMILY if row_cost(n) > 1 or c.kernel != "clusters"]
     predicted = {c: predict(c, m, n, k, sms) for c in family if fits(c, problem, device)}
     least = min(predicted.values(), default=0.0)
     return [config for config, time in predicted.items() if time <= WITHIN * least]
@@ -507,14 +514,14 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
 
     A step of 64 columns takes the tensor cores BLOCKS·GROUPS·N cycles, shared memory (128 bytes a
     cycle) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what it copies. Rows of B that
-    begin at odd multiples of 16 bytes take the copy engine twice as long, unless they are copied first, through DRAM.
+    do not begin at whole lines take the copy engine longer, `row_cost`, unless they are copied first, through DRAM.
     """
     c = config
     rows = c.groups * c.blocks  # of 64
     math = rows * c.n
     shared = rows * (128 * c.n + 4096) / 128
-    odd = is_odd(n) and not c.copied
-    asked = c.n * 128 / c.share * (2 if odd else 1)  # of B's rows, as bytes that take as long
+    cost = 1.0 if c.copied else row_cost(n)
+    asked = c.n * 128 / c.share * cost  # of B's rows, as bytes that take as long
     copied = (c.m * 72 + max(c.n * 128, asked)) / 64
     high, wide = c.tiles(m, n)
     high = ceil(high / c.share) * c.share

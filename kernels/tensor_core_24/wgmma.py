@@ -125,10 +125,11 @@ def bind(
         c = None
     a, b, out = operands.a, operands.b, operands.c
     cache = {} if cache is None else cache
+    share = 2 if config.kernel == "multicast" else config.share  # blocks, one below the other
     prepare_ms = 0.0
     if metadata is None:
         # In whole boxes of the copy engine, and in whole clusters.
-        rows = 192 if config.m == 192 else max(256, config.share * config.m)
+        rows = 192 if config.m == 192 else max(256, share * config.m)
         metadata, prepare_ms = timed(lambda: ring_metadata(a, rows))
 
     packed = None
@@ -143,8 +144,6 @@ def bind(
             cache["val"], val_ms = timed(lambda: whole_rows(a))
             prepare_ms += val_ms
         val = padded = cache["val"]
-    pairs = config.kernel == "multicast"  # of blocks, one below the other
-    share = 2 if pairs else config.share
     # Elements of a row of copies of B and C: whole lines.
     width = ceil(n / (pitch.LINE // 2)) * pitch.LINE // 2
     before, after = [], []
@@ -155,12 +154,13 @@ def bind(
         if "b" not in cache:
             cache["b"] = cupy.empty((k, width), cupy.uint16)
         b_bits = cache["b"]
+        # What a copy does not write is NaN, not what another one left in the same memory; so, too, of C below.
+        Half(a.dtype, b_bits).fill(np.nan)
         before.append(pitch.copy(b.bits, b_bits, device))
     if not alike:
         if "c" not in cache:
             cache["c"] = cupy.empty((m, width), cupy.uint16)
         c_bits = cache["c"]
-        # What a kernel does not write is NaN, not what another one left in the same memory.
         Half(a.dtype, c_bits).fill(np.nan)
         after.append(pitch.copy(c_bits, out.bits, device))
         if c is not None:
@@ -220,7 +220,9 @@ def bind(
     if config.kernel == "gpc":  # every place is some block's
         grid, options = sms, {"is_cooperative": True}
     launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **options)
-    held = metadata.nbytes + sum(x.nbytes for x in (*workspace, packed, padded) if x is not None)
+    copies = [x for x, own in ((b_bits, b.bits), (c_bits, out.bits)) if x is not own]
+    kept = [x for x in (metadata, *workspace, packed, padded, *copies) if x is not None]
+    held = sum(x.nbytes for x in kept)
     return Launch(
         name,
         [*before, (kernel, launch, (*maps, *arguments)), *after],

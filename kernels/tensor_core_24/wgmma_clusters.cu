@@ -2,10 +2,9 @@
 //
 //   cluster of 4    block r   tile (4 i + r, j)    B rows 16 r to 16 r + 15 of every stage ────► all four
 //
-// What a small product waits for is the way into its SMs, and for B's rows the copy engine's requests: one for each row of 128
-// bytes, but four where a row begins at an odd multiple of 16 bytes, since what it writes at once, 32 bytes, then lies in two
-// sectors. In a cluster each SM asks for a half or a quarter of them. Large products lose by it: blocks that wait for each
-// other no longer read what other SMs read at that moment.
+// What a small product waits for is the way into its SMs, and for B's rows the copy engine's requests: where rows begin at
+// odd multiples of 16 bytes, L2 counts about three times as many. In a cluster each SM asks for a half or a quarter of the
+// rows. Large products lose by it: blocks that wait for each other no longer read what other SMs read at that moment.
 //
 // Template:  as in sparse_stages.cuh and store.cuh; SHARE: blocks of a cluster, 2 or 4
 #include "cluster.cuh"

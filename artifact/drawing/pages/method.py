@@ -155,14 +155,20 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
             "GPU": _gpu(root, row),
             "system": _system(row.room),
             "experiments": ", ".join(row.experiments),
-            "measurements": row.measurements,
-            "median": f"{row.median:.1%}",
+            "medians": f"{row.measurements} of {row.of}",
+            "half within": f"{row.median:.1%}",
             "nine of ten": f"{row.most_of_ten:.1%}",
-            "most": f"{row.most:.0%}",
-            "days between": row.days,
+            "all": f"{row.most:.0%}",
+            "apart": _long(row.between),
+            "code": "the same" if row.same_code else "another",
         }
         for row in found.itertuples()
     )
+
+
+def _long(between: pd.Timedelta) -> str:
+    minutes = between.total_seconds() / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
 
 
 def _gpu(root: Path, row) -> str:
@@ -180,9 +186,14 @@ def repeats(root: Path = paths.RECORDED) -> str:
     if found.empty:
         return "There is no second run of these records."
     worst = found.loc[found["most_of_ten"].idxmax()]
-    who = f"{_system(worst.room)} on an {_gpu(root, worst)}"
-    return (
-        f"Some experiments were measured a second time, on the same GPU or another one of its kind: {found['measurements'].sum()} medians. In {(found['median'] < 0.02).sum()} of "
-        f"{len(found)} such runs half of them are within 2% of the first. Least steady is {who}, where one in ten is off by more than "
-        f"{worst.most_of_ten:.0%}, so a difference of a few per cent between two runs is none; contenders are compared within a run."
+    same = found[found["same_code"]]
+    text = (
+        f"Some experiments were measured a second time, minutes later on the same GPU or days later on another one of its kind, {found['measurements'].sum()} medians in all; "
+        "and where the code of a room had changed meanwhile, its own part in a difference is in it. "
+    )
+    if len(same):
+        text += f"Of the same code, nine of ten are within {same['most_of_ten'].max():.1%} of the first everywhere. "
+    return text + (
+        f"Least steady is {_system(worst.room)} on an {_gpu(root, worst)}, where one in ten is off by {worst.most_of_ten:.1%} or more. So contenders are compared within a run, "
+        "and a few per cent between two runs say nothing."
     )

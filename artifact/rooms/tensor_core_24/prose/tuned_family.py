@@ -96,7 +96,7 @@ Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's bes
 
 def _behind(weak: Mapping[tuple, float]) -> str:
     """At which of some shapes `auto` is slower than dense, as half-sentences; what is within 1% is level."""
-    level = [shape(key) for key, ratio in weak.items() if 0.99 <= ratio < 1]
+    level = [shape(key) for key, ratio in weak.items() if 0.99 <= ratio <= 1.01]
     behind = [shape(key) for key, ratio in weak.items() if ratio < 0.99]
     text = f", so behind at {listed(behind)}" if behind else ""
     return text + (f", and level with it at {listed(level)}" if level else "")
@@ -221,7 +221,7 @@ def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, fa
         filter(
             None,
             [
-                _eight_columns_more(rate, counters),
+                _eight_columns_more(wide(df, "median_us"), counters),
                 "A's values are ours to arrange, so `bind` pads their rows to whole steps of 64 columns, in memory and once.",
                 f"For B, the tuner took {listed(took)}." if took else "",
                 f"Over the {len(odd)} shapes with such rows `auto` is at {geomean(over[odd]):.2f}× cuSPARSELt's best, "
@@ -235,18 +235,18 @@ def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, fa
 _ODD, _WHOLE = (4096, 4104, 4096), (4096, 4160, 4096)
 
 
-def _eight_columns_more(rate: pd.DataFrame, counters: Counters) -> str:
-    """What `_ODD` loses against `_WHOLE`; nothing where either was not measured. rate: by shape and contender."""
-    if not {_ODD, _WHOLE} <= set(rate.index):
+def _eight_columns_more(us: pd.DataFrame, counters: Counters) -> str:
+    """What `_ODD` costs against `_WHOLE`; nothing where either was not measured. us: by shape and contender."""
+    if not {_ODD, _WHOLE} <= set(us.index):
         return ""
-    cost = {v: 1 - rate.loc[_ODD, v] / rate.loc[_WHOLE, v] for v in rate}
+    more_time = us.loc[_ODD] / us.loc[_WHOLE] - 1
     pairs = {
-        key: rate.loc[key, "wgmma_clusters"] / rate.loc[key, "wgmma_lean"] for key in (_ODD, _WHOLE)
+        key: us.loc[key, "wgmma_lean"] / us.loc[key, "wgmma_clusters"] for key in (_ODD, _WHOLE)
     }
     text = (
         "**Eight columns more.** N = 4104 is a multiple of 8, so TMA takes the rows of B as they are. But every other one begins at an odd multiple "
-        f"of 16 bytes, and against N = 4160, which is as many tiles, `wgmma_lean` loses {cost['wgmma_lean']:.0%}; cuSPARSELt's best {cost['cusparselt']:.0%}, "
-        f"dense cuBLASLt {cost['cublaslt']:.0%}, `auto` {cost['auto']:.0%}. "
+        f"of 16 bytes, and against N = 4160, which is as many tiles, `wgmma_lean` takes {more_time['wgmma_lean']:+.0%} of time; cuSPARSELt's best {more_time['cusparselt']:+.0%}, "
+        f"dense cuBLASLt {more_time['cublaslt']:+.0%}, `auto` {more_time['auto']:+.0%}. "
     )
     metrics = (REQUESTS, SECTORS, TO_SM)
     if all(counters.has("wgmma_lean", size=n, metrics=metrics) for n in (4096, 4104)):
@@ -255,11 +255,11 @@ def _eight_columns_more(rate: pd.DataFrame, counters: Counters) -> str:
             for m in metrics
         ]
         text += (
-            f"From N = 4096 to 4104 L2 counts {grown[0]:.1f}× of the requests of `wgmma_lean` and {grown[1]:.1f}× of the sectors, for {grown[2]:.2f}× of the bytes that arrive at the "
-            "SMs. That is what a copy engine would make that writes 32 bytes at a time, which then lie in two sectors; documented is nothing of it. "
+            f"From N = 4096 to 4104, 16 to 17 columns of tiles, L2 counts {grown[0]:.1f}× of the requests of `wgmma_lean` and {grown[1]:.1f}× of the sectors, for {grown[2]:.2f}× of the bytes that "
+            "arrive at the SMs. A copy engine that moves 32 bytes at a time, which then lie in two sectors, would make such requests, and neighbours' reads may no longer merge; documented is neither. "
         )
     return text + (
-        f"\n\n**What helps.** A taller tile asks for fewer rows of B: `wgmma_lean_tall` loses {cost['wgmma_lean_tall']:.0%}. Blocks of a cluster can ask for each other: `wgmma_clusters` is at "
+        f"\n\n**What helps.** A taller tile asks for fewer rows of B: `wgmma_lean_tall` takes {more_time['wgmma_lean_tall']:+.0%}. Blocks of a cluster can ask for each other: `wgmma_clusters` is at "
         f"{pairs[_ODD]:.2f}× of `wgmma_lean` here, and at {pairs[_WHOLE]:.2f}× where rows begin at whole lines. Or a launch copies B first, to such rows."
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, rooms
-from artifact.drawing import prose
+from artifact.drawing import gpus, prose
 from artifact.drawing.prose import captioned
 from artifact.measure import again, bench, check, records, run
 from kernels import jit
@@ -152,7 +152,7 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
         return None
     return pd.DataFrame(
         {
-            "GPU": _gpu(root, row),
+            "GPU": gpus.name(root / row.gpu).removeprefix("NVIDIA "),
             "system": _system(row.room),
             "experiments": ", ".join(row.experiments),
             "medians": f"{row.measurements} of {row.of}",
@@ -169,10 +169,6 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
 def _long(between: pd.Timedelta) -> str:
     minutes = between.total_seconds() / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
-
-
-def _gpu(root: Path, row) -> str:
-    return records.read_machine(root / row.gpu / row.room)["gpu"]
 
 
 def _system(room: str) -> str:
@@ -194,6 +190,6 @@ def repeats(root: Path = paths.RECORDED) -> str:
     if len(same):
         text += f"Of the same code, nine of ten are within {same['most_of_ten'].max():.1%} of the first everywhere. "
     return text + (
-        f"Least steady is {_system(worst.room)} on an {_gpu(root, worst)}, where one in ten is off by {worst.most_of_ten:.1%} or more. So contenders are compared within a run, "
+        f"Least steady is {_system(worst.room)} on an {gpus.name(root / worst.gpu)}, where one in ten is off by {worst.most_of_ten:.1%} or more. So contenders are compared within a run, "
         "and a few per cent between two runs say nothing."
     )

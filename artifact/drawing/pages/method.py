@@ -144,7 +144,9 @@ def columns() -> pd.DataFrame:
 # ---------------------------------------------------------------- what is compared
 
 
-@captioned("Second runs: by how much of the first run each median time is off.")
+@captioned(
+    "Second runs: by how much of the first run each median time is off, half of them at most, nine of ten, and all."
+)
 def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
     """A row for each room of each GPU with a second run, as `again.runs` finds them; None without one."""
     found = again.runs(root)
@@ -156,11 +158,8 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
             "system": _system(row.room),
             "experiments": ", ".join(row.experiments),
             "medians": f"{row.measurements} of {row.of}",
-            "half within": f"{row.median:.1%}",
-            "nine of ten": f"{row.most_of_ten:.1%}",
-            "all": f"{row.most:.0%}",
-            "apart": _long(row.between),
-            "code": "the same" if row.same_code else "another",
+            "off by": f"{row.median:.1%}, {row.most_of_ten:.1%}, {row.most:.0%}",
+            "apart": f"{_long(row.between)}, {'the same' if row.same_code else 'other'} code",
         }
         for row in found.itertuples()
     )

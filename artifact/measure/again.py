@@ -13,26 +13,14 @@ import pandas as pd
 from artifact.measure import records
 
 COLUMNS = (
-    "gpu",
-    "room",
-    "experiments",
-    "measurements",
-    "of",
-    "median",
-    "most_of_ten",
-    "most",
-    "between",
-    "same_code",
-)
+    "gpu", "room", "experiments", "measurements", "of", "median", "most_of_ten", "most", "between", "same_code",
+)  # fmt: skip
 
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of the first's each median time of the second is off, for what both have measured."""
-    both = first.merge(second, on=["experiment", "seed", *_KEY], suffixes=("", "_again"))
+    both = first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
     return (both["median_us_again"] / both["median_us"] - 1).abs()
-
-
-_KEY = [name for name in records.KEY if name not in ("experiment", "seed")]
 
 
 def runs(root: Path) -> pd.DataFrame:
@@ -40,7 +28,7 @@ def runs(root: Path) -> pd.DataFrame:
 
     root: a folder of records. experiments: their names. measurements: medians that both runs have, of so many in the
     first. median, most_of_ten, most: of `apart`, its median, 90th percentile and maximum. between: time from one run to
-    the other. same_code: whether both are of the same kernels, timer and packages.
+    the other. same_code: whether both are of the same kernels, timer and driver.
     """
     found = []
     for gpu in records.list_gpus(root):
@@ -57,18 +45,8 @@ def runs(root: Path) -> pd.DataFrame:
             spread = off.median(), off.quantile(0.9), off.max()
             between = abs(_when(both[1]) - _when(both[0]))
             rows = sum(map(len, both[0]))
-            found.append(
-                (
-                    gpu,
-                    room,
-                    names,
-                    len(off),
-                    rows,
-                    *spread,
-                    between,
-                    _code(here) == _code(there, here),
-                )
-            )
+            same = _code(here) == _code(there, here)
+            found.append((gpu, room, names, len(off), rows, *spread, between, same))
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 

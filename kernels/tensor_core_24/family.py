@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
-from .. import jit
+from .. import jit, pitch
 from ..contract import Problem, require
 from ..tuning import Choices, Rounds
 from . import fp8_family
@@ -175,9 +175,15 @@ KEEP = {"": 0, "a": 1, "b": 2}
 ROW_COST = {16: 2.0, 32: 1.25, 64: 1.1}
 
 
+def begin_at(n: int) -> int:
+    """Bytes at whose multiples rows of n 16-bit elements begin, 128 at most: a line of L2."""
+    size = 2 * n
+    return min(size & -size, pitch.LINE)
+
+
 def row_cost(n: int) -> float:
     """Of rows of n 16-bit elements: 1 where they begin at whole lines, or are copied to such rows for everybody."""
-    return ROW_COST.get(2 * n & -(2 * n), 1.0)
+    return ROW_COST.get(begin_at(n), 1.0)
 
 
 @dataclass(frozen=True)

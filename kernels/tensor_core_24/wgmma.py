@@ -211,9 +211,8 @@ def bind(
     resident |= {"multicast": sms // 2, "last_wave": sms // 2}
     cluster = 2 if config.kernel == "last_wave" else max(share, config.splits)
     options: dict = {"cluster": cluster} if cluster > 1 else {}
-    if (
-        config.kernel == "clusters"
-    ):  # of four there need not be as many as SMs allow, but what GPCs have room for
+    if config.kernel == "clusters":
+        # Of four there need not be as many as SMs allow, but what GPCs have room for.
         one = LaunchConfig(grid=1, block=config.threads, shmem_size=shared, **options)
         resident["clusters"] = jit.most_clusters(kernel, one, device)
     grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any

@@ -116,6 +116,7 @@ class Rung:
 
 
 STEP_K = family.K  #: columns of A in a step
+begin_at = family.begin_at
 
 
 def rungs() -> dict[str, Rung]:
@@ -136,12 +137,6 @@ def rungs() -> dict[str, Rung]:
 def prediction(variant: str) -> str:
     """What a variant should gain, as a page writes it."""
     return words.times(room.VARIANTS[variant].prediction)
-
-
-def begin_at(n: int) -> int:
-    """Bytes of whose multiples rows of n 16-bit elements begin, 128 at most: a line of L2."""
-    size = 2 * n
-    return min(size & -size, 128)
 
 
 # ---------------------------------------------------------------- the tuner

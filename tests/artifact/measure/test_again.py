@@ -17,14 +17,9 @@ def shipped(tmp_path) -> Path:
     there = paths.RECORDED / "nvidia-h200" / "tensor_core_24"
     here = tmp_path / "nvidia-h200" / "tensor_core_24"
     machine = records.read_machine(there)
-    for folder, factor, day in (
-        (here, 1.0, "2026-11-20"),
-        (here / records.REPEAT, 1.03, "2026-11-21"),
-    ):
+    for folder, factor in ((here, 1.0), (here / records.REPEAT, 1.03)):
         folder.mkdir(parents=True)
-        (folder / records.MACHINE).write_text(
-            json.dumps(machine | {"date": f"{day}T12:00:00+00:00"})
-        )
+        (folder / records.MACHINE).write_text(json.dumps(machine))
         names = ("llm", "square") if factor == 1 else ("llm",)
         for name in names:
             df = records.read(there / f"{name}.csv")

@@ -26,7 +26,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -135,6 +135,42 @@ def compile_cubin(
     # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
     _keep({cubin: code, meta: json.dumps(about).encode()})
     return Cubin(source, entry, arch, symbol, code)
+
+
+def launched_with(cubin: Cubin, registers: int) -> Cubin:
+    """The same machine code, launched with fewer registers a thread than the compiler says it has.
+
+    For kernels whose warpgroups exchange registers (setmaxnreg): ptxas holds each instruction against what a thread
+    has at launch, also behind a setmaxnreg that gives it more (error C7602). So such a kernel is compiled for what it
+    has then, by `__maxnreg__`, and the count that the driver reads, EIATTR_REGCOUNT of the cubin's .nv.info, is set to
+    what it begins with. Before its setmaxnreg the code must do with that; a test reads it in the disassembly.
+    Raises ValueError where the cubin names no count, or a smaller one.
+    """
+    at, length = _sections(cubin)[".nv.info"]
+    code, end, counts = bytearray(cubin.code), at + length, []
+    while (
+        at < end
+    ):  # an attribute: how it is kept, which, and its bytes, or where it has a word alone, that
+        kept, which, size = struct.unpack_from("<BBH", code, at)
+        if (kept, which) == (_WITH_SIZE, _REGISTER_COUNT):
+            counts.append(at + 8)  # after the symbol's number
+        at += 4 + (size if kept == _WITH_SIZE else 0)
+    if len(counts) != 1:
+        raise ValueError(
+            f"the cubin of {cubin.entry} for {cubin.arch} counts the registers of {len(counts)} kernels instead of one"
+        )
+    (had,) = struct.unpack_from("<I", code, counts[0])
+    if had < registers:
+        raise ValueError(
+            f"{cubin.entry} has {had} registers a thread, so it cannot be launched with {registers}: compile it with a "
+            "larger __maxnreg__"
+        )
+    struct.pack_into("<I", code, counts[0], registers)
+    return replace(cubin, code=bytes(code))
+
+
+#: Attributes of .nv.info, as cuobjdump calls them: EIFMT_SVAL, EIATTR_REGCOUNT.
+_WITH_SIZE, _REGISTER_COUNT = 0x04, 0x2F
 
 
 def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
@@ -297,17 +333,27 @@ def _mixes(cubins: list[Cubin]) -> list[Counter]:
 
 
 def _instructions(cubin: Cubin) -> bytes:
-    """The machine code of the entry alone: the section .text.<symbol> of the cubin, which is an ELF file of 64 bits."""
+    """The machine code of the entry alone: the section .text.<symbol> of the cubin."""
+    name = f".text.{cubin.symbol}"
+    sections = _sections(cubin)
+    if name not in sections:
+        raise ValueError(f"the cubin of {cubin.entry} for {cubin.arch} has no section {name!r}")
+    offset, length = sections[name]
+    return cubin.code[offset : offset + length]
+
+
+def _sections(cubin: Cubin) -> dict[str, tuple[int, int]]:
+    """Name -> (offset, bytes) of each section of the cubin, which is an ELF file of 64 bits."""
     code = cubin.code
     (start,) = struct.unpack_from("<Q", code, 40)
     size, count, names = struct.unpack_from("<3H", code, 58)
     # Of a section's header: where its name begins, where it begins, its bytes.
     heads = [struct.unpack_from("<I20x2Q", code, start + size * i) for i in range(count)]
-    name = f".text.{cubin.symbol}\0".encode()
-    for at, offset, length in heads:
-        if code.startswith(name, heads[names][1] + at):
-            return code[offset : offset + length]
-    raise ValueError(f"the cubin of {cubin.entry} for {cubin.arch} has no section {name[:-1]!r}")
+    called = heads[names][1]
+    return {
+        code[called + at : code.index(b"\0", called + at)].decode(): (offset, length)
+        for at, offset, length in heads
+    }
 
 
 def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tuple[bytes, str]:

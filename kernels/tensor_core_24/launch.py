@@ -127,7 +127,7 @@ def tune(problem: Problem, device) -> tuning.Winner:
     )
     share = {}
     if isinstance(configs[0], family.Wgmma):  # what all of them prepare
-        share = {"metadata": wgmma.ring_metadata(problem.device().a, 1024), "cache": {}}
+        share = {"metadata": wgmma.ring_metadata(problem.device().a, 3072, 256), "cache": {}}
     return tuning.tune(
         configs,
         lambda config: bind_config("trial", problem, device, config, **share),

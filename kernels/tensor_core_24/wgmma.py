@@ -21,20 +21,20 @@ from ..formats import two_four
 from ..formats.half import Half, array_module
 from ..tma import tensor_map
 from . import gpcs
-from .family import COMPLETE, KEEP, TARGETS, K, Wgmma
+from .family import AT_LAUNCH, COMPLETE, EXCHANGING, KEEP, TARGETS, K, Wgmma, cut_into_pieces
 from .operands import require_extra
 
 HERE = Path(__file__).parent
 
 
-def ring_metadata(a: two_four.TwoFour, rows: int = 64):
+def ring_metadata(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     """Metadata in the order of the ring: uint32 (m'/64, 2 k'), NumPy or CuPy.
 
-    m' and k' are m and k rounded up to multiples of `rows` and 64; what is added is valid metadata of
+    m' and k' are m and k rounded up to multiples of `rows` and `columns`; what is added is valid metadata of
     zeros. For each 64 rows and 64 columns of A there are 128 words, 32 for each warp of a warpgroup
     and its 16 rows, in the order of the lanes; a word is the one of `two_four.swizzle`.
     """
-    swizzled = two_four.swizzle(a.meta, rows, K)
+    swizzled = two_four.swizzle(a.meta, rows, columns)
     words = swizzled.view(np.uint32).reshape(-1, 4, 8, swizzled.shape[1] // 8, 4)
     moved = words.transpose(0, 3, 1, 2, 4).reshape(words.shape[0], -1)
     return moved if moved.flags.c_contiguous else moved.copy()
@@ -93,14 +93,16 @@ def bind(
     bias=None,
     metadata=None,
     cache: dict | None = None,
+    source: Path | None = None,
 ) -> Launch:
     """Make a configuration ready: D (m, n) = alpha·A·B + beta·C + bias, FP32 sums, rounded once.
 
     c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
-    metadata: what `ring_metadata` returns, where it is there already, of a multiple of the tile's rows; cache: where
-    configurations that are tried on one problem share what else they prepare. A Launch may be under way
-    on two streams at once: both write the same. Raises ValueError, one sentence, where the GPU has no wgmma, the
-    configuration does not take the problem, or the operands do not go together.
+    metadata: what `ring_metadata` returns, where it is there already, of whole tiles and rounds; cache:
+    where configurations that are tried on one problem share what else they prepare; source: another file with the
+    kernel, whose headers lie beside it or here. A Launch may be under way on two streams at once: both write the same.
+    Raises ValueError, one sentence, where the GPU has no wgmma, the configuration does not take the problem, or the
+    operands do not go together.
     """
     import cupy
     from cuda.core import LaunchConfig
@@ -130,7 +132,7 @@ def bind(
     if metadata is None:
         # In whole boxes of the copy engine, and in whole clusters.
         rows = 192 if config.m == 192 else max(256, share * config.m)
-        metadata, prepare_ms = timed(lambda: ring_metadata(a, rows))
+        metadata, prepare_ms = timed(lambda: ring_metadata(a, rows, config.steps(1) * K))
 
     packed = None
     if config.kernel == "packed":
@@ -168,8 +170,9 @@ def bind(
             before.append(pitch.copy(c.bits, c_in, device))
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
+    rows = 64 if config.kernel == "pieces" else config.m  # of a request
     maps = (
-        tensor_map(val, (config.m, K // 2), 64) if packed is None else packed.data.ptr,
+        tensor_map(val, (rows, K // 2), 64) if packed is None else packed.data.ptr,
         tensor_map(metadata, (config.m // 64, 128)),
         tensor_map(b_bits, (K // share, 64), 128),
         tensor_map(c_bits, (64, 64), 128),
@@ -177,7 +180,7 @@ def bind(
     high, wide = config.tiles(m, n)
     high = ceil(high / share)
     count = high * wide
-    steps = ceil(k / K)
+    steps = config.steps(k)
     arguments = [np.int32(x) for x in (steps, high, wide, min(config.band, high))]
     workspace = ()
     if config.kernel == "last_wave":
@@ -192,7 +195,10 @@ def bind(
         )
         cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
         arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
-    if config.kernel not in ("one_stage", "ring", "specialised"):
+    cut = cut_into_pieces(count, config.groups, sms) if config.kernel == "pieces" else None
+    if cut:
+        arguments += [np.int32(cut.whole), np.int32(cut.groups)]
+    if config.kernel not in ("one_stage", "ring", "specialised", *EXCHANGING):
         arguments.append(np.int32(KEEP[config.keep]))
     arguments.append(np.float32(alpha))
     if config.kernel in COMPLETE:
@@ -201,12 +207,15 @@ def bind(
             0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, c_bits.shape[1])),
         ]  # fmt: skip
     shared = config.shared_bytes
-    kernel = jit.load(
-        jit.compile_cubin(config.source, config.entry(a.dtype, extra), jit.arch_of(device)),
-        shared,
+    where = (config.source, ()) if source is None else (source, (HERE,))
+    cubin = jit.compile_cubin(
+        where[0], config.entry(a.dtype, extra), jit.arch_of(device), include=where[1]
     )
+    if config.kernel in EXCHANGING:
+        cubin = jit.launched_with(cubin, AT_LAUNCH)
+    kernel = jit.load(cubin, shared)
     resident = dict.fromkeys(
-        ("persistent", "packed", "stream_k", "lean", "rounds", "refilling"), sms
+        ("persistent", "packed", "stream_k", "lean", "rounds", "refilling", "three"), sms
     )
     resident |= {"multicast": sms // 2, "last_wave": sms // 2}
     cluster = 2 if config.kernel == "last_wave" else max(share, config.splits)
@@ -215,6 +224,9 @@ def bind(
         # Of four there need not be as many as SMs allow, but what GPCs have room for.
         one = LaunchConfig(grid=1, block=config.threads, shmem_size=shared, **options)
         resident["clusters"] = jit.most_clusters(kernel, one, device)
+    if cut:
+        count = cut.whole + cut.pieces
+        resident["pieces"] = sms
     grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
     if config.kernel == "gpc":  # every place is some block's
         grid, options = sms, {"is_cooperative": True}

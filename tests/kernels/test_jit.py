@@ -404,6 +404,50 @@ def test_a_cubin_without_its_kernel_is_an_error(cache, source):
         jit._instructions(replace(cubin, symbol="other"))
 
 
+def registers_of(cubin: jit.Cubin) -> int:
+    return jit.resources(cubin).registers
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_a_kernel_can_be_launched_with_fewer_registers(cache, source, arch):
+    """One word of the file changes, which cuobjdump reads as the driver does; the machine code stays."""
+    cubin = jit.compile_cubin(source, "scale<1>", arch)
+    had = registers_of(cubin)
+    fewer = jit.launched_with(cubin, had - 2)
+    assert registers_of(fewer) == had - 2 and fewer.symbol == cubin.symbol
+    assert len(fewer.code) == len(cubin.code)
+    different = [i for i, (a, b) in enumerate(zip(cubin.code, fewer.code, strict=True)) if a != b]
+    assert len(different) == 1
+    assert jit._instructions(fewer) == jit._instructions(cubin)
+    assert jit.launched_with(cubin, had) == cubin
+    with pytest.raises(
+        ValueError, match=rf"scale<1> has {had} registers a thread, .* with {had + 1}: "
+    ):
+        jit.launched_with(cubin, had + 1)
+
+
+def test_registers_of_several_kernels_are_not_mixed_up(cache, tmp_path):
+    """A kernel that is no template is in every cubin of its file, with a count of its own."""
+    path = tmp_path / "two.cu"
+    path.write_text(
+        "__global__ void first(float* x) { *x = 1; }\n__global__ void second(float* x) { *x = 2; }\n"
+    )
+    cubin = jit.compile_cubin(path, "second", "sm_90a")
+    with pytest.raises(ValueError, match="the cubin of second for sm_90a counts .* of 2 kernels"):
+        jit.launched_with(cubin, 4)
+
+
+def test_the_sections_of_a_cubin_lie_within_it(cache, source):
+    cubin = jit.compile_cubin(source, "scale<1>", "sm_90a")
+    sections = jit._sections(cubin)
+    assert {".nv.info", f".text.{cubin.symbol}", ".shstrtab"} <= set(sections)
+    assert all(
+        at + size <= len(cubin.code)
+        for name, (at, size) in sections.items()
+        if ".shared" not in name
+    )
+
+
 @pytest.fixture
 def listing(cache, monkeypatch):
     """mix(text): the instruction mix of a kernel whose disassembly is that text."""

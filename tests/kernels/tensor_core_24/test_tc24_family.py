@@ -163,11 +163,47 @@ def test_one_step_is_cut_by_nobody():
         assert family.predict(config, *shape, SMS) == whole
 
 
-def test_three_warpgroups_have_a_complete_one_of_two():
-    config = room.RUNGS["wgmma_refilling"][0]
+@pytest.mark.parametrize("name", ["wgmma_refilling", "wgmma_three", "wgmma_pieces"])
+def test_three_warpgroups_have_a_complete_one_of_two(name):
+    config = room.RUNGS[name][0]
     instead = family.complete(config, {"bias"})
     assert instead.kernel in family.COMPLETE and instead.n == config.n
     instead.check(8192, 8192, 8192, SMS, MOST)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "steps"), [("refilling", (1, 1, 2, 4, 5)), ("pieces", (4, 4, 4, 4, 8))]
+)
+def test_who_goes_in_rounds_has_whole_ones(kernel, steps):
+    config = room.RUNGS[f"wgmma_{kernel}"][0]
+    assert tuple(map(config.steps, (1, 64, 65, 256, 257))) == steps
+
+
+def test_pieces_of_the_last_wave_take_less_than_tiles():
+    """56 tiles are left at 8192 cubed, 24 at 28672 x 4096, and 88 at 4096 cubed, which are too many for pieces."""
+    pieces, three = (room.RUNGS[f"wgmma_{kernel}"][0] for kernel in ("pieces", "three"))
+    gain = {
+        m: family.predict(three, m, n, 8192, SMS) / family.predict(pieces, m, n, 8192, SMS)
+        for m, n in ((8192, 8192), (28672, 4096), (4096, 4096))
+    }
+    assert gain[4096] == 1 and 1.02 < gain[8192] < 1.04 and 1.01 < gain[28672] < 1.03, gain
+
+
+def test_a_step_takes_what_was_counted():
+    """Clocks of a step, of products with many waves: by the port from L2, and by what wgmma.sp reaches of shared
+    memory alone, as kernels that load nothing have it."""
+    counted = {"wgmma_lean": 656, "wgmma_lean_tall": 974, "wgmma_three": 939}
+    for name, clocks in counted.items():
+        config = room.RUNGS[name][0]
+        one, two = (
+            family.predict(config, config.m, config.n * SMS, k, SMS) for k in (2**16, 2**17)
+        )
+        assert (two - one) / 1024 == pytest.approx(clocks, abs=1), name
+
+
+def test_both_largest_tiles_are_tried_at_large_sizes():
+    found = family.candidates(problem(12288, 12288, 12288), H200)
+    assert {(256, 192), (192, 256)} <= {(c.m, c.n) for c in found}
 
 
 def test_rows_at_odd_multiples_of_16_bytes_want_other_kernels():
@@ -234,7 +270,7 @@ def trials(monkeypatch):
 
     monkeypatch.setattr(wgmma, "bind", binder("wgmma"))
     monkeypatch.setattr(mma_sp, "bind", binder("mma_sp"))
-    monkeypatch.setattr(wgmma, "ring_metadata", lambda a, rows: ("metadata", rows))
+    monkeypatch.setattr(wgmma, "ring_metadata", lambda a, *whole: ("metadata", *whole))
     return made
 
 
@@ -256,7 +292,7 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(tr
     assert (module, name, config, extra) == ("mma_sp", "mma_sp", family.PUBLISHED, {})
     assert [(module, config) for module, _, config, _ in others] == [("wgmma", c) for c in found]
     shared = others[0][3]
-    assert shared == {"metadata": ("metadata", 1024), "cache": {}}, "prepared once"
+    assert shared == {"metadata": ("metadata", 3072, 256), "cache": {}}, "prepared once"
     assert all(extra["cache"] is shared["cache"] for *_, extra in others)
     assert {job[:2] for job in trials.compiled} == {(c.source, c.entry("bfloat16")) for c in found}
     (first, few), (final, more) = trials.heats

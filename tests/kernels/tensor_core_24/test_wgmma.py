@@ -26,7 +26,7 @@ from kernels.contract import Operands
 from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24 import family, fp8, gpcs, wgmma
+from kernels.tensor_core_24 import bounds, family, fp8, gpcs, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 DTYPES = half.DTYPES
@@ -43,7 +43,7 @@ H200 = SimpleNamespace(
 #: Kernels with a warp that only copies.
 SPECIALISED = (
     "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "gpc",
-    "clusters",
+    "clusters", *family.EXCHANGING,
 )  # fmt: skip
 #: Kernels that tell L2 what to keep.
 HINTING = (
@@ -53,7 +53,7 @@ HINTING = (
 #: Kernels with a block for each multiprocessor, which goes from tile to tile; or with a cluster for each two.
 RESIDENT = {
     "persistent": SMS, "packed": SMS, "stream_k": SMS, "lean": SMS, "rounds": SMS, "refilling": SMS,
-    "multicast": SMS // 2, "last_wave": SMS // 2, "clusters": SMS // 2,
+    "three": SMS, "multicast": SMS // 2, "last_wave": SMS // 2, "clusters": SMS // 2,
 }  # fmt: skip
 #: Kernels whose clusters of two each multiply half of the steps of a tile of the last wave.
 CUTTING = ("last_wave",)
@@ -94,7 +94,17 @@ def threads(config: Wgmma) -> int:
 
 def metadata_rows(config: Wgmma) -> int:
     """What the rows of metadata are rounded up to: 256 has room for whole tiles of 64, 128 and 256 rows, not of 192."""
-    return 192 if config.kernel == "refilling" else 256
+    return 192 if config.m == 192 else 256
+
+
+def metadata_columns(config: Wgmma) -> int:
+    """What its columns are rounded up to: a step, or a round of the ring."""
+    return 64 * (config.stages if config.kernel in family.EXCHANGING else 1)
+
+
+def ring_metadata(a: TwoFour, config: Wgmma) -> np.ndarray:
+    """What bind prepares for a configuration."""
+    return wgmma.ring_metadata(a, metadata_rows(config), metadata_columns(config))
 
 
 # ------------------------------------------------------------------------------- the variants
@@ -164,6 +174,8 @@ def test_no_configuration_is_tried_twice():
         (Wgmma("last_wave", 2, 2, 192, 4, 2), "last_wave<BF16, 2, 2, 192, 4, 2, false>", 256),
         (Wgmma("refilling", 3, 1, 256, 4, 1), "refilling<BF16, 3, 1, 256, 4, 1>", 192),
         (Wgmma("gpc", 2, 1, 256, 4, 2), "gpc<BF16, 2, 1, 256, 4, 2>", 128),
+        (Wgmma("three", 3, 1, 256, 4, 1), "three<BF16, 3, 1, 256, 4, 1, false>", 192),
+        (Wgmma("pieces", 3, 1, 256, 4, 1), "pieces<BF16, 3, 1, 256, 4, 1>", 192),
     ],
     ids=lambda x: getattr(x, "kernel", ""),
 )
@@ -264,6 +276,14 @@ BIG = Wgmma("persistent", 2, 1, 256, 4, 2)
             ["rows of a tile 384", "takes 192"],
         ),
         (Wgmma("refilling", 3, 1, 256, 2, 1), (512, 512, 512), ["stages 2", "3 to 32"]),
+        (Wgmma("three", 2, 1, 256, 4, 1), (512, 512, 512), ["wgmma_three has groups 2", "takes 3"]),
+        (Wgmma("pieces", 3, 2, 128, 4, 1), (512, 512, 512), ["rows of a tile 384", "takes 192"]),
+        (Wgmma("three", 3, 1, 128, 5, 1), (512, 512, 512), ["an even number of stages, not 5"]),
+        (
+            Wgmma("pieces", 3, 1, 256, 4, 1, keep="a"),
+            (512, 512, 512),
+            ["wgmma_pieces asks L2 to keep nothing, not 'a'", "leave it out"],
+        ),
         (
             Wgmma("last_wave", 1, 1, 64, 8, 1),
             (512, 512, 512),
@@ -307,6 +327,8 @@ def test_the_limits_themselves_are_taken():
     replace(BIG, kernel="stream_k").check(128 * 11, 256 * 12, 1, SMS, MOST)
     Wgmma("split_k", 2, 1, 128, 6, 1, 2).check(1, 1, 65, SMS, MOST)
     Wgmma("refilling", 3, 1, 256, 3, 1).check(1, 1, 1, SMS, MOST)
+    for kernel in family.EXCHANGING:
+        Wgmma(kernel, 3, 1, 256, 4, 1).check(1, 1, 1, SMS, MOST)
     for last_wave in (Wgmma("last_wave", 2, 1, 128, 6, 1), Wgmma("last_wave", 1, 2, 64, 8, 1)):
         last_wave.check(1, 1, 1, SMS, MOST)
     for k in (193, 256, 449):  # the last step of the last round may be a part of one
@@ -402,6 +424,51 @@ def test_every_tile_is_whole_or_cut_and_done_once(count, sms, steps):
     # That is what it is for: half a wave instead of a whole one.
     waves = ceil(2 * count / (sms // 2 * 2)) / 2 if whole < count else ceil(count / blocks)
     assert max(loads) <= ceil(waves * steps)
+
+
+# ------------------------------------------------------------------------- pieces of the last wave
+
+
+@pytest.mark.parametrize(
+    ("count", "whole", "groups", "pieces"),
+    [
+        (1, 0, 1, 3), (44, 0, 1, 132), (45, 0, 2, 90), (66, 0, 2, 132), (67, 67, 3, 0), (131, 131, 3, 0),
+        (132, 132, 1, 0), (133, 132, 1, 3), (1376, 1320, 2, 112), (2400, 2376, 1, 72),
+        (3072, 3036, 1, 108), (5504, 5504, 3, 0),
+    ],
+)  # fmt: skip
+def test_the_last_wave_is_cut_as_low_as_there_are_multiprocessors(count, whole, groups, pieces):
+    """The last ones but one are those of 8192 cubed, 28672 x 4096 and 12288 cubed."""
+    cut = family.cut_into_pieces(count, 3, SMS)
+    assert (cut.whole, cut.pieces) == (whole, pieces)
+    assert cut.groups == groups or not pieces, "of none it does not matter"
+
+
+@given(count=st.integers(1, 3000), sms=st.integers(1, 200))
+@settings(deadline=None, max_examples=300)
+def test_every_block_of_rows_is_done_once(count, sms):
+    """As wgmma_pieces.cu assigns them, with the grid that bind launches."""
+    cut = family.cut_into_pieces(count, 3, sms)
+    grid = min(cut.whole + cut.pieces, sms)
+    done, loads = Counter(), Counter()
+    each = ceil(3 / cut.groups)
+    for block in range(grid):
+        number = block
+        while True:
+            tile, first, groups = number, 0, 3
+            if number >= cut.whole:
+                tile = cut.whole + (number - cut.whole) // each
+                first = (number - cut.whole) % each * cut.groups
+                groups = min(cut.groups, 3 - first)
+            if tile >= count:
+                break
+            done.update((tile, first + i) for i in range(groups))
+            loads[block] += groups
+            number += grid
+    assert done == {(tile, i): 1 for tile in range(count) for i in range(3)}
+    # Nobody has more than one piece, which is what it is for; and whole waves are left alone.
+    assert max(loads.values()) == 3 * ceil(cut.whole / sms) + cut.groups * bool(cut.pieces)
+    assert not cut.pieces or cut.whole % sms == 0
 
 
 # --------------------------------------------------------------------------- metadata of a ring
@@ -568,13 +635,16 @@ PLACES = np.random.default_rng(1).permutation(SMS).astype(np.int32).view(Array)
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """bind without a GPU: (source, entry, arch, bytes of dynamic shared memory) of what it would load."""
+    """bind without a GPU: (source, entry, arch, bytes of dynamic shared memory) of what it would load.
+
+    Registers that a kernel is launched with, other than the compiler's, come after these.
+    """
     import cuda.core
 
     cubins = []
 
     def load(cubin, dynamic=0):
-        cubins.append((*cubin, dynamic))
+        cubins.append((*cubin[:3], dynamic, *cubin[3:]))
         return cubin[1]
 
     cupy = types.ModuleType("cupy")
@@ -588,7 +658,8 @@ def loaded(monkeypatch):
     cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: here)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(cuda.core, "LaunchConfig", lambda **knobs: SimpleNamespace(**knobs))
-    monkeypatch.setattr(jit, "compile_cubin", lambda *what: what)
+    monkeypatch.setattr(jit, "compile_cubin", lambda *what, include=(): what)
+    monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: (*cubin, registers))
     monkeypatch.setattr(jit, "load", load)
     monkeypatch.setattr(wgmma, "timed", lambda work: (work().view(Array), 1.25))
     monkeypatch.setattr(wgmma, "tensor_map", lambda *what: what)
@@ -635,8 +706,9 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         ops = p.device()
         ((kernel, how, arguments),) = bound.steps
         assert kernel in room.VARIANTS[name].entries and bound.name == name
-        ((source, entry, arch, dynamic),) = loaded
+        ((source, entry, arch, dynamic, *registers),) = loaded
         assert (source, entry, arch) == (room.VARIANTS[name].source, kernel, "sm_90a")
+        assert registers == ([128] if config.kernel in family.EXCHANGING else [])
         assert dynamic == how.shmem_size == config.shared_bytes
 
         high, wide = ceil(m / config.m), ceil(n / config.n)
@@ -646,6 +718,9 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         most = RESIDENT.get(config.kernel, high * wide)
         if config.kernel == "gpc":
             assert how.grid == SMS, "every place is a block's, with a tile or without"
+        elif config.kernel == "pieces":
+            cut = family.cut_into_pieces(high * wide, 3, SMS)
+            assert how.grid == min(cut.whole + cut.pieces, SMS)
         else:
             assert how.grid == min(high * wide, most), "of clusters, where there are any"
         assert getattr(how, "cluster", 1) == clusters
@@ -660,7 +735,8 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
             assert np.array_equal(packed[0], wgmma.pack_values(p.host().a, 256))
             assert len(packed[0]) % (config.m // 64) == 0, "and no tile ends within a piece"
         else:
-            assert val[1:] == ((config.m, 32), 64) and not packed
+            box = 64 if config.kernel == "pieces" else config.m
+            assert val[1:] == ((box, 32), 64) and not packed
             assert val[0] is ops.a.val or k % 64, "whole steps stay where they are"
             assert val[0].shape == (m, ceil(k / 64) * 32), (
                 "and every row begins at a multiple of 64 bytes"
@@ -668,11 +744,12 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
             assert np.array_equal(val[0][:, : ops.a.val.shape[1]], ops.a.val)
             assert not val[0][:, ops.a.val.shape[1] :].any()
         assert metadata[1:] == ((config.m // 64, 128),)
-        assert np.array_equal(metadata[0], wgmma.ring_metadata(p.host().a, metadata_rows(config)))
+        assert np.array_equal(metadata[0], ring_metadata(p.host().a, config))
         assert len(metadata[0]) % (config.m // 64) == 0, "no box has half of its rows"
         assert b == (ops.b.bits, (64 // share, 64), 128)
         assert c == (ops.c.bits, (64, 64), 128)
-        assert [int(steps), *map(int, order)] == [ceil(k / 64), high, wide, min(config.band, high)]
+        every = ceil(k / metadata_columns(config)) * metadata_columns(config) // 64
+        assert [int(steps), *map(int, order)] == [every, high, wide, min(config.band, high)]
         check_rest(config, arguments, m, n, n)
         assert all(isinstance(x, (int, np.int32, np.float32)) for x in rest)
         assert bound.result() is ops.c and not bound.accumulates
@@ -692,6 +769,9 @@ def check_rest(config: Wgmma, arguments, m, n, width, scale=(1, 0), c_in=0, bias
     tiles = ceil(m / config.m) * ceil(n / config.n)
     if config.kernel in CUTTING:  # one step cannot be cut in two
         assert rest.pop(0) == (wgmma.whole_tiles(tiles, SMS) if steps > 1 else tiles)
+    if config.kernel == "pieces":
+        cut = family.cut_into_pieces(tiles, config.groups, SMS)
+        assert [rest.pop(0), rest.pop(0)] == [cut.whole, cut.groups]
     if config.kernel == "gpc":
         assert rest.pop(0) == PLACES.data.ptr
     if config.kernel == "stream_k":
@@ -979,9 +1059,64 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     used, _ = reports[entry]
     assert not used.spills and used.stack_bytes == used.local_bytes == 0, used
     assert used.shared_bytes <= 2048, "barriers, for which check leaves a KiB, and the driver's own"
-    assert used.registers * threads(config) <= 65536
+    exchanging = config.kernel in family.EXCHANGING
+    assert used.registers == 160 or not exchanging
+    assert (family.AT_LAUNCH if exchanging else used.registers) * threads(config) <= 65536
     if config.kernel in SPECIALISED:  # what setmaxnreg asks for is there
-        assert (232 * config.groups + 40) * 128 <= 65536
+        more, less = (160, 32) if exchanging else (232, 40)
+        assert (more * config.groups + less) * 128 <= 65536
+
+
+def most_registers(listing: str) -> dict[str, int]:
+    """How many registers a path through a disassembly names: from the entry, and behind each kind of setmaxnreg."""
+    code, labels = [], {}
+    for line in listing.splitlines():
+        if label := re.match(r"\s*(\.L_\w+):", line):
+            labels[label[1]] = len(code)
+        elif op := re.search(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", line):
+            code.append(op[1])
+    most: Counter = Counter()
+    todo, seen = [(0, "launch")], set()
+    while todo:
+        at, state = todo.pop()
+        if at >= len(code) or (at, state) in seen:
+            continue
+        seen.add((at, state))
+        op = code[at]
+        state = next(
+            (kind for kind in ("TRY_ALLOC", "DEALLOC") if f"USETMAXREG.{kind}" in op), state
+        )
+        named = [int(number) + 1 for number in re.findall(r"\bR(\d+)\b", op)]
+        most[state] = max([most[state], *named])
+        todo += [(labels[label], state) for label in re.findall(r"\.L_\w+", op) if label in labels]
+        ends = re.match(r"(EXIT|BRA|RET\S*|BRA\.U)\b(?!\.DIV|\.U\.ANY)", op)  # without a predicate
+        if not ends:
+            todo.append((at + 1, state))
+    return dict(most)
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel in family.EXCHANGING]
+)
+def test_nobody_uses_registers_that_it_does_not_have(cubins, entry):
+    """Launched with 128, of which the compiler, told of 160, knows nothing: the code must do with them until
+    setmaxnreg has given it more, and with 32 where it gives the others back."""
+    found = most_registers(jit.disassemble(cubins[entry]))
+    assert found.keys() == {"launch", "TRY_ALLOC", "DEALLOC"}
+    assert found["launch"] <= family.AT_LAUNCH and found["DEALLOC"] <= 32
+    assert 128 < found["TRY_ALLOC"] <= 160
+
+
+def test_registers_are_counted_along_paths():
+    lines = [
+        "MOV R5, R1 ;", "@P0 BRA `(.L_x_1) ;", "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xa0 ;", "FADD R150, R150, R3 ;",
+        "@P1 BRA `(.L_x_2) ;", "EXIT ;", ".L_x_1:", "USETMAXREG.DEALLOC.CTAPOOL 0x20 ;", "MOV R31, R9 ;", "EXIT ;",
+        ".L_x_2:", "FADD R155, R150, R3 ;", "EXIT ;", "MOV R200, R200 ;",
+    ]  # fmt: skip
+    listing = [
+        x if x.startswith(".") else f"        /*{16 * i:04x}*/    {x}" for i, x in enumerate(lines)
+    ]
+    assert most_registers("\n".join(listing)) == {"launch": 6, "TRY_ALLOC": 156, "DEALLOC": 32}
 
 
 def test_three_blocks_of_the_first_rung_share_an_sm(reports):
@@ -1071,6 +1206,8 @@ def test_the_copy_engine_moves_everything(reports, entry):
     # Of each stage: A, its metadata, and B in chunks of 64 columns, all of which a cluster shares.
     copies, shared = count(mix, "UTMALDG"), modified(mix, "UTMALDG", "MULTICAST")
     boxes = chunks + (1 if kernel == "packed" else 2)
+    if kernel == "pieces":  # A in boxes of 64 rows, of a step in a loop that is not unrolled
+        boxes += config.m // 64 - 1
     assert copies and copies % boxes == 0, mix
     assert shared == (copies // boxes * chunks if kernel in ("multicast", "clusters") else 0)
     pieces = config.m // 64 if kernel == "packed" else 0  # side by side, no boxes
@@ -1121,6 +1258,32 @@ def test_one_kernel_asks_where_it_runs(cubins, entry):
     assert asks == (ENTRIES[entry][0].kernel == "gpc")
 
 
+@pytest.mark.parametrize("variant", bounds.VARIANTS)
+def test_what_a_bound_leaves_out_is_gone_and_nothing_else(tmp_path, variant):
+    """Without loads it still multiplies and stores; without multiplications it still loads and stores."""
+    for file, text in bounds.changed(variant).items():
+        (tmp_path / file).write_text(text)
+    kernel = bounds.VARIANTS[variant]
+    source = tmp_path / kernel.source.name
+    (entry,) = kernel.entries
+    cubin = jit.compile_cubin(source, entry, "sm_90a", include=[wgmma.HERE])
+    mix, (whole, _) = jit.instruction_mix(cubin), bounds._OF[variant]
+    all_of_it = jit.instruction_mix(jit.compile_cubin(kernel.source, entry, "sm_90a"))
+    for op, part in (("UTMALDG", "_unloaded"), ("HGMMA.SP", "_unmultiplied")):
+        left = 0 if variant == whole + part else count(all_of_it, op)
+        assert count(mix, op) == left, (op, mix)
+    assert count(mix, "UTMASTG") == count(all_of_it, "UTMASTG")
+    assert not jit.resources(cubin).spills
+
+
+def test_a_bound_whose_rung_was_rewritten_says_so(monkeypatch):
+    monkeypatch.setitem(bounds.LEFT_OUT, "_unloaded", (None, "no such text", 1, ""))
+    with pytest.raises(ValueError, match="wgmma_three.cu has 'no such text' 0 times instead of 1"):
+        bounds.changed("wgmma_three_unloaded")
+    with pytest.raises(ValueError, match="no variant 'wgmma_keep': choose one of wgmma_rounds, "):
+        bounds.bind("wgmma_keep", None, H200)
+
+
 def test_hopper_is_the_only_target():
     """That is why Kernel.targets says so: another architecture has not the instruction."""
     kernel = room.VARIANTS["wgmma_one_stage"]
@@ -1147,6 +1310,13 @@ def test_rows_are_copied_without_spills():
         ("wgmma_split_k.cu", "wgmma_split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
         ("wgmma_rounds.cu", "wgmma_rounds<BF16, 2, 1, 128, 5, 1, false>", "two sets of words"),
         ("wgmma_refilling.cu", "wgmma_refilling<BF16, 3, 1, 256, 2, 1>", "another is there"),
+        (
+            "wgmma_three.cu",
+            "wgmma_three<BF16, 2, 1, 256, 4, 1, false>",
+            "160 registers for each of three",
+        ),
+        ("wgmma_pieces.cu", "wgmma_pieces<BF16, 3, 2, 128, 4, 1>", "160 registers for each of"),
+        ("wgmma_pieces.cu", "wgmma_pieces<BF16, 3, 1, 128, 5, 1>", "two sets of words"),
         (
             "wgmma_last_wave.cu",
             "wgmma_last_wave<BF16, 1, 1, 64, 8, 1, false>",

@@ -12,7 +12,7 @@ import compiled
 import numpy as np
 import pytest
 import racing
-from test_wgmma import CUTTING, HINTING, metadata_rows, wrong_orders
+from test_wgmma import CUTTING, HINTING, metadata_rows, ring_metadata, wrong_orders
 
 from artifact.measure import bench, check
 from kernels import jit, pitch
@@ -159,8 +159,8 @@ def near(config: Wgmma, shape: tuple[int, int, int]) -> tuple[int, int, int]:
 def tile_of(kernel: str) -> Wgmma:
     """A configuration of 128 x 256 of C a block, or where a kernel has no such tile, another one."""
     own = (
-        Wgmma("split_k", 2, 1, 128, 6, 1, 2), Wgmma("refilling", 3, 1, 256, 4, 1),
-        Wgmma("clusters", keep="a", share=2),
+        Wgmma("split_k", 2, 1, 128, 6, 1, 2), Wgmma("clusters", keep="a", share=2),
+        *(Wgmma(kernel, 3, 1, 256, 4, 1) for kernel in ("refilling", *family.EXCHANGING)),
     )  # fmt: skip
     return next((config for config in own if config.kernel == kernel), Wgmma(kernel))
 
@@ -251,18 +251,41 @@ def test_a_last_wave_of_any_length_is_cut_or_not(hopper, stream, config):
 
 
 @gpu
+@pytest.mark.parametrize("band", [1, 12])
+def test_a_last_wave_is_cut_into_pieces_or_not(hopper, stream, band):
+    """Few tiles, as many as there is room for in pieces of 64 rows, more, as many in pieces of 128, more, a wave; all
+    after a whole one, too. Pieces lie wholly or partly beyond the matrix, which has 3 or 70 rows of its last tiles."""
+    sms, config = hopper.properties.multiprocessor_count, replace(tile_of("pieces"), band=band)
+    few = (1, sms // 3, sms // 3 + 1, sms // 2, sms // 2 + 1, sms)
+    cut = []
+    for i, count in enumerate([*few, *(sms + x for x in few)]):
+        m, n, k = (
+            (3, 192 + 70)[i % 2],
+            256 * (count if i % 2 == 0 else -(-count // 2)) - 8,
+            (64, 320)[i % 2],
+        )
+        made = case.__wrapped__(m, n, k)  # kept for no other test
+        bound = wgmma.bind(str(config), made.problem, hopper, config)
+        made.check(run(bound, hopper, stream), f"{config}, {m} x {n}")
+        tiles = math.prod(config.tiles(m, n))
+        ((_, _, arguments),) = bound.steps
+        cut.append(tiles - int(arguments[8]))
+    assert any(cut) and not all(cut), cut
+
+
+@gpu
 @pytest.mark.parametrize(
     "kernel",
     [
         "specialised", "persistent", "packed", "multicast", "stream_k", "lean", "rounds", "last_wave", "refilling",
-        "gpc", "clusters",
+        "gpc", "clusters", "three", "pieces",
     ],
 )  # fmt: skip
 def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
     """13 x 15 tiles, or 9 x 15, in bands that divide 13 or 9, or do not, or are higher."""
     made = case(1540, 3800, 200)
     for band in (1, 2, 3, 7, 13, 16, 1000):
-        config = replace(tile_of(kernel), band=band, keep="a")
+        config = replace(tile_of(kernel), band=band, keep="a" if kernel in HINTING else "")
         bound = wgmma.bind(kernel, made.problem, hopper, config)
         made.check(run(bound, hopper, stream), str(config))
 
@@ -670,8 +693,8 @@ def test_preprocessing_is_accounted_for(hopper, name):
     made = case(1300, 4000, 1000)
     bound = room.bind(name, made.problem, hopper)
     _, val, metadata, packed, workspace, *_ = bound.keep
-    a, rows = made.problem.host().a, metadata_rows(room.RUNGS[name][0])
-    assert np.array_equal(metadata.get(), wgmma.ring_metadata(a, rows))
+    a = made.problem.host().a
+    assert np.array_equal(metadata.get(), ring_metadata(a, room.RUNGS[name][0]))
     held = metadata.nbytes + sum(x.nbytes for x in workspace)
     if name != "wgmma_packed":  # k = 1000 is no whole steps
         held += val.nbytes
@@ -696,6 +719,8 @@ def test_every_entry_loads_on_this_gpu(hopper, name):
         entries += [config.entry(dtype, extra=True) for dtype in DTYPES]
     for entry in entries:
         cubin = jit.compile_cubin(kernel.source, entry, jit.arch_of(hopper))
+        if config.kernel in family.EXCHANGING:
+            cubin = jit.launched_with(cubin, family.AT_LAUNCH)
         assert jit.load(cubin, config.shared_bytes)
 
 
@@ -722,6 +747,7 @@ def test_offsets_beyond_31_bits(hopper, stream, n):
         "wgmma_lean",
         "wgmma_last_wave",
         "wgmma_clusters",
+        "wgmma_pieces",
     ):
         bound = room.bind(name, p, hopper)
         poison(bound)
@@ -755,6 +781,7 @@ def test_what_does_not_go_together_is_refused(hopper):
         ),
         ("wgmma_multicast", {"beta": 1.0, "c": c}, "wgmma_multicast adds neither C nor a bias"),
         ("wgmma_gpc", {"beta": 1.0, "c": c}, "wgmma_gpc adds neither C nor a bias"),
+        ("wgmma_pieces", {"beta": 1.0, "c": c}, "wgmma_pieces adds neither C nor a bias"),
     ):
         with pytest.raises(ValueError, match=said) as caught:
             room.bind(name, small, hopper, **extra)
@@ -814,6 +841,8 @@ MUTANTS = {
     "rows_of_a_thrice": ("sparse_reader.cuh", "ring.a[0] + group * BLOCKS * 4096", "ring.a[0]", "wgmma_refilling"),
     "last_round_alone": ("sparse_reader.cuh", "word[s % 2], s, !first)", "word[s % 2], s, s > 0)", "wgmma_rounds"),
     "neighbours_at_one_place": ("wgmma_gpc.cu", "places[sm_number()]", "places[sm_number() / 2 * 2]", "wgmma_gpc"),
+    "rows_of_a_group_twice": ("wgmma_three.cu", "group * 64, column", "group / 2 * 64, column", "wgmma_three"),
+    "first_piece_twice": ("wgmma_pieces.cu", "(x.first + group) * 64", "group * 64", "wgmma_pieces"),
     "last_column_lost": ("pitch.cu", "i < length ?", "i + 1 < length ?", "wgmma_tall"),
 }  # fmt: skip
 
@@ -901,13 +930,14 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name):
 @gpu
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_lost_step_is_caught(hopper, stream, name):
-    """k = 1000 is 15 steps of 64 and one of 40; wgmma_rounds loses a round, since it would wait for a part of one."""
+    """k = 1000 is 15 steps of 64 and one of 40; who goes in rounds loses one, since it would wait for a part of one."""
     p, reference = drawn(1300, 4000, 1000)
     bound = room.bind(name, p, hopper)
     ((kernel, how, arguments),) = bound.steps
     assert arguments[4] == 16
     config = room.RUNGS[name][0]
-    fewer = 16 - (config.stages if config.kernel == "rounds" else 1)
+    in_rounds = config.kernel in ("rounds", *family.EXCHANGING)
+    fewer = 16 - (config.stages if in_rounds else 1)
     lost = (*arguments[:4], np.int32(fewer), *arguments[5:])
     bound.steps[:] = [(kernel, how, lost)]
     with pytest.raises(check.WrongResult, match="is wrong: relative error"):

@@ -1,0 +1,64 @@
+// wgmma_three: 192 x 256 of C by three warpgroups that multiply and one that copies, with registers from the block's pool.
+//
+//   registers of a thread         at launch     from setmaxnreg on
+//   multiply, three warpgroups        128             160             of the 512 that a quarter of an SM has for a warp of
+//   copy, one warpgroup               128              32             each: 3 x 160 + 32
+//
+// The compiler wants to see 155 registers for an instruction of 256 columns, and to see them at launch, where four warpgroups
+// have 128 (its error C7602). So it is told of 160, which the three have by the time they multiply, and the launch of 128
+// (`jit.launched_with`). Before setmaxnreg a thread uses a handful, which a test reads in the machine code.
+// Of the tiles that fit, this one reads least from shared memory for each element of C; and here copies run ahead.
+//
+// Steps come in whole rounds of the ring (`Reader::consume_rounds`): that the compiler knows where a stage is makes 160 enough.
+// Beyond k they are zeros, with metadata of zeros.
+//
+// Template:  as in sparse_stages.cuh and store.cuh
+#include "sparse_reader.cuh"
+#include "store.cuh"
+#include "tile_order.cuh"
+
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+__global__ void __maxnreg__(160) wgmma_three(
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
+    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
+    int steps, int high, int wide, int band,  // k in steps of 64, a multiple of STAGES; TileOrder
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+{
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
+    static_assert(GROUPS == 3 && BLOCKS == 1, "the pool has 160 registers for each of three warpgroups");
+    const Operands from{a, e, b, c};
+    const TileOrder order{high, wide, band};
+    const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
+    extern __shared__ __align__(1024) unsigned char shared[];
+    S& ring = *reinterpret_cast<S*>(shared);
+    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
+    __shared__ Barrier full[STAGES], empty[STAGES];
+    const int group = warpgroup();
+    begin<GROUPS, STAGES>(from, full, empty);
+
+    int row, column;
+    if (group == GROUPS) {
+        give_registers<32>();
+        if (threadIdx.x == GROUPS * 128) {
+            Place<STAGES> at;
+            for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
+                order.find(tile, row, column);
+                for (int step = 0; step < steps; ++step, at.next()) {
+                    wait(&empty[at.stage], at.parity ^ 1);
+                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage]);
+                }
+            }
+        }
+        return;
+    }
+    take_registers<160>();
+    const Reader<S> reader(ring, group, empty);
+    typename S::Accumulators acc;
+    unsigned parity = 0;
+    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
+        order.find(tile, row, column);
+        reader.consume_rounds(acc, parity, steps, full);
+        out[group].write(acc, c, row * S::M + group * 64, column * N, scale, 1 + group);
+    }
+    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+}

@@ -53,10 +53,11 @@ BAR = 0.05
 #: The rungs that hide what they wait for, so that what bounds a step bounds the kernel.
 STREAMING = (
     "wgmma_bands", "wgmma_keep", "wgmma_multicast", "wgmma_tall", "wgmma_packed", "wgmma_lean", "wgmma_lean_tall",
-    "wgmma_rounds",
+    "wgmma_rounds", "wgmma_three", "wgmma_pieces",
 )  # fmt: skip
-#: The rung of three warpgroups of 64 x 256, which the models are asked about before they have seen it.
-LARGER = "wgmma_refilling"
+#: The rungs of three warpgroups of 64 x 256, and the plainest; the models are asked about it without having seen one.
+OF_THREE = tuple(name for name, (config, *_) in room.RUNGS.items() if config.groups == 3)
+LARGER = "wgmma_three"
 THREE_GROUPS = room.RUNGS[LARGER][0]
 
 
@@ -268,13 +269,13 @@ ANCHORS = {"wgmma_keep": "the port from L2", "wgmma_tall": "shared memory"}
 def larger_tile(rows: pd.DataFrame, size: int, sms: int) -> pd.DataFrame:
     """What both models say of a tile of 192 x 256: anchor, port_gb, clocks, ghz, us, over_auto.
 
-    The model of the clock is fitted without the rung that computes such tiles. A row for each of `ANCHORS`: both
+    The model of the clock is fitted without the rungs that compute such tiles. A row for each of `ANCHORS`: both
     models are taken to be as far off for the new tile as they are for the anchor. Slices and DRAM are as counted for
     `wgmma_tall`, whose tile is as large; the tensor cores work also on the part of the tiles that lies beyond the
     matrix. over_auto: counted time of `auto` over the prediction. Empty where `auto` or an anchor was not counted at
     that size.
     """
-    others = rows[rows["variant"] != LARGER]
+    others = rows[~rows["variant"].isin(OF_THREE)]
     at = others[others["size"] == size].set_index("variant")
     if not {*ANCHORS, "auto"} <= set(at.index):
         return pd.DataFrame(columns=["anchor", "port_gb", "clocks", "ghz", "us", "over_auto"])

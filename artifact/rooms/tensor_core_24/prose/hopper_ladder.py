@@ -27,6 +27,8 @@ from artifact.rooms.tensor_core_24.experiments import (
     by_size,
 )  # fmt: skip
 from kernels import tensor_core_24 as room
+from kernels.tensor_core_24 import bounds as bounds_
+from kernels.tensor_core_24 import family
 
 #: Clocks of an SM's tensor cores, in dense-equivalent FLOP.
 PER_CLOCK = 2 * TENSOR_FLOP_PER_CLOCK[(9, 0)]
@@ -162,6 +164,47 @@ throughput at {cube(size)} from {" over ".join(rate[:2])} to {rate[2]} TFLOP/s. 
 """
 
 
+def alone(bounds: Counters, profile: Profile) -> str:
+    """What is left of a step without its loads, and without its multiplications; nothing where it was not profiled.
+
+    bounds: of the room's part of that name.
+    """
+    if not profile.sizes:
+        return ""
+    size = profile.sizes[-1]
+    clocks = {
+        name: [_clocks(bounds, name + part, size) for part in bounds_.LEFT_OUT]
+        for name in bounds_.TILES
+        if bounds.has(*(name + part for part in bounds_.LEFT_OUT), size=size, metrics=(TIME, CLOCK))
+    }
+    if not clocks:
+        return ""
+    tiles = {name: bounds_.TILES[name] for name in clocks}
+    each = [
+        f"{tiles[v].m} × {tiles[v].n} {bare:.2f} of {whole:.2f} million clocks ({bare / whole:.0%}), loads alone {load:.2f}"
+        for v, (whole, bare, load) in clocks.items()
+    ]
+    shares = [bare / whole for whole, bare, _ in clocks.values()]
+    read = [bounds.get(f"{v}_unloaded", size, SHARED) for v in clocks]
+    text = f"""
+**The multiplication alone.** The same kernels once more, with one text of their source left out: without loads they multiply whatever lies in shared memory. Then they take, at {cube(size)},
+{"; ".join(each)}. {"So it is the instruction that bounds them, and what surrounds it is hidden" if min(shares) > 0.95 else "So what surrounds the instruction is not all hidden"}: with nothing else to do, shared memory delivers {min(read):.0f} to {max(read):.0f}% of 128 bytes a clock over the whole launch, rounding and storing included.
+"""
+    if not profile.holds("auto", "cusparselt"):
+        return text
+    mine, other = (_clocks(profile.counters, v, size) for v in ("auto", "cusparselt"))
+    least = min(bare for _, bare, _ in clocks.values())
+    return text + (
+        f"`auto` takes {mine:.2f} million clocks and cuSPARSELt's best {other:.2f}. A kernel with these tiles in whole waves and nothing around its multiplications "
+        f"would take {least:.2f}, of which the library's are {other / least:.2f}×, where they are {other / mine:.2f}× of `auto`'s. More is to be had by fewer joules alone, at the power limit.\n"
+    )
+
+
+def _clocks(counters: Counters, variant: str, size: int) -> float:
+    """Million clocks of a launch."""
+    return counters.get(variant, size, TIME) * counters.get(variant, size, CLOCK) / 1e15
+
+
 # ---------------------------------------------------------------- more ideas
 
 
@@ -175,6 +218,8 @@ def more_ideas(ladder: Ladder, counters: Counters, sms: int) -> Iterable[str]:
         _fewer_instructions(ladder, counters),
         _last_wave(ladder, counters, sms),
         _refilling(ladder, counters),
+        _three(ladder, counters),
+        _pieces(ladder, counters, sms),
         _gpc(ladder, counters),
     ]
     return list(filter(None, found)) or ["Nothing of it was measured on this GPU."]
@@ -316,7 +361,7 @@ def _refilling(ladder: Ladder, counters: Counters) -> str:
     gain = np.mean([ladder.gain(name, s) for s in ladder.climbed])
     text = (
         f"**192 × 256 without a producer**: {_gains(ladder, name)} of `{tall}`{', less than expected' if gain < 1.02 else ''}. For an instruction of 256 columns the "
-        "compiler wants 155 registers a thread at launch, whatever `setmaxnreg` gives later. Three warpgroups leave none for a fourth that copies, so their warps take "
+        "compiler wants 155 registers a thread at launch, whatever `setmaxnreg` gives later. With a fourth warpgroup that copies there are 128, so here the warps of three take "
         "turns to ask."
     )
     if not counters.has(name, tall, size=size, metrics=(SHARED, AT_L2, CLOCK, INSTRUCTIONS)):
@@ -331,6 +376,59 @@ def _refilling(ladder: Ladder, counters: Counters) -> str:
     return (
         f"{text} At {cube(size)} L2 handles {more(counters.ratio(name, tall, size, AT_L2) - 1, 'bytes')} than for `{tall}`, and the clock that power leaves is {rate[0] / 1e9:.2f} instead of "
         f"{rate[1] / 1e9:.2f} GHz. But warps execute {done[0] / 1e6:.0f} million instructions instead of {done[1] / 1e6:.0f}, and shared memory is busy {busy[0]:.0f}% of the time instead of {busy[1]:.0f}%{cost}."
+    )
+
+
+def _three(ladder: Ladder, counters: Counters) -> str:
+    name, before, size = "wgmma_three", "wgmma_refilling", ladder.climbed[-1]
+    if name not in ladder.rungs:
+        return ""
+    text = (
+        f"**Registers from the block's pool**: {_gains(ladder, name)} of `{before}`, for the same tile. What the compiler refuses the GPU can do: four warpgroups begin with "
+        f"{family.AT_LAUNCH} registers a thread, the one that copies keeps 32, and the others take 160. So the kernel is compiled for 160, and the number in its binary that the driver "
+        "launches by is set to what it begins with; a test walks the machine code for registers that nobody has."
+    )
+    if not counters.has(name, before, size=size, metrics=(TIME, CLOCK, AT_L2, INSTRUCTIONS)):
+        return text
+    done = [counters.get(v, size, INSTRUCTIONS) / 1e6 for v in (name, before)]
+    time, rate, slices = (
+        counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2)
+    )
+    pays = (
+        ": what was saved in clocks was lost in clock rate again"
+        if time * rate < 0.98 and rate < 0.98
+        else ""
+    )
+    return (
+        f"{text} At {cube(size)} warps execute {done[0]:.0f} million instructions instead of {done[1]:.0f}, in {more(time * rate - 1, 'clocks')}. But L2's slices handle "
+        f"{more(slices - 1, 'bytes')}, and the clock that power leaves changes by {rate - 1:+.0%}{pays}."
+    )
+
+
+def _pieces(ladder: Ladder, counters: Counters, sms: int) -> str:
+    name, before = "wgmma_pieces", "wgmma_three"
+    if name not in ladder.rungs:
+        return ""
+    told = []
+    for size in ladder.climbed:
+        count = ladder.rungs[name].tiles(size)
+        cut = family.cut_into_pieces(count, ladder.rungs[name].rows_of_64, sms)
+        how = (
+            f"whose {count % sms} last ones become {cut.pieces} of at most {64 * cut.groups} rows"
+            if cut.pieces
+            else "of which the last is too full to be cut"
+        )
+        told.append(f"{count / sms:.2f} waves at {cube(size)}, {how}")
+    text = f"**Lower tiles last**: {_gains(ladder, name)} of `{before}`. Its tiles fill {listed(told)}. No sums are passed on and nobody waits for another block, as with stream-K and clusters."
+    size = ladder.climbed[-1]
+    if not counters.has(name, before, size=size, metrics=(TIME, CLOCK, AT_L2)):
+        return text
+    time, rate, slices = (
+        counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2)
+    )
+    return (
+        f"{text} At {cube(size)} the profile has {more(time * rate - 1, 'clocks')}, at a clock rate that is {rate - 1:+.0%}: L2's slices handle {more(slices - 1, 'bytes')}, for which A's "
+        "boxes of 64 rows may be to blame."
     )
 
 

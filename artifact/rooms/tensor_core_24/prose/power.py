@@ -11,6 +11,7 @@ from artifact.measure import ceilings as ceilings_
 from artifact.rooms.tensor_core_24 import energy, facts
 from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, Ceilings, Ladder, over
+from kernels.tensor_core_24 import family
 
 
 def measured(view: View, machine: facts.Machine) -> str:
@@ -136,10 +137,10 @@ def clocks(view: View) -> str:
     missed = found[found["error"].abs() > energy.BAR]
     named = [f"`{r.variant}` at {cube(r.size)} ({r.error:+.0%})" for r in missed.itertuples()]
     return (
-        "**A model of clocks** is the tuner's own: what bounds a step (tensor cores, shared memory, or 64 bytes a clock through the "
+        f"**A model of clocks** is the tuner's own: what bounds a step (tensor cores, {family.SHARED_REACHED:.0%} of 128 bytes a clock of shared memory, or 64 through the "
         f"port from L2) times steps times waves. For the {found['variant'].nunique()} rungs that hide what they wait for it is within "
         f"{energy.BAR:.0%} of the counted clocks at {len(found) - len(missed)} of {len(found)} points"
-        f"{f'; it misses {listed(named)}. It knows nothing of clusters whose blocks wait for each other, nor of what waits where shared memory is the bound' if named else ''}."
+        f"{f'; it misses {listed(named)}. It knows nothing of clusters whose blocks wait for each other, nor of how waves begin and end, which counts where there are few' if named else ''}."
     ) + _together(view)
 
 

@@ -254,7 +254,7 @@ def test_without_counters(ladder, ceilings, run, square, both):
     over = tuned_family.speedups(both)
     assert tuned_family.what_is_left(none, square, over, ceilings) == ""
     ideas = hopper_ladder.more_ideas(ladder, Counters({}), 132)
-    assert len(ideas) == 8
+    assert len(ideas) == 10
     assert not any("handle" in idea or "million" in idea for idea in ideas)
 
 
@@ -263,8 +263,8 @@ def test_counters_of_a_missing_file(run, tmp_path):
 
 
 def test_more_ideas(ladder, counters):
-    multicast, packed, stream_k, split_k, few, last, refilling, gpc = hopper_ladder.more_ideas(
-        ladder, counters, 132
+    multicast, packed, stream_k, split_k, few, last, refilling, three, pieces, gpc = (
+        hopper_ladder.more_ideas(ladder, counters, 132)
     )
     assert "Yet without it" in multicast
     assert "of `wgmma_tall`" in packed and "L2 handles" in packed
@@ -274,9 +274,39 @@ def test_more_ideas(ladder, counters):
     assert "2.67 waves at 4096³, of which the last is too full" in last  # 352 tiles
     assert "10.42 waves at 8192³, of which the last is cut" in last
     assert "of `wgmma_lean_tall`" in refilling and "the clock that power leaves" in refilling
+    assert (
+        "begin with 128 registers a thread" in three
+        and "69 million instructions instead of 141" in three
+    )
+    assert "lost in clock rate again" in three
+    assert "2.67 waves at 4096³, of which the last is too full to be cut" in pieces
+    assert (
+        "whose 56 last ones become 112 of at most 128 rows" in pieces
+        and "4% fewer clocks" in pieces
+    )
     assert "of 8 rows instead of 16" in gpc and "Hoped for was half." in gpc
     nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
     assert nothing == ["Nothing of it was measured on this GPU."]
+
+
+def test_what_multiplications_take_alone(run, ladder, counters):
+    """Nearly all of the clocks; of a kernel that waited as long again, half."""
+    profile, bounds = experiments.profile(counters, ladder), experiments.counters(run, "bounds")
+    text = hopper_ladder.alone(bounds, profile)
+    assert "128 × 256 1.33 of 1.36 million clocks (97%), loads alone 1.29" in text
+    assert (
+        "192 × 256 1.36 of 1.36 million clocks (100%)" in text and "it is the instruction" in text
+    )
+    assert (
+        "`auto` takes 1.34 million clocks and cuSPARSELt's best 1.43" in text and "nan" not in text
+    )
+    waits = {
+        (v, size, m): 2 * x if m == experiments.TIME and not v.endswith("ed") else x
+        for (v, size, m), x in bounds.values.items()
+    }
+    assert "not all hidden" in hopper_ladder.alone(Counters(waits), profile)
+    assert hopper_ladder.alone(Counters({}), profile) == ""
+    assert hopper_ladder.alone(bounds, experiments.profile(Counters({}), ladder)) == ""
 
 
 # ---------------------------------------------------------------- the family

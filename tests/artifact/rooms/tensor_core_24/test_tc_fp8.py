@@ -14,15 +14,17 @@ import synthetic
 from artifact import baselines, paths
 from artifact.baselines import cusparselt
 from artifact.measure import check, records
-from artifact.rooms.tensor_core_24 import eight_trials, energy, experiments, fp8, tables
+from artifact.rooms.tensor_core_24 import energy, experiments, fp8, tables, trials
 from artifact.rooms.tensor_core_24.prose import eight_bits
 from artifact.verdicts import load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
+from kernels import tensor_core_24 as room
 from kernels.formats import eight, two_four_eight
 from kernels.tensor_core_24 import fp8_family
 from kernels.tensor_core_24.sweeps import FEW
 
 ROOM = "tensor_core_24"
+RECORDS = paths.RECORDED / "nvidia-h200" / ROOM
 CLAIMS = [claim for claim in load.claims() if claim.room == ROOM and claim.experiment == ("fp8",)]
 verdicts = partial(judging.verdicts, CLAIMS)
 SHAPES = ((512, 512, 512), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 64, 8192))
@@ -176,24 +178,41 @@ def test_the_table_has_every_rung():
 
 
 def test_every_trial_that_is_recorded_has_its_row_and_its_outcome():
-    df = eight_trials.read(paths.RECORDED / "nvidia-h200" / ROOM)
-    table = eight_trials.table(df)
-    assert len(table) == df["trial"].nunique() == len(eight_trials.TRIALS)
+    df = trials.read(RECORDS / "fp8", trials.EIGHT)
+    table = trials.table(df, trials.EIGHT)
+    assert len(table) == df["trial"].nunique() == len(trials.EIGHT)
     halves = df[(df["trial"] == "halves") & (df["m"] == 8192)].iloc[0]
     ours = table.iloc[list(dict.fromkeys(df["trial"])).index("halves")]["came"]
     assert (
         f"{halves['beside_value'] / halves['value']:.2f}× at 8192³" in ours
         and "in clocks; kept" in ours
     )
-    assert "loads nothing" in eight_trials.said(df)
+    assert "loads nothing" in trials.said_of_eight(df)
+
+
+def test_trials_of_the_ladder_are_told_likewise():
+    df = trials.read(RECORDS / "bounds", trials.LADDER)
+    table = trials.table(df, trials.LADDER)
+    assert len(table) == df["trial"].nunique() == len(trials.LADDER)
+    assert set(table["on"]) <= {f"<code>{name}</code>" for name in room.RUNGS}
+    shares = table[table["tried"].str.contains("equal shares")]["came"].iloc[0]
+    assert "0.98× at 6144³" in shares and "1.02× at 28672 × 4096 × 8192 in time; not kept" in shares
 
 
 def test_without_trials_nothing_is_said_and_another_file_is_named(tmp_path):
-    assert eight_trials.read(tmp_path) is None and eight_trials.said(None) == ""
-    (tmp_path / "fp8").mkdir()
-    (tmp_path / "fp8" / eight_trials.FILE).write_text("trial,m\nhalves,1\n")
+    assert trials.read(tmp_path, trials.EIGHT) is None and trials.said_of_eight(None) == ""
+    (tmp_path / trials.FILE).write_text("trial,m\nhalves,1\n")
     with pytest.raises(ValueError, match="tried.csv: it has the columns"):
-        eight_trials.read(tmp_path)
+        trials.read(tmp_path, trials.EIGHT)
+    for known in (trials.EIGHT, trials.LADDER):  # of one kernel, not of the other
+        (tmp_path / trials.FILE).write_text(
+            ",".join(trials.COLUMNS) + "\nhalves,fp8_packed,8,8,8,us,2,1\n"
+        )
+        if known is trials.EIGHT:
+            assert trials.read(tmp_path, known)["gain"].tolist() == [2]
+            continue
+        with pytest.raises(ValueError, match="trials that trials.py knows"):
+            trials.read(tmp_path, known)
 
 
 # ---------------------------------------------------------------- the experiment

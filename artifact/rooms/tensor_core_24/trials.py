@@ -1,11 +1,13 @@
-"""What was tried to make the FP8 kernels faster, one run or one pair of profiles for each: what came of it.
+"""What was tried to make the kernels for Hopper faster and is no rung, one run or one pair of profiles for each.
 
-The numbers are in fp8/tried.csv of the room's records, a row for a trial and a size: the time or the clocks of the
-kernel that it was tried on, and its own; times of one run. What became of a trial is the last word in `TRIALS`.
+The numbers are in bounds/tried.csv of the room's records, and in fp8/tried.csv for FP8: a row for a trial and a size,
+with the time or the clocks of the kernel that it was tried on, and its own; times of one run. What became of a trial is
+the last word in `LADDER` and `EIGHT`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +18,41 @@ from artifact.measure.records import geomean
 FILE = "tried.csv"
 COLUMNS = ("trial", "beside", "m", "n", "k", "unit", "beside_value", "value")
 #: trial -> what, what was expected of it, what became of it.
-TRIALS = {
+Trials = Mapping[str, tuple[str, str, str]]
+LADDER: Trials = {
+    "registers": (
+        "A from registers, loaded by <code>ldmatrix</code> as a stage lands",
+        "1.05×: as instructions alone, those with A in registers are 7% faster",
+        "not kept: the warps read as much of shared memory as the tensor cores did",
+    ),
+    "registers_alone": (
+        "the same without loads, beside the kernel without loads",
+        "1.07×: the instructions alone",
+        "a bound",
+    ),
+    "squares": (
+        "three squares of a warpgroup to store C through instead of two",
+        "1.02×: a warpgroup waits less for the copy engine at the end of a tile",
+        "not kept",
+    ),
+    "all_squares": (
+        "a square for all of C, for which the ring has three stages instead of four",
+        "1.04×: no warpgroup waits at the end of a tile",
+        "not kept: three stages are not enough",
+    ),
+    "shares": (
+        "the last wave of <code>wgmma_three</code> in equal shares of its steps for all blocks, sums through L2",
+        "1.09× at 4096³: 2.67 waves instead of 3, less 3 µs for the sums",
+        "not kept: the sums cost more, and under the profiler a launch did not end, why is not known; "
+        "<code>wgmma_pieces</code> does as much, and nobody waits",
+    ),
+    "paced": (
+        "blocks wait for each other every 32 steps, 2000 clocks at most, so that reads of neighbours meet",
+        "1.03×: 4.9 GB in L2's slices at 8192³, as <code>wgmma_refilling</code> has, instead of 7.6",
+        "not kept: 7.3 GB",
+    ),
+}
+EIGHT: Trials = {
     "halves": (
         "each half of a step a group of wgmma of its own, with one word of metadata",
         "1.2×: without loads the loop was as slow as with them, at three quarters of what shared memory gives",
@@ -53,25 +89,25 @@ TRIALS = {
 }  # fmt: skip
 
 
-def read(folder: Path) -> pd.DataFrame | None:
-    """The trials in the records of a room's folder, with `gain`; None without. ValueError for another file."""
-    path = Path(folder) / "fp8" / FILE
+def read(folder: Path, known: Trials) -> pd.DataFrame | None:
+    """The trials in a folder of records, with `gain`; None without. ValueError for another file than `known` ones'."""
+    path = Path(folder) / FILE
     if not path.is_file():
         return None
     df = pd.read_csv(path)
-    if tuple(df.columns) != COLUMNS or not set(df["trial"]) <= set(TRIALS):
+    if tuple(df.columns) != COLUMNS or not set(df["trial"]) <= set(known):
         raise ValueError(
-            f"{path.name}: it has the columns {', '.join(COLUMNS)} and trials of eight_trials.TRIALS, or is another "
+            f"{path.name}: it has the columns {', '.join(COLUMNS)} and trials that trials.py knows, or is another "
             "file: make it again"
         )
     return df.assign(gain=df["beside_value"] / df["value"])
 
 
-def table(df: pd.DataFrame) -> pd.DataFrame:
+def table(df: pd.DataFrame, known: Trials) -> pd.DataFrame:
     """Trial, the kernel beside it, what was expected, and by what factor time or clocks became less, by size."""
     rows = []
     for name, part in df.groupby("trial", sort=False):
-        what, expected, outcome = TRIALS[name]
+        what, expected, outcome = known[name]
         came = words.listed(
             f"{row['gain']:.2f}× at {words.shape((row['m'], row['n'], row['k']))}"
             for _, row in part.iterrows()
@@ -87,7 +123,7 @@ def table(df: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def said(df: pd.DataFrame | None) -> str:
+def said_of_eight(df: pd.DataFrame | None) -> str:
     """How far groups of half a step came, and what is left where nothing is loaded."""
     if df is None or not {"halves", "halves_unloaded", "unloaded", "unloaded_unstored"} <= set(
         df["trial"]

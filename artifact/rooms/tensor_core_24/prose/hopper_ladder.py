@@ -49,7 +49,7 @@ def compiled(report: pd.DataFrame) -> str:
     return (
         f"Compiled here for sm_90a, in BF16. **{'Spilling: ' + ', '.join(spilled) if spilled else 'Nothing spills'}**, although a "
         "thread of `wgmma_tall` holds 192 accumulators: the compiler plans with the registers that a thread is launched with, "
-        "and `setmaxnreg` then takes 40 for the producer's warps and 232 for the others. `HGMMA.SP` is `wgmma.sp`; of other "
+        "and `setmaxnreg` then takes 40 for the producer's warps and 232 for the others, with three of them 32 and 160. `HGMMA.SP` is `wgmma.sp`; of other "
         f"tensor-core instructions there are {other or 'none'}."
     )
 
@@ -127,7 +127,7 @@ def from_l2(profile: Profile, ladder: Ladder, sms: int) -> str:
     bound = per_clock[0] > 0.9 * facts.PORT_BYTES
     return f"""
 **What arrives from L2 depends on the tile.** For the same work, {tall.m} × {tall.n} needs {tall.l2_bytes / keep.l2_bytes:.0%} of the bytes that {keep.m} × {keep.n} needs; counted: {counted:.0%}. It is {change(gain)}
-at {cube(size)}{pays if gain < 1.01 else ""}. The port of an SM takes about {facts.PORT_BYTES} bytes a clock; counted are {per_clock[0]:.1f} for `wgmma_keep`{", which it bounds," if bound else ""} and {per_clock[1]:.1f} for `wgmma_tall`.
+at {cube(size)}{pays if gain < 1.01 else ""}. The port of an SM takes about {facts.PORT_BYTES} bytes a clock; counted are {per_clock[0]:.1f} for `wgmma_keep`{", which is near it," if bound else ""} and {per_clock[1]:.1f} for `wgmma_tall`.
 """
 
 
@@ -196,7 +196,7 @@ def alone(bounds: Counters, profile: Profile) -> str:
     least = min(bare for _, bare, _ in clocks.values())
     return text + (
         f"`auto` takes {mine:.2f} million clocks and cuSPARSELt's best {other:.2f}. A kernel with these tiles in whole waves and nothing around its multiplications "
-        f"would take {least:.2f}, of which the library's are {other / least:.2f}×, where they are {other / mine:.2f}× of `auto`'s. More is to be had by fewer joules alone, at the power limit.\n"
+        f"would take {least:.2f}: the library takes {other / least:.2f}× as many, and {other / mine:.2f}× as many as `auto`. More is to be had by fewer joules alone, at the power limit.\n"
     )
 
 

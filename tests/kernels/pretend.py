@@ -101,8 +101,9 @@ def pretended(monkeypatch):
         monkeypatch.setattr("cuda.core.launch", lambda *given: launched.append(given))
         monkeypatch.setattr("cuda.core.utils.StridedMemoryView", View)
         monkeypatch.setattr(
-            jit, "compile_cubin", lambda source, entry, arch: f"{source.stem}: {entry}"
+            jit, "compile_cubin", lambda source, entry, arch, include=(): f"{source.stem}: {entry}"
         )
+        monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: cubin)
         monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
         monkeypatch.setattr(current.gpu, "open_device", lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -437,15 +438,31 @@ def test_registers_of_several_kernels_are_not_mixed_up(cache, tmp_path):
         jit.launched_with(cubin, 4)
 
 
-def test_the_sections_of_a_cubin_lie_within_it(cache, source):
+def test_a_cubin_that_counts_no_registers_is_refused(cache, source):
     cubin = jit.compile_cubin(source, "scale<1>", "sm_90a")
-    sections = jit._sections(cubin)
-    assert {".nv.info", f".text.{cubin.symbol}", ".shstrtab"} <= set(sections)
-    assert all(
-        at + size <= len(cubin.code)
-        for name, (at, size) in sections.items()
-        if ".shared" not in name
+    at, length = jit._sections(cubin)[".nv.info"]
+    info = cubin.code[at : at + length]
+    count = b"\x04\x2f\x08\x00"  # kept with its size, of eight bytes: symbol and registers
+    assert info.count(count) == 1
+    other = cubin.code.replace(info, info.replace(count, b"\x04\x11\x08\x00"))  # as of a frame
+    with pytest.raises(
+        ValueError, match="the cubin of scale<1> for sm_90a counts .* of 0 kernels"
+    ) as caught:
+        jit.launched_with(replace(cubin, code=other), 4)
+    assert "\n" not in str(caught.value) and ". " not in str(caught.value)
+
+
+@pytest.mark.parametrize("arch", jit.TARGETS)
+def test_the_sections_of_a_cubin_are_those_of_cuobjdump(cache, source, arch):
+    cubin = jit.compile_cubin(source, "scale<1>", arch)
+    text = jit._tool("cuobjdump", cubin.code, cubin, "-elf")
+    # Of each, its number, where it begins, its bytes, ..., its name.
+    lines = re.findall(
+        r"^ +[0-9a-f]+ +([0-9a-f]+) +([0-9a-f]+) .* (\.\S+)$", text.split("\n.section")[0], re.M
     )
+    said = {name: (int(at, 16), int(length, 16)) for at, length, name in lines}
+    assert {".nv.info", f".text.{cubin.symbol}", ".shstrtab"} <= set(said)
+    assert jit._sections(cubin) == {"": (0, 0)} | said
 
 
 @pytest.fixture

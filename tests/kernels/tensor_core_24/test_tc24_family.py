@@ -299,6 +299,16 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(tr
     assert first == found and len(final) == family.ROUNDS.finalists and few < more
 
 
+def test_metadata_that_is_prepared_once_serves_every_candidate(trials):
+    """In whole tiles, or clusters of them, and in whole rounds of the ring: beyond its end would be words of zeros,
+    which are no valid metadata."""
+    launch.tune(ready(4096, 4096, 4096), H200)
+    _, rows, columns = trials.bound[1][3]["metadata"]
+    for config in family.WGMMA_FAMILY:
+        assert rows % (config.m * config.share) == 0, config
+        assert columns % (64 * config.steps(1)) == 0, config
+
+
 def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(trials, monkeypatch):
     def refuse(*_, **__):
         raise ValueError("mma_sp counts within a tile in 32 bits")

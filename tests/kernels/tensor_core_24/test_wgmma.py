@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import compiled
 import numpy as np
 import pytest
-from compiled import count
+from compiled import count, width
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,7 +70,7 @@ ENDS = tuple(
     for end in (min, max)
 )
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
-IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean")
+IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", *family.EXCHANGING)
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
@@ -474,7 +474,7 @@ def test_every_block_of_rows_is_done_once(count, sms):
 # --------------------------------------------------------------------------- metadata of a ring
 
 
-def word_by_word(a: TwoFour, rows: int) -> np.ndarray:
+def word_by_word(a: TwoFour, rows: int, columns: int) -> np.ndarray:
     """The ring's metadata as the PTX ISA assigns it, one lane at a time.
 
     "Matrix Fragments for sparse wgmma.mma_async.m64nNk32": warp w has rows 16 w to 16 w + 15; lane 4 g + t
@@ -486,7 +486,7 @@ def word_by_word(a: TwoFour, rows: int) -> np.ndarray:
         inside = row < a.m and column < 16 * a.meta.shape[1]
         return int(a.meta[row, column // 16]) if inside else two_four.EMPTY
 
-    high, wide = ceil(a.m / rows) * rows // 64, ceil(a.k / 64)
+    high, wide = ceil(a.m / rows) * rows // 64, ceil(a.k / columns) * columns // 64
     ring = np.zeros((high, wide, 4, 32), np.uint32)
     for i, j, warp, lane in np.ndindex(ring.shape):
         g, t = divmod(lane, 4)
@@ -501,15 +501,20 @@ def word_by_word(a: TwoFour, rows: int) -> np.ndarray:
     m=st.integers(1, 200),
     k=st.integers(1, 200),
     rows=st.sampled_from([64, 128, 192, 256]),
+    columns=st.sampled_from([64, 128, 256]),
     seed=st.integers(0, 99),
 )
 @settings(deadline=None, max_examples=25)
-def test_every_lane_gets_its_word(m, k, rows, seed):
+def test_every_lane_gets_its_word(m, k, rows, columns, seed):
     a = two_four.random(m, k, "bfloat16", seed)
-    made = wgmma.ring_metadata(a, rows)
+    made = wgmma.ring_metadata(a, rows, columns)
     assert made.dtype == np.uint32 and made.flags.c_contiguous
-    assert made.shape == (ceil(m / rows) * rows // 64, 2 * ceil(k / 64) * 64)
-    assert np.array_equal(made, word_by_word(a, rows))
+    assert made.shape == (ceil(m / rows) * rows // 64, 2 * ceil(k / columns) * columns)
+    assert np.array_equal(made, word_by_word(a, rows, columns))
+    if columns == 64:
+        assert np.array_equal(made, wgmma.ring_metadata(a, rows)), (
+            "a step, where nothing else is asked for"
+        )
 
 
 def test_ring_metadata_leaves_its_argument_alone():
@@ -549,7 +554,10 @@ def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Wgmma) -> np
     ring: uint32, row-major; b: float64 (k, n). sparse_stages.cuh, load: boxes of M/64 x 128 words at row / 64 and 2 k,
     and of M x 32 values at row and k / 2. multiply: block i of a warpgroup reads word (group BLOCKS + i) 128 + thread.
     """
-    steps, high = ceil(a.k / 64), ceil(a.m / config.m)
+    steps, high = (
+        ring.shape[1] // 128,
+        ceil(a.m / config.m),
+    )  # of whole rounds, where they are asked for
     val = np.zeros((high * config.m, 32 * steps))
     val[: a.m, : a.val.shape[1]] = half.from_bits(a.val, a.dtype)
     wide = np.zeros((64 * steps, b.shape[1]))
@@ -578,8 +586,13 @@ def multiplied(a: TwoFour, b: np.ndarray, ring: np.ndarray, config: Wgmma) -> np
 
 @pytest.mark.parametrize(
     "config",
-    [BIG, Wgmma("refilling", 3, 1, 256, 4, 1), Wgmma("persistent", 2, 2, 192)],
-    ids=["128", "192", "256"],
+    [
+        BIG,
+        Wgmma("refilling", 3, 1, 256, 4, 1),
+        Wgmma("three", 3, 1, 256, 4, 1),
+        Wgmma("persistent", 2, 2, 192),
+    ],
+    ids=["128", "192", "192 in rounds", "256"],
 )
 @pytest.mark.parametrize(("m", "k"), [(128, 128), (150, 200), (300, 68)])
 def test_the_words_multiply_to_the_product_and_any_other_order_does_not(config, m, k):
@@ -587,8 +600,7 @@ def test_the_words_multiply_to_the_product_and_any_other_order_does_not(config, 
     a = two_four.random(m, k, "bfloat16", 9)
     b = np.random.default_rng(4).uniform(-1, 1, (k, 24))
     reference = check.reference(two_four.to_dense(a).astype(np.float64) @ b)
-    rows = metadata_rows(config)
-    ring = wgmma.ring_metadata(a, rows)
+    rows, ring = metadata_rows(config), ring_metadata(a, config)
     right = multiplied(a, b, ring, config)
     assert np.allclose(right, reference.values, rtol=0, atol=1e-12)
     for name, words in wrong_orders(a, ring, rows).items():
@@ -606,7 +618,9 @@ def wrong_orders(a: TwoFour, ring: np.ndarray, rows: int = 256) -> dict[str, np.
         return np.ascontiguousarray(words).reshape(ring.shape)
 
     return {
-        "swizzled for ldmatrix": two_four.swizzle(a.meta, rows).view(np.uint32).reshape(ring.shape),
+        "swizzled for ldmatrix": at(
+            two_four.swizzle(a.meta, rows, ring.shape[1] // 2).view(np.uint32)
+        ),
         "lanes swapped": at(by_lane[..., [1, 0, 3, 2]]),
         "selectors swapped": at(by_lane[..., [2, 3, 0, 1]]),
         "warps swapped": at(by_lane[:, :, [1, 0, 3, 2]]),
@@ -1062,13 +1076,21 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     exchanging = config.kernel in family.EXCHANGING
     assert used.registers == 160 or not exchanging
     assert (family.AT_LAUNCH if exchanging else used.registers) * threads(config) <= 65536
-    if config.kernel in SPECIALISED:  # what setmaxnreg asks for is there
-        more, less = (160, 32) if exchanging else (232, 40)
-        assert (more * config.groups + less) * 128 <= 65536
+
+
+def registers(op: str) -> int:
+    """How many registers a thread has at least that executes an instruction: it names the first of several."""
+    named = [int(number) for number in re.findall(r"\bR(\d+)\b", op)]
+    kind = re.sub(r"^@!?U?P\w+\s+", "", op).split()[0]
+    if sums := re.match(r"HGMMA.*x(\d+)x", kind):  # N / 2 of a thread, and a word of metadata
+        return max(named[0] + int(sums[1]) // 2, max(named) + 1)
+    pairs = 2 * bool({"WIDE", "HI"} & {*kind.split(".")})
+    several = 4 if kind.endswith(".M88.4") else max(pairs, width(kind) // 32)
+    return max(named, default=-several) + several
 
 
 def most_registers(listing: str) -> dict[str, int]:
-    """How many registers a path through a disassembly names: from the entry, and behind each kind of setmaxnreg."""
+    """How many registers paths through a disassembly need: from the entry, and behind each kind of setmaxnreg."""
     code, labels = [], {}
     for line in listing.splitlines():
         if label := re.match(r"\s*(\.L_\w+):", line):
@@ -1086,8 +1108,7 @@ def most_registers(listing: str) -> dict[str, int]:
         state = next(
             (kind for kind in ("TRY_ALLOC", "DEALLOC") if f"USETMAXREG.{kind}" in op), state
         )
-        named = [int(number) + 1 for number in re.findall(r"\bR(\d+)\b", op)]
-        most[state] = max([most[state], *named])
+        most[state] = max(most[state], registers(op))
         todo += [(labels[label], state) for label in re.findall(r"\.L_\w+", op) if label in labels]
         ends = re.match(r"(EXIT|BRA|RET\S*|BRA\.U)\b(?!\.DIV|\.U\.ANY)", op)  # without a predicate
         if not ends:
@@ -1096,15 +1117,22 @@ def most_registers(listing: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel in family.EXCHANGING]
+    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel in SPECIALISED]
 )
-def test_nobody_uses_registers_that_it_does_not_have(cubins, entry):
-    """Launched with 128, of which the compiler, told of 160, knows nothing: the code must do with them until
-    setmaxnreg has given it more, and with 32 where it gives the others back."""
-    found = most_registers(jit.disassemble(cubins[entry]))
-    assert found.keys() == {"launch", "TRY_ALLOC", "DEALLOC"}
-    assert found["launch"] <= family.AT_LAUNCH and found["DEALLOC"] <= 32
-    assert 128 < found["TRY_ALLOC"] <= 160
+def test_nobody_uses_registers_that_it_does_not_have(cubins, reports, entry):
+    """What a block has is shared out by setmaxnreg, and who waits for more than that waits for ever. Some are launched
+    with 128, of which the compiler, told of 160, knows nothing: the code must do with them until it has more."""
+    config, sass = ENTRIES[entry][0], jit.disassemble(cubins[entry])
+    asked = re.findall(r"USETMAXREG\.(\w+)\.CTAPOOL (?:UP\d, )?(0x\w+)", sass)
+    has = {kind: int(number, 16) for kind, number in asked}
+    assert len(asked) == 2 and has.keys() == {"TRY_ALLOC", "DEALLOC"}
+    exchanging = config.kernel in family.EXCHANGING
+    has["launch"] = 128 if exchanging else reports[entry][0].registers
+    assert config.groups * has["TRY_ALLOC"] + has["DEALLOC"] <= (config.groups + 1) * has["launch"]
+    found = most_registers(sass)
+    assert found.keys() == has.keys()
+    assert all(found[part] <= has[part] for part in has), (found, has)
+    assert not exchanging or found["TRY_ALLOC"] > 128, "otherwise nothing need be exchanged"
 
 
 def test_registers_are_counted_along_paths():
@@ -1117,6 +1145,20 @@ def test_registers_are_counted_along_paths():
         x if x.startswith(".") else f"        /*{16 * i:04x}*/    {x}" for i, x in enumerate(lines)
     ]
     assert most_registers("\n".join(listing)) == {"launch": 6, "TRY_ALLOC": 156, "DEALLOC": 32}
+
+
+@pytest.mark.parametrize(
+    ("op", "needed"),
+    [
+        ("USETMAXREG.DEALLOC.CTAPOOL 0x20 ;", 0), ("FADD R1, R7, RZ ;", 8), ("UIADD3 UR40, UR4, 0x1, URZ ;", 0),
+        ("HGMMA.SP.64x256x32.F32.BF16 R24, gdesc[UR20].tnspB, R24, UP0, R153, 0x0 ;", 154),
+        ("HGMMA.SP.64x256x32.F32.BF16 R40, gdesc[UR20].tnspB, R40, R8, 0x1, gsb0 ;", 168),
+        ("@!P0 LDC.64 R30, c[0x0][0x448] ;", 32), ("STSM.16.M88.4 [R7], R12 ;", 16),
+        ("IMAD.HI.U32 R3, R3, R7, R30 ;", 32), ("LDG.E.128 R28, desc[UR4][R2.64] ;", 32),
+    ],
+)  # fmt: skip
+def test_an_instruction_needs_registers_that_it_does_not_name(op, needed):
+    assert registers(op) == needed
 
 
 def test_three_blocks_of_the_first_rung_share_an_sm(reports):

@@ -219,6 +219,9 @@ def test_shapes_have_the_waves_that_they_are_for(name, sms):
     assert math.prod(config.tiles(*WRONG_SHAPE[:2])) == tiles and WRONG_SHAPE[1] % 8
     if config.kernel in CUTTING:
         assert sms <= wgmma.whole_tiles(tiles, sms) < tiles
+    if config.kernel == "pieces":
+        cut = family.cut_into_pieces(tiles, config.groups, sms)
+        assert cut.whole == sms and cut.pieces
     if config.kernel == "stream_k":
         assert wgmma.shared_tiles(tiles, sms)
     assert takes(config, WRONG_SHAPE, racing.H200)
@@ -257,7 +260,7 @@ def test_a_last_wave_is_cut_into_pieces_or_not(hopper, stream, band):
     after a whole one, too. Pieces lie wholly or partly beyond the matrix, which has 3 or 70 rows of its last tiles."""
     sms, config = hopper.properties.multiprocessor_count, replace(tile_of("pieces"), band=band)
     few = (1, sms // 3, sms // 3 + 1, sms // 2, sms // 2 + 1, sms)
-    cut = []
+    cut, groups = [], set()
     for i, count in enumerate([*few, *(sms + x for x in few)]):
         m, n, k = (
             (3, 192 + 70)[i % 2],
@@ -270,7 +273,8 @@ def test_a_last_wave_is_cut_into_pieces_or_not(hopper, stream, band):
         tiles = math.prod(config.tiles(m, n))
         ((_, _, arguments),) = bound.steps
         cut.append(tiles - int(arguments[8]))
-    assert any(cut) and not all(cut), cut
+        groups.add(int(arguments[9]))
+    assert any(cut) and not all(cut) and groups == {1, 2, 3}, cut
 
 
 @gpu
@@ -842,6 +846,7 @@ MUTANTS = {
     "last_round_alone": ("sparse_reader.cuh", "word[s % 2], s, !first)", "word[s % 2], s, s > 0)", "wgmma_rounds"),
     "neighbours_at_one_place": ("wgmma_gpc.cu", "places[sm_number()]", "places[sm_number() / 2 * 2]", "wgmma_gpc"),
     "rows_of_a_group_twice": ("wgmma_three.cu", "group * 64, column", "group / 2 * 64, column", "wgmma_three"),
+    "words_of_the_first_piece": ("wgmma_pieces.cu", "2, row / 64,", "2, x.row * GROUPS,", "wgmma_pieces"),
     "first_piece_twice": ("wgmma_pieces.cu", "(x.first + group) * 64", "group * 64", "wgmma_pieces"),
     "last_column_lost": ("pitch.cu", "i < length ?", "i + 1 < length ?", "wgmma_tall"),
 }  # fmt: skip

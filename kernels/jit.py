@@ -146,11 +146,10 @@ def launched_with(cubin: Cubin, registers: int) -> Cubin:
     what it begins with. Before its setmaxnreg the code must do with that; a test reads it in the disassembly.
     Raises ValueError where the cubin names no count, or a smaller one.
     """
-    at, length = _sections(cubin)[".nv.info"]
+    at, length = _sections(cubin).get(".nv.info", (0, 0))
     code, end, counts = bytearray(cubin.code), at + length, []
-    while (
-        at < end
-    ):  # an attribute: how it is kept, which, and its bytes, or where it has a word alone, that
+    # An attribute is how it is kept, which one, and the number of its bytes, or where there is a word alone, that.
+    while at < end:
         kept, which, size = struct.unpack_from("<BBH", code, at)
         if (kept, which) == (_WITH_SIZE, _REGISTER_COUNT):
             counts.append(at + 8)  # after the symbol's number

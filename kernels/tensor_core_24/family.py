@@ -257,13 +257,14 @@ class Wgmma:
         c = self
         alone = c.kernel in ("one_stage", "ring")  # one warpgroup, which also asks for stages
         three = c.kernel in ("refilling", *EXCHANGING)
+        least = 3 if c.kernel == "refilling" else 4 if three else 2
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if three else (1,) if alone else (1, 2)),
             ("rows of a tile", c.m, (192,) if three else (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
             ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, range(1, 17)),
             ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
             ("share", c.share, (2, 4) if c.kernel == "clusters" else (1,)),
-            ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(3 if three else 2, 33)),
+            ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(least, 33)),
         ):  # fmt: skip
             ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
             choice = ends or ", ".join(map(repr, known))

@@ -1,7 +1,7 @@
 // wgmma_pieces: wgmma_three whose last wave, where few tiles are left for it, computes lower ones.
 //
 //   whole waves     192 rows                                      a step of so many rows takes, by what bounds it,
-//   last wave       192, or 128 and 64, or three times 64         955, 656, 584 clocks
+//   last wave       192, or 128 and 64, or three times 64         939, 656, 584 clocks
 //
 // 56 tiles are as much work for 132 SMs as 112 pieces of them, but a piece is done earlier. Unlike stream-K and clusters of
 // two that share a tile's steps, nobody waits for anybody, there are no sums to pass on, and each element of C is the same

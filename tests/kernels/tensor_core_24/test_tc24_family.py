@@ -164,7 +164,7 @@ def test_one_step_is_cut_by_nobody():
 
 
 @pytest.mark.parametrize("name", ["wgmma_refilling", "wgmma_three", "wgmma_pieces"])
-def test_three_warpgroups_have_a_complete_one_of_two(name):
+def test_what_has_three_warpgroups_has_somebody_who_adds(name):
     config = room.RUNGS[name][0]
     instead = family.complete(config, {"bias"})
     assert instead.kernel in family.COMPLETE and instead.n == config.n

@@ -122,7 +122,7 @@ def compile_cubin(
     if anew:
         code, symbol = _nvrtc(source, entry, arch, folders)
         return Cubin(source, entry, arch, symbol, code)
-    told = (with_includes(source), entry, arch, repr(OPTIONS), nvrtc_version(), *folders)
+    told = (with_includes(source, folders), entry, arch, repr(OPTIONS), nvrtc_version(), *folders)
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
@@ -377,8 +377,11 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
     return bytes(compiled.code), symbol.decode() if isinstance(symbol, bytes) else symbol
 
 
-def with_includes(source: Path) -> str:
-    """The source and every header of ours that it reaches: the cache must see a changed header."""
+def with_includes(source: Path, folders: Iterable[str | Path] = ()) -> str:
+    """The source and every header of ours that it reaches: the cache must see a changed header.
+
+    folders: where else headers may lie, after the file's own folder and `COMMON`.
+    """
     seen: dict[Path, str] = {}
     todo = [source]
     while todo:
@@ -387,7 +390,8 @@ def with_includes(source: Path) -> str:
             continue
         seen[path] = path.read_text()
         for name in re.findall(r'^\s*#include\s+"([^"]+)"', seen[path], re.MULTILINE):
-            found = [p for p in (path.parent / name, COMMON / name) if p.is_file()]
+            places = (path.parent, COMMON, *map(Path, folders))
+            found = [place / name for place in places if (place / name).is_file()]
             todo += [p.resolve() for p in found[:1]]
     return "\0".join(text for _, text in sorted(seen.items()))
 

@@ -215,7 +215,7 @@ def bind(
         cubin = jit.launched_with(cubin, AT_LAUNCH)
     kernel = jit.load(cubin, shared)
     resident = dict.fromkeys(
-        ("persistent", "packed", "stream_k", "lean", "rounds", "refilling", "three"), sms
+        ("persistent", "packed", "stream_k", "lean", "rounds", "refilling", *EXCHANGING), sms
     )
     resident |= {"multicast": sms // 2, "last_wave": sms // 2}
     cluster = 2 if config.kernel == "last_wave" else max(share, config.splits)
@@ -226,7 +226,6 @@ def bind(
         resident["clusters"] = jit.most_clusters(kernel, one, device)
     if cut:
         count = cut.whole + cut.pieces
-        resident["pieces"] = sms
     grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
     if config.kernel == "gpc":  # every place is some block's
         grid, options = sms, {"is_cooperative": True}

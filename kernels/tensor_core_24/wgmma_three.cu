@@ -7,7 +7,8 @@
 // The compiler wants to see 155 registers for an instruction of 256 columns, and to see them at launch, where four warpgroups
 // have 128 (its error C7602). So it is told of 160, which the three have by the time they multiply, and the launch of 128
 // (`jit.launched_with`). Before setmaxnreg a thread uses a handful, which a test reads in the machine code.
-// Of the tiles that fit, this one reads least from shared memory for each element of C; and here copies run ahead.
+// Of the tiles that fit, none reads less from shared memory for each element of C, and this brings fewer bytes to the SM than
+// 128 x 256; and here copies run ahead.
 //
 // Steps come in whole rounds of the ring (`Reader::consume_rounds`): that the compiler knows where a stage is makes 160 enough.
 // Beyond k they are zeros, with metadata of zeros.

@@ -405,6 +405,21 @@ def test_a_cubin_without_its_kernel_is_an_error(cache, source):
         jit._instructions(replace(cubin, symbol="other"))
 
 
+def test_a_header_in_a_folder_that_was_named_is_part_of_what_is_compiled(cache, tmp_path, compiled):
+    """Changed, it is compiled anew; and one beside the file comes first, as for the compiler."""
+    (folder := tmp_path / "more").mkdir()
+    path = write(tmp_path, '#include "far.cuh"\n__global__ void far(int* x) { *x = FAR; }\n')
+    for text in ("#define FAR 1\n", "#define FAR 2\n"):
+        (folder / "far.cuh").write_text(text)
+        for _ in range(2):
+            jit.compile_cubin(path, "far", "sm_90a", include=[folder])
+    assert len(compiled) == 2
+    assert "FAR 2" in jit.with_includes(path, [folder])
+    assert "FAR 2" not in jit.with_includes(path)
+    (tmp_path / "far.cuh").write_text("#define FAR 3\n")
+    assert "FAR 3" in jit.with_includes(path, [folder])
+
+
 def registers_of(cubin: jit.Cubin) -> int:
     return jit.resources(cubin).registers
 

@@ -165,6 +165,10 @@ def ladder(run: Run) -> Ladder:
         for name, rung in facts.rungs().items()
         if any(facts.takes_all(run.machine, name, [shape]) for shape in sweep)
     }
+    if run.mode != "measure":  # a record from before there was a rung has no row of it
+        files = [run.folder / f"{name}.csv" for name in ("ladder", "ladder_small")]
+        known = {v for path in files if path.is_file() for v in records.read(path)["variant"]}
+        here = {name: rung for name, rung in here.items() if name in known}
     whole = [s for s in sweep if all(facts.takes_all(run.machine, name, [s]) for name in here)]
     part = [s for s in sweep if s not in whole]
     frames = []

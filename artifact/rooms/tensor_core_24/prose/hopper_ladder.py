@@ -49,7 +49,7 @@ def compiled(report: pd.DataFrame) -> str:
     return (
         f"Compiled here for sm_90a, in BF16. **{'Spilling: ' + ', '.join(spilled) if spilled else 'Nothing spills'}**, although a "
         "thread of `wgmma_tall` holds 192 accumulators: the compiler plans with the registers that a thread is launched with, "
-        "and `setmaxnreg` then takes 40 for the producer's warps and 232 for the others, with three of them 32 and 160. `HGMMA.SP` is `wgmma.sp`; of other "
+        "and `setmaxnreg` then takes 40 for the producer's warps and 232 for the others. For `wgmma_three` and `wgmma_pieces` it plans with 160, see below. `HGMMA.SP` is `wgmma.sp`; of other "
         f"tensor-core instructions there are {other or 'none'}."
     )
 
@@ -175,7 +175,9 @@ def alone(bounds: Counters, profile: Profile) -> str:
     clocks = {
         name: [_clocks(bounds, name + part, size) for part in bounds_.LEFT_OUT]
         for name in bounds_.TILES
-        if bounds.has(*(name + part for part in bounds_.LEFT_OUT), size=size, metrics=(TIME, CLOCK))
+        if bounds.has(
+            *(name + part for part in bounds_.LEFT_OUT), size=size, metrics=(TIME, CLOCK, SHARED)
+        )
     }
     if not clocks:
         return ""
@@ -186,18 +188,21 @@ def alone(bounds: Counters, profile: Profile) -> str:
     ]
     shares = [bare / whole for whole, bare, _ in clocks.values()]
     read = [bounds.get(f"{v}_unloaded", size, SHARED) for v in clocks]
-    text = f"""
-**The multiplication alone.** The same kernels once more, with one text of their source left out: without loads they multiply whatever lies in shared memory. Then they take, at {cube(size)},
-{"; ".join(each)}. {"So it is the instruction that bounds them, and what surrounds it is hidden" if min(shares) > 0.95 else "So what surrounds the instruction is not all hidden"}: with nothing else to do, shared memory delivers {min(read):.0f} to {max(read):.0f}% of 128 bytes a clock over the whole launch, rounding and storing included.
-"""
-    if not profile.holds("auto", "cusparselt"):
-        return text
-    mine, other = (_clocks(profile.counters, v, size) for v in ("auto", "cusparselt"))
-    least = min(bare for _, bare, _ in clocks.values())
-    return text + (
-        f"`auto` takes {mine:.2f} million clocks and cuSPARSELt's best {other:.2f}. A kernel with these tiles in whole waves and nothing around its multiplications "
-        f"would take {least:.2f}: the library takes {other / least:.2f}× as many, and {other / mine:.2f}× as many as `auto`. More is to be had by fewer joules alone, at the power limit.\n"
+    hidden = min(shares) > 0.95
+    verdict = (
+        "So it is the instruction that bounds them, and loads are hidden"
+        if hidden
+        else "So loads are not all hidden"
     )
+    left = (
+        f" For such tiles at most {1 - min(shares):.0%} of the clocks are to be had from what surrounds the multiplication; the rest are waves that are not full, and joules."
+        if hidden
+        else ""
+    )
+    return f"""
+**The multiplication alone.** The same kernels once more, with one text of their source left out: without loads they multiply whatever lies in shared memory, and still round and store. Then they take, at {cube(size)},
+{"; ".join(each)}. {verdict}: with nothing else to do, shared memory delivers {min(read):.0f} to {max(read):.0f}% of 128 bytes a clock over the whole launch.{left}
+"""
 
 
 def _clocks(counters: Counters, variant: str, size: int) -> float:
@@ -395,12 +400,12 @@ def _three(ladder: Ladder, counters: Counters) -> str:
         counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2)
     )
     pays = (
-        ": what was saved in clocks was lost in clock rate again"
-        if time * rate < 0.98 and rate < 0.98
+        ": in this profile what was saved in clocks was lost in clock rate again"
+        if time * rate < 0.98 and time > 0.98
         else ""
     )
     return (
-        f"{text} At {cube(size)} warps execute {done[0]:.0f} million instructions instead of {done[1]:.0f}, in {more(time * rate - 1, 'clocks')}. But L2's slices handle "
+        f"{text} At {cube(size)} warps execute {done[0]:.0f} million instructions instead of {done[1]:.0f}, in {more(time * rate - 1, 'clocks')}. L2's slices handle "
         f"{more(slices - 1, 'bytes')}, and the clock that power leaves changes by {rate - 1:+.0%}{pays}."
     )
 
@@ -419,17 +424,19 @@ def _pieces(ladder: Ladder, counters: Counters, sms: int) -> str:
             else "of which the last is too full to be cut"
         )
         told.append(f"{count / sms:.2f} waves at {cube(size)}, {how}")
-    text = f"**Lower tiles last**: {_gains(ladder, name)} of `{before}`. Its tiles fill {listed(told)}. No sums are passed on and nobody waits for another block, as with stream-K and clusters."
+    text = f"**Lower tiles last**: {_gains(ladder, name)} of `{before}`. Its tiles fill {listed(told)}. Unlike with stream-K and clusters, no sums are passed on and no block waits for another."
     size = ladder.climbed[-1]
     if not counters.has(name, before, size=size, metrics=(TIME, CLOCK, AT_L2)):
         return text
     time, rate, slices = (
         counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2)
     )
-    return (
-        f"{text} At {cube(size)} the profile has {more(time * rate - 1, 'clocks')}, at a clock rate that is {rate - 1:+.0%}: L2's slices handle {more(slices - 1, 'bytes')}, for which A's "
-        "boxes of 64 rows may be to blame."
+    costs = (
+        ": a piece brings all of B's columns once more, and A comes in boxes of 64 rows, whose reads may merge less"
+        if slices > 1.02
+        else ""
     )
+    return f"{text} At {cube(size)} the profile has {more(time * rate - 1, 'clocks')}, at a clock rate that is {rate - 1:+.0%}; L2's slices handle {more(slices - 1, 'bytes')}{costs}."
 
 
 def _gpc(ladder: Ladder, counters: Counters) -> str:

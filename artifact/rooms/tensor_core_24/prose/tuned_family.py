@@ -168,7 +168,7 @@ def what_is_left(profile: Profile, square: pd.DataFrame, over: Speedups, ceiling
     return f"""
 **{"What is missing" if len(over.below_aim) else "What is left"}.** In the profile at {cube(size)} `auto` takes {clocks:.2f}× of the clocks of cuSPARSELt's best at {mine[CLOCK] / other[CLOCK]:.2f}× of its clock rate, so it is at {other[TIME] / mine[TIME]:.2f}×;
 in the sweep, which loads the GPU for longer, at {swept:.2f}×. Its tensor cores are busy {mine[TENSOR]:.0f}% of the time and the pipe of shared memory {mine[SHARED]:.0f}%, cuSPARSELt's {other[TENSOR]:.0f}% and {other[SHARED]:.0f}%. For a tile of
-{best.m} × {best.n} the port from L2 leaves at most {math / port:.0%} to the tensor cores, shared memory {family.SHARED_REACHED / (1 + 32 / best.n):.0%}, as far as kernels without loads get{"; so what is missing is not to be had from this tile" if mine[TENSOR] > 95 * math / port and len(over.below_aim) else ""}.
+{best.m} × {best.n} the port from L2 leaves at most {math / port:.0%} to the tensor cores, shared memory {family.SHARED_REACHED / (1 + 32 / best.n):.0%} as the tuner's model has it{"; so what is missing is not to be had from this tile" if mine[TENSOR] > 95 * math / port and len(over.below_aim) else ""}.
 """
 
 

@@ -207,9 +207,11 @@ def bind(
             0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, c_bits.shape[1])),
         ]  # fmt: skip
     shared = config.shared_bytes
-    where = (config.source, ()) if source is None else (source, (HERE,))
     cubin = jit.compile_cubin(
-        where[0], config.entry(a.dtype, extra), jit.arch_of(device), include=where[1]
+        source or config.source,
+        config.entry(a.dtype, extra),
+        jit.arch_of(device),
+        include=(HERE,) if source else (),
     )
     if config.kernel in EXCHANGING:
         cubin = jit.launched_with(cubin, AT_LAUNCH)

@@ -4,9 +4,9 @@
 //   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...         then all twelve warps have handed back
 //
 // An instruction of 256 columns asks for 155 registers a thread. A fourth warpgroup that copies, or even a single warp more,
-// would leave 128 at launch (wgmma_three.cu has one); three warpgroups alone have 168 each. Of the tiles that fit, this one reads least from shared
-// memory for each element of C: all of B for every 64 rows, as any, but A's 64 rows for 256 columns; and B arrives once for
-// 192 rows.
+// would leave 128 at launch (wgmma_three.cu has one); three warpgroups alone have 168 each. Of the tiles that fit, this one
+// reads least from shared memory for each element of C: all of B for every 64 rows, as any, but A's 64 rows for 256 columns;
+// and B arrives once for 192 rows.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
 #include "sparse_reader.cuh"

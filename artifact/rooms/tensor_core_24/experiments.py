@@ -43,11 +43,19 @@ def measure(
 def studies(run: Run) -> pd.DataFrame:
     """The side studies that fit this GPU, beside the published kernel and the library."""
     shapes = room.sweeps(run.preset)["studies"]
-    names = [v for v in facts.STUDIES if facts.takes_all(run.machine, v, shapes)]
-    if run.mode != "measure":  # a record from before there was a study has no row of it
-        known = set(records.read(run.folder / "studies.csv")["variant"])
-        names = [v for v in names if v in known]
+    fitting = [v for v in facts.STUDIES if facts.takes_all(run.machine, v, shapes)]
+    names = _known(run, fitting, "studies")
     return measure(run, "studies", ["mma_sp", *names, "cusparselt"])
+
+
+def _known(run: Run, variants: Iterable[str], *experiments: str) -> list[str]:
+    """Of some variants those that a run has: all where it measures, else those of which there is a row, since a record
+    may be from before there was a variant."""
+    if run.mode == "measure":
+        return list(variants)
+    paths = [run.folder / f"{name}.csv" for name in experiments]
+    recorded = {v for path in paths if path.is_file() for v in records.read(path)["variant"]}
+    return [v for v in variants if v in recorded]
 
 
 def pruning(run: Run) -> pd.DataFrame | None:
@@ -160,15 +168,9 @@ class Ladder:
 def ladder(run: Run) -> Ladder:
     """Every rung at every size that it takes; sizes that one of them does not take are a record of their own."""
     sweep = room.sweeps(run.preset)["ladder"]
-    here = {
-        name: rung
-        for name, rung in facts.rungs().items()
-        if any(facts.takes_all(run.machine, name, [shape]) for shape in sweep)
-    }
-    if run.mode != "measure":  # a record from before there was a rung has no row of it
-        files = [run.folder / f"{name}.csv" for name in ("ladder", "ladder_small")]
-        known = {v for path in files if path.is_file() for v in records.read(path)["variant"]}
-        here = {name: rung for name, rung in here.items() if name in known}
+    rungs = facts.rungs()
+    taken = [v for v in rungs if any(facts.takes_all(run.machine, v, [s]) for s in sweep)]
+    here = {v: rungs[v] for v in _known(run, taken, "ladder", "ladder_small")}
     whole = [s for s in sweep if all(facts.takes_all(run.machine, name, [s]) for name in here)]
     part = [s for s in sweep if s not in whole]
     frames = []

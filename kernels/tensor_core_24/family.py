@@ -151,14 +151,16 @@ TARGETS = ("sm_90a",)
 K = 64  #: columns of A in a stage
 KERNELS = (
     "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds",
-    "last_wave", "refilling", "gpc", "clusters", "three", "pieces",
+    "last_wave", "refilling", "gpc", "clusters", "three", "pieces", "cp_async",
 )  # fmt: skip
 #: In these the warpgroups that multiply ask for copies, too.
-COPYING = ("one_stage", "ring", "refilling")
+COPYING = ("one_stage", "ring", "refilling", "cp_async")
 #: In these three warpgroups that multiply and one that copies exchange registers after launch, when each thread has
 #: `AT_LAUNCH`; their steps are whole rounds of the ring.
 EXCHANGING = ("three", "pieces")
 AT_LAUNCH = 128
+DEEP = 4  #: steps of a stage of cp_async
+GRID_Y = 65535  #: blocks of a grid along y, at most
 #: These add beta·C and a bias, too.
 COMPLETE = (
     "ring",
@@ -171,6 +173,7 @@ COMPLETE = (
     "last_wave",
     "clusters",
     "three",
+    "cp_async",
 )
 KEEP = {"": 0, "a": 1, "b": 2}
 
@@ -220,6 +223,7 @@ class Wgmma:
         arguments = {
             "one_stage": f"{t}, {c.blocks}, {c.n}",
             "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
+            "cp_async": f"{t}, {c.n}, {c.stages}, {flag}",
             "clusters": f"{tile}, {flag}, {c.share}",
         }.get(c.kernel, f"{tile}, {flag}" if c.kernel in COMPLETE else tile)
         return f"wgmma_{c.kernel}<{arguments}>"
@@ -236,8 +240,13 @@ class Wgmma:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup."""
+        """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup.
+
+        cp_async has stages of `DEEP` steps, and stores from registers.
+        """
         stage = self.m * K + self.n * 2 * K + self.m * 8
+        if self.kernel == "cp_async":
+            return self.stages * DEEP * stage
         return -(-self.stages * stage // 1024) * 1024 + self.groups * self.buffers * 8192
 
     def steps(self, k: int) -> int:
@@ -255,13 +264,16 @@ class Wgmma:
         sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
         """
         c = self
-        alone = c.kernel in ("one_stage", "ring")  # one warpgroup, which also asks for stages
+        few = c.kernel == "cp_async"
+        # One warpgroup, which also asks for stages.
+        alone = few or c.kernel in ("one_stage", "ring")
         three = c.kernel in ("refilling", *EXCHANGING)
         least = 3 if c.kernel == "refilling" else 4 if three else 2
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if three else (1,) if alone else (1, 2)),
-            ("rows of a tile", c.m, (192,) if three else (64, 128, 256)), ("n", c.n, (64, 128, 192, 256)),
-            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, range(1, 17)),
+            ("rows of a tile", c.m, (192,) if three else (64,) if few else (64, 128, 256)),
+            ("n", c.n, (16, 32, 64) if few else (64, 128, 192, 256)),
+            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, (0,) if few else range(1, 17)),
             ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
             ("share", c.share, (2, 4) if c.kernel == "clusters" else (1,)),
             ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(least, 33)),
@@ -277,7 +289,7 @@ class Wgmma:
             f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
         )
         require(
-            not c.keep or c.kernel not in EXCHANGING,
+            not c.keep or c.kernel not in (*EXCHANGING, "cp_async"),
             f"wgmma_{c.kernel} asks L2 to keep nothing, not {c.keep!r}: leave it out",
         )
         require(
@@ -301,6 +313,11 @@ class Wgmma:
             f"and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
         )
         high, wide = c.tiles(m, n)
+        require(
+            not few or wide <= GRID_Y,
+            f"wgmma_cp_async has a row of blocks for {c.n} columns of C and may have {GRID_Y} of them, not {wide} for "
+            f"n={n}: use lean",
+        )
         if c.kernel == "rounds":
             require(
                 c.stages % 2 == 0 and ceil(k / K) % c.stages == 0,
@@ -440,6 +457,11 @@ RUNGS: dict[str, tuple[Wgmma, str, str]] = {
         "the same; where few tiles are left for the last wave, it computes lower ones",
         "1.03x over wgmma_three at 8192 cubed: 10.7 waves instead of 11; none less at 4096 cubed.",
     ),
+    "wgmma_cp_async": (
+        Wgmma("cp_async", 1, 1, 32, 4, 0),
+        "64 x 32 tiles for products of microseconds: threads copy, past tensor maps and the copy engine",
+        "1.1x over wgmma_ring at 512 cubed: one trip to DRAM less, as many tiles as SMs. Far behind with many tiles.",
+    ),
     "wgmma_clusters": (
         Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=2),
         "wgmma_lean by clusters of two blocks that fetch B for each other",
@@ -479,6 +501,9 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma("lean", 1, 1, 64, stages, 1) for stages in (8, 10)),
     Wgmma("lean", 2, 1, 64, 8, 1),
     Wgmma("lean", 1, 2, 64, 8, 1),
+    *(Wgmma("cp_async", 1, 1, n, stages, 0) for n, most in ((16, 6), (32, 6), (64, 4)) for stages in (3, most)),
+    Wgmma("cp_async", 1, 1, 32, 4, 0),
+    Wgmma("cp_async", 1, 1, 64, 2, 0),
     *(Wgmma("ring", 1, 1, 64, stages, 1) for stages in (3, 4, 5, 6, 8)),
     *(Wgmma("ring", 1, 1, 128, stages, 1) for stages in (4, 5)),
     *(Wgmma("ring", 1, 2, 64, stages, 1) for stages in (4, 5)),
@@ -605,6 +630,8 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     else:
         waves = ceil(waves)
     fill, store = 2000, 1500 + c.m * c.n / 64
+    if c.kernel == "cp_async":  # nothing waits for tensor maps, C passes through no shared memory
+        fill, store = 1000, 500 + c.m * c.n / 64
     if (
         c.copied
     ):  # B is read and written once more; what TMA cannot address at all is copied by everybody

@@ -33,6 +33,14 @@ ROWS = {
     ),
     "kick": ((1536, 1000, 3072),),
 }  # fmt: skip
+#: Products of microseconds: few tiles, and the tokens of decoding.
+SMALL = {
+    "full": (
+        (512, 512, 512), (1024, 512, 512), (512, 512, 2048), (2048, 128, 2048), (4096, 16, 4096), (4096, 32, 4096),
+        (8192, 16, 8192), (8192, 64, 8192),
+    ),
+    "kick": ((512, 512, 512),),
+}  # fmt: skip
 #: As LLM, with the tokens of decoding; beside SQUARE and LLM where 8-bit operands are multiplied.
 FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": ((8192, 64, 8192),)}
 FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (2048,)}
@@ -51,7 +59,12 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
     cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES, "alone": ALONE_SIZES}
     shapes = {name: [(size,) * 3 for size in sizes[preset]] for name, sizes in cubes.items()}
-    shapes |= {"llm": LLM[preset], "ragged": RAGGED[preset], "rows": ROWS[preset]}
+    shapes |= {
+        "llm": LLM[preset],
+        "ragged": RAGGED[preset],
+        "rows": ROWS[preset],
+        "small": SMALL[preset],
+    }
     found = {
         name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen]
         for name, chosen in shapes.items()

@@ -171,17 +171,23 @@ def bind(
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
     rows = 64 if config.kernel == "pieces" else config.m  # of a request
+    direct = config.kernel == "cp_async"
     maps = (
-        tensor_map(val, (rows, K // 2), 64) if packed is None else packed.data.ptr,
-        tensor_map(metadata, (config.m // 64, 128)),
-        tensor_map(b_bits, (K // share, 64), 128),
-        tensor_map(c_bits, (64, 64), 128),
+        tuple(x.data.ptr for x in (val, metadata, b_bits, c_bits))
+        if direct
+        else (
+            tensor_map(val, (rows, K // 2), 64) if packed is None else packed.data.ptr,
+            tensor_map(metadata, (config.m // 64, 128)),
+            tensor_map(b_bits, (K // share, 64), 128),
+            tensor_map(c_bits, (64, 64), 128),
+        )
     )
     high, wide = config.tiles(m, n)
     high = ceil(high / share)
     count = high * wide
     steps = config.steps(k)
-    arguments = [np.int32(x) for x in (steps, high, wide, min(config.band, high))]
+    order = () if direct else (high, wide, min(config.band, high))
+    arguments = [np.int32(x) for x in (steps, *order)]
     workspace = ()
     if config.kernel == "last_wave":
         arguments.append(np.int32(whole_tiles(count, sms) if steps > 1 else count))
@@ -198,7 +204,7 @@ def bind(
     cut = cut_into_pieces(count, config.groups, sms) if config.kernel == "pieces" else None
     if cut:
         arguments += [np.int32(cut.whole), np.int32(cut.groups)]
-    if config.kernel not in ("one_stage", "ring", "specialised", *EXCHANGING):
+    if config.kernel not in ("one_stage", "ring", "specialised", "cp_async", *EXCHANGING):
         arguments.append(np.int32(KEEP[config.keep]))
     arguments.append(np.float32(alpha))
     if config.kernel in COMPLETE:
@@ -206,6 +212,8 @@ def bind(
             np.float32(beta), 0 if c_in is None else c_in.data.ptr,
             0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, c_bits.shape[1])),
         ]  # fmt: skip
+    if direct:
+        arguments += [np.int32(x) for x in (k, metadata.shape[1], b_bits.shape[1])]
     shared = config.shared_bytes
     cubin = jit.compile_cubin(
         source or config.source,
@@ -229,6 +237,8 @@ def bind(
     if cut:
         count = cut.whole + cut.pieces
     grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
+    if direct:
+        grid = high, wide
     if config.kernel == "gpc":  # every place is some block's
         grid, options = sms, {"is_cooperative": True}
     launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **options)

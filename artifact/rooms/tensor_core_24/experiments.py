@@ -82,6 +82,20 @@ def rows(run: Run) -> pd.DataFrame | None:
     return measure(run, "rows", ROWS)
 
 
+#: Who multiplies products of microseconds.
+SMALL = ("wgmma_cp_async", "auto", "cusparselt", "cublaslt")
+
+
+def small(run: Run) -> pd.DataFrame | None:
+    """`SMALL` where there are few tiles; None where no record has it, or the GPU has none of the kernels."""
+    shapes = room.sweeps(run.preset)["small"]
+    if not facts.takes_all(run.machine, SMALL[0], shapes):
+        return None
+    if run.mode != "measure" and not (run.folder / "small.csv").is_file():
+        return None
+    return measure(run, "small", SMALL)
+
+
 #: Who is measured alone, how long, and how often at most.
 ALONE = ("wgmma_keep", "auto", "cusparselt")
 ALONE_S, ALONE_SAMPLES = 0.5, 400

@@ -225,6 +225,24 @@ def rows(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@captioned("Products of microseconds, in microseconds.")
+def small(df: pd.DataFrame) -> pd.DataFrame:
+    """Time where there are few tiles, and `auto` over either library."""
+    us = wide(df, "median_us")
+    return pd.DataFrame(
+        {
+            "M × N × K": " × ".join(map(str, key)),
+            "cp_async [µs]": f"{row['wgmma_cp_async']:.2f}",
+            "auto [µs]": f"{row['auto']:.2f}",
+            "lib. [µs]": f"{row['cusparselt']:.2f}",
+            "dense [µs]": f"{row['cublaslt']:.2f}",
+            "over lib.": f"{row['cusparselt'] / row['auto']:.2f}×",
+            "over dense": f"{row['cublaslt'] / row['auto']:.2f}×",
+        }
+        for key, row in us.iterrows()
+    )
+
+
 @captioned("FP16 beside BF16 at 4096³.")
 def float16(halves: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
     """FP16 beside BF16 at 4096³."""

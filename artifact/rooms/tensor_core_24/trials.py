@@ -51,6 +51,31 @@ LADDER: Trials = {
         "1.03×: as few bytes in L2's slices as <code>wgmma_refilling</code> has",
         "not kept: they became 4% fewer",
     ),
+    "copy_engine": (
+        "on 64 × 64 tiles the copy engine, which also stores C (<code>wgmma_ring</code>)",
+        "0.9×: the map is a trip to DRAM before the first operand",
+        "kept where tiles are many",
+    ),
+    "copy_engine_warm": (
+        "the same, with the operands left in L2 by the launch before",
+        "1.0×: no trip to DRAM",
+        "half of the gap has to do with DRAM, the rest with how C is stored and how much code there is",
+    ),
+    "wider": (
+        "64 × 64 tiles instead of 64 × 32",
+        "0.95×: 64 blocks for 132 multiprocessors, each with 1.5 times the bytes",
+        "in the family: the tuner takes it where there are tiles enough",
+    ),
+    "empty": (
+        "a kernel that does nothing",
+        "2×: most of a launch of microseconds is the launch",
+        "a bound",
+    ),
+    "halved_steps": (
+        "clusters of two blocks share the steps of a tile, sums through shared memory",
+        "1.2×: half of the bytes for each multiprocessor",
+        "not kept",
+    ),
 }
 EIGHT: Trials = {
     "halves": (

@@ -172,6 +172,42 @@ in the sweep, which loads the GPU for longer, at {swept:.2f}×. Its tensor cores
 """
 
 
+# ---------------------------------------------------------------- products of microseconds
+
+
+def small(df: pd.DataFrame | None, tried: pd.DataFrame | None) -> str:
+    """How few tiles are multiplied, and what the trials at such products say of why; nothing where not measured.
+
+    tried: as `trials.read` gives it.
+    """
+    if df is None:
+        return ""
+    us = wide(df, "median_us")
+    over, dense = us["cusparselt"] / us["auto"], us["cublaslt"] / us["auto"]
+    behind = [f"{shape(key)} ({gain:.2f}×)" for key, gain in dense.items() if gain < 1]
+    text = (
+        f"Over these {len(us)} shapes `auto` is at {geomean(over):.2f}× cuSPARSELt's best, {over.min():.2f}× at its worst, and at "
+        f"{geomean(dense):.2f}× dense cuBLASLt"
+        f"{f', behind it at {listed(behind)}' if behind else f', {dense.min():.2f}× at its worst'}."
+    )
+    return f"{text} {_copies(tried)}".strip()
+
+
+def _copies(tried: pd.DataFrame | None) -> str:
+    """What the copy engine costs a small product, with cold and with warm L2."""
+    names = ("copy_engine", "copy_engine_warm", "empty")
+    if tried is None or not set(names) <= set(tried["trial"]):
+        return ""
+    least = tried[tried["trial"].isin(names)].groupby("trial").first()
+    cold, warm, empty = (least.loc[name] for name in names)
+    size = shape((int(cold["m"]), int(cold["n"]), int(cold["k"])))
+    return (
+        f"At {size} an empty kernel takes {empty['value']:.1f} µs of the {cold['beside_value']:.1f}, so what can be saved is little. On tiles of "
+        f"64 × 64 the copy engine takes {cold['value'] - cold['beside_value']:.2f} µs more than threads that copy, with the operands left in L2 by the "
+        f"launch before {warm['value'] - warm['beside_value']:.2f} µs more."
+    )
+
+
 # ---------------------------------------------------------------- any size, and what else was left open
 
 

@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(128) wgmma_cp_async(
     constexpr int B_BYTES = 128 * N, STEP = B_BYTES + 4096, WORDS = DEEP * STEP;  // B, A; then metadata of all steps
     constexpr int STAGE = WORDS + DEEP * 512, UNITS = N / 8, ROWS = 128 / UNITS;  // of B, 16 bytes each; copied at a time
     static_assert(N == 16 || N == 32 || N == 64, "a row of B is a swizzled row: its descriptor is that of a K-major matrix");
+    static_assert(STAGES >= 2, "a stage is multiplied while others are copied");
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     extern __shared__ __align__(1024) unsigned char shared[];
     const int t = threadIdx.x, row = blockIdx.x * 64, column = blockIdx.y * N, stages = (steps + DEEP - 1) / DEEP;

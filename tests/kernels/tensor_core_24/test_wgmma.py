@@ -59,6 +59,9 @@ RESIDENT = {
 CUTTING = ("last_wave",)
 #: Kernels whose blocks form clusters of two, whatever the configuration says.
 PAIRS = ("multicast", *CUTTING)
+#: The kernel whose threads copy, past the copy engine: it has no tensor maps, no order of tiles and nothing in shared
+#: memory to store through.
+DIRECT = "cp_async"
 #: Every configuration that the room binds.
 CONFIGS = tuple(
     dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
@@ -69,19 +72,22 @@ ENDS = tuple(
     for kernel in dict.fromkeys(c.kernel for c in family.WGMMA_FAMILY)
     for end in (min, max)
 )
+#: Those whose code is short enough to look at every one.
+DIRECTS = tuple(c for c in CONFIGS if c.kernel == DIRECT)
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
-IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", *family.EXCHANGING)
+IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", DIRECT, *family.EXCHANGING)
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
     for configs, dtype, extra in (
-        ([*(config for config, *_ in room.RUNGS.values()), *ENDS], "bfloat16", False),
+        ([*(config for config, *_ in room.RUNGS.values()), *ENDS, *DIRECTS], "bfloat16", False),
         ([room.RUNGS[f"wgmma_{name}"][0] for name in IN_FLOAT16], "float16", False),
         (
             {c.kernel: c for c, *_ in room.RUNGS.values() if c.kernel in family.COMPLETE}.values(),
             "bfloat16",
             True,
         ),
+        (DIRECTS, "bfloat16", True),
     )
     for c in configs
 }
@@ -176,6 +182,8 @@ def test_no_configuration_is_tried_twice():
         (Wgmma("gpc", 2, 1, 256, 4, 2), "gpc<BF16, 2, 1, 256, 4, 2>", 128),
         (Wgmma("three", 3, 1, 256, 4, 1), "three<BF16, 3, 1, 256, 4, 1, false>", 192),
         (Wgmma("pieces", 3, 1, 256, 4, 1), "pieces<BF16, 3, 1, 256, 4, 1>", 192),
+        (Wgmma("cp_async", 1, 1, 32, 4, 0), "cp_async<BF16, 32, 4, false>", 64),
+        (Wgmma("cp_async", 1, 1, 16, 6, 0), "cp_async<BF16, 16, 6, false>", 64),
     ],
     ids=lambda x: getattr(x, "kernel", ""),
 )
@@ -187,6 +195,7 @@ def test_an_entry_names_every_knob_of_its_kernel(config, entry, rows):
         assert more == f"wgmma_{entry}".replace("false", "true")
     # The orders of tiles and the hints are arguments: they compile nothing.
     assert replace(config, band=3, keep="b").entry("bfloat16") == f"wgmma_{entry}"
+    assert (config.threads == 128 * config.groups) == (config.kernel not in SPECIALISED)
 
 
 def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
@@ -194,6 +203,8 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
     sources = wgmma.HERE / "sparse_stages.cuh", jit.COMMON / "store.cuh"
     lines = [*(f'#include "{source}"' for source in sources), "__global__ void sizes() {"]
     for c in CONFIGS:
+        if c.kernel == DIRECT:  # lays its stages out itself, as the next tests have them
+            continue
         ring = f"Stages<BF16, {c.groups}, {c.blocks}, {c.n}, {c.stages}>"
         # Whatever is stored through comes after the ring, at a multiple of 1024 as TMA's swizzle wants.
         lines += [
@@ -207,16 +218,54 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
     assert jit.compile_cubin(probe, "sizes", "sm_90a").code
 
 
+@pytest.mark.parametrize("config", DIRECTS, ids=str)
+def test_a_stage_of_four_steps_begins_at_a_whole_swizzle(config):
+    """Of each step 64 rows of B and of A's values, then the words of all four, 512 bytes each; nothing else."""
+    step, words = 128 * config.n + 4096, 512
+    assert config.shared_bytes == config.stages * 4 * (step + words)
+    # What a descriptor points to: the swizzle of up to 128 bytes counts from multiples of 1024.
+    assert step % 1024 == (128 * config.n) % 1024 == 4 * words % 1024 == 0
+
+
+@pytest.mark.parametrize("n", [16, 32, 64])
+def test_threads_copy_every_byte_of_a_step_to_where_the_swizzle_has_it(n):
+    """As wgmma_cp_async.cu has its 128 threads copy 16 bytes at a time; A's rows have 64 bytes and B's 2 n."""
+
+    def swizzled(row: int, unit: int, width: int) -> int:
+        """The hardware's place: bits 4 to 6 of it, as many as a row has, are combined with those three higher."""
+        at = width * row + 16 * unit
+        return at ^ (at >> 3 & (width - 1) & 0x70)
+
+    units = n // 8
+    rows = 128 // units
+    a, b = {}, {}
+    for t in range(128):
+        for row in (t // 4, t // 4 + 32):
+            to = 64 * (t // 4) + 16 * (t % 4 ^ t // 4 // 2 % 4) + 2048 * (row >= 32)
+            assert to == swizzled(row, t % 4, 64)
+            a[to] = row, t % 4
+        for first in range(0, 64, rows):
+            row, unit = t // units, t % units
+            to = 2 * n * row + 16 * (unit ^ row * units // 8 % units) + 2 * n * first
+            assert to == swizzled(row + first, unit, 2 * n)
+            b[to] = row + first, unit
+    assert sorted(a) == list(range(0, 4096, 16)) and len(set(a.values())) == 256
+    assert sorted(b) == list(range(0, 128 * n, 16)) and len(set(b.values())) == 8 * n
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_every_configuration_fits_the_gpu(config):
     """227 KiB of shared memory, and the copy engine's boxes of at most 256."""
     n = 8200 if config.copied else 8192
     config.check(8192, n, 8192, SMS, MOST)
-    assert config.m <= 256 and config.n in (64, 128, 192, 256)
+    assert config.m <= 256
+    assert config.n in ((16, 32, 64) if config.kernel == DIRECT else (64, 128, 192, 256))
     assert config.shared_bytes + 1024 <= MOST
     assert config.shared_bytes % 1024 == 0
     if config.kernel in ("one_stage", "ring"):
         assert config.groups == config.buffers == 1
+    if config.kernel == DIRECT:
+        assert config.m == 64 and config.buffers == 0 and not config.keep
     assert (config.splits > 1) == (config.kernel == "split_k")
     assert config.buffers == 1 or config.kernel != "split_k"
     # A second block on an SM would take the same place, and leave another to nobody.
@@ -225,6 +274,7 @@ def test_every_configuration_fits_the_gpu(config):
 
 
 BIG = Wgmma("persistent", 2, 1, 256, 4, 2)
+SMALL = Wgmma("cp_async", 1, 1, 32, 4, 0)
 
 
 @pytest.mark.parametrize(
@@ -310,6 +360,40 @@ BIG = Wgmma("persistent", 2, 1, 256, 4, 2)
             (512, 512, 320),
             ["5 steps of 64", "an even number of stages, not of 5"],
         ),
+        (replace(SMALL, groups=2), (512, 512, 512), ["wgmma_cp_async has groups 2", "takes 1"]),
+        (
+            replace(SMALL, blocks=2),
+            (512, 512, 512),
+            ["wgmma_cp_async has rows of a tile 128", "takes 64"],
+        ),
+        (replace(SMALL, n=128), (512, 512, 512), ["wgmma_cp_async has n 128", "takes 16, 32, 64"]),
+        (replace(SMALL, n=8), (512, 512, 512), ["wgmma_cp_async has n 8", "takes 16, 32, 64"]),
+        (replace(BIG, n=32), (512, 512, 512), ["wgmma_persistent has n 32", "takes 64, 128"]),
+        (replace(SMALL, buffers=1), (512, 512, 512), ["wgmma_cp_async has buffers 1", "takes 0"]),
+        (
+            replace(SMALL, keep="a"),
+            (512, 512, 512),
+            ["wgmma_cp_async asks L2 to keep nothing, not 'a'", "leave it out"],
+        ),
+        (replace(SMALL, stages=1), (512, 512, 512), ["wgmma_cp_async has stages 1", "2 to 32"]),
+        (replace(SMALL, splits=2), (512, 512, 512), ["wgmma_cp_async has splits 2", "takes 1"]),
+        (replace(SMALL, share=2), (512, 512, 512), ["wgmma_cp_async has share 2", "takes 1"]),
+        (
+            replace(SMALL, stages=7),
+            (512, 512, 512),
+            ["wgmma_cp_async with 7 stages of 64 x 32", "243712", "232448", "fewer"],
+        ),
+        (
+            SMALL,
+            (1, 32 * 65535 + 1, 64),
+            ["32 columns", "65535 of them, not 65536 for n=2097121", "use lean"],
+        ),
+        (
+            replace(SMALL, n=16),
+            (1, 32 * 65535, 64),
+            ["16 columns", "65535 of them, not 131070 for n=2097120", "use lean"],
+        ),
+        (replace(SMALL, copied=True), (512, 512, 512), ["copied", "not for n=512", "leave it out"]),
     ],
 )
 def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
@@ -333,9 +417,13 @@ def test_the_limits_themselves_are_taken():
         last_wave.check(1, 1, 1, SMS, MOST)
     for k in (193, 256, 449):  # the last step of the last round may be a part of one
         replace(BIG, kernel="rounds").check(1, 1, k, SMS, MOST)
-    BIG.check(1, 1, 1, SMS, BIG.shared_bytes + 1024)
-    with pytest.raises(ValueError, match="shared memory"):
-        BIG.check(1, 1, 1, SMS, BIG.shared_bytes + 1023)
+    for few in (replace(SMALL, n=n, stages=stages) for n in (16, 32, 64) for stages in (2, 4)):
+        few.check(1, 1, 1, SMS, MOST)
+        few.check(most, few.n * 65535, most, SMS, MOST)  # only a grid's second dimension is short
+    for config in (BIG, SMALL):
+        config.check(1, 1, 1, SMS, config.shared_bytes + 1024)
+        with pytest.raises(ValueError, match="shared memory"):
+            config.check(1, 1, 1, SMS, config.shared_bytes + 1023)
 
 
 # ------------------------------------------------------------------------------- stream-K's shares
@@ -697,6 +785,17 @@ def never() -> Operands:
     raise AssertionError("the operands are made before the sizes are checked")
 
 
+def matrices(config: Wgmma, bound, arguments) -> list:
+    """A's values, its metadata, B and C as a kernel gets them: by their addresses, or in tensor maps."""
+    if config.kernel != DIRECT:  # packed values have no map, either
+        return [x[0] if isinstance(x, tuple) else x for x in arguments[:4]]
+    found = [bound.keep[i] for i in (1, 2, 5, 6)]
+    assert [x.data.ptr for x in found] == [int(x) for x in arguments[:4]]
+    # A row is read and written without its length, and 16 bytes at a time.
+    assert all(x.flags.c_contiguous and x.data.ptr % 16 == 0 for x in found)
+    return found
+
+
 #: m, n, k: one tile, several, whole and ragged; 132 tiles and more for stream-K; whole rounds of four stages in two of
 #: them, and a wave of tiles with a third of another in the last.
 SIZES = [(1, 8, 16), (300, 520, 200), (1408, 3072, 128), (1500, 3080, 70), (2816, 3000, 200)]
@@ -735,6 +834,8 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         elif config.kernel == "pieces":
             cut = family.cut_into_pieces(high * wide, 3, SMS)
             assert how.grid == min(cut.whole + cut.pieces, SMS)
+        elif config.kernel == DIRECT:
+            assert how.grid == (high, wide), "rows of tiles along x, which has room for all of them"
         else:
             assert how.grid == min(high * wide, most), "of clusters, where there are any"
         assert getattr(how, "cluster", 1) == clusters
@@ -742,8 +843,18 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert getattr(how, "is_cooperative", False) == (config.kernel == "gpc")
         assert how.block == config.threads == threads(config)
 
-        (val, metadata, b, c), (steps, *order), rest = arguments[:4], arguments[4:8], arguments[8:]
+        direct = config.kernel == DIRECT
+        # Where a block's place in the grid is its tile, there is no order of them.
+        (steps, *order), rest = (
+            (arguments[4:5], arguments[5:]) if direct else (arguments[4:8], arguments[8:])
+        )
+        val, metadata, b, c = arguments[:4]
         packed = [x for x in bound.keep if getattr(x, "ndim", 0) == 4]
+        if direct:  # the maps that another kernel would have of what it gets
+            box = (64, 32), 64
+            val, metadata, b, c = matrices(config, bound, arguments)
+            val, metadata = (val, *box), (metadata, (1, 128))
+            b, c = (b, (64, 64), 128), (c, (64, 64), 128)
         if config.kernel == "packed":
             assert val == packed[0].data.ptr
             assert np.array_equal(packed[0], wgmma.pack_values(p.host().a, 256))
@@ -763,8 +874,9 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert b == (ops.b.bits, (64 // share, 64), 128)
         assert c == (ops.c.bits, (64, 64), 128)
         every = ceil(k / metadata_columns(config)) * metadata_columns(config) // 64
-        assert [int(steps), *map(int, order)] == [every, high, wide, min(config.band, high)]
-        check_rest(config, arguments, m, n, n)
+        expected = [] if direct else [high, wide, min(config.band, high)]
+        assert [int(steps), *map(int, order)] == [every, *expected]
+        check_rest(config, arguments, m, n, k, n)
         assert all(isinstance(x, (int, np.int32, np.float32)) for x in rest)
         assert bound.result() is ops.c and not bound.accumulates
         moved = packed or [x for x in val[:1] if x is not ops.a.val]
@@ -777,9 +889,15 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
     assert len(bound_at) >= 2, bound_at
 
 
-def check_rest(config: Wgmma, arguments, m, n, width, scale=(1, 0), c_in=0, bias=0) -> None:
-    """The arguments after the order of tiles, as the signatures of the kernels have them."""
-    steps, rest = int(arguments[4]), list(arguments[8:])
+def check_rest(
+    config: Wgmma, arguments, m, n, k, width, scale=(1, 0), c_in=0, bias=0, b_width=None
+) -> None:
+    """The arguments after the order of tiles, as the signatures of the kernels have them.
+
+    width: elements from a row of C to the next; b_width: of B, where that is another number.
+    """
+    direct = config.kernel == DIRECT  # in no order
+    steps, rest = int(arguments[4]), list(arguments[5 if direct else 8 :])
     tiles = ceil(m / config.m) * ceil(n / config.n)
     if config.kernel in CUTTING:  # one step cannot be cut in two
         assert rest.pop(0) == (wgmma.whole_tiles(tiles, SMS) if steps > 1 else tiles)
@@ -797,8 +915,12 @@ def check_rest(config: Wgmma, arguments, m, n, width, scale=(1, 0), c_in=0, bias
     assert rest.pop(0) == np.float32(scale[0])
     if config.kernel in family.COMPLETE:
         assert rest.pop(0) == np.float32(scale[1])
-        assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:]] == [m, n, width]
-        rest.clear()
+        assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:5]] == [m, n, width]
+        del rest[:5]
+    if direct:  # what tensor maps tell other kernels: 128 words of metadata for each step, in rows
+        assert all(isinstance(x, np.int32) for x in rest)
+        words = 128 * ceil(k / 64)
+        assert [int(rest.pop(0)) for _ in range(3)] == [k, words, b_width or width]
     assert not rest
 
 
@@ -842,33 +964,38 @@ def test_rows_that_tma_cannot_address_are_copied_to_others(loaded, name, n):
     p = on_fake_gpu(room.problem(300, n, 200))
     bound = room.bind(name, p, H200)
     ops, width, unit = p.device(), ceil(n / 64) * 64, min(n & -n, 8)
-    (first, _, b_in), (_, _, arguments), (last, _, c_out) = bound.steps
+    (first, _, b_in), (_, how, arguments), (last, _, c_out) = bound.steps
     assert first == last == pitch.ENTRIES[2 * unit] and loaded[0][0] == pitch.SOURCE
-    (_, _, b, c), wide = arguments[:4], arguments[6]
-    assert b[0].shape == (200, width) and c[0].shape == (300, width)
-    assert wide == ceil(n / config.n)
+    _, _, b, c = matrices(config, bound, arguments)
+    assert b.shape == (200, width) and c.shape == (300, width)
+    check_rest(config, arguments, 300, n, 200, width)
+    if config.kernel == DIRECT:  # which loads and stores 8 columns, and never those of another row
+        assert how.grid == (5, ceil(n / config.n)) and ceil(n / 8) * 8 <= width
+    else:
+        assert arguments[6] == ceil(n / config.n)
 
     def at(x) -> int:
         return x.data.ptr
 
     # units of a row, rows, from, its pitch, to, its pitch
-    assert b_in == (n // unit, 200, at(ops.b.bits), n // unit, at(b[0]), width // unit)
-    assert c_out == (n // unit, 300, at(c[0]), width // unit, at(ops.c.bits), n // unit)
-    assert any(x is b[0] for x in bound.keep) and any(x is c[0] for x in bound.keep)
+    assert b_in == (n // unit, 200, at(ops.b.bits), n // unit, at(b), width // unit)
+    assert c_out == (n // unit, 300, at(c), width // unit, at(ops.c.bits), n // unit)
+    assert any(x is b for x in bound.keep) and any(x is c for x in bound.keep)
     assert bound.result() is ops.c
 
 
-def test_b_alone_is_copied_where_the_configuration_says_so(loaded):
+@pytest.mark.parametrize("kernel", ["lean", DIRECT])
+def test_b_alone_is_copied_where_the_configuration_says_so(loaded, kernel):
     p = on_fake_gpu(room.problem(300, 200, 192))
-    config = next(c for c in family.WGMMA_FAMILY if c.copied and c.kernel == "lean")
+    config = replace(room.RUNGS[f"wgmma_{kernel}"][0], copied=True)
     bound = wgmma.bind("copied", p, H200, config)
     ops = p.device()
     (first, _, b_in), (_, _, arguments) = bound.steps
-    b, c = arguments[2][0], arguments[3][0]
+    _, _, b, c = matrices(config, bound, arguments)
     assert first == pitch.ENTRIES[16], "16 bytes at once, as rows of both begin at multiples of it"
     assert b.shape == (192, 256) and c is ops.c.bits
     assert b_in == (25, 192, ops.b.bits.data.ptr, 25, b.data.ptr, 32)
-    check_rest(config, arguments, 300, 200, 200)
+    check_rest(config, arguments, 300, 200, 192, 200, b_width=256)
     assert any(x is b for x in bound.keep) and bound.result() is ops.c
 
 
@@ -888,8 +1015,9 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     if width != n:
         assert len(copies) == 3 and copies[1][:4] == (n, m, c_in, n) and copies[1][5] == width
         c_in = copies[1][4]
-        assert c_in not in (arguments[3][0].data.ptr, c.bits.data.ptr), "C is not overwritten"
-    check_rest(config, arguments, m, n, width, (0.5, -2), c_in, bias.data.ptr)
+        out = matrices(config, bound, arguments)[3]
+        assert c_in not in (out.data.ptr, c.bits.data.ptr), "C is not overwritten"
+    check_rest(config, arguments, m, n, k, width, (0.5, -2), c_in, bias.data.ptr)
     assert any(x is c for x in bound.keep) and any(x is bias for x in bound.keep)
     # Without either, the kernel that pays nothing for them; alpha is in all of them.
     plain = wgmma.bind(kernel, p, H200, config, alpha=3).steps
@@ -898,13 +1026,25 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     assert config.entry("bfloat16", extra=True) in [step[0] for step in only_bias]
 
 
-def test_metadata_that_is_there_is_not_made_again(loaded, monkeypatch):
+@pytest.mark.parametrize("config", [BIG, SMALL], ids=lambda config: config.kernel)
+def test_metadata_that_is_there_is_not_made_again(loaded, monkeypatch, config):
     p = on_fake_gpu(room.problem(300, 64, 192))
     there = wgmma.ring_metadata(p.device().a, 256).view(Array)
     monkeypatch.setattr(wgmma, "timed", lambda work: pytest.fail("made again"))
-    bound = wgmma.bind("trial", p, H200, BIG, metadata=there)
-    assert bound.steps[0][2][1][0] is there and bound.prepare_ms == 0
+    bound = wgmma.bind("trial", p, H200, config, metadata=there)
+    ((_, _, arguments),) = bound.steps
+    assert matrices(config, bound, arguments)[1] is there and bound.prepare_ms == 0
     assert bound.prepare_bytes == there.nbytes
+
+
+def test_metadata_of_whole_rounds_has_longer_rows_than_its_steps(loaded):
+    """As a tuner may have it for kernels in rounds: a row of tiles begins where its own words do."""
+    p = on_fake_gpu(room.problem(300, 64, 200))
+    there = wgmma.ring_metadata(p.device().a, 256, 8 * 64).view(Array)
+    bound = wgmma.bind("trial", p, H200, SMALL, metadata=there)
+    ((_, how, arguments),) = bound.steps
+    assert int(arguments[4]) == 4 and [int(x) for x in arguments[-3:]] == [200, 8 * 128, 64]
+    assert arguments[1] == there.data.ptr and how.grid == (5, 2)
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 9), (10, 0), (12, 0)])
@@ -959,8 +1099,9 @@ def test_what_is_added_must_go_with_the_product(loaded):
     assert not loaded
 
 
+@pytest.mark.parametrize("name", ["wgmma_keep", "wgmma_cp_async"])
 @pytest.mark.parametrize("which", ["b", "c", "c_in"])
-def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which):
+def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which, name):
     """A part of another array may begin at any multiple of two bytes."""
 
     def moved(shape) -> Array:
@@ -973,15 +1114,18 @@ def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which):
     if which != "c_in":
         setattr(ops, which, Half("bfloat16", moved(getattr(ops, which).shape)))
     c = Half("bfloat16", moved((64, 72)) if which == "c_in" else array((64, 72), np.uint16))
-    bound = room.bind("wgmma_keep", p, H200, beta=1.0, c=c)
+    config = room.RUNGS[name][0]
+    bound = room.bind(name, p, H200, beta=1.0, c=c)
     assert [entry in PITCHES for entry, *_ in bound.steps].count(True) == 3
     (first, _, b_in), (_, _, c_in), (_, _, arguments), (last, _, c_out) = bound.steps
     assert first in PITCHES and last in PITCHES and bound.result() is ops.c
-    maps = arguments[2][0], arguments[3][0]
-    assert all(x.data.ptr % 16 == 0 for x in maps) and arguments[11] % 16 == 0
-    assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, maps[0].data.ptr]
-    assert [c_in[2], c_in[4]] == [c.bits.data.ptr, arguments[11]]
-    assert [c_out[2], c_out[4]] == [maps[1].data.ptr, ops.c.bits.data.ptr]
+    *_, b_there, out = matrices(config, bound, arguments)
+    added = arguments[7 if config.kernel == DIRECT else 11]
+    assert b_there.data.ptr % 16 == out.data.ptr % 16 == added % 16 == 0
+    check_rest(config, arguments, 64, 72, 128, 128, (1, 1), added)
+    assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, b_there.data.ptr]
+    assert [c_in[2], c_in[4]] == [c.bits.data.ptr, added]
+    assert [c_out[2], c_out[4]] == [out.data.ptr, ops.c.bits.data.ptr]
 
 
 def test_configurations_that_are_tried_share_what_they_prepare(loaded):
@@ -996,12 +1140,15 @@ def test_configurations_that_are_tried_share_what_they_prepare(loaded):
     assert alone.keep[3] is not one.keep[3] and alone.keep[6] is not one.keep[6]
 
 
-def test_values_at_any_address_are_taken(loaded):
+@pytest.mark.parametrize("name", ["wgmma_keep", "wgmma_cp_async"])
+def test_values_at_any_address_are_taken(loaded, name):
     p = on_fake_gpu(room.problem(64, 72, 128))
     a = p.device().a
     there = array(a.val.size + 4, np.uint16)[4:].reshape(a.val.shape)
     p.device().a = replace(a, val=there)
-    bound = room.bind("wgmma_keep", p, H200)
+    bound = room.bind(name, p, H200)
+    ((_, _, arguments),) = bound.steps
+    assert matrices(room.RUNGS[name][0], bound, arguments)[0] is bound.keep[1]
     assert there.data.ptr % 16 and bound.keep[1] is not there and bound.keep[1].data.ptr % 16 == 0
 
 
@@ -1072,7 +1219,10 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     config, *_ = ENTRIES[entry]
     used, _ = reports[entry]
     assert not used.spills and used.stack_bytes == used.local_bytes == 0, used
-    assert used.shared_bytes <= 2048, "barriers, for which check leaves a KiB, and the driver's own"
+    barriers = 0 if config.kernel == DIRECT else 1024
+    assert used.shared_bytes <= barriers + 1024, (
+        "for which check leaves a KiB, and the driver's own"
+    )
     exchanging = config.kernel in family.EXCHANGING
     assert used.registers == 160 or not exchanging
     assert (family.AT_LAUNCH if exchanging else used.registers) * threads(config) <= 65536
@@ -1169,34 +1319,46 @@ def test_three_blocks_of_the_first_rung_share_an_sm(reports):
     assert 3 * (config.shared_bytes + used.shared_bytes) <= 228 * 1024
 
 
-def stages(listing: list[str], blocks: int) -> list[list[tuple[str, str, bool]]]:
-    """(register of metadata, selector, whether it closes the group) of the instructions of each stage."""
+def stages(listing: list[str], blocks: int, steps: int = 1) -> list[list[tuple[str, str, bool]]]:
+    """(register of metadata, selector, whether it closes the group) of the instructions of each stage.
+
+    steps: of 64 columns, of a stage.
+    """
+    # B is as it lies in memory, rows of columns; the instruction transposes it.
     work = [
-        re.fullmatch(r"HGMMA.*, (R\d+), (0x[01])(, gsb0)? ;", op) for op in listing if "HGMMA" in op
+        re.fullmatch(r"HGMMA.*\.tnspB, .*, (R\d+), (0x[01])(, gsb0)? ;", op)
+        for op in listing
+        if "HGMMA" in op
     ]
-    assert work and all(work) and len(work) % (2 * blocks) == 0, listing
+    each = 2 * blocks * steps
+    assert work and all(work) and len(work) % each == 0, listing
     found = [(match.group(1), match.group(2), bool(match.group(3))) for match in work]
-    return [found[i : i + 2 * blocks] for i in range(0, len(found), 2 * blocks)]
+    return [found[i : i + each] for i in range(0, len(found), each)]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listings, entry):
-    """HGMMA.SP and nothing else; a stage is each block of 64 rows with selector 0, then each with 1."""
+    """HGMMA.SP and nothing else; a step is each block of 64 rows with selector 0, then each with 1."""
     config, dtype, _ = ENTRIES[entry]
+    steps = family.DEEP if config.kernel == DIRECT else 1  # of a stage
     _, mix = reports[entry]
     kind = ".F32.BF16" if dtype == "bfloat16" else ".F32"
     work = [op.split()[0] for op in listings[entry] if "HGMMA" in op]
     assert set(work) == {f"HGMMA.SP.64x{config.n}x32{kind}"}
     assert sum(n for op, n in mix.items() if op.startswith("HGMMA.SP")) == len(work)
-    assert not any(op.startswith(("HMMA", "IMMA", "LDGSTS", "LDSM")) for op in mix)
+    assert not any(op.startswith(("HMMA", "IMMA", "LDSM")) for op in mix)
+    assert bool(count(mix, "LDGSTS")) == (config.kernel == DIRECT)
     blocks = config.blocks
-    for stage in stages(listings[entry], blocks):
-        assert [selector for _, selector, _ in stage] == ["0x0"] * blocks + ["0x1"] * blocks
-        closes = [False] * (2 * blocks - 1) + [True]
+    each = 2 * blocks
+    for stage in stages(listings[entry], blocks, steps):
+        closes = [False] * (each * steps - 1) + [True]
         assert [close for *_, close in stage] == closes, "serialised: a group is one instruction"
-        words = [word for word, *_ in stage]
-        assert words[:blocks] == words[blocks:], "a word serves both selectors"
-        assert len(set(words)) == blocks, "and one block of rows"
+        for step in (stage[i : i + each] for i in range(0, len(stage), each)):
+            assert [selector for _, selector, _ in step] == ["0x0"] * blocks + ["0x1"] * blocks
+            words = [word for word, *_ in step]
+            assert words[:blocks] == words[blocks:], "a word serves both selectors"
+            assert len(set(words)) == blocks, "and one block of rows"
+        assert len({word for word, *_ in stage}) == blocks * steps, "of one step"
     # Nothing but metadata is read from shared memory by threads: a word for two instructions.
     plan = {"stream_k": 8, "gpc": 2}.get(
         config.kernel, 0
@@ -1206,11 +1368,13 @@ def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listin
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_one_multiplication_stays_under_way_and_no_word_is_overwritten(listings, entry):
-    """wgmma reads metadata from registers while it runs, hence two sets of them."""
+    """wgmma reads metadata from registers while it runs, hence two sets of them; or it is waited for in every stage."""
     config, *_ = ENTRIES[entry]
     assert overwritten(listings[entry]) == []
     waits = [op.split(", ")[-1] for op in listings[entry] if "WARPGROUP.DEPBAR" in op]
-    assert set(waits) == ({"0x0 ;"} if config.kernel == "one_stage" else {"0x0 ;", "0x1 ;"})
+    alone = config.kernel in ("one_stage", DIRECT)
+    assert set(waits) == ({"0x0 ;"} if alone else {"0x0 ;", "0x1 ;"})
+    assert len(waits) == 1 or config.kernel != DIRECT, "where there is one place that multiplies"
 
 
 def overwritten(listing: list[str]) -> list[str]:
@@ -1240,7 +1404,73 @@ def test_a_word_that_is_overwritten_is_seen():
     assert overwritten([*one, *two, *read, *wait]) == read
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize(
+    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel == DIRECT]
+)
+def test_threads_move_everything_where_there_is_no_copy_engine(cubins, reports, entry):
+    """One place copies: for each of four steps 16 bytes of A twice, of B as often as 64 rows need, and a word."""
+    config, _, extra = ENTRIES[entry]
+    used, mix = reports[entry]
+    asked = {"LDGSTS.E.BYPASS.LTC128B.128": 2 + config.n // 16, "LDGSTS.E.LTC128B": 1}
+    copies = {op: n for op, n in mix.items() if op.startswith("LDGSTS")}
+    assert copies == {op: family.DEEP * n for op, n in asked.items()}
+    assert sum(copies.values()) == family.DEEP * (3 + config.n // 16)
+    # Neither the copy engine nor barriers to wait for it, and nothing is stored through shared memory.
+    others = r"UTMA|UBLKCP|SYNCS|UCGABAR|USETMAXREG|STSM|STS\b"
+    assert not any(re.match(others, op) for op in mix), mix
+    assert not any(op.startswith(("RED", "ATOM")) for op in mix)
+    # C goes from registers to memory, 16 bytes of a row at once where a tile has four pieces of 8 columns. Of two a
+    # thread has pairs; where C and a bias are read first, the compiler may write the code for them more than once.
+    stores = {op: n for op, n in mix.items() if op.startswith("STG")}
+    if config.n >= 32:
+        assert stores == {"STG.E.128": config.n // 16}, mix
+        assert count(mix, "SHFL") == config.n // 4, "four lanes of a row exchange words"
+    else:
+        assert stores.keys() == {"STG.E"} and stores["STG.E"] >= 4
+        assert stores["STG.E"] == 4 or extra
+        assert not count(mix, "SHFL")
+    assert bool(count(mix, "LDG")) == extra, "a thread reads C and a bias, or nothing"
+    assert used.registers <= 40 + config.n // 2
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel == DIRECT]
+)
+def test_the_next_stage_is_asked_for_while_four_steps_are_multiplied(cubins, entry):
+    """One loop does everything, and code that a product of microseconds reads first of all is short."""
+    config, _, extra = ENTRIES[entry]
+    sass = jit.disassemble(cubins[entry])
+    code = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", sass)
+    loop = inner_loop(cubins[entry])
+
+    def places(what: str) -> list[int]:
+        """In the loop, which has all that there are."""
+        found = [i for i, op in enumerate(loop) if re.search(what, op)]
+        assert len(found) == sum(bool(re.search(what, op)) for op in code), what
+        return found
+
+    work, copies = places(r"\bHGMMA"), places(r"\bLDGSTS")
+    assert len(work) == 2 * family.DEEP and len(copies) == family.DEEP * (3 + config.n // 16)
+    (wait,), (closed,) = places(r"\bWARPGROUP\.DEPBAR"), places(r"\bLDGDEPBAR")
+    (there,), (fence,), (met,) = (
+        places(what) for what in (r"\bDEPBAR\.LE SB0", r"\bFENCE\.VIEW\.ASYNC", r"\bBAR\.SYNC")
+    )
+    words = places(r"\bLDS R\d")
+    assert len(words) == family.DEEP
+    # This thread's copies, everybody's, then all words before the first multiplication.
+    assert there < fence < met < words[0] and words[-1] < work[0]
+    assert work[-1] < copies[0] and copies[-1] < closed and copies[-1] < wait
+    pending = int(re.search(r"SB0, (0x\w+)", loop[there])[1], 16)
+    assert pending == config.stages - 2, "all but the latest stages have come"
+    # Stages are as far from each other as `shared_bytes` has them.
+    stage = config.shared_bytes // config.stages
+    assert any(f", {stage:#x}, " in op for op in loop if "IMAD" in op)
+    assert extra or len(code) < 320 + 4 * config.n, "instructions of 16 bytes each"
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel != DIRECT]
+)
 def test_the_copy_engine_moves_everything(reports, entry):
     config, _, extra = ENTRIES[entry]
     _, mix = reports[entry]
@@ -1365,6 +1595,12 @@ def test_rows_are_copied_without_spills():
             "half of the sums",
         ),
         ("wgmma_last_wave.cu", "wgmma_last_wave<BF16, 2, 2, 192, 2, 2, false>", "half of the sums"),
+        (
+            "wgmma_cp_async.cu",
+            "wgmma_cp_async<BF16, 128, 4, false>",
+            "a row of B is a swizzled row",
+        ),
+        ("wgmma_cp_async.cu", "wgmma_cp_async<F16, 8, 4, true>", "a row of B is a swizzled row"),
     ],
 )
 def test_an_impossible_instantiation_says_why(source, entry, reason):

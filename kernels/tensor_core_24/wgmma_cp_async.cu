@@ -1,11 +1,11 @@
 // wgmma_cp_async: for products of a few microseconds. The threads that multiply also copy, past the copy engine.
 //
-//   copy engine    tensor map ─DRAM─► operands ─DRAM─► tensor cores ──► shared memory ──► C     L2 is cold
-//   cp.async                          operands ─DRAM─► tensor cores ──► C
+//   copy engine    barriers ──► tensor maps ──► operands ──► tensor cores ──► shared memory ──► C      half a microsecond
+//   cp.async                                    operands ──► tensor cores ──► C                        later, of six
 //
 // A stage is four steps of 64 columns, so that threads wait for each other once for eight wgmma.sp; while these are under way,
-// the next stage is asked for. Tiles of 64 x 16 to 64 x 64 are as many as there are SMs where C is small. Code is read from
-// DRAM, too, and short: one place that copies, for the first stages and for the others.
+// the next stage is asked for. Tiles of 64 x 16 to 64 x 64 are as many as there are SMs where C is small. Code comes from DRAM,
+// too, and is short: one place that copies, for the first stages and for the others.
 //
 // Template:  T       BF16 or F16
 //            N       columns of the tile of C, which has 64 rows: 16, 32 or 64

@@ -53,29 +53,20 @@ LADDER: Trials = {
     ),
     "copy_engine": (
         "on 64 × 64 tiles the copy engine, which also stores C (<code>wgmma_ring</code>)",
-        "0.9×: the map is a trip to DRAM before the first operand",
+        "0.9×: its tensor map is a trip to DRAM before the first operand",
         "kept where tiles are many",
     ),
     "copy_engine_warm": (
-        "the same, with the operands left in L2 by the launch before",
-        "1.0×: no trip to DRAM",
-        "half of the gap has to do with DRAM, the rest with how C is stored and how much code there is",
+        "the same, with operands that the launch before left in L2",
+        "1.0×: then there is no trip to DRAM",
+        "not so: the copy engine begins later wherever its operands lie",
     ),
     "wider": (
-        "64 × 64 tiles instead of 64 × 32",
-        "0.95×: 64 blocks for 132 multiprocessors, each with 1.5 times the bytes",
-        "in the family: the tuner takes it where there are tiles enough",
+        "tiles of 64 × 64 instead of 64 × 32",
+        "0.95× at 512³: 64 tiles for 132 multiprocessors; 1.2× where that makes one wave of two",
+        "kept: the tuner has both",
     ),
-    "empty": (
-        "a kernel that does nothing",
-        "2×: most of a launch of microseconds is the launch",
-        "a bound",
-    ),
-    "halved_steps": (
-        "clusters of two blocks share the steps of a tile, sums through shared memory",
-        "1.2×: half of the bytes for each multiprocessor",
-        "not kept",
-    ),
+    "empty": ("a kernel that does nothing", "2×: most of such a product is its launch", "a bound"),
 }
 EIGHT: Trials = {
     "halves": (

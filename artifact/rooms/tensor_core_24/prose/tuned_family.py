@@ -201,10 +201,15 @@ def _copies(tried: pd.DataFrame | None) -> str:
     least = tried[tried["trial"].isin(names)].groupby("trial").first()
     cold, warm, empty = (least.loc[name] for name in names)
     size = shape((int(cold["m"]), int(cold["n"]), int(cold["k"])))
+    more, then = (x["value"] - x["beside_value"] for x in (cold, warm))
+    where = (
+        "so it is not its trip to DRAM for the tensor map that costs, as was expected, but how it begins"
+        if then >= more
+        else "so part of it is the trip to DRAM for the tensor map"
+    )
     return (
-        f"At {size} an empty kernel takes {empty['value']:.1f} µs of the {cold['beside_value']:.1f}, so what can be saved is little. On tiles of "
-        f"64 × 64 the copy engine takes {cold['value'] - cold['beside_value']:.2f} µs more than threads that copy, with the operands left in L2 by the "
-        f"launch before {warm['value'] - warm['beside_value']:.2f} µs more."
+        f"At {size} an empty kernel takes {empty['value']:.1f} µs of the {empty['beside_value']:.1f}. On tiles of 64 × 64 the copy engine takes "
+        f"{more:.2f} µs more than threads that copy; with operands that the launch before left in L2, {then:.2f} µs more: {where}."
     )
 
 

@@ -27,6 +27,7 @@ def test_the_sweeps_are_the_sources_and_the_models():
         "llm",
         "ragged",
         "rows",
+        "small",
         "float16",
     ]
     assert sizes(full["square"]) == [(size,) * 3 for size in SQUARE]
@@ -34,6 +35,10 @@ def test_the_sweeps_are_the_sources_and_the_models():
     for name in ("studies", "ladder"):
         assert sizes(full[name]) == [(size,) * 3 for size in (2048, 4096, 8192)]
     assert sizes(full["float16"]) == [(4096,) * 3]
+    # Few tiles of 64 x 64 on 132 multiprocessors, decoding among them.
+    small = sizes(full["small"])
+    assert (512, 512, 512) in small and {n for _, n, _ in small} >= {16, 32, 64, 128}
+    assert all(-(-m // 64) * -(-n // 64) <= 132 for m, n, _ in small)
     # Half a second each without the others: the sizes at which a GPU is warm by then, all of them in the square sweep.
     assert sizes(full["alone"]) == [(size,) * 3 for size in (4096, 8192, 12288, 16384)]
     assert set(sizes(full["alone"])) <= set(sizes(full["square"]))

@@ -368,7 +368,9 @@ def test_rows_of_b(run):
         f"`wgmma_lean` takes {more['wgmma_lean']:+.0%} of time; cuSPARSELt's best {more['cusparselt']:+.0%}"
         in text
     )
-    assert more["wgmma_lean"] > 2 * more["wgmma_lean_tall"] > 0, "the tile is what it depends on"
+    assert more["wgmma_lean"] > max(0.02, 2 * more["wgmma_lean_tall"]), (
+        "the tile is what it depends on"
+    )
     assert (
         "of the requests of `wgmma_lean`" in text and "after a copy" in text and "nan" not in text
     )

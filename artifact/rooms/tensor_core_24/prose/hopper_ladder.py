@@ -225,6 +225,7 @@ def more_ideas(ladder: Ladder, counters: Counters, sms: int) -> Iterable[str]:
         _refilling(ladder, counters),
         _three(ladder, counters),
         _pieces(ladder, counters, sms),
+        _cp_async(ladder),
         _gpc(ladder, counters),
     ]
     return list(filter(None, found)) or ["Nothing of it was measured on this GPU."]
@@ -294,6 +295,17 @@ def _split_k(ladder: Ladder) -> str:
     return (
         f"**Split-K** is for few tiles, and {few} of {rung.m} × {rung.n}: {came} of `wgmma_keep`. The tuner takes it where it "
         "pays (next section)."
+    )
+
+
+def _cp_async(ladder: Ladder) -> str:
+    rung = ladder.rungs.get("wgmma_cp_async")
+    if rung is None:
+        return ""
+    return (
+        f"**Threads copy**: {_gains(ladder, rung.name)} of `{rung.before}`. Tiles of {rung.m} × {rung.n} read each operand "
+        f"far too often where there are {rung.tiles(ladder.climbed[0])} of them, as at {cube(ladder.climbed[0])}. They are for products "
+        "of microseconds, which have a section of their own below."
     )
 
 

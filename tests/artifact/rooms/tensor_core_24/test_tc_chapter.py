@@ -9,7 +9,15 @@ import pytest
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.measure import records
 from artifact.measure import run as harness
-from artifact.rooms.tensor_core_24 import epilogue, experiments, facts, prepare, sass, tables
+from artifact.rooms.tensor_core_24 import (
+    epilogue,
+    experiments,
+    facts,
+    prepare,
+    sass,
+    tables,
+    trials,
+)
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Counters
 from artifact.rooms.tensor_core_24.prose import hopper_ladder, published_kernel, tuned_family
 from kernels import tensor_core_24 as room
@@ -254,7 +262,7 @@ def test_without_counters(ladder, ceilings, run, square, both):
     over = tuned_family.speedups(both)
     assert tuned_family.what_is_left(none, square, over, ceilings) == ""
     ideas = hopper_ladder.more_ideas(ladder, Counters({}), 132)
-    assert len(ideas) == 10
+    assert len(ideas) == 11
     assert not any("handle" in idea or "million" in idea for idea in ideas)
 
 
@@ -273,7 +281,7 @@ def test_counters_of_a_missing_file(run, tmp_path):
 
 
 def test_more_ideas(ladder, counters):
-    multicast, packed, stream_k, split_k, few, last, refilling, three, pieces, gpc = (
+    multicast, packed, stream_k, split_k, few, last, refilling, three, pieces, threads, gpc = (
         hopper_ladder.more_ideas(ladder, counters, 132)
     )
     assert "Yet without it" in multicast
@@ -294,6 +302,7 @@ def test_more_ideas(ladder, counters):
         "whose 56 last ones become 112 of at most 128 rows" in pieces
         and "4% fewer clocks" in pieces
     )
+    assert "of `wgmma_ring`" in threads and "where there are 8192 of them, as at 4096³" in threads
     assert "of 8 rows instead of 16" in gpc and "Hoped for was half." in gpc
     nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
     assert nothing == ["Nothing of it was measured on this GPU."]
@@ -392,6 +401,30 @@ def test_rows_without_records_or_the_kernels(run, tmp_path):
     assert experiments.rows(replace(run, folder=tmp_path)) is None
     assert experiments.rows(replace(run, machine=run.machine | ADA)) is None
     assert experiments.counters_of_rows(replace(run, folder=tmp_path)) == Counters({})
+
+
+def test_products_of_microseconds(run, tmp_path):
+    """Both libraries beside `auto`, and of the trials what the copy engine costs, cold and warm."""
+    df = experiments.small(run)
+    tried = trials.read(run.folder / "bounds", trials.LADDER)
+    us = experiments.wide(df, "median_us")
+    text = tuned_family.small(df, tried)
+    over = {name: us[name] / us["auto"] for name in ("cusparselt", "cublaslt")}
+    for ratio in over.values():
+        assert f"at {records.geomean(ratio):.2f}×" in text and f"{ratio.min():.2f}× at its" in text
+    assert (over["cublaslt"] > 1).all() and "behind" not in text
+    assert "it is not its trip to DRAM" in text and "nan" not in text
+    table = tables.small(df)
+    assert table["over dense"].tolist() == [f"{x:.2f}×" for x in over["cublaslt"]]
+    assert table["auto [µs]"].tolist() == [f"{x:.2f}" for x in us["auto"]]
+
+    slower = tuned_family.small(faster(df, "cublaslt", 1.5), None)
+    assert "behind it at 512³ (0." in slower and "copy engine" not in slower
+    gone = tried.assign(value=tried["value"].where(tried["trial"] != "copy_engine_warm", 5.1))
+    assert "so part of it is the trip to DRAM" in tuned_family.small(df, gone)
+    assert tuned_family.small(None, tried) == ""
+    assert experiments.small(replace(run, folder=tmp_path)) is None
+    assert experiments.small(replace(run, machine=run.machine | ADA)) is None
 
 
 def test_counters_by_columns_are_not_those_of_cubes(run):

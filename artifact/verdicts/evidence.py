@@ -181,7 +181,7 @@ class Evidence:
                 self.read[records.COUNTERS] = records.read_counters(path)
             except FileNotFoundError:
                 raise NotMeasured(
-                    "There are no hardware counters of this GPU (make profile)."
+                    "There are no hardware counters of this room on this GPU (make profile)."
                 ) from None
         return self.read[records.COUNTERS]
 

@@ -44,6 +44,8 @@ A claim of a source is judged by a rule, which the file states in full:
   verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
   verdict is given beside.
+- `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where the
+  records of the home GPU do not tell (`took`): counters, a single point, a room that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
   `reason`; `coverage.py` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
@@ -61,8 +63,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
-from artifact.measure import records
+from artifact import paths, rooms
+from artifact.measure import minutes, records
 from artifact.verdicts import evidence, measures, quantities
 
 SAID = "published"  # in the numbers of an expectation: those of the source
@@ -87,13 +89,18 @@ class Claim:
     experiment: tuple[str, ...]
     rule: measures.Rule
     published: str  # the source's value, for people
-    minutes: float  # to measure its experiments on one H200
+    typed: Mapping[str, float]  # experiment -> minutes, for where no record tells them
     note: str = ""
     contradicts: tuple[str, ...] = ()
     gpu: tuple[str, ...] = ()  # that the source speaks of
     depends_on: str = METHOD
     reason: str = ""
     extension: bool = False  # no claim of the source
+
+    @property
+    def minutes(self) -> float:
+        """To measure its experiments, on the home GPU."""
+        return round(took(self, paths.RECORDED / paths.HOME), 2)
 
 
 @dataclass(frozen=True)
@@ -156,6 +163,22 @@ def _claims(folder: Path, written: str) -> list[Claim]:
     return claims
 
 
+def took(claim: Claim, folder: Path) -> float:
+    """Minutes that the experiments of a claim took, by the records of one GPU in `folder`; those of claims.toml for an
+    experiment whose record is not there or does not tell, as of counters and of a single point."""
+    found = {e: _recorded(e, folder, claim.room) for e in claim.experiment}
+    return sum(claim.typed[e] if told is None else told for e, told in found.items())
+
+
+def _recorded(experiment: str, folder: Path, room: str) -> float | None:
+    """Minutes of an experiment's record; None where it has none: counters, a published series, others' code."""
+    if experiment == records.COUNTERS or experiment.startswith(evidence.OTHERS):
+        return None
+    if evidence.SERIES in experiment:
+        return None
+    return minutes.of_record(evidence.place(experiment, folder, room))
+
+
 def figures_of(folder: str | Path = rooms.FOLDER) -> dict[str, dict[str, str]]:
     """Room -> experiment -> the figure of the source that it regenerates. Errors as `claims`."""
     files = {room: Path(folder) / room / rooms.CLAIMS for room in rooms.find(Path(folder))}
@@ -182,7 +205,7 @@ def untested(folder: str | Path = rooms.FOLDER) -> list[Untested]:
     return found
 
 
-def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, notes: Mapping, path: Path) -> Claim:
+def _claim(table: Mapping, room: rooms.Room, typed: Mapping, notes: Mapping, path: Path) -> Claim:
     name = f"{path}: the claim {table.get('id', '?')!r}"
     for key in REQUIRED:
         if key not in table:
@@ -192,9 +215,9 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, notes: Mapping, p
             raise ValueError(f"{name} has a key {key!r} that no claim has.")
     experiments = tuple(table["experiment"])
     for experiment in experiments:
-        if experiment not in minutes:
+        if experiment not in typed:
             raise ValueError(
-                f"{name} asks for the experiment {experiment!r}; known: {', '.join(minutes)}."
+                f"{name} asks for the experiment {experiment!r}; known: {', '.join(typed)}."
             )
     numbers, text = {}, table["published"]
     if isinstance(text, Mapping):
@@ -226,7 +249,7 @@ def _claim(table: Mapping, room: rooms.Room, minutes: Mapping, notes: Mapping, p
         experiment=experiments,
         rule=rule,
         published=text,
-        minutes=float(sum(minutes[experiment] for experiment in experiments)),
+        typed={experiment: float(typed[experiment]) for experiment in experiments},
         note=_note(table.get("note", ""), notes, name),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or room.gpus)),

@@ -8,6 +8,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from artifact.measure import minutes
 from artifact.verdicts import judge, load, measures
 from artifact.verdicts.measures import (
     NOT_CARRIED,
@@ -154,7 +155,7 @@ def _table(
             below = f' data-group="{told}"' * grouped
             out.append(
                 f'<tr id="claim-{cell["id"]}"{below}><th scope="row">{cell["says"]} '
-                f"<em>({cell['where']})</em> {shown} <small>{row['minutes']:g} min</small></th>"
+                f"<em>({cell['where']})</em> {shown} <small>{minutes.said(row['minutes'])} min</small></th>"
                 + f"<td>{cell['source']}</td>" * (not alone)
                 + f'<td>{cell["gpu"]}</td><td data-label="published">{cell["published"]}</td>{found}</tr>'
             )

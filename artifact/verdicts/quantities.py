@@ -257,8 +257,8 @@ def memory_use(
     """How busy the memory of a kernel is beside its FMA units, both as shares of their peak.
 
     Memory is the DRAM, which is what every source means by being bound by memory: the counter `metric`, and without
-    hardware counters least bytes over the copy ceiling. Caches, the counters `beside`, are said beside it and decide
-    nothing. FMA units: useful FLOPs over the FMA ceiling.
+    hardware counters from the least bytes to the requested ones over the copy ceiling, which may not decide. Caches,
+    the counters `beside`, are said beside it and decide nothing. FMA units: useful FLOPs over the FMA ceiling.
     """
     df = rows(e, experiments, of).set_index(["experiment", "m", "n", "k", "density"])
     fma = df["tflops"] / e.ceiling("fma", "tflops")
@@ -266,21 +266,29 @@ def memory_use(
         used = e.counter(of, metric, experiments) / 100
         fma = fma.loc[used.index]
         how = f"Memory: DRAM, {metric}."
+        most = None
     except NotMeasured:
-        used = df["least_bytes"] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps")
-        used = used.clip(upper=1.0)
-        how = "Memory: DRAM; no hardware counters, least bytes over the measured copy ceiling."
-    how += f" At most {used.max():.0%}."
+        used, most = (
+            (df[c] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps")).clip(upper=1.0)
+            for c in ("least_bytes", "requested_bytes")
+        )
+        how = "Memory: DRAM; no hardware counters, so from least to requested bytes over the copy ceiling."
+    how += f" At most {(used if most is None else most).max():.0%}."
     for other in contenders(beside):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
             cache = e.counter(of, other, experiments) / 100
             how += (
                 f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
             )
-    return Values(
-        {"memory": used, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
-        text=f"DRAM {used.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
-    )  # fmt: skip
+
+    def values(memory: pd.Series) -> Values:
+        return Values(
+            {"memory": memory, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
+            text=f"DRAM {memory.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
+        )  # fmt: skip
+
+    found = values(used)
+    return found if most is None else replace(found, upper=values(most))
 
 
 QUANTITIES = (

@@ -166,16 +166,28 @@ def test_a_share_of_a_counter_may_be_of_a_sum():
         quantities.counter_share(few, ALL, "c", "all", "warp_per_row", plus=["d"])
 
 
-@pytest.mark.parametrize("share,expected", [(0.9, REPRODUCED), (0.1, NOT_REPRODUCED)])
-def test_memory_use_without_counters_is_by_least_bytes_over_the_copy_ceiling(share, expected):
+@pytest.mark.parametrize(
+    "least,requested,expected", [(0.9, 0.95, REPRODUCED), (0.1, 0.2, NOT_REPRODUCED)]
+)
+def test_memory_use_without_counters_is_between_least_and_requested_bytes(
+    least, requested, expected
+):
     quantity = {"memory_use": "warp_per_row", "metric": "dram", "beside": "l2"}
     expect = {"memory_limits_from": 0.6, "at_points": 0.9}
     made = frames(tflops=30.0)
-    for df in made.values():
-        df["least_bytes"] = share * synthetic.COPY_GBPS * 1e3 * df["median_us"]
-    got = outcome(evidence(made), quantity, "each point", expect, ["tall"])
+
+    def judged(requested):
+        for df in made.values():
+            for name, share in (("least_bytes", least), ("requested_bytes", requested)):
+                df[name] = share * synthetic.COPY_GBPS * 1e3 * df["median_us"]
+        return outcome(evidence(made), quantity, "each point", expect, ["tall"])
+
+    got = judged(requested)
     assert got.verdict == expected and "no hardware counters" in got.why
-    assert got.measured.startswith(f"DRAM {share:.0%}, FMA units 50%")
+    assert got.measured.startswith(f"between DRAM {least:.0%}, FMA units 50%")
+    if expected == NOT_REPRODUCED:  # what comes from DRAM of all that is asked for, nobody counted
+        with pytest.raises(NotMeasured, match="leave it between DRAM 10%"):
+            judged(0.9)
 
 
 def test_bytes_beside_the_values():

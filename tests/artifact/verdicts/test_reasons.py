@@ -84,7 +84,10 @@ def test_reasons_are_there_for_what_is_not_reproduced_on_some_gpu_alone():
             "{speedup warp_per_row / cublas}.",
             f"{PLAIN}: The variant 'cublas' was not measured in tall.",
         ),
-        ("{counter c of warp_per_row}.", f"{PLAIN}: There are no hardware counters of this GPU"),
+        (
+            "{counter c of warp_per_row}.",
+            f"{PLAIN}: There are no hardware counters of this room on this GPU",
+        ),
         ("{value tflops of nobody}.", f"{PLAIN}: The variant 'nobody' was not measured in tall."),
         ("", f"{PLAIN}."),
     ],

@@ -1,0 +1,139 @@
+"""Are records of these kernels? Whether the compiler makes the same machine code of a room as at the records' commit.
+
+    python -m artifact.measure.same_code [FOLDER ...]
+
+A folder of records names the commit that they were made at. The kernels of both trees are compiled for `ARCH` by the
+NVRTC that is here, and their SASS is compared, so that what changed in comments, names or Python does not count, and
+what changed in a shared header does. Needs git and the commits, no GPU. Exit status 1 where code differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from artifact import paths
+from artifact.measure import records
+
+ARCH = "sm_90a"
+#: Runs in a tree, with the folder on Python's path: every entry of a room's variants that is made for `ARCH`.
+COMPILE = """
+import base64, importlib, json, sys
+from kernels import jit
+kernels = importlib.import_module("kernels." + sys.argv[1]).VARIANTS.values()
+# Of before there were targets, all entries were for all of them.
+here = [k for k in kernels if sys.argv[2] in getattr(k, "targets", sys.argv[2:])]
+asked = {(k.source, e) for k in here for e in k.entries}
+made = {f"{s.name}: {e}": jit.compile_cubin(s, e, sys.argv[2]) for s, e in sorted(asked)}
+json.dump({name: [base64.b64encode(c.code).decode(), c.symbol] for name, c in made.items()}, sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The entries of a room here and at another commit, "file: entry"."""
+
+    room: str
+    commit: str
+    same: tuple[str, ...]
+    differ: tuple[str, ...]
+    only_here: tuple[str, ...]
+    only_there: tuple[str, ...]
+
+    def __str__(self) -> str:
+        said = [f"{len(self.same)} kernels with the same machine code"]
+        for what in ("differ", "only_here", "only_there"):
+            names = getattr(self, what)
+            if names:
+                said.append(f"{what.replace('_', ' ')}: {', '.join(names)}")
+        return f"{self.room} at {self.commit}: {'; '.join(said)}"
+
+
+def sass(tree: Path, room: str) -> dict[str, str]:
+    """SASS of a room's kernels in a tree, by "file: entry"; RuntimeError where they do not compile."""
+    from kernels import jit
+
+    run = subprocess.run(
+        [sys.executable, "-c", COMPILE, room, ARCH],
+        cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if run.returncode:
+        raise RuntimeError(
+            f"{room} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}"
+        )
+    made = json.loads(run.stdout)
+    return {
+        name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code)))
+        for name, (code, symbol) in made.items()
+    }
+
+
+def compare(room: str, commit: str, here: Mapping[str, str], there: Mapping[str, str]) -> Compared:
+    """What two trees make of the entries."""
+    both = [name for name in here if name in there]
+    return Compared(
+        room,
+        commit,
+        tuple(name for name in both if here[name] == there[name]),
+        tuple(name for name in both if here[name] != there[name]),
+        tuple(name for name in here if name not in there),
+        tuple(name for name in there if name not in here),
+    )
+
+
+def of_records(folders: Sequence[Path]) -> list[Compared]:
+    """For each folder of a room's records, each commit once; those of rooms without variants are left out.
+
+    Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
+    """
+    asked = dict.fromkeys(
+        (folder.name, records.read_machine(folder)["commit"].rstrip("+")) for folder in folders
+    )
+    asked = [
+        key for key in asked if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")
+    ]
+    here = {room: sass(paths.ROOT, room) for room in dict.fromkeys(room for room, _ in asked)}
+    found = []
+    for room, commit in asked:
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder) / "tree"
+            _git("worktree", "add", "--detach", str(tree), commit)
+            try:
+                found.append(compare(room, commit, here[room], sass(tree, room)))
+            finally:
+                _git("worktree", "remove", "--force", str(tree))
+    return found
+
+
+def _git(*arguments: str) -> None:
+    run = subprocess.run(
+        ["git", "-C", str(paths.ROOT), *arguments], capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        raise RuntimeError(f"git {' '.join(arguments)}: {run.stderr.strip()}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped"
+    )
+    folders = parser.parse_args(arguments).folders or [
+        path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))
+    ]
+    found = of_records(folders)
+    print(*found, sep="\n")
+    return int(any(c.differ for c in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -95,7 +95,7 @@ $(VENV)/ready: $(LOCK)
 	@$(PY) $(PIP_INSTALL) -r $(LOCK)
 	@touch $@
 endif
-CHECK_PYTHON := 'import sys; v = sys.version_info; v < (3, 11) and sys.exit("error: Python 3.11 or newer is needed, this is %d.%d: name another with PYTHON=..." % v[:2])'
+CHECK_PYTHON := 'import sys; v = sys.version_info; (3, 11) <= v < (3, 15) or sys.exit("error: Python 3.11 to 3.14 is needed, this is %d.%d: name another with PYTHON=..." % v[:2])'
 
 # --- notebooks and book ------------------------------------------------------------------------
 # The longest first: begun last, it would leave all cores but one with nothing to do.
@@ -149,7 +149,7 @@ test-gpu: $(ENV) ## Only the tests that need a GPU, dealt out one by one: some t
 in_two_rounds = status=0; $(PY) -m pytest -m '$(1)not (gpu and alone)' $(2) --durations=20 || status=$$?; \
 	$(PY) -m pytest -m 'gpu and alone' -n 0 --durations=20 || status=$$?; exit $$status
 
-kick: ## Every notebook on one small shape per room, under 5 minutes, in build/kick
+kick: ## Every notebook on one small shape per room, in build/kick
 	@echo "kick: every notebook, one small shape per room, into build/kick/notebooks"
 	@$(MAKE) --no-print-directory notebooks PRESET=kick BUILD=build/kick
 

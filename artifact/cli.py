@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from artifact import paths, rooms
-from artifact.measure import matrices, records
+from artifact.measure import matrices, minutes, records
 from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import pool
 
@@ -420,7 +420,7 @@ def _print_claims(chosen: Sequence[load.Claim], df, one: bool) -> None:
                 print(f"{key:<11} {shown}")
         print(
             f"{'experiment':<11} {', '.join(claim.experiment)} "
-            f"({claim.minutes:g} minutes to measure)"
+            f"({minutes.said(claim.minutes)} minutes to measure)"
         )
         for key, value in claim.rule.written.items():
             print(f"{key:<11} {page.written(value)}")

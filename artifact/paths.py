@@ -9,6 +9,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Everything that is made, and nothing else; $SPARSITY_BUILD moves it.
 BUILD = Path(os.environ.get("SPARSITY_BUILD") or ROOT / "build").resolve()
 RECORDED = ROOT / "artifact" / "recorded"  #: the records we ship
+#: The GPU that the prose of the chapters was written for; minutes that stand without a GPU's name are its.
+HOME = "nvidia-h200"
 RECORDS = BUILD / "records"  #: fresh records
 FIGURES = BUILD / "figures"
 #: In the built book, beside the pages: what makes the ledger's table searchable.

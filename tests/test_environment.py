@@ -108,7 +108,17 @@ def test_lock_has_hashes_and_no_index(lock):
 
 
 def test_requires_python():
-    assert SpecifierSet(PROJECT["requires-python"]) == SpecifierSet(f">={PYTHONS[0]}")
+    past = f"3.{int(PYTHONS[-1][2:]) + 1}"
+    within = SpecifierSet(f">={PYTHONS[0]},<{past}")
+    assert SpecifierSet(PROJECT["requires-python"]) == within
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    (conda,) = [d for d in environment["dependencies"] if str(d).startswith("python")]
+    assert Requirement(conda).specifier == within
+    makefile = (ROOT / "Makefile").read_text()
+    ends = [tuple(map(int, version.split("."))) for version in (PYTHONS[0], past)]
+    assert f"{ends[0]} <= v < {ends[1]} or" in makefile
+    assert f"Python {PYTHONS[0]} to {PYTHONS[-1]} is needed" in makefile
+    assert f"${{*:-{' '.join(PYTHONS)}}}" in (ROOT / ".ci" / "pythons").read_text()
 
 
 def test_conda_environment_is_the_gpu_lock():

@@ -21,7 +21,7 @@ from artifact.verdicts import judge, load, page
 from kernels.contract import Problem
 
 #: The GPU that the prose of the chapters was written for.
-WRITTEN_FOR = "nvidia-h200"
+WRITTEN_FOR = paths.HOME
 ELSEWHERE = (
     "*The numbers on this page are of the GPU named above. The explanations between them were written for an "
     "NVIDIA H200, and have to be read against these numbers.*"
@@ -97,15 +97,15 @@ def beside(run: Run) -> None:
     df = races.table(found, run.room)
     style.apply()
     if df["gpu"].nunique() > 1:
-        said = {"alt": races.alt(df), "caption": f"On {listed(found)}. {races.CAPTION}"}
-        _show(run.room, races.figure(df), "gpus", **said)
+        said = {"alt": races.alt(df), "caption": f"On {listed(found)}. {races.caption(df)}"}
+        _show(run.room, races.drawn(df), "gpus", **said)
     say(elsewhere.summary(gpus.changed(gpus.judged(found, run.room)), found))
 
 
 def figures(room: str) -> Callable[..., None]:
     """`show(drawn, name, alt=, caption=, fold=)` of a room's chapter, in the book's style. drawn: (figure, the data
-    behind it), or None, which shows nothing. alt: what the figure shows, or what says it from that data. fold: what
-    the figure is called where it unfolds; else it is open."""
+    behind it), or with a third, the figure for a narrow page; or None, which shows nothing. alt: what the figure shows,
+    or what says it from that data. fold: what the figure is called where it unfolds; else it is open."""
     style.apply()
     return partial(_show, room)
 
@@ -115,9 +115,9 @@ def _show(
 ) -> None:
     if drawn is None:
         return
-    fig, data = drawn
+    fig, data, *narrow = drawn
     said = alt if isinstance(alt, str) else alt(data)
-    shown = style.show(fig, room, name, data, alt=said, caption=caption)
+    shown = style.show(fig, room, name, data, said, caption, *narrow)
     display(HTML(folded(fold, shown.markup)) if fold else shown)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths
-from artifact.drawing.prose import captioned
+from artifact import paths, rooms
+from artifact.drawing.prose import captioned, folders, inline_code, name
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures
 
@@ -20,35 +20,21 @@ TOLD = {
     "memory_bytes": ("memory", "GB", 1e9),
     "power_limit_w": ("power limit", "W", 1),
 }
-#: The same of measured ceilings: microbenchmark -> what it is called, and the column with its rate.
+#: The same of measured ceilings: what it is called -> the microbenchmarks of it, of which the fastest counts, and the
+#: column with its rate.
 ROOFS = {
-    "copy": ("copying in memory, measured", "gbps", "GB/s"),
-    "l2_read": ("reading the L2 cache, measured", "gbps", "GB/s"),
-    "shared_read": ("reading shared memory, measured", "gbps", "GB/s"),
-    "fma": ("FP32 on CUDA cores, measured", "tflops", "TFLOP/s"),
-    "wgmma": ("BF16 on tensor cores, measured", "tflops", "TFLOP/s"),
-    "wgmma_sp": ("BF16 2:4 on tensor cores, measured", "tflops", "TFLOP/s"),
-}
-
-
-def name(folder: Path) -> str:
-    """What the GPU is called whose records lie in `folder`. Raises FileNotFoundError where there are none."""
-    found = records.rooms(folder)
-    if not found:
-        raise FileNotFoundError(f"{folder}: there are no records of any room.")
-    return str(records.read_machine(folder / found[0])["gpu"])
-
-
-def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
-    """Name of a GPU -> folder of its records: `own`, then the others beside it, then the others that are shipped.
-    Empty where there is no `own`, or nothing in it."""
-    if own is None or not records.rooms(own):
-        return {}
-    found = {own.name: own}
-    for root in (own.parent, shipped):
-        for slug in records.list_gpus(root):
-            found.setdefault(slug, root / slug)
-    return {name(folder): folder for folder in found.values()}
+    "copying in memory, measured": (("copy",), "gbps", "GB/s"),
+    "reading the L2 cache, measured": (("l2_read",), "gbps", "GB/s"),
+    "reading shared memory, measured": (("shared_read",), "gbps", "GB/s"),
+    "FP32 on CUDA cores, measured": (("fma",), "tflops", "TFLOP/s"),
+    "BF16 on tensor cores, measured": (("wgmma", "mma"), "tflops", "TFLOP/s"),
+    "BF16 2:4 on tensor cores, measured": (("wgmma_sp", "wgmma_sp_ra", "mma_sp"), "tflops", "TFLOP/s"),
+}  # fmt: skip
+#: What was sampled while kernels ran, at squares of at least LARGE: column -> what it is called, its unit.
+LOADS = {"power_w": ("power", "W"), "sm_mhz": ("SM clock", "MHz")}
+LARGE = 4096
+#: What a record says of a clock that nothing held back.
+FREE = ("", "none")
 
 
 def sides(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
@@ -81,27 +67,70 @@ def judged(found: Mapping[str, Path], room: str) -> dict[str, pd.DataFrame]:
     return {gpu: judge.judge(mine, folder) for gpu, folder in having.items()}
 
 
-@captioned("What tells the GPUs apart.")
+@captioned(
+    f"What tells the GPUs apart. Under load: medians over the squares of at least {LARGE} that all of them measured."
+)
 def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     """What tells the GPUs apart: a row for each quantity that any of them states, a column for each GPU with its value
     and, behind the first, the ratio to that of the first."""
-    rows = {}
+    rows: dict[str, dict[str, tuple[float, str]]] = {
+        what: {} for what in (*(told[0] for told in TOLD.values()), *ROOFS)
+    }
     for gpu, folder in found.items():
         machine = records.read_machine(folder / records.rooms(folder)[0])
         for key, (what, unit, one) in TOLD.items():
             if isinstance(machine.get(key), int | float):
-                rows.setdefault((what, unit), {})[gpu] = machine[key] / one
-        for roof, rates in _ceilings(folder).items():
-            if roof in ROOFS:
-                what, column, unit = ROOFS[roof]
-                rows.setdefault((what, unit), {})[gpu] = rates[column]
-    order = [row[0] for row in (*TOLD.values(), *ROOFS.values())]
-    listed = sorted(rows.items(), key=lambda item: order.index(item[0][0]))
+                rows[what][gpu] = machine[key] / one, unit
+        known = _ceilings(folder)
+        for what, (loops, column, unit) in ROOFS.items():
+            there = [loop for loop in loops if loop in known]
+            if there:
+                fastest = max(there, key=lambda loop: known[loop][column])
+                by = f", `{fastest}`" if len(loops) > 1 else ""
+                rows[what][gpu] = known[fastest][column], f"{unit}{by}"
+    rows |= loads(found)
     names = list(found)
     return pd.DataFrame(
-        {"": what, **{gpu: _cell(values, gpu, names, unit) for gpu in names}}
-        for (what, unit), values in listed
+        {"": what, **{gpu: _cell(values, gpu, names) for gpu in names}}
+        for what, values in rows.items()
+        if values
     )
+
+
+def loads(found: Mapping[str, Path]) -> dict[str, dict[str, tuple[float, str]]]:
+    """What was sampled while large products ran, on each unit of arithmetic: what it is called -> GPU -> value, unit.
+    Of the rows that all of these GPUs have, so that all did the same; none where they share none."""
+    rows: dict[str, dict[str, tuple[float, str]]] = {}
+    for unit in rooms.UNITS:
+        of = [room.room for room in rooms.find().values() if room.unit == unit]
+        each = {gpu: _large(folder, of) for gpu, folder in found.items()}
+        each = {gpu: df for gpu, df in each.items() if len(df)}
+        if not each:
+            continue
+        first, *others = (df.index for df in each.values())
+        for index in others:
+            first = first.intersection(index)
+        for gpu, df in each.items() if len(first) else ():
+            df = df.loc[first]
+            for column, (called, of_unit) in LOADS.items():
+                rows.setdefault(f"{called} under load, {unit}", {})[gpu] = (
+                    df[column].median(),
+                    of_unit,
+                )
+            held = 100 * (~df["throttle"].isin(FREE)).mean()
+            rows.setdefault(f"clock held back, {unit}", {})[gpu] = held, f"% of {len(df)} rows"
+    return rows
+
+
+def _large(folder: Path, of: Sequence[str]) -> pd.DataFrame:
+    """Rows of these rooms that are of large squares and whose power was sampled, by what they are of."""
+    key = ["room", "experiment", *records.KEY]
+    found = [folder / room / f"{e}.csv" for room in of for e in records.experiments(folder / room)]
+    if not found:
+        return pd.DataFrame()
+    df = pd.concat([records.read(path) for path in found], ignore_index=True)
+    square = (df["m"] == df["n"]) & (df["n"] == df["k"]) & (df["m"] >= LARGE)
+    return df[square & df["power_w"].notna()].drop_duplicates(key).set_index(key)
 
 
 def _ceilings(folder: Path) -> dict[str, dict[str, float]]:
@@ -111,10 +140,10 @@ def _ceilings(folder: Path) -> dict[str, dict[str, float]]:
         return {}
 
 
-def _cell(values: Mapping[str, float], gpu: str, names: Sequence[str], unit: str) -> str:
+def _cell(values: Mapping[str, tuple[float, str]], gpu: str, names: Sequence[str]) -> str:
     if gpu not in values:
         return "not recorded"
-    ratio = ""
-    if gpu != names[0] and values.get(names[0]):
-        ratio = f" ({values[gpu] / values[names[0]]:.2f}×)"
-    return f"{values[gpu]:,.0f} {unit}".strip() + ratio
+    (value, unit), ratio = values[gpu], ""
+    if gpu != names[0] and values.get(names[0], (0,))[0]:
+        ratio = f" ({value / values[names[0]][0]:.2f}×)"
+    return inline_code(f"{value:,.0f} {unit}".strip() + ratio)

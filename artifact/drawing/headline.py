@@ -1,141 +1,42 @@
-"""The headline: a published system, our best rung and the vendor's library; also the README's figure."""
+"""The README's figure: the races of all systems on the GPUs that have records, as the book's first page has them."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import paths, rooms
-from artifact.drawing import plot, style
+from artifact import paths
+from artifact.drawing import gpus, style
+from artifact.drawing.pages import front
 from artifact.measure import records
-from artifact.verdicts import evidence
+from artifact.verdicts import judge, load
 
-
-@dataclass(frozen=True)
-class Contest:
-    """The published kernel and our last rung against the library, over a room's sweeps."""
-
-    room: str
-    name: str  #: of the system
-    published: str
-    last: str
-    speedups: pd.DataFrame  #: experiment, POINT, variant, speedup over cusparse_best, size
-    prepare_ms: float  #: median preprocessing of `last`
-
-    def geomean(self, variant: str, experiment: str) -> float:
-        df = self.speedups
-        here = df[(df["variant"] == variant) & (df["experiment"] == experiment)]
-        return records.geomean(here["speedup"])
-
-    @property
-    def experiments(self) -> list[str]:
-        return list(dict.fromkeys(self.speedups["experiment"]))
-
-
-def contest(folder: Path) -> Contest | None:
-    """The contest of the generated sweeps of the room that is the headline; None where there is no such room, or
-    where its records hold no two contenders."""
-    chosen = rooms.headline()
-    if chosen is None:
-        return None
-    room, found = chosen.room, []
-    offered = importlib.import_module(f"kernels.{room}")
-    known = {kernel.name: kernel.published for kernel in offered.VARIANTS.values()}
-    for experiment in records.experiments(folder / room):
-        df = records.read(folder / room / f"{experiment}.csv")
-        df = df[df["label"] == ""]
-        if not df["variant"].map(known).eq(True).any():  # sizes that the published kernel refuses
-            continue
-        sizes = [c for c in ("n", "m") if df[c].nunique() > 1]
-        if len(df) and sizes and df["variant"].str.startswith("cusparse_").any():
-            df = records.best_of(df, "cusparse_")
-            df["size"] = df["m"] if sizes == ["n", "m"] else df[sizes[0]]
-            found.append(df)
-    if not found:
-        return None
-    df = pd.concat(found, ignore_index=True)
-    measured = [v for v in known if (df["variant"] == v).any()]
-    if len(measured) < 2:
-        return None
-    published, last = next((v for v in measured if known[v]), measured[0]), measured[-1]
-    at = ["experiment", *records.POINT]
-    rows = [
-        records.speedup(df, v, evidence.BEST).reset_index().assign(variant=v)
-        for v in (published, last)
-    ]
-    speedups = pd.concat(rows).merge(df[[*at, "size"]].drop_duplicates(), on=at)
-    swept = list(dict.fromkeys([*offered.sweeps("full"), *speedups["experiment"]]))
-    speedups["experiment"] = pd.Categorical(speedups["experiment"], swept)
-    speedups = speedups.sort_values(["experiment", "variant", "size"], ignore_index=True)
-    prepare_ms = float(df.loc[df["variant"] == last, "prepare_ms"].median())
-    return Contest(
-        room, chosen.name, published, last, speedups.astype({"experiment": str}), prepare_ms
-    )
-
-
-def contest_figure(c: Contest):
-    """Speedup over the library's best algorithm: one panel per sweep, geometric mean over the
-    densities as a line, their range as a band. (fig, data)"""
-    names = c.experiments
-    fig, axes = plt.subplots(1, len(names), figsize=(style.WIDTH, 3.3), sharey=True, squeeze=False)
-    handles: dict[str, object] = {}
-    for ax, experiment in zip(axes[0], names, strict=True):
-        here = c.speedups[c.speedups["experiment"] == experiment]
-        for variant, role in ((c.published, "as published"), (c.last, "our last rung")):
-            groups = here[here["variant"] == variant].groupby("size")["speedup"]
-            mean = groups.apply(records.geomean)
-            two = (c.published, c.last)
-            band = {"color": style.look(variant, two)["color"], "alpha": 0.2, "linewidth": 0}
-            ax.fill_between(mean.index, groups.min(), groups.max(), **band)
-            handles[f"{variant} ({role})"] = plot.line(ax, mean.index, mean, variant, two)
-        handles[style.name(evidence.BEST)] = ax.axhline(1, color=style.BASELINE, linewidth=1.3)
-        ax.set_title(experiment)
-        swept = "N" if here["n"].nunique() > 1 and here["m"].nunique() == 1 else "M"
-        swept = "M = N = K" if (here["m"] == here["n"]).all() else swept
-        ax.set_xlabel(swept)
-        plot.sizes(ax, here["size"].tolist())
-    plot.ratio(axes[0, 0], c.speedups["speedup"].tolist())
-    axes[0, 0].set_ylabel("speedup over cuSPARSE")
-    plot.legend(fig, handles, columns=3)
-    return fig, c.speedups[["experiment", "variant", *records.POINT, "speedup"]]
-
-
-# ---------------------------------------------------------------- the README's figure
-
+REDRAW = "python -m artifact.drawing.headline readme"
 README_FIGURE = paths.ROOT / "book" / "_static" / "readme.svg"
 #: A picture in a README follows the reader's colour scheme by itself.
 _SCHEME = "<style>svg{color:#24292f}@media (prefers-color-scheme:dark){svg{color:#d5dae0}}</style>"
 
 
 def readme(folder: Path, target: Path = README_FIGURE) -> Path:
-    """Write the README's figure, an SVG that stands alone. Raises FileNotFoundError without records."""
-    c = contest(folder)
-    if c is None:
-        chosen = rooms.headline()
-        raise FileNotFoundError(
-            f"{folder.name} has no records of {chosen.room if chosen else 'a room that is the headline'} "
-            "with cuSPARSE beside it: make measure"
-        )
+    """Write the README's figure, an SVG that stands alone: a GPU's records in `folder`, and those beside it. Raises
+    FileNotFoundError where no kernel raced a library of the vendor."""
+    found, known = gpus.folders(folder, folder.parent), load.claims()
+    judged = {gpu: judge.judge(known, own) for gpu, own in found.items()}
     style.apply()
-    fig, _ = contest_figure(c)
-    machine = records.read_machine(folder / c.room)
-    alt = (
-        f"Speedup of {c.published} and {c.last} over cuSPARSE's best algorithm on {machine['gpu']}: "
-        + ", ".join(
-            f"{e} {c.geomean(c.published, e):.2f} and {c.geomean(c.last, e):.2f}"
-            for e in c.experiments
+    drawn, said = front.raced(found, judged)
+    if drawn is None:
+        raise FileNotFoundError(
+            f"{folder.name} has no records of a kernel beside a library of the vendor: make measure"
         )
-    )
-    text = style.svg(fig, "readme", alt)
-    plt.close(fig)
+    fig, _, narrow = drawn
+    text = style.svg(fig, "readme", said["alt"])
+    for one in (fig, narrow):
+        plt.close(one)
     if "xmlns=" not in text:
         text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     text = re.sub(r"(<svg [^>]*>)", rf"\1{_SCHEME}", text, count=1)

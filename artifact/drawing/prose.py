@@ -45,31 +45,65 @@ class Origin:
         found = [records.read_machine(self.folder / room) for room in records.rooms(self.folder)]
         return max(found, key=lambda machine: str(machine["date"]))
 
-    def _made(self) -> str:
-        """When and with which commits the rooms were measured, which may be several."""
-        found = [records.read_machine(self.folder / room) for room in records.rooms(self.folder)]
-        found = sorted(found, key=lambda machine: str(machine["date"]))
-        days = list(dict.fromkeys(str(machine["date"])[:10] for machine in found))
-        commits = list(dict.fromkeys(str(machine["commit"]) for machine in found))
-        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        return f"{when}, commit{'s' * (len(commits) > 1)} {', '.join(commits)}"
-
-    def banner(self) -> str:
-        """An admonition as `Run.banner` gives it, for a page over all rooms."""
+    def banner(self, alone: bool = False) -> str:
+        """An admonition as `Run.banner` gives it, for a page over all rooms: every GPU that has records, with when they
+        were measured. alone: the page draws from this origin's GPU and no other."""
         if self.folder is None or not records.rooms(self.folder):
             title, text = "Nothing measured yet.", inline_code(self.missing)
         else:
-            m = self.machine()
-            title = f"From records of {article(m['gpu'])}, {self._made()}."
-            text = (
-                "They were measured on this machine."
-                if self.fresh
-                else "Nothing on this page was measured on the machine that made it."
-            )
+            found = folders(self.folder, paths.RECORDED)
+            made = {g: _made(at) for g, at in found.items() if not alone or at == self.folder}
+            title, text = _origins(made, self.fresh)
+        tag = "div" if "<details>" in text else "p"
         return (
             '<div class="admonition note">\n'
-            f'<p class="admonition-title">{html.escape(title)}</p>\n<p>{text}</p>\n</div>'
+            f'<p class="admonition-title">{html.escape(title)}</p>\n<{tag}>{text}</{tag}>\n</div>'
         )
+
+
+def _origins(made: Mapping[str, tuple[str, list[str]]], fresh: bool) -> tuple[str, str]:
+    """Title and text of a banner. made: name of a GPU, this page's first -> `_made`; fresh: measured here."""
+    one, several = len(made) == 1, len(made) > 1
+    where = "; ".join(f"{article(gpu)}, {when}" for gpu, (when, _) in made.items())
+    commits = {gpu: f"commit{'s' * (len(of) > 1)} {', '.join(of)}" for gpu, (_, of) in made.items()}
+    title = f"From records of {where}{f', {next(iter(commits.values()))}' * one}."
+    which = f"Those of the {html.escape(next(iter(made)))}" if several else "They"
+    text = "Nothing on this page was measured on the machine that made it."
+    if fresh:
+        text = f"{which} were measured on this machine."
+    if several:
+        each = "; ".join(f"{gpu}: {of}" for gpu, of in commits.items())
+        text += f"<details><summary>Commits</summary>{html.escape(each)}.</details>"
+    return title, text
+
+
+def name(folder: Path) -> str:
+    """What the GPU is called whose records lie in `folder`. Raises FileNotFoundError where there are none."""
+    found = records.rooms(folder)
+    if not found:
+        raise FileNotFoundError(f"{folder}: there are no records of any room.")
+    return str(records.read_machine(folder / found[0])["gpu"])
+
+
+def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
+    """Name of a GPU -> folder of its records: `own`, then the others beside it, then the others that are shipped.
+    Empty where there is no `own`, or nothing in it."""
+    if own is None or not records.rooms(own):
+        return {}
+    found = {own.name: own}
+    for root in (own.parent, shipped):
+        for slug in records.list_gpus(root):
+            found.setdefault(slug, root / slug)
+    return {name(folder): folder for folder in found.values()}
+
+
+def _made(folder: Path) -> tuple[str, list[str]]:
+    """When and with which commits the rooms of a GPU were measured, which may be several."""
+    found = [records.read_machine(folder / room) for room in records.rooms(folder)]
+    found = sorted(found, key=lambda machine: str(machine["date"]))
+    days = list(dict.fromkeys(str(machine["date"])[:10] for machine in found))
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return when, list(dict.fromkeys(str(machine["commit"]) for machine in found))
 
 
 def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:

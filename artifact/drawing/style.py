@@ -279,13 +279,16 @@ def themed(markup: str) -> str:
     return markup
 
 
-def show(fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str) -> Shown:
+def show(
+    fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str, narrow=None
+) -> Shown:
     """Save `fig` as <figures>/<room>/<name>.svg and `data` as .csv beside it, both whole or not at
     all, and close it.
 
-    `alt` says in a sentence what the figure shows, for those who do not see it. Raises ValueError
-    without data or alt, and for a name that is not made of lower-case letters, digits, hyphens and
-    underscores.
+    `alt` says in a sentence what the figure shows, for those who do not see it. narrow: the same
+    figure for a page of a phone's width, which the book's style sheet shows there in place of `fig`.
+    Raises ValueError without data or alt, and for a name that is not made of lower-case letters,
+    digits, hyphens and underscores.
     """
     for what in (room, name):
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", what):
@@ -305,6 +308,14 @@ def show(fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str) 
     )
     alone = markup.replace("<svg ", '<svg color="#24292f" ', 1)  # for readers of the file itself
     svg_path = records.write_text(folder / f"{name}.svg", alone + "\n")
+    if narrow is not None:
+        small = svg(narrow, f"{prefix}-narrow", alt)
+        plt.close(narrow)
+        markup = markup.replace("<svg ", '<svg class="wide" ', 1)
+        # Hidden where there is no style sheet of the book.
+        markup += "\n" + small.replace(
+            '<svg role="img" ', '<svg class="narrow" role="img" ', 1
+        ).replace('style="', 'style="display:none;', 1)
     link = f'<a href="{CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
     return Shown(
         svg_path,

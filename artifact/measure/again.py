@@ -23,6 +23,24 @@ def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     return (both["median_us_again"] / both["median_us"] - 1).abs()
 
 
+def beside(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
+    """By how much of itself each median time of the second moved against those beside it, at the same point: what a
+    ratio of two times moves by, when all of a run is slower or faster does not count."""
+    both = first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
+    moved = both["median_us_again"] / both["median_us"]
+    point = [both[column] for column in ("experiment", *records.POINT)]
+    return (moved / moved.groupby(point).transform("median") - 1).abs()
+
+
+def spread(gpu: Path, room: str) -> float:
+    """The 90th percentile of `beside` over all experiments of a room that were measured twice; NaN where none was."""
+    here, there = gpu / room, gpu / room / records.REPEAT
+    names = [n for n in records.experiments(there) if n in records.experiments(here)]
+    pairs = ([records.read(folder / f"{n}.csv") for folder in (here, there)] for n in names)
+    off = [beside(*pair) for pair in pairs]
+    return float(pd.concat(off).quantile(0.9)) if off else float("nan")
+
+
 def runs(root: Path) -> pd.DataFrame:
     """A row for each room of each GPU that has a second run; columns COLUMNS.
 

@@ -1,28 +1,31 @@
-"""How long measuring took, by the stamps of the records, and how much room files take."""
+"""How long measuring took, by the stamps of the records; what commands take without a GPU; how much room files take."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import load
 
 #: A longer gap between two points of an experiment is taken for an interruption, not for work.
 PAUSE_S = 300
 #: The room "ceilings" is on the page of the machine; every other room has a page of its own.
 NOTEBOOKS = {"ceilings": "machine"}
+#: Seconds of `make environment`, `artifact` (with the environment), `test` (after `artifact`) and `compare` (of the two
+#: GPUs whose records are shipped), by a stopwatch, on WITHOUT_GPU. They stand here and nowhere else.
+COMMANDS_S = {"environment": 41, "artifact": 384, "test": 454, "compare": 28}
+WITHOUT_GPU = "two cores without a GPU that did other work as well, on 2026-11-24"
 
 
 def durations(folder: Path) -> pd.DataFrame:
     """How long each experiment under a GPU's folder took, from the records themselves.
 
-    Columns: room, experiment, repeat (the second run), figure (of the source, as
-    claims.toml says), notebook, points, rows, minutes (wall clock, from the rows' times; preparing,
-    checking and flushing included), kernel_s (samples x medians), gpu.
+    Columns: room, experiment, repeat (the second run), notebook, points, rows, minutes (wall clock, from the rows'
+    times; preparing, checking and flushing included), told (whether these times tell it; else minutes are those of the
+    kernels alone), kernel_s (samples x medians), gpu.
     """
-    stated = load.figures_of()
     rows = []
     for room in records.rooms(folder):
         for repeat in (False, True):
@@ -34,11 +37,11 @@ def durations(folder: Path) -> pd.DataFrame:
                         "room": room,
                         "experiment": experiment,
                         "repeat": repeat,
-                        "figure": stated.get(room, {}).get(experiment, ""),
                         "notebook": NOTEBOOKS.get(room, room),
                         "points": len(df.drop_duplicates(list(records.POINT))),
                         "rows": len(df),
                         "minutes": wall_s(df) / 60,
+                        "told": tells(df),
                         "kernel_s": float((df["samples"] * df["median_us"]).sum() / 1e6),
                         "gpu": df["gpu"].iloc[0],
                     }
@@ -49,11 +52,37 @@ def durations(folder: Path) -> pd.DataFrame:
 def wall_s(df: pd.DataFrame) -> float:
     """Seconds that a record took. Rows are stamped when their point is done, so the first point is
     taken to have cost as much as the mean of the others; at least the kernels' own time."""
-    when = pd.to_datetime(df["when"], utc=True, format="ISO8601").drop_duplicates().sort_values()
-    gaps = when.diff().dt.total_seconds().dropna()
-    gaps = gaps[gaps <= PAUSE_S]
+    gaps = _gaps_s(df)
     kernels = float((df["samples"] * df["median_us"]).sum() / 1e6)
     return max(float(gaps.sum() + gaps.mean()) if len(gaps) else 0.0, kernels)
+
+
+def tells(df: pd.DataFrame) -> bool:
+    """Whether a record tells how long it took: one stamp alone does not."""
+    return len(_gaps_s(df)) > 0
+
+
+def _gaps_s(df: pd.DataFrame) -> pd.Series:
+    """Seconds between the stamps of a record that follow each other without a pause."""
+    when = pd.to_datetime(df["when"], utc=True, format="ISO8601").drop_duplicates().sort_values()
+    gaps = when.diff().dt.total_seconds().dropna()
+    return gaps[gaps <= PAUSE_S]
+
+
+def of_record(path: Path) -> float | None:
+    """Minutes that the record of an experiment took; None where there is none, or where it does not tell."""
+    return _of_record(path, path.stat().st_mtime_ns) if path.is_file() else None
+
+
+@functools.lru_cache(maxsize=512)  # some claims share an experiment
+def _of_record(path: Path, _written: int) -> float | None:
+    df = records.read(path)
+    return wall_s(df) / 60 if tells(df) else None
+
+
+def said(minutes: float) -> str:
+    """Minutes as pages write them, to a tenth."""
+    return "under 0.1" if 0 < minutes < 0.05 else f"{minutes:.1f}" if minutes else "0"
 
 
 def size_bytes(folder: Path) -> int:

@@ -42,9 +42,7 @@ class Room:
     written_for: str  #: GPUs that the source measured on
     idea: str
     claims: str  #: what the abstract puts on trial
-    headline: bool = (
-        False  #: its sweeps against the library are the book's first figure, and the README's
-    )
+    headline: bool = False  #: it is what a page for all rooms takes as its example
     names: dict[str, str] = field(
         default_factory=dict
     )  #: of contenders that only this room has, in figures
@@ -140,7 +138,7 @@ def references(folder: Path = FOLDER) -> str:
 
 
 def headline(folder: Path = FOLDER) -> Room | None:
-    """The room whose sweeps are the book's first figure: the first one that says so."""
+    """The room that is the example of pages for all rooms: the first one that says so."""
     return next((room for room in find(folder).values() if room.headline), None)
 
 

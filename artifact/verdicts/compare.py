@@ -6,14 +6,14 @@ about each other: there the speedups are shown side by side and the claims decid
 too little in common to say that they agree, that is bad input.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts import causes, evidence, judge, load, measures
 
 SPEEDUP_TOLERANCE = 0.05  # median difference of the speedups of a variant in an experiment
 TIME_TOLERANCE = 0.10  # the same of its times
@@ -28,6 +28,15 @@ AGREE, DIFFER, BAD_INPUT = 0, 1, 2  # exit codes
 
 _POINT = ["room", "experiment", *records.POINT]
 
+#: basis: what the two verdicts rest on, one of BASES where both are given; lacks: what the records of one side do not
+#: have where it gives none and the other does. cause and told: why a verdict changes (`causes`), else empty.
+VERDICT_COLUMNS = (
+    "id", "room", "says", "fresh", "shipped", "fresh_measured", "shipped_measured", "agrees", "why", "basis", "lacks",
+    "cause", "told",
+)  # fmt: skip
+OWN, NO_GPU, TWO_KINDS = "own records", "no GPU", "two kinds of evidence"
+BASES = (OWN, NO_GPU, TWO_KINDS)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -35,9 +44,9 @@ class Comparison:
 
     points: experiment, variant, POINT, median_us_fresh, median_us_shipped, time_ratio, and, where
     there is a baseline, speedup_fresh, speedup_shipped and speedup_ratio. summary: one row per
-    experiment and variant with the medians of these ratios and `agrees`. verdicts: id, says, fresh,
-    shipped, agrees, why; one row per claim. covered: of the `total` points (shapes and densities) of the
-    shipped records, those that the fresh ones have too.
+    experiment and variant with the medians of these ratios and `agrees`. verdicts: `VERDICT_COLUMNS`,
+    one row per claim. covered: of the `total` points (shapes and densities) of the shipped records,
+    those that the fresh ones have too. ceilings: of each that both have, the ratio of its rates.
     """
 
     fresh: str
@@ -47,6 +56,7 @@ class Comparison:
     verdicts: pd.DataFrame
     covered: int
     total: int
+    ceilings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def same_gpu(self) -> bool:
@@ -126,7 +136,21 @@ def compare(
         verdicts,
         covered=len(points[_POINT].drop_duplicates()),
         total=len(every[_POINT].drop_duplicates()),
+        ceilings=_ceilings(fresh, shipped),
     )
+
+
+def _ceilings(fresh: Path, shipped: Path) -> dict[str, float]:
+    try:
+        ours, theirs = records.ceilings(fresh), records.ceilings(shipped)
+    except FileNotFoundError:
+        return {}
+    ratios = {}
+    for name in ours:
+        unit = "tflops" if ours[name]["tflops"] else "gbps"
+        if name in theirs and theirs[name][unit]:
+            ratios[name] = ours[name][unit] / theirs[name][unit]
+    return ratios
 
 
 def _shipped(folder: Path, rooms: Iterable[str]) -> pd.DataFrame:
@@ -199,6 +223,7 @@ def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFr
     df = pd.DataFrame(
         {
             "id": here["id"],
+            "room": [claim.room for claim in judged],
             "says": here["says"],
             "fresh": here["verdict"],
             "shipped": there["verdict"],
@@ -206,8 +231,75 @@ def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFr
             "shipped_measured": there["measured"],
         }
     )
-    why = [_why(*pair) for pair in zip(here.iloc, there.iloc, strict=True)]
-    return df.assign(agrees=agreeing(df), why=why)
+    pairs = list(zip(here.iloc, there.iloc, strict=True))
+    df = df.assign(agrees=agreeing(df), why=[_why(*pair) for pair in pairs])
+    df["basis"] = [_basis(*(row["rests"] for row in pair)) for pair in pairs]
+    df["lacks"] = [
+        _lacks(claim, pair, (fresh, shipped)) for claim, pair in zip(judged, pairs, strict=True)
+    ]
+    found = _causes(judged, df, pairs, (fresh, shipped))
+    named = [(c.name, c.told) for c in (found.get(i, causes.Cause("", "")) for i in df["id"])]
+    df[["cause", "told"]] = named or pd.DataFrame(columns=["cause", "told"])
+    return df[list(VERDICT_COLUMNS)]
+
+
+def _basis(here: tuple[str, ...], there: tuple[str, ...]) -> str:
+    """What two verdicts rest on: no record of a GPU, as the source's own series or a program; one of BASES."""
+    own = [[name for name in rests if evidence.SERIES not in name] for rests in (here, there)]
+    if not any(own):
+        return NO_GPU
+    return TWO_KINDS if (records.COUNTERS in here) != (records.COUNTERS in there) else OWN
+
+
+def _lacks(claim: load.Claim, pair: tuple, folders: tuple[Path, Path]) -> str:
+    """Where one of a pair of verdicts is given and the other is not: what the records of the other lack."""
+    unknown = [row["verdict"] == measures.NOT_MEASURED for row in pair]
+    if unknown[0] == unknown[1]:
+        return ""
+    at = unknown.index(True)
+    places = [
+        [evidence.place(name, folder, claim.room) for name in claim.experiment]
+        for folder in (folders[at], folders[1 - at])
+    ]
+    for name, here, there in zip(claim.experiment, *places, strict=True):
+        if name.startswith(evidence.OTHERS):
+            return "a run of the code of others"
+        if not here.is_file() and there.is_file():
+            return (
+                f"counters of {claim.room}" if name == records.COUNTERS else f"{claim.room}/{name}"
+            )
+    return "some of the rows or counters that decide"
+
+
+def _causes(
+    judged: list[load.Claim], df: pd.DataFrame, pairs: list, folders: tuple[Path, Path]
+) -> dict[str, causes.Cause]:
+    """id -> why its verdict changes, of those whose verdicts do."""
+    names = _apart(folders)
+    sides = {
+        room: [causes.side(name, folder, room) for name, folder in zip(names, folders, strict=True)]
+        for room in set(df.loc[~df["agrees"], "room"])
+    }
+    return {
+        claim.id: causes.of(claim, sides[claim.room], [row["rests"] for row in pair])
+        for claim, pair, agrees in zip(judged, pairs, df["agrees"], strict=True)
+        if not agrees
+    }
+
+
+def _apart(folders: tuple[Path, Path]) -> list[str]:
+    """What the GPUs of two folders are called in a sentence, the second measurement on one apart from the first."""
+    names = [str(records.read_machine(f / records.rooms(f)[0])["gpu"]) for f in folders]
+    if names[0] == names[1]:
+        return [f"{names[0]}, first", f"{names[1]}, second"]
+    return short(names)
+
+
+def short(names: Sequence[str]) -> list[str]:
+    """GPUs without their maker, and by their first word where that is enough to tell them apart."""
+    whole = [name.removeprefix("NVIDIA ") for name in names]
+    first = [name.split()[0].removesuffix(",") for name in whole]
+    return first if len(set(first)) == len(set(names)) else whole
 
 
 def _why(here: pd.Series, there: pd.Series) -> str:
@@ -222,6 +314,25 @@ def agreeing(verdicts: pd.DataFrame) -> pd.Series:
     """Whether the columns fresh and shipped say the same, or one of them cannot say."""
     unknown = (verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED).any(axis=1)
     return (verdicts["fresh"] == verdicts["shipped"]) | unknown
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many verdicts are given on both sides, apart by what they rest on."""
+
+    own: int  #: by records of both GPUs
+    kept: int  #: of these, the same
+    no_gpu: int  #: by no record of a GPU, which cannot differ
+    two_kinds: tuple[
+        str, ...
+    ]  #: ids of those of `own` that are judged by counters on one side alone
+
+
+def counted(verdicts: pd.DataFrame) -> Counted:
+    given = verdicts[(verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)]
+    own = given[given["basis"] != NO_GPU]
+    kinds = tuple(own.loc[own["basis"] == TWO_KINDS, "id"])
+    return Counted(len(own), int(own["agrees"].sum()), len(given) - len(own), kinds)
 
 
 def report(comparison: Comparison) -> str:
@@ -239,11 +350,16 @@ def report(comparison: Comparison) -> str:
         table = table.drop(columns=["time_ratio", "agrees"])
     lines += [table.to_string(index=False, float_format="{:.3f}".format, na_rep="-"), ""]
     if len(c.verdicts):
-        kept = int((c.verdicts["fresh"] == c.verdicts["shipped"]).sum())
-        lines.append(f"Claims: {kept} of {len(c.verdicts)} have the same verdict.")
+        n = counted(c.verdicts)
+        lines.append(
+            f"Claims: of {n.own} that the records of both decide {n.kept} have the same verdict, and "
+            f"{n.no_gpu} that no GPU decides."
+        )
         for row in c.verdicts[c.verdicts["fresh"] != c.verdicts["shipped"]].to_dict("records"):
             lines.append(f"  {row['id']}: shipped {row['shipped']} ({row['shipped_measured']}),")
             lines.append(f"    fresh {row['fresh']} ({row['fresh_measured']})")
+            if row["cause"]:
+                lines.append(f"    {row['cause']}: {row['told']}")
         if c.same_gpu and not c.verdicts["agrees"].all():
             lines.append("The GPU is the same: the tolerances decide, not the verdicts.")
     lines += ["", "The records agree." if c.agrees else "The records DIFFER."]

@@ -78,6 +78,7 @@ class Evidence:
     where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
     repeats: bool = False  # experiments are runs of one measurement
     rooms: Path = rooms.FOLDER  # where the series of the sources lie
+    seen: set[str] = field(default_factory=set)  # experiments, COUNTERS, CEILINGS: what was used
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
@@ -87,7 +88,7 @@ class Evidence:
     def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """The same evidence, of the rows alone whose columns have these values; with `repeats`,
         experiments that are read together are runs of one measurement."""
-        return replace(self, where=where, repeats=repeats)
+        return replace(self, where=where, repeats=repeats, seen=set())
 
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
         """Records of these experiments with the rows of BEST and ROOM_BEST, runs of one measurement
@@ -120,6 +121,7 @@ class Evidence:
         key = (*names, repr(self.where), self.repeats)
         if key not in self.frames:
             self.frames[key] = Frame(self._frame(names), names)
+        self.seen.update(names)
         return self.frames[key]
 
     def _frame(self, names: Sequence[str]) -> pd.DataFrame:
@@ -171,6 +173,7 @@ class Evidence:
                 ) from None
         if name not in self.read[CEILINGS]:
             raise NotMeasured(f"The ceiling {name!r} was not measured.")
+        self.seen.add(CEILINGS)
         return float(self.read[CEILINGS].at[unit, name])
 
     @property
@@ -205,6 +208,7 @@ class Evidence:
         found = wanted.merge(profiled, on=["variant", *at])
         if found.empty:
             raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")
+        self.seen.add(records.COUNTERS)
         return found.set_index(["experiment", *at])["value"].rename(metric)
 
 

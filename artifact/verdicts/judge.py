@@ -42,6 +42,7 @@ LEDGER_COLUMNS = (
     "minutes",
     "gpu",
     "extension",
+    "rests",
 )
 #: GPUs that are one chip with another memory -> the chip.
 CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
@@ -122,6 +123,7 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
     e = e.only(rule.at, rule.repeats)
     try:
         outcome = measures.outcome(rule, e, claim.experiment)
+        outcome = replace(outcome, rests=tuple(sorted(e.seen)))
     except NotMeasured as missing:
         outcome = Outcome(NOT_MEASURED, "—", str(missing))
     why = [outcome.why]

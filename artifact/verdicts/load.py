@@ -44,8 +44,8 @@ A claim of a source is judged by a rule, which the file states in full:
   verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
   verdict is given beside.
-- `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where the
-  records of the home GPU do not tell (`took`): counters, a single point, a room that was not measured there yet.
+- `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
+  the records of the home GPU do not tell (`took`): counters, a single point, a room that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
   `reason`; `coverage.py` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,

@@ -85,6 +85,8 @@ class Outcome:
     why: str
     close: str = ""  # a sentence where the verdict lies close to a threshold
     values: quantities.Values | None = None  # what it was judged by
+    #: What it rests on: experiments, "counters", "ceilings"; nothing where it follows from programs alone.
+    rests: tuple[str, ...] = ()
 
 
 def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:

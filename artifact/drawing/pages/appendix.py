@@ -7,6 +7,7 @@ import importlib
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from artifact import paths, rooms
 from artifact.drawing import gpus, prose
 from artifact.drawing import systems as systems_
 from artifact.drawing.prose import captioned
-from artifact.drawing.words import listed
+from artifact.drawing.words import listed, short_gpus
 from artifact.measure import minutes, others, records
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
 from artifact.which import pool
@@ -46,20 +47,42 @@ class Appendix:
     @property
     def first(self) -> pd.DataFrame:
         """`spent` without second runs."""
-        return self.spent[~self.spent["repeat"]] if len(self.spent) else self.spent
+        return runs(self.spent)
 
     @property
     def minutes(self) -> float:
-        """Of all experiments."""
-        return float(self.spent["minutes"].sum()) if len(self.spent) else 0.0
+        """Of all experiments, once."""
+        return total(self.first)
 
     @cached_property
-    def verdicts(self) -> dict[str, int]:
-        """Verdict -> number of claims."""
-        if self.origin.folder is None:
-            return {}
-        judged = judge.counted(judge.judge(self.known, self.origin.folder))
-        return judged["verdict"].value_counts().to_dict()
+    def folders(self) -> dict[str, Path]:
+        """Name of a GPU -> its records, of every GPU that has some, that of this page first."""
+        return gpus.folders(self.origin.folder)
+
+    @cached_property
+    def everywhere(self) -> dict[str, pd.DataFrame]:
+        """Name of a GPU -> what `spent` is of this page's."""
+        own, *others = self.folders or [""]
+        found = {gpu: minutes.durations(self.folders[gpu]) for gpu in others}
+        return {own: self.spent} | found if own else {}
+
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """Name of a GPU -> as short as tells them apart."""
+        return short_gpus(self.folders)
+
+    @cached_property
+    def judged(self) -> dict[str, pd.DataFrame]:
+        """Name of a GPU -> the verdicts on `known`."""
+        return {gpu: judge.judge(self.known, folder) for gpu, folder in self.folders.items()}
+
+    @cached_property
+    def verdicts(self) -> dict[str, dict[str, int]]:
+        """Name of a GPU -> verdict -> number of claims."""
+        return {
+            gpu: judge.counted(df)["verdict"].value_counts().to_dict()
+            for gpu, df in self.judged.items()
+        }
 
     @cached_property
     def measured(self) -> list[pd.DataFrame]:
@@ -77,6 +100,22 @@ def start(mode: str, gpu: str, folder: str) -> Appendix:
     origin = prose.origin(mode, gpu, folder)
     spent = minutes.durations(origin.folder) if origin.folder else pd.DataFrame()
     return Appendix(origin, load.claims(), systems_.systems(origin.folder), spent)
+
+
+def runs(spent: pd.DataFrame, repeat: bool = False) -> pd.DataFrame:
+    """Those rows of `minutes.durations` that are of first runs, or of second ones."""
+    return spent[spent["repeat"] == repeat] if len(spent) else spent
+
+
+def total(spent: pd.DataFrame) -> float:
+    """Minutes."""
+    return float(spent["minutes"].sum()) if len(spent) else 0.0
+
+
+def each(a: Appendix, say: Callable[[str], str], joint: str = "; ", short: bool = False) -> str:
+    """What `say` has to say of each GPU that has records, by its name, behind that name or what is left of it."""
+    names = a.short if short else {gpu: gpu for gpu in a.folders}
+    return joint.join(f"{name}: {said}" for gpu, name in names.items() if (said := say(gpu)))
 
 
 def amount(count: float) -> str:
@@ -123,7 +162,7 @@ def _program(a: Appendix, root: Path) -> dict[str, str]:
         "Compilation": f"NVRTC at run time, for {', '.join(jit.TARGETS)}; compiling needs no CUDA toolkit, no driver and no GPU",
         "Binary": "none is shipped; compiled kernels are cached in <code>build/cubin</code>",
         "Data set": f"matrices made by the source's own generators, from a recorded seed{real}",
-        "Run-time environment": f"Linux on x86-64, Python {project['requires-python']}, git, make; {_packages(root, 'base.lock')} locked "
+        "Run-time environment": f"Linux on x86-64, Python {pythons(project['requires-python'])}, git, make; {_packages(root, 'base.lock')} locked "
         f"packages, {_packages(root, 'gpu.lock')} where there is a GPU, each checked by its hash",
         "Hardware": f"any CPU; to measure, an NVIDIA GPU of the Ampere generation or later. {_portable(a)}{gpu}",
         "Run-time state": "nobody else on the GPU; clocks need not be locked, they are sampled and recorded",
@@ -148,26 +187,29 @@ def _portable(a: Appendix) -> str:
 
 
 def _experiments(a: Appendix) -> dict[str, str]:
-    count = "no records yet"
-    if len(a.first):
-        count = f"{len(a.first)} experiments with {a.first['rows'].sum()} rows"
+    def count(gpu: str) -> str:
+        first = runs(a.everywhere[gpu])
+        return f"{len(first)} experiments with {first['rows'].sum()} rows" if len(first) else ""
+
+    def took(gpu: str) -> str:
+        first = runs(a.everywhere[gpu])
+        lacks = len(_missing(a, gpu))
+        without = f", without {lacks} experiments that others have" if lacks else ""
+        return f"{max(total(first), 1):.0f} min{without}" if len(first) else ""
+
     in_venv = sys.prefix != sys.base_prefix
     environment = (
         roughly(minutes.size_bytes(sys.prefix))
         if in_venv
         else "of unknown size (not a virtual one)"
     )
-    took = (
-        f"{max(a.minutes, 1):.0f} min in all, on the records' GPU"
-        if a.minutes
-        else "not measured yet"
-    )
     return {
-        "Experiments": f"{len(load.of_sources(a.known))} claims, judged from {count}",
+        "Experiments": f"{len(load.of_sources(a.known))} claims, judged from "
+        + (f"the records of each GPU. {each(a, count)}" if a.minutes else "no records yet"),
         "Disk space": f"environment of this build {environment}, the build folder and the compiled kernels under a gigabyte; the "
         "GPU's libraries add several",
-        "Time to prepare": "the environment: a minute or two, given a package index nearby",
-        "Time to measure": took,
+        "Time to prepare": f"the environment: {minutes.COMMANDS_S['environment']} s on {minutes.WITHOUT_GPU}, with a package index nearby",
+        "Time to measure": f"each experiment once. {each(a, took)}" if a.minutes else "not measured yet",
     }  # fmt: skip
 
 
@@ -187,6 +229,12 @@ def _project(root: Path) -> dict:
     return tomllib.loads((root / "pyproject.toml").read_text())["project"]
 
 
+def pythons(within: str) -> str:
+    """A range of versions of Python in words: ">=3.11,<3.15" is "3.11 to 3.14"."""
+    least, past = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", within).groups()
+    return f"3.{least} to 3.{int(past) - 1}"
+
+
 def _packages(root: Path, lock: str) -> int:
     text = (root / "requirements" / lock).read_text()
     return len(re.findall(r"^[a-z0-9].*==", text, re.MULTILINE))
@@ -201,37 +249,78 @@ def doi(root: Path = paths.ROOT) -> str:
 # ---------------------------------------------------------------- minutes, expected results, commands
 
 
-@captioned("Which figure comes from which experiment, and the minutes that it takes on this GPU.")
+#: What an experiment is known by in every GPU's records.
+EXPERIMENT = ["room", "repeat", "experiment"]
+
+
+@captioned(
+    "Which figure comes from which experiment; and for each GPU that has records the minutes that it takes there, with "
+    "the seconds of its kernels behind them."
+)
 def times(a: Appendix) -> pd.DataFrame | None:
     """Which figure comes from where, and what it costs; None without records."""
     if a.spent.empty:
         return None
-    spent = a.spent
-    again = spent["repeat"].map({True: " (second run)", False: ""})
-    return pd.DataFrame(
-        {
-            "figure": spent["figure"].replace("", "–"),
-            "experiment": spent["experiment"] + again,
-            "notebook": [f'<a href="{n}.html">{n}</a>' for n in spent["notebook"]],
-            "points": spent["points"],
-            "minutes": [f"{m:.1f}" if m >= 0.1 else "under 0.1" for m in spent["minutes"]],
-            "kernels (s)": spent["kernel_s"].map("{:.1f}".format),
-        }
+    spent = pd.concat(a.everywhere.values()).sort_values(EXPERIMENT, kind="stable")
+    known = spent.drop_duplicates(EXPERIMENT)
+    figures = load.figures_of()
+    points = spent.groupby(EXPERIMENT)["points"].agg(
+        lambda of: "/".join(map(str, dict.fromkeys(of)))
     )
+    shown = {
+        "figure": [figures.get(e.room, {}).get(e.experiment, "–") for e in known.itertuples()],
+        "experiment": known["experiment"] + known["repeat"].map({True: " (2nd run)", False: ""}),
+        "notebook": [f'<a href="{n}.html">{n}</a>' for n in known["notebook"]],
+        "points": list(points.loc[list(known[EXPERIMENT].itertuples(index=False, name=None))]),
+    }
+    for gpu, df in a.everywhere.items():
+        cells = {key: _took(row) for key, row in zip(_keys(df), df.itertuples(), strict=True)}
+        shown[f"{a.short[gpu]}: min (s)"] = [cells.get(key, "") for key in _keys(known)]
+    return pd.DataFrame(shown)
+
+
+def _keys(spent: pd.DataFrame) -> list[tuple]:
+    return list(spent[EXPERIMENT].itertuples(index=False, name=None)) if len(spent) else []
+
+
+def _took(row) -> str:
+    """Of a row of `minutes.durations`; a dash where its record does not tell the minutes. Short: a page may be narrow."""
+    told = minutes.said(row.minutes).replace("under ", "&lt;&nbsp;") if row.told else "–"
+    return f"{told} ({row.kernel_s:.1f})"
+
+
+def _missing(a: Appendix, gpu: str) -> list[tuple]:
+    """First runs that some other GPU has records of and this one has none of."""
+    every = dict.fromkeys(key for df in a.everywhere.values() for key in _keys(runs(df)))
+    return [key for key in every if key not in _keys(a.everywhere[gpu])]
 
 
 def together(a: Appendix) -> str:
     if a.spent.empty:
         return f"{a.origin.missing} The minutes in this table come from the records."
+
+    def first(gpu: str) -> str:
+        return f"{total(runs(a.everywhere[gpu])):.1f} minutes"
+
+    def second(gpu: str) -> str:
+        again = total(runs(a.everywhere[gpu], repeat=True))
+        return f"{again:.1f} minutes" if again else "none"
+
     return (
-        f"Together {a.minutes:.1f} minutes, by the times in the records: compiling, generating, checking, flushing included, pauses "
-        f"of more than {minutes.PAUSE_S / 60:g} minutes left out. *Figure* is the source's."
+        f"All experiments once: {each(a, first)}. That is by the times in the records: compiling, generating, checking, flushing "
+        f"included, pauses of more than {minutes.PAUSE_S / 60:g} minutes left out. A dash is for one of a single stamp, which tells no "
+        f"minutes; an empty cell for one without a record there. Second runs are not in these sums ({each(a, second)}); "
+        "`make measure` makes those that a chapter shows. *Figure* is the source's."
     )
 
 
 def expected(a: Appendix) -> str:
-    said = ", ".join(f"{a.verdicts[v]} *{v}*" for v in measures.VERDICTS if v in a.verdicts)
-    return (f"The verdicts on the GPU of these records: {said}. " if said else "") + (
+    def counts(gpu: str) -> str:
+        of = a.verdicts[gpu]
+        return ", ".join(f"{of[v]} *{v}*" for v in measures.VERDICTS if v in of)
+
+    lines = "".join(f"- {gpu}: {counts(gpu)}.\n" for gpu in a.folders)
+    return (f"The verdicts of the records, GPU by GPU:\n\n{lines}\n" if lines else "") + (
         "On the same kind of GPU, `make compare` should say that the records agree: median difference of speedups within "
         f"{compare.SPEEDUP_TOLERANCE:.0%} and of times within {compare.TIME_TOLERANCE:.0%}, per experiment and variant. Its exit "
         f"code is {compare.AGREE} where they do, {compare.DIFFER} where they differ and {compare.BAD_INPUT} for bad input. On "
@@ -357,12 +446,12 @@ def badges(a: Appendix, root: Path = paths.ROOT) -> pd.DataFrame:
     """What each badge of the ACM asks, and how far this artifact is."""
     ran = sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known)
     archived, missing = doi(root), ", ".join(a.not_built["name"])
-    hold, part = (a.verdicts.get(v, 0) for v in (measures.REPRODUCED, measures.PARTLY))
-    held = (
-        f": {hold} of {len(load.of_sources(a.known))} claims hold, {part} in part"
-        if a.origin.folder
-        else ""
-    )
+
+    def hold(gpu: str) -> str:
+        whole, part = (a.verdicts[gpu].get(v, 0) for v in (measures.REPRODUCED, measures.PARTLY))
+        return f"{whole} of {len(load.of_sources(a.known))} claims hold, {part} in part"
+
+    held = f" ({each(a, hold)})" if a.folders else ""
     rows = [
         (
             "Artifacts Available",

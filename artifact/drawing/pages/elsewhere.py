@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import html
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
-from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator
+from matplotlib.transforms import ScaledTranslation
 
-from artifact import rooms
+from artifact import baselines, rooms
 from artifact.drawing import plot, prose, style
-from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
-from artifact.verdicts import compare, load, measures, page
+from artifact.verdicts import causes, compare, load, measures, page
 
 LEDGER = "ledger.html"
 COMMANDS = """```sh
@@ -24,12 +25,22 @@ make artifact                   # this book: your GPU beside the shipped ones
 make artifact GPU=… RECORDS=…   # the same elsewhere, from a copy of build/records/
 make compare FRESH=… SHIPPED=…  # two folders or GPUs; the exit code answers
 ```"""
-#: What is slower than this share of the library, as one thread of a CPU is, lies outside the picture.
-LEAST = 0.05
-#: Of the rooms, in turn; with the markers that tell them apart.
-LOOKS = tuple(
-    zip((style.PUBLISHED, style.BASELINE, style.BEST, style.CLAIM, *style.RUNGS), ("o", "s", "D", "^", "v", "P", "X", "*"), strict=False)
-)  # fmt: skip
+#: Whose contender it is -> how it is drawn.
+LOOKS = {
+    "the source's kernels, rebuilt": {"color": style.PUBLISHED, "marker": "o"},
+    "ours": {"color": style.BEST, "marker": "D"},
+    "libraries": {"color": style.BASELINE, "marker": "s"},
+}
+#: Ceilings whose ratio the figure has as a line, if it is further from 1 than APART.
+LINES = {"copy": "memory", "l2_read": "L2"}
+APART = 0.05
+#: Inches of a room's strip, and of what is above and below all; contenders that each end of a strip names.
+STRIP, HEAD, FOOT, NAMED = 0.92, 0.75, 0.55, 1
+#: What each panel shows: column of the data -> label of its axis, with the names of the two.
+PANELS = {
+    "faster": "times as fast on {} as on {}",
+    "gain": "speedup over the library on {} over that on {}",
+}
 
 
 def alone(found: Mapping[str, Path]) -> str:
@@ -56,44 +67,130 @@ def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str
 
 
 def figure(c: compare.Comparison):
-    """Every experiment and contender: its speedup over the library on one GPU against that on the other. (fig, data);
-    None where no experiment has a library beside it."""
-    df = c.summary.dropna(subset=["speedup_fresh", "speedup_shipped"])
-    df = df[~df["variant"].isin([f"{name}_best" for name in compare.BASELINES])]
+    """A strip for each room, a mark for each contender of each experiment: how many times as fast it is on the first GPU
+    as on the second, and the same of its speedup over the library, where there is one. (fig, data)."""
+    df = marks(c)
     if df.empty:
         return None
-    fig, ax = plt.subplots(figsize=(style.WIDTH * 0.72, 4.6))
-    handles: dict[str, object] = {}
     order = [name for name in rooms.find() if name in set(df["room"])]
-    for room, (colour, marker) in zip(order, LOOKS, strict=False):
+    size = (style.WIDTH, HEAD + FOOT + STRIP * len(order))
+    fig, axes = plt.subplots(1, 2, figsize=size, sharey=True)
+    handles: dict[str, object] = {}
+    for ax, (column, label) in zip(axes, PANELS.items(), strict=True):
+        handles |= _strips(ax, df.dropna(subset=[column]), column, order)
+        ax.set_xlabel(label.format(*_short(c)))
+        _lines(ax, c.ceilings)
+    axes[0].set_yticks(range(len(order)), [_folded(rooms.find()[name].name) for name in order])
+    axes[0].set_ylim(len(order) - 0.5, -0.5)
+    plot.legend(fig, {name: handles[name] for name in LOOKS if name in handles}, columns=3)
+    return fig, df
+
+
+def marks(c: compare.Comparison) -> pd.DataFrame:
+    """The data of `figure`: room, experiment, variant, whose, points, faster and gain, medians over the points."""
+    df = c.summary[~c.summary["variant"].isin([f"{name}_best" for name in compare.BASELINES])]
+    whose = [_whose(*pair) for pair in zip(df["room"], df["variant"], strict=True)]
+    df = df.assign(whose=whose, faster=1 / df["time_ratio"], gain=df["speedup_ratio"])
+    return df[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)
+
+
+def _whose(room: str, variant: str) -> str:
+    """One of LOOKS."""
+    theirs, ours, libraries = LOOKS
+    if variant.startswith(baselines.PREFIXES):
+        return libraries
+    kernel = importlib.import_module(f"kernels.{room}").VARIANTS.get(variant)
+    return theirs if kernel is not None and kernel.published else ours
+
+
+def _strips(ax, df: pd.DataFrame, column: str, order: Sequence[str]) -> dict[str, object]:
+    """Marks of all rooms, those of one strip spread over its height; the outermost of each strip are named."""
+    handles: dict[str, object] = {}
+    ax.set_xscale("log")
+    low, high = min([*df[column], 1]), max([*df[column], 1])
+    ax.set_xlim(low / 1.06, high * 1.1)
+    for lane, room in enumerate(order):
         own = df[df["room"] == room]
-        how = {
-            "color": colour,
-            "marker": marker,
-            "markersize": 5.5,
-            "alpha": 0.75,
-            "linestyle": "none",
-        }
-        (handles[rooms.find()[room].name],) = ax.plot(
-            own["speedup_shipped"], own["speedup_fresh"], **how
-        )
-    ends = df[["speedup_fresh", "speedup_shipped"]].to_numpy()
-    low, high = max(ends.min(), LEAST) / 1.15, ends.max() * 1.15
-    (handles["the same on both"],) = ax.plot(
-        [low, high], [low, high], color=style.BOUND, linewidth=1.2
+        # A fixed order that looks like none, so that neighbours seldom touch.
+        spread = (np.arange(len(own)) * 0.618) % 1 * 0.46 - 0.23
+        places = pd.Series(lane + spread, own.index)
+        for whose, look in LOOKS.items():
+            of = own[own["whose"] == whose]
+            if len(of):
+                handles[whose] = ax.plot(
+                    of[column],
+                    places[of.index],
+                    linestyle="none",
+                    markersize=3.6,
+                    alpha=0.75,
+                    **look,
+                )[0]
+        ranked = own.sort_values(column)
+        for row, side in ((ranked.head(NAMED), "left"), (ranked.tail(NAMED), "right")):
+            for mark in row.itertuples():
+                value = getattr(mark, column)
+                if abs(np.log(value)) > np.log1p(APART):
+                    _name(
+                        ax,
+                        f"{mark.variant}, {mark.experiment}",
+                        value,
+                        places[mark.Index],
+                        lane,
+                        side,
+                    )
+        if lane:
+            ax.axhline(lane - 0.5, color=style.BOUND, linewidth=0.6, alpha=0.5)
+    _ticks(ax.xaxis)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    return handles
+
+
+def _ticks(axis) -> None:
+    """A log axis whose labels are even where it spans little, as ratios of two GPUs do."""
+    low, high = axis.get_view_interval()
+    if high / low > 3:
+        return plot.log(axis, fine=True)
+    plot.log(axis)
+    step = 0.1 if high / low < 1.8 else 0.2
+    ticks = 1 + step * np.arange(-4, 11)
+    axis.set_major_locator(FixedLocator([t for t in ticks if low <= t <= high]))
+
+
+def _name(ax, text: str, x: float, y: float, lane: int, side: str) -> None:
+    """What a mark at this end of a strip is called, with a thin line to it: the left end below, the right one above, so
+    that the two names cannot meet."""
+    ax.annotate(
+        text, (x, y), xytext=(x, lane + (0.4 if side == "left" else -0.4)), textcoords="data", ha=side, va="center",
+        fontsize=8, arrowprops={"arrowstyle": "-", "color": style.BOUND, "linewidth": 0.7, "shrinkA": 2, "shrinkB": 1},
+    )  # fmt: skip
+
+
+def _lines(ax, ceilings: Mapping[str, float]) -> None:
+    """Where a contender lies that is the same on both, and one that goes with a ceiling."""
+    ax.axvline(1, color=style.BOUND, linewidth=1.2, zorder=0)
+    low, high = ax.get_xlim()
+    above = ax.get_xaxis_transform() + ScaledTranslation(0, 3 / 72, ax.get_figure().dpi_scale_trans)
+    for name, called in LINES.items():
+        ratio = ceilings.get(name, 1.0)
+        if abs(ratio - 1) > APART and low < ratio < high:
+            ax.axvline(ratio, color=style.CLAIM, linewidth=1.2, linestyle=(0, (4, 3)), zorder=0)
+            ax.text(ratio, 1, f"{called} {ratio:.2f}×", transform=above, ha="center", fontsize=8)
+
+
+def _folded(name: str) -> str:
+    """A name on two lines where it is long."""
+    words = name.split()
+    half = (len(words) + 1) // 2
+    return (
+        name
+        if len(name) < 14 or half == len(words)
+        else " ".join(words[:half]) + "\n" + " ".join(words[half:])
     )
-    for line in (ax.axhline, ax.axvline):
-        line(1, color=style.BASELINE, linewidth=1, linestyle=(0, (4, 3)))
-    handles["as fast as the library"] = Line2D([], [], color=style.BASELINE, linestyle=(0, (4, 3)))
-    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    for axis in (ax.xaxis, ax.yaxis):
-        plot.log(axis)
-    first, second = titles(c)
-    ax.set(
-        xlabel=f"speedup over the library, {second}", ylabel=f"speedup over the library, {first}"
-    )
-    plot.legend(fig, handles, columns=4)
-    return fig, df.drop(columns="agrees")
+
+
+def _short(c: compare.Comparison) -> list[str]:
+    return compare.short(titles(c))
 
 
 def titles(c: compare.Comparison) -> tuple[str, str]:
@@ -103,20 +200,31 @@ def titles(c: compare.Comparison) -> tuple[str, str]:
 
 def below(c: compare.Comparison) -> dict[str, str]:
     """Alternative text and caption."""
-    both = c.summary.dropna(subset=["speedup_fresh", "speedup_shipped"])
-    ratio = both["speedup_fresh"] / both["speedup_shipped"]
-    near = (np.abs(ratio - 1) <= compare.SPEEDUP_TOLERANCE).sum()
+    df = marks(c)
     first, second = titles(c)
+    each = "; ".join(
+        f"{rooms.find()[room].name} {own['faster'].median():.2f} ({own['faster'].min():.2f} to {own['faster'].max():.2f})"
+        for room, own in df.groupby("room", sort=False)
+    )
+    gain = df["gain"].dropna()
+    near = (np.abs(gain - 1) <= compare.SPEEDUP_TOLERANCE).sum()
+    dashed = [
+        f"{called}, {c.ceilings[name]:.2f}×" for name, called in LINES.items() if name in c.ceilings
+    ]
+    lines = (
+        f" Dashed: the ratios of what was measured of {listed(dashed)}, where a contender lies that is bound by it, and on the "
+        "right one whose library is not."
+    )
     return {
-        "alt": f"Speedups over the library on {first} against those on {second}: {near} of {len(both)} differ by at most "
-        f"{compare.SPEEDUP_TOLERANCE:.0%}, the median ratio is {ratio.median():.2f}.",
-        "caption": "One mark for each contender of each experiment, geometric means over the points that both have. On the line "
-        "the library and the contender gain alike; above it the contender gains more.",
+        "alt": f"How many times as fast contenders are on {first} as on {second}, median and range of each room: {each}. "
+        f"Of {len(gain)} speedups over the library {near} differ by at most {compare.SPEEDUP_TOLERANCE:.0%}.",
+        "caption": f"One mark for each contender of each experiment: medians over the points that both have.{lines * bool(dashed)}"
+        " The outermost of each strip are named.",
     }
 
 
 def verdict(c: compare.Comparison) -> str:
-    """What `make compare` ends with, in a sentence or two."""
+    """What `make compare` ends with, in a few sentences."""
     covers = f"The first have {f'all {c.total}' if c.covered == c.total else f'{c.covered} of the {c.total}'} points of the second."
     if c.same_gpu:
         off = (~c.summary["agrees"]).sum()
@@ -126,36 +234,99 @@ def verdict(c: compare.Comparison) -> str:
             else f"differ in {off} of {len(c.summary)} contenders and experiments"
         )
         return f"{covers} On one kind of GPU times and speedups decide: the records {said}."
-    given = (c.verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)
-    kept = int(c.verdicts.loc[given, "agrees"].sum())
+    n = compare.counted(c.verdicts)
+    apart = f"; {n.no_gpu} more no GPU decides, as they rest on the sources' own series or on programs alone"
+    kinds = f" Counters decide on one of them, bytes on the other, of {page.links(n.two_kinds, LEDGER)}."
     return (
-        f"{covers} On two kinds of GPU times say nothing about each other and the claims decide. Of {len(c.verdicts)} rows of the "
-        f"ledger {given.sum()} were judged on both: {kept} have the same verdict ({kept / max(1, given.sum()):.0%}), "
-        f"{given.sum() - kept} change. The others lack what decides them on one of the two, such as the counters of hardware."
+        f"{covers} On another kind of GPU times say nothing about the first and the claims decide. Of {len(c.verdicts)} rows of "
+        f"the ledger {n.own} are judged by records of both: {n.kept} have the same verdict ({n.kept / max(1, n.own):.0%}), "
+        f"{n.own - n.kept} change{apart * bool(n.no_gpu)}.{kinds * bool(n.two_kinds)} {lacking(c)}"
+    ).strip()
+
+
+def lacking(c: compare.Comparison) -> str:
+    """How many verdicts one of the GPUs alone gives, and what the records of the other lack for them, by count."""
+    parts = []
+    first, second = titles(c)
+    for side, here, there in (("fresh", first, second), ("shipped", second, first)):
+        of = c.verdicts[(c.verdicts[side] == measures.NOT_MEASURED) & (c.verdicts["lacks"] != "")]
+        if len(of):
+            each = listed(
+                f"{count} {_called(what)}" for what, count in of["lacks"].value_counts().items()
+            )
+            parts.append(
+                f"{len(of)} are given on {there} alone, as there is lacking on {here}: {each}."
+            )
+    none = (c.verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED).all(axis=1).sum()
+    parts += [f"{none} are given on neither."] * bool(none)
+    return " ".join(parts)
+
+
+def _called(lack: str) -> str:
+    """What `compare` says is lacking, in words: "for counters of casperSPARSE"."""
+    known = rooms.find()
+    counters = "counters of "
+    if lack.startswith(counters):
+        return f"for hardware counters of {known[lack.removeprefix(counters)].name}"
+    room, _, experiment = lack.partition("/")
+    return (
+        f"for the experiment `{experiment}` of {known[room].name}"
+        if room in known
+        else f"for {lack}"
     )
 
 
-@captioned("Claims whose verdict changes.")
-def changes(c: compare.Comparison) -> pd.DataFrame | None:
-    """Claims whose verdict changes, with what was measured on both, and why; None where none does."""
+def changes(c: compare.Comparison) -> dict[str, pd.DataFrame]:
+    """Cause, in the order of `causes.CAUSES` -> the claims whose verdict it changes, with what was measured on both and
+    what moved."""
     df = c.verdicts[~c.verdicts["agrees"]]
-    if df.empty:
-        return None
-    first, second = titles(c)
-
     ours = {claim.id for claim in load.claims() if claim.extension}
+    found = {cause: df[df["cause"] == cause] for cause in causes.CAUSES}
+    return {
+        cause: _changed(own, cause, titles(c), ours) for cause, own in found.items() if len(own)
+    }
 
+
+def _changed(df: pd.DataFrame, cause: str, names: tuple[str, str], ours: set[str]) -> pd.DataFrame:
     def cell(row, given: str, measured: str) -> str:
         return f"{page.badge(given, row.id in ours)}<br>{html.escape(measured)}"
 
-    return pd.DataFrame(
+    made = pd.DataFrame(
         {
-            "claim": f'<a href="{LEDGER}#claim-{row.id}">{row.id}</a><br>{html.escape(row.says)}',
-            first: cell(row, row.fresh, row.fresh_measured),
-            second: cell(row, row.shipped, row.shipped_measured),
-            "why": f'<div class="why">{html.escape(row.why)}</div>',
+            "claim": f'{html.escape(row.says)}<br><a href="{LEDGER}#claim-{row.id}">{row.id}</a>',
+            names[0]: cell(row, row.fresh, row.fresh_measured),
+            names[1]: cell(row, row.shipped, row.shipped_measured),
+            "what moved": f'<div class="why">{html.escape(row.told)}{_folded_reason(row.why)}</div>',
         }
         for row in df.itertuples()
+    )
+    made.attrs["caption"] = (
+        f"{len(df)} verdict{'s that change' if len(df) > 1 else ' that changes'}: {cause}."
+    )
+    return made
+
+
+def _folded_reason(why: str) -> str:
+    return (
+        f"<details><summary>why it fails there</summary>{html.escape(why)}</details>" if why else ""
+    )
+
+
+def title(cause: str, changed: pd.DataFrame) -> str:
+    """The heading of a group of changes, also where it is folded."""
+    return f"{cause[:1].upper()}{cause[1:]}: {len(changed)}"
+
+
+def rule(c: compare.Comparison) -> str:
+    """How a cause is found, and how far that goes; nothing where no verdict changes."""
+    if c.verdicts["agrees"].all():
+        return ""
+    return (
+        "A cause is given only where the records name it. What would get the other verdict on both by a change of "
+        f"{causes.FEW:.0%}, or of what a second run of its system moves, is a close call. Else what decides is exchanged between "
+        "the GPUs, one contender's times or one ceiling at a time: what gives each the verdict of the other has moved it. "
+        "Its cause is the ceiling that it comes nearest to, if that differs in the same direction and at least as much. What "
+        "this does not tell is not explained. Kernels and timer may be of different states on the two, as the commits above say."
     )
 
 
@@ -172,14 +343,20 @@ def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) ->
     )
 
 
-def differing(machines: pd.DataFrame, count: int) -> str:
-    """The sentence above the table of machines. count: of verdicts that change."""
+def differing(machines: pd.DataFrame, made: Mapping[str, compare.Comparison | str]) -> str:
+    """The sentence above the table of machines. made: `comparisons`, whose changed verdicts count once."""
     if machines.shape[1] < 3:
         return ""
+    whole = [c.verdicts for c in made.values() if not isinstance(c, str)]
+    count = len({claim for df in whole for claim in df.loc[~df["agrees"], "id"]})
     return (
         "What may change a verdict from one GPU to another is how its rates relate: bandwidth of memory and of the L2 cache, "
         "arithmetic, and the power under which the clock is held. Ratios are to the first column."
-        + (f" {count} verdicts change." if count else " No verdict changes.")
+        + (
+            f" {count} verdict{'s change' if count > 1 else ' changes'}."
+            if count
+            else " No verdict changes."
+        )
     )
 
 

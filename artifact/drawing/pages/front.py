@@ -11,8 +11,8 @@ import pandas as pd
 import yaml
 
 from artifact import paths
-from artifact.drawing import prose, races, systems
-from artifact.drawing.words import listed
+from artifact.drawing import gpus, prose, races, systems
+from artifact.drawing.pages import ledger
 from artifact.verdicts import judge, load, measures, page
 
 MEANING = {
@@ -61,61 +61,165 @@ def not_built(data: pd.DataFrame) -> str:
     )
 
 
-#: A number that a claim's records gave, as the ledger words it.
-NUMBER = re.compile(r"\d+ of \d+(?: [a-z]+)?|\d[\d.]*(?:–\d[\d.]*)?[×%]?")
-PLACE = re.compile(r"\{([^{}]+)\}")
+# ---------------------------------------------------------------- the race
 
 
 def raced(
     found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]
 ) -> tuple[tuple | None, dict[str, str]]:
-    """The figure over all rooms, and its alternative text and caption. found: `gpus.folders`; judged: verdicts of each of
-    these GPUs on all claims."""
+    """The figure over all rooms as `races.drawn` has it, and its alternative text and caption. found: `gpus.folders`;
+    judged: verdicts of each of these GPUs on all claims."""
     df = races.table(found)
+    return races.drawn(df, counts(judged)), {"alt": races.alt(df), "caption": races.caption(df)}
+
+
+def counts(judged: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], dict[str, int]]:
+    """(room, GPU) -> verdict -> number of claims; those that a series of the source's own decides are counted as
+    `races.OWN`, whatever the verdict."""
     room_of = {claim.id: claim.room for claim in load.claims()}
-    counted = {
-        (room, gpu): own["verdict"].value_counts().to_dict()
-        for gpu, verdicts in judged.items()
-        for room, own in judge.counted(verdicts).groupby(lambda i, v=verdicts: room_of[v["id"][i]])
-    }
-    of = listed(found)
-    return races.figure(df, counted), {"alt": races.alt(df), "caption": f"{of}. {races.CAPTION}"}
+    found = {}
+    for gpu, verdicts in judged.items():
+        claims = judge.counted(verdicts)
+        own = claims["id"].isin(ledger.on_their_data(claims)["id"])
+        told = claims["verdict"].mask(own, races.OWN)
+        for room, of in told.groupby(claims["id"].map(room_of), sort=False):
+            found[room, gpu] = of.value_counts().to_dict()
+    return found
 
 
-def findings(judged: pd.DataFrame | None, *texts: str) -> str:
-    """Sentences as an HTML list, each {id of a claim} in them replaced by the number that the records gave for it, which
-    links to the ledger. One of whose claims there is no number is left out. Raises ValueError for an id that is none."""
-    if judged is None:
+# ---------------------------------------------------------------- the findings
+
+#: A number that a claim's records gave, as the ledger words it.
+NUMBER = re.compile(r"\d+ of \d+(?: [a-z]+)?|\d[\d.]*(?:–\d[\d.]*)?[×%]?")
+#: {id of a claim}: what was measured; {id stated}: what the source says; {id m}: at which values of a column it is judged.
+PLACE = re.compile(r"\{([^{} ]+)(?: ([a-z]+))?\}")
+#: Instead of a claim: on how many GPUs differ, and of how many that is.
+CHANGED, DECIDED = "changed", "decided"
+#: Letters that are spoken with a vowel first: an H200, an RTX 4090.
+SPOKEN = "AEFHILMNORSX"
+
+
+#: Heads, and what is said below each.
+SURPRISES = (
+    (
+        "“{async-wcsr-bell stated} over cuSPARSE” is {async-wcsr-csr} once cuSPARSE may take CSR",
+        "The opponent decides. Over Blocked-ELL, the only format of cuSPARSE that the source ran, on an H100, its kernel has "
+        "{async-wcsr-bell}; over the fastest of the library's algorithms for CSR {async-wcsr-csr}.",
+    ),
+    (
+        "{nm-gain-small-medium} over cuBLAS turns into {nm-gain-small-medium-alone} once kernels alone are timed",
+        "The stopwatch decides. Up to 2048³ the speedup over cuBLAS of a kernel for 2:4 on CUDA cores is {nm-gain-small-medium} if each "
+        "call makes the library's handle anew, as in the source's code, and {nm-gain-small-medium-alone} if none does.",
+    ),
+    (
+        "“{tc-range stated} of cuSPARSELt” is {tc-range} against wgmma.sp",
+        "The instruction decides. The source's kernel with <code>mma.sp</code> has {tc-range}, since the library uses Hopper's "
+        "<code>wgmma.sp</code>. A tuned family of kernels with that instruction, which the source left to the future, has {tc-family} "
+        "on the largest squares alone, {tc-family m}; “ours” in the figure is over small ones as well, where it gains more.",
+    ),
+    (
+        "“Consistently faster than cuSPARSE” holds at {abstract-speedup}",
+        "A source contradicts itself. Its abstract says so, and its evaluation “consistently slower”; the kernel is ahead at "
+        "{abstract-speedup}.",
+    ),
+    (
+        "Another GPU changes {changed} of {decided} verdicts",
+        "What shifts is the balance between memory and arithmetic. By the source's own Eq. 3, memory becomes the limit of NM-SpMM at a "
+        "sparsity of {spmm-transition}, where about 70% is stated and 0% is the dense product. “{async-wcsr-bell stated}” was said of an "
+        "H100, and is {async-wcsr-bell} here.",
+    ),
+)
+
+
+def findings(judged: Mapping[str, pd.DataFrame], *texts: tuple[str, str]) -> str:
+    """Heads, each with its sentences, as an HTML list; PLACE in them is replaced, and what was measured links to the
+    ledger: in a head by the first GPU, below it by all that have a number. One without a number of the first GPU is left
+    out. judged: name of a GPU -> its verdicts. Raises ValueError for an id that is none."""
+    if not judged:
         return ""
-    known = judged.set_index("id")
-    told = [_told(known, text) for text in texts]
-    items = "".join(f"<li>{text}</li>" for text in told if text)
-    return f"<ol>{items}</ol>" if items else ""
-
-
-def _told(known: pd.DataFrame, text: str) -> str:
-    ids = PLACE.findall(text)
-    for name in ids:
-        if name not in known.index:
-            raise ValueError(f"A finding of the front page names a claim {name!r} that is none.")
-    rows = known.loc[ids]
-    if (rows["verdict"] == measures.NOT_MEASURED).any():
-        return ""
-    numbers = {name: NUMBER.search(row["measured"]) for name, row in rows.iterrows()}
-    if not all(numbers.values()):
-        return ""
-    return PLACE.sub(
-        lambda m: f'<a href="ledger.html#claim-{m[1]}"><strong>{numbers[m[1]][0]}</strong></a>',
-        text,
+    known = {gpu: df.set_index("id") for gpu, df in judged.items()}
+    between = changes(judged)
+    told = [
+        (_told(known, between, head, first=True), _told(known, between, text))
+        for head, text in texts
+    ]
+    items = "".join(
+        f"<li><h3>{head}</h3><p>{text}</p></li>" for head, text in told if head and text
     )
+    return f'<ol class="findings">{items}</ol>' if items else ""
 
+
+def changes(judged: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """CHANGED and DECIDED: of the claims that records of two GPUs or more decide, those whose verdict is not the same on
+    all; empty where there are none."""
+    claims = {gpu: judge.counted(df) for gpu, df in judged.items()}
+    claims = {gpu: df.drop(ledger.on_their_data(df).index) for gpu, df in claims.items()}
+    given = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
+    decided = int(((given != measures.NOT_MEASURED).sum(axis=1) > 1).sum())
+    return {CHANGED: str(len(gpus.changed(claims))), DECIDED: str(decided)} if decided else {}
+
+
+def _told(
+    known: Mapping[str, pd.DataFrame], between: Mapping[str, str], text: str, first: bool = False
+) -> str:
+    """The text with its numbers; nothing where one is missing. first: only the first GPU's."""
+    home, named, missing = next(iter(known)), (), False
+    shown = dict(zip(known, races.short(list(known)), strict=True))
+
+    def number(place: re.Match) -> str:
+        nonlocal named, missing
+        name, of = place.groups()
+        if name in (CHANGED, DECIDED):
+            missing |= name not in between
+            return f'<a href="elsewhere.html"><strong>{between.get(name)}</strong></a>'
+        if name not in known[home].index:
+            raise ValueError(f"A finding of the front page names a claim {name!r} that is none.")
+        if of == "stated":
+            return html.escape(known[home].loc[name, "published"])
+        if of:
+            return _judged_at(name, of)
+        found = {gpu: _number(df.loc[name]) for gpu, df in known.items()}
+        missing |= not found[home]
+        found = {gpu: n for gpu, n in found.items() if n and (gpu == home or not first)}
+        # Which number is whose is said once, and again where other GPUs have one.
+        silent, named = first or len(known) == 1 or named == tuple(found), tuple(found)
+        each = [
+            f"<strong>{n}</strong>" + ("" if silent else f" on {_article(shown[g])}")
+            for g, n in found.items()
+        ]
+        joined = " and ".join(each) if silent else ", ".join(each)
+        return f'<a href="ledger.html#claim-{name}">{joined}</a>'
+
+    said = PLACE.sub(number, text)
+    return "" if missing else said
+
+
+def _number(row: pd.Series) -> str:
+    found = NUMBER.search(row["measured"])
+    return found[0] if found and row["verdict"] != measures.NOT_MEASURED else ""
+
+
+def _judged_at(name: str, column: str) -> str:
+    claim = next(claim for claim in load.claims() if claim.id == name)
+    values = claim.rule.at[column]
+    return f"{min(values)} to {max(values)}"
+
+
+def _article(gpu: str) -> str:
+    """A GPU's name with its indefinite article: "an H200", "a GeForce GTX 1080"."""
+    word = gpu.split()[0]
+    vowel = word[0] in (SPOKEN if word.upper() == word else "AEIOU")
+    return f"{'an' if vowel else 'a'} {gpu}"
+
+
+# ---------------------------------------------------------------- where to go on
 
 #: Title, address, what is there.
 DOORS = (
-    ("Read", "ledger.html", "The ledger has every claim with its verdict; a chapter tells how a system works, what holds and why."),
-    ("Rerun", "reviewers.html", "`make artifact` without a GPU, `make measure` and `make compare` with one: minutes, commands, what to expect."),
-    ("Use", "library.html", "The kernels as a library. Or ask which kernel for your matrix, or put your own on trial."),
-)  # fmt: skip
+    ("Read", "ledger.html", "Every claim and its verdict; a chapter for each system."),
+    ("Rerun", "reviewers.html", "`make artifact`; with a GPU `make measure`."),
+    ("Use", "library.html", "The kernels as a library, for your own matrix."),
+)
 
 
 def doors(*found: tuple[str, str, str]) -> str:
@@ -132,13 +236,21 @@ def verdicts(judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]) ->
     if not judged:
         return ""
     sources = len({claim.source for claim in known})
-    claims = [judge.counted(df) for df in judged.values()]
+    claims = {gpu: judge.counted(df) for gpu, df in judged.items()}
+    own = {gpu: ledger.on_their_data(df) for gpu, df in claims.items()}
     each = "".join(
-        f"<li>{html.escape(gpu)}: {page.counts(df)}</li>"
-        for gpu, df in zip(judged, claims, strict=True)
+        f"<li>{html.escape(gpu)}: {page.counts(df.drop(own[gpu].index))}</li>"
+        for gpu, df in claims.items()
     )
     which = f"{sources} sources" if sources > 1 else known[0].source
-    return f"<p>The ledger holds {len(claims[0])} claims of {which}.</p><ul>{each}</ul>"
+    theirs = next(iter(own.values()))
+    consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
+    apart = (
+        f" Of these {len(theirs)} are decided by a source's own published series, of other GPUs, and were not measured here: "
+        f"{consistent} are consistent with it. The others:"
+    )
+    total = len(next(iter(claims.values())))
+    return f"<p>The ledger holds {total} claims of {which}.{apart if len(theirs) else ''}</p><ul>{each}</ul>"
 
 
 def citation(root: Path = paths.ROOT) -> str:

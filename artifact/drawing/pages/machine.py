@@ -55,7 +55,7 @@ def start(mode: str, gpu: str, preset: str, seed: int, records: str) -> Page:
     """Measure the ceilings, or read them, or find that there are none."""
     origin = prose.origin(mode, gpu, records)
     if not (origin.fresh or origin.has("ceilings")):
-        return Page(origin, origin.banner())
+        return Page(origin, origin.banner(alone=True))
     run = harness.start("ceilings", mode, gpu, preset, seed, records)
     return Page(origin, run.banner(), run.machine, ceilings_.measure(run))
 

@@ -1,78 +1,31 @@
-"""The headline: who is in the contest, what is drawn of it, and the README's figure."""
+"""The README's figure: the front page's race, as an SVG that stands alone, and what the README says in numbers."""
 
 from __future__ import annotations
 
 import re
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 import synthetic
-from drawn import on_a_page, texts
+from drawn import texts
 
 from artifact import paths
-from artifact.drawing import headline
+from artifact.drawing import headline, races
 from artifact.measure import records
 
-# ---------------------------------------------------------------- the contest
+SHIPPED = paths.RECORDED / "nvidia-h200"
 
 
-def test_the_contest_is_between_the_published_kernel_and_the_last_rung(gpu_folder):
-    c = headline.contest(gpu_folder)
-    assert (c.published, c.last) == ("warp_per_row", synthetic.LADDER[-1])
-    assert c.experiments == ["wide", "square", "tall"], "in the order of the source"
-    for name, ratio in synthetic.SPEEDUP.items():
-        assert c.geomean("warp_per_row", name) == pytest.approx(ratio)
-        assert c.geomean(c.last, name) == pytest.approx(1 / synthetic.SLOWER[c.last])
-
-
-def test_each_sweep_is_drawn_over_what_it_sweeps(gpu_folder):
-    df = headline.contest(gpu_folder).speedups
-    points = len(synthetic.DENSITIES) * sum(map(len, synthetic.SHAPES.values()))
-    assert len(df) == 2 * points
-    swept = {"wide": "n", "square": "m", "tall": "m"}
-    for name, here in df.groupby("experiment"):
-        assert (here["size"] == here[swept[name]]).all()
-        assert here["size"].nunique() == len(synthetic.SHAPES[name])
-
-
-def only(df: pd.DataFrame, *prefixes: str) -> pd.DataFrame:
-    return df[df["variant"].str.startswith(prefixes)]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda df: only(df, "warp_per_row", "rows_per_warp"),  # no library
-        lambda df: only(df, "any_n", "rows_per_warp", "cusparse"),  # no published kernel
-        lambda df: only(df, "warp_per_row", "cusparse"),  # no rung of ours
-        lambda df: df.assign(label="wiki-Vote"),  # real matrices
-        lambda df: df[df["n"] == 512],  # one size is no sweep
-    ],
-)
-def test_records_without_a_contest(tmp_path, change):
-    folder = synthetic.folder(tmp_path, frames={"wide": change(synthetic.experiment("wide"))})
-    assert headline.contest(folder) is None
-    target = tmp_path / "readme.svg"
-    with pytest.raises(FileNotFoundError, match="no records of casper_sparse with cuSPARSE"):
-        headline.readme(folder, target)
-    assert not target.exists()
-
-
-def test_the_contest_in_panels(gpu_folder):
-    c = headline.contest(gpu_folder)
-    fig, data = headline.contest_figure(c)
-    assert [ax.get_title() for ax in fig.axes] == ["wide", "square", "tall"]
-    assert [ax.get_xlabel() for ax in fig.axes] == ["N", "M = N = K", "M"]
-    assert list(data.columns) == ["experiment", "variant", *records.POINT, "speedup"]
-    assert len(data) == len(c.speedups) and (data["speedup"] > 0).all()
-    published, ours, library = fig.axes[0].get_lines()
-    assert published.get_ydata() == pytest.approx([0.7] * 7)
-    assert ours.get_ydata() == pytest.approx([1.25] * 7) and set(library.get_ydata()) == {1}
-    assert "warp_per_row (as published)" in texts(on_a_page(fig))
-
-
-# ---------------------------------------------------------------- the README's figure
+@pytest.fixture(autouse=True)
+def race(monkeypatch):
+    """What the synthetic records have: their ladder ends earlier than the room's. The shipped ones race as they are."""
+    declared = races.races
+    one = races.Race(
+        "casper_sparse", "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",)
+    )
+    monkeypatch.setattr(
+        races, "races", lambda room, f: declared(room, f) if paths.RECORDED in f.parents else [one]
+    )
 
 
 def test_the_figure_of_the_readme_stands_alone(gpu_folder, tmp_path):
@@ -84,10 +37,27 @@ def test_the_figure_of_the_readme_stands_alone(gpu_folder, tmp_path):
     assert root.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"
     assert "prefers-color-scheme:dark" in text and "currentColor" in text
     assert re.findall(r"https?://([^/\"]+)", text) == ["www.w3.org"], "it asks no other host"
-    assert root.get("aria-label") == (
-        "Speedup of warp_per_row and rows_per_warp over cuSPARSE's best algorithm on NVIDIA H200: "
-        "wide 0.70 and 1.25, square 0.80 and 1.25, tall 0.85 and 1.25"
+    assert "casperSPARSE, CSR: here 0.74× (0.70 to 0.80) as published, 1.25× ours" in root.get(
+        "aria-label"
     )
+    assert "here 0.70–0.80×; ours 1.25×" in texts(root) and "verdicts on its claims" in texts(root)
+
+
+def test_every_gpu_beside_it_is_in_the_figure(tmp_path):
+    own = synthetic.folder(tmp_path / "records")
+    made = {name: synthetic.experiment(name, 2.0, gpu="NVIDIA X1") for name in synthetic.SHAPES}
+    synthetic.folder(tmp_path / "records", made, "NVIDIA X1", "nvidia-x1")
+    root = ElementTree.parse(headline.readme(own, tmp_path / "readme.svg")).getroot()
+    assert "NVIDIA X1: here 2.00×" in root.get("aria-label") and "X1: hollow, below" in texts(root)
+
+
+def test_records_without_a_race(tmp_path):
+    df = synthetic.experiment("wide")
+    alone = {"wide": df[df["variant"].str.startswith("cusparse_")]}
+    folder, target = synthetic.folder(tmp_path, alone), tmp_path / "readme.svg"
+    with pytest.raises(FileNotFoundError, match="no records of a kernel beside a library"):
+        headline.readme(folder, target)
+    assert not target.exists()
 
 
 def test_the_same_records_give_the_same_figure(gpu_folder, tmp_path):
@@ -106,9 +76,22 @@ def test_the_figure_from_the_shell(gpu_folder, tmp_path, capsys):
 
 
 def test_the_figure_in_the_readme_is_that_of_the_shipped_records(tmp_path):
-    made = headline.readme(records.resolve("nvidia-h200", paths.RECORDED), tmp_path / "readme.svg")
-    here, shipped = (
-        ElementTree.parse(path).getroot().get("aria-label")
-        for path in (made, headline.README_FIGURE)
-    )
-    assert here == shipped, "python -m artifact.drawing.headline readme"
+    """Its words too, with the counts of verdicts: a claim that changes is a figure that is drawn again."""
+    made = headline.readme(SHIPPED, tmp_path / "readme.svg")
+    here, shipped = (ElementTree.parse(path).getroot() for path in (made, headline.README_FIGURE))
+    assert here.get("aria-label") == shipped.get("aria-label"), headline.REDRAW
+    assert texts(here) == texts(shipped), headline.REDRAW
+    assert "NVIDIA H100" in shipped.get("aria-label")
+
+
+def test_the_speedup_in_the_readme_is_that_of_the_records():
+    text = (paths.ROOT / "README.md").read_text(encoding="utf-8")
+    pattern = r"([\d.]+) \(N = (\d+)\) to ([\d.]+) times \(N = (\d+)\) the fastest of cuSPARSE's CSR .* over (\d+) real"
+    low, first, high, last, matrices = re.search(pattern, text).groups()
+    df = records.read(SHIPPED / "async_sparse" / "spmm.csv")
+    times = df.pivot_table(index=list(records.POINT), columns="variant", values="median_us")
+    library = times[[v for v in times if v.startswith("cusparse_")]].min(axis=1)
+    mean = (library / times["auto_fp32"]).groupby("n").apply(records.geomean)
+    assert f"{mean[int(first)]:.2f}" == low == f"{mean.min():.2f}"
+    assert f"{mean[int(last)]:.2f}" == high == f"{mean.max():.2f}"
+    assert times.index.get_level_values("label").nunique() == int(matrices)

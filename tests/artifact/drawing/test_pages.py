@@ -1,5 +1,6 @@
 """Tables and sentences of the pages that belong to no room: with records, with parts of them, without any."""
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 import synthetic
 
 from artifact import paths, rooms
-from artifact.drawing import prose, roofs
+from artifact.drawing import cells, prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
 from artifact.measure import bench, check, minutes, others, records
@@ -350,7 +351,13 @@ def test_checklist(of_records, of_nothing):
         r"the others on Hopper alone: casperSPARSE (\d+) of \1; .*AsyncSparse \d+ of \d+\.",
         rows["Hardware"],
     )
-    assert f"judged from {len(of_records.first)} experiments" in rows["Experiments"]
+    first = of_records.first
+    own = f"NVIDIA H200: {len(first)} experiments with {first['rows'].sum()} rows"
+    assert f"judged from the records of each GPU. {own}; " in rows["Experiments"]
+    assert "Python 3.11 to 3.14, git" in rows["Run-time environment"]
+    assert f"{minutes.COMMANDS_S['environment']} s on two cores" in rows["Time to prepare"]
+    for gpu in of_records.folders:
+        assert f"{gpu}: " in rows["Experiments"] and f"{gpu}: " in rows["Time to measure"]
     assert "real matrices" not in rows["Data set"]
     assert "0 locked packages" not in rows["Run-time environment"]
     without = appendix.checklist(of_nothing)
@@ -361,17 +368,67 @@ def test_checklist(of_records, of_nothing):
 
 def test_times(of_records, of_nothing):
     table = appendix.times(of_records)
-    assert len(table) == len(of_records.spent) and "Together" in appendix.together(of_records)
-    again = replace(of_records, spent=of_records.spent.assign(repeat=True, minutes=0.01))
-    assert appendix.times(again)["experiment"].str.endswith(" (second run)").all()
-    assert (appendix.times(again)["minutes"] == "under 0.1").all()
-    assert again.first.empty
+    every = pd.concat(of_records.everywhere.values()).drop_duplicates(appendix.EXPERIMENT)
+    assert len(table) == len(every) > len(of_records.spent)
+    assert list(table.columns[-2:]) == ["H200: min (s)", "H100: min (s)"]
+    square = table[table["experiment"].eq("square") & table["notebook"].str.contains("casper")]
+    assert square["figure"].item() == "Fig. 5"
+    assert square["H200: min (s)"].item().startswith("– ("), "one stamp tells no minutes"
+    assert (table["H200: min (s)"] == "").sum() == len(every) - len(of_records.spent)
+    short = of_records.spent.assign(repeat=True, minutes=0.01, told=True)
+    again = replace(of_records, spent=short)
+    shown = appendix.times(again)
+    own = shown[shown["H200: min (s)"] != ""]
+    assert own["experiment"].str.endswith(" (2nd run)").all()
+    assert own["H200: min (s)"].str.startswith("&lt;&nbsp;0.1 (").all()
+    assert again.first.empty and again.minutes == 0
     assert appendix.times(of_nothing) is None
     assert appendix.together(of_nothing).startswith(NOTHING.missing)
 
 
+def test_second_runs_are_told_apart_and_in_no_sum(origin, of_records):
+    spent = of_records.spent.assign(minutes=1.5, told=True)
+    twice = replace(of_records, spent=pd.concat([spent, spent.assign(repeat=True, minutes=0.5)]))
+    assert twice.minutes == pytest.approx(1.5 * len(spent))
+    text = appendix.together(twice)
+    assert f"All experiments once: NVIDIA H200: {1.5 * len(spent):.1f} minutes; " in text
+    assert f"not in these sums (NVIDIA H200: {0.5 * len(spent):.1f} minutes; " in text
+    assert (
+        f"NVIDIA H200: {1.5 * len(spent):.0f} min" in appendix.checklist(twice)["Time to measure"]
+    )
+
+
+def test_shipped_minutes_are_those_of_first_runs():
+    """What `make measure` takes would else be overstated."""
+    for slug in records.list_gpus(paths.RECORDED):
+        a = appendix.start("recorded", slug, "")
+        spent = minutes.durations(paths.RECORDED / slug)
+        assert a.minutes == pytest.approx(spent.loc[~spent["repeat"], "minutes"].sum())
+        assert spent["repeat"].any() and a.minutes < spent["minutes"].sum()
+
+
+def test_another_gpu_with_records_appears_by_itself(tmp_path, known):
+    synthetic.folder(tmp_path, gpu="NVIDIA B200", slug="nvidia-b200")
+    folder = synthetic.folder(tmp_path)
+    third = appendix.Appendix(
+        prose.Origin("nvidia-h200", folder, False),
+        known,
+        systems_.systems(folder),
+        minutes.durations(folder),
+    )
+    assert list(third.folders) == ["NVIDIA H200", "NVIDIA B200", "NVIDIA H100 80GB HBM3"]
+    rows = appendix.checklist(third)
+    for text in (rows["Experiments"], appendix.together(third), appendix.expected(third)):
+        assert text.count("NVIDIA B200: ") >= 1
+    assert "B200: min (s)" in appendix.times(third)
+    assert "without" not in rows["Time to measure"].split("; ")[2], "it has what others lack"
+
+
 def test_expected_results(of_records, of_nothing):
-    assert "The verdicts on the GPU of these records:" in appendix.expected(of_records)
+    text = appendix.expected(of_records)
+    for gpu, df in of_records.judged.items():
+        count = (judge.counted(df)["verdict"] == measures.REPRODUCED).sum()
+        assert f"- {gpu}: {count} *reproduced*" in text
     assert appendix.expected(of_nothing).startswith("On the same kind of GPU")
 
 
@@ -404,6 +461,34 @@ def test_every_section_of_every_source_is_shown(of_nothing):
     assert (
         f"{len(load.of_sources(every.known))} claims and {len(load.untested())} statements" in text
     )
+
+
+def test_nothing_skipped_unfolds_and_is_whole_without_a_script(of_nothing):
+    cell = next(
+        "".join(c["source"])
+        for c in json.loads((paths.ROOT / "notebooks" / "reviewers.ipynb").read_text())["cells"]
+        if "pages.covered(" in "".join(c["source"])
+    )
+    shown = []
+    scope = {
+        "pages": appendix,
+        "appendix": replace(of_nothing, known=load.claims()),
+        "say": lambda text: None,
+        "table": lambda df, sentences, fold: shown.append(
+            cells.folded(fold, prose.table(df, prose=sentences, called=fold))
+        ),
+    }
+    exec(cell, scope)
+    assert len(shown) == sum(bool(room.sections) for room in rooms.find().values())
+    for text in shown:
+        assert text.startswith('<details class="folded"><summary>') and "<script" not in text
+        assert text.endswith("</details>") and "<caption>" in text
+    linked = set(re.findall(r'href="ledger.html#claim-([^"]*)"', "".join(shown)))
+    assert linked == {claim.id for claim in load.claims()}
+
+
+def test_versions_of_python_in_words():
+    assert appendix.pythons(">=3.11,<3.15") == "3.11 to 3.14"
 
 
 def test_others_code_is_shown_with_what_is_not_known(tmp_path, of_nothing):

@@ -1,5 +1,7 @@
 """What SC's templates ask: contributions, tasks, the first five minutes, memory, deviations."""
 
+import re
+
 import pandas as pd
 import pytest
 import synthetic
@@ -37,8 +39,18 @@ def test_contributions_have_all_that_a_rerun_needs(with_records, without):
         and "wide, square, tall" in row["tried by"]
     )
     assert row["tried by"].endswith("Fig. 4, Fig. 5, Fig. 6")
-    for said in ("above 1×, consistently<br>", "of 54 points", "at_least = 1"):
+    for said in (
+        "above 1×, consistently<br>",
+        "of 54 points",
+        "at_least = 1",
+        "<br>H200: ",
+        "<br>H100: ",
+    ):
         assert said in row.iloc[-1]
+    claim = next(c for c in with_records.known if c.id == IDS[0])
+    for gpu, folder in with_records.folders.items():
+        took = minutes.said(load.took(claim, folder))
+        assert re.search(rf"<br>{with_records.short[gpu]}: [^:]*, {took} min<br>", row.iloc[-1])
     nothing = evaluation.contributions(without, *IDS)
     assert nothing[nothing.columns[-1]].str.contains("not measured yet").all()
     with pytest.raises(ValueError, match="names a claim 'yak' that is none"):
@@ -58,7 +70,18 @@ def test_every_task_is_a_target_and_has_both_minutes(with_records, without):
     assert all(f"\n{target}:" in makefile for target in targets)
     assert df[["your minutes", "its minutes"]].ne("").all().all()
     measured = df.set_index("").loc["T5", "its minutes"]
-    assert measured.startswith(f"{with_records.minutes:.0f} on the GPU")
+    assert measured.startswith(f"H200: {with_records.minutes:.0f}, the longest room ")
+    assert "<br>H100: " in measured
+    its = df.set_index("")["its minutes"]
+    assert its["T4"] == its["T7"] == "not timed yet"
+    for task, name in (
+        ("T1", "environment"),
+        ("T2", "artifact"),
+        ("T3", "test"),
+        ("T6", "compare"),
+    ):
+        assert its[task].startswith(minutes.said(minutes.COMMANDS_S[name] / 60))
+    assert minutes.WITHOUT_GPU in evaluation.timed()
     assert "not measured yet" in evaluation.tasks(without).set_index("").loc["T5", "its minutes"]
 
 
@@ -83,3 +106,9 @@ def test_memory_and_what_deviates(with_records, without):
     told = evaluation.deviations(with_records)
     assert "RTX 3050 Ti" in told and "within 5% for speedups and 10% for times" in told
     assert evaluation.deviations(without).count("\n- ") == 4
+    shipped = appendix.start("recorded", "nvidia-h200", "")
+    took = shipped.first.groupby("room")["minutes"].sum()
+    long = took[took > evaluation.ROOM_MINUTES]
+    text = evaluation.deviations(shipped)
+    assert len(long) and all(f" {m:.1f}" in text for m in long), long
+    assert "casperSPARSE" not in text, "it takes less"

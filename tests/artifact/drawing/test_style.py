@@ -156,6 +156,27 @@ def drawn(name="one", label="x", room="casper_sparse") -> style.Shown:
     return style.show(fig, room, name, data, "A line that rises.", "Caption with 2 < 3.")
 
 
+def test_a_figure_for_a_narrow_page_is_beside_the_wide_one(folder):
+    """The style sheet shows one of them; without it, as in an editor, it is the wide one."""
+    (wide, _), (small, _) = plt.subplots(), plt.subplots(figsize=(3, 5))
+    shown = style.show(wide, "room", "x", pd.DataFrame({"a": [1]}), "alt", "Caption.", small)
+    first, second = re.findall(r"<svg [^>]*>", shown.markup)
+    assert 'class="wide"' in first and "display:none" not in first
+    assert (
+        'class="narrow"' in second and 'style="display:none;' in second and 'width="288"' in second
+    )
+    assert shown.markup.count("<figcaption>") == 1 and not plt.get_fignums()
+    ids = re.findall(r'id="([^"]+)"', shown.markup)
+    assert len(ids) == len(set(ids)), "two on one page"
+    assert len(list(shown.svg_path.parent.iterdir())) == 2
+    sheet = (ROOT / "book" / "_static" / "custom.css").read_text()
+    assert "figure > svg.narrow { display: none !important; }" in sheet
+    assert (
+        "figure > svg.narrow { display: block !important;"
+        in sheet.partition("@media (max-width: 45rem)")[2]
+    )
+
+
 def test_show_saves_the_figure_and_its_data(folder):
     shown = drawn()
     assert shown.svg_path == folder / "casper_sparse" / "one.svg"

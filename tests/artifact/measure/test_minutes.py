@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 import synthetic
 
+from artifact import paths
 from artifact.measure import minutes, records
 
 
@@ -50,12 +53,43 @@ def test_durations_of_all_records(tmp_path):
         df.loc[("casper_sparse", *key)]
         for key in (("wide", False), ("tall", False), ("tall", True))
     )
-    assert (wide["figure"], tall["figure"], again["figure"]) == ("Fig. 4", "Fig. 6", "Fig. 6")
     assert wide["points"] == 21 and wide["rows"] == 21 * 8 and wide["notebook"] == "casper_sparse"
     assert again["kernel_s"] == pytest.approx(2 * tall["kernel_s"])
     assert tall["minutes"] * 60 >= tall["kernel_s"] * (1 - 1e-9)
     roof = df.loc[("ceilings", "ceilings", False)]
-    assert (roof["figure"], roof["notebook"]) == ("", "machine")
+    assert roof["notebook"] == "machine"
+    assert not df["told"].any(), "these records have one stamp each"
+
+
+def test_a_single_stamp_tells_no_minutes(tmp_path):
+    assert not minutes.tells(rows_at(0, 0)) and not minutes.tells(rows_at(0, minutes.PAUSE_S + 1))
+    assert minutes.tells(rows_at(0, 1))
+    folder = synthetic.folder(tmp_path) / "casper_sparse"
+    assert minutes.of_record(folder / "wide.csv") is None
+    assert minutes.of_record(folder / "narrow.csv") is None
+    df = records.read(folder / "wide.csv")
+    df.loc[df.index[-1], "when"] = "2026-01-02T03:05:05+00:00"
+    records.write(folder / "again" / "wide.csv", df)
+    assert minutes.of_record(folder / "again" / "wide.csv") == pytest.approx(2)
+
+
+def test_minutes_in_words():
+    assert [minutes.said(m) for m in (0, 0.01, 0.06, 1, 26.63)] == [
+        "0",
+        "under 0.1",
+        "0.1",
+        "1.0",
+        "26.6",
+    ]
+
+
+def test_what_was_timed_without_a_gpu_is_a_target_and_stands_once():
+    makefile = (paths.ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in minutes.COMMANDS_S)
+    for name in (".ci/pythons", "Makefile", "notebooks/reviewers.ipynb"):
+        text = (paths.ROOT / name).read_text()
+        typed = re.findall(r"\b(?:\d+|nine|ten|an hour|some) (?:minutes|min)\b", text)
+        assert not typed, f"{name} types {typed}"
 
 
 def test_size_of_a_folder(tmp_path):

@@ -3,21 +3,27 @@
 import shutil
 
 import pytest
+import synthetic
 from judging import GOOD, load
 
-from artifact import rooms
-from artifact.measure import records
+from artifact import paths, rooms
+from artifact.measure import minutes, records
 from artifact.profiling import ncu
+from artifact.verdicts import evidence, measures
 from artifact.verdicts import load as load_
-from artifact.verdicts import measures
 
 KNOWN = load_.claims()
+HOME = paths.RECORDED / paths.HOME
 
 
 def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
     (claim,) = load(tmp_path, GOOD)
     assert claim.rule.expect.parameters == {"between": [0.55, 0.9], "tolerance": 0.05}
-    assert claim.minutes == 5 and claim.source == "casperSPARSE" and claim.published == "0.55–0.90×"
+    assert (
+        claim.typed == {"wide": 2, "counters": 3}
+        and claim.source == "casperSPARSE"
+        and claim.published == "0.55–0.90×"
+    )
     assert (
         claim.rule.also_over == "cusparse_default"
         and "also_over" not in claim.rule.quantity.parameters
@@ -173,10 +179,58 @@ def test_every_number_of_casper_sparse_is_put_on_trial():
 
 def test_minutes_are_stated_for_what_claims_ask_and_for_what_figures_show():
     for room, figures in load_.figures_of().items():
-        minutes = rooms.toml(rooms.FOLDER / room / rooms.CLAIMS)["minutes"]
-        assert set(figures) <= set(minutes), room
+        assert set(figures) <= set(typed(room)), room
     own = [c for c in KNOWN if not all("@" in e or e.startswith("others/") for e in c.experiment)]
     assert all(c.minutes > 0 for c in own) and len(own) > len(KNOWN) / 2
+
+
+#: Experiments of claims.toml that have no record of ours: they have no minutes, or none that a record could tell.
+NO_RECORD = {"counters"}
+
+
+def typed(room: str) -> dict[str, float]:
+    return rooms.toml(rooms.FOLDER / room / rooms.CLAIMS)["minutes"]
+
+
+@pytest.mark.parametrize("room", list(load_.figures_of()))
+def test_typed_minutes_are_of_experiments_that_exist(room):
+    """Of a record on some GPU, or of a series or of others' code that is there; and near what the home GPU's record
+    says, so that nobody is misled who reads the file."""
+    gpus = [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]
+    for experiment, said in typed(room).items():
+        there = [evidence.place(experiment, folder, room).is_file() for folder in gpus]
+        assert any(there), f"{room} has minutes for {experiment!r}, of which there is no record"
+        told = None
+        if evidence.SERIES not in experiment and not experiment.startswith(evidence.OTHERS):
+            if experiment not in NO_RECORD:
+                told = minutes.of_record(evidence.place(experiment, HOME, room))
+        else:
+            assert said == 0, experiment
+        if told is not None:
+            assert abs(said - told) <= max(0.1, told / 2), (
+                f"{experiment}: {said} typed, {told:.1f} recorded"
+            )
+
+
+def test_minutes_are_those_of_the_records_and_typed_ones_only_where_none_tells():
+    spent = minutes.durations(HOME)
+    spent = spent[~spent["repeat"] & spent["told"]].set_index(["room", "experiment"])["minutes"]
+    for claim in KNOWN:
+        of = {e: ("ceilings" if e == "ceilings" else claim.room, e) for e in claim.experiment}
+        took = sum(spent[of[e]] if of[e] in spent.index else typed(claim.room)[e] for e in of)
+        assert claim.minutes == pytest.approx(took, abs=0.006), claim.id
+    (spmm,) = [c for c in KNOWN if c.id == "spmm-range"]
+    assert spmm.minutes == pytest.approx(spent[("nm_spmm", "llama")], abs=0.006)
+
+
+def test_without_records_typed_minutes_stand(tmp_path):
+    (claim,) = load(tmp_path, GOOD)
+    assert load_.took(claim, tmp_path / "nowhere") == 5
+    folder = synthetic.folder(tmp_path / "records")
+    df = synthetic.experiment("wide")
+    df.loc[df.index[-1], "when"] = "2026-01-02T03:08:05+00:00"
+    records.write(folder / "casper_sparse" / "wide.csv", df)
+    assert load_.took(claim, folder) == pytest.approx(8 + 3)
 
 
 def test_the_profiler_is_told_which_counters_claims_use():

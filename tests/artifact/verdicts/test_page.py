@@ -9,6 +9,7 @@ import synthetic
 from judging import frames
 
 from artifact import paths
+from artifact.measure import minutes
 from artifact.verdicts import judge, load, measures, page
 from artifact.verdicts.measures import PARTLY
 
@@ -59,7 +60,7 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
         )
         assert html.escape(row["measured"]) in plain and "A close call" not in plain, row["id"]
         assert f'href="#claim-{row["id"]}"' in shown
-        assert f"<small>{row['minutes']:g} min</small></th>" in shown
+        assert f"<small>{minutes.said(row['minutes'])} min</small></th>" in shown
     assert text.count('<th scope="col">') == len(page.BEFORE)
     assert text.count('<th scope="col" data-gpu="">NVIDIA H200</th>') == 1
     linked = page.ledger({"NVIDIA H200": df}, "ledger.html")

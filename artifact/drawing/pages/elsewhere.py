@@ -326,7 +326,8 @@ def rule(c: compare.Comparison) -> str:
         f"{causes.FEW:.0%}, or of what a second run of its system moves, is a close call. Else what decides is exchanged between "
         "the GPUs, one contender's times or one ceiling at a time: what gives each the verdict of the other has moved it. "
         "Its cause is the ceiling that it comes nearest to, if that differs in the same direction and at least as much. What "
-        "this does not tell is not explained. Kernels and timer may be of different states on the two, as the commits above say."
+        "this does not tell is not explained. Kernels and timer may be of different states on the two, as the commits above say; "
+        "`python -m artifact.measure.same_code` compares their machine code."
     )
 
 

@@ -185,6 +185,8 @@ def deviations(a: Appendix) -> str:
         f"{_long_rooms(a)}"
         "- **The kernels** are rebuilt after the sources' texts. Where a text leaves something open, the chapter says what was "
         "chosen; where authors' code is public, what it gave here lies apart, below.\n"
+        "- **The commits.** Records are of the one that their `machine.json` names. `python -m artifact.measure.same_code` compiles the "
+        "kernels of each and of this one, and compares the machine code.\n"
         "- **The stopwatch** is this book's: a cold L2, kernels alone, medians. Where a source's protocol differs, both are "
         "measured, and the ledger has two rows.\n"
         f"- **Not tested**: {len(load.untested())} statements, each with its reason, below.\n"

@@ -363,7 +363,7 @@ def _race(ax, rows: Sequence[Row], gpus: Sequence[str]) -> dict[str, object]:
             _said(ax, row)
         for one in row.of.itertuples():
             handles |= _marks(ax, row.marks[one.gpu], one, one.gpu == gpus[0])
-    for i, name in enumerate(short(gpus) if len(gpus) > 1 else ()):
+    for i, name in enumerate(records.short_gpus(gpus).values() if len(gpus) > 1 else ()):
         below = "hollow, below" if len(gpus) == 2 else f"hollow, {i} below"
         how = {"color": style.INK, "linestyle": "none"} | _size(not i, "o")
         handles[f"{name}: {below if i else 'filled'}"] = Line2D([], [], **how)
@@ -417,17 +417,10 @@ def _marks(ax, at: float, one, home: bool) -> dict[str, object]:
     return handles
 
 
-def short(gpus: Sequence[str]) -> list[str]:
-    """Names of GPUs without their maker, and without their memory where that leaves them apart."""
-    whole = [gpu.removeprefix("NVIDIA ") for gpu in gpus]
-    first = [name.split()[0] for name in whole]
-    return first if len(set(first)) == len(set(whole)) else whole
-
-
 def finding(of: pd.DataFrame, gpus: Sequence[str]) -> str:
     """What a race finds, by the first GPU that ran it: what is stated, the range of the published kernel here, the mean
     of our best; and which GPUs did not run it."""
-    row, called = next(of.itertuples()), dict(zip(gpus, short(gpus), strict=True))
+    row, called = next(of.itertuples()), records.short_gpus(gpus)
     ends = list(dict.fromkeys(f"{v:.2f}" for v in (row.published_least, row.published_most)))
     at = f" ({row.stated_at})" if row.stated_at else ""
     said = [f"stated {row.stated}{at}"] if row.stated else []
@@ -453,7 +446,7 @@ def _bars(ax, rows: Sequence[Row], gpus: Sequence[str], verdicts: Counts, layout
         counts, at, left = verdicts.get((room, gpu), {}), places[room][gpu], 0.0
         if not (total := sum(counts.values())):
             continue
-        ticks[at] = dict(zip(gpus, short(gpus), strict=True))[gpu] if len(gpus) > 1 else ""
+        ticks[at] = records.short_gpus(gpus)[gpu] if len(gpus) > 1 else ""
         for verdict in (v for v in VERDICT_COLOURS if counts.get(v)):
             share = counts[verdict] / total
             ax.barh(at, share, STEP * 0.82, left=left, **_part(verdict))
@@ -515,7 +508,7 @@ def alt(df: pd.DataFrame) -> str:
 
 def caption(df: pd.DataFrame) -> str:
     """How `figure` is read, and which race is not in the experiment that was asked for; three lines of a page."""
-    gpus = short(list(dict.fromkeys(df["gpu"])))
+    gpus = list(records.short_gpus(df["gpu"]).values())
     words = f" The words have the {gpus[0]}'s numbers." if len(gpus) > 1 else ""
     instead = df[df["instead_of"] != ""].drop_duplicates(["room", "race"])
     others = "".join(

@@ -12,13 +12,6 @@ def listed(words: Iterable[object]) -> str:
     return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def short_gpus(gpus: Iterable[str]) -> dict[str, str]:
-    """Name of each GPU -> the same without its maker, and without its memory where that leaves them apart."""
-    whole = {gpu: gpu.removeprefix("NVIDIA ") for gpu in gpus}
-    first = {gpu: name.split()[0] for gpu, name in whole.items()}
-    return first if len(set(first.values())) == len(whole) else whole
-
-
 def cube(size: int) -> str:
     return f"{size}³"
 

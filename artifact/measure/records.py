@@ -598,6 +598,13 @@ def list_gpus(root: str | Path) -> list[str]:
     return sorted({path.parent.parent.name for path in Path(root).glob(f"*/*/{MACHINE}")})
 
 
+def short_gpus(gpus: Iterable[str]) -> dict[str, str]:
+    """Name of each GPU -> the same without its maker, and by its first word where that leaves them apart."""
+    whole = {gpu: gpu.removeprefix("NVIDIA ") for gpu in gpus}
+    first = {gpu: name.split()[0].removesuffix(",") for gpu, name in whole.items()}
+    return first if len(set(first.values())) == len(whole) else whole
+
+
 def resolve(gpu: str, root: str | Path) -> Path:
     """Folder of a GPU's records, by slug or by name ("nvidia-h200", "NVIDIA H200").
 

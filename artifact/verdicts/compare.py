@@ -6,7 +6,7 @@ about each other: there the speedups are shown side by side and the claims decid
 too little in common to say that they agree, that is bad input.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -292,14 +292,7 @@ def _apart(folders: tuple[Path, Path]) -> list[str]:
     names = [str(records.read_machine(f / records.rooms(f)[0])["gpu"]) for f in folders]
     if names[0] == names[1]:
         return [f"{names[0]}, first", f"{names[1]}, second"]
-    return short(names)
-
-
-def short(names: Sequence[str]) -> list[str]:
-    """GPUs without their maker, and by their first word where that is enough to tell them apart."""
-    whole = [name.removeprefix("NVIDIA ") for name in names]
-    first = [name.split()[0].removesuffix(",") for name in whole]
-    return first if len(set(first)) == len(set(names)) else whole
+    return list(records.short_gpus(names).values())
 
 
 def _why(here: pd.Series, there: pd.Series) -> str:

@@ -18,7 +18,7 @@ from artifact import paths, rooms
 from artifact.drawing import gpus, prose
 from artifact.drawing import systems as systems_
 from artifact.drawing.prose import captioned
-from artifact.drawing.words import listed, short_gpus
+from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
 from artifact.which import pool
@@ -69,7 +69,7 @@ class Appendix:
     @cached_property
     def short(self) -> dict[str, str]:
         """Name of a GPU -> as short as tells them apart."""
-        return short_gpus(self.folders)
+        return records.short_gpus(self.folders)
 
     @cached_property
     def judged(self) -> dict[str, pd.DataFrame]:

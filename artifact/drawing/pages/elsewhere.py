@@ -16,6 +16,7 @@ from matplotlib.transforms import ScaledTranslation
 from artifact import baselines, rooms
 from artifact.drawing import plot, prose, style
 from artifact.drawing.words import listed
+from artifact.measure import records
 from artifact.verdicts import causes, compare, load, measures, page
 
 LEDGER = "ledger.html"
@@ -190,7 +191,7 @@ def _folded(name: str) -> str:
 
 
 def _short(c: compare.Comparison) -> list[str]:
-    return compare.short(titles(c))
+    return list(records.short_gpus(titles(c)).values())
 
 
 def titles(c: compare.Comparison) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import yaml
 from artifact import paths
 from artifact.drawing import gpus, prose, races, systems
 from artifact.drawing.pages import ledger
+from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
 MEANING = {
@@ -164,7 +165,7 @@ def _told(
 ) -> str:
     """The text with its numbers; nothing where one is missing. first: only the first GPU's."""
     home, named, missing = next(iter(known)), (), False
-    shown = dict(zip(known, races.short(list(known)), strict=True))
+    shown = records.short_gpus(known)
 
     def number(place: re.Match) -> str:
         nonlocal named, missing

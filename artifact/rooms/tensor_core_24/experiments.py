@@ -70,30 +70,28 @@ def epilogue(run: Run) -> epilogue_.Tried | None:
 
 #: Who shows what rows of B at odd multiples of 16 bytes cost, and what helps; and with whom they are compared.
 ROWS = ("wgmma_lean", "wgmma_lean_tall", "wgmma_clusters", "auto", "cusparselt", "cublaslt")
-
-
-def rows(run: Run) -> pd.DataFrame | None:
-    """`ROWS` by where rows of B begin; None where no record has it, or the GPU has none of the kernels."""
-    shapes = room.sweeps(run.preset)["rows"]
-    if not all(facts.takes_all(run.machine, v, shapes) for v in ROWS if v in room.RUNGS):
-        return None
-    if run.mode != "measure" and not (run.folder / "rows.csv").is_file():
-        return None
-    return measure(run, "rows", ROWS)
-
-
 #: Who multiplies products of microseconds.
 SMALL = ("wgmma_cp_async", "auto", "cusparselt", "cublaslt")
 
 
+def rows(run: Run) -> pd.DataFrame | None:
+    """`ROWS` by where rows of B begin; None where no record has it, or the GPU has none of the kernels."""
+    return _on_hopper(run, "rows", ROWS)
+
+
 def small(run: Run) -> pd.DataFrame | None:
     """`SMALL` where there are few tiles; None where no record has it, or the GPU has none of the kernels."""
-    shapes = room.sweeps(run.preset)["small"]
-    if not facts.takes_all(run.machine, SMALL[0], shapes):
+    return _on_hopper(run, "small", SMALL)
+
+
+def _on_hopper(run: Run, experiment: str, names: Sequence[str]) -> pd.DataFrame | None:
+    """An experiment with rungs among its contenders; None where the GPU does not take them, or no record has it."""
+    shapes = room.sweeps(run.preset)[experiment]
+    if not all(facts.takes_all(run.machine, v, shapes) for v in names if v in room.RUNGS):
         return None
-    if run.mode != "measure" and not (run.folder / "small.csv").is_file():
+    if run.mode != "measure" and not (run.folder / f"{experiment}.csv").is_file():
         return None
-    return measure(run, "small", SMALL)
+    return measure(run, experiment, names)
 
 
 #: Who is measured alone, how long, and how often at most.

@@ -21,11 +21,3 @@ def test_differences():
 
 def test_factors_of_predictions():
     assert words.times("1.3x over 128 x 256: 2x.") == "1.3× over 128 x 256: 2×."
-
-
-def test_gpus_lose_what_does_not_tell_them_apart():
-    names = ["NVIDIA H200", "NVIDIA H100 80GB HBM3"]
-    assert words.short_gpus(names) == dict(zip(names, ("H200", "H100"), strict=True))
-    both = ["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"]
-    assert list(words.short_gpus(both).values()) == ["H100 80GB HBM3", "H100 PCIe"]
-    assert words.short_gpus([]) == {}

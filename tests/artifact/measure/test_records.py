@@ -555,3 +555,15 @@ def test_whoever_changes_what_was_read_changes_it_for_nobody_else(wide):
     text = wide.read_text()
     wide.write_text(text.replace(",4096,512,", ",4096,256,", 1))
     assert records.read(wide)["n"].tolist() == [256, 1024, 512]
+
+
+def test_gpus_lose_what_does_not_tell_them_apart():
+    names = ["NVIDIA H200", "NVIDIA H100 80GB HBM3"]
+    assert records.short_gpus(names) == dict(zip(names, ("H200", "H100"), strict=True))
+    for both, short in (
+        (["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"], ["H100 80GB HBM3", "H100 PCIe"]),
+        (["NVIDIA H100 PCIe", "NVIDIA H100 NVL"], ["H100 PCIe", "H100 NVL"]),
+        (["NVIDIA H200, first", "NVIDIA H200, second"], ["H200, first", "H200, second"]),
+    ):
+        assert list(records.short_gpus(both).values()) == short
+    assert records.short_gpus([]) == {}

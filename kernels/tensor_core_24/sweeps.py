@@ -43,7 +43,7 @@ SMALL = {
 }  # fmt: skip
 #: As LLM, with the tokens of decoding; beside SQUARE and LLM where 8-bit operands are multiplied.
 FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": ((8192, 64, 8192),)}
-FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (2048,)}
+FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (4096,)}
 STUDY_SIZES = {"full": (2048, 4096, 8192), "kick": (2048,)}
 LADDER_SIZES = {"full": (2048, 4096, 8192), "kick": (4096,)}
 #: Where power decides: each contender for a while alone.

@@ -9,6 +9,7 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,12 @@ def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]
 def _made(folder: Path) -> tuple[str, list[str]]:
     """When and with which commits the rooms of a GPU were measured, which may be several."""
     found = [records.read_machine(folder / room) for room in records.rooms(folder)]
-    found = sorted(found, key=lambda machine: str(machine["date"]))
-    days = list(dict.fromkeys(str(machine["date"])[:10] for machine in found))
+    parts = sorted(
+        (part for machine in found for part in records.made(machine)), key=attrgetter("date")
+    )
+    days = list(dict.fromkeys(part.date[:10] for part in parts))
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return when, list(dict.fromkeys(str(machine["commit"]) for machine in found))
+    return when, list(dict.fromkeys(part.commit for part in parts))
 
 
 def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:

@@ -134,6 +134,9 @@ LIBRARIES = "libraries"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
+#: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
+LATER = "later"
+LATER_KEYS = ("experiments", "date", "commit", "sources")
 
 
 # ---------------------------------------------------------------- validation
@@ -581,6 +584,26 @@ def _check_machine(machine, path: Path) -> None:
     for key in MACHINE_KEYS:
         if machine.get(key) in (None, ""):
             raise ValueError(f"{path}: the key {key!r} is missing or empty.")
+    for part in machine.get(LATER, ()):
+        for key in LATER_KEYS:
+            if not isinstance(part, Mapping) or not part.get(key):
+                raise ValueError(f"{path}: an entry of {LATER!r} has no {key!r}.")
+
+
+@dataclass(frozen=True)
+class Made:
+    """When and by which commit records were made."""
+
+    date: str
+    commit: str
+    experiments: tuple[str, ...]  #: that were added then; empty: all that no other entry names
+
+
+def made(machine: Mapping) -> list[Made]:
+    """How a machine's records came about: at first, and what was added since."""
+    first = Made(str(machine["date"]), str(machine["commit"]), ())
+    since = machine.get(LATER, ())
+    return [first, *(Made(x["date"], x["commit"], tuple(x["experiments"])) for x in since)]
 
 
 def experiments(folder: str | Path) -> list[str]:

@@ -176,6 +176,10 @@ class Run:
         name, date = self.machine["gpu"], str(self.machine["date"])[:10]
         article = "an" if name[:1] in "AEIOUN" else "a"
         origin = f"{article} {name}, {date}, commit {self.machine['commit']}"
+        since = "".join(
+            f" Added on {part.date[:10]} by commit {part.commit}: {', '.join(part.experiments)}."
+            for part in records.made(self.machine)[1:]
+        )
         if self.mode == "measure":
             title, text = (
                 f"Measured here on {origin}.",
@@ -190,7 +194,7 @@ class Run:
             title = f"Recorded on {origin}."
             text = (
                 f"{why} kernels were compiled and disassembled here, "
-                "and times and errors are read from records."
+                f"and times and errors are read from records.{since}"
             )
         return (
             '<div class="admonition note">\n'

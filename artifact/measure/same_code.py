@@ -96,7 +96,9 @@ def of_records(folders: Sequence[Path]) -> list[Compared]:
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
     """
     asked = dict.fromkeys(
-        (folder.name, records.read_machine(folder)["commit"].rstrip("+")) for folder in folders
+        (folder.name, part.commit.rstrip("+"))
+        for folder in folders
+        for part in records.made(records.read_machine(folder))
     )
     asked = [
         key for key in asked if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")

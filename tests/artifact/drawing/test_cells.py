@@ -71,8 +71,8 @@ def test_prose_of_another_gpu_is_said(shown):
     assert "Recorded on" in shown[0].data
     assert cells.ELSEWHERE not in [said.data for said in shown if hasattr(said, "data")]
     figure = next(said for said in shown if not hasattr(said, "data"))
-    # It races where the other GPU was measured as well, and has a drawing for a phone.
-    assert "points of anchors, as not every GPU has llama" in figure.markup
+    # Both GPUs have all that is raced, and there is a drawing for a phone.
+    assert "as not every GPU has" not in figure.markup
     assert 'class="narrow"' in figure.markup and 'class="wide"' in figure.markup
     found.gpu = "another"
     cells.banner(found)

@@ -72,6 +72,10 @@ def test_the_machine_is_that_of_the_last_measurement(tmp_path):
     records.write_machine(folder / "ceilings", later)
     banner = prose.Origin("nvidia-h200", folder, True).banner(alone=True)
     assert "2026-01-02 to 2026-02-03, commits 0123abc, &lt;new&gt;." in banner
+    more = {"experiments": ["x"], "date": "2026-02-04T00:00", "commit": "more", "sources": "0"}
+    records.write_machine(folder / "ceilings", later | {"later": [more]})
+    banner = prose.Origin("nvidia-h200", folder, True).banner(alone=True)
+    assert "2026-01-02 to 2026-02-04, commits 0123abc, &lt;new&gt;, more." in banner
 
 
 def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):

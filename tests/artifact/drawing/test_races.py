@@ -138,8 +138,7 @@ def test_the_shipped_gpus_meet_in_every_race():
     for _, own in df.groupby(["room", "race"]):
         assert set(own["gpu"]) == set(found), "an empty line of the front page"
         assert own["points"].nunique() == 1
-    (row,) = df[df["room"] == "nm_spmm"].drop_duplicates("race").itertuples()
-    assert (row.experiments, row.instead_of) == ("anchors", "llama")
+    assert (df["instead_of"] == "").all(), "a GPU lacks what another race stands in for"
     # A range lies within a range and a mean below a mean, so that no kernel seems faster than the GPU allows.
     assert (df["published_most"] < df["limit_most"]).all()
     assert (df[["published", "best"]].max(axis=1) < df["limit"]).all()

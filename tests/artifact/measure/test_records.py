@@ -452,6 +452,29 @@ def test_machine_round_trip(tmp_path):
     assert records.read_machine(folder)["gpu"] == "NVIDIA H200"
 
 
+def test_what_was_added_later_is_told_with_its_commit(tmp_path):
+    part = {"experiments": ["wide"], "date": "2026-02-03", "commit": "abc", "sources": "0123"}
+    records.write_machine(tmp_path, machine(date="2026-01-02", later=[part]))
+    made = records.made(records.read_machine(tmp_path))
+    assert made == [
+        records.Made("2026-01-02", "x", ()),
+        records.Made("2026-02-03", "abc", ("wide",)),
+    ]
+    for key in records.LATER_KEYS:
+        with pytest.raises(ValueError, match=f"an entry of 'later' has no '{key}'"):
+            records.write_machine(tmp_path, machine(later=[part | {key: ""}]))
+
+
+@pytest.mark.parametrize(
+    "folder", [path.parent for path in sorted(paths.RECORDED.glob(f"*/*/{records.MACHINE}"))]
+)
+def test_what_was_added_to_the_shipped_records_is_there(folder):
+    since = records.made(records.read_machine(folder))[1:]
+    names = [name for part in since for name in part.experiments]
+    assert len(names) == len(set(names)) and all((folder / f"{n}.csv").is_file() for n in names)
+    assert all(part.date > records.read_machine(folder)["date"] for part in since)
+
+
 def test_machine_needs_its_keys(tmp_path):
     bad = machine()
     del bad["driver"]

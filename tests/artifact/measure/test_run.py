@@ -524,6 +524,19 @@ def test_the_banner_says_what_was_done_where_and_when(no_gpu):
     assert "no GPU" not in asked and "asked for" in asked
 
 
+def test_the_banner_says_what_was_added_by_another_commit(no_gpu):
+    found = run.start("casper_sparse")
+    assert "Added" not in found.banner()
+    part = {
+        "experiments": ["wide", "tall"],
+        "date": "2026-12-01T00:00",
+        "commit": "def",
+        "sources": "0",
+    }
+    found.machine = found.machine | {"later": [part]}
+    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in found.banner()
+
+
 def test_the_banner_of_a_measurement(gpu):
     text = run.start("casper_sparse", mode="measure").banner()
     assert "Measured here on an NVIDIA H200, 2026-11-21, commit abc1234." in text

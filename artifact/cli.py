@@ -433,8 +433,7 @@ def _print_claims(chosen: Sequence[load.Claim], df, one: bool) -> None:
         print(f"{word:<30}  {row['id']:<28}  {row['measured']}{mark}")
         if row["close"]:
             print(f"{'':<30}  {'':<28}  {row['close']}")
-    counts = judge.counted(df)["verdict"].value_counts()
-    print("\n" + ", ".join(f"{counts[v]} {v}" for v in measures.VERDICTS if v in counts))
+    print(f"\n{page.totals(df)}")
 
 
 def _compare(options) -> int:

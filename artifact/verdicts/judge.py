@@ -97,6 +97,12 @@ def counted(df: pd.DataFrame) -> pd.DataFrame:
     return df[~df["extension"].astype(bool)]
 
 
+def on_their_data(df: pd.DataFrame) -> pd.DataFrame:
+    """Those that series of the source's own decide, whose experiments have an @, and nothing that was measured here."""
+    own = {c.id for c in load.claims() if c.experiment and all(SERIES in e for e in c.experiment)}
+    return df[df["id"].isin(own)]
+
+
 def carried(claim: Claim, gpu: str) -> bool:
     """Whether a claim that fails on this GPU is one that may hold on the source's."""
     own = any(SERIES in experiment for experiment in claim.experiment)

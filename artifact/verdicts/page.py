@@ -30,6 +30,10 @@ BADGES = {
 }
 
 
+#: What is said of claims that nothing measured here decides.
+OWN_DATA = "rest on their source's own published data alone"
+
+
 def badge(verdict: str, extension: bool = False) -> str:
     """A verdict as HTML: a sign, the words of `measures.said`, and a colour; none of them alone carries the meaning.
 
@@ -39,6 +43,12 @@ def badge(verdict: str, extension: bool = False) -> str:
         raise ValueError(f"{verdict!r} is no verdict; these are: {', '.join(VERDICTS)}.")
     sign, name = BADGES[verdict]
     return f'<span class="{name}"><span aria-hidden="true">{sign}</span> {measures.said(verdict, extension)}</span>'
+
+
+def _own_data(theirs: pd.DataFrame) -> str:
+    """How many claims a source's own series decide, and how many of them they bear out."""
+    holds = (theirs["verdict"] == REPRODUCED).sum()
+    return f"{len(theirs)} more {OWN_DATA}, and {holds} of these are consistent with it"
 
 
 #: Columns of the ledger before those of the GPUs.
@@ -65,9 +75,11 @@ def ledger(
     """
     df = next(iter(judged.values()))
     claims = judge.counted(df)
-    ours = len(df) - len(claims)
+    ours, theirs = len(df) - len(claims), judge.on_their_data(claims)
+    claims = claims.drop(theirs.index)
     more = "is an extension" if ours == 1 else "are extensions"
-    apart = f"; {ours} more {more}, listed and not counted" if ours else ""
+    apart = f"; {_own_data(theirs)}" if len(theirs) else ""
+    apart += f"; {ours} more {more}, listed and not counted" if ours else ""
     on = f" on {html.escape(next(iter(judged)))}" if len(judged) > 1 else ""
     ids = [re.escape(html.escape(str(i))) for i in sorted(df["id"], key=len, reverse=True)]
     known = re.compile(rf"(?<![\w-])({'|'.join(ids)})(?![\w-])")
@@ -198,12 +210,19 @@ def links(ids: Sequence[str], beside: str = "") -> str:
     return f"<details><summary>{len(ids)} claims</summary>{names}</details>"
 
 
+def totals(df: pd.DataFrame) -> str:
+    """How many claims have which verdict, as plain text; apart from them those that a source's own data decide."""
+    claims = judge.counted(df)
+    theirs = judge.on_their_data(claims)
+    of = claims.drop(theirs.index)["verdict"].value_counts()
+    total = ", ".join(f"{of[v]} {v}" for v in VERDICTS if v in of) or "none"
+    return f"{total}; {_own_data(theirs)}" if len(theirs) else total
+
+
 def markdown(df: pd.DataFrame, gpu: str) -> str:
     """The verdicts of `judge` as a table in Markdown, with a line that counts them and names the GPU of the records."""
-    claims = judge.counted(df)
-    of = claims["verdict"].value_counts()
-    total = ", ".join(f"{of[v]} {v}" for v in VERDICTS if v in of)
-    lines = [f"{len(claims)} claims on {gpu}: {total or 'none'}", ""]
+    count = len(judge.counted(df)) - len(judge.on_their_data(judge.counted(df)))
+    lines = [f"{count} claims on {gpu}: {totals(df)}", ""]
     lines += [
         "| claim | says | GPU of the source | published | measured | verdict | reason |",
         "|---" * 7 + "|",
@@ -233,17 +252,20 @@ def counts(claims: pd.DataFrame) -> str:
 
 
 def bars(df: pd.DataFrame) -> str:
-    """A bar for each source, all of one length: how many of its claims have which verdict, as HTML. The colours are
-    those of the badges, with their signs, so that no colour alone carries the meaning."""
+    """A bar for each source, all of one length: how many of its claims have which verdict, and how many its own data
+    decide, as HTML. Signs repeat what the badges' colours mean."""
     claims = judge.counted(df)
+    theirs = claims["id"].isin(judge.on_their_data(claims)["id"])
+    claims = claims.assign(verdict=claims["verdict"].mask(theirs, OWN_DATA))
+    looks = BADGES | {OWN_DATA: ("=", "verdict-theirs")}
     rows = []
     for source, own in claims.groupby("source", sort=False):
         of = own["verdict"].value_counts()
-        parts = [(v, int(of[v])) for v in VERDICTS if v in of]
+        parts = [(v, int(of[v])) for v in looks if v in of]
         told = ", ".join(f"{count} {v}" for v, count in parts)
         spans = "".join(
-            f'<span class="bar {BADGES[v][1]}" style="flex:{count}" title="{count} {v}">'
-            f'<span aria-hidden="true">{BADGES[v][0]}</span> {count}</span>'
+            f'<span class="bar {looks[v][1]}" style="flex:{count}" title="{count} {v}">'
+            f'<span aria-hidden="true">{looks[v][0]}</span> {count}</span>'
             for v, count in parts
         )
         rows.append(
@@ -252,6 +274,11 @@ def bars(df: pd.DataFrame) -> str:
             f"{spans}</div></td></tr>"
         )
     legend = " ".join(badge(v) for v in VERDICTS if v in set(claims["verdict"]))
+    sign, name = looks[OWN_DATA]
+    legend += (
+        f' <span class="{name}"><span aria-hidden="true">{sign}</span> {OWN_DATA}</span>'
+        * bool(theirs.any())
+    )
     head = '<thead><tr><th scope="col">Source</th><th scope="col">Claims</th><th scope="col">Verdicts</th></tr></thead>'
     caption = "<caption>Verdicts on the claims of each source.</caption>"
     return f'<table class="ledger-bars">{caption}{head}<tbody>{"".join(rows)}</tbody></table><p>{legend}</p>'

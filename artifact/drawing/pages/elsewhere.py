@@ -292,12 +292,20 @@ def _changed(df: pd.DataFrame, cause: str, names: tuple[str, str], ours: set[str
     def cell(row, given: str, measured: str) -> str:
         return f"{page.badge(given, row.id in ours)}<br>{html.escape(measured)}"
 
+    def reason(row) -> str:
+        """Of the GPU whose verdict is farther from what is claimed, as `compare` has it."""
+        worse = int(measures.VERDICTS.index(row.shipped) > measures.VERDICTS.index(row.fresh))
+        said = f"the ledger's reason on the {short[worse]}"
+        folded = f"<details><summary>{said}</summary>{html.escape(row.why)}</details>"
+        return folded if row.why else ""
+
+    short = [html.escape(name) for name in records.short_gpus(names).values()]
     made = pd.DataFrame(
         {
             "claim": f'{html.escape(row.says)}<br><a href="{LEDGER}#claim-{row.id}">{row.id}</a>',
             names[0]: cell(row, row.fresh, row.fresh_measured),
             names[1]: cell(row, row.shipped, row.shipped_measured),
-            "what moved": f'<div class="why">{html.escape(row.told)}{_folded_reason(row.why)}</div>',
+            "what moved": f'<div class="why">{html.escape(row.told)}{reason(row)}</div>',
         }
         for row in df.itertuples()
     )
@@ -305,12 +313,6 @@ def _changed(df: pd.DataFrame, cause: str, names: tuple[str, str], ours: set[str
         f"{len(df)} verdict{'s that change' if len(df) > 1 else ' that changes'}: {cause}."
     )
     return made
-
-
-def _folded_reason(why: str) -> str:
-    return (
-        f"<details><summary>why it fails there</summary>{html.escape(why)}</details>" if why else ""
-    )
 
 
 def title(cause: str, changed: pd.DataFrame) -> str:

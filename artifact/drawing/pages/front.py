@@ -12,7 +12,6 @@ import yaml
 
 from artifact import paths
 from artifact.drawing import gpus, prose, races, systems
-from artifact.drawing.pages import ledger
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
@@ -81,7 +80,7 @@ def counts(judged: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], dict[str
     found = {}
     for gpu, verdicts in judged.items():
         claims = judge.counted(verdicts)
-        own = claims["id"].isin(ledger.on_their_data(claims)["id"])
+        own = claims["id"].isin(judge.on_their_data(claims)["id"])
         told = claims["verdict"].mask(own, races.OWN)
         for room, of in told.groupby(claims["id"].map(room_of), sort=False):
             found[room, gpu] = of.value_counts().to_dict()
@@ -154,7 +153,7 @@ def changes(judged: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """CHANGED and DECIDED: of the claims that records of two GPUs or more decide, those whose verdict is not the same on
     all; empty where there are none."""
     claims = {gpu: judge.counted(df) for gpu, df in judged.items()}
-    claims = {gpu: df.drop(ledger.on_their_data(df).index) for gpu, df in claims.items()}
+    claims = {gpu: df.drop(judge.on_their_data(df).index) for gpu, df in claims.items()}
     given = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
     decided = int(((given != measures.NOT_MEASURED).sum(axis=1) > 1).sum())
     return {CHANGED: str(len(gpus.changed(claims))), DECIDED: str(decided)} if decided else {}
@@ -238,7 +237,7 @@ def verdicts(judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]) ->
         return ""
     sources = len({claim.source for claim in known})
     claims = {gpu: judge.counted(df) for gpu, df in judged.items()}
-    own = {gpu: ledger.on_their_data(df) for gpu, df in claims.items()}
+    own = {gpu: judge.on_their_data(df) for gpu, df in claims.items()}
     each = "".join(
         f"<li>{html.escape(gpu)}: {page.counts(df.drop(own[gpu].index))}</li>"
         for gpu, df in claims.items()

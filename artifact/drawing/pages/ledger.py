@@ -112,7 +112,7 @@ def findings(judged: pd.DataFrame | None) -> str:
     measured = claims[claims["verdict"] != measures.NOT_MEASURED]
     holds = (measured["verdict"] == measures.REPRODUCED).sum()
     close = (measured["close"] != "").sum()
-    theirs = on_their_data(measured)
+    theirs = judge.on_their_data(measured)
     consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
     apart = (
         f" Of the {holds}, {consistent} are so in the source's own published series, of other GPUs: consistent with its data, and "
@@ -130,12 +130,6 @@ def findings(judged: pd.DataFrame | None) -> str:
             f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} {'is' if kept == 1 else 'are'} reproduced.{_worst(first)}"
         )
     return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
-
-
-def on_their_data(claims: pd.DataFrame) -> pd.DataFrame:
-    """Those that are judged by series of the source's own, whose experiments have an @, and by nothing else."""
-    own = {c.id for c in load.claims() if c.experiment and all("@" in e for e in c.experiment)}
-    return claims[claims["id"].isin(own)]
 
 
 def _worst(claims: pd.DataFrame) -> str:

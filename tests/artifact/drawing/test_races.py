@@ -606,7 +606,7 @@ def test_what_a_source_published_itself_is_counted_apart(shipped):
     """As the ledger says: consistent in the source's own data, and not measured here."""
     every, judged = load.claims(), {"H200": shipped["NVIDIA H200"]}
     claims = judge.counted(judged["H200"])
-    own = ledger.on_their_data(claims)
+    own = judge.on_their_data(claims)
     kept = int((own["verdict"] == measures.REPRODUCED).sum())
     holds = int((claims["verdict"] == measures.REPRODUCED).sum())
     assert 0 < kept < len(own)

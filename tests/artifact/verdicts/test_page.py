@@ -16,11 +16,33 @@ from artifact.verdicts.measures import PARTLY
 KNOWN = load.claims()
 
 
+def measured(df) -> int:
+    """Claims that are counted, without those that a source's own data decide."""
+    claims = judge.counted(df)
+    return len(claims) - len(judge.on_their_data(claims))
+
+
+def test_totals_tell_apart_what_the_sources_own_data_decide(tmp_path):
+    df = judge.judge(KNOWN, synthetic.folder(tmp_path))
+    claims = judge.counted(df)
+    theirs = judge.on_their_data(claims)
+    holds = (theirs["verdict"] == measures.REPRODUCED).sum()
+    counts, more = page.totals(df).split("; ")
+    assert sum(int(part.split()[0]) for part in counts.split(", ")) == measured(df)
+    assert (
+        more == f"{len(theirs)} more {page.OWN_DATA}, and {holds} of these are consistent with it"
+    )
+    assert "more" not in page.totals(claims.drop(theirs.index))
+    assert (
+        page.markdown(df, "X").splitlines()[0] == f"{measured(df)} claims on X: {page.totals(df)}"
+    )
+
+
 def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     text = page.ledger({"NVIDIA H200": df})
     assert text.count("<tr") == len(df) + 1 + text.count('<tr class="group">')
-    assert f"<p>{len(judge.counted(df))} claims" in text and len(judge.counted(df)) < len(df)
+    assert f"<p>{measured(df)} claims" in text and measured(df) < len(judge.counted(df)) < len(df)
     for claim in KNOWN:
         assert f'id="claim-{claim.id}"' in text
     for verdict in set(judge.counted(df)["verdict"]):
@@ -135,7 +157,7 @@ def test_what_comes_first_is_open_and_the_others_unfold(tmp_path):
     assert set(re.findall('<tr id="claim-([^"]*)"', shown)) == set(first)
     assert set(re.findall('<tr id="claim-([^"]*)"', folded)) == set(df["id"]) - set(first)
     assert f"<summary>The other {len(df) - 2} rows</summary>" in folded
-    assert f"<p>{len(judge.counted(df))} claims" in shown  # counts are of all
+    assert f"<p>{measured(df)} claims" in shown  # counts are of all
     assert 'class="folded"' not in page.ledger(
         {"NVIDIA H200": df}, "ledger.html", ["no such claim"]
     )
@@ -148,7 +170,7 @@ def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     ]  # in any order
     text = page.ledger({"First": one, "Second": two})
     assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
-    assert f"<p>{len(judge.counted(one))} claims on First: " in text
+    assert f"<p>{measured(one)} claims on First: " in text
     rows = dict(re.findall(r'<tr id="claim-([^"]*)"[^>]*>(.*)</tr>', text))
     of = [df.set_index("id") for df in (one, two)]
     of = [df.apply(lambda r: measures.said(r["verdict"], r["extension"]), axis=1) for df in of]
@@ -161,6 +183,9 @@ def test_a_bar_for_each_source_counts_its_claims(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     text = page.bars(df)
     counted = judge.counted(df)
+    theirs = judge.on_their_data(counted)
+    assert len(theirs) and f"</span> {page.OWN_DATA}</span></p>" in text
+    counted.loc[theirs.index, "verdict"] = page.OWN_DATA
     for source, own in counted.groupby("source", sort=False):
         (row,) = [row for row in text.split("<tr>") if f'<th scope="row">{source}</th>' in row]
         assert f"<td>{len(own)}</td>" in row

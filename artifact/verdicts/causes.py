@@ -24,12 +24,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from artifact import baselines, rooms
 from artifact.measure import again, records
-from artifact.verdicts import evidence, load, measures, quantities
+from artifact.verdicts import closeness, evidence, load, quantities
 from artifact.verdicts.evidence import CEILINGS, Evidence, NotMeasured
 
 MEMORY, L2, ARITHMETIC = "memory bandwidth", "the L2 cache", "arithmetic"
@@ -44,7 +43,6 @@ CAUSES = (MEMORY, L2, EITHER, ARITHMETIC, CLOCK, STATE, KIND, SOURCE, CLOSE, UNK
 
 FEW = 0.03  #: of a value: what is closer to a threshold is close, whatever second runs show
 NEAR = 0.25  #: of a ceiling: a contender below that comes near to none
-STEP = 0.0025  #: of a value: how finely the way to the other verdict is searched
 OTHERS = 3  #: contenders that are named beside the one whose times decide
 #: Microbenchmarks of memories -> cause, and what of a record they limit.
 MEMORIES = {"copy": (MEMORY, "least_bytes"), "l2_read": (L2, "requested_bytes")}
@@ -103,7 +101,7 @@ def of(claim: load.Claim, sides: Sequence[Side], rests: Sequence[Sequence[str]])
     own = [s.evidence.only(rule.at, rule.repeats) for s in sides]
     try:
         values = [rule.quantity(e, claim.experiment) for e in own]
-        verdicts = [_verdict(rule, v) for v in values]
+        verdicts = [closeness.verdict(rule, v) for v in values]
     except NotMeasured as missing:
         return Cause(UNKNOWN, str(missing))
     if verdicts[0] == verdicts[1]:
@@ -112,7 +110,7 @@ def of(claim: load.Claim, sides: Sequence[Side], rests: Sequence[Sequence[str]])
         )
     near = limit(sides)
     pairs = ((values[0], values[1], verdicts[1]), (values[1], values[0], verdicts[0]))
-    off = [_distance(rule, *pair, near) for pair in pairs]
+    off = [closeness.distance(rule, *pair, near) for pair in pairs]
     if max(off) <= near:
         said = " and ".join(
             f"{by * 100:.3g}% on the {s.gpu}" for by, s in zip(off, sides, strict=True)
@@ -136,67 +134,6 @@ def kinds(sides: Sequence[Side], rests: Sequence[Sequence[str]]) -> str:
     return f"Judged {said}."
 
 
-# ---------------------------------------------------------------- how far it is to the other verdict
-
-
-def _verdict(rule: measures.Rule, values: quantities.Values) -> str:
-    return rule.expect(rule.reduce(values)).verdict
-
-
-def _distance(
-    rule: measures.Rule, here: quantities.Values, there: quantities.Values, goal: str, most: float
-) -> float:
-    """The least relative change towards the other GPU's values that gives `here` the verdict `goal`: of every value, or
-    of what the rule reduces them to, whichever is less; infinite where `most` is not enough. As a rule may judge values
-    against each other, they also move without what all of them have in common."""
-    ours, theirs = rule.reduce(here), rule.reduce(there)
-    #: A share of points is no value that moves by per cents: there the points themselves have to.
-    shares = rule.reduce.function.__name__.startswith("share")
-    lines = dict(theirs.course)
-    ways = [
-        (
-            {name: _way(s, there.by.get(name), alike) for name, s in here.by.items()},
-            _way(ours.values, theirs.values, alike),
-            {name: _way(line, lines.get(name), alike) for name, line in ours.course},
-        )
-        for alike in (False, True)
-    ]
-    for by in np.arange(STEP, most + STEP / 2, STEP):
-        for values, reduced, course in ways:
-            moved = {name: _along(s, values[name], by) for name, s in here.by.items()}
-            if _gives(rule, rule.reduce, replace(here, by=moved), goal):
-                return float(by)
-            along = [(name, _along(line, course[name], by)) for name, line in ours.course]
-            moved = replace(ours, values=_along(ours.values, reduced, by), course=along)
-            if not shares and _gives(rule, None, moved, goal):
-                return float(by)
-    return math.inf
-
-
-def _gives(rule: measures.Rule, reduce, moved, goal: str) -> bool:
-    try:
-        return rule.expect(reduce(moved) if reduce else moved).verdict == goal
-    except NotMeasured:
-        return False
-
-
-def _way(here: pd.Series, there: pd.Series | None, alike: bool) -> np.ndarray:
-    """The logarithms of the ratios that lead to the other GPU's values, 0 where there is none. alike: what all move by
-    is left out."""
-    if there is None or not (here.index.is_unique and there.index.is_unique):
-        return np.zeros(len(here))
-    ratio = (there.reindex(here.index) / here).to_numpy(float)
-    usable = (here.to_numpy(float) > 0) & (ratio > 0)
-    way = np.log(np.where(usable, ratio, 1.0))
-    return np.where(usable, way - way[usable].mean(), 0.0) if alike and usable.any() else way
-
-
-def _along(here: pd.Series, way: np.ndarray, by: float) -> pd.Series:
-    """Each value moved along its way, but by no more than the factor 1 + by."""
-    most = math.log1p(by)
-    return pd.Series(here.to_numpy(float) * np.exp(np.clip(way, -most, most)), here.index)
-
-
 # ---------------------------------------------------------------- what has to come from the other GPU
 
 
@@ -209,7 +146,9 @@ def _exchanged(
     for here, there, goal in ((own[0], own[1], verdicts[1]), (own[1], own[0], verdicts[0])):
         try:
             found.append(
-                _verdict(claim.rule, claim.rule.quantity(mix(here, there), claim.experiment))
+                closeness.verdict(
+                    claim.rule, claim.rule.quantity(mix(here, there), claim.experiment)
+                )
                 == goal
             )
         except NotMeasured:
@@ -281,7 +220,10 @@ def _by_counter(claim, sides, values, verdicts) -> Cause:
         return Cause(UNKNOWN, f"{said}, and no ceiling is of it.")
     by = sides[0].ceilings[name]["gbps"] / sides[1].ceilings[name]["gbps"]
     moved = [_scaled(values[0], by), _scaled(values[1], 1 / by)]
-    if all(_verdict(claim.rule, v) == goal for v, goal in zip(moved, verdicts[::-1], strict=True)):
+    if all(
+        closeness.verdict(claim.rule, v) == goal
+        for v, goal in zip(moved, verdicts[::-1], strict=True)
+    ):
         return Cause(
             MEMORIES[name][0],
             f"{said}; the ceiling differs by {by:.2f}×, which is enough for the other verdict.",

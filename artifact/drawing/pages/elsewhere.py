@@ -237,11 +237,19 @@ def verdict(c: compare.Comparison) -> str:
         return f"{covers} On one kind of GPU times and speedups decide: the records {said}."
     n = compare.counted(c.verdicts)
     apart = f"; {n.no_gpu} more no GPU decides, as they rest on the sources' own series or on programs alone"
+    ours = {claim.id for claim in load.claims() if claim.extension}
+    own = c.verdicts["id"].isin(ours)
+    more = (~c.verdicts["agrees"] & own).sum()
+    of = f"{len(c.verdicts)} rows of the ledger" + f", {own.sum()} of them extensions," * bool(
+        own.any()
+    )
+    whose = "an extension's" if more == 1 else "extensions'"
+    change = f"{n.own - n.kept} change" + f", {more} of them {whose}" * bool(more)
     kinds = f" Counters decide on one of them, bytes on the other, of {page.links(n.two_kinds, LEDGER)}."
     return (
-        f"{covers} On another kind of GPU times say nothing about the first and the claims decide. Of {len(c.verdicts)} rows of "
-        f"the ledger {n.own} are judged by records of both: {n.kept} have the same verdict ({n.kept / max(1, n.own):.0%}), "
-        f"{n.own - n.kept} change{apart * bool(n.no_gpu)}.{kinds * bool(n.two_kinds)} {lacking(c)}"
+        f"{covers} On another kind of GPU times say nothing about the first and the claims decide. Of {of} {n.own} are "
+        f"judged by records of both: {n.kept} have the same verdict ({n.kept / max(1, n.own):.0%}), "
+        f"{change}{apart * bool(n.no_gpu)}.{kinds * bool(n.two_kinds)} {lacking(c)}"
     ).strip()
 
 

@@ -435,7 +435,7 @@ def test_changes_are_grouped_by_cause_and_say_what_moved(tmp_path, few):
     )
 
 
-def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few):
+def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few, monkeypatch):
     """One has no counters, the other no sweep along M, which a claim of the three needs."""
     found = {"one": folder(tmp_path / "a"), "other": folder(tmp_path / "b", "NVIDIA X1")}
     (found["other"] / ROOM / "tall.csv").unlink()
@@ -460,6 +460,13 @@ def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few):
     )
     assert "0 are judged by records of both" in elsewhere.verdict(replace(c, verdicts=none))
     assert "3 more no GPU decides" in elsewhere.verdict(replace(c, verdicts=none))
+    assert "Of 3 rows of the ledger 0 are judged" in elsewhere.verdict(replace(c, verdicts=none))
+    first, *others = load.claims()
+    monkeypatch.setattr(load, "claims", lambda: [replace(first, extension=True), *others])
+    one = c.verdicts.assign(agrees=c.verdicts["id"] != first.id, basis="own records")
+    text = elsewhere.verdict(replace(c, verdicts=one))
+    assert "Of 3 rows of the ledger, 1 of them extensions, " in text
+    assert ", 1 of them an extension's" in text
 
 
 def test_a_second_measurement_on_the_same_gpu(tmp_path, few):

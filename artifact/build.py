@@ -72,9 +72,12 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     """
     import papermill
     from papermill.exceptions import PapermillExecutionError
+    from tqdm.auto import tqdm
     from traitlets.config import Config
 
     _use_this_python()
+    # Of threads alone: a lock of processes would be reported as leaked where Ctrl-C ends this one at once.
+    tqdm.set_lock(threading.RLock())
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".ipynb")
     os.close(handle)

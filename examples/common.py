@@ -74,7 +74,8 @@ def matrix(name: str | None, rows: int, seed: int) -> tuple[sp.csr_array, str]:
         raise FileNotFoundError(
             f"there is no matrix {name!r}: give a .mtx or .npz file, or a name in the folder of SPARSITY_MATRICES"
         )
-    read = sp.load_npz(found) if found.suffix == ".npz" else scipy.io.mmread(found)
+    npz = found.suffix == ".npz"
+    read = sp.load_npz(found) if npz else scipy.io.mmread(found, spmatrix=False)
     a = sp.csr_array(read)
     if a.shape[0] != a.shape[1]:
         raise ValueError(f"{found.name} is {a.shape[0]} x {a.shape[1]}, but must be square")

@@ -126,7 +126,10 @@ def read(path: Path) -> csr.Csr:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such matrix.")
     try:
-        matrix = scipy.sparse.load_npz(path) if path.suffix == ".npz" else scipy.io.mmread(path)
+        if path.suffix == ".npz":
+            matrix = scipy.sparse.load_npz(path)
+        else:
+            matrix = scipy.io.mmread(path, spmatrix=False)
         return csr.from_scipy(scipy.sparse.csr_array(matrix))
     except Exception as error:
         raise ValueError(f"{path.name} holds no sparse matrix: {error}") from error

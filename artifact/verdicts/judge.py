@@ -103,6 +103,13 @@ def on_their_data(df: pd.DataFrame) -> pd.DataFrame:
     return df[df["id"].isin(own)]
 
 
+def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The `counted` verdicts apart: those that something measured here decides, and those `on_their_data`."""
+    claims = counted(df)
+    theirs = on_their_data(claims)
+    return claims.drop(theirs.index), theirs
+
+
 def carried(claim: Claim, gpu: str) -> bool:
     """Whether a claim that fails on this GPU is one that may hold on the source's."""
     own = any(SERIES in experiment for experiment in claim.experiment)

@@ -74,9 +74,8 @@ def ledger(
     sections of their sources. first: ids of claims that are shown, where the others unfold in a table of their own.
     """
     df = next(iter(judged.values()))
-    claims = judge.counted(df)
-    ours, theirs = len(df) - len(claims), judge.on_their_data(claims)
-    claims = claims.drop(theirs.index)
+    claims, theirs = judge.by_evidence(df)
+    ours = len(df) - len(claims) - len(theirs)
     more = "is an extension" if ours == 1 else "are extensions"
     apart = f"; {_own_data(theirs)}" if len(theirs) else ""
     apart += f"; {ours} more {more}, listed and not counted" if ours else ""
@@ -212,17 +211,15 @@ def links(ids: Sequence[str], beside: str = "") -> str:
 
 def totals(df: pd.DataFrame) -> str:
     """How many claims have which verdict, as plain text; apart from them those that a source's own data decide."""
-    claims = judge.counted(df)
-    theirs = judge.on_their_data(claims)
-    of = claims.drop(theirs.index)["verdict"].value_counts()
+    claims, theirs = judge.by_evidence(df)
+    of = claims["verdict"].value_counts()
     total = ", ".join(f"{of[v]} {v}" for v in VERDICTS if v in of) or "none"
     return f"{total}; {_own_data(theirs)}" if len(theirs) else total
 
 
 def markdown(df: pd.DataFrame, gpu: str) -> str:
     """The verdicts of `judge` as a table in Markdown, with a line that counts them and names the GPU of the records."""
-    count = len(judge.counted(df)) - len(judge.on_their_data(judge.counted(df)))
-    lines = [f"{count} claims on {gpu}: {totals(df)}", ""]
+    lines = [f"{len(judge.by_evidence(df)[0])} claims on {gpu}: {totals(df)}", ""]
     lines += [
         "| claim | says | GPU of the source | published | measured | verdict | reason |",
         "|---" * 7 + "|",

@@ -152,8 +152,7 @@ def findings(judged: Mapping[str, pd.DataFrame], *texts: tuple[str, str]) -> str
 def changes(judged: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """CHANGED and DECIDED: of the claims that records of two GPUs or more decide, those whose verdict is not the same on
     all; empty where there are none."""
-    claims = {gpu: judge.counted(df) for gpu, df in judged.items()}
-    claims = {gpu: df.drop(judge.on_their_data(df).index) for gpu, df in claims.items()}
+    claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
     given = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
     decided = int(((given != measures.NOT_MEASURED).sum(axis=1) > 1).sum())
     return {CHANGED: str(len(gpus.changed(claims))), DECIDED: str(decided)} if decided else {}

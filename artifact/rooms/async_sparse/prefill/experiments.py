@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from artifact.drawing.prose import folders
 from artifact.measure import bench, check, device, records
 from artifact.measure import run as harness
 from artifact.measure.run import Prepared, Run
@@ -106,6 +107,14 @@ def layer_plan(preset: str) -> list[tuple[int, float, tuple[str, ...]]]:
 def whole(run: Run | None) -> pd.DataFrame | None:
     """Fig. 8: every configuration at every length."""
     return _records(run, EXPERIMENT, plan, measure_whole)
+
+
+def elsewhere(run: Run | None) -> dict[str, pd.DataFrame]:
+    """Name of a GPU -> its record of the whole model: this page's first, then the others that have one."""
+    found = {} if run is None else folders(run.folder.parent)
+    of = {gpu: folder / ROOM / f"{EXPERIMENT}.csv" for gpu, folder in found.items()}
+    read = {gpu: records.read(path) for gpu, path in of.items() if path.is_file()}
+    return {gpu: df[df["label"] == ""] for gpu, df in read.items() if (df["label"] == "").any()}
 
 
 def layer(run: Run | None) -> pd.DataFrame | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
+from scipy.stats import gmean
 
 from artifact.drawing import plot
 from artifact.drawing.words import listed
@@ -102,6 +103,33 @@ def below(df: pd.DataFrame | None) -> str:
         "patterns keep most of the blocks it pays for choosing them and for a generated kernel, which is behind SDPA's best; ours "
         "leaves attention dense there."
     )
+
+
+def beside(of: Mapping[str, pd.DataFrame]) -> str:
+    """How the gain of each configuration differs between GPUs, by geometric means over the lengths that all measured;
+    of: name of a GPU -> record of the whole model. Nothing for fewer than two."""
+    each = {gpu: _over(df[df["density"] == DENSITIES[0]]) for gpu, df in of.items()}
+    shared = set.intersection(*map(set, each.values())) if len(each) > 1 else set()
+    if not shared:
+        return ""
+    first, *others = each
+    means = {
+        gpu: {v: gmean([over[p] for p in shared if p[0] == v]) for v in {v for v, _ in shared}}
+        for gpu, over in each.items()
+    }
+    texts = []
+    for gpu in others:
+        parts = [
+            f"{CONFIGURATIONS[v].called} {means[gpu][v]:.2f}× ({means[gpu][v] / means[first][v] - 1:+.0%})".replace(
+                "(-", "(−"
+            )
+            for v in CONFIGURATIONS
+            if v in means[gpu]
+        ]
+        texts.append(
+            f"On the {gpu}, over its own dense model and beside the {first}: {listed(parts)}."
+        )
+    return " ".join([*texts, "Geometric means over the lengths."])
 
 
 def patterns(attention: pd.DataFrame | None) -> str:

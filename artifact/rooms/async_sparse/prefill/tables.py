@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from artifact.drawing import plot
@@ -23,6 +25,32 @@ def whole(df: pd.DataFrame | None, density: float) -> pd.DataFrame | None:
     made["dense [ms]"] = [f"{t:,.1f}" for t in ms[DENSE]]
     for name in (c for c in CONFIGURATIONS if c in ms and c != DENSE):
         made[CONFIGURATIONS[name].called] = _times(ms[DENSE] / ms[name])
+    return made
+
+
+@captioned(
+    lambda of, density: (
+        f"The whole model with {density:.0%} of the blocks: how many times as fast as the dense one, on "
+        f"{' / '.join(of)}."
+    )
+)
+def beside(of: Mapping[str, pd.DataFrame], density: float) -> pd.DataFrame | None:
+    """The same of several GPUs, of the lengths that all of them measured; of: name of a GPU -> record of the whole
+    model. None for fewer than two."""
+    each = {gpu: _by_length(df, density) for gpu, df in of.items()}
+    if len(each) < 2:
+        return None
+    lengths = sorted(set.intersection(*(set(ms.index) for ms in each.values())))
+    made = pd.DataFrame({"tokens": [plot.number(n) for n in lengths]})
+    for name in (c for c in CONFIGURATIONS if all({c, DENSE} <= set(ms) for ms in each.values())):
+        columns = [
+            [f"{t / 1e3:,.1f}" for t in ms.loc[lengths, DENSE]]
+            if name == DENSE
+            else _times((ms[DENSE] / ms[name]).loc[lengths])
+            for ms in each.values()
+        ]
+        called = "dense [ms]" if name == DENSE else CONFIGURATIONS[name].called
+        made[called] = [" / ".join(row) for row in zip(*columns, strict=True)]
     return made
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from drawn import labels, legible, on_a_page, words
 
+from artifact.drawing import plot
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic
 from artifact.rooms.async_sparse.prefill import attention, experiments, figures, prose, tables
@@ -66,6 +67,31 @@ def test_a_page_shows_the_whole_model_where_a_kick_stands_beside_it(recorded):
     records.append(path, made.prefill().query("n == 1024").assign(label="4 layers"))
     assert set(records.read(path)["label"]) == {"", "4 layers"}
     assert set(experiments.whole(recorded)["label"]) == {""}
+
+
+def test_gpus_stand_beside_each_other_at_the_lengths_that_all_have(recorded):
+    home, slower = made.prefill(), made.prefill().query("n < 65536").copy()
+    slower.loc[slower["variant"] == "ffn", "median_us"] *= 2
+    each = {"A": home, "B": slower}
+    table = tables.beside(each, 0.1)
+    assert list(table["tokens"])[-1] == plot.number(32768)
+    for row in table["sparse FFN, as published"]:
+        a, b = (float(x.rstrip("×")) for x in row.split(" / "))
+        assert a == pytest.approx(2 * b, abs=0.02)
+    said = prose.beside(each)
+    assert "On the B, over its own dense model and beside the A" in said
+    assert said.count("(−50%)") == 1 and said.count("(+0%)") == len(CONFIGURATIONS) - 2
+    assert tables.beside({"A": home}, 0.1) is None and prose.beside({"A": home}) == ""
+
+
+def test_the_other_gpus_of_a_page_are_those_with_a_record_of_the_whole_model(recorded):
+    path = recorded.folder / "prefill.csv"
+    found = experiments.elsewhere(recorded)
+    assert len(found) >= 2  # this one's, and the shipped ones'
+    assert {label for df in found.values() for label in df["label"]} == {""}
+    records.write(path, records.read(path).assign(label="4 layers"))  # a kick's alone
+    assert len(experiments.elsewhere(recorded)) == len(found) - 1
+    assert experiments.elsewhere(None) == {}
 
 
 def test_what_is_there_is_not_measured_again(recorded):

@@ -73,16 +73,25 @@ def test_every_task_is_a_target_and_has_both_minutes(with_records, without):
     assert measured.startswith(f"H200: {with_records.minutes:.0f}, the longest room ")
     assert "<br>H100: " in measured
     its = df.set_index("")["its minutes"]
-    assert its["T4"] == its["T7"] == "not timed yet"
+    assert its["T4"] == evaluation.kicks()
     for task, name in (
         ("T1", "environment"),
         ("T2", "artifact"),
         ("T3", "test"),
         ("T6", "compare"),
+        ("T7", "again"),
     ):
         assert its[task].startswith(minutes.said(minutes.COMMANDS_S[name] / 60))
     assert minutes.WITHOUT_GPU in evaluation.timed()
     assert "not measured yet" in evaluation.tasks(without).set_index("").loc["T5", "its minutes"]
+
+
+def test_a_kick_that_was_cut_off_says_how_far_it_came(monkeypatch):
+    monkeypatch.setattr(minutes, "KICK_S", {"A": (600, 15, 15), "B": (90, 4, 15)})
+    assert evaluation.kicks() == "A: 10.0<br>B: 1.5, with 4 of 15 pages done"
+    monkeypatch.undo()
+    notebooks = len(list((paths.ROOT / "notebooks").glob("*.ipynb")))
+    assert all(done <= of == notebooks for _, done, of in minutes.KICK_S.values())
 
 
 def test_a_transcript_is_what_the_commands_print():

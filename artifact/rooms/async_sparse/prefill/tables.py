@@ -46,11 +46,12 @@ def beside(of: Mapping[str, pd.DataFrame], density: float) -> pd.DataFrame | Non
         columns = [
             [f"{t / 1e3:,.1f}" for t in ms.loc[lengths, DENSE]]
             if name == DENSE
-            else _times((ms[DENSE] / ms[name]).loc[lengths])
+            else [f"{x:.2f}" for x in (ms[DENSE] / ms[name]).loc[lengths]]
             for ms in each.values()
         ]
         called = "dense [ms]" if name == DENSE else CONFIGURATIONS[name].called
-        made[called] = [" / ".join(row) for row in zip(*columns, strict=True)]
+        unit = "" if name == DENSE else "×"
+        made[called] = [" / ".join(row) + unit for row in zip(*columns, strict=True)]
     return made
 
 

@@ -98,7 +98,7 @@ def tasks(a: Appendix) -> pd.DataFrame:
         ("T6", "make compare", "these against the shipped ones: agree or differ, verdicts that change", "5",
          f"{took['compare']}, of all shipped records"),
         ("T7", "make artifact", "the book from T5's records, the shipped ones beside them", "10 to read",
-         f"{took['again']}, after T2"),
+         f"{minutes.said(minutes.AGAIN_S / 60)}, after T2"),
     ]  # fmt: skip
     df = pd.DataFrame(rows, columns=["", "task", "what it makes", "your minutes", "its minutes"])
     return df.assign(task="<code>" + df["task"] + "</code>")

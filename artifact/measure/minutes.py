@@ -19,7 +19,7 @@ COMMANDS_S = {"environment": 41, "artifact": 286, "test": 445, "compare": 14}
 #: The same of `make artifact` after that, of other records: those of the H100.
 AGAIN_S = 200
 WITHOUT_GPU = "two cores without a GPU, on 2026-11-24"
-#: Of `make kick` with nothing compiled before, its environment from wheels, on KICKED: GPU -> (seconds by a stopwatch,
+#: Of `make kick`, few kernels compiled before, its environment from wheels, on KICKED: GPU -> (seconds by a stopwatch,
 #: notebooks that were done by then, of all).
 KICK_S = {"H200": (447, 15, 15), "H100": (461, 9, 15)}
 KICKED = "nodes with 16 cores, on 2026-11-24"

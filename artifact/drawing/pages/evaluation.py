@@ -126,8 +126,8 @@ def _measuring(spent: pd.DataFrame) -> str:
 def timed() -> str:
     """On what the minutes of `tasks` were taken, in a sentence."""
     return (
-        f"T1, T2, T3, T6 and T7 were timed on {minutes.WITHOUT_GPU}; T2 from a new clone, T7 with the records of the H100 and the "
-        f"kernels that T2 had compiled. T4 was timed on {minutes.KICKED}, with wheels instead of a package index and nothing compiled "
+        f"T1, T2, T3, T6 and T7 were timed on {minutes.WITHOUT_GPU}; T2 from a new clone, T7 with the records of the H100 and "
+        f"part of the kernels compiled before. T4 was timed on {minutes.KICKED}, with wheels instead of a package index and few kernels compiled "
         "before. T5 is the sum of what the records of each GPU say, each experiment once: the whole of it was "
         "not timed in one go."
     )

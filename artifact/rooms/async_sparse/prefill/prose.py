@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
-from scipy.stats import gmean
 
 from artifact.drawing import plot
 from artifact.drawing.words import listed
+from artifact.measure import records
 from artifact.rooms.async_sparse.figures import speedups
 from artifact.rooms.async_sparse.prefill import experiments
 from artifact.rooms.async_sparse.prefill.configurations import (
@@ -114,7 +114,10 @@ def beside(of: Mapping[str, pd.DataFrame]) -> str:
         return ""
     first, *others = each
     means = {
-        gpu: {v: gmean([over[p] for p in shared if p[0] == v]) for v in {v for v, _ in shared}}
+        gpu: {
+            v: records.geomean([over[p] for p in shared if p[0] == v])
+            for v in {v for v, _ in shared}
+        }
         for gpu, over in each.items()
     }
     texts = []

@@ -105,12 +105,8 @@ def tasks(a: Appendix) -> pd.DataFrame:
 
 
 def kicks() -> str:
-    """Minutes of `make kick` on each GPU where it was timed, and how far it had come by then where that was not all."""
-    return "<br>".join(
-        f"{gpu}: {minutes.said(s / 60)}"
-        + ("" if done == of else f", with {done} of {of} pages done")
-        for gpu, (s, done, of) in minutes.KICK_S.items()
-    )
+    """Minutes of `make kick` on each GPU where it was timed."""
+    return "<br>".join(f"{gpu}: {minutes.said(s / 60)}" for gpu, s in minutes.KICK_S.items())
 
 
 def _measuring(spent: pd.DataFrame) -> str:
@@ -127,7 +123,7 @@ def timed() -> str:
     """On what the minutes of `tasks` were taken, in a sentence."""
     return (
         f"T1, T2, T3, T6 and T7 were timed on {minutes.WITHOUT_GPU}; T2 from a new clone, T7 with the records of the H100 and "
-        f"part of the kernels compiled before. T4 was timed on {minutes.KICKED}, with wheels instead of a package index and few kernels compiled "
+        f"part of the kernels compiled before. T4 was timed on {minutes.KICKED}, with wheels instead of a package index and few kernels or none compiled "
         "before. T5 is the sum of what the records of each GPU say, each experiment once: the whole of it was "
         "not timed in one go."
     )

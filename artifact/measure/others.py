@@ -1,8 +1,8 @@
 """What the code of others gave on a GPU here: neither a source's own numbers nor records of our kernels.
 
-Such a measurement is two files in a room's folder others/: NAME.csv with the numbers, and NAME.toml that says whose
-code it was, at which commit, how it was built and timed, on what, and how to run it again. What is not known is said
-there in words.
+Such a measurement is two files in a room's folder others/<gpu>/: NAME.csv with the numbers, and NAME.toml that says
+whose code it was, at which commit, how it was built and timed, on what, and how to run it again. What is not known is
+said there in words. The same measurement of several GPUs has one name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import paths, rooms
 from artifact.measure import records
+from artifact.measure.device import slug
 
 #: Columns of the numbers: a point and whose they are; beside them a rate (2·m·n·k / t, every FLOP of the dense
 #: product) or a speedup.
@@ -30,7 +31,7 @@ class Others:
     code: str  #: whose, and where it is
     commit: str
     build: str
-    gpu: str  #: as the driver calls it
+    gpu: str  #: as the driver calls it; its slug is the folder's name
     driver: str
     cuda: str
     date: str
@@ -38,14 +39,18 @@ class Others:
     again: str  #: how to run it
     over: str = ""  #: the library that speedups are over
 
+    def path(self, folder: Path = rooms.FOLDER) -> Path:
+        """Of the numbers."""
+        return rooms.others(self.room, self.name, slug(self.gpu), folder)
+
     def table(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
         """The numbers as they lie there, by points or only their means. Errors as `records.published`."""
-        return records.published(rooms.others(self.room, self.name, folder))
+        return records.published(self.path(folder))
 
     def numbers(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
         """Numbers by points: POINT, with "speedup" (over `over`) or "tflops". Errors as `table`; ValueError, one
         sentence, where a column is missing."""
-        path, df = rooms.others(self.room, self.name, folder), self.table(folder)
+        path, df = self.path(folder), self.table(folder)
         missing = set(POINT) - set(df.columns)
         if missing or not {"speedup", "tflops"} & set(df.columns):
             raise ValueError(
@@ -54,20 +59,37 @@ class Others:
         return df
 
 
-def find(room: str, folder: Path = rooms.FOLDER) -> list[Others]:
-    """All that a room has, by name. Raises ValueError, one sentence, where a file lacks a key or has an unknown one."""
-    return [
-        read(room, path.stem, folder)
-        for path in sorted((Path(folder) / room / rooms.OTHERS).glob("*.toml"))
+def find(room: str, folder: Path = rooms.FOLDER, name: str = "*") -> list[Others]:
+    """All that a room has, or all of a name: by name, of a name that of the home GPU first. Raises ValueError, one
+    sentence, where a file lacks a key, has an unknown one, or lies in the folder of another GPU than its own."""
+    found = [
+        read(room, path.stem, path.parent.name, folder)
+        for path in (Path(folder) / room / rooms.OTHERS).glob(f"*/{name}.toml")
     ]
+    return sorted(found, key=lambda m: (m.name, slug(m.gpu) != paths.HOME, m.gpu))
 
 
-def read(room: str, name: str, folder: Path = rooms.FOLDER) -> Others:
-    """One of them. Raises FileNotFoundError or ValueError as `find`."""
-    path = rooms.others(room, name, folder).with_suffix(".toml")
+def read(room: str, name: str, gpu: str, folder: Path = rooms.FOLDER) -> Others:
+    """That of one GPU, by its slug. Raises FileNotFoundError or ValueError as `find`."""
+    path = rooms.others(room, name, gpu, folder).with_suffix(".toml")
     table = rooms.toml(path)
     known = {f.name for f in fields(Others)[2:]}
     for key in sorted((set(table) ^ known) - {"over"}):
         what = "is missing" if key in known else "is none of such a file's"
         raise ValueError(f"{path}: the key {key!r} {what}; what is not known is said in words.")
+    if slug(table["gpu"]) != gpu:
+        raise ValueError(
+            f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}."
+        )
     return Others(room, name, **table)
+
+
+def nearest(room: str, name: str, gpu: str, folder: Path = rooms.FOLDER) -> Others:
+    """That of a GPU, by its slug; where the code did not run there, that of the home GPU, or of the first that has it.
+
+    Raises FileNotFoundError, one sentence, where no GPU has one, and ValueError as `find`.
+    """
+    found = find(room, folder, name)
+    if not found:
+        raise FileNotFoundError(f"The room {room!r} has no {name!r} of others' code on any GPU.")
+    return next((m for m in found if slug(m.gpu) == gpu), found[0])

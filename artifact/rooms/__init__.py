@@ -78,9 +78,9 @@ def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
     return folder / room / PUBLISHED / f"{figure}.csv"
 
 
-def others(room: str, name: str, folder: Path = FOLDER) -> Path:
-    """Where the numbers lie that the code of others gave on a GPU here."""
-    return folder / room / OTHERS / f"{name}.csv"
+def others(room: str, name: str, gpu: str, folder: Path = FOLDER) -> Path:
+    """Where the numbers lie that the code of others gave on a GPU here; gpu: its slug."""
+    return folder / room / OTHERS / gpu / f"{name}.csv"
 
 
 def matrices(room: str, folder: Path = FOLDER) -> Path:

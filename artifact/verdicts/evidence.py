@@ -157,10 +157,12 @@ class Evidence:
 
     def _of_others(self, experiment: str) -> pd.DataFrame:
         """What the code of others gave on this GPU, as records."""
-        measured = others.read(self.room, experiment.removeprefix(OTHERS), self.rooms)
-        if slug(measured.gpu) != self.folder.name:
-            raise NotMeasured(f"The code of others was measured on an {measured.gpu} only.")
-        return _of_others(measured, self.rooms, experiment)
+        found = others.find(self.room, self.rooms, experiment.removeprefix(OTHERS))
+        mine = [measured for measured in found if slug(measured.gpu) == self.folder.name]
+        if not mine:
+            ran = " and ".join(f"an {measured.gpu}" for measured in found)
+            raise NotMeasured(f"The code of others did not run on this GPU, only on {ran}.")
+        return _of_others(mine[0], self.rooms, experiment)
 
     def ceiling(self, name: str, unit: str) -> float:
         """What a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
@@ -276,7 +278,7 @@ def sweeps(experiments: Iterable[str]) -> list[str]:
 def place(experiment: str, folder: Path, room: str, known: Path = rooms.FOLDER) -> Path:
     """Where an experiment's numbers lie, if they are there. folder: of the GPU; known: as `rooms.find` takes it."""
     if experiment.startswith(OTHERS):
-        return rooms.others(room, experiment.removeprefix(OTHERS), known)
+        return rooms.others(room, experiment.removeprefix(OTHERS), folder.name, known)
     if SERIES in experiment:
         return rooms.published(room, experiment.partition(SERIES)[0], known)
     return folder / (CEILINGS if experiment == CEILINGS else room) / f"{experiment}.csv"

@@ -40,8 +40,8 @@ A claim of a source is judged by a rule, which the file states in full:
   the file's `[notes]`; a note is then that name, or a list of names and sentences.
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
   where a source does not say which algorithm of its library it ran.
-- An experiment "others/anchors" is what the code of others gave on this GPU, `others/anchors.csv` of the room: the
-  verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
+- An experiment "others/anchors" is what the code of others gave on this GPU, `others/<gpu>/anchors.csv` of the room:
+  the verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
   verdict is given beside.
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where

@@ -16,7 +16,7 @@ LAYERS = (
     (8192, 8192), (24576, 8192), (8192, 22016), (22016, 8192),
 )  # fmt: skip
 TOKENS = {"full": (256, 512, 1024, 2048, 4096), "kick": (256,)}
-#: (m, n, k) at which the authors' own kernels were measured on an H200 (artifact/rooms/nm_spmm/others/anchors.csv).
+#: (m, n, k) at which the authors' own kernels were measured (artifact/rooms/nm_spmm/others/<gpu>/anchors.csv).
 ANCHORS = (
     (512, 512, 512), (512, 1024, 1024), (1024, 2048, 2048), (2048, 4096, 4096),
     (4096, 4096, 4096), (256, 4096, 4096), (4096, 11008, 4096), (4096, 22016, 8192),

@@ -20,6 +20,7 @@ from artifact.drawing import systems as systems_
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
+from artifact.measure.device import slug
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
 from artifact.which import pool
 from kernels import jit
@@ -393,13 +394,15 @@ def skipped(a: Appendix) -> str:
 
 
 def theirs(a: Appendix) -> dict[str, str]:
-    """What the code of others gave here: source -> how it was made and what of that is not known, as HTML."""
+    """What the code of others gave here: source, what and GPU -> how it was made and what of that is not known, as HTML."""
     found = {}
     for room in rooms.find().values():
-        for measured in others.find(room.room):
+        every = others.find(room.room)
+        short = records.short_gpus({measured.gpu for measured in every})
+        for measured in every:
             claims = [c for c in a.known if f"{evidence.OTHERS}{measured.name}" in c.experiment]
             mine = [c for c in claims if c.room == room.room]
-            where = rooms.others(room.room, measured.name).relative_to(paths.ROOT)
+            where = measured.path().relative_to(paths.ROOT)
             rows = {
                 "what": measured.what,
                 "whose code": measured.code,
@@ -414,16 +417,16 @@ def theirs(a: Appendix) -> dict[str, str]:
             rows["numbers"] = f"<code>{where}</code>, {len(measured.table())} rows"
             rows |= {"beside ours": beside} if (beside := _beside(a, measured)) else {}
             rows["claims that it decides"] = page.links([c.id for c in mine], LEDGER) or "none"
-            name = f"{room.name}: {measured.name}"
+            name = f"{room.name}: {measured.name}, {short[measured.gpu]}"
             found[name] = prose.facts(rows, f"{name}.")
     return found
 
 
 def _beside(a: Appendix, measured: others.Others) -> str:
-    """Rates of these records over those of others' code, of contenders that have one name in both."""
+    """Rates of these records over those of others' code on the same GPU, of contenders that have one name in both."""
     df = measured.table()
     mine = [own for own in a.measured if (own["room"] == measured.room).all()]
-    if "tflops" not in df.columns or not mine:
+    if "tflops" not in df.columns or not mine or slug(measured.gpu) != a.origin.gpu:
         return ""
     at = ["m", "n", "k"]
     own = pd.concat(mine).query("label == ''").drop_duplicates(["variant", *at])

@@ -9,7 +9,7 @@ import math
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import paths, rooms
 from artifact.measure import others, records
 
 ROOM = "async_sparse"
@@ -31,7 +31,7 @@ def stated(part: str) -> pd.DataFrame:
 
 def apart() -> pd.DataFrame:
     """What the code of others gave on real matrices here, apart from this harness: AccSpMM and Voltrix."""
-    return others.read(ROOM, "apart").table()
+    return others.read(ROOM, "apart", paths.HOME).table()
 
 
 def value(df: pd.DataFrame, quantity: str, **where) -> float:

@@ -104,8 +104,8 @@ SAID = {
         "alt": means(
             "Speedup over cuBLAS at nine shapes and in the mean", "speedup", "contender", "density"
         ),
-        "caption": "Speedup over cuBLAS in the same run. Hollow: the authors' kernels on an H200. On the right, "
-        "auto over theirs.",
+        "caption": "Speedup over cuBLAS in the same run. Hollow: the authors' kernels, in another run beside cuBLAS. "
+        "On the right, auto over theirs.",
     },
     "shares": {
         "alt": each(

@@ -173,7 +173,7 @@ def bars(trial: Trial, anchored: pd.DataFrame) -> Bars:
 
 def rebuilt(beside: pd.DataFrame) -> dict[str, pd.Series]:
     """Our rebuilding -> its speed over the authors' own kernel in the same run, by (m, n, k, density); beside: the
-    numbers of others/rebuilt.csv."""
+    numbers of others/<gpu>/rebuilt.csv."""
     at = ["m", "n", "k", "density"]
     return {v: own.set_index(at)["speedup"] for v, own in beside.groupby("library", sort=False)}
 

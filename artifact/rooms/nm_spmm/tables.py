@@ -224,7 +224,7 @@ def against_authors(bars: results.Bars) -> pd.DataFrame:
     "Our rebuildings over the authors' own kernels in one run: geometric means of speedups, and ranges over shapes."
 )
 def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
-    """beside: others/rebuilt.csv."""
+    """beside: others/<gpu>/rebuilt.csv."""
     columns = {
         _code(variant): speeds.groupby(level="density", sort=False).agg(
             lambda own: f"{mean(own):.2f}× ({own.min():.2f} to {own.max():.2f})"

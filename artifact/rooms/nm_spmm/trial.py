@@ -71,6 +71,19 @@ class Trial:
         return self.arch if self.arch in jit.TARGETS else able[-1]
 
     @property
+    def authors(self) -> others.Others:
+        """The run of the authors' own code that `stated` has: on this GPU, or on the nearest thing to it."""
+        return others.nearest(ROOM, ANCHORS, self.run.gpu)
+
+    @property
+    def rebuilt_elsewhere(self) -> dict[str, pd.DataFrame]:
+        """Name of another GPU -> our rebuildings beside what they rebuild there."""
+        every = {m.gpu: m for m in others.find(ROOM, name=REBUILT)}
+        short = records.short_gpus(every)
+        own = self.authors.gpu
+        return {short[gpu]: m.numbers() for gpu, m in every.items() if gpu != own}
+
+    @property
     def rungs(self) -> list[str]:
         """Our rungs that this GPU takes."""
         return [v for v in LADDER if takes(v, self.arch)]
@@ -137,13 +150,13 @@ def start(
         machine["gpu"], machine["sm_count"], machine["sm_mhz_max"], float(ceiling["tflops"]["fma"]),
         gbps["DRAM"], machine["shared_bytes_per_sm"], machine["l2_bytes"],
     )  # fmt: skip
-    return Trial(found, stated(), here, gbps)
+    return Trial(found, stated(found.gpu), here, gbps)
 
 
-def stated() -> dict[str, pd.DataFrame]:
-    """What the source states, by file, and what its authors' code gave here."""
+def stated(gpu: str) -> dict[str, pd.DataFrame]:
+    """What the source states, by file, and what its authors' code gave on a GPU, or on the nearest thing to it."""
     found = {part: records.published(rooms.published(ROOM, part)) for part in STATED}
-    return found | {part: others.read(ROOM, part).numbers() for part in (ANCHORS, REBUILT)}
+    return found | {part: others.nearest(ROOM, part, gpu).numbers() for part in (ANCHORS, REBUILT)}
 
 
 def text(found: dict[str, pd.DataFrame], quantity: str, where: str | None = None) -> pd.Series:

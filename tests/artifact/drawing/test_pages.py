@@ -15,6 +15,7 @@ from artifact.drawing import cells, prose, roofs
 from artifact.drawing import systems as systems_
 from artifact.drawing.pages import appendix, front, ledger, machine, method
 from artifact.measure import bench, check, minutes, others, records
+from artifact.paths import HOME
 from artifact.verdicts import judge, load, measures, page
 from kernels import casper_sparse, ceilings
 
@@ -494,15 +495,22 @@ def test_versions_of_python_in_words():
 def test_others_code_is_shown_with_what_is_not_known(tmp_path, of_nothing):
     every = replace(of_nothing, known=load.claims())
     shown = appendix.theirs(every)
-    text = shown["NM-SpMM: anchors"]
-    for said in ("compute_90", "NVIDIA H200", "2026-11-23", "143c1be", "others/anchors.csv"):
+    assert "2026-11-24" in shown["NM-SpMM: anchors, H100"]
+    text = shown["NM-SpMM: anchors, H200"]
+    for said in (
+        "compute_90",
+        "NVIDIA H200",
+        "2026-11-23",
+        "143c1be",
+        "others/nvidia-h200/anchors.csv",
+    ):
         assert said in text, said
     assert 'href="ledger.html#claim-spmm-nmsparse"' in text and "beside ours" not in text
-    assert "beside ours" not in shown["2:4 tensor cores: mma_sp"]  # without records
+    assert "beside ours" not in shown["2:4 tensor cores: mma_sp, H200"]  # without records
 
 
 def test_rates_of_others_code_stand_beside_ours(of_nothing):
-    measured = others.read("tensor_core_24", "mma_sp")
+    measured = others.read("tensor_core_24", "mma_sp", HOME)
     rate = {"mma_sp": 2 * 567.0, "auto": 900.0}  # theirs has 567 at 4096 cubed
     own = (
         synthetic.experiment("square")
@@ -510,7 +518,9 @@ def test_rates_of_others_code_stand_beside_ours(of_nothing):
         .assign(room="tensor_core_24", variant=list(rate), m=4096, n=4096, k=4096, label="")
     )
     own["median_us"] = [2 * 4096**3 / tflops / 1e6 for tflops in rate.values()]
-    with_records = SimpleNamespace(measured=[own])
+    with_records = SimpleNamespace(measured=[own], origin=SimpleNamespace(gpu=HOME))
     text = appendix._beside(with_records, measured)
     assert text.endswith("geometric means: mma_sp 2.00× at 1 shape")
+    with_records.origin.gpu = "nvidia-a100"
+    assert appendix._beside(with_records, measured) == ""  # of another GPU
     assert appendix._beside(SimpleNamespace(measured=[]), measured) == ""

@@ -8,14 +8,21 @@ import pytest
 
 from artifact import rooms
 from artifact.measure import others, records
+from artifact.measure.device import slug
+from artifact.paths import HOME
 from artifact.verdicts import evidence, load
 from artifact.verdicts.evidence import NotMeasured
 
 FOUND = [measured for room in rooms.find() for measured in others.find(room)]
 
 
-def made(tmp_path, toml: str, csv: str = "# s\nm,n,k,density,library,tflops\n1,1,1,0.5,a,2\n"):
-    folder = tmp_path / "nm_spmm" / rooms.OTHERS
+def made(
+    tmp_path,
+    toml: str,
+    csv: str = "# s\nm,n,k,density,library,tflops\n1,1,1,0.5,a,2\n",
+    gpu: str = HOME,
+):
+    folder = tmp_path / "nm_spmm" / rooms.OTHERS / gpu
     folder.mkdir(parents=True)
     (folder / "x.toml").write_text(toml)
     (folder / "x.csv").write_text(csv)
@@ -23,10 +30,10 @@ def made(tmp_path, toml: str, csv: str = "# s\nm,n,k,density,library,tflops\n1,1
 
 
 def whole() -> str:
-    return rooms.others("nm_spmm", "anchors").with_suffix(".toml").read_text()
+    return rooms.others("nm_spmm", "anchors", HOME).with_suffix(".toml").read_text()
 
 
-@pytest.mark.parametrize("measured", FOUND, ids=lambda m: f"{m.room}-{m.name}")
+@pytest.mark.parametrize("measured", FOUND, ids=lambda m: f"{m.room}-{m.name}-{slug(m.gpu)}")
 def test_each_says_how_it_was_made(measured):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", measured.date)
     for text in (measured.code, measured.commit, measured.build, measured.driver, measured.again):
@@ -64,7 +71,7 @@ def test_numbers_need_a_rate_or_a_speedup(tmp_path):
     with pytest.raises(
         ValueError, match="needs the columns m, n, k, density, library, and speedup"
     ):
-        others.read("nm_spmm", "x", folder).numbers(folder)
+        others.read("nm_spmm", "x", HOME, folder).numbers(folder)
 
 
 def found(slug: str, room: str = "nm_spmm", folder=rooms.FOLDER) -> evidence.Evidence:
@@ -74,8 +81,43 @@ def found(slug: str, room: str = "nm_spmm", folder=rooms.FOLDER) -> evidence.Evi
 def test_they_decide_on_their_gpu_alone():
     ours = found("nvidia-h200").ratio(["others/anchors"], "nm_spmm", "nmsparse")
     assert len(ours) == 36 and (ours > 1).all()
-    with pytest.raises(NotMeasured, match="on an NVIDIA H200 only"):
+    both = "not run on this GPU, only on an NVIDIA H200 and an NVIDIA H100 80GB HBM3"
+    with pytest.raises(NotMeasured, match=both):
         found("nvidia-a100").frame(["others/anchors"])
+
+
+def test_each_gpu_is_judged_by_its_own_run():
+    here, there = (
+        found(gpu).ratio(["others/anchors"], "nm_spmm", "nmsparse")
+        for gpu in (HOME, "nvidia-h100-80gb-hbm3")
+    )
+    assert here.index.equals(there.index) and not here.equals(there)
+    assert (here / there).between(0.75, 1.25).all()  # the same cores, some clocks apart
+
+
+def test_a_gpu_without_a_run_has_the_home_gpus():
+    assert others.nearest("nm_spmm", "anchors", "nvidia-h100-80gb-hbm3").gpu.startswith(
+        "NVIDIA H100"
+    )
+    assert others.nearest("nm_spmm", "anchors", "nvidia-a100").gpu == "NVIDIA H200"
+    with pytest.raises(FileNotFoundError, match="'nm_spmm' has no 'none' of others' code"):
+        others.nearest("nm_spmm", "none", HOME)
+
+
+def test_the_first_that_has_it_stands_in_where_the_home_gpu_has_none(tmp_path):
+    toml = whole().replace("NVIDIA H200", "NVIDIA B")
+    folder = made(tmp_path, toml, gpu="nvidia-b")
+    made(tmp_path, toml.replace("NVIDIA B", "NVIDIA A"), gpu="nvidia-a")
+    assert [m.gpu for m in others.find("nm_spmm", folder, "x")] == ["NVIDIA A", "NVIDIA B"]
+    assert others.nearest("nm_spmm", "x", "nvidia-c", folder).gpu == "NVIDIA A"
+    assert others.nearest("nm_spmm", "x", "nvidia-b", folder).gpu == "NVIDIA B"
+
+
+def test_a_run_lies_in_the_folder_of_its_gpu(tmp_path):
+    with pytest.raises(
+        ValueError, match="of an NVIDIA H200, so it belongs in the folder 'nvidia-h200'"
+    ):
+        others.find("nm_spmm", made(tmp_path, whole(), gpu="nvidia-a100"))
 
 
 def test_speedups_and_rates_become_records():
@@ -95,7 +137,7 @@ def test_speedups_and_rates_become_records():
 
 def test_a_copy_elsewhere_is_read_from_there(tmp_path):
     shutil.copytree(rooms.FOLDER / "nm_spmm" / rooms.OTHERS, tmp_path / "nm_spmm" / rooms.OTHERS)
-    path = rooms.others("nm_spmm", "anchors", tmp_path)
+    path = rooms.others("nm_spmm", "anchors", HOME, tmp_path)
     path.write_text(
         path.read_text().replace("512,512,512,0.5,nm_spmm,1.405", "512,512,512,0.5,nm_spmm,9")
     )

@@ -8,6 +8,7 @@ import pandas as pd
 
 from artifact.drawing.words import change, listed
 from artifact.measure import records
+from artifact.measure.device import slug
 from artifact.rooms.nm_spmm import results
 from artifact.rooms.nm_spmm.points import at, by_density, mean, over
 from artifact.rooms.nm_spmm.results import AIM, AIM_SHARE, Bars
@@ -293,8 +294,19 @@ def _apart(
     return f"{who} is off by more than {most:.0%} at {len(off)} of {len(factor)} points: {'; '.join(parts)}."
 
 
-def side_by_side(beside: pd.DataFrame) -> str:
-    """How near our rebuildings come to what they rebuild where both ran in one run. beside: others/rebuilt.csv."""
+def authors_elsewhere(trial: Trial) -> str:
+    """Where the authors' kernels ran, if that is another GPU than this page's."""
+    gpu = trial.authors.gpu
+    if slug(gpu) == trial.run.gpu:
+        return ""
+    return f"*The authors' kernels ran on an {gpu}; against this GPU they are no comparison.*"
+
+
+def side_by_side(beside: pd.DataFrame, elsewhere: Mapping[str, pd.DataFrame] | None = None) -> str:
+    """How near our rebuildings come to what they rebuild where both ran in one run.
+
+    beside: others/<gpu>/rebuilt.csv; elsewhere: the same of other GPUs, by their names.
+    """
     told = []
     for variant, speeds in results.rebuilt(beside).items():
         near = ((speeds - 1).abs() <= SAME).sum()
@@ -304,6 +316,15 @@ def side_by_side(beside: pd.DataFrame) -> str:
             f"{speeds.max():.2f}× at {point_of(high)}, and at {near} of {len(speeds)} points within {SAME:.0%}"
         )
     return (
-        "Those ratios are of two runs. In one run, both in turns on one GPU (`others/rebuilt.csv`; [the appendix](reviewers) "
+        "Those ratios are of two runs. In one run, both in turns on one GPU (`rebuilt.csv` in the room's `others/`; [the appendix](reviewers) "
         f"says how), {'; '.join(told)}. There theirs had up to four shares of k to choose from, ours up to eight, as their program has for Fig. 8."
+        + "".join(f" On an {gpu} {_means(other)}." for gpu, other in (elsewhere or {}).items())
+    )
+
+
+def _means(beside: pd.DataFrame) -> str:
+    """beside: as `side_by_side`."""
+    return listed(
+        f"`{variant}` is at {mean(speeds):.2f}×, {speeds.min():.2f} to {speeds.max():.2f}×"
+        for variant, speeds in results.rebuilt(beside).items()
     )

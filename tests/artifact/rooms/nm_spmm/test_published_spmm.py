@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import rooms
+from artifact import paths, rooms
 from artifact.measure import others, records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, judge, load
@@ -316,19 +316,22 @@ def test_figure_10_has_the_profiled_times_and_the_stated_peak():
     assert shares["nmsparse"][[0.375, 0.25]].to_numpy() == pytest.approx(said, abs=0.01)
 
 
-def test_the_anchors_are_whole():
-    """What the authors' kernels reach on the GPU of the shipped records."""
-    df = others.read(ROOM, "anchors").numbers()
+@pytest.mark.parametrize("gpu", records.list_gpus(paths.RECORDED))
+def test_the_anchors_are_whole(gpu):
+    """What the authors' kernels reach on each GPU with shipped records."""
+    df = others.read(ROOM, "anchors", gpu).numbers()
     assert set(df.columns) == {*others.POINT, "speedup", "over_tflops", "us", "tile", "split"}
     assert not df.duplicated(["m", "n", "k", "density", "library"]).any()
     table = df.pivot(index=["m", "n", "k", "density"], columns="library", values="speedup")
     assert table.shape == (9 * len(KEPT), 2) and table.notna().all(axis=None)
     assert (table["nm_spmm"] > table["nmsparse"]).all()
-    # Faster where more is left out; never by more than the work that is saved.
+    # Faster where more is left out, but for nmSPARSE at 50%, which has a kernel of its own for that (steps of 128 along
+    # k, not of 256); never by more than the work that is saved.
     assert (table * table.index.get_level_values("density").to_numpy()[:, None] < 1).all(axis=None)
-    for _, rows in df.groupby(["m", "n", "k", "library"]):
+    for (*_, library), rows in df.groupby(["m", "n", "k", "library"]):
         rising = rows.sort_values("density", ascending=False)
-        assert set(rising["density"]) == set(KEPT) and rising["speedup"].is_monotonic_increasing
+        assert set(rising["density"]) == set(KEPT)
+        assert rising["speedup"].iloc[int(library == "nmsparse") :].is_monotonic_increasing
 
 
 def test_claims_refer_to_these_numbers():
@@ -422,7 +425,7 @@ def test_what_is_said_of_nmsparse_is_judged_by_the_authors_code_on_its_gpu(tmp_p
     assert stands_in == {"spmm-intensity-nmsparse"}  # by counters, which nobody read of theirs
     assert not [c.id for c in MINE if "nm_baseline" in str(c.rule)]  # in its style, and faster
     elsewhere = judge.judge([c for c in MINE if c.id in BY_THEIRS], folder(tmp_path))
-    assert elsewhere["why"].str.contains("on an NVIDIA H200 only").all()
+    assert elsewhere["why"].str.contains("did not run on this GPU, only on an NVIDIA H200").all()
 
 
 # ---------------------------------------------------------------- verdicts that must turn

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -541,3 +542,15 @@ def test_rebuildings_beside_what_they_rebuild_in_one_run(trial):
     for variant, speeds in results.rebuilt(beside).items():
         assert f"`{variant}` is {speeds.prod() ** (1 / len(speeds)):.2f}× as fast" in text
         assert f"{speeds.min():.2f}× at " in text and f"of {len(speeds)} points within 5%" in text
+    assert " On an " not in text
+    (gpu,) = trial.rebuilt_elsewhere
+    text = paper.side_by_side(beside, trial.rebuilt_elsewhere)
+    for speeds in results.rebuilt(trial.rebuilt_elsewhere[gpu]).values():
+        assert f"is at {speeds.prod() ** (1 / len(speeds)):.2f}×, {speeds.min():.2f} to " in text
+    assert gpu == "H100" and text.count(" On an H100 ") == 1
+
+
+def test_whose_gpu_the_authors_kernels_ran_on(trial):
+    assert paper.authors_elsewhere(trial) == ""
+    away = replace(trial, run=replace(trial.run, gpu="nvidia-a100"))
+    assert "ran on an NVIDIA H200; against this GPU" in paper.authors_elsewhere(away)

@@ -326,7 +326,7 @@ def test_sizes():
 
 
 def test_sizes_have_what_the_authors_published_beside():
-    stated = results.published_sizes(trial.stated())
+    stated = results.published_sizes(trial.stated(paths.HOME))
     assert len(stated) == len(TABLE_2) * 5 and set(stated["library"]) <= set(results.CLASSES)
     best = stated.query("m == n == k == 4096 and density == 1")
     assert best["per_cent"].item() == pytest.approx(100 * 18.609482 / 19.5, rel=1e-6)

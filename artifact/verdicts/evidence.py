@@ -157,12 +157,12 @@ class Evidence:
 
     def _of_others(self, experiment: str) -> pd.DataFrame:
         """What the code of others gave on this GPU, as records."""
-        found = others.find(self.room, self.rooms, experiment.removeprefix(OTHERS))
-        mine = [measured for measured in found if slug(measured.gpu) == self.folder.name]
-        if not mine:
-            ran = " and ".join(f"an {measured.gpu}" for measured in found)
+        name = experiment.removeprefix(OTHERS)
+        measured = others.nearest(self.room, name, self.folder.name, self.rooms)
+        if slug(measured.gpu) != self.folder.name:
+            ran = " and ".join(f"an {m.gpu}" for m in others.find(self.room, self.rooms, name))
             raise NotMeasured(f"The code of others did not run on this GPU, only on {ran}.")
-        return _of_others(mine[0], self.rooms, experiment)
+        return _of_others(measured, self.rooms, experiment)
 
     def ceiling(self, name: str, unit: str) -> float:
         """What a microbenchmark reached on this GPU, as "tflops" or "gbps"."""

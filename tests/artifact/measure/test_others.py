@@ -84,6 +84,8 @@ def test_they_decide_on_their_gpu_alone():
     both = "not run on this GPU, only on an NVIDIA H200 and an NVIDIA H100 80GB HBM3"
     with pytest.raises(NotMeasured, match=both):
         found("nvidia-a100").frame(["others/anchors"])
+    with pytest.raises(FileNotFoundError, match="no 'anchor' of others' code on any GPU"):
+        found(HOME).frame(["others/anchor"])  # none of that name: no verdict, an error
 
 
 def test_each_gpu_is_judged_by_its_own_run():

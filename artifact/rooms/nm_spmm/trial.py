@@ -80,7 +80,7 @@ class Trial:
         """Name of another GPU -> our rebuildings beside what they rebuild there."""
         every = {m.gpu: m for m in others.find(ROOM, name=REBUILT)}
         short = records.short_gpus(every)
-        own = self.authors.gpu
+        own = others.nearest(ROOM, REBUILT, self.run.gpu).gpu
         return {short[gpu]: m.numbers() for gpu, m in every.items() if gpu != own}
 
     @property

@@ -12,7 +12,7 @@ from artifact.drawing.style import BASELINE, BEST, INK, MARKER, MARKERS, PUBLISH
 
 STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "turned", "auto", "nmsparse_vw32", "cublas")
 SIZES = ("small", "medium", "large", "auto", "cublas")
-LLAMA = ("auto", "v3", "nm_baseline")
+LLAMA = ("auto", "v3", "nmsparse_vw32", "nm_baseline")
 PROFILED = ("auto", "v3", "nm_baseline", "cublas")
 _DASHES = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
 #: Colour and marker of the room's contenders; the published kernel is V3, our best the tuner's choice.

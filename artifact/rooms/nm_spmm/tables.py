@@ -197,10 +197,10 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
             "auto": f"{mean(at(dense['auto'], d)):.2f}×",
             "V3": f"{mean(at(dense['v3'], d)):.2f}×",
             called: f"{mean(at(dense[other], d)):.2f}×",
+            "auto over it": f"{mean(at(theirs['auto'], d)):.2f}×",
+            "V3 over it": f"{mean(at(theirs['v3'], d)):.2f}×",
             "NM-SpMM, A100": f"{results.published_mean(fig9, 'A100', 'nm_spmm', d):.2f}×",
             "nmSPARSE, A100": f"{results.published_mean(fig9, 'A100', 'nmsparse', d):.2f}×",
-            f"auto over {called}": f"{mean(at(theirs['auto'], d)):.2f}×",
-            "V3 over it": f"{mean(at(theirs['v3'], d)):.2f}×",
         }
         for d in kept
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from artifact.measure import records
 from artifact.measure.run import Run
 from artifact.profiling import ncu
-from artifact.rooms.nm_spmm.contenders import LADDER
+from artifact.rooms.nm_spmm.contenders import LADDER, nmsparse_in
 from artifact.rooms.nm_spmm.trial import BIG
 
 FFMA = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum"
@@ -51,10 +51,9 @@ class Counters:
 
     @property
     def in_roofline(self) -> list[str]:
-        """Those of Fig. 10; our kernel in nmSPARSE's style where a profile lacks nmSPARSE's to the letter."""
+        """Those of Fig. 10, nmSPARSE by whom `nmsparse_in` finds."""
         profiled = self.profiled
-        nmsparse = "nmsparse_vw32" if "nmsparse_vw32" in profiled else "nm_baseline"
-        return [v for v in ("auto", "v3", nmsparse, "cublas") if v in profiled]
+        return [v for v in ("auto", "v3", nmsparse_in(profiled), "cublas") if v in profiled]
 
     def get(self, variant: str, density: float, metric: str) -> float:
         """A counter; NaN for one that this GPU does not have."""

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 import pandas as pd
 
-from artifact.rooms.nm_spmm.contenders import RUNGS, chosen_tile
+from artifact.rooms.nm_spmm.contenders import NMSPARSE, RUNGS, chosen_tile
 from artifact.rooms.nm_spmm.trial import BIG, GROUP, SPARSITIES, VECTOR, Trial
 from kernels.formats import nm
 from kernels.nm_spmm import analysis, packing, published
@@ -132,10 +132,7 @@ def by_eq3(trial: Trial) -> dict[tuple[str, float], float]:
     for d in SPARSITIES:
         tile = published_tile(trial, d)
         found["v3", d] = analysis.intensity(tile.rows, tile.columns, d, share=staged(tile, d))
-        for gathers in (
-            "nmsparse_vw32",
-            "nm_baseline",
-        ):  # tiles of 32 × 32, and no row that is not multiplied
+        for gathers in NMSPARSE:  # tiles of 32 × 32, and no row that is not multiplied
             found[gathers, d] = analysis.intensity(32, 32, d, share=d)
         if tile := chosen_tile(trial.run.gpu, (BIG, BIG, BIG, round(d * GROUP), GROUP, VECTOR)):
             found["auto", d] = analysis.intensity(*tile, d)

@@ -10,7 +10,7 @@ from artifact.drawing.style import name
 from artifact.drawing.words import shape
 from artifact.profiling import ncu
 from artifact.rooms.nm_spmm import counters, results
-from artifact.rooms.nm_spmm.contenders import LADDER
+from artifact.rooms.nm_spmm.contenders import LADDER, NMSPARSE, nmsparse_in
 from artifact.rooms.nm_spmm.machine_code import fullest
 from artifact.rooms.nm_spmm.points import POINT, at, by_density, has, mean, of, over
 from artifact.rooms.nm_spmm.trial import BIG, GROUP, SPARSITIES
@@ -183,10 +183,7 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
 )
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
-    rebuilt = has(df, "nmsparse_vw32")
-    other, called = (
-        ("nmsparse_vw32", "nmSPARSE, rebuilt") if rebuilt else ("nm_baseline", "nmSPARSE-style")
-    )
+    other = nmsparse_in(set(df["variant"]))
     dense = {v: over(df, v, "cublas") for v in ("auto", "v3", other)}
     theirs = {v: over(df, v, other) for v in ("auto", "v3")}
     kept = [d for d in by_density(dense["auto"]).index if d in SPARSITIES]
@@ -196,7 +193,7 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
             "ideal": f"{1 / d:.2f}×",
             "auto": f"{mean(at(dense['auto'], d)):.2f}×",
             "V3": f"{mean(at(dense['v3'], d)):.2f}×",
-            called: f"{mean(at(dense[other], d)):.2f}×",
+            NMSPARSE[other]: f"{mean(at(dense[other], d)):.2f}×",
             "auto over it": f"{mean(at(theirs['auto'], d)):.2f}×",
             "V3 over it": f"{mean(at(theirs['v3'], d)):.2f}×",
             "NM-SpMM, A100": f"{results.published_mean(fig9, 'A100', 'nm_spmm', d):.2f}×",
@@ -252,8 +249,7 @@ def roofline(rows: pd.DataFrame, fma: float, stated: pd.DataFrame) -> pd.DataFra
     peaks = stated[stated["quantity"] == "peak_share"].set_index(["variant", "density"])["low"]
     cells = []
     shown = set(tflops.index.get_level_values("variant"))
-    nmsparse = "nmsparse_vw32" if "nmsparse_vw32" in shown else "nm_baseline"
-    for v, library in (("auto", ""), ("v3", "nm_spmm"), (nmsparse, "nmsparse")):
+    for v, library in (("auto", ""), ("v3", "nm_spmm"), (nmsparse_in(shown), "nmsparse")):
         row = {"contender": name(v)}
         for d in (d for d in SPARSITIES if (v, d) in tflops.index):
             theirs = f" (paper: {peaks[library, d]:.0%})" if (library, d) in peaks else ""
@@ -405,8 +401,7 @@ def best_csr(loose: pd.DataFrame) -> pd.Series:
 def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     """Speedups over cuSPARSE's best algorithm."""
     csr = best_csr(loose)
-    named = {"auto": "auto", "v3": "V3", "nmsparse_vw32": "nmSPARSE, rebuilt"}
-    named |= {"nm_baseline": "nmSPARSE-style", "cublas": "dense cuBLAS"}
+    named = {"auto": "auto", "v3": "V3"} | NMSPARSE | {"cublas": "dense cuBLAS"}
     shown = {v: label for v, label in named.items() if (loose["variant"] == v).any()}
     times = {v: of(loose, v) for v in shown}
     return pd.DataFrame(

@@ -9,6 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from artifact.drawing import plot, style
 from artifact.drawing.style import BASELINE, BEST, INK, MARKER, MARKERS, PUBLISHED, RUNGS
+from artifact.rooms.nm_spmm.contenders import NMSPARSE
 
 STEPWISE = ("v1", "v2", "v3", "wide", "banks", "bulk", "turned", "auto", "nmsparse_vw32", "cublas")
 SIZES = ("small", "medium", "large", "auto", "cublas")
@@ -50,7 +51,7 @@ SERIES = {
 }
 #: Of the published libraries: our contenders of the same idea, to the letter first; they are drawn at the place of the
 #: first that is shown.
-OURS = {"nm_spmm": ("v3",), "nmsparse": ("nmsparse_vw32", "nm_baseline")}
+OURS = {"nm_spmm": ("v3",), "nmsparse": tuple(NMSPARSE)}
 IDEAL = {"color": INK, "linewidth": 1.1, "linestyle": (0, (6, 2, 1, 2)), "alpha": 0.75}
 POINT = ["m", "n", "k", "density"]
 

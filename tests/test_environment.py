@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.metadata
+import json
 import re
 import sys
 import tomllib
@@ -105,6 +106,15 @@ def test_lock_has_hashes_and_no_index(lock):
     assert not re.search(r"https?://|--index-url|--extra-index-url|--find-links|file:", text)
     for entry in re.split(r"\n(?=[a-z0-9])", text)[1:]:
         assert "--hash=sha256:" in entry, f"{lock}.lock has no hash for {entry.splitlines()[0]}"
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_compiler_is_that_of_the_records(lock):
+    """Readers run the machine code that was measured, and shipped choices hold for them."""
+    machines = sorted((ROOT / "artifact" / "recorded").glob("*/*/machine.json"))
+    recorded = {json.loads(path.read_text())["packages"]["nvidia-cuda-nvrtc"] for path in machines}
+    for python in PYTHONS:
+        assert {str(pins(lock, python)["nvidia-cuda-nvrtc"])} == recorded
 
 
 def test_requires_python():

@@ -204,6 +204,12 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     return kernel
 
 
+@functools.cache
+def ready(source: Path, entry: str, arch: str):
+    """A kernel that needs no dynamic shared memory, compiled and loaded once in a process."""
+    return load(compile_cubin(source, entry, arch))
+
+
 def most_clusters(kernel, config, device) -> int:
     """Clusters of a launch, `cuda.core.LaunchConfig`, that a GPU runs at the same time."""
     return kernel.occupancy.max_active_clusters(config, stream=device.default_stream)
@@ -219,7 +225,7 @@ def run_on_cupy_stream(source: Path, entry: str, threads: int, block: int, *argu
 
     device = Device(cupy.cuda.Device().id)
     device.set_current()
-    kernel = load(compile_cubin(source, entry, arch_of(device)))
+    kernel = ready(source, entry, arch_of(device))
     stream = device.create_stream(StreamAt(cupy.cuda.get_current_stream().ptr))
     launch(stream, LaunchConfig(grid=-(-threads // block), block=block), kernel, *arguments)
 

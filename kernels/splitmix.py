@@ -50,6 +50,8 @@ def uniform(key: int, size: int, dtype: str, xp=np):
             "float32, tf32"
         )
     made = xp.empty(size, xp.uint16 if dtype in half.DTYPES else xp.float32)
+    if xp is not np:
+        return _on_gpu(made, key, dtype)
     panel = _CACHED if xp is np else _PANEL
     for start in range(0, size, panel):
         part = range(start, min(start + panel, size))
@@ -59,6 +61,21 @@ def uniform(key: int, size: int, dtype: str, xp=np):
         elif dtype == "tf32":
             x = (x.view(xp.uint32) & np.uint32(TF32_BITS)).view(xp.float32)
         made[part.start : part.stop] = x
+    return made
+
+
+def _on_gpu(made, key: int, dtype: str):
+    """`uniform` of a CuPy array, by half.cu."""
+    from . import jit
+
+    size, at = np.int64(made.size), made.data.ptr
+    if dtype in half.DTYPES:
+        given = f"uniform<{'BF16' if dtype == 'bfloat16' else 'F16'}>", size, np.uint64(key), at
+    else:
+        keep = np.uint32(TF32_BITS if dtype == "tf32" else 0xFFFFFFFF)
+        given = "uniform_float", size, np.uint64(key), keep, at
+    if made.size:
+        jit.run_on_cupy_stream(half.SOURCE, given[0], made.size, 256, *given[1:])
     return made
 
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-import numpy as np
-
 from .. import pitch
-from ..formats.half import Half, array_of
+from ..formats.half import array_of
 from .family import order
 
 
@@ -41,10 +39,8 @@ def lines(operands, device, *, by_rows: bool = False) -> Lines:
         made.before.append(pitch.copy(b, made.b, device))
     if _ragged(c):
         made.c = _padded(c)
-        if isinstance(operands.c, Half):
-            Half(operands.c.dtype, made.c).fill(np.nan)
-        else:
-            made.c.fill(np.nan)
+        if made.c.nbytes:  # all bits set is NaN in every dtype
+            made.c.data.memset_async(0xFF, made.c.nbytes)
         made.after.append(pitch.copy(made.c, c, device))
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     return made

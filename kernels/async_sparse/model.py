@@ -88,10 +88,11 @@ def predict(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32"
 
 
 def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union | Windows]:
-    """The fastest of `POOLS` by prediction, the best first."""
+    """The fastest of `POOLS` by prediction, the best first, among those whose order of rows has statistics."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
-    return sorted(POOLS[accuracy], key=lambda config: predict(config, of, n, dtype))[:most]
+    pool = [config for config in POOLS[accuracy] if config.order in of.columns]
+    return sorted(pool, key=lambda config: predict(config, of, n, dtype))[:most]
 
 
 @functools.cache

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..formats import csr
+from ..formats import csr, intake
 from ..formats.csr import Csr
 from ..formats.half import array_module
-from . import tasks
+from . import planning, tasks
 
 HEIGHTS = (1, 2, 4, 8, 16, 32, 64)  #: rows of a window or group
 #: Odd factors of `fingerprint`.
@@ -37,33 +37,42 @@ class Statistics:
 
 
 def statistics(a: Csr) -> Statistics:
-    """Statistics of A, in both orders of its rows; NumPy or CuPy, where A lives."""
-    xp = array_module(a.val)
+    """Statistics of A, in both orders of its rows; NumPy or CuPy, where A lives; CuPy's by a sample of columns."""
+    if array_module(a.val) is not np:
+        columns = {how: planning.shared(tasks.ordered(a, how)[1]) for how in tasks.ORDERS}
+        return Statistics(a.m, a.k, a.nnz, intake.facts_of(a).longest, columns)
     length = a.row_ptr[1:] - a.row_ptr[:-1]
     return Statistics(
         a.m, a.k, a.nnz,
         int(length.max()) if a.m else 0,
-        {how: _unions(tasks.ordered(a, how)[1], xp) for how in tasks.ORDERS},
+        {how: _unions(tasks.ordered(a, how)[1]) for how in tasks.ORDERS},
     )  # fmt: skip
 
 
-def _unions(a: Csr, xp) -> tuple[int, ...]:
+def at_a_glance(a: Csr) -> Statistics:
+    """Statistics of a matrix on a GPU in the order of its rows alone, by a sample of its rows: within some 10 us."""
+    columns = {"": planning.shared(a, planning.FEW)}
+    return Statistics(a.m, a.k, a.nnz, intake.facts_of(a).longest, columns)
+
+
+def _unions(a: Csr) -> tuple[int, ...]:
     if a.nnz == 0:
         return (0,) * len(HEIGHTS)
     most = HEIGHTS[-1]
     row = csr.rows(a)
     # By window of the highest kind, column and row: then a column of any lower window is a run as well.
-    key = xp.sort((row // most * a.k + a.col_idx) * most + row % most)
+    key = np.sort((row // most * a.k + a.col_idx) * most + row % most)
     return tuple(int(csr.changes(key // height).sum()) for height in HEIGHTS)
 
 
 def fingerprint(a: Csr) -> str:
     """16 hexadecimal digits of where A's entries are: the key under which a choice for it is kept."""
-    xp = array_module(a.val)
-    place = xp.arange(a.nnz, dtype=xp.uint64)
-    of_entries = _mixed((a.col_idx.astype(xp.uint64) + xp.uint64(1)) * _COLUMN ^ place * _PLACE)
-    rows = xp.arange(a.m + 1, dtype=xp.uint64)
-    of_rows = _mixed((a.row_ptr.astype(xp.uint64) + xp.uint64(1)) * _PLACE ^ rows * _COLUMN)
+    if array_module(a.val) is not np:
+        return f"{intake.facts_of(a).fingerprint:016x}"
+    place = np.arange(a.nnz, dtype=np.uint64)
+    of_entries = _mixed((a.col_idx.astype(np.uint64) + np.uint64(1)) * _COLUMN ^ place * _PLACE)
+    rows = np.arange(a.m + 1, dtype=np.uint64)
+    of_rows = _mixed((a.row_ptr.astype(np.uint64) + np.uint64(1)) * _PLACE ^ rows * _COLUMN)
     total = int(of_entries.sum()) + 3 * int(of_rows.sum())
     return f"{total % 2**64:016x}"
 

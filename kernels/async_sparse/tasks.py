@@ -22,6 +22,7 @@ from ..contract import require
 from ..formats import csr, reorder
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
+from . import planning
 
 STEP = 32  #: columns: parts of equal size are multiples of it
 MOST_BLOCKS = 65_535  #: in the second dimension of a grid
@@ -128,6 +129,8 @@ def ordered(a: Csr, how: str) -> tuple[Any, Csr]:
     require(how in ORDERS, f"rows are ordered by {how!r}, but must be by one of {ORDERS}")
     if not how:
         return None, a
+    if array_module(a.val) is not np:
+        return planning.similar(a)
     order = reorder.similar(a)
     return order, reorder.rows_permuted(a, order)
 

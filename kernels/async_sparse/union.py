@@ -17,10 +17,10 @@ import numpy as np
 
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import half, wcsr
+from ..formats import half, intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
-from . import tasks
+from . import planning, tasks
 from .family import DTYPES, dtype_of
 from .lines import Lines, lines
 from .wcsr import require_rows
@@ -190,6 +190,9 @@ def prepare(a: Csr, config: Union) -> Prepared:
     if config.rows == 1:
         row_ptr, col_idx, val = rows.row_ptr, rows.col_idx, rows.val
         made = 0 if order is None else rows.nbytes
+    elif array_module(rows.val) is not np and intake.facts_of(a).ascending:
+        row_ptr, col_idx, val = planning.grouped(rows, config.rows)
+        made = col_idx.nbytes + val.nbytes
     else:
         of = wcsr.from_csr(rows, window=config.rows, pad=1, dtype="float32")
         val = array_module(of.val).ascontiguousarray(of.val.T)
@@ -197,10 +200,15 @@ def prepare(a: Csr, config: Union) -> Prepared:
     if order is not None:
         made += order.nbytes
     chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
+    if array_module(row_ptr) is not np:
+        found = planning.tasks(row_ptr, chunk, block=WARPS * MOST_TASKS)
+        return Prepared(
+            col_idx, val, tasks.Tasks(found.table, found.cut), order, found.others, made
+        )
     work = tasks.tasks(row_ptr, chunk, even=True)
     work = tasks.in_blocks(work, row_ptr.size - 1, WARPS * MOST_TASKS)
-    xp, place = array_module(val), work.table[:, 3]
-    others = xp.bincount(place[place >= 0], minlength=len(work.cut)).astype(xp.int32) - 1
+    place = work.table[:, 3]
+    others = np.bincount(place[place >= 0], minlength=len(work.cut)).astype(np.int32) - 1
     return Prepared(col_idx, val, work, order, others, made)
 
 

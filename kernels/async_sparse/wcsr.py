@@ -19,9 +19,9 @@ from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import wcsr
 from ..formats.csr import Csr
-from ..formats.half import array_of
+from ..formats.half import array_module, array_of
 from ..tma import tensor_map
-from . import family, tasks
+from . import family, planning, tasks
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
 from .lines import lines
 from .unit import require_hopper
@@ -181,9 +181,11 @@ def require_rows(name: str, operands) -> None:
 
 def require_tf32(name: str, operands) -> None:
     """Raise ValueError unless TF32 holds every value of A and B."""
-    for x in (operands.a.val, operands.b):
+    for x in (operands.a.val, *([] if operands.stands else [operands.b])):
         require(
-            not bool((x.view(np.uint32) & np.uint32(0x1FFF)).any()),
+            planning.holds_tf32(x)
+            if array_module(x) is not np
+            else not (x.view(np.uint32) & np.uint32(0x1FFF)).any(),
             f'{name} would lose digits of its operands: make the problem with dtype="tf32", or use '
             "windows_exact",
         )

@@ -18,11 +18,11 @@ import numpy as np
 
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import wcsr
+from ..formats import intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from ..formats.wcsr import Wcsr
-from . import tasks
+from . import planning, tasks
 from .family import TARGETS, dtype_of
 from .lines import lines
 from .unit import require_hopper
@@ -148,11 +148,17 @@ class Prepared:
 
 def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> Prepared:
     """Windows of A, on the side where it lives. blocks: that run at a time; panels: tiles along n."""
-    order, a = tasks.ordered(a, config.order)
-    made = wcsr.from_csr(a, window=config.window, pad=PAD, dtype="float32")
-    chunk = config.chunk
-    if chunk < 0:
-        chunk = balanced(made.columns * panels / blocks)
+    order, rows = tasks.ordered(a, config.order)
+
+    def chunk_of(columns: int) -> int:
+        return config.chunk if config.chunk >= 0 else balanced(columns * panels / blocks)
+
+    if array_module(a.val) is not np and intake.facts_of(a).ascending:
+        row_ptr, col_idx, slices = planning.sliced(rows, config.window, PAD, config.exact)
+        found = planning.tasks(row_ptr, chunk_of(col_idx.size), longest_first=config.longest_first)
+        return Prepared(col_idx, slices, tasks.Tasks(found.table, found.cut), order)
+    made = wcsr.from_csr(rows, window=config.window, pad=PAD, dtype="float32")
+    chunk = chunk_of(made.columns)
     work = tasks.tasks(made.row_ptr, chunk, even=True, longest_first=config.longest_first)
     return Prepared(made.col_idx, slices_of(made, config.exact), work, order)
 
@@ -186,19 +192,20 @@ def splits(a: Csr) -> bool:
     if not a.val.shape[0]:
         return True
     # Two numbers, since of a matrix that fills a GPU's memory a flag for each value is too much.
-    xp = array_module(a.val)
-    ends = (np.fmin.reduce, np.fmax.reduce) if xp is np else (xp.nanmin, xp.nanmax)
-    low, high = (float(end(a.val)) for end in ends)
+    if array_module(a.val) is not np:
+        return planning.splits(a, np.float32(_ROUNDED_TO_INFINITY).view(np.uint32))
+    low, high = (float(end(a.val)) for end in (np.fmin.reduce, np.fmax.reduce))
     return not max(-low, high) >= _ROUNDED_TO_INFINITY
 
 
 def tf32(x):
     """float32 rounded to what TF32 holds, to the nearest, halves away from zero; NaN is NaN. NumPy or CuPy."""
-    xp = array_module(x)
-    x = xp.ascontiguousarray(x)
-    bits = x.view(xp.uint32) + xp.uint32(0x1000)
-    rounded = (bits & xp.uint32(0xFFFFE000)).view(xp.float32)
-    return xp.where(xp.isnan(x), xp.float32(np.nan), rounded)  # a carry would make it 0 or infinity
+    if array_module(x) is not np:
+        return planning.tf32(x)
+    x = np.ascontiguousarray(x)
+    bits = x.view(np.uint32) + np.uint32(0x1000)
+    rounded = (bits & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded)  # a carry would make it 0 or infinity
 
 
 def bind(name: str, problem: Problem, device, config: Windows | None = None) -> Launch:

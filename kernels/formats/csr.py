@@ -12,7 +12,7 @@ generator of casperSPARSE draws columns independently, so its matrices have both
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class Csr:
     row_ptr: Any
     col_idx: Any
     val: Any
+    #: What `intake` found when it looked at arrays on a GPU, for whoever plans with this very object.
+    facts: Any = field(default=None, compare=False, repr=False)
 
     @property
     def nnz(self) -> int:
@@ -46,11 +48,7 @@ class Csr:
 
 def validate(a: Csr) -> Csr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    for name, value in (("m", a.m), ("k", a.k)):
-        if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
-            raise ValueError(
-                f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1"
-            )
+    require_sizes(a.m, a.k)
     for name, dtype in (("row_ptr", np.int32), ("col_idx", np.int32), ("val", np.float32)):
         array = getattr(a, name)
         if array.dtype != dtype or array.ndim != 1:
@@ -60,18 +58,58 @@ def validate(a: Csr) -> Csr:
             )
         if not array.flags.c_contiguous:  # kernels count from its address on
             raise ValueError(f"CSR {name} is not contiguous: copy it")
-    if a.row_ptr.shape[0] != a.m + 1:
-        raise ValueError(
-            f"CSR row_ptr has {a.row_ptr.shape[0]} entries, but m = {a.m} rows need {a.m + 1}"
-        )
+    require_lengths(a.m, a.row_ptr.shape[0], a.col_idx.shape[0], a.val.shape[0])
+    if array_module(a.row_ptr) is not np:
+        from . import intake
+
+        return a if a.facts else intake.checked(a)
     require_offsets("CSR", a.row_ptr)
-    if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.val.shape[0]):
-        raise ValueError(
-            f"CSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
-            f"indices and {a.val.shape[0]} values: all three must agree"
-        )
+    if int(a.row_ptr[-1]) != a.nnz:
+        raise ValueError(ends_elsewhere(int(a.row_ptr[-1]), a.nnz))
     require_columns("CSR", a.col_idx, a.k)
     return a
+
+
+def require_sizes(m, k) -> None:
+    """Raise ValueError unless m and k are sizes of a matrix."""
+    for name, value in (("m", m), ("k", k)):
+        if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
+            raise ValueError(
+                f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1"
+            )
+
+
+def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
+    """Raise ValueError unless arrays of these lengths may be a CSR matrix of m rows."""
+    if offsets != m + 1:
+        raise ValueError(f"CSR row_ptr has {offsets} entries, but m = {m} rows need {m + 1}")
+    if columns != values:
+        raise ValueError(f"CSR has {columns} column indices, but {values} values: they must agree")
+    if values > INT32_MAX:
+        raise ValueError(
+            f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows"
+        )
+
+
+# ---- what is wrong with indices, for hosts and GPUs
+
+
+def starts_elsewhere(format: str, begin: int) -> str:
+    return f"{format} row_ptr starts at {begin}, but must start at 0"
+
+
+def ends_elsewhere(end: int, nnz: int) -> str:
+    return (
+        f"CSR row_ptr ends at {end}, but there are {nnz} column indices and values: all must agree"
+    )
+
+
+def falls(format: str, begin: int, past: int, row: int) -> str:
+    return f"{format} row_ptr falls from {begin} to {past} at row {row}, but must never fall"
+
+
+def outside(format: str, entry: int, column: int, count: int, what: str = "columns") -> str:
+    return f"{format} col_idx[{entry}] is {column}, outside the {what} 0 to {count - 1}"
 
 
 def require_columns(format: str, col_idx, count: int, what: str = "columns") -> None:
@@ -79,9 +117,7 @@ def require_columns(format: str, col_idx, count: int, what: str = "columns") -> 
     # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
     if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
         entry = int(((col_idx < 0) | (col_idx >= count)).argmax())
-        raise ValueError(
-            f"{format} col_idx[{entry}] is {int(col_idx[entry])}, outside the {what} 0 to {count - 1}"
-        )
+        raise ValueError(outside(format, entry, int(col_idx[entry]), count, what))
 
 
 def narrowed(format: str, name: str, index):
@@ -101,14 +137,11 @@ def narrowed(format: str, name: str, index):
 def require_offsets(format: str, row_ptr) -> None:
     """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy."""
     if int(row_ptr[0]) != 0:
-        raise ValueError(f"{format} row_ptr starts at {int(row_ptr[0])}, but must start at 0")
+        raise ValueError(starts_elsewhere(format, int(row_ptr[0])))
     falling = row_ptr[1:] < row_ptr[:-1]
     if bool(falling.any()):
         row = int(falling.argmax())
-        raise ValueError(
-            f"{format} row_ptr falls from {int(row_ptr[row])} to {int(row_ptr[row + 1])} at row {row},"
-            " but must never fall"
-        )
+        raise ValueError(falls(format, int(row_ptr[row]), int(row_ptr[row + 1]), row))
 
 
 def from_scipy(matrix) -> Csr:
@@ -156,9 +189,11 @@ def to_dense(a: Csr) -> np.ndarray:
 
 
 def to_device(a: Csr) -> Csr:
-    """Copy to the current GPU."""
+    """Copy to the current GPU; `a` itself where it is there already."""
     import cupy
 
+    if isinstance(a.val, cupy.ndarray) and a.val.device.id == cupy.cuda.Device().id:
+        return a
     return Csr(a.m, a.k, *(cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val)))
 
 

@@ -10,6 +10,7 @@ An array of the package `formats` beside the sparse formats, but no sparse forma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 #: The order is part of the seed of `two_four.random`.
 DTYPES = ("bfloat16", "float16")
 _NAN = 0x7FFF
+SOURCE = Path(__file__).with_suffix(".cu")
 
 
 @dataclass(frozen=True)
@@ -52,27 +54,71 @@ def to_bits(x, dtype: str):
     array of another dtype, which would be rounded twice.
     """
     require_dtype(dtype)
-    xp = array_module(x)
     if x.dtype != np.float32:
         raise ValueError(f"bit patterns are made from float32, but the array is {x.dtype}")
+    if array_module(x) is not np:
+        return _on_gpu("to_bits", x, dtype, np.uint16)
     with np.errstate(over="ignore"):
         if dtype == "float16":
-            bits = x.astype(xp.float16).view(xp.uint16)
+            bits = x.astype(np.float16).view(np.uint16)
         else:
-            wide = x.view(xp.uint32)
-            bits = ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(xp.uint16)
-    return xp.where(xp.isnan(x), xp.uint16(_NAN), bits)
+            wide = x.view(np.uint32)
+            bits = ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(_NAN), bits)
 
 
 def from_bits(bits, dtype: str):
     """The float32 array that uint16 bit patterns of `dtype` stand for: exact, NumPy or CuPy."""
     require_dtype(dtype)
-    xp = array_module(bits)
     if bits.dtype != np.uint16:
         raise ValueError(f"bit patterns are uint16, but the array is {bits.dtype}")
+    if array_module(bits) is not np:
+        return _on_gpu("from_bits", bits, dtype, np.float32)
     if dtype == "float16":
-        return bits.view(xp.float16).astype(xp.float32)
-    return (bits.astype(xp.uint32) << 16).view(xp.float32)
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def first_not_held(x, dtype: str) -> int | None:
+    """The index, in memory order, of the first element of a float32 array that `dtype` does not hold; NumPy or CuPy."""
+    if array_module(x) is np:
+        with np.errstate(invalid="ignore"):
+            wrong = np.ravel(from_bits(to_bits(x, dtype), dtype) != x, order="K") & ~np.isnan(
+                np.ravel(x, order="K")
+            )
+        return int(wrong.argmax()) if wrong.any() else None
+    import cupy
+
+    x, first = _flat(x), cupy.zeros(1, np.uint64)
+    if x.size:
+        _launch("not_held", x.size, dtype, x.data.ptr, first.data.ptr)
+    found = int(first.get()[0])
+    return 2**63 - found if found else None
+
+
+def _on_gpu(kernel: str, x, dtype: str, kind):
+    """A kernel of half.cu over a CuPy array, element by element, in the same memory order."""
+    import cupy
+
+    turned = not x.flags.c_contiguous and x.flags.f_contiguous
+    x = x.T if turned else cupy.ascontiguousarray(x)
+    made = cupy.empty(x.shape, kind)
+    if x.size:
+        _launch(kernel, x.size, dtype, x.data.ptr, made.data.ptr)
+    return made.T if turned else made
+
+
+def _flat(x):
+    import cupy
+
+    return (x.T if x.flags.f_contiguous else cupy.ascontiguousarray(x)).reshape(-1)
+
+
+def _launch(kernel: str, size: int, dtype: str, *addresses: int) -> None:
+    from .. import jit
+
+    kind = {"bfloat16": "BF16", "float16": "F16"}[dtype]
+    jit.run_on_cupy_stream(SOURCE, f"{kernel}<{kind}>", size, 256, np.int64(size), *addresses)
 
 
 def from_dense(dense, dtype: str) -> Half:

@@ -18,6 +18,7 @@ import numpy as np
 from .. import gpu, jit
 from ..contract import require
 from ..formats.half import Half
+from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes.
@@ -253,8 +254,6 @@ def _cupy_dtype(dtype: str):
 
 # ---------------------------------------------------------------- streams
 
-_streams: dict[tuple[int, int], Any] = {}
-
 
 def address_of(stream) -> int:
     """The address of a stream: an int, a stream of cuda.core, PyTorch or CuPy, or what has `__cuda_stream__`.
@@ -284,14 +283,6 @@ def current(like, device: int) -> int:
         return raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
     cupy = sys.modules.get("cupy")
     return cupy.cuda.get_current_stream(device).ptr if cupy is not None else 0
-
-
-def opened(address: int, device):
-    """The `cuda.core.Stream` at an address, on a `cuda.core.Device`; kept, since to make one takes long."""
-    key = device.device_id, address
-    if key not in _streams:
-        _streams[key] = device.create_stream(jit.StreamAt(address))
-    return _streams[key]
 
 
 # ---------------------------------------------------------------- combine.cu

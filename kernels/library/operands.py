@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, csr, half, nm, two_four
+from ..formats import bcsr, csr, half, intake, nm, two_four
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import array_module
@@ -210,6 +210,8 @@ def _array(tensor):
 
 
 def _csr(m: int, k: int, row_ptr, col_idx, val) -> Csr:
+    if array_module(val) is not np:
+        return intake.taken(m, k, row_ptr, col_idx, val)
     require(
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
@@ -265,17 +267,23 @@ def _require_same(made, x, given: str, dtype: str, accuracy: str) -> None:
         wrong = ~((made == x) | (made != made))
     if bool(wrong.any()):
         value = x.reshape(-1)[int(wrong.reshape(-1).argmax())]
-        raise ValueError(
-            f"A is {given} and has values, such as {value.item()!r}, that {dtype} does not hold: say "
-            f"accuracy={accuracy!r} to round them"
-        )
+        raise ValueError(_not_held(given, value.item(), dtype, accuracy))
+
+
+def _not_held(given: str, value, dtype: str, accuracy: str) -> str:
+    return (
+        f"A is {given} and has values, such as {value!r}, that {dtype} does not hold: say "
+        f"accuracy={accuracy!r} to round them"
+    )
 
 
 def require_held(values, dtype: str, accuracy: str | None) -> None:
     """Raise ValueError where a 16-bit dtype does not hold float32 values and no accuracy was asked for."""
     if dtype in half.DTYPES and accuracy is None:
-        rounded = half.from_bits(half.to_bits(values, dtype), dtype)
-        _require_same(rounded, values, "float32", dtype, ACCURACIES[dtype][0])
+        at = half.first_not_held(values, dtype)
+        if at is not None:
+            value = float(formats.to_host(values).ravel(order="K")[at])
+            raise ValueError(_not_held("float32", value, dtype, ACCURACIES[dtype][0]))
 
 
 # ---------------------------------------------------------------- dense arrays

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from .. import formats, tma
-from ..contract import Launch, Operands, Problem, require, require_whole
+from ..contract import Launch, Operands, Problem, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..pitch import ALIGNMENT
-from . import current, dense, operands, routes
+from . import current, dense, direct, operands, routes
 from .dense import Dense
 
 ORDERS = ("C", "F")
@@ -326,13 +326,15 @@ def built(
     if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
         return made
     cupy = dense.need_cupy()
-    problem, b, c = routes.problem(way, n, cupy)
-    with tma.recorded() as maps:
-        bound = _bound(way, choice, problem, device)
-    if bound is None:
-        choice = routes.choose(way, problem, device, tune)
+    problem, b, c = routes.stand_ins(way, n)
+    with unrehearsed():
         with tma.recorded() as maps:
-            bound = routes.bind(way, choice, problem, device)
+            bound = _bound(way, choice, problem, device)
+        if bound is None:
+            trials = (lambda: routes.problem(way, n, cupy)[0]) if tune else None
+            choice = routes.choose(way, problem, device, trials)
+            with tma.recorded() as maps:
+                bound = routes.bind(way, choice, problem, device)
     made.choice = choice
     device.sync()
     require(
@@ -379,14 +381,22 @@ def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
 def spmm(
     a, b, *, alpha: float = 1.0, beta: float = 0.0, out=None, accuracy: str | None = None, stream=None,
     prune: str | None = None, density: float | None = None,
-    group: int = 32, vector: int = 32, block: int = 64,
+    group: int = 32, vector: int = 32, block: int = 64, check: bool = True,
 ):  # fmt: skip
-    """out (m, n) = alpha · A · B + beta · out, once: a `plan` without trials, its call, and the wait for its end.
+    """out (m, n) = alpha · A · B + beta · out, once.
 
-    Who multiplies by the same A again makes a plan, which pays for the conversion of A once. Arguments are those of
-    `plan` and `Plan.__call__`; dtype, GPU and memory order are B's.
+    CSR that lies on the GPU, with values of B's dtype, is multiplied as it is, row by row: the call waits until its
+    indices were looked at, and the same call gives the same bits. Anything else is a `plan` without trials, its call, and
+    the wait for its end. Who multiplies by the same A again makes a plan, which pays for the conversion of A once.
+    Nothing of A is kept. Arguments are those of `plan` and `Plan.__call__`; dtype, GPU and memory order are B's.
     """
     given = dense.describe(b, "B")
+    if prune is None and accuracy in (None, *operands.ACCURACIES.get(given.dtype, ())[:1]):
+        found = direct.brought(a)
+        if found is not None:
+            done = direct.multiplied(found, b, given, out, alpha, beta, stream, check)
+            if done is not None:
+                return done
     require(len(given.shape) in (1, 2), f"B has {len(given.shape)} dimensions, but a matrix has 2")
     n = given.shape[1] if len(given.shape) == 2 else 1
     made = plan(

@@ -27,9 +27,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from .. import jit, splitmix, tuning
 from ..contract import Launch, Operands, Problem, require
-from ..formats import bcsr, half
+from ..formats import bcsr, half, intake
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
@@ -134,23 +136,52 @@ def _tf32(values):
 
 
 def problem(way: Route, n: int, xp) -> tuple[Problem, Any, Any]:
-    """(the room's problem, arrays that stand for B and out): random values, as trials need them. xp: CuPy or NumPy."""
+    """(the room's problem, B, out): random values, as trials need them. xp: CuPy or NumPy."""
     m, k = operands.size_of(way.a)
     b = _random(k, n, way.numbers, way.b_order, xp)
     c = _laid(xp.zeros(m * n, xp.uint16 if _sixteen_bits(way) else xp.float32), m, n, way.c_order)
+    return _problem(way, n, b, c), b, c
+
+
+def stand_ins(way: Route, n: int) -> tuple[Problem, Any, Any]:
+    """(the room's problem, arrays that stand for B and out): CuPy's, of addresses where nothing is."""
+    m, k = operands.size_of(way.a)
+    sixteen = _sixteen_bits(way)
+    b = _at(_PLACES[0], k * n, np.uint16 if sixteen else np.float32)
+    c = _at(_PLACES[1], m * n, np.uint16 if sixteen else np.float32)
+    b, c = _laid(b, k, n, way.b_order), _laid(c, m, n, way.c_order)
+    return _problem(way, n, b, c, stands=True), b, c
+
+
+_PLACES = (
+    1 << 46,
+    1 << 45,
+)  #: further apart than any GPU has memory, and on boundaries that every kernel takes
+
+
+def _at(address: int, size: int, dtype):
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(
+        address, max(1, size) * np.dtype(dtype).itemsize, None, cupy.cuda.Device().id
+    )
+    return cupy.ndarray((size,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def _problem(way: Route, n: int, b, c, stands: bool = False) -> Problem:
+    m, k = operands.size_of(way.a)
     b_like, c_like = (_as_half(way, x.T if way.turned else x) for x in (b, c))
     if way.turned:
-        made, sizes = Operands(b_like, way.a, c_like), (n, m, k)
+        made, sizes = Operands(b_like, way.a, c_like, stands), (n, m, k)
     else:
-        made, sizes = Operands(way.a, b_like, c_like), (m, n, k)
-    given = Problem(
+        made, sizes = Operands(way.a, b_like, c_like, stands), (m, n, k)
+    return Problem(
         room=way.room, label="" if way.numbers == "bfloat16" else way.numbers,
         m=sizes[0], n=sizes[1], k=sizes[2], nnz=way.a.nnz, density=way.a.nnz / (m * k), seed=0,
         useful_flops=2 * way.a.nnz * n, flops_def="2·nnz·N", least_bytes=0, requested_bytes=0,
         make_host=lambda: made, make_device=lambda: made,
         limit="tf32" if way.numbers == "tf32" else "",
     )  # fmt: skip
-    return given, b, c
 
 
 def _sixteen_bits(way: Route) -> bool:
@@ -182,7 +213,7 @@ class _Family:
     key: Callable[[], tuple]
     fits: Callable[[Any], bool]
     likely: Callable[[], Any]  #: the best configuration by the room's own prediction
-    tune: Callable[[], tuning.Winner]
+    tune: Callable[[Problem], tuning.Winner]  #: on a problem whose B and out are there
     bind: Callable[[str, Any], Launch]  #: (name, configuration)
 
 
@@ -209,7 +240,7 @@ def _family(way: Route, p: Problem, device) -> _Family | None:
         lambda: family.key(p),
         lambda config: family.fits(config, p, device),
         lambda: _likely(way.room, family, launch.tune, p, device),
-        lambda: launch.tune(p, device),
+        lambda real: launch.tune(real, device),
         lambda name, config: bind_config(name, p, device, config),
     )
 
@@ -220,8 +251,11 @@ def _any_csr(variant: str, p: Problem, device) -> _Family:
     accuracy, fits = any_csr.ACCURACIES[variant], any_csr.fitting(p, device)
 
     def likely():
-        of = statistics.statistics(p.device().a)
+        a = p.device().a
+        of = statistics.at_a_glance(a)
         every = model.candidates(accuracy, of, p.n, len(model.POOLS[accuracy]))
+        if not intake.facts_of(a).ascending:  # groups of rows would have to sort them first
+            every = [config for config in every if getattr(config, "rows", 0) == 1]
         return next(config for config in every if fits(config))
 
     return _Family(
@@ -229,7 +263,7 @@ def _any_csr(variant: str, p: Problem, device) -> _Family:
         lambda: any_csr.key(p, accuracy),
         fits,
         likely,
-        lambda: any_csr.tune(p, device, accuracy),
+        lambda real: any_csr.tune(real, device, accuracy),
         lambda name, config: any_csr.bind_config(name, p, device, config),
     )
 
@@ -244,19 +278,22 @@ def _likely(room: str, family, tune: Callable, p: Problem, device):
     return configs[0]
 
 
-def choose(way: Route, p: Problem, device, tune: bool) -> str:
+def choose(way: Route, p: Problem, device, tune: Callable[[], Problem] | None) -> str:
     """A variant's name, or "family knobs": what is the fastest, by trials or by what was kept of earlier ones.
 
-    tune: whether there may be trials; without them, and where nothing is kept, it is the best by prediction.
+    p: B and out may be stand-ins. tune: makes the problem that there may be trials on; None: there may be none, and
+    where nothing is kept, it is the best by prediction.
     """
     if way.room == "casper_sparse":
-        return _choose_csr(way, p, device) if tune else "split_rows"
+        return _choose_csr(way, tune(), device) if tune else "split_rows"
     family = _family(way, p, device)
     if family is None:
         return way.variant
     key = family.key()
     if tune:
-        config, _ = tuning.choose(family.choices, key, device, fits=family.fits, make=family.tune)
+        config, _ = tuning.choose(
+            family.choices, key, device, fits=family.fits, make=lambda: family.tune(tune())
+        )
     else:
         kept = tuning.look_up(family.choices, key, device, family.fits)
         config = kept.config if kept is not None else family.likely()

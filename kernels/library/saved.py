@@ -23,7 +23,7 @@ VERSION = 1  #: of the file
 def save(made: Plan, path) -> None:
     """Write a plan; `Plan.save`."""
     host = formats.to_host(made.a)
-    arrays = {f.name: getattr(host, f.name) for f in fields(host)}
+    arrays = {f.name: getattr(host, f.name) for f in fields(host) if f.compare}
     plain = {
         name: x if isinstance(x, str) else int(x)
         for name, x in arrays.items()
@@ -107,7 +107,7 @@ def read(path) -> tuple[dict, Any]:
     )
     kinds = {kind.__name__: kind for kind in operands.FORMATS}
     known = kinds.get(about["format"])
-    names = {f.name for f in fields(known)} if known else set()
+    names = {f.name for f in fields(known) if f.compare} if known else set()
     require(
         known is not None and names == arrays.keys() | about["fields"].keys(),
         f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",

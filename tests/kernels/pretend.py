@@ -10,10 +10,11 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import twins
 
 from kernels import jit
 from kernels.formats import half
-from kernels.library import current, dense
+from kernels.library import current, dense, routes
 
 
 class Array(np.ndarray):
@@ -21,7 +22,10 @@ class Array(np.ndarray):
 
     @property
     def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+        def memset_async(value, size):
+            np.asarray(self).view(np.uint8)[...] = value
+
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=0, memset_async=memset_async)
 
     @property
     def device(self):
@@ -110,6 +114,8 @@ def pretended(monkeypatch):
         # It looks for NumPy's arrays, which these are as well.
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+        monkeypatch.setattr(routes, "_at", lambda at, size, dtype: as_array(np.zeros(size, dtype)))
+        twins.instead_of_a_gpu(monkeypatch, as_array)
         return device
 
     return open_as

@@ -1,0 +1,149 @@
+"""CSR on a GPU as it comes in: checked before a kernel reads through its indices, in one launch and one wait.
+
+`taken` makes a `Csr` of arrays that somebody brings; `checked` looks at one that is there. Both note on it what the same
+look found (`Facts`), for whoever plans a multiplication. Facts belong to that one object, which nobody keeps: a matrix
+that is brought again is looked at again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from .. import gpu, workspace
+from . import csr
+from .csr import Csr
+
+SOURCE = Path(__file__).with_name("intake.cu")
+_THREADS, _BLOCKS, _ENTRIES = (
+    256,
+    528,
+    4,
+)  #: of a block; blocks at most; entries of a thread before there are more blocks
+_FOUND = np.dtype(
+    [("row", "u8"), ("entry", "u8"), ("print", "u8")]
+    + [(name, "u4") for name in ("longest", "falls", "starts", "ended")]
+)
+_FIRST = 2**63
+_KINDS = {4: "int", 8: "long long"}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a CSR matrix."""
+
+    longest: int  #: entries of the longest row
+    ascending: bool  #: columns ascend in every row, and none repeats
+    fingerprint: int  #: of 64 bits: where entries are
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Where the parts of a CSR matrix lie on a GPU: addresses, and bytes of an index of each kind."""
+
+    m: int
+    k: int
+    nnz: int
+    row_ptr: int
+    col_idx: int
+    row_bytes: int
+    col_bytes: int
+
+
+def looked(
+    arrays: Arrays, device, stream, *, check: bool = True, prints: bool = True, rows: int = 0, columns: int = 0
+) -> Facts:  # fmt: skip
+    """The facts of a CSR matrix on a current `cuda.core.Device`; waits for the stream.
+
+    check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. rows, columns: addresses
+    to which int32 copies of row_ptr and col_idx are written; 0: none are.
+    """
+    work = workspace.of(device)
+    size = max(arrays.nnz, arrays.m + 1)
+    blocks = min(_BLOCKS, -(-size // (_THREADS * _ENTRIES)))
+    entry = f"look<{_KINDS[arrays.row_bytes]}, {_KINDS[arrays.col_bytes]}>"
+    i64 = np.int64
+    with work.lock:
+        workspace.enqueue(
+            device, stream, SOURCE, entry, blocks, _THREADS, arrays.row_ptr, arrays.col_idx,
+            i64(arrays.m), i64(arrays.k), i64(arrays.nnz), np.int32(prints), rows, columns, work.sums, work.found,
+        )  # fmt: skip
+        stream.sync()
+        found = work.read(_FOUND)
+    if check and (found["row"] or found["entry"]):
+        _raise(arrays, int(found["row"]), int(found["entry"]))
+    return Facts(
+        int(found["longest"]), bool(found["falls"] == found["starts"]), int(found["print"])
+    )
+
+
+def _raise(arrays: Arrays, row: int, entry: int) -> None:
+    """The sentence of `csr.validate` for the first place that is wrong; 2^63 less its index, 0: none."""
+    if row:
+        at = _FIRST - row
+        begin = _number(arrays.row_ptr, at, arrays.row_bytes)
+        if at == 0 and begin != 0:
+            raise ValueError(csr.starts_elsewhere("CSR", begin))
+        if at == arrays.m:
+            raise ValueError(csr.ends_elsewhere(begin, arrays.nnz))
+        past = _number(arrays.row_ptr, at + 1, arrays.row_bytes)
+        raise ValueError(csr.falls("CSR", begin, past, at))
+    at = _FIRST - entry
+    column = _number(arrays.col_idx, at, arrays.col_bytes)
+    raise ValueError(csr.outside("CSR", at, column, arrays.k))
+
+
+def _number(address: int, index: int, size: int) -> int:
+    """An integer of an array on the GPU."""
+    from cuda.bindings import driver
+
+    to = np.zeros(1, f"i{size}")
+    (error,) = driver.cuMemcpyDtoH(to.ctypes.data, address + index * size, size)
+    if int(error):
+        raise gpu.NoGpu(
+            f"memory of the GPU cannot be read ({error.name}): end what broke its context"
+        )
+    return int(to[0])
+
+
+def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
+    """A `Csr` of CuPy arrays: indices of 32 or 64 bits, float32 values; int32 indices are shared, not copied.
+
+    Raises ValueError, one sentence, where they make no CSR matrix of that size.
+    """
+    import cupy
+
+    csr.require_sizes(m, k)
+    m, k, nnz = int(m), int(k), int(val.shape[0])
+    csr.require_lengths(m, row_ptr.shape[0], col_idx.shape[0], nnz)
+    narrow = [
+        x if x.dtype == np.int32 else cupy.empty(x.shape, np.int32) for x in (row_ptr, col_idx)
+    ]
+    to = [0 if x is y else y.data.ptr for x, y in zip((row_ptr, col_idx), narrow, strict=True)]
+    arrays = Arrays(
+        m, k, nnz, row_ptr.data.ptr, col_idx.data.ptr, row_ptr.dtype.itemsize, col_idx.dtype.itemsize
+    )  # fmt: skip
+    device, stream = on_cupys_stream()
+    facts = looked(arrays, device, stream, check=check, rows=to[0], columns=to[1])
+    return Csr(m, k, *narrow, val, facts)
+
+
+def checked(a: Csr) -> Csr:
+    """A `Csr` of CuPy arrays with its facts, or ValueError, one sentence, where its indices are wrong."""
+    arrays = Arrays(a.m, a.k, a.nnz, a.row_ptr.data.ptr, a.col_idx.data.ptr, 4, 4)
+    return replace(a, facts=looked(arrays, *on_cupys_stream()))
+
+
+def facts_of(a: Csr) -> Facts:
+    """The facts of a right `Csr` of CuPy arrays: those that it has, or by a look at it."""
+    return a.facts or checked(a).facts
+
+
+def on_cupys_stream():
+    """(the `cuda.core.Device` where CuPy works, made current; its current stream)."""
+    import cupy
+
+    device = gpu.open_device(cupy.cuda.Device().id)
+    return device, workspace.stream_at(cupy.cuda.get_current_stream().ptr, device)

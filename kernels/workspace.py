@@ -1,0 +1,125 @@
+"""What kernels of preparation share on a GPU: sums that are 0 between launches, and memory of the host that they write.
+
+One at a time prepares on a GPU: `of` gives the workspace, whose lock is held from the first launch until the host has
+read what came of it. Nothing here needs CuPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from . import jit
+
+TILE = 2048  #: numbers that a block of a scan adds up (async_sparse/planning.cu)
+_BYTES = 256  #: of the sums, and of what the host reads
+_LAUNCHES = 2**30 - 1  #: that a scan's words tell apart
+
+
+class Workspace:
+    """On a current `cuda.core.Device`."""
+
+    def __init__(self, device):
+        driver = _driver()
+        self.device = device
+        self.lock = threading.RLock()
+        self.sums = _did(driver.cuMemAlloc(_BYTES))  #: address of zeros on the GPU
+        _did(driver.cuMemsetD8(self.sums, 0, _BYTES))
+        self.found = _did(
+            driver.cuMemHostAlloc(_BYTES, 0)
+        )  #: address of memory that both sides see
+        self._tiles, self._room, self._launch = 0, 0, 0
+
+    def read(self, kind: np.dtype):
+        """A record of the host's memory: what kernels found, once the stream was waited for."""
+        import ctypes
+
+        memory = (ctypes.c_char * kind.itemsize).from_address(int(self.found))
+        return np.frombuffer(memory, kind, 1)[0].copy()
+
+    def tiles(self, size: int) -> tuple[int, np.uint32]:
+        """(address of a scan's words for so many numbers, which launch it is): words of other launches count as none."""
+        driver = _driver()
+        need = max(1, ceil(size / TILE))
+        self._launch += 1
+        if need > self._room or self._launch > _LAUNCHES:
+            if self._tiles:
+                self.device.sync()
+                _did(driver.cuMemFree(self._tiles))
+            self._room, self._launch = max(need, 2 * self._room, 1024), 1
+            self._tiles = _did(driver.cuMemAlloc(8 * self._room))
+            _did(driver.cuMemsetD8(self._tiles, 0, 8 * self._room))
+        return int(self._tiles), np.uint32(self._launch)
+
+
+_all: dict[int, Workspace] = {}
+_making = threading.Lock()
+
+
+def of(device) -> Workspace:
+    """The workspace of a current `cuda.core.Device`."""
+    found = _all.get(device.device_id)
+    if found is None:
+        with _making:
+            found = _all.setdefault(device.device_id, Workspace(device))
+    return found
+
+
+@functools.lru_cache(1024)
+def _config(blocks: int, threads: int):
+    from cuda.core import LaunchConfig
+
+    return LaunchConfig(grid=blocks, block=threads)
+
+
+def enqueue(
+    device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments
+) -> None:
+    """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses."""
+    from cuda.core import launch
+
+    launch(stream, _config(blocks, threads), jit.ready(source, entry, arch_of(device)), *arguments)
+
+
+_streams: dict[tuple[int, int], object] = {}
+
+
+def stream_at(address: int, device):
+    """The `cuda.core.Stream` at an address, on a `cuda.core.Device`; kept, since to make one takes long."""
+    key = device.device_id, address
+    found = _streams.get(key)
+    if found is None:
+        found = _streams[key] = device.create_stream(jit.StreamAt(address))
+    return found
+
+
+_archs: dict[int, str] = {}
+
+
+def arch_of(device) -> str:
+    """`jit.arch_of`, asked once."""
+    found = _archs.get(device.device_id)
+    if found is None:
+        found = _archs[device.device_id] = jit.arch_of(device)
+    return found
+
+
+@functools.cache
+def _driver():
+    from cuda.bindings import driver
+
+    return driver
+
+
+def _did(result: tuple):
+    """What a call of the driver returned besides success. Raises RuntimeError, one sentence, where it failed."""
+    error, *rest = result
+    if int(error):
+        raise RuntimeError(
+            f"the driver cannot prepare a workspace ({error.name}): free memory of the GPU"
+        )
+    return int(rest[0]) if rest else None

@@ -1,0 +1,208 @@
+"""planning.cu, intake.cu and half.cu against their twins in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import twins
+
+from kernels import formats, splitmix
+from kernels.async_sparse import planning
+from kernels.formats import csr, half, intake
+from kernels.formats.csr import Csr
+
+pytestmark = pytest.mark.gpu
+SEEDS = range(3)
+
+
+def matrices(seed: int) -> dict[str, Csr]:
+    rng = np.random.default_rng(seed)
+    m, k = int(rng.integers(1500, 6000)), int(rng.integers(300, 3000))
+    graph = rng.zipf(1.6, m).clip(0, k)
+    graph[rng.integers(0, m, m // 3)] = 0
+    graph[m // 2] = k
+    return {
+        "uniform": csr.from_scipy(sp.random(m, k, 0.01, format="csr", dtype=np.float32, random_state=rng)),
+        "graph": _of_lengths(graph, k, rng),
+        "band": csr.from_scipy(
+            sp.diags([np.arange(1, m + 1, dtype=np.float32)] * 7, range(-3, 4), shape=(m, m), format="csr", dtype=np.float32)
+        ),
+        "one row": _of_lengths(np.array([k]), k, rng),
+        "one column": _of_lengths(rng.integers(0, 2, m), 1, rng),
+        "empty": _of_lengths(np.zeros(m, int), k, rng),
+    }  # fmt: skip
+
+
+def _of_lengths(lengths, k: int, rng) -> Csr:
+    row_ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    columns = [np.sort(rng.permutation(k)[:length]) for length in lengths]
+    col_idx = np.concatenate([*columns, []]).astype(np.int32)
+    return Csr(
+        len(lengths), k, row_ptr, col_idx, rng.standard_normal(col_idx.size).astype(np.float32)
+    )
+
+
+def pairs():
+    for seed in SEEDS:
+        for name, a in matrices(seed).items():
+            yield f"{name} {seed}", a, formats.to_device(a)
+
+
+def same(found, expected, what: str) -> None:
+    for i, (x, y) in enumerate(zip(found, expected, strict=True)):
+        np.testing.assert_array_equal(formats.to_host(x), y, err_msg=f"{what}, array {i}")
+
+
+def test_facts_and_fingerprint():
+    for name, a, there in pairs():
+        assert intake.checked(there).facts == twins.facts(a), name
+    unsorted = csr.Csr(2, 5, np.int32([0, 2, 4]), np.int32([3, 1, 2, 2]), np.ones(4, np.float32))
+    assert not intake.checked(formats.to_device(unsorted)).facts.ascending
+
+
+@pytest.mark.parametrize("kind", ["row_ptr", "col_idx"])
+def test_the_first_wrong_index_is_named_as_on_the_host(kind):
+    for name, a, _ in pairs():
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            array = getattr(a, kind).copy()
+            if not array.size:
+                continue
+            at = int(rng.integers(array.size))
+            array[at] = [-1, a.k if kind == "col_idx" else a.nnz + 5, 2**31 - 1, -(2**31)][seed]
+            wrong = Csr(
+                a.m,
+                a.k,
+                *(array if x == kind else getattr(a, x) for x in ("row_ptr", "col_idx", "val")),
+            )
+            try:
+                csr.validate(wrong)
+            except ValueError as error:
+                with pytest.raises(ValueError) as found:
+                    csr.validate(formats.to_device(wrong))
+                if kind == "col_idx":
+                    assert str(found.value) == str(error), name
+            else:
+                csr.validate(formats.to_device(wrong))
+
+
+def test_indices_of_64_bits_are_narrowed_and_checked():
+    import cupy
+
+    for name, a, there in pairs():
+        wide = there.row_ptr.astype(np.int64), there.col_idx.astype(np.int64)
+        made = intake.taken(a.m, a.k, *wide, there.val)
+        same((made.row_ptr, made.col_idx), (a.row_ptr, a.col_idx), name)
+        if a.nnz:
+            wide[1][a.nnz // 2] = 2**32
+            with pytest.raises(ValueError, match=rf"col_idx\[{a.nnz // 2}\] is 4294967296"):
+                intake.taken(a.m, a.k, *wide, there.val)
+        assert isinstance(made.col_idx, cupy.ndarray)
+
+
+def test_rows_have_so_many_columns_together():
+    for name, a, there in pairs():
+        exact, found = twins.shared(a), planning.shared(there)
+        if max(np.diff(a.row_ptr), default=0) * 64 <= 1024:
+            assert found == exact, name
+        else:  # of long windows a part of the columns is looked at
+            np.testing.assert_allclose(found, exact, rtol=0.15, err_msg=name)
+        if a.nnz:
+            np.testing.assert_allclose(planning.shared(there, 16), exact, rtol=0.6, err_msg=name)
+
+
+def test_rows_by_likeness():
+    for name, a, there in pairs():
+        (order, made), (right, expected) = planning.similar(there), twins.similar(a)
+        same(
+            (order, made.row_ptr, made.col_idx, made.val),
+            (right, expected.row_ptr, expected.col_idx, expected.val),
+            name,
+        )
+
+
+@pytest.mark.parametrize("rows", [2, 4, 8])
+def test_groups(rows):
+    for name, a, there in pairs():
+        same(planning.grouped(there, rows), twins.grouped(a, rows), name)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("rows", [8, 16, 32, 64])
+def test_windows(rows, exact):
+    for name, a, there in pairs():
+        same(planning.sliced(there, rows, 8, exact), twins.sliced(a, rows, 8, exact), name)
+
+
+@pytest.mark.parametrize("chunk", [0, 32, 96])
+def test_tasks_row_after_row(chunk):
+    for name, a, there in pairs():
+        for longest_first in (False, True):
+            found = planning.tasks(there.row_ptr, chunk, longest_first=longest_first)
+            right = twins.tasks(a.row_ptr, chunk, longest_first=longest_first)
+            same(
+                (found.table, found.cut, found.others), (right.table, right.cut, right.others), name
+            )
+
+
+@pytest.mark.parametrize("block", [8, 64])
+@pytest.mark.parametrize("chunk", [0, 32, 96])
+def test_tasks_in_blocks(chunk, block):
+    """The same tasks in places with the same properties; which room of a size comes first is free."""
+    for name, a, there in pairs():
+        found, right = (
+            planning.tasks(there.row_ptr, chunk, block=block),
+            twins.tasks(a.row_ptr, chunk, block=block),
+        )
+        same((found.cut, found.others), (right.cut, right.others), name)
+        table = formats.to_host(found.table)
+        assert sorted(map(tuple, table)) == sorted(map(tuple, right.table)), name
+        place = table[:, 3]
+        for cut in np.unique(place[place >= 0]):
+            at = np.flatnonzero(place == cut)
+            begin, parts = at[0], at.size
+            assert (at == begin + np.arange(parts)).all() and (np.diff(table[at, 1]) > 0).all(), (
+                name
+            )
+            assert begin % min(block, 1 << (parts - 1).bit_length()) == 0, name
+            if parts <= block:
+                assert begin // block == at[-1] // block, name
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_sixteen_bits_are_those_of_the_host(dtype):
+    import cupy
+
+    x = (
+        np.random.default_rng(1).standard_normal((77, 33)).astype(np.float32)
+        * np.float32(2.0) ** np.arange(-140, -63)[:, None]
+    )
+    x[0, :7] = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38]
+    for given in (x, np.asfortranarray(x)):
+        bits = half.to_bits(given, dtype)
+        found = half.to_bits(cupy.asarray(given, order="K"), dtype)
+        np.testing.assert_array_equal(found.get(), bits)
+        np.testing.assert_array_equal(
+            half.from_bits(found, dtype).get(), half.from_bits(bits, dtype)
+        )
+    held = half.from_bits(half.to_bits(x, dtype), dtype)
+    held[~np.isfinite(held)] = 0
+    assert half.first_not_held(cupy.asarray(held), dtype) is None
+    held[50, 3] = np.float32(1 + 2**-20)
+    assert (
+        half.first_not_held(cupy.asarray(held), dtype)
+        == half.first_not_held(held, dtype)
+        == 50 * 33 + 3
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16", "float16"])
+def test_random_numbers_are_those_of_the_host(dtype):
+    import cupy
+
+    for size in (0, 1, 100_003):
+        key = splitmix.key(7, 2)
+        same(
+            [splitmix.uniform(key, size, dtype, cupy)], [splitmix.uniform(key, size, dtype)], dtype
+        )

@@ -210,6 +210,20 @@ def ready(source: Path, entry: str, arch: str):
     return load(compile_cubin(source, entry, arch))
 
 
+_loaded: dict[tuple, tuple] = {}
+
+
+def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
+    """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
+    key = source, entry, device.device_id, dynamic_shared_bytes
+    kernel, files = _loaded.get(key, (None, ()))
+    if kernel is None or any(os.stat(path).st_mtime_ns != at for path, at in files):
+        files = tuple((path, os.stat(path).st_mtime_ns) for path in map(str, _reached(source)))
+        kernel = load(compile_cubin(source, entry, arch_of(device)), dynamic_shared_bytes)
+        _loaded[key] = kernel, files
+    return kernel
+
+
 def most_clusters(kernel, config, device) -> int:
     """Clusters of a launch, `cuda.core.LaunchConfig`, that a GPU runs at the same time."""
     return kernel.occupancy.max_active_clusters(config, stream=device.default_stream)
@@ -388,6 +402,11 @@ def with_includes(source: Path, folders: Iterable[str | Path] = ()) -> str:
 
     folders: where else headers may lie, after the file's own folder and `COMMON`.
     """
+    return "\0".join(text for _, text in sorted(_reached(source, folders).items()))
+
+
+def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str]:
+    """The source and every header of ours that it reaches: path -> text."""
     seen: dict[Path, str] = {}
     todo = [source]
     while todo:
@@ -399,7 +418,7 @@ def with_includes(source: Path, folders: Iterable[str | Path] = ()) -> str:
             places = (path.parent, COMMON, *map(Path, folders))
             found = [place / name for place in places if (place / name).is_file()]
             todo += [p.resolve() for p in found[:1]]
-    return "\0".join(text for _, text in sorted(seen.items()))
+    return seen
 
 
 @functools.cache

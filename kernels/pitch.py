@@ -53,7 +53,7 @@ def copy(source, target, device) -> tuple:
     # What is copied at once divides rows and addresses of both.
     bits = source.data.ptr | target.data.ptr | source.shape[1] * size | target.shape[1] * size
     unit = min(bits & -bits, max(ENTRIES))
-    kernel = jit.load(jit.compile_cubin(SOURCE, ENTRIES[unit], jit.arch_of(device)))
+    kernel = jit.loaded(SOURCE, ENTRIES[unit], device)
     lines = source.shape[0]
     from_pitch, to_pitch = (x.shape[1] * size // unit for x in (source, target))
     length, i32 = min(from_pitch, to_pitch), np.int32

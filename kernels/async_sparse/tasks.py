@@ -164,7 +164,7 @@ def _of_cut(source, entry: str, cut, pointers, m: int, width: int, device) -> li
 
     if not len(cut):
         return []
-    kernel = jit.load(jit.compile_cubin(source, entry, jit.arch_of(device)))
+    kernel = jit.loaded(source, entry, device)
     blocks = min(MOST_BLOCKS, ceil(width / 256))  # beyond these, each goes on to further columns
     config = LaunchConfig(grid=(len(cut), blocks), block=256)
     return [(kernel, config, (cut.data.ptr, *pointers, np.int32(m), np.int32(width)))]

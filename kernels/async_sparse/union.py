@@ -270,7 +270,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         dense.b.data.ptr, dense.c.data.ptr, np.int32(problem.m), np.int32(width),
     )  # fmt: skip
     source = HALF_SOURCE if in_half else SOURCE
-    kernel = jit.load(jit.compile_cubin(source, entry(config, dtype), jit.arch_of(device)))
+    kernel = jit.loaded(source, entry(config, dtype), device)
     launch = LaunchConfig(grid=blocks, block=32 * WARPS)
     cupy.cuda.get_current_stream().synchronize()  # the handovers are 0, whatever stream comes next
     return Launch(

@@ -88,9 +88,7 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
         *map(np.int32, (len(rows), panels, min(panels, max(1, group)), shape.steps)),
     )  # fmt: skip
     need = family.shared_bytes(config, shape)
-    kernel = jit.load(
-        jit.compile_cubin(family.SOURCE, family.entry(config, shape), jit.arch_of(device)), need
-    )
+    kernel = jit.loaded(family.SOURCE, family.entry(config, shape), device, need)
     grid = min(properties.multiprocessor_count, len(rows) * panels)
     launch = LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need)
     cupy.cuda.get_current_stream().synchronize()  # the counters are 0, whatever stream comes next

@@ -251,7 +251,7 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
         dense.c.data.ptr, np.int32(problem.m), np.int32(dense.c.shape[1]),
     )  # fmt: skip
     need = stages(config) * stage_bytes(config)
-    kernel = jit.load(jit.compile_cubin(SOURCE, entry(config), jit.arch_of(device)), need)
+    kernel = jit.loaded(SOURCE, entry(config), device, need)
     launch = LaunchConfig(
         grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need
     )

@@ -292,9 +292,7 @@ def combiner(dtype: str, rows: int, columns: int, device) -> tuple[Any, Any]:
     """(kernel, config) of combine.cu for matrices of a size."""
     from cuda.core import LaunchConfig
 
-    kernel = jit.load(
-        jit.compile_cubin(SOURCE, f"combine<{DTYPES[dtype][0]}>", jit.arch_of(device))
-    )
+    kernel = jit.loaded(SOURCE, f"combine<{DTYPES[dtype][0]}>", device)
     blocks = min(_MOST_BLOCKS, ceil(rows / 32) * ceil(columns / 32))
     return kernel, LaunchConfig(grid=max(1, blocks), block=(32, 8))
 

@@ -275,7 +275,7 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     capacity = int(packed.count.max()) if packed.packed else packed.depth
     shared = shared_bytes(source, tile, b.keep, b.group, slot, capacity)
     name = entry(source, tile, b.keep, b.group, slot, add=step_shares > 1, vector=vector)
-    kernel = jit.load(jit.compile_cubin(HERE / f"{source}.cu", name, jit.arch_of(device)), shared)
+    kernel = jit.loaded(HERE / f"{source}.cu", name, device, shared)
     from cuda.core import LaunchConfig
 
     config = LaunchConfig(grid=(*grid, step_shares), block=tile.threads, shmem_size=shared)

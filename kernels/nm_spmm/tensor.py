@@ -192,7 +192,7 @@ def bind(variant: str, problem: Problem, device, *, band: int = BAND) -> Launch:
 
     shared = shared_bytes(variant)
     source = KERNELS[variant].source
-    kernel = jit.load(jit.compile_cubin(source, entry, jit.arch_of(device)), shared)
+    kernel = jit.loaded(source, entry, device, shared)
     grid = min(along[0] * along[1], device.properties.multiprocessor_count)
     config = LaunchConfig(grid=grid, block=THREADS, shmem_size=shared)
     return Launch(

@@ -192,7 +192,7 @@ def bind_config(
     )  # fmt: skip
     shared = config.shared_bytes
     entry = config.entry(out_kind, rows, columns)
-    kernel = jit.load(jit.compile_cubin(config.source, entry, jit.arch_of(device)), shared)
+    kernel = jit.loaded(config.source, entry, device, shared)
     count = high * wide
     resident = count if config.kernel == "split_k" else sms // config.cluster
     grid = min(count, resident)  # of clusters, where there are any

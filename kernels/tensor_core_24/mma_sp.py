@@ -117,7 +117,7 @@ def bind(
     (val, meta), prepare_ms = timed(lambda: prepare(ops.a, config))
     instance = config.entry(ops.a.dtype, bool(mask) or not whole, align, epilogue)
     dynamic = config.shared_bytes
-    kernel = jit.load(jit.compile_cubin(config.source, instance, jit.arch_of(device)), dynamic)
+    kernel = jit.loaded(config.source, instance, device, dynamic)
     launch = LaunchConfig(grid=blocks, block=config.threads, shmem_size=dynamic)
     arguments = (
         *(np.int32(size) for size in (m, n, k)),

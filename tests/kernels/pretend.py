@@ -107,6 +107,7 @@ def pretended(monkeypatch):
         monkeypatch.setattr(
             jit, "compile_cubin", lambda source, entry, arch, include=(): f"{source.stem}: {entry}"
         )
+        monkeypatch.setattr(jit, "_loaded", {})
         monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: cubin)
         monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
         monkeypatch.setattr(current.gpu, "open_device", lambda ordinal=0: device)

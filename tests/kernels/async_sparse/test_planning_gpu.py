@@ -176,7 +176,7 @@ def test_sixteen_bits_are_those_of_the_host(dtype):
 
     x = (
         np.random.default_rng(1).standard_normal((77, 33)).astype(np.float32)
-        * np.float32(2.0) ** np.arange(-140, -63)[:, None]
+        * np.float32(2.0) ** np.arange(-140, -63, dtype=np.float32)[:, None]
     )
     x[0, :7] = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38]
     for given in (x, np.asfortranarray(x)):

@@ -26,6 +26,7 @@ class Statistics:
     longest: int  #: entries of the row that has most
     #: order of rows (`tasks.ORDERS`) -> for each of `HEIGHTS` the columns that windows of so many rows have together.
     columns: dict[str, tuple[int, ...]]
+    ascending: bool = True  #: False: of some row columns do not ascend, or repeat, so groups of rows are costly to make
 
     def union(self, height: int, order: str = "") -> int:
         """Columns of all windows of `height` rows, one of `HEIGHTS`."""
@@ -51,8 +52,10 @@ def statistics(a: Csr) -> Statistics:
 
 def at_a_glance(a: Csr) -> Statistics:
     """Statistics of a matrix on a GPU in the order of its rows alone, by a sample of its rows: within some 10 us."""
-    columns = {"": planning.shared(a, planning.FEW)}
-    return Statistics(a.m, a.k, a.nnz, intake.facts_of(a).longest, columns)
+    if array_module(a.val) is np:
+        return statistics(a)
+    facts, columns = intake.facts_of(a), {"": planning.shared(a, planning.FEW)}
+    return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
 
 
 def _unions(a: Csr) -> tuple[int, ...]:

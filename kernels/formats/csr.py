@@ -84,7 +84,7 @@ def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
     if offsets != m + 1:
         raise ValueError(f"CSR row_ptr has {offsets} entries, but m = {m} rows need {m + 1}")
     if columns != values:
-        raise ValueError(f"CSR has {columns} column indices, but {values} values: they must agree")
+        raise ValueError(f"CSR has {columns} column indices, but {values} values: both must agree")
     if values > INT32_MAX:
         raise ValueError(
             f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows"

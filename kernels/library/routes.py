@@ -31,7 +31,7 @@ import numpy as np
 
 from .. import jit, splitmix, tuning
 from ..contract import Launch, Operands, Problem, require
-from ..formats import bcsr, half, intake
+from ..formats import bcsr, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
@@ -251,10 +251,9 @@ def _any_csr(variant: str, p: Problem, device) -> _Family:
     accuracy, fits = any_csr.ACCURACIES[variant], any_csr.fitting(p, device)
 
     def likely():
-        a = p.device().a
-        of = statistics.at_a_glance(a)
+        of = statistics.at_a_glance(p.device().a)
         every = model.candidates(accuracy, of, p.n, len(model.POOLS[accuracy]))
-        if not intake.facts_of(a).ascending:  # groups of rows would have to sort them first
+        if not of.ascending:
             every = [config for config in every if getattr(config, "rows", 0) == 1]
         return next(config for config in every if fits(config))
 

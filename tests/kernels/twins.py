@@ -75,7 +75,7 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     for function in (shared, similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))
-    monkeypatch.setattr(planning, "splits", given(windows.splits))
+    monkeypatch.setattr(planning, "splits", lambda a, infinite: windows.splits(on_host(a)))
     monkeypatch.setattr(planning, "tf32", given(windows.tf32))
     monkeypatch.setattr(
         planning,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refused import says
 
-from kernels import jit
+from kernels import jit, workspace
 from kernels.library import dense, operands, sampled
 from kernels.library.dense import Dense
 
@@ -167,7 +167,7 @@ def test_any_librarys_stream_has_an_address():
 
 
 def test_a_stream_is_opened_once(monkeypatch):
-    monkeypatch.setattr(dense, "_streams", {})
+    monkeypatch.setattr(workspace, "_streams", {})
     made = []
     device = SimpleNamespace(
         device_id=0, create_stream=lambda x: made.append(x.__cuda_stream__()) or len(made)

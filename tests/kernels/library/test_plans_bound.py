@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,27 +83,11 @@ def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(
 
 
 @pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
-def test_what_stood_for_b_and_out_is_freed(kind, dtype, accuracy, request, monkeypatch):
+def test_without_trials_nothing_is_made_for_b_and_out(kind, dtype, accuracy, request, monkeypatch):
     request.getfixturevalue("pretended")(racing.H200)
-    stood = []
-    problem = routes.problem
-
-    def watched(way, n, xp):
-        p, b, c = problem(way, n, xp)
-        stood.extend(weakref.ref(root(x)) for x in (b, c))
-        return p, b, c
-
-    monkeypatch.setattr(routes, "problem", watched)
+    monkeypatch.setattr(routes, "problem", lambda *_: pytest.fail("B and out are made"))
     made = kernels.plan(KINDS[kind], 64, dtype=dtype, accuracy=accuracy, tune=False)
-    gc.collect()
-    assert made._steps and [ref() for ref in stood] == [None, None]
-
-
-def root(x):
-    """The array whose memory another one shares."""
-    while isinstance(x.base, np.ndarray):
-        x = x.base
-    return x
+    assert made._steps
 
 
 def test_values_that_change_are_read_where_they_are(request):

@@ -177,7 +177,7 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     monkeypatch.setattr(tuning, "look_up", lambda *_: None)  # nothing is kept
     monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
     p, _, _ = routes.problem(made, 96, np)
-    choice = routes.choose(made, p, device, tune=False)
+    choice = routes.choose(made, p, device, tune=None)
     bound = []
     family = routes._family(made, p, device)
     fake = replace(family, bind=lambda name, config: bound.append(config))
@@ -197,7 +197,7 @@ def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_
     for in_place in (False, True):
         made = way("csr", "float32", None, A100, in_place=in_place)
         p, _, _ = routes.problem(made, 128, np)
-        assert routes.choose(made, p, A100, tune=True) == tried[-1][0][-1]
+        assert routes.choose(made, p, A100, tune=lambda: p) == tried[-1][0][-1]
     (every, jobs), (kept, _) = tried
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(every)
     for source, entry in jobs:

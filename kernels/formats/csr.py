@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from . import checks
 from .half import array_module
 
 INT32_MAX = 2**31 - 1
@@ -51,6 +52,7 @@ def validate(a: Csr) -> Csr:
             raise ValueError(
                 f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1"
             )
+    checks.require_arrays("CSR", {name: getattr(a, name) for name in ("row_ptr", "col_idx", "val")})
     for name, dtype in (("row_ptr", np.int32), ("col_idx", np.int32), ("val", np.float32)):
         array = getattr(a, name)
         if array.dtype != dtype or array.ndim != 1:
@@ -74,18 +76,23 @@ def validate(a: Csr) -> Csr:
     return a
 
 
-def require_columns(format: str, col_idx, count: int, what: str = "columns") -> None:
-    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy."""
+def require_columns(
+    format: str, col_idx, count: int, what: str = "columns", name: str = "col_idx"
+) -> None:
+    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy. name: theirs."""
     # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
     if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
         entry = int(((col_idx < 0) | (col_idx >= count)).argmax())
         raise ValueError(
-            f"{format} col_idx[{entry}] is {int(col_idx[entry])}, outside the {what} 0 to {count - 1}"
+            f"{format} {name}[{entry}] is {int(col_idx[entry])}, outside the {what} 0 to {count - 1}"
         )
 
 
-def narrowed(format: str, name: str, index):
-    """Indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy."""
+def narrowed(format: str, name: str, index, copy: bool = True):
+    """Indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy.
+
+    copy: also of what is int32 already.
+    """
     if index.dtype.itemsize >= 4 and index.dtype != np.int32 and index.shape[0]:
         low, high = int(index.min()), int(index.max())
         if low < -INT32_MAX or high > INT32_MAX:
@@ -95,44 +102,46 @@ def narrowed(format: str, name: str, index):
                 f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix "
                 "smaller, or split it"
             )
-    return index.astype(np.int32)
+    return index.astype(np.int32, copy=copy)
 
 
-def require_offsets(format: str, row_ptr) -> None:
-    """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy."""
+def require_offsets(format: str, row_ptr, name: str = "row_ptr") -> None:
+    """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy. name: theirs."""
     if int(row_ptr[0]) != 0:
-        raise ValueError(f"{format} row_ptr starts at {int(row_ptr[0])}, but must start at 0")
+        raise ValueError(f"{format} {name} starts at {int(row_ptr[0])}, but must start at 0")
     falling = row_ptr[1:] < row_ptr[:-1]
     if bool(falling.any()):
         row = int(falling.argmax())
         raise ValueError(
-            f"{format} row_ptr falls from {int(row_ptr[row])} to {int(row_ptr[row + 1])} at row {row},"
+            f"{format} {name} falls from {int(row_ptr[row])} to {int(row_ptr[row + 1])} at row {row},"
             " but must never fall"
         )
 
 
 def from_scipy(matrix) -> Csr:
-    """Any SciPy sparse array to CSR with int32 indices and float32 values; validates.
+    """Any SciPy sparse array to CSR with int32 indices and float32 values; validates, before it is converted, too.
 
     Raises ValueError where the matrix is not 2-dimensional, too large for int32 or malformed.
     """
+    from . import foreign
+
     if matrix.ndim != 2:
         raise ValueError(f"a CSR matrix has 2 dimensions, but the given array has {matrix.ndim}")
     if np.iscomplexobj(matrix):
         raise ValueError(f"a CSR matrix is real here, but the given array is {matrix.dtype}")
-    csr = matrix.tocsr()
-    if csr.nnz > INT32_MAX:
+    row_ptr, col_idx, val = foreign.csr_arrays(matrix)
+    if val.shape[0] > INT32_MAX:
         raise ValueError(
-            f"{csr.nnz} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
+            f"{val.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
         )
-    m, k = (int(size) for size in csr.shape)
+    m, k = (int(size) for size in matrix.shape)
     return validate(
         Csr(
             m,
             k,
-            narrowed("CSR", "row_ptr", csr.indptr),
-            narrowed("CSR", "col_idx", csr.indices),
-            csr.data.astype(np.float32),
+            narrowed("CSR", "row_ptr", row_ptr),
+            narrowed("CSR", "col_idx", col_idx),
+            val.astype(np.float32),
         )
     )
 

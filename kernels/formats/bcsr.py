@@ -276,7 +276,7 @@ def validate(a: Bcsr) -> Bcsr:
     stored.require_nnz("BCSR", a)
     if a.col_idx.shape[0] != a.blocks:
         raise ValueError(_said(a, _ENDS, 0))
-    fault = checks.bcsr(a) if checks.on_device(a.val) else _first_fault(a)
+    fault = first_fault(a)
     if fault is not None:
         raise ValueError(_said(a, *fault))
     return a
@@ -284,6 +284,11 @@ def validate(a: Bcsr) -> Bcsr:
 
 #: Kinds of faults, as checks.cu numbers them.
 _STARTS, _FALLS, _ENDS, _OUTSIDE, ASCENDS, _BELOW, _BEYOND = range(7)
+
+
+def first_fault(a: Bcsr) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault of a matrix whose arrays have the right shapes, wherever it lives."""
+    return checks.bcsr(a) if checks.on_device(a.val) else _first_fault(a)
 
 
 def _first_fault(a: Bcsr) -> tuple[int, int] | None:
@@ -317,15 +322,15 @@ def _said(a: Bcsr, kind: int, at: int) -> str:
     if kind == _STARTS:
         return f"BCSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0"
     if kind == _FALLS:
-        low, high = int(a.row_ptr[at + 1]), int(a.row_ptr[at])
-        return f"BCSR row_ptr falls from {high} to {low} at row {at}, but must never fall"
+        return csr.falls("BCSR", "row_ptr", at, int(a.row_ptr[at]), int(a.row_ptr[at + 1]))
     if kind == _ENDS:
         return (
             f"BCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {a.blocks} blocks: all three must agree"
         )
     if kind == _OUTSIDE:
-        return f"BCSR col_idx[{at}] is {int(a.col_idx[at])}, outside the columns of blocks 0 to {a.block_columns - 1}"
+        index = int(a.col_idx[at])
+        return csr.outside("BCSR", "col_idx", at, index, "columns of blocks", a.block_columns)
     if kind == ASCENDS:
         return (
             f"BCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at block {at + 1}, but must "

@@ -82,6 +82,8 @@ def nm(b, surplus: int) -> tuple[int, int] | None:
 
 def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: int) -> None:
     """As `foreign.require_compressed`, of CuPy arrays, for what they hold."""
+    from . import csr
+
     (pointers, ptr), (indices, index) = arrays.items()
     entry = f"compressed<{_index(kind, pointers, ptr)}, {_index(kind, indices, index)}>"
     found = _first(
@@ -102,21 +104,20 @@ def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: 
                 f"{kind} {pointers} ends at {int(ptr[-1])}, but there are {index.shape[0]} indices and "
                 f"{stored} values: all three must agree"
             ),
-            OUTSIDE: lambda: _outside(kind, indices, index, at, within, what),
+            OUTSIDE: lambda: csr.outside(kind, indices, at, int(index[at]), what, within),
         }[fault]()
     )
 
 
 def require_within(kind: str, name: str, index, count: int, what: str) -> None:
     """As `csr.require_columns`, of a CuPy array of any name."""
+    from . import csr
+
     entry = f"within<{_index(kind, name, index)}>"
     found = _first(entry, index.shape[0], index, np.int64(index.shape[0]), np.int64(count))
     if found is not None:
-        raise ValueError(_outside(kind, name, index, found[1], count, what))
-
-
-def _outside(kind: str, name: str, index, at: int, count: int, what: str) -> str:
-    return f"{kind} {name}[{at}] is {int(index[at])}, outside the {what} 0 to {count - 1}"
+        at = found[1]
+        raise ValueError(csr.outside(kind, name, at, int(index[at]), what, count))
 
 
 def _index(kind: str, name: str, index) -> str:

@@ -83,9 +83,22 @@ def require_columns(
     # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
     if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
         entry = int(((col_idx < 0) | (col_idx >= count)).argmax())
-        raise ValueError(
-            f"{format} {name}[{entry}] is {int(col_idx[entry])}, outside the {what} 0 to {count - 1}"
-        )
+        raise ValueError(outside(format, name, entry, int(col_idx[entry]), what, count))
+
+
+def outside(format: str, name: str, at: int, index: int, what: str, count: int) -> str:
+    """The sentence on an index that is none of 0 to count - 1."""
+    return f"{format} {name}[{at}] is {index}, outside the {what} 0 to {count - 1}"
+
+
+def too_wide(format: str, name: str, at: int, index: int) -> str:
+    """The sentence on an index of more than 32 bits."""
+    return f"{format} {name}[{at}] is {index}, but indices have 32 bits here: make the matrix smaller, or split it"
+
+
+def falls(format: str, name: str, at: int, high: int, low: int) -> str:
+    """The sentence on pointers that fall."""
+    return f"{format} {name} falls from {high} to {low} at row {at}, but must never fall"
 
 
 def narrowed(format: str, name: str, index, copy: bool = True):
@@ -98,10 +111,7 @@ def narrowed(format: str, name: str, index, copy: bool = True):
         if low < -INT32_MAX or high > INT32_MAX:
             wrong = high if high > INT32_MAX else low
             entry = int((index == index.dtype.type(wrong)).argmax())
-            raise ValueError(
-                f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix "
-                "smaller, or split it"
-            )
+            raise ValueError(too_wide(format, name, entry, wrong))
     return index.astype(np.int32, copy=copy)
 
 
@@ -112,10 +122,7 @@ def require_offsets(format: str, row_ptr, name: str = "row_ptr") -> None:
     falling = row_ptr[1:] < row_ptr[:-1]
     if bool(falling.any()):
         row = int(falling.argmax())
-        raise ValueError(
-            f"{format} {name} falls from {int(row_ptr[row])} to {int(row_ptr[row + 1])} at row {row},"
-            " but must never fall"
-        )
+        raise ValueError(falls(format, name, row, int(row_ptr[row]), int(row_ptr[row + 1])))
 
 
 def from_scipy(matrix) -> Csr:

@@ -28,15 +28,16 @@ def is_sparse(a) -> bool:
     return any(library is not None and library.issparse(a) for library in libraries)
 
 
-def checked(a):
+def checked(a, everything: bool = False):
     """Return a sparse matrix (m, k) of SciPy or CuPy, or raise ValueError: one sentence, which array is wrong, where.
 
-    What may follow of it is its own conversion. Indices of CSR are only counted, since `csr.validate` looks at them.
+    What may follow of it is its own conversion. Indices of CSR are only counted, since `csr.validate` looks at them,
+    unless `everything` is asked.
     """
     require(len(a.shape) == 2, f"A has {len(a.shape)} dimensions, but a matrix has 2")
     kind = a.format
     if kind in COMPRESSED:
-        _compressed(a)
+        _compressed(a, everything)
     elif kind == "coo":
         _coordinates(a)
     elif kind == "dia":
@@ -55,7 +56,7 @@ def csr_arrays(a) -> tuple:
     return a.indptr, a.indices[:stored], a.data[:stored]
 
 
-def _compressed(a) -> None:
+def _compressed(a, everything: bool) -> None:
     kind, (m, k) = a.format, a.shape
     pointers, indices, what = COMPRESSED[kind]
     block = (1, 1)
@@ -69,9 +70,13 @@ def _compressed(a) -> None:
     counted, within = (k, m) if kind == "csc" else (-(-m // block[0]), -(-k // block[1]))
     require_compressed(
         kind.upper(), {pointers: a.indptr, indices: a.indices}, counted, within, what,
-        min(a.indices.shape[0], a.data.shape[0]) if a.indices.ndim and a.data.ndim else 0,
-        indices_too=kind != "csr",
+        min(_length(a.indices), _length(a.data)),
+        indices_too=everything or kind != "csr",
     )  # fmt: skip
+
+
+def _length(x) -> int:
+    return x.shape[0] if getattr(x, "ndim", 0) else 0
 
 
 def require_compressed(

@@ -174,8 +174,7 @@ def _said(a: Wcsr, kind: int, at: int) -> str:
     if kind == _STARTS:
         return f"WCSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0"
     if kind == _FALLS:
-        low, high = int(a.row_ptr[at + 1]), int(a.row_ptr[at])
-        return f"WCSR row_ptr falls from {high} to {low} at row {at}, but must never fall"
+        return csr.falls("WCSR", "row_ptr", at, int(a.row_ptr[at]), int(a.row_ptr[at + 1]))
     if kind == _ENDS:
         return (
             f"WCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "

@@ -2,7 +2,8 @@
 
 All but `half` and `eight`, which are dense, are sparse. Every module of a format has to_dense, to_host and
 to_device; the functions here find the module of an operand, so that others need not know which
-formats there are. `stored` is what two formats share, and `reorder` changes a matrix, not a format.
+formats there are. `stored` is what two formats share, `reorder` changes a matrix, not a format, `foreign` is for
+matrices of SciPy and CuPy, and `checks` finds faults of formats on the GPU.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ import numpy as np
 
 from .. import splitmix
 from ..contract import require_seed
-from . import csr, stored
+from . import checks, csr, stored
 from .csr import INT32_MAX, Csr
 from .half import Half, array_module
 
@@ -264,44 +264,81 @@ def random_pattern(
 def validate(a: Bcsr) -> Bcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     stored.require_dtype("BCSR", a.dtype)
-    m, k = stored.require_sizes("BCSR", a.m, a.k)
+    stored.require_sizes("BCSR", a.m, a.k)
     stored.require_arrays("BCSR", a, 3)
-    b_row, b_col = sides(a.block)
+    b_row, _ = sides(a.block)
     require_blocks(a.blocks, b_row)
     if a.row_ptr.shape[0] != a.block_rows + 1:
         raise ValueError(
             f"BCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.block_rows} rows of blocks need "
             f"{a.block_rows + 1}"
         )
-    csr.require_offsets("BCSR", a.row_ptr)
-    if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.blocks):
-        raise ValueError(
+    stored.require_nnz("BCSR", a)
+    if a.col_idx.shape[0] != a.blocks:
+        raise ValueError(_said(a, _ENDS, 0))
+    fault = first_fault(a)
+    if fault is not None:
+        raise ValueError(_said(a, *fault))
+    return a
+
+
+#: Kinds of faults, as checks.cu numbers them.
+_STARTS, _FALLS, _ENDS, _OUTSIDE, ASCENDS, _BELOW, _BEYOND = range(7)
+
+
+def first_fault(a: Bcsr) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault of a matrix whose arrays have the right shapes, wherever it lives."""
+    return checks.bcsr(a) if checks.on_device(a.val) else _first_fault(a)
+
+
+def _first_fault(a: Bcsr) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault of a matrix on the host, as `checks.bcsr` finds it on the GPU."""
+    if int(a.row_ptr[0]) != 0:
+        return _STARTS, 0
+    found = np.flatnonzero(a.row_ptr[1:] < a.row_ptr[:-1])
+    if found.size:
+        return _FALLS, int(found[0])
+    if int(a.row_ptr[-1]) != a.blocks:
+        return _ENDS, a.block_rows
+    found = np.flatnonzero((a.col_idx < 0) | (a.col_idx >= a.block_columns))
+    if found.size:
+        return _OUTSIDE, int(found[0])
+    place = block_rows_of(a) * a.block_columns + a.col_idx
+    found = np.flatnonzero(place[1:] <= place[:-1])
+    if found.size:
+        return ASCENDS, int(found[0])
+    (b_row, b_col), last = a.block, int(a.row_ptr[-2]) if a.m else 0
+    below = a.val[last:, a.m % b_row :] if a.m % b_row else a.val[:0]
+    found = np.flatnonzero(stored.nonzero(below).any(axis=(1, 2)))
+    if found.size:
+        return _BELOW, last + int(found[0])
+    right = np.flatnonzero(a.col_idx == a.k // b_col)  # none where k is a multiple
+    found = np.flatnonzero(stored.nonzero(a.val[right][:, :, a.k % b_col :]).any(axis=(1, 2)))
+    return (_BEYOND, int(right[found[0]])) if found.size else None
+
+
+def _said(a: Bcsr, kind: int, at: int) -> str:
+    """The sentence on a fault."""
+    if kind == _STARTS:
+        return f"BCSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0"
+    if kind == _FALLS:
+        return csr.falls("BCSR", "row_ptr", at, int(a.row_ptr[at]), int(a.row_ptr[at + 1]))
+    if kind == _ENDS:
+        return (
             f"BCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {a.blocks} blocks: all three must agree"
         )
-    xp = array_module(a.col_idx)
-    outside = (a.col_idx < 0) | (a.col_idx >= a.block_columns)
-    if bool(outside.any()):
-        block = int(outside.argmax())
-        raise ValueError(
-            f"BCSR col_idx[{block}] is {int(a.col_idx[block])}, outside the columns of blocks 0 to "
-            f"{a.block_columns - 1}"
+    if kind == _OUTSIDE:
+        index = int(a.col_idx[at])
+        return csr.outside("BCSR", "col_idx", at, index, "columns of blocks", a.block_columns)
+    if kind == ASCENDS:
+        return (
+            f"BCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at block {at + 1}, but must "
+            "ascend within a row of blocks"
         )
-    place = block_rows_of(a) * a.block_columns + a.col_idx
-    falling = place[1:] <= place[:-1]
-    if bool(falling.any()):
-        block = int(falling.argmax())
-        raise ValueError(
-            f"BCSR col_idx goes from {int(a.col_idx[block])} to {int(a.col_idx[block + 1])} at block "
-            f"{block + 1}, but must ascend within a row of blocks"
-        )
-    if m % b_row and bool(stored.nonzero(a.val[int(a.row_ptr[-2]) :, m % b_row :]).any()):
-        raise ValueError(f"BCSR val has a non-zero below row {m - 1}, where padding must be 0")
-    right = xp.flatnonzero(a.col_idx == k // b_col)  # none where k is a multiple
-    if right.size and bool(stored.nonzero(a.val[right][:, :, k % b_col :]).any()):
-        raise ValueError(f"BCSR val has a non-zero beyond column {k - 1}, where padding must be 0")
-    stored.require_nnz("BCSR", a)
-    return a
+    if kind == _BELOW:
+        return f"BCSR val has a non-zero below row {a.m - 1}, where padding must be 0"
+    return f"BCSR val has a non-zero beyond column {a.k - 1}, where padding must be 0"
 
 
 def to_dense(a: Bcsr):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from . import checks
 from .half import array_module
 
 INT32_MAX = 2**31 - 1
@@ -49,6 +50,7 @@ class Csr:
 def validate(a: Csr) -> Csr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     require_sizes(a.m, a.k)
+    checks.require_arrays("CSR", {name: getattr(a, name) for name in ("row_ptr", "col_idx", "val")})
     for name, dtype in (("row_ptr", np.int32), ("col_idx", np.int32), ("val", np.float32)):
         array = getattr(a, name)
         if array.dtype != dtype or array.ndim != 1:
@@ -94,78 +96,91 @@ def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
 # ---- what is wrong with indices, for hosts and GPUs
 
 
-def starts_elsewhere(format: str, begin: int) -> str:
-    return f"{format} row_ptr starts at {begin}, but must start at 0"
+def starts_elsewhere(format: str, begin: int, name: str = "row_ptr") -> str:
+    """The sentence on pointers that start elsewhere."""
+    return f"{format} {name} starts at {begin}, but must start at 0"
 
 
 def ends_elsewhere(end: int, nnz: int) -> str:
+    """The sentence on pointers that end elsewhere."""
     return (
         f"CSR row_ptr ends at {end}, but there are {nnz} column indices and values: all must agree"
     )
 
 
-def falls(format: str, begin: int, past: int, row: int) -> str:
-    return f"{format} row_ptr falls from {begin} to {past} at row {row}, but must never fall"
-
-
-def outside(format: str, entry: int, column: int, count: int, what: str = "columns") -> str:
-    return f"{format} col_idx[{entry}] is {column}, outside the {what} 0 to {count - 1}"
-
-
-def require_columns(format: str, col_idx, count: int, what: str = "columns") -> None:
-    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy."""
+def require_columns(
+    format: str, col_idx, count: int, what: str = "columns", name: str = "col_idx"
+) -> None:
+    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy. name: theirs."""
     # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
     if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
         entry = int(((col_idx < 0) | (col_idx >= count)).argmax())
-        raise ValueError(outside(format, entry, int(col_idx[entry]), count, what))
+        raise ValueError(outside(format, name, entry, int(col_idx[entry]), what, count))
 
 
-def narrowed(format: str, name: str, index):
-    """Indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy."""
+def outside(format: str, name: str, at: int, index: int, what: str, count: int) -> str:
+    """The sentence on an index that is none of 0 to count - 1."""
+    return f"{format} {name}[{at}] is {index}, outside the {what} 0 to {count - 1}"
+
+
+def too_wide(format: str, name: str, at: int, index: int) -> str:
+    """The sentence on an index of more than 32 bits."""
+    return f"{format} {name}[{at}] is {index}, but indices have 32 bits here: make the matrix smaller, or split it"
+
+
+def falls(format: str, name: str, at: int, high: int, low: int) -> str:
+    """The sentence on pointers that fall."""
+    return f"{format} {name} falls from {high} to {low} at row {at}, but must never fall"
+
+
+def narrowed(format: str, name: str, index, copy: bool = True):
+    """Indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy.
+
+    copy: also of what is int32 already.
+    """
     if index.dtype.itemsize >= 4 and index.dtype != np.int32 and index.shape[0]:
         low, high = int(index.min()), int(index.max())
         if low < -INT32_MAX or high > INT32_MAX:
             wrong = high if high > INT32_MAX else low
             entry = int((index == index.dtype.type(wrong)).argmax())
-            raise ValueError(
-                f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix "
-                "smaller, or split it"
-            )
-    return index.astype(np.int32)
+            raise ValueError(too_wide(format, name, entry, wrong))
+    return index.astype(np.int32, copy=copy)
 
 
-def require_offsets(format: str, row_ptr) -> None:
-    """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy."""
+def require_offsets(format: str, row_ptr, name: str = "row_ptr") -> None:
+    """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy. name: theirs."""
     if int(row_ptr[0]) != 0:
-        raise ValueError(starts_elsewhere(format, int(row_ptr[0])))
+        raise ValueError(starts_elsewhere(format, int(row_ptr[0]), name))
     falling = row_ptr[1:] < row_ptr[:-1]
     if bool(falling.any()):
         row = int(falling.argmax())
-        raise ValueError(falls(format, int(row_ptr[row]), int(row_ptr[row + 1]), row))
+        raise ValueError(falls(format, name, row, int(row_ptr[row]), int(row_ptr[row + 1])))
 
 
 def from_scipy(matrix) -> Csr:
-    """Any SciPy sparse array to CSR with int32 indices and float32 values; validates.
+    """Any SciPy sparse array to CSR with int32 indices and float32 values; validates, before it is converted, too.
 
     Raises ValueError where the matrix is not 2-dimensional, too large for int32 or malformed.
     """
+    from . import foreign
+
     if matrix.ndim != 2:
         raise ValueError(f"a CSR matrix has 2 dimensions, but the given array has {matrix.ndim}")
     if np.iscomplexobj(matrix):
         raise ValueError(f"a CSR matrix is real here, but the given array is {matrix.dtype}")
-    csr = matrix.tocsr()
-    if csr.nnz > INT32_MAX:
+    row_ptr, col_idx, val = foreign.csr_arrays(matrix)
+    if val.shape[0] > INT32_MAX:
         raise ValueError(
-            f"{csr.nnz} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
+            f"{val.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
         )
-    m, k = (int(size) for size in csr.shape)
+    m, k = (int(size) for size in matrix.shape)
     return validate(
         Csr(
             m,
             k,
-            narrowed("CSR", "row_ptr", csr.indptr),
-            narrowed("CSR", "col_idx", csr.indices),
-            csr.data.astype(np.float32),
+            narrowed("CSR", "row_ptr", row_ptr),
+            narrowed("CSR", "col_idx", col_idx),
+            val.astype(np.float32),
         )
     )
 

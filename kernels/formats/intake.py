@@ -89,10 +89,10 @@ def _raise(arrays: Arrays, row: int, entry: int) -> None:
         if at == arrays.m:
             raise ValueError(csr.ends_elsewhere(begin, arrays.nnz))
         past = _number(arrays.row_ptr, at + 1, arrays.row_bytes)
-        raise ValueError(csr.falls("CSR", begin, past, at))
+        raise ValueError(csr.falls("CSR", "row_ptr", at, begin, past))
     at = _FIRST - entry
     column = _number(arrays.col_idx, at, arrays.col_bytes)
-    raise ValueError(csr.outside("CSR", at, column, arrays.k))
+    raise ValueError(csr.outside("CSR", "col_idx", at, column, "columns", arrays.k))
 
 
 def _number(address: int, index: int, size: int) -> int:

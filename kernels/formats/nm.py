@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from . import checks
+
 INT32_MAX = 2**31 - 1
 #: Elements of the dense matrix worked on at a time, to bound the temporaries. `random` draws chunk by
 #: chunk, so another value gives other matrices.
@@ -164,6 +166,7 @@ def validate(b: Nm) -> Nm:
     """Return `b`, or raise ValueError: one sentence, which array is wrong and where."""
     k, n, keep, group, vector = _sizes(b.k, b.n, b.keep, b.group, b.vector)
     w, q = b.w, b.q
+    checks.require_arrays("N:M", {"val": b.val, "index": b.index})
     for name, dtype, shape in (("val", np.float32, (w, n)), ("index", np.int32, (w, q))):
         array = getattr(b, name)
         if array.dtype != dtype or tuple(array.shape) != shape:
@@ -173,41 +176,51 @@ def validate(b: Nm) -> Nm:
             )
         if not array.flags.c_contiguous:
             raise ValueError(f"N:M {name} is not row-major contiguous: copy it")
-    xp = _module(b.index)
-    real = w - _surplus(k, keep, group)
-    row = xp.arange(w)
-    low = (row // keep * group)[:, None]
-    high = xp.minimum(low + group, k)
-    # As int32, comparing them with the index needs no wide copy of it.
-    outside = (b.index < low.astype(xp.int32)) | (b.index >= high.astype(xp.int32))
-    if bool(outside.any()):
-        i, v = divmod(int(outside.argmax()), q)
+    fault = checks.nm(b, _surplus(k, keep, group)) if checks.on_device(b.val) else _first_fault(b)
+    if fault is None:
+        return b
+    kind, at = fault
+    if kind == _STORED:
+        i, j = divmod(at, n)
+        raise ValueError(f"N:M val[{i}, {j}] is {float(b.val[i, j])}, but a surplus row must be 0")
+    i, v = divmod(at, q)
+    if kind == _GROUP:
+        low = i // keep * group
         raise ValueError(
-            f"N:M index[{i}, {v}] is {int(b.index[i, v])}, outside the rows {int(low[i, 0])} to "
-            f"{int(high[i, 0]) - 1} of group {i // keep}"
+            f"N:M index[{i}, {v}] is {int(b.index[i, v])}, outside the rows {low} to {min(low + group, k) - 1} of "
+            f"group {i // keep}"
         )
-    # From group to group the rows rise anyway, after the check above.
-    falling = b.index[1:real] <= b.index[: real - 1]
-    if bool(falling.any()):
-        i, v = divmod(int(falling.argmax()), q)
+    if kind == _CLIMBS:
         raise ValueError(
             f"N:M index goes from {int(b.index[i, v])} to {int(b.index[i + 1, v])} at "
             f"[{i + 1}, {v}], but must ascend within group {i // keep}"
         )
-    wrong = b.index[real:] != k - 1
-    if bool(wrong.any()):
-        i, v = divmod(int(wrong.argmax()), q)
-        raise ValueError(
-            f"N:M index[{real + i}, {v}] is {int(b.index[real + i, v])}, but a surplus row must "
-            f"repeat the last row, {k - 1}"
-        )
-    wrong = b.val[real:] != 0
-    if bool(wrong.any()):
-        i, j = divmod(int(wrong.argmax()), n)
-        raise ValueError(
-            f"N:M val[{real + i}, {j}] is {float(b.val[real + i, j])}, but a surplus row must be 0"
-        )
-    return b
+    raise ValueError(
+        f"N:M index[{i}, {v}] is {int(b.index[i, v])}, but a surplus row must repeat the last row, {k - 1}"
+    )
+
+
+#: Kinds of faults, as checks.cu numbers them.
+_GROUP, _CLIMBS, _SURPLUS, _STORED = range(4)
+
+
+def _first_fault(b: Nm) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault of a matrix on the host, as `checks.nm` finds it on the GPU."""
+    real = b.w - _surplus(b.k, b.keep, b.group)
+    low = (np.arange(b.w) // b.keep * b.group)[:, None]
+    high = np.minimum(low + b.group, b.k)
+    # As int32, comparing them with the index needs no wide copy of it.
+    outside = (b.index < low.astype(np.int32)) | (b.index >= high.astype(np.int32))
+    for kind, first, wrong in (
+        (_GROUP, 0, outside),
+        # From group to group the rows rise anyway, after the check above.
+        (_CLIMBS, 0, b.index[1:real] <= b.index[: real - 1]),
+        (_SURPLUS, real, b.index[real:] != b.k - 1),
+        (_STORED, real, b.val[real:] != 0),
+    ):
+        if wrong.any():
+            return kind, first * wrong.shape[1] + int(wrong.argmax())
+    return None
 
 
 def to_dense(b: Nm):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import csr, half
+from . import checks, csr, half
 from .csr import INT32_MAX, Csr
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -75,7 +75,8 @@ def require_sizes(name: str, m, k) -> tuple[int, int]:
 
 
 def require_arrays(name: str, a, dimensions: int) -> None:
-    """Raise ValueError unless row_ptr, col_idx and val, of so many dimensions, have their dtypes."""
+    """Raise ValueError unless row_ptr, col_idx and val, of so many dimensions, have their dtypes, on one side."""
+    checks.require_arrays(name, {x: getattr(a, x) for x in ("row_ptr", "col_idx", "val")})
     for array, dtype, ndim in (
         ("row_ptr", np.dtype(np.int32), 1),
         ("col_idx", np.dtype(np.int32), 1),

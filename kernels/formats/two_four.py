@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from .. import jit
+from . import checks
 from .half import DTYPES, array_module, from_bits, require_dtype, to_bits
 
 SOURCE = Path(__file__).with_name("two_four.cu")
@@ -185,6 +186,7 @@ def validate(a: TwoFour) -> TwoFour:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     require_dtype(a.dtype)
     m, k = require_sizes(a.m, a.k)
+    checks.require_arrays("2:4", {"val": a.val, "meta": a.meta})
     for name, shape in (("val", (m, a.k_pad // 2)), ("meta", (m, a.k_pad // 16))):
         array = getattr(a, name)
         if array.dtype != np.uint16 or tuple(array.shape) != shape:
@@ -194,30 +196,43 @@ def validate(a: TwoFour) -> TwoFour:
             )
         if not array.flags.c_contiguous:
             raise ValueError(f"2:4 {name} is not row-major contiguous: copy it")
-    xp = array_module(a.meta)
-    for rows in row_chunks(m, k):
-        pairs = unpack_pairs(xp, a.meta[rows])
-        wrong = ~is_pair(pairs)
-        if bool(wrong.any()):
-            row, group = divmod(int(wrong.argmax()), wrong.shape[1])
-            bad = int(pairs[row, group])
-            raise ValueError(
-                f"2:4 meta has the indices {bad & 3} and {bad >> 2} in row {rows.start + row}, "
-                f"group {group}, but a group's two indices must differ, the smaller in the low bits"
-            )
+    fault = checks.two_four(a, _IS_PAIR) if checks.on_device(a.val) else _first_fault(a)
+    if fault is None:
+        return a
+    kind, at = fault
+    if kind == _PAIR:
+        row, group = divmod(at, a.k_pad // 4)
+        bad = int(a.meta[row, group // 4]) >> 4 * (group % 4) & 15
+        raise ValueError(
+            f"2:4 meta has the indices {bad & 3} and {bad >> 2} in row {row}, group {group}, but a group's two "
+            "indices must differ, the smaller in the low bits"
+        )
+    row, column = divmod(at, 16)
+    raise ValueError(
+        f"2:4 val has a non-zero in row {row}, column {a.k_pad - 16 + column}, but the columns {k} to "
+        f"{a.k_pad - 1} are padding and must be 0"
+    )
+
+
+#: Kinds of faults, as checks.cu numbers them.
+_PAIR, _FILLED = range(2)
+
+
+def _first_fault(a: TwoFour) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault of a matrix on the host, as `checks.two_four` finds it on the GPU."""
+    for rows in row_chunks(a.m, a.k):
+        wrong = np.flatnonzero(~is_pair(unpack_pairs(np, a.meta[rows])))
+        if wrong.size:
+            return _PAIR, rows.start * (a.k_pad // 4) + int(wrong[0])
     # Only the last sixteen columns may lie beyond k.
-    groups = xp.zeros((m, 4, 4), bool)
-    pairs, used = unpack_pairs(xp, a.meta[:, -1:]), (a.val[:, -8:] & 0x7FFF != 0).reshape(m, 4, 2)
+    groups = np.zeros((a.m, 4, 4), bool)
+    pairs, used = unpack_pairs(np, a.meta[:, -1:]), (a.val[:, -8:] & 0x7FFF != 0).reshape(-1, 4, 2)
     for c in range(4):
         groups[:, :, c] = (used[:, :, 0] & (pairs & 3 == c)) | (used[:, :, 1] & (pairs >> 2 == c))
-    wrong = groups.reshape(m, 16)[:, k - (a.k_pad - 16) :]
-    if bool(wrong.any()):
-        row, column = divmod(int(wrong.argmax()), wrong.shape[1])
-        raise ValueError(
-            f"2:4 val has a non-zero in row {row}, column {k + column}, but the columns {k} to "
-            f"{a.k_pad - 1} are padding and must be 0"
-        )
-    return a
+    filled = groups.reshape(a.m, 16)
+    filled[:, : a.k - (a.k_pad - 16)] = False
+    wrong = np.flatnonzero(filled)
+    return (_FILLED, int(wrong[0])) if wrong.size else None
 
 
 def to_dense(a: TwoFour):

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from . import csr, stored
+from . import checks, csr, stored
 from .csr import INT32_MAX
 from .half import array_module
 
@@ -123,47 +123,78 @@ def validate(a: Wcsr) -> Wcsr:
             f"WCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.windows} windows need "
             f"{a.windows + 1}"
         )
-    csr.require_offsets("WCSR", a.row_ptr)
-    if not (int(a.row_ptr[-1]) == a.col_idx.shape[0] == a.columns) or a.val.shape[0] != a.window:
-        raise ValueError(
+    stored.require_nnz("WCSR", a)
+    if a.col_idx.shape[0] != a.columns or a.val.shape[0] != a.window:
+        raise ValueError(_said(a, _ENDS, 0))
+    fault = checks.wcsr(a) if checks.on_device(a.val) else _first_fault(a)
+    if fault is not None:
+        raise ValueError(_said(a, *fault))
+    return a
+
+
+#: Kinds of faults, as checks.cu numbers them.
+_STARTS, _FALLS, _ENDS, _RAGGED, _OUTSIDE, _RISES, _PADDING, _UNDER = range(8)
+
+
+def _first_fault(a: Wcsr) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault of a matrix on the host, as `checks.wcsr` finds it on the GPU."""
+    if int(a.row_ptr[0]) != 0:
+        return _STARTS, 0
+    found = np.flatnonzero(a.row_ptr[1:] < a.row_ptr[:-1])
+    if found.size:
+        return _FALLS, int(found[0])
+    if int(a.row_ptr[-1]) != a.columns:
+        return _ENDS, a.windows
+    found = np.flatnonzero(a.row_ptr % a.pad)
+    if found.size:
+        return _RAGGED, int(found[0])
+    found = np.flatnonzero((a.col_idx < -1) | (a.col_idx >= a.k))
+    if found.size:
+        return _OUTSIDE, int(found[0])
+    # Padding counts as column k, which it may repeat.
+    padding = a.col_idx < 0
+    owner = csr.owners(a.row_ptr, a.columns)
+    col = np.where(padding, a.k, a.col_idx).astype(np.int64)
+    same = (col[1:] == col[:-1]) & ~padding[1:]
+    found = np.flatnonzero((owner[1:] == owner[:-1]) & ((col[1:] < col[:-1]) | same))
+    if found.size:
+        return _RISES, int(found[0])
+    padded = np.flatnonzero(padding)
+    found = np.flatnonzero(stored.nonzero(a.val[:, padded]).any(axis=0))
+    if found.size:
+        return _PADDING, int(padded[found[0]])
+    last = int(a.row_ptr[-2]) if a.windows else 0
+    under = a.val[a.m % a.window :, last:] if a.m % a.window else a.val[:0]
+    found = np.flatnonzero(stored.nonzero(under))
+    return (_UNDER, int(found[0])) if found.size else None
+
+
+def _said(a: Wcsr, kind: int, at: int) -> str:
+    """The sentence on a fault."""
+    if kind == _STARTS:
+        return f"WCSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0"
+    if kind == _FALLS:
+        return csr.falls("WCSR", "row_ptr", at, int(a.row_ptr[at]), int(a.row_ptr[at + 1]))
+    if kind == _ENDS:
+        return (
             f"WCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {tuple(a.val.shape)} values: it must be {a.window} rows of as many"
         )
-    ragged = a.row_ptr % a.pad != 0
-    if bool(ragged.any()):
-        window = int(ragged.argmax())
-        raise ValueError(
-            f"WCSR row_ptr[{window}] is {int(a.row_ptr[window])}, but must be a multiple of the padding, "
-            f"{a.pad}"
+    if kind == _RAGGED:
+        return f"WCSR row_ptr[{at}] is {int(a.row_ptr[at])}, but must be a multiple of the padding, {a.pad}"
+    if kind == _OUTSIDE:
+        return (
+            f"WCSR col_idx[{at}] is {int(a.col_idx[at])}, outside the columns 0 to {a.k - 1} and no padding, which "
+            "is -1"
         )
-    outside = (a.col_idx < -1) | (a.col_idx >= a.k)
-    if bool(outside.any()):
-        column = int(outside.argmax())
-        raise ValueError(
-            f"WCSR col_idx[{column}] is {int(a.col_idx[column])}, outside the columns 0 to {a.k - 1} "
-            "and no padding, which is -1"
+    if kind == _RISES:
+        return (
+            f"WCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at column {at + 1}, but must "
+            "ascend within a window, padding last"
         )
-    # Padding counts as column k, which it may repeat.
-    xp = array_module(a.col_idx)
-    padding = a.col_idx < 0
-    owner = csr.owners(a.row_ptr, a.columns)
-    col = xp.where(padding, a.k, a.col_idx).astype(xp.int64)
-    falling = (owner[1:] == owner[:-1]) & (
-        (col[1:] < col[:-1]) | ((col[1:] == col[:-1]) & ~padding[1:])
-    )
-    if bool(falling.any()):
-        column = int(falling.argmax())
-        raise ValueError(
-            f"WCSR col_idx goes from {int(a.col_idx[column])} to {int(a.col_idx[column + 1])} at column "
-            f"{column + 1}, but must ascend within a window, padding last"
-        )
-    if a.columns and bool(stored.nonzero(a.val[:, xp.flatnonzero(padding)]).any()):
-        raise ValueError("WCSR val has a non-zero in a column of padding, where it must be 0")
-    last = int(a.row_ptr[-2]) if a.windows else 0
-    if a.m % a.window and bool(stored.nonzero(a.val[a.m % a.window :, last:]).any()):
-        raise ValueError(f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0")
-    stored.require_nnz("WCSR", a)
-    return a
+    if kind == _PADDING:
+        return "WCSR val has a non-zero in a column of padding, where it must be 0"
+    return f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0"
 
 
 def to_dense(a: Wcsr):

@@ -7,13 +7,12 @@ an `accuracy` that says so.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, csr, half, intake, nm, two_four
+from ..formats import bcsr, csr, foreign, half, intake, nm, two_four
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import array_module
@@ -54,6 +53,41 @@ def resolved(accuracy: str | None, dtype: str) -> str:
     return accuracy or held[0]
 
 
+#: Other words for a dtype, in lower case.
+SPELLINGS = {
+    "float32": ("float", "fp32", "f32", "single"), "bfloat16": ("bf16", "bfloat"),
+    "float16": ("half", "fp16", "f16"), "float64": ("double", "fp64", "f64"),
+}  # fmt: skip
+_SPELT = {word: name for name, words in SPELLINGS.items() for word in words}
+
+
+def dtype_name(dtype) -> str | None:
+    """What a dtype is called here, "float32" say; None stays None.
+
+    dtype: PyTorch's, NumPy's or `ml_dtypes`', a class of theirs, or text: "torch.float16", "fp16", "half", "<f4".
+    Raises ValueError, one sentence, for what is no dtype; whether kernels multiply it, `resolved` says.
+    """
+    if dtype is None or (isinstance(dtype, str) and dtype in DTYPES):
+        return dtype
+    if type(dtype).__module__.partition(".")[0] == "torch":
+        return str(dtype).removeprefix("torch.")
+    wanted = dtype
+    if isinstance(dtype, str):
+        word = dtype.strip().lower().rpartition(".")[2]
+        wanted = _SPELT.get(word, word)
+        if wanted in DTYPES:
+            return wanted
+    try:
+        found = np.dtype(wanted)
+    except (TypeError, ValueError):
+        found = None
+    require(
+        found is not None and found.isnative,
+        f"dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}, as text or as a dtype of PyTorch or NumPy",
+    )
+    return found.name
+
+
 def size_of(a) -> tuple[int, int]:
     """(m, k) of a matrix in one of the formats; an `Nm` holds the transpose, k x n, of A."""
     return (a.n, a.k) if isinstance(a, Nm) else (a.m, a.k)
@@ -74,27 +108,31 @@ def dtype_named(a) -> str:
 
 def operand(
     a, *, accuracy: str | None = None, dtype: str | None = None, prune: str | None = None,
-    density: float | None = None, group: int = 32, vector: int = 32, block: int = 64,
+    density: float | None = None, group: int = 32, vector: int = 32, block: int = 64, check: bool = True,
 ):  # fmt: skip
     """A as one of `FORMATS`, on the side where it lives, validated.
 
-    a: SciPy's or CuPy's sparse matrix of any kind, PyTorch's in CSR, BSR or COO or 2:4 semi-structured, one of our
-    formats, or with `prune` a dense array of NumPy, CuPy or PyTorch. Blocks whose sides `bcsr.SIDES` has stay blocks,
-    everything else that is no pattern becomes CSR with float32 values. An `Nm` compresses along its first axis,
-    so it is that of Aᵀ (k x m): `nm.compress(a.T, …)`.
+    a: SciPy's or CuPy's sparse matrix of any kind, PyTorch's in COO, CSR, CSC, BSR, BSC or 2:4 semi-structured, what
+    becomes one of SciPy's by its `tocsr()`, one of our formats, or with `prune` a dense array of NumPy, CuPy or
+    PyTorch. Blocks whose sides `bcsr.SIDES` has stay blocks, everything else that is no pattern becomes CSR with
+    float32 values. An `Nm` compresses along its first axis, so it is that of Aᵀ (k x m): `nm.compress(a.T, …)`.
 
     prune: "2:4" keeps the two largest magnitudes of each four columns of a row; "nm" keeps density · group of each
     `group` columns, `vector` rows together; "block" keeps the share `density` of blocks with the largest sums of
-    squares, without a density those that are not 0. dtype: of the values, "float32" where it is None.
-    accuracy: an explicit one allows rounding to the dtype. Raises ValueError, one sentence, for anything else.
+    squares, without a density those that are not 0. dtype: of the values, "float32" where it is None, as `dtype_name`
+    takes it. accuracy: an explicit one allows rounding to the dtype. check: whether the indices of what is made are
+    looked at; those that a conversion reads through are in any case.
+    Raises ValueError, one sentence, for anything else.
     """
+    dtype = dtype_name(dtype)
     require(
         prune is None or prune in PATTERNS,
         f"prune is {prune!r}, but must be one of {', '.join(PATTERNS)}",
     )
     if prune is None:
         require(density is None, f"density is {density!r}, but nothing is pruned: say prune=")
-        return formats.validate(_given(a, accuracy))
+        made = _given(a, accuracy)
+        return formats.validate(made) if check else made
     require(
         not isinstance(a, FORMATS) and not _is_sparse(a),
         f"prune is {prune!r}, but A is {_name(a)}, which is sparse already: bring a dense array",
@@ -108,10 +146,6 @@ def _name(a) -> str:
     return f"{type(a).__module__}.{type(a).__qualname__}"
 
 
-def _root(a) -> str:
-    return type(a).__module__.partition(".")[0]
-
-
 def _is_torch(a) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(a, torch.Tensor)
@@ -119,16 +153,14 @@ def _is_torch(a) -> bool:
 
 def _is_sparse(a) -> bool:
     if _is_torch(a):
-        return _is_semi_structured(a) or str(a.layout) != "torch.strided"
+        return is_semi_structured(a) or str(a.layout) != "torch.strided"
     return is_scipy(a)
 
 
-def is_scipy(a) -> bool:
-    """Whether it is a sparse matrix of SciPy or CuPy; neither need be there."""
-    return _root(a) in ("scipy", "cupyx") and hasattr(a, "tocsr")
+is_scipy = foreign.is_sparse
 
 
-def _is_semi_structured(a) -> bool:
+def is_semi_structured(a) -> bool:
     """PyTorch's 2:4 tensors, of whichever library of its kernels: subclasses of a tensor, with names of their own."""
     return any(kind.__name__ == "SparseSemiStructuredTensor" for kind in type(a).__mro__)
 
@@ -137,9 +169,15 @@ def _given(a, accuracy):
     if isinstance(a, FORMATS):
         return a
     if _is_torch(a) and _is_sparse(a):
-        return _of_torch(a, accuracy)
+        from . import tensors
+
+        return tensors.operand(a, accuracy)
     if _is_sparse(a):
         return _of_scipy(a, accuracy)
+    if callable(getattr(a, "tocsr", None)):  # another library's, or a view of a file
+        made = a.tocsr()
+        if is_scipy(made):
+            return _of_scipy(made, accuracy)
     dense = _is_torch(a) or hasattr(a, "__array_interface__") or hasattr(a, "__dlpack__")
     raise ValueError(
         f"A is {_name(a)}, a dense array: say which pattern it shall have with prune="
@@ -155,51 +193,17 @@ def _given(a, accuracy):
 
 def _of_scipy(a, accuracy):
     """SciPy's, or CuPy's, which has the same attributes."""
-    require(len(a.shape) == 2, f"A has {len(a.shape)} dimensions, but a matrix has 2")
-    if getattr(a, "format", "") == "bsr":
-        return _of_blocks(*a.shape, a.indptr, a.indices, a.data, accuracy)
-    a = a.tocsr()
-    return _csr(*a.shape, a.indptr, a.indices, _float32(a.data, accuracy))
+    if a.format == "bsr":
+        foreign.checked(a)
+        stored_blocks = int(a.indptr[-1])  # SciPy's arrays may be longer
+        row_ptr = csr.narrowed("BSR", "row_ptr", a.indptr)
+        col_idx = csr.narrowed("BSR", "col_idx", a.indices[:stored_blocks])
+        return blocks_of(*a.shape, row_ptr, col_idx, float32(a.data[:stored_blocks], accuracy))
+    row_ptr, col_idx, val = foreign.csr_arrays(a)
+    return csr_of(*a.shape, row_ptr, col_idx, float32(val, accuracy))
 
 
-def _of_torch(a, accuracy):
-    import torch
-
-    a = a.detach()
-    require(a.dim() == 2, f"A has {a.dim()} dimensions, but a matrix has 2")
-    if _is_semi_structured(a):
-        dtype = str(a.dtype).removeprefix("torch.")
-        half.require_dtype(dtype)
-        return two_four.compress(_array(a.to_dense().float()), dtype)
-    if a.layout == torch.sparse_bsr:
-        values = _torch_values(a.values(), accuracy)
-        made = _of_blocks(
-            *a.shape, _array(a.crow_indices()), _array(a.col_indices()), values, accuracy
-        )
-        dtype = str(a.dtype).removeprefix("torch.")
-        if isinstance(made, Bcsr) and dtype in half.DTYPES:
-            return replace(made, dtype=dtype, val=half.to_bits(made.val, dtype))
-        return made
-    if a.layout == torch.sparse_coo:
-        a = a.coalesce().to_sparse_csr()
-    require(
-        a.layout == torch.sparse_csr,
-        f"A is a PyTorch tensor in {str(a.layout).removeprefix('torch.')}, but CSR, BSR, COO and 2:4 are taken: "
-        "convert it with to_sparse_csr()",
-    )
-    values = _torch_values(a.values(), accuracy)
-    return _csr(*a.shape, _array(a.crow_indices()), _array(a.col_indices()), values)
-
-
-def _torch_values(values, accuracy):
-    import torch
-
-    if values.dtype in (torch.bfloat16, torch.float16):
-        values = values.float()  # exact, and bfloat16 is no dtype of NumPy's
-    return _float32(_array(values), accuracy)
-
-
-def _array(tensor):
+def array(tensor):
     """A PyTorch tensor as a NumPy or CuPy array that shares its memory."""
     tensor = tensor.detach().resolve_neg().contiguous()  # a sign that is a flag does not travel
     if not tensor.is_cuda:
@@ -214,44 +218,38 @@ def _array(tensor):
     return cupy.ndarray(tuple(tensor.shape), kind, cupy.cuda.MemoryPointer(memory, 0))
 
 
-def _csr(m: int, k: int, row_ptr, col_idx, val) -> Csr:
+def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
+    """CSR with 32-bit indices, or ValueError where these do not count its entries; values are float32."""
     if array_module(val) is not np:
         return intake.taken(m, k, row_ptr, col_idx, val)
     require(
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
     )
-    row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr)
-    return Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx), val)
+    row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr, copy=False)
+    return Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
 
 
-def _of_blocks(m: int, k: int, row_ptr, col_idx, val, accuracy):
-    """Blocks, (blocks, b_row, b_col), of any sides: BCSR where it has such, else CSR; blocks may come in any order."""
-    xp, val = array_module(val), _float32(val, accuracy)
-    row_ptr = csr.narrowed("BSR", "row_ptr", row_ptr)
-    col_idx = csr.narrowed("BSR", "col_idx", col_idx)
-    csr.require_offsets("BSR", row_ptr)
-    require(
-        int(row_ptr[-1]) == col_idx.shape[0] == val.shape[0],
-        f"BSR row_ptr ends at {int(row_ptr[-1])}, but there are {col_idx.shape[0]} column indices and "
-        f"{val.shape[0]} blocks: all three must agree",
-    )
-    csr.require_columns("BSR", col_idx, -(-k // val.shape[2]), "columns of blocks")
+def blocks_of(m: int, k: int, row_ptr, col_idx, val):
+    """Blocks (blocks, b_row, b_col) of float32 and of any sides, whose indices were checked: BCSR where it has such
+    sides, else CSR; blocks may come in any order."""
     given = Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, int((val != 0).sum()))
-    made = bcsr.to_csr(given)
-    if val.shape[1] not in bcsr.SIDES or val.shape[2] not in bcsr.SIDES:
-        return made
-    place = bcsr.block_rows_of(given) * given.block_columns + col_idx
-    if bool((place[1:] > place[:-1]).all()):
-        return replace(given, val=xp.ascontiguousarray(val))
-    return bcsr.from_csr(made, block=given.block, dtype="float32")
+    return ascending(given) if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(given)
+
+
+def ascending(a: Bcsr) -> Bcsr:
+    """The same matrix with its blocks in order, repeated ones added up; indices were checked."""
+    fault = bcsr.first_fault(a)
+    if fault is None or fault[0] != bcsr.ASCENDS:
+        return a
+    return bcsr.from_csr(bcsr.to_csr(a), block=a.block, dtype=a.dtype)
 
 
 # ---------------------------------------------------------------- values
 
 
-def _float32(x, accuracy):
-    """An array as float32; ValueError where that rounds a value and no accuracy was asked for."""
+def float32(x, accuracy):
+    """An array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
     xp = array_module(x)
     real = (
         x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"
@@ -297,13 +295,15 @@ def require_held(values, dtype: str, accuracy: str | None) -> None:
 def _dense(a, accuracy):
     """A dense array in float32, where it lives."""
     if _is_torch(a):
-        x = _torch_values(a, accuracy)
+        from . import tensors
+
+        x = float32(array(tensors.values(a)), accuracy)
     else:
         require(
             hasattr(a, "dtype") and hasattr(a, "shape"),
             f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch",
         )
-        x = _float32(a, accuracy)
+        x = float32(a, accuracy)
     require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
     return x
 

@@ -153,13 +153,14 @@ def test_more_entries_than_an_offset_counts_are_refused_before_they_are_narrowed
     """Stands for a matrix of that many entries: their offsets would wrap around."""
 
     class Huge:
-        ndim, dtype, shape = 2, np.dtype(np.float32), (1, 5)
-        indptr, indices, data = np.array([0, nnz]), np.zeros(1, np.int64), np.ones(1)
+        ndim, dtype, shape, format = 2, np.dtype(np.float32), (1, 5), "csr"
+        indptr = np.array([0, nnz])
 
         def tocsr(self):
             return self
 
-    Huge.nnz = nnz
+    Huge.indices = np.broadcast_to(np.int64(0), nnz if nnz > 2**31 - 1 else 1)
+    Huge.data = np.broadcast_to(np.float32(1), Huge.indices.shape)
     with pytest.raises(ValueError, match=says):
         csr.from_scipy(Huge())
 

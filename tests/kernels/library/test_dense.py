@@ -91,7 +91,7 @@ def test_a_view_with_signs_to_be_changed_is_refused_and_lies_otherwise(monkeypat
 def test_tensors_with_signs_to_be_changed_are_read_with_them_changed():
     torch = pytest.importorskip("torch")
     x = torch._neg_view(torch.ones(2, 3))
-    assert (operands._array(x) == -1).all()
+    assert (operands.array(x) == -1).all()
 
 
 def test_cupys_current_stream_is_that_of_the_arrays_gpu(monkeypatch):

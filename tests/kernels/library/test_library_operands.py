@@ -100,10 +100,10 @@ def test_an_infinite_double_is_held():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"indices": [0, 2**32]}, ["col_idx[1] is 4294967296", "32 bits"]),
+        ({"indices": [0, 2**32]}, ["col_idx[1] is 4294967296", "columns of blocks 0 to 1"]),
         ({"indices": [0, 2]}, ["col_idx[1] is 2", "outside the columns of blocks 0 to 1"]),
         ({"indices": [-1, 0]}, ["col_idx[0] is -1", "columns of blocks"]),
-        ({"indptr": [0, 2**32, 2]}, ["row_ptr[1] is 4294967296", "32 bits"]),
+        ({"indptr": [0, 2**32, 2]}, ["row_ptr falls from 4294967296 to 2"]),
         ({"indptr": [0, 3, 2]}, ["row_ptr falls from 3 to 2"]),
         ({"indptr": [0, 1, 5]}, ["ends at 5", "2 column indices", "2 blocks"]),
     ],
@@ -134,6 +134,159 @@ def test_wide_indices_of_csr_are_refused_and_not_cut():
 )
 def test_what_is_no_sparse_matrix_is_refused(given, words):
     says(words, lambda: operands.operand(given))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("csr", {"indices": [1]}, ["CSR col_idx[0] is 1", "columns 0 to 0"]),
+        ("csr", {"indices": [10**6]}, ["CSR col_idx[0] is 1000000"]),
+        ("csr", {"indptr": [0, 5, 1, 1]}, ["CSR row_ptr falls from 5 to 1"]),
+        ("csr", {"indptr": [0, 1]}, ["CSR row_ptr has 2 entries", "3 rows need 4"]),
+        ("csr", {"indptr": [0, 0, 0, 9]}, ["ends at 9", "1 column"]),
+        ("csr", {"indices": np.array([0.0])}, ["CSR col_idx is 1-dimensional float64"]),
+        ("csr", {"indices": np.zeros((1, 1), int)}, ["CSR col_idx is 2-dimensional"]),
+        ("csr", {"indices": "list"}, ["CSR col_idx is 1-dimensional str"]),
+        ("csr", {"data": np.ones(0)}, ["ends at 1", "0 values"]),
+        ("csc", {"indices": [3]}, ["CSC row_idx[0] is 3", "rows 0 to 2"]),
+        ("csc", {"indices": [-1]}, ["CSC row_idx[0] is -1"]),
+        ("csc", {"indices": [10**6]}, ["CSC row_idx[0] is 1000000"]),
+        ("csc", {"indptr": [0, 10**6]}, ["CSC col_ptr ends at 1000000"]),
+        ("csc", {"indptr": [-(10**6), 1]}, ["CSC col_ptr starts at -1000000"]),
+        ("csc", {"indptr": [0]}, ["CSC col_ptr has 1 entries", "1 columns need 2"]),
+        ("csc", {"data": np.ones(0)}, ["CSC col_ptr ends at 1", "0 values"]),
+        ("coo", {"coords": ([10**8], [0])}, ["COO row_idx[0] is 100000000", "rows 0 to 2"]),
+        ("coo", {"coords": ([0], [-1])}, ["COO col_idx[0] is -1", "columns 0 to 0"]),
+        ("coo", {"coords": ([0, 1], [0, 0])}, ["COO row_idx has 2 entries", "1 values"]),
+        ("bsr", {"indices": [10**8]}, ["BSR col_idx[0] is 100000000"]),
+        ("bsr", {"indptr": [0, 1]}, ["BSR row_ptr has 2 entries", "3 rows of blocks need 4"]),
+        ("bsr", {"data": np.ones(9)}, ["BSR values have 1 dimensions"]),
+        (
+            "dia",
+            {"data": np.ones((1, 1)), "offsets": [0, 1]},
+            ["DIA values are (1, 1)", "2 diagonals"],
+        ),
+        ("dia", {"data": np.ones(5)}, ["DIA values are (5,)"]),
+        ("dia", {"offsets": np.array([0.5])}, ["DIA offsets is 1-dimensional float64"]),
+        ("lil", {"data": [[1.0] * 10**6, [], []]}, ["LIL row 0 has 1 columns and 1000000 values"]),
+        ("lil", {"rows": [[0]]}, ["LIL has 1 lists of columns"]),
+        ("lil", {"rows": [[10**6], [], []]}, ["CSR col_idx[0] is 1000000"]),
+        ("dok", {"_dict": {(10**6, 0): 1.0}}, ["1000000", "3"]),
+    ],
+)
+def test_indices_of_scipys_matrices_are_looked_at_before_they_are_followed(kind, change, words):
+    """Each of these ended the process, made another matrix, or said something else."""
+    a = sp.coo_array(([1.0], ([0], [0])), shape=(3, 1)).asformat(kind)
+    for name, value in change.items():
+        if kind == "lil":
+            lists = np.empty(len(value), object)
+            lists[:] = value
+            value = lists
+        elif name == "coords":
+            value = tuple(np.array(x) for x in value)
+        elif name not in ("_dict", "data") and value != "list":
+            value = np.asarray(value)
+        setattr(a, name, value)
+    says(words, lambda: operands.operand(a))
+    says(words, lambda: csr.from_scipy(a))
+
+
+def test_arrays_longer_than_their_pointers_say_are_cut():
+    a = sparse()
+    a.indices, a.data = (np.append(x, x[:9] * 0 + 10**6) for x in (a.indices, a.data))
+    right = sparse().toarray()
+    for given in (a, sp.csc_array((a.data, a.indices, a.indptr), shape=a.shape[::-1]).T):
+        assert (formats.to_dense(operands.operand(given)) == right).all()
+    blocks = sp.bsr_array(np.kron(np.eye(3), np.ones((16, 16))), blocksize=(16, 16))
+    right = blocks.toarray()
+    blocks.indices, blocks.data = (
+        np.append(blocks.indices, 99),
+        np.append(blocks.data, blocks.data[:1], 0),
+    )
+    assert (formats.to_dense(operands.operand(blocks)) == right).all()
+
+
+class View(sp.csr_matrix):
+    """A subclass of another library, as anndata's views are."""
+
+
+class Other:
+    """What only knows how to become a matrix of SciPy's."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def tocsr(self):
+        return self.a
+
+
+def test_what_is_made_from_scipys_classes_or_becomes_one_is_taken():
+    a = sparse()
+    View.__module__ = "anndata"
+    for given in (View(a), Other(a), Other(a.tocsc())):
+        made = operands.operand(given)
+        assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
+    says(["Other", "SciPy"], lambda: operands.operand(Other("nothing")))
+
+
+def test_what_is_checked_already_is_not_checked_again(monkeypatch):
+    monkeypatch.setattr(formats, "validate", lambda a: pytest.fail("checked"))
+    a = sparse()
+    assert (formats.to_dense(operands.operand(a, check=False)) == a.toarray()).all()
+
+
+# ---------------------------------------------------------------- dtypes by name
+
+
+@pytest.mark.parametrize(
+    ("name", "spellings"),
+    [
+        (
+            "float32",
+            ["float32", "float", "fp32", "F32", "torch.float32", "np.float32", "<f4", "single"],
+        ),
+        ("float32", [np.float32, np.dtype(np.float32), np.dtype("f")]),
+        (
+            "float16",
+            ["half", "fp16", "torch.half", "float16", "torch.float16", np.float16, np.dtype("e")],
+        ),
+        ("bfloat16", ["bfloat16", "bf16", "torch.bfloat16", "jnp.bfloat16", "BF16"]),
+        ("float64", ["double", np.float64, float, "float64"]),
+        (None, [None]),
+    ],
+)
+def test_a_dtype_has_many_spellings(name, spellings):
+    for spelling in spellings:
+        assert operands.dtype_name(spelling) == name
+
+
+def test_dtypes_of_other_libraries_have_names():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert operands.dtype_name(ml_dtypes.bfloat16) == "bfloat16"
+    assert operands.dtype_name(np.dtype(ml_dtypes.bfloat16)) == "bfloat16"
+
+
+def test_pytorchs_dtypes_have_names():
+    torch = pytest.importorskip("torch")
+    for name in operands.DTYPES:
+        assert operands.dtype_name(getattr(torch, name)) == name
+    assert (
+        operands.dtype_name(torch.half) == "float16" and operands.dtype_name(torch.int8) == "int8"
+    )
+
+
+@pytest.mark.parametrize("dtype", ["quad precision", 3, ">f4", object(), ""])
+def test_what_is_no_dtype_is_refused(dtype):
+    says(
+        ["dtype is ", "float32, bfloat16, float16"],
+        lambda: operands.resolved(None, operands.dtype_name(dtype)),
+    )
+
+
+def test_pruning_takes_a_dtype_by_any_spelling():
+    x = dense().astype(np.float16).astype(np.float32)
+    assert operands.operand(x, prune="2:4", dtype="fp16").dtype == "float16"
+    assert operands.operand(x, prune="block", dtype=np.float16).dtype == "float16"
 
 
 # ---------------------------------------------------------------- pruning
@@ -267,17 +420,130 @@ def test_torch_matrices_are_the_same_as_scipys():
     for given in (there, there.to_sparse_coo(), there.requires_grad_(), there.to(torch.bfloat16)):
         made = operands.operand(given)
         assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
-    says(["sparse_csc"], lambda: operands.operand(there.detach().to_sparse_csc()))
     says(["torch.Tensor", "prune="], lambda: operands.operand(torch.ones(4, 4)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_torch_blocks_keep_their_dtype(dtype):
+def of_torch(torch, x, layout: str):
+    """A dense tensor in a sparse layout, for whichever dtype."""
+    block = ((16, 16),) if layout in ("bsr", "bsc") else ()
+    there = getattr(x.float(), f"to_sparse_{layout}")(*block)
+    values = there._values() if layout == "coo" else there.values()
+    return remade(torch, there, layout, values=values.to(x.dtype))
+
+
+def remade(torch, there, layout: str, **changes):
+    """A sparse tensor with some of its parts changed, which nothing looks at."""
+    if layout == "coo":
+        parts = {"indices": there._indices(), "values": there._values()} | changes
+        return torch.sparse_coo_tensor(*parts.values(), there.shape, check_invariants=False)
+    rows = layout in ("csr", "bsr")
+    parts = {
+        "pointers": there.crow_indices() if rows else there.ccol_indices(),
+        "indices": there.col_indices() if rows else there.row_indices(),
+        "values": there.values(),
+    } | changes
+    make = getattr(torch, f"sparse_{layout}_tensor")
+    return make(*parts.values(), there.shape, check_invariants=False)
+
+
+LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", "float64", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int32", "int64", "uint8", "bool"],
+)  # fmt: skip
+def test_torch_matrices_of_any_layout_and_dtype_are_the_same(layout, dtype):
     torch = pytest.importorskip("torch")
-    x = torch.tensor(sparse(64, 64).toarray()).to(getattr(torch, dtype))
-    made = operands.operand(x.to_sparse_bsr((16, 16)))
-    assert isinstance(made, Bcsr) and made.dtype == dtype
+    x = torch.tensor(np.abs(np.round(sparse(64, 96).toarray()))).to(getattr(torch, dtype))
+    made = operands.operand(of_torch(torch, x, layout))
     assert (formats.to_dense(made) == x.float().numpy()).all()
+    if layout in ("bsr", "bsc"):
+        assert isinstance(made, Bcsr) and made.dtype == (
+            dtype if dtype in operands.DTYPES else "float32"
+        )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_torch_values_that_are_not_real_are_refused(layout):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(sparse(64, 96).toarray()).to(torch.complex64)
+    says(["complex64", "real"], lambda: operands.operand(of_torch(torch, x, layout)))
+
+
+@pytest.mark.parametrize("index", [9, 10**6, -1, 2**40])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(layout, axis, index):
+    torch = pytest.importorskip("torch")
+    block = np.ones((2, 2)) if layout in ("bsr", "bsc") else np.ones((1, 1))
+    whole = torch.tensor(np.kron(np.eye(3), block))
+    arguments = ((2, 2),) if layout in ("bsr", "bsc") else ()
+    there = getattr(whole, f"to_sparse_{layout}")(*arguments)
+    if layout == "coo":
+        indices = there.coalesce().indices().clone()
+        indices[axis, 1] = index
+        name = ("row_idx", "col_idx")[axis]
+    elif axis:
+        pytest.skip("one kind of indices")
+    else:
+        indices = (there.col_indices() if layout in ("csr", "bsr") else there.row_indices()).clone()
+        indices[1] = index
+        name = "col_idx" if layout in ("csr", "bsr") else "row_idx"
+    spoiled = remade(torch, there, layout, indices=indices)
+    says([layout.upper(), f"{name}[1] is {index}"], lambda: operands.operand(spoiled))
+
+
+@pytest.mark.parametrize(
+    ("pointers", "words"),
+    [
+        ([0, 5, 2, 3], ["falls from 5 to 2"]), ([1, 1, 2, 3], ["starts at 1"]), ([0, 1, 2, 9], ["ends at 9"]),
+        ([0, 1, 2], ["has 3 entries"]), ([0, 10**9, 2, 3], ["falls from 1000000000"]), ([0, 1, 2, -7], ["-7"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_torch_pointers_that_are_wrong_are_refused(layout, pointers, words):
+    torch = pytest.importorskip("torch")
+    whole = torch.eye(3) if layout in ("csr", "csc") else torch.kron(torch.eye(3), torch.ones(2, 2))
+    arguments = ((2, 2),) if layout in ("bsr", "bsc") else ()
+    there = getattr(whole, f"to_sparse_{layout}")(*arguments)
+    spoiled = remade(torch, there, layout, pointers=torch.tensor(pointers))
+    says(words, lambda: operands.operand(spoiled))
+
+
+def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order():
+    torch = pytest.importorskip("torch")
+    indices, values = torch.tensor([[2, 0, 2, 0], [1, 3, 1, 0]]), torch.tensor([1.0, 2.0, 4.0, 8.0])
+    right = torch.sparse_coo_tensor(indices, values, (3, 4)).to_dense().numpy()
+    for said in (False, True):
+        there = torch.sparse_coo_tensor(indices, values, (3, 4), is_coalesced=said)
+        assert (formats.to_dense(operands.operand(there)) == right).all()
+    ones = torch.ones(300, dtype=torch.bfloat16)
+    many = torch.sparse_coo_tensor(torch.zeros(2, 300, dtype=torch.int64), ones + 2, (1, 1))
+    assert operands.operand(many).val[0] == 900, "summed in float32: bfloat16 has no 900"
+
+
+def test_hybrid_torch_tensors_and_other_dimensions_are_refused():
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Embedding(5, 3, sparse=True)
+    layer(torch.tensor([1, 3])).sum().backward()
+    says(["hybrid COO", "to_dense().to_sparse()"], lambda: operands.operand(layer.weight.grad))
+    says(["3 dimensions"], lambda: operands.operand(torch.ones(2, 2, 2).to_sparse()))
+    says(["3 dimensions"], lambda: operands.operand(torch.ones(2, 2, 2).to_sparse_csr()))
+    meta = torch.sparse_coo_tensor(size=(3, 3), device="meta")
+    says(["tensor on meta"], lambda: operands.operand(meta))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_torch_blocks_in_any_order_are_sorted(dtype):
+    torch = pytest.importorskip("torch")
+    values = torch.arange(3 * 256).reshape(3, 16, 16).to(getattr(torch, dtype))
+    pointers, indices = torch.tensor([0, 2, 3]), torch.tensor([2, 0, 1])
+    there = torch.sparse_bsr_tensor(pointers, indices, values, (32, 48), check_invariants=False)
+    made = operands.operand(there)
+    assert isinstance(made, Bcsr) and made.dtype == dtype and list(made.col_idx) == [0, 2, 1]
+    assert (formats.to_dense(made) == there.to_dense().float().numpy()).all()
 
 
 def test_torch_dense_tensors_are_pruned_with_or_without_a_gradient():

@@ -1,0 +1,160 @@
+"""Sparse matrices of SciPy and CuPy as they come: whose they are, and checks before anything reads through them.
+
+SciPy's conversions read and write wherever indices and pointers say, and check none of them: an index beyond the
+matrix ends the process, or makes a matrix that looks right. So `checked` comes first, in a few passes over the indices.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from ..contract import require
+from . import checks, csr
+from .half import array_module
+
+#: Format -> (its pointers, its indices, what these count).
+COMPRESSED = {
+    "csr": ("row_ptr", "col_idx", "columns"),
+    "csc": ("col_ptr", "row_idx", "rows"),
+    "bsr": ("row_ptr", "col_idx", "columns of blocks"),
+}
+
+
+def is_sparse(a) -> bool:
+    """Whether it is a sparse matrix of SciPy or CuPy, or of a class made from theirs; neither need be there."""
+    libraries = (sys.modules.get(name) for name in ("scipy.sparse", "cupyx.scipy.sparse"))
+    return any(library is not None and library.issparse(a) for library in libraries)
+
+
+def checked(a, everything: bool = False):
+    """Return a sparse matrix (m, k) of SciPy or CuPy, or raise ValueError: one sentence, which array is wrong, where.
+
+    What may follow of it is its own conversion. Indices of CSR are only counted, since `csr.validate` looks at them,
+    unless `everything` is asked.
+    """
+    require(len(a.shape) == 2, f"A has {len(a.shape)} dimensions, but a matrix has 2")
+    kind = a.format
+    if kind in COMPRESSED:
+        _compressed(a, everything)
+    elif kind == "coo":
+        _coordinates(a)
+    elif kind == "dia":
+        _diagonals(a)
+    elif kind == "lil":
+        _lists(a)
+    return a  # "dok", whose conversion checks each key
+
+
+def csr_arrays(a) -> tuple:
+    """(pointers, indices, values) in CSR of what `checked` takes, which it is; `csr.validate` is yet to come."""
+    a = checked(a).tocsr()
+    stored = a.data.shape[0]
+    if array_module(a.data) is np and a.indptr.shape[0]:
+        stored = max(0, int(a.indptr[-1]))  # SciPy's arrays may be longer
+    return a.indptr, a.indices[:stored], a.data[:stored]
+
+
+def _compressed(a, everything: bool) -> None:
+    kind, (m, k) = a.format, a.shape
+    pointers, indices, what = COMPRESSED[kind]
+    block = (1, 1)
+    if kind == "bsr":
+        dimensions = getattr(a.data, "ndim", 0)
+        require(
+            dimensions == 3 and min(a.data.shape[1:]) > 0,
+            f"BSR values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
+        )
+        block = a.data.shape[1:]
+    counted, within = (k, m) if kind == "csc" else (-(-m // block[0]), -(-k // block[1]))
+    require_compressed(
+        kind.upper(), {pointers: a.indptr, indices: a.indices}, counted, within, what,
+        min(_length(a.indices), _length(a.data)),
+        indices_too=everything or kind != "csr",
+    )  # fmt: skip
+
+
+def _length(x) -> int:
+    return x.shape[0] if getattr(x, "ndim", 0) else 0
+
+
+def require_compressed(
+    kind: str, arrays: dict, rows: int, within: int, what: str, stored: int, indices_too: bool = True
+) -> None:  # fmt: skip
+    """Raise ValueError, one sentence, for pointers or indices of a compressed format that are wrong; NumPy or CuPy.
+
+    arrays: {name: pointers (rows + 1,), name: indices}. within: an index is under it. what: the indices' word. stored:
+    entries that there are, at least as many as pointers end at. indices_too: look at indices, and at pointers between.
+    """
+    for name, x in arrays.items():
+        require_whole_numbers(kind, name, x)
+    (pointers, ptr), (indices, index) = arrays.items()
+    require(
+        ptr.shape[0] == rows + 1,
+        f"{kind} {pointers} has {ptr.shape[0]} entries, but {rows} {'columns' if pointers == 'col_ptr' else 'rows'}"
+        f"{' of blocks' if 'blocks' in what else ''} need {rows + 1}",
+    )
+    if array_module(ptr) is not np:
+        if indices_too:
+            checks.require_compressed(kind, arrays, within, what, stored)
+        return
+    end = int(ptr[-1])
+    require(
+        end <= stored,
+        f"{kind} {pointers} ends at {end}, but there are {index.shape[0]} {_word(indices)} indices and {stored} "
+        f"{'blocks' if kind == 'BSR' else 'values'}: all three must agree",
+    )
+    if indices_too:
+        csr.require_offsets(kind, ptr, pointers)
+        csr.require_columns(kind, index[:end], within, what, indices)
+
+
+def _word(indices: str) -> str:
+    return "column" if indices == "col_idx" else "row"
+
+
+def require_whole_numbers(kind: str, name: str, x) -> None:
+    """Raise ValueError, one sentence, unless an array of indices has one dimension and whole numbers."""
+    dtype = getattr(x, "dtype", type(x).__name__)
+    require(
+        getattr(dtype, "kind", "") in ("i", "u") and x.ndim == 1,
+        f"{kind} {name} is {getattr(x, 'ndim', 1)}-dimensional {dtype}, but must be 1-dimensional whole numbers",
+    )
+
+
+def _coordinates(a) -> None:
+    for name, index, count, what in (
+        ("row_idx", a.row, a.shape[0], "rows"),
+        ("col_idx", a.col, a.shape[1], "columns"),
+    ):
+        require_whole_numbers("COO", name, index)
+        require(
+            a.data.ndim == 1 and index.shape == a.data.shape,
+            f"COO {name} has {index.shape[0]} entries, but there are {a.data.size} values: there must be as many",
+        )
+        if array_module(index) is np:
+            csr.require_columns("COO", index, count, what, name)
+        else:
+            checks.require_within("COO", name, index, count, what)
+
+
+def _diagonals(a) -> None:
+    require_whole_numbers("DIA", "offsets", a.offsets)
+    require(
+        a.data.ndim == 2 and a.data.shape[0] == a.offsets.shape[0],
+        f"DIA values are {tuple(a.data.shape)}, but {a.offsets.shape[0]} diagonals need a row of them each",
+    )
+
+
+def _lists(a) -> None:
+    lengths = [[len(x) for x in lists] for lists in (a.rows, a.data)]
+    require(
+        len(lengths[0]) == len(lengths[1]) == a.shape[0],
+        f"LIL has {len(lengths[0])} lists of columns and {len(lengths[1])} of values, but {a.shape[0]} rows",
+    )
+    if lengths[0] != lengths[1]:
+        row = next(i for i, (x, y) in enumerate(zip(*lengths, strict=True)) if x != y)
+        raise ValueError(
+            f"LIL row {row} has {lengths[0][row]} columns and {lengths[1][row]} values, but must have as many"
+        )

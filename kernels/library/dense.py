@@ -18,6 +18,7 @@ import numpy as np
 from .. import gpu, jit
 from ..contract import require
 from ..formats.half import Half
+from .torch_modes import require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes.
@@ -94,6 +95,8 @@ def place(x, name: str) -> tuple[int, tuple]:
         memory = x.data
         return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
     if library == "torch" and x.layout is sys.modules["torch"].strided:
+        if x.requires_grad:
+            require_no_grad(x, name)
         return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds, x.is_neg())
     found = describe(given, name)
     return found.ptr, found[1:]

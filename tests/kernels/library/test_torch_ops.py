@@ -343,17 +343,18 @@ def test_a_twin_on_the_gpu_plans_anew_and_reads_its_own_arrays(as_if_on_a_gpu):
     out = made.matmul(b.requires_grad_(), values.requires_grad_())
     out.sum().backward()
     assert made._plans and "_transpose" in vars(made) and "_sampled" in vars(made)
-    read = {x for step in as_if_on_a_gpu.launched for x in step[3:] if type(x) is int}
+    own = {key: plan.a.val.copy() for key, plan in made._plans.items()}
     for how, twin in twins(made):
         assert not twin._plans and not {"_transpose", "_sampled"} & set(vars(twin)), how
         assert (twin.accuracy, twin.tune, twin.deterministic) == ("fp32", False, False), how
         assert (twin.a.val == made.a.val).all() and not np.shares_memory(twin.a.val, made.a.val)
         assert twin.device is (as_if_on_a_gpu if how == "deepcopy" else None), how
-        as_if_on_a_gpu.launched.clear()
-        other = twin.matmul(b.detach().clone(), values.detach().clone())
-        assert twin.device is as_if_on_a_gpu and other.shape == out.shape
-        (step,) = as_if_on_a_gpu.launched
-        assert not read & {x for x in step[3:] if type(x) is int}, how
+        twin.a.val[:] += 1
+        assert twin.matmul(b.detach(), values.detach()).shape == out.shape
+        ((key, plan),) = twin._plans.items()
+        assert twin.device is as_if_on_a_gpu and plan is not made._plans[key], how
+        assert (plan.a.val == made.a.val + 1).all(), how
+    assert all((made._plans[key].a.val == val).all() for key, val in own.items())
 
 
 def test_a_matrix_from_a_file_may_be_copied_before_it_is_on_a_gpu(as_if_on_a_gpu):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import io
+import math
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 from refused import says
@@ -370,6 +373,69 @@ def test_projections_that_do_not_fit_each_other_are_refused():
     up = nn.Linear(192, 320, bias=False)
     says(["alike"], lambda: layers.SparseFFN(gate, up, nn.Linear(256, 192), masks))
     says(["float32", "bfloat16"], lambda: layers.SparseFFN(gate, up.bfloat16(), down, masks))
+
+
+# ------------------------------------------------------------------------------------- the launch
+
+
+def at(address: int, *shape: int):
+    """The bfloat16 tensor (…) at an address of the host's."""
+    size = math.prod(shape)
+    return torch.frombuffer(
+        (ctypes.c_uint16 * size).from_address(address), dtype=torch.bfloat16
+    ).view(shape)
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Launches as on a GPU, on tensors of the host: (sizes, stream, counter), of a product with a weight of ones."""
+    found = []
+
+    def launcher(sizes, ordinal):
+        def launch(stream, x, y, val, index, col_idx, counter):
+            assert x % 16 == y % 16 == 0
+            found.append((sizes, stream, counter))
+            sums = at(x, sizes.tokens, sizes.k).sum(1, keepdim=True).expand(sizes.tokens, sizes.m)
+            at(y, *sizes.out).copy_(sums.t() if sizes.kernel == "opt5" else sums)
+
+        return launch
+
+    monkeypatch.setattr(layers.layer, "launcher", launcher)
+    monkeypatch.setattr(layers.counters, "counter", lambda *how: how)
+    monkeypatch.setattr(layers.counters, "capturing_goes_on", nullcontext)
+    monkeypatch.setattr(layers, "_device", lambda ordinal: None)
+    monkeypatch.setattr(layers.dense, "current", lambda like, gpu: 0x7000)
+    monkeypatch.setattr(layers.dense, "opened", lambda address, gpu: address)
+    monkeypatch.setattr(layers, "_on_cpu", layers._enqueue)
+    monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    return found
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_kernel_gets_whole_lines_and_what_it_writes_is_cut(width, published, launched):
+    inputs, outputs = width
+    blocks = layers.blocks_of(
+        torch.ones(outputs, inputs).bfloat16(),
+        torch.ones(-(-outputs // 64), -(-inputs // 64)).bool(),
+    )
+    sparse = layers.BlockSparseLinear(inputs, outputs, *blocks, published=published)
+    many = torch.ones(9, 2 * inputs + 1).bfloat16()
+    for x in (
+        torch.ones(inputs).bfloat16(), torch.ones(3, 5, inputs).bfloat16(), torch.ones(16, inputs).bfloat16(),
+        many[:, :inputs], many[:, 1 : inputs + 1], many.flatten()[1 : inputs + 1],
+    ):  # fmt: skip
+        launched.clear()
+        got = sparse(x)
+        assert got.shape == (*x.shape[:-1], outputs) and (got == inputs).all()
+        assert published or got.is_contiguous()
+        ((sizes, stream, counter),) = launched
+        assert sizes.m % 8 == sizes.k % 8 == 0 and sizes.blocks == len(blocks[1])
+        assert sizes.tokens == x.numel() // inputs or (published and sizes.tokens % 8 == 0)
+        assert stream == 0x7000 and counter == (x.get_device(), 0x7000, False)
+    launched.clear()
+    assert sparse(torch.ones(0, 4, inputs).bfloat16()).shape == (0, 4, outputs) and not launched
 
 
 # ------------------------------------------------------------------------------------- gradients

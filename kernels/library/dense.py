@@ -19,6 +19,7 @@ from .. import gpu, jit
 from ..contract import require
 from ..formats.half import Half
 from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
+from .torch_modes import require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes.
@@ -95,6 +96,8 @@ def place(x, name: str) -> tuple[int, tuple]:
         memory = x.data
         return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
     if library == "torch" and x.layout is sys.modules["torch"].strided:
+        if x.requires_grad:
+            require_no_grad(x, name)
         return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds, x.is_neg())
     found = describe(given, name)
     return found.ptr, found[1:]

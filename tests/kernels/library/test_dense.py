@@ -62,6 +62,7 @@ class Tensor:
     """What is asked of a tensor of PyTorch's on GPU 1."""
 
     is_cuda, shape, layout, dtype, negative = True, (3, 4), "strided", "torch.float32", False
+    requires_grad = False
 
     def data_ptr(self):
         return 0x1000

@@ -129,6 +129,8 @@ class Launch:
     prepare_bytes: int = 0
     keep: tuple = ()  #: device arrays that the raw pointers in `steps` refer to
     accumulates: bool = False  #: the kernels add to the output, so a launch clears it first
+    #: arrays that launches write besides the output: counters and sums, zeros before the first one, and copies
+    scratch: tuple = ()
 
     def launch(self, stream) -> None:
         from cuda.core import launch

@@ -22,6 +22,7 @@ class Lines:
     c: Any  #: likewise of C
     before: list = field(default_factory=list)  #: launches that fill a padded B
     after: list = field(default_factory=list)  #: launches that bring a padded C back
+    copies: tuple = ()  #: the padded ones
 
 
 def lines(operands, device, *, by_rows: bool = False) -> Lines:
@@ -42,6 +43,7 @@ def lines(operands, device, *, by_rows: bool = False) -> Lines:
         if made.c.nbytes:  # all bits set is NaN in every dtype
             made.c.data.memset_async(0xFF, made.c.nbytes)
         made.after.append(pitch.copy(made.c, c, device))
+    made.copies = tuple(x for x, own in ((made.b, b), (made.c, c)) if x is not own)
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     return made
 

@@ -276,4 +276,5 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
         made.nbytes + handovers.nbytes + sums.nbytes, keep=(operands, made, handovers, sums, dense.b, dense.c),
+        scratch=(handovers, sums, *dense.copies),
     )  # fmt: skip

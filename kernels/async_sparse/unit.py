@@ -95,7 +95,7 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
     held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms, held,
-        keep=(operands, a, val, rows, counters, dense.b, dense.c),
+        keep=(operands, a, val, rows, counters, dense.b, dense.c), scratch=(counters, *dense.copies),
     )  # fmt: skip
 
 

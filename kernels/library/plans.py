@@ -7,6 +7,7 @@ kernel does not take them as they are (see `Plan`).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,11 +19,14 @@ from ..contract import Launch, Operands, Problem, require, require_whole, unrehe
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..pitch import ALIGNMENT
-from . import current, dense, direct, operands, routes
+from . import buffers, current, dense, direct, operands, routes
+from .buffers import Buffers
 from .dense import Dense
 
 ORDERS = ("C", "F")
-B, OUT, VALUES = range(3)  #: places whose addresses a call brings
+B, OUT, VALUES, SCRATCH = range(
+    4
+)  #: places whose addresses a call brings, or its buffers from SCRATCH on
 _MOST_MAPS = 64
 
 
@@ -38,7 +42,7 @@ class Step:
     ]  #: argument, whose address, and of a tensor map what it says
     maps: dict[tuple[int, int], Any] = field(default_factory=dict)
 
-    def at(self, addresses: tuple[int, int, int]) -> tuple:
+    def at(self, addresses: tuple[int, ...]) -> tuple:
         """The arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
         arguments = self.arguments
         for place, whose, mapped in self.places:
@@ -60,7 +64,7 @@ class Step:
 def steps_of(launch: Launch, made: dict, stand: dict[int, int]) -> list[Step]:
     """The launches of a bound kernel, with places where the addresses of arrays that stand for others are.
 
-    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT or VALUES. An argument that is a Python integer is
+    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT, VALUES, or from `SCRATCH` on. An argument that is a Python integer is
     an address: sizes are NumPy's.
     """
     found = []
@@ -92,9 +96,11 @@ class Plan:
     already rounded to the dtype, and beta adds out to it; buffers for that are allocated when they are first needed.
     Kernels that read through TMA hold an address in a tensor map, which is encoded anew for an array not seen before.
 
-    A plan knows nothing of gradients: `SparseMatrix` does. Calls of one plan share its buffers: they must not overlap,
-    on several streams or in several threads. Keep the plan until its work is done, and A as it is: some kernels read
-    its arrays, some a copy. A call may be captured in a CUDA graph once it has run as it shall be captured.
+    A plan knows nothing of gradients: `SparseMatrix` does. Calls may come on several streams and in several threads:
+    where one comes on another stream than the one before, it waits for that one, since they share buffers. A call may be
+    captured in a CUDA graph once it has run as it shall be captured; calls in different graphs share nothing. Keep the
+    plan until its work is done, and graphs with it are no longer used, and A as it is: some kernels read its arrays, some
+    a copy.
     """
 
     def __init__(
@@ -115,9 +121,10 @@ class Plan:
         # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._flows: dict[int, Any] = {}
-        self._at: tuple[int, int, int] | None = None
-        self._ready: list[tuple] = []
-        self._stages: dict[int, tuple[Any, Dense]] = {}
+        self._lock = threading.Lock()
+        self._sizes: tuple[int, ...] = ()  # bytes of scratch
+        self._buffers = Buffers(device, ())
+        self._of_captures: dict[int, Buffers] = {}
         self._combine: dict[int, tuple] = {}
         self._enqueue: Callable | None = None
 
@@ -160,30 +167,51 @@ class Plan:
             _require_apart(b, out)
         flow = self._flows.get(pointer) or self._flow(pointer)
         if current.now() == self._ordinal:
-            self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow)
+            self._enqueued(
+                b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
+            )
         else:
             with current.Current(self.device, self._ordinal):
                 self._enqueued(
-                    b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow
+                    b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
                 )
         return out
 
     def _enqueued(
-        self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, flow
+        self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, pointer, flow
     ) -> None:  # fmt: skip
-        if not b_as_it_is or at % ALIGNMENT:
-            at = self._staged_b(b, flow)
-        plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
-        addresses = at, to if plain else self._stage(OUT).ptr, values_at
-        if addresses != self._at:
-            self._ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
-            self._at = addresses
-        for config, kernel, arguments in self._ready:
-            self._enqueue(flow, config, kernel, *arguments)
-        if not plain or alpha != 1.0:
-            target = dense.describe(out, "out")
-            source = target if plain else self._stage(OUT)
-            self._combined(OUT, source, target, alpha, beta, flow)
+        with self._lock:
+            mine = self._buffers_for(pointer)
+            if not b_as_it_is or at % ALIGNMENT:
+                at = self._staged_b(b, mine, flow)
+            plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
+            addresses = (at, to if plain else self._stage(OUT, mine).ptr, values_at, *mine.scratch)
+            if addresses != mine.at:
+                mine.ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
+                mine.at = addresses
+            for config, kernel, arguments in mine.ready:
+                self._enqueue(flow, config, kernel, *arguments)
+            if not plain or alpha != 1.0:
+                target = dense.describe(out, "out")
+                source = target if plain else self._stage(OUT, mine)
+                self._combined(OUT, source, target, alpha, beta, flow)
+
+    def _buffers_for(self, pointer: int) -> Buffers:
+        """The buffers of a call on the stream at an address, which nothing uses before this call does."""
+        if not buffers.is_captured(pointer):
+            if not self._buffers.follow(pointer):
+                self._buffers = buffers.copy_of(self._sizes, self.device)
+                self._buffers.last = pointer
+            return self._buffers
+        capture = buffers.capture_of(pointer)
+        if capture not in self._of_captures:
+            self._of_captures[capture] = buffers.copy_of(self._sizes, self.device)
+        mine = self._of_captures[capture]
+        require(
+            mine.follow(pointer),
+            "a call in a CUDA graph cannot wait for the one before: join their streams",
+        )
+        return mine
 
     def _flow(self, pointer: int):
         made = self._flows[pointer] = dense.opened(pointer, self.device)
@@ -233,21 +261,18 @@ class Plan:
 
     # ---- what the kernel does not do itself
 
-    def _stage(self, whose: int) -> Dense:
-        """A buffer in the kernel's own memory order, kept from its first use on."""
-        if whose not in self._stages:
-            cupy = dense.need_cupy()
+    def _stage(self, whose: int, mine: Buffers) -> Dense:
+        """A buffer in the kernel's own memory order, kept from its first use on: zeros."""
+        if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
-            size = dense.DTYPES[self.dtype][1]
-            memory = cupy.zeros(rows * self.n * size, cupy.uint8)
-            self.device.sync()  # the zeros are there, whatever stream comes next
-            self._stages[whose] = memory, Dense(
-                memory.data.ptr, (rows, self.n), dense.strides_of(rows, self.n, order), self.dtype, self._ordinal
+            address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
+            mine.stages[whose] = Dense(
+                address, (rows, self.n), dense.strides_of(rows, self.n, order), self.dtype, self._ordinal
             )  # fmt: skip
-        return self._stages[whose][1]
+        return mine.stages[whose]
 
-    def _staged_b(self, b, flow) -> int:
-        to = self._stage(B)
+    def _staged_b(self, b, mine: Buffers, flow) -> int:
+        to = self._stage(B, mine)
         self._combined(B, dense.describe(b, "B"), to, 1.0, 0.0, flow)
         return to.ptr
 
@@ -345,14 +370,19 @@ def built(
     if way.in_place:
         made._own_values = way.a.val.data.ptr
         stand[made._own_values] = VALUES
+    scratch = [array_of(x) for x in bound.scratch if array_of(x).nbytes]
+    needed = set(stand.values())
+    stand |= {x.data.ptr: SCRATCH + i for i, x in enumerate(scratch)}
+    made._sizes = tuple(x.nbytes for x in scratch)
+    made._buffers = Buffers(device, tuple(x.data.ptr for x in scratch), keep=scratch)
     made._steps = steps_of(bound, maps, stand)
     found = {whose for step in made._steps for _, whose, _ in step.places}
     require(
-        found == set(stand.values()),
+        found >= needed,
         f"the arguments of {way.room} {made.choice} do not show where B and out are",
     )
     made.prepare_ms = bound.prepare_ms
-    made._keep = _kept(bound, problem.device(), set(stand) - {made._own_values})
+    made._keep = _kept(bound, problem.device(), {x.data.ptr for x in (b, c)})
     return made
 
 

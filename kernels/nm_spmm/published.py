@@ -289,7 +289,7 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     return Launch(
         variant, steps, ops.c, prepare_ms,
         packed.index_bytes + packed.col_info_bytes + copied,
-        keep=(ops, packed, a), accumulates=step_shares > 1,
+        keep=(ops, packed, a), accumulates=step_shares > 1, scratch=(a,) if a is not ops.a else (),
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """What kernels for CSR want to know of a matrix on a GPU, and the matrix as they read it: planning.cu, launched.
 
 Each function does what its namesake for NumPy does (`statistics`, `reorder`, `wcsr`, `tasks`), for CuPy arrays, in a
-launch or two on CuPy's current stream. CuPy's own operations would do as well, in some hundred launches, each of a kernel
-that it compiles for a tenth of a second where it never ran before.
+launch or two on CuPy's current stream. CuPy's own operations would do as well, in some hundred launches, each of a
+kernel that it compiles for a tenth of a second where it never ran before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What launches of a plan write besides out: counters, sums, copies. A set for all calls, and one for each CUDA graph.
 
 Launches that share a set follow each other. On one stream they do; where a call comes on another stream than the one
-before, that one waits for an event of the stream before. Graphs may run at any time, so a call that is captured has a set
-of its graph's own.
+before, that one waits for an event of the stream before. Graphs may run at any time, so a call that is captured has a
+set of its graph's own.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class Step:
 def steps_of(launch: Launch, made: dict, stand: dict[int, int]) -> list[Step]:
     """The launches of a bound kernel, with places where the addresses of arrays that stand for others are.
 
-    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT, VALUES, or from `SCRATCH` on. An argument that is a Python integer is
-    an address: sizes are NumPy's.
+    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT, VALUES, or from `SCRATCH` on. An argument that
+    is a Python integer is an address: sizes are NumPy's.
     """
     found = []
     for kernel, config, given in launch.steps:
@@ -97,10 +97,10 @@ class Plan:
     Kernels that read through TMA hold an address in a tensor map, which is encoded anew for an array not seen before.
 
     A plan knows nothing of gradients: `SparseMatrix` does. Calls may come on several streams and in several threads:
-    where one comes on another stream than the one before, it waits for that one, since they share buffers. A call may be
-    captured in a CUDA graph once it has run as it shall be captured; calls in different graphs share nothing. Keep the
-    plan until its work is done, and graphs with it are no longer used, and A as it is: some kernels read its arrays, some
-    a copy.
+    where one comes on another stream than the one before, it waits for that one, since they share buffers. A call may
+    be captured in a CUDA graph once it has run as it shall be captured; calls in different graphs share nothing. Keep
+    the plan until its work is done, and graphs with it are no longer used, and A as it is: some kernels read its
+    arrays, some a copy.
     """
 
     def __init__(

@@ -24,7 +24,10 @@ ENTRIES = tuple(f"sddmm<{width}>" for width in (4, 2, 1))
 
 def width(n: int, *addresses: int) -> int:
     """float32 values that a lane loads at once: rows of n must begin at multiples of them."""
-    return next(v for v in (4, 2, 1) if n % v == 0 and all(x % (4 * v) == 0 for x in addresses))
+    found = (v for v in (4, 2, 1) if n % v == 0 and all(x % (4 * v) == 0 for x in addresses))
+    made = next(found, 0)
+    require(made > 0, "G or B begins at an address that is no multiple of 4 bytes: copy it")
+    return made
 
 
 class Sampled:
@@ -62,8 +65,11 @@ class Sampled:
             out = dense.empty(b, (nnz,), "float32", "C", ordinal, where)
         target = dense.describe(out, "out")
         require(
-            target.shape == (nnz,) and target.dtype == "float32" and dense.is_laid(target, "C"),
-            f"out is {target.dtype} {tuple(target.shape)}, but must be contiguous float32 {(nnz,)}",
+            target.shape == (nnz,)
+            and target.dtype == "float32"
+            and dense.is_laid(target, "C")
+            and not target.readonly,
+            f"out is {target.dtype} {tuple(target.shape)}, but must be contiguous float32 {(nnz,)} that may be written",
         )
         if nnz == 0:
             return out

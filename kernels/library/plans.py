@@ -28,6 +28,7 @@ B, OUT, VALUES, SCRATCH = range(
     4
 )  #: places whose addresses a call brings, or its buffers from SCRATCH on
 _MOST_MAPS = 64
+_ONE, _ZERO = 1.0, 0.0  #: alpha and beta where a call names none: no other number is looked at
 
 
 @dataclass
@@ -139,7 +140,7 @@ class Plan:
         return self.m, self.k
 
     def __call__(
-        self, b, out=None, *, values=None, alpha: float = 1.0, beta: float = 0.0, stream=None
+        self, b, out=None, *, values=None, alpha: float = _ONE, beta: float = _ZERO, stream=None
     ):
         """out (m, n), a new array of B's library where none is given; of a B (k,) it is (m,).
 
@@ -147,6 +148,8 @@ class Plan:
         `Half`, too. values: float32 (nnz,), A's values in this call, for a plan made with in_place. stream: PyTorch's,
         CuPy's, cuda.core's or an address. Raises ValueError, one sentence, for what does not fit the plan.
         """
+        if alpha is not _ONE or beta is not _ZERO:
+            alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
         b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
         if stream is None:
@@ -232,12 +235,20 @@ class Plan:
         )
         require(
             x.dtype == self.dtype,
-            f"{name} is {x.dtype}, but the plan is for {self.dtype}: convert it, or plan with dtype={x.dtype!r}",
+            f"{name} is {x.dtype}, but the plan is for {self.dtype}: convert it"
+            + f", or plan with dtype={x.dtype!r}" * (x.dtype in operands.DTYPES),
         )
         require(
             x.device == self._ordinal,
             f"{name} is on GPU {x.device}, but the plan on GPU {self._ordinal}: copy it there",
         )
+        if whose == OUT:
+            require(not x.readonly, "out may not be written, says its library: give another array")
+            require(
+                not dense.overlaps_itself(x),
+                f"elements of out share memory, since its strides are {tuple(x.strides)}: give an array that is not "
+                "expanded",
+            )
         if not self._steps:  # nothing is multiplied, and out is filled from the stage
             takes = whose == B
         else:
@@ -309,9 +320,9 @@ def plan(
 
     a: a sparse matrix of SciPy, CuPy or PyTorch, one of `formats`, or with `prune` a dense array: see
     `operands.operand`, which takes prune, density, group, vector and block. dtype: of B and out, "float32",
-    "bfloat16" or "float16"; that of A's values where it is None. order, out_order: memory order of B and out, "C"
-    or "F", which the kernel takes where it can (`Plan.b_order`). accuracy: "fp32", "tf32", "fp16" or "bf16", at least
-    which products have; None: what the dtype holds. `routes` says which kernel that leads to.
+    "bfloat16" or "float16", in any usual spelling; that of A's values where it is None. order, out_order: memory order
+    of B and out, "C" or "F", which the kernel takes where it can (`Plan.b_order`). accuracy: "fp32", "tf32", "fp16" or
+    "bf16", at least which products have; None: what the dtype holds. `routes` says which kernel that leads to.
     in_place: A is CSR of float32 whose values may change, in place or by `values` of a call. tune: try the
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
@@ -322,7 +333,7 @@ def plan(
     require_whole("n", n, 0, INT32_MAX, "2^31 - 1")
     for name, value in (("order", order), ("out_order", out_order or order)):
         require(value in ORDERS, f"{name} is {value!r}, but must be 'C' or 'F'")
-    dtype = dtype or operands.dtype_named(a)
+    dtype = operands.dtype_name(dtype) or operands.dtype_named(a)
     asked = operands.resolved(accuracy, dtype)
     with current.opened(current.ordinal_for(a) if device is None else device) as device_now:
         cupy = dense.need_cupy()
@@ -387,9 +398,11 @@ def built(
 
 
 def _bound(way: routes.Route, choice: str, problem: Problem, device) -> Launch | None:
-    """The kernel of a choice that was made before; None where there is none, or somebody edited it."""
+    """The kernel of a choice that was made before; None where there is none, or it holds no longer."""
+    if not choice or not routes.holds(way, choice, problem, device):
+        return None
     try:
-        return routes.bind(way, choice, problem, device) if choice else None
+        return routes.bind(way, choice, problem, device)
     except (ValueError, AttributeError):
         return None
 
@@ -409,7 +422,7 @@ def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
 
 
 def spmm(
-    a, b, *, alpha: float = 1.0, beta: float = 0.0, out=None, accuracy: str | None = None, stream=None,
+    a, b, *, alpha: float = _ONE, beta: float = _ZERO, out=None, accuracy: str | None = None, stream=None,
     prune: str | None = None, density: float | None = None,
     group: int = 32, vector: int = 32, block: int = 64, check: bool = True,
 ):  # fmt: skip

@@ -328,6 +328,23 @@ def bind(way: Route, choice: str, p: Problem, device) -> Launch:
     return family.bind(f"{way.room} {name}", tuning.choices.parse_knobs(knobs, known[name]))
 
 
+def holds(way: Route, choice: str, p: Problem, device) -> bool:
+    """Whether what was written down is a choice that `choose` could make of this problem on this GPU."""
+    name, _, knobs = choice.partition(" ")
+    family = _family(way, p, device)
+    if family is None and way.room == "casper_sparse":
+        from ..casper_sparse.family import candidates
+
+        return choice in candidates(p, device) and not (way.in_place and choice == "shared_tiles")
+    if family is None:
+        return choice == way.variant
+    known = family.choices.families
+    try:
+        return name in known and family.fits(tuning.choices.parse_knobs(knobs, known[name]))
+    except (ValueError, TypeError, AttributeError):  # somebody edited it
+        return False
+
+
 def kernels(room: str) -> str:
     """12 hexadecimal digits of a room's kernels, so that a choice is known to be of others."""
     return tuning.choices.digest((jit.ROOT / room).glob("*.cu"))

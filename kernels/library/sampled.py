@@ -25,7 +25,10 @@ ENTRIES = tuple(f"sddmm<{width}>" for width in (4, 2, 1))
 
 def width(n: int, *addresses: int) -> int:
     """float32 values that a lane loads at once: rows of n must begin at multiples of them."""
-    return next(v for v in (4, 2, 1) if n % v == 0 and all(x % (4 * v) == 0 for x in addresses))
+    found = (v for v in (4, 2, 1) if n % v == 0 and all(x % (4 * v) == 0 for x in addresses))
+    made = next(found, 0)
+    require(made > 0, "G or B begins at an address that is no multiple of 4 bytes: copy it")
+    return made
 
 
 class Sampled:
@@ -68,9 +71,10 @@ class Sampled:
             target.shape == (nnz,)
             and target.dtype == "float32"
             and dense.is_laid(target, "C")
-            and target.device == ordinal,
+            and target.device == ordinal
+            and not target.readonly,
             f"out is {target.dtype} {tuple(target.shape)} on GPU {target.device}, but must be contiguous float32 "
-            f"{(nnz,)} on GPU {ordinal}",
+            f"{(nnz,)} on GPU {ordinal} that may be written",
         )
         if nnz == 0:
             return out

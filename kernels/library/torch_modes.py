@@ -40,6 +40,6 @@ def autocast_dtype(x):
     import torch
 
     kind = x.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if kind in ("cuda", "cpu") and torch.is_autocast_enabled(kind):  # what torch.compile can follow
         return torch.get_autocast_dtype(kind)
     return None

@@ -76,6 +76,9 @@ class Problem:
     make_host: Callable[[], Operands] = field(repr=False)
     make_device: Callable[[], Operands] = field(repr=False)
     limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
+    #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
+    #: as it is. An oracle multiplies this one, which no conversion has touched.
+    source: Any = field(default=None, repr=False)
     _host: Operands | None = field(default=None, repr=False)
     _device: Operands | None = field(default=None, repr=False)
 

@@ -45,6 +45,10 @@ _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-
 
 #: Two threads that import cuda.core for the first time at once break each other's import.
 _IMPORT = threading.Lock()
+#: Where a kernel lies in the cache -> the lock of who compiles it: threads work side by side, but none on another's.
+_COMPILING: dict[Path, threading.Lock] = {}
+#: ... -> (symbol, code) that could not be kept there, so that a process compiles it once.
+_UNKEPT: dict[Path, tuple[str, bytes]] = {}
 
 
 class CompileError(RuntimeError):
@@ -110,8 +114,9 @@ def compile_cubin(
     70 gives other, equally right machine code than the rest: another order, a load in two halves, registers.
 
     A cubin that the cache holds whole is read instead; a cache that cannot be written is said once,
-    on stderr, and done without. Raises FileNotFoundError for a missing source, CompileError with
-    NVRTC's log otherwise.
+    on stderr, and done without; the process then keeps what it compiled. Any number of threads may
+    compile at a time. Raises FileNotFoundError for a missing source, CompileError with NVRTC's log
+    otherwise.
     """
     source = Path(source)
     if not source.is_file():
@@ -126,15 +131,18 @@ def compile_cubin(
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-    cached = _cached(cubin, meta)
-    if cached:
-        return Cubin(source, entry, arch, cached[1], cached[0])
-
-    code, symbol = _nvrtc(source, entry, arch, folders)
-    about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
-    # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
-    _keep({cubin: code, meta: json.dumps(about).encode()})
-    return Cubin(source, entry, arch, symbol, code)
+    with _COMPILING.setdefault(stem, threading.Lock()):
+        cached = _cached(cubin, meta)
+        if cached:
+            return Cubin(source, entry, arch, cached[1], cached[0])
+        symbol, code = _UNKEPT.pop(stem, ("", b""))
+        if not code:
+            code, symbol = _nvrtc(source, entry, arch, folders)
+        about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
+        # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
+        if not _keep({cubin: code, meta: json.dumps(about).encode()}):
+            _UNKEPT[stem] = symbol, code
+        return Cubin(source, entry, arch, symbol, code)
 
 
 def launched_with(cubin: Cubin, registers: int) -> Cubin:
@@ -471,8 +479,8 @@ def _cached(cubin: Path, meta: Path) -> tuple[bytes, str] | None:
         return None
 
 
-def _keep(files: dict[Path, bytes]) -> None:
-    """Write files of the cache one after the other; where that fails, say so once and go on without."""
+def _keep(files: dict[Path, bytes]) -> bool:
+    """Whether files of the cache were written, one after the other; where that fails, say so once and go on without."""
     try:
         for path, data in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -483,6 +491,8 @@ def _keep(files: dict[Path, bytes]) -> None:
             f"({error.strerror or error}), so every run compiles anew: make room there, or set "
             "SPARSITY_CACHE to another folder."
         )
+        return False
+    return True
 
 
 @functools.cache

@@ -140,14 +140,14 @@ def tune(problem: Problem, device) -> tuning.Winner:
         most = device.properties.max_shared_memory_per_block_optin
         family.check(configs[0], family.shape_of(problem), most)
     return tuning.tune(
-        configs,
-        lambda config: unit.bind("auto", problem, device, config),
-        references(problem, device),
+        problem, configs,
+        lambda p, config: unit.bind("auto", p, device, config),
+        references(device),
         device, family.ROUNDS, family.jobs(configs, problem),
     )  # fmt: skip
 
 
-def references(problem: Problem, device) -> list[Callable[[], Bound]]:
+def references(device) -> list[Callable[[Problem], Bound]]:
     """Simple kernels that say what is right: the source's, and for what they refuse unit_ring as nobody tuned it."""
-    simple = [partial(published.bind, name, problem, device) for name in ("opt5", "opt0")]
-    return [*simple, lambda: unit.bind("unit_ring", problem, device, usual(problem, device))]
+    simple = [partial(published.bind, name, device=device) for name in ("opt5", "opt0")]
+    return [*simple, lambda p: unit.bind("unit_ring", p, device, usual(p, device))]

@@ -310,7 +310,7 @@ def _choose_csr(way: Route, p: Problem, device) -> str:
         for x in names
     ]
     winner = tuning.tune(
-        names, lambda name: launch.bind(name, p, device), (lambda: launch.bind("scalar", p, device),),
+        p, names, lambda p, name: launch.bind(name, p, device), (lambda p: launch.bind("scalar", p, device),),
         device, family.ROUNDS, jobs,
     )  # fmt: skip
     return winner.config

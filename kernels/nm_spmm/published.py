@@ -229,9 +229,9 @@ def search(variant: str, problem: Problem, device) -> Launch:
         for c in configs
     ]  # fmt: skip
     winner = tuning.tune(
-        configs,
-        lambda c: bind_tile(variant, problem, device, c.tile, c.split),
-        (lambda: bind("v1", problem, device),),
+        problem, configs,
+        lambda p, c: bind_tile(variant, p, device, c.tile, c.split),
+        (lambda p: bind("v1", p, device),),
         device, ROUNDS, dict.fromkeys(jobs),
     )  # fmt: skip
     bound: Launch = winner.bound

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -181,13 +182,35 @@ def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, source, compiled,
     first = jit.compile_cubin(source, "scale<1>", "sm_80")
     (line,) = said()
     assert str(cache) in line and "No space left on device" in line and "SPARSITY_CACHE" in line
-    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 2
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 1
     assert jit.resources(first).registers > 0 and jit.instruction_mix(first)["FFMA"] == 1
     assert not said(), "once is enough"
     # What was half written does not count, and is replaced as soon as there is room.
+    assert not jit._cached(*kept(cache))
     monkeypatch.setattr(jit, "_replace", replace)
-    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 3
-    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 3
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 1
+    assert jit._cached(*kept(cache)) == (first.code, first.symbol) and not jit._UNKEPT
+
+
+def kept(cache: Path) -> tuple[Path, Path]:
+    (cubin,) = cache.glob("*.cubin")
+    return cubin, cubin.with_suffix(".json")
+
+
+def test_threads_compile_side_by_side_and_none_what_another_does(cache, source, monkeypatch):
+    together, calls = threading.Barrier(2, timeout=60), []
+
+    def nvrtc(source, entry, arch, folders):
+        calls.append(entry)
+        together.wait()  # until the other kernel is compiled, too
+        return entry.encode(), entry
+
+    monkeypatch.setattr(jit, "_nvrtc", nvrtc)
+    entries = ["scale<1>", "scale<2>"] * 4
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda entry: jit.compile_cubin(source, entry, "sm_80"), entries))
+    assert sorted(calls) == ["scale<1>", "scale<2>"]
+    assert [cubin.code.decode() for cubin in made] == entries
 
 
 def test_a_cache_that_cannot_be_a_folder_costs_no_more(source, monkeypatch, tmp_path, said):

@@ -189,7 +189,7 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
 def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_change(monkeypatch):
     tried = []
 
-    def tune(names, bind, references, device, rounds, jobs):
+    def tune(problem, names, bind, references, device, rounds, jobs):
         tried.append((names, jobs))
         return tuning.Winner(names[-1], 1.0, None, 0.0)
 

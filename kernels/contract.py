@@ -35,7 +35,7 @@ class Kernel:
     prediction: str = ""  #: what the idea should gain, written down before it was measured
     entries: tuple[str, ...] = ()  #: every template instantiation that `bind` may ask for
     published: bool = False  #: the source's own kernel, or a rung of ours
-    spill_free: bool = True  #: the tests hold every entry to it, on every target
+    spill_free: bool = True  #: no entry spills on any target: the tests ask each
     targets: tuple[str, ...] = jit.TARGETS  #: what it compiles for: wgmma, say, is for one only
 
 

@@ -36,6 +36,7 @@ KERNELS: dict[str, Kernel] = {
         "the fastest kernel with float32's accuracy on the matrix: groups of rows, or windows in 3xTF32",
         "1.6 times the fastest of cuSPARSE's algorithms for CSR, nowhere less than it.",
         union.KERNELS["union_rows"].entries,
+        spill_free=False,
     ),
     "auto_tf32": Kernel(
         "auto_tf32",
@@ -51,6 +52,7 @@ KERNELS: dict[str, Kernel] = {
         "the fastest of the groups of rows for 16-bit types",
         "1.5 times auto_fp32, with half of the bytes.",
         union.KERNELS["union_half"].entries,
+        spill_free=False,
     ),
 }
 

@@ -145,6 +145,18 @@ def test_other_options_or_another_compiler_compile_again(cache, source, compiled
     assert len(compiled) == 3
 
 
+def test_a_hang_trap_is_asked_for_by_the_environment(cache, source, compiled, monkeypatch):
+    """What is compiled with it is kept beside what is compiled without."""
+    for value, traps in ((None, False), ("1", True), ("0", False), ("", False)):
+        if value is None:
+            monkeypatch.delenv(jit.HANG_TRAP, raising=False)
+        else:
+            monkeypatch.setenv(jit.HANG_TRAP, value)
+        assert jit.hang_trap() == traps
+        jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert len(compiled) == 2
+
+
 def test_an_interrupted_write_compiles_again(cache, source, compiled):
     before = jit.compile_cubin(source, "scale<1>", "sm_80")
     (meta,) = cache.glob("*.json")
@@ -594,7 +606,7 @@ def test_static_memory_counts_where_more_than_48_kib_is_asked_for(
 
     monkeypatch.setattr(driver, "cuKernelGetAttribute", get)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", put)
-    cubin = jit.Cubin(Path("kernel.cu"), "kernel<1>", "sm_90a", "kernel", b"")
+    cubin = jit.Cubin(Path("kernel.cu"), "kernel<1>", "sm_120", "kernel", b"")
     assert jit.load(cubin, dynamic) is kernel
     assert found == [dynamic] * asked
     with pytest.raises(ValueError) as caught:

@@ -407,6 +407,12 @@ def test_a_choice_that_cannot_be_kept_still_serves(kept, room, tmp_path):
     assert config == Knobs(0)
 
 
+def test_times_of_kernels_with_a_hang_trap_are_not_kept(kept, room, tmp_path, monkeypatch):
+    monkeypatch.setenv(jit.HANG_TRAP, "1")
+    assert choose(kept, room)[0] == Knobs(0)
+    assert not list(tmp_path.rglob("*.csv"))
+
+
 def test_where_all_is_well_nothing_is_said(kept, room):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -197,7 +197,7 @@ def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_
     for in_place in (False, True):
         made = way("csr", "float32", None, A100, in_place=in_place)
         p, _, _ = routes.problem(made, 128, np)
-        assert routes.choose(made, p, A100, tune=lambda: p) == tried[-1][0][-1]
+        assert routes.choose(made, p, A100, tune=lambda p=p: p) == tried[-1][0][-1]
     (every, jobs), (kept, _) = tried
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(every)
     for source, entry in jobs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 NO_CUPY = (
     "operands on the GPU are CuPy arrays, and CuPy is not installed here: install cupy-cuda13x, "
     "or stay on the host with Problem.host()"
@@ -10,6 +12,33 @@ NO_CUPY = (
 
 class NoGpu(RuntimeError):
     """There is no GPU that works, or nothing that holds operands on it; the message is one sentence."""
+
+
+_devices: dict[int, object] = {}
+
+
+def current_device(ordinal: int):
+    """`open_device`, which is not asked again where that GPU is current already."""
+    found = _devices.get(ordinal)
+    if found is None or now() != ordinal:
+        found = _devices[ordinal] = open_device(ordinal)
+    return found
+
+
+def now() -> int | None:
+    """CUDA's number of this thread's current GPU, or None where there is none."""
+    try:
+        error, device = _driver().cuCtxGetDevice()
+    except Exception:  # no driver, which `open_device` says better
+        return None
+    return None if int(error) else int(device)
+
+
+@functools.cache
+def _driver():
+    from cuda.bindings import driver
+
+    return driver
 
 
 def open_device(ordinal: int = 0):

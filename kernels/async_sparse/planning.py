@@ -73,9 +73,12 @@ class _On:
 
 def _argument(x):
     """An array as its address, None as none; numbers as they are."""
+    kind = type(x)
+    if kind is np.int32 or kind is int:
+        return x
     if x is None:
         return 0
-    return x.data.ptr if hasattr(x, "data") and hasattr(x.data, "ptr") else x
+    return x if isinstance(x, np.generic) else x.data.ptr
 
 
 def _ints(*numbers: int) -> list[np.int32]:

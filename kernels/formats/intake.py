@@ -143,7 +143,7 @@ def facts_of(a: Csr) -> Facts:
 
 def on_cupys_stream():
     """(the `cuda.core.Device` where CuPy works, made current; its current stream)."""
-    import cupy
+    from cupy import cuda
 
-    device = gpu.open_device(cupy.cuda.Device().id)
-    return device, workspace.stream_at(cupy.cuda.get_current_stream().ptr, device)
+    device = gpu.current_device(cuda.runtime.getDevice())
+    return device, workspace.stream_at(cuda.get_current_stream().ptr, device)

@@ -429,9 +429,10 @@ def spmm(
     """out (m, n) = alpha · A · B + beta · out, once.
 
     CSR that lies on the GPU, with values of B's dtype, is multiplied as it is, row by row: the call waits until its
-    indices were looked at, and the same call gives the same bits. Anything else is a `plan` without trials, its call, and
-    the wait for its end. Who multiplies by the same A again makes a plan, which pays for the conversion of A once.
-    Nothing of A is kept. Arguments are those of `plan` and `Plan.__call__`; dtype, GPU and memory order are B's.
+    indices were looked at (check=False leaves that out), and the same call gives the same bits. Anything else is a
+    `plan` without trials, its call, and the wait for its end. Who multiplies by the same A again makes a plan, which
+    pays for the conversion of A once. Nothing of A is kept. Arguments are those of `plan` and `Plan.__call__`; dtype,
+    GPU and memory order are B's.
     """
     given = dense.describe(b, "B")
     if prune is None and accuracy in (None, *operands.ACCURACIES.get(given.dtype, ())[:1]):

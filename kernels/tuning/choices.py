@@ -70,9 +70,8 @@ def look_up(
     compiler, take one of another minor version of it, which `Choice.nvrtc` tells. A file that may not be read is done
     without, which is said once, on stderr. Raises ValueError, one sentence, for a file that is no file of choices.
     """
-    name = f"{slug(device)}.csv"
     close = None
-    for path in [file] if file else [own_folder(choices.room) / name, choices.shipped / name]:
+    for path in [file] if file else _files(choices.room, choices.shipped, device.name, *_places()):
         try:
             found = read(choices, path).get(key)
         except (FileNotFoundError, NotADirectoryError):
@@ -250,6 +249,25 @@ def own_folder(room: str) -> Path:
     return Path(os.environ.get("SPARSITY_CHOICES") or jit.cache_folder().parent / "choices") / room
 
 
+def _places() -> tuple[str | None, ...]:
+    """What of the environment `own_folder` looks at."""
+    return tuple(
+        map(os.environ.get, ("SPARSITY_CHOICES", "SPARSITY_CACHE", "XDG_CACHE_HOME", "HOME"))
+    )
+
+
+@functools.lru_cache(64)
+def _files(room: str, shipped: Path, gpu: str, *_) -> tuple[Path, ...]:
+    """Where choices are kept for a GPU of this name; the rest is the environment, for which they hold."""
+    name = f"{_slug(gpu)}.csv"
+    return own_folder(room) / name, shipped / name
+
+
 def slug(device) -> str:
     """The GPU's name as the records' folders have it."""
-    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    return _slug(device.name)
+
+
+@functools.lru_cache(64)
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

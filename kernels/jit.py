@@ -30,14 +30,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import registers
+from . import gpu, registers
 
 ROOT = Path(__file__).resolve().parent
 COMMON = ROOT / "common"
 #: What the package is called where it is installed; in a checkout it is `kernels`.
 INSTALLED = "sparsity_on_trial"
-#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell.
+#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell: what pages show of a kernel, and
+#: what the rooms' tests compile each for.
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
+#: All families of GPUs that kernels run on: what is routed to is compiled for each (tests/kernels/library).
+FAMILIES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
+LEAST = 8, 0  #: compute capability
 #: Line information costs no registers and lets Nsight Compute show the source beside the SASS.
 OPTIONS = {"std": "c++17", "lineinfo": True}
 #: Where this variable is set, but for 0, waits of kernels end: see common/hang_trap.cuh. For tests, not for timings.
@@ -114,9 +118,39 @@ def options() -> dict:
 
 
 def arch_of(device) -> str:
-    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma."""
+    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma, unless it is `Portable`.
+
+    Where the compiler does not know the GPU, it is the nearest lower target of the same major number, whose machine
+    code runs there, too. Raises ValueError, one sentence, for a compute capability below 8.0, or one of a family
+    that the compiler does not know.
+    """
     major, minor = device.compute_capability
-    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
+    if (major, minor) == (9, 0):
+        return "sm_90" if isinstance(device, gpu.Portable) else "sm_90a"
+    return _target(major, minor)
+
+
+@functools.cache
+def _target(major: int, minor: int) -> str:
+    said = f"this GPU has compute capability {major}.{minor}"
+    least = ".".join(map(str, LEAST))
+    if (major, minor) < LEAST:
+        raise ValueError(
+            f"{said}, but kernels need {least} or later: use an A100, an RTX 30, or what came after"
+        )
+    known = [x for x in _nvrtc_knows() if x // 10 == major and x % 10 <= minor]
+    if not known:
+        raise ValueError(
+            f"{said}, for which NVRTC {nvrtc_version()} does not compile: install a newer nvidia-cuda-nvrtc"
+        )
+    return f"sm_{max(known)}"
+
+
+def _nvrtc_knows() -> list[int]:
+    """Compute capabilities that the compiler makes machine code for, times 10."""
+    from cuda.bindings import nvrtc
+
+    return nvrtc.nvrtcGetSupportedArchs()[1]
 
 
 def compile_cubin(
@@ -280,7 +314,7 @@ _loaded: dict[tuple, tuple] = {}
 
 def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
     """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
-    key = source, entry, device.device_id, dynamic_shared_bytes
+    key = source, entry, device.device_id, arch_of(device), dynamic_shared_bytes
     kernel, files = _loaded.get(key, (None, ()))
     if kernel is None or any(os.stat(path).st_mtime_ns != at for path, at in files):
         files = tuple((path, os.stat(path).st_mtime_ns) for path in map(str, _reached(source)))

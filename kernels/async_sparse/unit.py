@@ -120,7 +120,7 @@ def require_hopper(name: str, device) -> None:
     require(
         jit.arch_of(device) in family.TARGETS,
         f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "
-        f"{'.'.join(map(str, device.compute_capability))}, has not: use opt0",
+        f"{'.'.join(map(str, device.compute_capability))}, has not: use blocks_mma, or opt0 in TF32",
     )
 
 

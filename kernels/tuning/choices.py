@@ -100,7 +100,7 @@ def read(choices: Choices, path: Path) -> dict[tuple, Choice]:
     if path in _read and _read[path][0] == stamp:  # hundreds of rows, asked for at every bind
         return _read[path][1]
     found = {}
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
         for number, row in enumerate(table, 2):
             try:
@@ -158,7 +158,7 @@ def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with aside.open("w", newline="") as file:
+        with aside.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(columns)
             table.writerows(rows)

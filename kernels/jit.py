@@ -393,7 +393,7 @@ def disassemble(cubin: Cubin) -> str:
     """The SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
     path = _kept(cubin, ".sass", b"")
     with contextlib.suppress(OSError):
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     text = _tool("nvdisasm", cubin.code, cubin, "--print-code", "--no-dataflow")
     text = text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
     _keep({path: text.encode()})
@@ -409,7 +409,7 @@ def _kept(cubin: Cubin, suffix: str, reader: bytes) -> Path:
 def _read_report(path: Path) -> dict | None:
     """A report from the cache; None where it has none, or not a whole one."""
     try:
-        report = json.loads(path.read_text())
+        report = json.loads(path.read_text(encoding="utf-8"))
         return report if Resources(**report["resources"]) and report["mix"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -485,7 +485,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
         **options(),
     )
     try:
-        compiled = Program(source.read_text(), "c++", given).compile(
+        compiled = Program(source.read_text(encoding="utf-8"), "c++", given).compile(
             "cubin", name_expressions=(entry,), logs=log
         )
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
@@ -512,7 +512,7 @@ def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str
         path = todo.pop()
         if path in seen:
             continue
-        seen[path] = path.read_text()
+        seen[path] = path.read_text(encoding="utf-8")
         for name in re.findall(r'^\s*#include\s+"([^"]+)"', seen[path], re.MULTILINE):
             places = (path.parent, COMMON, *map(Path, folders))
             found = [place / name for place in places if (place / name).is_file()]
@@ -552,7 +552,8 @@ def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
         result = subprocess.run(
             [_tool_path(name), *flags, file.name],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             env=os.environ | {"PATH": path},
         )
     if result.returncode:
@@ -563,7 +564,7 @@ def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
 def _cached(cubin: Path, meta: Path) -> tuple[bytes, str] | None:
     """(code, symbol) from the cache; None where it has none, or not what was written there."""
     try:
-        about, code = json.loads(meta.read_text()), cubin.read_bytes()
+        about, code = json.loads(meta.read_text(encoding="utf-8")), cubin.read_bytes()
         whole = about["sha256"] == hashlib.sha256(code).hexdigest()
         return (code, about["symbol"]) if whole else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -7,6 +7,7 @@ display(Markdown(run.banner()))
 
 from __future__ import annotations
 
+import csv
 import html
 import importlib
 import os
@@ -44,6 +45,7 @@ SAME = (
     "cpu_cores",
     "packages",
 )
+SEEDS = 2**32 - 1  #: the largest seed that every generator of operands takes
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
@@ -245,8 +247,8 @@ def validate(mode: object, preset: object, seed: object) -> None:
     for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
         if value not in known:
             raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= SEEDS:
+        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}")
 
 
 def _measuring(
@@ -260,8 +262,10 @@ def _measuring(
     opened = info.open()
     folder = _folder((root or paths.RECORDS) / info.slug, room, repeat)
     machine = device.describe(opened) | {"sources": device.sources(room)}
-    for name in set_aside(folder, machine):
-        _say(f"{room}: {name} comes from other code or another machine: kept as {name}{SET_ASIDE}")
+    for name in set_aside(folder, machine, seed):
+        _say(
+            f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}"
+        )
     # Before the first row, so that no row ever lies there without its machine.
     records.write_machine(folder, machine)
     return Run(room, "measure", asked, info.slug, preset, seed, folder, machine, opened)
@@ -288,8 +292,8 @@ def _folder(gpu_folder: Path, room: str, repeat: bool) -> Path:
     return gpu_folder / room / records.REPEAT if repeat else gpu_folder / room
 
 
-def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
-    """Rename the records in `folder` of another machine or other code; returns their names.
+def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
+    """Rename the records in `folder` of another machine or other code, or with another seed; returns their names.
 
     They agree with `machine` if everything in `SAME` does. A record without a readable machine.json
     agrees with none.
@@ -302,11 +306,22 @@ def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
     except (FileNotFoundError, ValueError):
         old = {}
     if old and all(old.get(key) == machine.get(key) for key in SAME):
-        return []
+        here = [path for path in here if _seed(path) not in (None, seed)]
+        if not here:
+            return []
     for path in here:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
     (folder / records.PLAN).unlink(missing_ok=True)  # it speaks of those
+    if folder / f"{records.COUNTERS}.csv" in here:
+        (folder / f"{records.COUNTERS}.json").unlink(missing_ok=True)
     return [path.name for path in here]
+
+
+def _seed(path: Path) -> int | None:
+    """That of a record's first row, which is that of all; None of a file that is no record, which is left as it is."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        first = next(csv.DictReader(file), {})
+    return int(first["seed"]) if str(first.get("seed")).isdecimal() else None
 
 
 def measure_point(

@@ -159,5 +159,5 @@ _INDEX[list(HEIGHTS)] = range(len(HEIGHTS))
 @functools.cache
 def weights() -> dict[str, tuple[float, ...]]:
     """Kernel -> its weights of `TERMS`, as model.csv has them."""
-    with FILE.open(newline="") as file:
+    with FILE.open(newline="", encoding="utf-8") as file:
         return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}

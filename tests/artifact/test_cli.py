@@ -216,12 +216,29 @@ def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
 
 
+def test_records_in_the_folder_of_another_gpu_give_no_verdict(shelf, capsys):
+    folder = (shelf[0] / "nvidia-h200").rename(shelf[0] / "nvidia-h100")
+    for command in ("claims", "machine"):
+        error = refused(capsys, command, "--records", str(shelf[0]), "--gpu", "nvidia-h100")
+        assert "these records are of an NVIDIA H200" in error and "'nvidia-h100'" in error
+    assert "NVIDIA H200" in refused(
+        capsys, "compare", "--fresh", str(folder), "--shipped", str(folder)
+    )
+
+
+def test_ceilings_without_their_machine_are_no_evidence(shelf, capsys):
+    (shelf[0] / "nvidia-h200" / "ceilings" / "machine.json").unlink()
+    error = refused(capsys, "claims", "--records", str(shelf[0]))
+    assert "ceilings" in error and "the record of the machine is missing" in error
+
+
 def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
     nowhere = str(tmp_path / "nowhere")
     error = refused(capsys, "claims", "--records", nowhere)
     assert f"{nowhere}: this folder of records is missing" in error
     gpu = str(shelf[0] / "nvidia-h200")  # one folder too deep
-    assert f"{gpu}: this folder of records holds no" in refused(capsys, "claims", "--records", gpu)
+    error = refused(capsys, "claims", "--records", gpu)
+    assert f"{gpu}: this is the folder of one GPU" in error and "name the folder above it" in error
 
 
 # ---------------------------------------------------------------- compare

@@ -260,12 +260,12 @@ def test_records_of_another_machine_are_set_aside(gpu, capsys):
 def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path):
     (tmp_path / "wide.csv").write_text("kept or set aside, never read")
     records.write_machine(tmp_path, MACHINE)
-    assert not run.set_aside(tmp_path, MACHINE | {"date": "2027", "commit": "f", "python": "4"})
+    assert not run.set_aside(tmp_path, MACHINE | {"date": "2027", "commit": "f", "python": "4"}, 0)
     for name in (
         "gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cusparselt", "cpu", "cpu_cores",
         "packages",
     ):  # fmt: skip
-        assert run.set_aside(tmp_path, MACHINE | {name: "another"}) == ["wide.csv"], name
+        assert run.set_aside(tmp_path, MACHINE | {name: "another"}, 0) == ["wide.csv"], name
         (tmp_path / "wide.csv.stale").rename(tmp_path / "wide.csv")
 
 
@@ -418,7 +418,7 @@ def one_point(monkeypatch):
         np.array([1, 2, 3, 4], np.float32),
     )  # fmt: skip
     operands = Operands(a, np.arange(1, 9, dtype=np.float32).reshape(4, 2))
-    problem = replace(make_problem(2, 3, 4), nnz=4, make_host=lambda: operands)
+    problem = replace(make_problem(2, 3, 4), nnz=4, useful_flops=16, make_host=lambda: operands)
     log = []
 
     original = check.oracle
@@ -550,8 +550,9 @@ def test_the_banner_of_a_measurement(gpu):
 
 
 def test_the_banner_escapes_what_a_machine_is_called(gpu):
-    gpu.machine["commit"] = "<b>"
-    assert "<b>" not in run.start("casper_sparse", mode="measure").banner()
+    made = run.start("casper_sparse", mode="measure")
+    made.machine["commit"] = "<b>"
+    assert "&lt;b&gt;" in made.banner() and "<b>" not in made.banner()
 
 
 # ---------------------------------------------------------------- on a GPU

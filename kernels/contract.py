@@ -35,7 +35,7 @@ class Kernel:
     prediction: str = ""  #: what the idea should gain, written down before it was measured
     entries: tuple[str, ...] = ()  #: every template instantiation that `bind` may ask for
     published: bool = False  #: the source's own kernel, or a rung of ours
-    spill_free: bool = True  #: the tests hold every entry to it, on every target
+    spill_free: bool = True  #: no entry spills on any target: the tests ask each
     targets: tuple[str, ...] = jit.TARGETS  #: what it compiles for: wgmma, say, is for one only
 
 
@@ -76,6 +76,9 @@ class Problem:
     make_host: Callable[[], Operands] = field(repr=False)
     make_device: Callable[[], Operands] = field(repr=False)
     limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
+    #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
+    #: as it is. An oracle multiplies this one, which no conversion has touched.
+    source: Any = field(default=None, repr=False)
     _host: Operands | None = field(default=None, repr=False)
     _device: Operands | None = field(default=None, repr=False)
 
@@ -129,6 +132,8 @@ class Launch:
     prepare_bytes: int = 0
     keep: tuple = ()  #: device arrays that the raw pointers in `steps` refer to
     accumulates: bool = False  #: the kernels add to the output, so a launch clears it first
+    #: arrays that launches write besides the output: counters and sums, zeros before the first one, and copies
+    scratch: tuple = ()
 
     def launch(self, stream) -> None:
         from cuda.core import launch

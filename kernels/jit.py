@@ -15,6 +15,7 @@ import importlib.util
 import io
 import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -24,19 +25,27 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from . import gpu, registers
 
 ROOT = Path(__file__).resolve().parent
 COMMON = ROOT / "common"
 #: What the package is called where it is installed; in a checkout it is `kernels`.
 INSTALLED = "sparsity_on_trial"
-#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell.
+#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell: what pages show of a kernel, and
+#: what the rooms' tests compile each for.
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
+#: All families of GPUs that kernels run on: what is routed to is compiled for each (tests/kernels/library).
+FAMILIES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
+LEAST = 8, 0  #: compute capability
 #: Line information costs no registers and lets Nsight Compute show the source beside the SASS.
 OPTIONS = {"std": "c++17", "lineinfo": True}
+#: Where this variable is set, but for 0, waits of kernels end: see common/hang_trap.cuh. For tests, not for timings.
+HANG_TRAP = "SPARSITY_HANG_TRAP"
 
 
 #: An instruction of the disassembly, where it lies and what it is; @!PT marks padding, which never executes.
@@ -45,6 +54,10 @@ _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-
 
 #: Two threads that import cuda.core for the first time at once break each other's import.
 _IMPORT = threading.Lock()
+#: Where a kernel lies in the cache -> the lock of who compiles it: threads work side by side, but none on another's.
+_COMPILING: dict[Path, threading.Lock] = {}
+#: ... -> (symbol, code) that could not be kept there, so that a process compiles it once.
+_UNKEPT: dict[Path, tuple[str, bytes]] = {}
 
 
 class CompileError(RuntimeError):
@@ -94,10 +107,50 @@ def cache_folder() -> Path:
     return Path(caches, INSTALLED, "cubin")
 
 
+def hang_trap() -> bool:
+    """Whether kernels are compiled so that a wait for ever ends with its file and line."""
+    return os.environ.get(HANG_TRAP, "0") not in ("", "0")
+
+
+def options() -> dict:
+    """What kernels are compiled with."""
+    return OPTIONS | ({"define_macro": "HANG_TRAP"} if hang_trap() else {})
+
+
 def arch_of(device) -> str:
-    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma."""
+    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma, unless it is `Portable`.
+
+    Where the compiler does not know the GPU, it is the nearest lower target of the same major number, whose machine
+    code runs there, too. Raises ValueError, one sentence, for a compute capability below 8.0, or one of a family
+    that the compiler does not know.
+    """
     major, minor = device.compute_capability
-    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
+    if (major, minor) == (9, 0):
+        return "sm_90" if isinstance(device, gpu.Portable) else "sm_90a"
+    return _target(major, minor)
+
+
+@functools.cache
+def _target(major: int, minor: int) -> str:
+    said = f"this GPU has compute capability {major}.{minor}"
+    least = ".".join(map(str, LEAST))
+    if (major, minor) < LEAST:
+        raise ValueError(
+            f"{said}, but kernels need {least} or later: use an A100, an RTX 30, or what came after"
+        )
+    known = [x for x in _nvrtc_knows() if x // 10 == major and x % 10 <= minor]
+    if not known:
+        raise ValueError(
+            f"{said}, for which NVRTC {nvrtc_version()} does not compile: install a newer nvidia-cuda-nvrtc"
+        )
+    return f"sm_{max(known)}"
+
+
+def _nvrtc_knows() -> list[int]:
+    """Compute capabilities that the compiler makes machine code for, times 10."""
+    from cuda.bindings import nvrtc
+
+    return nvrtc.nvrtcGetSupportedArchs()[1]
 
 
 def compile_cubin(
@@ -110,8 +163,9 @@ def compile_cubin(
     70 gives other, equally right machine code than the rest: another order, a load in two halves, registers.
 
     A cubin that the cache holds whole is read instead; a cache that cannot be written is said once,
-    on stderr, and done without. Raises FileNotFoundError for a missing source, CompileError with
-    NVRTC's log otherwise.
+    on stderr, and done without; the process then keeps what it compiled. Any number of threads may
+    compile at a time. Raises FileNotFoundError for a missing source, CompileError with NVRTC's log
+    otherwise.
     """
     source = Path(source)
     if not source.is_file():
@@ -122,65 +176,110 @@ def compile_cubin(
     if anew:
         code, symbol = _nvrtc(source, entry, arch, folders)
         return Cubin(source, entry, arch, symbol, code)
-    told = (with_includes(source, folders), entry, arch, repr(OPTIONS), nvrtc_version(), *folders)
+    told = (with_includes(source, folders), entry, arch, repr(options()), nvrtc_version(), *folders)
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-    cached = _cached(cubin, meta)
-    if cached:
-        return Cubin(source, entry, arch, cached[1], cached[0])
+    with _COMPILING.setdefault(stem, threading.Lock()):
+        cached = _cached(cubin, meta)
+        if cached:
+            return Cubin(source, entry, arch, cached[1], cached[0])
+        symbol, code = _UNKEPT.pop(stem, ("", b""))
+        if not code:
+            code, symbol = _nvrtc(source, entry, arch, folders)
+        about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
+        # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
+        if not _keep({cubin: code, meta: json.dumps(about).encode()}):
+            _UNKEPT[stem] = symbol, code
+        return Cubin(source, entry, arch, symbol, code)
 
-    code, symbol = _nvrtc(source, entry, arch, folders)
-    about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
-    # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
-    _keep({cubin: code, meta: json.dumps(about).encode()})
-    return Cubin(source, entry, arch, symbol, code)
 
-
-def launched_with(cubin: Cubin, registers: int) -> Cubin:
-    """The same machine code, launched with fewer registers a thread than the compiler says it has.
+def launched_with(cubin: Cubin, count: int) -> Cubin:
+    """The same machine code, launched with `count` registers a thread, fewer than the compiler says it has.
 
     For kernels whose warpgroups exchange registers (setmaxnreg): ptxas holds each instruction against what a thread
     has at launch, also behind a setmaxnreg that gives it more (error C7602). So such a kernel is compiled for what it
     has then, by `__maxnreg__`, and the count that the driver reads, EIATTR_REGCOUNT of the cubin's .nv.info, is set to
-    what it begins with. Before its setmaxnreg the code must do with that; a test reads it in the disassembly.
-    Raises ValueError where the cubin names no count, or a smaller one.
+    what it begins with. That its code does with them before its setmaxnreg is read in it (`registers.used_before`).
+    Raises ValueError where that does not hold or cannot be told, and where the cubin names no count, or a smaller one.
     """
-    at, length = _sections(cubin).get(".nv.info", (0, 0))
-    code, end, counts = bytearray(cubin.code), at + length, []
-    # An attribute is how it is kept, which one, and the number of its bytes, or where there is a word alone, that.
-    while at < end:
-        kept, which, size = struct.unpack_from("<BBH", code, at)
-        if (kept, which) == (_WITH_SIZE, _REGISTER_COUNT):
-            counts.append(at + 8)  # after the symbol's number
-        at += 4 + (size if kept == _WITH_SIZE else 0)
+    counts = [at for which, at in _attributes(cubin, ".nv.info") if which == _REGISTER_COUNT]
     if len(counts) != 1:
         raise ValueError(
             f"the cubin of {cubin.entry} for {cubin.arch} counts the registers of {len(counts)} kernels instead of one"
         )
-    (had,) = struct.unpack_from("<I", code, counts[0])
-    if had < registers:
+    place = counts[0] + 4  # after the symbol's number
+    (had,) = struct.unpack_from("<I", cubin.code, place)
+    if had < count:
         raise ValueError(
-            f"{cubin.entry} has {had} registers a thread, so it cannot be launched with {registers}: compile it with a "
+            f"{cubin.entry} has {had} registers a thread, so it cannot be launched with {count}: compile it with a "
             "larger __maxnreg__"
         )
-    struct.pack_into("<I", code, counts[0], registers)
+    _look_at_registers(cubin, registers.require_before, count)
+    code = bytearray(cubin.code)
+    struct.pack_into("<I", code, place, count)
     return replace(cubin, code=bytes(code))
 
 
-#: Attributes of .nv.info, as cuobjdump calls them: EIFMT_SVAL, EIATTR_REGCOUNT.
-_WITH_SIZE, _REGISTER_COUNT = 0x04, 0x2F
+#: Attributes of .nv.info, as cuobjdump calls them: EIFMT_SVAL, EIATTR_REGCOUNT, EIATTR_MAX_THREADS.
+_WITH_SIZE, _REGISTER_COUNT, _MOST_THREADS = 0x04, 0x2F, 0x05
+
+
+def _attributes(cubin: Cubin, section: str) -> Iterable[tuple[int, int]]:
+    """(which, where its bytes are) of the attributes with a size in a section; none where there is none such."""
+    at, length = _sections(cubin).get(section, (0, 0))
+    end = at + length
+    # An attribute is how it is kept, which one, and the number of its bytes, or where there is a word alone, that.
+    while at < end:
+        kept, which, size = struct.unpack_from("<BBH", cubin.code, at)
+        if kept == _WITH_SIZE:
+            yield which, at + 4
+        at += 4 + (size if kept == _WITH_SIZE else 0)
+
+
+def require_registers(cubin: Cubin) -> None:
+    """Raise ValueError, one sentence, where warpgroups wait for more registers than a launch gives their block.
+
+    What it gives is the cubin's count, which the driver reads, to the threads of __launch_bounds__, or as many as an
+    SM has registers for. Kernels of other architectures than `registers.ARCH` exchange none.
+    """
+    if cubin.arch != registers.ARCH:
+        return
+    count = min(
+        struct.unpack_from("<2I", cubin.code, at)[1]
+        for which, at in _attributes(cubin, ".nv.info")
+        if which == _REGISTER_COUNT
+    )
+    threads = (
+        math.prod(struct.unpack_from("<3I", cubin.code, at))
+        for which, at in _attributes(cubin, f".nv.info.{cubin.symbol}")
+        if which == _MOST_THREADS
+    )
+    _look_at_registers(cubin, registers.require_enough, count, next(threads, None))
+
+
+def _look_at_registers(cubin: Cubin, look: Callable[..., None], *numbers) -> None:
+    """look(machine code, *numbers), and what it finds wrong is said of the entry."""
+    try:
+        look(_instructions(cubin), *numbers)
+    except ValueError as error:
+        raise ValueError(
+            f"{cubin.entry}, as NVRTC {nvrtc_version()} compiles it, may wait for registers for ever ({error}): use "
+            "the version that requirements/gpu.lock names"
+        ) from error
 
 
 def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     """Load a cubin on the current device: a `cuda.core.Kernel` ready for `cuda.core.launch`.
 
     More than 48 KiB of shared memory, dynamic and static together, have to be asked for once per
-    kernel, which this does. Raises ValueError, one sentence, where the GPU has less.
+    kernel, which this does. Raises ValueError, one sentence, where the GPU has less, or where the kernel would wait for
+    registers for ever (`require_registers`).
     """
     from cuda.bindings import driver
     from cuda.core import Device, ObjectCode
 
+    require_registers(cubin)
     kernel = ObjectCode.from_cubin(cubin.code).get_kernel(cubin.symbol)
     if not dynamic_shared_bytes:
         return kernel
@@ -215,7 +314,7 @@ _loaded: dict[tuple, tuple] = {}
 
 def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
     """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
-    key = source, entry, device.device_id, dynamic_shared_bytes
+    key = source, entry, device.device_id, arch_of(device), dynamic_shared_bytes
     kernel, files = _loaded.get(key, (None, ()))
     if kernel is None or any(os.stat(path).st_mtime_ns != at for path, at in files):
         files = tuple((path, os.stat(path).st_mtime_ns) for path in map(str, _reached(source)))
@@ -379,14 +478,14 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
     with _IMPORT:
         from cuda.core import Program, ProgramOptions
     log = io.StringIO()
-    options = ProgramOptions(
+    given = ProgramOptions(
         name=source.name,
         arch=arch,
         include_path=[str(source.parent), str(COMMON), *folders],
-        **OPTIONS,
+        **options(),
     )
     try:
-        compiled = Program(source.read_text(), "c++", options).compile(
+        compiled = Program(source.read_text(), "c++", given).compile(
             "cubin", name_expressions=(entry,), logs=log
         )
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
@@ -471,8 +570,8 @@ def _cached(cubin: Path, meta: Path) -> tuple[bytes, str] | None:
         return None
 
 
-def _keep(files: dict[Path, bytes]) -> None:
-    """Write files of the cache one after the other; where that fails, say so once and go on without."""
+def _keep(files: dict[Path, bytes]) -> bool:
+    """Whether files of the cache were written, one after the other; where that fails, say so once and go on without."""
     try:
         for path, data in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -483,6 +582,8 @@ def _keep(files: dict[Path, bytes]) -> None:
             f"({error.strerror or error}), so every run compiles anew: make room there, or set "
             "SPARSITY_CACHE to another folder."
         )
+        return False
+    return True
 
 
 @functools.cache

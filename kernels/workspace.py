@@ -42,7 +42,7 @@ class Workspace:
         return np.frombuffer(memory, kind, 1)[0].copy()
 
     def tiles(self, size: int) -> tuple[int, np.uint32]:
-        """(address of a scan's words for so many numbers, which launch it is): words of other launches count as none."""
+        """(address of a scan's words for so many numbers, which launch it is); others' words count as none."""
         driver = _driver()
         need = max(1, ceil(size / TILE))
         self._launch += 1
@@ -95,6 +95,12 @@ def stream_at(address: int, device):
     if found is None:
         found = _streams[key] = device.create_stream(jit.StreamAt(address))
     return found
+
+
+@functools.cache
+def side_stream(device):
+    """A stream of a `cuda.core.Device` that waits for no other."""
+    return device.create_stream()
 
 
 _archs: dict[int, str] = {}

@@ -24,6 +24,7 @@ import pandas as pd
 from artifact import baselines, paths
 from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.compiled import compile_report
+from kernels import jit
 from kernels.contract import Bound, Problem
 
 MODES = ("auto", "measure", "recorded")
@@ -251,6 +252,10 @@ def validate(mode: object, preset: object, seed: object) -> None:
 def _measuring(
     room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool
 ) -> Run:
+    if jit.hang_trap():
+        raise ValueError(
+            f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure"
+        )
     info = device.require()
     opened = info.open()
     folder = _folder((root or paths.RECORDS) / info.slug, room, repeat)

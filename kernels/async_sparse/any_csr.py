@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from .. import jit, tuning
@@ -24,9 +24,10 @@ from .windows import Windows
 HERE = Path(__file__).parent
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 MOST = 5  #: candidates that are tried
-#: A reference, for each candidate a check and four launches of which three count, two more and a check of the winner.
+#: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
+#: a check of the winner; it and the reference on whole numbers.
 ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1)
-LAUNCHES = 1 + MOST * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1
+LAUNCHES = 2 + MOST * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
 
 KERNELS: dict[str, Kernel] = {
     "auto_fp32": Kernel(
@@ -35,6 +36,7 @@ KERNELS: dict[str, Kernel] = {
         "the fastest kernel with float32's accuracy on the matrix: groups of rows, or windows in 3xTF32",
         "1.6 times the fastest of cuSPARSE's algorithms for CSR, nowhere less than it.",
         union.KERNELS["union_rows"].entries,
+        spill_free=False,
     ),
     "auto_tf32": Kernel(
         "auto_tf32",
@@ -50,6 +52,7 @@ KERNELS: dict[str, Kernel] = {
         "the fastest of the groups of rows for 16-bit types",
         "1.5 times auto_fp32, with half of the bytes.",
         union.KERNELS["union_half"].entries,
+        spill_free=False,
     ),
 }
 
@@ -118,9 +121,9 @@ def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
     dtype = family.dtype_of(problem.device().b)
     jobs = [entry_of(config, problem.n, dtype) for config in configs]
     return tuning.tune(
-        configs,
-        partial(bind_config, "auto", problem, device),
-        (lambda: union.bind("single rows", problem, device, Union(1)),),
+        problem, configs,
+        lambda p, config: bind_config("auto", p, device, config),
+        (lambda p: union.bind("single rows", p, device, Union(1)),),
         device, ROUNDS, jobs,
     )  # fmt: skip
 

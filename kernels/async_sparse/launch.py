@@ -11,7 +11,7 @@ from .. import tuning
 from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import any_csr, family, published, union, unit, wcsr, windows
+from . import any_csr, blocks, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
 from .operands import BLOCK, ROOM
 
@@ -58,6 +58,7 @@ VARIANTS: dict[str, Kernel] = {
         _entries(family.WIDTHS),
         targets=family.TARGETS,
     ),
+    **blocks.KERNELS,
     **wcsr.KERNELS,
     **windows.KERNELS,
     **union.KERNELS,
@@ -81,6 +82,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         return _bind_blocks(variant, problem, device)
     if variant in published.KERNELS or variant in published.SWEEP:
         return published.bind(variant, problem, device)
+    if variant in blocks.KERNELS:
+        return blocks.bind(variant, problem, device)
     require(
         variant in VARIANTS or variant in family.TRIALS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
@@ -140,14 +143,14 @@ def tune(problem: Problem, device) -> tuning.Winner:
         most = device.properties.max_shared_memory_per_block_optin
         family.check(configs[0], family.shape_of(problem), most)
     return tuning.tune(
-        configs,
-        lambda config: unit.bind("auto", problem, device, config),
-        references(problem, device),
+        problem, configs,
+        lambda p, config: unit.bind("auto", p, device, config),
+        references(device),
         device, family.ROUNDS, family.jobs(configs, problem),
     )  # fmt: skip
 
 
-def references(problem: Problem, device) -> list[Callable[[], Bound]]:
+def references(device) -> list[Callable[[Problem], Bound]]:
     """Simple kernels that say what is right: the source's, and for what they refuse unit_ring as nobody tuned it."""
-    simple = [partial(published.bind, name, problem, device) for name in ("opt5", "opt0")]
-    return [*simple, lambda: unit.bind("unit_ring", problem, device, usual(problem, device))]
+    simple = [partial(published.bind, name, device=device) for name in ("opt5", "opt0")]
+    return [*simple, lambda p: unit.bind("unit_ring", p, device, usual(p, device))]

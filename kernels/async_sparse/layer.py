@@ -30,6 +30,7 @@ GATED = HERE / "gated.cu"
 KERNELS = ("unit_ring", "gated", "opt5")
 _SIZE = 2  # bytes of a value
 _K = LINE // _SIZE
+_EACH = ALIGNMENT // _SIZE
 _MOST_MAPS = 1024  # a model's layers, each with its own weights, inputs and outputs
 
 
@@ -53,6 +54,16 @@ class Sizes:
     def block_rows(self) -> int:
         return ceil(self.m / ROWS)
 
+    @property
+    def out(self) -> tuple[int, int]:
+        """The shape that is written."""
+        return (self.m, self.tokens) if self.kernel == "opt5" else (self.tokens, self.m)
+
+
+def whole_lines(size: int) -> int:
+    """The least number of values, at least `size`, whose lines begin at multiples of 16 bytes."""
+    return ceil(size / _EACH) * _EACH
+
 
 def check(sizes: Sizes) -> None:
     """Raise ValueError, one sentence, for sizes that no kernel here takes."""
@@ -64,11 +75,10 @@ def check(sizes: Sizes) -> None:
         sizes.dtype in ("bfloat16", "float16"),
         f"a layer of blocks multiplies bfloat16 or float16, but is given {sizes.dtype}: convert it",
     )
-    each = ALIGNMENT // _SIZE
     for name, value in (("inputs", sizes.k), ("outputs", sizes.m)):
         require(
-            value % each == 0,
-            f"a layer of blocks has {value} {name}, but the copy engine takes multiples of {each}: pad them",
+            value % _EACH == 0,
+            f"a layer of blocks has {value} {name}, but the copy engine takes multiples of {_EACH}: pad them",
         )
 
 

@@ -22,13 +22,15 @@ class Lines:
     c: Any  #: likewise of C
     before: list = field(default_factory=list)  #: launches that fill a padded B
     after: list = field(default_factory=list)  #: launches that bring a padded C back
+    copies: tuple = ()  #: the padded ones
 
 
-def lines(operands, device, *, by_rows: bool = False) -> Lines:
+def lines(operands, device, *, by_rows: bool = False, copy_c: bool = True) -> Lines:
     """B and C themselves where their lines are aligned, else padded copies and the launches for them.
 
-    by_rows: take both as row-major, which a single column may be as well as column-major. A padded C holds NaN
-    at first, so that what a kernel leaves unwritten is seen.
+    by_rows: take both as row-major, which a single column may be as well as column-major. copy_c: False leaves C as it
+    is, for kernels that write lines of any kind. A padded C holds NaN at first, so that what a kernel leaves unwritten
+    is seen.
     """
     import cupy
 
@@ -37,11 +39,12 @@ def lines(operands, device, *, by_rows: bool = False) -> Lines:
     if _ragged(b):
         made.b = _padded(b)
         made.before.append(pitch.copy(b, made.b, device))
-    if _ragged(c):
+    if copy_c and _ragged(c):
         made.c = _padded(c)
         if made.c.nbytes:  # all bits set is NaN in every dtype
             made.c.data.memset_async(0xFF, made.c.nbytes)
         made.after.append(pitch.copy(made.c, c, device))
+    made.copies = tuple(x for x, own in ((made.b, b), (made.c, c)) if x is not own)
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     return made
 

@@ -97,9 +97,11 @@ def problem_from_csr(
         made = bcsr.from_csr(pattern, block=sides, dtype=stored)
         return _operands(xp, made, n, seed, dtype, layout)
 
-    return _problem(
+    made = _problem(
         label, a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, sides, blocks, dtype, layout, operands
     )
+    made.source = a
+    return made
 
 
 def _csr_problem(label: str, a: Csr, n: int, seed: int, dtype: str, layout: str) -> Problem:

@@ -1,8 +1,8 @@
 """What kernels for CSR want to know of a matrix on a GPU, and the matrix as they read it: planning.cu, launched.
 
-Each function does what its namesake for NumPy does (`statistics`, `reorder`, `wcsr`, `tasks`), for CuPy arrays, in a launch
-or two on CuPy's current stream. CuPy's own operations would do as well, in some hundred launches, each of a kernel that it
-compiles for a third of a second where it never ran before.
+Each function does what its namesake for NumPy does (`statistics`, `reorder`, `wcsr`, `tasks`), for CuPy arrays, in a
+launch or two on CuPy's current stream. CuPy's own operations would do as well, in some hundred launches, each of a
+kernel that it compiles for a tenth of a second where it never ran before.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Table:
 
 
 def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -> Table:
-    """Rows, groups or windows cut evenly into tasks of at most `chunk` columns, as `tasks.tasks` and `tasks.in_blocks` do.
+    """Rows, groups or windows cut evenly into tasks of at most `chunk` columns: `tasks.tasks` and `tasks.in_blocks`.
 
     row_ptr: int32 (rows + 1,). block: in the order for blocks of so many tasks, a power of 2; 0: row after row, or
     longest_first. Raises ValueError, one sentence, where there are too many.

@@ -77,7 +77,7 @@ TRIALS: dict[str, tuple[Union, str]] = {
 }
 
 
-#: (rows * loads, loads * unroll) -> blocks that share an SM: as many as registers allow without spills.
+#: (rows * loads, loads * unroll) -> blocks that share an SM: as many as registers allow, inner loops without spills.
 BLOCKS = {
     (1, 4): 6, (1, 8): 4, (2, 4): 6, (2, 8): 4, (2, 16): 3, (4, 4): 4, (4, 8): 3, (4, 16): 2, (8, 4): 2, (8, 8): 2,
     (8, 16): 2,
@@ -124,6 +124,7 @@ KERNELS: dict[str, Kernel] = {
         "As many times a row-by-row kernel as non-zeros share a column of a group, 4 at most: 2 to 3 on finite "
         "elements, nothing on graphs.",
         tuple(entry(Union(rows, vec)) for rows in HEIGHTS for vec in VECTORS),
+        spill_free=False,  # a register or two outside the inner loop: groups of 2 on Hopper, 1 to 4 elsewhere
     ),
     "union_half": Kernel(
         "union_half",
@@ -131,6 +132,7 @@ KERNELS: dict[str, Kernel] = {
         "… with B and C in 16 bits, products and sums in float32",
         "1.6 times union_rows, which L2 bounds, where B and C do not bound both; half the bytes.",
         tuple(entry(Union(rows), dtype) for dtype in half.DTYPES for rows in HEIGHTS),
+        spill_free=False,  # groups of 4 on sm_120
     ),
 }
 
@@ -276,4 +278,5 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
         made.nbytes + handovers.nbytes + sums.nbytes, keep=(operands, made, handovers, sums, dense.b, dense.c),
+        scratch=(handovers, sums, *dense.copies),
     )  # fmt: skip

@@ -103,7 +103,7 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
     held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms, held,
-        keep=(operands, a, val, rows, counters, dense.b, dense.c),
+        keep=(operands, a, val, rows, counters, dense.b, dense.c), scratch=(counters, *dense.copies),
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def require_hopper(name: str, device) -> None:
     require(
         jit.arch_of(device) in family.TARGETS,
         f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "
-        f"{'.'.join(map(str, device.compute_capability))}, has not: use opt0",
+        f"{'.'.join(map(str, device.compute_capability))}, has not: use blocks_mma, or opt0 in TF32",
     )
 
 

@@ -265,4 +265,5 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
         prepare_ms,
         made.nbytes,
         keep=(operands, made, dense.b, dense.c),
+        scratch=dense.copies,
     )

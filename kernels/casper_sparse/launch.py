@@ -228,9 +228,9 @@ def _bind_auto(variant: str, p: Problem, device) -> Launch:
     some fifty launches of each.
     """
     winner = tuning.tune(
-        family.candidates(p, device),
-        lambda name: bind(name, p, device),
-        (lambda: bind("scalar", p, device),),
+        p, family.candidates(p, device),
+        lambda p, name: bind(name, p, device),
+        (lambda p: bind("scalar", p, device),),
         device, family.ROUNDS, family.jobs(p, device),
     )  # fmt: skip
     best = winner.bound

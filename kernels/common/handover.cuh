@@ -8,14 +8,21 @@
 //   for launches that overlap          Waiting ends: a count that was taken t times is waited for until it is left t + 1
 //                                      times, by as many launches as have begun to take; blocks begin in their order, so
 //                                      the earlier block of each is under way, and waits for none but still earlier ones.
-//                                      What is taken is right: these launches multiply the same operands (who changes
-//                                      them meanwhile has a race of their own), hence leave the same bits, and at least
-//                                      one of them has left them: launches that ended before are in both counts.
+//                                      What is taken is right only where all of these hold: the launches multiply the
+//                                      same operands, hence leave the same bits; the sums lie in memory of their own,
+//                                      which one block stores and those who take only read (wgmma_stream_k, stream).
+//                                      At least one launch has left them then: those that ended before are in both counts.
+//
+// Where those who take add to the sums, as union_rows to C itself and union_half to its workspace, a launch that begins
+// stores over what the one before has added to, or is added to by it: such launches must not overlap. Neither must launches of
+// other operands, of any kernel: one would take the other's sums. Who brings them on several streams orders them.
 //
 // Several may take the same sums: they are left as many times at once.
 //
 // Differences are looked at, so that counts may wrap after 2^32 launches.
 #pragma once
+
+#include "hang_trap.cuh"
 
 struct Handover {
     unsigned left, taken;  // both 0, or any two equal numbers, before the first launch
@@ -28,12 +35,19 @@ __device__ __forceinline__ void leave(Handover* sums, unsigned takers = 1)
 }
 
 // Waits until the sums are there. Any threads may wait, and one of them says `take` when all have done so.
-__device__ __forceinline__ void await(const Handover* sums)
+__device__ __forceinline__ void await(const Handover* sums CALLER)
 {
     unsigned left, taken;
     asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(taken) : "l"(&sums->taken) : "memory");
-    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(left) : "l"(&sums->left) : "memory");
-    while ((int)(left - taken) <= 0);
+#ifdef HANG_TRAP
+    unsigned turns = 0;
+#endif
+    do {
+        asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(left) : "l"(&sums->left) : "memory");
+#ifdef HANG_TRAP
+        count_turn(turns, 16 OF_CALLER);
+#endif
+    } while ((int)(left - taken) <= 0);
 }
 
 __device__ __forceinline__ void take(Handover* sums)

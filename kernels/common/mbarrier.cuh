@@ -4,6 +4,8 @@
 // parity of the phase it waits for: 0 for the first, 1 for the second, 0 again for the third.
 #pragma once
 
+#include "hang_trap.cuh"
+
 using Barrier = unsigned long long;
 
 __device__ __forceinline__ unsigned shared_address(const void* p)
@@ -44,14 +46,24 @@ __device__ __forceinline__ void arrive_remote(Barrier* bar, unsigned block)
 }
 
 // Waits until the phase of this parity has ended.
-__device__ __forceinline__ void wait(unsigned bar, unsigned parity)
+__device__ __forceinline__ void wait(unsigned bar, unsigned parity CALLER)
 {
+#ifdef HANG_TRAP
+    for (unsigned turns = 0, done = 0; !done; count_turn(turns, 1 OF_CALLER))  // test_wait: a turn that does not sleep
+        asm volatile("{ .reg .pred done;\n"
+                     "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, done; }"
+                     : "=r"(done)
+                     : "r"(bar), "r"(parity)
+                     : "memory");
+#else
     asm volatile("{ .reg .pred done;\n"
                  "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again; }" ::"r"(bar), "r"(parity)
                  : "memory");
+#endif
 }
-__device__ __forceinline__ void wait(Barrier* bar, unsigned parity) { wait(shared_address(bar), parity); }
+__device__ __forceinline__ void wait(Barrier* bar, unsigned parity CALLER) { wait(shared_address(bar), parity OF_CALLER); }
 
 // A warp hands a buffer back: one arrival, when all its threads have read what they read there. One for several warps would
 // order the reads of its own warp alone.

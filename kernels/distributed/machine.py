@@ -99,10 +99,10 @@ class Gpu:
     """CuPy's arrays on one GPU, by CUDA's number; local products are plans of `library`."""
 
     def __init__(self, ordinal: int):
-        import cupy
-
         from ..library import current
+        from ..library.dense import need_cupy
 
+        cupy = need_cupy()
         self.xp, self.ordinal = cupy, ordinal
         with current.opened(ordinal) as self.device:
             pass

@@ -23,7 +23,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
-from ..formats import csr, half
+from ..formats import csr, foreign, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
@@ -273,7 +273,9 @@ def plan(
         whole, of = a, (rows, columns)
         a = talk.together(comm, lambda: _part_of(whole, grid, comm, *of))
         rows = columns = None
-    dtype = dtype or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
+    dtype = operands.dtype_name(dtype) or operands.dtype_named(
+        a.slabs[0] if isinstance(a, Part) else a
+    )
     slabs, rows, columns = talk.together(
         comm, lambda: _cut(a, grid, comm, rows, columns, accuracy, dtype)
     )
@@ -311,7 +313,7 @@ def _part_of(a, grid: Grid, comm, rows, columns) -> Part:
         grid.replicas == 1,
         f"replicas is {grid.replicas}, but a matrix of {a.nnz} non-zeros is cut by rows alone: leave replicas out",
     )
-    whole = a.tocsr()
+    whole = foreign.checked(foreign.checked(a).tocsr(), everything=True)
     if rows is None:
         rows = partition.by_nonzeros(whole.indptr, comm.size)
     rows = partition.require_bounds("rows", rows, comm.size, whole.shape[0])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..contract import require, require_whole
-from ..formats import csr
+from ..formats import csr, foreign
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import partition
@@ -123,7 +123,7 @@ def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     require_whole("panel", panel, 1, INT32_MAX, "2^31 - 1")
     if operands.is_scipy(a) and a.nnz > INT32_MAX:
-        whole = a.tocsr()
+        whole = foreign.checked(foreign.checked(a).tocsr(), everything=True)
         a = [whole[x:y] for x, y in partition.slabs(whole.indptr)]
     slabs = [
         csr.to_host(operands.as_csr(operands.operand(x)))

@@ -1,8 +1,8 @@
 """CSR on a GPU as it comes in: checked before a kernel reads through its indices, in one launch and one wait.
 
-`taken` makes a `Csr` of arrays that somebody brings; `checked` looks at one that is there. Both note on it what the same
-look found (`Facts`), for whoever plans a multiplication. Facts belong to that one object, which nobody keeps: a matrix
-that is brought again is looked at again.
+`taken` makes a `Csr` of arrays that somebody brings; `checked` looks at one that is there. Both note on it what the
+same look found (`Facts`), for whoever plans a multiplication. Facts belong to that one object, which nobody keeps: a
+matrix that is brought again is looked at again.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def looked(
 ) -> Facts:  # fmt: skip
     """The facts of a CSR matrix on a current `cuda.core.Device`; waits for the stream.
 
-    check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. rows, columns: addresses
-    to which int32 copies of row_ptr and col_idx are written; 0: none are.
+    check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. rows, columns:
+    addresses to which int32 copies of row_ptr and col_idx are written; 0: none are.
     """
     work = workspace.of(device)
     size = max(arrays.nnz, arrays.m + 1)
@@ -143,7 +143,7 @@ def facts_of(a: Csr) -> Facts:
 
 def on_cupys_stream():
     """(the `cuda.core.Device` where CuPy works, made current; its current stream)."""
-    import cupy
+    from cupy import cuda
 
-    device = gpu.open_device(cupy.cuda.Device().id)
-    return device, workspace.stream_at(cupy.cuda.get_current_stream().ptr, device)
+    device = gpu.current_device(cuda.runtime.getDevice())
+    return device, workspace.stream_at(cuda.get_current_stream().ptr, device)

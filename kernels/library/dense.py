@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import sys
 from contextlib import nullcontext
-from math import ceil
+from math import ceil, gcd
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from .. import gpu, jit
 from ..contract import require
 from ..formats.half import Half
 from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
+from .torch_modes import require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes.
@@ -34,6 +36,7 @@ class Dense(NamedTuple):
     strides: tuple[int, ...]  #: elements
     dtype: str
     device: int  #: CUDA's number of the GPU
+    readonly: bool = False  #: whether its library says that nobody may write it
 
 
 # What is asked in every call and takes longer than all the rest: a library's dtype -> its name; a class -> its library.
@@ -58,7 +61,7 @@ def library_of(x) -> str:
 def describe(x, name: str) -> Dense:
     """Where an array on a GPU lies. name: what a message calls it.
 
-    Raises ValueError, one sentence, for what lies on the host or is no array.
+    Raises ValueError, one sentence, for what lies on the host, is no array, or has elements between elements.
     """
     if type(x) is Half:
         bits = describe(x.bits, name)
@@ -95,6 +98,8 @@ def place(x, name: str) -> tuple[int, tuple]:
         memory = x.data
         return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
     if library == "torch" and x.layout is sys.modules["torch"].strided:
+        if x.requires_grad:
+            require_no_grad(x, name)
         return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds, x.is_neg())
     found = describe(given, name)
     return found.ptr, found[1:]
@@ -102,12 +107,14 @@ def place(x, name: str) -> tuple[int, tuple]:
 
 @functools.lru_cache(256)
 def _elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
+    require(
+        not any(bytes_apart % size for bytes_apart in strides),
+        f"an array has strides of {strides} bytes, but its elements have {size}: copy it",
+    )
     return tuple(bytes_apart // size for bytes_apart in strides)
 
 
 def _foreign(x, name: str) -> Dense:
-    from cuda.core.utils import StridedMemoryView
-
     speaks = hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
     require(
         speaks and not isinstance(x, np.ndarray),
@@ -116,12 +123,43 @@ def _foreign(x, name: str) -> Dense:
         else f"{name} is {_type(x)}, which speaks neither DLPack nor __cuda_array_interface__: bring an array of "
         "PyTorch, CuPy or another library of GPU arrays",
     )
-    # The caller's stream is the one that counts: nobody waits for another one here.
-    view = StridedMemoryView.from_any_interface(x, stream_ptr=-1)
+    kind, ordinal = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (None, 0)
+    require(kind != _CPU, _on_host(name, x))
+    view = _viewed(x, name, ordinal)
     require(view.is_device_accessible and view.device_id >= 0, _on_host(name, x))
     shape = tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else row_major(shape)
-    return Dense(int(view.ptr), shape, strides, _named(view.dtype), int(view.device_id))
+    # JAX's arrays never change, which their description does not say in every version.
+    readonly = bool(view.readonly) or _is_jax(x)
+    return Dense(int(view.ptr), shape, strides, _named(view.dtype), int(view.device_id), readonly)
+
+
+def _is_jax(x) -> bool:
+    return type(x).__module__.partition(".")[0] in ("jax", "jaxlib")
+
+
+_CPU = 1  # of DLPack's kinds of devices
+_LEGACY = 1  # DLPack's number of the stream at address 0
+
+
+def _viewed(x, name: str, ordinal: int):
+    """What another library says of its array; ValueError, one sentence, where it says nothing.
+
+    The caller's stream is the one that counts, so nobody waits for another one, which -1 asks for; but JAX takes -1 for
+    an address, and gets the current stream, which then waits for what JAX has yet to do.
+    """
+    from cuda.core.utils import StridedMemoryView
+
+    streams = [-1, current(x, ordinal) or _LEGACY]
+    for stream in reversed(streams) if _is_jax(x) else streams:
+        try:
+            return StridedMemoryView.from_any_interface(x, stream_ptr=stream)
+        except Exception as error:  # each library has its own
+            failed = error
+    said = (str(failed).splitlines() or [type(failed).__name__])[0].rstrip(".").replace(". ", ", ")
+    raise ValueError(
+        f"{name} is {_type(x)}, whose library does not say where it lies ({said}): bring an array of PyTorch or CuPy"
+    ) from failed
 
 
 def _on_host(name: str, x) -> str:
@@ -178,6 +216,19 @@ def extent(x: Dense) -> tuple[int, int]:
     size = DTYPES[x.dtype][1]
     ends = [size * (n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)]
     return sum(e for e in ends if e < 0), size + sum(e for e in ends if e > 0)
+
+
+def overlaps_itself(x: Dense) -> bool:
+    """Whether elements of an array of one or two dimensions share memory, as those of an expanded one do."""
+    steps = [(n, abs(step)) for n, step in zip(x.shape, x.strides, strict=True) if n != 1]
+    if 0 in x.shape or not steps:
+        return False
+    if any(step == 0 for _, step in steps) or len(steps) == 1:
+        return any(step == 0 for _, step in steps)
+    # Of two elements at one place, one is a multiple of the other's step further along each dimension.
+    (rows, by_row), (columns, by_column) = steps
+    common = gcd(by_row, by_column)
+    return by_column // common < rows and by_row // common < columns
 
 
 def apart(x: Dense, y: Dense) -> bool:
@@ -288,6 +339,35 @@ def current(like, device: int) -> int:
 # ---------------------------------------------------------------- combine.cu
 
 
+def factor(name: str, x) -> float:
+    """alpha or beta, called `name`, as a float; ValueError, one sentence, for what is no real number of the host.
+
+    x: a number of Python or NumPy, or an array of the host without dimensions.
+    """
+    device = getattr(x, "device", "cpu")
+    on_host = getattr(device, "type", device) == "cpu" and not hasattr(
+        x, "__cuda_array_interface__"
+    )
+    if getattr(x, "shape", None) == () and on_host and hasattr(x, "item"):
+        x = x.item()
+    require(
+        isinstance(x, Real) and not isinstance(x, bool),
+        f"{name} is {x!r}, but must be a real number on the host",
+    )
+    try:
+        made = float(x)
+    except OverflowError:
+        made = float("inf") if x > 0 else float("-inf")
+    require(
+        abs(made) <= _MOST or made != made or abs(x) == float("inf"),
+        f"{name} is {x!r}, but must be a number that float32 holds",
+    )
+    return made
+
+
+_MOST = float(np.finfo(np.float32).max)
+
+
 def combiner(dtype: str, rows: int, columns: int, device) -> tuple[Any, Any]:
     """(kernel, config) of combine.cu for matrices of a size."""
     from cuda.core import LaunchConfig
@@ -298,7 +378,12 @@ def combiner(dtype: str, rows: int, columns: int, device) -> tuple[Any, Any]:
 
 
 def combine_arguments(x: Dense, y: Dense, alpha: float, beta: float) -> tuple:
-    """What combine.cu is launched with, for y = alpha · x + beta · y."""
+    """What combine.cu is launched with, for y = alpha · x + beta · y; ValueError where an address is no element's."""
+    size = DTYPES[x.dtype][1]
+    require(
+        x.ptr % size == y.ptr % size == 0,
+        f"an array begins at an address that is no multiple of its elements' {size} bytes: copy it",
+    )
     rows, columns, *of_x = matrix(x)
     i64, of_y = np.int64, matrix(y)[2:]
     return (

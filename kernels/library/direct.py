@@ -21,6 +21,7 @@ from ..formats import csr, intake
 from ..formats.csr import INT32_MAX, Csr
 from . import current, dense
 from .dense import Dense
+from .torch_modes import require_no_grad
 
 SOURCE = Path(__file__).with_name("direct.cu")
 WARPS = 8  #: of a block, each with a row
@@ -53,6 +54,7 @@ def brought(a) -> Brought | None:
     if torch is not None and isinstance(a, torch.Tensor):
         if a.layout is not torch.sparse_csr or not a.is_cuda or a.dim() != 2:
             return None
+        require_no_grad(a, "A")
         a = a.detach()
         parts = a.crow_indices(), a.col_indices(), a.values()
         if parts[2].dim() != 1 or parts[2].is_neg():
@@ -87,6 +89,8 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
 
     Raises ValueError, one sentence, where A's indices are wrong.
     """
+    for x, name in ((b, "B"), (out, "out")):
+        require_no_grad(x, name)
     m, k, nnz = a.arrays.m, a.arrays.k, a.arrays.nnz
     fits = (
         len(given.shape) == 2

@@ -4,22 +4,29 @@
     layer = BlockSparseLinear.of(linear, mask)  # one nn.Linear; mask: bool, its rows and columns of blocks
 
 Products are operators of `torch.library`, on the current stream, which `torch.compile` and CUDA graphs take; a graph
-is captured after a first call at the same number of tokens, which compiles. Nothing is copied: inputs and
-outputs lie as nn.Linear has them. On the CPU the same layers multiply dense, slowly, for tests. Inference alone:
-there are no gradients. Launches of one layer must not overlap, on several streams. PyTorch is imported
-when a layer is first asked for.
+is captured after a first call at the same number of tokens, which compiles. Layers take what nn.Linear takes: any
+numbers of features, any leading dimensions, and under autocast what it casts. Nothing is copied where features are
+multiples of 8: inputs and outputs lie as nn.Linear has them; otherwise they are padded, and cut. Launches may overlap,
+on several streams and in several graphs: each claims its tiles from a counter of its own (`counters`). An
+output has the same bits each time, since the order of a sum does not depend on who claims its tile. On the CPU the same
+layers multiply dense, slowly, for tests. Inference alone: to go backward through a layer is an error. Modules are
+copied, pickled, moved and converted as others are. PyTorch is imported when a layer is first asked for.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextlib import nullcontext
+from math import prod
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any
 
 from ..async_sparse import layer
 from ..contract import require
-from . import current, dense
+from . import counters, current, dense
+from .torch_modes import autocast_dtype, require_no_tangent
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
@@ -44,7 +51,11 @@ def chosen(weight, density: float, block: int = SIDE, keep: str = "random", gene
     """
     import torch
 
-    require(0 <= density <= 1, f"density is {density!r}, but must be a share from 0 to 1")
+    require(weight.dim() == 2, f"the weight has {weight.dim()} dimensions, but a layer's has 2")
+    require(
+        isinstance(density, Real) and 0 <= density <= 1,
+        f"density is {density!r}, but must be a share from 0 to 1",
+    )
     require(
         isinstance(block, int) and block >= SIDE and block % SIDE == 0,
         f"block is {block!r}, but must be {SIDE} or a multiple of it: wgmma multiplies {SIDE} rows",
@@ -133,68 +144,104 @@ def operators() -> SimpleNamespace:
 
     @torch.library.custom_op(
         "sparsity_on_trial::block_linear", mutates_args=(),
-        schema="(Tensor x, Tensor val, Tensor index, Tensor col_idx, Tensor counter, SymInt features, str kernel)"
-        " -> Tensor",
+        schema="(Tensor x, Tensor val, Tensor index, Tensor col_idx, SymInt features, str kernel) -> Tensor",
     )  # fmt: skip
-    def block_linear(x, val, index, col_idx, counter, features, kernel):
-        if not x.is_cuda:
-            return _on_cpu(x, val, index, col_idx, features, kernel)
-        return _enqueue(x, val, index, col_idx, counter, features, kernel)
+    def block_linear(x, val, index, col_idx, features, kernel):
+        require(
+            x.dtype == val.dtype,
+            f"the input is {x.dtype}, but the layer's blocks are {val.dtype}: convert one of them",
+        )
+        sizes = _sizes(x, col_idx, features, kernel)
+        layer.check(sizes)
+        shape = _shape(x, features, kernel)
+        if 0 in (*shape, x.shape[-1]):
+            return x.new_zeros(shape)
+        multiply = _enqueue if x.is_cuda else _on_cpu
+        return multiply(x.reshape(-1, x.shape[-1]), val, index, col_idx, features, sizes).view(
+            shape
+        )
 
     @block_linear.register_fake
-    def _(x, val, index, col_idx, counter, features, kernel):
+    def _(x, val, index, col_idx, features, kernel):
         return x.new_empty(_shape(x, features, kernel))
 
+    def no_gradient(ctx, grad):
+        raise ValueError(
+            "a layer of blocks is for inference and has no gradients: call it under torch.no_grad(), or train the "
+            "dense layer"
+        )
+
+    block_linear.register_autograd(no_gradient)
     return SimpleNamespace(block_linear=torch.ops.sparsity_on_trial.block_linear.default)
 
 
 def _shape(x, features, kernel: str) -> tuple:
     """Of the output: as nn.Linear's, or of opt5 (features, tokens)."""
     if kernel == "opt5":
-        return features, x.numel() // x.shape[-1]
+        return features, prod(x.shape[:-1])
     return *x.shape[:-1], features
 
 
-def _require_input(x, val, features: int) -> None:
-    """Raise ValueError, one sentence, unless an input has a layer's columns and lies where its blocks do.
+def _sizes(x, col_idx, features: int, kernel: str) -> layer.Sizes:
+    """What a kernel is launched for, which is more where lines would not begin at multiples of 16 bytes."""
+    tokens, k = prod(x.shape[:-1]), x.shape[-1]
+    if kernel == "opt5":
+        tokens = layer.whole_lines(tokens)
+    dtype = str(x.dtype).removeprefix("torch.")
+    m, k = layer.whole_lines(features), layer.whole_lines(k)
+    return layer.Sizes(kernel, m, k, col_idx.shape[0], tokens, dtype)
 
-    Both are read by address: of another input, memory of somebody else. torch.compile keeps these as guards.
+
+def _require_input(x, val, features: int) -> None:
+    """Raise ValueError, one sentence, unless an input has a layer's columns and its blocks' place and dtype.
+
+    All are read by address: of another input, memory of somebody else. torch.compile keeps these as guards.
     """
-    if x.shape[-1] != features:
+    if len(x.shape) == 0 or x.shape[-1] != features:
+        has = f"{x.shape[-1]} features" if len(x.shape) else "no dimension"
         raise ValueError(
-            f"the input has {x.shape[-1]} features, but the layer takes {features}: bring as many, or another layer"
+            f"the input has {has}, but the layer takes {features} features: bring as many, or another layer"
         )
     if x.device != val.device:
         raise ValueError(
             f"the input is on {x.device}, but the layer on {val.device}: move one of them with to()"
         )
+    if x.layout != val.layout:
+        raise ValueError(
+            f"the input is a tensor in {x.layout}, but a layer multiplies dense ones: convert it with to_dense()"
+        )
+    if x.dtype != val.dtype or x.dtype.itemsize != 2 or not x.dtype.is_floating_point:
+        raise ValueError(
+            f"the input is {x.dtype} and the layer's blocks are {val.dtype}, but both must be bfloat16 or both "
+            "float16: convert them with to(), or use autocast"
+        )
 
 
-def _enqueue(x, val, index, col_idx, counter, features: int, kernel: str):
+def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
+    """The product for an input (tokens, k) on a GPU: (tokens, features), or of opt5 (features, tokens)."""
     import torch
+    from torch.nn import functional
 
-    k = x.shape[-1]
-    tokens = x.numel() // k
-    out = torch.empty(_shape(x, features, kernel), dtype=x.dtype, device=x.device)
-    if out.numel() == 0:
-        return out
-    require(
-        val.dtype == x.dtype,
-        f"the input is {x.dtype}, but the layer's blocks are {val.dtype}: convert one of them",
-    )
+    tokens, k = x.shape
+    if (sizes.tokens, sizes.k) != (tokens, k):
+        x = functional.pad(x, (0, sizes.k - k, 0, sizes.tokens - tokens))
     x = x.contiguous()  # as it is, from every layer that comes before an FFN
     if x.data_ptr() % layer.ALIGNMENT:
         x = x.clone()
-    sizes = layer.Sizes(
-        kernel, features, k, col_idx.shape[0], tokens, str(x.dtype).removeprefix("torch.")
-    )
     ordinal = x.get_device()
     with torch.cuda.device(ordinal):
         device = _device(ordinal)
-        launch = layer.launcher(sizes, ordinal)
-        stream = dense.opened(dense.current(x, ordinal), device)
-        launch(stream, *(t.data_ptr() for t in (x, out, val, index, col_idx, counter)))
-    return out
+        out = x.new_empty(sizes.out)
+        stream = dense.current(x, ordinal)
+        captured = torch.cuda.is_current_stream_capturing()
+        # Encoding a tensor map asks the driver about an address, which a capture forbids by default.
+        with counters.capturing_goes_on() if captured else nullcontext():
+            launch = layer.launcher(sizes, ordinal)
+            counter = counters.counter(ordinal, stream, captured)
+            addresses = (t.data_ptr() for t in (x, out, val, index, col_idx))
+            launch(dense.opened(stream, device), *addresses, counter)
+    shape = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
+    return out if out.shape == shape else out[: shape[0], : shape[1]].contiguous()
 
 
 @functools.cache
@@ -204,22 +251,24 @@ def _device(ordinal: int):
         return device
 
 
-def _on_cpu(x, val, index, col_idx, features: int, kernel: str):
+def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     """The same by dense products in float32, rounded where the kernels round."""
+    import torch
     from torch.nn import functional
 
     k, dtype = x.shape[-1], x.dtype
     x, val = x.float(), val.float()
-    if kernel == "opt5":
-        whole = _whole(val, col_idx, index[:-1], index[1:], features, k)
-        return functional.linear(x.reshape(-1, k), whole).t().to(dtype).contiguous()
-    order = index[:, 0].argsort()
-    first, end, middle = (index[order, i] for i in (1, 2, 3))
-    if kernel == "gated":
-        gate = functional.linear(x, _whole(val, col_idx, first, middle, features, k))
-        up = functional.linear(x, _whole(val, col_idx, middle, end, features, k))
-        return (functional.silu(gate).to(dtype) * up).to(dtype)
-    return functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
+    with torch.autocast(x.device.type, enabled=False):
+        if sizes.kernel == "opt5":
+            whole = _whole(val, col_idx, index[:-1], index[1:], features, k)
+            return functional.linear(x, whole).t().to(dtype).contiguous()
+        order = index[:, 0].argsort()
+        first, end, middle = (index[order, i] for i in (1, 2, 3))
+        if sizes.kernel == "gated":
+            gate = functional.linear(x, _whole(val, col_idx, first, middle, features, k))
+            up = functional.linear(x, _whole(val, col_idx, middle, end, features, k))
+            return (functional.silu(gate).to(dtype) * up).to(dtype)
+        return functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
 
 
 def _whole(val, col_idx, first, end, m: int, k: int):
@@ -247,14 +296,31 @@ def classes() -> SimpleNamespace:
 
     multiply = operators().block_linear
 
-    def keep(module, **arrays):
-        module.register_buffer("counter", arrays["val"].new_zeros(2, dtype=torch.int32))
-        for name, value in arrays.items():
-            module.register_buffer(name, value)
+    class Blocks(nn.Module):
+        """The blocks of one product as buffers, and the product."""
 
-    class BlockSparseLinear(nn.Module):
-        """nn.Linear with a weight of blocks: (…, inputs) to (…, outputs), bfloat16 or float16.
+        def __init__(self, inputs: int, kernel: str, index, col_idx, val):
+            super().__init__()
+            self.in_features, self.kernel = inputs, kernel
+            self.register_buffer("val", _some(val))
+            self.register_buffer("index", index)
+            self.register_buffer("col_idx", col_idx)
 
+        def product(self, x, features: int):
+            """The product, in the dtype that autocast asks for where it is on."""
+            if not isinstance(x, torch.Tensor):
+                raise ValueError(
+                    f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it"
+                )
+            x, val = _cast(x, x), _cast(x, self.val)
+            _require_input(x, val, self.in_features)
+            require_no_tangent(x, "multiply by the dense layer")
+            return multiply(x, val, self.index, self.col_idx, features, self.kernel)
+
+    class BlockSparseLinear(Blocks):
+        """nn.Linear with a weight of blocks: (…, inputs) to (…, outputs), in bfloat16 or float16, if by autocast.
+
+        row_ptr (block rows + 1,), col_idx (blocks,), val (blocks, 64, 64): as `blocks_of` has them. bias: (outputs,).
         published: by the source's kernel as it writes C, whose transpose is handed on as it is: what follows reads
         it in strides, and the next layer copies it. Otherwise by ours, which writes it as nn.Linear does.
         """
@@ -262,64 +328,115 @@ def classes() -> SimpleNamespace:
         def __init__(
             self, inputs: int, outputs: int, row_ptr, col_idx, val, bias=None, published=False
         ):
-            super().__init__()
-            self.in_features, self.out_features = inputs, outputs
-            self.kernel = "opt5" if published else "unit_ring"
-            index = row_ptr if published else work_order(row_ptr)
-            keep(self, val=_some(val), index=index, col_idx=col_idx)
-            self.bias = bias
+            require_blocks(inputs, outputs, row_ptr, col_idx, val)
+            require(
+                bias is None or tuple(bias.shape) == (outputs,),
+                f"the bias is {' x '.join(map(str, getattr(bias, 'shape', ())))}, but there are {outputs} outputs: "
+                "one number for each",
+            )
+            row_ptr, col_idx, val = row_ptr.int(), col_idx.int().contiguous(), val.contiguous()
+            index = row_ptr.contiguous() if published else work_order(row_ptr)
+            super().__init__(inputs, "opt5" if published else "unit_ring", index, col_idx, val)
+            self.out_features = outputs
+            if bias is None or isinstance(bias, nn.Parameter):
+                self.register_parameter("bias", bias)
+            else:
+                self.register_buffer("bias", bias)
 
         @classmethod
         def of(cls, linear, mask, published: bool = False):
-            """The layer whose weight is that of an nn.Linear where the mask has blocks, zero elsewhere."""
+            """The layer whose weight is an nn.Linear's where the mask has blocks, zero elsewhere: a copy."""
             m, k = linear.weight.shape
-            return cls(k, m, *blocks_of(linear.weight, mask), linear.bias, published)
+            bias = linear.bias
+            if bias is not None:
+                bias = nn.Parameter(bias.detach().clone(), bias.requires_grad)
+            return cls(k, m, *blocks_of(linear.weight, mask), bias, published)
 
         def forward(self, x):
-            _require_input(x, self.val, self.in_features)
-            y = multiply(
-                x, self.val, self.index, self.col_idx, self.counter, self.out_features, self.kernel
-            )
+            y = self.product(x, self.out_features)
             if self.kernel == "opt5":
                 y = y.t().view(*x.shape[:-1], self.out_features)
-            return y if self.bias is None else y + self.bias
+            return y if self.bias is None else y + _cast(x, self.bias)
 
         def extra_repr(self) -> str:
             return f"{self.in_features}, {self.out_features}, {self.col_idx.shape[0]} blocks, {self.kernel}"
 
-    class SparseFFN(nn.Module):
+    class SparseFFN(Blocks):
         """down(silu(gate(x)) ∘ up(x)) in two launches: gate and up are one product with the rest as its epilogue."""
 
         def __init__(self, gate, up, down, masks: Mapping[str, Any]):
-            super().__init__()
             m, k = gate.weight.shape
             for name, linear in (("gate_proj", gate), ("up_proj", up)):
                 require(
                     linear.bias is None,
                     f"{name} has a bias, which the product with SwiGLU does not add: replace each projection alone",
                 )
-            self.in_features, self.features = k, m
+            require(
+                up.weight.shape == gate.weight.shape and down.weight.shape[1] == m,
+                f"gate_proj, up_proj and down_proj are {', '.join(_size(x.weight) for x in (gate, up, down))}, but the "
+                "first two must be alike, and the last must take what they give",
+            )
+            require(
+                up.weight.dtype == gate.weight.dtype,
+                f"gate_proj is {gate.weight.dtype} and up_proj {up.weight.dtype}: convert one of them",
+            )
             of_gate, of_up = (
                 blocks_of(linear.weight, masks[name])
                 for name, linear in (("gate_proj", gate), ("up_proj", up))
             )
-            index, col_idx, val = _interleaved(of_gate, of_up)
-            keep(self, val=_some(val), index=index, col_idx=col_idx)
+            super().__init__(k, "gated", *_interleaved(of_gate, of_up))
+            self.features = m
             self.down_proj = BlockSparseLinear.of(down, masks["down_proj"])
 
         def forward(self, x):
-            _require_input(x, self.val, self.in_features)
-            hidden = multiply(
-                x, self.val, self.index, self.col_idx, self.counter, self.features, "gated"
-            )
-            return self.down_proj(hidden)
+            return self.down_proj(self.product(x, self.features))
 
         def extra_repr(self) -> str:
             return f"{self.in_features}, {self.features}, {self.col_idx.shape[0]} blocks of gate and up"
 
-    for cls in (BlockSparseLinear, SparseFFN):
+    for cls in (BlockSparseLinear, SparseFFN):  # as pickle finds them
         cls.__module__, cls.__qualname__ = __name__, cls.__name__
     return SimpleNamespace(BlockSparseLinear=BlockSparseLinear, SparseFFN=SparseFFN)
+
+
+def _cast(x, tensor):
+    """A tensor as autocast has nn.Linear cast it for an input x: in its dtype where it is on, but for float64 and
+    integers."""
+    dtype = autocast_dtype(x)
+    if dtype is None or not tensor.is_floating_point() or tensor.dtype.itemsize == 8:
+        return tensor
+    return tensor.to(dtype)
+
+
+def require_blocks(inputs: int, outputs: int, row_ptr, col_idx, val) -> None:
+    """Raise ValueError, one sentence, for blocks that are none of a weight (outputs x inputs): kernels read by them."""
+    rows, columns = (-(-size // SIDE) for size in (outputs, inputs))
+    require(
+        val.dim() == 3 and tuple(val.shape[1:]) == (SIDE, SIDE) and val.is_floating_point(),
+        f"val is {val.dtype} {_size(val)}, but must be blocks of {SIDE} x {SIDE} floats",
+    )
+    require(
+        tuple(row_ptr.shape) == (rows + 1,) and tuple(col_idx.shape) == (val.shape[0],),
+        f"row_ptr has {_size(row_ptr)} and col_idx {_size(col_idx)} elements, but {outputs} outputs in {val.shape[0]} "
+        f"blocks need {rows + 1} and {val.shape[0]}",
+    )
+    if val.is_meta:
+        return
+    offsets = row_ptr.tolist()
+    require(
+        offsets[0] == 0 and offsets[-1] == val.shape[0] and offsets == sorted(offsets),
+        f"row_ptr runs from {offsets[0]} to {offsets[-1]}, but must rise from 0 to the {val.shape[0]} blocks",
+    )
+    wrong = ((col_idx < 0) | (col_idx >= columns)).nonzero()
+    if len(wrong):
+        at = int(wrong[0])
+        raise ValueError(
+            f"col_idx[{at}] is {int(col_idx[at])}, but {inputs} inputs have block columns 0 to {columns - 1}"
+        )
+
+
+def _size(x) -> str:
+    return " x ".join(map(str, x.shape))
 
 
 def _some(val):

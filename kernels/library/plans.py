@@ -7,6 +7,7 @@ kernel does not take them as they are (see `Plan`).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,12 +19,16 @@ from ..contract import Launch, Operands, Problem, require, require_whole, unrehe
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..pitch import ALIGNMENT
-from . import current, dense, direct, operands, routes
+from . import buffers, current, dense, direct, operands, routes
+from .buffers import Buffers
 from .dense import Dense
 
 ORDERS = ("C", "F")
-B, OUT, VALUES = range(3)  #: places whose addresses a call brings
+B, OUT, VALUES, SCRATCH = range(
+    4
+)  #: places whose addresses a call brings, or its buffers from SCRATCH on
 _MOST_MAPS = 64
+_ONE, _ZERO = 1.0, 0.0  #: alpha and beta where a call names none: no other number is looked at
 
 
 @dataclass
@@ -38,7 +43,7 @@ class Step:
     ]  #: argument, whose address, and of a tensor map what it says
     maps: dict[tuple[int, int], Any] = field(default_factory=dict)
 
-    def at(self, addresses: tuple[int, int, int]) -> tuple:
+    def at(self, addresses: tuple[int, ...]) -> tuple:
         """The arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
         arguments = self.arguments
         for place, whose, mapped in self.places:
@@ -60,8 +65,8 @@ class Step:
 def steps_of(launch: Launch, made: dict, stand: dict[int, int]) -> list[Step]:
     """The launches of a bound kernel, with places where the addresses of arrays that stand for others are.
 
-    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT or VALUES. An argument that is a Python integer is
-    an address: sizes are NumPy's.
+    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT, VALUES, or from `SCRATCH` on. An argument that
+    is a Python integer is an address: sizes are NumPy's.
     """
     found = []
     for kernel, config, given in launch.steps:
@@ -92,9 +97,11 @@ class Plan:
     already rounded to the dtype, and beta adds out to it; buffers for that are allocated when they are first needed.
     Kernels that read through TMA hold an address in a tensor map, which is encoded anew for an array not seen before.
 
-    A plan knows nothing of gradients: `SparseMatrix` does. Calls of one plan share its buffers: they must not overlap,
-    on several streams or in several threads. Keep the plan until its work is done, and A as it is: some kernels read
-    its arrays, some a copy. A call may be captured in a CUDA graph once it has run as it shall be captured.
+    A plan knows nothing of gradients: `SparseMatrix` does. Calls may come on several streams and in several threads:
+    where one comes on another stream than the one before, it waits for that one, since they share buffers. A call may
+    be captured in a CUDA graph once it has run as it shall be captured; calls in different graphs share nothing. Keep
+    the plan until its work is done, and graphs with it are no longer used, and A as it is: some kernels read its
+    arrays, some a copy.
     """
 
     def __init__(
@@ -115,9 +122,10 @@ class Plan:
         # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._flows: dict[int, Any] = {}
-        self._at: tuple[int, int, int] | None = None
-        self._ready: list[tuple] = []
-        self._stages: dict[int, tuple[Any, Dense]] = {}
+        self._lock = threading.Lock()
+        self._sizes: tuple[int, ...] = ()  # bytes of scratch
+        self._buffers = Buffers(device, ())
+        self._of_captures: dict[int, Buffers] = {}
         self._combine: dict[int, tuple] = {}
         self._enqueue: Callable | None = None
 
@@ -132,7 +140,7 @@ class Plan:
         return self.m, self.k
 
     def __call__(
-        self, b, out=None, *, values=None, alpha: float = 1.0, beta: float = 0.0, stream=None
+        self, b, out=None, *, values=None, alpha: float = _ONE, beta: float = _ZERO, stream=None
     ):
         """out (m, n), a new array of B's library where none is given; of a B (k,) it is (m,).
 
@@ -140,6 +148,8 @@ class Plan:
         `Half`, too. values: float32 (nnz,), A's values in this call, for a plan made with in_place. stream: PyTorch's,
         CuPy's, cuda.core's or an address. Raises ValueError, one sentence, for what does not fit the plan.
         """
+        if alpha is not _ONE or beta is not _ZERO:
+            alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
         b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
         if stream is None:
@@ -160,30 +170,51 @@ class Plan:
             _require_apart(b, out)
         flow = self._flows.get(pointer) or self._flow(pointer)
         if current.now() == self._ordinal:
-            self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow)
+            self._enqueued(
+                b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
+            )
         else:
             with current.Current(self.device, self._ordinal):
                 self._enqueued(
-                    b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, flow
+                    b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
                 )
         return out
 
     def _enqueued(
-        self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, flow
+        self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, pointer, flow
     ) -> None:  # fmt: skip
-        if not b_as_it_is or at % ALIGNMENT:
-            at = self._staged_b(b, flow)
-        plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
-        addresses = at, to if plain else self._stage(OUT).ptr, values_at
-        if addresses != self._at:
-            self._ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
-            self._at = addresses
-        for config, kernel, arguments in self._ready:
-            self._enqueue(flow, config, kernel, *arguments)
-        if not plain or alpha != 1.0:
-            target = dense.describe(out, "out")
-            source = target if plain else self._stage(OUT)
-            self._combined(OUT, source, target, alpha, beta, flow)
+        with self._lock:
+            mine = self._buffers_for(pointer)
+            if not b_as_it_is or at % ALIGNMENT:
+                at = self._staged_b(b, mine, flow)
+            plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
+            addresses = (at, to if plain else self._stage(OUT, mine).ptr, values_at, *mine.scratch)
+            if addresses != mine.at:
+                mine.ready = [(s.config, s.kernel, s.at(addresses)) for s in self._steps]
+                mine.at = addresses
+            for config, kernel, arguments in mine.ready:
+                self._enqueue(flow, config, kernel, *arguments)
+            if not plain or alpha != 1.0:
+                target = dense.describe(out, "out")
+                source = target if plain else self._stage(OUT, mine)
+                self._combined(OUT, source, target, alpha, beta, flow)
+
+    def _buffers_for(self, pointer: int) -> Buffers:
+        """The buffers of a call on the stream at an address, which nothing uses before this call does."""
+        if not buffers.is_captured(pointer):
+            if not self._buffers.follow(pointer):
+                self._buffers = buffers.copy_of(self._sizes, self.device)
+                self._buffers.last = pointer
+            return self._buffers
+        capture = buffers.capture_of(pointer)
+        if capture not in self._of_captures:
+            self._of_captures[capture] = buffers.copy_of(self._sizes, self.device)
+        mine = self._of_captures[capture]
+        require(
+            mine.follow(pointer),
+            "a call in a CUDA graph cannot wait for the one before: join their streams",
+        )
+        return mine
 
     def _flow(self, pointer: int):
         made = self._flows[pointer] = dense.opened(pointer, self.device)
@@ -204,12 +235,20 @@ class Plan:
         )
         require(
             x.dtype == self.dtype,
-            f"{name} is {x.dtype}, but the plan is for {self.dtype}: convert it, or plan with dtype={x.dtype!r}",
+            f"{name} is {x.dtype}, but the plan is for {self.dtype}: convert it"
+            + f", or plan with dtype={x.dtype!r}" * (x.dtype in operands.DTYPES),
         )
         require(
             x.device == self._ordinal,
             f"{name} is on GPU {x.device}, but the plan on GPU {self._ordinal}: copy it there",
         )
+        if whose == OUT:
+            require(not x.readonly, "out may not be written, says its library: give another array")
+            require(
+                not dense.overlaps_itself(x),
+                f"elements of out share memory, since its strides are {tuple(x.strides)}: give an array that is not "
+                "expanded",
+            )
         if not self._steps:  # nothing is multiplied, and out is filled from the stage
             takes = whose == B
         else:
@@ -233,21 +272,18 @@ class Plan:
 
     # ---- what the kernel does not do itself
 
-    def _stage(self, whose: int) -> Dense:
-        """A buffer in the kernel's own memory order, kept from its first use on."""
-        if whose not in self._stages:
-            cupy = dense.need_cupy()
+    def _stage(self, whose: int, mine: Buffers) -> Dense:
+        """A buffer in the kernel's own memory order, kept from its first use on: zeros."""
+        if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
-            size = dense.DTYPES[self.dtype][1]
-            memory = cupy.zeros(rows * self.n * size, cupy.uint8)
-            self.device.sync()  # the zeros are there, whatever stream comes next
-            self._stages[whose] = memory, Dense(
-                memory.data.ptr, (rows, self.n), dense.strides_of(rows, self.n, order), self.dtype, self._ordinal
+            address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
+            mine.stages[whose] = Dense(
+                address, (rows, self.n), dense.strides_of(rows, self.n, order), self.dtype, self._ordinal
             )  # fmt: skip
-        return self._stages[whose][1]
+        return mine.stages[whose]
 
-    def _staged_b(self, b, flow) -> int:
-        to = self._stage(B)
+    def _staged_b(self, b, mine: Buffers, flow) -> int:
+        to = self._stage(B, mine)
         self._combined(B, dense.describe(b, "B"), to, 1.0, 0.0, flow)
         return to.ptr
 
@@ -284,9 +320,9 @@ def plan(
 
     a: a sparse matrix of SciPy, CuPy or PyTorch, one of `formats`, or with `prune` a dense array: see
     `operands.operand`, which takes prune, density, group, vector and block. dtype: of B and out, "float32",
-    "bfloat16" or "float16"; that of A's values where it is None. order, out_order: memory order of B and out, "C"
-    or "F", which the kernel takes where it can (`Plan.b_order`). accuracy: "fp32", "tf32", "fp16" or "bf16", at least
-    which products have; None: what the dtype holds. `routes` says which kernel that leads to.
+    "bfloat16" or "float16", in any usual spelling; that of A's values where it is None. order, out_order: memory order
+    of B and out, "C" or "F", which the kernel takes where it can (`Plan.b_order`). accuracy: "fp32", "tf32", "fp16" or
+    "bf16", at least which products have; None: what the dtype holds. `routes` says which kernel that leads to.
     in_place: A is CSR of float32 whose values may change, in place or by `values` of a call. tune: try the
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
@@ -297,7 +333,7 @@ def plan(
     require_whole("n", n, 0, INT32_MAX, "2^31 - 1")
     for name, value in (("order", order), ("out_order", out_order or order)):
         require(value in ORDERS, f"{name} is {value!r}, but must be 'C' or 'F'")
-    dtype = dtype or operands.dtype_named(a)
+    dtype = operands.dtype_name(dtype) or operands.dtype_named(a)
     asked = operands.resolved(accuracy, dtype)
     with current.opened(current.ordinal_for(a) if device is None else device) as device_now:
         cupy = dense.need_cupy()
@@ -345,21 +381,28 @@ def built(
     if way.in_place:
         made._own_values = way.a.val.data.ptr
         stand[made._own_values] = VALUES
+    scratch = [array_of(x) for x in bound.scratch if array_of(x).nbytes]
+    needed = set(stand.values())
+    stand |= {x.data.ptr: SCRATCH + i for i, x in enumerate(scratch)}
+    made._sizes = tuple(x.nbytes for x in scratch)
+    made._buffers = Buffers(device, tuple(x.data.ptr for x in scratch), keep=scratch)
     made._steps = steps_of(bound, maps, stand)
     found = {whose for step in made._steps for _, whose, _ in step.places}
     require(
-        found == set(stand.values()),
+        found >= needed,
         f"the arguments of {way.room} {made.choice} do not show where B and out are",
     )
     made.prepare_ms = bound.prepare_ms
-    made._keep = _kept(bound, problem.device(), set(stand) - {made._own_values})
+    made._keep = _kept(bound, problem.device(), {x.data.ptr for x in (b, c)})
     return made
 
 
 def _bound(way: routes.Route, choice: str, problem: Problem, device) -> Launch | None:
-    """The kernel of a choice that was made before; None where there is none, or somebody edited it."""
+    """The kernel of a choice that was made before; None where there is none, or it holds no longer."""
+    if not choice or not routes.holds(way, choice, problem, device):
+        return None
     try:
-        return routes.bind(way, choice, problem, device) if choice else None
+        return routes.bind(way, choice, problem, device)
     except (ValueError, AttributeError):
         return None
 
@@ -379,16 +422,17 @@ def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
 
 
 def spmm(
-    a, b, *, alpha: float = 1.0, beta: float = 0.0, out=None, accuracy: str | None = None, stream=None,
+    a, b, *, alpha: float = _ONE, beta: float = _ZERO, out=None, accuracy: str | None = None, stream=None,
     prune: str | None = None, density: float | None = None,
     group: int = 32, vector: int = 32, block: int = 64, check: bool = True,
 ):  # fmt: skip
     """out (m, n) = alpha · A · B + beta · out, once.
 
     CSR that lies on the GPU, with values of B's dtype, is multiplied as it is, row by row: the call waits until its
-    indices were looked at, and the same call gives the same bits. Anything else is a `plan` without trials, its call, and
-    the wait for its end. Who multiplies by the same A again makes a plan, which pays for the conversion of A once.
-    Nothing of A is kept. Arguments are those of `plan` and `Plan.__call__`; dtype, GPU and memory order are B's.
+    indices were looked at (check=False leaves that out), and the same call gives the same bits. Anything else is a
+    `plan` without trials, its call, and the wait for its end. Who multiplies by the same A again makes a plan, which
+    pays for the conversion of A once. Nothing of A is kept. Arguments are those of `plan` and `Plan.__call__`; dtype,
+    GPU and memory order are B's.
     """
     given = dense.describe(b, "B")
     if prune is None and accuracy in (None, *operands.ACCURACIES.get(given.dtype, ())[:1]):

@@ -1,23 +1,24 @@
 """Which room's kernels multiply a matrix: by its format, the dtype of B, the accuracy asked for, and the GPU.
 
-    A        B          accuracy   compute capability 9.0                  other GPUs
-    CSR      float32    fp32       async_sparse auto_fp32                  casper_sparse auto
+    A        B          accuracy   compute capability 9.0                  other GPUs, from 8.0 on
+    CSR      float32    fp32       async_sparse auto_fp32                  async_sparse auto_fp32, without windows
              float32    tf32       async_sparse auto_tf32                  as fp32
              16-bit     its own    async_sparse auto_half                  async_sparse auto_half
     BCSR     float32    fp32       as CSR                                  as CSR
              float32    tf32       async_sparse auto                       as CSR
-             16-bit     its own    async_sparse auto                       async_sparse opt0, blocks of 64 x 64
-    2:4      16-bit     its own    tensor_core_24 auto                     tensor_core_24 auto
+             16-bit     its own    async_sparse auto                       async_sparse blocks_mma
+    2:4      16-bit     its own    tensor_core_24 auto                     tensor_core_24 auto, which is mma_sp
              float32    any        as CSR                                  as CSR
-    N:M      float32    fp32       nm_spmm auto                            nm_spmm auto
+    N:M      float32    fp32       nm_spmm auto                            nm_spmm auto, which is wide
              float32    tf32       nm_spmm tf32                            as fp32
              bfloat16   bf16       nm_spmm bf16                            none
     WCSR                           as CSR                                  as CSR
 
-"fp16" and "bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows
-of A is multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's
-sums, and may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. Where A
-has infinite values there are no such three products. TF32 takes A rounded and B cut to 10 bits of fraction.
+CSR whose values change in place is casper_sparse's everywhere. A `gpu.Portable` counts as another GPU. "fp16" and
+"bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows of A is
+multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's sums, and
+may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. Where A has
+infinite values there are no such three products. TF32 takes A rounded and B cut to 10 bits of fraction.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from .. import jit, splitmix, tuning
 from ..contract import Launch, Operands, Problem, require
-from ..formats import bcsr, half
+from ..formats import half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
@@ -90,9 +91,7 @@ def route(
 
 
 def _csr(a: Csr, less: bool, hopper: bool) -> Route:
-    if not hopper:
-        return Route("casper_sparse", "auto", a, "float32")
-    if less:
+    if less and hopper:
         return Route("async_sparse", "auto_tf32", replace(a, val=_tf32(a.val)), "tf32")
     return Route("async_sparse", "auto_fp32", a, "float32")
 
@@ -108,19 +107,17 @@ def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) ->
             return Route(
                 "async_sparse", "auto", made, dtype, order, out_order if order == "F" else "C"
             )
-        if made.block != (64, 64):
-            made = bcsr.from_csr(bcsr.to_csr(made), block=64, dtype=dtype)
-        return Route("async_sparse", "opt0", made, dtype, order, out_order)
+        return Route("async_sparse", "blocks_mma", made, dtype, order, out_order)
     if not isinstance(a, Nm):
         return Route("async_sparse", "auto_half", operands.as_csr(a), dtype)
+    require(
+        dtype == "bfloat16",
+        f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
+    )
     cc = ".".join(map(str, device.compute_capability))
     require(
         hopper,
         f"N:M times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: convert B to float32",
-    )
-    require(
-        dtype == "bfloat16",
-        f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
     )
     rounded = half.from_bits(half.to_bits(a.val, dtype), dtype)
     return Route("nm_spmm", "bf16", replace(a, val=rounded), dtype, turned=True)
@@ -310,7 +307,7 @@ def _choose_csr(way: Route, p: Problem, device) -> str:
         for x in names
     ]
     winner = tuning.tune(
-        names, lambda name: launch.bind(name, p, device), (lambda: launch.bind("scalar", p, device),),
+        p, names, lambda p, name: launch.bind(name, p, device), (lambda p: launch.bind("scalar", p, device),),
         device, family.ROUNDS, jobs,
     )  # fmt: skip
     return winner.config
@@ -326,6 +323,23 @@ def bind(way: Route, choice: str, p: Problem, device) -> Launch:
     known = family.choices.families
     require(name in known, f"{way.room} has no family {name!r}: choose {', '.join(known)}")
     return family.bind(f"{way.room} {name}", tuning.choices.parse_knobs(knobs, known[name]))
+
+
+def holds(way: Route, choice: str, p: Problem, device) -> bool:
+    """Whether what was written down is a choice that `choose` could make of this problem on this GPU."""
+    name, _, knobs = choice.partition(" ")
+    family = _family(way, p, device)
+    if family is None and way.room == "casper_sparse":
+        from ..casper_sparse.family import candidates
+
+        return choice in candidates(p, device) and not (way.in_place and choice == "shared_tiles")
+    if family is None:
+        return choice == way.variant
+    known = family.choices.families
+    try:
+        return name in known and family.fits(tuning.choices.parse_knobs(knobs, known[name]))
+    except (ValueError, TypeError, AttributeError):  # somebody edited it
+        return False
 
 
 def kernels(room: str) -> str:

@@ -15,7 +15,8 @@ from .. import jit
 from ..contract import require
 from ..formats import csr
 from ..formats.csr import Csr
-from . import dense
+from . import current, dense
+from .torch_modes import require_no_grad
 
 SOURCE = jit.ROOT / "library" / "sddmm.cu"
 WARPS = 8  #: of a block
@@ -24,7 +25,10 @@ ENTRIES = tuple(f"sddmm<{width}>" for width in (4, 2, 1))
 
 def width(n: int, *addresses: int) -> int:
     """float32 values that a lane loads at once: rows of n must begin at multiples of them."""
-    return next(v for v in (4, 2, 1) if n % v == 0 and all(x % (4 * v) == 0 for x in addresses))
+    found = (v for v in (4, 2, 1) if n % v == 0 and all(x % (4 * v) == 0 for x in addresses))
+    made = next(found, 0)
+    require(made > 0, "G or B begins at an address that is no multiple of 4 bytes: copy it")
+    return made
 
 
 class Sampled:
@@ -43,6 +47,8 @@ class Sampled:
     def __call__(self, g, b, out=None, *, stream=None):
         """The values; `out` where it is given. Raises ValueError, one sentence, for other shapes or dtypes."""
         ordinal, nnz = self.device.device_id, self.a.nnz
+        require_no_grad(g, "G")
+        require_no_grad(b, "B")
         left, right = dense.describe(g, "G"), dense.describe(b, "B")
         for name, x, rows in (("G", left, self.a.m), ("B", right, self.a.k)):
             require(
@@ -62,8 +68,13 @@ class Sampled:
             out = dense.empty(b, (nnz,), "float32", "C", ordinal, where)
         target = dense.describe(out, "out")
         require(
-            target.shape == (nnz,) and target.dtype == "float32" and dense.is_laid(target, "C"),
-            f"out is {target.dtype} {tuple(target.shape)}, but must be contiguous float32 {(nnz,)}",
+            target.shape == (nnz,)
+            and target.dtype == "float32"
+            and dense.is_laid(target, "C")
+            and target.device == ordinal
+            and not target.readonly,
+            f"out is {target.dtype} {tuple(target.shape)} on GPU {target.device}, but must be contiguous float32 "
+            f"{(nnz,)} on GPU {ordinal} that may be written",
         )
         if nnz == 0:
             return out
@@ -72,10 +83,12 @@ class Sampled:
         v = width(n, left.ptr, right.ptr)
         if v not in self._kernels:
             cubin = jit.compile_cubin(SOURCE, f"sddmm<{v}>", jit.arch_of(self.device))
-            self._kernels[v] = jit.load(cubin)
+            with current.Current(self.device, ordinal):
+                self._kernels[v] = jit.load(cubin)
         config = LaunchConfig(grid=ceil(nnz / (32 * WARPS)), block=(32, WARPS))
-        launch(
-            dense.opened(pointer, self.device), config, self._kernels[v], np.int32(nnz), np.int32(n),
-            self._row.data.ptr, self.a.col_idx.data.ptr, left.ptr, right.ptr, target.ptr,
-        )  # fmt: skip
+        with current.Current(self.device, ordinal):
+            launch(
+                dense.opened(pointer, self.device), config, self._kernels[v], np.int32(nnz), np.int32(n),
+                self._row.data.ptr, self.a.col_idx.data.ptr, left.ptr, right.ptr, target.ptr,
+            )  # fmt: skip
         return out

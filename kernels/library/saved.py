@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
 import zipfile
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from ..formats.csr import INT32_MAX
 from . import current, operands, plans, routes
 from .plans import ORDERS, Plan
 
-VERSION = 1  #: of the file
+VERSION = 2  #: of the file
 
 
 def save(made: Plan, path) -> None:
@@ -36,17 +39,38 @@ def save(made: Plan, path) -> None:
         "b_order": made.b_order, "out_order": made.out_order, "in_place": made.in_place,
         "room": made.room, "choice": made.choice, "gpu": tuning.choices.slug(made.device),
         "nvrtc": jit.nvrtc_version(), "kernels": routes.kernels(made.room),
-        "sha256": _digest(arrays),
     }  # fmt: skip
-    with Path(path).open("wb") as file:
+    about["sha256"] = _digest(about, arrays)
+    with _aside(Path(path)) as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
+
+
+@contextmanager
+def _aside(path: Path):
+    """A file beside `path` to write to, which takes its place once it is whole; what is no file is written as it is."""
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
     """The plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
 
     A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the room's kernels are others,
-    it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged; NoGpu.
+    it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged;
+    FileNotFoundError, PermissionError; NoGpu.
     """
     about, a = read(path)
     with current.opened(current.ordinal_for(None) if device is None else device) as device_now:
@@ -79,21 +103,14 @@ def read(path) -> tuple[dict, Any]:
     """(what a saved plan says of itself, A with NumPy arrays), checked: ValueError, one sentence, where it is wrong."""
     name = Path(path).name
     try:
+        _require_stored(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         about = json.loads(str(arrays.pop("about")))
         wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        EOFError,
-        AttributeError,
-        zipfile.BadZipFile,
-    ) as error:
+    except Exception as error:  # readers of archives, arrays and JSON raise many kinds
         reason = (
             str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
         )
@@ -113,8 +130,8 @@ def read(path) -> tuple[dict, Any]:
         f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",
     )
     require(
-        _digest(arrays) == about["sha256"],
-        f"{name} is damaged, since its arrays have another digest than was written: save it again",
+        _digest(about, arrays) == about["sha256"],
+        f"{name} is damaged, since it has another digest than was written: save it again",
     )
     require_whole(f"n of {name}", about["n"], 0, INT32_MAX, "2^31 - 1")
     operands.resolved(about["accuracy"], about["dtype"])
@@ -123,8 +140,18 @@ def read(path) -> tuple[dict, Any]:
     return about, formats.validate(known(**arrays, **about["fields"]))
 
 
-def _digest(arrays: dict) -> str:
+def _require_stored(path) -> None:
+    """Raise ValueError where members are packed, so that a small file may become more than memory holds."""
+    with zipfile.ZipFile(path) as file:
+        packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
+    require(not packed, f"{', '.join(packed)} is compressed")
+
+
+def _digest(about: dict, arrays: dict) -> str:
+    """Of all that a file says and holds, but the digest itself."""
     made = hashlib.sha256()
+    said = {name: x for name, x in about.items() if name != "sha256"}
+    made.update(json.dumps(said, sort_keys=True).encode())
     for name in sorted(arrays):
         x = np.ascontiguousarray(arrays[name])
         made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())

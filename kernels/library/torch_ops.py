@@ -13,9 +13,11 @@ and splits the graph there. PyTorch is imported when it is first needed.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import weakref
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 from .. import formats
@@ -24,29 +26,46 @@ from ..formats import bcsr
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.nm import Nm
-from . import current, operands, plans
+from . import current, dense, operands, plans
 from .dense import need_cupy
 from .sampled import Sampled
+from .torch_modes import autocast_dtype, require_no_tangent
 
 _numbers = itertools.count()
 _matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
+
+
+#: What a copy of a matrix makes anew, when it is first asked for.
+_OWN = ("number", "_plans", "_spmm", "_transpose", "_sampled", "_dense")
 
 
 class SparseMatrix:
     """A (m, k) on the GPU for C = A · B in PyTorch; plans are made when a number of columns is first met.
 
     a: what `plan` takes, with `prune` and its options for a dense array. accuracy: as `plan` has it, of gradients, too.
-    tune: whether plans try kernels. device: CUDA's number of the GPU, or A's own.
+    tune: whether plans try kernels. device: CUDA's number of the GPU, or A's own. deterministic: whether products and
+    gradients have the same bits each time; None: where torch.use_deterministic_algorithms asks for it. Without it,
+    kernels of CSR may add the parts of a long row in any order. Leave A's arrays as they are: what changes is given as
+    `values`.
 
     Gradients: of B for all formats: CSR and blocks are transposed as such, once; the transpose of any other is
-    multiplied dense, by PyTorch, since it has no pattern that a kernel here reads. Of A's values for CSR of float32.
+    multiplied dense, by PyTorch, since it has no pattern that a kernel here reads, and kept in B's dtype. Of A's values
+    for CSR of float32.
+
+    copy.deepcopy makes a matrix with arrays of its own; pickle and torch.save keep A alone, which lies on the host
+    until its first product, and from then on where that one's B is. Plans are made anew in both.
     """
 
     def __init__(
         self, a, *, dtype: str | None = None, accuracy: str | None = None, tune: bool = True,
-        device: int | None = None, prune: str | None = None, **pruning,
+        deterministic: bool | None = None, device: int | None = None, prune: str | None = None, **pruning,
     ):  # fmt: skip
         torch = _torch()
+        if getattr(a, "requires_grad", False) and torch.is_grad_enabled():
+            raise ValueError(
+                "A requires grad, but a SparseMatrix takes its values as they are now: detach it, and give values that "
+                "are trained to matmul(b, values=...)"
+            )
         where = current.gpu_of(a) if device is None else device
         with current.opened(torch.cuda.current_device() if where is None else where) as opened:
             need_cupy()
@@ -55,13 +74,51 @@ class SparseMatrix:
             )
             self.a = formats.to_device(made)
             opened.sync()
-        self.device, self.accuracy, self.tune = opened, accuracy, tune
+        self.device = opened  #: a `cuda.core.Device`; None while A lies on the host
+        self.accuracy, self.tune, self.deterministic = accuracy, tune, deterministic
+        self._enter()
+
+    def _enter(self) -> None:
+        """Take a number of its own; nothing has been planned yet."""
         self.shape = operands.size_of(self.a)
         self.number = next(_numbers)
         self._plans: dict[tuple, plans.Plan] = {}
+        self._dense: dict = {}  # a dtype -> Aᵀ
         _matrices[self.number] = self
         operators()
-        self._spmm = torch.ops.sparsity_on_trial.spmm.default
+        self._spmm = _torch().ops.sparsity_on_trial.spmm.default
+
+    def _kept(self) -> dict:
+        """What makes the matrix, without what is made of it."""
+        return {name: x for name, x in vars(self).items() if name not in (*_OWN, "device")}
+
+    def __getstate__(self) -> dict:
+        return self._kept() | {"a": formats.to_host(self.a)}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state, device=None)
+        self._enter()
+
+    def __deepcopy__(self, memo: dict) -> SparseMatrix:
+        made = memo[id(self)] = object.__new__(type(self))
+        kept = self._kept()
+        a = kept.pop("a")
+        vars(made).update(copy.deepcopy(kept, memo), device=self.device)
+        if self.device is None:
+            made.a = _copied(a)
+        else:
+            with current.opened(self.device.device_id) as opened:
+                made.a = _copied(a)
+                opened.sync()  # the copies are there, whatever stream comes next
+        made._enter()
+        return made
+
+    def __copy__(self) -> SparseMatrix:
+        """Another matrix of the same arrays."""
+        made = object.__new__(type(self))
+        vars(made).update(self._kept(), device=self.device)
+        made._enter()
+        return made
 
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {type(self.a).__name__}, {self.a.nnz} non-zeros)"
@@ -70,12 +127,31 @@ class SparseMatrix:
         return self.matmul(b)
 
     def matmul(self, b, values=None):
-        """C (m, n) = A · B for a tensor B (k, n), row-major; values: float32 (nnz,), in place of A's, for CSR."""
+        """C (m, n) = A · B for a tensor B (k, n), row-major, or of a vector (k,) C (m,).
+
+        values: float32 (nnz,), in place of A's, for CSR; under autocast the product is then one of float32, the
+        one that there is. Raises ValueError, one sentence, for anything else.
+        """
         # No `require`: the compiler would have to trace its sentence.
-        if b.dim() != 2 or b.shape[0] != self.shape[1]:
+        torch = _torch()
+        if not isinstance(b, torch.Tensor) or b.layout != torch.strided:
+            raise ValueError(
+                f"B is {type(b).__module__}.{type(b).__name__}, but a SparseMatrix multiplies dense tensors of "
+                "PyTorch: make it one, or multiply by a plan"
+            )
+        if b.dim() == 1:
+            return self.matmul(b.unsqueeze(1), values).squeeze(1)
+        if b.dim() != 2:
+            raise ValueError(f"B has {b.dim()} dimensions, but must have 2, or 1: bring one matrix")
+        if b.shape[0] != self.shape[1]:
             raise ValueError(
                 f"B is {' x '.join(map(str, b.shape))}, but A has {self.shape[1]} columns: bring as many rows"
             )
+        require_no_tangent(b, "differentiate backward")
+        if values is not None:
+            require_no_tangent(values, "differentiate backward")
+            if autocast_dtype(b) is not None:
+                b, values = b.float(), values.float()
         return self._spmm(b, values, self.number, False, self.shape[0])
 
     # ---- what the operators call
@@ -83,18 +159,28 @@ class SparseMatrix:
     def multiply(self, b, values, transposed: bool):
         """A · B, or Aᵀ · B, by a plan; or where there is none for Aᵀ, by PyTorch."""
         torch = _torch()
+        self._settle(b)
         b = b.detach().contiguous()
-        if transposed and not isinstance(self.a, Csr | Bcsr):
-            return torch.mm(self.dense.to(b.dtype).t(), b)
-        if transposed and values is not None:
-            values = values[self._transpose[1]]
         changes = values is not None
-        key = transposed, b.shape[1], b.dtype, changes
+        require(
+            not changes or isinstance(self.a, Csr),
+            f"values are given, but A is {type(self.a).__name__}, and only those of CSR change: bring A as CSR",
+        )
+        if transposed and not isinstance(self.a, Csr | Bcsr):
+            with torch.autocast(b.device.type, enabled=False):
+                return torch.mm(self._dense_transpose(b.dtype), b)
+        if transposed and changes:
+            values = values[self._transpose[1]]
+        bits = self.deterministic
+        if bits is None:
+            bits = torch.are_deterministic_algorithms_enabled()
+        key = transposed, b.shape[1], b.dtype, changes, bits
         if key not in self._plans:
             a = self._transpose[0] if transposed else self.a
             self._plans[key] = plans.plan(
                 a, b.shape[1], dtype=str(b.dtype).removeprefix("torch."), accuracy=self.accuracy,
                 in_place=changes, tune=self.tune, device=self.device.device_id,
+                **({"deterministic": True} if bits else {}),
             )  # fmt: skip
         out = torch.empty((self.shape[transposed], b.shape[1]), dtype=b.dtype, device=b.device)
         if changes:
@@ -103,7 +189,22 @@ class SparseMatrix:
 
     def sample(self, g, b):
         """(G · Bᵀ) at A's places."""
+        self._settle(b)
         return self._sampled(g.detach().contiguous(), b.detach().contiguous())
+
+    def _settle(self, b) -> None:
+        """Put A on B's GPU where it is on none yet. Raises ValueError, one sentence, where it is on another."""
+        where = dense.describe(b, "B").device
+        if self.device is None:
+            with current.opened(where) as opened:
+                need_cupy()
+                self.a = formats.to_device(self.a)
+                opened.sync()
+            self.device = opened
+        require(
+            where == self.device.device_id,
+            f"B is on GPU {where}, but A on GPU {self.device.device_id}: copy one of them there",
+        )
 
     @functools.cached_property
     def _transpose(self) -> tuple:
@@ -118,16 +219,19 @@ class SparseMatrix:
             opened.sync()
             return made, torch.from_dlpack(order)
 
-    @functools.cached_property
-    def dense(self):
-        """A as a dense tensor of float32."""
-        import torch
+    def _dense_transpose(self, dtype):
+        """Aᵀ as a dense tensor of a dtype, which is kept."""
+        if dtype not in self._dense:
+            import torch
 
-        with current.opened(self.device.device_id) as opened:
-            x = formats.to_dense(self.a)
-            opened.sync()
-            x = torch.from_dlpack(x)
-        return x.t() if isinstance(self.a, Nm) else x
+            with current.opened(self.device.device_id) as opened:
+                x = formats.to_dense(self.a)
+                opened.sync()
+                x = torch.from_dlpack(x)
+                x = x if isinstance(self.a, Nm) else x.t()  # an `Nm` holds Aᵀ
+                self._dense[dtype] = x.to(dtype)
+                opened.sync()  # they are there, whatever stream comes next
+        return self._dense[dtype]
 
     @functools.cached_property
     def _sampled(self) -> Sampled:
@@ -148,6 +252,12 @@ def _torch():
             name="torch",
         ) from error
     return torch
+
+
+def _copied(a):
+    """A format with arrays of its own, where they lie."""
+    arrays = {f.name: getattr(a, f.name) for f in fields(a)}
+    return replace(a, **{name: x.copy() for name, x in arrays.items() if hasattr(x, "strides")})
 
 
 def matrix_of(number: int) -> SparseMatrix:

@@ -75,7 +75,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
     return Launch(
         name, [*steps, (kernel, launch, arguments)], ops.c, prepare_ms, packed.nbytes,
-        keep=(ops, packed, a, work, arguments),
+        keep=(ops, packed, a, work, arguments), scratch=(*work[1:], *([a] if steps else [])),
     )  # fmt: skip
 
 

@@ -70,8 +70,8 @@ def tune(problem: Problem, device) -> tuning.Winner:
         "for shared memory, see family.TILES",
     )
     return tuning.tune(
-        configs,
-        lambda config: ladder.bind_config("trial", problem, device, config),
-        (lambda: published.bind("v1", problem, device), lambda: ladder.bind("wide", problem, device)),
+        problem, configs,
+        lambda p, config: ladder.bind_config("trial", p, device, config),
+        (lambda p: published.bind("v1", p, device), lambda p: ladder.bind("wide", p, device)),
         device, family.ROUNDS, family.jobs(configs, problem),
     )  # fmt: skip

@@ -229,9 +229,9 @@ def search(variant: str, problem: Problem, device) -> Launch:
         for c in configs
     ]  # fmt: skip
     winner = tuning.tune(
-        configs,
-        lambda c: bind_tile(variant, problem, device, c.tile, c.split),
-        (lambda: bind("v1", problem, device),),
+        problem, configs,
+        lambda p, c: bind_tile(variant, p, device, c.tile, c.split),
+        (lambda p: bind("v1", p, device),),
         device, ROUNDS, dict.fromkeys(jobs),
     )  # fmt: skip
     bound: Launch = winner.bound
@@ -289,7 +289,7 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     return Launch(
         variant, steps, ops.c, prepare_ms,
         packed.index_bytes + packed.col_info_bytes + copied,
-        keep=(ops, packed, a), accumulates=step_shares > 1,
+        keep=(ops, packed, a), accumulates=step_shares > 1, scratch=(a,) if a is not ops.a else (),
     )  # fmt: skip
 
 

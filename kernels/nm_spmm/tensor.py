@@ -202,6 +202,7 @@ def bind(variant: str, problem: Problem, device, *, band: int = BAND) -> Launch:
         prepare_ms,
         tiles.nbytes,
         keep=(operands, tiles, a, c),
+        scratch=(*([a] if before else []), *([c] if after else [])),
     )
 
 
@@ -220,7 +221,7 @@ def _require_operands(variant: str, operands) -> None:
             not isinstance(a, Half),
             'tf32 multiplies float32 arrays, but A is a Half: make the problem with dtype="tf32"',
         )
-        values, lost = (a.T, b.val), 0x1FFF
+        values, lost = (b.val, *([] if operands.stands else [a.T])), 0x1FFF
     for x in values:
         require(
             not bool((x.view(np.uint32) & np.uint32(lost)).any()),

@@ -119,9 +119,9 @@ def tune(problem: Problem, device) -> tuning.Winner:
     kind = _kind(problem)
     share: dict = {}
     return tuning.tune(
-        configs,
-        lambda config: bind_config("trial", problem, device, config, cache=share),
-        [lambda name=name: bind(name, problem, device) for name in RUNGS],
+        problem, configs,
+        lambda p, config: bind_config("trial", p, device, config, cache=share if p is problem else None),
+        [lambda p, name=name: bind(name, p, device) for name in RUNGS],
         device, family.ROUNDS, [(config.source, config.entry(*kind)) for config in configs],
     )  # fmt: skip
 

@@ -129,9 +129,9 @@ def tune(problem: Problem, device) -> tuning.Winner:
     if isinstance(configs[0], family.Wgmma):  # what all of them prepare
         share = {"metadata": wgmma.ring_metadata(problem.device().a, 3072, 256), "cache": {}}
     return tuning.tune(
-        configs,
-        lambda config: bind_config("trial", problem, device, config, **share),
-        [lambda name=name: bind(name, problem, device) for name in ("mma_sp", "wgmma_one_stage")],
+        problem, configs,
+        lambda p, config: bind_config("trial", p, device, config, **(share if p is problem else {})),
+        [lambda p, name=name: bind(name, p, device) for name in ("mma_sp", "wgmma_one_stage")],
         device, family.ROUNDS, family.jobs(configs, problem),
     )  # fmt: skip
 

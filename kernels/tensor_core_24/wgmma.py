@@ -157,13 +157,13 @@ def bind(
             cache["b"] = cupy.empty((k, width), cupy.uint16)
         b_bits = cache["b"]
         # What a copy does not write is NaN, not what another one left in the same memory; so, too, of C below.
-        Half(a.dtype, b_bits).fill(np.nan)
+        b_bits.data.memset_async(0xFF, b_bits.nbytes)
         before.append(pitch.copy(b.bits, b_bits, device))
     if not alike:
         if "c" not in cache:
             cache["c"] = cupy.empty((m, width), cupy.uint16)
         c_bits = cache["c"]
-        Half(a.dtype, c_bits).fill(np.nan)
+        c_bits.data.memset_async(0xFF, c_bits.nbytes)
         after.append(pitch.copy(c_bits, out.bits, device))
         if c is not None:
             c_in = cupy.empty_like(c_bits)
@@ -252,4 +252,5 @@ def bind(
         prepare_ms,
         held,
         keep=(operands, val, metadata, packed, workspace, b_bits, c_bits, c_in, c, bias),
+        scratch=(*(workspace if config.kernel == "stream_k" else ()), *copies),
     )

@@ -2,6 +2,7 @@
 
     heats     launches timed as the harness times them, cold caches, contenders in turns
     outputs   a candidate's output against a simple kernel's: only a right one is timed
+    probe     operands whose product is exact, on which the winner must give the simple kernel's bits
     trials    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
     choices   the files that keep choices, keyed by GPU, problem, compiler and kernels
 

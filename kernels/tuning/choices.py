@@ -5,7 +5,8 @@ user's own GPU chooses goes to the folder <room> of $SPARSITY_CHOICES, else of `
 cubins (`jit.cache_folder`), and comes first.
 
 A choice says that of these kernels, compiled by this compiler, the one is the fastest. So a row names the
-compiler and the kernels, and with others the choice is made again. The kernels are named by a digest of
+compiler and the kernels, and with others the choice is made again; but a library takes one by another minor version
+of the compiler, whose configuration is still the best guess (`near`). The kernels are named by a digest of
 the sources that all candidates come from, not of the chosen one's alone, since another may have become
 faster; of the sources, not of machine code, since that takes minutes to compile, for every look-up; and
 of what the compiler reads in them: comments and line breaks do not count. Where names change and machine
@@ -14,13 +15,14 @@ code does not, `python -m kernels.tuning --stamp ROOM` says so in the room's fil
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 
@@ -58,26 +60,43 @@ class Choice:
 
 
 def look_up(
-    choices: Choices, key: tuple, device, fits: Callable[[object], bool], file: Path | None = None
-) -> Choice | None:
+    choices: Choices, key: tuple, device, fits: Callable[[object], bool], file: Path | None = None,
+    *, near: bool = False,
+) -> Choice | None:  # fmt: skip
     """The choice for a problem's key on this GPU, or None where there is none that still holds.
 
     fits: whether the GPU takes a configuration, which may have been edited by hand or come from another GPU.
-    file: where to look instead of the user's own folder and the shipped one.
+    file: where to look instead of the user's own folder and the shipped one. near: where no choice is of today's
+    compiler, take one of another minor version of it, which `Choice.nvrtc` tells. A file that may not be read is done
+    without, which is said once, on stderr. Raises ValueError, one sentence, for a file that is no file of choices.
     """
-    name = f"{slug(device)}.csv"
-    for path in [file] if file else [own_folder(choices.room) / name, choices.shipped / name]:
-        found = read(choices, path).get(key) if path.is_file() else None
-        if found is not None and fits(found.config) and is_current(choices, found):
+    close = None
+    for path in [file] if file else _files(choices.room, choices.shipped, device.name, *_places()):
+        try:
+            found = read(choices, path).get(key)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            jit._say_once(
+                f"Choices of kernels in {path} cannot be read ({error.strerror or error}), so the tuner goes on "
+                "without: let yourself read them, or set SPARSITY_CHOICES to another folder."
+            )
+            continue
+        if found is None or not fits(found.config):
+            continue
+        if is_current(choices, found):
             return found
-    return None
+        if near and close is None and is_current(choices, found, near=True):
+            close = found
+    return close
 
 
-def is_current(choices: Choices, choice: Choice) -> bool:
-    """Whether a choice is of today's kernels and compiler."""
-    return choice.nvrtc == jit.nvrtc_version() and choice.kernels == digest(
-        choices.sources(choice.config)
-    )
+def is_current(choices: Choices, choice: Choice, near: bool = False) -> bool:
+    """Whether a choice is of today's kernels and compiler; near: or of another minor version of the compiler."""
+    made, now = choice.nvrtc, jit.nvrtc_version()
+    if near:
+        made, now = made.split(".")[0], now.split(".")[0]
+    return made == now and choice.kernels == digest(choices.sources(choice.config))
 
 
 def digest(sources: Iterable[Path]) -> str:
@@ -91,18 +110,24 @@ def _without_comments(text: str) -> str:
     return " ".join(_COMMENT.sub(r"\1 ", text).replace("\0", " ").split())
 
 
-_read: dict[Path, tuple[int, dict[tuple, Choice]]] = {}
+_read: dict[Path, tuple[tuple, dict[tuple, Choice]]] = {}
 
 
 def read(choices: Choices, path: Path) -> dict[tuple, Choice]:
-    """key -> Choice. Raises ValueError that names file and row where one cannot be read."""
-    stamp = path.stat().st_mtime_ns
+    """key -> Choice. Raises ValueError that names file and row where one cannot be read, OSError for a file that may
+    not be."""
+    of = path.stat()
+    stamp = (
+        of.st_mtime_ns,
+        of.st_size,
+        of.st_ino,
+    )  # a renamed file has another number, at the same time of a coarse clock
     if path in _read and _read[path][0] == stamp:  # hundreds of rows, asked for at every bind
         return _read[path][1]
     found = {}
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
-        for number, row in enumerate(table, 2):
+        for number, row in enumerate(_rows(table, path), 2):
             try:
                 key = tuple(kind(row[name]) for name, kind in choices.key.items())
                 found[key] = _choice(choices, row, table.fieldnames)
@@ -112,6 +137,15 @@ def read(choices: Choices, path: Path) -> dict[tuple, Choice]:
                 ) from error
     _read[path] = stamp, found
     return found
+
+
+def _rows(table: csv.DictReader, path: Path) -> Iterator[dict]:
+    try:
+        yield from table
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(
+            f"{path} is no file of the tuner's choices ({error}): delete it"
+        ) from error
 
 
 def _choice(choices: Choices, row: dict, columns) -> Choice:
@@ -128,8 +162,12 @@ def _choice(choices: Choices, row: dict, columns) -> Choice:
 
 
 def write(choices: Choices, path: Path, key: tuple, choice: Choice) -> None:
-    """Add a choice to a file, or replace the one that is there; the file is written aside and renamed."""
-    _write_all(choices, path, (read(choices, path) if path.is_file() else {}) | {key: choice})
+    """Add a choice to a file, or replace the one that is there; the file is written aside and renamed.
+
+    Of several processes that do so at once, each adds to what the one before it wrote.
+    """
+    with _alone(path):
+        _write_all(choices, path, (read(choices, path) if path.is_file() else {}) | {key: choice})
 
 
 def stamp(choices: Choices, path: Path) -> int:
@@ -137,10 +175,29 @@ def stamp(choices: Choices, path: Path) -> int:
 
     For whoever has shown that the machine code is what it was: see the module.
     """
-    found = read(choices, path)
-    now = {key: replace(c, kernels=digest(choices.sources(c.config))) for key, c in found.items()}
-    _write_all(choices, path, now)
+    with _alone(path):
+        found = read(choices, path)
+        now = {
+            key: replace(c, kernels=digest(choices.sources(c.config))) for key, c in found.items()
+        }
+        _write_all(choices, path, now)
     return sum(now[key] != found[key] for key in now)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Until its end no other process, nor thread, reads and writes the file's folder so: by a lock of the folder, which
+    leaves no file behind. Where a file system has none, everybody goes on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)  # and the lock with it
 
 
 def _write_all(choices: Choices, path: Path, found: Mapping[tuple, Choice]) -> None:
@@ -158,7 +215,7 @@ def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with aside.open("w", newline="") as file:
+        with aside.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(columns)
             table.writerows(rows)
@@ -188,10 +245,29 @@ def parse_knobs(text: str, make: type):
 
 
 def own_folder(room: str) -> Path:
-    """Where the choices of this user's GPUs are kept."""
-    return Path(os.environ.get("SPARSITY_CHOICES", jit.cache_folder().parent / "choices")) / room
+    """Where the choices of this user's GPUs are kept: $SPARSITY_CHOICES, unless that is empty, or beside the cubins."""
+    return Path(os.environ.get("SPARSITY_CHOICES") or jit.cache_folder().parent / "choices") / room
+
+
+def _places() -> tuple[str | None, ...]:
+    """What of the environment `own_folder` looks at."""
+    return tuple(
+        map(os.environ.get, ("SPARSITY_CHOICES", "SPARSITY_CACHE", "XDG_CACHE_HOME", "HOME"))
+    )
+
+
+@functools.lru_cache(64)
+def _files(room: str, shipped: Path, gpu: str, *_) -> tuple[Path, ...]:
+    """Where choices are kept for a GPU of this name; the rest is the environment, for which they hold."""
+    name = f"{_slug(gpu)}.csv"
+    return own_folder(room) / name, shipped / name
 
 
 def slug(device) -> str:
     """The GPU's name as the records' folders have it."""
-    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    return _slug(device.name)
+
+
+@functools.lru_cache(64)
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

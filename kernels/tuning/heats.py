@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..contract import Bound
+from . import outputs
 
 #: Bytes that are overwritten before each launch, and how many times the L2 at least.
 FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4
@@ -46,7 +47,7 @@ def race(bounds: Mapping[Hashable, Bound], device, rounds: int) -> dict:
         for number in range(rounds + 1):
             events = {}
             for i in order.permutation(len(names)):
-                flush.fill(number % 2)
+                outputs.set_bytes(flush, number % 2, stream)
                 begin, end = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record(on)
                 bounds[names[i]].launch(stream)

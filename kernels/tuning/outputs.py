@@ -1,87 +1,219 @@
 """Is a candidate's output right? It is compared with a simple kernel's before its time counts.
 
 The harness checks against a float64 oracle, which belongs to it; here another kernel on the same operands
-is enough, and cheap. A difference counts relative to the element, or to the root mean square of all
-where the element is smaller: |found - expected| / max(|expected|, rms).
+is enough, and cheap. What two right outputs differ by, sums in another order, grows with the sum of the
+magnitudes of an element's products, which the simple kernel gives as well, on operands without signs:
+
+    |found - expected| <= limit · (|A|·|B|) + rounding · |expected| + least        for every element
+
+A sum of L products in float32 has an error of (L - 1)·u·Σ|a·b| at most, in any order, u = 2^-24 (Higham, "Accuracy
+and Stability of Numerical Algorithms", section 4.2, eq. 4.4), and since errors of single additions have either sign,
+λ·√L·u·Σ|a·b| with a probability of 1 - 2·exp(-λ²/2) at least (Higham and Mary, "A New Approach to Probabilistic
+Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, theorem 2.4). λ is 8 here: 3·10⁻¹⁴. Tensor cores cut off
+instead, always towards zero: 2·u of the sum at most in each instruction, which adds 8 products of TF32 and 16 of 16
+bits. L is one for all rows, the longest that there can be.
+
+So one lost product of L is found where 1 / L is more than the limit: up to some ten thousand float32 products. What
+a limit hides is found by a launch on whole numbers, whose sums are exact: see `probe`.
 """
 
 from __future__ import annotations
 
-from math import nan, sqrt
+from dataclasses import dataclass
+from math import inf, sqrt
+from pathlib import Path
 
 import numpy as np
 
+from .. import jit
 from ..contract import Bound
 from ..formats import eight, half
 from ..formats.eight import Eight
 from ..formats.half import Half, array_module, array_of
 
-#: dtype of C -> the largest difference between two right outputs: sums in another order, rounded once.
-LIMITS = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 1.6e-2, "e4m3": 1.4e-1}
-#: Elements that are compared at a time, to bound the temporaries.
+SOURCE = Path(__file__).with_name("compare.cu")
+THREADS, MOST_BLOCKS = 256, 132 * 16
+#: dtype of C -> what compare.cu calls it.
+ELEMENTS = {
+    "float32": "Float",
+    "bfloat16": "Sixteen<BF16>",
+    "float16": "Sixteen<F16>",
+    "e4m3": "E4m3",
+}
+#: What one rounding to a dtype changes, of a number, and of one too small for the dtype's full precision.
+ROUNDINGS = {
+    "float32": (0.0, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126), "float16": (2.0**-11, 2.0**-25),
+    "e4m3": (2.0**-4, 2.0**-10),
+}  # fmt: skip
+UNIT, LAMBDA = 2.0**-24, 8
+#: Of what tensor cores cut off a sum of L products: of L, and for 8 bits, which are aligned to 13 bits, of all.
+CUT, CUT_EIGHT = UNIT / 4, 2.0**-10
+#: 3xTF32 leaves out of each product.
+LEFT_OUT = 2.0**-21
+#: Elements that are compared at a time on the host, to bound the temporaries.
 CHUNK = 2**24
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a right element may be off by: limit · magnitudes + rounding · |element| + least."""
+
+    limit: float
+    rounding: float
+    least: float
+
+
+def allowed(kind: str, dtype: str, length: int, outputs: int = 1) -> Allowed:
+    """Of so many outputs that differ: 1 from the exact product, 2 from each other.
+
+    kind: a problem's `limit`, or the dtype of C where that is "". dtype: of C. length: products of the longest sum.
+    """
+    limit = LAMBDA * sqrt(max(length, 1)) * UNIT
+    limit += LEFT_OUT if kind == "float32" else CUT * length
+    if kind.startswith("fp8"):
+        limit += CUT_EIGHT
+    rounding, least = ROUNDINGS[dtype]
+    return Allowed(outputs * limit, outputs * 1.1 * rounding, outputs * least)
 
 
 def run(bound: Bound, device, stream):
     """The output of one launch; what the launch does not write is NaN. An array, a `Half` or an `Eight`."""
     output = bound.result()
-    output.fill(nan)
+    poison(output, stream)
     device.sync()
     bound.launch(stream)
     stream.sync()
     return output
 
 
+def poison(output, stream) -> None:
+    """Enqueue a NaN for every element, which is all ones in each dtype; CuPy's fill would be compiled first."""
+    array = array_of(output)
+    if array_module(array) is np:
+        array.view(np.uint8).fill(0xFF)
+        return
+    set_bytes(array, 0xFF, stream)
+
+
+def set_bytes(array, value: int, stream) -> None:
+    """Enqueue one value for every byte of a contiguous CuPy array on a `cuda.core.Stream`."""
+    from cuda.bindings import driver
+
+    (error,) = driver.cuMemsetD8Async(array.data.ptr, value, array.nbytes, int(stream.handle))
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"setting {array.nbytes} bytes failed ({error.name})")
+
+
 def copy(output):
     """An output that the next launch does not overwrite."""
     if isinstance(output, Half):
-        return Half(output.dtype, output.bits.copy(order="A"))
+        return Half(output.dtype, _copied(output.bits))
     if isinstance(output, Eight):
-        return Eight(output.dtype, output.bits.copy(order="A"), output.scale)
-    return output.copy(order="A")
+        return Eight(output.dtype, _copied(output.bits), output.scale)
+    return _copied(output)
 
 
-def difference(found, expected) -> str:
+def _copied(array):
+    """The same memory order; of CuPy's contiguous arrays without a kernel."""
+    if array_module(array) is np:
+        return array.copy(order="K")
+    import cupy
+
+    made = cupy.empty_like(array)
+    made.data.copy_from_device(array.data, array.nbytes)
+    return made
+
+
+def jobs(problem) -> list[tuple[Path, str]]:
+    """(source, entry) of what compares a problem's outputs, to compile beside the candidates."""
+    return [(SOURCE, f"compare<{ELEMENTS[dtype_of(problem.device().c)]}>")]
+
+
+def dtype_of(output) -> str:
+    return output.dtype if isinstance(output, (Half, Eight)) else output.dtype.name
+
+
+def difference(found, expected, magnitudes=None, may: Allowed | None = None) -> str:
     """ "" where two outputs agree, else in a few words how they differ.
 
-    Both (m, n) of one dtype and memory order, NumPy, CuPy, `Half` or, with one scale for all, `Eight`. What is
-    infinite or NaN in both, as operands may make it, agrees.
+    Both (m, n) of one dtype and memory order, NumPy, CuPy, `Half` or, with one scale for all, `Eight`. magnitudes:
+    Σ|a·b| of each element, in the same order and dtype, for an `Eight` bfloat16 and without C's scale; None: equal
+    numbers alone agree. may: see `allowed`. What is infinite or NaN in both, as operands may make it, agrees.
     """
-    dtype, xp = str(expected.dtype), array_module(array_of(expected))
-    limit, size = LIMITS[dtype], expected.size
-    square = finite = 0.0
-    for _, right in _chunks(found, expected):
-        right = right.astype(xp.float64)
-        right = right[xp.isfinite(right)]
-        square, finite = square + float((right * right).sum()), finite + right.size
-    rms = sqrt(square / max(finite, 1))
-    wrong, worst = 0, 0.0
-    for one, right in _chunks(found, expected):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error = xp.abs(one - right) / xp.maximum(xp.abs(right), xp.float32(rms))
-        error[(one == right) | (xp.isnan(one) & xp.isnan(right))] = 0
-        bad = ~(error <= limit)  # NaN, too
-        wrong += int(bad.sum())
-        if bad.any():
-            worst = max(worst, float(xp.nan_to_num(error, nan=xp.inf).max()))
+    size = expected.size
+    if not size:
+        return ""
+    if magnitudes is None:
+        may = Allowed(0.0, 0.0, 0.0)
+    elif isinstance(expected, Eight):  # in units of C's numbers
+        scale = float(array_of(_to_host(expected.scale)).max())
+        may = Allowed(may.limit / scale, may.rounding, may.least)
+    on_host = array_module(array_of(found)) is np
+    wrong, place, worst = (_on_host if on_host else _on_gpu)(found, expected, magnitudes, may)
     if not wrong:
         return ""
-    return f"{wrong} of {size} elements differ, by up to {worst:.1e} (limit {limit:.1e})"
+    rows, columns = expected.shape
+    fast = (
+        rows
+        if array_of(expected).flags.f_contiguous and not array_of(expected).flags.c_contiguous
+        else columns
+    )
+    row, column = divmod(place, fast) if fast == columns else divmod(place, fast)[::-1]
+    times = f", by up to {worst:.1e} times what rounding explains" if magnitudes is not None else ""
+    return f"{wrong} of {size} elements differ, the first at row {row}, column {column}{times}"
 
 
-def _chunks(*outputs):
-    """The outputs' elements as float32, a part of each at a time, in the order of memory."""
-    flat = [
-        (x.T if x.flags.f_contiguous else x).reshape(-1) for x in (array_of(o) for o in outputs)
-    ]
+def _on_gpu(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]:
+    """(wrong elements, place of the first in memory, largest error over what it may be), by compare.cu."""
+    import cupy
+
+    verdict = cupy.zeros(3, cupy.uint64)
+    right = array_of(expected)
+    blocks = min(MOST_BLOCKS, -(-right.size // THREADS))
+    jit.run_on_cupy_stream(
+        SOURCE, f"compare<{ELEMENTS[dtype_of(expected)]}>", blocks * THREADS, THREADS,
+        np.uint64(right.size), array_of(found).data.ptr, right.data.ptr,
+        0 if magnitudes is None else array_of(magnitudes).data.ptr,
+        *map(np.float32, (may.limit, may.rounding, may.least)), verdict.data.ptr,
+    )  # fmt: skip
+    wrong, first, worst = verdict.get()
+    return int(wrong), right.size - int(first), float(worst.astype(np.uint32).view(np.float32))
+
+
+def _on_host(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]:
+    """The same with NumPy."""
+    outputs = (found, expected) if magnitudes is None else (found, expected, magnitudes)
+    flat = [_in_memory_order(array_of(x)) for x in outputs]
+    wrong, place, worst = 0, 0, 0.0
     for start in range(0, flat[0].size, CHUNK):
-        yield tuple(
-            _numbers(o, x[start : start + CHUNK]) for o, x in zip(outputs, flat, strict=True)
-        )
+        part = [numbers(o, x[start : start + CHUNK]) for o, x in zip(outputs, flat, strict=True)]
+        x, y = part[0], part[1]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            error = np.abs(x - y)
+            most = np.zeros_like(error)
+            if magnitudes is not None:
+                most = may.limit * part[2] + may.rounding * np.abs(y) + np.float32(may.least)
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            right = same | ((error <= most) & np.isfinite(x) & np.isfinite(y))
+            ratio = np.where(same, 0, error / most)
+        ratio[np.isnan(ratio) | (~right & ~(ratio > 1))] = inf
+        if not right.all() and not wrong:
+            place = start + int((~right).argmax())
+        wrong += int((~right).sum())
+        worst = max(worst, float(ratio.max()))
+    return wrong, place, worst
 
 
-def _numbers(output, part):
-    """What a part of `array_of(output)` stands for, but for the scale of an `Eight`."""
+def _in_memory_order(array):
+    return (array.T if array.flags.f_contiguous else array).reshape(-1)
+
+
+def numbers(output, part):
+    """What a part of `array_of(output)` stands for in float32, but for the scale of an `Eight`."""
     if isinstance(output, Eight):
         return eight.from_bits(part, output.dtype)
     return half.from_bits(part, output.dtype) if isinstance(output, Half) else part
+
+
+def _to_host(array):
+    return array.get() if hasattr(array, "get") else array

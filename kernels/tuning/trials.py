@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from .. import jit
-from ..contract import Bound, Launch
-from . import heats, outputs
+from ..contract import Bound, Launch, Problem
+from . import heats, outputs, probe
 from .choices import Choice, Choices, digest, knobs, look_up, own_folder, slug, write
 from .heats import Rounds
 
@@ -35,16 +37,19 @@ def choose(
     fits: Callable[[Hashable], bool],
     make: Callable[[], Winner],
     file: Path | None = None,
+    near: bool = False,
 ) -> tuple[Hashable, float]:
     """(configuration, milliseconds that trials took): the choice that is kept for a problem's key.
 
     Where there is none that holds (see `look_up`), `make`, a call of `tune`, makes one, which is added to the
-    user's own file. file: where to look and to write, instead of the usual places.
+    user's own file. file: where to look and to write, instead of the usual places. near: as of `look_up`.
     """
-    found = look_up(choices, key, device, fits, file)
+    found = look_up(choices, key, device, fits, file, near=near)
     if found is not None:
         return found.config, 0.0
     winner = make()
+    if jit.hang_trap():  # no times to go by later
+        return winner.config, winner.spent_ms
     made = Choice(winner.config, winner.median_us, digest(choices.sources(winner.config)))
     try:
         write(choices, file or own_folder(choices.room) / f"{slug(device)}.csv", key, made)
@@ -74,38 +79,42 @@ def bind_choice(
 
 
 def tune(
+    problem: Problem,
     configs: Sequence[Hashable],
-    bind: Callable[[Hashable], Bound],
-    references: Iterable[Callable[[], Bound]],
+    bind: Callable[[Problem, Hashable], Bound],
+    references: Iterable[Callable[[Problem], Bound]],
     device,
     rounds: Rounds,
     jobs: Iterable[tuple[Path, str]] = (),
 ) -> Winner:
     """The fastest of `configs` whose output is right, on a current `cuda.core.Device`.
 
-    bind: makes one ready; all write to the problem's own output. references: simple kernels on the same
-    problem; the first one that runs says what is right. jobs: (source, entry) to compile at once, on as many
-    threads as there are processors.
+    bind: makes one ready on a problem, this one or one of the same sizes and pattern with other numbers; all write to
+    the problem's own output. references: simple kernels; the first one that runs says what is right. jobs: (source,
+    entry) to compile at once, on as many threads as there are processors.
 
     A candidate that cannot be made ready or launched, or whose output is wrong, is skipped with a warning that
-    names it and the reason; the winner is checked once more after all its launches. Raises ValueError where
+    names it and the reason; the winner is checked once more after all its launches, and on operands whose product is
+    exact (`probe`), where nothing but the reference's bits are right. Raises ValueError where
     no candidate takes the problem, RuntimeError where all fail or no reference runs. A launch that breaks the
     GPU's context (an address out of bounds) breaks it for all that come after it, too.
     """
-    _compile(jobs, jit.arch_of(device))
-    begin = time.perf_counter()
-    trial = _Trial(device, device.create_stream())
-    trial.expect(references)
+    trial = _Trial(problem, device, device.create_stream())
+    with _compiling([*jobs, *outputs.jobs(problem), *probe.jobs(problem)], jit.arch_of(device)):
+        begin = time.perf_counter()
+        trial.expect(references)  # which compiles its own
+        spent = time.perf_counter() - begin
+    begin = time.perf_counter() - spent
     bounds = {}
     for config in configs:
         # Checked before the next one is made ready: what candidates share holds no other's result yet.
-        bound = trial.attempt(config, bind)
+        bound = trial.attempt(config, lambda config: bind(problem, config))
         if bound is not None and trial.agrees(config, bound):
             bounds[config] = bound
     while bounds:
         times = _heats(bounds, device, rounds)
         for config in sorted(times, key=times.get):
-            if trial.agrees(config, bounds[config]):
+            if trial.agrees(config, bounds[config]) and trial.is_exact(config, bind):
                 spent = (time.perf_counter() - begin) * 1e3
                 return Winner(config, times[config], bounds[config], spent)
             del bounds[config]
@@ -118,10 +127,14 @@ def tune(
 
 @dataclass
 class _Trial:
+    problem: Problem
     device: object
     stream: object
     failed: list = field(default_factory=list)  #: (configuration, exception)
     right: object = None  #: the output of a reference
+    magnitudes: object = None  #: and what its rounding errors grow with
+    may: object = None  #: `outputs.Allowed`
+    reference: Callable | None = None
     judge: str = ""  #: its name
 
     def attempt(self, config, step: Callable):
@@ -135,27 +148,61 @@ class _Trial:
 
     def expect(self, references) -> None:
         reasons = []
+        unsigned = probe.magnitudes(self.problem)
         for reference in references:
             try:
-                bound = reference()
-                self.right = outputs.copy(outputs.run(bound, self.device, self.stream))
-                self.judge = bound.name
-                return
+                bound = reference(self.problem)
+                self.right = self._output(bound)
+                self.magnitudes = self._output(reference(unsigned))
+                self.judge, self.reference = bound.name, reference
+                break
             except Exception as error:
                 reasons.append(_reason(error))
-        raise RuntimeError(
-            f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}"
-        )
+        else:
+            raise RuntimeError(
+                f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}"
+            )
+        p = self.problem
+        dtype, longest = outputs.dtype_of(self.right), min(p.k, p.nnz)
+        self.may = outputs.allowed(p.limit or dtype, dtype, longest, outputs=2)
 
     def agrees(self, config, bound) -> bool:
         def check(_):
             found = outputs.run(bound, self.device, self.stream)
-            wrong = outputs.difference(found, self.right)
+            wrong = outputs.difference(found, self.right, self.magnitudes, self.may)
             if wrong:
                 raise ArithmeticError(f"its output is not that of {self.judge}: {wrong}")
             return True
 
         return bool(self.attempt(config, check))
+
+    def is_exact(self, config, bind) -> bool:
+        """Whether a candidate gives the reference's bits where no sum is rounded; True, too, where memory is short."""
+
+        def check(_):
+            try:
+                exact, right = self.probed
+                found = outputs.run(bind(exact, config), self.device, self.stream)
+            except MemoryError as error:
+                warnings.warn(f"the tuner tries no whole numbers: {_reason(error)}", stacklevel=5)
+                return True
+            wrong = outputs.difference(found, right)
+            if wrong:
+                raise ArithmeticError(
+                    f"its output is not that of {self.judge} on whole numbers: {wrong}"
+                )
+            return True
+
+        return bool(self.attempt(config, check))
+
+    @cached_property
+    def probed(self) -> tuple[Problem, object]:
+        """The problem whose product is exact, and the reference's output on it."""
+        exact = probe.exact(self.problem)
+        return exact, self._output(self.reference(exact))
+
+    def _output(self, bound):
+        return outputs.copy(outputs.run(bound, self.device, self.stream))
 
 
 def _reason(error: Exception) -> str:
@@ -173,14 +220,19 @@ def _heats(bounds: dict, device, rounds: Rounds) -> dict:
     return heats.race({c: bounds[c] for c in best}, device, factor**2 * rounds.final)
 
 
-def _compile(jobs: Iterable[tuple[Path, str]], arch: str) -> None:
-    """All at once: NVRTC works without the lock. What does not compile is said when it is bound."""
+@contextmanager
+def _compiling(jobs: Iterable[tuple[Path, str]], arch: str) -> Iterator[None]:
+    """All at once, beside what the block does: NVRTC works without the lock. Waits for their end.
+
+    What does not compile is said when it is bound.
+    """
 
     def compile_one(job) -> None:
-        try:
+        with suppress(jit.CompileError, FileNotFoundError):
             jit.compile_cubin(*job, arch)
-        except (jit.CompileError, FileNotFoundError):
-            pass
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_one, jobs))
+        made = [pool.submit(compile_one, job) for job in jobs]
+        yield
+        for each in made:
+            each.result()

@@ -14,7 +14,7 @@ import twins
 
 from kernels import jit
 from kernels.formats import half
-from kernels.library import current, dense, routes
+from kernels.library import buffers, current, dense, routes
 
 
 class Array(np.ndarray):
@@ -115,6 +115,7 @@ def pretended(monkeypatch):
         # It looks for NumPy's arrays, which these are as well.
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+        monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
         monkeypatch.setattr(routes, "_at", lambda at, size, dtype: as_array(np.zeros(size, dtype)))
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device

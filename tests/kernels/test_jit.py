@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,8 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import racing
+from refused import says
 
-from kernels import jit
+from kernels import gpu, jit
 
 SOURCE = """
 #include "factor.cuh"
@@ -144,6 +147,18 @@ def test_other_options_or_another_compiler_compile_again(cache, source, compiled
     assert len(compiled) == 3
 
 
+def test_a_hang_trap_is_asked_for_by_the_environment(cache, source, compiled, monkeypatch):
+    """What is compiled with it is kept beside what is compiled without."""
+    for value, traps in ((None, False), ("1", True), ("0", False), ("", False)):
+        if value is None:
+            monkeypatch.delenv(jit.HANG_TRAP, raising=False)
+        else:
+            monkeypatch.setenv(jit.HANG_TRAP, value)
+        assert jit.hang_trap() == traps
+        jit.compile_cubin(source, "scale<1>", "sm_80")
+    assert len(compiled) == 2
+
+
 def test_an_interrupted_write_compiles_again(cache, source, compiled):
     before = jit.compile_cubin(source, "scale<1>", "sm_80")
     (meta,) = cache.glob("*.json")
@@ -181,13 +196,35 @@ def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, source, compiled,
     first = jit.compile_cubin(source, "scale<1>", "sm_80")
     (line,) = said()
     assert str(cache) in line and "No space left on device" in line and "SPARSITY_CACHE" in line
-    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 2
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 1
     assert jit.resources(first).registers > 0 and jit.instruction_mix(first)["FFMA"] == 1
     assert not said(), "once is enough"
     # What was half written does not count, and is replaced as soon as there is room.
+    assert not jit._cached(*kept(cache))
     monkeypatch.setattr(jit, "_replace", replace)
-    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 3
-    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 3
+    assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 1
+    assert jit._cached(*kept(cache)) == (first.code, first.symbol) and not jit._UNKEPT
+
+
+def kept(cache: Path) -> tuple[Path, Path]:
+    (cubin,) = cache.glob("*.cubin")
+    return cubin, cubin.with_suffix(".json")
+
+
+def test_threads_compile_side_by_side_and_none_what_another_does(cache, source, monkeypatch):
+    together, calls = threading.Barrier(2, timeout=60), []
+
+    def nvrtc(source, entry, arch, folders):
+        calls.append(entry)
+        together.wait()  # until the other kernel is compiled, too
+        return entry.encode(), entry
+
+    monkeypatch.setattr(jit, "_nvrtc", nvrtc)
+    entries = ["scale<1>", "scale<2>"] * 4
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda entry: jit.compile_cubin(source, entry, "sm_80"), entries))
+    assert sorted(calls) == ["scale<1>", "scale<2>"]
+    assert [cubin.code.decode() for cubin in made] == entries
 
 
 def test_a_cache_that_cannot_be_a_folder_costs_no_more(source, monkeypatch, tmp_path, said):
@@ -531,10 +568,48 @@ def test_reports_are_kept_on_disk(cache, source, monkeypatch):
 
 @pytest.mark.parametrize(
     ("capability", "arch"),
-    [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120")],
+    [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((10, 0), "sm_100"),
+     ((12, 0), "sm_120")],
 )  # fmt: skip
 def test_the_target_of_a_gpu(capability, arch):
     assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
+    assert arch in jit.FAMILIES and set(jit.TARGETS) < set(jit.FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("capability", "known", "arch"),
+    [((8, 7), [80, 86, 87, 89], "sm_87"), ((8, 8), [80, 86, 89], "sm_86"), ((10, 3), [90, 100], "sm_100"),
+     ((12, 9), [100, 120, 121], "sm_121")],
+)  # fmt: skip
+def test_a_gpu_that_the_compiler_does_not_know_takes_the_code_of_its_family(
+    capability, known, arch, monkeypatch
+):
+    monkeypatch.setattr(jit, "_nvrtc_knows", lambda: known)
+    monkeypatch.setattr(jit, "_target", jit._target.__wrapped__)  # past its cache
+    assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
+
+
+@pytest.mark.parametrize(
+    ("capability", "words"),
+    [((7, 5), ["7.5", "8.0 or later"]), ((5, 2), ["5.2", "8.0 or later"]),
+     ((99, 1), ["99.1", "newer nvidia-cuda-nvrtc"])],
+)  # fmt: skip
+def test_a_gpu_without_kernels_is_one_sentence(capability, words):
+    says(words, lambda: jit.arch_of(SimpleNamespace(compute_capability=capability)))
+
+
+def test_every_family_is_one_that_the_compiler_knows():
+    assert {int(re.search(r"\d+", x)[0]) for x in jit.FAMILIES} <= set(jit._nvrtc_knows())
+
+
+def test_a_portable_gpu_is_hopper_without_its_own_instructions():
+    less = gpu.Portable(racing.H200, shared_bytes=101_376)
+    assert jit.arch_of(gpu.Portable(racing.H200)) == jit.arch_of(less) == "sm_90"
+    assert jit.arch_of(gpu.Portable(racing.A100)) == "sm_80"
+    assert less.name != racing.H200.name and less.compute_capability == (9, 0)
+    assert less.properties.max_shared_memory_per_block_optin == 101_376
+    assert less.properties.multiprocessor_count == racing.H200.properties.multiprocessor_count
+    assert racing.H200.properties.max_shared_memory_per_block_optin > 101_376
 
 
 # ------------------------------------------------------------------------------------ shared memory
@@ -571,7 +646,7 @@ def test_static_memory_counts_where_more_than_48_kib_is_asked_for(
 
     monkeypatch.setattr(driver, "cuKernelGetAttribute", get)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", put)
-    cubin = jit.Cubin(Path("kernel.cu"), "kernel<1>", "sm_90a", "kernel", b"")
+    cubin = jit.Cubin(Path("kernel.cu"), "kernel<1>", "sm_120", "kernel", b"")
     assert jit.load(cubin, dynamic) is kernel
     assert found == [dynamic] * asked
     with pytest.raises(ValueError) as caught:

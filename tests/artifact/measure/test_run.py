@@ -149,6 +149,13 @@ def test_measuring_without_a_gpu_is_one_clear_sentence(no_gpu):
         run.start("casper_sparse", mode="measure")
 
 
+def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
+    monkeypatch.setenv("SPARSITY_HANG_TRAP", "1")
+    with pytest.raises(ValueError, match="a hang trap, .* as SPARSITY_HANG_TRAP is set: unset it"):
+        run.start("casper_sparse", mode="measure")
+    assert not gpu.folder.exists()
+
+
 def test_the_machine_is_written_before_the_first_row(gpu):
     made = run.start("casper_sparse", mode="measure")
     machine = json.loads((gpu.folder / "machine.json").read_text())

@@ -374,7 +374,10 @@ def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
     found = family.candidates(problem(), H200)
     first = launch.bind_auto("auto", problem(), H200, file=path)
     choice = min(found, key=lambda config: config.width)
-    assert trials.bound == [("opt5", None), *(("auto", c) for c in found), ("auto", choice)]
+    assert trials.bound == [
+        ("opt5", None), ("opt5", None), *(("auto", c) for c in found),
+        ("opt5", None), ("auto", choice), ("auto", choice),
+    ], "the reference without signs, too, and both on whole numbers; then what is returned"  # fmt: skip
     assert {job[:2] for job in trials.compiled} == {
         (family.SOURCE, family.entry(config, USUAL)) for config in found
     }
@@ -388,11 +391,12 @@ def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
 def test_what_the_sources_kernels_refuse_is_checked_with_another(trials):
     trials.refusing += ["opt5"]
     launch.tune(problem(), H200)
-    assert [name for name, _ in trials.bound][:3] == ["opt5", "opt0", "auto"]
+    assert [name for name, _ in trials.bound][:4] == ["opt5", "opt0", "opt0", "auto"]
     trials.bound.clear()
     trials.refusing += ["opt0"]
     launch.tune(problem(), H200)
-    assert [name for name, _ in trials.bound][:4] == ["opt5", "opt0", "unit_ring", "auto"]
+    judges = ["opt5", "opt0", "unit_ring", "unit_ring"]
+    assert [name for name, _ in trials.bound][:5] == [*judges, "auto"]
 
 
 def test_a_row_major_tf32_is_refused_by_all_that_multiply_on_tensor_cores(loaded):
@@ -650,13 +654,14 @@ def test_a_gpu_without_wgmma_is_refused_and_told_what_to_use(loaded, device):
     p = on_fake_gpu(room.problem(130, 64, 130, 0.5))
     for name in {*room.VARIANTS} - {
         "opt0",
+        "blocks_mma",
         "union_rows",
         "union_half",
         "auto_fp32",
         "auto_tf32",
         "auto_half",
     }:
-        says([name, "wgmma", "use opt0"], lambda name=name: room.bind(name, p, device))
+        says([name, "wgmma", "use blocks_mma"], lambda name=name: room.bind(name, p, device))
     assert not loaded
     assert room.bind("opt0", p, device)
 

@@ -26,6 +26,9 @@ EVERY = [
 ]
 
 
+#: The room's kernels of groups, and what they declare.
+OF_GROUPS = [room.VARIANTS[name] for name in ("union_rows", "union_half", "auto_fp32", "auto_half")]
+DECLARED = {(kernel.source, entry) for kernel in OF_GROUPS for entry in kernel.entries}
 HALVES = [Union(rows, unroll=unroll) for rows, unroll in union.HALF_BLOCKS]
 
 
@@ -95,9 +98,7 @@ def reports():
         (union.HALF_SOURCE, union.entry(c, d)) for c in HALVES for d in ("bfloat16", "float16")
     ]
     made = compiled.cubins(jobs, ("sm_90a",))
-    declared = [(union.SOURCE, e) for e in room.VARIANTS["union_rows"].entries]
-    declared += [(union.HALF_SOURCE, union.entry(Union(4), "bfloat16"))]
-    made |= compiled.cubins(declared, jit.TARGETS)
+    made |= compiled.cubins(DECLARED, jit.TARGETS)
     return compiled.reports(made)
 
 
@@ -111,6 +112,14 @@ def test_no_kernel_spills_and_as_many_blocks_share_an_sm_as_it_says(reports):
         if entry in blocks:
             held = math.ceil(used.registers / 8) * 8 * 32 * union.WARPS
             assert blocks[entry] * held <= 65536, f"{entry} for {target}: {used}"
+
+
+@compiled.exact
+def test_a_kernel_is_called_free_of_spills_where_it_is(reports):
+    """On every target: neither kernel is, and elements of a group's rows are not what is put aside."""
+    for kernel in OF_GROUPS:
+        used = [reports[entry, arch][0] for entry in kernel.entries for arch in kernel.targets]
+        assert kernel.spill_free != any(x.spills for x in used), kernel.name
 
 
 def test_16_bits_hold_twice_the_columns(reports):

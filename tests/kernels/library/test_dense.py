@@ -62,6 +62,7 @@ class Tensor:
     """What is asked of a tensor of PyTorch's on GPU 1."""
 
     is_cuda, shape, layout, dtype, negative = True, (3, 4), "strided", "torch.float32", False
+    requires_grad = False
 
     def data_ptr(self):
         return 0x1000
@@ -203,3 +204,140 @@ def test_what_combine_is_launched_with():
     assert given[5] == y.ptr and given[6:8] == (1, 40) and given[8:] == (2.0, 0.5)
     assert [type(given[i]) for i in (0, 3, 8)] == [np.int32, np.int64, np.float32]
     assert type(given[2]) is type(given[5]) is int, "what is a Python integer is an address"
+
+
+# ---------------------------------------------------------------- out
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "overlaps"),
+    [
+        ((6, 4), (4, 1), False), ((6, 4), (0, 1), True), ((6, 4), (1, 0), True), ((6, 4), (2, 1), True),
+        ((6, 4), (1, 6), False), ((6, 4), (3, 1), True), ((6, 4), (-4, 1), False), ((6, 4), (-3, 1), True),
+        ((1, 4), (0, 1), False), ((6, 1), (1, 0), False), ((0, 4), (0, 0), False), ((6,), (0,), True),
+        ((6,), (-2,), False), ((1,), (0,), False), ((3, 3), (2, 3), False), ((4, 3), (2, 3), True),
+        ((1, 1), (0, 0), False),
+    ],
+)  # fmt: skip
+def test_an_array_overlaps_itself_where_elements_share_memory(shape, strides, overlaps):
+    assert dense.overlaps_itself(Dense(0, shape, strides, "float32", 0)) == overlaps
+
+
+@given(
+    st.tuples(st.integers(0, 6), st.integers(0, 6)), st.tuples(st.integers(-9, 9), st.integers(-9, 9))
+)  # fmt: skip
+def test_overlaps_are_those_that_counting_finds(shape, strides):
+    places = [i * strides[0] + j * strides[1] for i in range(shape[0]) for j in range(shape[1])]
+    overlaps = len(set(places)) < len(places)
+    assert dense.overlaps_itself(Dense(0, shape, strides, "float32", 0)) == overlaps
+
+
+class Foreign:
+    """An array of another library on GPU 0, which says of it what `__cuda_array_interface__` has."""
+
+    def __init__(self, readonly: bool, strides=None):
+        self.__cuda_array_interface__ = {
+            "version": 3, "shape": (3, 4), "strides": strides, "typestr": "<f4", "data": (0x1000, readonly),
+        }  # fmt: skip
+
+
+@pytest.fixture
+def views(monkeypatch):
+    """The driver is not asked where an address is."""
+    import cuda.core.utils as utils
+
+    def view(x, stream_ptr):
+        given = x.__cuda_array_interface__
+        strides = given["strides"] and tuple(s // 4 for s in given["strides"])
+        return SimpleNamespace(
+            ptr=given["data"][0], readonly=given["data"][1], shape=given["shape"], strides=strides,
+            dtype=np.dtype(given["typestr"]), device_id=0, is_device_accessible=True, stream=stream_ptr,
+        )  # fmt: skip
+
+    monkeypatch.setattr(
+        utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view), raising=False
+    )
+
+
+def test_what_may_not_be_written_is_known_and_lies_otherwise(views):
+    free, fixed = Foreign(False), Foreign(True)
+    assert dense.describe(free, "out") == Dense(0x1000, (3, 4), (4, 1), "float32", 0)
+    assert dense.describe(fixed, "out").readonly
+    # A plan keeps what it knows of how arrays lie.
+    assert dense.place(free, "out")[1] != dense.place(fixed, "out")[1]
+
+
+class Jax(Foreign):
+    """As JAX: a stream is an address or none, and arrays never change."""
+
+
+Jax.__module__ = "jaxlib._jax"
+
+
+def test_an_array_of_jax_is_asked_for_on_a_stream_that_there_is(monkeypatch):
+    import cuda.core.utils as utils
+
+    asked = []
+
+    def view(x, stream_ptr):
+        asked.append(stream_ptr)
+        if stream_ptr == -1:
+            raise RuntimeError("CUDA_ERROR_INVALID_HANDLE: invalid resource handle.\nand a trace")
+        return SimpleNamespace(
+            ptr=0x1000, readonly=False, shape=(3, 4), strides=None, dtype=np.dtype("f4"), device_id=0,
+            is_device_accessible=True,
+        )  # fmt: skip
+
+    monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view))
+    monkeypatch.setattr(dense, "current", lambda x, ordinal: 0x77)
+    assert dense.describe(Jax(False), "B").readonly and asked == [0x77], "never through -1"
+    asked.clear()
+    assert not dense.describe(Foreign(False), "B").readonly and asked == [-1, 0x77]
+    monkeypatch.setattr(dense, "current", lambda x, ordinal: -1)
+    says(["B is", "CUDA_ERROR_INVALID_HANDLE"], lambda: dense.describe(Foreign(False), "B"))
+
+
+def test_an_array_that_says_it_is_on_the_host_is_not_asked_further():
+    here = SimpleNamespace(
+        __dlpack__=lambda **_: pytest.fail("asked"), __dlpack_device__=lambda: (1, 0)
+    )
+    says(["B is types.SimpleNamespace on the host"], lambda: dense.describe(here, "B"))
+
+
+def test_strides_between_elements_are_refused():
+    says(["strides of (6, 4) bytes"], lambda: dense._elements((6, 4), 4))
+    x = of(BIG)
+    says(
+        ["no multiple", "4 bytes"],
+        lambda: dense.combine_arguments(x._replace(ptr=0x1002), x, 1.0, 0.0),
+    )
+    says(["no multiple of 4"], lambda: sampled.width(8, 0x1002))
+
+
+# ---------------------------------------------------------------- alpha and beta
+
+
+@pytest.mark.parametrize(
+    ("x", "value"),
+    [
+        (2, 2.0), (0.5, 0.5), (np.float32(0.5), 0.5), (np.int8(-3), -3.0), (np.array(1.5), 1.5), (np.float16(2), 2.0),
+        (float("inf"), float("inf")), (-float("inf"), -float("inf")), (3e38, 3e38),
+    ],
+)  # fmt: skip
+def test_a_factor_is_any_real_number_of_the_host(x, value):
+    assert dense.factor("alpha", x) == value and type(dense.factor("alpha", x)) is float
+    assert dense.factor("beta", float("nan")) != dense.factor("beta", float("nan"))
+
+
+@pytest.mark.parametrize(
+    "x", [None, "2", 1j, True, np.bool_(True), np.ones(1), np.ones(2), [1.0], np.complex64(1), 1e39, 10**400, -1e300]
+)  # fmt: skip
+def test_a_factor_that_is_no_number_is_refused(x):
+    says(["beta is"], lambda: dense.factor("beta", x))
+
+
+def test_a_tensor_of_the_host_is_a_factor_and_one_of_a_gpu_is_not():
+    torch = pytest.importorskip("torch")
+    assert dense.factor("alpha", torch.tensor(2.5)) == 2.5
+    on_gpu = SimpleNamespace(shape=(), device=SimpleNamespace(type="cuda"), item=lambda: 2.0)
+    says(["alpha is"], lambda: dense.factor("alpha", on_gpu))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import kernels
 from kernels import formats, tma
 from kernels.contract import Launch, Operands
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import current, dense, plans, routes, saved
+from kernels.library import buffers, current, dense, plans, routes, saved
 from kernels.library.dense import Dense
 from kernels.library.plans import OUT, VALUES, B
 
@@ -43,6 +44,11 @@ def b(ptr: int = 0x10000, **options) -> Array:
 
 def out(ptr: int = 0x20000, **options) -> Array:
     return array(ptr, M, N, **options)
+
+
+def strided(*strides: int, readonly: bool = False) -> Array:
+    """An out whose rows and columns are so many elements apart."""
+    return Array(Dense(0x20000, (M, N), strides, "float32", 0, readonly))
 
 
 def wide(ptr: int, rows: int, gap: int = N) -> Array:
@@ -157,6 +163,36 @@ def test_a_stream_of_the_call_comes_before_the_plans_and_that_before_the_current
     assert [given[0] for given in launched] == [77, 5, 6]
 
 
+def test_a_call_waits_for_the_one_before_where_that_was_on_another_stream(device, launched, driver):
+    p = planned(device, launched)
+    for stream in (5, 5, 6, 6, 5):
+        p(b(), out(), stream=stream)
+    assert driver.waits == [(6, 5), (5, 6)]
+
+
+def test_calls_in_a_graph_share_buffers_with_no_others(device, launched, driver, memory):
+    p = planned(device, launched)
+    p(b(order="F"), out(), stream=5)  # with a copy of B
+    driver.captures |= {7: 1, 8: 1, 9: 2}
+    for stream in (7, 8, 9):
+        p(b(order="F"), out(), stream=stream)
+    p(b(order="F"), out(), stream=5)
+    copies = [given[6] for given in launched if given[2] == "kernel"]
+    eager, first, same, second, again = copies
+    assert eager == again and first == same and len({eager, first, second}) == 3
+    assert driver.waits == [(8, 7)], "streams of one graph are joined, and nothing else is"
+
+
+@pytest.mark.parametrize("how", ["captures", "gone"])
+def test_a_stream_that_nobody_can_wait_for_keeps_its_buffers(how, device, launched, driver, memory):
+    p = planned(device, launched)
+    p(b(order="F"), out(), stream=5)
+    getattr(driver, how).update({5: 1} if how == "captures" else {5})
+    p(b(order="F"), out(), stream=6)
+    before, now = [given[6] for given in launched if given[2] == "kernel"]
+    assert before != now and not driver.waits
+
+
 def test_a_new_out_is_of_the_plans_order_on_the_calls_stream(device, launched, monkeypatch):
     made = []
     monkeypatch.setattr(dense, "empty", lambda *x: made.append(x) or out())
@@ -185,14 +221,14 @@ def test_another_current_gpu_is_current_again_after_a_call(device, launched, mon
 
 @pytest.fixture
 def memory(monkeypatch):
-    """CuPy's allocations, by their bytes."""
+    """Allocations of buffers, by their bytes."""
     made = []
 
-    def zeros(size, dtype):
+    def zeros(mine, size):
         made.append(size)
-        return SimpleNamespace(data=SimpleNamespace(ptr=0x100000 * len(made)), dtype=dtype)
+        return 0x100000 * len(made)
 
-    monkeypatch.setattr(dense, "need_cupy", lambda: SimpleNamespace(zeros=zeros, uint8=np.uint8))
+    monkeypatch.setattr(buffers, "zeros", zeros)
     return made
 
 
@@ -254,7 +290,11 @@ def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(device, launched, m
         (b(), array(0x20000, M, N + 1), ["out is 6 x 5", "6 x 4"]),
         (b(dtype="float16"), out(), ["B is float16", "float32"]),
         (b(), out(dtype="float64"), ["out is float64"]),
+        (b(), out(dtype="int32"), ["out is int32", "float32: convert it"]),
         (b(gpu=1), out(), ["B is on GPU 1", "GPU 0"]),
+        (b(), strided(0, 1), ["elements of out share memory", "(0, 1)"]),
+        (b(), strided(2, 1), ["elements of out share memory", "(2, 1)"]),
+        (b(), strided(N, 1, readonly=True), ["out may not be written"]),
         (b(0x20000), out(), ["out is B itself"]),
         (b(0x20010), out(), ["out overlaps B in memory"]),
         (b(0x20000 - 4 * K * N + 4), out(), ["out overlaps B in memory"]),
@@ -266,6 +306,34 @@ def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(device, launched, m
 def test_what_does_not_fit_the_plan_is_one_sentence(given, to, words, device, launched):
     says(words, lambda: planned(device, launched)(given, to))
     assert not launched
+
+
+def test_what_no_plan_is_made_for_is_not_recommended(device, launched):
+    p = planned(device, launched)
+    with pytest.raises(ValueError, match="convert it$"):
+        p(b(), out(dtype="int32"))
+    with pytest.raises(ValueError, match="convert it, or plan with dtype='float16'$"):
+        p(b(dtype="float16"), out())
+
+
+def test_b_may_be_expanded_and_read_only(device, launched, memory):
+    expanded = Array(Dense(0x10000, (K, N), (0, 1), "float32", 0, True))
+    planned(device, launched)(expanded, out())
+    assert names(launched) == [f"combine {K}", "kernel"]
+
+
+@pytest.mark.parametrize("wrong", [None, "2", 1j, True, np.ones(2), 1e300])
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_a_factor_that_is_no_number_is_refused_before_anything_is_launched(
+    name, wrong, device, launched
+):
+    says([f"{name} is"], lambda: planned(device, launched)(b(), out(), **{name: wrong}))
+    assert not launched
+
+
+def test_factors_of_numpy_are_numbers(device, launched, memory):
+    planned(device, launched)(b(), out(), alpha=np.float32(3), beta=np.array(0.5))
+    assert launched[-1][11:] == (3.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -338,13 +406,15 @@ def test_a_saved_matrix_is_the_same_to_the_last_bit(a, device, tmp_path):
     }  # fmt: skip
 
 
-def changed(path, **given):
-    """The file with other arrays, or other words in what it says of itself."""
+def changed(path, resigned: bool = True, **given):
+    """The file with other arrays, or other words in what it says of itself; resigned: with the right digest of them."""
     with np.load(path) as file:
         arrays = dict(file)
     about = json.loads(str(arrays.pop("about")))
     for name, x in given.items():
         (arrays if name in arrays else about)[name] = x
+    if resigned:
+        about["sha256"] = saved._digest(about, arrays)
     with path.open("wb") as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
 
@@ -352,8 +422,10 @@ def changed(path, **given):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"val": np.zeros(3, np.float32)}, ["damaged"]),
-        ({"version": 2}, ["version 2", "1"]),
+        ({"val": np.zeros(3, np.float32), "resigned": False}, ["damaged"]),
+        ({"choice": "scalar", "resigned": False}, ["damaged"]),
+        ({"n": 25, "resigned": False}, ["damaged"]),
+        ({"version": 1}, ["version 1", "2"]),
         ({"version": "1"}, ["no saved plan", "version"]),
         ({"format": "Ell"}, ["'Ell'"]),
         ({"format": "Bcsr"}, ["'Bcsr'", "no format"]),
@@ -375,6 +447,107 @@ def test_a_matrix_that_is_none_is_refused_even_with_the_right_digest(device, tmp
     a = MATRICES[0]
     written(replace(a, col_idx=a.col_idx + 100), device, path)
     says(["col_idx[0]", "outside"], lambda: saved.read(path))
+
+
+def flagged(path, at: int, value: bytes):
+    """The archive with bytes changed behind the first mark of its directory."""
+    data = bytearray(path.read_bytes())
+    for mark, more in ((b"PK\x01\x02", 0), (b"PK\x03\x04", -2)):
+        begin = data.index(mark) + at + more
+        data[begin : begin + len(value)] = value
+    path.write_bytes(data)
+
+
+def too_large(path):
+    """A header of 10^13 numbers, of which there are none."""
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(
+            "about.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        )
+
+
+def nested(path):
+    with path.open("wb") as file:
+        np.savez(file, about=np.array("[" * 100_000))
+
+
+def packed(path):
+    with np.load(path) as file:
+        arrays = dict(file)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: flagged(path, 8, b"\x01\x00"),  # encrypted
+        lambda path: flagged(path, 10, b"\x63\x00"),  # a compression that nobody has
+        lambda path: flagged(path, 6, b"\xff\x00"),  # a version of the archive that there is not yet
+        too_large, nested, packed, lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    ],
+)  # fmt: skip
+def test_whatever_is_wrong_with_a_file_is_one_sentence(damage, device, tmp_path):
+    path = tmp_path / "some.plan"
+    written(MATRICES[0], device, path)
+    damage(path)
+    says(["some.plan is no saved plan"], lambda: saved.read(path))
+
+
+def test_a_plan_that_may_not_be_read_is_not_to_be_saved_again(device, tmp_path, monkeypatch):
+    path = tmp_path / "some.plan"
+    written(MATRICES[0], device, path)
+
+    def refuses(*_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(saved.zipfile, "ZipFile", refuses)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        saved.read(path)
+
+
+def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, tmp_path, monkeypatch):
+    path = tmp_path / "some.plan"
+    written(MATRICES[0], device, path)
+    before = path.read_bytes()
+
+    def full(file, **_):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saved.np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        written(MATRICES[1], device, path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_plan_is_written_through_a_link(device, tmp_path):
+    path, link = tmp_path / "some.plan", tmp_path / "link"
+    link.symlink_to(path)
+    written(MATRICES[0], device, link)
+    assert link.is_symlink() and saved.read(path)
+
+
+@pytest.mark.parametrize("choice", ["scalar", "union rows=8", "any_n x", "shared_tiles"])
+def test_a_choice_that_nobody_would_make_is_not_taken(choice, device):
+    a = MATRICES[0]
+    way = routes.Route("casper_sparse", "auto", a, "float32", in_place=True)
+    problem = SimpleNamespace(n=24, m=20, k=30, nnz=a.nnz, device=lambda: SimpleNamespace(a=a))
+    assert routes.holds(way, "split_rows", problem, device)
+    assert not routes.holds(way, choice, problem, device)
+    assert plans._bound(way, choice, problem, device) is None
+
+
+@pytest.mark.parametrize(
+    "choice", ["union __class__=x", "union rows", "union rows=8 rows=8=", "union teeth=3", "nothing rows=8"]
+)  # fmt: skip
+def test_a_configuration_that_nobody_would_choose_is_not_taken(choice, device):
+    a = MATRICES[0]
+    way = routes.Route("async_sparse", "auto_fp32", a, "float32")
+    problem = SimpleNamespace(n=24, m=20, k=30, nnz=a.nnz, device=lambda: SimpleNamespace(a=a))
+    assert routes.holds(way, "union rows=8", problem, device)
+    assert not routes.holds(way, choice, problem, device)
 
 
 @pytest.mark.parametrize("text", [b"", b"PK\x03\x04 no zip", b"a,b\n1,2\n"])

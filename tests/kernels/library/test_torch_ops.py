@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
+import pickle
 
+import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
@@ -12,7 +16,7 @@ from refused import says
 
 from kernels import formats
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import dense, torch_ops
+from kernels.library import Sampled, dense, plans, torch_modes, torch_ops
 from kernels.library.dense import Dense
 
 torch = pytest.importorskip("torch")
@@ -22,18 +26,24 @@ M, K, N = 7, 5, 4
 class OnHost(torch_ops.SparseMatrix):
     """A matrix whose products PyTorch makes on the host."""
 
-    def __init__(self, a):
-        self.a, self.shape, self.number = a, (a.m, a.k), next(torch_ops._numbers)
-        torch_ops._matrices[self.number] = self
-        torch_ops.operators()
-        self._spmm = torch.ops.sparsity_on_trial.spmm.default
-        self.row, self.column = (torch.tensor(x).long() for x in (csr.rows(a), a.col_idx))
+    def __init__(self, a, called=""):
+        self.a, self.device, self.called = a, None, called
+        self._enter()
+
+    @property
+    def row(self):
+        return torch.tensor(csr.rows(self.a)).long()
+
+    @property
+    def column(self):
+        return torch.tensor(self.a.col_idx).long()
 
     def multiply(self, b, values, transposed):
         dense = torch.zeros(self.shape, dtype=b.dtype)
         values = torch.tensor(self.a.val, dtype=b.dtype) if values is None else values
         dense.index_put_((self.row, self.column), values.detach(), accumulate=True)
-        return (dense.t() if transposed else dense) @ b.detach()
+        with torch.autocast("cpu", enabled=False):
+            return (dense.t() if transposed else dense) @ b.detach()
 
     def sample(self, g, b):
         return (g.detach()[self.row] * b.detach()[self.column]).sum(1)
@@ -155,8 +165,7 @@ def test_what_has_no_transposed_pattern_is_transposed_dense(kind, as_if_on_a_gpu
     right = torch.tensor(formats.to_dense(a))
     right = (right if kind == "nm" else right.T) @ g.float()
     assert torch.allclose(b.grad.float(), right, rtol=2e-2, atol=5e-2 if kind == "2:4" else 1e-5)
-    with pytest.raises(ValueError, match="values change in place for CSR|gradient of A's values"):
-        made.matmul(b, torch.ones(3, requires_grad=True)).sum().backward()
+    says(["values", type(a).__name__, "CSR"], lambda: made.matmul(b, torch.ones(3)))
 
 
 def test_another_number_of_columns_needs_no_other_matrix(matrix):
@@ -164,8 +173,265 @@ def test_another_number_of_columns_needs_no_other_matrix(matrix):
         assert (matrix @ torch.ones(K, n)).shape == (M, n)
 
 
-def test_a_wrong_size_is_one_sentence(matrix):
-    says(["B is 9 x 2", f"{K} columns"], lambda: matrix @ torch.ones(9, 2))
+@pytest.mark.parametrize(
+    "b, words",
+    [
+        (torch.ones(9, 2), ["B is 9 x 2", f"{K} columns"]),
+        (torch.ones(9), ["B is 9", f"{K} columns"]),
+        (torch.ones(()), ["0 dimensions"]),
+        (torch.ones(K, 2, 2), ["3 dimensions"]),
+        (torch.ones(2, K, 4), ["3 dimensions"]),
+        (np.ones((K, 2)), ["numpy.ndarray", "tensors of PyTorch"]),
+        ([[1.0]] * K, ["builtins.list", "tensors of PyTorch"]),
+        (torch.eye(K).to_sparse(), ["torch.Tensor", "dense tensors"]),
+        (None, ["NoneType"]),
+    ],
+)
+def test_what_is_no_matrix_of_the_right_size_is_one_sentence(matrix, b, words):
+    says(words, lambda: matrix @ b)
+
+
+def test_a_vector_is_multiplied_as_pytorch_does(matrix):
+    b, values = tensors(matrix)
+    x = b.detach()[:, 0].clone().requires_grad_()
+    assert (matrix @ x).shape == (M,) and torch.allclose(matrix @ x, (matrix @ b)[:, 0])
+    assert torch.autograd.gradcheck(matrix.matmul, (x, values))
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def of_triples(m: int, k: int, rows, columns, values) -> OnHost:
+    row_ptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))])
+    arrays = (np.asarray(x, kind) for x, kind in ((row_ptr, "i4"), (columns, "i4"), (values, "f4")))
+    return OnHost(csr.validate(csr.Csr(m, k, *arrays)))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_derivatives_hold_where_places_repeat_and_rows_and_columns_are_empty(transposed):
+    made = of_triples(4, 5, [0, 0, 0, 2, 2], [3, 3, 1, 1, 1], [1, 2, 3, 4, 5])
+    b = torch.randn(4 if transposed else 5, 2, dtype=torch.float64, requires_grad=True)
+    values = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    rows = 5 if transposed else 4
+
+    def product(b, values):
+        return torch.ops.sparsity_on_trial.spmm(b, values, made.number, transposed, rows)
+
+    assert torch.autograd.gradcheck(product, (b, values))
+    assert torch.autograd.gradgradcheck(product, (b, values))
+
+
+@pytest.mark.parametrize("changed", ["b", "values"])
+def test_what_changes_between_forward_and_backward_is_noticed(matrix, changed):
+    b, values = tensors(matrix)
+    given = {"b": b * 1, "values": values * 1}
+    out = matrix.matmul(given["b"], given["values"]).sum()
+    given[changed].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+def test_a_forward_derivative_is_refused(matrix):
+    b, values = (x.detach() for x in tensors(matrix))
+    says(["forward derivative"], lambda: torch.func.jvp(matrix.matmul, (b,), (b,)))
+    product = lambda v: matrix.matmul(b, v)  # noqa: E731
+    says(["forward derivative"], lambda: torch.func.jvp(product, (values,), (values,)))
+
+
+def test_under_autocast_changing_values_are_multiplied_in_float32(matrix):
+    b, values = (x.detach().bfloat16().requires_grad_() for x in tensors(matrix))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = matrix.matmul(b, values)
+    assert out.dtype == torch.float32
+    out.sum().backward()
+    assert b.grad.dtype == values.grad.dtype == torch.bfloat16
+    assert matrix.matmul(b.float(), values.float()).dtype == torch.float32
+
+
+def test_a_gradient_that_would_be_lost_is_one_sentence(as_if_on_a_gpu):
+    x = torch.ones(3, requires_grad=True)
+    says(["out requires grad", "SparseMatrix"], lambda: torch_modes.require_no_grad(x, "out"))
+    for kept in (x.detach(), np.ones(3), object()):
+        torch_modes.require_no_grad(kept, "B")
+    with torch.no_grad():
+        torch_modes.require_no_grad(x, "B")
+    a = csr.from_scipy(sp.eye(3, format="csr", dtype=np.float32))
+    made = Sampled(formats.to_device(a), as_if_on_a_gpu)
+    g = torch.ones(3, 2)
+    says(["G requires grad"], lambda: made(g.clone().requires_grad_(), g))
+    says(["B requires grad"], lambda: made(g, g.clone().requires_grad_()))
+
+
+@pytest.mark.parametrize("name", ["B", "out"])
+def test_what_a_plan_is_given_must_not_require_grad(name):
+    x = torch.ones(3, 2, requires_grad=True)
+    says([f"{name} requires grad", "SparseMatrix"], lambda: dense.place(x, name))
+    says([f"{name} requires grad"], lambda: dense.place(x * 2, name))
+    for kept in (x.detach(), torch.ones(3, 2)):
+        assert dense.place(kept, name)[0] == kept.data_ptr()
+    with torch.no_grad():
+        assert dense.place(x, name)[0] == x.data_ptr()
+
+
+def test_a_matrix_of_values_that_require_grad_is_refused(as_if_on_a_gpu):
+    a = torch.eye(4).to_sparse_csr().requires_grad_()
+    says(["A requires grad", "values="], lambda: torch_ops.SparseMatrix(a))
+    with torch.no_grad():
+        assert torch_ops.SparseMatrix(a).a.nnz == 4
+    assert torch_ops.SparseMatrix(a.detach()).a.nnz == 4
+
+
+# ---------------------------------------------------------------- copied and kept
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, matrix):
+        super().__init__()
+        self.adjacency, self.linear = matrix, torch.nn.Linear(N, N).double()
+
+    def forward(self, x):
+        return torch.relu(self.adjacency @ self.linear(x))
+
+
+def twins(module):
+    """(how, a twin) by all the ways there are."""
+    yield "deepcopy", copy.deepcopy(module)
+    yield "pickle", pickle.loads(pickle.dumps(module))
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    yield "torch.save", torch.load(file, weights_only=False)
+
+
+def test_a_copied_module_multiplies_by_a_matrix_of_its_own(matrix):
+    layer, (b, _) = Layer(matrix), tensors(matrix)
+    layer.adjacency.called = ["a list"]
+    right = layer(b)
+    (of_b,) = torch.autograd.grad(right.sum(), b)
+    made = dict(twins(layer))
+    numbers = {made[how].adjacency.number for how in made} | {matrix.number}
+    assert len(numbers) == 1 + len(made)
+    matrix.a.val[:] = np.nan
+    for twin in made.values():
+        assert twin.adjacency.called == ["a list"] and twin.adjacency.called is not matrix.called
+    del layer, matrix
+    gc.collect()
+    for how, twin in made.items():
+        assert torch.equal(twin(b), right), how
+        assert torch.equal(torch.autograd.grad(twin(b).sum(), b)[0], of_b), how
+        compiled = torch.compile(twin, backend="aot_eager")
+        assert torch.equal(compiled(b), right), how
+
+
+def test_a_copy_of_a_module_that_holds_a_matrix_twice_holds_one_twice(matrix):
+    both = copy.deepcopy([matrix, matrix])
+    assert both[0] is both[1] is not matrix
+
+
+def test_a_shallow_copy_has_a_number_of_its_own_and_the_same_arrays(matrix):
+    twin = copy.copy(matrix)
+    assert twin.number != matrix.number and twin.a.val is matrix.a.val
+    del matrix
+    gc.collect()
+    assert (twin @ torch.ones(K, N)).shape == (M, N)
+
+
+def test_a_twin_on_the_gpu_plans_anew_and_reads_its_own_arrays(as_if_on_a_gpu):
+    a = sp.random(M, K, 0.5, random_state=0, dtype="float32", format="csr")
+    made = torch_ops.SparseMatrix(a, tune=False, accuracy="fp32", deterministic=False)
+    b, values = torch.randn(K, N), torch.randn(made.a.nnz)
+    out = made.matmul(b.requires_grad_(), values.requires_grad_())
+    out.sum().backward()
+    assert made._plans and "_transpose" in vars(made) and "_sampled" in vars(made)
+    own = {key: plan.a.val.copy() for key, plan in made._plans.items()}
+    for how, twin in twins(made):
+        assert not twin._plans and not {"_transpose", "_sampled"} & set(vars(twin)), how
+        assert (twin.accuracy, twin.tune, twin.deterministic) == ("fp32", False, False), how
+        assert (twin.a.val == made.a.val).all() and not np.shares_memory(twin.a.val, made.a.val)
+        assert twin.device is (as_if_on_a_gpu if how == "deepcopy" else None), how
+        twin.a.val[:] += 1
+        assert twin.matmul(b.detach(), values.detach()).shape == out.shape
+        ((key, plan),) = twin._plans.items()
+        assert twin.device is as_if_on_a_gpu and plan is not made._plans[key], how
+        assert (plan.a.val == made.a.val + 1).all(), how
+    assert all((made._plans[key].a.val == val).all() for key, val in own.items())
+
+
+def test_a_matrix_from_a_file_may_be_copied_before_it_is_on_a_gpu(as_if_on_a_gpu):
+    made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32", format="csr"), tune=False)
+    read = pickle.loads(pickle.dumps(made))
+    again = pickle.loads(pickle.dumps(copy.copy(copy.deepcopy(read))))
+    assert again.device is None and repr(again) == repr(made)
+    again.matmul(torch.ones(K, N))
+    assert again.device is as_if_on_a_gpu
+
+
+def test_b_on_another_gpu_is_one_sentence(as_if_on_a_gpu, monkeypatch):
+    made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32", format="csr"), tune=False)
+    there = dense.describe
+    monkeypatch.setattr(dense, "describe", lambda x, name: there(x, name)._replace(device=1))
+    says(["B is on GPU 1", "A on GPU 0"], lambda: made.matmul(torch.ones(K, N)))
+
+
+def test_b_on_the_host_is_one_sentence_before_anything_is_planned(pretended, monkeypatch):  # noqa: F811
+    pretended(racing.H200)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32", format="csr"))
+    monkeypatch.setattr(plans, "plan", lambda *_, **__: pytest.fail("planned"))
+    says(["B", "host"], lambda: made.matmul(torch.ones(K, N)))
+
+
+# ---------------------------------------------------------------- what is kept, and asked for
+
+
+@pytest.mark.parametrize("kind", ["nm", "2:4"])
+def test_a_dense_transpose_is_kept_once_and_in_the_dtype_of_b(kind, as_if_on_a_gpu):
+    a = nm.random(64, 32, 8, 32, 16, 0) if kind == "nm" else two_four.random(32, 64, "bfloat16", 0)
+    made = torch_ops.SparseMatrix(a, tune=False)
+    dtype = torch.float32 if kind == "nm" else torch.bfloat16
+    b, g = (torch.randn(rows, 16).to(dtype) for rows in (64, 32))
+    found = set()
+    for _ in range(2):
+        made.matmul(b.requires_grad_()).backward(g)
+        ((kept, transpose),) = made._dense.items()
+        assert kept == transpose.dtype == dtype and transpose.shape == (64, 32)
+        found.add(transpose.data_ptr())
+    assert len(found) == 1 and not any(isinstance(x, torch.Tensor) for x in vars(made).values())
+    b.grad = None
+    out = made.matmul(b)
+    with torch.autocast("cpu", dtype=torch.float16):
+        out.backward(g)
+    assert b.grad.dtype == dtype and torch.equal(b.grad, transpose @ g)
+    twin = copy.deepcopy(made)
+    assert not twin._dense
+
+
+@pytest.fixture
+def asked(as_if_on_a_gpu, monkeypatch) -> list:
+    """What plans are asked for; none is made."""
+    found = []
+
+    def plan(a, n, **options):
+        found.append(options)
+        return lambda b, out, values=None: out.zero_()
+
+    monkeypatch.setattr(plans, "plan", plan)
+    yield found
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("own", [None, False, True])
+@pytest.mark.parametrize("of_torch", [False, True])
+def test_the_same_bits_are_asked_for_by_the_matrix_or_else_by_pytorch(own, of_torch, asked):
+    made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32", format="csr"), deterministic=own)
+    torch.use_deterministic_algorithms(of_torch)
+    b = torch.ones(K, N, requires_grad=True)
+    made.matmul(b).sum().backward()
+    wanted = of_torch if own is None else own
+    assert [x.get("deterministic", False) for x in asked] == [wanted] * 2
+    torch.use_deterministic_algorithms(not of_torch)
+    made.matmul(b.detach())
+    assert len(asked) == (3 if own is None else 2)  # another plan where PyTorch asks otherwise
 
 
 def test_a_matrix_that_is_gone_is_said():

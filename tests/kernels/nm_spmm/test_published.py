@@ -239,11 +239,11 @@ def test_the_search_keeps_the_fastest(loaded, monkeypatch, keep):
     p = on_fake_gpu(operands.problem(128, 256, 512, keep / 32))
     asked = []
 
-    def tune(configs, bind, references, device, rounds, jobs):
+    def tune(problem, configs, bind, references, device, rounds, jobs):
         asked.extend((list(configs), list(jobs)))
         chosen = published.Timed("square", 4)
-        assert chosen in configs and references[0]().name == "v1"
-        return SimpleNamespace(bound=bind(chosen), spent_ms=10.0)
+        assert chosen in configs and references[0](problem).name == "v1"
+        return SimpleNamespace(bound=bind(problem, chosen), spent_ms=10.0)
 
     monkeypatch.setattr(published.tuning, "tune", tune)
     bound = published.bind("v3_searched", p, H200)

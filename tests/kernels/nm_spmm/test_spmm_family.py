@@ -261,7 +261,10 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_papers_kernel(trial
     p = problem(4096, 4096, 4096)
     found = family.candidates(p, H200)
     assert launch.tune(p, H200).config == min(found, key=order)
-    assert trials.bound == [("v1", None), *(("trial", config) for config in found)]
+    assert trials.bound == [
+        ("v1", None), ("v1", None), *(("trial", config) for config in found),
+        ("v1", None), ("trial", min(found, key=order)),
+    ], "the reference without signs, too, and both on whole numbers"  # fmt: skip
     (first, few), (final, more) = trials.heats
     assert set(first) == set(found) and len(final) == family.ROUNDS.finalists and few < more
     assert {job[:2] for job in trials.compiled} == {

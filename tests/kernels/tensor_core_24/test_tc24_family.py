@@ -292,8 +292,10 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(tr
     p = ready(4096, 4096, 4096)
     found = family.candidates(p, H200)
     assert launch.tune(p, H200).config == min(found, key=order)
-    (module, name, config, extra), *others = trials.bound
-    assert (module, name, config, extra) == ("mma_sp", "mma_sp", family.PUBLISHED, {})
+    (first, second, *others), judge = trials.bound, ("mma_sp", "mma_sp", family.PUBLISHED, {})
+    assert first == second == judge, "with and without signs"
+    assert others[-2] == judge and others[-1][2] == min(found, key=order), "on whole numbers"
+    del others[-2:]
     assert [(module, config) for module, _, config, _ in others] == [("wgmma", c) for c in found]
     shared = others[0][3]
     assert shared == {"metadata": ("metadata", 3072, 256), "cache": {}}, "prepared once"
@@ -307,7 +309,7 @@ def test_metadata_that_is_prepared_once_serves_every_candidate(trials):
     """In whole tiles, or clusters of them, and in whole rounds of the ring: beyond its end would be words of zeros,
     which are no valid metadata."""
     launch.tune(ready(4096, 4096, 4096), H200)
-    _, rows, columns = trials.bound[1][3]["metadata"]
+    _, rows, columns = trials.bound[2][3]["metadata"]
     for config in family.WGMMA_FAMILY:
         assert rows % (config.m * config.share) == 0, config
         assert columns % (64 * config.steps(1)) == 0, config

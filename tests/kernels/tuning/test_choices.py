@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,6 +147,33 @@ def test_what_was_read_is_not_read_again_until_it_changes(room, tmp_path, monkey
     assert choices.read(room, path) == {KEY: current(room, Knobs(bm=64), 8.0)}
 
 
+def _write_many(room, path, process: int, count: int) -> None:
+    for i in range(count):
+        choices.write(room, path, (process * count + i, "x"), Choice(Others(i), 1.0, "0" * 12))
+
+
+def _no_sources(config):
+    return []
+
+
+def test_processes_that_write_at_once_lose_nothing(room, tmp_path):
+    path, room = tmp_path / "deep" / "choices.csv", replace(room, sources=_no_sources)
+    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(_write_many, [room] * 4, [path] * 4, range(4), [25] * 4))
+    assert sorted(key for key, _ in choices.read(room, path)) == list(range(100))
+    assert list(path.parent.iterdir()) == [path], "no lock is left behind"
+
+
+def test_a_file_that_was_replaced_at_the_same_time_of_the_clock_is_read_again(room, tmp_path):
+    path, other = tmp_path / "choices.csv", tmp_path / "other.csv"
+    for to, bm in ((path, 64), (other, 32)):
+        choices.write(room, to, KEY, current(room, Knobs(bm=bm)))
+        os.utime(to, ns=(5, 5))
+    assert choices.read(room, path)[KEY].config.bm == 64
+    os.replace(other, path)
+    assert choices.read(room, path)[KEY].config.bm == 32
+
+
 GOOD = "512,bfloat16,13.0,0123456789ab,9.00,knobs,kernel=wide bm=64"
 
 
@@ -180,7 +210,89 @@ def test_a_row_that_is_no_choice_is_named_with_its_file_and_not_overwritten(room
         choices.read(room, path)
 
 
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00binary", b"m,dtype\n\xff\n", b"\x7fELF\x02\n\x80"]
+)
+def test_what_is_no_text_is_named_and_stays(room, tmp_path, content):
+    path = tmp_path / "nvidia-h200.csv"
+    path.write_bytes(content)
+    for work in (choices.read, lambda *of: choices.write(*of, KEY, current(room))):
+        with pytest.raises(
+            ValueError, match=r"nvidia-h200\.csv is no file of .*: delete it$"
+        ) as caught:
+            work(room, path)
+        assert "\n" not in str(caught.value) and path.read_bytes() == content
+
+
 # ----------------------------------------------------------------------------------------- look-up
+
+
+@pytest.fixture
+def said(capsys):
+    """said(): the lines on stderr since the last call; what was said once may be said again."""
+    jit._say_once.cache_clear()
+    yield lambda: capsys.readouterr().err.splitlines()
+    jit._say_once.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), OSError(5, "I/O error")]
+)
+@pytest.mark.parametrize("what", ["stat", "open"])
+def test_what_may_not_be_read_is_done_without(room, monkeypatch, said, what, error):
+    """A HOME that may not be entered, another user's file: the shipped choice counts, else there is none. Permissions
+    would not stop a test that runs as root."""
+    choices.write(room, room.shipped / "nvidia-h200.csv", KEY, current(room, Knobs(bm=3)))
+    own, real = choices.own_folder("room"), getattr(Path, what)
+    choices.write(room, own / "nvidia-h200.csv", KEY, current(room, Knobs(bm=5)))
+    choices._read.clear()
+
+    def refuse(path, *more, **given):
+        if path.is_relative_to(own):
+            raise error
+        return real(path, *more, **given)
+
+    monkeypatch.setattr(Path, what, refuse)
+    for _ in range(2):
+        assert choices.look_up(room, KEY, racing.H200, **FITS).config == Knobs(bm=3)
+        assert choices.look_up(room, (1, "x"), racing.H200, **FITS) is None
+    (line,) = said()
+    assert str(own) in line and error.strerror in line and "SPARSITY_CHOICES" in line
+
+
+def test_what_is_a_file_on_the_way_or_a_folder_at_the_end_is_done_without(
+    room, monkeypatch, tmp_path, said
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "file" / "deep"))
+    assert choices.look_up(room, KEY, racing.H200, **FITS) is None and not said()
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "folder"))
+    (tmp_path / "folder" / "room" / "nvidia-h200.csv").mkdir(parents=True)
+    assert choices.look_up(room, KEY, racing.H200, **FITS) is None and len(said()) == 1
+
+
+def test_another_minor_version_of_the_compiler_is_near(room, monkeypatch):
+    """Asked for by a library; who measures takes today's alone."""
+    monkeypatch.setattr(jit, "nvrtc_version", lambda: "13.4")
+    own, shipped = (f / "nvidia-h200.csv" for f in (choices.own_folder("room"), room.shipped))
+    one = replace(current(room, Knobs(bm=1)), nvrtc="13.0")
+
+    def found(near=True, fits=lambda config: True):
+        return choices.look_up(room, KEY, racing.H200, fits, near=near)
+
+    choices.write(room, shipped, KEY, one)
+    assert found(near=False) is None and found() == one and found().nvrtc != jit.nvrtc_version()
+    assert found(fits=lambda config: False) is None
+    choices.write(room, own, KEY, replace(one, config=Knobs(bm=2), nvrtc="13.3"))
+    assert found().config == Knobs(bm=2), "the user's own comes first"
+    choices.write(room, shipped, KEY, replace(one, nvrtc="13.4"))
+    assert found().config == found(near=False).config == Knobs(bm=1), "but today's before all"
+    choices.write(room, own, KEY, replace(one, kernels="0" * 12))
+    for other in ("12.9", "14.0", "1.3", ""):
+        choices.write(room, shipped, KEY, replace(one, nvrtc=other))
+        assert found() is None, other
+    choices.write(room, shipped, KEY, replace(one, kernels="0" * 12))
+    assert found() is None, "other kernels are never near"
 
 
 def test_the_users_own_choice_comes_before_the_shipped_one(room):
@@ -218,9 +330,12 @@ def test_a_choice_is_for_its_gpu_and_one_that_does_not_fit_is_none(room):
 
 
 def test_choices_lie_beside_the_cubins_unless_the_user_says_where(monkeypatch, tmp_path):
-    monkeypatch.delenv("SPARSITY_CHOICES", raising=False)
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path / "build" / "cubin")
-    assert choices.own_folder("nm_spmm") == tmp_path / "build" / "choices" / "nm_spmm"
+    for given in (None, ""):
+        monkeypatch.delenv("SPARSITY_CHOICES", raising=False)
+        if given is not None:
+            monkeypatch.setenv("SPARSITY_CHOICES", given)
+        assert choices.own_folder("nm_spmm") == tmp_path / "build" / "choices" / "nm_spmm"
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "mine"))
     assert choices.own_folder("nm_spmm") == tmp_path / "mine" / "nm_spmm"
 

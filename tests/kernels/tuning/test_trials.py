@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import racing
 
 from kernels import jit, tuning
-from kernels.tuning import Choices, Rounds, choices, trials
+from kernels.tuning import Choices, Rounds, choices, outputs, probe, trials
 
 DEVICE = racing.H200
 ROUNDS = Rounds(first=4, final=9, finalists=2, short_us=40, factor=3)
 RIGHT = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+PROBLEM = SimpleNamespace(numbers="drawn", k=4, nnz=12, limit="")
+#: numbers of a problem -> its product. Signs cancel in one element.
+PRODUCTS = {"drawn": RIGHT, "unsigned": RIGHT + 1000 * (RIGHT == 7), "whole": 100 * RIGHT}
 
 
 @dataclass(frozen=True)
@@ -25,13 +30,13 @@ class Knobs:
 
 
 class Bound:
-    """Writes the right product to the output that all share, or does what `launched` says."""
+    """Writes a problem's product to the output that all share, or does what `launched` says."""
 
     prepare_ms = 1.0
 
-    def __init__(self, output, launched: Callable | None = None, name: str = "simple"):
+    def __init__(self, output, problem, launched: Callable | None = None, name: str = "simple"):
         self.output, self.name = output, name
-        self.launched = launched or (lambda output: np.copyto(output, RIGHT))
+        self.launched = launched or (lambda output: np.copyto(output, PRODUCTS[problem.numbers]))
 
     def launch(self, stream):
         self.launched(self.output)
@@ -50,15 +55,25 @@ class Room:
         self.us = lambda config, rounds: 100.0 + 10 * config.number
         self.track = racing.track(monkeypatch, lambda *asked: self.us(*asked), launch=True)
         self.configs = [Knobs(i) for i in range(5)]
+        self.inexact: dict[int, Callable] = {}  #: what odd ones do with whole numbers
+        for name, numbers in (("magnitudes", "unsigned"), ("exact", "whole")):
+            made = SimpleNamespace(**vars(PROBLEM) | {"numbers": numbers})
+            monkeypatch.setattr(probe, name, lambda problem, made=made: made)
+        for module in (outputs, probe):
+            monkeypatch.setattr(module, "jobs", lambda problem, module=module: [(module, "check")])
 
-    def bind(self, config):
+    def bind(self, problem, config):
         if config.number in self.refused:
             raise self.refused[config.number]
-        return Bound(self.output, self.odd.get(config.number), "trial")
+        odd = self.inexact if problem.numbers == "whole" else self.odd
+        return Bound(self.output, problem, odd.get(config.number), "trial")
+
+    def simple(self, problem):
+        return Bound(self.output, problem)
 
     def tune(self, references=None, **more):
-        references = references or [lambda: Bound(self.output)]
-        return trials.tune(self.configs, self.bind, references, DEVICE, ROUNDS, **more)
+        references = references or [self.simple]
+        return trials.tune(PROBLEM, self.configs, self.bind, references, DEVICE, ROUNDS, **more)
 
     @property
     def raced(self) -> list[list[int]]:
@@ -101,7 +116,8 @@ def test_what_is_known_to_be_compiled_is_compiled_at_once(room, monkeypatch):
     """And what does not compile is said where it is bound, with the candidate's name."""
     jobs = [(Path("a.cu"), "a<1>"), (Path("b.cu"), "b<2>")]
     room.tune(jobs=jobs)
-    assert sorted(room.track.compiled) == [(*job, "sm_90a") for job in jobs]
+    checks = [(outputs, "check", "sm_90a"), (probe, "check", "sm_90a")]
+    assert set(room.track.compiled) == {*((*job, "sm_90a") for job in jobs), *checks}
 
     def broken(*job):
         raise jit.CompileError("a.cu: a<1> does not compile\nline 1\nline 2")
@@ -176,6 +192,66 @@ def test_where_all_finalists_are_wrong_in_the_end_the_others_race_again(room):
     assert room.raced == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2, 3]]
 
 
+def test_an_element_is_held_to_the_magnitudes_of_its_own_products(room):
+    """Signs cancel in the seventh: sums in another order are far off there, and nowhere else."""
+    limit = outputs.allowed("float32", "float32", 4, outputs=2).limit
+
+    def off_by(column, share):
+        def launched(output):
+            np.copyto(output, RIGHT)
+            output[1, column] += np.float32(share * limit * PRODUCTS["unsigned"][1, column])
+
+        return launched
+
+    assert limit * PRODUCTS["unsigned"][1, 2] > 5 * limit * PRODUCTS["unsigned"].mean()
+    room.odd = {0: off_by(2, 2), 1: off_by(3, 2), 2: off_by(2, 0.8), 3: off_by(3, 0.8)}
+    with pytest.warns(UserWarning) as caught:
+        assert room.tune().config == Knobs(2)
+    assert [str(w.message).split(" output")[0] for w in caught] == [
+        f"the tuner skips number={i}: its" for i in (0, 1)
+    ]
+
+
+def test_what_no_limit_shows_shows_on_whole_numbers(room):
+    """The fastest rounds as TF32 does: its errors are within the limit, and its bits are others."""
+
+    def nearly(output):
+        np.copyto(output, PRODUCTS["whole"])
+        output[2, 3] = np.nextafter(output[2, 3], np.float32(math.inf))
+
+    room.inexact[0] = nearly
+    with pytest.warns(UserWarning) as caught:
+        assert room.tune().config == Knobs(1)
+    assert [str(w.message) for w in caught] == [
+        "the tuner skips number=0: its output is not that of simple on whole numbers: 1 of 12 elements "
+        "differ, the first at row 2, column 3"
+    ]
+    room.inexact = dict.fromkeys(range(5), nearly)
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="on whole numbers: 1 of 12"):
+        room.tune()
+
+
+def test_only_the_winner_is_tried_on_whole_numbers(room):
+    launched = []
+    room.inexact = {
+        i: lambda output, i=i: (launched.append(i), np.copyto(output, PRODUCTS["whole"]))
+        for i in range(5)
+    }
+    assert room.tune().config == Knobs(0) and launched == [0]
+
+
+def test_without_room_for_a_second_problem_the_winner_is_taken_as_it_is(room, monkeypatch):
+    def full(problem):
+        raise MemoryError("out of memory allocating 8 bytes")
+
+    monkeypatch.setattr(probe, "exact", full)
+    with pytest.warns(UserWarning) as caught:
+        assert room.tune().config == Knobs(0)
+    assert [str(w.message) for w in caught] == [
+        "the tuner tries no whole numbers: out of memory allocating 8 bytes"
+    ]
+
+
 # ------------------------------------------------------------------------------------- failures
 
 
@@ -217,10 +293,10 @@ def test_an_interrupt_is_no_failure_of_a_candidate(room):
 
 
 def test_the_first_reference_that_runs_says_what_is_right(room):
-    def refuses():
+    def refuses(problem):
         raise ValueError("n is too large for the simple kernel")
 
-    winner = room.tune([refuses, lambda: Bound(room.output)])
+    winner = room.tune([refuses, room.simple])
     assert winner.config == Knobs(0)
     with pytest.raises(RuntimeError) as caught:
         room.tune([refuses, refuses])
@@ -281,6 +357,26 @@ def test_a_choice_of_other_kernels_or_another_compiler_is_made_again(kept, room,
     assert len(choices.read(kept, path)) == 1
 
 
+def test_a_near_choice_is_used_without_trials_where_it_is_asked_for(kept, room, tmp_path):
+    major = jit.nvrtc_version().split(".")[0]
+    made = choices.Choice(Knobs(3), 1.0, choices.digest(kept.sources(None)), f"{major}.99")
+    choices.write(kept, kept.shipped / "nvidia-h200.csv", KEY, made)
+    assert choose(kept, room, near=True) == (Knobs(3), 0.0) and not room.raced
+    assert choose(kept, room)[0] == Knobs(0), "who measures tries"
+
+
+def test_a_folder_that_may_not_be_entered_costs_the_choice_and_not_the_winner(
+    kept, room, monkeypatch
+):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.warns(UserWarning, match="^the tuner's choice is not kept: .*Permission denied"):
+        assert choose(kept, room)[0] == Knobs(0)
+
+
 def test_a_changed_kernel_makes_its_choices_again(kept, room):
     choose(kept, room)
     (source,) = kept.sources(None)
@@ -309,6 +405,12 @@ def test_a_choice_that_cannot_be_kept_still_serves(kept, room, tmp_path):
     with pytest.warns(UserWarning, match="^the tuner's choice is not kept: "):
         config, _ = choose(kept, room, file=tmp_path / "a file" / "choices.csv")
     assert config == Knobs(0)
+
+
+def test_times_of_kernels_with_a_hang_trap_are_not_kept(kept, room, tmp_path, monkeypatch):
+    monkeypatch.setenv(jit.HANG_TRAP, "1")
+    assert choose(kept, room)[0] == Knobs(0)
+    assert not list(tmp_path.rglob("*.csv"))
 
 
 def test_where_all_is_well_nothing_is_said(kept, room):

@@ -1,0 +1,107 @@
+"""What launches of a plan write besides out: counters, sums, copies. A set for all calls, and one for each CUDA graph.
+
+Launches that share a set follow each other. On one stream they do; where a call comes on another stream than the one
+before, that one waits for an event of the stream before. Graphs may run at any time, so a call that is captured has a
+set of its graph's own.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import gpu, workspace
+
+
+@dataclass
+class Buffers:
+    """One set, on a `cuda.core.Device`."""
+
+    device: Any
+    scratch: tuple[int, ...]  #: addresses, in the order of `Launch.scratch`
+    at: tuple | None = None  #: addresses that `ready` was made for
+    ready: list = field(default_factory=list)  #: launches: (config, kernel, arguments)
+    stages: dict = field(default_factory=dict)
+    last: int | None = None  #: address of the stream that used it last
+    keep: list = field(default_factory=list)
+    _event: Any = None
+
+    def follow(self, pointer: int) -> bool:
+        """Let the stream at an address wait for what the last one has to do; False where that cannot be had."""
+        before, self.last = self.last, pointer
+        if before is None or before == pointer:
+            return True
+        driver = _driver()
+        if self._event is None:
+            error, self._event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+            if int(error):
+                return False
+        if is_captured(before) and not is_captured(pointer):
+            return False
+        (error,) = driver.cuEventRecord(self._event, before)
+        if int(error):  # the stream is gone
+            return False
+        (error,) = driver.cuStreamWaitEvent(pointer, self._event, 0)
+        return not int(error)
+
+    def __del__(self):
+        if self._event is not None:
+            _driver().cuEventDestroy(self._event)
+
+
+def copy_of(sizes: tuple[int, ...], device) -> Buffers:
+    """A set of its own, of so many bytes each: zeros. It may be made while a stream is captured."""
+    made = Buffers(device, ())
+    made.scratch = tuple(zeros(made, size) for size in sizes)
+    return made
+
+
+def zeros(buffers: Buffers, size: int) -> int:
+    """The address of so many zeros, which live as long as the set does."""
+    memory = _Memory(buffers.device, size)
+    buffers.keep.append(memory)
+    return memory.address
+
+
+class _Memory:
+    """Zeros on the GPU, allocated past any library's pool: those wait for streams, which a capture forbids."""
+
+    def __init__(self, device, size: int):
+        driver, relaxed = _driver(), _driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self.address = 0
+        error, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
+        try:
+            error, address = driver.cuMemAlloc(max(size, 16))
+            if int(error):
+                raise gpu.NoGpu(
+                    f"the GPU has no {size} bytes for a plan's buffers ({error.name}): free memory of it"
+                )
+            self.address = int(address)
+            stream = workspace.side_stream(device)
+            driver.cuMemsetD8Async(self.address, 0, max(size, 16), int(stream.handle))
+            stream.sync()
+        finally:
+            driver.cuThreadExchangeStreamCaptureMode(before)
+
+    def __del__(self):
+        if self.address:
+            _driver().cuMemFree(self.address)
+
+
+def is_captured(pointer: int) -> bool:
+    """Whether work on the stream at an address becomes part of a CUDA graph."""
+    error, status = _driver().cuStreamIsCapturing(pointer)
+    return not int(error) and int(status) != 0
+
+
+def capture_of(pointer: int) -> int:
+    """The number of the capture that the stream at an address is part of."""
+    return int(_driver().cuStreamGetCaptureInfo(pointer)[2])
+
+
+@functools.cache
+def _driver():
+    from cuda.bindings import driver
+
+    return driver

@@ -1,0 +1,77 @@
+"""Counters of tiles, for kernels that claim their tiles from one: two uint32 zeros, which are zeros again afterwards.
+
+Launches that share a counter share their tiles, so no two may run at once. Those of a stream follow each other and
+have one counter, whatever layer they are of. A captured launch has its own, since its graph may be replayed beside
+everything else; nobody knows when a graph goes, so the counter stays until the process ends: 32 bytes for a launch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SPACE = 32  #: bytes from a counter to the next
+MANY = 1024  #: that are allocated together
+_PER_THREAD = 2  #: the address that stands for another stream in each thread, CU_STREAM_PER_THREAD
+
+_of_stream: dict[tuple[int, int, int], int] = {}
+_spare: dict[int, list[int]] = {}
+_lock = threading.Lock()
+
+
+def counter(ordinal: int, stream: int, captured: bool) -> int:
+    """The address of a counter for a launch on the stream at an address, on the current GPU, of CUDA's number ordinal.
+
+    captured: whether the launch becomes part of a graph.
+    """
+    if captured:
+        return _fresh(ordinal)
+    key = ordinal, stream, threading.get_ident() if stream == _PER_THREAD else 0
+    found = _of_stream.get(key)
+    return found or _of_stream.setdefault(key, _fresh(ordinal))
+
+
+def _fresh(ordinal: int) -> int:
+    """A counter that nobody else has."""
+    with _lock:
+        spare = _spare.setdefault(ordinal, [])
+        if not spare:
+            first = _zeros(MANY * SPACE)
+            spare.extend(range(first, first + MANY * SPACE, SPACE))
+        return spare.pop()
+
+
+def _zeros(size: int) -> int:
+    """The address of bytes that are 0 and stay allocated; not from a library's pool, which may be a graph's own."""
+    from cuda.bindings import driver
+
+    with capturing_goes_on():
+        address = _done(driver.cuMemAlloc(size))
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        stream = _done(driver.cuStreamCreate(flags))
+        _done(driver.cuMemsetD8Async(address, 0, size, stream))
+        _done(driver.cuStreamSynchronize(stream))
+        _done(driver.cuStreamDestroy(stream))
+    return int(address)
+
+
+@contextmanager
+def capturing_goes_on() -> Iterator[None]:
+    """Let this thread call meanwhile what a capture forbids by default, as to allocate: no part of the graph."""
+    from cuda.bindings import driver
+
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = _done(driver.cuThreadExchangeStreamCaptureMode(relaxed))
+    try:
+        yield
+    finally:
+        _done(driver.cuThreadExchangeStreamCaptureMode(before))
+
+
+def _done(answer: tuple):
+    """What a call of the driver returns besides its error; RuntimeError where that is one."""
+    error, *found = answer
+    if error.value:
+        raise RuntimeError(f"the driver gives no memory for counters of tiles ({error.name})")
+    return found[0] if found else None

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import jit
 
-TILE = 2048  #: numbers that a block of a scan adds up (async_sparse/planning.cu)
+TILE = 2048  #: numbers that a block of a scan adds up (common/scan.cuh)
 _BYTES = 256  #: of the sums, and of what the host reads
 _LAUNCHES = 2**30 - 1  #: that a scan's words tell apart
 

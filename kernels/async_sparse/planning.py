@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import workspace
 from ..contract import require
-from ..formats import intake
+from ..formats import launches
 from ..formats.csr import INT32_MAX, Csr
 
 SOURCE = Path(__file__).with_name("planning.cu")
-THREADS = 256
-_MOST_BLOCKS = 2048  #: of launches that go on to further numbers
+THREADS, _MOST_BLOCKS = launches.THREADS, launches.MOST_BLOCKS
 HEIGHTS = 7  #: 1, 2, 4, … 64 rows
 WINDOW = 64
 FEW, ALL = 256, 2**20  #: windows of 64 rows that a sample looks at, at most
@@ -31,58 +29,15 @@ _COUNTS = np.dtype(
 )
 
 
-class _On:
-    """Launches on CuPy's current stream, with the GPU's workspace held meanwhile."""
-
+class _On(launches.On):
     def __init__(self):
-        self.device, self.stream = intake.on_cupys_stream()
-        self.work = workspace.of(self.device)
+        super().__init__(SOURCE)
 
-    def __enter__(self):
-        self.work.lock.acquire()
-        return self
-
-    def __exit__(self, *_):
-        self.work.lock.release()
-
-    def launch(
-        self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS
-    ) -> None:
-        """A kernel with a thread for each of `size` numbers, none where there are none; or with so many blocks."""
-        blocks = blocks or ceil(size / threads)
-        if blocks:
-            workspace.enqueue(
-                self.device, self.stream, SOURCE, entry, blocks, threads, *map(_argument, arguments)
-            )
-
-    def scan(self, entry: str, size: int, *arguments) -> Any:
-        """int32 (size + 1,): what a kernel that scans so many numbers counts before each, and in all."""
-        import cupy
-
-        if size == 0:
-            return cupy.zeros(1, np.int32)
-        out = cupy.empty(size + 1, np.int32)
-        tiles = self.work.tiles(size)
-        self.launch(entry, size, *arguments, *tiles, out, blocks=ceil(size / workspace.TILE))
-        return out
-
-    def found(self, kind: np.dtype):
-        self.stream.sync()
-        return self.work.read(kind)
+    def launch(self, entry: str, *arguments, **options) -> None:
+        super().launch(f"{entry}<0>", *arguments, **options)
 
 
-def _argument(x):
-    """An array as its address, None as none; numbers as they are."""
-    kind = type(x)
-    if kind is np.int32 or kind is int:
-        return x
-    if x is None:
-        return 0
-    return x if isinstance(x, np.generic) else x.data.ptr
-
-
-def _ints(*numbers: int) -> list[np.int32]:
-    return [np.int32(x) for x in numbers]
+_ints = launches.ints
 
 
 # ---------------------------------------------------------------- statistics
@@ -165,6 +120,16 @@ def _groups(on: _On, a: Csr, rows: int, pad: int) -> tuple[Any, Any, int]:
     first = on.scan("firsts", a.nnz, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz, rows))
     begin = on.scan("group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad))
     return first, begin, int(begin[-1:].get()[0])
+
+
+def groups(a: Csr, rows: int) -> tuple[Any, Any, int]:
+    """(firsts, where groups of `rows` rows begin, columns of all), as planning.cu's kernels have them.
+
+    firsts: int32 (nnz + 1,), entries before each that are the first of their column in their group. Columns of A ascend
+    in every row; its values are not looked at.
+    """
+    with _On() as on:
+        return _groups(on, a, rows, 1)
 
 
 def grouped(a: Csr, rows: int) -> tuple[Any, Any, Any]:

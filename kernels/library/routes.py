@@ -77,7 +77,7 @@ def route(
         )
         return Route("casper_sparse", "auto", a, "float32", in_place=True)
     if dtype in half.DTYPES:
-        operands.require_held(operands.values_of(a), dtype, accuracy if explicit else None)
+        operands.require_all_held(a, dtype, accuracy if explicit else None)
         return _sixteen(a, dtype, hopper, order, out_order, device)
     less = accuracy != "fp32"
     if isinstance(a, Nm) and (a.vector % 4 == 0 or a.vector >= a.n):

@@ -136,7 +136,9 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
     x, (m, k), (high, wide) = contiguous(x), x.shape, block
     rows, columns = ceil(m / high), ceil(k / wide)
     size = rows * columns
-    kind, become, bits = ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
+    kind, become, bits = (
+        ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
+    )
     look, gather = f"look_at_blocks<{kind}, {become}>", f"gather_blocks<{kind}, {become}, {bits}>"
     pruning = ("flagged<0>",) if count is not None else ()
     with On(SOURCE, look, *pruning, "kept<0>", "place_blocks<0>", gather) as on:
@@ -166,9 +168,14 @@ def in_order(a) -> tuple[Any, Any, Any, int]:
     import cupy
 
     kind, become, bits = _STORED[a.dtype]
-    merge, sizes = f"merge_blocks<{kind}, {become}, {bits}>", ints(a.block_rows, a.block_columns, a.blocks)
+    merge, sizes = (
+        f"merge_blocks<{kind}, {become}, {bits}>",
+        ints(a.block_rows, a.block_columns, a.blocks),
+    )
     val = contiguous(a.val)
-    with On(SOURCE, "block_keys<0>", "distinct<0>", "place_distinct<0>", merge, f"filled<{bits}>") as on:
+    with On(
+        SOURCE, "block_keys<0>", "distinct<0>", "place_distinct<0>", merge, f"filled<{bits}>"
+    ) as on:
         key = cupy.empty(a.blocks, np.uint64)
         on.launch("block_keys<0>", a.blocks, a.row_ptr, a.col_idx, *sizes, key)
         order = cupy.argsort(key, kind="stable")
@@ -176,7 +183,16 @@ def in_order(a) -> tuple[Any, Any, Any, int]:
         kept = int(at[-1:].get()[0])
         row_ptr, col_idx = cupy.empty(a.block_rows + 1, np.int32), cupy.empty(kept, np.int32)
         made = cupy.empty((kept, *a.block), val.dtype)
-        on.launch("place_distinct<0>", max(a.blocks, a.block_rows + 1), key, order, at, *sizes, row_ptr, col_idx)
+        on.launch(
+            "place_distinct<0>",
+            max(a.blocks, a.block_rows + 1),
+            key,
+            order,
+            at,
+            *sizes,
+            row_ptr,
+            col_idx,
+        )
         area = np.int32(val.shape[1] * val.shape[2])
         on.launch(merge, 0, val, order, at, sizes[2], area, made, blocks=a.blocks)
     return row_ptr, col_idx, made, filled(made)

@@ -44,7 +44,9 @@ class Half:
     def fill(self, value: float) -> None:
         """Set every element, in place, to a number rounded to the dtype; NaN becomes 0x7FFF."""
         bits = int(to_bits(np.array(value, np.float32), self.dtype))
-        if array_module(self.bits) is np or not (self.bits.flags.c_contiguous or self.bits.flags.f_contiguous):
+        if array_module(self.bits) is np or not (
+            self.bits.flags.c_contiguous or self.bits.flags.f_contiguous
+        ):
             self.bits.fill(bits)
             return
         from . import compress

@@ -150,10 +150,14 @@ def vector_tiles(b, size: int, real: int) -> tuple[Any, Any, Any]:
     with On(SOURCE, "marked<0>", "tile_ranks<0>", "tile_steps<0>", "tile_rows<0>", values_of) as on:
         on.on("marked<0>", real * units, b.index, np.int64(real), *pattern, *longs(units, unit), needed)  # fmt: skip
         rank = on.scan("tile_ranks<0>", needed.size, needed, np.int32(needed.size))
-        start = on.scan("tile_steps<0>", tiles, rank, np.int32(tiles), np.int64(b.k), np.int32(depth))
+        start = on.scan(
+            "tile_steps<0>", tiles, rank, np.int32(tiles), np.int64(b.k), np.int32(depth)
+        )
         steps = int(start[-1:].get()[0])
         index = cupy.empty((steps, depth), np.int32)
         on.on("tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index)  # fmt: skip
         values = cupy.zeros((steps, COLUMNS, depth), np.uint16 if size == 2 else np.float32)
-        on.on(values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values)
+        on.on(
+            values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values
+        )
     return start, index, values

@@ -295,7 +295,7 @@ def choose(
         config = kept.config
         if notes is not None and kept.nvrtc != jit.nvrtc_version():
             notes.append(
-                f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {jit.nvrtc_version()} compiles it here"
+                f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {jit.nvrtc_version()} compiles it"
             )
     elif tune:
         config, _ = tuning.choose(

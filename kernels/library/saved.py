@@ -37,7 +37,8 @@ def save(made: Plan, path) -> None:
         "version": VERSION, "format": type(host).__name__, "fields": plain,
         "n": made.n, "dtype": made.dtype, "accuracy": made.accuracy,
         "b_order": made.b_order, "out_order": made.out_order, "in_place": made.in_place,
-        "deterministic": made.deterministic, "room": made.room, "choice": made.choice, "gpu": tuning.choices.slug(made.device),
+        "deterministic": made.deterministic, "room": made.room, "choice": made.choice,
+        "gpu": tuning.choices.slug(made.device),
         "nvrtc": jit.nvrtc_version(), "kernels": routes.kernels(made.room),
     }  # fmt: skip
     about["sha256"] = _digest(about, arrays)
@@ -94,7 +95,8 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
 #: What the JSON text of a saved plan holds.
 _ABOUT = {
     "version": int, "format": str, "fields": dict, "n": int, "dtype": str, "accuracy": str, "b_order": str,
-    "out_order": str, "in_place": bool, "deterministic": bool, "room": str, "choice": str, "gpu": str, "nvrtc": str, "kernels": str,
+    "out_order": str, "in_place": bool, "deterministic": bool, "room": str, "choice": str,
+    "gpu": str, "nvrtc": str, "kernels": str,
     "sha256": str,
 }  # fmt: skip
 

@@ -191,5 +191,5 @@ def test_all_at_once_predictions_are_those_of_one_by_one(accuracy, orders):
         )
         n = int(rng.integers(1, 1200))
         table = model._table(accuracy, orders)
-        expected = [model.predict(config, of, n, dtype) for config in table.pool]
+        expected = [model.predict(config, of, n, dtype) for config in (row.config for row in table)]
         np.testing.assert_allclose(model.predictions(table, of, n, dtype), expected, rtol=1e-12)

@@ -584,6 +584,7 @@ def _run(options) -> int:
     if not options.no_baseline:
         makers |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
     bounds = _bind(makers, problem, options.variant or (), names)
+    run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
 
     def published(bounds, opened, *, verify):
         given = {"warmup": options.warmup, "calls": options.iterations}

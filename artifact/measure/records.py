@@ -48,6 +48,7 @@ class Column:
     least: float = 0
     most: float = math.inf
     optional: bool = False  # text may be empty, a float may be NaN
+    late: bool = False  # records from before this column lack it, and have NaN when they are read
 
 
 COLUMNS: dict[str, Column] = {
@@ -83,6 +84,14 @@ COLUMNS: dict[str, Column] = {
         "float", "", "norm of (C - reference) over norm of reference, float64 reference"
     ),
     "max_err": Column("float", "", "largest element-wise error against the same reference"),
+    "bound": Column(
+        "float",
+        "",
+        "largest error of an element over what rounding explains of it; empty if nobody said",
+        most=1,
+        optional=True,
+        late=True,
+    ),
     "prepare_ms": Column(
         "float", "ms", "preprocessing before the first launch, not part of the median"
     ),
@@ -118,7 +127,8 @@ FLOPS = {
 }
 #: rate -> what it is the rate of, and that per microsecond in the rate's unit
 RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
-#: Error limits of 8-bit operands, which labels tell from all others.
+#: Error limits of 8-bit operands, which labels tell from all others. That of an element counts only where `bound` does
+#: not say what it was held to.
 EIGHT_BITS, EIGHT_LIMITS = "e4m3", ("fp8", "fp8_e4m3")
 USUAL = "usual"  # in a room's `limits`: of the experiments that it does not name
 CEILINGS = "ceilings"  # room and experiment of the microbenchmarks
@@ -213,8 +223,8 @@ def _table(text: str, name: str, columns: Mapping[str, Column], what: str) -> li
     except csv.Error as error:
         _refuse(name, 1, next(iter(columns)), f"this is no CSV file ({error})")
     header = lines[0] if lines else []
-    for column in columns:
-        if column not in header:
+    for column, about in columns.items():
+        if column not in header and not about.late:
             _refuse(name, 1, column, f"the column is missing, so this is not a complete {what}")
     for column in header:
         if column not in columns or header.count(column) > 1:
@@ -281,8 +291,9 @@ def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...])
                 _refuse(name, number, rate, what)
         if row["room"] != CEILINGS:  # what is no product, and has tolerances of its own
             eight = row["label"].split(" ")[0] == EIGHT_BITS
+            bounded = not math.isnan(row.get("bound", math.nan))  # each element by its own products
             for error, most in _worst(row["room"], row["experiment"], eight).items():
-                if row[error] > most:
+                if row[error] > most and not (bounded and error == "max_err"):
                     _refuse(name, number, error, f"{row[error]:g} is over {most:g}, so it is wrong")
             at, other = first.setdefault(tuple(row[c] for c in POINT), (number, row))
             for column in PROBLEM:
@@ -364,7 +375,10 @@ def _text(df: pd.DataFrame, path: Path) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     foreign = [column for column in df.columns if column not in COLUMNS]
-    columns = [column for column in COLUMNS if column in df.columns] + foreign
+    columns = [
+        name for name, column in COLUMNS.items()
+        if name in df.columns and not (column.late and df[name].isna().all())
+    ] + foreign  # fmt: skip
     writer.writerow(columns)
     for row in df[columns].to_dict("records"):
         writer.writerow([_cell(row[c], COLUMNS[c]) if c in COLUMNS else row[c] for c in columns])
@@ -407,7 +421,7 @@ def append(path: str | Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     _text(new, path)  # before merging: a bad row is reported as itself
     if path.exists():
-        new = pd.concat([read(path), new[list(COLUMNS)]], ignore_index=True)
+        new = pd.concat([read(path), new.reindex(columns=list(COLUMNS))], ignore_index=True)
     return write(path, new.drop_duplicates(list(KEY), keep="last"))
 
 

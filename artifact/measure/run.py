@@ -7,6 +7,7 @@ display(Markdown(run.banner()))
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import html
 import importlib
@@ -27,6 +28,7 @@ from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.compiled import compile_report
 from kernels import jit
 from kernels.contract import Bound, Problem
+from kernels.tuning import probe
 
 MODES = ("auto", "measure", "recorded")
 #: preset -> device time per contender and point, in seconds.
@@ -334,13 +336,14 @@ def measure_point(
     """Bind, check and time every contender on one problem; the operands are freed afterwards.
 
     opened: `cuda.core.Device`, current. Raises `check.WrongResult` for the first contender that is
-    wrong, before its timed launches or after them, and ValueError, from its `bind`, for one that
-    does not take the problem.
+    wrong, on whole numbers, before its timed launches or after them, and ValueError, from its `bind`,
+    for one that does not take the problem.
     """
     try:
         # First, so that a contender which changes the operands is wrong, and not the reference.
         reference = check.oracle(problem)
         _free_memory()  # of its temporaries, which CuPy would keep from others
+        check_exactly(problem, contenders, opened)
         bounds = {name: bind(problem) for name, bind in contenders.items()}
         errors, timings = check_and_time(
             bounds, problem, reference, opened, partial(timer, budget_s=budget_s)
@@ -351,6 +354,28 @@ def measure_point(
         # first.
         bounds = reference = None
         problem.release()
+        _free_memory()
+
+
+def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened) -> None:
+    """Launch every contender once on operands whose product is exact, of the problem's sizes and pattern.
+
+    Each is made ready for it anew, one after the other, since what `bind` makes of A holds its numbers; so this comes
+    before the contenders are bound to the problem itself. Raises `check.WrongResult` for the first one that is wrong,
+    and what its `bind` raises.
+    """
+    exact = probe.exact(problem)
+    stream = opened.create_stream()
+    try:
+        product = check.oracle(exact, sizes=False)
+        for bind in contenders.values():
+            check.exactly(bind(exact), exact, product, stream)
+            _free_memory()
+    finally:
+        product = None
+        exact.release()
+        with contextlib.suppress(Exception):  # after a launch that failed, nothing works any more
+            stream.close()
         _free_memory()
 
 
@@ -421,6 +446,7 @@ def row(
         "gbps": problem.least_bytes / timing.median_us / 1e3,
         "rel_err": errors.rel_err,
         "max_err": errors.max_err,
+        "bound": errors.bound,
         "prepare_ms": bound.prepare_ms,
         "prepare_bytes": bound.prepare_bytes,
         "graph": timing.graph,

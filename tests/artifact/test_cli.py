@@ -336,7 +336,7 @@ class Toy:
         import kernels.casper_sparse as casper
         import kernels.nm_cuda_core as nm_cuda_core
         from artifact import baselines
-        from artifact.measure import bench, check
+        from artifact.measure import bench, check, run
 
         self.log, self.problems, self.refuses = [], [], {}
         stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
@@ -352,6 +352,10 @@ class Toy:
         monkeypatch.setattr(check, "oracle", lambda problem: None)
         monkeypatch.setattr(
             check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6)
+        )
+        self.exactly = []
+        monkeypatch.setattr(
+            run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))
         )
         monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
         monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
@@ -448,6 +452,10 @@ def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, 
     names = [line.split()[0] for line in lines]
     assert lines[:2] == ["left out: prefetch needs m to be even", "left out: cublas_b: refused"]
     assert "over cublas_a" in lines[3] and "prefetch" not in names
+    (whole,) = toy.exactly
+    assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, (
+        "on whole numbers, too"
+    )
     error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
     assert "prefetch needs m to be even" in error
 

@@ -8,6 +8,7 @@
 //   cut_ranks, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order     the tasks of rows, groups or windows
 //
 // Columns ascend in every row, each once, where a column is looked for in a row (firsts, grouped, sliced).
+#include "hang_trap.cuh"
 #include "tasks.cuh"
 
 constexpr int THREADS = 256, EACH = 8, TILE = THREADS * EACH;
@@ -53,9 +54,11 @@ __device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned l
         for (int last = (int)blockIdx.x - 1; last >= 0; last -= 32) {
             const int tile = last - (int)threadIdx.x;
             unsigned long long word = (unsigned long long)(launch * 4 + ALL) << 32;
-            if (tile >= 0)
-                do word = *(volatile unsigned long long*)(tiles + tile);
+            if (tile >= 0) {
+                Turns turns;
+                do word = *(volatile unsigned long long*)(tiles + tile), turns.count(16);
                 while ((unsigned)(word >> 34) != launch);
+            }
             const unsigned known = __ballot_sync(~0u, (word >> 32 & 3) == ALL);
             const int until = known ? __ffs(known) - 1 : 31;  // nearest tile that knows of all before it
             unsigned part = (int)threadIdx.x <= until ? (unsigned)word : 0;

@@ -107,19 +107,6 @@ def has_bits(x, bits: int) -> bool:
     return bool(flag.get()[0])
 
 
-def fill(bits, value: int) -> None:
-    """Set every element of an array of 16 bits, row- or column-major, on CuPy's current stream."""
-    from cuda.bindings import driver
-
-    from ..contract import require
-
-    if bits.size == 0:
-        return
-    _, stream = launches.intake.on_cupys_stream()
-    (error,) = driver.cuMemsetD16Async(bits.data.ptr, value, bits.size, int(stream.handle))
-    require(not int(error), f"{bits.nbytes} bytes of the GPU cannot be set ({error.name})")
-
-
 # ---------------------------------------------------------------- blocks
 
 
@@ -136,7 +123,9 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
     x, (m, k), (high, wide) = contiguous(x), x.shape, block
     rows, columns = ceil(m / high), ceil(k / wide)
     size = rows * columns
-    kind, become, bits = ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
+    kind, become, bits = (
+        ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
+    )
     look, gather = f"look_at_blocks<{kind}, {become}>", f"gather_blocks<{kind}, {become}, {bits}>"
     pruning = ("flagged<0>",) if count is not None else ()
     with On(SOURCE, look, *pruning, "kept<0>", "place_blocks<0>", gather) as on:
@@ -166,9 +155,14 @@ def in_order(a) -> tuple[Any, Any, Any, int]:
     import cupy
 
     kind, become, bits = _STORED[a.dtype]
-    merge, sizes = f"merge_blocks<{kind}, {become}, {bits}>", ints(a.block_rows, a.block_columns, a.blocks)
+    merge, sizes = (
+        f"merge_blocks<{kind}, {become}, {bits}>",
+        ints(a.block_rows, a.block_columns, a.blocks),
+    )
     val = contiguous(a.val)
-    with On(SOURCE, "block_keys<0>", "distinct<0>", "place_distinct<0>", merge, f"filled<{bits}>") as on:
+    with On(
+        SOURCE, "block_keys<0>", "distinct<0>", "place_distinct<0>", merge, f"filled<{bits}>"
+    ) as on:
         key = cupy.empty(a.blocks, np.uint64)
         on.launch("block_keys<0>", a.blocks, a.row_ptr, a.col_idx, *sizes, key)
         order = cupy.argsort(key, kind="stable")
@@ -176,7 +170,16 @@ def in_order(a) -> tuple[Any, Any, Any, int]:
         kept = int(at[-1:].get()[0])
         row_ptr, col_idx = cupy.empty(a.block_rows + 1, np.int32), cupy.empty(kept, np.int32)
         made = cupy.empty((kept, *a.block), val.dtype)
-        on.launch("place_distinct<0>", max(a.blocks, a.block_rows + 1), key, order, at, *sizes, row_ptr, col_idx)
+        on.launch(
+            "place_distinct<0>",
+            max(a.blocks, a.block_rows + 1),
+            key,
+            order,
+            at,
+            *sizes,
+            row_ptr,
+            col_idx,
+        )
         area = np.int32(val.shape[1] * val.shape[2])
         on.launch(merge, 0, val, order, at, sizes[2], area, made, blocks=a.blocks)
     return row_ptr, col_idx, made, filled(made)
@@ -252,9 +255,9 @@ def csr_of_pairs(a):
     )  # fmt: skip
 
 
-def csr_of_vectors(b, real: int):
-    """The transpose of an `Nm` as CSR; real: compressed rows without surplus ones."""
-    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(real, b.n, b.vector, b.q))
+def csr_of_vectors(b):
+    """The transpose of an `Nm` as CSR."""
+    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(b.real, b.n, b.vector, b.q))
 
 
 def _csr(m: int, k: int, entry: str, threads: int, *arguments):

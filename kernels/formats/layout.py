@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import launches
+from .half import array_module
 from .launches import THREADS, On, ints, longs
 
 SOURCE = Path(__file__).with_name("layout.cu")
@@ -23,8 +24,17 @@ ENTRIES = (
 )  # fmt: skip
 
 
+def with_zeros(x, rows: int, columns: int):
+    """(rows, columns): a row-major matrix of float32 or 16 bits, NumPy or CuPy, with zeros below and beside it."""
+    if array_module(x) is not np:
+        return padded(x, rows, columns)
+    made = np.zeros((rows, columns), x.dtype)
+    made[: x.shape[0], : x.shape[1]] = x
+    return made
+
+
 def padded(x, rows: int, columns: int):
-    """(rows, columns): a row-major matrix of float32 or 16 bits, and zeros below and beside it."""
+    """`with_zeros` of a CuPy array."""
     import cupy
 
     made = cupy.empty((rows, columns), x.dtype)
@@ -138,11 +148,11 @@ def vector_steps(
     return val, index
 
 
-def vector_tiles(b, size: int, real: int) -> tuple[Any, Any, Any]:
-    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value; real: rows without surplus ones."""
+def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
+    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value."""
     import cupy
 
-    depth, unit = 128 // size, gcd(COLUMNS, b.vector)
+    depth, unit, real = 128 // size, gcd(COLUMNS, b.vector), b.real
     tiles, units = ceil(b.n / COLUMNS), ceil(b.n / unit)
     values_of = f"tile_values<{'u16' if size == 2 else 'float'}>"
     needed = cupy.zeros(tiles * b.k, np.uint8)
@@ -150,10 +160,14 @@ def vector_tiles(b, size: int, real: int) -> tuple[Any, Any, Any]:
     with On(SOURCE, "marked<0>", "tile_ranks<0>", "tile_steps<0>", "tile_rows<0>", values_of) as on:
         on.on("marked<0>", real * units, b.index, np.int64(real), *pattern, *longs(units, unit), needed)  # fmt: skip
         rank = on.scan("tile_ranks<0>", needed.size, needed, np.int32(needed.size))
-        start = on.scan("tile_steps<0>", tiles, rank, np.int32(tiles), np.int64(b.k), np.int32(depth))
+        start = on.scan(
+            "tile_steps<0>", tiles, rank, np.int32(tiles), np.int64(b.k), np.int32(depth)
+        )
         steps = int(start[-1:].get()[0])
         index = cupy.empty((steps, depth), np.int32)
         on.on("tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index)  # fmt: skip
         values = cupy.zeros((steps, COLUMNS, depth), np.uint16 if size == 2 else np.float32)
-        on.on(values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values)
+        on.on(
+            values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values
+        )
     return start, index, values

@@ -382,7 +382,9 @@ def _require_fit(used, start: int, k: int, n: int, keep: int, group: int, vector
         raise ValueError(_too_many(int(count[g, v]), *of, k, n, keep, group, vector))
 
 
-def _too_many(count: int, g: int, v: int, k: int, n: int, keep: int, group: int, vector: int) -> str:
+def _too_many(
+    count: int, g: int, v: int, k: int, n: int, keep: int, group: int, vector: int
+) -> str:
     """The sentence on a vector of a group with more rows that are not 0 than `keep`."""
     row, column = g * group, v * vector
     return (

@@ -107,19 +107,6 @@ def has_bits(x, bits: int) -> bool:
     return bool(flag.get()[0])
 
 
-def fill(bits, value: int) -> None:
-    """Set every element of an array of 16 bits, row- or column-major, on CuPy's current stream."""
-    from cuda.bindings import driver
-
-    from ..contract import require
-
-    if bits.size == 0:
-        return
-    _, stream = launches.intake.on_cupys_stream()
-    (error,) = driver.cuMemsetD16Async(bits.data.ptr, value, bits.size, int(stream.handle))
-    require(not int(error), f"{bits.nbytes} bytes of the GPU cannot be set ({error.name})")
-
-
 # ---------------------------------------------------------------- blocks
 
 
@@ -268,9 +255,9 @@ def csr_of_pairs(a):
     )  # fmt: skip
 
 
-def csr_of_vectors(b, real: int):
-    """The transpose of an `Nm` as CSR; real: compressed rows without surplus ones."""
-    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(real, b.n, b.vector, b.q))
+def csr_of_vectors(b):
+    """The transpose of an `Nm` as CSR."""
+    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(b.real, b.n, b.vector, b.q))
 
 
 def _csr(m: int, k: int, entry: str, threads: int, *arguments):

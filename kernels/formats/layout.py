@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import launches
+from .half import array_module
 from .launches import THREADS, On, ints, longs
 
 SOURCE = Path(__file__).with_name("layout.cu")
@@ -23,8 +24,17 @@ ENTRIES = (
 )  # fmt: skip
 
 
+def with_zeros(x, rows: int, columns: int):
+    """(rows, columns): a row-major matrix of float32 or 16 bits, NumPy or CuPy, with zeros below and beside it."""
+    if array_module(x) is not np:
+        return padded(x, rows, columns)
+    made = np.zeros((rows, columns), x.dtype)
+    made[: x.shape[0], : x.shape[1]] = x
+    return made
+
+
 def padded(x, rows: int, columns: int):
-    """(rows, columns): a row-major matrix of float32 or 16 bits, and zeros below and beside it."""
+    """`with_zeros` of a CuPy array."""
     import cupy
 
     made = cupy.empty((rows, columns), x.dtype)
@@ -138,11 +148,11 @@ def vector_steps(
     return val, index
 
 
-def vector_tiles(b, size: int, real: int) -> tuple[Any, Any, Any]:
-    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value; real: rows without surplus ones."""
+def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
+    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value."""
     import cupy
 
-    depth, unit = 128 // size, gcd(COLUMNS, b.vector)
+    depth, unit, real = 128 // size, gcd(COLUMNS, b.vector), b.real
     tiles, units = ceil(b.n / COLUMNS), ceil(b.n / unit)
     values_of = f"tile_values<{'u16' if size == 2 else 'float'}>"
     needed = cupy.zeros(tiles * b.k, np.uint8)

@@ -267,7 +267,8 @@ def float32(x, accuracy):
     require(real, f"A holds {x.dtype}, but a matrix is real here")
     check = accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32
     if xp is np or x.ndim > 3:
-        made = xp.ascontiguousarray(x.astype(np.float32, copy=False))
+        with np.errstate(over="ignore"):
+            made = xp.ascontiguousarray(x.astype(np.float32, copy=False))
         at = first_not_same(made, x) if check else None
     else:
         made, at = compress.float32(x, check)
@@ -358,7 +359,7 @@ def as_csr(a) -> Csr:
     if isinstance(a, Bcsr | Wcsr):
         return formats.to_csr(a)
     if array_module(a.val) is not np:
-        return compress.csr_of_vectors(a, a.real) if isinstance(a, Nm) else compress.csr_of_pairs(a)
+        return compress.csr_of_vectors(a) if isinstance(a, Nm) else compress.csr_of_pairs(a)
     dense = formats.to_dense(a)
     dense = dense.T if isinstance(a, Nm) else dense
     row, column = np.nonzero(dense)

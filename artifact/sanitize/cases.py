@@ -50,7 +50,9 @@ def casper_sparse(lab: Lab) -> Iterable[Case]:
 
     for n in (256, 100, 7):
         yield from lab.products(room.problem_from_csr(scattered(), n), _own(room))
-    yield from lab.products(room.problem(90, 40, 70, 0.3), {"scalar": partial(_bind, room, "scalar")})
+    yield from lab.products(
+        room.problem(90, 40, 70, 0.3), {"scalar": partial(_bind, room, "scalar")}
+    )
 
 
 def nm_cuda_core(lab: Lab) -> Iterable[Case]:
@@ -59,9 +61,7 @@ def nm_cuda_core(lab: Lab) -> Iterable[Case]:
     yield from lab.products(room.problem(96, 64, 200), _own(room))
     one = {"element_wise": partial(_bind, room, "element_wise")}
     for density, group, vector in ((0.5, 4, 1), (0.25, 4, 32), (0.5, 32, 1), (0.125, 32, 32)):
-        yield from lab.products(
-            room.problem(96, 64, 200, density, group=group, vector=vector), one
-        )
+        yield from lab.products(room.problem(96, 64, 200, density, group=group, vector=vector), one)
 
 
 def nm_spmm(lab: Lab) -> Iterable[Case]:
@@ -114,7 +114,9 @@ def async_blocks(lab: Lab) -> Iterable[Case]:
     ):  # fmt: skip
         problem = room.problem(200, 264, 300, 0.4, block=block, dtype=dtype, layout=layout)
         yield from lab.products(problem, binds)
-    odd = room.problem(201, 77, 301, 0.4, layout="linear")  # nothing begins at multiples of 16 bytes
+    odd = room.problem(
+        201, 77, 301, 0.4, layout="linear"
+    )  # nothing begins at multiples of 16 bytes
     yield from lab.products(odd, binds)
     for dtype in ("bfloat16", "float16"):
         yield f"gated, {dtype}", partial(_gated, lab, dtype)
@@ -194,7 +196,9 @@ def _with_more(lab: Lab, room) -> Iterable[Case]:
 
     problem = room.problem(200, 264, 392)
     rng = np.random.default_rng(4)
-    c = Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
+    c = Half(
+        "bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16")
+    )
     bias = rng.standard_normal(200).astype(np.float32)
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
@@ -207,7 +211,13 @@ def _with_more(lab: Lab, room) -> Iterable[Case]:
         import cupy
 
         return room.bind(
-            name, problem, device, alpha=2.0, beta=-1.0, c=half.to_device(c), bias=cupy.asarray(bias)
+            name,
+            problem,
+            device,
+            alpha=2.0,
+            beta=-1.0,
+            c=half.to_device(c),
+            bias=cupy.asarray(bias),
         )
 
     yield from lab.products(problem, {name: partial(bind, name) for name in names}, right)
@@ -244,7 +254,10 @@ def library(lab: Lab) -> Iterable[Case]:
         a = _of_format(kind, dtype, sparse)
         for n in (64, 33):
             given = dtype, accuracy, n
-            yield f"plan of {kind}, {dtype} {accuracy or ''}, n={n}", partial(_planned, lab, a, *given)
+            yield (
+                f"plan of {kind}, {dtype} {accuracy or ''}, n={n}",
+                partial(_planned, lab, a, *given),
+            )
     for n in (64, 33, 1):
         yield f"spmm of csr, n={n}", partial(_single, lab, sparse, n)
     for n in (64, 34, 33):
@@ -380,7 +393,8 @@ def _compressed(lab: Lab, dtype: str, m: int, k: int) -> None:
     for found in (made, fits):
         _require_right(
             f"2:4 in {dtype}",
-            np.array_equal(here(found.val), right.val) and np.array_equal(here(found.meta), right.meta),
+            np.array_equal(here(found.val), right.val)
+            and np.array_equal(here(found.meta), right.meta),
         )
 
 

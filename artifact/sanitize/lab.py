@@ -67,7 +67,10 @@ class Lab:
         what comes out, where that is not the product."""
         asked = Asked(problem)
         for name, bind in binds.items():
-            yield f"{name}, {check.describe(problem)}", partial(self.product, asked, name, bind, right)
+            yield (
+                f"{name}, {check.describe(problem)}",
+                partial(self.product, asked, name, bind, right),
+            )
 
     def product(self, asked: Asked, name: str, bind, right: check.Reference | None) -> None:
         with tma.recorded() as maps:

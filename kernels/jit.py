@@ -180,9 +180,8 @@ def compile_cubin(
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-<<<<<<< HEAD
     with _COMPILING.setdefault(stem, threading.Lock()):
-        cached = _cached(cubin, meta)
+        cached = _cached(cubin, meta, entry)
         if cached:
             return Cubin(source, entry, arch, cached[1], cached[0])
         symbol, code = _UNKEPT.pop(stem, ("", b""))
@@ -193,17 +192,6 @@ def compile_cubin(
         if not _keep({cubin: code, meta: json.dumps(about).encode()}):
             _UNKEPT[stem] = symbol, code
         return Cubin(source, entry, arch, symbol, code)
-=======
-    cached = _cached(cubin, meta, entry)
-    if cached:
-        return Cubin(source, entry, arch, cached[1], cached[0])
-
-    code, symbol = _nvrtc(source, entry, arch, folders)
-    about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
-    # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
-    _keep({cubin: code, meta: json.dumps(about).encode()})
-    return Cubin(source, entry, arch, symbol, code)
->>>>>>> attacks
 
 
 def launched_with(cubin: Cubin, count: int) -> Cubin:

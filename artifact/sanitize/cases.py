@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 
 from artifact.measure import check
-from kernels.contract import require
 from kernels.formats import bcsr, csr, eight, half, nm, two_four, two_four_eight
 from kernels.formats.half import Half
 

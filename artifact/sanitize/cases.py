@@ -1,9 +1,9 @@
-"""What is run: every variant of every room that is a kernel of its own, whatever else its `bind` takes, the library and the
-formats' own kernels, on problems with several tiles, ragged edges, cut rows and split sums.
+"""What is run: every variant of every room that is a kernel of its own, whatever else its `bind` takes, the library and
+the formats' own kernels, on problems with several tiles, ragged edges, cut rows and split sums.
 
-A kernel is told of few multiprocessors (`lab.Few`), so that the ones that stay have several tiles each of a problem this
-small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
-nothing.
+A kernel is told of few multiprocessors (`lab.Few`), so that the ones that stay have several tiles each of a problem
+this small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and
+compute nothing.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ def float32(x, accuracy):
 
 
 def first_not_same(made, x) -> int | None:
-    """The place, row by row, of the first number of an array that is another one in float32, as it was made; or None."""
+    """The place, row by row, of the first number of an array that is another one in float32, as made; or None."""
     if x.dtype.kind in "iu":  # compared as float64, 2^53 + 1 would be 2^53
         fits = made < 2.0 ** (8 * x.dtype.itemsize - (x.dtype.kind == "i"))
         wrong = ~(fits & (np.where(fits, made, np.float32(0)).astype(x.dtype) == x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -9,6 +10,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -156,7 +158,8 @@ def _module(place: str):
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.insert(0, here)
         try:
-            return importlib.import_module(place)
+            with _loading(place):
+                return importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name and not (place == error.name or place.startswith(f"{error.name}.")):
                 raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
@@ -168,10 +171,30 @@ def _module(place: str):
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
+        with _loading(place):
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
     return module
+
+
+@contextlib.contextmanager
+def _loading(place: str):
+    """Whatever a user's module raises while it is loaded, as one sentence: what, and in which line of which file."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except SyntaxError as error:
+        where = f"{Path(error.filename or place).name}, line {error.lineno}"
+        raise ValueError(f"{place} is no Python ({where}: {error.msg}).") from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise ValueError(
+            f"{place} raises {type(error).__name__} while it is loaded ({Path(last.filename).name}, line "
+            f"{last.lineno}: {said})."
+        ) from error
 
 
 def _name(name: str) -> str:
@@ -184,5 +207,5 @@ def _name(name: str) -> str:
 
 def _digest(source: Path) -> str:
     """Of the source, and of headers of ours or beside it that a `.cu` includes."""
-    text = jit.with_includes(source) if source.suffix == ".cu" else source.read_text()
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    text = jit.with_includes(source).encode() if source.suffix == ".cu" else source.read_bytes()
+    return hashlib.sha256(text).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What a case of `cases` is given: the GPU, the same with few multiprocessors, a stream, and how a product is looked at."""
+"""What a case of `cases` is given: the GPU, the same with few multiprocessors, a stream, and the look at a product."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMS = 4  #: that a kernel is told of, so that blocks that stay have several tile
 #: Kernels that ask the GPU itself which multiprocessor they run on.
 WHOLE = ("wgmma_gpc",)
 
-#: A name, and what runs the kernel twice and compares; it raises ValueError where the kernel is not made for the problem.
+#: A name, and what runs a kernel twice and compares; it raises ValueError where the problem is none of the kernel's.
 Case = tuple[str, Callable[[], None]]
 
 
@@ -67,7 +67,10 @@ class Lab:
         what comes out, where that is not the product."""
         asked = Asked(problem)
         for name, bind in binds.items():
-            yield f"{name}, {check.describe(problem)}", partial(self.product, asked, name, bind, right)
+            yield (
+                f"{name}, {check.describe(problem)}",
+                partial(self.product, asked, name, bind, right),
+            )
 
     def product(self, asked: Asked, name: str, bind, right: check.Reference | None) -> None:
         with tma.recorded() as maps:

@@ -463,7 +463,7 @@ def _side(given: str, root: Path) -> Path | None:
         return None
     path = Path(given)
     if path.is_dir():
-        inside = records.list_gpus(path)
+        inside = [] if records.rooms(path) else records.list_gpus(path)
         if len(inside) > 1:
             raise ValueError(
                 f"{path}: there are records of {', '.join(inside)}; name one of these folders."
@@ -584,6 +584,7 @@ def _run(options) -> int:
     if not options.no_baseline:
         makers |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
     bounds = _bind(makers, problem, options.variant or (), names)
+    run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
 
     def published(bounds, opened, *, verify):
         given = {"warmup": options.warmup, "calls": options.iterations}
@@ -633,7 +634,12 @@ def _trial(options) -> int:
     from artifact.trial import contenders, court, header
 
     if options.template:
-        print((Path(trial.__file__).parent / f"template.{options.template}").read_text(), end="")
+        print(
+            (Path(trial.__file__).parent / f"template.{options.template}").read_text(
+                encoding="utf-8"
+            ),
+            end="",
+        )
         return 0
     if not options.room:
         raise ValueError("Which room's problems shall it solve? Name one with --room.")
@@ -723,7 +729,8 @@ def _profile(options) -> int:
     listed = rooms.profiles()
     if options.room not in (None, *listed):
         raise ValueError(f"There is no profile of {options.room!r}; known: {', '.join(listed)}.")
-    folder = paths.RECORDS / device.require().slug
+    info = device.require()
+    folder = paths.RECORDS / info.slug
     known = load.claims()
     for room in [options.room] if options.room else listed:
         plan = listed[room]
@@ -733,7 +740,7 @@ def _profile(options) -> int:
         where = folder.joinpath(*room.split("."))  # a part of a room lies in its folder
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
-            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=where)
+            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=where, gpu=info.gpu)
         except RuntimeError as error:  # what ncu said, in one sentence
             raise ValueError(str(error)) from error
         found = df.dropna(subset="value")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 NO_CUPY = (
     "operands on the GPU are CuPy arrays, and CuPy is not installed here: install cupy-cuda13x, "
     "or stay on the host with Problem.host()"
@@ -10,6 +12,33 @@ NO_CUPY = (
 
 class NoGpu(RuntimeError):
     """There is no GPU that works, or nothing that holds operands on it; the message is one sentence."""
+
+
+_devices: dict[int, object] = {}
+
+
+def current_device(ordinal: int):
+    """`open_device`, which is not asked again where that GPU is current already."""
+    found = _devices.get(ordinal)
+    if found is None or now() != ordinal:
+        found = _devices[ordinal] = open_device(ordinal)
+    return found
+
+
+def now() -> int | None:
+    """CUDA's number of this thread's current GPU, or None where there is none."""
+    try:
+        error, device = _driver().cuCtxGetDevice()
+    except Exception:  # no driver, which `open_device` says better
+        return None
+    return None if int(error) else int(device)
+
+
+@functools.cache
+def _driver():
+    from cuda.bindings import driver
+
+    return driver
 
 
 def open_device(ordinal: int = 0):
@@ -31,3 +60,36 @@ def open_device(ordinal: int = 0):
             "compiling needs neither"
         ) from error
     return device
+
+
+class Portable:
+    """A GPU taken for one that has none of Hopper's own instructions, so that what runs elsewhere runs here.
+
+    It stands for a `cuda.core.Device` wherever a room or the library asks for one: kernels are compiled for sm_90
+    instead of sm_90a, routes and candidates are those of other GPUs, and choices are kept under a name of its own.
+    """
+
+    def __init__(self, device, shared_bytes: int | None = None):
+        """shared_bytes: what a block may have of shared memory at most, where that shall be less than the GPU's."""
+        self._device = device
+        self.name = f"{device.name} portable"
+        self.properties = (
+            device.properties if shared_bytes is None else _Less(device.properties, shared_bytes)
+        )
+
+    def __getattr__(self, name: str):
+        if name == "_device":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self._device, name)
+
+
+class _Less:
+    """Properties of a GPU with less shared memory."""
+
+    def __init__(self, properties, shared_bytes: int):
+        self._properties = properties
+        self.max_shared_memory_per_block_optin = shared_bytes
+        self.max_shared_memory_per_multiprocessor = shared_bytes + 1024
+
+    def __getattr__(self, name: str):
+        return getattr(self._properties, name)

@@ -30,14 +30,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import registers
+from . import gpu, registers
 
 ROOT = Path(__file__).resolve().parent
 COMMON = ROOT / "common"
 #: What the package is called where it is installed; in a checkout it is `kernels`.
 INSTALLED = "sparsity_on_trial"
-#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell.
+#: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell: what pages show of a kernel, and
+#: what the rooms' tests compile each for.
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
+#: All families of GPUs that kernels run on: what is routed to is compiled for each (tests/kernels/library).
+FAMILIES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
+LEAST = 8, 0  #: compute capability
 #: Line information costs no registers and lets Nsight Compute show the source beside the SASS.
 OPTIONS = {"std": "c++17", "lineinfo": True}
 #: Where this variable is set, but for 0, waits of kernels end: see common/hang_trap.cuh. For tests, not for timings.
@@ -114,9 +118,39 @@ def options() -> dict:
 
 
 def arch_of(device) -> str:
-    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma."""
+    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma, unless it is `Portable`.
+
+    Where the compiler does not know the GPU, it is the nearest lower target of the same major number, whose machine
+    code runs there, too. Raises ValueError, one sentence, for a compute capability below 8.0, or one of a family
+    that the compiler does not know.
+    """
     major, minor = device.compute_capability
-    return f"sm_{major}{minor}" + ("a" if (major, minor) == (9, 0) else "")
+    if (major, minor) == (9, 0):
+        return "sm_90" if isinstance(device, gpu.Portable) else "sm_90a"
+    return _target(major, minor)
+
+
+@functools.cache
+def _target(major: int, minor: int) -> str:
+    said = f"this GPU has compute capability {major}.{minor}"
+    least = ".".join(map(str, LEAST))
+    if (major, minor) < LEAST:
+        raise ValueError(
+            f"{said}, but kernels need {least} or later: use an A100, an RTX 30, or what came after"
+        )
+    known = [x for x in _nvrtc_knows() if x // 10 == major and x % 10 <= minor]
+    if not known:
+        raise ValueError(
+            f"{said}, for which NVRTC {nvrtc_version()} does not compile: install a newer nvidia-cuda-nvrtc"
+        )
+    return f"sm_{max(known)}"
+
+
+def _nvrtc_knows() -> list[int]:
+    """Compute capabilities that the compiler makes machine code for, times 10."""
+    from cuda.bindings import nvrtc
+
+    return nvrtc.nvrtcGetSupportedArchs()[1]
 
 
 def compile_cubin(
@@ -280,7 +314,7 @@ _loaded: dict[tuple, tuple] = {}
 
 def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
     """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
-    key = source, entry, device.device_id, dynamic_shared_bytes
+    key = source, entry, device.device_id, arch_of(device), dynamic_shared_bytes
     kernel, files = _loaded.get(key, (None, ()))
     if kernel is None or any(os.stat(path).st_mtime_ns != at for path, at in files):
         files = tuple((path, os.stat(path).st_mtime_ns) for path in map(str, _reached(source)))
@@ -359,7 +393,7 @@ def disassemble(cubin: Cubin) -> str:
     """The SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
     path = _kept(cubin, ".sass", b"")
     with contextlib.suppress(OSError):
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     text = _tool("nvdisasm", cubin.code, cubin, "--print-code", "--no-dataflow")
     text = text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
     _keep({path: text.encode()})
@@ -375,7 +409,7 @@ def _kept(cubin: Cubin, suffix: str, reader: bytes) -> Path:
 def _read_report(path: Path) -> dict | None:
     """A report from the cache; None where it has none, or not a whole one."""
     try:
-        report = json.loads(path.read_text())
+        report = json.loads(path.read_text(encoding="utf-8"))
         return report if Resources(**report["resources"]) and report["mix"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -451,7 +485,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
         **options(),
     )
     try:
-        compiled = Program(source.read_text(), "c++", given).compile(
+        compiled = Program(source.read_text(encoding="utf-8"), "c++", given).compile(
             "cubin", name_expressions=(entry,), logs=log
         )
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
@@ -478,7 +512,7 @@ def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str
         path = todo.pop()
         if path in seen:
             continue
-        seen[path] = path.read_text()
+        seen[path] = path.read_text(encoding="utf-8")
         for name in re.findall(r'^\s*#include\s+"([^"]+)"', seen[path], re.MULTILINE):
             places = (path.parent, COMMON, *map(Path, folders))
             found = [place / name for place in places if (place / name).is_file()]
@@ -518,7 +552,8 @@ def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
         result = subprocess.run(
             [_tool_path(name), *flags, file.name],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             env=os.environ | {"PATH": path},
         )
     if result.returncode:
@@ -529,7 +564,7 @@ def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
 def _cached(cubin: Path, meta: Path) -> tuple[bytes, str] | None:
     """(code, symbol) from the cache; None where it has none, or not what was written there."""
     try:
-        about, code = json.loads(meta.read_text()), cubin.read_bytes()
+        about, code = json.loads(meta.read_text(encoding="utf-8")), cubin.read_bytes()
         whole = about["sha256"] == hashlib.sha256(code).hexdigest()
         return (code, about["symbol"]) if whole else None
     except (OSError, ValueError, KeyError, TypeError):

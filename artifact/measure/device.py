@@ -301,7 +301,11 @@ def commit() -> str:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ("git", "-C", str(paths.ROOT), *arguments), capture_output=True, text=True, check=True
+            ("git", "-C", str(paths.ROOT), *arguments),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=True,
         ).stdout.strip()
 
     try:

@@ -184,5 +184,7 @@ def _name(name: str) -> str:
 
 def _digest(source: Path) -> str:
     """Of the source, and of headers of ours or beside it that a `.cu` includes."""
-    text = jit.with_includes(source) if source.suffix == ".cu" else source.read_text()
+    text = (
+        jit.with_includes(source) if source.suffix == ".cu" else source.read_text(encoding="utf-8")
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -102,9 +102,9 @@ def read(source: Path) -> Header:
         )
     targets = _parts(found.get("targets", ", ".join(jit.TARGETS)))
     for target in targets:
-        if target not in jit.TARGETS:
+        if target not in jit.FAMILIES:
             raise ValueError(
-                f"{source.name}: there is no target {target!r}; known: {', '.join(jit.TARGETS)}."
+                f"{source.name}: there is no target {target!r}; known: {', '.join(jit.FAMILIES)}."
             )
     dimensions = {key: _parts(found[key]) for key in ("grid", "block")}
     for key, parts in dimensions.items():

@@ -11,7 +11,7 @@ from .. import tuning
 from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import any_csr, family, published, union, unit, wcsr, windows
+from . import any_csr, blocks, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
 from .operands import BLOCK, ROOM
 
@@ -58,6 +58,7 @@ VARIANTS: dict[str, Kernel] = {
         _entries(family.WIDTHS),
         targets=family.TARGETS,
     ),
+    **blocks.KERNELS,
     **wcsr.KERNELS,
     **windows.KERNELS,
     **union.KERNELS,
@@ -81,6 +82,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         return _bind_blocks(variant, problem, device)
     if variant in published.KERNELS or variant in published.SWEEP:
         return published.bind(variant, problem, device)
+    if variant in blocks.KERNELS:
+        return blocks.bind(variant, problem, device)
     require(
         variant in VARIANTS or variant in family.TRIALS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",

@@ -25,11 +25,12 @@ class Lines:
     copies: tuple = ()  #: the padded ones
 
 
-def lines(operands, device, *, by_rows: bool = False) -> Lines:
+def lines(operands, device, *, by_rows: bool = False, copy_c: bool = True) -> Lines:
     """B and C themselves where their lines are aligned, else padded copies and the launches for them.
 
-    by_rows: take both as row-major, which a single column may be as well as column-major. A padded C holds NaN
-    at first, so that what a kernel leaves unwritten is seen.
+    by_rows: take both as row-major, which a single column may be as well as column-major. copy_c: False leaves C as it
+    is, for kernels that write lines of any kind. A padded C holds NaN at first, so that what a kernel leaves unwritten
+    is seen.
     """
     import cupy
 
@@ -38,7 +39,7 @@ def lines(operands, device, *, by_rows: bool = False) -> Lines:
     if _ragged(b):
         made.b = _padded(b)
         made.before.append(pitch.copy(b, made.b, device))
-    if _ragged(c):
+    if copy_c and _ragged(c):
         made.c = _padded(c)
         if made.c.nbytes:  # all bits set is NaN in every dtype
             made.c.data.memset_async(0xFF, made.c.nbytes)

@@ -11,6 +11,7 @@ import csv
 import functools
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import require
 from . import tasks, union, windows
@@ -91,12 +92,68 @@ def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union |
     """The fastest of `POOLS` by prediction, the best first, among those whose order of rows has statistics."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
-    pool = [config for config in POOLS[accuracy] if config.order in of.columns]
-    return sorted(pool, key=lambda config: predict(config, of, n, dtype))[:most]
+    table = _table(accuracy, tuple(of.columns))
+    times = predictions(table, of, n, dtype)
+    return [table[i].config for i in sorted(range(len(table)), key=times.__getitem__)[:most]]
+
+
+class _Row(NamedTuple):
+    """What `terms` looks at of a configuration; width: columns of a panel, of a union with `vec` of 1."""
+
+    config: Union | Windows
+    order: str
+    height: int
+    place: int  #: of the height among `HEIGHTS`
+    union: bool
+    vec: int
+    width: int
+    together: int
+    weights: tuple[float, ...]
+
+
+@functools.cache
+def _table(accuracy: str, orders: tuple[str, ...]) -> tuple[_Row, ...]:
+    """Of the configurations of `POOLS` that have one of these orders of rows."""
+    return tuple(
+        _Row(c, c.order, c.rows, HEIGHTS.index(c.rows), True, c.vec, 32 * c.loads, c.unroll, weights()[kernel(c)])
+        if isinstance(c, Union)
+        else _Row(
+            c, c.order, c.window, HEIGHTS.index(c.window), False, 1, windows.GROUP_COLUMNS * c.groups, tasks.STEP,
+            weights()[kernel(c)],
+        )
+        for c in POOLS[accuracy]
+        if c.order in orders
+    )  # fmt: skip
+
+
+def predictions(table: tuple[_Row, ...], of: Statistics, n: int, dtype: str) -> list[float]:
+    """`predict` of all of them, in the time that it takes for one or two: a plan without trials waits for it."""
+    size, wide = DTYPES[dtype][1], 1 if dtype == "tf32" else 2
+    most = union.fitting(4, n) if dtype == "tf32" else 4
+    gathered, dense, longest = n * size / 8e6, (of.m + of.k) * n * size / 4e6, of.longest
+    found = []
+    for row in table:
+        columns, groups = of.columns[row.order], ceil(of.m / row.height)
+        stored, width = columns[row.place], row.width
+        if row.union:
+            width *= wide * min(row.vec, most)
+            chunk = ceil(max(1, union.LONG * stored / max(1, groups)) / tasks.STEP) * tasks.STEP
+        else:
+            stored += 3.5 * groups
+            chunk = windows.LEAST_CHUNK
+        launch, per_gathered, per_dense, per_least, per_task, per_step, cut, per_longest = (
+            row.weights
+        )
+        found.append(
+            launch + per_gathered * stored * gathered + per_dense * dense + per_least * columns[-1] * gathered
+            + per_task * groups * ceil(n / width) / 1e4 + per_step * min(longest, chunk) / row.together / 10
+            + cut * (longest > chunk) + per_longest * longest / 100
+        )  # fmt: skip
+    return found
 
 
 @functools.cache
 def weights() -> dict[str, tuple[float, ...]]:
     """Kernel -> its weights of `TERMS`, as model.csv has them."""
-    with FILE.open(newline="") as file:
+    with FILE.open(newline="", encoding="utf-8") as file:
         return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}

@@ -8,104 +8,10 @@
 //   cut_ranks, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order     the tasks of rows, groups or windows
 //
 // Columns ascend in every row, each once, where a column is looked for in a row (firsts, grouped, sliced).
-#include "hang_trap.cuh"
+// Every kernel is a template, so that a cubin has, and the compiler makes, the one that was asked for.
+#include "scan.cuh"
+#include "searching.cuh"
 #include "tasks.cuh"
-
-constexpr int THREADS = 256, EACH = 8, TILE = THREADS * EACH;
-
-// ---- searching
-
-// The first place from `from` to `to` that holds x or more.
-__device__ __forceinline__ int lower(const int* __restrict__ at, int from, int to, int x)
-{
-    while (from < to) {
-        const int middle = from + (to - from) / 2;
-        if (__ldg(at + middle) < x) from = middle + 1;
-        else to = middle;
-    }
-    return from;
-}
-
-// The row that owns an entry, not before row `from`: the last one that begins at it or before.
-__device__ __forceinline__ int owner(const int* __restrict__ row_ptr, int from, int m, int entry)
-{
-    int to = m;
-    while (from + 1 < to) {
-        const int middle = from + (to - from) / 2;
-        if (__ldg(row_ptr + middle) <= entry) from = middle;
-        else to = middle;
-    }
-    return from;
-}
-
-// ---- a scan of the whole grid: a tile adds up its numbers, and what all tiles before it have (decoupled look-back)
-//
-// A tile's word says of which launch it is, so that nobody clears them in between; blocks begin in their order.
-
-constexpr unsigned OWN = 1, ALL = 2;
-
-__device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned launch, unsigned mine)
-{
-    __shared__ unsigned sum;
-    if (threadIdx.x < 32) {
-        unsigned total = 0;
-        if (threadIdx.x == 0)
-            atomicExch(tiles + blockIdx.x, (unsigned long long)(launch * 4 + (blockIdx.x ? OWN : ALL)) << 32 | mine);
-        for (int last = (int)blockIdx.x - 1; last >= 0; last -= 32) {
-            const int tile = last - (int)threadIdx.x;
-            unsigned long long word = (unsigned long long)(launch * 4 + ALL) << 32;
-            if (tile >= 0) {
-                Turns turns;
-                do word = *(volatile unsigned long long*)(tiles + tile), turns.count(16);
-                while ((unsigned)(word >> 34) != launch);
-            }
-            const unsigned known = __ballot_sync(~0u, (word >> 32 & 3) == ALL);
-            const int until = known ? __ffs(known) - 1 : 31;  // nearest tile that knows of all before it
-            unsigned part = (int)threadIdx.x <= until ? (unsigned)word : 0;
-#pragma unroll
-            for (int lane = 16; lane; lane /= 2) part += __shfl_xor_sync(~0u, part, lane);
-            total += part;
-            if (known) break;
-        }
-        if (threadIdx.x == 0) {
-            if (blockIdx.x) atomicExch(tiles + blockIdx.x, (unsigned long long)(launch * 4 + ALL) << 32 | (total + mine));
-            sum = total;
-        }
-    }
-    __syncthreads();
-    return sum;
-}
-
-// Sums before each of n numbers, and all of them behind the last: `number(i)` for the EACH of a thread, ascending.
-template <class Number>
-__device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned launch, int* __restrict__ out, Number number)
-{
-    __shared__ unsigned warps[THREADS / 32];
-    const int first = blockIdx.x * TILE + threadIdx.x * EACH, lane = threadIdx.x % 32;
-    unsigned own[EACH], sum = 0;
-#pragma unroll
-    for (int i = 0; i < EACH; ++i) own[i] = sum, sum += first + i < n ? number(first + i) : 0;
-    unsigned until = sum;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const unsigned left = __shfl_up_sync(~0u, until, step);
-        if (lane >= step) until += left;
-    }
-    if (lane == 31) warps[threadIdx.x / 32] = until;
-    __syncthreads();
-    unsigned mine = until - sum, all = 0;
-#pragma unroll
-    for (int w = 0; w < THREADS / 32; ++w) {
-        if (w < threadIdx.x / 32) mine += warps[w];
-        all += warps[w];
-    }
-    mine += before(tiles, launch, all);
-#pragma unroll
-    for (int i = 0; i < EACH; ++i) {
-        if (first + i < n) out[first + i] = mine + own[i];
-        if (first + i == n - 1) out[n] = mine + (i + 1 < EACH ? own[i + 1 < EACH ? i + 1 : i] : sum);
-    }
-}
 
 // ---- sample
 
@@ -125,6 +31,7 @@ __device__ __forceinline__ unsigned mixed(unsigned x)
 
 // One window of 64 rows a block, from all over the matrix. A table has for each column the rows that hold it, a bit each; of windows
 // with more entries every second, fourth, … column is looked at. Nothing is read outside of the arrays, whatever they hold.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz, Shared* sums, Shared* found)
 {
@@ -199,6 +106,7 @@ sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
 // ---- rows in another order
 
 // formats/reorder.py's key of each row: three min-hashes of its columns, 21 bits each. Eight lanes a row.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 similar(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, unsigned long long* __restrict__ key)
 {
@@ -222,6 +130,7 @@ similar(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m,
 }
 
 // Where rows begin in another order, which is written down as int32.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 permuted_ptr(const int* __restrict__ row_ptr, const long long* __restrict__ order, int m, int* __restrict__ rows,
              unsigned long long* tiles, unsigned launch, int* __restrict__ out)
@@ -233,6 +142,7 @@ permuted_ptr(const int* __restrict__ row_ptr, const long long* __restrict__ orde
     });
 }
 
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 permuted(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const float* __restrict__ val,
          const int* __restrict__ order, const int* __restrict__ to_ptr, int m, int nnz, int* __restrict__ to_idx,
@@ -247,6 +157,7 @@ permuted(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const
 // ---- groups
 
 // out[e]: entries before e that are the first of their column in their group of `rows` rows.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 firsts(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz, int rows, unsigned long long* tiles,
        unsigned launch, int* __restrict__ out)
@@ -264,30 +175,21 @@ firsts(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
 }
 
 // Where groups begin, each padded to a multiple of `pad` columns.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-group_ptr(const int* __restrict__ row_ptr, const int* __restrict__ first, int m, int rows, int pad, unsigned long long* tiles,
-          unsigned launch, int* __restrict__ out)
+group_ptr(const int* __restrict__ row_ptr, const int* __restrict__ first, int m, int rows, int pad, int* end,
+          unsigned long long* tiles, unsigned launch, int* __restrict__ out)  // end: memory of the host
 {
-    scan((m + rows - 1) / rows, tiles, launch, out, [&](int g) {
+    const int groups = (m + rows - 1) / rows;
+    scan(groups, tiles, launch, out, [&](int g) {
         const int count = first[row_ptr[min(m, (g + 1) * rows)]] - first[row_ptr[g * rows]];
         return (unsigned)((count + pad - 1) / pad * pad);
     });
-}
-
-// The place among its group's columns of a column, which some row of the group has: firsts of smaller columns, row by row.
-__device__ __forceinline__ int place(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const int* __restrict__ first,
-                                     int m, int rows, int row, int column)
-{
-    int before = 0;
-    const int end = min(m, (row / rows + 1) * rows);
-    for (int r = row / rows * rows; r < end; ++r) {
-        const int begin = __ldg(row_ptr + r);
-        before += __ldg(first + lower(col_idx, begin, __ldg(row_ptr + r + 1), column)) - __ldg(first + begin);
-    }
-    return before;
+    if ((groups - 1) / TILE == blockIdx.x && threadIdx.x == (groups - 1) % TILE / EACH) *end = out[groups];
 }
 
 // val: (columns, rows), zeros before.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 grouped(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const float* __restrict__ val,
         const int* __restrict__ first, const int* __restrict__ groups, int m, int nnz, int rows, int* __restrict__ to_idx,
@@ -307,6 +209,7 @@ __device__ __forceinline__ float tf32(float x)
 }
 
 // Windows for windows.cu: (columns / 8, parts, rows, 2, 4), zeros before, as windows.slices_of says; parts 2: TF32 and what is left.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 sliced(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const float* __restrict__ val,
        const int* __restrict__ first, const int* __restrict__ groups, int m, int nnz, int rows, int parts,
@@ -338,6 +241,7 @@ struct Counts {
     unsigned cuts, ended;          // rows that have several; blocks that are done
 };
 
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts* sums, Counts* found)
 {
@@ -369,6 +273,7 @@ count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts
 }
 
 // rank[i]: rows before i that have several tasks.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 cut_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long* tiles, unsigned launch, int* __restrict__ rank)
 {
@@ -376,6 +281,7 @@ cut_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long*
 }
 
 // at[i]: tasks of rows before i.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 task_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long* tiles, unsigned launch, int* __restrict__ at)
 {
@@ -383,6 +289,7 @@ task_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long
 }
 
 // cut[j]: the j-th row that has several tasks.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS) cut_rows(const int* __restrict__ rank, int m, int* __restrict__ cut)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x;
@@ -391,6 +298,7 @@ __global__ void __launch_bounds__(THREADS) cut_rows(const int* __restrict__ rank
 
 // Rooms of cut rows, the largest first (32 kinds of them), so that a small one lies in one block and a large one begins with one.
 // begin[j]: where the room of cut row j begins; free[j]: places that are left over in the rooms before it. One block of 1024.
+template <int = 0>
 __global__ void __launch_bounds__(1024)
 cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cuts, int chunk, int block, int* __restrict__ begin,
            int* __restrict__ free)
@@ -454,6 +362,7 @@ cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cut
 }
 
 // The parts of cut rows: one block each. at: where the parts of row cut[j] begin in the table, indexed by j, or, by_row, by the row.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 cut_tasks(const int* __restrict__ row_ptr, const int* __restrict__ cut, const int* __restrict__ at, int by_row, int chunk,
           int4* __restrict__ table, int* __restrict__ others)
@@ -466,6 +375,7 @@ cut_tasks(const int* __restrict__ row_ptr, const int* __restrict__ cut, const in
 }
 
 // Whole rows where rooms of cut ones are not filled, and behind them; where there are too few, tasks of no row, `m`, and no column.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 tasks_in_blocks(const int* __restrict__ row_ptr, int m, const int* __restrict__ rank, int cuts, int room, int chunk,
                 const int* __restrict__ cut, const int* __restrict__ begin, const int* __restrict__ free, int4* __restrict__ table)
@@ -489,6 +399,7 @@ tasks_in_blocks(const int* __restrict__ row_ptr, int m, const int* __restrict__ 
 }
 
 // Whole rows in their order; at: `task_ranks`.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 tasks_in_order(const int* __restrict__ row_ptr, int m, const int* __restrict__ at, int4* __restrict__ table)
 {
@@ -497,6 +408,7 @@ tasks_in_order(const int* __restrict__ row_ptr, int m, const int* __restrict__ a
 }
 
 // Keys by which tasks sort, the longest first, and as they lie where they are as long; and tasks in that order.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 task_keys(const int4* __restrict__ table, int tasks, unsigned long long* __restrict__ key)
 {
@@ -504,6 +416,7 @@ task_keys(const int4* __restrict__ table, int tasks, unsigned long long* __restr
     if (i < tasks) key[i] = (unsigned long long)(0x7FFFFFFF - (table[i].z - table[i].y)) << 32 | i;
 }
 
+template <int = 0>
 __global__ void __launch_bounds__(THREADS)
 tasks_by_keys(const int4* __restrict__ table, int tasks, const unsigned long long* __restrict__ key, int4* __restrict__ to)
 {
@@ -514,6 +427,7 @@ tasks_by_keys(const int4* __restrict__ table, int tasks, const unsigned long lon
 // ---- values
 
 // flags[0]: some value is infinite or is rounded to that, flags[1]: TF32 does not hold some value.
+template <int = 0>
 __global__ void __launch_bounds__(THREADS) values(const float* __restrict__ val, long long size, unsigned infinite, int* flags)
 {
     bool large = false, longer = false;
@@ -526,6 +440,7 @@ __global__ void __launch_bounds__(THREADS) values(const float* __restrict__ val,
     if (__syncthreads_or(longer) && threadIdx.x == 0) atomicOr(flags + 1, 1);
 }
 
+template <int = 0>
 __global__ void __launch_bounds__(THREADS) rounded(const float* __restrict__ val, long long size, float* __restrict__ to)
 {
     for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < size; i += gridDim.x * (long long)THREADS)

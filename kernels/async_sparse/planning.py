@@ -7,6 +7,7 @@ kernel that it compiles for a tenth of a second where it never ran before.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -14,72 +15,28 @@ from typing import Any
 
 import numpy as np
 
-from .. import workspace
 from ..contract import require
-from ..formats import intake
+from ..formats import launches
 from ..formats.csr import INT32_MAX, Csr
 
 SOURCE = Path(__file__).with_name("planning.cu")
-THREADS = 256
-_MOST_BLOCKS = 2048  #: of launches that go on to further numbers
+THREADS, _MOST_BLOCKS = launches.THREADS, launches.MOST_BLOCKS
 HEIGHTS = 7  #: 1, 2, 4, … 64 rows
 WINDOW = 64
 FEW, ALL = 256, 2**20  #: windows of 64 rows that a sample looks at, at most
-_SHARED = np.dtype([("columns", "u8", HEIGHTS), ("ended", "u4"), ("unused", "u4")])
-_COUNTS = np.dtype(
-    [("parts", "u8"), ("cut_parts", "u8"), ("room", "u8"), ("cuts", "u4"), ("ended", "u4")]
-)
+#: `Shared` and `Counts` of the source, and the end of `group_ptr`.
+_SHARED, _COUNTS, _END = (struct.Struct(x) for x in (f"{HEIGHTS}Q", "3QI", "I"))
 
 
-class _On:
-    """Launches on CuPy's current stream, with the GPU's workspace held meanwhile."""
-
+class _On(launches.On):
     def __init__(self):
-        self.device, self.stream = intake.on_cupys_stream()
-        self.work = workspace.of(self.device)
+        super().__init__(SOURCE)
 
-    def __enter__(self):
-        self.work.lock.acquire()
-        return self
-
-    def __exit__(self, *_):
-        self.work.lock.release()
-
-    def launch(
-        self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS
-    ) -> None:
-        """A kernel with a thread for each of `size` numbers, none where there are none; or with so many blocks."""
-        blocks = blocks or ceil(size / threads)
-        if blocks:
-            workspace.enqueue(
-                self.device, self.stream, SOURCE, entry, blocks, threads, *map(_argument, arguments)
-            )
-
-    def scan(self, entry: str, size: int, *arguments) -> Any:
-        """int32 (size + 1,): what a kernel that scans so many numbers counts before each, and in all."""
-        import cupy
-
-        if size == 0:
-            return cupy.zeros(1, np.int32)
-        out = cupy.empty(size + 1, np.int32)
-        tiles = self.work.tiles(size)
-        self.launch(entry, size, *arguments, *tiles, out, blocks=ceil(size / workspace.TILE))
-        return out
-
-    def found(self, kind: np.dtype):
-        self.stream.sync()
-        return self.work.read(kind)
+    def launch(self, entry: str, *arguments, **options) -> None:
+        super().launch(f"{entry}<0>", *arguments, **options)
 
 
-def _argument(x):
-    """An array as its address, None as none; numbers as they are."""
-    if x is None:
-        return 0
-    return x.data.ptr if hasattr(x, "data") and hasattr(x.data, "ptr") else x
-
-
-def _ints(*numbers: int) -> list[np.int32]:
-    return [np.int32(x) for x in numbers]
+_ints = launches.ints
 
 
 # ---------------------------------------------------------------- statistics
@@ -97,7 +54,7 @@ def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
         on.launch(
             "sample", 0, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz), on.work.sums, on.work.found, blocks=blocks
         )  # fmt: skip
-        columns = [int(x) for x in on.found(_SHARED)["columns"]]
+        columns = on.found(_SHARED)
     scale = a.nnz / max(1, columns[0])
     return tuple(round(x * scale) for x in columns)
 
@@ -160,8 +117,20 @@ def similar(a: Csr) -> tuple[Any, Csr]:
 def _groups(on: _On, a: Csr, rows: int, pad: int) -> tuple[Any, Any, int]:
     """(firsts, where groups begin, columns of all)."""
     first = on.scan("firsts", a.nnz, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz, rows))
-    begin = on.scan("group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad))
-    return first, begin, int(begin[-1:].get()[0])
+    begin = on.scan(
+        "group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad), on.work.found
+    )
+    return first, begin, on.found(_END)[0] if a.m else 0
+
+
+def groups(a: Csr, rows: int) -> tuple[Any, Any, int]:
+    """(firsts, where groups of `rows` rows begin, columns of all), as planning.cu's kernels have them.
+
+    firsts: int32 (nnz + 1,), entries before each that are the first of their column in their group. Columns of A ascend
+    in every row; its values are not looked at.
+    """
+    with _On() as on:
+        return _groups(on, a, rows, 1)
 
 
 def grouped(a: Csr, rows: int) -> tuple[Any, Any, Any]:
@@ -229,10 +198,7 @@ def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -
             "count_tasks", 0, row_ptr, *_ints(m, chunk, max(block, 1)), on.work.sums, on.work.found,
             blocks=min(_MOST_BLOCKS, ceil(m / THREADS)),
         )  # fmt: skip
-        found = on.found(_COUNTS)
-        parts, cut_parts, room, cuts = (
-            int(found[x]) for x in ("parts", "cut_parts", "room", "cuts")
-        )
+        parts, cut_parts, room, cuts = on.found(_COUNTS)
         spare = room - cut_parts if block else 0
         count = parts + max(0, spare - (m - cuts))
         require(

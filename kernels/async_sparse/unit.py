@@ -9,11 +9,12 @@ import numpy as np
 
 from .. import jit
 from ..contract import Launch, Problem, require, timed
-from ..formats import bcsr, csr
+from ..formats import bcsr, csr, layout
 from ..formats.bcsr import Bcsr
+from ..formats.csr import Csr
 from ..formats.half import array_module
 from ..tma import tensor_map
-from . import family
+from . import family, planning
 from .family import LINE, ROWS, Unit
 from .lines import lines
 
@@ -31,26 +32,33 @@ def stacked(a: Bcsr) -> Bcsr:
     if a.blocks == 0:
         nothing = xp.zeros((0, ROWS, b_col), a.val.dtype)
         return replace(a, row_ptr=xp.zeros(rows + 1, xp.int32), val=nothing)
+    if xp is not np:
+        pattern = Csr(a.block_rows, a.block_columns, a.row_ptr, a.col_idx, a.val)  # of blocks
+        first, row_ptr, count = planning.groups(pattern, high)
+        bcsr.require_blocks(count, ROWS)
+        col_idx, val = layout.stacked(a, high, first, row_ptr, count)
+        return replace(a, row_ptr=row_ptr, col_idx=col_idx, val=val)
     row = bcsr.block_rows_of(a)
     where = row // high * a.block_columns + a.col_idx
-    place, target = xp.unique(where, return_inverse=True)
+    place, target = np.unique(where, return_inverse=True)
     bcsr.require_blocks(len(place), ROWS)
-    val = xp.zeros((len(place), high, b_row, b_col), a.val.dtype)
+    val = np.zeros((len(place), high, b_row, b_col), a.val.dtype)
     val[target.reshape(-1), row % high] = a.val
     return replace(
         a,
         row_ptr=csr.offsets(place, rows, a.block_columns),
-        col_idx=(place % a.block_columns).astype(xp.int32),
+        col_idx=(place % a.block_columns).astype(np.int32),
         val=val.reshape(-1, ROWS, b_col),
     )
 
 
 def work_order(row_ptr, longest_first: bool = True):
     """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first, or not."""
-    xp = array_module(row_ptr)
+    if array_module(row_ptr) is not np:
+        return layout.ordered_rows(row_ptr, longest_first)
     lengths = row_ptr[1:] - row_ptr[:-1]
-    rows = xp.argsort(-lengths, kind="stable") if longest_first else xp.arange(len(lengths))
-    table = xp.zeros((len(rows), 4), xp.int32)
+    rows = np.argsort(-lengths, kind="stable") if longest_first else np.arange(len(lengths))
+    table = np.zeros((len(rows), 4), np.int32)
     table[:, 0], table[:, 1], table[:, 2] = rows, row_ptr[rows], row_ptr[rows + 1]
     return table
 
@@ -120,7 +128,7 @@ def require_hopper(name: str, device) -> None:
     require(
         jit.arch_of(device) in family.TARGETS,
         f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "
-        f"{'.'.join(map(str, device.compute_capability))}, has not: use opt0",
+        f"{'.'.join(map(str, device.compute_capability))}, has not: use blocks_mma, or opt0 in TF32",
     )
 
 

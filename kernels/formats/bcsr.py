@@ -128,11 +128,14 @@ def blocks_by_row(a, block: int | tuple[int, int] = 64):
     return xp.diff(csr.offsets(place[first], rows, columns).astype(xp.int64))
 
 
-def from_dense(dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -> Bcsr:
+def from_dense(
+    dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16", density: float | None = None
+) -> Bcsr:  # fmt: skip
     """The blocks of a dense (m, k) matrix that hold a non-zero, on the side where it lives.
 
-    dense: float32, rounded to `dtype` first, or a `Half`, which keeps its own dtype. Raises
-    ValueError, one sentence, for another array, block or dtype.
+    dense: float32, rounded to `dtype` first, or a `Half`, which keeps its own dtype. density: keep only the blocks
+    with the largest sums of squares, that share of all, of equal ones the first; what is no number counts as infinite.
+    Of float32 only. Raises ValueError, one sentence, for another array, block, dtype or density.
     """
     b_row, b_col = sides(block)
     if isinstance(dense, Half):
@@ -144,23 +147,79 @@ def from_dense(dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat
                 f"BCSR is made from a 2-dimensional float32 array, but the given one is "
                 f"{dense.ndim}-dimensional {dense.dtype}"
             )
-        given = stored.rounded(dense, dtype)
+        given = dense
     xp = array_module(given)
-    m, k = (int(size) for size in given.shape)
-    stored.require_sizes("BCSR", m, k)
+    m, k = stored.require_sizes("BCSR", *given.shape)
     rows, columns = -(-m // b_row), -(-k // b_col)
-    if rows * b_row != m or columns * b_col != k:
-        padded = xp.zeros((rows * b_row, columns * b_col), given.dtype)
-        padded[:m, :k] = given
-        given = padded
+    count = None if density is None else _share(density, rows * columns, given)
     if given.size == 0:
         return _empty(xp, m, k, (b_row, b_col), dtype)
-    cells = given.reshape(rows, b_row, columns, b_col).transpose(0, 2, 1, 3)
-    row, col = xp.nonzero(stored.nonzero(cells).any(axis=(2, 3)))
+    if xp is not np:
+        from . import compress
+
+        return Bcsr(m, k, dtype, *compress.blocks(given, (b_row, b_col), dtype, count))
+    cells = np.zeros((rows * b_row, columns * b_col), given.dtype)
+    cells[:m, :k] = given
+    cells = cells.reshape(rows, b_row, columns, b_col)
+    keep = np.ones((rows, columns), bool) if count is None else _largest(cells, count)
+    if given.dtype == np.float32:
+        cells = stored.rounded(cells, dtype)
+    row, col = np.nonzero(keep & stored.nonzero(cells).any(axis=(1, 3)))
     require_blocks(int(row.shape[0]), b_row)
-    val = xp.ascontiguousarray(cells[row, col])
+    val = np.ascontiguousarray(cells.transpose(0, 2, 1, 3)[row, col])
     row_ptr = csr.offsets(row * columns + col, rows, columns)
-    return Bcsr(m, k, dtype, row_ptr, col.astype(xp.int32), val, int(stored.nonzero(val).sum()))
+    return Bcsr(m, k, dtype, row_ptr, col.astype(np.int32), val, stored.count_nonzero(val))
+
+
+def _share(density, count: int, given) -> int:
+    """So many blocks as a share of them is; ValueError where it is none."""
+    if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
+        raise ValueError(f"density is {density!r}, but must be a share from 0 to 1")
+    if given.dtype != np.float32:
+        raise ValueError(f"blocks are pruned in float32, but the array is {given.dtype}")
+    return round(float(density) * count)
+
+
+def _largest(cells: np.ndarray, count: int) -> np.ndarray:
+    """bool (rows, columns): the blocks with the largest sums of squares; cells: (rows, b_row, columns, b_col).
+
+    Squares add up row after row, then neighbouring columns, and pairs of them: as on a GPU, to the last bit.
+    """
+    sums = np.zeros(cells.shape[::2] + cells.shape[3:])
+    for row in range(cells.shape[1]):
+        sums += cells[:, row].astype(np.float64) ** 2
+    while sums.shape[-1] > 1:
+        sums = sums[..., ::2] + sums[..., 1::2]
+    score = np.where(np.isnan(sums), np.inf, sums).reshape(-1)
+    keep = np.zeros(score.size, bool)
+    keep[np.argsort(-score, kind="stable")[:count]] = True
+    return keep.reshape(cells.shape[::2])
+
+
+def in_order(a: Bcsr) -> Bcsr:
+    """The same matrix with its blocks in order, where `a` lives; those of one place add up, in float64.
+
+    Its indices lie within the matrix.
+    """
+    if a.blocks == 0:
+        return a
+    if array_module(a.val) is not np:
+        from . import compress
+
+        return Bcsr(a.m, a.k, a.dtype, *compress.in_order(a))
+    place = block_rows_of(a) * a.block_columns + a.col_idx
+    order = np.argsort(place, kind="stable")
+    place, val = place[order], a.val[order]
+    first = csr.changes(place)
+    if not first.all():
+        begin = np.flatnonzero(first)
+        many = np.diff(begin, append=place.size) > 1
+        sums = np.add.reduceat(stored.numbers(val, a.dtype).astype(np.float64), begin, axis=0)
+        place, val = place[begin], val[begin]
+        val[many] = stored.rounded(sums[many].astype(np.float32), a.dtype)
+    row_ptr = csr.offsets(place, a.block_rows, a.block_columns)
+    col_idx = (place % a.block_columns).astype(np.int32)
+    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, stored.count_nonzero(val))
 
 
 def from_torch(tensor) -> Bcsr:
@@ -201,7 +260,7 @@ def from_torch(tensor) -> Bcsr:
             csr.narrowed("BCSR", "row_ptr", row_ptr),
             csr.narrowed("BCSR", "col_idx", col_idx),
             val,
-            int(stored.nonzero(val).sum()),
+            stored.count_nonzero(val),
         )  # fmt: skip
     )
 
@@ -359,10 +418,14 @@ def to_csr(a: Bcsr) -> Csr:
     if a.blocks == 0:
         nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
         return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
-    at = xp.flatnonzero(stored.nonzero(a.val))
+    if xp is not np:
+        from . import compress
+
+        return compress.csr_of_blocks(a)
+    at = np.flatnonzero(stored.nonzero(a.val))
     block, inside = at // (b_row * b_col), at % (b_row * b_col)
     row = block_rows_of(a)[block] * b_row + inside // b_col
-    col = a.col_idx[block].astype(xp.int64) * b_col + inside % b_col
+    col = a.col_idx[block].astype(np.int64) * b_col + inside % b_col
     return stored.csr_of(a, at, row, col)
 
 

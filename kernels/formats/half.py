@@ -43,7 +43,15 @@ class Half:
 
     def fill(self, value: float) -> None:
         """Set every element, in place, to a number rounded to the dtype; NaN becomes 0x7FFF."""
-        self.bits.fill(int(to_bits(np.array(value, np.float32), self.dtype)))
+        bits = int(to_bits(np.array(value, np.float32), self.dtype))
+        if array_module(self.bits) is np or not (
+            self.bits.flags.c_contiguous or self.bits.flags.f_contiguous
+        ):
+            self.bits.fill(bits)
+            return
+        from . import compress
+
+        compress.fill(self.bits, bits)
 
 
 def to_bits(x, dtype: str):
@@ -100,8 +108,10 @@ def _on_gpu(kernel: str, x, dtype: str, kind):
     """A kernel of half.cu over a CuPy array, element by element, in the same memory order."""
     import cupy
 
+    from . import compress
+
     turned = not x.flags.c_contiguous and x.flags.f_contiguous
-    x = x.T if turned else cupy.ascontiguousarray(x)
+    x = x.T if turned else compress.contiguous(x)
     made = cupy.empty(x.shape, kind)
     if x.size:
         _launch(kernel, x.size, dtype, x.data.ptr, made.data.ptr)
@@ -109,9 +119,9 @@ def _on_gpu(kernel: str, x, dtype: str, kind):
 
 
 def _flat(x):
-    import cupy
+    from . import compress
 
-    return (x.T if x.flags.f_contiguous else cupy.ascontiguousarray(x)).reshape(-1)
+    return (x.T if x.flags.f_contiguous else compress.contiguous(x)).reshape(-1)
 
 
 def _launch(kernel: str, size: int, dtype: str, *addresses: int) -> None:
@@ -121,17 +131,25 @@ def _launch(kernel: str, size: int, dtype: str, *addresses: int) -> None:
     jit.run_on_cupy_stream(SOURCE, f"{kernel}<{kind}>", size, 256, np.int64(size), *addresses)
 
 
+def _row_major(x):
+    if array_module(x) is np:
+        return np.ascontiguousarray(x)
+    from . import compress
+
+    return compress.contiguous(x)
+
+
 def from_dense(dense, dtype: str) -> Half:
     """A 2-dimensional float32 array rounded to `dtype` by `to_bits`, on the side where it lives.
 
     Raises ValueError for an array of another dtype or another number of dimensions.
     """
-    return validate(Half(dtype, array_module(dense).ascontiguousarray(to_bits(dense, dtype))))
+    return validate(Half(dtype, _row_major(to_bits(dense, dtype))))
 
 
 def to_dense(x: Half):
     """(rows, columns) float32 array, row-major, on the side where `x` lives: exact."""
-    return array_module(x.bits).ascontiguousarray(from_bits(x.bits, x.dtype))
+    return _row_major(from_bits(x.bits, x.dtype))
 
 
 def to_device(x: Half) -> Half:

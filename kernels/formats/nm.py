@@ -57,6 +57,11 @@ class Nm:
         return math.ceil(self.k / self.group) * self.keep
 
     @property
+    def real(self) -> int:
+        """Compressed rows without surplus ones."""
+        return self.w - _surplus(self.k, self.keep, self.group)
+
+    @property
     def q(self) -> int:
         """Vectors of a row."""
         return math.ceil(self.n / self.vector)
@@ -136,29 +141,49 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
             f"{dense.ndim}-dimensional {dense.dtype}"
         )
     k, n, keep, group, vector = _sizes(*dense.shape, keep, group, vector)
+    if xp is not np:
+        return _on_gpu(dense, keep, group, vector, prune)
     q = math.ceil(n / vector)
     lanes = min(vector, n)
     w = math.ceil(k / group) * keep
     # What is not written below are the surplus rows.
-    val = xp.zeros((w, n), xp.float32)
-    index = xp.full((w, q), k - 1, xp.int32)
+    val = np.zeros((w, n), np.float32)
+    index = np.full((w, q), k - 1, np.int32)
     for start, stop, first, last in _chunks(k, keep, group, n):
         groups = math.ceil((stop - start) / group)
         rows, taken = (stop - start) // groups, (last - first) // groups
-        padded = xp.zeros((stop - start, q * lanes), xp.float32)
+        padded = np.zeros((stop - start, q * lanes), np.float32)
         padded[:, :n] = dense[start:stop]
         cells = padded.reshape(groups, rows, q, lanes)
         if prune:
-            scores = _fold(xp.add, xp.abs(cells).astype(xp.float64))
-            scores = xp.where(xp.isnan(scores), xp.inf, scores)
+            scores = _fold(np.add, np.abs(cells).astype(np.float64))
+            scores = np.where(np.isnan(scores), np.inf, scores)
         else:
-            scores = _fold(xp.logical_or, cells != 0).astype(xp.int8)
+            scores = _fold(np.logical_or, cells != 0).astype(np.int8)
             _require_fit(scores, start, k, n, keep, group, vector)
-        local = _rows(xp, (_ranks(xp, scores) < taken).transpose(0, 2, 1), taken)
-        values = cells[xp.arange(groups)[:, None, None], local, xp.arange(q)]
-        local += xp.arange(start, stop, rows)[:, None, None]
+        local = _rows(np, (_ranks(np, scores) < taken).transpose(0, 2, 1), taken)
+        values = cells[np.arange(groups)[:, None, None], local, np.arange(q)]
+        local += np.arange(start, stop, rows)[:, None, None]
         val[first:last] = values.reshape(-1, q * lanes)[:, :n]
         index[first:last] = local.reshape(-1, q)
+    return Nm(k, n, keep, group, vector, val, index)
+
+
+def _on_gpu(dense, keep: int, group: int, vector: int, prune: bool) -> Nm:
+    """`compress` of a CuPy array."""
+    from . import compress as on_gpu
+
+    if dense.dtype != np.float32:
+        dense, _ = on_gpu.float32(dense)
+    k, n = dense.shape
+    val, index, wrong = on_gpu.nm(dense, keep, group, vector, prune)
+    if wrong is not None:
+        g, v = divmod(wrong, math.ceil(n / vector))
+        rows = slice(g * group, min(k, (g + 1) * group))
+        columns = slice(v * vector, min(n, (v + 1) * vector))
+        part = on_gpu.contiguous(dense[rows, columns]).get()
+        used = (part != 0).any(axis=1).astype(np.int8)
+        raise ValueError(_too_many(int(used.sum()), g, v, k, n, keep, group, vector))
     return Nm(k, n, keep, group, vector, val, index)
 
 
@@ -353,9 +378,17 @@ def _require_fit(used, start: int, k: int, n: int, keep: int, group: int, vector
     full = count > keep
     if bool(full.any()):
         g, v = divmod(int(full.argmax()), used.shape[2])
-        row, column = start + g * group, v * vector
-        raise ValueError(
-            f"group {row // group} (rows {row} to {min(row + group, k) - 1}) has {int(count[g, v])} "
-            f"non-zero rows in vector {v} (columns {column} to {min(column + vector, n) - 1}), but "
-            f"{keep}:{group} keeps {keep}: prune it or choose another pattern"
-        )
+        of = start // group + g, v
+        raise ValueError(_too_many(int(count[g, v]), *of, k, n, keep, group, vector))
+
+
+def _too_many(
+    count: int, g: int, v: int, k: int, n: int, keep: int, group: int, vector: int
+) -> str:
+    """The sentence on a vector of a group with more rows that are not 0 than `keep`."""
+    row, column = g * group, v * vector
+    return (
+        f"group {g} (rows {row} to {min(row + group, k) - 1}) has {count} "
+        f"non-zero rows in vector {v} (columns {column} to {min(column + vector, n) - 1}), but "
+        f"{keep}:{group} keeps {keep}: prune it or choose another pattern"
+    )

@@ -40,17 +40,33 @@ def nonzero(val):
 
 
 def csr_of(a, at, row, col) -> Csr:
-    """Some stored values as `Csr`, columns ascending: their places in val, rows and columns, int64, in any order."""
-    if at.shape[0] > INT32_MAX:
-        raise ValueError(
-            f"{at.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
-        )
-    xp = half.array_module(at)
+    """Some stored values on the host as `Csr`, columns ascending.
+
+    at, row, col: their places in val, rows and columns, int64, in any order.
+    """
+    require_entries(at.shape[0])
     place = row * a.k + col
-    order = xp.argsort(place)
+    order = np.argsort(place)
     row_ptr = csr.offsets(place[order], a.m, a.k)
     kept = a.val.reshape(-1)[at[order]]
-    return Csr(a.m, a.k, row_ptr, col[order].astype(xp.int32), numbers(kept, a.dtype))
+    return Csr(a.m, a.k, row_ptr, col[order].astype(np.int32), numbers(kept, a.dtype))
+
+
+def require_entries(count: int) -> None:
+    """Raise ValueError where row offsets of 32 bits do not count the entries of CSR."""
+    if count > INT32_MAX:
+        raise ValueError(
+            f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
+        )
+
+
+def count_nonzero(val) -> int:
+    """How many stored values are not 0, of either sign; NumPy or CuPy, row-major."""
+    if half.array_module(val) is np:
+        return int(np.count_nonzero(nonzero(val)))
+    from . import compress
+
+    return compress.filled(val)
 
 
 def fill_ratio(a) -> float:

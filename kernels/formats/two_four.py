@@ -301,10 +301,14 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     xp = array_module(meta)
     m, width = meta.shape
     high, wide = -(-m // rows) * rows, -(-16 * width // columns) * columns // 16
-    whole = xp.full((high, wide), EMPTY, xp.uint16)
+    if xp is not np:
+        from . import layout
+
+        return layout.swizzled(meta, high, wide, ring=False)
+    whole = np.full((high, wide), EMPTY, np.uint16)
     whole[:m, :width] = meta
     blocks = whole.reshape(high // 16, 2, 8, wide // 4, 4)  # i, s, g, j, t
-    return xp.ascontiguousarray(blocks.transpose(0, 2, 3, 4, 1)).reshape(high // 2, 2 * wide)
+    return np.ascontiguousarray(blocks.transpose(0, 2, 3, 4, 1)).reshape(high // 2, 2 * wide)
 
 
 def unswizzle(swizzled, m: int, k: int):
@@ -383,7 +387,9 @@ def _bits(dense, dtype: str):
     m, k = require_sizes(*dense.shape)
     if dense.dtype == np.uint16:
         return dense
-    bits = xp.empty((m, k), xp.uint16)
+    if xp is not np:
+        return to_bits(dense, dtype)
+    bits = np.empty((m, k), np.uint16)
     for rows in row_chunks(m, k):
         bits[rows] = to_bits(dense[rows], dtype)
     return bits
@@ -463,7 +469,8 @@ def _require_fit_on_device(entry: str, bits, val: int = 0, meta: int = 0) -> Non
     import cupy
 
     nothing = np.uint64(2**64 - 1)
-    first = cupy.full(1, nothing, cupy.uint64)
+    first = cupy.empty(1, cupy.uint64)
+    first.data.memset_async(0xFF, first.nbytes, cupy.cuda.get_current_stream())
     _launch(entry, bits, val, meta, first.data.ptr)
     place = int(first.get()[0])  # waits for the kernel
     if place != nothing:
@@ -472,11 +479,11 @@ def _require_fit_on_device(entry: str, bits, val: int = 0, meta: int = 0) -> Non
 
 def _launch(entry: str, bits, val: int, meta: int, first: int) -> None:
     """Run one instantiation over CuPy bit patterns; the others are device addresses."""
-    import cupy
+    from . import compress as on_gpu
 
     m, k = require_sizes(*bits.shape)
     threads = count_threads(m, k)
-    bits = cupy.ascontiguousarray(bits)
+    bits = on_gpu.contiguous(bits)
     if bits.data.ptr % 16:  # a part of another array
         bits = bits.copy()
     arguments = (np.int32(m), np.int32(k), bits.data.ptr, val, meta, first)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from contextlib import contextmanager
 
 from .. import gpu
+from ..gpu import now
 
 
 def ordinal_for(a) -> int:
@@ -19,7 +19,7 @@ def ordinal_for(a) -> int:
 def gpu_of(a) -> int | None:
     """CUDA's number of the GPU that A is on; None for the host."""
     for x in (a, *(getattr(a, name, None) for name in ("val", "data"))):
-        where = getattr(x, "device", None)
+        where = _device_of(x)
         for name in ("index", "id"):
             found = getattr(where, name, None)
             if isinstance(found, int) and getattr(where, "type", "cuda") == "cuda":
@@ -27,28 +27,18 @@ def gpu_of(a) -> int | None:
     return None
 
 
-def now() -> int | None:
-    """The current GPU of this thread, or None where there is none."""
+def _device_of(x):
     try:
-        driver = _driver()
-        error, device = driver.cuCtxGetDevice()
-    except Exception:  # no driver, which `gpu.open_device` says better
+        return getattr(x, "device", None)
+    except NotImplementedError:  # CuPy's sparse matrices inherit such a property
         return None
-    return int(device) if error == driver.CUresult.CUDA_SUCCESS else None
-
-
-@functools.cache
-def _driver():
-    from cuda.bindings import driver
-
-    return driver
 
 
 @contextmanager
 def opened(ordinal: int):
     """A GPU, current meanwhile, in CuPy as well where it is there."""
     before = now()
-    device = gpu.open_device(ordinal)
+    device = gpu.current_device(ordinal)
     try:
         yield device
     finally:

@@ -6,13 +6,15 @@ an `accuracy` that says so.
 
 from __future__ import annotations
 
+import functools
 import sys
+from dataclasses import replace
 
 import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, csr, foreign, half, intake, nm, two_four
+from ..formats import bcsr, compress, csr, foreign, half, intake, nm, stored, two_four
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import array_module
@@ -167,7 +169,8 @@ def is_semi_structured(a) -> bool:
 
 def _given(a, accuracy):
     if isinstance(a, FORMATS):
-        return a
+        # What was found of its arrays before is not believed: they may have changed.
+        return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
     if _is_torch(a) and _is_sparse(a):
         from . import tensors
 
@@ -211,11 +214,17 @@ def array(tensor):
     import cupy
 
     # What cupy.from_dlpack does, in a tenth of its time.
-    kind, size = np.dtype(str(tensor.dtype).removeprefix("torch.")), tensor.numel()
+    kind, size = _numpys(tensor.dtype), tensor.numel()
     memory = cupy.cuda.UnownedMemory(
         tensor.data_ptr(), max(1, size) * kind.itemsize, tensor, tensor.get_device()
     )
     return cupy.ndarray(tuple(tensor.shape), kind, cupy.cuda.MemoryPointer(memory, 0))
+
+
+@functools.cache
+def _numpys(dtype) -> np.dtype:
+    """NumPy's dtype for PyTorch's."""
+    return np.dtype(str(dtype).removeprefix("torch."))
 
 
 def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
@@ -233,16 +242,15 @@ def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
 def blocks_of(m: int, k: int, row_ptr, col_idx, val):
     """Blocks (blocks, b_row, b_col) of float32 and of any sides, whose indices were checked: BCSR where it has such
     sides, else CSR; blocks may come in any order."""
-    given = Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, int((val != 0).sum()))
-    return ascending(given) if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(given)
+    nnz = stored.count_nonzero(val)
+    made = ascending(Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
+    return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
 
 
 def ascending(a: Bcsr) -> Bcsr:
     """The same matrix with its blocks in order, repeated ones added up; indices were checked."""
     fault = bcsr.first_fault(a)
-    if fault is None or fault[0] != bcsr.ASCENDS:
-        return a
-    return bcsr.from_csr(bcsr.to_csr(a), block=a.block, dtype=a.dtype)
+    return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
 
 
 # ---------------------------------------------------------------- values
@@ -250,27 +258,33 @@ def ascending(a: Bcsr) -> Bcsr:
 
 def float32(x, accuracy):
     """An array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
+    if x.dtype == np.float32 and x.flags.c_contiguous:
+        return x
     xp = array_module(x)
     real = (
         x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"
     )  # ml_dtypes', which NumPy does not count among them
     require(real, f"A holds {x.dtype}, but a matrix is real here")
-    made = x.astype(xp.float32, copy=False)
-    if accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32:
-        _require_same(made, x, str(x.dtype), "float32", "fp32")
-    return xp.ascontiguousarray(made)
+    check = accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32
+    if xp is np or x.ndim > 3:
+        made = xp.ascontiguousarray(x.astype(np.float32, copy=False))
+        at = first_not_same(made, x) if check else None
+    else:
+        made, at = compress.float32(x, check)
+    if at is not None:
+        value = x[np.unravel_index(at, x.shape)].item()
+        raise ValueError(_not_held(str(x.dtype), value, "float32", "fp32"))
+    return made
 
 
-def _require_same(made, x, given: str, dtype: str, accuracy: str) -> None:
+def first_not_same(made, x) -> int | None:
+    """The place, row by row, of the first number of an array that is another one in float32, as it was made; or None."""
     if x.dtype.kind in "iu":  # compared as float64, 2^53 + 1 would be 2^53
         fits = made < 2.0 ** (8 * x.dtype.itemsize - (x.dtype.kind == "i"))
-        xp = array_module(x)
-        wrong = ~(fits & (xp.where(fits, made, xp.float32(0)).astype(x.dtype) == x))
+        wrong = ~(fits & (np.where(fits, made, np.float32(0)).astype(x.dtype) == x))
     else:
         wrong = ~((made == x) | (made != made))
-    if bool(wrong.any()):
-        value = x.reshape(-1)[int(wrong.reshape(-1).argmax())]
-        raise ValueError(_not_held(given, value.item(), dtype, accuracy))
+    return int(wrong.reshape(-1).argmax()) if bool(wrong.any()) else None
 
 
 def _not_held(given: str, value, dtype: str, accuracy: str) -> str:
@@ -278,6 +292,12 @@ def _not_held(given: str, value, dtype: str, accuracy: str) -> str:
         f"A is {given} and has values, such as {value!r}, that {dtype} does not hold: say "
         f"accuracy={accuracy!r} to round them"
     )
+
+
+def require_all_held(a, dtype: str, accuracy: str | None) -> None:
+    """`require_held` of every value that a format stores; what it stores in the dtype is not looked at."""
+    if getattr(a, "dtype", "float32") != dtype and dtype in half.DTYPES and accuracy is None:
+        require_held(values_of(a), dtype, accuracy)
 
 
 def require_held(values, dtype: str, accuracy: str | None) -> None:
@@ -325,31 +345,7 @@ def _pruned(x, prune: str, density, pattern: tuple[int, int], block: int, dtype:
         require_held(x, dtype, accuracy)
         return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
     require_held(x, dtype, accuracy)
-    return bcsr.from_dense(_without_blocks(x, density, block), block=block, dtype=dtype)
-
-
-def _without_blocks(x, density, block: int):
-    """The array with zeros in place of all blocks but the share `density` of the largest sums of squares."""
-    if density is None:
-        return x
-    require(
-        isinstance(density, float | int | np.floating | np.integer) and 0 <= density <= 1,
-        f"density is {density!r}, but must be a share from 0 to 1",
-    )
-    xp = array_module(x)
-    side = bcsr.sides(block)[0]
-    m, k = x.shape
-    rows, columns = -(-m // side), -(-k // side)
-    padded = xp.zeros((rows * side, columns * side), xp.float32)
-    padded[:m, :k] = x
-    cells = padded.reshape(rows, side, columns, side)
-    score = (cells.astype(xp.float64) ** 2).sum(axis=(1, 3)).reshape(-1)
-    stable = {"kind": "stable"} if xp is np else {}  # CuPy's only sort is stable
-    order = xp.argsort(-score, **stable)
-    keep = xp.zeros(score.size, bool)
-    keep[order[: round(density * score.size)]] = True
-    cells = xp.where(keep.reshape(rows, 1, columns, 1), cells, xp.float32(0))
-    return xp.ascontiguousarray(cells.reshape(padded.shape)[:m, :k])
+    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
 
 
 # ---------------------------------------------------------------- from format to format
@@ -361,14 +357,14 @@ def as_csr(a) -> Csr:
         return a
     if isinstance(a, Bcsr | Wcsr):
         return formats.to_csr(a)
+    if array_module(a.val) is not np:
+        return compress.csr_of_vectors(a, a.real) if isinstance(a, Nm) else compress.csr_of_pairs(a)
     dense = formats.to_dense(a)
     dense = dense.T if isinstance(a, Nm) else dense
-    xp = array_module(dense)
-    row, column = xp.nonzero(dense)
+    row, column = np.nonzero(dense)
     m, k = dense.shape
-    place = row.astype(xp.int64) * k + column
-    values = xp.ascontiguousarray(dense[row, column])
-    return Csr(m, k, csr.offsets(place, m, k), column.astype(xp.int32), values)
+    values = np.ascontiguousarray(dense[row, column])
+    return Csr(m, k, csr.offsets(row * k + column, m, k), column.astype(np.int32), values)
 
 
 def transposed(a: Csr) -> tuple[Csr, object]:

@@ -1,23 +1,24 @@
 """Which room's kernels multiply a matrix: by its format, the dtype of B, the accuracy asked for, and the GPU.
 
-    A        B          accuracy   compute capability 9.0                  other GPUs
-    CSR      float32    fp32       async_sparse auto_fp32                  casper_sparse auto
+    A        B          accuracy   compute capability 9.0                  other GPUs, from 8.0 on
+    CSR      float32    fp32       async_sparse auto_fp32                  async_sparse auto_fp32, without windows
              float32    tf32       async_sparse auto_tf32                  as fp32
              16-bit     its own    async_sparse auto_half                  async_sparse auto_half
     BCSR     float32    fp32       as CSR                                  as CSR
              float32    tf32       async_sparse auto                       as CSR
-             16-bit     its own    async_sparse auto                       async_sparse opt0, blocks of 64 x 64
-    2:4      16-bit     its own    tensor_core_24 auto                     tensor_core_24 auto
+             16-bit     its own    async_sparse auto                       async_sparse blocks_mma
+    2:4      16-bit     its own    tensor_core_24 auto                     tensor_core_24 auto, which is mma_sp
              float32    any        as CSR                                  as CSR
-    N:M      float32    fp32       nm_spmm auto                            nm_spmm auto
+    N:M      float32    fp32       nm_spmm auto                            nm_spmm auto, which is wide
              float32    tf32       nm_spmm tf32                            as fp32
              bfloat16   bf16       nm_spmm bf16                            none
     WCSR                           as CSR                                  as CSR
 
-"fp16" and "bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows
-of A is multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's
-sums, and may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. Where A
-has infinite values there are no such three products. TF32 takes A rounded and B cut to 10 bits of fraction.
+CSR whose values change in place is casper_sparse's everywhere. A `gpu.Portable` counts as another GPU. "fp16" and
+"bf16" of float32 are multiplied as "tf32", which holds both. N:M whose vectors are no multiple of four rows of A is
+multiplied as CSR. auto_fp32 may add three TF32 products for one of float32, whose error is that of float32's sums, and
+may multiply several rows of A together: then what is infinite or NaN in B becomes NaN in all of them. Where A has
+infinite values there are no such three products. TF32 takes A rounded and B cut to 10 bits of fraction.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from .. import jit, splitmix, tuning
 from ..contract import Launch, Operands, Problem, require
-from ..formats import bcsr, half
+from ..formats import half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
@@ -76,7 +77,7 @@ def route(
         )
         return Route("casper_sparse", "auto", a, "float32", in_place=True)
     if dtype in half.DTYPES:
-        operands.require_held(operands.values_of(a), dtype, accuracy if explicit else None)
+        operands.require_all_held(a, dtype, accuracy if explicit else None)
         return _sixteen(a, dtype, hopper, order, out_order, device)
     less = accuracy != "fp32"
     if isinstance(a, Nm) and (a.vector % 4 == 0 or a.vector >= a.n):
@@ -90,9 +91,7 @@ def route(
 
 
 def _csr(a: Csr, less: bool, hopper: bool) -> Route:
-    if not hopper:
-        return Route("casper_sparse", "auto", a, "float32")
-    if less:
+    if less and hopper:
         return Route("async_sparse", "auto_tf32", replace(a, val=_tf32(a.val)), "tf32")
     return Route("async_sparse", "auto_fp32", a, "float32")
 
@@ -108,19 +107,17 @@ def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) ->
             return Route(
                 "async_sparse", "auto", made, dtype, order, out_order if order == "F" else "C"
             )
-        if made.block != (64, 64):
-            made = bcsr.from_csr(bcsr.to_csr(made), block=64, dtype=dtype)
-        return Route("async_sparse", "opt0", made, dtype, order, out_order)
+        return Route("async_sparse", "blocks_mma", made, dtype, order, out_order)
     if not isinstance(a, Nm):
         return Route("async_sparse", "auto_half", operands.as_csr(a), dtype)
+    require(
+        dtype == "bfloat16",
+        f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
+    )
     cc = ".".join(map(str, device.compute_capability))
     require(
         hopper,
         f"N:M times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: convert B to float32",
-    )
-    require(
-        dtype == "bfloat16",
-        f"N:M times {dtype} has no kernel, but bfloat16 and float32 have: convert B",
     )
     rounded = half.from_bits(half.to_bits(a.val, dtype), dtype)
     return Route("nm_spmm", "bf16", replace(a, val=rounded), dtype, turned=True)
@@ -277,34 +274,50 @@ def _likely(room: str, family, tune: Callable, p: Problem, device):
     return configs[0]
 
 
-def choose(way: Route, p: Problem, device, tune: Callable[[], Problem] | None) -> str:
+def choose(
+    way: Route, p: Problem, device, tune: Callable[[], Problem] | None,
+    deterministic: bool = False, notes: list[str] | None = None,
+) -> str:  # fmt: skip
     """A variant's name, or "family knobs": what is the fastest, by trials or by what was kept of earlier ones.
 
     p: B and out may be stand-ins. tune: makes the problem that there may be trials on; None: there may be none, and
-    where nothing is kept, it is the best by prediction.
+    where nothing is kept, it is the best by prediction. A choice that was kept of another minor version of the compiler
+    counts as well, and `notes` says so. deterministic: sums are added up in one order.
     """
     if way.room == "casper_sparse":
-        return _choose_csr(way, tune(), device) if tune else "split_rows"
+        return _choose_csr(way, tune, p, device, deterministic)
     family = _family(way, p, device)
     if family is None:
         return way.variant
     key = family.key()
-    if tune:
+    kept = tuning.look_up(family.choices, key, device, family.fits, near=True)
+    if kept is not None:
+        config = kept.config
+        if notes is not None and kept.nvrtc != jit.nvrtc_version():
+            notes.append(
+                f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {jit.nvrtc_version()} compiles it"
+            )
+    elif tune:
         config, _ = tuning.choose(
             family.choices, key, device, fits=family.fits, make=lambda: family.tune(tune())
         )
     else:
-        kept = tuning.look_up(family.choices, key, device, family.fits)
-        config = kept.config if kept is not None else family.likely()
+        config = family.likely()
+    if deterministic and hasattr(config, "in_order"):
+        config = replace(config, in_order=True)
     names = {kind: name for name, kind in family.choices.families.items()}
     return f"{names[type(config)]} {tuning.knobs(config)}"
 
 
-def _choose_csr(way: Route, p: Problem, device) -> str:
+def _choose_csr(way: Route, tune, p: Problem, device, deterministic: bool) -> str:
     from ..casper_sparse import family, launch
 
-    # shared_tiles reads a copy of A's values.
-    names = [x for x in family.candidates(p, device) if not (way.in_place and x == "shared_tiles")]
+    if not tune:
+        return "rows_per_warp" if deterministic else "split_rows"
+    p = tune()
+    # shared_tiles reads a copy of A's values; parts of rows that split_rows cuts are added up as they come.
+    without = ["shared_tiles"] * way.in_place + ["split_rows"] * deterministic
+    names = [x for x in family.candidates(p, device) if x not in without]
     jobs = [
         (family.VARIANTS[x].source, family.entry(x, p.n, family.best_rows(p, device)))
         for x in names

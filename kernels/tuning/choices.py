@@ -23,7 +23,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
 from .. import jit
@@ -70,9 +70,8 @@ def look_up(
     compiler, take one of another minor version of it, which `Choice.nvrtc` tells. A file that may not be read is done
     without, which is said once, on stderr. Raises ValueError, one sentence, for a file that is no file of choices.
     """
-    name = f"{slug(device)}.csv"
     close = None
-    for path in [file] if file else [own_folder(choices.room) / name, choices.shipped / name]:
+    for path in [file] if file else _files(choices.room, choices.shipped, device.name, *_places()):
         try:
             found = read(choices, path).get(key)
         except (FileNotFoundError, NotADirectoryError):
@@ -226,11 +225,20 @@ def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> 
         raise
 
 
+#: Of a field that is named where it is not as usual only: one that older files and records do not have.
+UNSAID = {"unsaid": True}
+
+
 def knobs(config) -> str:
     """A configuration as a person reads it: "bm=128 bn=256 ahead=True"; what is no dataclass, as text."""
     if not is_dataclass(config):
         return str(config)
-    return " ".join(f"{name}={value}" for name, value in asdict(config).items())
+    values = ((f, getattr(config, f.name)) for f in fields(config))
+    return " ".join(
+        f"{f.name}={value}"
+        for f, value in values
+        if not (f.metadata.get("unsaid") and value == f.default)
+    )
 
 
 def parse_knobs(text: str, make: type):
@@ -250,6 +258,25 @@ def own_folder(room: str) -> Path:
     return Path(os.environ.get("SPARSITY_CHOICES") or jit.cache_folder().parent / "choices") / room
 
 
+def _places() -> tuple[str | None, ...]:
+    """What of the environment `own_folder` looks at."""
+    return tuple(
+        map(os.environ.get, ("SPARSITY_CHOICES", "SPARSITY_CACHE", "XDG_CACHE_HOME", "HOME"))
+    )
+
+
+@functools.lru_cache(64)
+def _files(room: str, shipped: Path, gpu: str, *_) -> tuple[Path, ...]:
+    """Where choices are kept for a GPU of this name; the rest is the environment, for which they hold."""
+    name = f"{_slug(gpu)}.csv"
+    return own_folder(room) / name, shipped / name
+
+
 def slug(device) -> str:
     """The GPU's name as the records' folders have it."""
-    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    return _slug(device.name)
+
+
+@functools.lru_cache(64)
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

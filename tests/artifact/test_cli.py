@@ -216,12 +216,29 @@ def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
 
 
+def test_records_in_the_folder_of_another_gpu_give_no_verdict(shelf, capsys):
+    folder = (shelf[0] / "nvidia-h200").rename(shelf[0] / "nvidia-h100")
+    for command in ("claims", "machine"):
+        error = refused(capsys, command, "--records", str(shelf[0]), "--gpu", "nvidia-h100")
+        assert "these records are of an NVIDIA H200" in error and "'nvidia-h100'" in error
+    assert "NVIDIA H200" in refused(
+        capsys, "compare", "--fresh", str(folder), "--shipped", str(folder)
+    )
+
+
+def test_ceilings_without_their_machine_are_no_evidence(shelf, capsys):
+    (shelf[0] / "nvidia-h200" / "ceilings" / "machine.json").unlink()
+    error = refused(capsys, "claims", "--records", str(shelf[0]))
+    assert "ceilings" in error and "the record of the machine is missing" in error
+
+
 def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
     nowhere = str(tmp_path / "nowhere")
     error = refused(capsys, "claims", "--records", nowhere)
     assert f"{nowhere}: this folder of records is missing" in error
     gpu = str(shelf[0] / "nvidia-h200")  # one folder too deep
-    assert f"{gpu}: this folder of records holds no" in refused(capsys, "claims", "--records", gpu)
+    error = refused(capsys, "claims", "--records", gpu)
+    assert f"{gpu}: this is the folder of one GPU" in error and "name the folder above it" in error
 
 
 # ---------------------------------------------------------------- compare
@@ -319,7 +336,7 @@ class Toy:
         import kernels.casper_sparse as casper
         import kernels.nm_cuda_core as nm_cuda_core
         from artifact import baselines
-        from artifact.measure import bench, check
+        from artifact.measure import bench, check, run
 
         self.log, self.problems, self.refuses = [], [], {}
         stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
@@ -335,6 +352,10 @@ class Toy:
         monkeypatch.setattr(check, "oracle", lambda problem: None)
         monkeypatch.setattr(
             check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6)
+        )
+        self.exactly = []
+        monkeypatch.setattr(
+            run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))
         )
         monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
         monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
@@ -431,6 +452,10 @@ def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, 
     names = [line.split()[0] for line in lines]
     assert lines[:2] == ["left out: prefetch needs m to be even", "left out: cublas_b: refused"]
     assert "over cublas_a" in lines[3] and "prefetch" not in names
+    (whole,) = toy.exactly
+    assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, (
+        "on whole numbers, too"
+    )
     error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
     assert "prefetch needs m to be even" in error
 

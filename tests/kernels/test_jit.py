@@ -13,8 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import racing
+from refused import says
 
-from kernels import jit
+from kernels import gpu, jit
 
 SOURCE = """
 #include "factor.cuh"
@@ -566,10 +568,48 @@ def test_reports_are_kept_on_disk(cache, source, monkeypatch):
 
 @pytest.mark.parametrize(
     ("capability", "arch"),
-    [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120")],
+    [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((10, 0), "sm_100"),
+     ((12, 0), "sm_120")],
 )  # fmt: skip
 def test_the_target_of_a_gpu(capability, arch):
     assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
+    assert arch in jit.FAMILIES and set(jit.TARGETS) < set(jit.FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("capability", "known", "arch"),
+    [((8, 7), [80, 86, 87, 89], "sm_87"), ((8, 8), [80, 86, 89], "sm_86"), ((10, 3), [90, 100], "sm_100"),
+     ((12, 9), [100, 120, 121], "sm_121")],
+)  # fmt: skip
+def test_a_gpu_that_the_compiler_does_not_know_takes_the_code_of_its_family(
+    capability, known, arch, monkeypatch
+):
+    monkeypatch.setattr(jit, "_nvrtc_knows", lambda: known)
+    monkeypatch.setattr(jit, "_target", jit._target.__wrapped__)  # past its cache
+    assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
+
+
+@pytest.mark.parametrize(
+    ("capability", "words"),
+    [((7, 5), ["7.5", "8.0 or later"]), ((5, 2), ["5.2", "8.0 or later"]),
+     ((99, 1), ["99.1", "newer nvidia-cuda-nvrtc"])],
+)  # fmt: skip
+def test_a_gpu_without_kernels_is_one_sentence(capability, words):
+    says(words, lambda: jit.arch_of(SimpleNamespace(compute_capability=capability)))
+
+
+def test_every_family_is_one_that_the_compiler_knows():
+    assert {int(re.search(r"\d+", x)[0]) for x in jit.FAMILIES} <= set(jit._nvrtc_knows())
+
+
+def test_a_portable_gpu_is_hopper_without_its_own_instructions():
+    less = gpu.Portable(racing.H200, shared_bytes=101_376)
+    assert jit.arch_of(gpu.Portable(racing.H200)) == jit.arch_of(less) == "sm_90"
+    assert jit.arch_of(gpu.Portable(racing.A100)) == "sm_80"
+    assert less.name != racing.H200.name and less.compute_capability == (9, 0)
+    assert less.properties.max_shared_memory_per_block_optin == 101_376
+    assert less.properties.multiprocessor_count == racing.H200.properties.multiprocessor_count
+    assert racing.H200.properties.max_shared_memory_per_block_optin > 101_376
 
 
 # ------------------------------------------------------------------------------------ shared memory

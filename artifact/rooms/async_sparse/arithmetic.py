@@ -30,7 +30,7 @@ def stated(part: str) -> pd.DataFrame:
 
 
 def apart() -> pd.DataFrame:
-    """What the code of others gave on real matrices here, apart from this harness: AccSpMM and Voltrix."""
+    """What the code of others gave on real matrices here, apart from this harness: Voltrix."""
     return others.read(ROOM, "apart", paths.HOME).table()
 
 

@@ -223,6 +223,16 @@ def no_archive(path):
     path.with_suffix(".npz").write_bytes(b"not a zip")
 
 
+def test_a_matrix_that_memory_has_no_room_for_is_said_to_be_one(tmp_path, monkeypatch):
+    def full(_):
+        raise MemoryError("Unable to allocate 8 TiB")
+
+    monkeypatch.setattr(scipy.sparse, "load_npz", full)
+    (tmp_path / "large.npz").touch()
+    with pytest.raises(ValueError, match=r"large\.npz is a matrix that memory has no room for"):
+        matrices.load("large", tmp_path)
+
+
 def other_arrays(path):
     np.savez(path.with_suffix(".npz"), a=np.ones(3))
 
@@ -237,7 +247,28 @@ def complex_numbers(path):
     )
 
 
-@pytest.mark.parametrize("make", [no_archive, other_arrays, no_header, complex_numbers])
+def counted_from_one(path):
+    a = scipy.sparse.csc_array((np.ones(1), [0], [0, 1]), shape=(3, 1))
+    a.indices[0] = 10**6
+    scipy.sparse.save_npz(path.with_suffix(".npz"), a)
+
+
+def pointers_fall(path):
+    a = scipy.sparse.csc_array((np.ones(2), [0, 1], [0, 1, 2]), shape=(3, 2))
+    a.indptr[1] = 3
+    scipy.sparse.save_npz(path.with_suffix(".npz"), a)
+
+
+def decimal_comma(path):
+    path.with_suffix(".mtx").write_text(
+        "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1,5\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [no_archive, other_arrays, no_header, complex_numbers, counted_from_one, pointers_fall, decimal_comma],
+)  # fmt: skip
 def test_what_is_no_matrix_is_named(tmp_path, make):
     make(tmp_path / "bad")
     with pytest.raises(ValueError, match=r"bad\.(npz|mtx) holds no sparse matrix: ."):

@@ -335,7 +335,8 @@ def test_a_missing_value_is_no_row_and_no_part_of_a_sum(table, kernel_name, metr
 
 def test_counters_can_be_read_back(table, tmp_path):
     df = ncu.per_contender(ncu.attribute(table, ORDER))
-    back = records.read_counters(ncu.write(df, tmp_path / "counters.csv"))
+    path = tmp_path / "gpu" / "room" / "counters.csv"
+    back = records.read_counters(records.write_counters(path, df, "GPU"))
     pd.testing.assert_frame_equal(back, df, check_dtype=False)
 
 
@@ -462,13 +463,13 @@ def test_ncu_is_not_asked_for_ever(monkeypatch):
 
 
 def test_counters_and_report_are_kept(library, monkeypatch, tmp_path):
-    folder = tmp_path / "room"
-    df = profiled(monkeypatch, Ncu(), folder=folder)
+    folder = tmp_path / "gpu" / "room"
+    df = profiled(monkeypatch, Ncu(), folder=folder, gpu="GPU")
     counters = records.read_counters(folder / "counters.csv")
     pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
     kept = folder / "profiles" / "room.ncu-rep"
     pd.testing.assert_frame_equal(ncu.attribute(ncu.read(kept, METRICS), ORDER), df)
-    assert len(list(folder.rglob("*"))) == 4, "nothing else is left behind"
+    assert len(list(folder.rglob("*"))) == 5, "nothing else is left behind"
 
 
 def test_every_launch_is_a_row_of_the_table_that_is_shipped(library, monkeypatch, tmp_path):
@@ -494,7 +495,7 @@ def test_neither_is_kept_where_one_cannot_be(library, monkeypatch, tmp_path):
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(ncu, "write", full)
+    monkeypatch.setattr(records, "write_counters", full)
     with pytest.raises(OSError, match="no space left"):
         profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

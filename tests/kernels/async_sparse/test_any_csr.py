@@ -12,7 +12,7 @@ from artifact.measure import check
 from artifact.rooms.async_sparse import fit
 from kernels import tuning
 from kernels.async_sparse import any_csr, family, model, operands, tasks, union, windows
-from kernels.async_sparse.statistics import HEIGHTS, fingerprint, statistics
+from kernels.async_sparse.statistics import HEIGHTS, Statistics, fingerprint, statistics
 from kernels.async_sparse.union import Union
 from kernels.formats import csr
 
@@ -160,7 +160,13 @@ def test_a_choice_is_right_kept_and_found_again(
 def test_statistics_on_the_gpu_are_those_of_the_host(device):
     a = scattered(900, 700, 0.02, 7, heavy=300)
     there = csr.to_device(a)
-    assert statistics(there) == statistics(a)
+    found, expected = statistics(there), statistics(a)
+    assert (found.m, found.k, found.nnz, found.longest) == (a.m, a.k, a.nnz, expected.longest)
+    for (
+        order,
+        columns,
+    ) in expected.columns.items():  # of full windows a part of the columns is looked at
+        np.testing.assert_allclose(found.columns[order], columns, rtol=0.05)
     assert fingerprint(there) == fingerprint(a)
 
 
@@ -170,3 +176,20 @@ def test_a_gpu_without_wgmma_gets_groups_of_rows(device, monkeypatch):
     a = scattered(640, 400, 0.05, 9)
     p = operands.problem_from_csr(a, 32, 0, format="csr", dtype="float32", reorder="")
     assert isinstance(any_csr.tune(p, device, "fp32").config, Union)
+
+
+@pytest.mark.parametrize("accuracy", model.POOLS)
+@pytest.mark.parametrize("orders", [("",), ("", "similar")])
+def test_all_at_once_predictions_are_those_of_one_by_one(accuracy, orders):
+    dtype = "bfloat16" if accuracy == "half" else "tf32"
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        nnz = int(rng.integers(1, 10**7))
+        columns = {how: tuple(map(int, -np.sort(-rng.integers(1, nnz + 1, 7)))) for how in orders}
+        of = Statistics(
+            *map(int, rng.integers(1, 10**6, 2)), nnz, int(rng.integers(1, 5000)), columns
+        )
+        n = int(rng.integers(1, 1200))
+        table = model._table(accuracy, orders)
+        expected = [model.predict(config, of, n, dtype) for config in (row.config for row in table)]
+        np.testing.assert_allclose(model.predictions(table, of, n, dtype), expected, rtol=1e-12)

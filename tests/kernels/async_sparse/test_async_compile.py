@@ -12,12 +12,12 @@ from compiled import count
 
 from kernels import async_sparse as room
 from kernels import jit
-from kernels.async_sparse import any_csr, family, published, union, wcsr, windows
+from kernels.async_sparse import any_csr, blocks, family, published, union, wcsr, windows
 
 MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0, besides 1 KiB of the driver's
 RUNGS = tuple(published.KERNELS)
-#: Kernels for CSR: `test_windows`, `test_union`.
-OF_CSR = wcsr.KERNELS | windows.KERNELS | union.KERNELS | any_csr.KERNELS
+#: Kernels for CSR: `test_windows`, `test_union`; and for blocks anywhere: `test_blocks`.
+OTHERS = wcsr.KERNELS | windows.KERNELS | union.KERNELS | any_csr.KERNELS | blocks.KERNELS
 #: Kernels with a warpgroup, or a warp, that only loads.
 SPECIALISED = (*published.PAIRS, "unit_ring")
 THREADS = {name: family.THREADS if name in SPECIALISED else 128 for name in (*RUNGS, "unit_ring")}
@@ -28,7 +28,7 @@ SWEEP = tuple(
 ENTRIES = {
     (kernel.source, entry): kernel.targets
     for kernel in room.VARIANTS.values()
-    if kernel.name not in OF_CSR
+    if kernel.name not in OTHERS
     for entry in kernel.entries + (SWEEP if kernel.name == "opt5" else ())
 }
 

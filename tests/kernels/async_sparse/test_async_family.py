@@ -654,13 +654,14 @@ def test_a_gpu_without_wgmma_is_refused_and_told_what_to_use(loaded, device):
     p = on_fake_gpu(room.problem(130, 64, 130, 0.5))
     for name in {*room.VARIANTS} - {
         "opt0",
+        "blocks_mma",
         "union_rows",
         "union_half",
         "auto_fp32",
         "auto_tf32",
         "auto_half",
     }:
-        says([name, "wgmma", "use opt0"], lambda name=name: room.bind(name, p, device))
+        says([name, "wgmma", "use blocks_mma"], lambda name=name: room.bind(name, p, device))
     assert not loaded
     assert room.bind("opt0", p, device)
 

@@ -17,7 +17,7 @@ import kernels
 from kernels import formats, tma
 from kernels.contract import Launch, Operands
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import current, dense, plans, routes, saved
+from kernels.library import buffers, current, dense, plans, routes, saved
 from kernels.library.dense import Dense
 from kernels.library.plans import OUT, VALUES, B
 
@@ -163,6 +163,36 @@ def test_a_stream_of_the_call_comes_before_the_plans_and_that_before_the_current
     assert [given[0] for given in launched] == [77, 5, 6]
 
 
+def test_a_call_waits_for_the_one_before_where_that_was_on_another_stream(device, launched, driver):
+    p = planned(device, launched)
+    for stream in (5, 5, 6, 6, 5):
+        p(b(), out(), stream=stream)
+    assert driver.waits == [(6, 5), (5, 6)]
+
+
+def test_calls_in_a_graph_share_buffers_with_no_others(device, launched, driver, memory):
+    p = planned(device, launched)
+    p(b(order="F"), out(), stream=5)  # with a copy of B
+    driver.captures |= {7: 1, 8: 1, 9: 2}
+    for stream in (7, 8, 9):
+        p(b(order="F"), out(), stream=stream)
+    p(b(order="F"), out(), stream=5)
+    copies = [given[6] for given in launched if given[2] == "kernel"]
+    eager, first, same, second, again = copies
+    assert eager == again and first == same and len({eager, first, second}) == 3
+    assert driver.waits == [(8, 7)], "streams of one graph are joined, and nothing else is"
+
+
+@pytest.mark.parametrize("how", ["captures", "gone"])
+def test_a_stream_that_nobody_can_wait_for_keeps_its_buffers(how, device, launched, driver, memory):
+    p = planned(device, launched)
+    p(b(order="F"), out(), stream=5)
+    getattr(driver, how).update({5: 1} if how == "captures" else {5})
+    p(b(order="F"), out(), stream=6)
+    before, now = [given[6] for given in launched if given[2] == "kernel"]
+    assert before != now and not driver.waits
+
+
 def test_a_new_out_is_of_the_plans_order_on_the_calls_stream(device, launched, monkeypatch):
     made = []
     monkeypatch.setattr(dense, "empty", lambda *x: made.append(x) or out())
@@ -191,14 +221,14 @@ def test_another_current_gpu_is_current_again_after_a_call(device, launched, mon
 
 @pytest.fixture
 def memory(monkeypatch):
-    """CuPy's allocations, by their bytes."""
+    """Allocations of buffers, by their bytes."""
     made = []
 
-    def zeros(size, dtype):
+    def zeros(mine, size):
         made.append(size)
-        return SimpleNamespace(data=SimpleNamespace(ptr=0x100000 * len(made)), dtype=dtype)
+        return 0x100000 * len(made)
 
-    monkeypatch.setattr(dense, "need_cupy", lambda: SimpleNamespace(zeros=zeros, uint8=np.uint8))
+    monkeypatch.setattr(buffers, "zeros", zeros)
     return made
 
 

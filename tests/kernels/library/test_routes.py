@@ -10,13 +10,15 @@ import racing
 import scipy.sparse as sp
 from refused import says
 
-from kernels import async_sparse, casper_sparse, jit, nm_spmm, tensor_core_24, tuning
+from kernels import async_sparse, casper_sparse, gpu, jit, nm_spmm, tensor_core_24, tuning
+from kernels.async_sparse import any_csr
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import operands, routes
 
-H200, A100 = racing.H200, racing.A100
+H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
+PORTABLE = gpu.Portable(H200)
 ROOMS = {
     x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)
 }
@@ -64,12 +66,12 @@ HOPPERS = [
     ("wcsr", "float32", None, "async_sparse", "auto_fp32", "float32"),
 ]
 ELSEWHERE = [
-    ("csr", "float32", None, "casper_sparse", "auto", "float32"),
-    ("csr", "float32", "tf32", "casper_sparse", "auto", "float32"),
+    ("csr", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    ("csr", "float32", "tf32", "async_sparse", "auto_fp32", "float32"),
     ("csr", "float16", None, "async_sparse", "auto_half", "float16"),
-    ("b64", "float32", "tf32", "casper_sparse", "auto", "float32"),
-    ("b64", "bfloat16", None, "async_sparse", "opt0", "bfloat16"),
-    ("b32", "float16", None, "async_sparse", "opt0", "float16"),
+    ("b64", "float32", "tf32", "async_sparse", "auto_fp32", "float32"),
+    ("b64", "bfloat16", None, "async_sparse", "blocks_mma", "bfloat16"),
+    ("b32", "float16", None, "async_sparse", "blocks_mma", "float16"),
     ("24", "bfloat16", None, "tensor_core_24", "auto", "bfloat16"),
     ("nm32", "float32", "tf32", "nm_spmm", "auto", "float32"),
 ]
@@ -77,7 +79,8 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(
     ("kind", "dtype", "accuracy", "room", "variant", "numbers", "device"),
-    [(*row, H200) for row in HOPPERS] + [(*row, A100) for row in ELSEWHERE],
+    [(*row, H200) for row in HOPPERS]
+    + [(*row, device) for row in ELSEWHERE for device in (A100, L4, B200, PORTABLE)],
 )
 def test_each_format_dtype_and_accuracy_has_its_kernels(
     kind, dtype, accuracy, room, variant, numbers, device
@@ -85,7 +88,57 @@ def test_each_format_dtype_and_accuracy_has_its_kernels(
     made = way(kind, dtype, accuracy, device)
     assert (made.room, made.variant, made.numbers) == (room, variant, numbers)
     assert variant in ROOMS[room].VARIANTS, "and the room has them"
-    assert jit.arch_of(device) in ROOMS[room].VARIANTS[variant].targets or variant == "auto"
+    targets = ROOMS[room].VARIANTS[variant].targets
+    portable = targets == jit.TARGETS
+    assert portable or variant == "auto" or jit.arch_of(device) in targets
+    assert portable or variant == "auto" or device is H200
+
+
+@pytest.mark.parametrize("device", [A100, L4, B200, PORTABLE], ids=lambda device: device.name)
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("csr", "float32"), ("csr", "bfloat16"), ("24", "bfloat16"), ("nm32", "float32")],
+)
+def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, monkeypatch):
+    """Neither by prediction nor to the trials."""
+    made = way(kind, dtype, None, device)
+    p, _, _ = routes.problem(made, 96, np)
+    offered, room = [], ROOMS[made.room]
+    monkeypatch.setattr(
+        tuning,
+        "tune",
+        lambda configs, *_: offered.extend(configs) or tuning.Winner(configs[0], 1.0, None, 0.0),
+    )
+    family = routes._family(made, p, device)
+    family.tune()
+    assert offered and family.likely() in offered
+    for config in offered:
+        assert family.fits(config)
+        for source, entry in _entries(made, config, p):
+            (kernel,) = {k.targets for k in room.VARIANTS.values() if k.source == source} & {
+                jit.TARGETS
+            }
+            assert kernel == jit.TARGETS and entry
+
+
+def _entries(made, config, p) -> list[tuple]:
+    if made.room == "async_sparse":
+        return [any_csr.entry_of(config, 96, "tf32" if made.numbers == "float32" else made.numbers)]
+    if made.room == "nm_spmm":
+        return nm_spmm.family.jobs([config], p)
+    return [(config.source, config.entry(made.numbers))]
+
+
+def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(monkeypatch):
+    monkeypatch.setattr(jit, "compile_cubin", lambda *_: pytest.fail("compiled"))
+    turing = racing.gpu_of("NVIDIA T4", (7, 5), 40, 65_536)
+    for kind, dtype in (
+        ("csr", "float32"),
+        ("b64", "bfloat16"),
+        ("24", "bfloat16"),
+        ("nm32", "float32"),
+    ):
+        says(["7.5", "8.0 or later"], lambda kind=kind, dtype=dtype: way(kind, dtype, None, turing))
 
 
 def test_values_that_change_are_read_by_the_kernels_that_copy_none():
@@ -186,7 +239,9 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     assert bound == [family.likely()] and family.fits(bound[0])
 
 
-def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_change(monkeypatch):
+def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a_copy_of_them(
+    monkeypatch,
+):
     tried = []
 
     def tune(problem, names, bind, references, device, rounds, jobs):
@@ -194,12 +249,12 @@ def test_csr_is_tried_with_the_rooms_candidates_but_never_a_copy_of_values_that_
         return tuning.Winner(names[-1], 1.0, None, 0.0)
 
     monkeypatch.setattr(tuning, "tune", tune)
-    for in_place in (False, True):
-        made = way("csr", "float32", None, A100, in_place=in_place)
-        p, _, _ = routes.problem(made, 128, np)
-        assert routes.choose(made, p, A100, tune=lambda: p) == tried[-1][0][-1]
-    (every, jobs), (kept, _) = tried
-    assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(every)
+    made = way("csr", "float32", None, A100, in_place=True)
+    p, _, _ = routes.problem(made, 128, np)
+    assert routes.choose(made, p, A100, tune=lambda: p) == tried[-1][0][-1]
+    ((kept, jobs),) = tried
+    every = casper_sparse.family.candidates(p, A100)
+    assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
 
@@ -208,7 +263,7 @@ def test_a_choice_that_is_none_of_the_rooms_is_refused():
     made = way("b64", "bfloat16", None, H200)
     p, _, _ = routes.problem(made, 64, np)
     says(["'nothing'", "unit"], lambda: routes.bind(made, "nothing width=64", p, H200))
-    csr = way("csr", "float32", None, A100)
+    csr = way("csr", "float32", None, A100, in_place=True)
     says(["'nothing'"], lambda: routes.bind(csr, "nothing", routes.problem(csr, 64, np)[0], A100))
 
 

@@ -111,11 +111,6 @@ def _elsewhere(
     else:
         rows = apart[(apart["quantity"] == "speedup_csr") & (apart["n"] == n)]
         found, look, source = rows.set_index("kernel")["low"], _SQUARE, "measured apart"
-        wrong = apart[(apart["quantity"] == "wrong") & (apart["n"] == n)].set_index("kernel")
-        for kernel, row in wrong.iterrows():
-            said = f"wrong on {row['low']:.0f} of {row['matrices']:.0f}"
-            ax.annotate(said, (found[kernel], place[kernel]), xytext=(9, 0), va="center",
-                        textcoords="offset points", fontsize=8, color=BOUND)  # fmt: skip
     drawn = []
     for kernel, value in found.items():
         y = place.get(ROWS.get(kernel, kernel))

@@ -1,0 +1,104 @@
+"""Launches of kernels that prepare a matrix: on CuPy's current stream, with the GPU's workspace held meanwhile.
+
+CuPy's own operations would do as well, in some hundred launches, each of a kernel that it compiles for a third of a
+second where it never ran before.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import jit, workspace
+from . import intake
+
+THREADS = 256
+MOST_BLOCKS = 2048  #: of launches that go on to further numbers
+
+
+_made: set[tuple[Path, str, str]] = set()
+
+
+def _make(source: Path, entries: tuple[str, ...], arch: str) -> None:
+    """Compile what was not compiled in this process, side by side: the compiler works without the lock."""
+    missing = [x for x in entries if (source, x, arch) not in _made]
+    if len(missing) > 1:
+        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
+            list(pool.map(lambda entry: jit.compile_cubin(source, entry, arch), missing))
+    _made.update((source, x, arch) for x in missing)
+
+
+class On:
+    """Launches of kernels of one source; `with` holds the workspace.
+
+    entries: of those that follow, so that they are compiled side by side where they have to be.
+    """
+
+    def __init__(self, source: Path, *entries: str):
+        self.source = source
+        self.device, self.stream = intake.on_cupys_stream()
+        self.work = workspace.of(self.device)
+        if entries:
+            _make(source, entries, workspace.arch_of(self.device))
+
+    def __enter__(self):
+        self.work.lock.acquire()
+        return self
+
+    def __exit__(self, *_):
+        self.work.lock.release()
+
+    def launch(
+        self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS
+    ) -> None:
+        """A kernel with a thread for each of `size` numbers, none where there are none; or with so many blocks."""
+        blocks = blocks or ceil(size / threads)
+        if blocks:
+            workspace.enqueue(
+                self.device, self.stream, self.source, entry, blocks, threads,
+                *map(argument, arguments),
+            )  # fmt: skip
+
+    def on(self, entry: str, size: int, *arguments) -> None:
+        """A kernel whose threads go on to further ones of `size` numbers."""
+        self.launch(entry, 0, *arguments, blocks=min(MOST_BLOCKS, ceil(size / THREADS)))
+
+    def scan(self, entry: str, size: int, *arguments) -> Any:
+        """int32 (size + 1,): what a kernel that scans so many numbers counts before each, and in all."""
+        import cupy
+
+        if size == 0:
+            return cupy.zeros(1, np.int32)
+        out = cupy.empty(size + 1, np.int32)
+        tiles = self.work.tiles(size)
+        self.launch(entry, size, *arguments, *tiles, out, blocks=ceil(size / workspace.TILE))
+        return out
+
+    def found(self, kind: struct.Struct) -> tuple:
+        """What kernels wrote to the workspace's memory of the host; waits for the stream."""
+        self.stream.sync()
+        return self.work.read(kind)
+
+
+def argument(x):
+    """An array as its address, None as none; numbers as they are."""
+    kind = type(x)
+    if kind is np.int32 or kind is int:
+        return x
+    if x is None:
+        return 0
+    return x if isinstance(x, np.generic) else x.data.ptr
+
+
+def ints(*numbers: int) -> list[np.int32]:
+    return [np.int32(x) for x in numbers]
+
+
+def longs(*numbers: int) -> list[np.int64]:
+    return [np.int64(x) for x in numbers]

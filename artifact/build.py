@@ -29,6 +29,8 @@ from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
+#: For Python in processes of its own: texts are UTF-8, whatever the locale.
+UTF8 = {"PYTHONUTF8": "1"}
 #: Lies in every folder that is built into, so that nothing is ever removed from one that was there before.
 MARK = ".sparsity-on-trial"
 #: What other commands than `make` may have put there first; a build removes none of it.
@@ -156,6 +158,7 @@ def book(notebooks: Path, target: Path) -> None:
         code = "import sys; from jupyter_book.cli.main import main; sys.exit(main(sys.argv[1:]))"
         result = subprocess.run(
             [sys.executable, "-c", code, *command[1:]],
+            env=os.environ | UTF8,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
@@ -240,7 +243,7 @@ def _use_this_python() -> None:
         ],
         "display_name": "Python 3",
         "language": "python",
-        "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")},
+        "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")} | UTF8,
     }
     # Several notebooks are executed side by side, and each writes the same.
     records.write_text(folder / "kernel.json", json.dumps(spec, indent=1))

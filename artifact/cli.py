@@ -33,6 +33,10 @@ VERDICTS = {
 }
 FORMATS = ("text", "markdown", "csv", "json")
 
+SEEDS = (
+    2**32 - 1
+)  # as `artifact.measure.run` has it, which is not worth importing for every command
+
 SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # the user's to mend
 
 
@@ -43,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options) or 0
     except SORRY as error:
         return _fail(str(error), BAD_INPUT)
+    except SystemExit:  # of a user's contender, whatever code it chose: nothing was judged
+        return _fail("The contender ended the program, so there is no result.", BAD_INPUT)
     except KeyboardInterrupt:
         return _fail("Interrupted; what was recorded so far is kept.", 130)
     except BrokenPipeError:  # `… | head`
@@ -79,6 +85,13 @@ def _positive(text: str) -> int:
 
 def _natural(text: str) -> int:
     return 0 if text == "0" else _positive(text)
+
+
+def _seed(text: str) -> int:
+    value = _natural(text)
+    if value > SEEDS:
+        raise argparse.ArgumentTypeError(f"{text} is over {SEEDS}, the largest seed")
+    return value
 
 
 def _fraction(text: str) -> float:
@@ -226,7 +239,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_fraction,
         help="nominal share of nonzeros, S/100 (default: the room's, if it has one)",
     )
-    sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
+    sub.add_argument("--seed", type=_seed, default=0, help="of the operands (default: 0)")
     sub.add_argument(
         "--set",
         type=_setting,
@@ -268,7 +281,9 @@ def _parser() -> argparse.ArgumentParser:
         "kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"
     )
     sub.add_argument(
-        "--contender", metavar="MODULE:BIND", help="a dotted name, or a path that ends in .py"
+        "--contender",
+        metavar="MODULE:BIND",
+        help="a dotted name, or a path that ends in .py; its code is run, with all that you may do",
     )
     sub.add_argument("--room", metavar="ROOM", help="whose problems it solves")
     sub.add_argument(
@@ -283,7 +298,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"
     )
-    sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
+    sub.add_argument("--seed", type=_seed, default=0, help="of the operands (default: 0)")
     sub.add_argument(
         "--set", type=_setting, action="append", metavar="NAME=VALUE",
         help="another number that the room's problems have (repeat for several)",
@@ -519,13 +534,10 @@ def _compile(options) -> int:
     chosen = _variants(room, [options.variant] if options.variant else None)
     from artifact.measure import run
 
-    df = run.compile_report(options.room)
-    df = df[df["variant"].isin(chosen)]
-    if options.target:
-        targets = list(dict.fromkeys(df["target"]))
-        df = df[df["target"] == options.target]
-        if df.empty:
-            raise ValueError(f"There is no target {options.target!r}; known: {', '.join(targets)}.")
+    targets = dict.fromkeys(target for name in chosen for target in room.VARIANTS[name].targets)
+    if options.target and options.target not in targets:
+        raise ValueError(f"There is no target {options.target!r}; known: {', '.join(targets)}.")
+    df = run.compile_report(options.room, chosen, options.target or None)
     print(df.to_csv(index=False) if options.csv else df.to_string(index=False))
     return 0
 

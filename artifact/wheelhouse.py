@@ -29,6 +29,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from artifact import stopped
 from artifact.paths import ROOT
 
 #: The extra without which nothing is measured.
@@ -56,6 +57,11 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     on_node = _freeze(has) if has else {}
     declared = _declared(extras)
     wheels: dict[str, Path] = {}
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
+            raise ValueError(
+                f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced"
+            )
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
@@ -227,4 +233,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    stopped.as_interrupt()
     sys.exit(main())

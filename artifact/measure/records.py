@@ -166,7 +166,7 @@ LATER = "later"
 LATER_KEYS = {"experiments": list, "date": str, "commit": str, "sources": str}
 DAYS = 366  # from the last date in a machine.json to rows of its records, at most
 #: Names and texts that reach pages; a GPU has no others.
-NAME = re.compile(r"[^<>\x00-\x1f\x7f]*")
+NAME = re.compile(r'[^<>"\x00-\x1f\x7f]*')
 
 
 # ---------------------------------------------------------------- validation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -9,12 +10,13 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from artifact.measure.check import WrongResult
 from artifact.trial import header
 from kernels import jit
 from kernels.contract import Bound, Launch, Problem
@@ -50,13 +52,14 @@ def load(what: str, name: str = "") -> Contender:
         raise ValueError(
             f"{what!r} is no contender: name a file that ends in .cu, or module:function."
         )
-    module = _module(place)
-    bind = getattr(module, attribute, None)
-    if not callable(bind):
-        raise ValueError(f"{place} has no function {attribute!r}.")
+    with _theirs(place):
+        module = _module(place)
+        bind = getattr(module, attribute, None)
+    if not callable(bind) or not getattr(module, "__file__", None):
+        raise ValueError(f"{place} has no function {attribute!r} in a file of its own.")
     try:
         inspect.signature(bind).bind(None, None)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(
             f"{place}:{attribute} is not called with (problem, device), as a contender is."
         ) from None
@@ -138,7 +141,8 @@ def _compile(head: header.Header, target: str) -> jit.Cubin:
 
 def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
     """As the user's function binds, under the contender's name and with what a record asks for."""
-    bound = bind(problem, device)
+    with _theirs(name):
+        bound = bind(problem, device)
     for attribute in ("launch", "result"):
         if not callable(getattr(bound, attribute, None)):
             raise ValueError(
@@ -148,6 +152,24 @@ def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
         if attribute == "name" or not hasattr(bound, attribute):
             setattr(bound, attribute, usual)
     return bound
+
+
+@contextlib.contextmanager
+def _theirs(name: str) -> Iterator[None]:
+    """The code of a user runs within: what it raises, an exit of the program too, is a ValueError of one sentence. With
+    $DEBUG as it comes; always what says itself that it is no fault of the code, such as a problem that is not taken.
+    """
+    try:
+        yield
+    except (ValueError, FileNotFoundError, WrongResult):
+        raise
+    except (Exception, SystemExit) as error:
+        if os.environ.get("DEBUG") and not isinstance(error, SystemExit):
+            raise
+        said = " ".join(str(error).split())
+        raise ValueError(
+            f"{name} fails with {type(error).__name__}: {said} (DEBUG=1 shows where)."
+        ) from error
 
 
 def _module(place: str):
@@ -184,7 +206,5 @@ def _name(name: str) -> str:
 
 def _digest(source: Path) -> str:
     """Of the source, and of headers of ours or beside it that a `.cu` includes."""
-    text = (
-        jit.with_includes(source) if source.suffix == ".cu" else source.read_text(encoding="utf-8")
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    text = jit.with_includes(source).encode() if source.suffix == ".cu" else source.read_bytes()
+    return hashlib.sha256(text).hexdigest()[:12]

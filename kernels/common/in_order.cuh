@@ -13,7 +13,7 @@
 
 #include "vec.cuh"
 
-constexpr int FAN = 16;
+constexpr int FAN = 16;  // 8 at least
 
 // Of a group of tasks that share sums, which are cut alike. Tasks say which group they are of.
 struct alignas(16) Parts {
@@ -74,7 +74,8 @@ __device__ __forceinline__ bool add_in_order(vec<W> (&acc)[COUNT], const Parts* 
     const int4 it = __ldg(reinterpret_cast<const int4*>(group));
     const Parts of{it.x, it.y, it.z, it.w};
     int mine = (column - of.first) / of.columns, left = of.count;
-    // A node of level l with several children has more than l slots, so that its count, l behind the first, is no other's.
+    // A node of level l counts l behind its first slot: that is its own, of several parts of level l, and no other's, since first slots
+    // are multiples of FAN and levels fewer than FAN: 8, of 2^31 parts.
 #pragma unroll 1
     for (int stride = 1, level = 0; left > 1; stride *= FAN, ++level) {
         const int from = mine / FAN * FAN, many = min(FAN, left - from);

@@ -501,8 +501,9 @@ merge_blocks(const To* __restrict__ val, const i64* __restrict__ order, const in
     for (int e = threadIdx.x; e < area; e += THREADS) {
         To x = val[order[i] * area + e];
         if (end > i + 1) {
-            double sum = 0;
-            for (int j = i; j < end; ++j) sum += (double)number(reinterpret_cast<const T*>(val)[order[j] * area + e]);
+            auto of = [&](int j) { return (double)number(reinterpret_cast<const T*>(val)[order[j] * area + e]); };
+            double sum = of(i);
+            for (int j = i + 1; j < end; ++j) sum += of(j);
             x = stored<AS>((float)sum);
         }
         to[(i64)place * area + e] = x;

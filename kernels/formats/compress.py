@@ -107,19 +107,6 @@ def has_bits(x, bits: int) -> bool:
     return bool(flag.get()[0])
 
 
-def fill(bits, value: int) -> None:
-    """Set every element of an array of 16 bits, row- or column-major, on CuPy's current stream."""
-    from cuda.bindings import driver
-
-    from ..contract import require
-
-    if bits.size == 0:
-        return
-    _, stream = launches.intake.on_cupys_stream()
-    (error,) = driver.cuMemsetD16Async(bits.data.ptr, value, bits.size, int(stream.handle))
-    require(not int(error), f"{bits.nbytes} bytes of the GPU cannot be set ({error.name})")
-
-
 # ---------------------------------------------------------------- blocks
 
 
@@ -145,7 +132,8 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
         some = cupy.empty(size, np.int32)
         key = None if count is None else cupy.empty(size, np.uint64)
         sizes = (*longs(m, k), *ints(high, wide))
-        on.launch(look, 0, x, *sizes, *longs(columns, size), key, some, blocks=ceil(size / (THREADS // wide)))  # fmt: skip
+        looks = ceil(size / (THREADS // wide))
+        on.launch(look, 0, x, *sizes, *longs(columns, size), key, some, blocks=looks)
         flags = None
         if count is not None:
             flags = cupy.zeros(size, np.uint8)
@@ -157,7 +145,9 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
         bcsr.require_blocks(kept, high)
         row_ptr, col_idx = cupy.empty(rows + 1, np.int32), cupy.empty(kept, np.int32)
         from_ = cupy.empty(kept, np.int32)
-        on.launch("place_blocks<0>", max(size, rows + 1), at, *ints(rows, columns), row_ptr, col_idx, from_)  # fmt: skip
+        on.launch(
+            "place_blocks<0>", max(size, rows + 1), at, *ints(rows, columns), row_ptr, col_idx, from_
+        )  # fmt: skip
         val = cupy.empty((kept, high, wide), np.float32 if bits == "float" else np.uint16)
         on.launch(gather, 0, x, *sizes, np.int32(columns), from_, val, blocks=kept)
     return row_ptr, col_idx, val, nnz
@@ -268,9 +258,9 @@ def csr_of_pairs(a):
     )  # fmt: skip
 
 
-def csr_of_vectors(b, real: int):
-    """The transpose of an `Nm` as CSR; real: compressed rows without surplus ones."""
-    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(real, b.n, b.vector, b.q))
+def csr_of_vectors(b):
+    """The transpose of an `Nm` as CSR."""
+    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(b.real, b.n, b.vector, b.q))
 
 
 def _csr(m: int, k: int, entry: str, threads: int, *arguments):

@@ -43,15 +43,7 @@ class Half:
 
     def fill(self, value: float) -> None:
         """Set every element, in place, to a number rounded to the dtype; NaN becomes 0x7FFF."""
-        bits = int(to_bits(np.array(value, np.float32), self.dtype))
-        if array_module(self.bits) is np or not (
-            self.bits.flags.c_contiguous or self.bits.flags.f_contiguous
-        ):
-            self.bits.fill(bits)
-            return
-        from . import compress
-
-        compress.fill(self.bits, bits)
+        self.bits.fill(int(to_bits(np.array(value, np.float32), self.dtype)))
 
 
 def to_bits(x, dtype: str):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import launches
+from .half import array_module
 from .launches import THREADS, On, ints, longs
 
 SOURCE = Path(__file__).with_name("layout.cu")
@@ -23,8 +24,17 @@ ENTRIES = (
 )  # fmt: skip
 
 
+def with_zeros(x, rows: int, columns: int):
+    """(rows, columns): a row-major matrix of float32 or 16 bits, NumPy or CuPy, with zeros below and beside it."""
+    if array_module(x) is not np:
+        return padded(x, rows, columns)
+    made = np.zeros((rows, columns), x.dtype)
+    made[: x.shape[0], : x.shape[1]] = x
+    return made
+
+
 def padded(x, rows: int, columns: int):
-    """(rows, columns): a row-major matrix of float32 or 16 bits, and zeros below and beside it."""
+    """`with_zeros` of a CuPy array."""
     import cupy
 
     made = cupy.empty((rows, columns), x.dtype)
@@ -79,14 +89,17 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 
 
 def swizzled(meta, rows: int, width: int, ring: bool):
-    """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16 (rows / 2, 2 width),
-    or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
+    """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16
+    (rows / 2, 2 width), or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
     import cupy
 
     from . import compress
 
     meta = compress.contiguous(meta)
-    made = cupy.empty((rows // 64, 32 * width), np.uint32) if ring else cupy.empty((rows // 2, 2 * width), np.uint16)  # fmt: skip
+    shape, kind = (
+        ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
+    )
+    made = cupy.empty(shape, kind)
     words = made.nbytes // 4
     with On(SOURCE) as on:
         on.launch(
@@ -138,11 +151,11 @@ def vector_steps(
     return val, index
 
 
-def vector_tiles(b, size: int, real: int) -> tuple[Any, Any, Any]:
-    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value; real: rows without surplus ones."""
+def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
+    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value."""
     import cupy
 
-    depth, unit = 128 // size, gcd(COLUMNS, b.vector)
+    depth, unit, real = 128 // size, gcd(COLUMNS, b.vector), b.real
     tiles, units = ceil(b.n / COLUMNS), ceil(b.n / unit)
     values_of = f"tile_values<{'u16' if size == 2 else 'float'}>"
     needed = cupy.zeros(tiles * b.k, np.uint8)
@@ -155,7 +168,9 @@ def vector_tiles(b, size: int, real: int) -> tuple[Any, Any, Any]:
         )
         steps = int(start[-1:].get()[0])
         index = cupy.empty((steps, depth), np.int32)
-        on.on("tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index)  # fmt: skip
+        on.on(
+            "tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index
+        )  # fmt: skip
         values = cupy.zeros((steps, COLUMNS, depth), np.uint16 if size == 2 else np.float32)
         on.on(
             values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values

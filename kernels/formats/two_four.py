@@ -470,7 +470,7 @@ def _require_fit_on_device(entry: str, bits, val: int = 0, meta: int = 0) -> Non
 
     nothing = np.uint64(2**64 - 1)
     first = cupy.empty(1, cupy.uint64)
-    first.data.memset_async(0xFF, first.nbytes, cupy.cuda.get_current_stream())
+    first.data.memset_async(0xFF, first.nbytes)
     _launch(entry, bits, val, meta, first.data.ptr)
     place = int(first.get()[0])  # waits for the kernel
     if place != nothing:

@@ -267,7 +267,8 @@ def float32(x, accuracy):
     require(real, f"A holds {x.dtype}, but a matrix is real here")
     check = accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32
     if xp is np or x.ndim > 3:
-        made = xp.ascontiguousarray(x.astype(np.float32, copy=False))
+        with np.errstate(over="ignore"):
+            made = xp.ascontiguousarray(x.astype(np.float32, copy=False))
         at = first_not_same(made, x) if check else None
     else:
         made, at = compress.float32(x, check)
@@ -278,7 +279,7 @@ def float32(x, accuracy):
 
 
 def first_not_same(made, x) -> int | None:
-    """The place, row by row, of the first number of an array that is another one in float32, as it was made; or None."""
+    """The place, row by row, of the first number of an array that is another one in float32, as made; or None."""
     if x.dtype.kind in "iu":  # compared as float64, 2^53 + 1 would be 2^53
         fits = made < 2.0 ** (8 * x.dtype.itemsize - (x.dtype.kind == "i"))
         wrong = ~(fits & (np.where(fits, made, np.float32(0)).astype(x.dtype) == x))
@@ -358,7 +359,7 @@ def as_csr(a) -> Csr:
     if isinstance(a, Bcsr | Wcsr):
         return formats.to_csr(a)
     if array_module(a.val) is not np:
-        return compress.csr_of_vectors(a, a.real) if isinstance(a, Nm) else compress.csr_of_pairs(a)
+        return compress.csr_of_vectors(a) if isinstance(a, Nm) else compress.csr_of_pairs(a)
     dense = formats.to_dense(a)
     dense = dense.T if isinstance(a, Nm) else dense
     row, column = np.nonzero(dense)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -49,7 +48,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     )
     a, lda, steps = pitch.aligned(ops.a, device)
     shared = fitted.shared
-    kernel = jit.load(jit.compile_cubin(fitted.source, fitted.entry, arch), shared)
+    kernel = jit.loaded(fitted.source, fitted.entry, device, shared)
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
     # With a cluster it counts clusters, which are split blocks deep.
     grid = ceil(m / c.bm), packed.blocks
@@ -90,14 +89,6 @@ def _work(table: np.ndarray, config: Config) -> tuple:
 
 def _lay_out(b: Nm, fitted: Fitted) -> packing.Packed:
     """B as the kernels read it; zeros fill a step's rows up to a multiple of four, their index is 0."""
-    packed = packing.prepare(
-        b, fitted.config.bn, fitted.windows, packed=False, slot=fitted.slot, tiled=True
-    )
-    more = fitted.rows - packed.rows
-    if not more:
-        return packed
-    import cupy
-
-    val = cupy.pad(packed.val, ((0, 0), (0, 0), (0, more), (0, 0)))
-    index = cupy.pad(packed.index, ((0, 0), (0, 0), (0, 0), (0, more)))
-    return replace(packed, rows=packed.rows + more, val=val, index=index)
+    return packing.prepare(
+        b, fitted.config.bn, fitted.windows, packed=False, slot=fitted.slot, tiled=True, height=fitted.rows
+    )  # fmt: skip

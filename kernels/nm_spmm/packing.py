@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require, require_whole
+from ..formats import layout
 from ..formats.half import array_module
 from ..formats.nm import INT32_MAX, Nm
 
@@ -82,14 +83,15 @@ class Packed:
 
 
 def prepare(
-    b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False
-) -> Packed:
+    b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False, height: int = 0
+) -> Packed:  # fmt: skip
     """B for blocks of `columns` columns and steps of `windows` pruning windows, where B lives.
 
     Any k and n: the last window, step and block may be short. slot: neighbouring columns with one
     entry of `index`; it divides `columns`, and `b.vector` unless one vector covers all columns.
-    `val` is b.val itself, not a copy, where nothing is padded and nothing is tiled. Raises
-    ValueError, one sentence, for a shape that B does not allow.
+    `val` is b.val itself, not a copy, where nothing is padded and nothing is tiled. height: rows of a step of what
+    is tiled and not packed, with rows of zeros at its end, whose index is 0; 0: none are added. Raises ValueError,
+    one sentence, for a shape that B does not allow.
     """
     for name, value in (("columns", columns), ("windows", windows), ("slot", slot)):
         require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
@@ -109,6 +111,10 @@ def prepare(
     unit = columns if b.vector >= b.n else math.gcd(columns, b.vector)
     units = columns // unit
 
+    height = height or rows
+    if xp is not np and not packed:
+        val, index = layout.vector_steps(b, columns, windows, slot, height, tiled)
+        return Packed(height, depth, steps, columns, slot, blocks, val, index)
     val = b.val
     if tiled:
         val = xp.empty((blocks, steps, rows, columns), xp.float32)
@@ -138,7 +144,10 @@ def prepare(
     index = index.reshape(blocks, steps, columns // slot, rows)
     index[-1, :, math.ceil((b.n - (blocks - 1) * columns) / slot) :] = 0
     index[:, -1, :, b.w - (steps - 1) * rows :] = 0
-    return Packed(rows, depth, steps, columns, slot, blocks, val, index, col_info, count)
+    if height > rows:
+        more = (0, 0), (0, 0), (0, height - rows)
+        val, index = xp.pad(val, (*more, (0, 0))), xp.pad(index, ((0, 0), *more))
+    return Packed(height, depth, steps, columns, slot, blocks, val, index, col_info, count)
 
 
 def to_device(x: Packed) -> Packed:

@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import jit, pitch
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import half
+from ..formats import compress, half, layout
 from ..formats.half import Half, array_module
 from ..formats.nm import INT32_MAX, Nm
 from ..tma import tensor_map
@@ -93,10 +93,11 @@ def prepare(b: Nm, size: int) -> Tiles:
 
     Any k, n, N:M and vector length. Values are kept (TF32) or rounded (BF16).
     """
-    xp = array_module(b.val)
+    xp, real = array_module(b.val), b.real
     depth, unit = LINE // size, gcd(COLUMNS, b.vector)
     tiles, units = ceil(b.n / COLUMNS), ceil(b.n / unit)  # units: columns of one vector and tile
-    real = b.w - max(0, b.keep - (b.k - (b.k - 1) // b.group * b.group))  # without surplus rows
+    if xp is not np and tiles * b.k <= INT32_MAX:
+        return Tiles(*layout.vector_tiles(b, size))
     vector, tile = xp.arange(units) * unit // b.vector, xp.arange(units) * unit // COLUMNS
     batch = max(1, _CHUNK // b.n)
     parts = [slice(first, min(first + batch, real)) for first in range(0, real, batch)]
@@ -224,7 +225,14 @@ def _require_operands(variant: str, operands) -> None:
         values, lost = (b.val, *([] if operands.stands else [a.T])), 0x1FFF
     for x in values:
         require(
-            not bool((x.view(np.uint32) & np.uint32(lost)).any()),
+            not _has_bits(x, lost),
             f"{variant} would lose digits of its operands: make the problem with "
             f'dtype="{"bfloat16" if variant == "bf16" else "tf32"}"',
         )
+
+
+def _has_bits(x, bits: int) -> bool:
+    """Whether some number of a float32 array without gaps has one of these bits."""
+    if array_module(x) is np:
+        return bool((x.view(np.uint32) & np.uint32(bits)).any())
+    return compress.has_bits(x, bits)

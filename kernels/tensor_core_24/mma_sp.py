@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import jit
 from ..contract import Launch, Problem, require, timed
-from ..formats import two_four
+from ..formats import layout, two_four
 from ..formats.half import Half, array_module
 from ..formats.two_four import TwoFour
 from .family import EPILOGUE_OF, INT32_MAX, PUBLISHED, MmaSp
@@ -53,8 +53,7 @@ def prepare(a: TwoFour, config: MmaSp = PUBLISHED):
     rows, columns = _up(a.m, config.bm), _up(a.k, config.bk) // 2
     val = a.val
     if val.shape != (rows, columns):
-        val = xp.zeros((rows, columns), xp.uint16)
-        val[: a.m, : a.k_pad // 2] = a.val
+        val = layout.with_zeros(val, rows, columns)
     elif xp is not np and val.data.ptr % 16:  # a part of another array
         val = val.copy()
     meta = two_four.swizzle(a.meta, config.bm, config.bk)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import jit, pitch
 from ..contract import Launch, Problem, require, timed
-from ..formats import two_four
+from ..formats import layout, two_four
 from ..formats.half import Half, array_module
 from ..tma import tensor_map
 from . import gpcs
@@ -34,6 +34,9 @@ def ring_metadata(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     zeros. For each 64 rows and 64 columns of A there are 128 words, 32 for each warp of a warpgroup
     and its 16 rows, in the order of the lanes; a word is the one of `two_four.swizzle`.
     """
+    if array_module(a.meta) is not np:
+        high, wide = ceil(a.m / rows) * rows, ceil(a.k_pad / columns) * columns // 16
+        return layout.swizzled(a.meta, high, wide, ring=True)
     swizzled = two_four.swizzle(a.meta, rows, columns)
     words = swizzled.view(np.uint32).reshape(-1, 4, 8, swizzled.shape[1] // 8, 4)
     moved = words.transpose(0, 3, 1, 2, 4).reshape(words.shape[0], -1)
@@ -47,24 +50,22 @@ def pack_values(a: two_four.TwoFour, rows: int = 64):
     columns of A, 32 values a row; the four units of 16 bytes of row r are at u ^ (r // 2 % 4), the
     64-byte swizzle of TMA, which wgmma undoes.
     """
-    xp = array_module(a.val)
     high, wide = -(-a.m // rows) * rows, -(-a.k // K) * K // 2
     val = a.val
+    if array_module(val) is not np:
+        return layout.packed_values(val, high, wide // 32)
     if val.shape != (high, wide):
-        val = xp.zeros((high, wide), xp.uint16)
+        val = np.zeros((high, wide), np.uint16)
         val[: a.m, : a.k_pad // 2] = a.val
     units = val.reshape(high // 64, 64, wide // 32, 4, 8).transpose(0, 2, 1, 3, 4)
-    row, unit = xp.arange(64)[:, None], xp.arange(4)[None, :]
+    row, unit = np.arange(64)[:, None], np.arange(4)[None, :]
     pieces = units[:, :, row, unit ^ row // 2 % 4].reshape(high // 64, wide // 32, 64, 32)
-    return xp.ascontiguousarray(pieces)
+    return np.ascontiguousarray(pieces)
 
 
 def whole_rows(a: two_four.TwoFour):
     """A's values in rows of whole steps: uint16 (m, k' / 2), NumPy or CuPy; k' is k rounded up to a multiple of 64."""
-    xp = array_module(a.val)
-    val = xp.zeros((a.m, ceil(a.k / K) * K // 2), xp.uint16)
-    val[:, : a.k_pad // 2] = a.val
-    return val
+    return layout.with_zeros(a.val, a.m, ceil(a.k / K) * K // 2)
 
 
 def shared_tiles(count: int, sms: int) -> int:

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -241,6 +242,21 @@ def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
     assert f"{gpu}: this is the folder of one GPU" in error and "name the folder above it" in error
 
 
+def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "_trial", lambda options: sys.exit(0))
+    assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
+
+
+@pytest.mark.parametrize(
+    "locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}]
+)
+def test_claims_are_printed_whatever_the_terminal_knows(shelf, locale):
+    environment = os.environ | {"PYTHONCOERCECLOCALE": "0"} | locale
+    command = [sys.executable, "-m", "artifact", "claims", "--records", str(shelf[0])]
+    result = subprocess.run(command, cwd=paths.ROOT, env=environment, capture_output=True)
+    assert (result.returncode, result.stderr) == (0, b"") and b"GPU: nvidia-h200" in result.stdout
+
+
 # ---------------------------------------------------------------- compare
 
 
@@ -255,6 +271,11 @@ def test_compare(shelf, capsys, monkeypatch):
     synthetic.folder(fresh, made)
     assert "DIFFER" in printed(capsys, "compare", code=1)
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
+    assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
+    # A second measurement has a machine of its own, as deep as a room of a GPU in the folder above.
+    synthetic.records.write_machine(
+        shipped / "nvidia-h200/casper_sparse/repeat", synthetic.machine()
+    )
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     assert "'x'; known: nvidia-h200" in refused(capsys, "compare", "--fresh", "x")
     # Any two: a folder with one GPU in it, and a GPU by its name, wherever its records are.
@@ -295,15 +316,14 @@ SIZES = ("-m", "64", "-n", "32", "-k", "64", "--density", "0.1")
 def test_compile(capsys, monkeypatch):
     from artifact.measure import run
 
-    rows = [
-        {"variant": v, "target": t, "registers": 32}
-        for v in ("warp_per_row", "any_n")
-        for t in ("sm_80", "sm_90a")
-    ]
-    monkeypatch.setattr(run, "compile_report", lambda room: pd.DataFrame(rows))
+    def report(room, variants, target):
+        targets = [target] if target else ["sm_80", "sm_90a"]
+        return pd.DataFrame([{"variant": v, "target": t} for v in variants for t in targets])
+
+    monkeypatch.setattr(run, "compile_report", report)
     out = printed(capsys, "compile", "casper_sparse", "--variant", "any_n", "--target", "sm_90a")
     assert "any_n" in out and "warp_per_row" not in out and "sm_80" not in out
-    assert "known: sm_80, sm_90a" in refused(capsys, "compile", "casper_sparse", "--target", "sm_1")
+    assert "known: sm_80, " in refused(capsys, "compile", "casper_sparse", "--target", "sm_1")
     assert "known: warp_per_row" in refused(capsys, "compile", "casper_sparse", "--variant", "x")
     assert "known: async_sparse, casper_sparse" in refused(capsys, "compile", "../etc")
 
@@ -321,6 +341,7 @@ def test_run_without_a_gpu_is_one_sentence(capsys, no_gpu):
         (["--density", "5"], "'5' is not a fraction"),
         (["--density", "nan"], "'nan' is not a fraction"),
         (["--seed", "-1"], "'-1' is not a whole number"),
+        (["--seed", str(2**32)], "4294967296 is over 4294967295, the largest seed"),
         (["--iterations", "0"], "'0' is not a whole number"),
         (["--variant", "x"], "no variant 'x'; known: warp_per_row"),
     ],

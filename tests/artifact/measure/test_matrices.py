@@ -133,6 +133,19 @@ def test_a_download_goes_on_after_what_fails(collection):
     assert [path.name for path in collection.iterdir()] == ["good.mtx"], "no part of one stays"
 
 
+def test_only_a_file_of_the_matrix_s_own_name_is_taken(collection, tmp_path):
+    """Neither a link to a file of the user's, nor a folder, nor a file whose name ends so."""
+    with tarfile.open(tmp_path / "site" / "G" / "odd.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "good.mtx", "odd/not_odd.mtx")
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo("odd/odd.mtx")
+            member.type, member.linkname = kind, "odd/not_odd.mtx"
+            archive.addfile(member)
+    lines = []
+    assert matrices.download(names("odd"), collection, lines.append) == ["odd"]
+    assert "has no odd.mtx" in lines[0] and not list(collection.iterdir())
+
+
 def test_what_the_collection_does_not_have_is_not_asked_for(collection):
     assert matrices.download(names("good", group=""), collection, pytest.fail) == []
 

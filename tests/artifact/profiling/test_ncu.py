@@ -659,3 +659,39 @@ def test_counters_of_a_small_problem(device, tmp_path, room, shape, contenders):
     ncu_itself = [shutil.which("ncu"), "--import", str(kept), "--page", "raw", "--csv"]
     said = subprocess.run(ncu_itself, capture_output=True, text=True)
     assert said.returncode == 0 and "gpu__time_duration.sum" in said.stdout, said.stderr
+
+
+def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch):
+    """Kernels of two that overlapped would have two markers before them."""
+    import cuda.core
+    from cuda.bindings import driver
+
+    from artifact import baselines
+    from artifact.measure import device
+    from artifact.profiling import ncu_target
+
+    log = []
+    stream = SimpleNamespace(sync=lambda: log.append("wait"))
+    opened = SimpleNamespace(
+        compute_capability=(9, 0), create_stream=lambda: stream, sync=lambda: log.append("ready")
+    )
+    code = SimpleNamespace(get_kernel=lambda name: name)
+    program = SimpleNamespace(compile=lambda kind: code)
+    monkeypatch.setattr(device, "require", lambda: SimpleNamespace(open=lambda: opened))
+    monkeypatch.setattr(baselines, "contenders", lambda *_: {})
+    for name, what in {
+        "LaunchConfig": dict, "Program": lambda *_: program, "ProgramOptions": dict,
+        "launch": lambda stream, config, kernel: log.append(kernel),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(cuda.core, name, what)
+    monkeypatch.setattr(driver, "cuProfilerStart", lambda: log.append("start"))
+    monkeypatch.setattr(driver, "cuProfilerStop", lambda: log.append("stop"))
+    room = SimpleNamespace(
+        BASELINES=(),
+        problem=lambda **_: SimpleNamespace(release=lambda: None),
+        bind=lambda name, *_: SimpleNamespace(launch=lambda stream: log.append(name)),
+    )
+    monkeypatch.setattr(ncu_target.importlib, "import_module", lambda name: room)
+    ncu_target.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
+    each = [MARKER, "a", "wait", MARKER, "b", "wait"]
+    assert log == ["ready", "start", *each, "stop"]

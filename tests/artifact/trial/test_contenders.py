@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,3 +128,34 @@ def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(
         monkeypatch.setenv("CUDA_HOME", str(folder.parent))
         assert contenders.headers()[0] == folder
         assert contenders.compiled(contenders.load(str(mine)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def bind(:\n",
+        "raise RuntimeError('not here')\n",
+        "import sys\nsys.exit(0)\n",
+        "class Odd(BaseException): pass\nraise SystemExit\n",
+    ],
+)
+def test_a_module_that_does_not_load_is_one_sentence(tmp_path, monkeypatch, text):
+    (tmp_path / "broken_module.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for place in ("broken_module", f"{tmp_path}/broken_module.py"):
+        monkeypatch.delitem(sys.modules, "broken_module", raising=False)
+        with pytest.raises(ValueError, match="broken_module.* fails with (Syntax|Runtime|System)"):
+            contenders.load(f"{place}:bind")
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(0)", "KeyError('a')"])
+def test_a_contender_that_fails_while_it_binds_is_one_sentence(tmp_path, problem, raised):
+    (tmp_path / "fails.py").write_text(f"def bind(problem, device):\n    raise {raised}\n")
+    contender = contenders.load(f"{tmp_path}/fails.py:bind")
+    with pytest.raises(ValueError, match="fails fails with (SystemExit|KeyError)"):
+        contender.bind(problem, None)
+
+
+def test_a_module_without_a_file_is_no_contender():
+    with pytest.raises(ValueError, match="sys has no function 'exit' in a file of its own"):
+        contenders.load("sys:exit")

@@ -227,7 +227,7 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
 ):
     made = way(kind, dtype, accuracy, device)
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
-    monkeypatch.setattr(tuning, "look_up", lambda *_: None)  # nothing is kept
+    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: None)  # nothing is kept
     monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
     p, _, _ = routes.problem(made, 96, np)
     choice = routes.choose(made, p, device, tune=None)

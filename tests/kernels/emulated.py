@@ -1,0 +1,117 @@
+"""Kernels of preparation run on the host, by g++, so that what they do is tested without a GPU, too."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pretend import Cupy, as_array
+
+from kernels import formats, jit, workspace
+from kernels.async_sparse import planning
+from kernels.formats import compress, intake, layout
+
+SHIM = Path(__file__).with_name("emulated.hpp")
+#: What is run of each source.
+ENTRIES = {
+    compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES,
+    planning.SOURCE: ("firsts<0>", "group_ptr<0>"),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def there(request, monkeypatch):
+    """A function: a format or an array of the host -> the same on a GPU, or on one whose kernels the host runs."""
+    if request.param == "gpu":
+        import cupy
+
+        return lambda x: cupy.asarray(x) if isinstance(x, np.ndarray) else formats.to_device(x)
+    if shutil.which("g++") is None:
+        pytest.skip("no compiler for the host here")
+    monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))
+    monkeypatch.setattr(workspace, "of", lambda device: Workspace())
+    monkeypatch.setattr(workspace, "arch_of", lambda device: "sm_90a")
+    monkeypatch.setattr(workspace, "enqueue", _enqueue)
+    monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
+    stream = SimpleNamespace(sync=lambda: None, handle=0)
+    monkeypatch.setattr(intake, "on_cupys_stream", lambda: (SimpleNamespace(device_id=0), stream))
+    return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
+
+
+def _strided(x: np.ndarray):
+    """An array of the pretended GPU in the same memory order, gaps and all."""
+    from pretend import Array
+
+    return as_array(x) if x.flags.forc else x.view(Array)
+
+
+class Poisoned(Cupy):
+    """CuPy as `pretend` has it, whose new memory holds what nobody wants."""
+
+    @staticmethod
+    def empty(shape, dtype=float):
+        made = as_array(np.empty(shape, dtype))
+        np.asarray(made).reshape(-1).view(np.uint8)[...] = 0xFB
+        return made
+
+
+class Workspace:
+    """As `workspace.Workspace`, of host memory; sums are 0 between launches."""
+
+    _launch = itertools.count(1)
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self._memory = np.zeros(64, np.uint64)
+        self.sums, self.found = (self._memory.ctypes.data + 256 * i for i in range(2))
+        self._tiles = np.zeros(1 << 12, np.uint64)
+
+    def tiles(self, size: int):
+        return self._tiles.ctypes.data, np.uint32(next(self._launch))
+
+    def read(self, kind: np.dtype):
+        assert not self._memory[:32].any(), "sums are not 0 after a launch"
+        return self._memory[32:].view(np.uint8)[: kind.itemsize].view(kind)[0].copy()
+
+
+def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):
+    cells = [np.array([x], np.uint64) if type(x) is int else np.array([x]) for x in arguments]
+    given = (ctypes.c_void_p * len(cells))(*(x.ctypes.data for x in cells))
+    place = ENTRIES[source].index(entry)
+    getattr(_compiled(source), f"run_{place}")(blocks, threads, given)
+
+
+@functools.cache
+def _compiled(source: Path):
+    runs = "\n".join(
+        f'extern "C" void run_{i}(int blocks, int threads, void** given) '
+        f"{{ launched({entry}, blocks, threads, given); }}"
+        for i, entry in enumerate(ENTRIES[source])
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "host.cpp")
+        path.write_text(f'#include "{SHIM}"\n{_text(source)}\n{runs}\n')
+        command = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", path, "-o", f"{path}.so"]
+        subprocess.run(command, check=True)
+        return ctypes.CDLL(f"{path}.so")
+
+
+def _text(source: Path) -> str:
+    """A source with its headers in it, but for half.cuh, which is PTX."""
+
+    def included(match) -> str:
+        return "" if match[1] == "half.cuh" else _text(jit.COMMON / match[1])
+
+    text = source.read_text().replace("#pragma once", "")
+    return re.sub(r'^#include "([^"]+)"', included, text, flags=re.MULTILINE)

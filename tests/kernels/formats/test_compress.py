@@ -1,0 +1,374 @@
+"""Conversions and layouts by kernels are what NumPy makes, to the bit, run on the host and on a GPU."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields, is_dataclass, replace
+
+import numpy as np
+import pytest
+from compiled import cubins
+from emulated import there  # noqa: F401
+from refused import says
+
+from kernels import formats, jit
+from kernels.async_sparse import unit
+from kernels.formats import bcsr, compress, csr, half, launches, layout, nm, two_four, wcsr
+from kernels.formats.half import Half
+from kernels.library import operands
+from kernels.nm_spmm import packing, tensor
+from kernels.tensor_core_24 import mma_sp, wgmma
+from kernels.tensor_core_24.family import MmaSp
+
+DTYPES = ("float32", "bfloat16", "float16")
+SIZES = [(1, 1), (16, 16), (37, 150), (130, 64), (64, 129), (5, 700)]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(int(os.environ["SPARSITY_TEST_SEED"]))
+
+
+def same(found, expected, what: str = "") -> None:
+    """Formats, tuples of arrays, arrays and numbers are equal; NaN is NaN."""
+    if is_dataclass(expected):
+        for f in fields(expected):
+            if f.compare:
+                same(getattr(found, f.name), getattr(expected, f.name), f"{what} {f.name}")
+    elif isinstance(expected, tuple):
+        for i, (x, y) in enumerate(zip(found, expected, strict=True)):
+            same(x, y, f"{what} {i}")
+    elif isinstance(expected, np.ndarray):
+        assert not isinstance(found, np.ndarray) or type(found) is not np.ndarray, what
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape), what
+        assert found.flags.c_contiguous, what
+        np.testing.assert_array_equal(formats.to_host(found), expected, err_msg=what)
+    else:
+        assert found == expected, what
+
+
+def dense(rng, m: int, k: int, kind: str) -> np.ndarray:
+    x = rng.standard_normal((m, k)).astype(np.float32)
+    if kind == "sparse":
+        x[rng.random(x.shape) < 0.97] = 0
+        x[rng.random(x.shape) < 0.1] = -0.0
+    elif kind == "ties":
+        x = np.sign(x) * rng.integers(0, 2, x.shape).astype(np.float32)
+    elif kind == "odd":
+        strange = [np.nan, np.inf, -np.inf, 1e-45, 3e38, 6e-8, 0]
+        at = rng.random(x.shape) < 0.02
+        x[at] = rng.choice(np.float32(strange), int(at.sum()))
+    elif kind == "nothing":
+        x[...] = 0
+    return x
+
+
+KINDS = ("full", "sparse", "ties", "odd", "nothing")
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def numbers(rng, dtype: str) -> np.ndarray:
+    kind = np.dtype(dtype)
+    if kind.kind in "iu":
+        ends = np.iinfo(kind)
+        x = rng.integers(ends.min, ends.max, (7, 30), kind, endpoint=True)
+        x[::2] = rng.integers(0, 100, x[::2].shape)
+        x[3, :2] = ends.min, ends.max
+        return x
+    if kind.kind == "b":
+        return rng.random((7, 30)) < 0.5
+    x = rng.standard_normal((7, 30)).astype(kind)
+    x[0, :4] = np.nan, np.inf, -np.inf, -0.0
+    return x
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float32", "float16", "bool"] + [f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)],
+)  # fmt: skip
+def test_numbers_become_float32(there, rng, dtype, check):
+    x = numbers(rng, dtype)
+    for given in (
+        x,
+        x.T,
+        x[::2, 1::3],
+        x[::-1, ::-2],
+        np.asfortranarray(x),
+        x[None, 2:5],
+        x.reshape(7, 5, 6),
+        x[:0],
+        x[3],
+    ):
+        with np.errstate(over="ignore"):
+            right = np.ascontiguousarray(given.astype(np.float32))
+        made, at = compress.float32(there(given), check)
+        same(made, right)
+        wide = check and given.dtype.itemsize >= 4
+        assert at == (operands.first_not_same(right, given) if wide else None)
+
+
+@pytest.mark.parametrize(
+    "value", [2.0**-30 + 2.0**-60, 1e300, 2**53 + 1, 2**24 + 1, 2**63 - 1, -(2**31) + 1, 2**64 - 1]
+)
+def test_what_float32_does_not_hold_is_named_as_on_the_host(there, value):
+    dtype = np.float64 if isinstance(value, float) else np.uint64 if value >= 2**63 else np.int64
+    x = np.ones((3, 5), dtype)
+    x[1, 3] = value
+    for given in (x, x.T):
+        errors = []
+        for y in (given, there(given)):
+            with pytest.raises(ValueError, match="float32 does not hold") as error:
+                operands.float32(y, None)
+            errors.append(str(error.value))
+        assert errors[0] == errors[1]
+        same(operands.float32(there(given), "fp32"), operands.float32(given, "fp32"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_and_bits(there, rng, kind):
+    x = dense(rng, 300, 41, kind)
+    bits = half.to_bits(x, "bfloat16")
+    assert compress.filled(there(x)) == np.count_nonzero(x)
+    assert compress.filled(there(bits)) == np.count_nonzero(bits & 0x7FFF)
+    assert compress.has_bits(there(x), 0x1FFF) == bool((x.view(np.uint32) & 0x1FFF).any())
+    rounded = half.from_bits(bits, "bfloat16")
+    assert not compress.has_bits(there(rounded), 0x80000000 >> 31) or np.isnan(x).any()
+
+
+# ---------------------------------------------------------------- blocks
+
+
+@pytest.mark.parametrize("density", [None, 0.3, 1.0])
+@pytest.mark.parametrize("block", [16, 64, (32, 128)])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_of_a_dense_matrix(there, rng, kind, dtype, block, density):
+    for m, k in SIZES:
+        x = dense(rng, m, k, kind)
+        asked = {"block": block, "dtype": dtype, "density": density}
+        right = bcsr.from_dense(x, **asked)
+        same(bcsr.from_dense(there(x), **asked), right, f"{m} x {k}")
+        same(bcsr.from_dense(there(np.asfortranarray(x)), **asked), right)
+        bcsr.validate(right)
+
+
+@pytest.mark.parametrize("dtype", half.DTYPES)
+def test_blocks_of_sixteen_bits_are_kept_as_they_are(there, rng, dtype):
+    for m, k in SIZES:
+        x = half.from_dense(dense(rng, m, k, "sparse"), dtype)
+        same(bcsr.from_dense(Half(dtype, there(x.bits)), block=16), bcsr.from_dense(x, block=16))
+
+
+def test_the_largest_blocks_are_kept_and_of_equal_ones_the_first():
+    x = np.zeros((64, 64), np.float32)
+    x[40, 40], x[3, 20], x[20, 3], x[50, 5] = 2, 1, 1, np.nan
+    kept = [bcsr.from_dense(x, block=16, dtype="float32", density=n / 16) for n in range(5)]
+    places = [[(int(bcsr.block_rows_of(a)[i]), int(a.col_idx[i])) for i in range(a.blocks)] for a in kept]  # fmt: skip
+    assert places == [
+        [], [(3, 0)], [(2, 2), (3, 0)], [(0, 1), (2, 2), (3, 0)], [(0, 1), (1, 0), (2, 2), (3, 0)]
+    ]  # fmt: skip
+
+
+def blocks(rng, m: int, k: int, block, dtype: str) -> bcsr.Bcsr:
+    x = dense(rng, m, k, "sparse")
+    x[: m // 3] = 0
+    return bcsr.from_dense(x, block=block, dtype=dtype)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_blocks_in_any_order_are_put_in_order(there, rng, dtype, repeated):
+    for m, k in SIZES:
+        a = blocks(rng, m, k, (16, 32), dtype)
+        row = bcsr.block_rows_of(a)
+        take = rng.integers(0, a.blocks, 2 * a.blocks) if repeated else rng.permutation(a.blocks)
+        take = take[np.argsort(row[take], kind="stable")]
+        row_ptr = np.searchsorted(row[take], np.arange(a.block_rows + 1)).astype(np.int32)
+        mixed = replace(a, row_ptr=row_ptr, col_idx=a.col_idx[take], val=a.val[take])
+        right = bcsr.in_order(mixed)
+        same(bcsr.in_order(there(mixed)), right)
+        if not repeated:
+            same(there(right), a)
+
+
+@pytest.mark.parametrize("longest_first", [False, True])
+@pytest.mark.parametrize("block", [(16, 16), (32, 64), (64, 32), (128, 16)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_blocks_as_kernels_read_them(there, rng, dtype, block, longest_first):
+    for m, k in [*SIZES, (300, 200)]:
+        a = blocks(rng, m, k, block, dtype)
+        right = unit.stacked(a)
+        same(unit.stacked(there(a)), right, f"{m} x {k}")
+        table = unit.work_order(right.row_ptr, longest_first)
+        same(unit.work_order(there(right.row_ptr), longest_first), table)
+
+
+# ---------------------------------------------------------------- CSR of every format
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_format_as_csr(there, rng, dtype):
+    for m, k in SIZES:
+        for kind in ("sparse", "odd", "nothing"):
+            x = dense(rng, m, k, kind)
+            a = csr.from_scipy(_scipy(x))
+            made = [
+                bcsr.from_dense(x, block=(16, 32), dtype=dtype),
+                bcsr.from_dense(x, block=(128, 16), dtype=dtype),
+                wcsr.from_csr(a, window=16, pad=4, dtype=dtype),
+                wcsr.from_csr(a, window=1, pad=1, dtype=dtype),
+                nm.compress(x.T, 2, 4, 1, prune=True),
+                nm.compress(x.T, 3, 8, 5, prune=True),
+            ]
+            if dtype != "float32":
+                made.append(two_four.compress(x, dtype, prune=True))
+            for one in made:
+                same(
+                    operands.as_csr(there(one)),
+                    operands.as_csr(one),
+                    f"{type(one).__name__} {m} x {k} {kind}",
+                )
+
+
+def _scipy(x):
+    import scipy.sparse as sp
+
+    return sp.csr_array(x)
+
+
+# ---------------------------------------------------------------- N:M
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "keep, group, vector",
+    [(2, 4, 1), (8, 32, 32), (1, 8, 4), (3, 7, 5), (5, 16, 128), (4, 32, 100), (32, 32, 2), (1, 200, 8), (6, 8, 64)],
+)  # fmt: skip
+def test_nm(there, rng, monkeypatch, keep, group, vector, kind):
+    monkeypatch.setattr(compress, "_MOST_SCORES", 1000)  # several parts
+    for k, n in SIZES:
+        x = dense(rng, k, n, kind)
+        wide = np.zeros((2 * k, n + 3), np.float32)
+        wide[::2, 2:-1] = x
+        for given in (x, np.asfortranarray(x), wide[::2, 2:-1]):
+            same(
+                nm.compress(there(given), keep, group, vector, prune=True),
+                nm.compress(x, keep, group, vector, prune=True),
+            )
+
+
+@pytest.mark.parametrize("keep, group, vector", [(2, 4, 1), (3, 8, 3), (8, 32, 32)])
+def test_nm_without_pruning_says_what_does_not_fit(there, rng, keep, group, vector):
+    for k, n in SIZES:
+        x = formats.to_dense(nm.compress(dense(rng, k, n, "full"), keep, group, vector, prune=True))
+        same(nm.compress(there(x), keep, group, vector), nm.compress(x, keep, group, vector))
+        x[rng.integers(k)] = 1
+        x[-1] = 1
+        said = []
+        for given in (x, there(x)):
+            try:
+                nm.compress(given, keep, group, vector)
+                said.append("")
+            except ValueError as error:
+                said.append(str(error))
+        assert said[0] == said[1]
+
+
+def test_nm_of_other_numbers(there, rng):
+    for dtype in ("float64", "int32", "float16"):
+        x = numbers(rng, dtype)[1:]
+        same(nm.compress(there(x), 2, 4, 2, prune=True), nm.compress(x, 2, 4, 2, prune=True))
+
+
+PATTERNS = [
+    (40, 70, 2, 4, 1),
+    (96, 256, 8, 32, 32),
+    (100, 300, 4, 32, 64),
+    (33, 17, 3, 8, 100),
+    (65, 130, 5, 7, 4),
+]
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_nm_in_steps(there, pattern, tiled):
+    b = nm.random(*pattern, 1)
+    for columns in (16, 64, 128, 256):
+        slot = next(
+            s for s in (32, 4, 1) if columns % s == 0 and (b.vector % s == 0 or b.vector >= b.n)
+        )
+        for windows in (1, 2, 5):
+            for more in (0, 3):
+                asked = {"packed": False, "slot": slot, "tiled": tiled}
+                asked["height"] = windows * b.keep + more if tiled else 0
+                same(
+                    packing.prepare(there(b), columns, windows, **asked),
+                    packing.prepare(b, columns, windows, **asked),
+                )
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_nm_in_tiles_for_tensor_cores(there, pattern, size):
+    b = nm.random(*pattern, 2)
+    b.val[:2] = np.nan
+    same(tensor.prepare(there(b), size), tensor.prepare(b, size))
+
+
+# ---------------------------------------------------------------- 2:4
+
+
+@pytest.mark.parametrize("m, k", [(1, 1), (64, 64), (65, 200), (130, 16), (300, 1000)])
+def test_two_of_four_as_kernels_read_it(there, m, k):
+    a = two_four.random(m, k, "bfloat16", 3)
+    x = there(a)
+    for rows, columns in ((64, 64), (192, 256), (256, 128)):
+        same(two_four.swizzle(x.meta, rows, columns), two_four.swizzle(a.meta, rows, columns))
+        same(wgmma.ring_metadata(x, rows, columns), wgmma.ring_metadata(a, rows, columns))
+    for rows in (64, 256):
+        same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
+    same(wgmma.whole_rows(x), wgmma.whole_rows(a))
+    for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
+        same(mma_sp.prepare(x, config), mma_sp.prepare(a, config))
+
+
+# ---------------------------------------------------------------- the compiler
+
+
+@pytest.mark.parametrize("module", [compress, layout])
+def test_kernels_compile_for_the_oldest_and_the_newest(module):
+    jobs = [(module.SOURCE, entry) for entry in module.ENTRIES]
+    assert len(cubins(jobs, (jit.FAMILIES[0], jit.FAMILIES[-1]))) == 2 * len(module.ENTRIES)
+
+
+def test_every_entry_is_known(there, rng, monkeypatch):
+    """What is launched is in the lists, which the compiler and the emulation go by."""
+    seen = set()
+    launch = launches.On.launch
+    monkeypatch.setattr(
+        launches.On,
+        "launch",
+        lambda on, entry, *x, **y: (seen.add((on.source, entry)), launch(on, entry, *x, **y)),
+    )
+    operands.operand(
+        there(dense(rng, 70, 70, "full")),
+        prune="block",
+        density=0.5,
+        dtype="float16",
+        accuracy="fp16",
+        block=16,
+    )
+    assert seen
+    for source, entry in seen:
+        assert entry in {compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES}.get(
+            source, [entry]
+        )
+
+
+def test_sizes_are_said(there):
+    x = there(np.ones((4, 4), np.float32))
+    for words, density in ((["1.5"], 1.5), (["'x'"], "x")):
+        says([*words, "density"], lambda d=density: bcsr.from_dense(x, block=16, density=d))

@@ -146,6 +146,7 @@ def test_a_room_where_all_is_well_is_right(run):
     assert made.refused == {"two, m=1": "not for it"} and made.never == []
     assert made.kernels == {"one": False, "two": True} and 0 < made.seconds < 60
     assert sanitize.details([made]) == []
+    made.seconds = 0.2
     assert sanitize.row(made).split() == ["room", "memcheck", "2", "2", "0", "0", "0"]
 
 

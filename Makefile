@@ -43,7 +43,7 @@ else ifeq ($(MAKELEVEL),0) # a make within make takes its share of these
 MAKEFLAGS += --jobs=$(or $(JOBS),$(shell nproc 2>/dev/null || echo 1))
 endif
 
-.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
+.PHONY: artifact test test-gpu kick measure profile sanitize claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
 ifneq ($(word 2,$(MAKECMDGOALS)),)
 # Goals of one command are reached one after the other: at once, two that need the book would both build it.
 .NOTPARALLEL:
@@ -171,6 +171,9 @@ measure: $(ENV) ## Measure every room in full on this machine's GPU, into build/
 
 profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 	$(PY) -m artifact profile
+
+sanitize: $(ENV) ## Every kernel under compute-sanitizer's four tools, on small ragged problems (needs compute-sanitizer)
+	$(PY) -m artifact.sanitize
 
 claims: $(ENV) ## The verdict on every claim of the sources (FORMAT=text|markdown|csv|json)
 	$(PY) -m artifact claims --gpu $(call quoted,$(GPU)) $(if $(RECORDS),--records $(call quoted,$(RECORDS))) --format $(call quoted,$(FORMAT))

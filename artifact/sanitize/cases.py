@@ -1,24 +1,27 @@
 """What is run: every variant of every room that is a kernel of its own, whatever else its `bind` takes, the library and
 the formats' own kernels, on problems with several tiles, ragged edges, cut rows and split sums.
 
-A kernel is told of few multiprocessors (`lab.Few`), so that the ones that stay have several tiles each of a problem
-this small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and
-compute nothing.
+A kernel is told of few multiprocessors (`lab.Few`), so that blocks that stay have several tiles each of a problem this
+small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
+nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
 
 from artifact.measure import check
-from kernels.formats import bcsr, csr, eight, half, nm, two_four, two_four_eight
+from kernels.formats import bcsr, csr, eight, half, nm, two_four, two_four_eight, wcsr
 from kernels.formats.half import Half
 
 from .lab import Case, Lab, here
+
+#: Variants that choose among others, beside those that are called so.
+CHOOSING = ("v3_searched",)
 
 
 def scattered(m: int = 333, k: int = 457) -> csr.Csr:
@@ -33,7 +36,7 @@ def scattered(m: int = 333, k: int = 457) -> csr.Csr:
 
 def _own(room) -> dict:
     """name -> bind of the variants that choose among no others."""
-    names = [name for name in room.VARIANTS if "auto" not in name]
+    names = [name for name in room.VARIANTS if "auto" not in name and name not in CHOOSING]
     return {name: partial(_bind, room, name) for name in names}
 
 
@@ -70,6 +73,7 @@ def nm_spmm(lab: Lab) -> Iterable[Case]:
     trials = {name: partial(ladder.bind, name) for name in family.TRIALS}
     for density in (0.5, 0.125):
         yield from lab.products(room.problem(300, 264, 520, density), _own(room) | trials)
+    yield from lab.products(room.problem(320, 256, 512, 0.25), _own(room))  # whole tiles
     few = {name: bind for name, bind in _own(room).items() if name in (*family.RUNGS, "v1", "v3")}
     yield from lab.products(room.problem(301, 140, 333, 0.25, vector=4), few)
     for dtype in ("tf32", "bfloat16"):
@@ -83,9 +87,10 @@ def nm_spmm(lab: Lab) -> Iterable[Case]:
 def async_csr(lab: Lab) -> Iterable[Case]:
     """The kernels for CSR: windows on tensor cores, groups of rows, the source's own."""
     from kernels import async_sparse as room
-    from kernels.async_sparse import union, wcsr, windows
+    from kernels.async_sparse import union, windows
+    from kernels.async_sparse import wcsr as of_windows
 
-    modules = (wcsr, windows, union)
+    modules = (of_windows, windows, union)
     names = [name for x in modules for name in (*x.KERNELS, *x.TRIALS)]
     binds = {name: partial(_bind, room, name) for name in names}
     for dtype, n in (("float32", 264), ("tf32", 264), ("bfloat16", 100), ("float16", 264)):
@@ -100,9 +105,10 @@ def async_csr(lab: Lab) -> Iterable[Case]:
 def async_blocks(lab: Lab) -> Iterable[Case]:
     """The kernels for blocks, as published and beyond, and a layer's."""
     from kernels import async_sparse as room
-    from kernels.async_sparse import any_csr, family, union, wcsr, windows
+    from kernels.async_sparse import any_csr, family, union, windows
+    from kernels.async_sparse import wcsr as of_windows
 
-    others = {x for module in (any_csr, wcsr, windows, union) for x in module.KERNELS}
+    others = {x for module in (any_csr, of_windows, windows, union) for x in module.KERNELS}
     binds = {name: bind for name, bind in _own(room).items() if name not in others}
     sweep = {f"opt5_n{n}": partial(_bind, room, f"opt5_n{n}") for n in (8, 56, 248)}
     trials = {name: partial(_bind, room, name) for name in family.TRIALS}
@@ -181,7 +187,7 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         for config in dict.fromkeys(c for pair in ends.values() for c in pair)
         if config.kernel not in ("gpc",)
     }
-    yield from lab.products(room.problem(400, 520, 392), binds)
+    yield from lab.products(room.problem(400, 520, 500), binds)  # 8 steps: whole rounds of rings
     yield from _with_more(lab, room)
 
 
@@ -251,12 +257,20 @@ def library(lab: Lab) -> Iterable[Case]:
         ("nm", "bfloat16", None),
     ):  # fmt: skip
         a = _of_format(kind, dtype, sparse)
+        a = replace(a, val=_cut(a.val, accuracy))
         for n in (64, 33):
             given = dtype, accuracy, n
             yield (
                 f"plan of {kind}, {dtype} {accuracy or ''}, n={n}",
                 partial(_planned, lab, a, *given),
             )
+    yield (
+        "plan in order of csr",
+        partial(_planned, lab, sparse, "float32", None, 64, deterministic=True),
+    )
+    yield "plan tuned of csr", partial(_planned, lab, sparse, "float32", None, 64, tune=True)
+    for prune, dtype in (("2:4", "float16"), ("nm", "float32"), ("block", "bfloat16")):
+        yield f"plan pruned to {prune}", partial(_pruned, lab, prune, dtype)
     for n in (64, 33, 1):
         yield f"spmm of csr, n={n}", partial(_single, lab, sparse, n)
     for n in (64, 34, 33):
@@ -280,16 +294,18 @@ def _of_format(kind: str, dtype: str, sparse: csr.Csr):
     return replace(made, val=half.from_bits(half.to_bits(made.val, dtype), dtype))
 
 
-def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int) -> None:
+def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
     import cupy
 
     import kernels
     from kernels import formats
 
-    made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, tune=False)
+    made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
     dense = formats.to_dense(a).astype(np.float64)
     dense = dense.T if isinstance(a, nm.Nm) else dense
-    numbers = np.random.default_rng(5).standard_normal((made.k, n)).astype(np.float32)
+    numbers = _cut(
+        np.random.default_rng(5).standard_normal((made.k, n)).astype(np.float32), accuracy
+    )
     in_half = dtype in half.DTYPES
     bits = half.to_bits(numbers, dtype) if in_half else numbers
     numbers = half.from_bits(bits, dtype) if in_half else numbers
@@ -300,20 +316,17 @@ def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int) -> None:
         b = Half(dtype, b) if in_half else b
         out = made(b)
         lab.device.sync()
-        check.compare(here(out), _loose(right, accuracy), "a plan", limit)
+        check.compare(here(out), check.reference(right), "a plan", limit)
     made(b, out=out, alpha=0.5, beta=2.0)
     lab.device.sync()
     _require_close("a plan that adds", out, 2.5 * right, 3 * check.LIMITS[limit].max_err)
 
 
-def _loose(right: np.ndarray, accuracy: str | None) -> check.Reference:
-    """B is cut to TF32 by a plan that may: against the product of the uncut one, that is an error of its own."""
-    made = check.reference(right)
-    return made if accuracy != "tf32" else _Cut(made.values, made.norm * 40, made.rms * 40)
-
-
-class _Cut(check.Reference):
-    pass
+def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
+    """Values that TF32 holds, where products are made in it."""
+    if accuracy != "tf32":
+        return values
+    return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def _require_close(name: str, out, right: np.ndarray, limit: float) -> None:
@@ -327,6 +340,33 @@ def _require_close(name: str, out, right: np.ndarray, limit: float) -> None:
 def _require_right(name: str, holds: bool) -> None:
     if not holds:
         raise check.WrongResult(f"{name} is wrong")
+
+
+def _pruned(lab: Lab, prune: str, dtype: str) -> None:
+    """A dense matrix on the GPU, pruned there: its largest values are few enough to stay, so nothing is lost."""
+    import cupy
+
+    import kernels
+
+    dense = np.zeros((192, 256), np.float32)
+    where = {"2:4": (slice(None), slice(None, None, 4)), "nm": (slice(None), slice(None, None, 32))}
+    blocks = slice(64, 128), slice(128, 192)
+    of = where.get(prune, blocks)
+    shape = dense[of].shape
+    values = np.random.default_rng(11).integers(1, 9, shape).astype(np.float32)
+    dense[of] = values
+    numbers = np.random.default_rng(12).integers(-4, 5, (256, 40)).astype(np.float32)
+    in_half = dtype in half.DTYPES
+    bits = half.to_bits(numbers, dtype) if in_half else numbers
+    share = {"2:4": None, "nm": 1 / 32, "block": 1 / 12}[prune]
+    made = kernels.plan(
+        cupy.asarray(dense), 40, dtype=dtype, prune=prune, density=share, vector=32, tune=False
+    )
+    b = cupy.asarray(bits)
+    out = made(Half(dtype, b) if in_half else b)
+    lab.device.sync()
+    right = dense.astype(np.float64) @ numbers.astype(np.float64)
+    check.compare(here(out), check.reference(right), f"a plan pruned to {prune}", dtype)
 
 
 def _single(lab: Lab, a: csr.Csr, n: int) -> None:
@@ -371,14 +411,79 @@ def _gathered(lab: Lab, columns: int) -> None:
     _require_right("gather", np.array_equal(here(out), b[ids]))
 
 
+def generated(lab: Lab) -> Iterable[Case]:
+    """Large matrices as ranks make them on their GPUs, here one small part, and its product."""
+    from kernels.distributed.generate import Rmat, Stencil
+
+    for made in (Rmat(8, 8, 3), Stencil(6, 2)):
+        yield f"{made}", partial(_generated, lab, made)
+
+
+def _generated(lab: Lab, made) -> None:
+    from kernels import distributed
+    from kernels.distributed import generate
+    from kernels.distributed.machine import Gpu
+
+    edges = np.array([0, made.m])
+    part = generate.part(made, edges, 0)
+    host = generate.host_part(made, edges, 0).a
+    for name in ("row_ptr", "col_idx", "val"):
+        same = np.array_equal(here(getattr(part.a, name)), getattr(host, name))
+        _require_right(f"{name} of {made}", same)
+    plan = distributed.plan(part, 48, chunks=2, machine=Gpu(lab.device.device_id))
+    generate.fill_dense(plan.operand(), 0, 5)
+    out = here(plan().whole())
+    right = csr.to_dense(host).astype(np.float64) @ generate.dense(
+        np.arange(made.m), np.arange(48), 48, 5
+    )
+    check.compare(out, check.reference(right), f"the product of {made}", "float32")
+
+
 def conversions(lab: Lab) -> Iterable[Case]:
-    """The formats' own kernels: what prunes to 2:4, and what looks whether a matrix is."""
+    """The formats' own kernels: what prunes, what looks whether a matrix is one, what makes one format of another."""
+    sparse = scattered()
+    for dtype in ("float32", "bfloat16"):
+        for block in (64, 16, (32, 128)):
+            convert = partial(bcsr.from_csr, block=block, dtype=dtype)
+            yield f"bcsr, {dtype} {block}", partial(_converted, convert, csr, sparse)
+        for window in (64, 4):
+            convert = partial(wcsr.from_csr, window=window, dtype=dtype)
+            yield f"wcsr, {dtype} {window}", partial(_converted, convert, csr, sparse)
+    blocks = bcsr.from_csr(sparse, block=32)
+    windows = wcsr.from_csr(sparse)
+    yield "bcsr to csr", partial(_converted, bcsr.to_csr, bcsr, blocks)
+    yield "wcsr to csr", partial(_converted, wcsr.to_csr, wcsr, windows)
+    for size, pattern in (((100, 70), (2, 4, 32)), ((130, 33), (8, 32, 8)), ((64, 20), (1, 4, 1))):
+        yield f"nm, {size} {pattern}", partial(_compressed_nm, size, pattern)
     for dtype in half.DTYPES:
         for size in ((70, 100), (33, 77)):
             yield f"2:4, {dtype} {size}", partial(_compressed, lab, dtype, *size)
-    for dtype in ("e4m3", "e5m2"):
+    for dtype in eight.DTYPES:
         for size in ((70, 100), (33, 77)):
             yield f"2:4 of 8 bits, {dtype} {size}", partial(_compressed_eight, lab, dtype, *size)
+
+
+def _converted(convert: Callable, module, given) -> None:
+    """What a GPU makes of a matrix is what NumPy does."""
+    _require_same(convert(module.to_device(given)), convert(given))
+
+
+def _compressed_nm(size: tuple[int, int], pattern: tuple[int, int, int]) -> None:
+    import cupy
+
+    dense = np.random.default_rng(13).standard_normal(size).astype(np.float32)
+    made = nm.compress(cupy.asarray(dense), *pattern, prune=True)
+    _require_same(made, nm.compress(dense, *pattern, prune=True))
+
+
+def _require_same(made, right) -> None:
+    for part in fields(right):
+        expected = getattr(right, part.name)
+        if isinstance(expected, np.ndarray):
+            found = here(getattr(made, part.name))
+            _require_right(
+                f"{part.name} of {type(right).__name__}", np.array_equal(found, expected)
+            )
 
 
 def _compressed(lab: Lab, dtype: str, m: int, k: int) -> None:
@@ -414,6 +519,7 @@ def _compressed_eight(lab: Lab, dtype: str, m: int, k: int) -> None:
 ROOMS: dict[str, Callable[[Lab], Iterable[Case]]] = {
     function.__name__: function
     for function in (
-        casper_sparse, nm_cuda_core, nm_spmm, async_csr, async_blocks, tensor_core_24, fp8, library, conversions,
+        casper_sparse, nm_cuda_core, nm_spmm, async_csr, async_blocks, tensor_core_24, fp8, library, generated,
+        conversions,
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a case of `cases` is given: the GPU, the same with few multiprocessors, a stream, how a product is looked at."""
+"""What a case of `cases` is given: the GPU, the same with few multiprocessors, a stream, and the look at a product."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMS = 4  #: that a kernel is told of, so that blocks that stay have several tile
 #: Kernels that ask the GPU itself which multiprocessor they run on.
 WHOLE = ("wgmma_gpc",)
 
-#: A name, and what runs the kernel twice and compares: ValueError where the kernel is not made for the problem.
+#: A name, and what runs a kernel twice and compares; it raises ValueError where the problem is none of the kernel's.
 Case = tuple[str, Callable[[], None]]
 
 

@@ -2,7 +2,7 @@
 // the kernel with an error instead of the GPU for good. `jit` defines it where SPARSITY_HANG_TRAP is set; otherwise nothing
 // of it is compiled.
 //
-// It holds for the waits of mbarrier.cuh and handover.cuh and for scans (planning.cu), which are all that turn. Barriers of a
+// It holds for the waits of mbarrier.cuh and handover.cuh and for scan.cuh, which are all that turn. Barriers of a
 // block or a cluster, and setmaxnreg, wait in hardware and have no limit: who keeps others from one of them by a wait of these
 // is found.
 #pragma once

@@ -101,7 +101,7 @@ def test_waits_that_turn_are_those_that_end():
     polls = re.compile(r"try_wait|test_wait|ld\.acquire|__nanosleep|= \*\(volatile|while \(!?\*")
     texts = {path.name: path.read_text() for path in jit.ROOT.rglob("*.cu*")}
     found = {name for name, text in texts.items() if polls.search(text)}
-    assert {"mbarrier.cuh", "handover.cuh", "planning.cu"} <= found
+    assert {"mbarrier.cuh", "handover.cuh", "scan.cuh"} <= found
     # Those of gpcs.cu stay for some time.
     assert all("turns.count(" in texts[name] for name in found - {"gpcs.cu"})
 

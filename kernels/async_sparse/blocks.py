@@ -156,5 +156,5 @@ def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launc
     cupy.cuda.get_current_stream().synchronize()
     return Launch(
         name, [*dense.before, (kernel, launch, arguments)], operands.c, prepare_ms, rows.nbytes,
-        keep=(operands, val, rows, dense.b),
+        keep=(operands, val, rows, dense.b), scratch=dense.copies,
     )  # fmt: skip

@@ -143,6 +143,7 @@ def test_lines_of_b_that_are_not_aligned_are_copied_and_those_of_c_are_not(
     copy, (_, _, arguments) = bound.steps
     assert p.device().b.bits.data.ptr in copy[2] and arguments[3] != p.device().b.bits.data.ptr
     assert arguments[4] % 8 == 0 and arguments[5] == p.device().c.bits.data.ptr
+    assert [x.data.ptr for x in bound.scratch] == [arguments[3]], "launches share the copy"
 
 
 def test_float32_is_refused():

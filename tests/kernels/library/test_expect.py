@@ -88,17 +88,15 @@ def test_expected_times_are_near_the_recorded_ones(points):
 
 
 def test_csr_in_float32_against_what_the_atlas_makes_of_the_records():
-    for slug, (memory, bus) in GPUS.items():
-        of = expect.ceilings(described(memory=memory, bus=bus))
-        df = atlas.points(paths.RECORDED / slug)
-        csr_points = df["pattern"].isin([atlas.REAL, "non-zeros anywhere"])
-        df = df[csr_points & (df["precision"] == "FP32")].dropna(subset="speedup")
-        works = [expect.rows(p.m, p.n, p.k, p.density * p.m * p.k, "fp32") for p in df.itertuples()]
-        said = [
-            expect.microseconds(expect.dense_of(w), of) < expect.microseconds(w, of) for w in works
-        ]
-        faster = df["speedup"] < 1
-        assert faster.any() and (np.array(said) == faster).mean() > 0.98
+    slug, (memory, bus) = next(iter(GPUS.items()))
+    of = expect.ceilings(described(memory=memory, bus=bus))
+    df = atlas.points(paths.RECORDED / slug)
+    csr_points = df["pattern"].isin([atlas.REAL, "non-zeros anywhere"])
+    df = df[csr_points & (df["precision"] == "FP32")].dropna(subset="speedup")
+    works = [expect.rows(p.m, p.n, p.k, p.density * p.m * p.k, "fp32") for p in df.itertuples()]
+    said = [expect.microseconds(expect.dense_of(w), of) < expect.microseconds(w, of) for w in works]
+    faster = df["speedup"] < 1
+    assert faster.any() and (np.array(said) == faster).mean() > 0.98
 
 
 def scattered(m: int, k: int, density: float):

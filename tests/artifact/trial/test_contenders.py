@@ -156,21 +156,13 @@ def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(
         assert contenders.compiled(contenders.load(str(mine)))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "def bind(:\n",
-        "raise RuntimeError('not here')\n",
-        "import sys\nsys.exit(0)\n",
-        "class Odd(BaseException): pass\nraise SystemExit\n",
-    ],
-)
-def test_a_module_that_does_not_load_is_one_sentence(tmp_path, monkeypatch, text):
+@pytest.mark.parametrize("text", ["import sys\nsys.exit(0)\n", "raise SystemExit\n"])
+def test_a_module_that_ends_the_program_is_one_sentence(tmp_path, monkeypatch, text):
     (tmp_path / "broken_module.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     for place in ("broken_module", f"{tmp_path}/broken_module.py"):
         monkeypatch.delitem(sys.modules, "broken_module", raising=False)
-        with pytest.raises(ValueError, match="broken_module.* fails with (Syntax|Runtime|System)"):
+        with pytest.raises(ValueError, match="broken_module.* fails with SystemExit"):
             contenders.load(f"{place}:bind")
 
 

@@ -488,9 +488,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
     )
     try:
         text = source.read_text(encoding="utf-8-sig")  # NVRTC takes a byte-order mark for code
-        compiled = Program(text, "c++", given).compile(
-            "cubin", name_expressions=(entry,), logs=log
-        )
+        compiled = Program(text, "c++", given).compile("cubin", name_expressions=(entry,), logs=log)
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
         raise CompileError(
             f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}"

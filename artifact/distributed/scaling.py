@@ -4,8 +4,9 @@
     torchrun --nproc-per-node 2 -m artifact.distributed.scaling --out scaling.csv
 
 Three matrices: a power-law graph and a mesh, made on the devices, and a block-sparse weight. One of a size runs on 1, 2
-and 4 GPUs (strong scaling); another grows with them (weak). Every result is checked at sampled rows against float64 on
-the CPU before it is timed. A file that is there already is gone on with.
+and 4 GPUs (strong scaling); another grows with them (weak). Every result is checked before it is timed: sampled rows,
+element by element, against float64 on the CPU, and every row with random vectors (Freivalds) where A is still there. A
+file that is there already is gone on with.
 """
 
 from __future__ import annotations
@@ -38,6 +39,13 @@ SEED = 5
 SAMPLED, SAMPLED_COLUMNS = 24, 8
 #: Of an element's difference, over the sum of its products' magnitudes.
 LIMITS = {"float32": 2e-6, "bfloat16": 1e-2}
+#: Random vectors that every row is multiplied by, and how many times the errors of its elements that sum may be off,
+#: whose signs are independent of the vector's: with a probability of 2 * exp(-32), 3e-14, more (Hoeffding).
+VECTORS, SPREAD = 2, 8
+#: Of the norm of a row's errors: of sums in float32, over that of their magnitudes; of a rounding, over the row's.
+SUMMED, ROUNDED = 2e-6, {"float32": 0.0, "bfloat16": 2.0**-9}
+#: Elements, or non-zeros, that are multiplied at a time.
+CHUNK = 2**24
 #: Non-zeros of a matrix that is streamed: pinned memory for more takes longer to get than all the rest.
 MOST_STREAMED = 600_000_000
 #: Milliseconds that a sample takes at least; shorter calls are repeated in it.
@@ -250,12 +258,97 @@ def checked(made: Made, case: Case, out: Panels, begin: int, comm) -> float:
             found = half.from_bits(found, case.dtype)
         wrong = np.abs(found - value) / np.maximum(size, np.finfo(np.float32).tiny)
         errors.append(float(np.nan_to_num(wrong, nan=np.inf).max()))
-    worst = max(comm.gather(max(errors)))
+    first = begin - int(made.part.rows[comm.rank])
+    # A that no GPU holds beside what is made of it is gone.
+    over, row = (0.0, 0) if made.part.consumed else off_by(made, case, out, first)
+    found = comm.gather((max(errors), over, begin + row))
+    worst = max(error for error, *_ in found)
     if worst > LIMITS[case.dtype]:
         raise Wrong(
             f"{case.name} {case.size} has an error of {worst:.1e} at sampled rows, over {LIMITS[case.dtype]:.0e}"
         )
+    _, over, row = max(found, key=lambda x: x[1])
+    if over > 1:
+        raise Wrong(
+            f"{case.name} {case.size} is wrong in row {row}: times a random vector it is off by {over:.1e} times what "
+            "rounding explains"
+        )
     return worst
+
+
+def off_by(made: Made, case: Case, out: Panels, first: int) -> tuple[float, int]:
+    """(largest deviation of a row of C · x from A · (B · x) over what rounding explains, that row of `out`).
+
+    In float64, without a library's sparse multiplication, for `VECTORS` vectors x of random signs. first: the row of
+    this rank's part of A that the first row of `out` is of. A NaN is infinitely far off.
+    """
+    xp, n = half.array_module(out.arrays[0]), case.n
+    signs = xp.asarray(np.random.default_rng(SEED).choice((-1.0, 1.0), (n, VECTORS)))
+    rows, worst, where = out.arrays[0].shape[0], 0.0, 0
+    products = _products(made, case, signs, xp)
+    for begin, a in _slices(made.part.slabs, first, first + rows, max(1, CHUNK // n)):
+        exact = xp.zeros((a.m, VECTORS + 1))
+        if a.nnz:
+            owner, column, value = csr.rows(a), xp.asarray(a.col_idx), xp.asarray(a.val)
+            owner, value = xp.asarray(owner), value.astype(xp.float64)
+            for j in range(VECTORS):
+                exact[:, j] = xp.bincount(owner, value * products[column, j], a.m)
+            exact[:, -1] = xp.bincount(owner, xp.abs(value) * products[column, -1], a.m)
+        at = slice(begin - first, begin - first + a.m)
+        found, square = xp.zeros((a.m, VECTORS)), xp.zeros(a.m)
+        for array, left, right in zip(out.arrays, out.edges, out.edges[1:], strict=False):
+            c = _numbers(array[at], case.dtype)
+            found += c @ signs[left:right]
+            square += (c * c).sum(axis=1)
+        may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt(square)
+        over = xp.abs(found - exact[:, :-1]).max(axis=1) / (
+            SPREAD * may + np.finfo(np.float32).tiny
+        )
+        over = xp.where(xp.isnan(over), np.inf, over)
+        if float(over.max()) > worst:
+            worst, where = float(over.max()), at.start + int(over.argmax())
+    return worst, where
+
+
+def _products(made: Made, case: Case, signs, xp):
+    """float64 (k, VECTORS + 1): B · x for each vector, and the sums of the magnitudes of B's rows."""
+    k, step = made.part.k, max(1, CHUNK // case.n)
+    found = xp.empty((k, VECTORS + 1))
+    for begin in range(0, k, step):
+        rows = slice(begin, min(begin + step, k))
+        stored = np.uint16 if case.dtype in half.DTYPES else np.float32
+        panel = xp.empty((rows.stop - begin, case.n), stored)
+        made.fill(Panels((0, case.n), [panel]), begin)
+        b = _numbers(panel, case.dtype)
+        found[rows, :-1] = b @ signs
+        found[rows, -1] = xp.abs(b).sum(axis=1)
+    return found
+
+
+def _slices(slabs, begin: int, end: int, most: int):
+    """(row, CSR of some rows from there on) of rows begin … end of slabs of consecutive rows: at most so many rows, and
+    about `CHUNK` non-zeros."""
+    base = 0
+    for slab in slabs:
+        unit = slab.block[0] if isinstance(slab, bcsr.Bcsr) else 1
+        each = slab.row_ptr.get() if hasattr(slab.row_ptr, "get") else slab.row_ptr
+        size = unit * slab.block[1] if isinstance(slab, bcsr.Bcsr) else 1
+        at, last = max(begin - base, 0), min(end - base, slab.m)
+        while at < last:
+            unit_at = at // unit
+            until = int(np.searchsorted(each, int(each[unit_at]) + CHUNK // size, side="right")) - 1
+            stop = min(max(until, unit_at + 1) * unit, at + max(unit, most // unit * unit), last)
+            a = rows_of(slab, at, stop)
+            yield base + at, bcsr.to_csr(a) if isinstance(slab, bcsr.Bcsr) else a
+            at = stop
+        base += slab.m
+
+
+def _numbers(array, dtype: str):
+    """float64 numbers of an array, bit patterns where the dtype has 16 bits."""
+    if dtype in half.DTYPES:
+        array = half.from_bits(array, dtype)
+    return array.astype(np.float64)
 
 
 # ---------------------------------------------------------------- contenders

@@ -70,7 +70,11 @@ class SparseMatrix:
         with current.opened(torch.cuda.current_device() if where is None else where) as opened:
             need_cupy()
             made = operands.operand(
-                a, accuracy=accuracy, dtype=dtype or operands.dtype_named(a), prune=prune, **pruning
+                a,
+                accuracy=accuracy,
+                dtype=operands.dtype_name(dtype) or operands.dtype_named(a),
+                prune=prune,
+                **pruning,
             )
             self.a = formats.to_device(made)
             opened.sync()

@@ -76,18 +76,153 @@ def test_a_contender_is_checked_timed_and_described(ranks, case):
     assert any("TFLOP/s" in line for line in said)
 
 
-def test_a_wrong_result_is_not_recorded(monkeypatch):
+def refused(case, ranks, spoil, monkeypatch) -> str:
+    """Why our plan is not measured where `spoil` changes the rows of C of a rank: (rank, array, first row)."""
     said = []
-    monkeypatch.setattr(generate, "expected", lambda *given: (np.ones(4), np.ones(4)))
-    monkeypatch.setattr(scaling, "SAMPLED_COLUMNS", 2)
+    real = distributed.plan
+
+    def planned(part, n, comm, **more):
+        plan = real(part, n, comm, **more)
+
+        def call(**given):
+            out = plan(**given)
+            spoil(comm.rank, out.arrays[0], plan.c_rows[0])
+            return out
+
+        call.__dict__.update({name: getattr(plan, name) for name in ("b_rows", "c_rows")})
+        call.operand, call.result = plan.operand, plan.result
+        return call
+
+    monkeypatch.setattr(distributed, "plan", planned)
+    found = distributed.run_threads(
+        ranks, lambda comm: scaling.measure(case, [scaling.OURS], Host(), comm, 3, said.append)
+    )
+    assert found == [[]] * ranks
+    lines = [line for line in said if "not measured" in line]
+    assert len(set(lines)) == 1, "all ranks say the same"
+    return lines[0]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("case", SMALL[:3], ids=lambda case: case.name)
+def test_one_wrong_row_of_any_rank_is_found(monkeypatch, case, ranks):
+    """Whichever it is, and not only where rows are sampled: none are here."""
+    monkeypatch.setattr(scaling, "SAMPLED", 0)
+    row = 5
+
+    def spoil(rank, out, first):
+        if rank == ranks - 1:
+            out[row] = out[row + 1]
+
+    line = refused(case, ranks, spoil, monkeypatch)
+    assert "is wrong in row" in line and "times a random vector it is off by" in line
+    if ranks == 1:
+        assert f"is wrong in row {row}: " in line
+
+
+def test_one_wrong_element_of_float32_is_found(monkeypatch):
+    monkeypatch.setattr(scaling, "SAMPLED", 0)
+
+    def spoil(rank, out, first):
+        out[3, 2] *= 1.01
+
+    assert "is wrong in row 3: " in refused(SMALL[1], 1, spoil, monkeypatch)
+
+
+@pytest.mark.parametrize("sampled", [0, 4000])
+@pytest.mark.parametrize("case", SMALL[:3], ids=lambda case: case.name)
+def test_what_nobody_wrote_is_wrong(monkeypatch, case, sampled):
+    """NaN has no size that a limit could be held against."""
+    monkeypatch.setattr(scaling, "SAMPLED", sampled)
+
+    def spoil(rank, out, first):
+        out[9] = 0x7FFF if case.dtype == "bfloat16" else np.nan
+
+    line = refused(case, 1, spoil, monkeypatch)
+    assert ("an error of inf at sampled rows" if sampled else "is wrong in row 9: ") in line
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_sampled_element_is_held_to_its_limit(monkeypatch, dtype):
+    """Half of the limit more is wrong, half of it less is right."""
+    limit = {"float32": 2e-6, "bfloat16": 1e-2}[dtype]
+    part = types.SimpleNamespace(rows=np.array([0, 3]), consumed=True)
+    for share, right in ((0.5, True), (1.5, False)):
+        made = types.SimpleNamespace(
+            part=part, expected=lambda row, columns: (np.full(columns.size, 2.0), np.full(columns.size, 100.0))
+        )  # fmt: skip
+        value = 2 + 100 * limit * share
+        out = np.full((3, 16), value, np.float32)
+        if dtype == "bfloat16":
+            out = scaling.half.to_bits(out, dtype)
+        case = Case("block", 3, 16, dtype)
+        asked = made, case, scaling.Panels((0, 16), [out]), 0, distributed.comm.Alone()
+        if right:
+            assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
+        else:
+            with pytest.raises(scaling.Wrong, match="an error of .* at sampled rows, over"):
+                scaling.checked(*asked)
+
+
+def stored(x, dtype: str):
+    return x if dtype == "float32" else scaling.half.to_bits(x, dtype)
+
+
+def numbers(x, dtype: str):
+    return x if dtype == "float32" else scaling.half.from_bits(x, dtype)
+
+
+def slab(dense: np.ndarray) -> scaling.csr.Csr:
+    row, col = np.nonzero(dense)
+    row_ptr = np.searchsorted(row, np.arange(len(dense) + 1)).astype(np.int32)
+    return scaling.csr.Csr(*dense.shape, row_ptr, col.astype(np.int32), dense[row, col])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("chunk", [50, 1000, 2**24])
+def test_rounding_stays_far_below_what_a_row_may_be_off(monkeypatch, dtype, chunk):
+    """Rows of any length and size, in panels, in slabs, in chunks of all sizes."""
+    monkeypatch.setattr(scaling, "CHUNK", chunk)
+    rng = np.random.default_rng(8)
+    m, k, n = 70, 90, 24
+    dense = (rng.normal(size=(m, k)) * (rng.random((m, k)) < 0.3)).astype(np.float32)
+    dense[3] = 0
+    dense[5] *= 1e6
+    dense, b = (
+        numbers(stored(x, dtype), dtype)
+        for x in (dense, rng.normal(size=(k, n)).astype(np.float32))
+    )
+
+    def fill(panels, begin):
+        panels.arrays[0][...] = stored(b[begin : begin + panels.arrays[0].shape[0]], dtype)
+
+    slabs = [slab(dense[:20]), slab(dense[20:21]), slab(dense[21:])]
+    part = types.SimpleNamespace(slabs=slabs, k=k, rows=np.array([0, m]))
+    made = types.SimpleNamespace(part=part, fill=fill)
+    case, first, last = Case("graph", m, n, dtype), 4, 68
+    c = stored((dense @ b)[first:last], dtype)
+    out = scaling.Panels((0, 10, n), [c[:, :10].copy(), c[:, 10:].copy()])
+    over, _ = scaling.off_by(made, case, out, first)
+    assert 0 < over < 0.7
+    out.arrays[1][11] = out.arrays[1][12]
+    over, at = scaling.off_by(made, case, out, first)
+    assert over > 2 and at == 11
+
+
+def test_a_time_is_that_of_the_slowest_rank():
+    """In every sample, whoever is slow in it."""
+    import time
 
     def work(comm):
-        rng = np.random.default_rng
-        monkeypatch.setattr(np.random, "default_rng", lambda seed: rng(0))
-        return scaling.measure(SMALL[1], [scaling.OURS], Host(), comm, 3, said.append)
+        slow = 0.02 if comm.rank == 1 else 0.0
+        return scaling.timed(lambda: time.sleep(slow), Host(), comm, 3)
 
-    assert distributed.run_threads(1, work) == [[]]
-    assert any("not measured" in line and "error" in line for line in said)
+    for median, low, high in distributed.run_threads(2, work):
+        assert low <= median <= high and low >= 20
+
+
+def test_a_rate_counts_a_multiply_and_an_add():
+    assert replace(ROW, nnz=10**9, n=64, median_ms=2.0).tflops == pytest.approx(64.0)
 
 
 def test_contenders_that_do_not_take_a_case_say_so():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from artifact import trial
 from artifact.trial import contenders
 from kernels import jit
+from kernels.contract import Operands
 
 TEMPLATES = Path(trial.__file__).parent
 
@@ -177,3 +180,26 @@ def test_a_contender_that_fails_while_it_binds_is_one_sentence(tmp_path, problem
 def test_a_module_without_a_file_is_no_contender():
     with pytest.raises(ValueError, match="sys has no function 'exit' in a file of its own"):
         contenders.load("sys:exit")
+
+
+class Array(np.ndarray):
+    """What a launch asks of a GPU's arrays."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_a_header_says_whether_each_launch_clears_the_output(mine, problem, monkeypatch, clear):
+    if clear:
+        mine.write_text(mine.read_text().replace("// require:", "// clear:     c\n// require:"))
+    ops = problem.host()
+    there = {name: getattr(ops.a, name).view(Array) for name in ("row_ptr", "col_idx", "val")}
+    c = np.zeros((problem.m, problem.n), np.float32).view(Array)
+    operands = Operands(replace(ops.a, **there), ops.b.view(Array), c)
+    monkeypatch.setattr(jit, "load", lambda cubin, shared: cubin)
+    bound = contenders.load(str(mine)).bind(
+        replace(problem, make_device=lambda: operands), SimpleNamespace(compute_capability=(9, 0))
+    )
+    assert bound.accumulates == clear and bound.result() is c

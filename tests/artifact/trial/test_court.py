@@ -16,6 +16,7 @@ from artifact.measure import bench, check, device, records, run
 from artifact.trial import court
 from artifact.trial.contenders import Contender
 from kernels import casper_sparse
+from kernels.formats import csr
 
 INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
 TIMES = {"mine": 8.0, "warp_per_row": 20.0, "auto": 10.0, "cusparse_alg2": 16.0}
@@ -94,6 +95,57 @@ def test_a_second_trial_begins_anew(gpu):
     assert len(court.measure(begun, contender(), problems()[:1], others())) == 4
 
 
+def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu):
+    """Nor how many points there were to be: both speak of a record that is set aside."""
+    begun = court.start(contender(), "casper_sparse", "kick", 0)
+    court.measure(
+        begun, contender(), problems(), others() | {"auto": refuse("auto")}, lambda _: None
+    )
+    spoken = [begun.folder / name for name in (records.PLAN, records.ABSENT)]
+    assert all(path.is_file() for path in spoken)
+    court.start(contender(), "casper_sparse", "kick", 0)
+    assert not any(path.exists() for path in spoken)
+
+
+class OnCpu:
+    """A product in float32; of another problem than the first one it is off in one element, if `odd`."""
+
+    prepare_ms, prepare_bytes, name = 0.0, 0, "mine"
+
+    def __init__(self, problem, odd: bool):
+        ops = problem.host()
+        self.right = (csr.to_dense(ops.a) @ ops.b).astype(np.float32)
+        self.right[3, 4] += odd
+        self.out = np.zeros_like(self.right)
+
+    def launch(self, stream):
+        self.out[...] = self.right
+
+    def result(self):
+        return self.out
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd):
+    original = check.oracle
+    monkeypatch.setattr(check, "oracle", lambda p, **more: original(p, on="cpu", **more))
+    monkeypatch.setattr(run, "_free_memory", lambda: None)
+    stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
+    opened = SimpleNamespace(create_stream=lambda: stream)
+    (problem, _), bound = problems(), []
+
+    def bind(p, device):
+        bound.append(p)
+        return OnCpu(p, odd and p is not problem)
+
+    if odd:
+        with pytest.raises(check.WrongResult, match="mine on whole numbers at .* row 3, column 4"):
+            court.check_first(contender(bind), problem, opened)
+    else:
+        court.check_first(contender(bind), problem, opened)
+    assert len(bound) == (1 if odd else 2)
+
+
 def test_who_does_not_take_a_problem_is_left_out_and_said(gpu):
     begun, said = court.start(contender(), "casper_sparse", "kick", 0), []
     gpu.wrong.add("cusparse_alg2")
@@ -149,6 +201,21 @@ def test_level_is_whose_quartiles_overlap():
         table = court.standings(near, "mine")
         assert set(table["verdict"]) == {verdict}
         assert np.allclose(table["over_best"], 1 / factor)
+
+
+@pytest.mark.parametrize("mine", [(0.90, 0.97, 1.0), (0.995, 1.03, 1.1)])
+def test_a_median_outside_the_others_quartiles_is_level_while_its_own_overlap(mine):
+    """Of 0.99 to 1.01 the one ends in them, the other begins there."""
+    df = record()
+    best = df["variant"] == "rows_per_warp"
+    for column, scale in (("q25_us", 0.99), ("q75_us", 1.01)):
+        df.loc[best, column] = df.loc[best, "median_us"] * scale
+    times = df.loc[best].set_index(list(records.POINT))["median_us"]
+    ours = df["variant"] == "mine"
+    at = pd.MultiIndex.from_frame(df.loc[ours, list(records.POINT)])
+    for column, scale in zip(("q25_us", "median_us", "q75_us"), mine, strict=True):
+        df.loc[ours, column] = times.loc[at].to_numpy() * scale
+    assert set(court.standings(df, "mine")["verdict"]) == {"level"}
 
 
 def test_nobody_beside_it_is_no_trial():

@@ -129,3 +129,11 @@ def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good(
     df.loc[df["variant"] == "auto", "median_us"] /= 2
     better = pool.Pool(made.about, df, made.matrices)
     assert better.advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]
+
+
+def test_a_point_that_only_those_take_which_race_counts_against_the_others():
+    """At one in five nobody else was measured: they are as good at the rest, but that is not nearly all."""
+    made = worlds.pool(10)
+    left = made.df["label"].isin(["m0", "m1"]) & (made.df["variant"] != "auto")
+    holes = pool.Pool(made.about, made.df[~left], made.matrices)
+    assert "auto" in holes.advisable and "auto" not in made.advisable

@@ -113,7 +113,7 @@ def test_nothing_but_the_tensor_cores_is_at_work_in_the_loop(name, arch):
     work = [op for op in ops if op.startswith(opcode)]
     assert len(work) == (launch.MMA_DOWN * launch.MMA_ACROSS * 2 if warp else 4)
     assert all("F32.BF16" in op for op in work)
-    rest = [op for op in ops if op not in work]
+    rest = [op for op in ops if op not in work and not op.startswith("NOP")]
     assert len(rest) <= 6 and not any(
         op.startswith(("LD", "ST", "WARPGROUP.ARRIVE")) for op in rest
     ), rest

@@ -5,11 +5,13 @@ bad input, with one line on stderr.
 """
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import inspect
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from artifact import paths, rooms
 from artifact.measure import matrices, minutes, records
 from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import pool
+from kernels.formats.csr import INT32_MAX
 
 WRONG = 1
 BAD_INPUT = compare.BAD_INPUT
@@ -42,6 +45,23 @@ SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # of what a terminal cannot show, the rest is shown
+            stream.reconfigure(errors="replace")
+    try:
+        try:
+            return _done(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `… | head`
+        _forget_output()
+        return 0
+    except OSError as error:  # a full disk, behind the answer or a record
+        _forget_output()
+        return _fail(str(error), BAD_INPUT)
+
+
+def _done(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.command(options) or 0
@@ -51,9 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("The contender ended the program, so there is no result.", BAD_INPUT)
     except KeyboardInterrupt:
         return _fail("Interrupted; what was recorded so far is kept.", 130)
-    except BrokenPipeError:  # `… | head`
-        sys.stderr.close()
-        return 0
+    except OSError:
+        raise
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "artifact", "kernels"):
+            raise
+        return _fail(_needs(error), BAD_INPUT)
     except Exception as error:
         # Known by name: their modules are not worth importing for every command, or need a GPU.
         if type(error).__name__ in ("NoGpu", "OutOfMemoryError"):
@@ -64,8 +87,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"artifact: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the code says it, too
+        print(f"artifact: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _needs(error: ModuleNotFoundError) -> str:
+    return f"{error.name} is not installed: see the extras in pyproject.toml."
+
+
+def _forget_output() -> None:
+    """Let what is still to be written go nowhere, since Python writes it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(message: str):
@@ -73,18 +107,26 @@ def _usage(message: str):
     sys.exit(_fail(f"{message} (see --help)", BAD_INPUT))
 
 
-def _positive(text: str) -> int:
+def _positive(text: str, least: int = 1) -> int:
     try:
         value = int(text)
     except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        value = -1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from {least} on")
     return value
 
 
 def _natural(text: str) -> int:
-    return 0 if text == "0" else _positive(text)
+    return _positive(text, 0)
+
+
+def _size(text: str) -> int:
+    """Of a matrix: kernels count rows and columns in 32 bits."""
+    value = _positive(text)
+    if value > INT32_MAX:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is more than 2^31 - 1")
+    return value
 
 
 def _seed(text: str) -> int:
@@ -233,7 +275,7 @@ def _parser() -> argparse.ArgumentParser:
         help="variant (repeat for several; default: all that take the problem)",
     )
     for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
-        sub.add_argument(f"-{size}", type=_positive, required=True, help=what)
+        sub.add_argument(f"-{size}", type=_size, required=True, help=what)
     sub.add_argument(
         "--density",
         type=_fraction,
@@ -291,9 +333,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--template", choices=("cu", "py"), help="print one to copy, and end")
     for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
-        sub.add_argument(
-            f"-{size}", type=_positive, help=f"{what} (default: the room's first sweep)"
-        )
+        sub.add_argument(f"-{size}", type=_size, help=f"{what} (default: the room's first sweep)")
     sub.add_argument("--density", type=_fraction, help="nominal share of nonzeros, S/100")
     sub.add_argument(
         "--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"
@@ -344,7 +384,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"
     )
-    sub.add_argument("-n", type=_positive, required=True, help="columns of B")
+    sub.add_argument("-n", type=_size, required=True, help="columns of B")
     sub.add_argument(
         "--precision", default="fp32", choices=[p.lower() for p in pool.PRECISIONS],
         help="of the result, at least (default: %(default)s)",
@@ -569,10 +609,11 @@ def _bind(makers, problem, named: Sequence[str], variants: Sequence[str]) -> dic
     for name, make in makers.items():
         try:
             bounds[name] = make(problem)
-        except ValueError as error:
+        except (ValueError, ModuleNotFoundError) as error:
             if name in named:
                 raise
-            refused[name] = error
+            missing = isinstance(error, ModuleNotFoundError)
+            refused[name] = ValueError(_needs(error)) if missing else error
     if all(name in refused for name in variants):
         raise refused[variants[0]]
     for name, error in refused.items():
@@ -646,12 +687,8 @@ def _trial(options) -> int:
     from artifact.trial import contenders, court, header
 
     if options.template:
-        print(
-            (Path(trial.__file__).parent / f"template.{options.template}").read_text(
-                encoding="utf-8"
-            ),
-            end="",
-        )
+        template = Path(trial.__file__).parent / f"template.{options.template}"
+        print(template.read_text(encoding="utf-8"), end="")
         return 0
     if not options.room:
         raise ValueError("Which room's problems shall it solve? Name one with --room.")

@@ -487,7 +487,8 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
         **options(),
     )
     try:
-        compiled = Program(source.read_text(encoding="utf-8"), "c++", given).compile(
+        text = source.read_text(encoding="utf-8-sig")  # NVRTC takes a byte-order mark for code
+        compiled = Program(text, "c++", given).compile(
             "cubin", name_expressions=(entry,), logs=log
         )
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
@@ -514,7 +515,7 @@ def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str
         path = todo.pop()
         if path in seen:
             continue
-        seen[path] = path.read_text(encoding="utf-8")
+        seen[path] = path.read_text(encoding="utf-8-sig", errors="replace")
         for name in re.findall(r'^\s*#include\s+"([^"]+)"', seen[path], re.MULTILINE):
             places = (path.parent, COMMON, *map(Path, folders))
             found = [place / name for place in places if (place / name).is_file()]

@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -178,7 +179,8 @@ def _module(place: str):
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.insert(0, here)
         try:
-            return importlib.import_module(place)
+            with _loading(place):
+                return importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name and not (place == error.name or place.startswith(f"{error.name}.")):
                 raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
@@ -190,10 +192,30 @@ def _module(place: str):
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
+        with _loading(place):
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
     return module
+
+
+@contextlib.contextmanager
+def _loading(place: str):
+    """Whatever a user's module raises while it is loaded, as one sentence: what, and in which line of which file."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except SyntaxError as error:
+        where = f"{Path(error.filename or place).name}, line {error.lineno}"
+        raise ValueError(f"{place} is no Python ({where}: {error.msg}).") from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise ValueError(
+            f"{place} raises {type(error).__name__} while it is loaded ({Path(last.filename).name}, line "
+            f"{last.lineno}: {said})."
+        ) from error
 
 
 def _name(name: str) -> str:

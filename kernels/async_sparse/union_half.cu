@@ -1,13 +1,15 @@
 // union_half: union_rows with B and C in 16 bits. A load of 16 bytes holds 8 columns, so L2 delivers half the bytes for a product.
 //
 // Products are float32, A's values too; they are rounded once, where a row is stored. Rows of C that several tasks share are added up
-// in float32, `sums`: the first part stores there, the others add when it has, and who adds last rounds (handover.cuh).
+// in float32, `sums`: the first part stores there, the others add when it has, and who adds last rounds (handover.cuh); or, given
+// Slots, in one order, as in union_rows.
 //
 // Template:  T       BF16 or F16
 //            R       rows of a group: 1, 2, 4 or 8
 //            WORDS   32-bit words of a load, two columns each: 4 or 2
 //            WARPS   of a block; BLOCKS of them share an SM
 //            UNROLL  rows of B that are asked for together
+//            InOrder none, or the types of what Slots has
 #include "cut_windows.cuh"
 #include "handover.cuh"
 #include "in_order.cuh"

@@ -16,6 +16,8 @@
 //
 // Of a group that is cut the first part stores its rows of C and the others, later tasks, add to them when it has (handover.cuh): a
 // launch that clears them beforehand would cost 2 to 3 us. A warp waits for earlier tasks only, and blocks begin in their order.
+// Of three parts the second and the third add as they come, so last bits of C change from launch to launch. Given Slots, parts
+// are added up in one order instead, and nobody waits (in_order.cuh).
 //
 // Where any row of a group names an infinite or NaN row of B, all rows of the group become NaN.
 //
@@ -24,6 +26,7 @@
 //            T       such loads for a row of B
 //            WARPS   of a block; BLOCKS of them share an SM
 //            UNROLL  rows of B that are asked for together
+//            InOrder none, or the types of what Slots has
 #include "cut_windows.cuh"
 #include "handover.cuh"
 #include "in_order.cuh"

@@ -20,10 +20,14 @@
 // add they cut off, so every two or four slices begin with zero and are added to the sums on CUDA cores. Of low windows big B is multiplied by
 // both parts of A at once, which lie one below the other: wgmma takes hardly longer for 2 W columns.
 //
+// Tasks of a cut window add to C as they are done, which three of them do in another order each time; given Slots, they are added up
+// in one order (in_order.cuh), and nobody has to clear C.
+//
 // Template:  W       rows of a window: 8, 16, 32 or 64
 //            GROUPS  warpgroups that multiply, 128 columns each: 1 (then two blocks share an SM) or 2
 //            STAGES  of the ring
 //            EXACT   whether float32 operands are multiplied in three products
+//            InOrder none, or the types of what Slots has
 #include "windows.cuh"
 
 template <int W, int GROUPS, int STAGES, bool EXACT, class... InOrder>

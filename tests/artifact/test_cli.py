@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -97,6 +98,55 @@ def test_an_error_from_the_shell_is_one_line_and_exit_2():
 )
 def test_bad_usage_is_one_line(capsys, arguments):
     assert "--help" in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize("size", [str(2**31), str(2**40), "1" + "0" * 30, "9" * 5000])
+def test_a_size_that_no_kernel_counts_is_bad_usage(capsys, size):
+    sizes = {"run": ["casper_sparse", "-m", "4", "-k", "4"], "which": ["x.npz"], "trial": ["x.cu"]}
+    for command, others in sizes.items():
+        error = refused(capsys, command, *others, "-n", size)
+        assert "-n" in error and ("2^31 - 1" in error or "whole number" in error)
+    assert cli._size(str(2**31 - 1)) == 2**31 - 1
+
+
+def test_a_seed_is_counted_from_0(capsys):
+    error = refused(capsys, "run", "casper_sparse", "-m", "4", "-n", "4", "-k", "4", "--seed", "-1")
+    assert "whole number from 0 on" in error and cli._natural("0") == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_terminal_cannot_show_is_replaced(shelf, monkeypatch, encoding):
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(cli, "_records", lambda _: print("1 µs … 2 × 3"))
+    assert cli.main(["records"]) == 0
+    assert b"?" in out.buffer.getvalue() and b"3" in out.buffer.getvalue()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("arguments", [["records"], ["claims", "--gpu", "nvidia-h200", "--csv"]])
+def test_an_answer_that_cannot_be_written_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "artifact", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT,
+        )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_an_answer_that_nobody_reads_on_is_no_error():
+    command = f"{sys.executable} -m artifact claims --gpu nvidia-h200 --csv | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=paths.ROOT)
+    assert done.stdout.endswith("\n0\n") and done.stderr == ""
+
+
+def test_a_library_that_is_not_there_is_one_line(capsys, monkeypatch):
+    def needs(_):
+        raise ModuleNotFoundError("No module named 'nvmath'", name="nvmath")
+
+    monkeypatch.setattr(cli, "_records", needs)
+    assert "nvmath is not installed" in refused(capsys, "records")
 
 
 # ---------------------------------------------------------------- claims

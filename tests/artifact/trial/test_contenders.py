@@ -109,6 +109,32 @@ def test_a_module_that_needs_another_one_names_it(tmp_path):
         contenders.load(f"{tmp_path}/needy.py:bind")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def bind(:\n", r"own.py is no Python \(own.py, line 1: invalid syntax"),
+        (
+            "\n1 / 0\n",
+            r"raises ZeroDivisionError while it is loaded \(own.py, line 2: division by zero\)",
+        ),
+        (
+            "raise RuntimeError('so\\nand so')",
+            r"raises RuntimeError while it is loaded \(own.py, line 1: so\)",
+        ),
+    ],
+)
+def test_a_module_that_does_not_load_is_one_sentence(tmp_path, text, words):
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(ValueError, match=words) as caught:
+        contenders.load(f"{tmp_path / 'own.py'}:bind")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_with_a_mark_before_its_text_compiles(mine):
+    mine.write_bytes(b"\xef\xbb\xbf" + mine.read_bytes())
+    assert contenders.compiled(contenders.load(str(mine)))
+
+
 def test_the_python_template_loads_without_a_gpu():
     assert contenders.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
 

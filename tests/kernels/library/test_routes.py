@@ -110,7 +110,7 @@ def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, m
         lambda configs, *_: offered.extend(configs) or tuning.Winner(configs[0], 1.0, None, 0.0),
     )
     family = routes._family(made, p, device)
-    family.tune()
+    family.tune(p)
     assert offered and family.likely() in offered
     for config in offered:
         assert family.fits(config)

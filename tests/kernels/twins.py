@@ -1,4 +1,4 @@
-"""What planning.cu, intake.cu and half.cu do, with NumPy: a GPU's results are held against it, or it stands for them."""
+"""What planning.cu, intake.cu, half.cu and conversions do, with NumPy: GPUs are held against it, or it stands for them."""
 
 from __future__ import annotations
 

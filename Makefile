@@ -43,7 +43,7 @@ else ifeq ($(MAKELEVEL),0) # a make within make takes its share of these
 MAKEFLAGS += --jobs=$(or $(JOBS),$(shell nproc 2>/dev/null || echo 1))
 endif
 
-.PHONY: artifact test test-gpu kick measure profile claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
+.PHONY: artifact test test-gpu kick measure profile sanitize claims compare notebooks book environment wheelhouse lock dist lint clean clean-records help
 ifneq ($(word 2,$(MAKECMDGOALS)),)
 # Goals of one command are reached one after the other: at once, two that need the book would both build it.
 .NOTPARALLEL:
@@ -57,6 +57,17 @@ $(error BUILD is "$(BUILD)", but must be a folder without a space in its name: m
 endif
 ifneq ($(word 2,$(WHEELHOUSE)),)
 $(error WHEELHOUSE is "$(WHEELHOUSE)", but must be a folder without a space in its name: make splits names there)
+endif
+
+# As a word of a shell's command: nothing in it is run.
+quoted = '$(subst ','\'',$(1))'
+# These two stand in names of targets, where no quote helps.
+unsafe = $(shell printf '%s' $(call quoted,$(1)) | LC_ALL=C tr -d 'A-Za-z0-9_./+,=@\200-\377-')
+ifneq ($(call unsafe,$(BUILD)$(WHEELHOUSE)),)
+$(error BUILD or WHEELHOUSE has the characters $(call unsafe,$(BUILD)$(WHEELHOUSE)) in its name, which make or the shell would take for something else)
+endif
+ifeq ($(abspath $(BUILD)),$(CURDIR))
+$(error BUILD is the folder of the sources, which would be built over themselves: name another one, such as build)
 endif
 
 export SPARSITY_BUILD := $(abspath $(BUILD))
@@ -106,7 +117,6 @@ SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')
 PAGES := $(shell find book -type f)
 # What a user gave: the parameters, and what lies in the folders of records and of matrices that they named. A file's name holds
 # its checksum: other parameters or other records, other file, so the notebooks run again. The values may hold spaces.
-quoted = '$(subst ','\'',$(1))'
 GIVEN := $(foreach name,MODE GPU PRESET SEED RECORDS,$(call quoted,$(name)=$($(name))))
 MARK := $(BUILD)/parameters/$(word 1,$(shell { printf '%s\n' $(GIVEN); for folder in $(call quoted,$(RECORDS)) "$$SPARSITY_MATRICES"; do \
 	[ -n "$$folder" ] && [ -d "$$folder" ] && find "$$folder" -type f -exec ls -ln {} + | LC_ALL=C sort; done; } | cksum))
@@ -114,7 +124,8 @@ MARK := $(BUILD)/parameters/$(word 1,$(shell { printf '%s\n' $(GIVEN); for folde
 OPTIONS = --mode $(call quoted,$(MODE)) --gpu $(call quoted,$(GPU)) --preset $(call quoted,$(PRESET)) \
 	--seed $(call quoted,$(SEED)) --records $(call quoted,$(RECORDS))
 
-# What is wrong with the parameters is said once, before any notebook starts.
+# What is wrong with the parameters, or with the folder to build into, is said once, before any notebook starts and
+# anything is removed.
 $(MARK): $(ENV)
 	@$(PY) -m artifact.build check $(OPTIONS)
 	@rm -rf $(BUILD)/parameters && mkdir -p $(@D) && printf '%s\n' $(GIVEN) > $@
@@ -161,8 +172,11 @@ measure: $(ENV) ## Measure every room in full on this machine's GPU, into build/
 profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
 	$(PY) -m artifact profile
 
+sanitize: $(ENV) ## Every kernel under compute-sanitizer's four tools, on small ragged problems (needs compute-sanitizer)
+	$(PY) -m artifact.sanitize
+
 claims: $(ENV) ## The verdict on every claim of the sources (FORMAT=text|markdown|csv|json)
-	$(PY) -m artifact claims --gpu "$(GPU)" $(if $(RECORDS),--records "$(RECORDS)") --format $(FORMAT)
+	$(PY) -m artifact claims --gpu $(call quoted,$(GPU)) $(if $(RECORDS),--records $(call quoted,$(RECORDS))) --format $(call quoted,$(FORMAT))
 
 compare: $(ENV) ## Fresh records against the shipped ones, or any two (FRESH=, SHIPPED=); the exit code says whether they agree
 	$(PY) -m artifact compare $(if $(FRESH),--fresh $(call quoted,$(FRESH))) $(if $(SHIPPED),--shipped $(call quoted,$(SHIPPED)))
@@ -172,7 +186,7 @@ book: $(HTML) ## Build the book, executing only the notebooks that are out of da
 environment: $(ENV) ## Make the Python environment only
 
 wheelhouse: $(ENV) ## Fetch the wheels for a GPU node without internet (NODE_PYTHON, NODE_HAS, …) into wheelhouse/
-	$(PY) -m artifact.wheelhouse wheelhouse --python $(NODE_PYTHON) --glibc $(NODE_GLIBC) --extras $(NODE_EXTRAS) $(if $(NODE_HAS),--has $(NODE_HAS))
+	$(PY) -m artifact.wheelhouse wheelhouse --python $(call quoted,$(NODE_PYTHON)) --glibc $(call quoted,$(NODE_GLIBC)) --extras $(foreach extra,$(NODE_EXTRAS),$(call quoted,$(extra))) $(if $(NODE_HAS),--has $(call quoted,$(NODE_HAS)))
 
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes --no-emit-index-url --custom-compile-command "make lock" pyproject.toml --extra artifact
 lock: ## Renew requirements/*.lock from pyproject.toml (needs uv)

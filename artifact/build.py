@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
+import errno
+import itertools
 import json
 import logging
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,14 +23,18 @@ import threading
 from importlib import resources
 from pathlib import Path
 
-from artifact import rooms
+from artifact import rooms, stopped
 from artifact.drawing.pages.numbered import numbered
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
-#: What a shell returns for a program that Ctrl-C stopped.
-INTERRUPTED = 130
+#: For Python in processes of its own: texts are UTF-8, whatever the locale.
+UTF8 = {"PYTHONUTF8": "1"}
+#: Lies in every folder that is built into, so that nothing is ever removed from one that was there before.
+MARK = ".sparsity-on-trial"
+#: What other commands than `make` may have put there first; a build removes none of it.
+KEPT = {"choices", "cubin", "figures", "records", "trials"}
 FRONT = "index.ipynb"
 #: A column's head of a table, in a notebook's JSON; what an object without a text of its own says; what pandas calls a
 #: styled table.
@@ -41,6 +47,24 @@ PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
 class BuildError(RuntimeError):
     """A notebook or the book could not be made; the message is one sentence for the reader."""
+
+
+def claim(folder: Path) -> None:
+    """Mark `folder`, made where it is missing, as one to build into: what the build puts there, it may also remove.
+
+    Raises ValueError, one sentence, for a folder that holds something and has no mark: it may be the user's. What lies
+    in the repository's own build/ is ours without.
+    """
+    mark = folder / MARK
+    ours = (ROOT / "build").resolve()
+    if not folder.is_relative_to(ours) and not mark.is_file() and folder.exists():
+        if found := sorted({path.name for path in folder.iterdir()} - KEPT):
+            raise ValueError(
+                f"{folder}: this folder is not empty ({found[0]}) and was not made by a build, which would replace "
+                "parts of it: name a new one with BUILD="
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.touch()
 
 
 def validate(parameters: dict[str, object]) -> None:
@@ -134,9 +158,11 @@ def book(notebooks: Path, target: Path) -> None:
         code = "import sys; from jupyter_book.cli.main import main; sys.exit(main(sys.argv[1:]))"
         result = subprocess.run(
             [sys.executable, "-c", code, *command[1:]],
+            env=os.environ | UTF8,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
         )
         html = aside / "_build" / "html"
         if result.returncode or not (html / "index.html").is_file():
@@ -217,7 +243,7 @@ def _use_this_python() -> None:
         ],
         "display_name": "Python 3",
         "language": "python",
-        "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")},
+        "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")} | UTF8,
     }
     # Several notebooks are executed side by side, and each writes the same.
     records.write_text(folder / "kernel.json", json.dumps(spec, indent=1))
@@ -250,7 +276,9 @@ def _as_page(executed: Path, page: Path) -> None:
             cell.id = "injected-parameters"  # papermill's is random
             cell.metadata["tags"] = [*tags, hidden]
     # The figures lie beside the folder of notebooks, but in the folder of the pages.
-    page.write_text(_same(nbformat.writes(notebook)).replace("../figures/", "figures/"))
+    page.write_text(
+        _same(nbformat.writes(notebook)).replace("../figures/", "figures/"), encoding="utf-8"
+    )
 
 
 def _same(text: str) -> str:
@@ -263,22 +291,21 @@ def _same(text: str) -> str:
 
 
 def _replace_folder(new: Path, target: Path) -> None:
-    """Put folder `new` at `target`: two renames, since one cannot replace a folder that is not empty."""
-    old = new.parent / "replaced"
-    if target.exists():
-        os.replace(target, old)
-    os.replace(new, target)
+    """Put folder `new` at `target`: two renames, since one cannot replace a folder that is not empty. Again and again
+    where another process puts its own there in between."""
+    for number in itertools.count():
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(target, new.parent / f"replaced-{number}")
+        try:
+            return os.replace(new, target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
 
 def _shown(path: Path) -> str:
     path = path.resolve()
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-
-
-def _interrupt(*_) -> None:
-    """Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news."""
-    logging.disable()
-    raise KeyboardInterrupt
 
 
 def _goes_on(options: argparse.Namespace) -> str:
@@ -317,8 +344,10 @@ def main(arguments: list[str] | None = None) -> int:
     step.add_argument("target", type=Path)
     options = parser.parse_args(arguments)
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupt)
+        # Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news.
+        stopped.as_interrupt(logging.disable)
     try:
+        claim(BUILD if options.step != "book" else options.target.resolve().parent)
         if options.step != "book":
             parameters = {name: getattr(options, name) for name in PARAMETERS}
             if options.seed.isdecimal():  # any other text is refused as it was written
@@ -328,10 +357,10 @@ def main(arguments: list[str] | None = None) -> int:
                 execute(options.source, options.target, parameters)
         else:
             book(options.notebooks, options.target.resolve())
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print(f"\ninterrupted: {_goes_on(options)}", file=sys.stderr, flush=True)
         # At once, since what asyncio left unfinished in nbclient would be reported with tracebacks on the way out.
-        os._exit(INTERRUPTED)
+        os._exit(stopped.code(stop))
     except Exception as error:
         if os.environ.get("DEBUG"):
             raise

@@ -5,11 +5,13 @@ bad input, with one line on stderr.
 """
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import inspect
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from artifact import paths, rooms
 from artifact.measure import matrices, minutes, records
 from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import pool
+from kernels.formats.csr import INT32_MAX
 
 WRONG = 1
 BAD_INPUT = compare.BAD_INPUT
@@ -33,21 +36,47 @@ VERDICTS = {
 }
 FORMATS = ("text", "markdown", "csv", "json")
 
+SEEDS = (
+    2**32 - 1
+)  # as `artifact.measure.run` has it, which is not worth importing for every command
+
 SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # the user's to mend
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # of what a terminal cannot show, the rest is shown
+            stream.reconfigure(errors="replace")
+    try:
+        try:
+            return _done(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `… | head`
+        _forget_output()
+        return 0
+    except OSError as error:  # a full disk, behind the answer or a record
+        _forget_output()
+        return _fail(str(error), BAD_INPUT)
+
+
+def _done(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.command(options) or 0
     except SORRY as error:
         return _fail(str(error), BAD_INPUT)
+    except SystemExit:  # of a user's contender, whatever code it chose: nothing was judged
+        return _fail("The contender ended the program, so there is no result.", BAD_INPUT)
     except KeyboardInterrupt:
         return _fail("Interrupted; what was recorded so far is kept.", 130)
-    except BrokenPipeError:  # `… | head`
-        sys.stderr.close()
-        return 0
+    except OSError:
+        raise
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "artifact", "kernels"):
+            raise
+        return _fail(_needs(error), BAD_INPUT)
     except Exception as error:
         # Known by name: their modules are not worth importing for every command, or need a GPU.
         if type(error).__name__ in ("NoGpu", "OutOfMemoryError"):
@@ -58,8 +87,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"artifact: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the code says it, too
+        print(f"artifact: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _needs(error: ModuleNotFoundError) -> str:
+    return f"{error.name} is not installed: see the extras in pyproject.toml."
+
+
+def _forget_output() -> None:
+    """Let what is still to be written go nowhere, since Python writes it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(message: str):
@@ -67,18 +107,33 @@ def _usage(message: str):
     sys.exit(_fail(f"{message} (see --help)", BAD_INPUT))
 
 
-def _positive(text: str) -> int:
+def _positive(text: str, least: int = 1) -> int:
     try:
         value = int(text)
     except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        value = -1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from {least} on")
     return value
 
 
 def _natural(text: str) -> int:
-    return 0 if text == "0" else _positive(text)
+    return _positive(text, 0)
+
+
+def _size(text: str) -> int:
+    """Of a matrix: kernels count rows and columns in 32 bits."""
+    value = _positive(text)
+    if value > INT32_MAX:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is more than 2^31 - 1")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = _natural(text)
+    if value > SEEDS:
+        raise argparse.ArgumentTypeError(f"{text} is over {SEEDS}, the largest seed")
+    return value
 
 
 def _fraction(text: str) -> float:
@@ -220,13 +275,13 @@ def _parser() -> argparse.ArgumentParser:
         help="variant (repeat for several; default: all that take the problem)",
     )
     for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
-        sub.add_argument(f"-{size}", type=_positive, required=True, help=what)
+        sub.add_argument(f"-{size}", type=_size, required=True, help=what)
     sub.add_argument(
         "--density",
         type=_fraction,
         help="nominal share of nonzeros, S/100 (default: the room's, if it has one)",
     )
-    sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
+    sub.add_argument("--seed", type=_seed, default=0, help="of the operands (default: 0)")
     sub.add_argument(
         "--set",
         type=_setting,
@@ -268,7 +323,9 @@ def _parser() -> argparse.ArgumentParser:
         "kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"
     )
     sub.add_argument(
-        "--contender", metavar="MODULE:BIND", help="a dotted name, or a path that ends in .py"
+        "--contender",
+        metavar="MODULE:BIND",
+        help="a dotted name, or a path that ends in .py; its code is run, with all that you may do",
     )
     sub.add_argument("--room", metavar="ROOM", help="whose problems it solves")
     sub.add_argument(
@@ -276,14 +333,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--template", choices=("cu", "py"), help="print one to copy, and end")
     for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
-        sub.add_argument(
-            f"-{size}", type=_positive, help=f"{what} (default: the room's first sweep)"
-        )
+        sub.add_argument(f"-{size}", type=_size, help=f"{what} (default: the room's first sweep)")
     sub.add_argument("--density", type=_fraction, help="nominal share of nonzeros, S/100")
     sub.add_argument(
         "--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"
     )
-    sub.add_argument("--seed", type=_natural, default=0, help="of the operands (default: 0)")
+    sub.add_argument("--seed", type=_seed, default=0, help="of the operands (default: 0)")
     sub.add_argument(
         "--set", type=_setting, action="append", metavar="NAME=VALUE",
         help="another number that the room's problems have (repeat for several)",
@@ -329,7 +384,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"
     )
-    sub.add_argument("-n", type=_positive, required=True, help="columns of B")
+    sub.add_argument("-n", type=_size, required=True, help="columns of B")
     sub.add_argument(
         "--precision", default="fp32", choices=[p.lower() for p in pool.PRECISIONS],
         help="of the result, at least (default: %(default)s)",
@@ -463,7 +518,7 @@ def _side(given: str, root: Path) -> Path | None:
         return None
     path = Path(given)
     if path.is_dir():
-        inside = records.list_gpus(path)
+        inside = [] if records.rooms(path) else records.list_gpus(path)
         if len(inside) > 1:
             raise ValueError(
                 f"{path}: there are records of {', '.join(inside)}; name one of these folders."
@@ -519,13 +574,10 @@ def _compile(options) -> int:
     chosen = _variants(room, [options.variant] if options.variant else None)
     from artifact.measure import run
 
-    df = run.compile_report(options.room)
-    df = df[df["variant"].isin(chosen)]
-    if options.target:
-        targets = list(dict.fromkeys(df["target"]))
-        df = df[df["target"] == options.target]
-        if df.empty:
-            raise ValueError(f"There is no target {options.target!r}; known: {', '.join(targets)}.")
+    targets = dict.fromkeys(target for name in chosen for target in room.VARIANTS[name].targets)
+    if options.target and options.target not in targets:
+        raise ValueError(f"There is no target {options.target!r}; known: {', '.join(targets)}.")
+    df = run.compile_report(options.room, chosen, options.target or None)
     print(df.to_csv(index=False) if options.csv else df.to_string(index=False))
     return 0
 
@@ -557,10 +609,11 @@ def _bind(makers, problem, named: Sequence[str], variants: Sequence[str]) -> dic
     for name, make in makers.items():
         try:
             bounds[name] = make(problem)
-        except ValueError as error:
+        except (ValueError, ModuleNotFoundError) as error:
             if name in named:
                 raise
-            refused[name] = error
+            missing = isinstance(error, ModuleNotFoundError)
+            refused[name] = ValueError(_needs(error)) if missing else error
     if all(name in refused for name in variants):
         raise refused[variants[0]]
     for name, error in refused.items():
@@ -584,6 +637,7 @@ def _run(options) -> int:
     if not options.no_baseline:
         makers |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
     bounds = _bind(makers, problem, options.variant or (), names)
+    run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
 
     def published(bounds, opened, *, verify):
         given = {"warmup": options.warmup, "calls": options.iterations}
@@ -633,7 +687,8 @@ def _trial(options) -> int:
     from artifact.trial import contenders, court, header
 
     if options.template:
-        print((Path(trial.__file__).parent / f"template.{options.template}").read_text(), end="")
+        template = Path(trial.__file__).parent / f"template.{options.template}"
+        print(template.read_text(encoding="utf-8"), end="")
         return 0
     if not options.room:
         raise ValueError("Which room's problems shall it solve? Name one with --room.")
@@ -723,7 +778,8 @@ def _profile(options) -> int:
     listed = rooms.profiles()
     if options.room not in (None, *listed):
         raise ValueError(f"There is no profile of {options.room!r}; known: {', '.join(listed)}.")
-    folder = paths.RECORDS / device.require().slug
+    info = device.require()
+    folder = paths.RECORDS / info.slug
     known = load.claims()
     for room in [options.room] if options.room else listed:
         plan = listed[room]
@@ -733,7 +789,7 @@ def _profile(options) -> int:
         where = folder.joinpath(*room.split("."))  # a part of a room lies in its folder
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
-            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=where)
+            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=where, gpu=info.gpu)
         except RuntimeError as error:  # what ncu said, in one sentence
             raise ValueError(str(error)) from error
         found = df.dropna(subset="value")

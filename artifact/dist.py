@@ -104,7 +104,7 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     target.mkdir(parents=True, exist_ok=True)
     path.write_bytes(archive)
     digest = hashlib.sha256(archive).hexdigest()
-    path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
+    path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n", encoding="utf-8")
     return {
         "archive": str(path),
         "holds": f"{len(files)} files, {len(tar) / 1e6:.1f} MB, {len(archive) / 1e6:.1f} MB compressed",

@@ -29,6 +29,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from artifact import stopped
 from artifact.paths import ROOT
 
 #: The extra without which nothing is measured.
@@ -52,10 +53,15 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     version, extra or freeze file, for a requirement that the lock lacks, and when pip cannot fetch.
     """
     environment = _environment(python)
-    pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(), environment)
+    pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(encoding="utf-8"), environment)
     on_node = _freeze(has) if has else {}
     declared = _declared(extras)
     wheels: dict[str, Path] = {}
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
+            raise ValueError(
+                f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced"
+            )
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
@@ -67,11 +73,11 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
             wheels |= _download([pins[name] for name in sorted(missing)], aside, python, glibc)
         left_out = _walk(declared, wheels, on_node, environment)[1]
         (aside / "requirements.txt").write_text(
-            "\n".join(pins[name].text for name in sorted(wheels))
+            "\n".join(pins[name].text for name in sorted(wheels)), encoding="utf-8"
         )
         if left_out:
             lines = (f"{name}=={on_node[name]}\n" for name in sorted(left_out))
-            (aside / "left-out.txt").write_text("".join(lines))
+            (aside / "left-out.txt").write_text("".join(lines), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         aside.chmod(0o755)
         aside.rename(folder)
@@ -107,7 +113,7 @@ def _walk(
 
 
 def _declared(extras: list[str]) -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     known = project["optional-dependencies"]
     for extra in set(extras) - known.keys():
         raise ValueError(f"pyproject.toml declares no extra {extra!r}, only {', '.join(known)}")
@@ -151,7 +157,7 @@ def _freeze(path: Path) -> dict[str, Version]:
             f"{path} does not exist: write `pip list --format=freeze` of the node into it"
         )
     found = {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not (line := line.strip()) or line.startswith(("#", "-e ")) or " @ " in line:
             continue
         name, equals, version = line.partition("==")
@@ -173,7 +179,7 @@ def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[st
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in minors] + ["manylinux2014_x86_64"]
     with tempfile.TemporaryDirectory(dir=folder) as name:
         lock = Path(name) / "requirements.txt"
-        lock.write_text("\n".join(pin.text for pin in pins))
+        lock.write_text("\n".join(pin.text for pin in pins), encoding="utf-8")
         command = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check"]
         command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", name]
         command += [
@@ -227,4 +233,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    stopped.as_interrupt()
     sys.exit(main())

@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 
 try:
@@ -57,7 +57,8 @@ def parser(text: str) -> argparse.ArgumentParser:
 def matrix(name: str | None, rows: int, seed: int) -> tuple[sp.csr_array, str]:
     """(a square matrix, what it is): of a .mtx or .npz file, or of a name in the folder of SPARSITY_MATRICES, or made.
 
-    Raises FileNotFoundError, one sentence, where there is no such file, ValueError for a matrix that is not square.
+    Raises FileNotFoundError, one sentence, where there is no such file, ValueError for a matrix that is not square or a
+    file that holds none.
     """
     if name is None:
         return graph(rows, seed), f"a generated graph of {rows} nodes"
@@ -74,9 +75,12 @@ def matrix(name: str | None, rows: int, seed: int) -> tuple[sp.csr_array, str]:
         raise FileNotFoundError(
             f"there is no matrix {name!r}: give a .mtx or .npz file, or a name in the folder of SPARSITY_MATRICES"
         )
-    npz = found.suffix == ".npz"
-    read = sp.load_npz(found) if npz else scipy.io.mmread(found, spmatrix=False)
-    a = sp.csr_array(read)
+    formats = f"{trial.__name__}.formats"
+    read = import_module(f"{formats}.matrix_market").read if found.suffix != ".npz" else sp.load_npz
+    try:
+        a = sp.csr_array(import_module(f"{formats}.foreign").checked(read(found), everything=True))
+    except Exception as error:  # readers of archives and arrays raise many kinds
+        raise ValueError(f"{found.name} holds no sparse matrix: {error}") from error
     if a.shape[0] != a.shape[1]:
         raise ValueError(f"{found.name} is {a.shape[0]} x {a.shape[1]}, but must be square")
     return a, found.stem
@@ -98,10 +102,8 @@ def graph(nodes: int, seed: int, neighbours: int = 16) -> sp.csr_array:
 
 def optional(name: str):
     """A module that need not be installed, or None."""
-    import importlib
-
     try:
-        return importlib.import_module(name)
+        return import_module(name)
     except ModuleNotFoundError:
         return None
 

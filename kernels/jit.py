@@ -181,7 +181,7 @@ def compile_cubin(
     stem = cache_folder() / f"{source.stem}-{arch}-{key}"
     cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
     with _COMPILING.setdefault(stem, threading.Lock()):
-        cached = _cached(cubin, meta)
+        cached = _cached(cubin, meta, entry)
         if cached:
             return Cubin(source, entry, arch, cached[1], cached[0])
         symbol, code = _UNKEPT.pop(stem, ("", b""))
@@ -393,7 +393,7 @@ def disassemble(cubin: Cubin) -> str:
     """The SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
     path = _kept(cubin, ".sass", b"")
     with contextlib.suppress(OSError):
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     text = _tool("nvdisasm", cubin.code, cubin, "--print-code", "--no-dataflow")
     text = text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
     _keep({path: text.encode()})
@@ -409,9 +409,11 @@ def _kept(cubin: Cubin, suffix: str, reader: bytes) -> Path:
 def _read_report(path: Path) -> dict | None:
     """A report from the cache; None where it has none, or not a whole one."""
     try:
-        report = json.loads(path.read_text())
-        return report if Resources(**report["resources"]) and report["mix"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        used, mix = Resources(**report["resources"]), report["mix"]
+        counts = [*vars(used).values(), *mix.values()]
+        return report if mix and all(type(count) is int for count in counts) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -485,7 +487,8 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
         **options(),
     )
     try:
-        compiled = Program(source.read_text(), "c++", given).compile(
+        text = source.read_text(encoding="utf-8-sig")  # NVRTC takes a byte-order mark for code
+        compiled = Program(text, "c++", given).compile(
             "cubin", name_expressions=(entry,), logs=log
         )
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
@@ -512,7 +515,7 @@ def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str
         path = todo.pop()
         if path in seen:
             continue
-        seen[path] = path.read_text()
+        seen[path] = path.read_text(encoding="utf-8-sig", errors="replace")
         for name in re.findall(r'^\s*#include\s+"([^"]+)"', seen[path], re.MULTILINE):
             places = (path.parent, COMMON, *map(Path, folders))
             found = [place / name for place in places if (place / name).is_file()]
@@ -552,7 +555,8 @@ def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
         result = subprocess.run(
             [_tool_path(name), *flags, file.name],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             env=os.environ | {"PATH": path},
         )
     if result.returncode:
@@ -560,13 +564,13 @@ def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
     return result.stdout
 
 
-def _cached(cubin: Path, meta: Path) -> tuple[bytes, str] | None:
-    """(code, symbol) from the cache; None where it has none, or not what was written there."""
+def _cached(cubin: Path, meta: Path, entry: str) -> tuple[bytes, str] | None:
+    """(code, symbol) from the cache; None where it has none, or not what was written there, of this entry."""
     try:
-        about, code = json.loads(meta.read_text()), cubin.read_bytes()
-        whole = about["sha256"] == hashlib.sha256(code).hexdigest()
-        return (code, about["symbol"]) if whole else None
-    except (OSError, ValueError, KeyError, TypeError):
+        about, code = json.loads(meta.read_text(encoding="utf-8")), cubin.read_bytes()
+        whole = about["sha256"] == hashlib.sha256(code).hexdigest() and about["entry"] == entry
+        return (code, about["symbol"]) if whole and isinstance(about["symbol"], str) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -574,7 +578,8 @@ def _keep(files: dict[Path, bytes]) -> bool:
     """Whether files of the cache were written, one after the other; where that fails, say so once and go on without."""
     try:
         for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # What lies there is run: nobody else may put something there, whatever the umask.
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             _replace(path, data)
     except OSError as error:
         _say_once(
@@ -592,11 +597,12 @@ def _say_once(message: str) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    temporary = f"{path}.{os.urandom(8).hex()}"
+    # mkstemp would make it private, but others may share the cache, as far as the umask lets them.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(temporary, 0o644)  # mkstemp makes it private, but others may share the cache
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

@@ -6,7 +6,9 @@ read what came of it. Nothing here needs CuPy.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import struct
 import threading
 from math import ceil
 from pathlib import Path
@@ -32,14 +34,14 @@ class Workspace:
         self.found = _did(
             driver.cuMemHostAlloc(_BYTES, 0)
         )  #: address of memory that both sides see
+        self._memory = (ctypes.c_char * _BYTES).from_address(self.found)
         self._tiles, self._room, self._launch = 0, 0, 0
 
-    def read(self, kind: np.dtype):
-        """A record of the host's memory: what kernels found, once the stream was waited for."""
-        import ctypes
-
-        memory = (ctypes.c_char * kind.itemsize).from_address(int(self.found))
-        return np.frombuffer(memory, kind, 1)[0].copy()
+    def read(self, kind: struct.Struct | np.dtype):
+        """A record in the host's memory, its numbers or NumPy's: what kernels found, once the stream was waited for."""
+        if type(kind) is struct.Struct:
+            return kind.unpack_from(self._memory)
+        return np.frombuffer(self._memory, kind, 1)[0].copy()
 
     def tiles(self, size: int) -> tuple[int, np.uint32]:
         """(address of a scan's words for so many numbers, which launch it is); others' words count as none."""
@@ -53,7 +55,7 @@ class Workspace:
             self._room, self._launch = max(need, 2 * self._room, 1024), 1
             self._tiles = _did(driver.cuMemAlloc(8 * self._room))
             _did(driver.cuMemsetD8(self._tiles, 0, 8 * self._room))
-        return int(self._tiles), np.uint32(self._launch)
+        return self._tiles, np.uint32(self._launch)
 
 
 _all: dict[int, Workspace] = {}

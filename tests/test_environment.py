@@ -202,3 +202,29 @@ def test_layers_import_downwards_only():
         assert "artifact" not in modules, f"{path.relative_to(ROOT)} imports the harness"
         named = f"{path.relative_to(ROOT)} imports kernels by that name, which it has not where it is installed"
         assert "kernels" not in modules, f"{named}: import relatively"
+
+
+@pytest.mark.parametrize("folder", ["kernels", "artifact"])
+def test_texts_are_of_one_encoding_whatever_the_locale(folder):
+    """Every call that opens a text, or hears a program, says which."""
+    calls = {"read_text", "write_text", "open", "fdopen", "run", "Popen"}
+    others = ("tarfile.open", "os.open")
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func).split(".")[-1] not in calls:
+                continue
+            said = ast.unparse(node)
+            name, given = ast.unparse(node.func), {word.arg for word in node.keywords}
+            modes = [
+                a.value
+                for a in node.args
+                if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            ]
+            binary = any("b" in mode for mode in modes) and name.endswith("open")
+            device = name.endswith(".open") and not (node.args or node.keywords)
+            if name.startswith(("records.", *others)) or name == "write_text" or binary or device:
+                continue
+            if name.endswith(("run", "Popen")):
+                assert not given & {"text", "universal_newlines"}, f"{path}: {said}"
+            else:
+                assert "encoding" in given, f"{path}: {said}"

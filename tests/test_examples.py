@@ -60,6 +60,36 @@ def test_matrices_by_file_and_by_name(tmp_path, monkeypatch):
         common.matrix("wide", 10, 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fortran.mtx", None), ("comma.mtx", "line 3 has '1,5', which is no number"),
+        ("nothing.mtx", "is 0 x 3, but must be square"), ("csc.npz", "CSC row_idx.0. is 1000000"),
+        ("text.npz", "text.npz holds no sparse matrix"),
+    ],
+)  # fmt: skip
+def test_a_file_is_read_to_its_last_character_or_refused(name, words, tmp_path):
+    path = tmp_path / name
+    if name == "csc.npz":
+        a = sp.csc_array((np.ones(1), [0], [0, 1]), shape=(1, 1))
+        a.indices[0] = 10**6
+        sp.save_npz(path, a)
+    else:
+        path.write_text(
+            {
+                "fortran.mtx": "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1.0D+03\n",
+                "comma.mtx": "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1,5\n",
+                "nothing.mtx": "%%MatrixMarket matrix array real general\n0 3\n",
+                "text.npz": "text",
+            }[name]
+        )
+    if words is None:
+        assert common.matrix(str(path), 10, 0)[0].toarray() == [[1000]]
+    else:
+        with pytest.raises(ValueError, match=words):
+            common.matrix(str(path), 10, 0)
+
+
 def test_a_generated_graph_has_no_directions_no_loops_and_hubs():
     a = common.graph(2000, 0)
     assert (a != a.T).nnz == 0 and not a.diagonal().any() and set(a.data) == {1}

@@ -141,6 +141,62 @@ def test_a_folder_that_make_cannot_name_is_one_sentence(variable):
     assert "without a space in its name" in result.stderr and result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("build", [".", "./", "notebooks/.."])
+def test_the_sources_are_not_built_over_themselves(build):
+    result = make("-n", "artifact", f"BUILD={build}")
+    assert result.returncode == 2 and result.stdout == "" and result.stderr.count("\n") == 1
+    assert "BUILD is the folder of the sources" in result.stderr
+
+
+@pytest.mark.parametrize("variable", ["BUILD", "WHEELHOUSE"])
+@pytest.mark.parametrize(
+    "name", ["a$$(id)", "a;id", "a`id`", 'a"b', "a%b", "~/x", "a&b", "a:b", "a'b"]
+)
+def test_a_folder_that_a_shell_would_run_is_one_sentence(variable, name):
+    result = make("-n", "environment", f"{variable}={name}")
+    assert result.returncode == 2 and result.stdout == "" and result.stderr.count("\n") == 1
+    assert "has the characters" in result.stderr
+
+
+def test_a_folder_may_have_letters_of_any_language():
+    assert make("-n", "help", "BUILD=/tmp/größe/α_1+2=3,x@y").returncode == 0
+
+
+@pytest.mark.parametrize("target", ["claims", "compare", "wheelhouse", "notebooks"])
+def test_no_value_is_run_by_the_shell(tmp_path, target):
+    """They reach the program as one argument each; a stand-in for Python writes its arguments down."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nfor x in "$@"; do printf "%s\\n" "$x"; done >> {tmp_path}/given\n'
+    )
+    python.chmod(0o755)
+    harm = f"""x'; touch {tmp_path}/run; $$(touch {tmp_path}/run) `touch {tmp_path}/run` " """
+    names = (
+        "GPU RECORDS FORMAT FRESH SHIPPED NODE_PYTHON NODE_GLIBC NODE_HAS MODE PRESET SEED".split()
+    )
+    given = [f"{name}={harm}{name}" for name in names]
+    make(target, f"PY={python}", "ENV=", f"BUILD={tmp_path}/build", *given)
+    seen = (tmp_path / "given").read_text()
+    value = harm.replace("$$", "$")
+    mine = {
+        "claims": ("GPU", "RECORDS", "FORMAT"), "compare": ("FRESH", "SHIPPED"),
+        "wheelhouse": ("NODE_PYTHON", "NODE_GLIBC", "NODE_HAS"),
+        "notebooks": ("MODE", "GPU", "PRESET", "SEED", "RECORDS"),
+    }[target]  # fmt: skip
+    assert all(f"\n{value}{name}\n" in seen for name in mine), seen
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_the_user_s_stays_as_it_was(tmp_path):
+    for name in ("html", "parameters"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("years of work")
+    result = make("book", f"BUILD={tmp_path}", f"PY={sys.executable}", "ENV=", "MODE=recorded")
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.returncode == 2 and "not empty (html)" in line
+    assert len(list(tmp_path.rglob("mine.txt"))) == 2 and len(list(tmp_path.iterdir())) == 2
+
+
 def test_clean_keeps_what_took_hours(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("kernels", "artifact", "book"):

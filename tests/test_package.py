@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -106,6 +107,19 @@ def link(distribution: importlib.metadata.Distribution, site: Path) -> None:
 
 
 # ---------------------------------------------------------------- what the wheel holds
+
+
+def test_an_sdist_has_no_tests_which_need_a_checkout(tmp_path):
+    for name in ("kernels", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    files = ("pyproject.toml", "setup.py", "MANIFEST.in", PROJECT["readme"])
+    for name in (*files, *PROJECT["license-files"]):
+        shutil.copy(ROOT / name, tmp_path)
+    code = "from setuptools import build_meta; print(build_meta.build_sdist('.'))"
+    name = run(sys.executable, "-c", code, cwd=tmp_path).split()[-1]
+    with tarfile.open(tmp_path / name) as archive:
+        found = {member.split("/")[1] for member in archive.getnames() if "/" in member}
+    assert "kernels" in found and "tests" not in found
 
 
 def test_the_wheel_holds_the_kernels_and_nothing_else(wheel):

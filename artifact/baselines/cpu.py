@@ -166,7 +166,10 @@ def build() -> Path:
     os.close(file)
     try:
         done = subprocess.run(
-            (*command, *FLAGS, "-o", temporary, str(SOURCE)), capture_output=True, text=True
+            (*command, *FLAGS, "-o", temporary, str(SOURCE)),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
         )
         if done.returncode:
             said = next(iter(done.stderr.splitlines()), f"exit code {done.returncode}")

@@ -78,7 +78,7 @@ def execute(task: Task, gpu: str | None = None) -> str:
     target.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "artifact.build", "notebook", task.notebook, str(target), *task.options],
-        cwd=ROOT, env=environment, capture_output=True, text=True,
+        cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", errors="replace",
     )  # fmt: skip
     if done.returncode == 0:
         return ""

@@ -127,7 +127,7 @@ def read(path: Path) -> list[Row]:
         return []
     names = [f.name for f in fields(Row)]
     kinds = {"int": int, "float": float, "str": str}
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
         if table.fieldnames != names:
             raise ValueError(f"{path}: its columns are not {', '.join(names)}: give another --out")
@@ -139,7 +139,7 @@ def write(path: Path, rows: list[Row]) -> None:
     last = {tuple(getattr(row, name) for name in KEY): row for row in rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".part")
-    with beside.open("w", newline="") as file:
+    with beside.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
         table.writeheader()
         for row in last.values():

@@ -5,9 +5,16 @@ the timed launches and after them.
     max_err = max |out - ref| / max(|ref|, rms(ref))            the largest element-wise error
 
 The element-wise error is relative to the reference element, but to the root mean square of all
-elements where the element is smaller than that: a sum that cancels to nearly nothing has no
-relative accuracy in float32 in any order. For operands without signs, as casperSPARSE draws them,
-it is the plain relative error up to a small factor.
+elements where the element is smaller than that. For operands without signs, as casperSPARSE draws
+them, it is the plain relative error up to a small factor.
+
+    bound   = max |out - ref| / what rounding explains          at most 1, or the output is wrong
+
+What rounding explains of an element grows with the sum of its products' magnitudes, (|A|·|B|) of that
+element: a sum that cancels has no relative accuracy in float32 in any order, and next to a row of a
+hundred thousand products one of five is held to its own five. See `kernels.tuning.outputs`, and
+`_explained` here. What no such limit shows, one lost product in a long sum of 16 bits, TF32 in place of
+float32, shows on operands whose product is exact (`probe`), where nothing but that product is right.
 
 The oracle comes before the contenders are bound: what one does to the operands cannot reach it. On
 the GPU it multiplies with the libraries that are among the contenders, in float64, so its product C
@@ -18,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +35,16 @@ from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, eight, half
 from kernels.formats.half import Half, array_of
+from kernels.tuning import outputs
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Largest errors with which an output still counts as right."""
+    """Largest errors with which an output still counts as right.
+
+    max_err: of products whose magnitudes nobody summed; else what an element in 16 bits may be off by where
+    partial sums were rounded to them, too.
+    """
 
     rel_err: float
     max_err: float
@@ -109,6 +121,7 @@ class Errors:
 
     rel_err: float
     max_err: float
+    bound: float = math.nan  #: NaN where nobody summed the magnitudes of products
 
 
 @dataclass(frozen=True)
@@ -118,16 +131,21 @@ class Reference:
     values: Any
     norm: float
     rms: float
+    sizes: Any = None  #: |A|·|B| in float32 (m, n), on the same side
+    longest: int = 1  #: products of the longest sum, or more
+    size_norm: float = 0.0  #: Frobenius norm of `sizes`
 
 
-def oracle(problem: Problem, *, on: str = "auto") -> Reference:
+def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Reference:
     """The product in float64, on the operands that the contenders get; to be made before them.
 
     on: "cpu" (host operands), "gpu" (device operands; on the CPU up to `CPU_WORK` multiply-adds) or
     "auto" (the GPU if CuPy finds one). A CSR matrix A is multiplied as it is: repeated entries add
-    up, columns need no order. Operands of any other sparse format are made dense first, or CSR where
-    that takes less (`CSR_BELOW`). B may be a `Half`, in any memory order. Raises WrongResult, one
-    sentence, where a product of the GPU's cannot be confirmed.
+    up, columns need no order. So is the one that A was converted from, where the problem has it
+    (`Problem.source`): what the conversion loses is an error then. Operands of any other sparse format
+    are made dense first, or CSR where that takes less (`CSR_BELOW`). B may be a `Half`, in any memory
+    order. sizes: whether magnitudes are summed as well. Raises WrongResult, one sentence, where a product
+    of the GPU's cannot be confirmed.
     """
     if on not in ("auto", "cpu", "gpu"):
         raise ValueError(f"on is {on!r}, but must be 'auto', 'cpu' or 'gpu'")
@@ -135,7 +153,11 @@ def oracle(problem: Problem, *, on: str = "auto") -> Reference:
     operands = problem.host() if host else problem.device()
     size = problem.m * problem.k
     few = problem.nnz * CSR_BELOW < size or size > DENSE_ELEMENTS
-    first = formats.to_csr(operands.a) if few and formats.is_sparse(operands.a) else operands.a
+    first = operands.a
+    if problem.source is not None:
+        first = problem.source if host else formats.to_device(problem.source)
+    elif few and formats.is_sparse(first):
+        first = formats.to_csr(first)
     sparse = isinstance(first, csr.Csr)
     terms = problem.nnz if sparse else size
     small = max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
@@ -143,16 +165,39 @@ def oracle(problem: Problem, *, on: str = "auto") -> Reference:
         a, b = first, _dense(operands.b)
         if not sparse:
             a = _dense(a)
-        values = cupy_product(a, b) if sparse else dense_product(a, b)
+        multiply = cupy_product if sparse else dense_product
+        values = multiply(a, b)
         confirm(values, a, b, describe(problem))
-        return reference(values)
+        summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
+        return reference(values, summed, _longest(a))
     a, b = (first, operands.b) if host else map(formats.to_host, (first, operands.b))
-    values = scipy_product(a, b) if sparse else dense_product(a, b)
-    if host:
-        return reference(values)
-    import cupy
+    if not sparse:
+        a, b = _dense(a), _dense(b)
+    multiply = scipy_product if sparse else dense_product
+    values = multiply(a, b)
+    summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
+    if not host:
+        import cupy
 
-    return reference(cupy.asarray(values))
+        values, summed = cupy.asarray(values), None if summed is None else cupy.asarray(summed)
+    return reference(values, summed, _longest(a))
+
+
+def _unsigned(x):
+    """A dense operand, or a `Csr`, without signs."""
+    if isinstance(x, csr.Csr):
+        return replace(x, val=abs(x.val))
+    if isinstance(x, (Half, eight.Eight)):
+        bits = 8 * x.bits.itemsize  # e4m3 has a bit for the sign, too
+        return replace(x, bits=x.bits & x.bits.dtype.type((1 << bits - 1) - 1))
+    return abs(x)
+
+
+def _longest(a) -> int:
+    """Products of the longest sum of A·B, or more."""
+    if isinstance(a, csr.Csr):
+        return int((a.row_ptr[1:] - a.row_ptr[:-1]).max()) if a.m else 0
+    return a.shape[1]
 
 
 def confirm(values, a, b, where: str) -> None:
@@ -185,26 +230,30 @@ def confirm(values, a, b, where: str) -> None:
         )
 
 
-def reference(values) -> Reference:
-    """Wrap a float64 product, NumPy or CuPy, with its norm."""
-    xp = _array_module(values)
-    square = sum(float(xp.square(part).sum()) for part in _parts(values))
-    return Reference(values, math.sqrt(square), math.sqrt(square / max(values.size, 1)))
+def reference(values, sizes=None, longest: int = 1) -> Reference:
+    """Wrap a float64 product, NumPy or CuPy, with its norm; sizes, longest: as `Reference` has them."""
+    norm, of_sizes = (0.0 if x is None else math.sqrt(_squares(x)) for x in (values, sizes))
+    return Reference(values, norm, norm / math.sqrt(max(values.size, 1)), sizes, longest, of_sizes)
 
 
-def scipy_product(a, b) -> np.ndarray:
-    """A·B in float64 with SciPy, whose loop adds repeated entries up.
+def _squares(array) -> float:
+    xp = _array_module(array)
+    return sum(float(xp.square(part, dtype=np.float64).sum()) for part in _parts(array))
+
+
+def scipy_product(a, b, dtype=np.float64) -> np.ndarray:
+    """A·B in float64 with SciPy, whose loop adds repeated entries up; then in another dtype.
 
     a: `formats.csr.Csr` of NumPy arrays; b: (k, n), an array or a `Half`.
     """
     from scipy.sparse import csr_array
 
     matrix = csr_array((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k))
-    return np.asarray(matrix @ _numbers(b, array_of(b)).astype(np.float64))
+    return np.asarray(matrix @ _numbers(b, array_of(b)).astype(np.float64), dtype)
 
 
-def dense_product(a, b):
-    """A·B in float64 with NumPy or CuPy, on the side where both live, row-major.
+def dense_product(a, b, dtype=np.float64):
+    """A·B in float64 with NumPy or CuPy, on the side where both live, row-major; then in another dtype.
 
     a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array. Only panels are
     in float64, and of a `Half` in float32.
@@ -212,7 +261,7 @@ def dense_product(a, b):
     a, b = _dense(a), _dense(b)
     xp = _array_module(array_of(a))
     (m, k), n = a.shape, b.shape[1]
-    out = xp.zeros((m, n), xp.float64)
+    out = xp.zeros((m, n), dtype)
     height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
     for i in range(0, m, height):
         rows = _numbers(a, array_of(a)[i : i + height]).astype(xp.float64)
@@ -222,8 +271,8 @@ def dense_product(a, b):
     return out
 
 
-def cupy_product(a, b):
-    """A·B in float64 with cuSPARSE through CuPy, row-major.
+def cupy_product(a, b, dtype=np.float64):
+    """A·B in float64 with cuSPARSE through CuPy, row-major; then in another dtype.
 
     a: `formats.csr.Csr` of CuPy arrays; b: (k, n), an array or a `Half`.
 
@@ -234,7 +283,7 @@ def cupy_product(a, b):
     from cupyx.scipy.sparse import csr_matrix
 
     n = b.shape[1]
-    out = cupy.zeros((a.m, n), cupy.float64)
+    out = cupy.zeros((a.m, n), dtype)
     if a.nnz == 0:
         return out
     # copy=True: sum_duplicates must not be able to touch the contenders' operands.
@@ -265,6 +314,50 @@ def check(
     `bound.result()` must be the array, `Half` or `Eight` that the launch writes, since that one is filled
     with NaN first. The compared dtype is that of the result.
     """
+    where = _launched(bound, problem, reference, stream, launch, when)
+    return compare(bound.result(), reference, where, problem.limit)
+
+
+def exactly(bound: Bound, exact: Problem, reference: Reference, stream=None) -> None:
+    """Poison the output, launch once; WrongResult, one sentence, unless every element is the product, rounded once.
+
+    bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
+    """
+    where = _launched(bound, exact, reference, stream, None, "on whole numbers")
+    out = bound.result()
+    stored, offset = array_of(out), 0
+    xp = _array_module(stored)
+    wrong, first = 0, None
+    for part, product in zip(_parts(stored), _parts(reference.values), strict=True):
+        part = _numbers(out, part).astype(xp.float64, order="C")
+        product = _beside(product, xp)
+        off = ~(part == _rounded(product, out))  # NaN, too
+        if first is None and bool(off.any()):
+            at = int(off.argmax())
+            first = offset + at, float(part.ravel()[at]), float(product.ravel()[at])
+        wrong += int(off.sum())
+        offset += part.size
+    if first is not None:
+        row, column = divmod(first[0], out.shape[1])
+        raise WrongResult(
+            f"{where} is wrong: {wrong} of {out.size} elements are not the product, which is exact there; the first "
+            f"one, at row {row}, column {column}, is {first[1]:.9g} instead of {first[2]:.9g}"
+        )
+
+
+def _rounded(product, out):
+    """A float64 product rounded to the dtype of an output, as float64."""
+    numbers = product.astype(np.float32)
+    if isinstance(out, (Half, eight.Eight)):
+        module = half if isinstance(out, Half) else eight
+        numbers = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype)
+    return numbers.astype(np.float64)
+
+
+def _launched(
+    bound: Bound, problem: Problem, reference: Reference, stream, launch: Callable[[], Any] | None, when: str
+) -> str:  # fmt: skip
+    """Poison the output and launch once; what a sentence about that begins with."""
     out = bound.result()
     where = " ".join(filter(None, (bound.name, when, "at", describe(problem))))
     if tuple(out.shape) != tuple(reference.values.shape):
@@ -285,31 +378,28 @@ def check(
         Exception
     ) as error:  # the driver's and the libraries' errors have no public class in common
         raise WrongResult(f"{where} failed to run: {device.first_line(error)}") from error
-    return compare(bound.result(), reference, where, problem.limit)
+    return where
 
 
 def compare(out, reference: Reference, where: str = "the result", limit: str = "") -> Errors:
     """Errors of `out` against the reference, each NumPy or CuPy and in any memory order.
 
     out: an array or a `Half`. limit: of `LIMITS`, instead of the one of `out`'s dtype. Raises
-    WrongResult, one sentence that begins with `where`, if they exceed the limit.
+    WrongResult, one sentence that begins with `where`, if they exceed the limit: of the norm, and of each
+    element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
     stored = array_of(out)
     xp = _array_module(stored)
-    kind = limit or (out.dtype if isinstance(out, Half) else out.dtype.name)
+    kind = limit or outputs.dtype_of(out)
     if kind not in LIMITS:
         raise ValueError(
             f"{where} is {kind}, for which there is no error limit: "
             f"add one to LIMITS, which has {', '.join(LIMITS)}"
         )
-    most_of = LIMITS[kind]
-    square = worst = 0.0
+    square = worst = bound = 0.0
     missing, first = 0, -1
     offset = 0
-    for part, exact in zip(_parts(stored), _parts(reference.values), strict=True):
-        # Row-major, so that a position in it is a row and a column.
-        part = _numbers(out, part).astype(xp.float64, order="C")
-        exact = _beside(exact, xp)
+    for part, exact, sizes in _beside_each_other(out, reference):
         holes = xp.isnan(part)
         count = int(holes.sum())
         if count and first < 0:
@@ -324,6 +414,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         # An all-zero reference leaves no scale: then any deviation at all is wrong, and none is 0.
         ratio = off / scale if reference.rms else xp.where(off == 0, 0.0, math.inf)
         worst = max(worst, float(ratio.max()))
+        bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
     if missing:
         row, column = divmod(first, out.shape[1])
         raise WrongResult(
@@ -332,28 +423,75 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         )
     norm = math.sqrt(square)
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
-    for name, value, most in (
-        ("relative error", rel_err, most_of.rel_err),
-        ("largest element-wise error", worst, most_of.max_err),
-    ):
-        if not value <= most:
-            raise WrongResult(
-                f"{where} is wrong: {name} {value:.2e}, but at most {most:.0e} for {kind}; "
-                f"{_first_wrong(out, reference, most_of.max_err)}"
-            )
-    return Errors(rel_err, worst)
+    summed = reference.sizes is not None
+    said = ""
+    if not rel_err <= (most := _relative(kind, reference)):
+        said = f"relative error {rel_err:.2e}, but at most {most:.0e} for {kind}"
+    elif not bound <= 1 and summed:
+        said = f"an element is off by {bound:.2e} times what rounding explains for {kind}"
+    elif not bound <= 1:
+        most = LIMITS[kind].max_err
+        said = f"largest element-wise error {worst:.2e}, but at most {most:.0e} for {kind}"
+    if said:
+        raise WrongResult(f"{where} is wrong: {said}; {_first_wrong(out, reference, kind)}")
+    return Errors(rel_err, worst, bound) if summed else Errors(rel_err, worst)
 
 
-def _first_wrong(out, reference: Reference, most: float) -> str:
-    """Where a wrong output is wrong first, in words: the first element over the element-wise limit, or the farthest off
-    where none is."""
-    stored, offset, farthest = array_of(out), 0, (-1.0, 0, 0.0, 0.0)
+def _relative(kind: str, reference: Reference) -> float:
+    """The largest error of the norm: `Limit.rel_err`, or more where long sums cancel.
+
+    Random errors of a sum in any order are half of 2^-24 of its magnitudes' sum, in the norm; of what tensor cores
+    cut off, half of 2^-24 of the sum itself for each product.
+    """
+    most = LIMITS[kind].rel_err
+    if not reference.size_norm or not reference.norm:
+        return most
+    spread = 8 * outputs.UNIT / 2 * reference.size_norm / reference.norm
+    return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
+
+
+def _beside_each_other(out, reference: Reference):
+    """(part of an output in float64, of the product, of its magnitudes or None), row-major, so that a position in one
+    is a row and a column."""
+    stored = array_of(out)
     xp = _array_module(stored)
-    for part, exact in zip(_parts(stored), _parts(reference.values), strict=True):
+    every = [_parts(stored), _parts(reference.values)]
+    every += [] if reference.sizes is None else [_parts(reference.sizes)]
+    for part, *others in zip(*every, strict=True):
         part = _numbers(out, part).astype(xp.float64, order="C")
-        exact = _beside(exact, xp)
-        ratio = xp.abs(part - exact) / xp.maximum(xp.abs(exact), reference.rms or 1.0)
-        over = ratio > most
+        exact, *sizes = (_beside(other, xp) for other in others)
+        yield part, exact, sizes[0] if sizes else None
+
+
+def _explained(exact, sizes, reference: Reference, kind: str, out):
+    """What an element of each may be off by, over 0.
+
+    In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
+    limit, but not more than every product rounded so.
+    """
+    xp = _array_module(exact)
+    size = xp.abs(exact)
+    typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
+    tiny = np.finfo(np.float64).tiny
+    if sizes is None:
+        return xp.maximum(typical, tiny)
+    dtype = outputs.dtype_of(out)
+    may = outputs.allowed(kind, dtype, reference.longest)
+    least = may.least * (float(_here(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
+    most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
+    if dtype in half.DTYPES:
+        most = xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes))
+    return most
+
+
+def _first_wrong(out, reference: Reference, kind: str) -> str:
+    """Where a wrong output is wrong first, in words: the first element over its limit, or the farthest off where none
+    is."""
+    offset, farthest = 0, (-1.0, 0, 0.0, 0.0)
+    xp = _array_module(array_of(out))
+    for part, exact, sizes in _beside_each_other(out, reference):
+        ratio = xp.abs(part - exact) / _explained(exact, sizes, reference, kind, out)
+        over = ratio > 1
         found = bool(over.any())
         at = int((over if found else ratio).argmax())
         off = float(ratio.ravel()[at])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
@@ -30,8 +30,10 @@ OTHER_OPS = (
 )
 
 
-def compile_report(room: str) -> pd.DataFrame:
-    """Every entry of every variant of a room, compiled for all of its targets; no GPU is needed.
+def compile_report(
+    room: str, variants: Collection[str] | None = None, target: str | None = None
+) -> pd.DataFrame:
+    """Every entry of every variant of a room, or of some, compiled for all of its targets, or one; no GPU is needed.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
@@ -41,10 +43,11 @@ def compile_report(room: str) -> pd.DataFrame:
 
     module = importlib.import_module(f"kernels.{room}")
     jobs = [
-        (kernel, entry, target)
+        (kernel, entry, made)
         for kernel in module.VARIANTS.values()
         for entry in kernel.entries
-        for target in kernel.targets
+        for made in kernel.targets
+        if (variants is None or kernel.name in variants) and target in (None, made)
     ]
 
     # The compiler lets go of Python's lock, so threads suffice.
@@ -54,7 +57,7 @@ def compile_report(room: str) -> pd.DataFrame:
         {
             "variant": kernel.name,
             "entry": entry,
-            "target": target,
+            "target": made,
             "registers": used.registers,
             "shared_bytes": used.shared_bytes,
             "stack_bytes": used.stack_bytes,
@@ -62,7 +65,7 @@ def compile_report(room: str) -> pd.DataFrame:
             "instructions": sum(mix.values()),
             **count_instructions(mix),
         }
-        for (kernel, entry, target), (used, mix) in zip(jobs, jit.reports(cubins), strict=True)
+        for (kernel, entry, made), (used, mix) in zip(jobs, jit.reports(cubins), strict=True)
     ]
     df = pd.DataFrame(rows)
     fixed = list(df.columns[:8])

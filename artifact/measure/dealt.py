@@ -64,7 +64,7 @@ def mark(folder: Path, experiment: str, name: str) -> None:
             "point": name, "gpu": gpu(), "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8],
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
         }  # fmt: skip
-        with (folder / FOLDER / f"{experiment}.jsonl").open("a") as file:
+        with (folder / FOLDER / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
@@ -73,7 +73,7 @@ def marks(folder: Path, experiment: str) -> dict[str, str]:
     path = folder / FOLDER / f"{experiment}.jsonl"
     if not path.is_file():
         return {}
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {line["point"]: f"{line['host']} {line['gpu']}" for line in lines}
 
 
@@ -86,7 +86,7 @@ def _locked(folder: Path, name: str, waits: bool) -> Iterator[bool]:
     """Whether the lock was had."""
     where = folder / FOLDER
     where.mkdir(parents=True, exist_ok=True)
-    with (where / f"{name}.lock").open("w") as file:
+    with (where / f"{name}.lock").open("w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except BlockingIOError:

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -294,14 +295,19 @@ def package_versions() -> dict[str, str]:
 def commit() -> str:
     """Short hash of the checkout, with "+" where files differ from it.
 
-    $SPARSITY_COMMIT stands in where a copy without Git is measured; else "unknown".
+    $SPARSITY_COMMIT stands in where a copy without Git is measured; else "unknown", which is said, with Git's reason,
+    where there is a repository: a clone of another user's, say.
     """
     if os.environ.get("SPARSITY_COMMIT"):
         return os.environ["SPARSITY_COMMIT"]
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ("git", "-C", str(paths.ROOT), *arguments), capture_output=True, text=True, check=True
+            ("git", "-C", str(paths.ROOT), *arguments),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=True,
         ).stdout.strip()
 
     try:
@@ -311,7 +317,13 @@ def commit() -> str:
         return git("rev-parse", "--short", "HEAD") + (
             "+" if git("status", "--porcelain", "--untracked-files=no") else ""
         )
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.CalledProcessError) as error:
+        if (paths.ROOT / ".git").exists():
+            why = first_line(getattr(error, "stderr", "") or error)
+            print(
+                f"The commit is recorded as unknown: {why} (or name it in SPARSITY_COMMIT)",
+                file=sys.stderr,
+            )
         return "unknown"
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernels.formats import csr
+from kernels.formats import csr, matrix_market
 
 VARIABLE = "SPARSITY_MATRICES"
 LIST = Path(__file__).with_name("matrices.csv")
@@ -118,9 +118,8 @@ def folder() -> Path | None:
 def read(path: Path) -> csr.Csr:
     """The matrix of a file, `scipy.sparse.save_npz`'s .npz or Matrix Market's .mtx, in float32.
 
-    Raises FileNotFoundError for no file, ValueError where it holds no matrix.
+    Raises FileNotFoundError for no file, ValueError where it holds no matrix, or more than memory does.
     """
-    import scipy.io
     import scipy.sparse
 
     if not path.is_file():
@@ -129,8 +128,10 @@ def read(path: Path) -> csr.Csr:
         if path.suffix == ".npz":
             matrix = scipy.sparse.load_npz(path)
         else:
-            matrix = scipy.io.mmread(path, spmatrix=False)
-        return csr.from_scipy(scipy.sparse.csr_array(matrix))
+            matrix = matrix_market.read(path)
+        return csr.from_scipy(matrix)
+    except MemoryError as error:
+        raise ValueError(f"{path.name} is a matrix that memory has no room for.") from error
     except Exception as error:
         raise ValueError(f"{path.name} holds no sparse matrix: {error}") from error
 

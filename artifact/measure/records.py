@@ -5,37 +5,42 @@
     <root>/<gpu slug>/<room>/machine.json              the machine that both were measured on
     <root>/<gpu slug>/<room>/plan.json                 how many points and rows each record is to have
     <root>/<gpu slug>/<room>/counters.csv              hardware counters of the profiler
+    <root>/<gpu slug>/<room>/counters.json             the GPU and the checksum of counters.csv
 
 `COLUMNS` says what every column means, in which unit, and which values it may hold. Reading is
 strict: a file that is truncated, incomplete or foreign, that contradicts itself or lies where it
 does not belong, is a ValueError of one sentence that names the file, the row (as a spreadsheet
-counts: the header is row 1) and the column. Writing is atomic: a reader sees the old file or the
+counts: the header is row 1) and the column. Which GPU records are of is said by machine.json; a
+folder that is named after another is refused. Writing is atomic: a reader sees the old file or the
 new one.
 """
 
 import csv
 import functools
+import hashlib
 import io
 import json
 import math
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from artifact.measure import check
+from artifact.measure.device import slug
+from artifact.rooms import find as find_rooms
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a record. `kind` is text, int, float, flag or time; numbers lie in [least,
-    most]."""
+    """One column of a record. `kind` is text, int, float, flag or time; numbers, and years of a time, lie
+    in [least, most]."""
 
     kind: str
     unit: str
@@ -43,6 +48,7 @@ class Column:
     least: float = 0
     most: float = math.inf
     optional: bool = False  # text may be empty, a float may be NaN
+    late: bool = False  # records from before this column lack it, and have NaN when they are read
 
 
 COLUMNS: dict[str, Column] = {
@@ -60,7 +66,7 @@ COLUMNS: dict[str, Column] = {
     "density": Column(
         "float", "fraction", "nominal share of nonzeros, S/100; nnz has the true one", most=1
     ),
-    "nnz": Column("int", "elements", "stored elements of the sparse operand"),
+    "nnz": Column("int", "elements", "stored elements of the sparse operand", least=1),
     "seed": Column("int", "", "seed of the operands"),
     "median_us": Column("float", "µs", "median time of one launch or call"),
     "q25_us": Column("float", "µs", "lower quartile of the same samples"),
@@ -78,49 +84,60 @@ COLUMNS: dict[str, Column] = {
         "float", "", "norm of (C - reference) over norm of reference, float64 reference"
     ),
     "max_err": Column("float", "", "largest element-wise error against the same reference"),
+    "bound": Column(
+        "float",
+        "",
+        "largest error of an element over what rounding explains of it; empty if nobody said",
+        most=1,
+        optional=True,
+        late=True,
+    ),
     "prepare_ms": Column(
         "float", "ms", "preprocessing before the first launch, not part of the median"
     ),
     "prepare_bytes": Column("float", "B", "device memory that the preprocessing added"),
     "graph": Column("flag", "", "whether the launch was replayed from a captured CUDA graph"),
     "sm_mhz": Column(
-        "float", "MHz", "SM clock while timing; empty if NVML did not say", optional=True
+        "float", "MHz", "SM clock while timing; empty if NVML did not say", most=1e4, optional=True
     ),
     "power_w": Column(
-        "float", "W", "board power while timing; empty if NVML did not say", optional=True
+        "float", "W", "board power while timing; empty if NVML did not say", most=1e4, optional=True
     ),
     "throttle": Column("text", "", "NVML's throttle reasons while timing", optional=True),
     "gpu": Column("text", "", "GPU that the row was measured on"),
-    "when": Column("time", "UTC", "when the row was measured, ISO-8601 with its offset"),
+    "when": Column(
+        "time", "UTC", "when the row was measured, ISO-8601 with its offset", least=2020
+    ),
 }
 
 POINT = ("label", "m", "n", "k", "density")  # what a measurement is of, whoever computed it
 KEY = ("variant", *POINT)  # one row of a file
-ONE_PER_FILE = ("room", "experiment", "gpu")  # a file that mixes these was put together from two
+ONE_PER_FILE = (
+    "room",
+    "experiment",
+    "gpu",
+    "seed",
+)  # a file that mixes these was put together from two
+#: What is the same in all rows of a point, whoever computed it: they are of the problem.
+PROBLEM = ("nnz", "flops_def", "useful_flops", "least_bytes", "requested_bytes")
+#: Definitions of useful FLOPs that a row's own columns give.
+FLOPS = {
+    "2·nnz·N": lambda row: 2 * row["nnz"] * row["n"],
+    "2·M·N·K": lambda row: 2 * row["m"] * row["n"] * row["k"],
+}
 #: rate -> what it is the rate of, and that per microsecond in the rate's unit
 RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
-#: Largest errors of a product in a record. A row does not say which limit its result was held to, so it
-#: is the widest, but for those of 8-bit operands, which labels tell from all others. What is no product, the
-#: microbenchmarks, has tolerances of its own.
+#: Error limits of 8-bit operands, which labels tell from all others. That of an element counts only where `bound` does
+#: not say what it was held to.
 EIGHT_BITS, EIGHT_LIMITS = "e4m3", ("fp8", "fp8_e4m3")
-WORST, WORST_EIGHT = (
-    {
-        name: max(
-            getattr(limit, name)
-            for kind, limit in check.LIMITS.items()
-            if (kind in EIGHT_LIMITS) == eight
-        )
-        for name in ("rel_err", "max_err")
-    }
-    for eight in (False, True)
-)
+USUAL = "usual"  # in a room's `limits`: of the experiments that it does not name
 CEILINGS = "ceilings"  # room and experiment of the microbenchmarks
 RATE_TOLERANCE = 1e-6  # relative; a record keeps every digit, one that was rounded by hand some
 
 COUNTER_CELLS: dict[str, Column] = {
     **{name: COLUMNS[name] for name in ("variant", "m", "n", "k", "density")},
     "metric": Column("text", "", "what ncu calls the counter"),
-    "value": Column("float", "", "its value, in `unit`", least=-math.inf),
+    "value": Column("float", "", "its value, in `unit`"),
     "unit": Column("text", "", "unit of the value, as ncu says it", optional=True),
 }
 COUNTER_COLUMNS = tuple(COUNTER_CELLS)
@@ -128,15 +145,28 @@ COUNTER_KEY = ("variant", "m", "n", "k", "density", "metric")  # one row of the 
 MACHINE = "machine.json"
 PLAN = "plan.json"
 ABSENT = "absent.json"  # rows that a record does not have, each with the reason
+ABSENT_CELLS = {name: COLUMNS[name] for name in ("experiment", *KEY)} | {
+    "why": Column("text", "", "the reason")
+}
 REPEAT = "repeat"  # folder of the second measurement, in that of the first
 #: ... and the folder of those with other versions of a library, each in a folder of its version's name.
 LIBRARIES = "libraries"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
 
-MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
+#: Beside it: the GPU, the number of rows and the checksum of the text; neither a part nor another GPU's is read.
+ABOUT = Column("text", "", "GPU, or SHA-256 of the text with \\n at the end of lines")
+COUNTERS_ABOUT = {"gpu": ABOUT, "rows": Column("int", "rows", "of counters.csv"), "sha256": ABOUT}
+
+#: What a machine.json holds at least, and of which kind.
+MACHINE_KEYS = dict.fromkeys(("gpu", "slug", "date", "commit", "driver", "cuda", "python"), str) | {
+    "packages": Mapping
+}
 #: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
 LATER = "later"
-LATER_KEYS = ("experiments", "date", "commit", "sources")
+LATER_KEYS = {"experiments": list, "date": str, "commit": str, "sources": str}
+DAYS = 366  # from the last date in a machine.json to rows of its records, at most
+#: Names and texts that reach pages; a GPU has no others.
+NAME = re.compile(r'[^<>"\x00-\x1f\x7f]*')
 
 
 # ---------------------------------------------------------------- validation
@@ -155,6 +185,10 @@ def _parse(text: str, column: Column):
                 raise ValueError(f"{text!r} is not an ISO-8601 time") from None
             if offset is None or offset.total_seconds() != 0:
                 raise ValueError(f"{text!r} is not a time in UTC with its offset")
+            if datetime.fromisoformat(text).year < column.least:
+                raise ValueError(f"{text!r} is before {column.least}")
+        if not NAME.fullmatch(text):
+            raise ValueError(f"{text!r} has a character that no name has")
         return text
     if column.kind == "flag":
         if text not in ("True", "False"):
@@ -168,10 +202,11 @@ def _parse(text: str, column: Column):
         raise ValueError(
             f"{text!r} is not {'a whole number' if column.kind == 'int' else 'a number'}"
         ) from None
-    if not math.isfinite(value):
+    most = min(column.most, np.iinfo(np.int64).max) if column.kind == "int" else column.most
+    if column.kind == "float" and not math.isfinite(value):
         raise ValueError(f"{text!r} is not finite")
-    if not column.least <= value <= column.most:
-        limit = f"under {column.least:g}" if value < column.least else f"over {column.most:g}"
+    if not column.least <= value <= most:
+        limit = f"under {column.least:g}" if value < column.least else f"over {most:g}"
         raise ValueError(f"{text} is {limit}")
     return value
 
@@ -188,8 +223,8 @@ def _table(text: str, name: str, columns: Mapping[str, Column], what: str) -> li
     except csv.Error as error:
         _refuse(name, 1, next(iter(columns)), f"this is no CSV file ({error})")
     header = lines[0] if lines else []
-    for column in columns:
-        if column not in header:
+    for column, about in columns.items():
+        if column not in header and not about.late:
             _refuse(name, 1, column, f"the column is missing, so this is not a complete {what}")
     for column in header:
         if column not in columns or header.count(column) > 1:
@@ -235,6 +270,7 @@ def _rows(text: str, name: str, place: Mapping[str, tuple[str, str]]) -> pd.Data
 @functools.lru_cache(maxsize=64)  # a page asks for some records over and over
 def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...]) -> pd.DataFrame:
     seen: dict[tuple, int] = {}
+    first: dict[tuple, tuple[int, dict]] = {}
     parsed = _table(text, name, COLUMNS, "record of a measurement")
     for number, row in enumerate(parsed, start=2):
         median = row["median_us"]
@@ -243,24 +279,54 @@ def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...])
         if not row["q25_us"] <= median <= row["q75_us"]:
             outside = f"the median {median:g} is outside its quartiles"
             _refuse(name, number, "median_us", outside)
+        if row["samples"] == 1 and row["q25_us"] != row["q75_us"]:
+            _refuse(name, number, "samples", "one sample has no quartiles of its own")
+        if row["flops_def"] in FLOPS and row["useful_flops"] != FLOPS[row["flops_def"]](row):
+            what = f"{row['useful_flops']:g} is not {row['flops_def']}"
+            _refuse(name, number, "useful_flops", what)
         for rate, (work, unit) in RATES.items():
             exact = row[work] / median / unit
             if not math.isclose(row[rate], exact, rel_tol=RATE_TOLERANCE):
                 what = f"{row[rate]:g} is not {work} over median_us, which is {exact:g}"
                 _refuse(name, number, rate, what)
-        worst = WORST_EIGHT if row["label"].split(" ")[0] == EIGHT_BITS else WORST
-        for error, most in worst.items():
-            if row[error] > most and row["room"] != CEILINGS:
-                _refuse(name, number, error, f"{row[error]:g} is over {most:g}, so it is wrong")
+        if row["room"] != CEILINGS:  # what is no product, and has tolerances of its own
+            eight = row["label"].split(" ")[0] == EIGHT_BITS
+            bounded = not math.isnan(row.get("bound", math.nan))  # each element by its own products
+            for error, most in _worst(row["room"], row["experiment"], eight).items():
+                if row[error] > most and not (bounded and error == "max_err"):
+                    _refuse(name, number, error, f"{row[error]:g} is over {most:g}, so it is wrong")
+            at, other = first.setdefault(tuple(row[c] for c in POINT), (number, row))
+            for column in PROBLEM:
+                if row[column] != other[column]:
+                    what = (
+                        f"{row[column]} differs from {other[column]} in row {at}, the same problem"
+                    )
+                    _refuse(name, number, column, what)
         for column in ONE_PER_FILE:
             if row[column] != parsed[0][column]:
                 what = f"{row[column]!r} differs from {parsed[0][column]!r} in row 2"
                 _refuse(name, number, column, what)
         for column, (expected, why) in place:
-            if row[column] != expected:
+            if column == "when" and row["when"] > expected:
+                _refuse(name, number, column, f"{row[column]!r} is later than {expected!r}, {why}")
+            if column != "when" and row[column] != expected:
                 _refuse(name, number, column, f"{row[column]!r} is not {expected!r}, {why}")
         _once(name, number, row, KEY, seen, "variant")
     return _typed(pd.DataFrame(parsed, columns=list(COLUMNS)))
+
+
+@functools.cache
+def _worst(room: str, experiment: str, eight: bool) -> dict[str, float]:
+    """Largest errors of a result in a record: of the limit that the room names for the experiment, of those of 8-bit
+    operands, else of the widest of all others, since a row does not say to which one it was held."""
+    known = find_rooms()
+    limits = known[room].limits if room in known else {}
+    said = limits.get(experiment, limits.get(USUAL))
+    kinds = EIGHT_LIMITS if eight else [said] if said else set(check.LIMITS) - {*EIGHT_LIMITS}
+    return {
+        error: max(getattr(check.LIMITS[kind], error) for kind in kinds)
+        for error in ("rel_err", "max_err")
+    }
 
 
 def _place(path: Path) -> dict[str, tuple[str, str]]:
@@ -274,8 +340,14 @@ def _place(path: Path) -> dict[str, tuple[str, str]]:
     # A repetition may have a machine.json of its own.
     described = next((x for x in (path.parent, room) if (x / MACHINE).exists()), None)
     if described is not None:
+        machine = read_machine(described)
+        last = max(datetime.fromisoformat(x.date).replace(tzinfo=None) for x in made(machine))
         place["room"] = room.name, "in whose folder the file lies"
-        place["gpu"] = read_machine(described)["gpu"], f"the GPU of {MACHINE} beside it"
+        place["gpu"] = machine["gpu"], f"the GPU of {MACHINE} beside it"
+        place["when"] = (
+            (last + timedelta(DAYS)).isoformat(),
+            f"{DAYS} days after {MACHINE} beside it",
+        )
     return place
 
 
@@ -303,7 +375,10 @@ def _text(df: pd.DataFrame, path: Path) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     foreign = [column for column in df.columns if column not in COLUMNS]
-    columns = [column for column in COLUMNS if column in df.columns] + foreign
+    columns = [
+        name for name, column in COLUMNS.items()
+        if name in df.columns and not (column.late and df[name].isna().all())
+    ] + foreign  # fmt: skip
     writer.writerow(columns)
     for row in df[columns].to_dict("records"):
         writer.writerow([_cell(row[c], COLUMNS[c]) if c in COLUMNS else row[c] for c in columns])
@@ -346,7 +421,7 @@ def append(path: str | Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     _text(new, path)  # before merging: a bad row is reported as itself
     if path.exists():
-        new = pd.concat([read(path), new[list(COLUMNS)]], ignore_index=True)
+        new = pd.concat([read(path), new.reindex(columns=list(COLUMNS))], ignore_index=True)
     return write(path, new.drop_duplicates(list(KEY), keep="last"))
 
 
@@ -364,15 +439,23 @@ def read(path: str | Path) -> pd.DataFrame:
     return _rows(text, str(path), _place(path))
 
 
-def _read_text(path: Path, what: str, column: str) -> str:
-    """The text of a file. Raises FileNotFoundError as it comes, else ValueError of one sentence with
-    `what` the file should be and its first column."""
+def _read_text(path: Path, what: str, column: str = "") -> str:
+    """The text of a file. Raises FileNotFoundError and PermissionError as they come, else ValueError of one
+    sentence with `what` the file should be and its first column."""
     try:
         return path.read_text(encoding="utf-8")
     except IsADirectoryError:
         raise ValueError(f"{path}: this is a folder, not a {what}.") from None
     except UnicodeDecodeError as error:
-        _refuse(path, 1, column, f"byte {error.start} is not UTF-8 text, so this is no {what}")
+        if column:
+            _refuse(path, 1, column, f"byte {error.start} is not UTF-8 text, so this is no {what}")
+        raise ValueError(
+            f"{path}: byte {error.start} is not UTF-8 text, so this is no {what}."
+        ) from None
+    except (FileNotFoundError, PermissionError):
+        raise
+    except OSError as error:  # a link to itself, say
+        raise ValueError(f"{path}: this cannot be read: {error.strerror}.") from None
 
 
 def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
@@ -387,7 +470,7 @@ def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
     variants = list(dict.fromkeys(df["variant"]))
     points = df.groupby(list(POINT), sort=False)["variant"]
     short = np.flatnonzero(points.transform("size") < len(variants))
-    absent = read_absent(Path(name).parent).get(Path(name).stem, {}) if short.size else {}
+    absent = read_absent(Path(name).parent).get(Path(name).stem, {})
     for point, rows in df.iloc[short].groupby(list(POINT), sort=False):
         known = {variant for variant in variants if _rounded((variant, *point)) in absent}
         missing = next((v for v in variants if v not in known | set(rows["variant"])), None)
@@ -486,14 +569,26 @@ def read_absent(folder: str | Path) -> dict[str, dict[tuple, str]]:
     found: dict[str, dict[tuple, str]] = {}
     try:
         for entry in entries:
+            _check_cells(entry, ABSENT_CELLS)
             key = _rounded(tuple(entry[name] for name in KEY))
             found.setdefault(entry["experiment"], {})[key] = entry["why"]
-    except (KeyError, TypeError) as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: an entry has an experiment, a row's {', '.join(KEY)} and why it was left out, but "
             "one here has not: delete the file and measure again."
         ) from error
     return found
+
+
+def _check_cells(entry, columns: Mapping[str, Column]) -> None:
+    """Raise ValueError for what is not a table of a text or a number for each of `columns`, as they allow it."""
+    if not isinstance(entry, dict) or set(entry) != set(columns):
+        raise ValueError(f"an entry needs {', '.join(columns)}")
+    for name, column in columns.items():
+        kinds = {"text": str, "int": int, "float": int | float}[column.kind]
+        if not isinstance(entry[name], kinds):
+            raise ValueError(f"{name} is {entry[name]!r}")
+        _parse(str(entry[name]), column)
 
 
 def _rounded(key: tuple) -> tuple:
@@ -504,11 +599,16 @@ def _rounded(key: tuple) -> tuple:
 
 def read_counters(path: str | Path) -> pd.DataFrame:
     """Hardware counters, tidy: one row per (variant, m, n, k, density, metric). Errors as
-    `read`."""
+    `read`; ValueError too where they are not those that the file beside them tells of, or another GPU's."""
     path = Path(path)
+    about = path.with_suffix(".json")
     try:
         text = _read_text(path, "table of counters", COUNTER_COLUMNS[0])
     except FileNotFoundError:
+        if about.exists():
+            raise ValueError(
+                f"{path}: there are no counters, but {about.name} tells of them."
+            ) from None
         raise FileNotFoundError(
             f"{path}: there are no hardware counters; `make profile` records them."
         ) from None
@@ -516,7 +616,46 @@ def read_counters(path: str | Path) -> pd.DataFrame:
     seen: dict[tuple, int] = {}
     for number, row in enumerate(rows, start=2):
         _once(str(path), number, row, COUNTER_KEY, seen, "metric")
+    _check_counters(text, len(rows), about)
     return _typed(pd.DataFrame(rows, columns=list(COUNTER_COLUMNS)), COUNTER_CELLS)
+
+
+def write_counters(path: str | Path, df: pd.DataFrame, gpu: str) -> Path:
+    """Write a table of counters, COUNTER_COLUMNS, of the GPU with this name, and beside it what tells that it is
+    whole."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COUNTER_COLUMNS)
+    writer.writerows(df[list(COUNTER_COLUMNS)].itertuples(index=False))
+    path = write_text(path, out.getvalue())
+    write_text(
+        path.with_suffix(".json"), json.dumps(_about(out.getvalue(), len(df), gpu), indent=1) + "\n"
+    )
+    return path
+
+
+def _about(text: str, rows: int, gpu: str) -> dict:
+    return {"gpu": gpu, "rows": rows, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _check_counters(text: str, rows: int, path: Path) -> None:
+    """Raise ValueError, one sentence, unless `path` tells of these counters, of the GPU after which a folder above is
+    named: that of the room, or that of the part of a room."""
+    try:
+        said = _read_json(path)
+        _check_cells(said, COUNTERS_ABOUT)
+    except (FileNotFoundError, ValueError) as error:
+        why = "is missing" if isinstance(error, FileNotFoundError) else f"is not whole ({error})"
+        raise ValueError(
+            f"{path}: what tells of the counters beside it {why}: make profile."
+        ) from None
+    if said != _about(text, rows, said["gpu"]):
+        raise ValueError(
+            f"{path.with_suffix('.csv')}: these {rows} rows are not the {said['rows']} that {path.name} tells of: the "
+            "file was cut or changed, so profile again."
+        )
+    if slug(said["gpu"]) not in [folder.name for folder in path.absolute().parents[1:3]]:
+        raise ValueError(f"{path}: counters of an {said['gpu']} do not belong in this folder.")
 
 
 def published(path: str | Path) -> pd.DataFrame:
@@ -563,31 +702,87 @@ def read_machine(folder: str | Path) -> dict:
 
 
 def _read_json(path: Path):
-    """What a JSON file holds. Raises FileNotFoundError as it comes, else ValueError of one sentence."""
+    """What a JSON file holds. Raises FileNotFoundError and PermissionError as they come, else ValueError of one
+    sentence."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(_read_text(path, "file of JSON"))
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}: line {error.lineno}: this is not complete JSON ({error.msg})."
         ) from None
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: byte {error.start} is not UTF-8 text, so this is no JSON."
-        ) from None
-    except IsADirectoryError:
-        raise ValueError(f"{path}: this is a folder, not a file of JSON.") from None
+    except RecursionError:
+        raise ValueError(f"{path}: this is nested too deep for a file of JSON.") from None
 
 
 def _check_machine(machine, path: Path) -> None:
     if not isinstance(machine, Mapping):
         raise ValueError(f"{path}: a machine is a table of names and values.")
-    for key in MACHINE_KEYS:
-        if machine.get(key) in (None, ""):
-            raise ValueError(f"{path}: the key {key!r} is missing or empty.")
-    for part in machine.get(LATER, ()):
-        for key in LATER_KEYS:
-            if not isinstance(part, Mapping) or not part.get(key):
-                raise ValueError(f"{path}: an entry of {LATER!r} has no {key!r}.")
+    later = machine.get(LATER, [])
+    if not isinstance(later, list):
+        raise ValueError(f"{path}: {LATER!r} is no list of what was added.")
+    said = "the key {!r} is missing or empty"
+    for table, keys in [(machine, MACHINE_KEYS), *((part, LATER_KEYS) for part in later)]:
+        for key, kind in keys.items():
+            if not isinstance(table, Mapping) or table.get(key) in (None, "", []):
+                raise ValueError(f"{path}: {said.format(key)}.")
+            if not isinstance(table[key], kind):
+                raise ValueError(
+                    f"{path}: the value of {key!r} is of another kind than it should be."
+                )
+        said = f"an entry of {LATER!r} has no {{!r}}"
+    for text in _texts(machine):
+        if not NAME.fullmatch(text):
+            raise ValueError(f"{path}: {text!r} has a character that no name has.")
+    for part in made(machine):
+        try:
+            datetime.fromisoformat(part.date)
+        except ValueError:
+            raise ValueError(f"{path}: {part.date!r} is not an ISO-8601 time.") from None
+
+
+def _texts(value) -> Iterator[str]:
+    """Every text in what a file of JSON holds."""
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Mapping):
+            todo += [*part, *part.values()]
+        elif isinstance(part, list):
+            todo += part
+
+
+def check_room(folder: str | Path) -> None:
+    """Raise ValueError or FileNotFoundError, one sentence, where what lies in the folder of a room does not belong
+    together: records without their machine.json, a record that was planned and is not there, a plan or a list of what
+    is absent that says something else, and as `check_machines`."""
+    folder = Path(folder)
+    plans, absent = read_plan(folder), read_absent(folder)
+    if experiments(folder) or plans:
+        read_machine(folder)
+    check_machines(folder)
+    for experiment, plan in plans.items():
+        path = folder / f"{experiment}.csv"
+        if not path.is_file() and len(absent.get(experiment, ())) < plan["rows"]:
+            raise ValueError(
+                f"{path}: there is no such record, but {PLAN} has {plan['rows']} rows for it: it was lost, or its "
+                "measurement was interrupted and make measure goes on."
+            )
+
+
+def check_machines(folder: Path) -> None:
+    """Raise ValueError, one sentence, where the machine of a room's records, or that of a second measurement, is of
+    another GPU than the one after which the folder above is named."""
+    named = folder.absolute().parent.name
+    for pattern in (MACHINE, f"*/{MACHINE}", f"*/*/{MACHINE}"):
+        for path in folder.glob(pattern):
+            machine = read_machine(path.parent)
+            if {slug(machine["gpu"]), machine["slug"]} != {named}:
+                raise ValueError(
+                    f"{path}: these records are of an {machine['gpu']} (slug {machine['slug']!r}), but lie in "
+                    f"{named!r}: their folder must be named after their GPU."
+                )
 
 
 @dataclass(frozen=True)
@@ -613,12 +808,19 @@ def experiments(folder: str | Path) -> list[str]:
 
 def rooms(gpu_folder: str | Path) -> list[str]:
     """Rooms with records under one GPU's folder."""
-    return sorted(path.parent.name for path in Path(gpu_folder).glob(f"*/{MACHINE}"))
+    found = {path.parent.name for path in Path(gpu_folder).glob(f"*/{MACHINE}")}
+    return sorted(found - {REPEAT})
 
 
 def list_gpus(root: str | Path) -> list[str]:
-    """Slugs of the GPUs with records under `root`."""
-    return sorted({path.parent.parent.name for path in Path(root).glob(f"*/*/{MACHINE}")})
+    """Slugs of the GPUs with records under `root`. Raises ValueError, one sentence, where that is the folder of one
+    GPU."""
+    if found := rooms(root):
+        raise ValueError(
+            f"{root}: this is the folder of one GPU, with records of {', '.join(found)}: name the folder above it."
+        )
+    found = Path(root).glob(f"*/*/{MACHINE}")
+    return sorted({path.parent.parent.name for path in found} - {LIBRARIES})
 
 
 def short_gpus(gpus: Iterable[str]) -> dict[str, str]:
@@ -631,15 +833,18 @@ def short_gpus(gpus: Iterable[str]) -> dict[str, str]:
 def resolve(gpu: str, root: str | Path) -> Path:
     """Folder of a GPU's records, by slug or by name ("nvidia-h200", "NVIDIA H200").
 
-    Raises ValueError that names the known GPUs if there are no records of this one.
+    Raises ValueError that names the known GPUs if there are no records of this one, and as `check_machines`.
     """
-    wanted = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+    wanted = slug(gpu)
     known = list_gpus(root)
     if wanted not in known:
         raise ValueError(
             f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}."
         )
-    return Path(root) / wanted
+    folder = Path(root) / wanted
+    for room in rooms(folder):
+        check_machines(folder / room)
+    return folder
 
 
 def ceilings(gpu_folder: str | Path) -> dict[str, dict[str, float]]:

@@ -7,6 +7,8 @@ display(Markdown(run.banner()))
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import html
 import importlib
 import os
@@ -26,6 +28,7 @@ from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.compiled import compile_report
 from kernels import jit
 from kernels.contract import Bound, Problem
+from kernels.tuning import probe
 
 MODES = ("auto", "measure", "recorded")
 #: preset -> device time per contender and point, in seconds.
@@ -44,6 +47,7 @@ SAME = (
     "cpu_cores",
     "packages",
 )
+SEEDS = 2**32 - 1  #: the largest seed that every generator of operands takes
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
@@ -245,8 +249,8 @@ def validate(mode: object, preset: object, seed: object) -> None:
     for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
         if value not in known:
             raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= SEEDS:
+        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}")
 
 
 def _measuring(
@@ -260,8 +264,10 @@ def _measuring(
     opened = info.open()
     folder = _folder((root or paths.RECORDS) / info.slug, room, repeat)
     machine = device.describe(opened) | {"sources": device.sources(room)}
-    for name in set_aside(folder, machine):
-        _say(f"{room}: {name} comes from other code or another machine: kept as {name}{SET_ASIDE}")
+    for name in set_aside(folder, machine, seed):
+        _say(
+            f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}"
+        )
     # Before the first row, so that no row ever lies there without its machine.
     records.write_machine(folder, machine)
     return Run(room, "measure", asked, info.slug, preset, seed, folder, machine, opened)
@@ -288,8 +294,8 @@ def _folder(gpu_folder: Path, room: str, repeat: bool) -> Path:
     return gpu_folder / room / records.REPEAT if repeat else gpu_folder / room
 
 
-def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
-    """Rename the records in `folder` of another machine or other code; returns their names.
+def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
+    """Rename the records in `folder` of another machine or other code, or with another seed; returns their names.
 
     They agree with `machine` if everything in `SAME` does. A record without a readable machine.json
     agrees with none.
@@ -302,11 +308,22 @@ def set_aside(folder: Path, machine: Mapping[str, Any]) -> list[str]:
     except (FileNotFoundError, ValueError):
         old = {}
     if old and all(old.get(key) == machine.get(key) for key in SAME):
-        return []
+        here = [path for path in here if _seed(path) not in (None, seed)]
+        if not here:
+            return []
     for path in here:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
     (folder / records.PLAN).unlink(missing_ok=True)  # it speaks of those
+    if folder / f"{records.COUNTERS}.csv" in here:
+        (folder / f"{records.COUNTERS}.json").unlink(missing_ok=True)
     return [path.name for path in here]
+
+
+def _seed(path: Path) -> int | None:
+    """That of a record's first row, which is that of all; None of a file that is no record, which is left as it is."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        first = next(csv.DictReader(file), {})
+    return int(first["seed"]) if str(first.get("seed")).isdecimal() else None
 
 
 def measure_point(
@@ -319,13 +336,14 @@ def measure_point(
     """Bind, check and time every contender on one problem; the operands are freed afterwards.
 
     opened: `cuda.core.Device`, current. Raises `check.WrongResult` for the first contender that is
-    wrong, before its timed launches or after them, and ValueError, from its `bind`, for one that
-    does not take the problem.
+    wrong, on whole numbers, before its timed launches or after them, and ValueError, from its `bind`,
+    for one that does not take the problem.
     """
     try:
         # First, so that a contender which changes the operands is wrong, and not the reference.
         reference = check.oracle(problem)
         _free_memory()  # of its temporaries, which CuPy would keep from others
+        check_exactly(problem, contenders, opened)
         bounds = {name: bind(problem) for name, bind in contenders.items()}
         errors, timings = check_and_time(
             bounds, problem, reference, opened, partial(timer, budget_s=budget_s)
@@ -336,6 +354,28 @@ def measure_point(
         # first.
         bounds = reference = None
         problem.release()
+        _free_memory()
+
+
+def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened) -> None:
+    """Launch every contender once on operands whose product is exact, of the problem's sizes and pattern.
+
+    Each is made ready for it anew, one after the other, since what `bind` makes of A holds its numbers; so this comes
+    before the contenders are bound to the problem itself. Raises `check.WrongResult` for the first one that is wrong,
+    and what its `bind` raises.
+    """
+    exact = probe.exact(problem)
+    stream = opened.create_stream()
+    try:
+        product = check.oracle(exact, sizes=False)
+        for bind in contenders.values():
+            check.exactly(bind(exact), exact, product, stream)
+            _free_memory()
+    finally:
+        product = None
+        exact.release()
+        with contextlib.suppress(Exception):  # after a launch that failed, nothing works any more
+            stream.close()
         _free_memory()
 
 
@@ -406,6 +446,7 @@ def row(
         "gbps": problem.least_bytes / timing.median_us / 1e3,
         "rel_err": errors.rel_err,
         "max_err": errors.max_err,
+        "bound": errors.bound,
         "prepare_ms": bound.prepare_ms,
         "prepare_bytes": bound.prepare_bytes,
         "graph": timing.graph,

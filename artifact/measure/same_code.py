@@ -64,7 +64,8 @@ def sass(tree: Path, room: str) -> dict[str, str]:
 
     run = subprocess.run(
         [sys.executable, "-c", COMPILE, room, ARCH],
-        cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False,
+        cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, check=False,
+        encoding="utf-8", errors="replace",
     )  # fmt: skip
     if run.returncode:
         raise RuntimeError(
@@ -118,7 +119,11 @@ def of_records(folders: Sequence[Path]) -> list[Compared]:
 
 def _git(*arguments: str) -> None:
     run = subprocess.run(
-        ["git", "-C", str(paths.ROOT), *arguments], capture_output=True, text=True, check=False
+        ["git", "-C", str(paths.ROOT), *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     if run.returncode:
         raise RuntimeError(f"git {' '.join(arguments)}: {run.stderr.strip()}")

@@ -12,8 +12,6 @@ each kernel from a flushed cache until every counter was read, and leaves the cl
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import math
 import os
@@ -268,12 +266,14 @@ def profile(
     *,
     seed: int = 0,
     folder: Path | None = None,
+    gpu: str = "",
 ) -> pd.DataFrame:
     """Counters of one launch of every contender at every shape: one row per (launch, metric).
 
     shapes: keyword arguments of the room's `problem`, m, n, k and density among them. contenders:
     names of the room's variants and of its BASELINES' contenders. folder: where to keep counters.csv,
-    LAUNCHES and profiles/<folder's name>.ncu-rep, all or none; by default nowhere. Columns: COLUMNS;
+    LAUNCHES and profiles/<folder's name>.ncu-rep, all or none; by default nowhere. gpu: the name of the GPU, for
+    what tells of the counters in that folder. Columns: COLUMNS;
     launch counts from 0 within a contender, and a metric that this GPU lacks has NaN.
     Raises FileNotFoundError, PermissionError, ValueError or RuntimeError, one sentence, where ncu
     is missing, may not read the counters, or fails.
@@ -294,7 +294,7 @@ def profile(
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
         df = attribute(table, order)
         if folder is not None:
-            _save(df, path, folder)
+            _save(df, path, folder, gpu)
     return df
 
 
@@ -338,7 +338,8 @@ def _run(arguments: list[str]) -> subprocess.CompletedProcess:
         arguments,
         cwd=paths.ROOT,
         env=os.environ | {"PYTHONPATH": python_path},
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
@@ -427,24 +428,15 @@ def per_launch(df: pd.DataFrame) -> pd.DataFrame:
     return times[list(LAUNCH_COLUMNS)].reset_index(drop=True)
 
 
-def _save(df: pd.DataFrame, report: Path, folder: Path) -> None:
+def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
     """counters.csv, the launches and the report, whole, or none of them."""
     kept = folder / "profiles" / f"{folder.name}.ncu-rep"
     kept.parent.mkdir(parents=True, exist_ok=True)
     aside = kept.with_suffix(".part")
     try:
         shutil.copyfile(report, aside)
-        write(per_contender(df), folder / f"{records.COUNTERS}.csv")
+        records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
         records.write_text(folder / LAUNCHES, per_launch(df).to_csv(index=False))
         os.replace(aside, kept)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def write(df: pd.DataFrame, path: Path) -> Path:
-    """Write the table of `per_contender` as a counters.csv, whole or not at all."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(records.COUNTER_COLUMNS)
-    writer.writerows(df[list(records.COUNTER_COLUMNS)].itertuples(index=False))
-    return records.write_text(path, text.getvalue())

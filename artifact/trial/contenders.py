@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -9,12 +10,14 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from artifact.measure.check import WrongResult
 from artifact.trial import header
 from kernels import jit
 from kernels.contract import Bound, Launch, Problem
@@ -50,13 +53,14 @@ def load(what: str, name: str = "") -> Contender:
         raise ValueError(
             f"{what!r} is no contender: name a file that ends in .cu, or module:function."
         )
-    module = _module(place)
-    bind = getattr(module, attribute, None)
-    if not callable(bind):
-        raise ValueError(f"{place} has no function {attribute!r}.")
+    with _theirs(place):
+        module = _module(place)
+        bind = getattr(module, attribute, None)
+    if not callable(bind) or not getattr(module, "__file__", None):
+        raise ValueError(f"{place} has no function {attribute!r} in a file of its own.")
     try:
         inspect.signature(bind).bind(None, None)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(
             f"{place}:{attribute} is not called with (problem, device), as a contender is."
         ) from None
@@ -138,7 +142,8 @@ def _compile(head: header.Header, target: str) -> jit.Cubin:
 
 def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
     """As the user's function binds, under the contender's name and with what a record asks for."""
-    bound = bind(problem, device)
+    with _theirs(name):
+        bound = bind(problem, device)
     for attribute in ("launch", "result"):
         if not callable(getattr(bound, attribute, None)):
             raise ValueError(
@@ -150,13 +155,32 @@ def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
     return bound
 
 
+@contextlib.contextmanager
+def _theirs(name: str) -> Iterator[None]:
+    """The code of a user runs within: what it raises, an exit of the program too, is a ValueError of one sentence. With
+    $DEBUG as it comes; always what says itself that it is no fault of the code, such as a problem that is not taken.
+    """
+    try:
+        yield
+    except (ValueError, FileNotFoundError, WrongResult):
+        raise
+    except (Exception, SystemExit) as error:
+        if os.environ.get("DEBUG") and not isinstance(error, SystemExit):
+            raise
+        said = " ".join(str(error).split())
+        raise ValueError(
+            f"{name} fails with {type(error).__name__}: {said} (DEBUG=1 shows where)."
+        ) from error
+
+
 def _module(place: str):
     if not place.endswith(".py"):
         # `python -m` has the current folder in its path; a console script has not.
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.insert(0, here)
         try:
-            return importlib.import_module(place)
+            with _loading(place):
+                return importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name and not (place == error.name or place.startswith(f"{error.name}.")):
                 raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
@@ -168,10 +192,30 @@ def _module(place: str):
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
+        with _loading(place):
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
     return module
+
+
+@contextlib.contextmanager
+def _loading(place: str):
+    """Whatever a user's module raises while it is loaded, as one sentence: what, and in which line of which file."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except SyntaxError as error:
+        where = f"{Path(error.filename or place).name}, line {error.lineno}"
+        raise ValueError(f"{place} is no Python ({where}: {error.msg}).") from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise ValueError(
+            f"{place} raises {type(error).__name__} while it is loaded ({Path(last.filename).name}, line "
+            f"{last.lineno}: {said})."
+        ) from error
 
 
 def _name(name: str) -> str:
@@ -184,5 +228,5 @@ def _name(name: str) -> str:
 
 def _digest(source: Path) -> str:
     """Of the source, and of headers of ours or beside it that a `.cu` includes."""
-    text = jit.with_includes(source) if source.suffix == ".cu" else source.read_text()
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    text = jit.with_includes(source).encode() if source.suffix == ".cu" else source.read_bytes()
+    return hashlib.sha256(text).hexdigest()[:12]

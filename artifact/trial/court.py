@@ -67,6 +67,7 @@ def refuse_name(contender: Contender, known: Iterable[str]) -> None:
 def check_first(contender: Contender, problem: Problem, opened) -> None:
     """Raise `check.WrongResult` for a wrong contender before anybody else is made ready, ValueError as its bind."""
     reference = check.oracle(problem)
+    run.check_exactly(problem, {contender.name: lambda p: contender.bind(p, opened)}, opened)
     bound = contender.bind(problem, opened)
     stream = opened.create_stream()
     try:

@@ -49,7 +49,9 @@ _OPERATORS = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-_FUNCTIONS = {"ceil": math.ceil, "min": min, "max": max}
+#: Functions, and with how many numbers they are called at least and at most.
+_FUNCTIONS = {"ceil": (math.ceil, 1, 1), "min": (min, 1, 99), "max": (max, 1, 99)}
+_LONGEST = 1000  #: characters of a sum: Python's parser ends with an error of its own behind some thousands
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,12 @@ def read(source: Path) -> Header:
         raise FileNotFoundError(f"{source}: there is no such kernel.")
     found: dict[str, str] = {}
     require: list[str] = []
-    lines = source.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = source.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{source.name} is no text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}."
+        ) from None
     for number, line in enumerate(lines, 1):
         if not line.lstrip().startswith("//"):
             if number > 1 and lines[number - 2].strip():
@@ -102,9 +109,9 @@ def read(source: Path) -> Header:
         )
     targets = _parts(found.get("targets", ", ".join(jit.TARGETS)))
     for target in targets:
-        if target not in jit.TARGETS:
+        if target not in jit.FAMILIES:
             raise ValueError(
-                f"{source.name}: there is no target {target!r}; known: {', '.join(jit.TARGETS)}."
+                f"{source.name}: there is no target {target!r}; known: {', '.join(jit.FAMILIES)}."
             )
     dimensions = {key: _parts(found[key]) for key in ("grid", "block")}
     for key, parts in dimensions.items():
@@ -156,10 +163,28 @@ def described(problem: Problem, operands: Operands) -> dict[str, str]:
     return found
 
 
-def value(header: Header, text: str, known: Mapping[str, Any]):
-    """What a sum comes to: int, float or bool. Raises ValueError, one sentence, for what has no value."""
+def value(header: Header, text: str, known: Mapping[str, Any]) -> int | bool:
+    """What a sum comes to, exactly. Raises ValueError, one sentence, for what has no value, or is no whole number."""
+    result = _exact(header, text, known)
+    if isinstance(result, Fraction):
+        if result.denominator != 1:
+            raise ValueError(
+                f"{header.source.name}: {text!r} is {_short(result)} here, no whole number: use ceil()."
+            )
+        return int(result)
+    return result
+
+
+def _short(number: Fraction) -> str:
     try:
-        result = _value(_tree(header.source, text).body, known)
+        return f"{float(number):g}"
+    except OverflowError:
+        return "huge"
+
+
+def _exact(header: Header, text: str, known: Mapping[str, Any]) -> int | Fraction | bool:
+    try:
+        return _value(_tree(header.source, text).body, known)
     except KeyError as error:
         numbers = ", ".join(n for n, x in known.items() if isinstance(x, int))
         raise ValueError(
@@ -167,13 +192,9 @@ def value(header: Header, text: str, known: Mapping[str, Any]):
         ) from None
     except ZeroDivisionError:
         raise ValueError(f"{header.source.name}: {text!r} divides by 0.") from None
-    if isinstance(result, Fraction):
-        if result.denominator != 1:
-            raise ValueError(
-                f"{header.source.name}: {text!r} is {float(result):g} here, no whole number: use ceil()."
-            )
-        return int(result)
-    return result
+    except (RecursionError, TypeError) as error:
+        said = "is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ValueError(f"{header.source.name}: {text[:40]!r} {said}.") from None
 
 
 def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple, tuple, int]:
@@ -190,12 +211,12 @@ def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple, tuple, 
     for key, texts in (("grid", header.grid), ("block", header.block)):
         sizes.append(tuple(value(header, text, known) for text in texts))
         for text, size in zip(texts, sizes[-1], strict=True):
-            if not isinstance(size, int) or size < 1:
+            if type(size) is not int or size < 1:
                 raise ValueError(
                     f"{header.source.name}: {key} {text!r} is {size} here, but must be 1 at least."
                 )
     shared = value(header, header.shared, known)
-    if not isinstance(shared, int) or shared < 0:
+    if type(shared) is not int or shared < 0:
         raise ValueError(f"{header.source.name}: shared {header.shared!r} is {shared} here.")
     return *sizes, shared
 
@@ -219,14 +240,18 @@ def check_arguments(header: Header, known: Mapping[str, Any]) -> None:
 
 def number(header: Header, text: str, kind: str, known: Mapping[str, Any]):
     """A scalar argument as a NumPy scalar. Raises ValueError where its type does not hold it."""
-    found, dtype = value(header, text, known), np.dtype(kind or "int32")
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if not isinstance(found, int) or not limits.min <= found <= limits.max:
-            raise ValueError(
-                f"{header.source.name}: the argument {text} is {found}, which is no {dtype.name}: name another "
-                f"type, as in {text}:int64."
-            )
+    dtype = np.dtype(kind or "int32")
+    if dtype.kind == "f":
+        exact = _exact(header, text, known)
+        if abs(exact) > Fraction(float(np.finfo(dtype).max)):
+            raise ValueError(f"{header.source.name}: the argument {text} is no {dtype.name}.")
+        return dtype.type(float(exact))
+    found, limits = value(header, text, known), np.iinfo(dtype)
+    if not limits.min <= found <= limits.max:
+        raise ValueError(
+            f"{header.source.name}: the argument {text} is {found}, which is no {dtype.name}: name another "
+            f"type, as in {text}:int64."
+        )
     return dtype.type(found)
 
 
@@ -252,15 +277,21 @@ def _typed(source: Path, text: str) -> tuple[str, str]:
 
 
 def _tree(source: Path, text: str) -> ast.Expression:
+    if len(text) > _LONGEST:
+        raise ValueError(
+            f"{source.name}: {text[:40]!r} … has {len(text)} characters, at most {_LONGEST} are read."
+        )
     try:
         return ast.parse(text, mode="eval")
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"{source.name}: {text!r} is neither a name nor a sum.") from None
 
 
 def _value(node: ast.expr, known: Mapping[str, Any]):
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
+    if isinstance(node, ast.Constant) and type(node.value) is float and math.isfinite(node.value):
+        return Fraction(repr(node.value))
     if isinstance(node, (ast.Name, ast.Attribute)):
         name = ast.unparse(node)
         if not isinstance(known.get(name), int):
@@ -275,5 +306,9 @@ def _value(node: ast.expr, known: Mapping[str, Any]):
         left, right = _value(node.left, known), _value(node.comparators[0], known)
         return _OPERATORS[type(node.ops[0])](left, right)
     if isinstance(node, ast.Call) and ast.unparse(node.func) in _FUNCTIONS and not node.keywords:
-        return _FUNCTIONS[node.func.id](*(_value(part, known) for part in node.args))
+        call, least, most = _FUNCTIONS[node.func.id]
+        if not least <= len(node.args) <= most:
+            raise TypeError(f"calls {node.func.id}() with {len(node.args)} numbers")
+        given = [_value(part, known) for part in node.args]
+        return given[0] if len(given) == 1 and call is not math.ceil else call(*given)
     raise KeyError(ast.unparse(node))

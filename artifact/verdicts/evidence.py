@@ -1,6 +1,7 @@
 """The records of one GPU for one room, as the evidence for its claims."""
 
 import importlib
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,8 +68,8 @@ class Frame:
 class Evidence:
     """The records of one GPU for one room, read when first needed.
 
-    Raises FileNotFoundError or ValueError if it is not known on which machine they were measured,
-    ValueError if a record is not valid or not complete.
+    Raises FileNotFoundError or ValueError if it is not known on which machine they were measured, or if
+    one that was planned is not there, ValueError if a record is not valid or not complete.
     """
 
     folder: Path  # of the GPU
@@ -82,8 +83,7 @@ class Evidence:
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
-        if records.experiments(self.folder / self.room):
-            records.read_machine(self.folder / self.room)
+        records.check_room(self.folder / self.room)
 
     def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """The same evidence, of the rows alone whose columns have these values; with `repeats`,
@@ -148,7 +148,7 @@ class Evidence:
                 self.read[experiment] = _series(path, self.room, experiment)
         elif experiment not in self.read:
             path = place(experiment, self.folder, self.room, self.rooms)
-            if not path.exists():
+            if not os.path.lexists(path):  # a link to nothing is an error, not a gap
                 raise NotMeasured(f"There is no record of the experiment {experiment!r}.")
             df = records.complete(records.read(path), path)
             whole(df, planned(self.room, experiment, self.rooms), path)
@@ -167,6 +167,7 @@ class Evidence:
     def ceiling(self, name: str, unit: str) -> float:
         """What a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
         if CEILINGS not in self.read:
+            records.check_room(self.folder / CEILINGS)
             try:
                 self.read[CEILINGS] = pd.DataFrame(records.ceilings(self.folder))
             except FileNotFoundError:

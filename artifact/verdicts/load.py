@@ -56,6 +56,7 @@ A claim of a source is judged by a rule, which the file states in full:
 import functools
 import hashlib
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def _written(folder: Path) -> str:
     files = (
         path for path in sorted(folder.glob("*/**/*")) if path.suffix in (".toml", ".csv", ".py")
     )
-    texts = ((str(path).encode(), path.read_bytes()) for path in files)
+    texts = ((os.fsencode(path), path.read_bytes()) for path in files)
     return hashlib.sha256(b"\0".join(part for pair in texts for part in pair)).hexdigest()
 
 

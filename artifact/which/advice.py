@@ -191,7 +191,7 @@ def measure(
     libraries = baselines.contenders(getattr(room, "BASELINES", ()), opened)
     found = willing.measure(
         {
-            name: libraries.get(name) or partial(room.bind, name, device=opened)
+            name: _installed(libraries.get(name) or partial(room.bind, name, device=opened))
             for name in dict.fromkeys(answer.pool.df["variant"])
         },
         lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),
@@ -205,6 +205,18 @@ def measure(
     )  # fmt: skip
     df["over_best"] = df["measured_us"] / df["measured_us"].min()
     return df.sort_values("measured_us", ignore_index=True)
+
+
+def _installed(bind: Callable) -> Callable:
+    """A contender whose library is not installed refuses, in place of ending the others' measurement."""
+
+    def bound(asked: Problem):
+        try:
+            return bind(asked)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"needs {error.name}, which is not installed") from error
+
+    return bound
 
 
 def judged(df: pd.DataFrame, advised: str) -> str:

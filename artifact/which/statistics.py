@@ -64,7 +64,7 @@ COLUMNS = ("name", "order", *(field.name for field in fields(Statistics)))
 
 def of(a: Csr) -> Statistics:
     """The statistics of a matrix on the host."""
-    place = np.unique(csr.rows(a) * a.k + a.col_idx)
+    place = csr.distinct(csr.rows(a) * a.k + a.col_idx)
     row, column = place // max(a.k, 1), place % max(a.k, 1)
     lengths = np.bincount(row, minlength=a.m) if a.m else np.zeros(1, int)
     mean = float(lengths.mean())
@@ -87,7 +87,7 @@ def of(a: Csr) -> Statistics:
 
 def _shared(owner: np.ndarray) -> float:
     """Non-zeros that an owner of any has, on average; owner: int64, of each non-zero."""
-    return owner.size / np.unique(owner).size if owner.size else 0.0
+    return owner.size / int(np.count_nonzero(csr.changes(np.sort(owner)))) if owner.size else 0.0
 
 
 def ordered(a: Csr, order: str) -> Csr:

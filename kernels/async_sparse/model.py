@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import csv
 import functools
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-
-import numpy as np
+from typing import NamedTuple
 
 from ..contract import require
 from . import tasks, union, windows
@@ -95,69 +93,67 @@ def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union |
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
     table = _table(accuracy, tuple(of.columns))
-    if not table.pool:
-        return []
-    return [table.pool[i] for i in predictions(table, of, n, dtype).argsort(kind="stable")[:most]]
+    times = predictions(table, of, n, dtype)
+    return [table[i].config for i in sorted(range(len(table)), key=times.__getitem__)[:most]]
 
 
-@dataclass(frozen=True)
-class Table:
-    """What `terms` looks at of each configuration of a pool; width: columns of a panel, of a union with `vec` of 1."""
+class _Row(NamedTuple):
+    """What `terms` looks at of a configuration; width: columns of a panel, of a union with `vec` of 1."""
 
-    pool: tuple[Union | Windows, ...]
-    order: np.ndarray
-    height: np.ndarray
-    union: np.ndarray
-    vec: np.ndarray
-    width: np.ndarray
-    together: np.ndarray
-    weights: np.ndarray
+    config: Union | Windows
+    order: str
+    height: int
+    place: int  #: of the height among `HEIGHTS`
+    union: bool
+    vec: int
+    width: int
+    together: int
+    weights: tuple[float, ...]
 
 
 @functools.cache
-def _table(accuracy: str, orders: tuple[str, ...]) -> Table:
+def _table(accuracy: str, orders: tuple[str, ...]) -> tuple[_Row, ...]:
     """Of the configurations of `POOLS` that have one of these orders of rows."""
-    pool = tuple(config for config in POOLS[accuracy] if config.order in orders)
-    rows = [
-        (orders.index(c.order), c.rows, True, c.vec, 32 * c.loads, c.unroll)
+    return tuple(
+        _Row(c, c.order, c.rows, HEIGHTS.index(c.rows), True, c.vec, 32 * c.loads, c.unroll, weights()[kernel(c)])
         if isinstance(c, Union)
-        else (orders.index(c.order), c.window, False, 1, windows.GROUP_COLUMNS * c.groups, tasks.STEP)
-        for c in pool
-    ]  # fmt: skip
-    columns = map(np.array, zip(*rows, strict=True)) if rows else [np.zeros(0)] * 6
-    return Table(pool, *columns, np.array([weights()[kernel(c)] for c in pool]))
+        else _Row(
+            c, c.order, c.window, HEIGHTS.index(c.window), False, 1, windows.GROUP_COLUMNS * c.groups, tasks.STEP,
+            weights()[kernel(c)],
+        )
+        for c in POOLS[accuracy]
+        if c.order in orders
+    )  # fmt: skip
 
 
-def predictions(table: Table, of: Statistics, n: int, dtype: str) -> np.ndarray:
-    """`predict` of all of them at once, in the time that it takes for one."""
-    size = DTYPES[dtype][1]
-    unions = np.array([of.columns[order] for order in of.columns])
-    least = unions[table.order, -1]
-    groups = np.ceil(of.m / table.height)
-    stored = unions[table.order, _INDEX[table.height]] + 3.5 * groups * ~table.union
-    vec = np.minimum(table.vec, union.fitting(4, n)) if dtype == "tf32" else 2 * table.vec
-    width = np.where(table.union, table.width * vec, table.width)
-    evenly = np.ceil(np.maximum(1, union.LONG * stored / np.maximum(1, groups)) / tasks.STEP)
-    chunk = np.where(table.union, evenly * tasks.STEP, windows.LEAST_CHUNK)
-    terms = np.empty((len(TERMS), len(table.pool)))
-    terms[0] = 1
-    terms[1] = stored * (n * size / 8e6)
-    terms[2] = (of.m + of.k) * n * size / 4e6
-    terms[3] = least * (n * size / 8e6)
-    terms[4] = groups * np.ceil(n / width) / 1e4
-    terms[5] = np.minimum(of.longest, chunk) / table.together / 10
-    terms[6] = of.longest > chunk
-    terms[7] = of.longest / 100
-    return np.einsum("ct,tc->c", table.weights, terms)
-
-
-#: Rows of a window -> the place of its columns in `Statistics.columns`.
-_INDEX = np.zeros(HEIGHTS[-1] + 1, int)
-_INDEX[list(HEIGHTS)] = range(len(HEIGHTS))
+def predictions(table: tuple[_Row, ...], of: Statistics, n: int, dtype: str) -> list[float]:
+    """`predict` of all of them, in the time that it takes for one or two: a plan without trials waits for it."""
+    size, wide = DTYPES[dtype][1], 1 if dtype == "tf32" else 2
+    most = union.fitting(4, n) if dtype == "tf32" else 4
+    gathered, dense, longest = n * size / 8e6, (of.m + of.k) * n * size / 4e6, of.longest
+    found = []
+    for row in table:
+        columns, groups = of.columns[row.order], ceil(of.m / row.height)
+        stored, width = columns[row.place], row.width
+        if row.union:
+            width *= wide * min(row.vec, most)
+            chunk = ceil(max(1, union.LONG * stored / max(1, groups)) / tasks.STEP) * tasks.STEP
+        else:
+            stored += 3.5 * groups
+            chunk = windows.LEAST_CHUNK
+        launch, per_gathered, per_dense, per_least, per_task, per_step, cut, per_longest = (
+            row.weights
+        )
+        found.append(
+            launch + per_gathered * stored * gathered + per_dense * dense + per_least * columns[-1] * gathered
+            + per_task * groups * ceil(n / width) / 1e4 + per_step * min(longest, chunk) / row.together / 10
+            + cut * (longest > chunk) + per_longest * longest / 100
+        )  # fmt: skip
+    return found
 
 
 @functools.cache
 def weights() -> dict[str, tuple[float, ...]]:
     """Kernel -> its weights of `TERMS`, as model.csv has them."""
-    with FILE.open(newline="") as file:
+    with FILE.open(newline="", encoding="utf-8") as file:
         return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}

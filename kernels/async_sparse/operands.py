@@ -147,7 +147,7 @@ def with_values(a: Csr, seed: int, dtype: str) -> Csr:
     """
     place = csr.rows(a) * a.k + a.col_idx
     if not (place[1:] > place[:-1]).all():
-        place = np.unique(place)
+        place = csr.distinct(place)
     val = splitmix.uniform(splitmix.key(seed, _PATTERN_VALUES), place.size, dtype)
     return Csr(
         a.m, a.k,

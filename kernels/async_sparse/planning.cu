@@ -177,13 +177,15 @@ firsts(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
 // Where groups begin, each padded to a multiple of `pad` columns.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-group_ptr(const int* __restrict__ row_ptr, const int* __restrict__ first, int m, int rows, int pad, unsigned long long* tiles,
-          unsigned launch, int* __restrict__ out)
+group_ptr(const int* __restrict__ row_ptr, const int* __restrict__ first, int m, int rows, int pad, int* end,
+          unsigned long long* tiles, unsigned launch, int* __restrict__ out)  // end: memory of the host
 {
-    scan((m + rows - 1) / rows, tiles, launch, out, [&](int g) {
+    const int groups = (m + rows - 1) / rows;
+    scan(groups, tiles, launch, out, [&](int g) {
         const int count = first[row_ptr[min(m, (g + 1) * rows)]] - first[row_ptr[g * rows]];
         return (unsigned)((count + pad - 1) / pad * pad);
     });
+    if ((groups - 1) / TILE == blockIdx.x && threadIdx.x == (groups - 1) % TILE / EACH) *end = out[groups];
 }
 
 // val: (columns, rows), zeros before.

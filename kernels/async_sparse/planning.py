@@ -7,6 +7,7 @@ kernel that it compiles for a tenth of a second where it never ran before.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -23,10 +24,8 @@ THREADS, _MOST_BLOCKS = launches.THREADS, launches.MOST_BLOCKS
 HEIGHTS = 7  #: 1, 2, 4, … 64 rows
 WINDOW = 64
 FEW, ALL = 256, 2**20  #: windows of 64 rows that a sample looks at, at most
-_SHARED = np.dtype([("columns", "u8", HEIGHTS), ("ended", "u4"), ("unused", "u4")])
-_COUNTS = np.dtype(
-    [("parts", "u8"), ("cut_parts", "u8"), ("room", "u8"), ("cuts", "u4"), ("ended", "u4")]
-)
+#: `Shared` and `Counts` of the source, and the end of `group_ptr`.
+_SHARED, _COUNTS, _END = (struct.Struct(x) for x in (f"{HEIGHTS}Q", "3QI", "I"))
 
 
 class _On(launches.On):
@@ -55,7 +54,7 @@ def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
         on.launch(
             "sample", 0, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz), on.work.sums, on.work.found, blocks=blocks
         )  # fmt: skip
-        columns = [int(x) for x in on.found(_SHARED)["columns"]]
+        columns = on.found(_SHARED)
     scale = a.nnz / max(1, columns[0])
     return tuple(round(x * scale) for x in columns)
 
@@ -118,8 +117,10 @@ def similar(a: Csr) -> tuple[Any, Csr]:
 def _groups(on: _On, a: Csr, rows: int, pad: int) -> tuple[Any, Any, int]:
     """(firsts, where groups begin, columns of all)."""
     first = on.scan("firsts", a.nnz, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz, rows))
-    begin = on.scan("group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad))
-    return first, begin, int(begin[-1:].get()[0])
+    begin = on.scan(
+        "group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad), on.work.found
+    )
+    return first, begin, on.found(_END)[0] if a.m else 0
 
 
 def groups(a: Csr, rows: int) -> tuple[Any, Any, int]:
@@ -197,10 +198,7 @@ def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -
             "count_tasks", 0, row_ptr, *_ints(m, chunk, max(block, 1)), on.work.sums, on.work.found,
             blocks=min(_MOST_BLOCKS, ceil(m / THREADS)),
         )  # fmt: skip
-        found = on.found(_COUNTS)
-        parts, cut_parts, room, cuts = (
-            int(found[x]) for x in ("parts", "cut_parts", "room", "cuts")
-        )
+        parts, cut_parts, room, cuts = on.found(_COUNTS)
         spare = room - cut_parts if block else 0
         count = parts + max(0, spare - (m - cuts))
         require(

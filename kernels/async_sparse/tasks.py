@@ -61,9 +61,7 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
     length = row_ptr[1:].astype(xp.int64) - first
     size = xp.maximum(length, 1)
     if chunk:
-        parts = xp.maximum(-(-length // chunk), 1)
-        size = -(-length // (parts * STEP)) * STEP if even else xp.full_like(length, chunk)
-        size = xp.maximum(size, 1)
+        size = even_size(length, chunk) if even else xp.full_like(length, chunk)
     parts = xp.maximum(-(-length // size), 1)
     at = xp.zeros(len(parts) + 1, xp.int64)
     at[1:] = xp.cumsum(parts)
@@ -81,6 +79,87 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
         table = table[xp.argsort(begin - end, kind="stable")]
     return Tasks(
         xp.ascontiguousarray(table.astype(xp.int32)), xp.flatnonzero(parts > 1).astype(xp.int32)
+    )
+
+
+def even_size(length, chunk: int):
+    """Columns of each part but the last of windows of so many columns, cut evenly at `chunk`; 1 at least. An array."""
+    xp = array_module(length)
+    parts = xp.maximum(-(-length // chunk), 1)
+    return xp.maximum(-(-length // (parts * STEP)) * STEP, 1)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What in_order.cuh reads of cut windows: each part has a slot for its sums, those of a window side by side."""
+
+    table: (
+        np.ndarray
+    )  #: int32 (cut windows, 4): first slot, parts, first column, columns of each part but the last
+    slots: int  #: parts of all cut windows
+
+    @property
+    def most(self) -> int:
+        """Parts of the window that has the most; 0 where none is cut."""
+        return int(self.table[:, 1].max(initial=0))
+
+
+def parts(row_ptr, cut, chunk: int) -> Parts | None:
+    """The parts of the windows `cut` that `tasks(row_ptr, chunk, even=True)` makes, on the host.
+
+    None where no window has more than two, whose sum is the same either way round. row_ptr: int32 (windows + 1,); cut:
+    `Tasks.cut`; NumPy or CuPy. Raises ValueError where slots are too many.
+    """
+    # As long as there are rows, at most, and no GPU has to compile anything for it.
+    edges, which = (formats.to_host(x).astype(np.int64) for x in (row_ptr, cut))
+    first = edges[which]
+    length = edges[which + 1] - first
+    size = even_size(length, chunk) if len(which) else length
+    count = -(-length // np.maximum(size, 1))
+    end = np.cumsum(count)
+    slots = int(end[-1]) if len(which) else 0
+    require(
+        slots <= INT32_MAX,
+        f"cut windows have {slots} parts, but kernels count up to {INT32_MAX}: use longer ones",
+    )
+    made = Parts(np.stack([end - count, count, first, size], axis=1).astype(np.int32), slots)
+    return made if made.most > 2 else None
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Device arrays of in_order.cuh, and how a kernel is given them."""
+
+    table: Any  #: `Parts.table`
+    counts: Any  #: uint32 (strips, slots), zeros between launches
+    sums: Any  #: float32 (slots, rows of a window, width)
+
+    #: What the instantiation of a kernel that adds up in order ends with: the types of `arguments`.
+    TEMPLATE = "const Parts*, unsigned*, int, float*"
+
+    @property
+    def arguments(self) -> tuple:
+        slots = np.int32(self.counts.shape[1])
+        return self.table.data.ptr, self.counts.data.ptr, slots, self.sums.data.ptr
+
+    @property
+    def scratch(self) -> tuple:
+        """What launches write."""
+        return self.counts, self.sums
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.nbytes + self.counts.nbytes + self.sums.nbytes
+
+
+def slots(of: Parts, strips: int, window: int, width: int) -> Slots:
+    """Memory for parts on the current GPU. strips: ranges of columns of C that different warps add up."""
+    import cupy
+
+    return Slots(
+        cupy.asarray(of.table),
+        cupy.zeros((strips, of.slots), cupy.uint32),
+        cupy.empty((of.slots, window, width), cupy.float32),
     )
 
 

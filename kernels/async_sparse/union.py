@@ -8,7 +8,7 @@ group is a window of a `Wcsr` without padding; single rows are CSR itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import half, intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
+from ..tuning import choices
 from . import planning, tasks
 from .family import DTYPES, dtype_of
 from .lines import Lines, lines
@@ -57,6 +58,9 @@ class Union:
     #: Columns of a group in a task at most; 0: groups stay whole; -1: `LONG` times what they have on average.
     chunk: int = -1
     order: str = ""  #: of rows: one of `tasks.ORDERS`
+    #: Parts of a cut group are added up in one order (in_order.cuh), so that results repeat bit by bit; otherwise as
+    #: they are done, which groups of three parts and more can tell.
+    in_order: bool = field(default=False, metadata=choices.UNSAID)
 
 
 #: What is bindable and no variant: name -> (configuration, what it changes).
@@ -99,8 +103,10 @@ def made_for(config: Union, dtype: str = "tf32") -> bool:
 def blocks_of(config: Union, dtype: str = "tf32") -> int:
     """Blocks that share an SM."""
     if dtype in half.DTYPES:
-        return HALF_BLOCKS[config.rows, config.unroll]
-    return BLOCKS[config.rows * config.loads, config.loads * config.unroll]
+        blocks, most = HALF_BLOCKS[config.rows, config.unroll], 4
+    else:
+        blocks, most = BLOCKS[config.rows * config.loads, config.loads * config.unroll], 5
+    return min(blocks, most) if config.in_order else blocks  # whose slots take registers, too
 
 
 def columns_of(config: Union, dtype: str = "tf32") -> int:
@@ -111,9 +117,10 @@ def columns_of(config: Union, dtype: str = "tf32") -> int:
 def entry(config: Union, dtype: str = "tf32") -> str:
     """The template instantiation; dtype: of B, "tf32" for float32."""
     c, blocks = config, blocks_of(config, dtype)
+    last = f", {tasks.Slots.TEMPLATE}" if c.in_order else ""
     if dtype in half.DTYPES:
-        return f"union_half<{DTYPES[dtype][0]}, {c.rows}, {c.vec}, {WARPS}, {blocks}, {c.unroll}>"
-    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks}, {c.unroll}>"
+        return f"union_half<{DTYPES[dtype][0]}, {c.rows}, {c.vec}, {WARPS}, {blocks}, {c.unroll}{last}>"
+    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks}, {c.unroll}{last}>"
 
 
 KERNELS: dict[str, Kernel] = {
@@ -180,6 +187,9 @@ class Prepared:
     order: Any  #: int32 (m,), row order[i] of A is row i of the groups; None: the same
     others: Any  #: int32, of each cut group the tasks but the first one
     made: int  #: bytes that A itself does not have
+    parts: tasks.Parts | None = (
+        None  #: where they are added up in order, and that makes a difference
+    )
 
     @property
     def nbytes(self) -> int:
@@ -204,22 +214,25 @@ def prepare(a: Csr, config: Union) -> Prepared:
     chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
     if array_module(row_ptr) is not np:
         found = planning.tasks(row_ptr, chunk, block=WARPS * MOST_TASKS)
-        return Prepared(
-            col_idx, val, tasks.Tasks(found.table, found.cut), order, found.others, made
-        )
+        parts = tasks.parts(row_ptr, found.cut, chunk) if config.in_order else None
+        work = tasks.Tasks(found.table, found.cut)
+        return Prepared(col_idx, val, work, order, found.others, made, parts)
     work = tasks.tasks(row_ptr, chunk, even=True)
+    parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
     work = tasks.in_blocks(work, row_ptr.size - 1, WARPS * MOST_TASKS)
     place = work.table[:, 3]
     others = np.bincount(place[place >= 0], minlength=len(work.cut)).astype(np.int32) - 1
-    return Prepared(col_idx, val, work, order, others, made)
+    return Prepared(col_idx, val, work, order, others, made, parts)
 
 
 def bind(name: str, problem: Problem, device, config: Union | None = None) -> Launch:
     """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into groups and tasks.
 
-    Where a group of several rows names an infinite or NaN row of B, all its rows become NaN. Launches of one
-    `Launch` must not overlap where groups are cut. Raises ValueError where A is not CSR, B and C are not row-major,
-    their dtype is the other kernel's, or a grid would have too many blocks.
+    Where a group of several rows names an infinite or NaN row of B, all its rows become NaN. Where one is cut into
+    three parts or more, the order of their additions, and with it the last bits of C, changes from launch to launch
+    unless the configuration is `in_order`. Launches of one `Launch` must not overlap where groups are cut. Raises
+    ValueError where A is not CSR, B and C are not row-major, their dtype is the other kernel's, or a grid would have
+    too many blocks.
     """
     config = config or config_of(name)
     require(
@@ -243,7 +256,6 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     dense = lines(operands, device, by_rows=True) if in_half else Lines(operands.b, operands.c)
     config = fitted(config, problem.n, dtype)
     width = dense.c.shape[1]
-    slots = device.properties.multiprocessor_count * blocks_of(config, dtype)
     panels = ceil(width / columns_of(config, dtype))
     loads = problem.k * (width // (columns_of(config, dtype) // (32 * config.loads)))
     require(
@@ -252,6 +264,8 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         "multiply in several ranges of columns",
     )
     made, prepare_ms = timed(lambda: prepare(operands.a, config))
+    config = replace(config, in_order=made.parts is not None)
+    slots = device.properties.multiprocessor_count * blocks_of(config, dtype)
     cuts = len(made.work.cut)
     row_bytes = min(width, columns_of(config, dtype)) * dense.b.itemsize
     far = cuts and problem.k * row_bytes > FAR * device.properties.l2_cache_size
@@ -263,20 +277,24 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"{name} has {blocks} blocks, and {panels} panels of {cuts} cut groups, but a grid has {INT32_MAX} at most: "
         "use wider panels or longer tasks",
     )
-    handovers = cupy.zeros((panels, cuts, 2), cupy.uint32)
-    sums = cupy.empty((cuts, config.rows, width) if in_half else 0, cupy.float32)
+    in_order = tasks.slots(made.parts, panels, config.rows, width) if made.parts else None
+    awaited = 0 if in_order else cuts
+    handovers = cupy.zeros((panels, awaited, 2), cupy.uint32)
+    sums = cupy.empty((awaited, config.rows, width) if in_half else 0, cupy.float32)
     arguments = (
         made.work.table.data.ptr, np.int32(made.work.count), np.int32(each), made.col_idx.data.ptr, made.val.data.ptr,
         tasks.pointer(made.order), made.others.data.ptr, handovers.data.ptr, np.int32(cuts),
         *([sums.data.ptr] if in_half else []),
         dense.b.data.ptr, dense.c.data.ptr, np.int32(problem.m), np.int32(width),
+        *(in_order.arguments if in_order else ()),
     )  # fmt: skip
     source = HALF_SOURCE if in_half else SOURCE
     kernel = jit.loaded(source, entry(config, dtype), device)
     launch = LaunchConfig(grid=blocks, block=32 * WARPS)
-    cupy.cuda.get_current_stream().synchronize()  # the handovers are 0, whatever stream comes next
+    cupy.cuda.get_current_stream().synchronize()  # handovers and counts are 0, whatever stream comes next
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
-        made.nbytes + handovers.nbytes + sums.nbytes, keep=(operands, made, handovers, sums, dense.b, dense.c),
-        scratch=(handovers, sums, *dense.copies),
+        made.nbytes + handovers.nbytes + sums.nbytes + (in_order.nbytes if in_order else 0),
+        keep=(operands, made, handovers, sums, dense.b, dense.c, in_order),
+        scratch=(handovers, sums, *dense.copies, *(in_order.scratch if in_order else ())),
     )  # fmt: skip

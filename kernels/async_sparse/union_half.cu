@@ -1,15 +1,18 @@
 // union_half: union_rows with B and C in 16 bits. A load of 16 bytes holds 8 columns, so L2 delivers half the bytes for a product.
 //
 // Products are float32, A's values too; they are rounded once, where a row is stored. Rows of C that several tasks share are added up
-// in float32, `sums`: the first part stores there, the others add when it has, and who adds last rounds (handover.cuh).
+// in float32, `sums`: the first part stores there, the others add when it has, and who adds last rounds (handover.cuh); or, given
+// Slots, in one order, as in union_rows.
 //
 // Template:  T       BF16 or F16
 //            R       rows of a group: 1, 2, 4 or 8
 //            WORDS   32-bit words of a load, two columns each: 4 or 2
 //            WARPS   of a block; BLOCKS of them share an SM
 //            UNROLL  rows of B that are asked for together
+//            InOrder none, or the types of what Slots has
 #include "cut_windows.cuh"
 #include "handover.cuh"
+#include "in_order.cuh"
 #include "vec.cuh"
 
 // acc += a * the columns of a load.
@@ -33,16 +36,19 @@ __device__ __forceinline__ vec<WORDS> rounded(const vec<2 * WORDS>& x)
     return y;
 }
 
-template <Dtype T, int R, int WORDS, int WARPS, int BLOCKS, int UNROLL>
+template <Dtype T, int R, int WORDS, int WARPS, int BLOCKS, int UNROLL, class... InOrder>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 union_half(const int4* __restrict__ task, int tasks, int per_block,          // cut_windows.cuh, of groups
            const int* __restrict__ col_idx, const vec<R>* __restrict__ val,  // columns of the unions, R values each
            const int* __restrict__ order, const int* __restrict__ others,    // row_of; parts of a cut group but the first
            Handover* __restrict__ handovers, int cuts,                       // for each panel one of each cut group
            float* sums,                                                      // R rows of `width` for each cut group
-           const unsigned* __restrict__ b, unsigned* __restrict__ c, int m, int width)  // bits of T; rows of `width` columns, 8 a unit
+           const unsigned* __restrict__ b, unsigned* __restrict__ c, int m, int width,  // bits of T; rows of `width` columns, 8 a unit
+           InOrder... in_order)  // as in union_rows
 {
+    constexpr bool IN_ORDER = sizeof...(InOrder) > 0;
     constexpr int COLUMNS = 2 * WORDS;  // of a lane
+    constexpr int TOGETHER = 2 * R < UNROLL ? UNROLL / 2 / R : 1;
     __shared__ unsigned columns[WARPS][32];  // where rows of B begin, in loads
     __shared__ vec<R> values[WARPS][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -79,7 +85,16 @@ union_half(const int4* __restrict__ task, int tasks, int per_block,          // 
                 }
             }
         }
-        const bool cut = it.w >= 0, adds = cut && which > 0 && __ldg(&task[which - 1].x) == it.x;
+        if constexpr (IN_ORDER) {
+            const Slots to{in_order...};
+            constexpr int EACH = COLUMNS / 4;  // loads of a row
+            const auto offset = [&](int i) { return (unsigned)(i / EACH) * width + i % EACH * 4; };
+            if (it.w >= 0 && !add_in_order<TOGETHER>(reinterpret_cast<vec<4>(&)[R * EACH]>(acc), to.parts + it.w, it.y,
+                                                     to.counts + (size_t)panel * to.slots, to.sums + right, (size_t)R * width, offset,
+                                                     [&](int) { return inside; }))
+                continue;
+        }
+        const bool cut = !IN_ORDER && it.w >= 0, adds = cut && which > 0 && __ldg(&task[which - 1].x) == it.x;
         bool rounds = !cut;  // and stores C
         if (cut) {
             Handover* const handover = handovers + panel * cuts + it.w;

@@ -16,6 +16,8 @@
 //
 // Of a group that is cut the first part stores its rows of C and the others, later tasks, add to them when it has (handover.cuh): a
 // launch that clears them beforehand would cost 2 to 3 us. A warp waits for earlier tasks only, and blocks begin in their order.
+// Of three parts the second and the third add as they come, so last bits of C change from launch to launch. Given Slots, parts
+// are added up in one order instead, and nobody waits (in_order.cuh).
 //
 // Where any row of a group names an infinite or NaN row of B, all rows of the group become NaN.
 //
@@ -24,22 +26,27 @@
 //            T       such loads for a row of B
 //            WARPS   of a block; BLOCKS of them share an SM
 //            UNROLL  rows of B that are asked for together
+//            InOrder none, or the types of what Slots has
 #include "cut_windows.cuh"
 #include "handover.cuh"
+#include "in_order.cuh"
 #include "vec.cuh"
 
 __device__ __forceinline__ void add(float* to, const vec<4>& x) { add4(to, {x.at[0], x.at[1], x.at[2], x.at[3]}); }
 __device__ __forceinline__ void add(float* to, const vec<2>& x) { atomicAdd(to, x.at[0]), atomicAdd(to + 1, x.at[1]); }
 __device__ __forceinline__ void add(float* to, const vec<1>& x) { atomicAdd(to, x.at[0]); }
 
-template <int R, int VEC, int T, int WARPS, int BLOCKS, int UNROLL>
+template <int R, int VEC, int T, int WARPS, int BLOCKS, int UNROLL, class... InOrder>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 union_rows(const int4* __restrict__ task, int tasks, int per_block,           // cut_windows.cuh, of groups
            const int* __restrict__ col_idx, const vec<R>* __restrict__ val,   // columns of the unions, R values each
            const int* __restrict__ order, const int* __restrict__ others,     // row_of; parts of a cut group but the first
            Handover* __restrict__ handovers, int cuts,                        // for each panel one of each cut group
-           const float* __restrict__ b, float* __restrict__ c, int m, int n)  // row-major
+           const float* __restrict__ b, float* __restrict__ c, int m, int n,  // row-major
+           InOrder... in_order)  // nothing, or what Slots has
 {
+    constexpr bool IN_ORDER = sizeof...(InOrder) > 0;
+    constexpr int TOGETHER = R < UNROLL ? UNROLL / R : 1;  // parts that are asked for together
     static_assert(R == 1 || R == 2 || R == 4 || R == 8, "values of a column are loaded by whole units");
     static_assert(32 % UNROLL == 0, "a chunk of 32 columns is cut into whole groups of UNROLL");
     __shared__ unsigned columns[WARPS][32];  // where rows of B begin, in loads
@@ -83,7 +90,15 @@ union_rows(const int4* __restrict__ task, int tasks, int per_block,           //
                 }
             }
         }
-        const bool adds = it.w >= 0 && which > 0 && __ldg(&task[which - 1].x) == it.x;
+        if constexpr (IN_ORDER) {
+            const Slots to{in_order...};
+            const auto offset = [&](int i) { return (unsigned)(i / T) * n + 32 * VEC * (i % T); };
+            const auto inside = [&](int i) { return right + 32 * VEC * (i % T) < n; };
+            if (it.w >= 0 && !add_in_order<TOGETHER>(reinterpret_cast<vec<VEC>(&)[R * T]>(acc), to.parts + it.w, it.y,
+                                                     to.counts + (size_t)panel * to.slots, to.sums + right, (size_t)R * n, offset, inside))
+                continue;
+        }
+        const bool adds = !IN_ORDER && it.w >= 0 && which > 0 && __ldg(&task[which - 1].x) == it.x;
         if (adds) await(handovers + panel * cuts + it.w);
 #pragma unroll
         for (int r = 0; r < R; ++r) {
@@ -98,7 +113,7 @@ union_rows(const int4* __restrict__ task, int tasks, int per_block,           //
                 else *reinterpret_cast<vec<VEC>*>(to) = acc[r][t];
             }
         }
-        if (it.w >= 0) {
+        if (!IN_ORDER && it.w >= 0) {
             __syncwarp();
             Handover* const handover = handovers + panel * cuts + it.w;
             if (lane == 0) adds ? take(handover) : leave(handover, __ldg(others + it.w));

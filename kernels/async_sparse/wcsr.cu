@@ -8,7 +8,7 @@
 // share an SM, and one multiplies while another loads. (Section III-B and III-C.)
 //
 // A block has a task, a window or a part of one: large windows are cut (cut_windows.cuh) into tasks of equal size, which
-// add to C by atomicAdd.
+// add to C by atomicAdd, in the order in which they are done: last bits change where a window has three of them or more.
 //
 // Template:  T  BF16, F16 or TF32
 //            N  columns of C in a tile, a multiple of 64

@@ -20,18 +20,23 @@
 // add they cut off, so every two or four slices begin with zero and are added to the sums on CUDA cores. Of low windows big B is multiplied by
 // both parts of A at once, which lie one below the other: wgmma takes hardly longer for 2 W columns.
 //
+// Tasks of a cut window add to C as they are done, which three of them do in another order each time; given Slots, they are added up
+// in one order (in_order.cuh), and nobody has to clear C.
+//
 // Template:  W       rows of a window: 8, 16, 32 or 64
 //            GROUPS  warpgroups that multiply, 128 columns each: 1 (then two blocks share an SM) or 2
 //            STAGES  of the ring
 //            EXACT   whether float32 operands are multiplied in three products
+//            InOrder none, or the types of what Slots has
 #include "windows.cuh"
 
-template <int W, int GROUPS, int STAGES, bool EXACT>
+template <int W, int GROUPS, int STAGES, bool EXACT, class... InOrder>
 __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
     const float* __restrict__ b, int pitch,                     // k rows, `pitch` floats apart, a multiple of 4
     const int4* __restrict__ task, int tasks, int panels,       // cut_windows.cuh; tiles: all tasks of a panel of columns, then the next
     const int* __restrict__ col_idx, const unsigned char* __restrict__ values,  // Wcsr's, padded to 8; by slices
-    const int* __restrict__ order, float* __restrict__ c, int m, int width)  // row_of; m rows of `width` floats, a multiple of 4
+    const int* __restrict__ order, float* __restrict__ c, int m, int width,  // row_of; m rows of `width` floats, a multiple of 4
+    InOrder... in_order)  // nothing, or what Slots has: of each panel counts for 4 warps of each group
 {
     static_assert(W == 8 || W == 16 || W == 32 || W == 64, "windows have 8, 16, 32 or 64 rows");
     static_assert(GROUPS == 1 || GROUPS == 2, "one or two warpgroups multiply");
@@ -57,7 +62,7 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
     Sums<W, GROUPS, EXACT> sums;
     Place<STAGES> place;
     for (; tiles.more(); tiles.next()) {
-        const Tile it = tiles.get();
+        Tile it = tiles.get();
         if (EXACT || it.first == it.end) sums.clear();
         for (int at = it.first; at < it.end; at += 8 * SLICES) {
             wait(&full[place.stage], place.parity);
@@ -76,6 +81,17 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
         }
         settle(sums.acc);
         const int column = it.panel * S::M + mine;
+        if constexpr (sizeof...(InOrder) > 0) {
+            const Slots to{in_order...};
+            const int strip = (it.panel * GROUPS + group) * 4 + warp;  // of 32 columns
+            bool whole = true;
+            if (it.cut >= 0) {
+                if constexpr (EXACT) whole = add_tile_in_order<W>(sums.sum, to, it, strip, column, width, t);
+                else whole = add_tile_in_order<W>(sums.acc, to, it, strip, column, width, t);
+            }
+            if (!whole) continue;
+            it.cut = -1;
+        }
         if (column >= width) continue;
         if constexpr (EXACT) put_tile<W>(sums.sum, order, c, m, width, it, column, t);
         else put_tile<W>(sums.acc, order, c, m, width, it, column, t);

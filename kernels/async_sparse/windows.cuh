@@ -6,6 +6,7 @@
 #include "consume.cuh"
 #include "cut_windows.cuh"
 #include "gather.cuh"
+#include "in_order.cuh"
 #include "step.cuh"
 #include "tf32_left.cuh"
 
@@ -238,4 +239,28 @@ __device__ __forceinline__ void put_tile(const float (&acc)[2][W / 2], const int
         if (it.cut < 0) *reinterpret_cast<float4*>(to) = x;
         else add4(to, x);
     }
+}
+
+// Of a cut window adds this warp's part to the others' (in_order.cuh); true where acc is to be stored, as a whole window's is.
+template <int W>
+__device__ __forceinline__ bool add_tile_in_order(float (&acc)[2][W / 2], const Slots& to, const Tile& it, int strip, int column,
+                                                  int width, int t)
+{
+    constexpr int LOADS = W / 4;  // as put_tile has them
+    vec<4> x[LOADS];
+#pragma unroll
+    for (int j = 0; j < LOADS; ++j) {
+        const int d = j / 2 * 4 + j % 2;
+        x[j] = {{acc[0][d], acc[0][d + 2], acc[1][d], acc[1][d + 2]}};
+    }
+    const auto offset = [&](int j) { return (unsigned)(j / 2 * 8 + 2 * t + j % 2) * width; };
+    const auto inside = [&](int) { return column < width; };
+    const bool whole = add_in_order<W == 8 ? 4 : W == 16 ? 2 : 1>(x, to.parts + it.cut, it.first, to.counts + (size_t)strip * to.slots,
+                                                                  to.sums + column, (size_t)W * width, offset, inside);
+#pragma unroll
+    for (int j = 0; j < LOADS; ++j) {
+        const int d = j / 2 * 4 + j % 2;
+        acc[0][d] = x[j].at[0], acc[0][d + 2] = x[j].at[1], acc[1][d] = x[j].at[2], acc[1][d + 2] = x[j].at[3];
+    }
+    return whole;
 }

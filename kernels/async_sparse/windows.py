@@ -9,7 +9,7 @@ small·small and the rounding of small, is 2^-21 of a product at most; float32 i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..formats import intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from ..formats.wcsr import Wcsr
+from ..tuning import choices
 from . import planning, tasks
 from .family import TARGETS, dtype_of
 from .lines import lines
@@ -57,6 +58,9 @@ class Windows:
     chunk: int = -1
     longest_first: bool = True  #: the order of tasks; otherwise window after window
     order: str = ""  #: of rows: one of `tasks.ORDERS`
+    #: Parts of a cut window are added up in one order (in_order.cuh), so that results repeat bit by bit; otherwise as
+    #: they are done, which windows of three parts and more can tell.
+    in_order: bool = field(default=False, metadata=choices.UNSAID)
 
 
 def _named(exact: bool) -> str:
@@ -96,7 +100,8 @@ def stages(config: Windows) -> int:
 def entry(config: Windows) -> str:
     """The template instantiation."""
     exact = str(config.exact).lower()
-    return f"windows<{config.window}, {config.groups}, {stages(config)}, {exact}>"
+    last = f", {tasks.Slots.TEMPLATE}" if config.in_order else ""
+    return f"windows<{config.window}, {config.groups}, {stages(config)}, {exact}{last}>"
 
 
 def _entries(exact: bool) -> tuple[str, ...]:
@@ -139,6 +144,9 @@ class Prepared:
     slices: Any  #: float32 (columns / 8, 1 or 2, window, 2, 4), see `slices_of`
     work: tasks.Tasks
     order: Any = None  #: int32 (m,), row order[i] of A is row i of the windows; None: the same
+    parts: tasks.Parts | None = (
+        None  #: where they are added up in order, and that makes a difference
+    )
 
     @property
     def nbytes(self) -> int:
@@ -156,11 +164,13 @@ def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> Prepared:
     if array_module(a.val) is not np and intake.facts_of(a).ascending:
         row_ptr, col_idx, slices = planning.sliced(rows, config.window, PAD, config.exact)
         found = planning.tasks(row_ptr, chunk_of(col_idx.size), longest_first=config.longest_first)
-        return Prepared(col_idx, slices, tasks.Tasks(found.table, found.cut), order)
+        parts = tasks.parts(row_ptr, found.cut, chunk_of(col_idx.size)) if config.in_order else None
+        return Prepared(col_idx, slices, tasks.Tasks(found.table, found.cut), order, parts)
     made = wcsr.from_csr(rows, window=config.window, pad=PAD, dtype="float32")
     chunk = chunk_of(made.columns)
     work = tasks.tasks(made.row_ptr, chunk, even=True, longest_first=config.longest_first)
-    return Prepared(made.col_idx, slices_of(made, config.exact), work, order)
+    parts = tasks.parts(made.row_ptr, work.cut, chunk) if config.in_order else None
+    return Prepared(made.col_idx, slices_of(made, config.exact), work, order, parts)
 
 
 def balanced(load: float) -> int:
@@ -211,9 +221,12 @@ def tf32(x):
 def bind(name: str, problem: Problem, device, config: Windows | None = None) -> Launch:
     """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into slices and tasks.
 
-    Launches of one `Launch` must not overlap where windows are cut. Raises ValueError where A is not CSR, B and
-    C are not row-major float32, the GPU has no wgmma, TF32 would lose digits, or 3xTF32 would make NaN of infinity.
+    Where a window is cut into three parts or more, the order of their additions, and with it the last bits of C,
+    changes from launch to launch unless the configuration is `in_order`. Launches of one `Launch` must not overlap
+    where windows are cut. Raises ValueError where A is not CSR, B and C are not row-major float32, the GPU has no
+    wgmma, TF32 would lose digits, or 3xTF32 would make NaN of infinity.
     """
+    import cupy
     from cuda.core import LaunchConfig
 
     require_hopper(name, device)
@@ -238,32 +251,37 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     blocks = device.properties.multiprocessor_count * (3 - config.groups)
     panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
     made, prepare_ms = timed(lambda: prepare(operands.a, config, blocks, panels))
+    config = replace(config, in_order=made.parts is not None)
     tiles = made.work.count * panels
     require(
         tiles <= INT32_MAX,
         f"{name} has {tiles} tiles, but counts up to {INT32_MAX}: use longer tasks or higher windows",
     )
     dense = lines(operands, device, by_rows=True)
+    width = dense.c.shape[1]
+    strips = panels * config.groups * 4  # what a warp has of a tile
+    in_order = tasks.slots(made.parts, strips, config.window, width) if made.parts else None
     arguments = (
         dense.b.data.ptr, np.int32(dense.b.shape[1]),
         made.work.table.data.ptr, np.int32(made.work.count), np.int32(panels),
         made.col_idx.data.ptr, made.slices.data.ptr, tasks.pointer(made.order),
-        dense.c.data.ptr, np.int32(problem.m), np.int32(dense.c.shape[1]),
+        dense.c.data.ptr, np.int32(problem.m), np.int32(width),
+        *(in_order.arguments if in_order else ()),
     )  # fmt: skip
     need = stages(config) * stage_bytes(config)
     kernel = jit.loaded(SOURCE, entry(config), device, need)
     launch = LaunchConfig(
         grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need
     )
-    clear = tasks.clear(
-        SOURCE, config.window, made.work.cut, dense.c, problem.m, device, made.order
-    )
+    cut = made.work.cut[:0] if in_order else made.work.cut  # whose rows are added to
+    clear = tasks.clear(SOURCE, config.window, cut, dense.c, problem.m, device, made.order)
+    cupy.cuda.get_current_stream().synchronize()  # counts are 0, whatever stream comes next
     return Launch(
         name,
         [*dense.before, *clear, (kernel, launch, arguments), *dense.after],
         operands.c,
         prepare_ms,
-        made.nbytes,
-        keep=(operands, made, dense.b, dense.c),
-        scratch=dense.copies,
+        made.nbytes + (in_order.nbytes if in_order else 0),
+        keep=(operands, made, dense.b, dense.c, in_order),
+        scratch=(*dense.copies, *(in_order.scratch if in_order else ())),
     )

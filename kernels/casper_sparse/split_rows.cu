@@ -8,7 +8,8 @@
 //      items:  { row, first non-zero, number of non-zeros, shared }       one int4 each, in row order
 //
 // A row of one item is stored; the items of a cut row (`shared`) add to it with atomics, after
-// zero_rows has cleared those rows. Items otherwise take the place that rows have in rows_per_warp.
+// zero_rows has cleared those rows: in the order in which they are done, so that last bits of rows of three items or
+// more change from launch to launch. Items otherwise take the place that rows have in rows_per_warp.
 //
 // Template: as in rows_per_warp.
 #include "vec.cuh"

@@ -39,14 +39,10 @@ __device__ __forceinline__ void await(const Handover* sums CALLER)
 {
     unsigned left, taken;
     asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(taken) : "l"(&sums->taken) : "memory");
-#ifdef HANG_TRAP
-    unsigned turns = 0;
-#endif
+    Turns turns;
     do {
         asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(left) : "l"(&sums->left) : "memory");
-#ifdef HANG_TRAP
-        count_turn(turns, 16 OF_CALLER);
-#endif
+        turns.count(16 OF_CALLER);
     } while ((int)(left - taken) <= 0);
 }
 

@@ -49,7 +49,8 @@ __device__ __forceinline__ void arrive_remote(Barrier* bar, unsigned block)
 __device__ __forceinline__ void wait(unsigned bar, unsigned parity CALLER)
 {
 #ifdef HANG_TRAP
-    for (unsigned turns = 0, done = 0; !done; count_turn(turns, 1 OF_CALLER))  // test_wait: a turn that does not sleep
+    Turns turns;
+    for (unsigned done = 0; !done; turns.count(1 OF_CALLER))  // test_wait: a turn that does not sleep
         asm volatile("{ .reg .pred done;\n"
                      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
                      "selp.u32 %0, 1, 0, done; }"

@@ -3,6 +3,8 @@
 // A tile's word says of which launch it is, so that nobody clears them in between; blocks begin in their order.
 #pragma once
 
+#include "hang_trap.cuh"
+
 constexpr int THREADS = 256, EACH = 8, TILE = THREADS * EACH;
 
 constexpr unsigned OWN = 1, ALL = 2;
@@ -17,9 +19,11 @@ __device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned l
         for (int last = (int)blockIdx.x - 1; last >= 0; last -= 32) {
             const int tile = last - (int)threadIdx.x;
             unsigned long long word = (unsigned long long)(launch * 4 + ALL) << 32;
-            if (tile >= 0)
-                do word = *(volatile unsigned long long*)(tiles + tile);
+            if (tile >= 0) {
+                Turns turns;
+                do word = *(volatile unsigned long long*)(tiles + tile), turns.count(16);
                 while ((unsigned)(word >> 34) != launch);
+            }
             const unsigned known = __ballot_sync(~0u, (word >> 32 & 3) == ALL);
             const int until = known ? __ffs(known) - 1 : 31;  // nearest tile that knows of all before it
             unsigned part = (int)threadIdx.x <= until ? (unsigned)word : 0;

@@ -132,7 +132,8 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
         some = cupy.empty(size, np.int32)
         key = None if count is None else cupy.empty(size, np.uint64)
         sizes = (*longs(m, k), *ints(high, wide))
-        on.launch(look, 0, x, *sizes, *longs(columns, size), key, some, blocks=ceil(size / (THREADS // wide)))  # fmt: skip
+        looks = ceil(size / (THREADS // wide))
+        on.launch(look, 0, x, *sizes, *longs(columns, size), key, some, blocks=looks)
         flags = None
         if count is not None:
             flags = cupy.zeros(size, np.uint8)
@@ -144,7 +145,9 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
         bcsr.require_blocks(kept, high)
         row_ptr, col_idx = cupy.empty(rows + 1, np.int32), cupy.empty(kept, np.int32)
         from_ = cupy.empty(kept, np.int32)
-        on.launch("place_blocks<0>", max(size, rows + 1), at, *ints(rows, columns), row_ptr, col_idx, from_)  # fmt: skip
+        on.launch(
+            "place_blocks<0>", max(size, rows + 1), at, *ints(rows, columns), row_ptr, col_idx, from_
+        )  # fmt: skip
         val = cupy.empty((kept, high, wide), np.float32 if bits == "float" else np.uint16)
         on.launch(gather, 0, x, *sizes, np.int32(columns), from_, val, blocks=kept)
     return row_ptr, col_idx, val, nnz

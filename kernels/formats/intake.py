@@ -7,6 +7,7 @@ matrix that is brought again is looked at again.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,10 +23,7 @@ _THREADS, _BLOCKS, _ENTRIES = (
     528,
     4,
 )  #: of a block; blocks at most; entries of a thread before there are more blocks
-_FOUND = np.dtype(
-    [("row", "u8"), ("entry", "u8"), ("print", "u8")]
-    + [(name, "u4") for name in ("longest", "falls", "starts", "ended")]
-)
+_FOUND = struct.Struct("3Q3I")  #: `Facts` of the source
 _FIRST = 2**63
 _KINDS = {4: "int", 8: "long long"}
 
@@ -71,12 +69,10 @@ def looked(
             i64(arrays.m), i64(arrays.k), i64(arrays.nnz), np.int32(prints), rows, columns, work.sums, work.found,
         )  # fmt: skip
         stream.sync()
-        found = work.read(_FOUND)
-    if check and (found["row"] or found["entry"]):
-        _raise(arrays, int(found["row"]), int(found["entry"]))
-    return Facts(
-        int(found["longest"]), bool(found["falls"] == found["starts"]), int(found["print"])
-    )
+        row, entry, fingerprint, longest, falls, starts = work.read(_FOUND)
+    if check and (row or entry):
+        _raise(arrays, row, entry)
+    return Facts(longest, falls == starts, fingerprint)
 
 
 def _raise(arrays: Arrays, row: int, entry: int) -> None:

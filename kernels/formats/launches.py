@@ -7,6 +7,7 @@ second where it never ran before.
 from __future__ import annotations
 
 import os
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
@@ -43,7 +44,8 @@ class On:
         self.source = source
         self.device, self.stream = intake.on_cupys_stream()
         self.work = workspace.of(self.device)
-        _make(source, entries, workspace.arch_of(self.device))
+        if entries:
+            _make(source, entries, workspace.arch_of(self.device))
 
     def __enter__(self):
         self.work.lock.acquire()
@@ -78,7 +80,7 @@ class On:
         self.launch(entry, size, *arguments, *tiles, out, blocks=ceil(size / workspace.TILE))
         return out
 
-    def found(self, kind: np.dtype):
+    def found(self, kind: struct.Struct) -> tuple:
         """What kernels wrote to the workspace's memory of the host; waits for the stream."""
         self.stream.sync()
         return self.work.read(kind)

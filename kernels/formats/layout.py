@@ -89,14 +89,17 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 
 
 def swizzled(meta, rows: int, width: int, ring: bool):
-    """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16 (rows / 2, 2 width),
-    or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
+    """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16
+    (rows / 2, 2 width), or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
     import cupy
 
     from . import compress
 
     meta = compress.contiguous(meta)
-    made = cupy.empty((rows // 64, 32 * width), np.uint32) if ring else cupy.empty((rows // 2, 2 * width), np.uint16)  # fmt: skip
+    shape, kind = (
+        ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
+    )
+    made = cupy.empty(shape, kind)
     words = made.nbytes // 4
     with On(SOURCE) as on:
         on.launch(
@@ -165,7 +168,9 @@ def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
         )
         steps = int(start[-1:].get()[0])
         index = cupy.empty((steps, depth), np.int32)
-        on.on("tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index)  # fmt: skip
+        on.on(
+            "tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index
+        )  # fmt: skip
         values = cupy.zeros((steps, COLUMNS, depth), np.uint16 if size == 2 else np.float32)
         on.on(
             values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values

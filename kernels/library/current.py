@@ -19,12 +19,19 @@ def ordinal_for(a) -> int:
 def gpu_of(a) -> int | None:
     """CUDA's number of the GPU that A is on; None for the host."""
     for x in (a, *(getattr(a, name, None) for name in ("val", "data"))):
-        where = getattr(x, "device", None)
+        where = _device_of(x)
         for name in ("index", "id"):
             found = getattr(where, name, None)
             if isinstance(found, int) and getattr(where, "type", "cuda") == "cuda":
                 return found
     return None
+
+
+def _device_of(x):
+    try:
+        return getattr(x, "device", None)
+    except NotImplementedError:  # CuPy's sparse matrices inherit such a property
+        return None
 
 
 @contextmanager

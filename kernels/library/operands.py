@@ -6,7 +6,9 @@ an `accuracy` that says so.
 
 from __future__ import annotations
 
+import functools
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -167,7 +169,8 @@ def is_semi_structured(a) -> bool:
 
 def _given(a, accuracy):
     if isinstance(a, FORMATS):
-        return a
+        # What was found of its arrays before is not believed: they may have changed.
+        return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
     if _is_torch(a) and _is_sparse(a):
         from . import tensors
 
@@ -211,11 +214,17 @@ def array(tensor):
     import cupy
 
     # What cupy.from_dlpack does, in a tenth of its time.
-    kind, size = np.dtype(str(tensor.dtype).removeprefix("torch.")), tensor.numel()
+    kind, size = _numpys(tensor.dtype), tensor.numel()
     memory = cupy.cuda.UnownedMemory(
         tensor.data_ptr(), max(1, size) * kind.itemsize, tensor, tensor.get_device()
     )
     return cupy.ndarray(tuple(tensor.shape), kind, cupy.cuda.MemoryPointer(memory, 0))
+
+
+@functools.cache
+def _numpys(dtype) -> np.dtype:
+    """NumPy's dtype for PyTorch's."""
+    return np.dtype(str(dtype).removeprefix("torch."))
 
 
 def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
@@ -249,6 +258,8 @@ def ascending(a: Bcsr) -> Bcsr:
 
 def float32(x, accuracy):
     """An array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
+    if x.dtype == np.float32 and x.flags.c_contiguous:
+        return x
     xp = array_module(x)
     real = (
         x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"
@@ -259,8 +270,6 @@ def float32(x, accuracy):
         with np.errstate(over="ignore"):
             made = xp.ascontiguousarray(x.astype(np.float32, copy=False))
         at = first_not_same(made, x) if check else None
-    elif x.dtype == np.float32 and x.flags.c_contiguous:
-        return x
     else:
         made, at = compress.float32(x, check)
     if at is not None:
@@ -270,7 +279,7 @@ def float32(x, accuracy):
 
 
 def first_not_same(made, x) -> int | None:
-    """The place, row by row, of the first number of an array that is another one in float32, as it was made; or None."""
+    """The place, row by row, of the first number of an array that is another one in float32, as made; or None."""
     if x.dtype.kind in "iu":  # compared as float64, 2^53 + 1 would be 2^53
         fits = made < 2.0 ** (8 * x.dtype.itemsize - (x.dtype.kind == "i"))
         wrong = ~(fits & (np.where(fits, made, np.float32(0)).astype(x.dtype) == x))

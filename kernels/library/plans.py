@@ -19,9 +19,10 @@ from ..contract import Launch, Operands, Problem, require, require_whole, unrehe
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..pitch import ALIGNMENT
-from . import buffers, current, dense, direct, operands, routes
+from . import buffers, current, dense, direct, expect, operands, routes
 from .buffers import Buffers
 from .dense import Dense
+from .torch_modes import require_no_grad
 
 ORDERS = ("C", "F")
 B, OUT, VALUES, SCRATCH = range(
@@ -128,6 +129,9 @@ class Plan:
         self._of_captures: dict[int, Buffers] = {}
         self._combine: dict[int, tuple] = {}
         self._enqueue: Callable | None = None
+        self.deterministic = False  #: whether the same B gives the same bits in every call
+        self._notes: list[str] = []
+        self._way: routes.Route | None = None
 
     def __repr__(self) -> str:
         return (
@@ -138,6 +142,18 @@ class Plan:
     @property
     def shape(self) -> tuple[int, int]:
         return self.m, self.k
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a caller may want to know: that the choice was made with another compiler, or that a dense product is
+        expected to be faster. A sentence each."""
+        slower = expect.dense_is_faster(self._way, self.n, self.device) if self._way else ""
+        return (*self._notes, *([slower] if slower else []))
+
+    def __reduce__(self):
+        raise TypeError(
+            "a plan holds kernels of this process: make another with plan(), or use save() and load_plan()"
+        )
 
     def __call__(
         self, b, out=None, *, values=None, alpha: float = _ONE, beta: float = _ZERO, stream=None
@@ -260,6 +276,7 @@ class Plan:
         require(
             self.in_place, "values are given, but the plan copied A's: make it with in_place=True"
         )
+        require_no_grad(values, "values")
         x = dense.describe(values, "values")
         nnz = self.a.nnz
         require(
@@ -314,7 +331,8 @@ def plan(
     a, n: int, *, dtype: str | None = None, order: str = "C", out_order: str | None = None,
     accuracy: str | None = None, prune: str | None = None, density: float | None = None,
     group: int = 32, vector: int = 32, block: int = 64,
-    in_place: bool = False, tune: bool = True, device: int | None = None, stream=None,
+    in_place: bool = False, tune: bool = True, deterministic: bool = False, check: bool = True,
+    device: int | None = None, stream=None,
 ) -> Plan:  # fmt: skip
     """Make ready to multiply A (m, k) by any B (k, n): convert A, choose the kernel, lay out its arguments.
 
@@ -325,6 +343,8 @@ def plan(
     "bf16", at least which products have; None: what the dtype holds. `routes` says which kernel that leads to.
     in_place: A is CSR of float32 whose values may change, in place or by `values` of a call. tune: try the
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
+    deterministic: the same B gives the same bits in every call; otherwise sums of long rows of CSR are added up in the
+    order in which their parts come to an end. check: look at A's indices before kernels follow them.
     device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
 
     Waits for the GPU, before and after. Raises ValueError, one sentence, for what no kernel multiplies; NoGpu where
@@ -342,23 +362,27 @@ def plan(
             a = cupy.asarray(a)  # where pruning is fast
         made = operands.operand(
             a, accuracy=accuracy, dtype=dtype, prune=prune,
-            density=density, group=group, vector=vector, block=block,
+            density=density, group=group, vector=vector, block=block, check=check,
         )  # fmt: skip
         way = routes.route(
             formats.to_device(made), dtype, asked, device_now, order=order,
             out_order=out_order or order, explicit=accuracy is not None, in_place=in_place,
         )  # fmt: skip
-        return built(way, int(n), dtype, asked, device_now, tune, stream=stream)
+        return built(
+            way, int(n), dtype, asked, device_now, tune, stream=stream, deterministic=deterministic
+        )
 
 
 def built(
-    way: routes.Route, n: int, dtype: str, accuracy: str, device, tune: bool, choice: str = "", stream=None
+    way: routes.Route, n: int, dtype: str, accuracy: str, device, tune: bool, choice: str = "", stream=None,
+    deterministic: bool = False,
 ) -> Plan:  # fmt: skip
     """The plan of a way, on a current device; choice: one made before, which is tried first."""
     from cuda.core import launch as enqueue
 
     made = Plan(way, way.a, n, dtype, accuracy, device)
-    made.stream, made._enqueue = stream, enqueue
+    made.stream, made._enqueue, made.deterministic = stream, enqueue, deterministic
+    notes: list[str] = []
     if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
         return made
     cupy = dense.need_cupy()
@@ -368,10 +392,10 @@ def built(
             bound = _bound(way, choice, problem, device)
         if bound is None:
             trials = (lambda: routes.problem(way, n, cupy)[0]) if tune else None
-            choice = routes.choose(way, problem, device, trials)
+            choice = routes.choose(way, problem, device, trials, deterministic, notes)
             with tma.recorded() as maps:
                 bound = routes.bind(way, choice, problem, device)
-    made.choice = choice
+    made.choice, made._notes, made._way = choice, notes, way
     device.sync()
     require(
         isinstance(bound, Launch) and not bound.accumulates,
@@ -424,7 +448,7 @@ def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
 def spmm(
     a, b, *, alpha: float = _ONE, beta: float = _ZERO, out=None, accuracy: str | None = None, stream=None,
     prune: str | None = None, density: float | None = None,
-    group: int = 32, vector: int = 32, block: int = 64, check: bool = True,
+    group: int = 32, vector: int = 32, block: int = 64, deterministic: bool = False, check: bool = True,
 ):  # fmt: skip
     """out (m, n) = alpha · A · B + beta · out, once.
 
@@ -446,6 +470,7 @@ def spmm(
     made = plan(
         a, n, dtype=given.dtype, order=dense.order_of(given), accuracy=accuracy, prune=prune,
         density=density, group=group, vector=vector, block=block, tune=False, device=given.device,
+        deterministic=deterministic, check=check,
     )  # fmt: skip
     out = made(b, out, alpha=alpha, beta=beta, stream=stream)
     with current.Current(made.device, made._ordinal):

@@ -274,34 +274,50 @@ def _likely(room: str, family, tune: Callable, p: Problem, device):
     return configs[0]
 
 
-def choose(way: Route, p: Problem, device, tune: Callable[[], Problem] | None) -> str:
+def choose(
+    way: Route, p: Problem, device, tune: Callable[[], Problem] | None,
+    deterministic: bool = False, notes: list[str] | None = None,
+) -> str:  # fmt: skip
     """A variant's name, or "family knobs": what is the fastest, by trials or by what was kept of earlier ones.
 
     p: B and out may be stand-ins. tune: makes the problem that there may be trials on; None: there may be none, and
-    where nothing is kept, it is the best by prediction.
+    where nothing is kept, it is the best by prediction. A choice that was kept of another minor version of the compiler
+    counts as well, and `notes` says so. deterministic: sums are added up in one order.
     """
     if way.room == "casper_sparse":
-        return _choose_csr(way, tune(), device) if tune else "split_rows"
+        return _choose_csr(way, tune, p, device, deterministic)
     family = _family(way, p, device)
     if family is None:
         return way.variant
     key = family.key()
-    if tune:
+    kept = tuning.look_up(family.choices, key, device, family.fits, near=True)
+    if kept is not None:
+        config = kept.config
+        if notes is not None and kept.nvrtc != jit.nvrtc_version():
+            notes.append(
+                f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {jit.nvrtc_version()} compiles it"
+            )
+    elif tune:
         config, _ = tuning.choose(
             family.choices, key, device, fits=family.fits, make=lambda: family.tune(tune())
         )
     else:
-        kept = tuning.look_up(family.choices, key, device, family.fits)
-        config = kept.config if kept is not None else family.likely()
+        config = family.likely()
+    if deterministic and hasattr(config, "in_order"):
+        config = replace(config, in_order=True)
     names = {kind: name for name, kind in family.choices.families.items()}
     return f"{names[type(config)]} {tuning.knobs(config)}"
 
 
-def _choose_csr(way: Route, p: Problem, device) -> str:
+def _choose_csr(way: Route, tune, p: Problem, device, deterministic: bool) -> str:
     from ..casper_sparse import family, launch
 
-    # shared_tiles reads a copy of A's values.
-    names = [x for x in family.candidates(p, device) if not (way.in_place and x == "shared_tiles")]
+    if not tune:
+        return "rows_per_warp" if deterministic else "split_rows"
+    p = tune()
+    # shared_tiles reads a copy of A's values; parts of rows that split_rows cuts are added up as they come.
+    without = ["shared_tiles"] * way.in_place + ["split_rows"] * deterministic
+    names = [x for x in family.candidates(p, device) if x not in without]
     jobs = [
         (family.VARIANTS[x].source, family.entry(x, p.n, family.best_rows(p, device)))
         for x in names

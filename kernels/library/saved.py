@@ -37,7 +37,8 @@ def save(made: Plan, path) -> None:
         "version": VERSION, "format": type(host).__name__, "fields": plain,
         "n": made.n, "dtype": made.dtype, "accuracy": made.accuracy,
         "b_order": made.b_order, "out_order": made.out_order, "in_place": made.in_place,
-        "room": made.room, "choice": made.choice, "gpu": tuning.choices.slug(made.device),
+        "deterministic": made.deterministic, "room": made.room, "choice": made.choice,
+        "gpu": tuning.choices.slug(made.device),
         "nvrtc": jit.nvrtc_version(), "kernels": routes.kernels(made.room),
     }  # fmt: skip
     about["sha256"] = _digest(about, arrays)
@@ -87,14 +88,15 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
         holds = all(about[name] == value for name, value in same.items())
         return plans.built(
             way, about["n"], about["dtype"], about["accuracy"], device_now, tune,
-            about["choice"] if holds else "", stream,
+            about["choice"] if holds else "", stream, about["deterministic"],
         )  # fmt: skip
 
 
 #: What the JSON text of a saved plan holds.
 _ABOUT = {
     "version": int, "format": str, "fields": dict, "n": int, "dtype": str, "accuracy": str, "b_order": str,
-    "out_order": str, "in_place": bool, "room": str, "choice": str, "gpu": str, "nvrtc": str, "kernels": str,
+    "out_order": str, "in_place": bool, "deterministic": bool, "room": str, "choice": str,
+    "gpu": str, "nvrtc": str, "kernels": str,
     "sha256": str,
 }  # fmt: skip
 
@@ -106,7 +108,9 @@ def read(path) -> tuple[dict, Any]:
         _require_stored(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-        about = json.loads(str(arrays.pop("about")))
+        about = {"deterministic": False} | json.loads(
+            str(arrays.pop("about"))
+        )  # which older files lack
         wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
     except (FileNotFoundError, PermissionError):
         raise

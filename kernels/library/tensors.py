@@ -15,7 +15,11 @@ from . import operands
 
 def operand(a, accuracy):
     """One of `operands.FORMATS`, on the tensor's side; what an own format checks is still to come."""
+    import torch
+
     a = a.detach()
+    if a.layout is torch.sparse_csr and a.dim() == 2 and a.is_cuda:
+        return _of_csr(a, accuracy)
     require(a.dim() == 2, f"A has {a.dim()} dimensions, but a matrix has 2")
     require(
         a.device.type in ("cpu", "cuda"),
@@ -86,6 +90,10 @@ def _of_coo(a, accuracy):
 
 def _of_csr(a, accuracy):
     val = operands.float32(operands.array(values(a.values())), accuracy)
+    if a.is_cuda:  # one launch narrows and checks them
+        return operands.csr_of(
+            *a.shape, operands.array(a.crow_indices()), operands.array(a.col_indices()), val
+        )
     row_ptr, col_idx = (
         _index("CSR", "row_ptr", a.crow_indices()),
         _index("CSR", "col_idx", a.col_indices()),

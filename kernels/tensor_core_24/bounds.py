@@ -64,12 +64,12 @@ def changed(variant: str) -> dict[str, str]:
     name, part = _OF[variant]
     file, text, times, instead = LEFT_OUT[part]
     own = TILES[name].source.name
-    edited, count = re.subn(text, instead, (HERE / (file or own)).read_text())
+    edited, count = re.subn(text, instead, (HERE / (file or own)).read_text(encoding="utf-8"))
     require(
         count == times,
         f"{file or own} has {text!r} {count} times instead of {times}: adapt LEFT_OUT of bounds.py",
     )
-    return {own: (HERE / own).read_text()} | {file or own: edited}
+    return {own: (HERE / own).read_text(encoding="utf-8")} | {file or own: edited}
 
 
 def bind(variant: str, problem: Problem, device) -> Bound:
@@ -81,6 +81,6 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     config = TILES[_OF[variant][0]]
     with tempfile.TemporaryDirectory() as folder:
         for file, text in changed(variant).items():
-            (Path(folder) / file).write_text(text)
+            (Path(folder) / file).write_text(text, encoding="utf-8")
         source = Path(folder) / config.source.name
         return wgmma.bind(variant, problem, device, config, source=source)

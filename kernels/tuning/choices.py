@@ -23,7 +23,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
 from .. import jit
@@ -225,11 +225,20 @@ def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> 
         raise
 
 
+#: Of a field that is named where it is not as usual only: one that older files and records do not have.
+UNSAID = {"unsaid": True}
+
+
 def knobs(config) -> str:
     """A configuration as a person reads it: "bm=128 bn=256 ahead=True"; what is no dataclass, as text."""
     if not is_dataclass(config):
         return str(config)
-    return " ".join(f"{name}={value}" for name, value in asdict(config).items())
+    values = ((f, getattr(config, f.name)) for f in fields(config))
+    return " ".join(
+        f"{f.name}={value}"
+        for f, value in values
+        if not (f.metadata.get("unsaid") and value == f.default)
+    )
 
 
 def parse_knobs(text: str, make: type):

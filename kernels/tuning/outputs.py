@@ -10,8 +10,8 @@ A sum of L products in float32 has an error of (L - 1)·u·Σ|a·b| at most, in 
 and Stability of Numerical Algorithms", section 4.2, eq. 4.4), and since errors of single additions have either sign,
 λ·√L·u·Σ|a·b| with a probability of 1 - 2·exp(-λ²/2) at least (Higham and Mary, "A New Approach to Probabilistic
 Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019, theorem 2.4). λ is 8 here: 3·10⁻¹⁴. Tensor cores cut off
-instead, always towards zero: 2·u of the sum at most in each instruction, which adds 8 products of TF32 and 16 of 16
-bits. L is one for all rows, the longest that there can be.
+instead, always towards zero: u of the sum on average in each instruction, which adds one product at least. L is one
+for all rows, the longest that there can be.
 
 So one lost product of L is found where 1 / L is more than the limit: up to some ten thousand float32 products. What
 a limit hides is found by a launch on whole numbers, whose sums are exact: see `probe`.
@@ -46,8 +46,8 @@ ROUNDINGS = {
     "e4m3": (2.0**-4, 2.0**-10),
 }  # fmt: skip
 UNIT, LAMBDA = 2.0**-24, 8
-#: Of what tensor cores cut off a sum of L products: of L, and for 8 bits, which are aligned to 13 bits, of all.
-CUT, CUT_EIGHT = UNIT / 4, 2.0**-10
+#: What tensor cores cut off a sum, for each of its products; and of 8 bits, which they align to 13 bits, of the whole.
+CUT, CUT_EIGHT = UNIT, 2.0**-10
 #: 3xTF32 leaves out of each product.
 LEFT_OUT = 2.0**-21
 #: Elements that are compared at a time on the host, to bound the temporaries.

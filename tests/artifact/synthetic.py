@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact.measure import records
+from artifact.measure import device, records
 
 COPY_GBPS, FMA_TFLOPS = 4000.0, 60.0
 LADDER = ("warp_per_row", "any_n", "column_tiles", "l2_panels", "rows_per_warp")
@@ -109,10 +109,16 @@ def counters(values: dict[str, dict[str, float]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=records.COUNTER_COLUMNS)
 
 
-def machine(gpu="NVIDIA H200", slug="nvidia-h200") -> dict:
+def write_counters(folder: Path, table, gpu="NVIDIA H200") -> None:
+    """Put a table, or what `counters` makes of values, into a room's folder."""
+    table = counters(table) if isinstance(table, dict) else table
+    records.write_counters(folder / "counters.csv", table, gpu)
+
+
+def machine(gpu="NVIDIA H200", slug="") -> dict:
     return dict.fromkeys(records.MACHINE_KEYS, "1.0") | {
         "gpu": gpu,
-        "slug": slug,
+        "slug": slug or device.slug(gpu),
         "date": "2026-01-02T03:04:05+00:00",
         "commit": "0123abc",
         "packages": {"numpy": "2"},

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import synthetic
 
-from artifact import build, paths
+from artifact import build, paths, stopped
 from artifact.measure import device
 from artifact.paths import ROOT
 
@@ -61,6 +61,11 @@ def no_notebook(tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(build, "execute", lambda *given: started.append(given[2]))
     return started
+
+
+@pytest.fixture(autouse=True)
+def build_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
 
 
 def step(*options: str) -> int:
@@ -111,7 +116,8 @@ def test_good_parameters_reach_the_notebook(no_notebook, tmp_path, monkeypatch):
 @pytest.fixture
 def slow_notebook(tmp_path):
     """A notebook that waits for a minute, and the process that executes it, in a group of its own as in a terminal."""
-    source, marker = tmp_path / "slow.ipynb", tmp_path / "started"
+    source, marker, sockets = tmp_path / "slow.ipynb", tmp_path / "started", tmp_path / "t"
+    sockets.mkdir()
     parameters = "\n".join(f"{name} = None" for name in build.PARAMETERS)
     waits = f"open({str(marker)!r}, 'w').close()\nimport time\ntime.sleep(60)"
     cells = ((parameters, ["parameters"]), (waits, []))
@@ -129,36 +135,42 @@ def slow_notebook(tmp_path):
             "recorded",
         ],
         cwd=ROOT,
-        env=os.environ | {"SPARSITY_BUILD": str(tmp_path / "build")},
+        env=os.environ | {"SPARSITY_BUILD": str(tmp_path / "build"), "TMPDIR": str(sockets)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    yield process, marker, target
+    yield process, marker, target, sockets
     process.kill()
 
 
-def test_ctrl_c_ends_in_one_line(slow_notebook):
-    process, marker, target = slow_notebook
+@pytest.mark.parametrize("number", stopped.SIGNALS)
+def test_being_stopped_ends_in_one_line(slow_notebook, number):
+    """Ctrl-C, and what Slurm, `timeout` and a terminal that is closed send."""
+    process, marker, target, sockets = slow_notebook
     limit = time.monotonic() + 60
     while not marker.exists() and time.monotonic() < limit:
         time.sleep(0.1)
     assert marker.exists(), "the notebook did not start"
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == build.INTERRUPTED
+    assert process.returncode == 128 + number
     said = [
         line for line in err.splitlines() if line and "/cell" not in line and "cell/s" not in line
     ]
     assert len(said) == 1 and "slow.ipynb is not finished; the same command goes on" in said[0], err
     assert "Traceback" not in out + err
     assert not list(target.parent.iterdir()), "something half-written is left"
+    limit = time.monotonic() + 20
     with pytest.raises(ProcessLookupError):  # nor does its kernel go on
-        os.killpg(process.pid, 0)
+        while time.monotonic() < limit:
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+    assert not list(sockets.iterdir())
 
 
-def test_ctrl_c_while_the_parameters_are_checked(monkeypatch, capsys):
+def test_ctrl_c_while_the_parameters_are_checked(monkeypatch, capsys, tmp_path):
     """Nothing has begun, so there is no notebook to name."""
 
     def interrupted(_):
@@ -169,10 +181,11 @@ def test_ctrl_c_while_the_parameters_are_checked(monkeypatch, capsys):
 
     monkeypatch.setattr(build, "validate", interrupted)
     monkeypatch.setattr(build.os, "_exit", leave)
-    monkeypatch.setattr(build.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(build.stopped, "as_interrupt", lambda *_: None)
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
     with pytest.raises(SystemExit) as left:
         build.main(["check"])
-    assert left.value.code == build.INTERRUPTED
+    assert left.value.code == 128 + signal.SIGINT
     assert capsys.readouterr().err == "\ninterrupted: nothing was begun\n"
 
 
@@ -250,3 +263,65 @@ def test_warnings_fail_the_book_and_keep_the_previous_one(elsewhere, capsys):
     assert all(any(word in line for line in said) for word in faults.values()), said
     assert (target / "index.html").read_text() == "previous"
     assert [p.name for p in (elsewhere / "build").iterdir()] == ["html"]
+
+
+# ---------------------------------------------------------------- where it builds
+
+
+@pytest.mark.parametrize(
+    "step", [["check"], ["notebook", "in.ipynb", "out.ipynb"], ["book", "x", "html"]]
+)
+def test_a_folder_of_the_user_s_is_not_built_into(tmp_path, monkeypatch, capsys, step):
+    """Its html/ would be replaced by the book, and its parameters/ removed."""
+    mine = tmp_path / "mine"
+    for name in ("html", "parameters"):
+        (mine / name).mkdir(parents=True)
+        (mine / name / "mine.txt").write_text("years of work")
+    monkeypatch.setattr(build, "BUILD", mine)
+    monkeypatch.setattr(build, "execute", pytest.fail)
+    monkeypatch.setattr(build, "book", pytest.fail)
+    monkeypatch.chdir(mine)
+    assert build.main(step) == 2
+    err = capsys.readouterr().err
+    assert f"{mine}: this folder is not empty (html)" in err and err.count("\n") == 1
+    assert sorted(path.name for path in mine.rglob("*.txt")) == ["mine.txt"] * 2
+    assert not (mine / build.MARK).exists()
+
+
+def test_a_new_folder_is_marked_and_built_into_again(tmp_path, monkeypatch):
+    folder = tmp_path / "a" / "b"
+    build.claim(folder)
+    (folder / "html").mkdir()
+    build.claim(folder)
+    # What measuring or a trial put there first is kept, and no reason to refuse.
+    (tmp_path / "c" / "records").mkdir(parents=True)
+    build.claim(tmp_path / "c")
+    # The repository's own build/ needs no mark.
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    (tmp_path / "build" / "kick" / "html").mkdir(parents=True)
+    build.claim(tmp_path / "build")
+    build.claim(tmp_path / "build" / "kick")
+
+
+def test_two_builds_that_end_at_once_leave_one_of_their_books(tmp_path, monkeypatch):
+    """Between the two renames of one, the other puts its own there."""
+    target, rename, books = tmp_path / "html", os.replace, []
+    for name in ("first", "second", "third"):
+        (tmp_path / name / "html").mkdir(parents=True)
+        (tmp_path / name / "html" / "index.html").write_text(name)
+        books.append(tmp_path / name / "html")
+    rename(books[0], target)
+
+    def between(old, new):
+        rename(old, new)
+        if old == target and books[1].exists():
+            rename(books[1], target)
+
+    monkeypatch.setattr(build.os, "replace", between)
+    build._replace_folder(books[2], target)
+    assert (target / "index.html").read_text() == "third"
+    monkeypatch.setattr(build.os, "replace", rename)
+    target.rename(tmp_path / "elsewhere")
+    target.write_text("a file")
+    with pytest.raises(OSError):
+        build._replace_folder(tmp_path / "elsewhere", target / "below")

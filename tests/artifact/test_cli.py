@@ -1,9 +1,11 @@
 import io
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -96,6 +98,55 @@ def test_an_error_from_the_shell_is_one_line_and_exit_2():
 )
 def test_bad_usage_is_one_line(capsys, arguments):
     assert "--help" in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize("size", [str(2**31), str(2**40), "1" + "0" * 30, "9" * 5000])
+def test_a_size_that_no_kernel_counts_is_bad_usage(capsys, size):
+    sizes = {"run": ["casper_sparse", "-m", "4", "-k", "4"], "which": ["x.npz"], "trial": ["x.cu"]}
+    for command, others in sizes.items():
+        error = refused(capsys, command, *others, "-n", size)
+        assert "-n" in error and ("2^31 - 1" in error or "whole number" in error)
+    assert cli._size(str(2**31 - 1)) == 2**31 - 1
+
+
+def test_a_seed_is_counted_from_0(capsys):
+    error = refused(capsys, "run", "casper_sparse", "-m", "4", "-n", "4", "-k", "4", "--seed", "-1")
+    assert "whole number from 0 on" in error and cli._natural("0") == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_terminal_cannot_show_is_replaced(shelf, monkeypatch, encoding):
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(cli, "_records", lambda _: print("1 µs … 2 × 3"))
+    assert cli.main(["records"]) == 0
+    assert b"?" in out.buffer.getvalue() and b"3" in out.buffer.getvalue()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("arguments", [["records"], ["claims", "--gpu", "nvidia-h200", "--csv"]])
+def test_an_answer_that_cannot_be_written_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "artifact", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT,
+        )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_an_answer_that_nobody_reads_on_is_no_error():
+    command = f"{sys.executable} -m artifact claims --gpu nvidia-h200 --csv | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=paths.ROOT)
+    assert done.stdout.endswith("\n0\n") and done.stderr == ""
+
+
+def test_a_library_that_is_not_there_is_one_line(capsys, monkeypatch):
+    def needs(_):
+        raise ModuleNotFoundError("No module named 'nvmath'", name="nvmath")
+
+    monkeypatch.setattr(cli, "_records", needs)
+    assert "nvmath is not installed" in refused(capsys, "records")
 
 
 # ---------------------------------------------------------------- claims
@@ -216,12 +267,44 @@ def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
 
 
+def test_records_in_the_folder_of_another_gpu_give_no_verdict(shelf, capsys):
+    folder = (shelf[0] / "nvidia-h200").rename(shelf[0] / "nvidia-h100")
+    for command in ("claims", "machine"):
+        error = refused(capsys, command, "--records", str(shelf[0]), "--gpu", "nvidia-h100")
+        assert "these records are of an NVIDIA H200" in error and "'nvidia-h100'" in error
+    assert "NVIDIA H200" in refused(
+        capsys, "compare", "--fresh", str(folder), "--shipped", str(folder)
+    )
+
+
+def test_ceilings_without_their_machine_are_no_evidence(shelf, capsys):
+    (shelf[0] / "nvidia-h200" / "ceilings" / "machine.json").unlink()
+    error = refused(capsys, "claims", "--records", str(shelf[0]))
+    assert "ceilings" in error and "the record of the machine is missing" in error
+
+
 def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
     nowhere = str(tmp_path / "nowhere")
     error = refused(capsys, "claims", "--records", nowhere)
     assert f"{nowhere}: this folder of records is missing" in error
     gpu = str(shelf[0] / "nvidia-h200")  # one folder too deep
-    assert f"{gpu}: this folder of records holds no" in refused(capsys, "claims", "--records", gpu)
+    error = refused(capsys, "claims", "--records", gpu)
+    assert f"{gpu}: this is the folder of one GPU" in error and "name the folder above it" in error
+
+
+def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "_trial", lambda options: sys.exit(0))
+    assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
+
+
+@pytest.mark.parametrize(
+    "locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}]
+)
+def test_claims_are_printed_whatever_the_terminal_knows(shelf, locale):
+    environment = os.environ | {"PYTHONCOERCECLOCALE": "0"} | locale
+    command = [sys.executable, "-m", "artifact", "claims", "--records", str(shelf[0])]
+    result = subprocess.run(command, cwd=paths.ROOT, env=environment, capture_output=True)
+    assert (result.returncode, result.stderr) == (0, b"") and b"GPU: nvidia-h200" in result.stdout
 
 
 # ---------------------------------------------------------------- compare
@@ -238,6 +321,11 @@ def test_compare(shelf, capsys, monkeypatch):
     synthetic.folder(fresh, made)
     assert "DIFFER" in printed(capsys, "compare", code=1)
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
+    assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
+    # A second measurement has a machine of its own, as deep as a room of a GPU in the folder above.
+    synthetic.records.write_machine(
+        shipped / "nvidia-h200/casper_sparse/repeat", synthetic.machine()
+    )
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     assert "'x'; known: nvidia-h200" in refused(capsys, "compare", "--fresh", "x")
     # Any two: a folder with one GPU in it, and a GPU by its name, wherever its records are.
@@ -278,15 +366,14 @@ SIZES = ("-m", "64", "-n", "32", "-k", "64", "--density", "0.1")
 def test_compile(capsys, monkeypatch):
     from artifact.measure import run
 
-    rows = [
-        {"variant": v, "target": t, "registers": 32}
-        for v in ("warp_per_row", "any_n")
-        for t in ("sm_80", "sm_90a")
-    ]
-    monkeypatch.setattr(run, "compile_report", lambda room: pd.DataFrame(rows))
+    def report(room, variants, target):
+        targets = [target] if target else ["sm_80", "sm_90a"]
+        return pd.DataFrame([{"variant": v, "target": t} for v in variants for t in targets])
+
+    monkeypatch.setattr(run, "compile_report", report)
     out = printed(capsys, "compile", "casper_sparse", "--variant", "any_n", "--target", "sm_90a")
     assert "any_n" in out and "warp_per_row" not in out and "sm_80" not in out
-    assert "known: sm_80, sm_90a" in refused(capsys, "compile", "casper_sparse", "--target", "sm_1")
+    assert "known: sm_80, " in refused(capsys, "compile", "casper_sparse", "--target", "sm_1")
     assert "known: warp_per_row" in refused(capsys, "compile", "casper_sparse", "--variant", "x")
     assert "known: async_sparse, casper_sparse" in refused(capsys, "compile", "../etc")
 
@@ -304,6 +391,7 @@ def test_run_without_a_gpu_is_one_sentence(capsys, no_gpu):
         (["--density", "5"], "'5' is not a fraction"),
         (["--density", "nan"], "'nan' is not a fraction"),
         (["--seed", "-1"], "'-1' is not a whole number"),
+        (["--seed", str(2**32)], "4294967296 is over 4294967295, the largest seed"),
         (["--iterations", "0"], "'0' is not a whole number"),
         (["--variant", "x"], "no variant 'x'; known: warp_per_row"),
     ],
@@ -319,7 +407,7 @@ class Toy:
         import kernels.casper_sparse as casper
         import kernels.nm_cuda_core as nm_cuda_core
         from artifact import baselines
-        from artifact.measure import bench, check
+        from artifact.measure import bench, check, run
 
         self.log, self.problems, self.refuses = [], [], {}
         stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
@@ -335,6 +423,10 @@ class Toy:
         monkeypatch.setattr(check, "oracle", lambda problem: None)
         monkeypatch.setattr(
             check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6)
+        )
+        self.exactly = []
+        monkeypatch.setattr(
+            run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))
         )
         monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
         monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
@@ -431,6 +523,10 @@ def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, 
     names = [line.split()[0] for line in lines]
     assert lines[:2] == ["left out: prefetch needs m to be even", "left out: cublas_b: refused"]
     assert "over cublas_a" in lines[3] and "prefetch" not in names
+    (whole,) = toy.exactly
+    assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, (
+        "on whole numbers, too"
+    )
     error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
     assert "prefetch needs m to be even" in error
 

@@ -120,3 +120,12 @@ def test_pins_for_the_node():
         pins = wheelhouse._pins(lock, wheelhouse._environment(python))
         assert pins["numpy"].version == Version(version)
         assert pins["numpy"].text == f"numpy=={version} \\\n    {HASH}"
+
+
+def test_a_folder_that_is_no_wheelhouse_is_not_replaced(index, tmp_path):
+    mine = tmp_path / "house"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("years")
+    with pytest.raises(ValueError, match=r"holds thesis\.tex, so it is no wheelhouse"):
+        fetch(mine)
+    assert (mine / "thesis.tex").read_text() == "years"

@@ -93,7 +93,8 @@ def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int
 @functools.cache
 def _compiled(source: Path):
     runs = "\n".join(
-        f'extern "C" void run_{i}(int blocks, int threads, void** given) {{ launched({entry}, blocks, threads, given); }}'
+        f'extern "C" void run_{i}(int blocks, int threads, void** given) '
+        f"{{ launched({entry}, blocks, threads, given); }}"
         for i, entry in enumerate(ENTRIES[source])
     )
     with tempfile.TemporaryDirectory() as folder:

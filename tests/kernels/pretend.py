@@ -46,6 +46,7 @@ class Cupy(ModuleType):
     cuda = SimpleNamespace(
         get_current_stream=lambda device=-1: SimpleNamespace(synchronize=lambda: None, ptr=0),
         Device=lambda: SimpleNamespace(id=0),
+        runtime=SimpleNamespace(getDevice=lambda: 0),
     )
 
     @staticmethod
@@ -121,7 +122,8 @@ def pretended(monkeypatch):
         monkeypatch.setattr(jit, "_loaded", {})
         monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: cubin)
         monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
-        monkeypatch.setattr(current.gpu, "open_device", lambda ordinal=0: device)
+        for opened in ("open_device", "current_device"):
+            monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)
         # It looks for NumPy's arrays, which these are as well.
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import threading
 from collections import Counter
@@ -276,15 +277,52 @@ def test_a_damaged_cubin_is_compiled_again(cache, source, compiled, damage):
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "", "[1]", '{"resources": {}, "mix": {}}', '{"mix": {"EXIT": 1}']
+    "text",
+    [
+        "{}",
+        "",
+        "[1]",
+        '{"resources": {}, "mix": {}}',
+        '{"mix": {"EXIT": 1}',
+        "[" * 10**5,
+        "types",
+        "mix",
+    ],
 )
 def test_a_damaged_report_is_made_again(cache, source, text):
     cubin = jit.compile_cubin(source, "scale<1>", "sm_80")
     used = jit.resources(cubin)
     (report,) = cache.glob("*.report.json")
     whole = report.read_text()
-    report.write_text(text)
+    bad = {
+        "types": whole.replace(": 0", ': "0"', 1),
+        "mix": json.dumps(json.loads(whole) | {"mix": [1]}),
+    }
+    report.write_text(bad.get(text, text))
     assert jit.resources(cubin) == used and report.read_text() == whole
+
+
+def test_a_cubin_of_another_entry_is_not_taken(cache, source, compiled):
+    """Both files of one kernel, whole, under the name of another."""
+    first = jit.compile_cubin(source, "scale<1>", "sm_80")
+    (meta,), (cubin,) = cache.glob("*.json"), cache.glob("*.cubin")
+    other = jit.compile_cubin(source, "scale<2>", "sm_80")
+    (its_meta,), (its_cubin,) = {*cache.glob("*.json")} - {meta}, {*cache.glob("*.cubin")} - {cubin}
+    its_meta.write_bytes(meta.read_bytes())
+    its_cubin.write_bytes(cubin.read_bytes())
+    assert jit.compile_cubin(source, "scale<2>", "sm_80") == other != first
+    assert len(compiled) == 3
+
+
+@pytest.mark.parametrize(("umask", "modes"), [(0, (0o755, 0o644)), (0o077, (0o700, 0o600))])
+def test_nobody_else_may_write_to_the_cache_and_the_umask_counts(cache, source, umask, modes):
+    before = os.umask(umask)
+    try:
+        jit.compile_cubin(source, "scale<1>", "sm_80")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in cache.iterdir()} == {modes[1]}
+    assert cache.stat().st_mode & 0o777 == modes[0]
 
 
 def test_threads_may_compile_the_same_kernel(cache, source):

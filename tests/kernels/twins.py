@@ -1,4 +1,4 @@
-"""What planning.cu, intake.cu, half.cu and conversions do, with NumPy: GPUs are held against it, or it stands for them."""
+"""What kernels of preparation do, with NumPy: a GPU's results are held against it, or it stands in."""
 
 from __future__ import annotations
 

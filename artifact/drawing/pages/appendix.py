@@ -227,7 +227,7 @@ def _availability(root: Path) -> dict[str, str]:
 
 
 def _project(root: Path) -> dict:
-    return tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def pythons(within: str) -> str:
@@ -237,13 +237,15 @@ def pythons(within: str) -> str:
 
 
 def _packages(root: Path, lock: str) -> int:
-    text = (root / "requirements" / lock).read_text()
+    text = (root / "requirements" / lock).read_text(encoding="utf-8")
     return len(re.findall(r"^[a-z0-9].*==", text, re.MULTILINE))
 
 
 def doi(root: Path = paths.ROOT) -> str:
     """Of the archived copy; nothing where there is none."""
-    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    found = re.search(
+        r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+    )
     return found[1] if found else ""
 
 

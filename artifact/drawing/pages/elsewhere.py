@@ -13,11 +13,12 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import ScaledTranslation
 
-from artifact import baselines, rooms
+from artifact import baselines, paths, rooms
 from artifact.drawing import plot, prose, style
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.verdicts import causes, compare, load, measures, page
+from kernels.library import families
 
 LEDGER = "ledger.html"
 COMMANDS = """```sh
@@ -53,6 +54,49 @@ def alone(found: Mapping[str, Path]) -> str:
         f"**There are records of {have}.** Nothing to hold against each other yet. Yours appears here, in the ledger, on the front "
         "page and at the head of every chapter by one command; no line of code names a GPU:"
     )
+
+
+@prose.captioned(
+    "What the library multiplies with, as its routes say when they are asked about each GPU."
+)
+def multiplied() -> pd.DataFrame:
+    """A row for each format and dtype of B, a column for all families of GPUs that get the same in every row."""
+    rows = families.table()
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for family in families.FAMILIES:
+        columns.setdefault(tuple(row[family.name] for row in rows.values()), []).append(family.name)
+    asked = pd.DataFrame(list(rows), columns=["A", "B"])
+    return asked.assign(**{"; ".join(names): list(cells) for cells, names in columns.items()})
+
+
+@prose.captioned("The families of GPUs, and whether anybody has run the kernels there.")
+def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
+    """A row for each family: its GPUs, compute capability, what is compiled for it, and the GPUs of which there are
+    records in a folder."""
+    measured: dict[str, list[str]] = {}
+    for slug in records.list_gpus(root):
+        machine = records.read_machine(root / slug / records.rooms(root / slug)[0])
+        measured.setdefault(str(machine.get("compute_capability")), []).append(str(machine["gpu"]))
+    rows = []
+    for family in families.FAMILIES:
+        capability = ".".join(map(str, family.compute_capability))
+        there = measured.get(capability)
+        state = f"measured: {listed(there)}" if there else "compiled, never run"
+        rows.append((family.name, capability, f"`{family.target}`", state))
+    return pd.DataFrame(rows, columns=["GPUs", "compute capability", "target", "kernels"])
+
+
+def markdown(df: pd.DataFrame) -> str:
+    """A table as Markdown, as the README has it."""
+    lines = [list(df.columns), ["---"] * df.shape[1], *df.itertuples(index=False)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def coded(df: pd.DataFrame) -> pd.DataFrame:
+    """The same with `code` as HTML, for a page."""
+    made = df.map(prose.inline_code)
+    made.attrs = df.attrs
+    return made
 
 
 def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str]:

@@ -165,7 +165,7 @@ def measure() -> None:
         (TIMES, ["matrix", "n", "config", "us"], times),
     ):
         table = pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n")
-        path.write_text(said + table)
+        path.write_text(said + table, encoding="utf-8")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -79,7 +79,9 @@ def measure() -> None:
                 "--metrics", ",".join(METRICS.values()), sys.executable, "-m", "artifact.rooms.async_sparse.neighbours",
                 "--multiply", str(side), str(tasks),
             ]  # fmt: skip
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                command, capture_output=True, encoding="utf-8", errors="replace", check=True
+            )
             rows.append(
                 {"side": side, "n": WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())}
             )

@@ -100,7 +100,7 @@ def formats_picture(cases: Mapping[str, csr.Csr], block: int = 16, window: int =
 
 def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
     """Where each non-zero is: row, column, block, window, packed; repeated entries once."""
-    place = np.unique(csr.rows(a) * a.k + a.col_idx)
+    place = csr.distinct(csr.rows(a) * a.k + a.col_idx)
     row, column = place // a.k, place % a.k
     b_row, b_col = b.block
     blocks = bcsr.block_rows_of(b) * b.block_columns + b.col_idx

@@ -230,7 +230,7 @@ def left_out_file(folder: Path) -> Path:
 def leave_out(folder: Path, config: Fp8, error: Exception | None) -> None:
     """Nothing tries `config` any more. After an error that leaves the GPU of no use, the process ends."""
     fp8_family.LEFT_OUT.add(config)
-    with left_out_file(folder).open("a") as file:
+    with left_out_file(folder).open("a", encoding="utf-8") as file:
         file.write(f"{tuning.knobs(config)}\n")
     if isinstance(error, Hangs) or "CUDA" in type(error).__name__:
         print(f"left out, and once more: {tuning.knobs(config)}: {error}", flush=True)
@@ -240,7 +240,7 @@ def leave_out(folder: Path, config: Fp8, error: Exception | None) -> None:
 def read_left_out(folder: Path) -> set[Fp8]:
     """What earlier checks have left out."""
     path = left_out_file(folder)
-    lines = path.read_text().splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {config for config in configurations().values() if tuning.knobs(config) in lines}
 
 
@@ -427,7 +427,7 @@ def _or_refuse(bind, problem: Problem):
 
 
 def write(path: Path, rows: list[dict]) -> None:
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
         table.writerows(rows)

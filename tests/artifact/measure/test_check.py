@@ -1,6 +1,8 @@
 import math
 import struct
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifact.measure import check
-from kernels import formats
+from kernels import async_sparse, formats
 from kernels.contract import Operands, Problem
-from kernels.formats import csr, half, nm, two_four
+from kernels.formats import bcsr, csr, eight, half, nm, two_four
 from kernels.formats.half import Half
+from kernels.tuning import probe
 
 
 def make_problem(m=7, n=5, k=6, nnz=20, seed=0, signed=True, **changes) -> Problem:
@@ -160,7 +163,7 @@ def test_one_wrong_element_of_many_is_caught_by_the_largest_error():
         return out
 
     problem = make_problem(m=2000, n=64, k=500, nnz=2000 * 60, signed=False)
-    with pytest.raises(check.WrongResult, match="largest element-wise error 1.00e-03"):
+    with pytest.raises(check.WrongResult, match="an element is off by 2.01e"):
         check.check(OnCpu(problem, off_by_little), problem, check.oracle(problem, on="cpu"))
 
 
@@ -264,7 +267,7 @@ def test_an_empty_matrix_must_give_zeros():
     problem = make_problem(nnz=0)
     reference = check.oracle(problem, on="cpu")
     errors = check.check(OnCpu(problem, product), problem, reference)
-    assert errors == check.Errors(0.0, 0.0)
+    assert errors == check.Errors(0.0, 0.0, 0.0)
     with pytest.raises(check.WrongResult, match="is wrong"):
         check.check(OnCpu(problem, lambda a, b: 1e-30), problem, reference)
 
@@ -282,10 +285,10 @@ def test_a_problem_may_name_the_limit_of_its_results():
     def cut(a, b):
         return product(a, b) * np.float32(1 - 5e-5)
 
-    problem = make_problem(m=60, n=33, k=50, nnz=900)
+    problem = make_problem(m=60, n=33, k=1000, nnz=54_000, signed=False)
     reference = check.oracle(problem, on="cpu")
     with pytest.raises(
-        check.WrongResult, match="at most 1e-05 for float32; the element that is farthest off"
+        check.WrongResult, match="at most 1e-05 for float32; the first such element"
     ):
         check.check(OnCpu(problem, cut), problem, reference)
     problem = replace(problem, limit="tf32")
@@ -951,3 +954,269 @@ def test_a_16_bit_output_on_the_gpu_is_poisoned_and_checked(gpu, monkeypatch, dt
     bound.flip, bound.rows = cupy.uint16(0), 59
     with pytest.raises(check.WrongResult, match="leaves 33 of 1980 elements.*row 59"):
         check.check(bound, problem, reference, stream)
+
+
+# ----------------------------------------------------- what an element may be off by
+
+
+def heavy_and_light(
+    heavy: float, signed: bool = True, long: int = 3000, seed: int = 0, dtype="float32", m=60, n=16
+):
+    """Row 0 has `long` products, `heavy` times as large as the five of each other row."""
+    rng = np.random.default_rng(seed)
+    k = 4000
+    lengths = np.append(long, np.full(m - 1, 5))
+    row_ptr = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    col = np.concatenate([rng.choice(k, x, replace=False) for x in lengths]).astype(np.int32)
+    val = rng.uniform(0.2, 1, col.size).astype(np.float32)
+    val[:long] *= heavy
+    if signed:
+        val *= rng.choice(np.float32([-1, 1]), val.size)
+    b = rng.uniform(0.2, 1, (k, n)).astype(np.float32)
+    if dtype != "float32":
+        val = half.from_bits(half.to_bits(val, dtype), dtype)
+        b = half.from_dense(b, dtype)
+    operands = Operands(csr.Csr(m, k, row_ptr, col, val), b)
+    return replace(make_problem(m, n, k, int(col.size)), make_host=lambda: operands)
+
+
+def test_magnitudes_are_those_of_an_elements_own_products():
+    for problem in (make_problem(20, 7, 30, 200), heavy_and_light(10.0, dtype="bfloat16")):
+        a, b = problem.host().a, problem.host().b
+        b = half.to_dense(b) if isinstance(b, Half) else b
+        reference = check.oracle(problem, on="cpu")
+        each = csr.Csr(a.m, a.k, a.row_ptr, a.col_idx, np.abs(a.val))
+        exact = csr.to_dense(each).astype(float) @ np.abs(b.astype(float))
+        assert reference.sizes.dtype == np.float32
+        np.testing.assert_allclose(reference.sizes, exact, rtol=1e-6)
+        assert reference.longest == np.diff(a.row_ptr).max()
+        assert check.oracle(problem, on="cpu", sizes=False).sizes is None
+
+
+def test_the_bound_is_the_largest_error_over_what_rounding_explains():
+    problem = make_problem(40, 9, 60, 900)
+    reference = check.oracle(problem, on="cpu")
+    out = product(problem.host().a, problem.host().b)
+    found = check.compare(out, reference)
+    # By hand: lambda = 8, 2^-24, and 2^-21 of 3xTF32.
+    may = (8 * math.sqrt(reference.longest) * 2**-24 + 2**-21) * reference.sizes
+    off = np.abs(out.astype(float) - reference.values)
+    assert found.bound == pytest.approx((off / may).max(), rel=1e-3) and 0 < found.bound < 0.2
+    for share, right in ((0.9, True), (1.1, False)):
+        at = np.unravel_index(np.abs(reference.values).argmin(), out.shape)
+        out[at] = reference.values[at] + share * may[at]
+        if right:
+            assert check.compare(out, reference).bound == pytest.approx(share, rel=0.02)
+        else:
+            with pytest.raises(
+                check.WrongResult, match=r"is off by 1.1\de\+00 times what rounding"
+            ):
+                check.compare(out, reference)
+    assert math.isnan(check.compare(out, check.reference(reference.values)).bound)
+
+
+@pytest.mark.parametrize(("dtype", "heavy"), [("float32", 1e5), ("bfloat16", 1e3), ("float16", 20)])
+def test_a_light_row_beside_a_heavy_one_is_held_to_its_own_products(dtype, heavy):
+    """The rms of all elements is the heavy row's: against it the light row might be all zeros."""
+    problem = heavy_and_light(heavy, dtype=dtype)
+    reference = check.oracle(problem, on="cpu")
+    right = reference.values.astype(np.float32)
+    held = right if dtype == "float32" else half.from_dense(right, dtype)
+    assert check.compare(held, reference).bound < 1
+
+    def spoiled(change) -> object:
+        out = right.copy()
+        change(out)
+        return out if dtype == "float32" else half.from_dense(out, dtype)
+
+    a, b = problem.host().a, problem.host().b
+    b = half.to_dense(b) if isinstance(b, Half) else b
+    first = int(a.row_ptr[7])
+
+    def nothing(out):
+        out[7] = 0
+
+    def lost(out):
+        out[7] -= a.val[first] * b[a.col_idx[first]]
+
+    for change in (nothing, lost):
+        with pytest.raises(check.WrongResult, match="row 7, column"):
+            check.compare(spoiled(change), reference)
+
+
+def test_sums_that_cancel_are_right_in_any_order():
+    """A long row whose products add up to nearly nothing: off by far more than 1e-4 of the rms of all."""
+    problem = heavy_and_light(3000.0, seed=2, m=5000, n=200)
+    a, b = problem.host().a, problem.host().b
+    b *= np.random.default_rng(6).choice(np.float32([-1, 1]), b.shape)
+    reference = check.oracle(problem, on="cpu")
+    long = slice(0, int(a.row_ptr[1]))
+    products = a.val[long, None] * b[a.col_idx[long]]
+    out = reference.values.astype(np.float32)
+    out[0] = np.add.accumulate(products, axis=0, dtype=np.float32)[-1]
+    least = np.abs(reference.values[0]).argmin()
+    out[0, least] = reference.values[0, least] + 5 * 2**-24 * reference.sizes[0, least]
+    found = check.compare(out, reference)
+    assert found.max_err > check.LIMITS["float32"].max_err and found.bound < 1
+    with pytest.raises(check.WrongResult, match="largest element-wise error"):
+        check.compare(out, check.reference(reference.values))
+
+
+def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
+    """As libraries cut k in parts: each part is rounded, and the sum."""
+    rng = np.random.default_rng(4)
+    a, b = (
+        half.to_bits(rng.uniform(-1, 1, s).astype(np.float32), "bfloat16")
+        for s in ((30, 512), (512, 20))
+    )
+    a, b = (half.from_bits(x, "bfloat16").astype(float) for x in (a, b))
+    parts = [a[:, i::4] @ b[i::4] for i in range(4)]
+    exact, sizes = a @ b, (np.abs(a) @ np.abs(b)).astype(np.float32)
+    rounded = [
+        half.from_bits(half.to_bits(p.astype(np.float32), "bfloat16"), "bfloat16") for p in parts
+    ]
+    out = half.from_dense(sum(rounded), "bfloat16")
+    assert check.compare(out, check.reference(exact, sizes, 512)).bound < 1
+    out.bits[11, 7] ^= 1 << 7  # twice, or half, as large
+    with pytest.raises(check.WrongResult, match="row 11, column 7"):
+        check.compare(out, check.reference(exact, sizes, 512))
+
+
+# ------------------------------------------------------------------- whole numbers
+
+
+@pytest.mark.parametrize("dtype", ["float32", *half.DTYPES])
+def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(dtype):
+    """In a measurement's own numbers it is less than what rounding explains."""
+    problem = heavy_and_light(1.0, signed=False, dtype=dtype)
+    a = problem.host().a
+    lost = 1234
+
+    def without(p):
+        val = p.host().a.val.copy()
+        val[lost] = 0
+        b = p.host().b
+        b = half.to_dense(b) if isinstance(b, Half) else b
+        made = csr.to_dense(csr.Csr(a.m, a.k, a.row_ptr, a.col_idx, val)).astype(float) @ b
+        return made.astype(np.float32)
+
+    def bind(p, work=without):
+        out = work(p)
+        bound = OnCpu(p, lambda a, b: out, "loses")
+        if dtype != "float32":
+            bound = InHalf.__new__(InHalf)
+            bound.name, bound.work, bound.right = (
+                "loses",
+                lambda bits: bits,
+                half.to_bits(out, dtype),
+            )
+            bound.output = Half(dtype, np.zeros_like(bound.right))
+        return bound
+
+    if dtype != "float32":
+        check.check(bind(problem), problem, check.oracle(problem, on="cpu"))
+    exact = probe.exact(problem)
+    reference = check.oracle(exact, on="cpu", sizes=False)
+    check.exactly(bind(exact, lambda p: reference.values.astype(np.float32)), exact, reference)
+    with pytest.raises(check.WrongResult) as caught:
+        check.exactly(bind(exact), exact, reference)
+    said = str(caught.value)
+    assert said.startswith(
+        "loses on whole numbers at m=60, n=16, k=4000, 3295 non-zeros is wrong: "
+    )
+    assert (
+        " of 960 elements are not the product, which is exact there; the first one, at row 0"
+        in said
+    )
+    assert "\n" not in said
+
+
+def test_an_element_that_is_not_written_is_wrong_on_whole_numbers():
+    problem = heavy_and_light(1.0)
+    exact = probe.exact(problem)
+    reference = check.oracle(exact, on="cpu", sizes=False)
+
+    class Idle(OnCpu):
+        def launch(self, stream):
+            self.output[:-1] = reference.values[:-1]
+
+    with pytest.raises(
+        check.WrongResult, match="16 of 960 elements .* at row 59, column 0, is nan"
+    ):
+        check.exactly(Idle(exact, None), exact, reference)
+
+
+@pytest.mark.parametrize("out", ["bfloat16", "e4m3"])
+def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(out):
+    from kernels.tensor_core_24 import fp8_operands
+
+    exact = probe.exact(fp8_operands.problem(40, 24, 96, out=out, scale="vectors"))
+    reference = check.oracle(exact, on="cpu", sizes=False)
+    numbers = reference.values.astype(np.float32)
+    made = (
+        half.from_dense(numbers, out) if out == "bfloat16"
+        else eight.Eight(out, eight.to_bits(numbers, out), np.ones((1, 1), np.float32))
+    )  # fmt: skip
+
+    class Given:
+        name = "given"
+
+        def result(self):
+            return made
+
+        def launch(self, stream):
+            made.bits[...] = held
+
+    held = made.bits.copy()
+    check.exactly(Given(), exact, reference)
+    held[3, 5] += 1
+    with pytest.raises(check.WrongResult, match="1 of 960 elements .* at row 3, column 5"):
+        check.exactly(Given(), exact, reference)
+
+
+# -------------------------------------------------- independence, and the order of things
+
+
+def test_what_the_conversion_to_blocks_loses_is_wrong(monkeypatch):
+    """The oracle multiplies the matrix that was given, not what became of it."""
+    rng = np.random.default_rng(5)
+    row, col = np.nonzero(rng.random((90, 150)) < 0.05)
+    pattern = csr.Csr(
+        90, 150, np.searchsorted(row, np.arange(91)).astype(np.int32), col.astype(np.int32),
+        np.ones(col.size, np.float32),
+    )  # fmt: skip
+
+    def made():
+        return async_sparse.problem_from_csr(pattern, 20, 1, block=32, reorder="")
+
+    def compared(problem) -> check.Errors:
+        out = check.dense_product(problem.host().a, problem.host().b).astype(np.float32)
+        return check.compare(half.from_dense(out, "bfloat16"), check.oracle(problem, on="cpu"))
+
+    assert compared(made()).bound < 1
+    real = bcsr.from_csr
+
+    def loses_a_block(*given, **more):
+        a = real(*given, **more)
+        a.val[-1] = 0
+        return a
+
+    monkeypatch.setattr(bcsr, "from_csr", loses_a_block)
+    with pytest.raises(check.WrongResult, match="is wrong"):
+        compared(made())
+
+
+def test_the_poison_is_in_place_before_the_launch(monkeypatch):
+    """A GPU fills on CuPy's stream and launches on another: NaN that comes late would spoil a right result."""
+    log = []
+    stream = SimpleNamespace(synchronize=lambda: log.append("filled"))
+    cuda = SimpleNamespace(get_current_stream=lambda: stream)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    out = SimpleNamespace(shape=(2, 3), fill=lambda value: log.append(f"fill {value}"))
+    bound = SimpleNamespace(
+        name="x", result=lambda: out, launch=lambda stream: log.append("launch")
+    )
+    problem = make_problem(2, 3)
+    flow = SimpleNamespace(sync=lambda: log.append("end"))
+    check._launched(bound, problem, check.reference(np.zeros((2, 3))), flow, None, "")
+    assert log == ["fill nan", "filled", "launch", "end"]

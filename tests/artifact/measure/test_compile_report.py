@@ -46,3 +46,13 @@ def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkey
     assert (df["LDG.128"] == 1).all() and (df["STG.128"] == 1).all()
     assert not df["spills"].any() and (df["registers"] > 0).all()
     assert "LDL.32" not in df.columns, "a column of zeros says nothing"
+    asked = []
+    compile_cubin = jit.compile_cubin
+    monkeypatch.setattr(
+        jit, "compile_cubin", lambda *of: asked.append(of[1:]) or compile_cubin(*of)
+    )
+    few = compiled.compile_report("tiny_room", ["copy"], "sm_90a")
+    assert list(few["entry"]) == ["copy<1>", "copy<2>"] and set(few["target"]) == {"sm_90a"}
+    assert sorted(asked) == [("copy<1>", "sm_90a"), ("copy<2>", "sm_90a")], (
+        "nothing else is compiled"
+    )

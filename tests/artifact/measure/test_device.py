@@ -236,6 +236,17 @@ def test_commit_is_unknown_outside_a_repository(monkeypatch, tmp_path):
     assert device.commit() == "unknown"
 
 
+def test_a_repository_that_git_refuses_is_said(monkeypatch, tmp_path, capsys):
+    """As a clone of another user's, which git calls dubious."""
+    monkeypatch.delenv("SPARSITY_COMMIT", raising=False)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    assert device.commit() == "unknown" and capsys.readouterr().err == ""
+    (tmp_path / ".git").write_text("gitdir: /no/where")
+    assert device.commit() == "unknown"
+    said = capsys.readouterr().err
+    assert "recorded as unknown: fatal: not a git repository" in said and "SPARSITY_COMMIT" in said
+
+
 def make_tree(root):
     for name in (
         "kernels/jit.py",

@@ -133,6 +133,19 @@ def test_a_download_goes_on_after_what_fails(collection):
     assert [path.name for path in collection.iterdir()] == ["good.mtx"], "no part of one stays"
 
 
+def test_only_a_file_of_the_matrix_s_own_name_is_taken(collection, tmp_path):
+    """Neither a link to a file of the user's, nor a folder, nor a file whose name ends so."""
+    with tarfile.open(tmp_path / "site" / "G" / "odd.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "good.mtx", "odd/not_odd.mtx")
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo("odd/odd.mtx")
+            member.type, member.linkname = kind, "odd/not_odd.mtx"
+            archive.addfile(member)
+    lines = []
+    assert matrices.download(names("odd"), collection, lines.append) == ["odd"]
+    assert "has no odd.mtx" in lines[0] and not list(collection.iterdir())
+
+
 def test_what_the_collection_does_not_have_is_not_asked_for(collection):
     assert matrices.download(names("good", group=""), collection, pytest.fail) == []
 
@@ -223,6 +236,16 @@ def no_archive(path):
     path.with_suffix(".npz").write_bytes(b"not a zip")
 
 
+def test_a_matrix_that_memory_has_no_room_for_is_said_to_be_one(tmp_path, monkeypatch):
+    def full(_):
+        raise MemoryError("Unable to allocate 8 TiB")
+
+    monkeypatch.setattr(scipy.sparse, "load_npz", full)
+    (tmp_path / "large.npz").touch()
+    with pytest.raises(ValueError, match=r"large\.npz is a matrix that memory has no room for"):
+        matrices.load("large", tmp_path)
+
+
 def other_arrays(path):
     np.savez(path.with_suffix(".npz"), a=np.ones(3))
 
@@ -237,7 +260,28 @@ def complex_numbers(path):
     )
 
 
-@pytest.mark.parametrize("make", [no_archive, other_arrays, no_header, complex_numbers])
+def counted_from_one(path):
+    a = scipy.sparse.csc_array((np.ones(1), [0], [0, 1]), shape=(3, 1))
+    a.indices[0] = 10**6
+    scipy.sparse.save_npz(path.with_suffix(".npz"), a)
+
+
+def pointers_fall(path):
+    a = scipy.sparse.csc_array((np.ones(2), [0, 1], [0, 1, 2]), shape=(3, 2))
+    a.indptr[1] = 3
+    scipy.sparse.save_npz(path.with_suffix(".npz"), a)
+
+
+def decimal_comma(path):
+    path.with_suffix(".mtx").write_text(
+        "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1,5\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [no_archive, other_arrays, no_header, complex_numbers, counted_from_one, pointers_fall, decimal_comma],
+)  # fmt: skip
 def test_what_is_no_matrix_is_named(tmp_path, make):
     make(tmp_path / "bad")
     with pytest.raises(ValueError, match=r"bad\.(npz|mtx) holds no sparse matrix: ."):

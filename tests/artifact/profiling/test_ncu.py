@@ -335,7 +335,8 @@ def test_a_missing_value_is_no_row_and_no_part_of_a_sum(table, kernel_name, metr
 
 def test_counters_can_be_read_back(table, tmp_path):
     df = ncu.per_contender(ncu.attribute(table, ORDER))
-    back = records.read_counters(ncu.write(df, tmp_path / "counters.csv"))
+    path = tmp_path / "gpu" / "room" / "counters.csv"
+    back = records.read_counters(records.write_counters(path, df, "GPU"))
     pd.testing.assert_frame_equal(back, df, check_dtype=False)
 
 
@@ -462,13 +463,13 @@ def test_ncu_is_not_asked_for_ever(monkeypatch):
 
 
 def test_counters_and_report_are_kept(library, monkeypatch, tmp_path):
-    folder = tmp_path / "room"
-    df = profiled(monkeypatch, Ncu(), folder=folder)
+    folder = tmp_path / "gpu" / "room"
+    df = profiled(monkeypatch, Ncu(), folder=folder, gpu="GPU")
     counters = records.read_counters(folder / "counters.csv")
     pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
     kept = folder / "profiles" / "room.ncu-rep"
     pd.testing.assert_frame_equal(ncu.attribute(ncu.read(kept, METRICS), ORDER), df)
-    assert len(list(folder.rglob("*"))) == 4, "nothing else is left behind"
+    assert len(list(folder.rglob("*"))) == 5, "nothing else is left behind"
 
 
 def test_every_launch_is_a_row_of_the_table_that_is_shipped(library, monkeypatch, tmp_path):
@@ -494,7 +495,7 @@ def test_neither_is_kept_where_one_cannot_be(library, monkeypatch, tmp_path):
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(ncu, "write", full)
+    monkeypatch.setattr(records, "write_counters", full)
     with pytest.raises(OSError, match="no space left"):
         profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -658,3 +659,39 @@ def test_counters_of_a_small_problem(device, tmp_path, room, shape, contenders):
     ncu_itself = [shutil.which("ncu"), "--import", str(kept), "--page", "raw", "--csv"]
     said = subprocess.run(ncu_itself, capture_output=True, text=True)
     assert said.returncode == 0 and "gpu__time_duration.sum" in said.stdout, said.stderr
+
+
+def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch):
+    """Kernels of two that overlapped would have two markers before them."""
+    import cuda.core
+    from cuda.bindings import driver
+
+    from artifact import baselines
+    from artifact.measure import device
+    from artifact.profiling import ncu_target
+
+    log = []
+    stream = SimpleNamespace(sync=lambda: log.append("wait"))
+    opened = SimpleNamespace(
+        compute_capability=(9, 0), create_stream=lambda: stream, sync=lambda: log.append("ready")
+    )
+    code = SimpleNamespace(get_kernel=lambda name: name)
+    program = SimpleNamespace(compile=lambda kind: code)
+    monkeypatch.setattr(device, "require", lambda: SimpleNamespace(open=lambda: opened))
+    monkeypatch.setattr(baselines, "contenders", lambda *_: {})
+    for name, what in {
+        "LaunchConfig": dict, "Program": lambda *_: program, "ProgramOptions": dict,
+        "launch": lambda stream, config, kernel: log.append(kernel),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(cuda.core, name, what)
+    monkeypatch.setattr(driver, "cuProfilerStart", lambda: log.append("start"))
+    monkeypatch.setattr(driver, "cuProfilerStop", lambda: log.append("stop"))
+    room = SimpleNamespace(
+        BASELINES=(),
+        problem=lambda **_: SimpleNamespace(release=lambda: None),
+        bind=lambda name, *_: SimpleNamespace(launch=lambda stream: log.append(name)),
+    )
+    monkeypatch.setattr(ncu_target.importlib, "import_module", lambda name: room)
+    ncu_target.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
+    each = [MARKER, "a", "wait", MARKER, "b", "wait"]
+    assert log == ["ready", "start", *each, "stop"]

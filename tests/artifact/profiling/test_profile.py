@@ -56,10 +56,13 @@ def test_without_a_gpu(capsys, no_gpu, arguments):
     assert "needs an NVIDIA GPU" in refused(capsys, *arguments)
 
 
+INFO = SimpleNamespace(slug="nvidia-h200", gpu="NVIDIA H200")
+
+
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
     """A machine that seems to have a GPU, and folders of its own."""
-    monkeypatch.setattr(device, "require", lambda *_: SimpleNamespace(slug="nvidia-h200"))
+    monkeypatch.setattr(device, "require", lambda *_: INFO)
     monkeypatch.setattr(paths, "RECORDS", tmp_path / "records")
     return tmp_path
 
@@ -75,7 +78,7 @@ def profiled(monkeypatch):
     """The calls of `ncu.profile`, which seems to work: all counters are 5 and a report is 3 bytes."""
     calls = []
 
-    def profile(room, shapes, contenders, metrics, *, folder):
+    def profile(room, shapes, contenders, metrics, *, folder, gpu):
         calls.append((room, list(shapes), list(contenders), list(metrics), folder))
         rows = [
             (name, *(shape[key] for key in ncu.POINT[1:]), 0, "kernel", "1x1x1", "1x1x1", *value)
@@ -86,7 +89,7 @@ def profiled(monkeypatch):
         df = pd.DataFrame(rows, columns=list(ncu.COLUMNS))
         (folder / "profiles").mkdir(parents=True)
         (folder / "profiles" / f"{room}.ncu-rep").write_bytes(b"NVR")
-        ncu.write(ncu.per_contender(df), folder / "counters.csv")
+        records.write_counters(folder / "counters.csv", ncu.per_contender(df), gpu)
         return df
 
     monkeypatch.setattr(ncu, "profile", profile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,6 +109,32 @@ def test_a_module_that_needs_another_one_names_it(tmp_path):
         contenders.load(f"{tmp_path}/needy.py:bind")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def bind(:\n", r"own.py is no Python \(own.py, line 1: invalid syntax"),
+        (
+            "\n1 / 0\n",
+            r"raises ZeroDivisionError while it is loaded \(own.py, line 2: division by zero\)",
+        ),
+        (
+            "raise RuntimeError('so\\nand so')",
+            r"raises RuntimeError while it is loaded \(own.py, line 1: so\)",
+        ),
+    ],
+)
+def test_a_module_that_does_not_load_is_one_sentence(tmp_path, text, words):
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(ValueError, match=words) as caught:
+        contenders.load(f"{tmp_path / 'own.py'}:bind")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_with_a_mark_before_its_text_compiles(mine):
+    mine.write_bytes(b"\xef\xbb\xbf" + mine.read_bytes())
+    assert contenders.compiled(contenders.load(str(mine)))
+
+
 def test_the_python_template_loads_without_a_gpu():
     assert contenders.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
 
@@ -127,3 +154,34 @@ def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(
         monkeypatch.setenv("CUDA_HOME", str(folder.parent))
         assert contenders.headers()[0] == folder
         assert contenders.compiled(contenders.load(str(mine)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def bind(:\n",
+        "raise RuntimeError('not here')\n",
+        "import sys\nsys.exit(0)\n",
+        "class Odd(BaseException): pass\nraise SystemExit\n",
+    ],
+)
+def test_a_module_that_does_not_load_is_one_sentence(tmp_path, monkeypatch, text):
+    (tmp_path / "broken_module.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for place in ("broken_module", f"{tmp_path}/broken_module.py"):
+        monkeypatch.delitem(sys.modules, "broken_module", raising=False)
+        with pytest.raises(ValueError, match="broken_module.* fails with (Syntax|Runtime|System)"):
+            contenders.load(f"{place}:bind")
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(0)", "KeyError('a')"])
+def test_a_contender_that_fails_while_it_binds_is_one_sentence(tmp_path, problem, raised):
+    (tmp_path / "fails.py").write_text(f"def bind(problem, device):\n    raise {raised}\n")
+    contender = contenders.load(f"{tmp_path}/fails.py:bind")
+    with pytest.raises(ValueError, match="fails fails with (SystemExit|KeyError)"):
+        contender.bind(problem, None)
+
+
+def test_a_module_without_a_file_is_no_contender():
+    with pytest.raises(ValueError, match="sys has no function 'exit' in a file of its own"):
+        contenders.load("sys:exit")

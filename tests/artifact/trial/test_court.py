@@ -85,11 +85,12 @@ def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu)
 
 
 def test_a_second_trial_begins_anew(gpu):
-    court.measure(
-        court.start(contender(), "casper_sparse", "kick", 0), contender(), problems(), others()
-    )
+    first = court.start(contender(), "casper_sparse", "kick", 0)
+    court.measure(first, contender(), problems(), others())
+    records.leave_out(first.folder / "trial.csv", ("auto", "", 1, 2, 3, 0.5), "it refuses")
     begun = court.start(contender(), "casper_sparse", "kick", 0)
     assert not (begun.folder / "trial.csv").exists() and (begun.folder / "trial.csv.stale").exists()
+    assert records.read_plan(begun.folder) == records.read_absent(begun.folder) == {}
     assert len(court.measure(begun, contender(), problems()[:1], others())) == 4
 
 

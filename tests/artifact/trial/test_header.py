@@ -69,6 +69,10 @@ def test_what_it_comes_to(write, problem):
         ("m // 2", "m +", "'m +' is neither a name nor a sum"),
         ("sm_80", "sm_70", "no target 'sm_70'; known: sm_80"),
         ("// targets:", "// clear: b\n// targets:", "clear is 'b', but only c"),
+        ("m // 2", "-" * 50_000 + "m", "has 50001 characters, at most 1000"),
+        ("m // 2", " + ".join(["m"] * 20_000), "characters, at most 1000 are read"),
+        ("m // 2", "(" * 400 + "m" + ")" * 400, "is neither a name nor a sum"),
+        ("m // 2", "m\0", "is neither a name nor a sum"),
     ],
 )
 def test_a_header_that_is_not_whole_is_refused(write, old, new, says):
@@ -91,6 +95,17 @@ def test_a_header_that_is_not_whole_is_refused(write, old, new, says):
         ("m // 2", "m - 48", "grid 'm - 48' is 0 here, but must be 1 at least"),
         ("8 * k + 4", "-k", "shared '-k' is -32 here"),
         ("n % 4 == 0", "n % 3 == 0", "mine.cu requires n % 3 == 0, but n = 40"),
+        ("n % 4 == 0", "n % 4", "mine.cu requires n % 4, but n = 40"),
+        ("ceil(n / 32)", "n / 1.6 / 2", "'n / 1.6 / 2' is 12.5 here, no whole number"),
+        ("ceil(n / 32)", "1.5 / n", "'1.5 / n' is 0.0375 here, no whole number"),
+        ("ceil(n / 32)", "ceil()", "'ceil()' calls ceil() with 0 numbers"),
+        ("ceil(n / 32)", "ceil(n, 2)", "calls ceil() with 2 numbers"),
+        ("min(m, 7)", "min()", "calls min() with 0 numbers"),
+        ("ceil(n / 32)", "ceil(1e400)", "no number here"),
+        ("ceil(n / 32)", "n % 0", "divides by 0"),
+        ("ceil(n / 32)", "n == 40", "grid 'n == 40' is True here"),
+        ("nnz:int64", "-1:uint32", "-1, which is no uint32"),
+        ("2:float32", "1e300:float32", "the argument 1e300 is no float32"),
     ],
 )
 def test_what_does_not_fit_the_problem_is_refused(write, problem, old, new, says):
@@ -118,3 +133,27 @@ def test_every_format_has_names(problem, has):
     found = header.described(problem, problem.host())
     assert list(found)[:4] == list(header.SIZES) and "c" in found
     assert all(text in found[name] for name, text in has.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [
+        ("n * 1.0", 40), ("n / 1.6", 25), ("ceil(n / 1.5)", 27), ("max(n)", 40), ("min(m, n, 7)", 7), ("n * 0.1", 4),
+        ("ceil(0.3 / 0.1)", 3), ("7 // 2.5", 2), ("-" * 100 + "n", 40),
+    ],
+)  # fmt: skip
+def test_sums_are_exact_also_with_points(write, problem, text, is_):
+    head, known = header.read(write()), header.names(problem, problem.host())
+    found = header.value(head, text, known)
+    assert type(found) is int and found == is_
+    assert header.number(head, "n / 3", "float32", known) == np.float32(40 / 3)
+    assert header.number(head, "0.5", "float64", known) == 0.5
+
+
+def test_a_mark_before_the_text_is_no_part_of_it(write):
+    path = write()
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert header.read(path).entry == "mine<4, true>"
+    path.write_bytes(path.read_bytes() + b"// \xff")
+    with pytest.raises(ValueError, match=r"^mine.cu is no text in UTF-8: byte \d+ is 0xff"):
+        header.read(path)

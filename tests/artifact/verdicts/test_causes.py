@@ -214,8 +214,7 @@ def test_what_a_verdict_rests_on_is_what_was_read(home):
     )
     (row,) = judge.judge([asked], home).itertuples()
     assert row.rests == ("ceilings", "wide")
-    counters = synthetic.counters({OURS: {"dram": 20.0}})
-    (home / ROOM / "counters.csv").write_text(counters.to_csv(index=False))
+    synthetic.write_counters(home / ROOM, {OURS: {"dram": 20.0}})
     (row,) = judge.judge([asked], home).itertuples()
     assert row.rests == ("counters", "wide")
     assert compare._basis(("counters", "wide"), ("ceilings", "wide")) == compare.TWO_KINDS
@@ -247,9 +246,8 @@ def test_a_claim_about_ceilings_names_the_one_that_decides(tmp_path):
 def test_a_counter_of_dram_goes_with_bandwidth_or_is_not_explained(home, tmp_path):
     words = ({"counter": "dram__x", "of": OURS}, "median", {"at_most": 25, "partly": 26})
     other = made(tmp_path, "NVIDIA X1")
-    for folder, value in ((home, 20.0), (other, 32.0)):
-        text = synthetic.counters({OURS: {"dram__x": value}}).to_csv(index=False)
-        (folder / ROOM / "counters.csv").write_text(text)
+    for folder, gpu, value in ((home, "NVIDIA H200", 20.0), (other, "NVIDIA X1", 32.0)):
+        synthetic.write_counters(folder / ROOM, {OURS: {"dram__x": value}}, gpu)
     asked = claim(*words, experiment=("wide", "counters"))
     ceilings(other, "NVIDIA X1", copy=1.6)
     cause = found(asked, home, other)

@@ -174,8 +174,7 @@ def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(
     tmp_path, shipped, few_claims, monkeypatch
 ):
     """On another GPU the verdicts decide; "not measured" everywhere would agree with anything."""
-    counters = synthetic.counters({"warp_per_row": {"c": 1.0}})
-    (shipped / "casper_sparse" / "counters.csv").write_text(counters.to_csv(index=False))
+    synthetic.write_counters(shipped / "casper_sparse", {"warp_per_row": {"c": 1.0}})
     words = ({"counter": "c", "of": "warp_per_row"}, "median", {"at_least": 1, "partly": 0})
     asked = few_claims[:2]
     by_counters = [replace(asked[0], id=f"c{i}", rule=judging.rule(*words)) for i in range(3)]

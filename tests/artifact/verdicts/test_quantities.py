@@ -161,6 +161,12 @@ def test_a_share_of_a_counter_may_be_of_a_sum():
     assert np.allclose(quantities.counter_share(e, ALL, "c", "all", ["warp_per_row"]).all, 0.03)
     both = quantities.counter_share(e, ALL, "c", "all", "warp_per_row", plus=["d"])
     assert np.allclose(both.all, 0.23) and "c + d over all" in both.name
+    # Where one of them was not read, there is no share.
+    lacks = (table["metric"] == "d") & (table["m"] == table["m"].max())
+    fewer = quantities.counter_share(
+        evidence(counters=table[~lacks]), ALL, "c", "all", "warp_per_row", plus=["d"]
+    )
+    assert 0 < len(fewer.all) < len(both.all) and np.allclose(fewer.all, 0.23)
     few = evidence(counters=table[table["metric"] != "d"])
     with pytest.raises(NotMeasured, match="counter d was not profiled"):
         quantities.counter_share(few, ALL, "c", "all", "warp_per_row", plus=["d"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import numpy as np
@@ -130,6 +131,36 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
     assert "does not take this matrix here; the fastest is warp_per_row" in advice.judged(
         found, "win"
     )
+
+
+def test_a_library_that_is_not_installed_is_left_out_by_its_name(answer, monkeypatch):
+    from artifact.measure import bench, check
+
+    timing = bench.Timing(2.0, 2.0, 2.0, 9, 1.0, 1.0, "none", False)
+    df = answer.pool.df
+    shown = df.assign(variant=df["variant"].replace({"plain": "scalar", "cut": "cusparse_alg2"}))
+    answer = advice.Advice(
+        **{**vars(answer), "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices)}
+    )
+
+    def needs(problem):
+        raise ModuleNotFoundError("No module named 'nvmath'", name="nvmath")
+
+    monkeypatch.setattr(
+        advice.baselines, "contenders", lambda names, opened: {"cusparse_alg2": needs}
+    )
+    room = importlib.import_module(f"kernels.{answer.pool.about.room}")
+    monkeypatch.setattr(room, "bind", lambda name, problem, device: name)
+
+    def point(problem, contenders, opened, budget_s):
+        bound = {name: make(problem) for name, make in contenders.items()}
+        return {name: (run.Prepared(0.0, 0), check.Errors(0.0, 0.0), timing) for name in bound}
+
+    monkeypatch.setattr(run, "measure_point", point)
+    said = []
+    found = advice.measure(answer, matrix(), None, said.append)
+    assert "scalar" in set(found["variant"]) and "cusparse_alg2" not in set(found["variant"])
+    assert said == ["left out: cusparse_alg2: needs nvmath, which is not installed"]
 
 
 def test_arguments_of_problems_that_would_reorder_are_told_not_to():

@@ -11,6 +11,7 @@ import scipy.sparse
 from artifact import rooms
 from artifact.measure import matrices
 from artifact.which import statistics
+from kernels.async_sparse import operands
 from kernels.formats import csr, reorder
 
 SHIPPED = [room for room in rooms.find() if rooms.statistics(room).is_file()]
@@ -48,6 +49,17 @@ def test_random_matrices_counted_one_by_one():
             for j in range(0, 90, side)
         )
         assert getattr(s, f"blocks_{side}") == pytest.approx(a.nnz / kept / side**2)
+
+
+def test_entries_are_sorted_and_never_hashed(monkeypatch):
+    """NumPy's `unique` takes minutes for some millions of integers."""
+    monkeypatch.setattr(np, "unique", lambda *_, **__: pytest.fail("hashed"))
+    a = csr.from_scipy(scipy.sparse.random(60, 60, 0.1, "csr", rng=np.random.default_rng(0)))
+    statistics.of(statistics.ordered(a, statistics.RCM))
+    repeated = csr.Csr(1, 4, np.array([0, 3], np.int32), np.array([2, 0, 2], np.int32), a.val[:3])
+    assert operands.with_values(repeated, 0, "float32").col_idx.tolist() == [0, 2]
+    x = np.random.default_rng(1).integers(0, 50, 200)
+    assert csr.distinct(x).tolist() == sorted(set(x.tolist())) and csr.distinct(x[:0]).size == 0
 
 
 def test_repeated_entries_count_once_and_values_do_not():

@@ -51,4 +51,4 @@ def pool(matrices: int = 40, sizes=(128, 512), seed: int = 0) -> Pool:
                 )  # fmt: skip
     usual = synthetic.experiment("wide").iloc[0].to_dict()
     df = pd.DataFrame([usual | {"experiment": "real"} | row for row in rows])
-    return Pool(ABOUT, synthetic.consistent(df)[list(records.COLUMNS)], known)
+    return Pool(ABOUT, synthetic.consistent(df).reindex(columns=list(records.COLUMNS)), known)

@@ -26,7 +26,7 @@ def matrices(seed: int) -> dict[str, Csr]:
         "uniform": csr.from_scipy(sp.random(m, k, 0.01, format="csr", dtype=np.float32, random_state=rng)),
         "graph": _of_lengths(graph, k, rng),
         "band": csr.from_scipy(
-            sp.diags([np.arange(1, m + 1, dtype=np.float32)] * 7, range(-3, 4), shape=(m, m), format="csr", dtype=np.float32)
+            sp.diags([np.arange(1, m + 1.0)] * 7, range(-3, 4), shape=(m, m), format="csr", dtype=np.float32)
         ),
         "one row": _of_lengths(np.array([k]), k, rng),
         "one column": _of_lengths(rng.integers(0, 2, m), 1, rng),

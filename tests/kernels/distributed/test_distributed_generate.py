@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import kernels
 from kernels import distributed, jit, splitmix
-from kernels.distributed import generate, partition, streaming
+from kernels.distributed import generate, partition, plans, streaming
 from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import csr
 
@@ -197,6 +200,31 @@ def test_a_streamed_matrix_may_come_in_slabs(monkeypatch):
         assert [x for x, _ in made.panels] == [0, *(y for _, y in made.panels[:-1])]
     with pytest.raises(ValueError, match=r"slabs have \[255, 256\] columns"):
         distributed.streamed([a, a[:, 1:]], 16, panel=300, machine=distributed.Host())
+
+
+@pytest.mark.parametrize(
+    "make", [distributed.plan, partial(distributed.streamed, panel=50)], ids=["plan", "streamed"]
+)
+def test_indices_of_large_matrices_are_looked_at_before_they_are_cut(monkeypatch, make):
+    for module in (streaming, partition, plans):
+        monkeypatch.setattr(module, "INT32_MAX", 100)
+    a = whole(Rmat(8, 6, 2))
+    for given, name in ((a.tocsc(), "row_idx"), (a, "col_idx")):
+        given.indices = given.indices.copy()
+        given.indices[5] = 10**7
+        with pytest.raises(ValueError, match=rf"{name}\[5\] is 10000000, outside"):
+            make(given, 16, machine=distributed.Host())
+    a = whole(Rmat(8, 6, 2))
+    a.indptr[3] = 10**7
+    with pytest.raises(ValueError, match="falls from 10000000"):
+        make(a, 16, machine=distributed.Host())
+
+
+@pytest.mark.parametrize("make", [distributed.plan, distributed.streamed])
+def test_without_cupy_there_is_no_gpu(monkeypatch, make):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(kernels.NoGpu, match="CuPy, which is not installed here"):
+        make(whole(Rmat(4, 3, 2)), 4)
 
 
 def test_panels_have_at_most_so_many_entries_or_a_row():

@@ -1,4 +1,4 @@
-"""Conversions and layouts by kernels are what NumPy makes, to the bit: compress.cu and layout.cu, run on the host and on a GPU."""
+"""Conversions and layouts by kernels are what NumPy makes, to the bit, run on the host and on a GPU."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from kernels.library import buffers
 
 
 class Driver:
-    """What `buffers` asks of the driver. waits: (stream that waits, stream it waits for); captures: stream -> number."""
+    """What `buffers` asks of the driver. waits: (stream that waits, the other); captures: stream -> number."""
 
     CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
 

@@ -8,7 +8,7 @@ import pytest
 from kernels import casper_sparse, jit, nm_spmm, pitch, tensor_core_24
 from kernels.async_sparse import model, union
 from kernels.formats import half
-from kernels.library import dense
+from kernels.library import dense, families
 
 #: Those that the rooms' own tests leave out.
 OTHERS = tuple(target for target in jit.FAMILIES if target not in jit.TARGETS)
@@ -49,3 +49,22 @@ def test_every_family_has_the_kernels_that_are_routed_to(what):
         assert used.spill_loads <= MOST_LOADS and used.stack_bytes <= 4 * MOST_LOADS, (
             f"{entry} on {target}: {used}"
         )
+
+
+def test_the_table_has_every_family_that_is_compiled_for_and_each_gets_something():
+    assert sorted(f.target for f in families.FAMILIES) == sorted(jit.FAMILIES)
+    table = families.table()
+    for asked, row in table.items():
+        for family in families.FAMILIES:
+            hopper, said = family.compute_capability == (9, 0), row[family.name]
+            assert (said == families.NONE) == (asked == ("N:M", "bfloat16") and not hopper)
+            assert ("wgmma" in said or "copy engine" in said) <= hopper, (asked, family.name)
+
+
+def test_the_table_is_what_routes_say(monkeypatch):
+    def nothing(*_, **__):
+        raise ValueError("no kernel")
+
+    monkeypatch.setattr(families.routes, "route", nothing)
+    said = {cell for row in families.table().values() for cell in row.values()}
+    assert said == {families.NONE}

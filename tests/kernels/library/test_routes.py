@@ -110,7 +110,7 @@ def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, m
         lambda configs, *_: offered.extend(configs) or tuning.Winner(configs[0], 1.0, None, 0.0),
     )
     family = routes._family(made, p, device)
-    family.tune()
+    family.tune(p)
     assert offered and family.likely() in offered
     for config in offered:
         assert family.fits(config)
@@ -227,7 +227,7 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
 ):
     made = way(kind, dtype, accuracy, device)
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
-    monkeypatch.setattr(tuning, "look_up", lambda *_: None)  # nothing is kept
+    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: None)  # nothing is kept
     monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
     p, _, _ = routes.problem(made, 96, np)
     choice = routes.choose(made, p, device, tune=None)

@@ -320,8 +320,7 @@ def folder(
         records.write(gpu / ROOM / f"{name}.csv", frames[name] if name in frames else made[name]())
     records.write_machine(gpu / ROOM, synthetic.machine() | {"sm_count": 132})
     if "counters" not in without:
-        table = counters() if table is None else table
-        records.write_text(gpu / ROOM / "counters.csv", table.to_csv(index=False))
+        synthetic.write_counters(gpu / ROOM, counters() if table is None else table)
     return gpu
 
 

@@ -11,7 +11,7 @@ from drawn import drawn_in, labels, legible, on_a_page, words
 from artifact import rooms
 from artifact.drawing import style
 from artifact.measure import matrices, records
-from artifact.rooms.async_sparse import arithmetic, contenders, fit, tasks_of_a_warp
+from artifact.rooms.async_sparse import arithmetic, contenders, fit, in_order, tasks_of_a_warp
 from artifact.rooms.async_sparse import experiments as room_experiments
 from artifact.rooms.async_sparse import prose as room_prose
 from artifact.rooms.async_sparse.contenders import AUTO_FP32, BELL, CSR, KEPT, TRITON, UNION, WCSR
@@ -416,6 +416,18 @@ def test_what_the_order_of_tasks_is_worth_is_of_the_same_launches(tmp_path, monk
         monkeypatch.setattr(fit, which, path)
     said = prose.waits()
     assert "1 of 2 matrices, graph first, and at most 4.0 times: 100 µs became 25" in said
+
+
+def test_the_price_of_one_order_is_a_geometric_mean_over_matrices():
+    df = pd.DataFrame(
+        [("a", "auto_fp32", 2, 10.0, 10.0), ("b", "auto_fp32", 3, 10.0, 12.1), ("c", "auto_half", 1, 5.0, 5.0)],
+        columns=["matrix", "auto", "parts", "us", "in_order_us"],
+    )  # fmt: skip
+    exact, sixteen = in_order.price(df).to_dict("records")
+    assert exact["mean"] == pytest.approx(1.1) and exact["largest"] == pytest.approx(1.21)
+    assert (exact["matrices"], exact["cut"], exact["worst"]) == (2, 1, "b")
+    assert exact["cut_mean"] == pytest.approx(1.21)
+    assert sixteen["mean"] == 1 and sixteen["cut"] == 0 and np.isnan(sixteen["cut_mean"])
 
 
 def test_the_rule_for_a_warps_tasks_is_held_against_what_was_measured():

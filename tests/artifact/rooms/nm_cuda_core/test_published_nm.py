@@ -24,6 +24,7 @@ from kernels import nm_cuda_core as room
 from kernels.nm_cuda_core import launch
 
 ROOM = "nm_cuda_core"
+GPU = "NVIDIA GeForce RTX 4070"
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 FIGURES = {
     name: rooms.published("nm_cuda_core", name) for name in ("fig2", "fig3", "fig4", "table1")
@@ -145,11 +146,10 @@ def folder(root, alone=1.0, table=None, without=()):
     }
     place = root / "nvidia-geforce-rtx-4070" / ROOM
     for name in frames.keys() - set(without):
-        records.write(place / f"{name}.csv", frames[name])
-    records.write_machine(place, synthetic.machine())
+        records.write(place / f"{name}.csv", frames[name].assign(gpu=GPU))
+    records.write_machine(place, synthetic.machine(GPU))
     if "counters" not in without:
-        table = counters() if table is None else table
-        (place / "counters.csv").write_text(table.to_csv(index=False))
+        synthetic.write_counters(place, counters() if table is None else table, GPU)
     return place.parent
 
 

@@ -180,14 +180,13 @@ def counters(changes=None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=records.COUNTER_COLUMNS)
 
 
-def folder(root, table=None, without=(), gpu="NVIDIA A100 80GB PCIe", slug="gpu"):
+def folder(root, table=None, without=(), gpu="GPU", slug="gpu"):
     where = root / slug
     for name in MADE.keys() - set(without):
         records.write(where / ROOM / f"{name}.csv", record(name, MADE[name](), gpu))
     records.write_machine(where / ROOM, synthetic.machine(gpu))
     if "counters" not in without:
-        table = counters() if table is None else table
-        (where / ROOM / "counters.csv").write_text(table.to_csv(index=False))
+        synthetic.write_counters(where / ROOM, counters() if table is None else table, gpu)
     if "ceilings" not in without:
         records.write(
             where / "ceilings" / "ceilings.csv", synthetic.ceilings(gpu, copy=1935.0, fma=PEAK)

@@ -14,6 +14,7 @@ from artifact.verdicts import evidence, judge, load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
 
 ROOM = "tensor_core_24"
+GPU = "NVIDIA GeForce RTX 4070"
 FIGURES = {name: rooms.published(ROOM, name) for name in ("benchmarks", "design")}
 #: Without those of FP8, which the post's GPU was not measured in; test_tc_fp8.py has them.
 MINE = [c for c in load.claims() if c.room == ROOM and c.experiment != ("fp8",)]
@@ -93,13 +94,12 @@ def folder(root, peaks=PEAKS, table=None, without=()):
         "ragged": experiment("ragged", ragged, (4095, 4099)),
     }
     for name in frames.keys() - set(without):
-        records.write(gpu / ROOM / f"{name}.csv", frames[name])
-    records.write_machine(gpu / ROOM, synthetic.machine())
+        records.write(gpu / ROOM / f"{name}.csv", frames[name].assign(gpu=GPU))
+    records.write_machine(gpu / ROOM, synthetic.machine(GPU))
     if "counters" not in without:
-        table = counters() if table is None else table
-        (gpu / ROOM / "counters.csv").write_text(table.to_csv(index=False))
+        synthetic.write_counters(gpu / ROOM, counters() if table is None else table, GPU)
     if "ceilings" not in without:
-        row = synthetic.ceilings().iloc[0].to_dict()
+        row = synthetic.ceilings(GPU).iloc[0].to_dict()
         us = row["median_us"]
         rows = [
             row
@@ -108,7 +108,7 @@ def folder(root, peaks=PEAKS, table=None, without=()):
             for v, t in peaks.items()
         ]
         records.write(gpu / "ceilings" / "ceilings.csv", pd.DataFrame(rows))
-        records.write_machine(gpu / "ceilings", synthetic.machine())
+        records.write_machine(gpu / "ceilings", synthetic.machine(GPU))
     return gpu
 
 

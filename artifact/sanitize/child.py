@@ -1,0 +1,106 @@
+"""One process of `python -m artifact.sanitize`: the cases of a room, one after the other, as compute-sanitizer watches.
+
+    python -m artifact.sanitize.child ROOM OUT [--tool TOOL] [--only TEXT]
+
+Writes a line of JSON to OUT before each case, its name, and one after it: what came of it, and which kernels it loaded.
+So a case that hangs or ends the process is known by its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+#: Opcodes of the copy engine on compute capability 9.0, without what says where operands lie: UTMALDG, UTMASTG, UBLKCP.
+_COPIES = (0x1B4, 0x1B5, 0x1BA)
+
+
+def by_copy_engine(instructions: bytes) -> bool:
+    """Whether a kernel's machine code copies by TMA, which racecheck does not see."""
+    opcodes = np.frombuffer(instructions, "<u8")[::2] & 0x1FF
+    return bool(np.isin(opcodes, _COPIES).any())
+
+
+def name_of(entry: str) -> str:
+    """The kernel of a template instantiation."""
+    return entry.split("<")[0]
+
+
+class Loaded:
+    """What `jit.load` loads, from when it is made on: kernel -> whether it copies by TMA."""
+
+    def __init__(self, jit):
+        self.kernels: dict[str, bool] = {}
+        load = jit.load
+
+        def noted(cubin, *more):
+            name = name_of(cubin.entry)
+            if name not in self.kernels:
+                self.kernels[name] = by_copy_engine(jit._instructions(cubin))
+            return load(cubin, *more)
+
+        jit.load = noted
+
+    def take(self) -> dict[str, bool]:
+        """Those since the last call."""
+        taken, self.kernels = self.kernels, {}
+        return taken
+
+
+def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
+    """Run cases; write(line) for each. only: a text that their names have."""
+    for name, work in cases:
+        if only not in name:
+            continue
+        write({"case": name})
+        begin, said = time.perf_counter(), {}
+        try:
+            work()
+        except ValueError as error:
+            said = {"refused": str(error)}
+        except Exception as error:  # a wrong result, or an error of the driver's
+            said = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+        seconds = round(time.perf_counter() - begin, 3)
+        write({"case": name, "done": True, "kernels": loaded.take(), "seconds": seconds} | said)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("room")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tool", default="")
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    given = parser.parse_args(arguments)
+
+    import cupy
+
+    from artifact.sanitize import cases, lab
+    from kernels import gpu, jit
+
+    cupy.cuda.set_allocator(None)  # an array is an allocation: what lies beyond it is nobody's
+    loaded, most = Loaded(jit), jit.most_clusters
+    jit.most_clusters = lambda *asked: min(lab.SMS // 2, most(*asked))
+    with given.out.open("w") as file:
+
+        def write(line: dict) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+        run(
+            cases.ROOMS[given.room](lab.Lab(gpu.open_device(0), given.tool)),
+            loaded,
+            given.only,
+            write,
+        )
+        write({"end": True})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What each family of GPUs multiplies with: the routes, asked for GPUs that need not be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import jit
+from ..async_sparse import any_csr, model
+from ..formats import bcsr, nm, two_four
+from ..formats.csr import Csr
+from . import routes
+
+SIZE = 256  #: of the matrices that routes are asked about
+
+
+@dataclass(frozen=True)
+class _Properties:
+    multiprocessor_count: int
+    max_shared_memory_per_block_optin: int
+
+    @property
+    def max_shared_memory_per_multiprocessor(self) -> int:
+        return self.max_shared_memory_per_block_optin + 1024
+
+
+@dataclass(frozen=True)
+class Family:
+    """GPUs of one compute capability; stands for a `cuda.core.Device` where routes look at one."""
+
+    name: str  #: what its GPUs are called
+    compute_capability: tuple[int, int]
+    properties: _Properties  #: of the first of them
+
+    @property
+    def target(self) -> str:
+        """What kernels are compiled for."""
+        return jit.arch_of(self)
+
+
+FAMILIES = (
+    Family("H100, H200", (9, 0), _Properties(132, 232_448)),
+    Family("A100", (8, 0), _Properties(108, 166_912)),
+    Family("RTX 30, A10", (8, 6), _Properties(82, 101_376)),
+    Family("RTX 40, L4, L40S", (8, 9), _Properties(128, 101_376)),
+    Family("B200", (10, 0), _Properties(148, 232_448)),
+    Family("RTX 50", (12, 0), _Properties(170, 101_376)),
+)
+NONE = "none, and one sentence says so"
+#: What a route leads to -> how it multiplies.
+WORDS = {
+    "union": "groups of rows, CUDA cores",
+    "windows": "windows, `wgmma`",
+    "unit_ring": "blocks, `wgmma`",
+    "blocks_mma": "blocks, `mma.sync`",
+    "wgmma": "2:4, `wgmma.sp`",
+    "mma_sp": "2:4, `mma.sp`",
+    "wide": "vectors, CUDA cores",
+    "bulk": "vectors, CUDA cores and copy engine",
+    "stream": "vectors, CUDA cores and copy engine",
+    "cluster": "vectors, CUDA cores and copy engine",
+    "tf32": "vectors, `wgmma`",
+    "bf16": "vectors, `wgmma`",
+}
+
+
+def _csr() -> Csr:
+    every = np.arange(0, SIZE, SIZE // 8, dtype=np.int32)
+    row_ptr = np.arange(0, 8 * SIZE + 1, 8, dtype=np.int32)
+    return Csr(SIZE, SIZE, row_ptr, np.tile(every, SIZE), np.ones(8 * SIZE, np.float32))
+
+
+def _nm():
+    return nm.random(SIZE, SIZE, 8, 32, 32, 0)
+
+
+def _blocks(dtype: str):
+    return bcsr.random(SIZE, SIZE, 0.5, 0, dtype=dtype)
+
+
+#: Format, dtype of B and accuracy, as a table says them -> how to make A; the dtype and accuracy that are asked for.
+ASKED: dict[tuple[str, str], tuple[Callable[[], Any], str, str]] = {
+    ("CSR", "float32"): (_csr, "float32", "fp32"),
+    ("CSR", "float32, at least TF32"): (_csr, "float32", "tf32"),
+    ("CSR", "bfloat16, float16"): (_csr, "bfloat16", "bf16"),
+    ("blocks", "bfloat16, float16"): (lambda: _blocks("bfloat16"), "bfloat16", "bf16"),
+    ("blocks", "float32, at least TF32"): (lambda: _blocks("float32"), "float32", "tf32"),
+    ("2:4", "bfloat16, float16"): (lambda: two_four.random(SIZE, SIZE, "bfloat16", 0), "bfloat16", "bf16"),
+    ("N:M", "float32"): (_nm, "float32", "fp32"),
+    ("N:M", "float32, at least TF32"): (_nm, "float32", "tf32"),
+    ("N:M", "bfloat16"): (_nm, "bfloat16", "bf16"),
+}  # fmt: skip
+
+
+def table() -> dict[tuple[str, str], dict[str, str]]:
+    """(format, B) -> name of a family -> what multiplies there."""
+    return {asked: {f.name: multiplied(asked, f) for f in FAMILIES} for asked in ASKED}
+
+
+def multiplied(asked: tuple[str, str], family: Family) -> str:
+    """What multiplies an entry of `ASKED` on a family of GPUs, by the routes and what they may choose from."""
+    make, dtype, accuracy = ASKED[asked]
+    try:
+        way = routes.route(make(), dtype, accuracy, family, explicit=True)
+    except ValueError:
+        return NONE
+    return "; or ".join(dict.fromkeys(WORDS[name] for name in _names(way, family)))
+
+
+def _names(way: routes.Route, family: Family) -> list[str]:
+    """The kernels that a way may take."""
+    if way.variant in any_csr.ACCURACIES:
+        pool = model.POOLS[any_csr.ACCURACIES[way.variant]]
+        names = {kind: name for name, kind in any_csr.CHOICES.families.items()}
+        return [names[type(config)] for config in pool if any_csr.fits(config, family)]
+    if way.variant != "auto":
+        return [way.variant]
+    if way.room == "async_sparse":
+        return ["unit_ring"]
+    problem, _, _ = routes.problem(way, SIZE, np)
+    if way.room == "tensor_core_24":
+        from ..tensor_core_24 import family as of
+
+        names = {kind: name for name, kind in of.CHOICES.families.items()}
+        return [names[type(config)] for config in of.candidates(problem, family)]
+    from ..nm_spmm import family as of
+
+    return [config.kernel for config in of.candidates(problem, family)][:1]

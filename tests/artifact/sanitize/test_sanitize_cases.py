@@ -1,0 +1,95 @@
+"""Every case of a room can be made ready on a GPU that is not there, and every kernel of the room has one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import racing
+from pretend import as_array, pretended  # noqa: F401
+
+from artifact.sanitize import __main__ as sanitize
+from artifact.sanitize import cases, jobs, lab
+from kernels import jit, rooms
+from kernels.contract import Operands
+from kernels.formats.half import Half
+from kernels.tensor_core_24 import fp8, gpcs
+
+#: Rooms whose cases are products by a kernel that is bound; the others call what works on a GPU alone.
+PRODUCTS = tuple(
+    name for name in cases.ROOMS if name not in ("library", "generated", "conversions")
+)
+OF_ROOM = {"async_csr": "async_sparse", "async_blocks": "async_sparse"}
+
+
+def test_the_command_runs_every_room():
+    assert set(sanitize.ROOMS) == set(cases.ROOMS)
+    assert {OF_ROOM.get(name, name) for name in PRODUCTS} == {*rooms(), "fp8"}
+
+
+@pytest.fixture
+def ran(pretended, monkeypatch):  # noqa: F811
+    """A function: a room -> what came of its cases, which are made ready and not launched; they are kept."""
+    made: dict[str, jobs.Ran] = {}
+    properties = SimpleNamespace(**vars(racing.H200.properties), clock_rate=1_980_000)
+    device = pretended(SimpleNamespace(**vars(racing.H200) | {"properties": properties}))
+    monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
+    monkeypatch.setattr(jit, "most_clusters", lambda *_: 2)
+    monkeypatch.setattr(gpcs, "places", lambda _: as_array(np.zeros(132, np.int32)))
+
+    def product(self, asked, name, bind, right) -> None:
+        problem = asked.problem
+        if problem.room == "nm_spmm":  # its preparation follows indices, which kernels write
+            problem = replace(problem, make_device=lambda: _moved(problem), _device=None)
+        bind(problem, self.device if name in lab.WHOLE else self.few)
+
+    monkeypatch.setattr(lab.Lab, "product", product)
+    monkeypatch.setattr(cases, "_gated", lambda *_: None)
+
+    def run(room: str) -> jobs.Ran:
+        if room not in made:
+            found = made[room] = jobs.Ran(room, "")
+            for name, work in cases.ROOMS[room](lab.Lab(device)):
+                try:
+                    work()
+                except ValueError as error:
+                    found.refused[name] = str(error)
+                else:
+                    found.ran.add(name)
+        return made[room]
+
+    return run
+
+
+def _moved(problem) -> Operands:
+    ops = problem.host()
+    b = replace(ops.b, val=as_array(ops.b.val), index=as_array(ops.b.index))
+    a = Half(ops.a.dtype, as_array(ops.a.bits)) if isinstance(ops.a, Half) else as_array(ops.a)
+    dtype = np.uint16 if isinstance(a, Half) else np.float32
+    c = as_array(np.zeros((problem.m, problem.n), dtype, order="F"))
+    return Operands(a, b, Half(a.dtype, c) if isinstance(a, Half) else c)
+
+
+@pytest.mark.parametrize("room", PRODUCTS)
+def test_no_kernel_is_refused_on_every_problem(ran, room):
+    assert ran(room).never == [], ran(room).refused
+
+
+def test_every_variant_that_is_a_kernel_of_its_own_has_a_case(ran):
+    for name, room in {**rooms(), "fp8": fp8}.items():
+        every = [x for x in PRODUCTS if OF_ROOM.get(x, x) == name]
+        found = {case.split(",")[0] for x in every for case in ran(x).ran}
+        own = {x for x in room.VARIANTS if "auto" not in x and x not in cases.CHOOSING}
+        assert own <= found, own - found
+
+
+def test_blocks_that_stay_have_several_tiles(ran):
+    """What a kernel is told of the GPU: fewer multiprocessors than the problems have tiles."""
+    real = SimpleNamespace(properties=SimpleNamespace(multiprocessor_count=132, l2_cache_size=7))
+    few = lab.Few(SimpleNamespace(properties=real.properties, device_id=3))
+    assert few.properties.multiprocessor_count == lab.SMS < 6 and few.device_id == 3
+    assert few.properties.l2_cache_size == 7
+    assert sys.modules["cupy"], "which is not the real one here"

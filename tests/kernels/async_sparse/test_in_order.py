@@ -1,0 +1,222 @@
+"""Sums in one order without a GPU: slots of parts, the protocol in every interleaving, the compiler's code."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from math import ceil
+
+import compiled
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import jit
+from kernels.async_sparse import any_csr, model, tasks, union, windows
+from kernels.async_sparse.union import Union
+from kernels.async_sparse.windows import Windows
+from kernels.formats.csr import Csr
+from kernels.library import in_order
+from kernels.tuning import choices
+from kernels.tuning.__main__ import rooms
+
+HEADER = jit.COMMON / "in_order.cuh"
+FAN = int(re.search(r"constexpr int FAN = (\d+);", HEADER.read_text())[1])
+
+
+# ------------------------------------------------------------------------------------ slots
+
+
+@given(
+    st.lists(st.integers(0, 3000), max_size=30), st.sampled_from([32, 64, 256]), st.booleans()
+)  # fmt: skip
+def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_first):
+    """Parts of a window side by side, by their columns, whatever order tasks come in; and no slot but theirs."""
+    row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    work = tasks.tasks(row_ptr, chunk, even=True, longest_first=longest_first)
+    parts = tasks.parts(row_ptr, work.cut, chunk)
+    cut = work.table[work.table[:, 3] >= 0]
+    slot, _, first, columns = parts.table[cut[:, 3]].T
+    mine = slot + (cut[:, 1] - first) // columns  # in_order.cuh
+    assert sorted(mine) == list(range(parts.slots))
+    assert (cut[np.argsort(mine), 1] == np.sort(cut[:, 1])).all()
+    counted = np.bincount(cut[:, 3], minlength=len(work.cut)) if len(cut) else []
+    assert list(parts.table[:, 1]) == list(counted) and parts.most == max([0, *counted])
+
+
+def heavy(lengths, k: int = 4000) -> Csr:
+    """Rows of so many ones, in the first columns."""
+    row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    col_idx = np.concatenate([np.arange(x) for x in lengths]).astype(np.int32)
+    return Csr(len(lengths), k, row_ptr, col_idx, np.ones(col_idx.size, np.float32))
+
+
+@pytest.mark.parametrize("longest, different", [(10, False), (64, False), (65, True), (3000, True)])
+def test_kernels_differ_where_three_parts_or_more_meet(longest, different):
+    """The sum of two is the same either way round: what is as it is stays the kernel that was chosen."""
+    a = heavy([3] * 40 + [longest])
+    for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, chunk=32)):
+        ask = in_order.in_order(config)
+        made = [
+            union.prepare(a, c) if isinstance(c, Union) else windows.prepare(a, c, 1, 1)
+            for c in (config, ask)
+        ]
+        assert made[0].parts is None and (made[1].parts is not None) == different
+        assert np.array_equal(made[0].work.table, made[1].work.table), "the same tasks"
+
+
+# ------------------------------------------------------------------------------------ the protocol
+
+
+class Group:
+    """in_order.cuh in Python: what parts share, and each part as a generator that stops before what others see."""
+
+    def __init__(self, parts: int, fan: int) -> None:
+        self.parts, self.fan = parts, fan
+        self.counts, self.slots = [0] * parts, ["stale"] * parts
+        self.found: list = []  #: sums of those who believe that they have the whole
+
+    def part(self, mine: int):
+        acc, left, stride, level = mine, self.parts, 1, 0
+        while left > 1:
+            first = mine // self.fan * self.fan
+            many = min(self.fan, left - first)
+            if many > 1:
+                yield
+                self.slots[mine * stride] = acc
+                yield
+                place = first * stride + level
+                before = self.counts[place]
+                self.counts[place] = 0 if before >= many - 1 else before + 1  # atom.inc
+                if before != many - 1:
+                    return
+                acc = ()
+                for i in range(many):
+                    yield
+                    acc = (*acc, self.slots[(first + i) * stride])
+            mine, left = mine // self.fan, ceil(left / self.fan)
+            stride, level = stride * self.fan, level + 1
+        self.found.append(acc)
+
+    def tree(self):
+        """What is added to what, in whichever order parts are done."""
+        sums = list(range(self.parts))
+        while len(sums) > 1:
+            groups = [sums[i : i + self.fan] for i in range(0, len(sums), self.fan)]
+            sums = [tuple(x) if len(x) > 1 else x[0] for x in groups]
+        return sums[0]
+
+    def launch(self, order) -> None:
+        """Parts step in the order of their numbers in `order`, and those that are left in turn."""
+        running = {i: self.part(i) for i in range(self.parts)}
+        self.found = []
+        for i in itertools.chain(order, itertools.cycle(range(self.parts))):
+            if i in running and next(running[i], "done") == "done":
+                del running[i]
+            if not running:
+                return
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4])
+def test_every_interleaving_adds_up_the_same_tree(parts):
+    """Exhaustively: each part stores, counts, and may go on. Twice, since counts and slots are what a launch left."""
+    group = Group(parts, 2)
+    orders = set(itertools.permutations([i for i in range(parts) for _ in range(2 + (parts < 4))]))
+    for order in orders:
+        for _ in range(2):
+            group.launch(order)
+            assert group.found == [group.tree()] and group.counts == [0] * parts, order
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 250), st.sampled_from([4, 5, FAN]), st.randoms(use_true_random=False))
+def test_random_interleavings_add_up_the_same_tree(parts, fan, random):
+    group = Group(parts, fan)
+    for _ in range(3):
+        order = [i for i in range(parts) for _ in range(6)]
+        random.shuffle(order)
+        group.launch(order)
+        assert group.found == [group.tree()] and not any(group.counts)
+
+
+# ------------------------------------------------------------------------------------ configurations
+
+
+def every_family() -> list[choices.Choices]:
+    return [*rooms().values(), any_csr.CHOICES]
+
+
+@pytest.mark.parametrize("room", every_family(), ids=lambda room: room.room)
+def test_every_family_has_configurations_that_repeat(room):
+    for make in room.families.values():
+        config = in_order.in_order(make())
+        assert type(config) is make and in_order.is_deterministic(config)
+        assert choices.parse_knobs(choices.knobs(config), make) == config
+    for config in (Union(), Windows()):
+        assert not in_order.is_deterministic(config) and "in_order" not in choices.knobs(config)
+
+
+def test_whole_rows_are_in_order():
+    assert in_order.in_order(Union(chunk=0)) == Union(chunk=0)
+    assert [in_order.in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
+
+
+#: Files that add float32 to memory in the order in which blocks come; what else counts in whole numbers.
+ADDS = {
+    "async_sparse/cut_windows.cuh", "async_sparse/union_rows.cu", "async_sparse/wcsr.cu", "casper_sparse/split_rows.cu",
+    "nm_cuda_core/double_buffer.cu", "nm_cuda_core/verbatim_double_buffer.cu", "nm_spmm/spmm_tile.cuh",
+}  # fmt: skip
+COUNTS = {
+    "async_sparse/gated.cu", "async_sparse/opt6_atomic.cu", "async_sparse/opt6_stealing.cu",
+    "async_sparse/unit_ring.cu",
+}  # fmt: skip
+
+
+def test_it_is_known_which_kernels_add_by_atomics():
+    """A new one must be told apart in `in_order`, or be known to count."""
+    found = {
+        str(path.relative_to(jit.ROOT))
+        for path in jit.ROOT.rglob("*.cu*")
+        if re.search(r"atomicAdd\(|red\.[a-z.]+\.v?4?\.?f32", path.read_text())
+    }
+    assert found == ADDS | COUNTS
+
+
+# ------------------------------------------------------------------------------------ machine code
+
+#: What the tuner chooses from, and single rows, which values that change in place need.
+_POOL = {c for c in model.POOLS["tf32"] if not c.order}
+_HALF = {c for c in model.POOLS["half"] if not c.order}
+
+
+@pytest.fixture(scope="module")
+def reports():
+    made = compiled.cubins(
+        {any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL}, windows.TARGETS
+    )
+    portable = {any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL if isinstance(c, Union)}
+    portable |= {any_csr.entry_of(in_order.in_order(c), 4, "bfloat16") for c in _HALF}
+    return compiled.reports(made | compiled.cubins(portable, jit.TARGETS))
+
+
+@compiled.again
+def test_kernels_count_by_atomics_and_add_without(reports):
+    for (entry, target), (_, mix) in reports.items():
+        atomics = {op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)}
+        assert atomics and all(".INC" in op for op in atomics), f"{entry} for {target}: {atomics}"
+
+
+@compiled.again
+def test_as_many_blocks_share_an_sm_as_it_says(reports):
+    """And hardly anything is spilled: a few words of a task, outside of the loop over its columns."""
+    configs = [in_order.in_order(c) for c in _POOL if isinstance(c, Union)]
+    blocks = {union.entry(c): union.blocks_of(c) for c in configs}
+    halves = [in_order.in_order(c) for c in _HALF]
+    blocks |= {union.entry(c, "bfloat16"): union.blocks_of(c, "bfloat16") for c in halves}
+    for (entry, target), (used, _) in reports.items():
+        most = 4 if target == "sm_90a" else 16
+        assert used.spill_loads <= most, f"{entry} for {target}: {used}"
+        if entry in blocks:
+            held = ceil(used.registers / 8) * 8 * 32 * union.WARPS
+            assert blocks[entry] * held <= 65536, f"{entry} for {target}: {used}"

@@ -1,0 +1,149 @@
+"""When a dense product is expected to be faster: against every recorded point that has both, and without a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import racing
+import scipy.sparse as sp
+
+from artifact import paths
+from artifact.measure import records
+from artifact.which import atlas
+from kernels import gpu
+from kernels.formats import bcsr, csr, nm, two_four
+from kernels.library import expect, operands, routes
+
+GPUS = {"nvidia-h200": (3_201_000, 6016), "nvidia-h100-80gb-hbm3": (2_619_000, 5120)}
+#: room -> what was recorded of it that a route leads to.
+OURS = {"async_sparse": ("auto",), "tensor_core_24": ("auto",), "nm_spmm": ("auto", "bf16", "tf32")}
+NUMBERS = {"auto": "fp32", "bf16": "16", "tf32": "tf32"}  # of N:M
+
+
+def described(clock=1_980_000, memory=3_201_000, bus=6016, capability=(9, 0), sms=132):
+    properties = SimpleNamespace(
+        multiprocessor_count=sms, clock_rate=clock, memory_clock_rate=memory, global_memory_bus_width=bus,
+        max_shared_memory_per_block_optin=232_448,
+    )  # fmt: skip
+    return SimpleNamespace(name="a GPU", compute_capability=capability, properties=properties)
+
+
+def work(room: str, ours: str, p) -> expect.Work:
+    """What was multiplied at a recorded point."""
+    if room == "nm_spmm":  # whose A is dense: the product of the transposes
+        vector = 128 if "128" in p.label else 32
+        return expect.vectors(p.n, p.m, p.k, p.nnz / (p.n * p.k), vector, NUMBERS[ours])
+    if room == "tensor_core_24":
+        return expect.Work("2:4", "16", p.m, p.n, p.k, p.m * p.k / 2)
+    numbers = "tf32" if "tf32" in p.label else "16"
+    return expect.blocks(p.m, p.n, p.k, round(p.nnz / 4096), (64, 64), numbers, False)
+
+
+@pytest.fixture(scope="module")
+def points() -> pd.DataFrame:
+    """Of each recorded point with a dense product: both times, measured and expected."""
+    rows = []
+    for slug, (memory, bus) in GPUS.items():
+        of = expect.ceilings(described(memory=memory, bus=bus))
+        for room, names in OURS.items():
+            folder = paths.RECORDED / slug / room
+            for experiment in records.experiments(folder):
+                if experiment != "fp8":
+                    rows += _points(records.read(folder / f"{experiment}.csv"), room, names, of)
+    return pd.DataFrame(rows, columns=["sparse", "dense", "expected", "expected_dense"])
+
+
+def _points(df: pd.DataFrame, room: str, names: tuple, of) -> list[tuple]:
+    df = df.assign(label=df["label"].fillna("").astype(str))
+    rows = []
+    for _, point in df.groupby(["label", "m", "n", "k", "density"]):
+        us = point.groupby("variant")["median_us"].min()
+        dense = [v for v in us.index if v.startswith("cublas")]
+        for ours in [v for v in names if v in us.index and dense]:
+            made = work(room, ours, point.iloc[0])
+            both = (expect.microseconds(x, of) for x in (made, expect.dense_of(made)))
+            rows.append((us[ours], us[dense].min(), *both))
+    return rows
+
+
+def test_it_is_right_at_the_recorded_points(points):
+    faster, said = (
+        points["dense"] < points["sparse"],
+        points["expected_dense"] < points["expected"],
+    )
+    assert len(points) > 1000 and faster.sum() >= 15
+    assert (faster == said).mean() > 0.99
+    assert (faster & said).sum() >= 0.8 * faster.sum(), "most of where dense is faster is found"
+    assert (said & ~faster).sum() <= 0.2 * said.sum(), "and little else"
+
+
+def test_expected_times_are_near_the_recorded_ones(points):
+    for measured, expected in (("sparse", "expected"), ("dense", "expected_dense")):
+        ratio = points[expected] / points[measured]
+        assert ratio.quantile(0.1) > 0.8 and ratio.quantile(0.9) < 1.25
+        assert 0.95 < ratio.median() < 1.05
+
+
+def test_csr_in_float32_against_what_the_atlas_makes_of_the_records():
+    for slug, (memory, bus) in GPUS.items():
+        of = expect.ceilings(described(memory=memory, bus=bus))
+        df = atlas.points(paths.RECORDED / slug)
+        csr_points = df["pattern"].isin([atlas.REAL, "non-zeros anywhere"])
+        df = df[csr_points & (df["precision"] == "FP32")].dropna(subset="speedup")
+        works = [expect.rows(p.m, p.n, p.k, p.density * p.m * p.k, "fp32") for p in df.itertuples()]
+        said = [
+            expect.microseconds(expect.dense_of(w), of) < expect.microseconds(w, of) for w in works
+        ]
+        faster = df["speedup"] < 1
+        assert faster.any() and (np.array(said) == faster).mean() > 0.98
+
+
+def scattered(m: int, k: int, density: float):
+    return csr.from_scipy(sp.random(m, k, density, format="csr", dtype=np.float32, random_state=0))
+
+
+@pytest.mark.parametrize("device", [described(), described(capability=(8, 0), sms=108, clock=1_410_000),
+                                    gpu.Portable(described())], ids=["H200", "A100", "portable"])  # fmt: skip
+def test_a_plan_that_dense_beats_says_so_in_one_sentence_with_both_times(device):
+    cases = [
+        (bcsr.random(4096, 4096, 0.05, 0, dtype="bfloat16"), "bfloat16", 8192, False),
+        (bcsr.random(333, 1111, 0.1, 0, dtype="bfloat16"), "bfloat16", 77, None),
+        (scattered(2000, 2000, 0.001), "float32", 512, False),
+        (scattered(500, 500, 0.6), "float32", 4096, True),
+        (two_four.random(4096, 4096, "bfloat16", 0), "bfloat16", 4096, False),
+        (nm.random(1024, 1024, 8, 32, 32, 0), "float32", 4096, False),
+    ]
+    for a, dtype, n, faster in cases:
+        asked = operands.resolved(None, dtype)
+        said = expect.dense_is_faster(routes.route(a, dtype, asked, device), n, device)
+        if faster is not None:
+            assert bool(said) == faster, said
+        if said:
+            assert said.count(" us") == 2 and said.endswith("if it fits.") and ". " not in said
+
+
+def test_a_gpu_that_does_not_describe_itself_is_not_spoken_of():
+    a = scattered(500, 500, 0.6)
+    for device in (
+        described(clock=0),
+        described(memory=0),
+        described(capability=(7, 5)),
+        racing.A100,
+    ):
+        assert expect.ceilings(device) is None
+    way = routes.route(a, "float32", "fp32", racing.A100)
+    assert expect.dense_is_faster(way, 4096, racing.A100) == ""
+
+
+def test_a_gpu_after_those_that_are_known_is_taken_for_the_last_one_before():
+    of, later = (expect.ceilings(described(capability=c)) for c in ((9, 0), (9, 5)))
+    assert of == later
+
+
+def test_nothing_to_multiply_is_not_spoken_of():
+    empty = scattered(100, 100, 0.0)
+    way = routes.route(empty, "float32", "fp32", described())
+    assert expect.dense_is_faster(way, 0, described()) == ""

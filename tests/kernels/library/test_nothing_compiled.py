@@ -1,4 +1,4 @@
-"""What CuPy would have to compile for a plan: nothing. A pretended GPU's arrays refuse what CuPy has no machine code for."""
+"""What CuPy has to compile for a plan: nothing. Arrays of a pretended GPU refuse what it has no machine code for."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def strict(pretended, monkeypatch):  # noqa: F811
     monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     monkeypatch.setitem(sys.modules, "cupy", Strict("cupy"))
-    for name in ("__array_ufunc__", "__array_function__", "astype", "sum", "any", "all", "min", "max", "argmax", "cumsum",
-                 "fill", "take", "__setitem__", "nonzero", "repeat"):  # fmt: skip
+    for name in ("__array_ufunc__", "__array_function__", "astype", "sum", "any", "all", "min", "max", "argmax",
+                 "cumsum", "fill", "take", "__setitem__", "nonzero", "repeat"):  # fmt: skip
         monkeypatch.setattr(Array, name, _refused(name), raising=False)
     take = np.ndarray.__getitem__
 

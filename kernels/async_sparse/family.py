@@ -7,6 +7,7 @@ is its `Shape`. Blocks lower than 64 rows are stacked to 64 first (`unit.stacked
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
@@ -134,6 +135,7 @@ def shared_bytes(config: Unit, shape: Shape) -> int:
     return config.shared * both + config.private * own + (2 * config.buffers + 1) * box
 
 
+@functools.lru_cache(1024)
 def filled(config: Unit, shape: Shape, most: int) -> Unit:
     """The configuration with rings as deep as a block's shared memory takes; most: its bytes."""
     left = most - STATIC - shared_bytes(replace(config, shared=0, private=0), shape)

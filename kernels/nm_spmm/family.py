@@ -6,9 +6,11 @@ chooses among `members`, of which `candidates` are worth a trial on a problem.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 from .. import jit, pitch
 from ..contract import Kernel, Problem, require
@@ -353,7 +355,8 @@ WIDE = tuple(
 )
 
 
-def members(keep: int, group: int) -> list[Config]:
+@functools.lru_cache(64)
+def members(keep: int, group: int) -> tuple[Config, ...]:
     """Every configuration of the copy engine's kernels that the tuner knows for a pattern."""
     found = []
     for bm, bn, tm, tn, blocks in TILES:
@@ -369,20 +372,53 @@ def members(keep: int, group: int) -> list[Config]:
                 for split in SPLITS:
                     kernel = "cluster" if split > 1 else "bulk"
                     found += [replace(c, kernel=kernel, split=split, stages=s) for s in stages]
-    return list(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))
 
 
 def candidates(problem: Problem, device) -> list[Config]:
     """What takes the problem on this GPU, without what a prediction rules out, the best first."""
     b = problem.device().b
-    properties, slot = device.properties, slot_of(b)
-    every = members(b.keep, b.group) if jit.arch_of(device) in HOPPER else WIDE
-    taken = [config for config in every if fits(config, problem, device)]
-    sms, memory = properties.multiprocessor_count, properties.max_shared_memory_per_multiprocessor
-    cycles = {c: predict(c, problem.m, problem.n, b, slot, sms, memory) for c in taken}
+    properties, pattern = device.properties, _Pattern(b.keep, b.group, b.w)
+    return list(
+        _likely(
+            problem.m, problem.n, pattern, slot_of(b), jit.arch_of(device) in HOPPER,
+            properties.max_shared_memory_per_block_optin, properties.multiprocessor_count,
+            properties.max_shared_memory_per_multiprocessor,
+        )
+    )  # fmt: skip
+
+
+class _Pattern(NamedTuple):
+    """What a prediction looks at of an `Nm`."""
+
+    keep: int
+    group: int
+    w: int
+
+
+@functools.lru_cache(1024)
+def _likely(
+    m: int, n: int, b: _Pattern, slot: int, hopper: bool, most: int, sms: int, memory: int
+) -> tuple[Config, ...]:
+    taken = _taken(b.keep, b.group, slot, hopper, most)
+    cycles = {c: predict(c, m, n, b, slot, sms, memory) for c in taken}
     least = min(cycles.values(), default=0.0)
-    likely = [c for c in sorted(taken, key=cycles.get) if cycles[c] <= WITHIN * least]
+    likely = tuple(c for c in sorted(taken, key=cycles.get) if cycles[c] <= WITHIN * least)
     return likely[: MOST_SHORT if least < SHORT_CYCLES else MOST]
+
+
+@functools.lru_cache(64)
+def _taken(keep: int, group: int, slot: int, hopper: bool, most: int) -> tuple[Config, ...]:
+    """The configurations whose steps of a pattern fit a block."""
+
+    def fits(config: Config) -> bool:
+        try:
+            check(config, keep, group, slot, most)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(config for config in (members(keep, group) if hopper else WIDE) if fits(config))
 
 
 def fits(config: Config, problem: Problem, device) -> bool:

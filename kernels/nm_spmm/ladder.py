@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import ceil
 
 import numpy as np
@@ -56,7 +57,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     work = shares = ()
     if c.kernel == "stream":
         resident = device.properties.multiprocessor_count * c.blocks
-        work = table, partial, handovers = _work(schedule.parts(*grid, packed.steps, resident), c)
+        work = table, partial, handovers = _work(_parts(*grid, packed.steps, resident), c)
         grid = len(table)  # one list of parts for each block
         shares = (
             i32(fitted.tail), table.data.ptr, i32(table.shape[1]),
@@ -76,6 +77,9 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         name, [*steps, (kernel, launch, arguments)], ops.c, prepare_ms, packed.nbytes,
         keep=(ops, packed, a, work, arguments), scratch=(*work[1:], *([a] if steps else [])),
     )  # fmt: skip
+
+
+_parts = functools.lru_cache(256)(schedule.parts)
 
 
 def _work(table: np.ndarray, config: Config) -> tuple:

@@ -6,6 +6,7 @@ compile: `source` and `entry`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -278,9 +279,10 @@ class Wgmma:
             ("share", c.share, (2, 4) if c.kernel == "clusters" else (1,)),
             ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(least, 33)),
         ):  # fmt: skip
-            ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
-            choice = ends or ", ".join(map(repr, known))
-            require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
+            if value not in known:
+                ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
+                choice = ends or ", ".join(map(repr, known))
+                raise ValueError(f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
         require(
             c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more"
         )
@@ -536,25 +538,38 @@ def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
     m, n, k = problem.m, problem.n, problem.k
     if jit.arch_of(device) not in TARGETS:
         return [config for config in MMA_SP_FAMILY if config.fits(device)]
-    sms = device.properties.multiprocessor_count
+    return list(_likely(m, n, k, *_limits(device)))
+
+
+@functools.lru_cache(1024)
+def _likely(m: int, n: int, k: int, sms: int, most: int) -> tuple[Wgmma, ...]:
     # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
     family = [c for c in WGMMA_FAMILY if row_cost(n) > 1 or c.kernel != "clusters"]
-    predicted = {c: predict(c, m, n, k, sms) for c in family if fits(c, problem, device)}
+    predicted = {c: predict(c, m, n, k, sms) for c in family if _takes(c, m, n, k, sms, most)}
     least = min(predicted.values(), default=0.0)
-    return [config for config, time in predicted.items() if time <= WITHIN * least]
+    return tuple(config for config, time in predicted.items() if time <= WITHIN * least)
+
+
+def _limits(device) -> tuple[int, int]:
+    """Multiprocessors of a GPU, and bytes of shared memory that a block may have."""
+    properties = device.properties
+    return properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
+
+
+def _takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int) -> bool:
+    try:
+        config.check(m, n, k, sms, most)
+    except ValueError:
+        return False
+    return True
 
 
 def fits(config: Wgmma | MmaSp, problem: Problem, device) -> bool:
     """Whether the GPU takes a configuration for the problem."""
     if isinstance(config, MmaSp):
         return config.fits(device)
-    properties = device.properties
-    limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
-    try:
-        config.check(problem.m, problem.n, problem.k, *limits)
-    except ValueError:
-        return False
-    return jit.arch_of(device) in TARGETS
+    taken = _takes(config, problem.m, problem.n, problem.k, *_limits(device))
+    return taken and jit.arch_of(device) in TARGETS
 
 
 def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:

@@ -216,15 +216,16 @@ def bind(
     if direct:
         arguments += [np.int32(x) for x in (k, metadata.shape[1], b_bits.shape[1])]
     shared = config.shared_bytes
-    cubin = jit.compile_cubin(
-        source or config.source,
-        config.entry(a.dtype, extra),
-        jit.arch_of(device),
-        include=(HERE,) if source else (),
-    )
-    if config.kernel in EXCHANGING:
-        cubin = jit.launched_with(cubin, AT_LAUNCH)
-    kernel = jit.load(cubin, shared)
+    entry = config.entry(a.dtype, extra)
+    if source is None and config.kernel not in EXCHANGING:
+        kernel = jit.loaded(config.source, entry, device, shared)
+    else:
+        cubin = jit.compile_cubin(
+            source or config.source, entry, jit.arch_of(device), include=(HERE,) if source else ()
+        )
+        if config.kernel in EXCHANGING:
+            cubin = jit.launched_with(cubin, AT_LAUNCH)
+        kernel = jit.load(cubin, shared)
     resident = dict.fromkeys(
         ("persistent", "packed", "stream_k", "lean", "rounds", "refilling", *EXCHANGING), sms
     )

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pretend import Cupy, as_array
+from pretend import Array, Strict, as_array
 
 from kernels import formats, jit, workspace
 from kernels.async_sparse import planning
@@ -51,12 +51,10 @@ def there(request, monkeypatch):
 
 def _strided(x: np.ndarray):
     """An array of the pretended GPU in the same memory order, gaps and all."""
-    from pretend import Array
-
     return as_array(x) if x.flags.forc else x.view(Array)
 
 
-class Poisoned(Cupy):
+class Poisoned(Strict):
     """CuPy as `pretend` has it, whose new memory holds what nobody wants."""
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What planning.cu, intake.cu and half.cu do, with NumPy: a GPU's results are held against it, or it stands in."""
+"""What kernels of preparation do, with NumPy: a GPU's results are held against it, or it stands in."""
 
 from __future__ import annotations
 

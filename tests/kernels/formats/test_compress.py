@@ -8,7 +8,6 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 import pytest
 from compiled import cubins
-from emulated import there  # noqa: F401
 from refused import says
 
 from kernels import formats, jit

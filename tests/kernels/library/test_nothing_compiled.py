@@ -1,0 +1,132 @@
+"""What CuPy has to compile for a plan: nothing. Arrays of a pretended GPU refuse what it has no machine code for."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+
+import numpy as np
+import pytest
+import racing
+import scipy.sparse as sp
+from pretend import Array, Strict, as_array, pretended  # noqa: F401
+
+import kernels
+from kernels import formats, jit
+from kernels.formats import bcsr, checks, csr, nm, two_four, wcsr
+from kernels.library import routes
+from kernels.nm_spmm import analysis
+from kernels.tensor_core_24 import gpcs
+
+
+def _refused(what: str):
+    def refuse(*_, **__):
+        raise AssertionError(f"{what} of a CuPy array would be compiled")
+
+    return refuse
+
+
+@pytest.fixture
+def strict(pretended, monkeypatch):  # noqa: F811
+    """A pretended Hopper whose arrays only let themselves be made, sorted, looked at and copied whole."""
+    device = pretended(racing.H200)
+    monkeypatch.setattr(checks, "_first", lambda *_: None)
+    monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "cupy", Strict("cupy"))
+    for name in ("__array_ufunc__", "__array_function__", "astype", "sum", "any", "all", "min", "max", "argmax",
+                 "cumsum", "fill", "take", "__setitem__", "nonzero", "repeat"):  # fmt: skip
+        monkeypatch.setattr(Array, name, _refused(name), raising=False)
+    take = np.ndarray.__getitem__
+
+    def item(self, index):
+        every = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(x, np.ndarray | list) for x in every):
+            raise AssertionError("indexing of a CuPy array by an array would be compiled")
+        return take(self, index)
+
+    def shaped(self, *shape, **options):
+        assert self.flags.forc, "reshape of an array with gaps would be compiled"
+        return np.ndarray.reshape(self, *shape, **options)
+
+    def copied(self, *_, **__):
+        assert self.flags.forc, "a copy of an array with gaps would be compiled"
+        return as_array(np.asarray(self).copy("K"))
+
+    for name, function in (("__getitem__", item), ("reshape", shaped), ("copy", copied)):
+        monkeypatch.setattr(Array, name, function, raising=False)
+    return device
+
+
+rng = np.random.default_rng(0)
+M, K = 128, 192
+DENSE = rng.standard_normal((M, K)).astype(np.float32)
+HALF = DENSE.astype(np.float16)
+CSR = sp.random(M, K, 0.1, format="csr", dtype=np.float32, random_state=0)
+GIVEN = {
+    "blocks": (bcsr.random(M, K, 0.6, 0, block=64, dtype="bfloat16"), {}),
+    "low blocks": (bcsr.random(M, K, 0.6, 0, block=(16, 32), dtype="float16"), {}),
+    "blocks of float32": (bcsr.random(M, K, 0.6, 0, block=64, dtype="float32"), {}),
+    "blocks in TF32": (bcsr.random(M, K, 0.6, 0, block=64, dtype="float32"), {"accuracy": "tf32"}),
+    "windows": (wcsr.from_csr(csr.from_scipy(CSR), window=16, pad=4, dtype="float32"), {}),
+    "windows of 16 bits": (wcsr.from_csr(csr.from_scipy(CSR), window=16, pad=4, dtype="float16"), {}),
+    "2:4": (two_four.random(M, K, "bfloat16", 0), {}),
+    "2:4 of odd sizes": (two_four.random(M + 3, K + 5, "float16", 0), {}),
+    "2:4 in float32": (two_four.random(M, K, "float16", 0), {"dtype": "float32"}),
+    "N:M": (nm.random(K, M, 8, 32, 16, 0), {}),
+    "N:M in TF32": (nm.random(K, M, 8, 32, 16, 0), {"accuracy": "tf32"}),
+    "N:M in bfloat16": (nm.random(K, M, 8, 32, 16, 0), {"dtype": "bfloat16", "accuracy": "bf16"}),
+    "N:M of vectors of 1": (nm.random(K, M, 2, 4, 1, 0), {}),
+    "N:M in parts of 3 rows": (nm.random(K, M, 3, 8, 4, 0), {}),
+    "prune 2:4": (HALF, {"prune": "2:4", "dtype": "float16"}),
+    "prune 2:4 in float32": (DENSE, {"prune": "2:4"}),
+    "prune 2:4 of float64": (DENSE.astype(np.float64), {"prune": "2:4"}),
+    "prune nm": (DENSE, {"prune": "nm", "density": 0.25}),
+    "prune nm in bfloat16": (DENSE, {"prune": "nm", "density": 0.25, "dtype": "bfloat16", "accuracy": "bf16"}),
+    "prune block": (HALF, {"prune": "block", "density": 0.5, "dtype": "float16"}),
+    "prune block in float32": (DENSE[:, ::2], {"prune": "block"}),
+    "CSR of float64": (csr.from_scipy(CSR), {}),
+}  # fmt: skip
+
+
+def on_device(a):
+    return as_array(a) if isinstance(a, np.ndarray) else formats.to_device(a)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_plan_lets_cupy_compile_nothing(strict, name):
+    a, asked = GIVEN[name]
+    made = kernels.plan(on_device(a), 64, tune=False, **asked)
+    assert made._steps
+
+
+#: What is tried, and what says what is right.
+TRIED = {
+    "blocks": ("opt5", "opt0"), "low blocks": ("opt5", "opt0"), "blocks in TF32": ("opt5", "opt0"),
+    "2:4": ("mma_sp", "wgmma_one_stage"), "2:4 of odd sizes": ("mma_sp", "wgmma_one_stage"),
+    "N:M": ("v1", "wide"), "N:M in parts of 3 rows": ("v1", "wide"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_trials_let_cupy_compile_nothing(strict, monkeypatch, name):
+    """The preparation of candidates and references; how they are timed and compared is the tuner's."""
+    monkeypatch.setattr(gpcs, "places", lambda ordinal: as_array(np.zeros(132, np.int32)))
+    monkeypatch.setattr(analysis, "device_of", lambda *_: None)
+    monkeypatch.setattr(analysis, "class_of", lambda *_: "medium")
+    a, asked = GIVEN[name]
+    dtype = asked.get("dtype", getattr(a, "dtype", "float32"))
+    accuracy = asked.get("accuracy", {"bfloat16": "bf16", "float16": "fp16"}.get(dtype, "fp32"))
+    way = routes.route(on_device(a), dtype, accuracy, strict)
+    for n in (64, 1024):
+        problem, _, _ = routes.stand_ins(way, n)
+        family = importlib.import_module(f"kernels.{way.room}.family")
+        configs = family.candidates(problem, strict)
+        of = routes._family(way, problem, strict)
+        assert configs
+        for config in configs:
+            assert of.bind("trial", config).steps
+        room = importlib.import_module(f"kernels.{way.room}")
+        for reference in TRIED[name]:
+            with contextlib.suppress(ValueError):  # it does not take every shape
+                room.bind(reference, problem, strict)

@@ -260,6 +260,34 @@ def test_a_room_says_how_wrong_its_results_may_be(monkeypatch, limits, experimen
     assert records._worst.__wrapped__("a_room", experiment, True)["rel_err"] == 4e-2
 
 
+def test_a_record_from_before_the_bound_lacks_it_and_is_written_as_it_was(wide):
+    header = wide.read_text().splitlines()[0]
+    assert "bound" not in header.split(",") and len(header.split(",")) == len(records.COLUMNS) - 1
+    df = records.read(wide)
+    assert df["bound"].isna().all() and df["bound"].dtype == np.float64
+    assert records.write(wide, df).read_text().splitlines()[0] == header
+
+
+def test_rows_with_a_bound_are_added_to_those_without(wide, tmp_path):
+    records.append(wide, [row(n=2048, bound=0.25)])
+    df = records.read(wide)
+    assert df["bound"].isna().tolist() == [True] * 3 + [False] and df["bound"].iloc[3] == 0.25
+    records.append(wide, [row(n=4096)])
+    assert records.read(wide)["bound"].isna().tolist() == [True] * 3 + [False, True]
+
+
+def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path):
+    """Beside the rms of all elements a long row may be far off, and right."""
+    records.write(tmp_path / "wide.csv", frame({"max_err": 0.9, "bound": 0.3}))
+    for changes, says in (
+        ({"max_err": 0.9}, "'max_err': 0.9 is over 0.016"),
+        ({"bound": 1.5}, "'bound': 1.5 is over 1"),
+        ({"bound": 0.3, "rel_err": 0.9}, "'rel_err': 0.9 is over 0.004"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            records.write(tmp_path / "wide.csv", frame(changes))
+
+
 def test_errors_of_microbenchmarks_are_none_of_a_product(tmp_path):
     df = frame({"room": "ceilings", "experiment": "ceilings", "rel_err": 5e-3, "max_err": 0.017})
     records.write(tmp_path / "ceilings.csv", df)

@@ -60,7 +60,7 @@ def _bits(x):
     """Bit patterns, uint16, of a tensor of 16 bits, whose dtype not every library has."""
     import torch
 
-    return operands.array(x.contiguous().view(torch.int16)).view(np.uint16)
+    return operands.array(x.resolve_neg().contiguous().view(torch.int16)).view(np.uint16)
 
 
 def _dtype(x) -> str:

@@ -2,29 +2,27 @@
 //
 // found[kind] is the first place of a fault of that kind; before the launch every byte of it is 0xff, "none". Nothing
 // is read through a pointer or an index that was not looked at first. checks.py numbers the kinds and says the faults.
+//
+// Template:  P, I  type of pointers and of indices: int or long long
+//            Bits  a stored value as it lies: unsigned (float32) or u16
 
 using i64 = long long;
 using u64 = unsigned long long;
 using u16 = unsigned short;
 
 __device__ void report(u64* found, int kind, i64 place) { atomicMin(found + kind, (u64)place); }
-
 __device__ i64 first_thread() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ i64 all_threads() { return (i64)gridDim.x * blockDim.x; }
-
 // Whether stored bits are not 0, of either sign.
 __device__ bool nonzero(unsigned bits) { return bits & 0x7fffffffu; }
 __device__ bool nonzero(u16 bits) { return bits & 0x7fffu; }
 
 // A compressed format's pointers, rows + 1 of them, and its indices, which count from 0 to within - 1.
 enum { STARTS, FALLS, ENDS, OUTSIDE };
-
 template <typename P, typename I>
 __global__ void compressed(const P* pointer, i64 rows, const I* index, i64 entries, i64 within, u64* found) {
-    if (first_thread() == 0) {
-        if (pointer[0] != 0) report(found, STARTS, 0);
-        if ((i64)pointer[rows] > entries) report(found, ENDS, rows);
-    }
+    if (first_thread() == 0 && pointer[0] != 0) report(found, STARTS, 0);
+    if (first_thread() == 0 && (i64)pointer[rows] > entries) report(found, ENDS, rows);
     for (i64 i = first_thread(); i < rows; i += all_threads())
         if (pointer[i + 1] < pointer[i]) report(found, FALLS, i);
     for (i64 i = first_thread(); i < entries; i += all_threads())
@@ -42,7 +40,6 @@ __device__ void lone(const int* pointer, i64 entries, u64* found) {
     if (pointer[0] != 0) report(found, STARTS, 0);
     if (pointer[0] != entries) report(found, ENDS, 0);
 }
-
 // The entries of a row that its pointers name, [begin, end); empty where they are wrong, which is reported.
 __device__ void bounds(const int* pointer, i64 row, i64 rows, i64 entries, u64* found, i64& begin, i64& end) {
     begin = pointer[row], end = pointer[row + 1];
@@ -54,7 +51,6 @@ __device__ void bounds(const int* pointer, i64 row, i64 rows, i64 entries, u64* 
 
 // Blocks of `high` x `wide` values of Bits, ascending in each row of blocks; beyond m and k they are 0.
 enum { ASCENDS = OUTSIDE + 1, BELOW, BEYOND };
-
 template <typename Bits>
 __global__ void bcsr(const int* row_ptr, const int* col_idx, const Bits* val, i64 blocks, i64 m, i64 k, int high,
                      int wide, u64* found) {
@@ -86,7 +82,6 @@ __global__ void bcsr(const int* row_ptr, const int* col_idx, const Bits* val, i6
 
 // Windows of rows whose columns ascend, then padding, -1, whose values are 0, as those of rows from m on.
 enum { RAGGED = ENDS + 1, NOWHERE, RISES, PADDING, UNDER };
-
 template <typename Bits>
 __global__ void wcsr(const int* row_ptr, const int* col_idx, const Bits* val, i64 columns, i64 m, i64 k, int window,
                      int pad, u64* found) {
@@ -119,7 +114,6 @@ __global__ void wcsr(const int* row_ptr, const int* col_idx, const Bits* val, i6
 
 // 2:4: four pairs of indices in each of `width` numbers of a row; columns from k on hold no value.
 enum { PAIR, FILLED };
-
 __global__ void two_four(const u16* meta, const u16* val, i64 m, i64 k, unsigned pairs,
                          u64* found) {
     const i64 width = (k + 15) / 16;
@@ -139,7 +133,6 @@ __global__ void two_four(const u16* meta, const u16* val, i64 m, i64 k, unsigned
 
 // N:M: `keep` rows of each group of rows, ascending, for each of q vectors; what no row is left for repeats the last.
 enum { GROUP, CLIMBS, SURPLUS, STORED };
-
 __global__ void nm(const int* index, const unsigned* val, i64 k, i64 n, i64 keep, i64 group, i64 w, i64 q,
                    i64 surplus, u64* found) {
     for (i64 i = first_thread(); i < w * q; i += all_threads()) {

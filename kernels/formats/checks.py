@@ -31,7 +31,7 @@ _NONE = 2**64 - 1
 
 def on_device(array) -> bool:
     """Whether an array is CuPy's."""
-    return hasattr(array, "__cuda_array_interface__")
+    return hasattr(array, "__cuda_array_interface__") and not isinstance(array, np.ndarray)
 
 
 def require_arrays(kind: str, arrays: dict) -> None:

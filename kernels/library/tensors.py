@@ -7,6 +7,8 @@ imported by whoever has a tensor.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..contract import require
 from ..formats import bcsr, csr, half, stored, two_four
 from ..formats.bcsr import Bcsr
@@ -28,7 +30,7 @@ def operand(a, accuracy):
     if operands.is_semi_structured(a):
         dtype = _dtype(a)
         half.require_dtype(dtype)
-        return two_four.compress(operands.array(a.to_dense().float()), dtype)
+        return two_four.compress(_bits(a.to_dense()), dtype)
     layout = str(a.layout).removeprefix("torch.")
     make = {
         "sparse_coo": _of_coo, "sparse_csr": _of_csr, "sparse_csc": _of_csc, "sparse_bsr": _of_bsr,
@@ -56,6 +58,13 @@ def values(x):
         raise ValueError(
             f"A holds {_dtype(x)}, which PyTorch does not convert: bring float32"
         ) from error
+
+
+def _bits(x):
+    """Bit patterns, uint16, of a tensor of 16 bits, whose dtype not every library has."""
+    import torch
+
+    return operands.array(x.resolve_neg().contiguous().view(torch.int16)).view(np.uint16)
 
 
 def _dtype(x) -> str:
@@ -129,8 +138,8 @@ def _of_bsr(a, accuracy):
         val = operands.float32(operands.array(values(val)), accuracy)
         return operands.blocks_of(*a.shape, row_ptr, col_idx, val)
     nnz = int(torch.count_nonzero(val))
-    bits = operands.array(val if dtype == "float32" else val.contiguous().view(torch.int16))
-    made = Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, bits.view(stored.storage(dtype)), nnz)
+    val = operands.array(val) if dtype == "float32" else _bits(val)
+    made = Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz)
     return operands.ascending(made)
 
 

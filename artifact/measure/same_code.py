@@ -73,7 +73,10 @@ def sass(tree: Path, room: str) -> dict[str, str]:
         )
     made = json.loads(run.stdout)
     return {
-        name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code)))
+        # Names of templates' parameters are in the symbol alone, which is no code.
+        name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code))).replace(
+            symbol, ""
+        )
         for name, (code, symbol) in made.items()
     }
 

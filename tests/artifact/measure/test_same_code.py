@@ -28,7 +28,7 @@ def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):
     kernels = tmp_path / "kernels"
     (kernels / "tiny").mkdir(parents=True)
     (kernels / "__init__.py").touch()
-    for name in ("jit.py", "contract.py", "gpu.py"):
+    for name in ("jit.py", "contract.py", "gpu.py", "registers.py"):
         (kernels / name).symlink_to(paths.ROOT / "kernels" / name)
     (kernels / "tiny" / "__init__.py").write_text(
         "from pathlib import Path\nfrom ..contract import Kernel\n"
@@ -44,6 +44,13 @@ def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):
     assert list(first) == ["k.cu: k"] and "FMUL" in first["k.cu: k"]
     assert made("// said\n__global__ void k(float* x) { x[threadIdx.x] *= 3.0f; }") == first
     assert made("__global__ void k(float* x) { x[threadIdx.x] *= 5.0f; }") != first
+    package = kernels / "tiny" / "__init__.py"
+    package.write_text(package.read_text().replace("('k',)", "('k<3>',)"))
+    once = made("template <int N> __global__ void k(float* x) { x[threadIdx.x] *= N; }")
+    more = made(
+        "template <int N, class... T> __global__ void k(float* x, T...) { x[threadIdx.x] *= N; }"
+    )
+    assert once == more and "FMUL" in once["k.cu: k<3>"], "another symbol is no other code"
     with pytest.raises(RuntimeError, match="^tiny does not compile in "):
         made("__global__ void k(float* x) { x[threadIdx.x] *= y; }")
 

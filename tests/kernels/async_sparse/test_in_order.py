@@ -37,12 +37,15 @@ def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_f
     work = tasks.tasks(row_ptr, chunk, even=True, longest_first=longest_first)
     parts = tasks.parts(row_ptr, work.cut, chunk)
     cut = work.table[work.table[:, 3] >= 0]
+    counted = np.bincount(cut[:, 3], minlength=len(work.cut)) if len(cut) else []
+    if max([0, *counted]) < 3:
+        assert parts is None, "the sum of two is the same either way round"
+        return
     slot, _, first, columns = parts.table[cut[:, 3]].T
     mine = slot + (cut[:, 1] - first) // columns  # in_order.cuh
     assert sorted(mine) == list(range(parts.slots))
     assert (cut[np.argsort(mine), 1] == np.sort(cut[:, 1])).all()
-    counted = np.bincount(cut[:, 3], minlength=len(work.cut)) if len(cut) else []
-    assert list(parts.table[:, 1]) == list(counted) and parts.most == max([0, *counted])
+    assert list(parts.table[:, 1]) == list(counted) and parts.most == max(counted)
 
 
 def heavy(lengths, k: int = 4000) -> Csr:
@@ -169,7 +172,8 @@ ADDS = {
 }  # fmt: skip
 COUNTS = {
     "async_sparse/gated.cu", "async_sparse/opt6_atomic.cu", "async_sparse/opt6_stealing.cu",
-    "async_sparse/unit_ring.cu",
+    "async_sparse/planning.cu", "async_sparse/unit_ring.cu", "formats/compress.cu", "formats/intake.cu",
+    "tuning/compare.cu",
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from . import gpu, registers
 
@@ -243,7 +244,7 @@ def require_registers(cubin: Cubin) -> None:
     What it gives is the cubin's count, which the driver reads, to the threads of __launch_bounds__, or as many as an
     SM has registers for. Kernels of other architectures than `registers.ARCH` exchange none.
     """
-    if cubin.arch != registers.ARCH:
+    if cubin.arch != registers.ARCH or _look_at_registers(cubin, registers.exchange) is None:
         return
     count = min(
         struct.unpack_from("<2I", cubin.code, at)[1]
@@ -258,10 +259,10 @@ def require_registers(cubin: Cubin) -> None:
     _look_at_registers(cubin, registers.require_enough, count, next(threads, None))
 
 
-def _look_at_registers(cubin: Cubin, look: Callable[..., None], *numbers) -> None:
+def _look_at_registers(cubin: Cubin, look: Callable[..., Any], *numbers):
     """look(machine code, *numbers), and what it finds wrong is said of the entry."""
     try:
-        look(_instructions(cubin), *numbers)
+        return look(_instructions(cubin), *numbers)
     except ValueError as error:
         raise ValueError(
             f"{cubin.entry}, as NVRTC {nvrtc_version()} compiles it, may wait for registers for ever ({error}): use "

@@ -53,8 +53,15 @@ def claim(folder: Path) -> None:
     """Mark `folder`, made where it is missing, as one to build into: what the build puts there, it may also remove.
 
     Raises ValueError, one sentence, for a folder that holds something and has no mark: it may be the user's. What lies
-    in the repository's own build/ is ours without.
+    in the repository's own build/ is ours without. The same for a name that is not UTF-8.
     """
+    for place in (ROOT, folder):
+        try:
+            str(place).encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{ascii(str(place))} is a name that is not UTF-8, which no notebook and no compiler takes: rename it"
+            ) from None
     mark = folder / MARK
     ours = (ROOT / "build").resolve()
     if not folder.is_relative_to(ours) and not mark.is_file() and folder.exists():

@@ -303,6 +303,12 @@ def test_a_new_folder_is_marked_and_built_into_again(tmp_path, monkeypatch):
     build.claim(tmp_path / "build" / "kick")
 
 
+def test_a_name_that_is_not_utf_8_is_one_sentence(tmp_path):
+    with pytest.raises(ValueError, match=r"udcff' is a name that is not UTF-8"):
+        build.claim(tmp_path / os.fsdecode(b"\xff"))
+    assert not list(tmp_path.iterdir())
+
+
 def test_two_builds_that_end_at_once_leave_one_of_their_books(tmp_path, monkeypatch):
     """Between the two renames of one, the other puts its own there."""
     target, rename, books = tmp_path / "html", os.replace, []

@@ -43,7 +43,7 @@ def row(experiment, variant, label, shape, density, nnz, tflops, blocks, **more)
         "median_us": t, "q25_us": 0.99 * t, "q75_us": 1.01 * t, "samples": 50,
         "flops_def": "2·nnz·N", "useful_flops": flops, "tflops": flops / t / 1e6,
         "least_bytes": least, "requested_bytes": 9 * least, "gbps": least / t / 1e3,
-        "rel_err": 1e-3, "max_err": 3e-3, "prepare_ms": 1.0, "prepare_bytes": 0.0, "graph": True,
+        "rel_err": 1e-6, "max_err": 1e-5, "prepare_ms": 1.0, "prepare_bytes": 0.0, "graph": True,
         "sm_mhz": 1755.0, "power_w": 600.0, "throttle": "", "gpu": "NVIDIA H200",
         "when": "2026-01-02T03:04:05+00:00",
     } | more  # fmt: skip

@@ -38,7 +38,7 @@ from ..formats.csr import Csr
 from ..formats.half import Half
 from ..formats.nm import Nm
 from ..formats.two_four import TwoFour
-from . import operands
+from . import in_order, operands
 
 HOPPER = ("sm_90a",)
 _B = 2  # stream of the random numbers that trials multiply
@@ -303,8 +303,8 @@ def choose(
         )
     else:
         config = family.likely()
-    if deterministic and hasattr(config, "in_order"):
-        config = replace(config, in_order=True)
+    if deterministic:
+        config = in_order.in_order(config)
     names = {kind: name for name, kind in family.choices.families.items()}
     return f"{names[type(config)]} {tuning.knobs(config)}"
 
@@ -313,11 +313,12 @@ def _choose_csr(way: Route, tune, p: Problem, device, deterministic: bool) -> st
     from ..casper_sparse import family, launch
 
     if not tune:
-        return "rows_per_warp" if deterministic else "split_rows"
+        return in_order.in_order("split_rows") if deterministic else "split_rows"
     p = tune()
-    # shared_tiles reads a copy of A's values; parts of rows that split_rows cuts are added up as they come.
-    without = ["shared_tiles"] * way.in_place + ["split_rows"] * deterministic
-    names = [x for x in family.candidates(p, device) if x not in without]
+    # shared_tiles reads a copy of A's values.
+    names = [x for x in family.candidates(p, device) if not (way.in_place and x == "shared_tiles")]
+    if deterministic:
+        names = list(dict.fromkeys(map(in_order.in_order, names)))
     jobs = [
         (family.VARIANTS[x].source, family.entry(x, p.n, family.best_rows(p, device)))
         for x in names

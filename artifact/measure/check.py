@@ -111,6 +111,11 @@ COMPARE_ELEMENTS = 2**24
 CONFIRM_TOLERANCE = 1e-9
 
 
+#: Of the norm of a product whose sums cancel, over that of its magnitudes' sums: eight times what is usual, half of
+#: 2^-24. Sums of L products of random signs are about the root of L smaller than those of their magnitudes.
+IN_LONG_SUMS = 8 * outputs.UNIT / 2
+
+
 class WrongResult(ArithmeticError):
     """A kernel's output is not the product; the message is one sentence."""
 
@@ -440,13 +445,13 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
 def _relative(kind: str, reference: Reference) -> float:
     """The largest error of the norm: `Limit.rel_err`, or more where long sums cancel.
 
-    Random errors of a sum in any order are half of 2^-24 of its magnitudes' sum, in the norm; of what tensor cores
-    cut off, half of 2^-24 of the sum itself for each product.
+    Random errors grow with the magnitudes' sums (`IN_LONG_SUMS`); what tensor cores cut off, with the sum itself:
+    half of 2^-24 for each product.
     """
     most = LIMITS[kind].rel_err
     if not reference.size_norm or not reference.norm:
         return most
-    spread = 8 * outputs.UNIT / 2 * reference.size_norm / reference.norm
+    spread = IN_LONG_SUMS * reference.size_norm / reference.norm
     return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
 
 

@@ -121,6 +121,8 @@ def _copied(array):
 
     made = cupy.empty_like(array)
     made.data.copy_from_device(array.data, array.nbytes)
+    # The host does not wait for a copy within the GPU, nor does a stream that the next launch overwrites it on.
+    cupy.cuda.runtime.deviceSynchronize()
     return made
 
 

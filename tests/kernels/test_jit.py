@@ -201,10 +201,10 @@ def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, source, compiled,
     assert jit.resources(first).registers > 0 and jit.instruction_mix(first)["FFMA"] == 1
     assert not said(), "once is enough"
     # What was half written does not count, and is replaced as soon as there is room.
-    assert not jit._cached(*kept(cache))
+    assert not jit._cached(*kept(cache), "scale<1>")
     monkeypatch.setattr(jit, "_replace", replace)
     assert jit.compile_cubin(source, "scale<1>", "sm_80") == first and len(compiled) == 1
-    assert jit._cached(*kept(cache)) == (first.code, first.symbol) and not jit._UNKEPT
+    assert jit._cached(*kept(cache), "scale<1>") == (first.code, first.symbol) and not jit._UNKEPT
 
 
 def kept(cache: Path) -> tuple[Path, Path]:

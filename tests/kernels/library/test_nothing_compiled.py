@@ -31,6 +31,7 @@ def _refused(what: str):
 def strict(pretended, monkeypatch):  # noqa: F811
     """A pretended Hopper whose arrays only let themselves be made, sorted, looked at and copied whole."""
     device = pretended(racing.H200)
+    monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
     monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     monkeypatch.setitem(sys.modules, "cupy", Strict("cupy"))

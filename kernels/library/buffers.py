@@ -7,6 +7,7 @@ set of its graph's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,8 @@ class Buffers:
 
     def __del__(self):
         if self._event is not None:
-            _driver().cuEventDestroy(self._event)
+            with contextlib.suppress(Exception):  # the interpreter may be ending
+                _driver().cuEventDestroy(self._event)
 
 
 def copy_of(sizes: tuple[int, ...], device) -> Buffers:
@@ -68,10 +70,8 @@ class _Memory:
     """Zeros on the GPU, allocated past any library's pool: those wait for streams, which a capture forbids."""
 
     def __init__(self, device, size: int):
-        driver, relaxed = _driver(), _driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self.address = 0
-        error, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
-        try:
+        with _relaxed() as driver:
             error, address = driver.cuMemAlloc(max(size, 16))
             if int(error):
                 raise gpu.NoGpu(
@@ -81,12 +81,26 @@ class _Memory:
             stream = workspace.side_stream(device)
             driver.cuMemsetD8Async(self.address, 0, max(size, 16), int(stream.handle))
             stream.sync()
-        finally:
-            driver.cuThreadExchangeStreamCaptureMode(before)
 
     def __del__(self):
         if self.address:
-            _driver().cuMemFree(self.address)
+            with (
+                contextlib.suppress(Exception),
+                _relaxed() as driver,
+            ):  # the interpreter may be ending
+                driver.cuMemFree(self.address)
+
+
+@contextlib.contextmanager
+def _relaxed():
+    """The driver, where this thread may allocate and free while some stream is captured."""
+    driver = _driver()
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    _, before = driver.cuThreadExchangeStreamCaptureMode(mode)
+    try:
+        yield driver
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 def is_captured(pointer: int) -> bool:

@@ -10,7 +10,8 @@ import pytest
 import synthetic
 
 from artifact import paths, rooms
-from artifact.measure import device, others, records
+from artifact.measure import others, records
+from artifact.measure.device import slug
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, judge, load
 from artifact.verdicts.measures import (
@@ -181,7 +182,7 @@ def counters(changes=None) -> pd.DataFrame:
 
 
 def folder(root, table=None, without=(), gpu="GPU"):
-    where = root / device.slug(gpu)
+    where = root / slug(gpu)
     for name in MADE.keys() - set(without):
         records.write(where / ROOM / f"{name}.csv", record(name, MADE[name](), gpu))
     records.write_machine(where / ROOM, synthetic.machine(gpu))

@@ -764,6 +764,10 @@ def loaded(monkeypatch):
     monkeypatch.setattr(jit, "compile_cubin", lambda *what, include=(): what)
     monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: (*cubin, registers))
     monkeypatch.setattr(jit, "load", load)
+    monkeypatch.setattr(
+        jit, "loaded",
+        lambda source, entry, device, dynamic=0: jit.load((source, entry, jit.arch_of(device)), dynamic),
+    )  # fmt: skip
     monkeypatch.setattr(wgmma, "timed", lambda work: (work().view(Array), 1.25))
     monkeypatch.setattr(wgmma, "tensor_map", lambda *what: what)
     monkeypatch.setattr(jit, "most_clusters", lambda kernel, config, device: SMS // config.cluster)

@@ -417,6 +417,10 @@ def loaded(monkeypatch) -> SimpleNamespace:
     # What bind asks for is compiled above, where the compiler is looked at.
     monkeypatch.setattr(jit, "compile_cubin", lambda *job: jit.Cubin(*job, "symbol", b""))
     monkeypatch.setattr(jit, "load", load)
+    monkeypatch.setattr(
+        jit, "loaded",
+        lambda source, entry, device, dynamic=0: load(jit.compile_cubin(source, entry, jit.arch_of(device)), dynamic),
+    )  # fmt: skip
     monkeypatch.setattr(tma, "tensor_map", tensor_map)
     monkeypatch.setattr(ladder, "timed", lambda work: (packing._map(as_array, work()), 1.25))
     return found

@@ -721,11 +721,14 @@ def wrong_orders(a: TwoFour, ring: np.ndarray, rows: int = 256) -> dict[str, np.
 
 
 class Array(np.ndarray):
-    """A NumPy array with the one attribute of CuPy's that bind needs."""
+    """A NumPy array with what bind needs of CuPy's."""
 
     @property
     def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
+        def memset_async(value, size):
+            np.asarray(self).view(np.uint8)[...] = value
+
+        return SimpleNamespace(ptr=self.ctypes.data, memset_async=memset_async)
 
 
 def array(shape, dtype) -> Array:

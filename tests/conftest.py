@@ -33,6 +33,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_loaded():
+    """What one test loads, or a fake in its place, is no other's."""
+    jit._loaded.clear()
+
+
 @functools.cache
 def looked_for() -> gpu.DeviceInfo | gpu.NoGpu | None:
     """The GPU, what is the matter with its driver, or None where there is none."""

@@ -111,7 +111,7 @@ def pretended(monkeypatch):
 
     def open_as(gpu: SimpleNamespace) -> SimpleNamespace:
         launched: list[tuple] = []
-        device = SimpleNamespace(**vars(gpu), device_id=0, launched=launched)
+        device = SimpleNamespace(**vars(gpu), launched=launched)
         monkeypatch.setitem(sys.modules, "cupy", Cupy("cupy"))
         monkeypatch.setattr("cuda.core.LaunchConfig", lambda **given: SimpleNamespace(**given))
         monkeypatch.setattr("cuda.core.launch", lambda *given: launched.append(given))

@@ -23,6 +23,7 @@ def gpu_of(name: str, capability: tuple[int, int], sms: int, most: int) -> Simpl
     stream = SimpleNamespace(sync=lambda: None)
     return SimpleNamespace(
         name=name,
+        device_id=0,
         compute_capability=capability,
         properties=properties,
         create_stream=lambda: stream,

@@ -59,7 +59,7 @@ def wide(ptr: int, rows: int, gap: int = N) -> Array:
 @pytest.fixture
 def device(monkeypatch):
     """GPU 0, which is not there: arrays are `Array`, streams are numbers."""
-    made = SimpleNamespace(**vars(racing.H200), device_id=0)
+    made = SimpleNamespace(**vars(racing.H200))
     monkeypatch.setattr(dense, "describe", lambda x, name: x.at)
     monkeypatch.setattr(dense, "place", lambda x, name: (x.at.ptr, x.at[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: 77)

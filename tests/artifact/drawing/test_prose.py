@@ -68,14 +68,14 @@ def test_recorded_asks_for_no_gpu(gpu, shelf):
 
 def test_the_machine_is_that_of_the_last_measurement(tmp_path):
     folder = synthetic.folder(tmp_path)
-    later = synthetic.machine() | {"date": "2026-02-03T04:05:06+00:00", "commit": "<new>"}
+    later = synthetic.machine() | {"date": "2026-02-03T04:05:06+00:00", "commit": "new"}
     records.write_machine(folder / "ceilings", later)
     banner = prose.Origin("nvidia-h200", folder, True).banner(alone=True)
-    assert "2026-01-02 to 2026-02-03, commits 0123abc, &lt;new&gt;." in banner
+    assert "2026-01-02 to 2026-02-03, commits 0123abc, new." in banner
     more = {"experiments": ["x"], "date": "2026-02-04T00:00", "commit": "more", "sources": "0"}
     records.write_machine(folder / "ceilings", later | {"later": [more]})
     banner = prose.Origin("nvidia-h200", folder, True).banner(alone=True)
-    assert "2026-01-02 to 2026-02-04, commits 0123abc, &lt;new&gt;, more." in banner
+    assert "2026-01-02 to 2026-02-04, commits 0123abc, new, more." in banner
 
 
 def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
@@ -83,7 +83,7 @@ def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
     own = synthetic.folder(tmp_path, gpu="NVIDIA X1", slug="nvidia-x1")
     later = synthetic.machine("NVIDIA X1", "nvidia-x1") | {
         "date": "2026-02-03T04:05:06+00:00",
-        "commit": "<new>",
+        "commit": "new",
     }
     records.write_machine(own / "ceilings", later)
     synthetic.folder(tmp_path, gpu="NVIDIA Y2", slug="nvidia-y2")
@@ -97,10 +97,10 @@ def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
         "0123abc" not in title and "Those of the NVIDIA X1 were measured on this machine." in banner
     )
     folded = banner.partition("<summary>Commits</summary>")[2]
-    assert "NVIDIA X1: commits 0123abc, &lt;new&gt;; NVIDIA Y2: commit 0123abc" in folded
+    assert "NVIDIA X1: commits 0123abc, new; NVIDIA Y2: commit 0123abc" in folded
     ElementTree.fromstring(banner)
     alone = prose.Origin("nvidia-x1", own, False).banner(alone=True)
-    assert "H200" not in alone and "commits 0123abc, &lt;new&gt;." in alone
+    assert "H200" not in alone and "commits 0123abc, new." in alone
 
 
 def test_html_of_small_things():

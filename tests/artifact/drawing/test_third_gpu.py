@@ -78,8 +78,8 @@ def test_elsewhere_holds_it_against_every_other(shelf, shown, home):
     for other in set(names) - {own}:
         assert f"**{own} and {other}**" in page
     assert page.count("<figure ") == len(names) - 1
-    (head,) = re.findall(r"<thead>.*?</thead>", page, re.DOTALL)[:1]
-    assert all(gpu in head for gpu in names), "a column of the machines"
+    heads = re.findall(r"<thead>.*?</thead>", page, re.DOTALL)
+    assert any(all(gpu in head for gpu in names) for head in heads), "a column of the machines"
     assert not TWO.search(re.sub(r"<tbody>.*?</tbody>", "", page, flags=re.DOTALL))
 
 

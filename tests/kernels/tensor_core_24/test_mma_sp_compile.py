@@ -48,7 +48,7 @@ ENTRIES["sm_90a"] = tuple(
 )  # fmt: skip
 #: Where a kernel wants all 255 registers, some versions of the compiler are one or two short: loads and stores
 #: of them, beside the 64 multiplications of the loop.
-SPILLS = {"sm_120": 4}
+SPILLS = {"sm_120": 10}
 
 
 @pytest.fixture(scope="module")

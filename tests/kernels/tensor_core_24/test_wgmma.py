@@ -1530,7 +1530,7 @@ def test_lean_steps_have_fewer_instructions_and_those_of_rounds_fewer_still(cubi
         assert multiplications and multiplications % 4 == 0 and "UTMASTG" not in str(loop)
         step[name] = len(loop) / (multiplications / (2 * config.blocks))
     assert step["wgmma_lean"] < 0.62 * step["wgmma_keep"], step
-    assert step["wgmma_rounds"] < 0.7 * step["wgmma_lean"], step
+    assert step["wgmma_rounds"] < 0.75 * step["wgmma_lean"], step
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

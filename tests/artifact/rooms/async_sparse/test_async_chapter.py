@@ -290,7 +290,7 @@ def test_counters_are_of_the_point_of_the_ladder(tmp_path):
     stalls[("opt1", f"{head}selected{tail}")] = 99.0
     more = {("opt6", "sm__cycles_active.avg"): 60.0, ("opt6", "sm__cycles_active.max"): 100.0}
     table = made.counters(stalls | more)
-    other = table.assign(m=64, value=-1.0)
+    other = table.assign(m=64, value=123456.0)
     made.folder(tmp_path, table=pd.concat([table, other]))
     found = experiments.counters(
         experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path))

@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     cupy.cuda.set_allocator(None)  # an array is an allocation: what lies beyond it is nobody's
     loaded, most = Loaded(jit), jit.most_clusters
     jit.most_clusters = lambda *asked: min(lab.SMS // 2, most(*asked))
-    with given.out.open("w") as file:
+    with given.out.open("w", encoding="utf-8") as file:
 
         def write(line: dict) -> None:
             file.write(json.dumps(line) + "\n")

@@ -120,7 +120,7 @@ def run(
     made = Ran(room, tool)
     watched = [name for name, copies in kernels.items() if tool != "racecheck" or not copies]
     begin = time.perf_counter()
-    with (folder / "output.txt").open("w") as output:
+    with (folder / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
             command(room, tool, folder, watched, **more), cwd=paths.ROOT, stdout=output, stderr=output,
             env=os.environ | {"SPARSITY_CHOICES": str(folder / "choices"), "PYTHONPATH": str(paths.ROOT)},
@@ -194,5 +194,5 @@ def declared(root: Path) -> dict[str, str]:
     return {
         name: str(path.relative_to(root))
         for path in sorted(root.rglob("*.cu*"))
-        for name in _GLOBAL.findall(path.read_text())
+        for name in _GLOBAL.findall(path.read_text(encoding="utf-8"))
     }

@@ -176,7 +176,7 @@ def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.is_file() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _last_line(path: Path) -> str:

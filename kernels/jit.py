@@ -315,7 +315,7 @@ _loaded: dict[tuple, tuple] = {}
 
 def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
     """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
-    key = source, entry, getattr(device, "device_id", 0), arch_of(device), dynamic_shared_bytes
+    key = source, entry, device.device_id, arch_of(device), dynamic_shared_bytes
     kernel, files = _loaded.get(key, (None, ()))
     if kernel is None or any(os.stat(path).st_mtime_ns != at for path, at in files):
         files = tuple((path, os.stat(path).st_mtime_ns) for path in map(str, _reached(source)))

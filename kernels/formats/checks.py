@@ -6,12 +6,11 @@ what they point to is not looked at. Each format says of its own faults what the
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import numpy as np
 
-from .. import jit
+from .. import jit, workspace
 from ..contract import require
 
 SOURCE = Path(__file__).with_name("checks.cu")
@@ -142,7 +141,7 @@ def _first(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
     config = LaunchConfig(grid=min(-(-threads // _BLOCK) or 1, _MOST_BLOCKS), block=_BLOCK)
     given = [x.data.ptr if on_device(x) else x for x in arguments]
     launch(
-        device.create_stream(jit.StreamAt(stream.ptr)), config, _kernel(entry, ordinal),
+        workspace.stream_at(stream.ptr, device), config, jit.ready(SOURCE, entry, jit.arch_of(device)),
         *given, found.data.ptr,
     )  # fmt: skip
     return first_of(found.get())
@@ -152,10 +151,3 @@ def first_of(found) -> tuple[int, int] | None:
     """(kind, place) of the gravest kind that was found; found: uint64, 2^64 - 1 where there is none."""
     places = enumerate(int(x) for x in found)
     return next((fault for fault in places if fault[1] != _NONE), None)
-
-
-@functools.cache
-def _kernel(entry: str, ordinal: int):
-    from cuda.core import Device
-
-    return jit.load(jit.compile_cubin(SOURCE, entry, jit.arch_of(Device(ordinal))))

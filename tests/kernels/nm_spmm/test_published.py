@@ -25,6 +25,7 @@ VARIANTS = tuple(published.KERNELS)
 SINGLE = tuple(variant for variant in VARIANTS if variant != "v3_searched")
 gpu = pytest.mark.gpu
 H200 = SimpleNamespace(
+    device_id=0,
     name="H200",
     compute_capability=(9, 0),
     properties=SimpleNamespace(

@@ -240,11 +240,17 @@ def reports():
     return dict(zip(cubins, jit.reports(cubins.values()), strict=True))
 
 
+#: What NVRTC 13.0 spills: loads of two of the largest tiles.
+SPILLS = {
+    "fp8_persistent<2, 2, 192, 4, 2, TO_BF16, true, true>": 10,
+    "fp8_refilling<3, 1, 256, 4, 1, TO_BF16, true, true>": 10,
+}
+
+
 @pytest.mark.parametrize("entry", JOBS)
 def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     used, _ = reports[entry]
-    # NVRTC 13.0 spills in two of the largest tiles with a hint and without.
-    assert used.spill_loads <= (10 if JOBS[entry].kernel in ("persistent", "refilling") else 0)
+    assert used.spill_loads <= SPILLS.get(entry, 0) and used.spills <= (entry in SPILLS)
     assert used.registers * JOBS[entry].threads <= 65536
     if JOBS[entry].kernel == "refilling":
         assert used.registers <= 168

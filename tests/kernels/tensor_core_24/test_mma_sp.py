@@ -29,6 +29,7 @@ SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 gpu = pytest.mark.gpu
 NAMED = {"mma_sp": PUBLISHED, **STUDIES, **{f"family {i}": c for i, c in enumerate(MMA_SP_FAMILY)}}
 H200 = SimpleNamespace(
+    device_id=0,
     compute_capability=(9, 0),
     properties=SimpleNamespace(max_shared_memory_per_block_optin=232448),
 )
@@ -288,6 +289,7 @@ def test_what_does_not_go_together_is_one_sentence(loaded):
     refuses(["k up to", str(most + 1)], operands.problem(128, 128, most + 1))
     refuses(["2^31 - 1"], operands.problem(2**31 - 1, 2**24, 64))
     small = SimpleNamespace(
+        device_id=0,
         compute_capability=(8, 9),
         properties=SimpleNamespace(max_shared_memory_per_block_optin=101376),
     )

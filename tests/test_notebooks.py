@@ -181,7 +181,7 @@ def test_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path):
     nbformat.write(notebook, source)
     target.parent.mkdir()
     target.write_text("the previous one")
-    result = execute(source, target, tmp_path)
+    result = execute(source, target, tmp_path / "build")
     assert result.returncode == 2
     assert error_line(result) == "error: broken.ipynb, cell 3: ValueError: row 3"
     assert list(target.parent.iterdir()) == [target]
@@ -192,7 +192,7 @@ def test_dying_kernel_is_one_sentence(tmp_path):
     notebook = nbformat.read(ROOT / "notebooks" / "index.ipynb", as_version=4)
     notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell("import os; os._exit(1)")]
     nbformat.write(notebook, tmp_path / "dying.ipynb")
-    result = execute(tmp_path / "dying.ipynb", tmp_path / "out" / "dying.ipynb", tmp_path)
+    result = execute(tmp_path / "dying.ipynb", tmp_path / "out" / "dying.ipynb", tmp_path / "build")
     assert result.returncode == 2
     assert error_line(result).startswith("error: dying.ipynb: DeadKernelError: ")
     assert not list((tmp_path / "out").iterdir())

@@ -11,20 +11,17 @@ process hangs or breaks off, or a kernel of a case never ran.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from artifact import paths
-from artifact.sanitize import jobs
+from artifact import paths, rooms
+from artifact.sanitize import cases, jobs
 from artifact.sanitize.jobs import TOOLS, Ran
 
-ROOMS = (
-    "async_csr", "async_blocks", "tensor_core_24", "fp8", "nm_spmm", "library", "casper_sparse", "nm_cuda_core",
-    "generated", "conversions",
-)  # fmt: skip
 LIMIT_S = 420
 #: Folders of kernels that no case runs: ceilings measure, and compute nothing.
 LEFT_OUT = ("ceilings/",)
@@ -69,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     every = [*alone, *watched]
     print(*details(every), sep="\n")
-    if not given.only and set(given.rooms) == set(ROOMS):
+    if not given.only and set(given.rooms) == set(cases.find()):
         missing = never_loaded(kernels)
         print(*missing, sep="\n")
         return int(bool(missing) or not all(made.is_right for made in every))
@@ -80,7 +77,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m artifact.sanitize", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
+    names = list(cases.find())
+    parser.add_argument("--rooms", nargs="+", choices=names, default=names)
     parser.add_argument(
         "--tools",
         nargs="*",
@@ -104,11 +102,11 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _compile_all() -> None:
     """Every declared entry of every room, on all cores; raises RuntimeError, one sentence, where there is no GPU."""
     from artifact.measure import device
-    from kernels import jit, rooms
-    from kernels.tensor_core_24 import fp8
+    from kernels import jit
 
     arch = jit.arch_of(device.require().open())
-    kernels = [k for room in (*rooms().values(), fp8) for k in room.VARIANTS.values()]
+    parts = [importlib.import_module(f"kernels.{name}") for name in rooms.profiles()]
+    kernels = [kernel for part in parts for kernel in part.VARIANTS.values()]
     asked = {
         (kernel.source, entry, arch)
         for kernel in kernels
@@ -139,9 +137,9 @@ def details(every: Sequence[Ran]) -> list[str]:
         by_reason: dict[str, list[str]] = {}
         for case, reason in made.failed.items():
             by_reason.setdefault(reason, []).append(case)
-        for reason, cases in by_reason.items():
-            more = f" and {len(cases) - 1} others" if len(cases) > 1 else ""
-            said.append(f"{where}: {cases[0]}{more}: {reason}")
+        for reason, names in by_reason.items():
+            more = f" and {len(names) - 1} others" if len(names) > 1 else ""
+            said.append(f"{where}: {names[0]}{more}: {reason}")
         said += [
             f"{where}: {name} never ran: {next(r for c, r in made.refused.items() if c.startswith(name))}"
             for name in made.never
@@ -157,7 +155,7 @@ def never_loaded(
     """Kernels in the sources that no room has loaded, a line each."""
     ran = {name for found in kernels.values() for name in found}
     return [
-        f"{name} of {file} is run by no case: add one to artifact/sanitize/cases.py"
+        f"{name} of {file} is run by no case: add one to its room's sanitize.py, or to artifact/sanitize/cases.py"
         for name, file in jobs.declared(root).items()
         if name not in ran and not file.startswith(LEFT_OUT)
     ]

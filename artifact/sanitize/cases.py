@@ -1,5 +1,6 @@
-"""What is run: every variant of every room that is a kernel of its own, whatever else its `bind` takes, the library and
-the formats' own kernels, on problems with several tiles, ragged edges, cut rows and split sums.
+"""What is run of no room, the library and the formats' own kernels, and what the rooms' cases share: every variant that
+is a kernel of its own, whatever else its `bind` takes, on problems with several tiles, ragged edges, cut rows and split
+sums (`artifact/rooms/<room>/sanitize.py`).
 
 A kernel is told of few multiprocessors (`lab.Few`), so that blocks that stay have several tiles each of a problem this
 small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
@@ -8,12 +9,14 @@ nothing.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
 
+from artifact import rooms
 from artifact.measure import check
 from kernels.formats import bcsr, csr, eight, half, nm, two_four, two_four_eight, wcsr
 from kernels.formats.half import Half
@@ -34,215 +37,18 @@ def scattered(m: int = 333, k: int = 457) -> csr.Csr:
     return csr.Csr(m, k, row_ptr, np.nonzero(where)[1].astype(np.int32), val)
 
 
-def _own(room) -> dict:
+def own(room) -> dict:
     """name -> bind of the variants that choose among no others."""
     names = [name for name in room.VARIANTS if "auto" not in name and name not in CHOOSING]
-    return {name: partial(_bind, room, name) for name in names}
+    return {name: partial(bound, room, name) for name in names}
 
 
-def _bind(room, name: str, problem, device):
+def bound(room, name: str, problem, device):
     return room.bind(name, problem, device)
 
 
-# ---------------------------------------------------------------- the rooms
-
-
-def casper_sparse(lab: Lab) -> Iterable[Case]:
-    from kernels import casper_sparse as room
-
-    for n in (256, 100, 7):
-        yield from lab.products(room.problem_from_csr(scattered(), n), _own(room))
-    yield from lab.products(
-        room.problem(90, 40, 70, 0.3), {"scalar": partial(_bind, room, "scalar")}
-    )
-
-
-def nm_cuda_core(lab: Lab) -> Iterable[Case]:
-    from kernels import nm_cuda_core as room
-
-    yield from lab.products(room.problem(96, 64, 200), _own(room))
-    one = {"element_wise": partial(_bind, room, "element_wise")}
-    for density, group, vector in ((0.5, 4, 1), (0.25, 4, 32), (0.5, 32, 1), (0.125, 32, 32)):
-        yield from lab.products(room.problem(96, 64, 200, density, group=group, vector=vector), one)
-
-
-def nm_spmm(lab: Lab) -> Iterable[Case]:
-    from kernels import nm_spmm as room
-    from kernels.nm_spmm import family, ladder
-
-    trials = {name: partial(ladder.bind, name) for name in family.TRIALS}
-    for density in (0.5, 0.125):
-        yield from lab.products(room.problem(300, 264, 520, density), _own(room) | trials)
-    yield from lab.products(room.problem(320, 256, 512, 0.25), _own(room))  # whole tiles
-    few = {name: bind for name, bind in _own(room).items() if name in (*family.RUNGS, "v1", "v3")}
-    yield from lab.products(room.problem(301, 140, 333, 0.25, vector=4), few)
-    for dtype in ("tf32", "bfloat16"):
-        name = "tf32" if dtype == "tf32" else "bf16"
-        for m in (304, 301):
-            yield from lab.products(
-                room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(_bind, room, name)}
-            )
-
-
-def async_csr(lab: Lab) -> Iterable[Case]:
-    """The kernels for CSR: windows on tensor cores, groups of rows, the source's own."""
-    from kernels import async_sparse as room
-    from kernels.async_sparse import union, windows
-    from kernels.async_sparse import wcsr as of_windows
-
-    modules = (of_windows, windows, union)
-    names = [name for x in modules for name in (*x.KERNELS, *x.TRIALS)]
-    binds = {name: partial(_bind, room, name) for name in names}
-    for dtype, n in (("float32", 264), ("tf32", 264), ("bfloat16", 100), ("float16", 264)):
-        problem = room.problem_from_csr(scattered(), n, dtype=dtype, reorder="", format="csr")
-        yield from lab.products(problem, binds)
-    narrow = {name: bind for name, bind in binds.items() if name in union.KERNELS}
-    for n in (6, 7):
-        problem = room.problem_from_csr(scattered(), n, dtype="float32", reorder="", format="csr")
-        yield from lab.products(problem, narrow)
-
-
-def async_blocks(lab: Lab) -> Iterable[Case]:
-    """The kernels for blocks, as published and beyond, and a layer's."""
-    from kernels import async_sparse as room
-    from kernels.async_sparse import any_csr, family, union, windows
-    from kernels.async_sparse import wcsr as of_windows
-
-    others = {x for module in (any_csr, of_windows, windows, union) for x in module.KERNELS}
-    binds = {name: bind for name, bind in _own(room).items() if name not in others}
-    sweep = {f"opt5_n{n}": partial(_bind, room, f"opt5_n{n}") for n in (8, 56, 248)}
-    trials = {name: partial(_bind, room, name) for name in family.TRIALS}
-    yield from lab.products(room.problem(200, 1104, 300, 0.3), binds | sweep | trials)
-    for dtype, layout, block in (
-        ("tf32", "source", 64), ("float16", "linear", 64), ("bfloat16", "row", 64), ("bfloat16", "source", 128),
-        ("bfloat16", "linear", 32), ("bfloat16", "source", 16), ("bfloat16", "linear", (64, 32)),
-    ):  # fmt: skip
-        problem = room.problem(200, 264, 300, 0.4, block=block, dtype=dtype, layout=layout)
-        yield from lab.products(problem, binds)
-    odd = room.problem(
-        201, 77, 301, 0.4, layout="linear"
-    )  # nothing begins at multiples of 16 bytes
-    yield from lab.products(odd, binds)
-    for dtype in ("bfloat16", "float16"):
-        yield f"gated, {dtype}", partial(_gated, lab, dtype)
-
-
-def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) -> None:
-    """H = silu(X · Gᵀ) ∘ (X · Uᵀ) of the two lists of blocks made one."""
-    import cupy
-
-    from kernels.async_sparse import layer
-
-    gate, up = (bcsr.random(m, k, 0.4, seed, dtype=dtype) for seed in (1, 2))
-    index, columns, blocks = [], [], []
-    for row in range(gate.block_rows):
-        ends = [len(columns)]
-        for a in (gate, up):
-            of_row = slice(a.row_ptr[row], a.row_ptr[row + 1])
-            columns += list(a.col_idx[of_row])
-            blocks += list(a.val[of_row])
-            ends.append(len(columns))
-        index.append((row, ends[0], ends[2], ends[1]))
-    x = np.random.default_rng(3).standard_normal((tokens, k)).astype(np.float32)
-    x = half.to_bits(x, dtype)
-    sizes = layer.Sizes("gated", m, k, len(columns), tokens, dtype)
-    made = layer.launcher(sizes, lab.device.device_id)
-    there = [
-        cupy.asarray(np.ascontiguousarray(given))
-        for given in (x, np.array(blocks), np.array(index, np.int32), np.array(columns, np.int32))
-    ]
-    counter = cupy.zeros(2, cupy.uint32)
-    out = Half(dtype, cupy.empty((tokens, m), cupy.uint16))
-    lab.ready(out)
-    at_x, *rest = (given.data.ptr for given in there)
-    for _ in range(2):
-        made(lab.stream, at_x, out.bits.data.ptr, *rest, counter.data.ptr)
-        lab.stream.sync()
-    numbers = half.from_bits(x, dtype).astype(np.float64)
-    of_gate, of_up = (numbers @ bcsr.to_dense(a).astype(np.float64).T for a in (gate, up))
-    right = of_gate / (1 + np.exp(-of_gate)) * of_up
-    off = np.abs(half.from_bits(here(out).bits, dtype) - right)
-    # Both factors are rounded to the dtype, and their product.
-    limit = 3 * check.LIMITS[dtype].max_err
-    most = limit * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
-    _require_right("gated", bool((off <= most).all()))
-
-
-def tensor_core_24(lab: Lab) -> Iterable[Case]:
-    from kernels import tensor_core_24 as room
-    from kernels.tensor_core_24 import family, launch
-
-    for dtype, size in (("bfloat16", (200, 264, 392)), ("float16", (400, 520, 200))):
-        yield from lab.products(room.problem(*size, dtype=dtype), _own(room))
-    yield from lab.products(room.problem(133, 77, 210), _own(room))
-    # Of what the tuner tries, the smallest and the largest tile of each kernel.
-    ends = {}
-    for config in sorted(family.WGMMA_FAMILY, key=lambda c: (c.m * c.n, c.stages)):
-        first, _ = ends.get(config.kernel, (config, config))
-        ends[config.kernel] = first, config
-    binds = {
-        f"{config.kernel} {config.m} x {config.n}, {config.stages} stages": partial(
-            _configured, launch.bind_config, config
-        )
-        for config in dict.fromkeys(c for pair in ends.values() for c in pair)
-        if config.kernel not in ("gpc",)
-    }
-    yield from lab.products(room.problem(400, 520, 500), binds)  # 8 steps: whole rounds of rings
-    yield from _with_more(lab, room)
-
-
-def _configured(bind: Callable, config, problem, device, **more):
+def configured(bind: Callable, config, problem, device, **more):
     return bind("trial", problem, device, config, **more)
-
-
-def _with_more(lab: Lab, room) -> Iterable[Case]:
-    """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
-    from kernels.tensor_core_24 import family
-
-    problem = room.problem(200, 264, 392)
-    rng = np.random.default_rng(4)
-    c = Half(
-        "bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16")
-    )
-    bias = rng.standard_normal(200).astype(np.float32)
-    kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
-    names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
-    product = check.oracle(problem, on="cpu").values
-    right = check.reference(
-        2 * product - half.from_bits(c.bits, "bfloat16").astype(np.float64) + bias[:, None]
-    )
-
-    def bind(name: str, problem, device):
-        import cupy
-
-        return room.bind(
-            name,
-            problem,
-            device,
-            alpha=2.0,
-            beta=-1.0,
-            c=half.to_device(c),
-            bias=cupy.asarray(bias),
-        )
-
-    yield from lab.products(problem, {name: partial(bind, name) for name in names}, right)
-
-
-def fp8(lab: Lab) -> Iterable[Case]:
-    from kernels.tensor_core_24 import fp8 as room
-    from kernels.tensor_core_24 import fp8_family
-
-    for size, knobs in (
-        ((200, 264, 392), {}), ((400, 520, 200), {"scale": "vectors"}), ((133, 77, 210), {"out": "e4m3"}),
-        ((200, 272, 400), {"scale": "vectors", "out": "e4m3"}),
-    ):  # fmt: skip
-        yield from lab.products(room.problem(*size, **knobs), _own(room))
-    kinds = {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}
-    binds = {
-        f"fp8_{kernel} {m} x {n}": partial(_configured, room.bind_config, config)
-        for (kernel, m, n), config in kinds.items()
-    }
-    yield from lab.products(room.problem(272, 400, 392), binds)
 
 
 # ---------------------------------------------------------------- the library and the formats
@@ -334,10 +140,10 @@ def _require_close(name: str, out, right: np.ndarray, limit: float) -> None:
     found = half.from_bits(found.bits, found.dtype) if isinstance(found, Half) else found
     off = np.abs(found - right)
     most = limit * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
-    _require_right(name, bool((off <= most).all()))
+    require_right(name, bool((off <= most).all()))
 
 
-def _require_right(name: str, holds: bool) -> None:
+def require_right(name: str, holds: bool) -> None:
     if not holds:
         raise check.WrongResult(f"{name} is wrong")
 
@@ -408,7 +214,7 @@ def _gathered(lab: Lab, columns: int) -> None:
     out = cupy.empty((77, columns), cupy.uint16)
     Gpu(lab.device.device_id).gather(cupy.asarray(b), cupy.asarray(ids), out)
     lab.device.sync()
-    _require_right("gather", np.array_equal(here(out), b[ids]))
+    require_right("gather", np.array_equal(here(out), b[ids]))
 
 
 def generated(lab: Lab) -> Iterable[Case]:
@@ -429,7 +235,7 @@ def _generated(lab: Lab, made) -> None:
     host = generate.host_part(made, edges, 0).a
     for name in ("row_ptr", "col_idx", "val"):
         same = np.array_equal(here(getattr(part.a, name)), getattr(host, name))
-        _require_right(f"{name} of {made}", same)
+        require_right(f"{name} of {made}", same)
     plan = distributed.plan(part, 48, chunks=2, machine=Gpu(lab.device.device_id))
     generate.fill_dense(plan.operand(), 0, 5)
     out = here(plan().whole())
@@ -481,9 +287,7 @@ def _require_same(made, right) -> None:
         expected = getattr(right, part.name)
         if isinstance(expected, np.ndarray):
             found = here(getattr(made, part.name))
-            _require_right(
-                f"{part.name} of {type(right).__name__}", np.array_equal(found, expected)
-            )
+            require_right(f"{part.name} of {type(right).__name__}", np.array_equal(found, expected))
 
 
 def _compressed(lab: Lab, dtype: str, m: int, k: int) -> None:
@@ -495,7 +299,7 @@ def _compressed(lab: Lab, dtype: str, m: int, k: int) -> None:
     made = two_four.compress(cupy.asarray(bits), dtype, prune=True)
     fits = two_four.compress(cupy.asarray(two_four.to_dense_bits(right)), dtype)
     for found in (made, fits):
-        _require_right(
+        require_right(
             f"2:4 in {dtype}",
             np.array_equal(here(found.val), right.val)
             and np.array_equal(here(found.meta), right.meta),
@@ -509,17 +313,19 @@ def _compressed_eight(lab: Lab, dtype: str, m: int, k: int) -> None:
     bits = eight.to_bits(numbers, dtype)
     right = two_four_eight.compress(bits, dtype, prune=True)
     made = two_four_eight.compress(cupy.asarray(bits), dtype, prune=True)
-    _require_right(
+    require_right(
         f"2:4 in {dtype}",
         np.array_equal(here(made.val), right.val) and np.array_equal(here(made.meta), right.meta),
     )
 
 
-#: What one process runs: name -> its cases.
-ROOMS: dict[str, Callable[[Lab], Iterable[Case]]] = {
-    function.__name__: function
-    for function in (
-        casper_sparse, nm_cuda_core, nm_spmm, async_csr, async_blocks, tensor_core_24, fp8, library, generated,
-        conversions,
+#: What one process runs of no room: name -> its cases.
+SHARED = {"library": library, "generated": generated, "conversions": conversions}
+
+
+def find() -> dict[str, Callable[[Lab], Iterable[Case]]]:
+    """What one process runs: name -> its cases; the rooms' own, from their sanitize.py, and those of no room."""
+    of_rooms = (
+        importlib.import_module(f"artifact.rooms.{room}.sanitize").CASES for room in rooms.find()
     )
-}  # fmt: skip
+    return {name: cases for found in (*of_rooms, SHARED) for name, cases in found.items()}

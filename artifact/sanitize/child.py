@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
             file.flush()
 
         run(
-            cases.ROOMS[given.room](lab.Lab(gpu.open_device(0), given.tool)),
+            cases.find()[given.room](lab.Lab(gpu.open_device(0), given.tool)),
             loaded,
             given.only,
             write,

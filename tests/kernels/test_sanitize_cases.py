@@ -11,7 +11,7 @@ import pytest
 import racing
 from pretend import as_array, pretended  # noqa: F401
 
-from artifact.sanitize import __main__ as sanitize
+from artifact.rooms.async_sparse import sanitize as of_blocks
 from artifact.sanitize import cases, jobs, lab
 from kernels import jit, rooms
 from kernels.contract import Operands
@@ -19,14 +19,11 @@ from kernels.formats.half import Half
 from kernels.tensor_core_24 import fp8, gpcs
 
 #: Rooms whose cases are products by a kernel that is bound; the others call what works on a GPU alone.
-PRODUCTS = tuple(
-    name for name in cases.ROOMS if name not in ("library", "generated", "conversions")
-)
+PRODUCTS = tuple(name for name in cases.find() if name not in cases.SHARED)
 OF_ROOM = {"async_csr": "async_sparse", "async_blocks": "async_sparse"}
 
 
 def test_the_command_runs_every_room():
-    assert set(sanitize.ROOMS) == set(cases.ROOMS)
     assert {OF_ROOM.get(name, name) for name in PRODUCTS} == {*rooms(), "fp8"}
 
 
@@ -47,12 +44,12 @@ def ran(pretended, monkeypatch):  # noqa: F811
         bind(problem, self.device if name in lab.WHOLE else self.few)
 
     monkeypatch.setattr(lab.Lab, "product", product)
-    monkeypatch.setattr(cases, "_gated", lambda *_: None)
+    monkeypatch.setattr(of_blocks, "_gated", lambda *_: None)
 
     def run(room: str) -> jobs.Ran:
         if room not in made:
             found = made[room] = jobs.Ran(room, "")
-            for name, work in cases.ROOMS[room](lab.Lab(device)):
+            for name, work in cases.find()[room](lab.Lab(device)):
                 try:
                     work()
                 except ValueError as error:

@@ -38,7 +38,7 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
     if not version:
         raise ValueError(f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
     folder = root / info.slug / experiments.ROOM / records.LIBRARIES / version
-    harness.set_aside(folder, machine)
+    harness.set_aside(folder, machine, seed)
     records.write_machine(folder, machine)
     return Run(
         experiments.ROOM, "measure", "measure", info.slug, preset, seed, folder, machine, opened

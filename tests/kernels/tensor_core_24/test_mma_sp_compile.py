@@ -46,9 +46,9 @@ ENTRIES["sm_90a"] = tuple(
         ]
     )
 )  # fmt: skip
-#: Where a kernel wants all 255 registers, some versions of the compiler are one or two short: loads and stores
-#: of them, beside the 64 multiplications of the loop.
-SPILLS = {"sm_120": 10}
+#: Where a kernel wants all 255 registers, some versions of the compiler are a few short: loads and stores of
+#: them, beside the 64 multiplications of the loop.
+SPILLS = {"sm_120": 15}
 
 
 @pytest.fixture(scope="module")

@@ -103,8 +103,12 @@ def test_what_was_measured_is_not_measured_again(tmp_path, kernel):
     assert list(pruning.measure(a_run(tmp_path))["m"]) == [32, 80]
     assert list(pruning.measure(a_run(tmp_path))["m"]) == [32, 80]
     assert kernel.sizes == [32, 80]
-    pruning.measure(a_run(tmp_path, seed=8))
-    assert kernel.sizes == [32, 80, 32, 80]
+
+
+def test_records_of_two_seeds_are_not_mixed(tmp_path, kernel):
+    pruning.measure(a_run(tmp_path))
+    with pytest.raises(ValueError, match="column 'seed': 8 differs from 7"):
+        pruning.measure(a_run(tmp_path, seed=8))
 
 
 def test_recorded_times_are_read(tmp_path, kernel):

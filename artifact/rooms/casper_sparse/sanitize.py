@@ -1,0 +1,23 @@
+"""Every kernel of casperSPARSE, as `artifact.sanitize` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from artifact.sanitize.cases import bound, own, scattered
+from artifact.sanitize.lab import Case, Lab
+
+
+def casper_sparse(lab: Lab) -> Iterable[Case]:
+    from kernels import casper_sparse as room
+
+    for n in (256, 100, 7):
+        yield from lab.products(room.problem_from_csr(scattered(), n), own(room))
+    yield from lab.products(
+        room.problem(90, 40, 70, 0.3), {"scalar": partial(bound, room, "scalar")}
+    )
+
+
+#: What one process runs each: name -> its cases.
+CASES = {"casper_sparse": casper_sparse}

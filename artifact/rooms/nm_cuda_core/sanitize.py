@@ -1,0 +1,22 @@
+"""Every kernel for N:M on CUDA cores, as `artifact.sanitize` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from artifact.sanitize.cases import bound, own
+from artifact.sanitize.lab import Case, Lab
+
+
+def nm_cuda_core(lab: Lab) -> Iterable[Case]:
+    from kernels import nm_cuda_core as room
+
+    yield from lab.products(room.problem(96, 64, 200), own(room))
+    one = {"element_wise": partial(bound, room, "element_wise")}
+    for density, group, vector in ((0.5, 4, 1), (0.25, 4, 32), (0.5, 32, 1), (0.125, 32, 32)):
+        yield from lab.products(room.problem(96, 64, 200, density, group=group, vector=vector), one)
+
+
+#: What one process runs each: name -> its cases.
+CASES = {"nm_cuda_core": nm_cuda_core}

@@ -1,0 +1,31 @@
+"""Every kernel for vectors of N:M, trials of its families among them, as `artifact.sanitize` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from artifact.sanitize.cases import bound, own
+from artifact.sanitize.lab import Case, Lab
+
+
+def nm_spmm(lab: Lab) -> Iterable[Case]:
+    from kernels import nm_spmm as room
+    from kernels.nm_spmm import family, ladder
+
+    trials = {name: partial(ladder.bind, name) for name in family.TRIALS}
+    for density in (0.5, 0.125):
+        yield from lab.products(room.problem(300, 264, 520, density), own(room) | trials)
+    yield from lab.products(room.problem(320, 256, 512, 0.25), own(room))  # whole tiles
+    few = {name: bind for name, bind in own(room).items() if name in (*family.RUNGS, "v1", "v3")}
+    yield from lab.products(room.problem(301, 140, 333, 0.25, vector=4), few)
+    for dtype in ("tf32", "bfloat16"):
+        name = "tf32" if dtype == "tf32" else "bf16"
+        for m in (304, 301):
+            yield from lab.products(
+                room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(bound, room, name)}
+            )
+
+
+#: What one process runs each: name -> its cases.
+CASES = {"nm_spmm": nm_spmm}

@@ -37,11 +37,14 @@ class Workspace:
         self._memory = (ctypes.c_char * _BYTES).from_address(self.found)
         self._tiles, self._room, self._launch = 0, 0, 0
 
-    def read(self, kind: struct.Struct | np.dtype):
-        """A record in the host's memory, its numbers or NumPy's: what kernels found, once the stream was waited for."""
+    def read(self, kind: struct.Struct | np.dtype, at: int = 0):
+        """A record in the host's memory, its numbers or NumPy's: what kernels found, once the stream was waited for.
+
+        at: bytes before it.
+        """
         if type(kind) is struct.Struct:
-            return kind.unpack_from(self._memory)
-        return np.frombuffer(self._memory, kind, 1)[0].copy()
+            return kind.unpack_from(self._memory, at)
+        return np.frombuffer(self._memory, kind, 1, at)[0].copy()
 
     def tiles(self, size: int) -> tuple[int, np.uint32]:
         """(address of a scan's words for so many numbers, which launch it is); others' words count as none."""

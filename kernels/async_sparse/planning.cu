@@ -1,6 +1,5 @@
 // planning: what kernels for CSR want to know of a matrix, and the matrix as they read it, each in a launch or two (sm_80).
 //
-//   sample     how many columns rows have together, by 2, 4, … 64 of them: what a choice among kernels rests on
 //   similar    a key for each row; rows sorted by it have their like beside them
 //   permuted   rows in another order
 //   firsts     which entries are the first of their column in a group of rows, counted (a scan)
@@ -12,96 +11,6 @@
 #include "scan.cuh"
 #include "searching.cuh"
 #include "tasks.cuh"
-
-// ---- sample
-
-constexpr int SLOTS = 2048, WINDOW = 64, HEIGHTS = 7;
-
-struct Shared {  // of the windows that were looked at
-    unsigned long long columns[HEIGHTS];  // that groups of 1, 2, 4, … 64 rows have
-    unsigned ended, unused;
-};
-
-__device__ __forceinline__ unsigned mixed(unsigned x)
-{
-    x = (x ^ x >> 16) * 0x85EBCA6Bu;
-    x = (x ^ x >> 13) * 0xC2B2AE35u;
-    return x ^ x >> 16;
-}
-
-// One window of 64 rows a block, from all over the matrix. A table has for each column the rows that hold it, a bit each; of windows
-// with more entries every second, fourth, … column is looked at. Nothing is read outside of the arrays, whatever they hold.
-template <int = 0>
-__global__ void __launch_bounds__(THREADS)
-sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz, Shared* sums, Shared* found)
-{
-    __shared__ int keys[SLOTS];
-    __shared__ unsigned long long rows[SLOTS];
-    __shared__ int start[WINDOW], past[WINDOW + 1];
-    __shared__ unsigned long long local[HEIGHTS];
-    const int windows = (m + WINDOW - 1) / WINDOW;
-    const int first = (int)((long long)blockIdx.x * windows / gridDim.x) * WINDOW;
-    for (int i = threadIdx.x; i < SLOTS; i += THREADS) keys[i] = -1, rows[i] = 0;
-    if (threadIdx.x < HEIGHTS) local[threadIdx.x] = 0;
-    if (threadIdx.x < WINDOW) {
-        const int r = min(first + (int)threadIdx.x, m - 1);
-        const int begin = min(max(__ldg(row_ptr + r), 0), nnz), end = min(max(__ldg(row_ptr + r + 1), begin), nnz);
-        start[threadIdx.x] = begin;
-        past[threadIdx.x + 1] = first + (int)threadIdx.x < m ? end - begin : 0;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        past[0] = 0;
-        for (int i = 0; i < WINDOW; ++i) past[i + 1] += past[i];
-    }
-    __syncthreads();
-    const int entries = past[WINDOW];
-    unsigned every = 1;
-    while (entries / every > SLOTS / 2) every *= 2;
-    for (int i = threadIdx.x; i < entries; i += THREADS) {
-        int row = 0;
-#pragma unroll
-        for (int step = WINDOW / 2; step; step /= 2)
-            if (past[row + step] <= i) row += step;
-        const int column = __ldg(col_idx + start[row] + (i - past[row]));
-        const unsigned hash = mixed((unsigned)column);
-        if (hash & (every - 1)) continue;
-        int slot = hash / every % SLOTS;
-        for (int tries = 0; tries < SLOTS; ++tries, slot = (slot + 1) % SLOTS) {
-            const int had = atomicCAS(keys + slot, -1, column);
-            if (had != -1 && had != column) continue;
-            atomicOr(rows + slot, 1ull << row);
-            break;
-        }
-    }
-    __syncthreads();
-    unsigned count[HEIGHTS] = {};
-    for (int i = threadIdx.x; i < SLOTS; i += THREADS) {
-        unsigned long long x = rows[i];
-        constexpr unsigned long long keep[HEIGHTS] = {~0ull, 0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
-                                                      0x0001000100010001, 0x0000000100000001, 1};
-#pragma unroll
-        for (int h = 0; h < HEIGHTS; ++h) {
-            if (h) x = (x | x >> (1 << (h - 1))) & keep[h];
-            count[h] += __popcll(x);
-        }
-    }
-#pragma unroll
-    for (int h = 0; h < HEIGHTS; ++h)
-        if (count[h]) atomicAdd(local + h, (unsigned long long)count[h] * every);
-    __syncthreads();
-    if (threadIdx.x < HEIGHTS && local[threadIdx.x]) atomicAdd(sums->columns + threadIdx.x, local[threadIdx.x]);
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x) return;
-    if (atomicAdd(&sums->ended, 1u) + 1 < gridDim.x) return;
-    __threadfence();
-    volatile Shared* from = sums;
-    for (int h = 0; h < HEIGHTS; ++h) found->columns[h] = from->columns[h];
-    __threadfence_system();
-    for (int h = 0; h < HEIGHTS; ++h) from->columns[h] = 0;
-    from->ended = 0;
-}
 
 // ---- rows in another order
 
@@ -239,7 +148,16 @@ struct Counts {
     unsigned long long cut_parts;  // … of rows that have several
     unsigned long long room;       // places of these (room_of)
     unsigned cuts, ended;          // rows that have several; blocks that are done
+    int columns, chunk;            // of all rows; of a task at most
 };
+
+// Columns of a task at most; below 0: so many times what rows have on average, in whole steps of 32.
+__device__ __forceinline__ int chunk_of(int chunk, int columns, int m)
+{
+    if (chunk >= 0) return chunk;
+    const long long step = 32ll * m, steps = (-(long long)chunk * columns + step - 1) / step;
+    return (int)max(1ll, steps) * 32;
+}
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
@@ -248,6 +166,8 @@ count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts
     __shared__ Counts local;
     if (threadIdx.x == 0) local = {};
     __syncthreads();
+    const int columns = row_ptr[m];
+    chunk = chunk_of(chunk, columns, m);
     unsigned long long parts = 0, cut_parts = 0, room = 0;
     unsigned cuts = 0;
     for (int i = blockIdx.x * THREADS + threadIdx.x; i < m; i += gridDim.x * THREADS) {
@@ -267,6 +187,7 @@ count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts
     __threadfence();
     volatile Counts* from = sums;
     found->parts = from->parts, found->cut_parts = from->cut_parts, found->room = from->room, found->cuts = from->cuts;
+    found->columns = columns, found->chunk = chunk;
     __threadfence_system();
     from->parts = from->cut_parts = from->room = 0;
     from->cuts = from->ended = 0;

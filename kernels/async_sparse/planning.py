@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,8 @@ from ..formats.csr import INT32_MAX, Csr
 
 SOURCE = Path(__file__).with_name("planning.cu")
 THREADS, _MOST_BLOCKS = launches.THREADS, launches.MOST_BLOCKS
-HEIGHTS = 7  #: 1, 2, 4, … 64 rows
-WINDOW = 64
-FEW, ALL = 256, 2**20  #: windows of 64 rows that a sample looks at, at most
-#: `Shared` and `Counts` of the source, and the end of `group_ptr`.
-_SHARED, _COUNTS, _END = (struct.Struct(x) for x in (f"{HEIGHTS}Q", "3QI", "I"))
+#: `Counts` of the source, and the end of `group_ptr`.
+_COUNTS, _END = struct.Struct("3QIxxxx2i"), struct.Struct("I")
 
 
 class _On(launches.On):
@@ -39,24 +36,7 @@ class _On(launches.On):
 _ints = launches.ints
 
 
-# ---------------------------------------------------------------- statistics
-
-
-def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
-    """Columns that groups of 1, 2, 4, … 64 rows have together, by a sample of so many windows of 64 rows at most.
-
-    Right where every window is looked at and has a thousand entries at most; else by a sample of its columns.
-    """
-    if a.nnz == 0:
-        return (0,) * HEIGHTS
-    blocks = min(ceil(a.m / WINDOW), windows)
-    with _On() as on:
-        on.launch(
-            "sample", 0, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz), on.work.sums, on.work.found, blocks=blocks
-        )  # fmt: skip
-        columns = on.found(_SHARED)
-    scale = a.nnz / max(1, columns[0])
-    return tuple(round(x * scale) for x in columns)
+# ---------------------------------------------------------------- values
 
 
 def splits(a: Csr, infinite: np.uint32) -> bool:
@@ -114,39 +94,43 @@ def similar(a: Csr) -> tuple[Any, Csr]:
     return order, Csr(a.m, a.k, row_ptr, col_idx, val)
 
 
-def _groups(on: _On, a: Csr, rows: int, pad: int) -> tuple[Any, Any, int]:
-    """(firsts, where groups begin, columns of all)."""
+def _groups(on: _On, a: Csr, rows: int, pad: int) -> tuple[Any, Any]:
+    """(firsts, where groups begin); how many columns all have is on its way to the host."""
     first = on.scan("firsts", a.nnz, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz, rows))
     begin = on.scan(
         "group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad), on.work.found
     )
-    return first, begin, on.found(_END)[0] if a.m else 0
+    return first, begin
 
 
-def groups(a: Csr, rows: int) -> tuple[Any, Any, int]:
+def groups(a: Csr, rows: int, pad: int = 1) -> tuple[Any, Any, int]:
     """(firsts, where groups of `rows` rows begin, columns of all), as planning.cu's kernels have them.
 
-    firsts: int32 (nnz + 1,), entries before each that are the first of their column in their group. Columns of A ascend
-    in every row; its values are not looked at.
+    firsts: int32 (nnz + 1,), entries before each that are the first of their column in their group. pad: what a group's
+    columns are a multiple of. Columns of A ascend in every row; its values are not looked at.
     """
     with _On() as on:
-        return _groups(on, a, rows, 1)
+        first, begin = _groups(on, a, rows, pad)
+        return first, begin, on.found(_END)[0] if a.m else 0
 
 
-def grouped(a: Csr, rows: int) -> tuple[Any, Any, Any]:
-    """(row_ptr, col_idx, val) of groups of `rows` rows over the union of their columns; val: float32 (columns, rows).
+def grouped(a: Csr, rows: int, chunk: int, block: int) -> tuple[Any, Any, Any, Table, int]:
+    """(row_ptr, col_idx, val) of groups of `rows` rows over the union of their columns, and their `tasks` for blocks.
 
-    Columns of A ascend in every row, and none repeats.
+    val: float32 (columns, rows). The last one: columns of a task at most. Columns of A ascend in every row, and none
+    repeats. One wait, for the columns and for the tasks.
     """
     import cupy
 
     with _On() as on:
-        first, begin, columns = _groups(on, a, rows, 1)
-        col_idx, val = cupy.empty(columns, np.int32), cupy.zeros((columns, rows), np.float32)
+        first, begin = _groups(on, a, rows, 1)
+        counts = _counted(on, begin, chunk, block)
+        col_idx = cupy.empty(counts.columns, np.int32)
+        val = cupy.zeros((counts.columns, rows), np.float32)
         on.launch(
             "grouped", a.nnz, a.row_ptr, a.col_idx, a.val, first, begin, *_ints(a.m, a.nnz, rows), col_idx, val
         )  # fmt: skip
-    return begin, col_idx, val
+        return begin, col_idx, val, _in_blocks(on, begin, counts, block), counts.chunk
 
 
 def sliced(a: Csr, rows: int, pad: int, exact: bool) -> tuple[Any, Any, Any]:
@@ -158,7 +142,8 @@ def sliced(a: Csr, rows: int, pad: int, exact: bool) -> tuple[Any, Any, Any]:
 
     parts = 1 + exact
     with _On() as on:
-        first, begin, columns = _groups(on, a, rows, pad)
+        first, begin = _groups(on, a, rows, pad)
+        columns = on.found(_END)[0] if a.m else 0
         col_idx = cupy.empty(columns, np.int32)
         col_idx.data.memset_async(0xFF, col_idx.nbytes)  # -1
         slices = cupy.zeros((columns // 8, parts, rows, 2, 4), np.float32)
@@ -181,68 +166,102 @@ class Table:
     others: Any  #: int32 (cut rows,)
 
 
-def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -> Table:
+class _Counts(NamedTuple):
+    """`Counts` of the source."""
+
+    parts: int
+    cut_parts: int
+    room: int
+    cuts: int
+    columns: int
+    chunk: int
+
+
+def _counted(on: _On, row_ptr, chunk: int, block: int) -> _Counts:
+    """How many tasks there are; waits for the stream."""
+    m = row_ptr.shape[0] - 1
+    if m == 0:
+        return _Counts(0, 0, 0, 0, 0, max(chunk, 0))
+    on.launch(
+        "count_tasks", 0, row_ptr, *_ints(m, chunk, max(block, 1)), on.work.sums, on.work.found,
+        blocks=min(_MOST_BLOCKS, ceil(m / THREADS)),
+    )  # fmt: skip
+    counts = _Counts(*on.found(_COUNTS))
+    count = counts.parts + _without_row(counts, m) * (block > 0)
+    require(
+        count <= INT32_MAX,
+        f"windows make {count} tasks, but kernels count up to {INT32_MAX}: use longer ones",
+    )
+    return counts
+
+
+def _without_row(counts: _Counts, m: int) -> int:
+    """Tasks of no row, where there are fewer whole rows than rooms of cut ones have left."""
+    return max(0, counts.room - counts.cut_parts - (m - counts.cuts))
+
+
+def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -> tuple[Table, int]:
     """Rows, groups or windows cut evenly into tasks of at most `chunk` columns: `tasks.tasks` and `tasks.in_blocks`.
 
-    row_ptr: int32 (rows + 1,). block: in the order for blocks of so many tasks, a power of 2; 0: row after row, or
-    longest_first. Raises ValueError, one sentence, where there are too many.
+    row_ptr: int32 (rows + 1,). chunk: 0: none is cut; below 0: -chunk times what rows have on average. block: in the
+    order for blocks of so many tasks, a power of 2; 0: row after row, or longest_first. The second one: columns of a
+    task at most. Raises ValueError, one sentence, where there are too many.
     """
+    with _On() as on:
+        counts = _counted(on, row_ptr, chunk, block)
+        if block:
+            return _in_blocks(on, row_ptr, counts, block), counts.chunk
+        return _in_rows(on, row_ptr, counts, longest_first), counts.chunk
+
+
+def _cut(on: _On, row_ptr, counts: _Counts) -> tuple[Any, Any, Any]:
+    """(ranks of rows among the cut ones, cut rows, room for `others`)."""
     import cupy
 
-    m = int(row_ptr.shape[0]) - 1
-    if m == 0:
-        nothing = cupy.empty(0, np.int32)
-        return Table(cupy.empty((0, 4), np.int32), nothing, nothing)
-    with _On() as on:
+    m, cuts = row_ptr.shape[0] - 1, counts.cuts
+    cut, others = cupy.empty(cuts, np.int32), cupy.empty(cuts, np.int32)
+    if not cuts:
+        return None, cut, others
+    rank = on.scan("cut_ranks", m, row_ptr, *_ints(m, counts.chunk))
+    on.launch("cut_rows", m, rank, *_ints(m), cut)
+    return rank, cut, others
+
+
+def _in_blocks(on: _On, row_ptr, counts: _Counts, block: int) -> Table:
+    import cupy
+
+    m, cuts, chunk = row_ptr.shape[0] - 1, counts.cuts, counts.chunk
+    more = _without_row(counts, m)
+    table = cupy.empty((counts.parts + more, 4), np.int32)
+    rank, cut, others = _cut(on, row_ptr, counts)
+    begin = free = None
+    if cuts:
+        begin, free = cupy.empty(cuts, np.int32), cupy.empty(cuts + 1, np.int32)
         on.launch(
-            "count_tasks", 0, row_ptr, *_ints(m, chunk, max(block, 1)), on.work.sums, on.work.found,
-            blocks=min(_MOST_BLOCKS, ceil(m / THREADS)),
+            "cut_places", 0, row_ptr, cut, *_ints(cuts, chunk, block), begin, free, blocks=1, threads=1024
         )  # fmt: skip
-        parts, cut_parts, room, cuts = on.found(_COUNTS)
-        spare = room - cut_parts if block else 0
-        count = parts + max(0, spare - (m - cuts))
-        require(
-            count <= INT32_MAX,
-            f"windows make {count} tasks, but kernels count up to {INT32_MAX}: use longer ones",
-        )
-        table = cupy.empty((count, 4), np.int32)
-        cut, others = cupy.empty(cuts, np.int32), cupy.empty(cuts, np.int32)
-        rank = on.scan("cut_ranks", m, row_ptr, *_ints(m, chunk)) if cuts else None
-        if cuts:
-            on.launch("cut_rows", m, rank, *_ints(m), cut)
-        if block:
-            begin = free = None
-            if cuts:
-                begin, free = cupy.empty(cuts, np.int32), cupy.empty(cuts + 1, np.int32)
-                on.launch(
-                    "cut_places", 0, row_ptr, cut, *_ints(cuts, chunk, block), begin, free, blocks=1, threads=1024
-                )  # fmt: skip
-                on.launch(
-                    "cut_tasks",
-                    0,
-                    row_ptr,
-                    cut,
-                    begin,
-                    *_ints(0, chunk),
-                    table,
-                    others,
-                    blocks=cuts,
-                )
-            on.launch(
-                "tasks_in_blocks", m + max(0, spare - (m - cuts)), row_ptr, *_ints(m), rank, *_ints(cuts, room, chunk),
-                cut, begin, free, table,
-            )  # fmt: skip
-            return Table(table, cut, others)
-        at = on.scan("task_ranks", m, row_ptr, *_ints(m, chunk))
-        on.launch("tasks_in_order", m, row_ptr, *_ints(m), at, table)
-        if cuts:
-            on.launch(
-                "cut_tasks", 0, row_ptr, cut, at, *_ints(1, chunk), table, others, blocks=cuts
-            )
-        if longest_first:
-            key, ordered = cupy.empty(count, np.uint64), cupy.empty((count, 4), np.int32)
-            on.launch("task_keys", count, table, *_ints(count), key)
-            key = cupy.sort(key)
-            on.launch("tasks_by_keys", count, table, *_ints(count), key, ordered)
-            table = ordered
+        on.launch("cut_tasks", 0, row_ptr, cut, begin, *_ints(0, chunk), table, others, blocks=cuts)
+    on.launch(
+        "tasks_in_blocks", m + more, row_ptr, *_ints(m), rank, *_ints(cuts, counts.room, chunk), cut, begin, free, table
+    )  # fmt: skip
+    return Table(table, cut, others)
+
+
+def _in_rows(on: _On, row_ptr, counts: _Counts, longest_first: bool) -> Table:
+    import cupy
+
+    m, cuts, chunk = row_ptr.shape[0] - 1, counts.cuts, counts.chunk
+    table = cupy.empty((counts.parts, 4), np.int32)
+    _, cut, others = _cut(on, row_ptr, counts)
+    at = on.scan("task_ranks", m, row_ptr, *_ints(m, chunk))
+    on.launch("tasks_in_order", m, row_ptr, *_ints(m), at, table)
+    if cuts:
+        on.launch("cut_tasks", 0, row_ptr, cut, at, *_ints(1, chunk), table, others, blocks=cuts)
+    if longest_first:
+        count = counts.parts
+        key, ordered = cupy.empty(count, np.uint64), cupy.empty((count, 4), np.int32)
+        on.launch("task_keys", count, table, *_ints(count), key)
+        key = cupy.sort(key)
+        on.launch("tasks_by_keys", count, table, *_ints(count), key, ordered)
+        table = ordered
     return Table(table, cut, others)

@@ -9,9 +9,9 @@ import numpy as np
 from ..formats import csr, intake
 from ..formats.csr import Csr
 from ..formats.half import array_module
-from . import planning, tasks
+from . import tasks
 
-HEIGHTS = (1, 2, 4, 8, 16, 32, 64)  #: rows of a window or group
+HEIGHTS = intake.HEIGHTS  #: rows of a window or group
 #: Odd factors of `fingerprint`.
 _COLUMN, _PLACE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
@@ -40,7 +40,7 @@ class Statistics:
 def statistics(a: Csr) -> Statistics:
     """Statistics of A, in both orders of its rows; NumPy or CuPy, where A lives; CuPy's by a sample of columns."""
     if array_module(a.val) is not np:
-        columns = {how: planning.shared(tasks.ordered(a, how)[1]) for how in tasks.ORDERS}
+        columns = {how: intake.shared(tasks.ordered(a, how)[1]) for how in tasks.ORDERS}
         return Statistics(a.m, a.k, a.nnz, intake.facts_of(a).longest, columns)
     length = a.row_ptr[1:] - a.row_ptr[:-1]
     return Statistics(
@@ -51,11 +51,11 @@ def statistics(a: Csr) -> Statistics:
 
 
 def at_a_glance(a: Csr) -> Statistics:
-    """Statistics of a matrix on a GPU in the order of its rows alone, by a sample of its rows: within some 10 us."""
+    """Statistics of a matrix on a GPU in the order of its rows alone, by the sample that its facts have."""
     if array_module(a.val) is np:
         return statistics(a)
-    facts, columns = intake.facts_of(a), {"": planning.shared(a, planning.FEW)}
-    return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
+    facts = intake.facts_of(a)
+    return Statistics(a.m, a.k, a.nnz, facts.longest, {"": facts.columns}, facts.ascending)
 
 
 def _unions(a: Csr) -> tuple[int, ...]:

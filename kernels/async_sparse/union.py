@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import jit
-from ..contract import Kernel, Launch, Problem, require, timed
+from ..contract import Kernel, Launch, Problem, require, settled, timed
 from ..formats import half, intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
@@ -199,27 +199,29 @@ class Prepared:
 def prepare(a: Csr, config: Union) -> Prepared:
     """Groups of A, on the side where it lives."""
     order, rows = tasks.ordered(a, config.order)
+    on_gpu, block = array_module(rows.val) is not np, WARPS * MOST_TASKS
+    asked = config.chunk if config.chunk >= 0 else -LONG
+    made, found = 0 if order is None else order.nbytes, ()
     if config.rows == 1:
         row_ptr, col_idx, val = rows.row_ptr, rows.col_idx, rows.val
-        made = 0 if order is None else rows.nbytes
-    elif array_module(rows.val) is not np and intake.facts_of(a).ascending:
-        row_ptr, col_idx, val = planning.grouped(rows, config.rows)
-        made = col_idx.nbytes + val.nbytes
+        made += 0 if order is None else rows.nbytes
+    elif on_gpu and intake.facts_of(a).ascending:
+        row_ptr, col_idx, val, *found = planning.grouped(rows, config.rows, asked, block)
+        made += col_idx.nbytes + val.nbytes
     else:
         of = wcsr.from_csr(rows, window=config.rows, pad=1, dtype="float32")
         val = array_module(of.val).ascontiguousarray(of.val.T)
-        row_ptr, col_idx, made = of.row_ptr, of.col_idx, of.col_idx.nbytes + val.nbytes
-    if order is not None:
-        made += order.nbytes
+        row_ptr, col_idx = of.row_ptr, of.col_idx
+        made += col_idx.nbytes + val.nbytes
+    if on_gpu:
+        table, chunk = found or planning.tasks(row_ptr, asked, block=block)
+        parts = tasks.parts(row_ptr, table.cut, chunk) if config.in_order else None
+        work = tasks.Tasks(table.table, table.cut)
+        return Prepared(col_idx, val, work, order, table.others, made, parts)
     chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
-    if array_module(row_ptr) is not np:
-        found = planning.tasks(row_ptr, chunk, block=WARPS * MOST_TASKS)
-        parts = tasks.parts(row_ptr, found.cut, chunk) if config.in_order else None
-        work = tasks.Tasks(found.table, found.cut)
-        return Prepared(col_idx, val, work, order, found.others, made, parts)
     work = tasks.tasks(row_ptr, chunk, even=True)
     parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
-    work = tasks.in_blocks(work, row_ptr.size - 1, WARPS * MOST_TASKS)
+    work = tasks.in_blocks(work, row_ptr.size - 1, block)
     place = work.table[:, 3]
     others = np.bincount(place[place >= 0], minlength=len(work.cut)).astype(np.int32) - 1
     return Prepared(col_idx, val, work, order, others, made, parts)
@@ -291,7 +293,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     source = HALF_SOURCE if in_half else SOURCE
     kernel = jit.loaded(source, entry(config, dtype), device)
     launch = LaunchConfig(grid=blocks, block=32 * WARPS)
-    cupy.cuda.get_current_stream().synchronize()  # handovers and counts are 0, whatever stream comes next
+    settled()  # handovers and counts are 0, whatever stream comes next
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
         made.nbytes + handovers.nbytes + sums.nbytes + (in_order.nbytes if in_order else 0),

@@ -163,8 +163,9 @@ def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> Prepared:
 
     if array_module(a.val) is not np and intake.facts_of(a).ascending:
         row_ptr, col_idx, slices = planning.sliced(rows, config.window, PAD, config.exact)
-        found = planning.tasks(row_ptr, chunk_of(col_idx.size), longest_first=config.longest_first)
-        parts = tasks.parts(row_ptr, found.cut, chunk_of(col_idx.size)) if config.in_order else None
+        chunk = chunk_of(col_idx.size)
+        found, _ = planning.tasks(row_ptr, chunk, longest_first=config.longest_first)
+        parts = tasks.parts(row_ptr, found.cut, chunk) if config.in_order else None
         return Prepared(col_idx, slices, tasks.Tasks(found.table, found.cut), order, parts)
     made = wcsr.from_csr(rows, window=config.window, pad=PAD, dtype="float32")
     chunk = chunk_of(made.columns)

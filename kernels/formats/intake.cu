@@ -98,3 +98,93 @@ look(const Row* __restrict__ row_ptr, const Col* __restrict__ col_idx, long long
     from->row = from->entry = from->print = 0;
     from->longest = from->falls = from->starts = from->ended = 0;
 }
+
+// ---- a sample of what rows share
+
+constexpr int SLOTS = 2048, WINDOW = 64, HEIGHTS = 7;
+
+struct Shared {  // of the windows that were looked at
+    unsigned long long columns[HEIGHTS];  // that groups of 1, 2, 4, … 64 rows have
+    unsigned ended, unused;
+};
+
+__device__ __forceinline__ unsigned hashed(unsigned x)
+{
+    x = (x ^ x >> 16) * 0x85EBCA6Bu;
+    x = (x ^ x >> 13) * 0xC2B2AE35u;
+    return x ^ x >> 16;
+}
+
+// One window of 64 rows a block, from all over the matrix. A table has for each column the rows that hold it, a bit each; of windows
+// with more entries every second, fourth, … column is looked at. Nothing is read outside of the arrays, whatever they hold.
+template <int = 0>
+__global__ void __launch_bounds__(THREADS)
+sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz, Shared* sums, Shared* found)
+{
+    __shared__ int keys[SLOTS];
+    __shared__ unsigned long long rows[SLOTS];
+    __shared__ int start[WINDOW], past[WINDOW + 1];
+    __shared__ unsigned long long local[HEIGHTS];
+    const int windows = (m + WINDOW - 1) / WINDOW;
+    const int first = (int)((long long)blockIdx.x * windows / gridDim.x) * WINDOW;
+    for (int i = threadIdx.x; i < SLOTS; i += THREADS) keys[i] = -1, rows[i] = 0;
+    if (threadIdx.x < HEIGHTS) local[threadIdx.x] = 0;
+    if (threadIdx.x < WINDOW) {
+        const int r = min(first + (int)threadIdx.x, m - 1);
+        const int begin = min(max(__ldg(row_ptr + r), 0), nnz), end = min(max(__ldg(row_ptr + r + 1), begin), nnz);
+        start[threadIdx.x] = begin;
+        past[threadIdx.x + 1] = first + (int)threadIdx.x < m ? end - begin : 0;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        past[0] = 0;
+        for (int i = 0; i < WINDOW; ++i) past[i + 1] += past[i];
+    }
+    __syncthreads();
+    const int entries = past[WINDOW];
+    unsigned every = 1;
+    while (entries / every > SLOTS / 2) every *= 2;
+    for (int i = threadIdx.x; i < entries; i += THREADS) {
+        int row = 0;
+#pragma unroll
+        for (int step = WINDOW / 2; step; step /= 2)
+            if (past[row + step] <= i) row += step;
+        const int column = __ldg(col_idx + start[row] + (i - past[row]));
+        const unsigned hash = hashed((unsigned)column);
+        if (hash & (every - 1)) continue;
+        int slot = hash / every % SLOTS;
+        for (int tries = 0; tries < SLOTS; ++tries, slot = (slot + 1) % SLOTS) {
+            const int had = atomicCAS(keys + slot, -1, column);
+            if (had != -1 && had != column) continue;
+            atomicOr(rows + slot, 1ull << row);
+            break;
+        }
+    }
+    __syncthreads();
+    unsigned count[HEIGHTS] = {};
+    for (int i = threadIdx.x; i < SLOTS; i += THREADS) {
+        unsigned long long x = rows[i];
+        constexpr unsigned long long keep[HEIGHTS] = {~0ull, 0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
+                                                      0x0001000100010001, 0x0000000100000001, 1};
+#pragma unroll
+        for (int h = 0; h < HEIGHTS; ++h) {
+            if (h) x = (x | x >> (1 << (h - 1))) & keep[h];
+            count[h] += __popcll(x);
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < HEIGHTS; ++h)
+        if (count[h]) atomicAdd(local + h, (unsigned long long)count[h] * every);
+    __syncthreads();
+    if (threadIdx.x < HEIGHTS && local[threadIdx.x]) atomicAdd(sums->columns + threadIdx.x, local[threadIdx.x]);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x) return;
+    if (atomicAdd(&sums->ended, 1u) + 1 < gridDim.x) return;
+    __threadfence();
+    volatile Shared* from = sums;
+    for (int h = 0; h < HEIGHTS; ++h) found->columns[h] = from->columns[h];
+    __threadfence_system();
+    for (int h = 0; h < HEIGHTS; ++h) from->columns[h] = 0;
+    from->ended = 0;
+}

@@ -8,7 +8,7 @@ matrix that is brought again is looked at again.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,10 @@ _THREADS, _BLOCKS, _ENTRIES = (
     528,
     4,
 )  #: of a block; blocks at most; entries of a thread before there are more blocks
+HEIGHTS = (1, 2, 4, 8, 16, 32, 64)  #: rows whose columns are counted together
+WINDOW, FEW, ALL = HEIGHTS[-1], 256, 2**20  #: rows of a window; windows that a sample looks at, at most
 _FOUND = struct.Struct("3Q3I")  #: `Facts` of the source
+_SHARED, _AT = struct.Struct(f"{len(HEIGHTS)}Q"), 64  #: `Shared` of the source, and where it lies behind them
 _FIRST = 2**63
 _KINDS = {4: "int", 8: "long long"}
 
@@ -35,6 +38,8 @@ class Facts:
     longest: int  #: entries of the longest row
     ascending: bool  #: columns ascend in every row, and none repeats
     fingerprint: int  #: of 64 bits: where entries are
+    #: Columns that groups of `HEIGHTS` rows have together, by a sample of rows; empty where nobody asked.
+    columns: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,14 @@ class Arrays:
 
 
 def looked(
-    arrays: Arrays, device, stream, *, check: bool = True, prints: bool = True, rows: int = 0, columns: int = 0
+    arrays: Arrays, device, stream, *, check: bool = True, prints: bool = True, share: bool = False,
+    rows: int = 0, columns: int = 0,
 ) -> Facts:  # fmt: skip
     """The facts of a CSR matrix on a current `cuda.core.Device`; waits for the stream.
 
-    check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. rows, columns:
-    addresses to which int32 copies of row_ptr and col_idx are written; 0: none are.
+    check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. share: and what rows
+    share, of indices in int32. rows, columns: addresses to which int32 copies of row_ptr and col_idx are written; 0:
+    none are.
     """
     work = workspace.of(device)
     size = max(arrays.nnz, arrays.m + 1)
@@ -68,11 +75,48 @@ def looked(
             device, stream, SOURCE, entry, blocks, _THREADS, arrays.row_ptr, arrays.col_idx,
             i64(arrays.m), i64(arrays.k), i64(arrays.nnz), np.int32(prints), rows, columns, work.sums, work.found,
         )  # fmt: skip
+        if share:
+            of = rows or arrays.row_ptr, columns or arrays.col_idx, arrays.m, arrays.nnz
+            _sample(work, device, stream, of, FEW)
         stream.sync()
         row, entry, fingerprint, longest, falls, starts = work.read(_FOUND)
+        shares = _scaled(work, arrays.m, arrays.nnz) if share else ()
     if check and (row or entry):
         _raise(arrays, row, entry)
-    return Facts(longest, falls == starts, fingerprint)
+    return Facts(longest, falls == starts, fingerprint, shares)
+
+
+def _sample(work, device, stream, of: tuple[int, int, int, int], windows: int) -> None:
+    """Enqueue the count of what rows share. of: addresses of row_ptr and col_idx, int32, m, and non-zeros."""
+    row_ptr, col_idx, m, nnz = of
+    if m and nnz:
+        workspace.enqueue(
+            device, stream, SOURCE, "sample<0>", min(-(-m // WINDOW), windows), _THREADS, row_ptr, col_idx,
+            np.int32(m), np.int32(nnz), work.sums + _AT, work.found + _AT,
+        )  # fmt: skip
+
+
+def _scaled(work, m: int, nnz: int) -> tuple[int, ...]:
+    """What a sample found, for the whole matrix."""
+    if not m or not nnz:
+        return (0,) * len(HEIGHTS)
+    columns = work.read(_SHARED, _AT)
+    scale = nnz / max(1, columns[0])
+    return tuple([round(x * scale) for x in columns])
+
+
+def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
+    """Columns that groups of `HEIGHTS` rows have together, by a sample of so many windows of 64 rows at most.
+
+    a: of CuPy arrays. Right where every window is looked at and has a thousand entries at most; else by a sample of its
+    columns.
+    """
+    device, stream = on_cupys_stream()
+    work = workspace.of(device)
+    with work.lock:
+        _sample(work, device, stream, (a.row_ptr.data.ptr, a.col_idx.data.ptr, a.m, a.nnz), windows)
+        stream.sync()
+        return _scaled(work, a.m, a.nnz)
 
 
 def _raise(arrays: Arrays, row: int, entry: int) -> None:
@@ -122,18 +166,18 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
         m, k, nnz, row_ptr.data.ptr, col_idx.data.ptr, row_ptr.dtype.itemsize, col_idx.dtype.itemsize
     )  # fmt: skip
     device, stream = on_cupys_stream()
-    facts = looked(arrays, device, stream, check=check, rows=to[0], columns=to[1])
+    facts = looked(arrays, device, stream, check=check, share=True, rows=to[0], columns=to[1])
     return Csr(m, k, *narrow, val, facts)
 
 
 def checked(a: Csr) -> Csr:
     """A `Csr` of CuPy arrays with its facts, or ValueError, one sentence, where its indices are wrong."""
     arrays = Arrays(a.m, a.k, a.nnz, a.row_ptr.data.ptr, a.col_idx.data.ptr, 4, 4)
-    return replace(a, facts=looked(arrays, *on_cupys_stream()))
+    return replace(a, facts=looked(arrays, *on_cupys_stream(), share=True))
 
 
 def facts_of(a: Csr) -> Facts:
-    """The facts of a right `Csr` of CuPy arrays: those that it has, or by a look at it."""
+    """The facts of a right `Csr` of CuPy arrays: those that it has, or by a look at it; with what rows share."""
     return a.facts or checked(a).facts
 
 

@@ -27,7 +27,12 @@ SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
 ENTRIES = {
     compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES,
-    planning.SOURCE: ("firsts<0>", "group_ptr<0>"),
+    planning.SOURCE: tuple(f"{name}<0>" for name in (
+        "similar", "permuted_ptr", "permuted", "firsts", "group_ptr", "grouped", "sliced", "count_tasks", "cut_ranks",
+        "task_ranks", "cut_rows", "cut_places", "cut_tasks", "tasks_in_blocks", "tasks_in_order", "task_keys",
+        "tasks_by_keys", "values", "rounded",
+    )),
+    intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
 }  # fmt: skip
 
 
@@ -47,6 +52,7 @@ def there(request, monkeypatch):
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
     stream = SimpleNamespace(sync=lambda: None, handle=0)
     monkeypatch.setattr(intake, "on_cupys_stream", lambda: (SimpleNamespace(device_id=0), stream))
+    monkeypatch.setattr(intake, "_number", _number)
     return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
 
 
@@ -79,12 +85,17 @@ class Workspace:
     def tiles(self, size: int):
         return self._tiles.ctypes.data, np.uint32(next(self._launch))
 
-    def read(self, kind: struct.Struct | np.dtype):
+    def read(self, kind: struct.Struct | np.dtype, at: int = 0):
         assert not self._memory[:32].any(), "sums are not 0 after a launch"
-        found = self._memory[32:].view(np.uint8)
+        found = self._memory[32:].view(np.uint8)[at:]
         if isinstance(kind, struct.Struct):
             return kind.unpack_from(found)
         return found[: kind.itemsize].view(kind)[0].copy()
+
+
+def _number(address: int, index: int, size: int) -> int:
+    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
+    return kind.from_address(address + index * size).value
 
 
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):

@@ -33,7 +33,7 @@ def facts(a: Csr) -> intake.Facts:
     place = csr.rows(a) * a.k + a.col_idx
     longest = int(np.diff(a.row_ptr).max(initial=0))
     print_ = int(statistics.fingerprint(a), 16)
-    return intake.Facts(longest, bool((place[1:] > place[:-1]).all()), print_)
+    return intake.Facts(longest, bool((place[1:] > place[:-1]).all()), print_, shared(a))
 
 
 def shared(a: Csr, windows: int = 0) -> tuple[int, ...]:
@@ -46,9 +46,10 @@ def similar(a: Csr) -> tuple[np.ndarray, Csr]:
     return order, reorder.rows_permuted(a, order)
 
 
-def grouped(a: Csr, rows: int):
+def grouped(a: Csr, rows: int, chunk: int, block: int):
     of = wcsr.from_csr(formats.to_host(a), window=rows, pad=1, dtype="float32")
-    return of.row_ptr, of.col_idx, np.ascontiguousarray(of.val.T)
+    table, chunk = tasks(of.row_ptr, chunk, block=block)
+    return of.row_ptr, of.col_idx, np.ascontiguousarray(of.val.T), table, chunk
 
 
 def sliced(a: Csr, rows: int, pad: int, exact: bool):
@@ -56,14 +57,18 @@ def sliced(a: Csr, rows: int, pad: int, exact: bool):
     return of.row_ptr, of.col_idx, windows.slices_of(of, exact)
 
 
-def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -> planning.Table:
+def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False):
     row_ptr = formats.to_host(row_ptr)
+    if chunk < 0:
+        average = -chunk * int(row_ptr[-1]) / max(1, row_ptr.size - 1)
+        chunk = -(-max(1, average) // host_tasks.STEP) * host_tasks.STEP
+        chunk = int(chunk)
     work = host_tasks.tasks(row_ptr, chunk, even=True, longest_first=longest_first)
     if block:
         work = host_tasks.in_blocks(work, row_ptr.size - 1, block)
     place = work.table[:, 3]
     others = np.bincount(place[place >= 0], minlength=len(work.cut)).astype(np.int32) - 1
-    return planning.Table(work.table, work.cut, others)
+    return planning.Table(work.table, work.cut, others), chunk
 
 
 def groups(a: Csr, rows: int):
@@ -165,7 +170,8 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     for (module, name), function in CONVERSIONS.items():
         monkeypatch.setattr(module, name, given(function))
-    for function in (shared, similar, grouped, sliced, tasks):
+    monkeypatch.setattr(intake, "shared", given(shared))
+    for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))
     monkeypatch.setattr(planning, "splits", lambda a, infinite: windows.splits(on_host(a)))
     monkeypatch.setattr(planning, "tf32", given(windows.tf32))

@@ -1,4 +1,4 @@
-"""planning.cu, intake.cu and half.cu against their twins in NumPy."""
+"""planning.cu, intake.cu and half.cu against their twins in NumPy: on a GPU, and the first two run by the host."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import twins
+from emulated import there  # noqa: F401
 
 from kernels import formats, splitmix
 from kernels.async_sparse import planning
 from kernels.formats import csr, half, intake
 from kernels.formats.csr import Csr
 
-pytestmark = pytest.mark.gpu
-SEEDS = range(3)
 
 
-def matrices(seed: int) -> dict[str, Csr]:
+def matrices(seed: int, times: int) -> dict[str, Csr]:
     rng = np.random.default_rng(seed)
-    m, k = int(rng.integers(1500, 6000)), int(rng.integers(300, 3000))
+    m, k = (int(x) for x in rng.integers(100, 300, 2) * times)
     graph = rng.zipf(1.6, m).clip(0, k)
     graph[rng.integers(0, m, m // 3)] = 0
     graph[m // 2] = k
@@ -43,10 +42,15 @@ def _of_lengths(lengths, k: int, rng) -> Csr:
     )
 
 
-def pairs():
-    for seed in SEEDS:
-        for name, a in matrices(seed).items():
-            yield f"{name} {seed}", a, formats.to_device(a)
+@pytest.fixture
+def pairs(request, there):  # noqa: F811
+    """(name, matrix, the same on the GPU) of several; small ones where the host runs the kernels."""
+    on_gpu = request.node.get_closest_marker("gpu") is not None
+    return [
+        (f"{name} {seed}", a, there(a))
+        for seed in range(3 if on_gpu else 1)
+        for name, a in matrices(seed, 20 if on_gpu else 1).items()
+    ]
 
 
 def same(found, expected, what: str) -> None:
@@ -54,16 +58,16 @@ def same(found, expected, what: str) -> None:
         np.testing.assert_array_equal(formats.to_host(x), y, err_msg=f"{what}, array {i}")
 
 
-def test_facts_and_fingerprint():
-    for name, a, there in pairs():
-        assert intake.checked(there).facts == twins.facts(a), name
+def test_facts_and_fingerprint(pairs):
+    for name, a, on_gpu in pairs:
+        assert intake.checked(on_gpu).facts == twins.facts(a), name
     unsorted = csr.Csr(2, 5, np.int32([0, 2, 4]), np.int32([3, 1, 2, 2]), np.ones(4, np.float32))
     assert not intake.checked(formats.to_device(unsorted)).facts.ascending
 
 
 @pytest.mark.parametrize("kind", ["row_ptr", "col_idx"])
-def test_the_first_wrong_index_is_named_as_on_the_host(kind):
-    for name, a, _ in pairs():
+def test_the_first_wrong_index_is_named_as_on_the_host(kind, pairs):
+    for name, a, _ in pairs:
         for seed in range(4):
             rng = np.random.default_rng(seed)
             array = getattr(a, kind).copy()
@@ -87,34 +91,31 @@ def test_the_first_wrong_index_is_named_as_on_the_host(kind):
                 csr.validate(formats.to_device(wrong))
 
 
-def test_indices_of_64_bits_are_narrowed_and_checked():
-    import cupy
-
-    for name, a, there in pairs():
-        wide = there.row_ptr.astype(np.int64), there.col_idx.astype(np.int64)
-        made = intake.taken(a.m, a.k, *wide, there.val)
+def test_indices_of_64_bits_are_narrowed_and_checked(pairs, there):  # noqa: F811
+    for name, a, on_gpu in pairs:
+        wide = there(a.row_ptr.astype(np.int64)), there(a.col_idx.astype(np.int64))
+        made = intake.taken(a.m, a.k, *wide, on_gpu.val)
         same((made.row_ptr, made.col_idx), (a.row_ptr, a.col_idx), name)
         if a.nnz:
             wide[1][a.nnz // 2] = 2**32
             with pytest.raises(ValueError, match=rf"col_idx\[{a.nnz // 2}\] is 4294967296"):
-                intake.taken(a.m, a.k, *wide, there.val)
-        assert isinstance(made.col_idx, cupy.ndarray)
+                intake.taken(a.m, a.k, *wide, on_gpu.val)
 
 
-def test_rows_have_so_many_columns_together():
-    for name, a, there in pairs():
-        exact, found = twins.shared(a), planning.shared(there)
+def test_rows_have_so_many_columns_together(pairs):
+    for name, a, on_gpu in pairs:
+        exact, found = twins.shared(a), intake.shared(on_gpu)
         if max(np.diff(a.row_ptr), default=0) * 64 <= 1024:
             assert found == exact, name
         else:  # of long windows a part of the columns is looked at
             np.testing.assert_allclose(found, exact, rtol=0.15, err_msg=name)
         if a.nnz:
-            np.testing.assert_allclose(planning.shared(there, 16), exact, rtol=0.6, err_msg=name)
+            np.testing.assert_allclose(intake.shared(on_gpu, 16), exact, rtol=0.6, err_msg=name)
 
 
-def test_rows_by_likeness():
-    for name, a, there in pairs():
-        (order, made), (right, expected) = planning.similar(there), twins.similar(a)
+def test_rows_by_likeness(pairs):
+    for name, a, on_gpu in pairs:
+        (order, made), (right, expected) = planning.similar(on_gpu), twins.similar(a)
         same(
             (order, made.row_ptr, made.col_idx, made.val),
             (right, expected.row_ptr, expected.col_idx, expected.val),
@@ -122,54 +123,60 @@ def test_rows_by_likeness():
         )
 
 
-@pytest.mark.parametrize("rows", [2, 4, 8])
-def test_groups(rows):
-    for name, a, there in pairs():
-        same(planning.grouped(there, rows), twins.grouped(a, rows), name)
+@pytest.mark.parametrize(("rows", "chunk"), [(2, -4), (4, -1), (4, 32), (8, 0)])
+def test_groups(rows, chunk, pairs):
+    for name, a, on_gpu in pairs:
+        *found, table, longest = planning.grouped(on_gpu, rows, chunk, 64)
+        *right, expected, most = twins.grouped(a, rows, chunk, 64)
+        same(found, right, name)
+        require_same_tasks(table, expected, 64, name)
+        assert longest == most, name
 
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("rows", [8, 16, 32, 64])
-def test_windows(rows, exact):
-    for name, a, there in pairs():
-        same(planning.sliced(there, rows, 8, exact), twins.sliced(a, rows, 8, exact), name)
+def test_windows(rows, exact, pairs):
+    for name, a, on_gpu in pairs:
+        same(planning.sliced(on_gpu, rows, 8, exact), twins.sliced(a, rows, 8, exact), name)
 
 
 @pytest.mark.parametrize("chunk", [0, 32, 96])
-def test_tasks_row_after_row(chunk):
-    for name, a, there in pairs():
+def test_tasks_row_after_row(chunk, pairs):
+    for name, a, on_gpu in pairs:
         for longest_first in (False, True):
-            found = planning.tasks(there.row_ptr, chunk, longest_first=longest_first)
-            right = twins.tasks(a.row_ptr, chunk, longest_first=longest_first)
+            found, _ = planning.tasks(on_gpu.row_ptr, chunk, longest_first=longest_first)
+            right, _ = twins.tasks(a.row_ptr, chunk, longest_first=longest_first)
             same(
                 (found.table, found.cut, found.others), (right.table, right.cut, right.others), name
             )
 
 
 @pytest.mark.parametrize("block", [8, 64])
-@pytest.mark.parametrize("chunk", [0, 32, 96])
-def test_tasks_in_blocks(chunk, block):
+@pytest.mark.parametrize("chunk", [0, 32, 96, -1, -4])
+def test_tasks_in_blocks(chunk, block, pairs):
+    for name, a, on_gpu in pairs:
+        found, longest = planning.tasks(on_gpu.row_ptr, chunk, block=block)
+        right, most = twins.tasks(a.row_ptr, chunk, block=block)
+        require_same_tasks(found, right, block, name)
+        assert longest == most and (longest == chunk or chunk < 0), name
+
+
+def require_same_tasks(found, right, block: int, name: str) -> None:
     """The same tasks in places with the same properties; which room of a size comes first is free."""
-    for name, a, there in pairs():
-        found, right = (
-            planning.tasks(there.row_ptr, chunk, block=block),
-            twins.tasks(a.row_ptr, chunk, block=block),
-        )
-        same((found.cut, found.others), (right.cut, right.others), name)
-        table = formats.to_host(found.table)
-        assert sorted(map(tuple, table)) == sorted(map(tuple, right.table)), name
-        place = table[:, 3]
-        for cut in np.unique(place[place >= 0]):
-            at = np.flatnonzero(place == cut)
-            begin, parts = at[0], at.size
-            assert (at == begin + np.arange(parts)).all() and (np.diff(table[at, 1]) > 0).all(), (
-                name
-            )
-            assert begin % min(block, 1 << (parts - 1).bit_length()) == 0, name
-            if parts <= block:
-                assert begin // block == at[-1] // block, name
+    same((found.cut, found.others), (right.cut, right.others), name)
+    table = formats.to_host(found.table)
+    assert sorted(map(tuple, table)) == sorted(map(tuple, right.table)), name
+    place = table[:, 3]
+    for cut in np.unique(place[place >= 0]):
+        at = np.flatnonzero(place == cut)
+        begin, parts = at[0], at.size
+        assert (at == begin + np.arange(parts)).all() and (np.diff(table[at, 1]) > 0).all(), name
+        assert begin % min(block, 1 << (parts - 1).bit_length()) == 0, name
+        if parts <= block:
+            assert begin // block == at[-1] // block, name
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", half.DTYPES)
 def test_sixteen_bits_are_those_of_the_host(dtype):
     import cupy
@@ -197,6 +204,7 @@ def test_sixteen_bits_are_those_of_the_host(dtype):
     )
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16", "float16"])
 def test_random_numbers_are_those_of_the_host(dtype):
     import cupy

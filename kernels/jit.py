@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -311,16 +312,21 @@ def ready(source: Path, entry: str, arch: str):
 
 
 _loaded: dict[tuple, tuple] = {}
+#: Seconds for which files are taken to be as they were: who edits a kernel and runs it again needs longer.
+_UNCHANGED_S = 0.1
 
 
 def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
     """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
     key = source, entry, device.device_id, arch_of(device), dynamic_shared_bytes
-    kernel, files = _loaded.get(key, (None, ()))
+    kernel, files, seen = _loaded.get(key, (None, (), 0.0))
+    now = time.monotonic()
+    if kernel is not None and now - seen < _UNCHANGED_S:
+        return kernel
     if kernel is None or any(os.stat(path).st_mtime_ns != at for path, at in files):
         files = tuple((path, os.stat(path).st_mtime_ns) for path in map(str, _reached(source)))
         kernel = load(compile_cubin(source, entry, arch_of(device)), dynamic_shared_bytes)
-        _loaded[key] = kernel, files
+    _loaded[key] = kernel, files, now
     return kernel
 
 

@@ -75,7 +75,8 @@ def of(device) -> Workspace:
 
 
 @functools.lru_cache(1024)
-def _config(blocks: int, threads: int):
+def config(blocks: int, threads: int):
+    """The `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch."""
     from cuda.core import LaunchConfig
 
     return LaunchConfig(grid=blocks, block=threads)
@@ -87,7 +88,7 @@ def enqueue(
     """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses."""
     from cuda.core import launch
 
-    launch(stream, _config(blocks, threads), jit.ready(source, entry, arch_of(device)), *arguments)
+    launch(stream, config(blocks, threads), jit.ready(source, entry, arch_of(device)), *arguments)
 
 
 _streams: dict[tuple[int, int], object] = {}

@@ -20,7 +20,7 @@ from turns import locked, turn, workers
 
 import kernels
 from artifact.measure import device as gpu
-from kernels import jit
+from kernels import jit, workspace
 
 #: Held for as long as a test runs: by all but those marked `alone` together, by one of these for itself.
 TURN = Path(tempfile.gettempdir()) / f"sparsity-on-trial-tests-{os.getuid()}"
@@ -37,6 +37,7 @@ os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 def _nothing_is_loaded():
     """What one test loads, or a fake in its place, is no other's."""
     jit._loaded.clear()
+    workspace.config.cache_clear()
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit
+from .. import jit, workspace
 from ..contract import Kernel, Launch, Problem, require, settled, timed
 from ..formats import half, intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
@@ -243,7 +243,6 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"each of {config.unroll} rows of B: use groups of {', '.join(map(str, HEIGHTS))}, 1 load of 4, 4 rows",
     )
     import cupy
-    from cuda.core import LaunchConfig
 
     operands = problem.device()
     require_rows(name, operands)
@@ -292,7 +291,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     )  # fmt: skip
     source = HALF_SOURCE if in_half else SOURCE
     kernel = jit.loaded(source, entry(config, dtype), device)
-    launch = LaunchConfig(grid=blocks, block=32 * WARPS)
+    launch = workspace.config(blocks, 32 * WARPS)
     settled()  # handovers and counts are 0, whatever stream comes next
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,

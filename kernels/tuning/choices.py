@@ -241,6 +241,7 @@ def knobs(config) -> str:
     )
 
 
+@functools.lru_cache(1024)
 def parse_knobs(text: str, make: type):
     """A configuration, a dataclass of numbers, texts and flags, from "bm=128 bn=256 ahead=True"."""
     values = {}

@@ -71,6 +71,18 @@ def cubins(
     return _compiled([(*entry, target) for entry in entries for target in targets])
 
 
+def spread(entries: Iterable[tuple[Path, str]]) -> dict[Key, jit.Cubin]:
+    """Every (source, entry) compiled for Hopper, and for one other target in turn: many entries of one source differ
+    in numbers, which no target but the compiler's own limits tells apart."""
+    others = [target for target in jit.TARGETS if target != "sm_90a"]
+    jobs = [
+        (source, entry, target)
+        for i, (source, entry) in enumerate(entries)
+        for target in ("sm_90a", others[i % len(others)])
+    ]
+    return _compiled(jobs)
+
+
 def reports(cubins: dict[Key, jit.Cubin]) -> Reports:
     """Resources and instruction mix of each."""
     return Reports(cubins)

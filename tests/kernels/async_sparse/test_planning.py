@@ -14,7 +14,6 @@ from kernels.formats import csr, half, intake
 from kernels.formats.csr import Csr
 
 
-
 def matrices(seed: int, times: int) -> dict[str, Csr]:
     rng = np.random.default_rng(seed)
     m, k = (int(x) for x in rng.integers(100, 300, 2) * times)

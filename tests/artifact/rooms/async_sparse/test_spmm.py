@@ -11,7 +11,14 @@ from drawn import drawn_in, labels, legible, on_a_page, words
 from artifact import rooms
 from artifact.drawing import style
 from artifact.measure import matrices, records
-from artifact.rooms.async_sparse import arithmetic, contenders, fit, in_order, tasks_of_a_warp
+from artifact.rooms.async_sparse import (
+    arithmetic,
+    contenders,
+    fit,
+    in_order,
+    plans,
+    tasks_of_a_warp,
+)
 from artifact.rooms.async_sparse import experiments as room_experiments
 from artifact.rooms.async_sparse import prose as room_prose
 from artifact.rooms.async_sparse.contenders import AUTO_FP32, BELL, CSR, KEPT, TRITON, UNION, WCSR
@@ -428,6 +435,18 @@ def test_the_price_of_one_order_is_a_geometric_mean_over_matrices():
     assert (exact["matrices"], exact["cut"], exact["worst"]) == (2, 1, "b")
     assert exact["cut_mean"] == pytest.approx(1.21)
     assert sixteen["mean"] == 1 and sixteen["cut"] == 0 and np.isnan(sixteen["cut_mean"])
+
+
+def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves():
+    df = pd.DataFrame(
+        {
+            "plan_us": [500.0, 500.0, 100.0],
+            "us": [10.0, 30.0, 10.0],
+            "cusparse_us": [30.0, 30.0, 20.0],
+            "cusparse_prepare_us": [100.0, 100.0, 150.0],
+        }
+    )
+    assert list(plans.until_even(df)) == [20.0, np.inf, 0.0]
 
 
 def test_the_rule_for_a_warps_tasks_is_held_against_what_was_measured():

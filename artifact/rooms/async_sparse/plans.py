@@ -1,0 +1,100 @@
+"""What a plan costs without trials, and after how many multiplications it has paid against the best of cuSPARSE.
+
+    python -m artifact.rooms.async_sparse.plans [FILE]     plans.csv anew: a GPU, SPARSITY_MATRICES; and its quartiles
+
+Of each real matrix, in CSR on the GPU, N = 256, float32: the median of `plan(a, 256, tune=False)`, of a matrix that
+was not seen before, by the host's clock; and of launches in turns, cold L2, of what it chose and of cuSPARSE's
+algorithms, whose own preparation counts as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+FILE = Path(__file__).with_suffix(".csv")
+N, PLANS, LAUNCHES, SEED, MATRICES = 256, 25, 15, 5, 74
+COLUMNS = (
+    "matrix", "m", "k", "nnz", "n", "choice", "plan_us", "us", "cusparse", "cusparse_us", "cusparse_prepare_us",
+)  # fmt: skip
+
+
+def read(path: Path = FILE) -> pd.DataFrame:
+    """`COLUMNS`: choice, the configuration that was predicted; cusparse, the fastest algorithm; microseconds."""
+    return pd.read_csv(path, comment="#")
+
+
+def machine(path: Path = FILE) -> str:
+    """The GPU and the day that the file says it is of."""
+    return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(":")[0]
+
+
+def until_even(df: pd.DataFrame) -> pd.Series:
+    """Multiplications after which the plan has paid for what it costs beyond cuSPARSE's preparation; infinite where its
+    kernel is not faster, 0 where it costs no more."""
+    saved = df["cusparse_us"] - df["us"]
+    cost = (df["plan_us"] - df["cusparse_prepare_us"]).clip(lower=0)
+    return (cost / saved.where(saved > 0)).fillna(np.inf)
+
+
+def measure(path: Path = FILE) -> None:
+    """The file anew, on the GPU that is here: a minute or two on an H100."""
+    import cupy
+
+    from artifact import baselines, rooms
+    from artifact.measure import device as gpu
+    from artifact.measure import matrices
+    from kernels import async_sparse, library
+    from kernels.async_sparse import any_csr, operands
+    from kernels.tuning import choices, heats
+
+    device = gpu.require().open()
+    folder = matrices.folder()
+    if folder is None:
+        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
+    names = [name for name in async_sparse.BASELINES if name.startswith("cusparse_csr")]
+    libraries = baselines.contenders(names, device)
+    listed = matrices.listed(rooms.matrices("async_sparse"))
+    rows = []
+    for name in matrices.present(listed.head(MATRICES), folder)["name"]:
+        a = matrices.load(name, folder)
+        p = operands.problem_from_csr(a, N, SEED, name, format="csr", dtype="float32", reorder="")
+        there, us = p.device().a, []
+        for _ in range(PLANS):
+            begin = time.perf_counter()
+            made = library.plan(there, N, tune=False)
+            us.append((time.perf_counter() - begin) * 1e6)
+        family, _, knobs = made.choice.partition(" ")
+        config = choices.parse_knobs(knobs, any_csr.CHOICES.families[family])
+        makers = {"plan": partial(any_csr.bind_config, "plan", device=device, config=config)}
+        bounds = {key: make(p) for key, make in (makers | libraries).items()}
+        found = heats.race(bounds, device, LAUNCHES)
+        ours = found.pop("plan")
+        best = min(found, key=found.get)
+        prepared = bounds[best].prepare_ms * 1e3
+        at = name, a.m, a.k, a.nnz, N, made.choice, np.median(us[2:]), ours, best, found[best], prepared
+        rows.append([round(x, 2) if isinstance(x, float) else x for x in at])
+        print(*rows[-1], flush=True)
+        for key in libraries:
+            bounds[key].close()
+        p.release()
+        cupy.get_default_memory_pool().free_all_blocks()
+    table = pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(index=False, lineterminator="\n")
+    said = f"# {device.name}, {datetime.date.today()}: see plans.py\n"
+    path.write_text(said + table, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, default=FILE)
+    where = parser.parse_args().file
+    measure(where)
+    df = read(where)
+    every = pd.DataFrame({"plan_us": df["plan_us"], "multiplications": until_even(df)})
+    print(every.quantile([0.25, 0.5, 0.75, 0.9]).to_string())

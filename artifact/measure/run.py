@@ -207,9 +207,9 @@ class Run:
             f"<p>{html.escape(text)}</p>\n</div>"
         )
 
-    def compile_report(self) -> pd.DataFrame:
+    def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""
-        return compile_report(self.room)
+        return compile_report(self.room, target=target)
 
 
 def start(

@@ -60,8 +60,8 @@ class Trial:
 
     @cached_property
     def report(self) -> pd.DataFrame:
-        """Every entry, compiled here for every target."""
-        return self.run.compile_report()
+        """Every entry, compiled here for the page's target."""
+        return self.run.compile_report(self.target)
 
     @property
     def target(self) -> str:

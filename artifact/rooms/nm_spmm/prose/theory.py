@@ -46,8 +46,8 @@ def col_info(added: pd.Series, stated: Mapping[str, pd.DataFrame]) -> str:
 def compiled(report: pd.DataFrame, target: str) -> str:
     return (
         f"Compiled here, for {target}: registers a thread, over all kernels of a variant; of the one with the most "
-        "multiply-adds (`FFMA`) their number in the machine code and their share. Over all targets "
-        f"{int(report['spills'].astype(bool).sum()) or 'none'} of {len(report)} compilations spill."
+        "multiply-adds (`FFMA`) their number in the machine code and their share. "
+        f"{str(int(report['spills'].astype(bool).sum()) or 'none').capitalize()} of {len(report)} spills."
     )
 
 

@@ -162,7 +162,7 @@ def test_compiled(report):
     assert (tf32["of all instructions"], tf32["tensor-core instructions"]) == ("–", 8)
     assert "<code>v1</code>" not in rows.index  # of another target
     said = theory.compiled(report, "sm_90a")
-    assert "for sm_90a" in said and "1 of 4 compilations spill" in said
+    assert "for sm_90a" in said and "1 of 4 spills" in said
 
 
 def test_llama_means_are_those_of_the_record(trial):

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from artifact.drawing.prose import captioned
 from kernels.async_sparse.any_csr import ACCURACIES
 
 FILE = Path(__file__).with_suffix(".csv")
@@ -43,6 +44,24 @@ def price(df: pd.DataFrame) -> pd.DataFrame:
         )
     names = ["auto", "matrices", "mean", "largest", "cut", "cut_mean", "worst"]
     return pd.DataFrame(rows, columns=names)
+
+
+@captioned("What it costs to add parts in one order, over the same kernels as they were chosen.")
+def table(path: Path = FILE) -> pd.DataFrame | None:
+    """`price` as a page shows it; None without the file."""
+    if not path.is_file():
+        return None
+    df = price(read(path))
+    return pd.DataFrame(
+        {
+            "way": "<code>" + df["auto"] + "</code>",
+            "matrices": df["matrices"],
+            "geometric mean": df["mean"].map("{:.3f}×".format),
+            "at most": df["largest"].map("{:.2f}×".format) + "<br><small>" + df["worst"] + "</small>",
+            "with three parts or more": df["cut"],
+            "mean of these": df["cut_mean"].map("{:.3f}×".format),
+        }
+    )
 
 
 def measure(path: Path = FILE) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import time
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from artifact.drawing import plot
+from artifact.drawing.prose import captioned
+from artifact.measure import records
+
 FILE = Path(__file__).with_suffix(".csv")
 N, PLANS, LAUNCHES, SEED, MATRICES = 256, 25, 15, 5, 74
+CLASSES = (0, 10_000, 100_000, 1_000_000, np.inf)  #: of non-zeros
 COLUMNS = (
     "matrix", "m", "k", "nnz", "n", "choice", "plan_us", "us", "cusparse", "cusparse_us", "cusparse_prepare_us",
 )  # fmt: skip
@@ -41,6 +47,31 @@ def until_even(df: pd.DataFrame) -> pd.Series:
     saved = df["cusparse_us"] - df["us"]
     cost = (df["plan_us"] - df["cusparse_prepare_us"]).clip(lower=0)
     return (cost / saved.where(saved > 0)).fillna(np.inf)
+
+
+@captioned(lambda path=FILE: f"What a plan without trials costs, {machine(path)}." if path.is_file() else "")
+def table(path: Path = FILE) -> pd.DataFrame | None:
+    """By non-zeros: what a plan costs, and after how many multiplications it has paid; None without the file."""
+    if not path.is_file():
+        return None
+    df = read(path)
+    df["count"] = until_even(df)
+    rows = []
+    for low, high in itertools.pairwise(CLASSES):
+        part = df[df["nnz"].between(low, high, inclusive="left")]
+        if len(part):
+            never = int(np.isinf(part["count"]).sum())
+            rows.append(
+                {
+                    "non-zeros": f"from {plot.number(low)}" + ("" if np.isinf(high) else f" to {plot.number(high)}"),
+                    "matrices": len(part),
+                    "plan [µs], median": f"{part['plan_us'].median():,.0f}",
+                    "over the best cuSPARSE": f"{records.geomean(part['cusparse_us'] / part['us']):.2f}×",
+                    "paid after, median": f"{np.ceil(part['count'].median()):,.0f} multiplications",
+                    "never": f"{never} of {len(part)}",
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def measure(path: Path = FILE) -> None:

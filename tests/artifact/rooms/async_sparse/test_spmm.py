@@ -425,7 +425,7 @@ def test_what_the_order_of_tasks_is_worth_is_of_the_same_launches(tmp_path, monk
     assert "1 of 2 matrices, graph first, and at most 4.0 times: 100 µs became 25" in said
 
 
-def test_the_price_of_one_order_is_a_geometric_mean_over_matrices():
+def test_the_price_of_one_order_is_a_geometric_mean_over_matrices(tmp_path):
     df = pd.DataFrame(
         [("a", "auto_fp32", 2, 10.0, 10.0), ("b", "auto_fp32", 3, 10.0, 12.1), ("c", "auto_half", 1, 5.0, 5.0)],
         columns=["matrix", "auto", "parts", "us", "in_order_us"],
@@ -435,11 +435,16 @@ def test_the_price_of_one_order_is_a_geometric_mean_over_matrices():
     assert (exact["matrices"], exact["cut"], exact["worst"]) == (2, 1, "b")
     assert exact["cut_mean"] == pytest.approx(1.21)
     assert sixteen["mean"] == 1 and sixteen["cut"] == 0 and np.isnan(sixteen["cut_mean"])
+    path = tmp_path / "in_order.csv"
+    assert in_order.table(path) is None
+    path.write_text("# a GPU\n" + df.to_csv(index=False))
+    assert list(in_order.table(path)["geometric mean"]) == ["1.100×", "1.000×"]
 
 
-def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves():
+def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves(tmp_path):
     df = pd.DataFrame(
         {
+            "nnz": [100, 50_000, 60_000],
             "plan_us": [500.0, 500.0, 100.0],
             "us": [10.0, 30.0, 10.0],
             "cusparse_us": [30.0, 30.0, 20.0],
@@ -447,6 +452,13 @@ def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves
         }
     )
     assert list(plans.until_even(df)) == [20.0, np.inf, 0.0]
+    path = tmp_path / "plans.csv"
+    assert plans.table(path) is None
+    path.write_text("# A GPU, 2026-11-25: see plans.py\n" + df.to_csv(index=False))
+    few, more = plans.table(path).to_dict("records")
+    assert (few["matrices"], few["paid after, median"], few["never"]) == (1, "20 multiplications", "0 of 1")
+    assert (more["matrices"], more["over the best cuSPARSE"], more["never"]) == (2, "1.41×", "1 of 2")
+    assert "A GPU, 2026-11-25" in plans.table(path).attrs["caption"]
 
 
 def test_the_rule_for_a_warps_tasks_is_held_against_what_was_measured():

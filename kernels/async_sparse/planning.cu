@@ -4,7 +4,7 @@
 //   permuted   rows in another order
 //   firsts     which entries are the first of their column in a group of rows, counted (a scan)
 //   grouped    groups of rows over the union of their columns, for union_rows.cu; sliced: for windows.cu
-//   cut_ranks, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order     the tasks of rows, groups or windows
+//   cut_rows, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order     the tasks of rows, groups or windows
 //
 // Columns ascend in every row, each once, where a column is looked for in a row (firsts, grouped, sliced).
 // Every kernel is a template, so that a cubin has, and the compiler makes, the one that was asked for.
@@ -193,12 +193,16 @@ count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts
     from->cuts = from->ended = 0;
 }
 
-// rank[i]: rows before i that have several tasks.
+// rank[i]: rows before i that have several tasks; cut[j]: the j-th of these.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-cut_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long* tiles, unsigned launch, int* __restrict__ rank)
+cut_rows(const int* __restrict__ row_ptr, int m, int chunk, int* __restrict__ cut, unsigned long long* tiles, unsigned launch,
+         int* __restrict__ rank)
 {
-    scan(m, tiles, launch, rank, [&](int i) { return parts_of(row_ptr[i + 1] - row_ptr[i], chunk) > 1 ? 1u : 0u; });
+    scan(m, tiles, launch, rank, [&](int i) { return parts_of(row_ptr[i + 1] - row_ptr[i], chunk) > 1 ? 1u : 0u; },
+         [&](int i, int before, unsigned is_cut) {
+             if (is_cut) cut[before] = i;
+         });
 }
 
 // at[i]: tasks of rows before i.
@@ -207,14 +211,6 @@ __global__ void __launch_bounds__(THREADS)
 task_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long* tiles, unsigned launch, int* __restrict__ at)
 {
     scan(m, tiles, launch, at, [&](int i) { return (unsigned)parts_of(row_ptr[i + 1] - row_ptr[i], chunk); });
-}
-
-// cut[j]: the j-th row that has several tasks.
-template <int = 0>
-__global__ void __launch_bounds__(THREADS) cut_rows(const int* __restrict__ rank, int m, int* __restrict__ cut)
-{
-    const int i = blockIdx.x * THREADS + threadIdx.x;
-    if (i < m && rank[i + 1] != rank[i]) cut[rank[i]] = i;
 }
 
 // Rooms of cut rows, the largest first (32 kinds of them), so that a small one lies in one block and a large one begins with one.

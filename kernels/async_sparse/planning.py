@@ -222,9 +222,7 @@ def _cut(on: _On, row_ptr, counts: _Counts) -> tuple[Any, Any, Any]:
     cut, others = cupy.empty(cuts, np.int32), cupy.empty(cuts, np.int32)
     if not cuts:
         return None, cut, others
-    rank = on.scan("cut_ranks", m, row_ptr, *_ints(m, counts.chunk))
-    on.launch("cut_rows", m, rank, *_ints(m), cut)
-    return rank, cut, others
+    return on.scan("cut_rows", m, row_ptr, *_ints(m, counts.chunk), cut), cut, others
 
 
 def _in_blocks(on: _On, row_ptr, counts: _Counts, block: int) -> Table:

@@ -41,9 +41,15 @@ __device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned l
     return sum;
 }
 
+struct Nothing {
+    __device__ __forceinline__ void operator()(int, int, unsigned) const {}
+};
+
 // Sums before each of n numbers, and all of them behind the last: `number(i)` for the EACH of a thread, ascending.
-template <class Number>
-__device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned launch, int* __restrict__ out, Number number)
+// each(i, sum before it, its number): what else is to be done with every one.
+template <class Number, class Each = Nothing>
+__device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned launch, int* __restrict__ out, Number number,
+                                     Each each = {})
 {
     __shared__ unsigned warps[THREADS / 32];
     const int first = blockIdx.x * TILE + threadIdx.x * EACH, lane = threadIdx.x % 32;
@@ -67,7 +73,11 @@ __device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned 
     mine += before(tiles, launch, all);
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
-        if (first + i < n) out[first + i] = mine + own[i];
-        if (first + i == n - 1) out[n] = mine + (i + 1 < EACH ? own[i + 1 < EACH ? i + 1 : i] : sum);
+        const unsigned until_next = i + 1 < EACH ? own[i + 1 < EACH ? i + 1 : i] : sum;
+        if (first + i < n) {
+            out[first + i] = mine + own[i];
+            each(first + i, (int)(mine + own[i]), until_next - own[i]);
+        }
+        if (first + i == n - 1) out[n] = mine + until_next;
     }
 }

@@ -26,8 +26,8 @@ _COUNTS, _END = struct.Struct("3QIxxxx2i"), struct.Struct("I")
 
 
 class _On(launches.On):
-    def __init__(self):
-        super().__init__(SOURCE)
+    def __init__(self, *names: str):
+        super().__init__(SOURCE, *(f"{name}<0>" for name in names))
 
     def launch(self, entry: str, *arguments, **options) -> None:
         super().launch(f"{entry}<0>", *arguments, **options)
@@ -122,7 +122,7 @@ def grouped(a: Csr, rows: int, chunk: int, block: int) -> tuple[Any, Any, Any, T
     """
     import cupy
 
-    with _On() as on:
+    with _On("firsts", "group_ptr", "count_tasks", "grouped", "tasks_in_blocks") as on:
         first, begin = _groups(on, a, rows, 1)
         counts = _counted(on, begin, chunk, block)
         col_idx = cupy.empty(counts.columns, np.int32)
@@ -207,7 +207,7 @@ def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -
     order for blocks of so many tasks, a power of 2; 0: row after row, or longest_first. The second one: columns of a
     task at most. Raises ValueError, one sentence, where there are too many.
     """
-    with _On() as on:
+    with _On("count_tasks", "tasks_in_blocks" if block else "tasks_in_order") as on:
         counts = _counted(on, row_ptr, chunk, block)
         if block:
             return _in_blocks(on, row_ptr, counts, block), counts.chunk

@@ -27,6 +27,7 @@ HEIGHTS = (1, 2, 4, 8, 16, 32, 64)  #: rows whose columns are counted together
 WINDOW, FEW, ALL = HEIGHTS[-1], 256, 2**20  #: rows of a window; windows that a sample looks at, at most
 _FOUND = struct.Struct("3Q3I")  #: `Facts` of the source
 _SHARED, _AT = struct.Struct(f"{len(HEIGHTS)}Q"), 64  #: `Shared` of the source, and where it lies behind them
+_SAMPLE = "sample<0>"
 _FIRST = 2**63
 _KINDS = {4: "int", 8: "long long"}
 
@@ -70,6 +71,8 @@ def looked(
     blocks = min(_BLOCKS, -(-size // (_THREADS * _ENTRIES)))
     entry = f"look<{_KINDS[arrays.row_bytes]}, {_KINDS[arrays.col_bytes]}>"
     i64 = np.int64
+    if share:
+        workspace.compile_together(SOURCE, (entry, _SAMPLE), workspace.arch_of(device))
     with work.lock:
         workspace.enqueue(
             device, stream, SOURCE, entry, blocks, _THREADS, arrays.row_ptr, arrays.col_idx,
@@ -91,7 +94,7 @@ def _sample(work, device, stream, of: tuple[int, int, int, int], windows: int) -
     row_ptr, col_idx, m, nnz = of
     if m and nnz:
         workspace.enqueue(
-            device, stream, SOURCE, "sample<0>", min(-(-m // WINDOW), windows), _THREADS, row_ptr, col_idx,
+            device, stream, SOURCE, _SAMPLE, min(-(-m // WINDOW), windows), _THREADS, row_ptr, col_idx,
             np.int32(m), np.int32(nnz), work.sums + _AT, work.found + _AT,
         )  # fmt: skip
 

@@ -6,32 +6,18 @@ second where it never ran before.
 
 from __future__ import annotations
 
-import os
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import jit, workspace
+from .. import workspace
 from . import intake
 
 THREADS = 256
 MOST_BLOCKS = 2048  #: of launches that go on to further numbers
-
-
-_made: set[tuple[Path, str, str]] = set()
-
-
-def _make(source: Path, entries: tuple[str, ...], arch: str) -> None:
-    """Compile what was not compiled in this process, side by side: the compiler works without the lock."""
-    missing = [x for x in entries if (source, x, arch) not in _made]
-    if len(missing) > 1:
-        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
-            list(pool.map(lambda entry: jit.compile_cubin(source, entry, arch), missing))
-    _made.update((source, x, arch) for x in missing)
 
 
 class On:
@@ -45,7 +31,7 @@ class On:
         self.device, self.stream = intake.on_cupys_stream()
         self.work = workspace.of(self.device)
         if entries:
-            _make(source, entries, workspace.arch_of(self.device))
+            workspace.compile_together(source, entries, workspace.arch_of(self.device))
 
     def __enter__(self):
         self.work.lock.acquire()

@@ -80,10 +80,13 @@ class Evidence:
     repeats: bool = False  # experiments are runs of one measurement
     rooms: Path = rooms.FOLDER  # where the series of the sources lie
     seen: set[str] = field(default_factory=set)  # experiments, COUNTERS, CEILINGS: what was used
+    checked: bool = False  # the room's folder was looked at
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
-        records.check_room(self.folder / self.room)
+        if not self.checked:
+            records.check_room(self.folder / self.room)
+        self.checked = True
 
     def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """The same evidence, of the rows alone whose columns have these values; with `repeats`,

@@ -132,7 +132,8 @@ def too_wide(format: str, name: str, at: int, index: int) -> str:
 
 def falls(format: str, name: str, at: int, high: int, low: int) -> str:
     """The sentence on pointers that fall."""
-    return f"{format} {name} falls from {high} to {low} at row {at}, but must never fall"
+    of = "column" if name.startswith("col") else "row"
+    return f"{format} {name} falls from {high} to {low} at {of} {at}, but must never fall"
 
 
 def narrowed(format: str, name: str, index, copy: bool = True):

@@ -501,6 +501,18 @@ def test_neither_is_kept_where_one_cannot_be(library, monkeypatch, tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path):
+    wrote = Ncu()
+
+    def failed(arguments, **_):
+        wrote(arguments)
+        return SimpleNamespace(returncode=1, stdout="==ERROR== The application was ended\n")
+
+    with pytest.raises(RuntimeError, match="The application was ended"):
+        profiled(monkeypatch, failed, folder=tmp_path / "room")
+    assert wrote.asked and not list(tmp_path.iterdir())
+
+
 def test_nothing_is_written_where_counters_may_not_be_read(monkeypatch, tmp_path):
     def refused(arguments, **_):
         return SimpleNamespace(returncode=0, stdout="==WARNING== ERR_NVGPUCTRPERM\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import worlds
 
@@ -50,6 +51,18 @@ def test_few_matrices_are_ranked_by_their_neighbours_and_many_by_sums(made):
     assert (
         model.good(found) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
     )
+
+
+def test_what_all_matrices_have_alike_tells_nothing(made):
+    fitted, s = model.fit(made), made.matrices["m1"]
+    assert len({x.spread for x in made.matrices.values()}) == 1
+    here, far = (model.guess(fitted, x, 128).table for x in (s, replace(s, spread=100 * s.spread)))
+    assert here.equals(far)
+
+
+def test_four_of_five_are_within_what_is_said():
+    found = pd.DataFrame({"advised_us": np.arange(1.0, 12.0), "expected_us": 1.0})
+    assert model.off(found) == (2.0, 10.0)
 
 
 def test_what_a_time_is_made_of(made):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.distributed import exchange, partition
-from kernels.distributed.comm import run_threads
+from kernels.distributed.comm import run_threads, same
 from kernels.distributed.partition import Grid
 
 
@@ -29,6 +31,18 @@ def test_parts_cost_their_share_and_half_of_a_row_at_each_end(lengths, parts, ro
     spent = np.diff(cost[edges])
     assert spent.sum() == cost[-1]
     assert spent.max() <= cost[-1] / parts + max(lengths) + row_cost + 1e-9
+
+
+def test_empty_rows_are_shared_as_well():
+    row_ptr = np.minimum(np.arange(1001), 10)
+    assert partition.by_nonzeros(row_ptr, 2).tolist() == [0, 495, 1000]
+    assert partition.by_nonzeros(row_ptr, 2, row_cost=0.0).tolist()[1] == 5
+
+
+def test_what_all_ranks_must_bring_alike_is_asked_of_each():
+    others = SimpleNamespace(gather=lambda mine: [mine, mine, mine | {"n": 5}])
+    with pytest.raises(ValueError, match="n is 4 on rank 0, but 5 on rank 2"):
+        same(others, m=3, n=4)
 
 
 def test_long_rows_first_are_cut_by_non_zeros_and_not_by_rows():

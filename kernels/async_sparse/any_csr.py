@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 from .. import jit, tuning
@@ -104,11 +103,16 @@ def fits(config: Union | Windows, device) -> bool:
 
 def fitting(problem: Problem, device) -> Callable[[Union | Windows], bool]:
     """`fits`, and whether the kernel takes A's values: choices are kept for a pattern, whatever its values are."""
-    splits = cache(lambda: windows.splits(problem.device().a))  # asked where it matters
+    splits: list[bool] = []  # asked where it matters, once
 
     def fits_problem(config: Union | Windows) -> bool:
-        exact = isinstance(config, Windows) and config.exact
-        return fits(config, device) and (not exact or splits())
+        if not fits(config, device):
+            return False
+        if isinstance(config, Union) or not config.exact:
+            return True
+        if not splits:
+            splits.append(windows.splits(problem.device().a))
+        return splits[0]
 
     return fits_problem
 

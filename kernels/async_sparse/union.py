@@ -159,7 +159,9 @@ def fitting(vec: int, n: int) -> int:
 
 def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
     """The configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
-    return config if dtype in half.DTYPES else replace(config, vec=fitting(config.vec, n))
+    if dtype in half.DTYPES or n % config.vec == 0:
+        return config
+    return replace(config, vec=fitting(config.vec, n))
 
 
 def chunk_of(config: Union, columns: int, groups: int) -> int:
@@ -265,7 +267,8 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         "multiply in several ranges of columns",
     )
     made, prepare_ms = timed(lambda: prepare(operands.a, config))
-    config = replace(config, in_order=made.parts is not None)
+    if config.in_order and made.parts is None:
+        config = replace(config, in_order=False)
     slots = device.properties.multiprocessor_count * blocks_of(config, dtype)
     cuts = len(made.work.cut)
     row_bytes = min(width, columns_of(config, dtype)) * dense.b.itemsize

@@ -252,7 +252,8 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     blocks = device.properties.multiprocessor_count * (3 - config.groups)
     panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
     made, prepare_ms = timed(lambda: prepare(operands.a, config, blocks, panels))
-    config = replace(config, in_order=made.parts is not None)
+    if config.in_order and made.parts is None:
+        config = replace(config, in_order=False)
     tiles = made.work.count * panels
     require(
         tiles <= INT32_MAX,

@@ -392,9 +392,9 @@ def built(
             bound = _bound(way, choice, problem, device)
         if bound is None:
             trials = (lambda: routes.problem(way, n, cupy)[0]) if tune else None
-            choice = routes.choose(way, problem, device, trials, deterministic, notes)
+            choice, bind = routes.choose(way, problem, device, trials, deterministic, notes)
             with tma.recorded() as maps:
-                bound = routes.bind(way, choice, problem, device)
+                bound = bind()
     made.choice, made._notes, made._way = choice, notes, way
     device.sync()
     require(

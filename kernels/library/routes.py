@@ -277,18 +277,19 @@ def _likely(room: str, family, tune: Callable, p: Problem, device):
 def choose(
     way: Route, p: Problem, device, tune: Callable[[], Problem] | None,
     deterministic: bool = False, notes: list[str] | None = None,
-) -> str:  # fmt: skip
-    """A variant's name, or "family knobs": what is the fastest, by trials or by what was kept of earlier ones.
+) -> tuple[str, Callable[[], Launch]]:  # fmt: skip
+    """A variant's name, or "family knobs", and what binds it: the fastest, by trials or by what was kept of earlier
+    ones.
 
     p: B and out may be stand-ins. tune: makes the problem that there may be trials on; None: there may be none, and
     where nothing is kept, it is the best by prediction. A choice that was kept of another minor version of the compiler
     counts as well, and `notes` says so. deterministic: sums are added up in one order.
     """
-    if way.room == "casper_sparse":
-        return _choose_csr(way, tune, p, device, deterministic)
     family = _family(way, p, device)
     if family is None:
-        return way.variant
+        of_csr = way.room == "casper_sparse"
+        name = _choose_csr(way, tune, p, device, deterministic) if of_csr else way.variant
+        return name, lambda: bind(way, name, p, device)
     key = family.key()
     kept = tuning.look_up(family.choices, key, device, family.fits, near=True)
     if kept is not None:
@@ -305,8 +306,8 @@ def choose(
         config = family.likely()
     if deterministic:
         config = in_order.in_order(config)
-    names = {kind: name for name, kind in family.choices.families.items()}
-    return f"{names[type(config)]} {tuning.knobs(config)}"
+    name = next(x for x, kind in family.choices.families.items() if kind is type(config))
+    return f"{name} {tuning.knobs(config)}", lambda: family.bind(f"{way.room} {name}", config)
 
 
 def _choose_csr(way: Route, tune, p: Problem, device, deterministic: bool) -> str:

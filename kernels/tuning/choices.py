@@ -229,6 +229,7 @@ def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> 
 UNSAID = {"unsaid": True}
 
 
+@functools.lru_cache(1024)
 def knobs(config) -> str:
     """A configuration as a person reads it: "bm=128 bn=256 ahead=True"; what is no dataclass, as text."""
     if not is_dataclass(config):

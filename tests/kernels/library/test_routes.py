@@ -232,7 +232,7 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     monkeypatch.setattr(tuning, "look_up", lambda *_, **__: None)  # nothing is kept
     monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
     p, _, _ = routes.problem(made, 96, np)
-    choice = routes.choose(made, p, device, tune=None)
+    choice, _ = routes.choose(made, p, device, tune=None)
     bound = []
     family = routes._family(made, p, device)
     fake = replace(family, bind=lambda name, config: bound.append(config))
@@ -253,7 +253,7 @@ def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a
     monkeypatch.setattr(tuning, "tune", tune)
     made = way("csr", "float32", None, A100, in_place=True)
     p, _, _ = routes.problem(made, 128, np)
-    assert routes.choose(made, p, A100, tune=lambda: p) == tried[-1][0][-1]
+    assert routes.choose(made, p, A100, tune=lambda: p)[0] == tried[-1][0][-1]
     ((kept, jobs),) = tried
     every = casper_sparse.family.candidates(p, A100)
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)

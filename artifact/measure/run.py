@@ -507,10 +507,11 @@ def _close(stream) -> None:
 
 
 def _free_memory() -> None:
-    """Give back what CuPy keeps, as far as the GPU still answers: see `_close`."""
+    """Give back what CuPy keeps, where the GPU still answers: see `_close`."""
     import cupy
 
     with contextlib.suppress(Exception):
+        cupy.cuda.Device().synchronize()
         cupy.get_default_memory_pool().free_all_blocks()
 
 

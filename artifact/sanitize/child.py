@@ -19,33 +19,21 @@ import numpy as np
 
 #: Opcodes of the copy engine on compute capability 9.0, without what says where operands lie: UTMALDG, UTMASTG, UBLKCP.
 _COPIES = (0x1B4, 0x1B5, 0x1BA)
+_CLUSTERS = (0x1C7,)  #: barriers of a cluster: UCGABAR
 
 
 def by_copy_engine(instructions: bytes) -> bool:
     """Whether a kernel's machine code copies by TMA, which racecheck does not see."""
-    opcodes = np.frombuffer(instructions, "<u8")[::2] & 0x1FF
-    return bool(np.isin(opcodes, _COPIES).any())
+    return _has(instructions, _COPIES)
+
+
+def _has(instructions: bytes, opcodes: tuple[int, ...]) -> bool:
+    return bool(np.isin(np.frombuffer(instructions, "<u8")[::2] & 0x1FF, opcodes).any())
 
 
 def name_of(entry: str) -> str:
     """The kernel of a template instantiation."""
     return entry.split("<")[0]
-
-
-def blocks_of_a_cluster(kernel) -> int:
-    """How many blocks a loaded kernel's clusters have; 0 where it declares none."""
-    from cuda.bindings import driver
-
-    which = driver.CUfunction_attribute
-    width, height, depth = (
-        driver.cuKernelGetAttribute(x, driver.CUkernel(int(kernel.handle)), 0)[1]
-        for x in (
-            which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
-            which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
-            which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
-        )
-    )
-    return width * height * depth
 
 
 class Unseen(Exception):
@@ -67,10 +55,13 @@ class Loaded:
             name = name_of(cubin.entry)
             if name not in self.kernels:
                 self.kernels[name] = by_copy_engine(jit._instructions(cubin))
-            kernel = load(cubin, *more)
-            if tool == "racecheck" and self.kernels[name] and blocks_of_a_cluster(kernel) > 1:
+            if (
+                tool == "racecheck"
+                and self.kernels[name]
+                and _has(jit._instructions(cubin), _CLUSTERS)
+            ):
                 raise Unseen(f"{name} copies by TMA in a cluster, which racecheck does not see")
-            return kernel
+            return load(cubin, *more)
 
         jit.load = noted
 

@@ -21,7 +21,7 @@ import pandas as pd
 from artifact.drawing import plot
 from artifact.drawing.prose import captioned
 from artifact.measure import records
-from artifact.rooms.async_sparse import measured
+from artifact.rooms.async_sparse import contenders, measured
 
 FILE = Path(__file__).with_suffix(".csv")
 N, PLANS, LAUNCHES, SEED, MATRICES = 256, 25, 15, 5, 74
@@ -71,13 +71,13 @@ def measure(path: Path = FILE) -> None:
 
     from artifact import baselines
     from artifact.measure import device as gpu
-    from kernels import async_sparse, library
+    from kernels import library
     from kernels.async_sparse import any_csr, operands
     from kernels.tuning import choices, heats
 
     device = gpu.require().open()
-    names = [name for name in async_sparse.BASELINES if name.startswith("cusparse_csr")]
-    libraries = baselines.contenders(names, device)
+    every = baselines.contenders(["cusparse"], device)
+    libraries = {name: every[name] for name in contenders.CSR_ALGORITHMS}
     rows = []
     for name, a in measured.real(MATRICES):
         p = operands.problem_from_csr(a, N, SEED, name, format="csr", dtype="float32", reorder="")

@@ -23,6 +23,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
     using S = Stages<GROUPS, BLOCKS, N, STAGES, true>;
     constexpr int CHUNKS = N / 64, SQUARES = BLOCKS * CHUNKS;
     static_assert(sizeof(S) >= S::M * N * 4, "the ring must have room for the sums: more stages");
+    const Operands from{b, b, b, d};
     const TileOrder order{high, wide, band};
     const Scales scales{scale_a, scale_b, scale_d, m, n};
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
 #pragma unroll 1
             for (int step = first; step < end; ++step, at.next()) {
                 wait(&empty[at.stage], at.parity ^ 1);
-                ring.load_packed(packed, steps, b, at.stage, row * S::M, column * N, step, &full[at.stage], hints);
+                ring.load_packed(from, packed, steps, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
             }
         }
         return;  // the cluster's barrier counts only threads that are still there

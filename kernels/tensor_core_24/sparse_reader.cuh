@@ -98,3 +98,35 @@ struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES>> {
 
 // The number of the warpgroup, which the compiler sees to be the same for the threads of a warp.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
+
+// ---- main loops of roles.cuh that read by it
+
+template <class S>
+struct Counted {
+    const Reader<S> reader;
+    Place<S::STAGES> at;
+    static __device__ __forceinline__ int group() { return warpgroup(); }
+    __device__ __forceinline__ Counted(const S& ring, int number, Barrier* empty) : reader(ring, number, empty) {}
+    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full)
+    {
+        reader.consume(acc, at, steps, full);
+    }
+    template <class HandBack>
+    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full, HandBack hand_back)
+    {
+        reader.consume(acc, at, steps, full, hand_back);
+    }
+};
+
+// Steps are whole rounds of the ring.
+template <class S>
+struct InRounds {
+    const Reader<S> reader;
+    unsigned parity = 0;
+    static __device__ __forceinline__ int group() { return warpgroup(); }
+    __device__ __forceinline__ InRounds(const S& ring, int number, Barrier* empty) : reader(ring, number, empty) {}
+    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full)
+    {
+        reader.consume_rounds(acc, parity, steps, full);
+    }
+};

@@ -24,28 +24,12 @@
 #pragma once
 
 #include "consume.cuh"
-#include "tma.cuh"
+#include "operands.cuh"
 
-struct Operands {
-    const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32; not looked at by load_packed
-    const TensorMap& e;  // metadata, a row of words for every 64 rows of A, 128 for every 64 columns: boxes of M/64 x 128
-    const TensorMap& b;  // k x n row-major: boxes of 64 x 64, for load_share of 64 / SHARE x 64
-    const TensorMap& c;  // m x n row-major: boxes of 64 x 64
-};
-
-// How L2 shall treat A with its metadata, and B: one is kept, the other may go, or nothing is said.
-struct Hints {
-    bool given;
-    Policy a, b;
-    __device__ __forceinline__ explicit Hints(int kept)  // 0: neither, 1: A, 2: B
-        : given(kept != 0), a(kept == 1 ? keep() : let_go()), b(kept == 2 ? keep() : let_go())
-    {
-    }
-};
-
-template <Dtype T, int GROUPS, int BLOCKS, int N_, int STAGES>
+template <Dtype T, int GROUPS_, int BLOCKS_, int N_, int STAGES_>
 struct Stages {
-    static constexpr int M = 64 * GROUPS * BLOCKS, N = N_, K = 64, CHUNKS = N / 64;
+    static constexpr int GROUPS = GROUPS_, BLOCKS = BLOCKS_, N = N_, STAGES = STAGES_;
+    static constexpr int M = 64 * GROUPS * BLOCKS, K = 64, CHUNKS = N / 64;
     static constexpr int A_BYTES = M * 64, B_BYTES = N * 128, E_BYTES = M * 8, BYTES = A_BYTES + B_BYTES + E_BYTES;
     static_assert(N % 64 == 0 && N <= 256, "a tile has 64, 128, 192 or 256 columns");
     using Accumulators = float[BLOCKS][N / 2];
@@ -135,13 +119,3 @@ struct Stages {
         consume(acc, at, steps, group, full, [=](int stage) { hand_back_warp(&empty[stage]); });
     }
 };
-
-// The barriers of the ring, by the warp that asks for its stages (consume.cuh).
-// hand_backs: how many hand a stage back before it is filled again, each warp that multiplies for itself.
-template <int GROUPS, int STAGES>
-__device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty, int hand_backs = 4 * GROUPS)
-{
-    ring_begin<GROUPS, STAGES>(full, empty, 1, hand_backs, [&] {
-        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b), tma_prefetch(from.c);
-    });
-}

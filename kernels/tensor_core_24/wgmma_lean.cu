@@ -5,9 +5,8 @@
 // and a stage is handed back, hence filled again, only when its warps have got through them.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
+#include "roles.cuh"
 #include "sparse_reader.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_lean(
@@ -19,38 +18,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_lean(
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = warpgroup();
-    begin<GROUPS, STAGES>(from, full, empty);
-
-    int row, column;
-    Place<STAGES> at;
-    if (group == GROUPS) {
-        give_registers<40>();
-        if (threadIdx.x == GROUPS * 128) {
-            const Hints hints(kept);
-            for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-                order.find(tile, row, column);
-                for (int step = 0; step < steps; ++step, at.next()) {
-                    wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
-                }
-            }
-        }
-        return;
-    }
-    take_registers<232>();
-    const Reader<S> reader(ring, group, empty);
-    typename S::Accumulators acc;
-    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-        order.find(tile, row, column);
-        reader.consume(acc, at, steps, full);
-        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, scale, 1 + group);
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    using Out = Store<T, BUFFERS, EXTRA>;
+    multiply_tiles<Counted<S>, S>(Tiled{from, kept}, Resident{{high, wide, band}, steps}, Squares<Out, Scale>{c, scale});
 }

@@ -83,6 +83,21 @@ struct StoreEight {
         }
     }
 
+    // 64 x 64 accumulators of a warpgroup, by its first square; number: its named barrier.
+    __device__ __forceinline__ void write_square(const float* acc, const TensorMap& d, int row, int column,
+                                                 const Scales& scales, int number)
+    {
+        if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+        named_barrier(number, 128);
+        arrange(0, acc, row, column, scales, scales.of_all<ROWS, COLUMNS>());
+        async_proxy_fence();
+        named_barrier(number, 128);
+        if (threadIdx.x % 128 == 0) {
+            tma_store(d, column, row, square[0]);
+            tma_store_commit();
+        }
+    }
+
     // A warpgroup's blocks of 64 rows, which begin at (row, column); number: its named barrier.
     template <int BLOCKS, int HALF_N>
     __device__ __forceinline__ void write(const float (&acc)[BLOCKS][HALF_N], const TensorMap& d, int row, int column,

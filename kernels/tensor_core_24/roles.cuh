@@ -168,6 +168,7 @@ struct FromPointers {
     {
         ring.consume(acc, at, steps, number, full, hand_back);
     }
+    __device__ __forceinline__ void hand_back(int stage) const { hand_back_warp(&empty[stage]); }
 };
 
 // ---- epilogues: what a warpgroup does with its sums, and at last

@@ -116,6 +116,7 @@ struct Counted {
     {
         reader.consume(acc, at, steps, full, hand_back);
     }
+    __device__ __forceinline__ void hand_back(int stage) const { reader.hand_back(stage); }
 };
 
 // Steps are whole rounds of the ring.

@@ -7,65 +7,8 @@
 // No workspace in global memory, no atomics, and the order of additions is fixed, so results repeat bit by bit.
 //
 // Template:  SPLITS  blocks of a cluster; the others as in sparse_stages.cuh and store.cuh
-#include "roles.cuh"
 #include "sparse_stages.cuh"
-
-// The block's share of the steps of its cluster's tile.
-template <int SPLITS>
-struct Share {
-    Part part;
-    __device__ __forceinline__ Share(const TileOrder& order, int steps)
-    {
-        const int rank = blockIdx.x % SPLITS;
-        order.find(blockIdx.x / SPLITS, part.row, part.column);
-        part.from = steps * rank / SPLITS, part.to = steps * (rank + 1) / SPLITS;
-    }
-    template <class Work>
-    __device__ __forceinline__ void each(Work work) const
-    {
-        work(part);
-    }
-};
-
-// Each block of a cluster adds the sums of all, of the squares that are its own.
-template <int SPLITS, class Out>
-struct Exchanged {
-    const TensorMap& c;
-    const Scale& scale;
-    __device__ __forceinline__ void prefetch() const { tma_prefetch(c); }
-    template <class S>
-    __device__ __forceinline__ void store(unsigned char* shared, typename S::Accumulators& acc, int group, const Part& part) const
-    {
-        constexpr int SQUARES = S::BLOCKS * S::CHUNKS;
-        static_assert(sizeof(S) >= S::M * S::N * 4, "the ring must have room for the sums: more stages");
-        Out* out = after<S, Out>(shared);
-        named_barrier(2 + S::GROUPS, 128 * S::GROUPS);  // every warpgroup is done with the ring, whose memory now takes the sums
-        float4* sums = reinterpret_cast<float4*>(shared) + group * SQUARES * 8 * 128 + threadIdx.x % 128;
-#pragma unroll
-        for (int i = 0; i < SQUARES * 8; ++i) {
-            const float* x = acc[0] + 4 * i;
-            sums[i * 128] = make_float4(x[0], x[1], x[2], x[3]);
-        }
-        cluster_barrier();
-        for (int square = blockIdx.x % SPLITS; square < SQUARES; square += SPLITS) {
-            float sum[32] = {};
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-#pragma unroll
-                for (int block = 0; block < SPLITS; ++block) {
-                    const float4 x = load_remote(sums + (square * 8 + i) * 128, block);
-                    sum[4 * i] += x.x, sum[4 * i + 1] += x.y, sum[4 * i + 2] += x.z, sum[4 * i + 3] += x.w;
-                }
-            out[group].write_square(sum, c, part.row * S::M + (group * S::BLOCKS + square / S::CHUNKS) * 64,
-                                    part.column * S::N + square % S::CHUNKS * 64, scale, 1 + group);
-        }
-    }
-    __device__ __forceinline__ void finish() const
-    {
-        if (threadIdx.x % 128 == 0) tma_store_wait<0>();
-        cluster_barrier();  // nobody leaves while another reads its shared memory
-    }
-};
+#include "split_k.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
@@ -79,5 +22,5 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
     const Operands from{a, e, b, c};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     multiply_tiles<FromPointers<S>, S>(Tiled{from, kept}, Share<SPLITS>({high, wide, band}, steps),
-                                       Exchanged<SPLITS, Store<T, 1, EXTRA>>{c, scale});
+                                       Exchanged<SPLITS, Store<T, 1, EXTRA>, Scale>{c, scale});
 }

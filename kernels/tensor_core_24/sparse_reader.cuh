@@ -15,15 +15,15 @@
 template <class S>
 struct Reader;
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES>
-struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES>> {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, Major B>
+struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES, B>> {
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B>;
     unsigned long long a, b;  // descriptors of the warpgroup's rows of A and of B
     unsigned words, empty;    // addresses: of the thread's word of metadata, of a stage's barrier
 
     __device__ __forceinline__ Reader(const S& ring, int group, Barrier* barriers)
         : a(k_major<64>(ring.a[0] + group * BLOCKS * 4096)),
-          b(wgmma_matrix(ring.b[0], 8192, 1024)),
+          b(S::upper(ring.b[0])),
           words(shared_address(ring.e[0] + group * BLOCKS * 128 + threadIdx.x % 128)),
           empty(shared_address(barriers))
     {
@@ -42,14 +42,14 @@ struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES>> {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
             asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word[i]) : "r"(words + s * S::E_BYTES + i * 512) : "memory");
-        const auto mine = further(a, s * S::A_BYTES), upper = further(b, s * S::B_BYTES), lower = further(upper, 4096);
+        const auto mine = further(a, s * S::A_BYTES), upper = further(b, s * S::B_BYTES), lower = further(upper, S::LOWER);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<0>(acc[i], further(mine, i * 4096), upper, word[i], add);
+            Wgmma<N, T, B>::template sparse<0>(acc[i], further(mine, i * 4096), upper, word[i], add);
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<1>(acc[i], further(mine, i * 4096 + 32), lower, word[i], 1);
+            Wgmma<N, T, B>::template sparse<1>(acc[i], further(mine, i * 4096 + 32), lower, word[i], 1);
         wgmma_commit();
     }
 

@@ -68,7 +68,7 @@ struct SquaresAndHalves : Squares<Out, Scale> {
     }
 };
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_last_wave(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
@@ -77,10 +77,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_last_wave(
     int kept,   // 1: L2 is asked to keep A, 2: B, 0: neither
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
 {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B>;
     const Operands from{a, e, b, c};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    using Out = Store<T, BUFFERS, EXTRA>;
+    using Out = Store<T, BUFFERS, EXTRA, COLUMN>;
     multiply_tiles<Counted<S>, S>(Tiled{from, kept}, WavesAndHalf{{high, wide, band}, steps, whole},
                                   SquaresAndHalves<Out>{{c, scale}});
 }

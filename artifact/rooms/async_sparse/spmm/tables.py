@@ -27,8 +27,11 @@ from artifact.rooms.async_sparse.contenders import (
     WINDOWS,
 )  # fmt: skip
 from artifact.rooms.async_sparse.figures import present, speedups
+from artifact.rooms.async_sparse.in_order import table as in_order
+from artifact.rooms.async_sparse.plans import table as plans
 from artifact.rooms.async_sparse.spmm.figures import ROWS, SHOWN, called
 
+__all__ = ["in_order", "plans"]  #: measured apart, with tables of their own, beside those of this module
 NONE = "–"
 DENSITIES = (0, 0.001, 0.005, 0.01)  #: Table I's: matrices that are denser than each
 #: Of a table in TF32: who computes otherwise.

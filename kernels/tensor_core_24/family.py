@@ -150,32 +150,61 @@ MMA_SP_FAMILY: tuple[MmaSp, ...] = (
 
 TARGETS = ("sm_90a",)
 K = 64  #: columns of A in a stage
-KERNELS = (
-    "one_stage", "ring", "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds",
-    "last_wave", "refilling", "gpc", "clusters", "three", "pieces", "cp_async",
-)  # fmt: skip
-#: In these the warpgroups that multiply ask for copies, too.
-COPYING = ("one_stage", "ring", "refilling", "cp_async")
-#: In these three warpgroups that multiply and one that copies exchange registers after launch, when each thread has
-#: `AT_LAUNCH`; their steps are whole rounds of the ring.
-EXCHANGING = ("three", "pieces")
-AT_LAUNCH = 128
 DEEP = 4  #: steps of a stage of cp_async
 GRID_Y = 65535  #: blocks of a grid along y, at most
+AT_LAUNCH = 128  #: registers of a thread at launch where warpgroups exchange some afterwards
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kernel of the Hopper family is, whatever its tile: its loader, tile scheduler and epilogue (roles.cuh)."""
+
+    producer: bool = True  #: one more warpgroup asks for copies; otherwise those that multiply do
+    by_threads: bool = False  #: which copy themselves, past the copy engine, and store from registers
+    packed: bool = False  #: A is read in the order of use
+    adds: bool = True  #: beta·C and a bias, too
+    hints: str = "may"  #: whether L2 is asked to keep an operand: "may", "must" or "never"
+    stays: int = 1  #: blocks that stay, one for so many multiprocessors; 0: one for each tile, or as a kernel has it
+    pairs: bool = False  #: clusters of two blocks, whatever the configuration says
+    #: Warpgroups exchange registers after launch, when each thread has AT_LAUNCH; steps are whole rounds of the ring.
+    exchanging: bool = False
+    groups: tuple[int, ...] = (1, 2)  #: warpgroups that multiply
+    rows: tuple[int, ...] = (64, 128, 256)  #: of a tile
+    widths: tuple[int, ...] = (64, 128, 192, 256)  #: of a tile
+    stages: tuple[int, ...] = tuple(range(2, 33))
+    buffers: tuple[int, ...] = tuple(range(1, 17))
+    splits: tuple[int, ...] = (1,)
+    share: tuple[int, ...] = (1,)
+
+
+_THREE = {"groups": (3,), "rows": (192,)}
+_EXCHANGING = {**_THREE, "hints": "never", "exchanging": True, "stages": tuple(range(4, 33))}
+KINDS: dict[str, Kind] = {
+    "one_stage": Kind(producer=False, adds=False, hints="never", stays=0, groups=(1,), stages=(1,)),
+    "ring": Kind(producer=False, hints="never", stays=0, groups=(1,)),
+    "specialised": Kind(adds=False, hints="never", stays=0),
+    "persistent": Kind(),
+    "packed": Kind(packed=True, hints="must"),
+    "multicast": Kind(adds=False, hints="must", stays=2, pairs=True),
+    "stream_k": Kind(),
+    "split_k": Kind(stays=0, splits=tuple(range(1, 9))),
+    "lean": Kind(),
+    "rounds": Kind(),
+    "last_wave": Kind(stays=2, pairs=True),
+    "refilling": Kind(producer=False, adds=False, **_THREE, stages=tuple(range(3, 33))),
+    "gpc": Kind(adds=False, stays=0),
+    "clusters": Kind(hints="must", stays=0, share=(2, 4)),
+    "three": Kind(**_EXCHANGING),
+    "pieces": Kind(adds=False, **_EXCHANGING),
+    "cp_async": Kind(
+        producer=False, by_threads=True, hints="never", stays=0, groups=(1,), rows=(64,), widths=(16, 32, 64),
+        buffers=(0,),
+    ),
+}  # fmt: skip
+KERNELS = tuple(KINDS)
+EXCHANGING = tuple(name for name, kind in KINDS.items() if kind.exchanging)
 #: These add beta·C and a bias, too.
-COMPLETE = (
-    "ring",
-    "persistent",
-    "packed",
-    "stream_k",
-    "split_k",
-    "lean",
-    "rounds",
-    "last_wave",
-    "clusters",
-    "three",
-    "cp_async",
-)
+COMPLETE = tuple(name for name, kind in KINDS.items() if kind.adds)
 KEEP = {"": 0, "a": 1, "b": 2}
 
 
@@ -212,28 +241,35 @@ class Wgmma:
     copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
 
     @property
+    def kind(self) -> Kind:
+        return KINDS[self.kernel]
+
+    @property
     def m(self) -> int:
         """Rows of C that a block computes."""
         return 64 * self.groups * self.blocks
 
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return 2 if self.kind.pairs else max(self.share, self.splits)
+
     def entry(self, dtype: str, extra: bool = False) -> str:
         """The template instantiation for a dtype; extra: with beta·C and bias."""
-        c, t, flag = self, _DTYPES[dtype], str(extra).lower()
-        last = c.splits if c.kernel == "split_k" else c.buffers
-        tile = f"{t}, {c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
-        arguments = {
-            "one_stage": f"{t}, {c.blocks}, {c.n}",
-            "ring": f"{t}, {c.blocks}, {c.n}, {c.stages}, {flag}",
-            "cp_async": f"{t}, {c.n}, {c.stages}, {flag}",
-            "clusters": f"{tile}, {flag}, {c.share}",
-        }.get(c.kernel, f"{tile}, {flag}" if c.kernel in COMPLETE else tile)
-        return f"wgmma_{c.kernel}<{arguments}>"
+        c, kind, t = self, self.kind, _DTYPES[dtype]
+        last = c.splits if len(kind.splits) > 1 else c.buffers
+        tile = [t, c.groups, c.blocks, c.n, c.stages, last]
+        if kind.by_threads:
+            tile = [t, c.n, c.stages]
+        elif kind.groups == (1,):
+            tile = [t, c.blocks, c.n, *([c.stages] if len(kind.stages) > 1 else [])]
+        adds = [str(extra).lower()] if kind.adds else []
+        share = [c.share] if len(kind.share) > 1 else []
+        return f"wgmma_{c.kernel}<{', '.join(map(str, (*tile, *adds, *share)))}>"
 
     @property
     def threads(self) -> int:
-        return 128 * (
-            self.groups + (self.kernel not in COPYING)
-        )  # one more warpgroup, which copies
+        return 128 * (self.groups + self.kind.producer)
 
     @property
     def source(self) -> Path:
@@ -246,13 +282,13 @@ class Wgmma:
         cp_async has stages of `DEEP` steps, and stores from registers.
         """
         stage = self.m * K + self.n * 2 * K + self.m * 8
-        if self.kernel == "cp_async":
+        if self.kind.by_threads:
             return self.stages * DEEP * stage
         return -(-self.stages * stage // 1024) * 1024 + self.groups * self.buffers * 8192
 
     def steps(self, k: int) -> int:
         """Stages of a tile."""
-        whole = self.stages if self.kernel in EXCHANGING else 1
+        whole = self.stages if self.kind.exchanging else 1
         return ceil(ceil(k / K) / whole) * whole
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
@@ -265,33 +301,25 @@ class Wgmma:
         sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
         """
         c = self
-        few = c.kernel == "cp_async"
-        # One warpgroup, which also asks for stages.
-        alone = few or c.kernel in ("one_stage", "ring")
-        three = c.kernel in ("refilling", *EXCHANGING)
-        least = 3 if c.kernel == "refilling" else 4 if three else 2
+        require(c.kernel in KINDS, f"wgmma_{c.kernel} has kernel {c.kernel!r}, but takes {', '.join(map(repr, KINDS))}")
+        kind = c.kind
         for what, value, known in (
-            ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if three else (1,) if alone else (1, 2)),
-            ("rows of a tile", c.m, (192,) if three else (64,) if few else (64, 128, 256)),
-            ("n", c.n, (16, 32, 64) if few else (64, 128, 192, 256)),
-            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, (0,) if few else range(1, 17)),
-            ("splits", c.splits, range(1, 9) if c.kernel == "split_k" else (1,)),
-            ("share", c.share, (2, 4) if c.kernel == "clusters" else (1,)),
-            ("stages", c.stages, (1,) if c.kernel == "one_stage" else range(least, 33)),
+            ("groups", c.groups, kind.groups), ("rows of a tile", c.m, kind.rows), ("n", c.n, kind.widths),
+            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, kind.buffers), ("splits", c.splits, kind.splits),
+            ("share", c.share, kind.share), ("stages", c.stages, kind.stages),
         ):  # fmt: skip
-            if value not in known:
-                ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
-                choice = ends or ", ".join(map(repr, known))
-                raise ValueError(f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
+            ends = f"{known[0]} to {known[-1]}" if len(known) > 4 else ""
+            choice = ends or ", ".join(map(repr, known))
+            require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
         require(
             c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more"
         )
         require(
-            c.keep or c.kernel not in ("packed", "multicast", "clusters"),
+            c.keep or kind.hints != "must",
             f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
         )
         require(
-            not c.keep or c.kernel not in (*EXCHANGING, "cp_async"),
+            not c.keep or kind.hints != "never",
             f"wgmma_{c.kernel} asks L2 to keep nothing, not {c.keep!r}: leave it out",
         )
         require(
@@ -316,7 +344,7 @@ class Wgmma:
         )
         high, wide = c.tiles(m, n)
         require(
-            not few or wide <= GRID_Y,
+            not kind.by_threads or wide <= GRID_Y,
             f"wgmma_cp_async has a row of blocks for {c.n} columns of C and may have {GRID_Y} of them, not {wide} for "
             f"n={n}: use lean",
         )
@@ -326,7 +354,7 @@ class Wgmma:
                 f"rounds goes through the {ceil(k / K)} steps of {K} columns in whole rounds of an even number of "
                 f"stages, not of {c.stages}: use lean",
             )
-        if c.kernel in EXCHANGING:
+        if kind.exchanging:
             require(
                 c.stages % 2 == 0,
                 f"{c.kernel} has metadata in two registers, in turns: give it an even number of stages, not "
@@ -580,8 +608,8 @@ def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
 
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
     """The same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
-    if more and isinstance(config, Wgmma) and config.kernel not in COMPLETE:
-        if config.kernel in EXCHANGING:
+    if more and isinstance(config, Wgmma) and not config.kind.adds:
+        if config.kind.exchanging:
             return replace(config, kernel="three")
         groups = min(config.groups, 2)  # refilling has three, since it has nobody who only copies
         return replace(config, kernel="lean", groups=groups)
@@ -645,7 +673,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     else:
         waves = ceil(waves)
     fill, store = 2000, 1500 + c.m * c.n / 64
-    if c.kernel == "cp_async":  # nothing waits for tensor maps, C passes through no shared memory
+    if c.kind.by_threads:  # nothing waits for tensor maps, C passes through no shared memory
         fill, store = 1000, 500 + c.m * c.n / 64
     if (
         c.copied

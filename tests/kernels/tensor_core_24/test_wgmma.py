@@ -42,10 +42,8 @@ H200 = SimpleNamespace(
     name="NVIDIA H200", device_id=3, compute_capability=(9, 0), properties=PROPERTIES
 )
 #: Kernels with a warp that only copies.
-SPECIALISED = (
-    "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "gpc",
-    "clusters", *family.EXCHANGING,
-)  # fmt: skip
+SPECIALISED = tuple(name for name, kind in family.KINDS.items() if kind.producer)
+EXCHANGING = tuple(name for name, kind in family.KINDS.items() if kind.exchanging)
 #: Kernels that tell L2 what to keep.
 HINTING = (
     "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "refilling", "gpc",
@@ -76,7 +74,7 @@ ENDS = tuple(
 #: Those whose code is short enough to look at every one.
 DIRECTS = tuple(c for c in CONFIGS if c.kernel == DIRECT)
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
-IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", DIRECT, *family.EXCHANGING)
+IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", DIRECT, *EXCHANGING)
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
@@ -106,7 +104,7 @@ def metadata_rows(config: Wgmma) -> int:
 
 def metadata_columns(config: Wgmma) -> int:
     """What its columns are rounded up to: a step, or a round of the ring."""
-    return 64 * (config.stages if config.kernel in family.EXCHANGING else 1)
+    return 64 * (config.stages if config.kernel in EXCHANGING else 1)
 
 
 def ring_metadata(a: TwoFour, config: Wgmma) -> np.ndarray:
@@ -412,7 +410,7 @@ def test_the_limits_themselves_are_taken():
     replace(BIG, kernel="stream_k").check(128 * 11, 256 * 12, 1, SMS, MOST)
     Wgmma("split_k", 2, 1, 128, 6, 1, 2).check(1, 1, 65, SMS, MOST)
     Wgmma("refilling", 3, 1, 256, 3, 1).check(1, 1, 1, SMS, MOST)
-    for kernel in family.EXCHANGING:
+    for kernel in EXCHANGING:
         Wgmma(kernel, 3, 1, 256, 4, 1).check(1, 1, 1, SMS, MOST)
     for last_wave in (Wgmma("last_wave", 2, 1, 128, 6, 1), Wgmma("last_wave", 1, 2, 64, 8, 1)):
         last_wave.check(1, 1, 1, SMS, MOST)
@@ -829,7 +827,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert kernel in room.VARIANTS[name].entries and bound.name == name
         ((source, entry, arch, dynamic, *registers),) = loaded
         assert (source, entry, arch) == (room.VARIANTS[name].source, kernel, "sm_90a")
-        assert registers == ([128] if config.kernel in family.EXCHANGING else [])
+        assert registers == ([128] if config.kernel in EXCHANGING else [])
         assert dynamic == how.shmem_size == config.shared_bytes
 
         high, wide = ceil(m / config.m), ceil(n / config.n)
@@ -1231,7 +1229,7 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     assert used.shared_bytes <= barriers + 1024, (
         "for which check leaves a KiB, and the driver's own"
     )
-    exchanging = config.kernel in family.EXCHANGING
+    exchanging = config.kernel in EXCHANGING
     assert used.registers == 160 or not exchanging
     assert (family.AT_LAUNCH if exchanging else used.registers) * threads(config) <= 65536
 
@@ -1284,7 +1282,7 @@ def test_nobody_uses_registers_that_it_does_not_have(cubins, reports, entry):
     asked = re.findall(r"USETMAXREG\.(\w+)\.CTAPOOL (?:UP\d, )?(0x\w+)", sass)
     has = {kind: int(number, 16) for kind, number in asked}
     assert len(asked) == 2 and has.keys() == {"TRY_ALLOC", "DEALLOC"}
-    exchanging = config.kernel in family.EXCHANGING
+    exchanging = config.kernel in EXCHANGING
     has["launch"] = 128 if exchanging else reports[entry][0].registers
     assert config.groups * has["TRY_ALLOC"] + has["DEALLOC"] <= (config.groups + 1) * has["launch"]
     found = most_registers(sass)

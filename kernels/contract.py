@@ -152,20 +152,12 @@ _rehearsed = ContextVar("rehearsed", default=True)
 
 @contextmanager
 def unrehearsed():
-    """Where nobody asks how long preparation takes: `timed` works once meanwhile, and the caller waits at the end."""
+    """Where nobody asks how long preparation takes: `timed` works once meanwhile."""
     token = _rehearsed.set(False)
     try:
         yield
     finally:
         _rehearsed.reset(token)
-
-
-def settled() -> None:
-    """Wait for what preparation has enqueued on CuPy's current stream, unless the caller will (`unrehearsed`)."""
-    import cupy
-
-    if _rehearsed.get():
-        cupy.cuda.get_current_stream().synchronize()
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

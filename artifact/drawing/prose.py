@@ -139,11 +139,12 @@ def captioned(caption: Caption) -> Callable[[Callable], Callable]:
     def decorate(make: Callable) -> Callable:
         @functools.wraps(make)
         def made(*args, **kwargs):
-            df = make(*args, **kwargs)
+            if (df := make(*args, **kwargs)) is None:
+                return None
             said = caption(*args, **kwargs) if callable(caption) else caption
             if isinstance(df, Styler):
                 df.set_caption(inline_code(said))
-            elif df is not None:
+            else:
                 df.attrs["caption"] = said
             return df
 

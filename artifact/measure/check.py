@@ -330,13 +330,10 @@ def exactly(bound: Bound, exact: Problem, reference: Reference, stream=None) -> 
     """
     where = _launched(bound, exact, reference, stream, None, "on whole numbers")
     out = bound.result()
-    stored, offset = array_of(out), 0
-    xp = _array_module(stored)
-    wrong, first = 0, None
-    for part, product in zip(_parts(stored), _parts(reference.values), strict=True):
-        part = _numbers(out, part).astype(xp.float64, order="C")
-        product = _beside(product, xp)
-        off = ~(part == _rounded(product, out))  # NaN, too
+    _require_written(out, where)
+    wrong, offset, first = 0, 0, None
+    for part, product, _ in _beside_each_other(out, reference):
+        off = part != _rounded(product, out)
         if first is None and bool(off.any()):
             at = int(off.argmax())
             first = offset + at, float(part.ravel()[at]), float(product.ravel()[at])
@@ -402,17 +399,8 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
             f"add one to LIMITS, which has {', '.join(LIMITS)}"
         )
     square = worst = bound = 0.0
-    missing, first = 0, -1
-    offset = 0
+    _require_written(out, where)
     for part, exact, sizes in _beside_each_other(out, reference):
-        holes = xp.isnan(part)
-        count = int(holes.sum())
-        if count and first < 0:
-            first = offset + int(holes.argmax())
-        missing += count
-        offset += part.size
-        if missing:
-            continue
         off = xp.abs(part - exact)
         square += float(xp.square(off).sum())
         scale = xp.maximum(xp.abs(exact), reference.rms)
@@ -420,12 +408,6 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         ratio = off / scale if reference.rms else xp.where(off == 0, 0.0, math.inf)
         worst = max(worst, float(ratio.max()))
         bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
-    if missing:
-        row, column = divmod(first, out.shape[1])
-        raise WrongResult(
-            f"{where} leaves {missing} of {out.size} elements unwritten or NaN, "
-            f"the first at row {row}, column {column}"
-        )
     norm = math.sqrt(square)
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
     summed = reference.sizes is not None
@@ -453,6 +435,25 @@ def _relative(kind: str, reference: Reference) -> float:
         return most
     spread = IN_LONG_SUMS * reference.size_norm / reference.norm
     return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
+
+
+def _require_written(out, where: str) -> None:
+    """Raise WrongResult, one sentence, where an output still holds the NaN that it was filled with."""
+    stored = array_of(out)
+    missing, first, offset = 0, -1, 0
+    for part in _parts(stored):
+        holes = _array_module(stored).isnan(_numbers(out, part))
+        count = int(holes.sum())
+        if count and first < 0:
+            first = offset + int(holes.argmax())
+        missing += count
+        offset += part.size
+    if missing:
+        row, column = divmod(first, out.shape[1])
+        raise WrongResult(
+            f"{where} leaves {missing} of {out.size} elements unwritten or NaN, "
+            f"the first at row {row}, column {column}"
+        )
 
 
 def _beside_each_other(out, reference: Reference):

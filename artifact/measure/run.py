@@ -374,8 +374,7 @@ def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened)
     finally:
         product = None
         exact.release()
-        with contextlib.suppress(Exception):  # after a launch that failed, nothing works any more
-            stream.close()
+        _close(stream)
         _free_memory()
 
 
@@ -403,7 +402,7 @@ def check_and_time(
         }
         return errors, timer(bounds, opened, verify=again)
     finally:
-        stream.close()
+        _close(stream)
 
 
 def prepared(bound: Bound) -> Prepared:
@@ -501,10 +500,19 @@ def point_name(problem: Problem) -> str:
     return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
 
 
+def _close(stream) -> None:
+    """Close a stream; after a launch that failed nothing works any more, and the sentence on that is what counts."""
+    with contextlib.suppress(Exception):
+        stream.close()
+
+
 def _free_memory() -> None:
+    """Give back what CuPy keeps, where the GPU still answers: see `_close`."""
     import cupy
 
-    cupy.get_default_memory_pool().free_all_blocks()
+    with contextlib.suppress(Exception):
+        cupy.cuda.Device().synchronize()
+        cupy.get_default_memory_pool().free_all_blocks()
 
 
 def _say(line: str) -> None:

@@ -18,8 +18,22 @@ import numpy as np
 
 from artifact import rooms
 from artifact.measure import check
-from kernels.formats import bcsr, csr, eight, half, nm, two_four, two_four_eight, wcsr
-from kernels.formats.half import Half
+from kernels import formats
+from kernels.formats import (
+    bcsr,
+    checks,
+    compress,
+    csr,
+    eight,
+    foreign,
+    half,
+    nm,
+    two_four,
+    two_four_eight,
+    wcsr,
+)
+from kernels.formats.half import Half, array_module
+from kernels.library import operands
 
 from .lab import Case, Lab, here
 
@@ -267,11 +281,86 @@ def conversions(lab: Lab) -> Iterable[Case]:
     for dtype in eight.DTYPES:
         for size in ((70, 100), (33, 77)):
             yield f"2:4 of 8 bits, {dtype} {size}", partial(_compressed_eight, lab, dtype, *size)
+    pairs = two_four.compress(_ragged(), "float16", prune=True)
+    vectors = nm.compress(_ragged(), 2, 4, 32, prune=True)
+    for given in (blocks, windows, pairs, vectors):
+        kind = type(given).__name__
+        yield f"{kind} looked at", partial(_looked_at, given)
+        yield f"{kind} as CSR", partial(_converted, operands.as_csr, formats, given)
+    twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
+    disordered = replace(blocks, col_idx=twice.astype(np.int32))
+    yield "bcsr in order", partial(_converted, bcsr.in_order, bcsr, disordered)
+    yield "pointers and indices of others", _looked_at_others
+    yield "numbers as float32", _as_float32
 
 
 def _converted(convert: Callable, module, given) -> None:
     """What a GPU makes of a matrix is what NumPy does."""
     _require_same(convert(module.to_device(given)), convert(given))
+
+
+def _ragged() -> np.ndarray:
+    return np.random.default_rng(14).standard_normal((70, 100)).astype(np.float32)
+
+
+def _looked_at(given) -> None:
+    """A GPU takes what the host takes, and finds the same fault."""
+    formats.validate(formats.to_device(given))
+    name = "meta" if isinstance(given, two_four.TwoFour) else "index"
+    name = name if hasattr(given, name) else "col_idx"
+    wrong = getattr(given, name).copy()
+    wrong.flat[wrong.size // 2] = 0 if name == "meta" else 2**30
+    _require_same_refusal(type(given).__name__, formats.validate, replace(given, **{name: wrong}))
+
+
+def _looked_at_others() -> None:
+    for index in (np.int32, np.int64):
+        columns = np.array([0, 5, 1, 4], index)
+        for within in (6, 5):
+            _require_same_refusal(
+                f"pointers of {within} columns", _look_at_compressed, columns, within
+            )
+            _require_same_refusal(f"indices under {within}", _look_at_coordinates, columns, within)
+
+
+def _look_at_coordinates(columns, within: int) -> None:
+    if array_module(columns) is np:
+        csr.require_columns("COO", columns, within, "columns", "col_idx")
+    else:
+        checks.require_within("COO", "col_idx", columns, within, "columns")
+
+
+def _look_at_compressed(columns, within: int) -> None:
+    pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
+    arrays = {"row_ptr": pointers, "col_idx": columns}
+    foreign.require_compressed("CSR", arrays, 3, within, "columns", 4)
+
+
+def _require_same_refusal(what: str, look: Callable, given, *more) -> None:
+    """`look` says of what lies on the GPU what it says of what lies on the host."""
+    import cupy
+
+    there = cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
+    require_right(
+        f"what is said of {what}", _refusal(look, there, *more) == _refusal(look, given, *more)
+    )
+
+
+def _refusal(look: Callable, *given) -> str:
+    try:
+        look(*given)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _as_float32() -> None:
+    import cupy
+
+    x = np.random.default_rng(15).standard_normal((45, 67))
+    for view in (lambda y: y, lambda y: y.T, lambda y: y[:, ::2]):
+        made, _ = compress.float32(view(cupy.asarray(x)), check=True)
+        require_right("a cast to float32", np.array_equal(here(made), view(x).astype(np.float32)))
 
 
 def _compressed_nm(size: tuple[int, int], pattern: tuple[int, int, int]) -> None:

@@ -66,6 +66,7 @@ class Ran:
     seconds: float = 0.0
     ran: set[str] = field(default_factory=set)  #: names of cases
     refused: dict[str, str] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)  #: what the tool cannot run
     failed: dict[str, str] = field(default_factory=dict)
     kernels: dict[str, bool] = field(default_factory=dict)  #: name -> whether it copies by TMA
     found: list[tuple[reports.Report, int]] = field(default_factory=list)
@@ -75,7 +76,8 @@ class Ran:
     def never(self) -> list[str]:
         """Kernels of cases that were refused on every problem."""
         return sorted(
-            {_who(x) for x in self.refused} - {_who(x) for x in (*self.ran, *self.failed)}
+            {_who(x) for x in self.refused}
+            - {_who(x) for x in (*self.ran, *self.failed, *self.unseen)}
         )
 
     @property
@@ -165,7 +167,11 @@ def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
             continue
         else:
             made.kernels |= said["kernels"]
-            for kind, into in (("refused", made.refused), ("failed", made.failed)):
+            for kind, into in (
+                ("refused", made.refused),
+                ("unseen", made.unseen),
+                ("failed", made.failed),
+            ):
                 if kind in said:
                     into[said["case"]] = said[kind]
                     break

@@ -4,7 +4,8 @@ import importlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -80,18 +81,17 @@ class Evidence:
     repeats: bool = False  # experiments are runs of one measurement
     rooms: Path = rooms.FOLDER  # where the series of the sources lie
     seen: set[str] = field(default_factory=set)  # experiments, COUNTERS, CEILINGS: what was used
-    checked: bool = False  # the room's folder was looked at
 
     def __post_init__(self):
         # A room that was not measured has no machine; counters may lie there before its records.
-        if not self.checked:
-            records.check_room(self.folder / self.room)
-        self.checked = True
+        records.check_room(self.folder / self.room)
 
     def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """The same evidence, of the rows alone whose columns have these values; with `repeats`,
         experiments that are read together are runs of one measurement."""
-        return replace(self, where=where, repeats=repeats, seen=set())
+        made = copy(self)  # the folder has been looked at
+        made.where, made.repeats, made.seen = where, repeats, set()
+        return made
 
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
         """Records of these experiments with the rows of BEST and ROOM_BEST, runs of one measurement

@@ -141,9 +141,8 @@ def sliced(a: Csr, rows: int, pad: int, exact: bool) -> tuple[Any, Any, Any]:
     import cupy
 
     parts = 1 + exact
+    first, begin, columns = groups(a, rows, pad)
     with _On() as on:
-        first, begin = _groups(on, a, rows, pad)
-        columns = on.found(_END)[0] if a.m else 0
         col_idx = cupy.empty(columns, np.int32)
         col_idx.data.memset_async(0xFF, col_idx.nbytes)  # -1
         slices = cupy.zeros((columns // 8, parts, rows, 2, 4), np.float32)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import jit, workspace
-from ..contract import Kernel, Launch, Problem, require, settled, timed
+from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import half, intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
@@ -295,7 +295,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     source = HALF_SOURCE if in_half else SOURCE
     kernel = jit.loaded(source, entry(config, dtype), device)
     launch = workspace.config(blocks, 32 * WARPS)
-    settled()  # handovers and counts are 0, whatever stream comes next
+    cupy.cuda.get_current_stream().synchronize()  # handovers and counts are 0, whatever stream comes next
     return Launch(
         name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
         made.nbytes + handovers.nbytes + sums.nbytes + (in_order.nbytes if in_order else 0),

@@ -38,7 +38,7 @@ from ..formats.csr import Csr
 from ..formats.half import Half
 from ..formats.nm import Nm
 from ..formats.two_four import TwoFour
-from . import in_order, operands
+from . import current, in_order, operands
 
 HOPPER = ("sm_90a",)
 _B = 2  # stream of the random numbers that trials multiply
@@ -143,10 +143,9 @@ def problem(way: Route, n: int, xp) -> tuple[Problem, Any, Any]:
 def stand_ins(way: Route, n: int) -> tuple[Problem, Any, Any]:
     """(the room's problem, arrays that stand for B and out): CuPy's, of addresses where nothing is."""
     m, k = operands.size_of(way.a)
-    sixteen = _sixteen_bits(way)
-    b = _at(_PLACES[0], k * n, np.uint16 if sixteen else np.float32)
-    c = _at(_PLACES[1], m * n, np.uint16 if sixteen else np.float32)
-    b, c = _laid(b, k, n, way.b_order), _laid(c, m, n, way.c_order)
+    dtype = np.dtype(np.uint16 if _sixteen_bits(way) else np.float32)
+    b = _at(_PLACES[0], k, n, way.b_order, dtype)
+    c = _at(_PLACES[1], m, n, way.c_order, dtype)
     return _problem(way, n, b, c, stands=True), b, c
 
 
@@ -156,13 +155,13 @@ _PLACES = (
 )  #: further apart than any GPU has memory, and on boundaries that every kernel takes
 
 
-def _at(address: int, size: int, dtype):
+def _at(address: int, rows: int, columns: int, order: str, dtype: np.dtype):
     import cupy
 
     memory = cupy.cuda.UnownedMemory(
-        address, max(1, size) * np.dtype(dtype).itemsize, None, cupy.cuda.Device().id
+        address, max(1, rows * columns) * dtype.itemsize, None, current.now() or 0
     )
-    return cupy.ndarray((size,), dtype, cupy.cuda.MemoryPointer(memory, 0))
+    return cupy.ndarray((rows, columns), dtype, cupy.cuda.MemoryPointer(memory, 0), order=order)
 
 
 def _problem(way: Route, n: int, b, c, stands: bool = False) -> Problem:

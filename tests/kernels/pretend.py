@@ -129,7 +129,9 @@ def pretended(monkeypatch):
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
         monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
-        monkeypatch.setattr(routes, "_at", lambda at, size, dtype: as_array(np.zeros(size, dtype)))
+        monkeypatch.setattr(
+            routes, "_at", lambda at, m, n, order, dtype: as_array(np.zeros((m, n), dtype, order))
+        )
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device
 

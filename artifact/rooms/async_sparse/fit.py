@@ -11,7 +11,6 @@ says of the matrices, in their given order and with similar rows side by side.
 from __future__ import annotations
 
 import argparse
-import datetime
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import matrices
+from artifact.rooms.async_sparse import measured as files
 from kernels.async_sparse import model
 from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
 from kernels.formats import csr
@@ -60,7 +60,7 @@ class Measured:
 
 def read() -> Measured:
     """The two files as they lie beside this one."""
-    rows = pd.read_csv(MATRICES, comment="#")
+    rows = files.read(MATRICES)
     of = {
         row.matrix: Statistics(
             row.m, row.k, row.nnz, row.longest,
@@ -71,7 +71,7 @@ def read() -> Measured:
         )
         for row in rows.itertuples()
     }  # fmt: skip
-    return Measured(of, pd.read_csv(TIMES, comment="#"))
+    return Measured(of, files.read(TIMES))
 
 
 def fit(measured: Measured, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -159,13 +159,11 @@ def measure() -> None:
             p.release()
             cupy.get_default_memory_pool().free_all_blocks()
     names = [f"{how}_{h}" for how in ("columns", "similar") for h in HEIGHTS]
-    said = f"# {device.name}, {datetime.date.today()}: see fit.py\n"
     for path, columns, rows in (
         (MATRICES, ["matrix", "m", "k", "nnz", "longest", *names], known),
         (TIMES, ["matrix", "n", "config", "us"], times),
     ):
-        table = pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n")
-        path.write_text(said + table, encoding="utf-8")
+        files.write(path, __file__, device, columns, rows)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -9,7 +9,6 @@ chose for each. Where no group or window has more than two parts, both are one k
 from __future__ import annotations
 
 import argparse
-import datetime
 from math import ceil
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.drawing.prose import captioned
+from artifact.rooms.async_sparse import measured
 from kernels.async_sparse.any_csr import ACCURACIES
 
 FILE = Path(__file__).with_suffix(".csv")
@@ -27,7 +27,7 @@ DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
 
 def read(path: Path = FILE) -> pd.DataFrame:
     """matrix, m, nnz, n, auto, config, parts, us (as chosen), in_order_us."""
-    return pd.read_csv(path, comment="#")
+    return measured.read(path)
 
 
 def price(df: pd.DataFrame) -> pd.DataFrame:
@@ -68,21 +68,14 @@ def measure(path: Path = FILE) -> None:
     """The file anew, on the GPU that is here: some minutes on an H100."""
     import cupy
 
-    from artifact import rooms
     from artifact.measure import device as gpu
-    from artifact.measure import matrices
     from kernels.async_sparse import any_csr, operands
     from kernels.library import in_order
     from kernels.tuning import heats, knobs
 
     device = gpu.require().open()
-    folder = matrices.folder()
-    if folder is None:
-        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    listed = matrices.listed(rooms.matrices("async_sparse"))
     rows = []
-    for name in matrices.present(listed.head(MATRICES), folder)["name"]:
-        a = matrices.load(name, folder)
+    for name, a in measured.real(MATRICES):
         for auto, dtype in DTYPES.items():
             p = operands.problem_from_csr(a, N, SEED, name, format="csr", dtype=dtype, reorder="")
             config = any_csr.tune(p, device, ACCURACIES[auto]).config
@@ -97,9 +90,7 @@ def measure(path: Path = FILE) -> None:
             p.release()
             cupy.get_default_memory_pool().free_all_blocks()
     names = ["matrix", "m", "nnz", "n", "auto", "config", "parts", "us", "in_order_us"]
-    table = pd.DataFrame(rows, columns=names).to_csv(index=False, lineterminator="\n")
-    said = f"# {device.name}, {datetime.date.today()}: see in_order.py\n"
-    path.write_text(said + table, encoding="utf-8")
+    measured.write(path, __file__, device, names, rows)
 
 
 def parts_of(p, device, config) -> int:

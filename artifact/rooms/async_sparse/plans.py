@@ -10,7 +10,6 @@ algorithms, whose own preparation counts as well.
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import time
 from functools import partial
@@ -22,23 +21,15 @@ import pandas as pd
 from artifact.drawing import plot
 from artifact.drawing.prose import captioned
 from artifact.measure import records
+from artifact.rooms.async_sparse import contenders, measured
 
 FILE = Path(__file__).with_suffix(".csv")
 N, PLANS, LAUNCHES, SEED, MATRICES = 256, 25, 15, 5, 74
 CLASSES = (0, 10_000, 100_000, 1_000_000, np.inf)  #: of non-zeros
+#: choice: the configuration that was predicted; cusparse: the fastest algorithm; microseconds.
 COLUMNS = (
     "matrix", "m", "k", "nnz", "n", "choice", "plan_us", "us", "cusparse", "cusparse_us", "cusparse_prepare_us",
 )  # fmt: skip
-
-
-def read(path: Path = FILE) -> pd.DataFrame:
-    """`COLUMNS`: choice, the configuration that was predicted; cusparse, the fastest algorithm; microseconds."""
-    return pd.read_csv(path, comment="#")
-
-
-def machine(path: Path = FILE) -> str:
-    """The GPU and the day that the file says it is of."""
-    return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(":")[0]
 
 
 def until_even(df: pd.DataFrame) -> pd.Series:
@@ -49,12 +40,12 @@ def until_even(df: pd.DataFrame) -> pd.Series:
     return (cost / saved.where(saved > 0)).fillna(np.inf)
 
 
-@captioned(lambda path=FILE: f"What a plan without trials costs, {machine(path)}." if path.is_file() else "")
+@captioned(lambda path=FILE: f"What a plan without trials costs, {measured.origin(path)}.")
 def table(path: Path = FILE) -> pd.DataFrame | None:
     """By non-zeros: what a plan costs, and after how many multiplications it has paid; None without the file."""
     if not path.is_file():
         return None
-    df = read(path)
+    df = measured.read(path)
     df["count"] = until_even(df)
     rows = []
     for low, high in itertools.pairwise(CLASSES):
@@ -78,23 +69,17 @@ def measure(path: Path = FILE) -> None:
     """The file anew, on the GPU that is here: a minute or two on an H100."""
     import cupy
 
-    from artifact import baselines, rooms
+    from artifact import baselines
     from artifact.measure import device as gpu
-    from artifact.measure import matrices
-    from kernels import async_sparse, library
+    from kernels import library
     from kernels.async_sparse import any_csr, operands
     from kernels.tuning import choices, heats
 
     device = gpu.require().open()
-    folder = matrices.folder()
-    if folder is None:
-        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    names = [name for name in async_sparse.BASELINES if name.startswith("cusparse_csr")]
-    libraries = baselines.contenders(names, device)
-    listed = matrices.listed(rooms.matrices("async_sparse"))
+    every = baselines.contenders(["cusparse"], device)
+    libraries = {name: every[name] for name in contenders.CSR_ALGORITHMS}
     rows = []
-    for name in matrices.present(listed.head(MATRICES), folder)["name"]:
-        a = matrices.load(name, folder)
+    for name, a in measured.real(MATRICES):
         p = operands.problem_from_csr(a, N, SEED, name, format="csr", dtype="float32", reorder="")
         there, us = p.device().a, []
         for _ in range(PLANS):
@@ -116,9 +101,7 @@ def measure(path: Path = FILE) -> None:
             bounds[key].close()
         p.release()
         cupy.get_default_memory_pool().free_all_blocks()
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(index=False, lineterminator="\n")
-    said = f"# {device.name}, {datetime.date.today()}: see plans.py\n"
-    path.write_text(said + table, encoding="utf-8")
+    measured.write(path, __file__, device, COLUMNS, rows)
 
 
 if __name__ == "__main__":
@@ -126,6 +109,6 @@ if __name__ == "__main__":
     parser.add_argument("file", nargs="?", type=Path, default=FILE)
     where = parser.parse_args().file
     measure(where)
-    df = read(where)
+    df = measured.read(where)
     every = pd.DataFrame({"plan_us": df["plan_us"], "multiplications": until_even(df)})
     print(every.quantile([0.25, 0.5, 0.75, 0.9]).to_string())

@@ -9,7 +9,6 @@ enough groups of rows for more than one, and of meshes and power-law graphs that
 from __future__ import annotations
 
 import argparse
-import datetime
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -17,6 +16,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+from artifact.rooms.async_sparse import measured
 from kernels.async_sparse import union
 from kernels.async_sparse.union import Union
 from kernels.formats.csr import Csr
@@ -31,7 +31,7 @@ WIDTHS, LAUNCHES, SEED = (128, 512), 6, 5
 def read() -> pd.DataFrame:
     """matrix, m, nnz, n, rows and loads (of the configuration), columns (of a task, on average), tasks (of a warp at
     most), us."""
-    return pd.read_csv(FILE, comment="#")
+    return measured.read(FILE)
 
 
 def gains(df: pd.DataFrame) -> pd.DataFrame:
@@ -101,9 +101,7 @@ def measure() -> None:
             p.release()
             cupy.get_default_memory_pool().free_all_blocks()
     names = ["matrix", "m", "nnz", "n", "rows", "loads", "columns", "tasks", "us"]
-    table = pd.DataFrame(rows, columns=names).to_csv(index=False, lineterminator="\n")
-    said = f"# {device.name}, {datetime.date.today()}: see tasks_of_a_warp.py\n"
-    FILE.write_text(said + table, encoding="utf-8")
+    measured.write(FILE, __file__, device, names, rows)
 
 
 if __name__ == "__main__":

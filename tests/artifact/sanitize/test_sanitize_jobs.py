@@ -297,11 +297,16 @@ def test_a_case_that_fails_does_not_keep_others_from_running():
 
     lines = []
     loaded = type("Loaded", (), {"take": lambda self: {"k": True}})()
-    every = [("a", refuses), ("b", fails), ("c, of d", lambda: None)]
+
+    def breaks_the_tool():
+        raise child.Unseen("copies in a cluster")
+
+    every = [("a", refuses), ("b", fails), ("c, of d", lambda: None), ("e", breaks_the_tool)]
     child.run(every, loaded, "", lines.append)
     done = [line for line in lines if "done" in line]
-    assert [line.get("refused") for line in done] == ["not for it", None, None]
-    assert [line.get("failed") for line in done] == [None, "ArithmeticError: wrong", None]
+    assert [line.get("refused") for line in done] == ["not for it", None, None, None]
+    assert [line.get("failed") for line in done] == [None, "ArithmeticError: wrong", None, None]
+    assert [line.get("unseen") for line in done] == [None, None, None, "copies in a cluster"]
     lines.clear()
     child.run(every, loaded, "of d", lines.append)
     assert [line["case"] for line in lines] == ["c, of d"] * 2

@@ -80,7 +80,9 @@ def test_a_wrong_kernel_gets_no_number(tmp_path, build, capsys):
     )
     assert cli.main(["trial", str(wrong), "--room", "casper_sparse", *SIZES]) == 1
     out, err = capsys.readouterr()
-    assert "mine at m=256" in err and "the first such element, at row 7, column 0, is" in err
+    assert (
+        "mine on whole numbers at m=256" in err and "the first one, at row 7, column 0, is" in err
+    )
     assert "against the best" not in out and not court.recorded(build)
 
 
@@ -102,7 +104,9 @@ def test_a_kernel_that_reads_where_nothing_is_fails_with_a_sentence(tmp_path):
         env=os.environ | {"SPARSITY_BUILD": str(tmp_path / "build")},
     )  # fmt: skip
     assert (
-        done.returncode == 1 and "mine at m=256" in done.stderr and "failed to run" in done.stderr
+        done.returncode == 1
+        and "artifact: mine on whole numbers at m=256" in done.stderr
+        and "failed to run" in done.stderr
     )
     assert "against the best" not in done.stdout
 

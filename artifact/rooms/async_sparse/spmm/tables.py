@@ -11,7 +11,7 @@ from artifact.drawing import plot, prose
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed, times
 from artifact.measure import records
-from artifact.rooms.async_sparse import neighbours
+from artifact.rooms.async_sparse import in_order, neighbours, plans
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_TF32,
@@ -27,11 +27,8 @@ from artifact.rooms.async_sparse.contenders import (
     WINDOWS,
 )  # fmt: skip
 from artifact.rooms.async_sparse.figures import present, speedups
-from artifact.rooms.async_sparse.in_order import table as in_order
-from artifact.rooms.async_sparse.plans import table as plans
 from artifact.rooms.async_sparse.spmm.figures import ROWS, SHOWN, called
 
-__all__ = ["in_order", "plans"]  #: measured apart, with tables of their own, beside those of this module
 NONE = "–"
 DENSITIES = (0, 0.001, 0.005, 0.01)  #: Table I's: matrices that are denser than each
 #: Of a table in TF32: who computes otherwise.
@@ -210,6 +207,11 @@ def pays_off(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> pd.Data
 
 def _count(value: float) -> str:
     return NONE if np.isnan(value) else f"{np.ceil(value):,.0f}"
+
+
+def costs(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> tuple[pd.DataFrame | None, ...]:
+    """What preparing costs by the records; what a plan does, and one order of additions, by what was measured apart."""
+    return pays_off(float32, tf32), plans.table(), in_order.table()
 
 
 # ---------------------------------------------------------------- measured apart

@@ -1,0 +1,39 @@
+"""What scripts of this room measure apart: CSV beside them, below a line that says on which GPU and when."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from artifact import rooms
+from artifact.measure import matrices
+from kernels.formats.csr import Csr
+
+
+def read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, comment="#")
+
+
+def origin(path: Path) -> str:
+    """The GPU and the day that a file says it is of."""
+    return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(":")[0]
+
+
+def write(path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
+    """script: the name of the file that measured; device: a `cuda.core.Device`."""
+    table = pd.DataFrame(rows, columns=list(columns)).to_csv(index=False, lineterminator="\n")
+    said = f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n"
+    path.write_text(said + table, encoding="utf-8")
+
+
+def real(most: int) -> Iterator[tuple[str, Csr]]:
+    """(name, matrix) of the first of the room's list that are there; SystemExit, one sentence, without their folder."""
+    folder = matrices.folder()
+    if folder is None:
+        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
+    listed = matrices.listed(rooms.matrices("async_sparse")).head(most)
+    for name in matrices.present(listed, folder)["name"]:
+        yield name, matrices.load(name, folder)

@@ -75,13 +75,14 @@ struct Store {
         });
     }
 
-    // 64 x 64 accumulators of a warpgroup, by its first square; number: its named barrier.
+    // 64 x WIDE accumulators of a warpgroup, by its first square; number: its named barrier.
+    template <int WIDE = 64>
     __device__ __forceinline__ void write_square(const float* acc, const TensorMap& c, int row, int column, const Scale& scale,
                                                  int number)
     {
         if (threadIdx.x % 128 == 0) tma_store_wait<0>();
         named_barrier(number, 128);
-        arrange(0, acc, row, column, scale);
+        arrange<WIDE>(0, acc, row, column, scale);
         async_proxy_fence();
         named_barrier(number, 128);
         if (threadIdx.x % 128 == 0) {

@@ -84,6 +84,7 @@ struct StoreEight {
     }
 
     // 64 x 64 accumulators of a warpgroup, by its first square; number: its named barrier.
+    template <int WIDE = 64>
     __device__ __forceinline__ void write_square(const float* acc, const TensorMap& d, int row, int column,
                                                  const Scales& scales, int number)
     {

@@ -15,7 +15,7 @@ from .. import jit, pitch
 from ..contract import Problem, require
 from ..tuning import Choices, Rounds
 from . import fp8_family
-from .operands import LABELS
+from .operands import LABELS, ORDERS, label_of
 
 HERE = Path(__file__).parent
 INT32_MAX = 2**31 - 1
@@ -175,6 +175,8 @@ class Kind:
     buffers: tuple[int, ...] = tuple(range(1, 17))
     splits: tuple[int, ...] = (1,)
     share: tuple[int, ...] = (1,)
+    ordered: bool = False  #: takes B and C in any memory orders, and then tiles of `NARROW` columns where both are "F"
+    narrow: bool = False
 
 
 _THREE = {"groups": (3,), "rows": (192,)}
@@ -187,14 +189,14 @@ KINDS: dict[str, Kind] = {
     "packed": Kind(packed=True, hints="must"),
     "multicast": Kind(adds=False, hints="must", stays=2, pairs=True),
     "stream_k": Kind(),
-    "split_k": Kind(stays=0, splits=tuple(range(1, 9))),
-    "lean": Kind(),
-    "rounds": Kind(),
-    "last_wave": Kind(stays=2, pairs=True),
+    "split_k": Kind(stays=0, splits=tuple(range(1, 9)), ordered=True, narrow=True),
+    "lean": Kind(ordered=True, narrow=True),
+    "rounds": Kind(ordered=True),
+    "last_wave": Kind(stays=2, pairs=True, ordered=True),
     "refilling": Kind(producer=False, adds=False, **_THREE, stages=tuple(range(3, 33))),
     "gpc": Kind(adds=False, stays=0),
-    "clusters": Kind(hints="must", stays=0, share=(2, 4)),
-    "three": Kind(**_EXCHANGING),
+    "clusters": Kind(hints="must", stays=0, share=(2, 4), ordered=True),
+    "three": Kind(**_EXCHANGING, ordered=True),
     "pieces": Kind(adds=False, **_EXCHANGING),
     "cp_async": Kind(
         producer=False, by_threads=True, hints="never", stays=0, groups=(1,), rows=(64,), widths=(16, 32, 64),
@@ -203,9 +205,11 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 KERNELS = tuple(KINDS)
 EXCHANGING = tuple(name for name, kind in KINDS.items() if kind.exchanging)
+ORDERED = tuple(name for name, kind in KINDS.items() if kind.ordered)
 #: These add beta·C and a bias, too.
 COMPLETE = tuple(name for name, kind in KINDS.items() if kind.adds)
 KEEP = {"": 0, "a": 1, "b": 2}
+NARROW = (8, 16, 32)  #: columns of a tile for few tokens
 
 
 #: What a row of B costs the copy engine, by the bytes at whose multiples rows begin, over one that begins at a line of
@@ -217,6 +221,11 @@ def begin_at(n: int) -> int:
     """Bytes at whose multiples rows of n 16-bit elements begin, 128 at most: a line of L2."""
     size = 2 * n
     return min(size & -size, pitch.LINE)
+
+
+def lines_of(n: int, k: int, orders: str) -> int:
+    """Elements of B side by side: of a row, or of a column."""
+    return k if orders[0] == "F" else n
 
 
 def row_cost(n: int) -> float:
@@ -254,8 +263,8 @@ class Wgmma:
         """Blocks of a cluster."""
         return 2 if self.kind.pairs else max(self.share, self.splits)
 
-    def entry(self, dtype: str, extra: bool = False) -> str:
-        """The template instantiation for a dtype; extra: with beta·C and bias."""
+    def entry(self, dtype: str, extra: bool = False, orders: str = "CC") -> str:
+        """The template instantiation for a dtype; extra: with beta·C and bias; orders: of B and C in memory."""
         c, kind, t = self, self.kind, _DTYPES[dtype]
         last = c.splits if len(kind.splits) > 1 else c.buffers
         tile = [t, c.groups, c.blocks, c.n, c.stages, last]
@@ -265,7 +274,10 @@ class Wgmma:
             tile = [t, c.blocks, c.n, *([c.stages] if len(kind.stages) > 1 else [])]
         adds = [str(extra).lower()] if kind.adds else []
         share = [c.share] if len(kind.share) > 1 else []
-        return f"wgmma_{c.kernel}<{', '.join(map(str, (*tile, *adds, *share)))}>"
+        layout = []
+        if orders != "CC":
+            layout = ["K_MAJOR" if orders[0] == "F" else "MN_MAJOR", str(orders[1] == "F").lower()]
+        return f"wgmma_{c.kernel}<{', '.join(map(str, (*tile, *adds, *share, *layout)))}>"
 
     @property
     def threads(self) -> int:
@@ -295,16 +307,22 @@ class Wgmma:
         """Tiles in a column and in a row of C."""
         return ceil(m / self.m), ceil(n / self.n)
 
-    def check(self, m: int, n: int, k: int, sms: int, shared_most: int) -> None:
+    def check(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> None:
         """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
 
-        sms: its multiprocessors; shared_most: bytes of shared memory that a block may have.
+        sms: its multiprocessors; shared_most: bytes of shared memory that a block may have; orders: of B and C in
+        memory.
         """
         c = self
         require(c.kernel in KINDS, f"wgmma_{c.kernel} has kernel {c.kernel!r}, but takes {', '.join(map(repr, KINDS))}")
         kind = c.kind
+        require(
+            orders == "CC" or kind.ordered,
+            f"wgmma_{c.kernel} takes row-major B and C, not orders {orders!r}: use one of {', '.join(ORDERED)}",
+        )
+        widths = (*NARROW, *kind.widths) if kind.narrow and orders == "FF" else kind.widths
         for what, value, known in (
-            ("groups", c.groups, kind.groups), ("rows of a tile", c.m, kind.rows), ("n", c.n, kind.widths),
+            ("groups", c.groups, kind.groups), ("rows of a tile", c.m, kind.rows), ("n", c.n, widths),
             ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, kind.buffers), ("splits", c.splits, kind.splits),
             ("share", c.share, kind.share), ("stages", c.stages, kind.stages),
         ):  # fmt: skip
@@ -333,8 +351,9 @@ class Wgmma:
             "several ranges",
         )
         require(
-            not c.copied or row_cost(n) > 1,
-            f"copied is for rows of B that begin at multiples of 16 bytes and not of 128, not for n={n}: leave it out",
+            not c.copied or row_cost(lines_of(n, k, orders)) > 1,
+            f"copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for n={n}, k={k}: leave "
+            "it out",
         )
         need = c.shared_bytes
         require(
@@ -557,6 +576,15 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     Wgmma("lean", 2, 2, 128, 5, 2, keep="a", copied=True),
     Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b", copied=True),
 )  # fmt: skip
+#: For few tokens, B and C by columns: steps are shared by many blocks, and tiles are as wide as need be.
+NARROW_FAMILY: tuple[Wgmma, ...] = (
+    *(Wgmma("lean", groups, 1, n, 12, 1, keep="b") for groups in (1, 2) for n in NARROW),
+    *(
+        Wgmma("split_k", groups, 1, n, 12, 1, splits, keep="b")
+        for groups in (1, 2) for n in NARROW for splits in (2, 3, 4, 8)
+    ),
+    *(Wgmma("split_k", groups, 1, 64, 8, 1, splits, keep="b") for groups in (1, 2) for splits in (2, 4, 8)),
+)  # fmt: skip
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
@@ -566,14 +594,17 @@ def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
     m, n, k = problem.m, problem.n, problem.k
     if jit.arch_of(device) not in TARGETS:
         return [config for config in MMA_SP_FAMILY if config.fits(device)]
-    return list(_likely(m, n, k, *_limits(device)))
+    return list(_likely(m, n, k, *_limits(device), problem.orders))
 
 
 @functools.lru_cache(1024)
-def _likely(m: int, n: int, k: int, sms: int, most: int) -> tuple[Wgmma, ...]:
+def _likely(m: int, n: int, k: int, sms: int, most: int, orders: str) -> tuple[Wgmma, ...]:
     # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
-    family = [c for c in WGMMA_FAMILY if row_cost(n) > 1 or c.kernel != "clusters"]
-    predicted = {c: predict(c, m, n, k, sms) for c in family if _takes(c, m, n, k, sms, most)}
+    apart = row_cost(lines_of(n, k, orders)) > 1
+    family = [c for c in (*WGMMA_FAMILY, *NARROW_FAMILY) if apart or c.kernel != "clusters"]
+    predicted = {
+        c: predict(c, m, n, k, sms, orders) for c in family if _takes(c, m, n, k, sms, most, orders)
+    }
     least = min(predicted.values(), default=0.0)
     return tuple(config for config, time in predicted.items() if time <= WITHIN * least)
 
@@ -584,9 +615,9 @@ def _limits(device) -> tuple[int, int]:
     return properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
 
 
-def _takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int) -> bool:
+def _takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> bool:
     try:
-        config.check(m, n, k, sms, most)
+        config.check(m, n, k, sms, most, orders)
     except ValueError:
         return False
     return True
@@ -595,15 +626,15 @@ def _takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int) -> bool:
 def fits(config: Wgmma | MmaSp, problem: Problem, device) -> bool:
     """Whether the GPU takes a configuration for the problem."""
     if isinstance(config, MmaSp):
-        return config.fits(device)
-    taken = _takes(config, problem.m, problem.n, problem.k, *_limits(device))
+        return config.fits(device) and problem.orders == "CC"
+    taken = _takes(config, problem.m, problem.n, problem.k, *_limits(device), problem.orders)
     return taken and jit.arch_of(device) in TARGETS
 
 
 def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
     """(source, entry) to compile for the problem; `mma_sp.bind` compiles its own, which depend on alignment."""
     dtype = problem.device().a.dtype
-    return [(c.source, c.entry(dtype)) for c in configs if isinstance(c, Wgmma)]
+    return [(c.source, c.entry(dtype, orders=problem.orders)) for c in configs if isinstance(c, Wgmma)]
 
 
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
@@ -643,7 +674,7 @@ def cut_into_pieces(count: int, groups: int, sms: int) -> Pieces:
 SHARED_REACHED = 0.92
 
 
-def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
+def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
     """Cycles of a Hopper configuration, to rank them: what bounds a step, times steps, times waves.
 
     A step of 64 columns takes the tensor cores BLOCKS·GROUPS·N cycles, shared memory (128 bytes a
@@ -652,7 +683,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
     first, through DRAM.
     """
     c = config
-    cost = 1.0 if c.copied else row_cost(n)
+    cost = 1.0 if c.copied else row_cost(lines_of(n, k, orders))
     asked = c.n * 128 / c.share * cost  # of B's rows, as bytes that take as long
 
     def step(rows: int) -> float:  # of 64
@@ -679,7 +710,8 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int) -> float:
         c.copied
     ):  # B is read and written once more; what TMA cannot address at all is copied by everybody
         fill += 2000 + 4 * n * k / fp8_family.DRAM_BYTES
-    return waves * steps * full + fill + waves * store
+    least = (m * k * 9 / 8 + 2 * n * k + 2 * m * n) / fp8_family.DRAM_BYTES
+    return max(waves * steps * full, least) + fill + waves * store
 
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
@@ -699,5 +731,7 @@ ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
 
 def key(problem: Problem) -> tuple[int, int, int, str]:
     # The room's own labels tell the dtype, so that looking a choice up makes no operands.
-    dtypes = {label: dtype for dtype, label in LABELS.items()}
-    return problem.m, problem.n, problem.k, dtypes.get(problem.label) or problem.device().a.dtype
+    dtypes = {label_of(dtype, orders): dtype for dtype in LABELS for orders in ORDERS}
+    dtype = dtypes.get(problem.label) or problem.device().a.dtype
+    orders = "" if problem.orders == "CC" else f" {problem.orders}"  # as files of choices had it before
+    return problem.m, problem.n, problem.k, dtype + orders

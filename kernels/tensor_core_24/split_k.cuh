@@ -32,28 +32,28 @@ struct Exchanged {
     template <class S>
     __device__ __forceinline__ void store(unsigned char* shared, typename S::Accumulators& acc, int group, const Part& part) const
     {
-        constexpr int SQUARES = S::BLOCKS * S::CHUNKS;
+        constexpr int WIDE = S::N < 64 ? S::N : 64, CHUNKS = S::N / WIDE, SQUARES = S::BLOCKS * CHUNKS, EACH = WIDE / 8;
         static_assert(sizeof(S) >= S::M * S::N * 4, "the ring must have room for the sums: more stages");
         Out* out = after<S, Out>(shared);
         named_barrier(2 + S::GROUPS, 128 * S::GROUPS);  // every warpgroup is done with the ring, whose memory now takes the sums
-        float4* sums = reinterpret_cast<float4*>(shared) + group * SQUARES * 8 * 128 + threadIdx.x % 128;
+        float4* sums = reinterpret_cast<float4*>(shared) + group * SQUARES * EACH * 128 + threadIdx.x % 128;
 #pragma unroll
-        for (int i = 0; i < SQUARES * 8; ++i) {
+        for (int i = 0; i < SQUARES * EACH; ++i) {
             const float* x = acc[0] + 4 * i;
             sums[i * 128] = make_float4(x[0], x[1], x[2], x[3]);
         }
         cluster_barrier();
         for (int square = blockIdx.x % SPLITS; square < SQUARES; square += SPLITS) {
-            float sum[32] = {};
+            float sum[WIDE / 2] = {};
 #pragma unroll
-            for (int i = 0; i < 8; ++i)
+            for (int i = 0; i < EACH; ++i)
 #pragma unroll
                 for (int block = 0; block < SPLITS; ++block) {
-                    const float4 x = load_remote(sums + (square * 8 + i) * 128, block);
+                    const float4 x = load_remote(sums + (square * EACH + i) * 128, block);
                     sum[4 * i] += x.x, sum[4 * i + 1] += x.y, sum[4 * i + 2] += x.z, sum[4 * i + 3] += x.w;
                 }
-            out[group].write_square(sum, c, part.row * S::M + (group * S::BLOCKS + square / S::CHUNKS) * 64,
-                                    part.column * S::N + square % S::CHUNKS * 64, scale, 1 + group);
+            out[group].template write_square<WIDE>(sum, c, part.row * S::M + (group * S::BLOCKS + square / CHUNKS) * 64,
+                                                   part.column * S::N + square % CHUNKS * WIDE, scale, 1 + group);
         }
     }
     __device__ __forceinline__ void finish() const

@@ -4,8 +4,9 @@ Preparation is offline, like the compression itself: the metadata is put into th
 stage of the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise
 A's values, B and C stay as they are: TMA masks what lies beyond a matrix. But rows of A's values are padded to whole
 steps, since what begins at an odd multiple of 16 bytes costs TMA twice the time. For B that is the choice of a
-configuration, `copied`, since each launch pays for it. Where n is no multiple of 8, which TMA cannot address, a launch
-copies B to padded rows and C back from them.
+configuration, `copied`, since each launch pays for it. B and C may lie by rows or, where the kernel is made for it, by
+columns (`Problem.orders`): its lines are what lies side by side. Where a line is no multiple of 8 elements long, which
+TMA cannot address, a launch copies B to padded lines, or C back from them.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def bind(
     properties = device.properties
     m, n, k = problem.m, problem.n, problem.k
     sms = properties.multiprocessor_count
-    config.check(m, n, k, sms, properties.max_shared_memory_per_block_optin)
+    config.check(m, n, k, sms, properties.max_shared_memory_per_block_optin, problem.orders)
     extra = beta != 0 or bias is not None
     kind = config.kind
     require(
@@ -138,7 +139,7 @@ def bind(
 
     high, wide = _grid(config, m, n)
     arguments = [
-        *_operands(config, val, metadata, dense),
+        *_operands(config, val, metadata, dense, problem.orders),
         np.int32(config.steps(k)),
         *(() if kind.by_threads else map(np.int32, (high, wide, min(config.band, high)))),
         *own.arguments,
@@ -152,7 +153,7 @@ def bind(
         ]  # fmt: skip
     if kind.by_threads:
         arguments += map(np.int32, (k, metadata.shape[1], dense.b.shape[1]))
-    shared, entry = config.shared_bytes, config.entry(a.dtype, extra)
+    shared, entry = config.shared_bytes, config.entry(a.dtype, extra, problem.orders)
     kernel = _kernel(config, entry, shared, device, source)
     options: dict = {"cluster": config.cluster} if config.cluster > 1 else {}
     if config.kernel == "gpc":  # every place is some block's
@@ -213,7 +214,7 @@ def _prepared(a: two_four.TwoFour, config: Wgmma, metadata, cache: dict):
 
 @dataclass(frozen=True)
 class _Dense:
-    """B, C and what is added to it, where TMA can address them, and the copies around a launch."""
+    """Lines of B, C and what is added to it, where TMA can address them, and the copies around a launch."""
 
     b: Any
     c: Any
@@ -226,36 +227,42 @@ class _Dense:
 def _addressable(problem: Problem, config: Wgmma, c: Half | None, cache: dict, device) -> _Dense:
     import cupy
 
-    operands, m, n, k = problem.device(), problem.m, problem.n, problem.k
-    # Elements of a row of copies of B and C: whole lines.
-    width = ceil(n / (pitch.LINE // 2)) * pitch.LINE // 2
-    b, out, c_in = operands.b.bits, operands.c.bits, None if c is None else c.bits
-    addresses = [x.data.ptr for x in (b, out, c_in) if x is not None]
-    alike = n % 8 == 0 and not any(address % 16 for address in addresses)  # TMA can address it
+    def lines(x: Half | None, order: str):
+        return None if x is None else x.bits.T if order == "F" else x.bits
+
+    (of_b, of_c), operands = problem.orders, problem.device()
+    given_b, given_c, given_in = lines(operands.b, of_b), lines(operands.c, of_c), lines(c, of_c)
+    b, out, c_in = given_b, given_c, given_in
     copies, before, after = [], [], []
 
-    def rows(key: str, count: int):
+    def padded(key: str, x):
+        width = ceil(x.shape[1] / (pitch.LINE // 2)) * pitch.LINE // 2  # whole lines of L2
         if key not in cache:
-            cache[key] = cupy.empty((count, width), cupy.uint16)
+            cache[key] = cupy.empty((x.shape[0], width), cupy.uint16)
         # What a copy does not write is NaN, not what another one left in the same memory.
         cache[key].data.memset_async(0xFF, cache[key].nbytes)
         copies.append(cache[key])
         return cache[key]
 
-    if config.copied or not alike:
-        b = rows("b", k)
-        before.append(pitch.copy(operands.b.bits, b, device))
-    if not alike:
-        out = rows("c", m)
-        after.append(pitch.copy(out, operands.c.bits, device))
-        if c is not None:
+    if config.copied or not _by_tma(b):
+        b = padded("b", b)
+        before.append(pitch.copy(given_b, b, device))
+    if not _by_tma(out) or c_in is not None and not _by_tma(c_in):
+        out = padded("c", out)
+        after.append(pitch.copy(out, given_c, device))
+        if c_in is not None:
             c_in = cupy.empty_like(out)
-            before.append(pitch.copy(c.bits, c_in, device))
+            before.append(pitch.copy(given_in, c_in, device))
     return _Dense(b, out, c_in, tuple(copies), before, after)
 
 
-def _operands(config: Wgmma, val, metadata, dense: _Dense) -> tuple:
-    """A, its metadata, B and C as the kernel is given them: addresses, or tensor maps."""
+def _by_tma(lines) -> bool:
+    """Whether TMA can address these lines."""
+    return lines.shape[1] % 8 == 0 and lines.data.ptr % 16 == 0
+
+
+def _operands(config: Wgmma, val, metadata, dense: _Dense, orders: str) -> tuple:
+    """A, its metadata, lines of B and of C as the kernel is given them: addresses, or tensor maps."""
     kind = config.kind
     if kind.by_threads:
         return tuple(x.data.ptr for x in (val, metadata, dense.b, dense.c))
@@ -263,8 +270,8 @@ def _operands(config: Wgmma, val, metadata, dense: _Dense) -> tuple:
     return (
         val.data.ptr if kind.packed else tensor_map(val, (rows, K // 2), 64),
         tensor_map(metadata, (config.m // 64, 128)),
-        tensor_map(dense.b, (K // _below(config), 64), 128),
-        tensor_map(dense.c, (64, 64), 128),
+        tensor_map(dense.b, ((config.n if orders[0] == "F" else K) // _below(config), 64), 128),
+        tensor_map(dense.c, (min(64, config.n) if orders[1] == "F" else 64, 64), 128),
     )
 
 

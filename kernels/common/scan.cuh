@@ -51,7 +51,7 @@ template <class Number, class Each = Nothing>
 __device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned launch, int* __restrict__ out, Number number,
                                      Each each = {})
 {
-    __shared__ alignas(16) unsigned warps[THREADS / 32];  // read in whole vectors, which hold nothing else
+    alignas(16) __shared__ unsigned warps[THREADS / 32];  // read in whole vectors, which hold nothing else
     const int first = blockIdx.x * TILE + threadIdx.x * EACH, lane = threadIdx.x % 32;
     unsigned own[EACH], sum = 0;
 #pragma unroll

@@ -352,8 +352,8 @@ class Wgmma:
         )
         require(
             not c.copied or row_cost(lines_of(n, k, orders)) > 1,
-            f"copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for n={n}, k={k}: leave "
-            "it out",
+            f"copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for lines of "
+            f"{lines_of(n, k, orders)} elements: leave it out",
         )
         need = c.shared_bytes
         require(
@@ -601,7 +601,8 @@ def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
 def _likely(m: int, n: int, k: int, sms: int, most: int, orders: str) -> tuple[Wgmma, ...]:
     # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
     apart = row_cost(lines_of(n, k, orders)) > 1
-    family = [c for c in (*WGMMA_FAMILY, *NARROW_FAMILY) if apart or c.kernel != "clusters"]
+    family = [c for c in WGMMA_FAMILY if apart or c.kernel != "clusters"]
+    family += NARROW_FAMILY if orders == "FF" else ()
     predicted = {
         c: predict(c, m, n, k, sms, orders) for c in family if _takes(c, m, n, k, sms, most, orders)
     }
@@ -710,8 +711,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
         c.copied
     ):  # B is read and written once more; what TMA cannot address at all is copied by everybody
         fill += 2000 + 4 * n * k / fp8_family.DRAM_BYTES
-    least = (m * k * 9 / 8 + 2 * n * k + 2 * m * n) / fp8_family.DRAM_BYTES
-    return max(waves * steps * full, least) + fill + waves * store
+    return waves * steps * full + fill + waves * store
 
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:

@@ -228,7 +228,10 @@ def _addressable(problem: Problem, config: Wgmma, c: Half | None, cache: dict, d
     import cupy
 
     def lines(x: Half | None, order: str):
-        return None if x is None else x.bits.T if order == "F" else x.bits
+        if x is None:
+            return None
+        rows = x.bits.T if order == "F" else x.bits
+        return rows.reshape(-1).reshape(rows.shape)  # a single one is as far from the next as it is long
 
     (of_b, of_c), operands = problem.orders, problem.device()
     given_b, given_c, given_in = lines(operands.b, of_b), lines(operands.c, of_c), lines(c, of_c)

@@ -241,7 +241,7 @@ def test_b_is_not_copied_where_it_need_not_be_or_is_anyway(n):
     copied = [c for c in family.WGMMA_FAMILY if c.copied]
     assert copied and not any(takes(c, (8192, n, 8192), SMS) for c in copied)
     assert all(takes(c, (8192, wide, 8192), SMS) for c in copied for wide in (72, 80, 96))
-    with pytest.raises(ValueError, match=f"not of 128, not for n={n}: leave it out$"):
+    with pytest.raises(ValueError, match=f"not for lines of {n} elements: leave it out$"):
         copied[0].check(8192, n, 8192, SMS, MOST)
     assert all(takes(c, (8192, 72, 8192), SMS) for c in copied)
 

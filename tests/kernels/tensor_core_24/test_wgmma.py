@@ -1090,9 +1090,9 @@ def test_what_is_added_must_go_with_the_product(loaded):
 
     for extra, said in (
         ({"beta": 1.0}, "nothing to multiply by beta = 1.0"),
-        ({"beta": 1.0, "c": c((72, 64))}, r"c of \(64, 72\), not bfloat16 \(72, 64\)"),
-        ({"beta": 1.0, "c": c((64, 72), "float16")}, "a row-major bfloat16 c .* not float16"),
-        ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, "adds a row-major"),
+        ({"beta": 1.0, "c": c((72, 64))}, r"c of \(64, 72\) .*, not bfloat16 \(72, 64\)"),
+        ({"beta": 1.0, "c": c((64, 72), "float16")}, "adds a bfloat16 c .* not float16"),
+        ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, "lies in memory as the output"),
         ({"beta": 1.0, "c": out}, "would change the c that it adds"),
         ({"bias": array(72, np.float32)}, r"float32 bias of \(64,\), .* not float32 \(72,\)"),
         ({"bias": array((64, 1), np.float32)}, r"not float32 \(64, 1\)"),
@@ -1122,16 +1122,16 @@ def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which, name):
     c = Half("bfloat16", moved((64, 72)) if which == "c_in" else array((64, 72), np.uint16))
     config = room.RUNGS[name][0]
     bound = room.bind(name, p, H200, beta=1.0, c=c)
-    assert [entry in PITCHES for entry, *_ in bound.steps].count(True) == 3
-    (first, _, b_in), (_, _, c_in), (_, _, arguments), (last, _, c_out) = bound.steps
-    assert first in PITCHES and last in PITCHES and bound.result() is ops.c
+    copies = [(x[2], x[4]) for entry, _, x in bound.steps if entry in PITCHES]
+    (arguments,) = (x for entry, _, x in bound.steps if entry not in PITCHES)
     *_, b_there, out = matrices(config, bound, arguments)
     added = arguments[7 if config.kernel == DIRECT else 11]
     assert b_there.data.ptr % 16 == out.data.ptr % 16 == added % 16 == 0
-    check_rest(config, arguments, 64, 72, 128, 128, (1, 1), added)
-    assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, b_there.data.ptr]
-    assert [c_in[2], c_in[4]] == [c.bits.data.ptr, added]
-    assert [c_out[2], c_out[4]] == [out.data.ptr, ops.c.bits.data.ptr]
+    assert bound.result() is ops.c
+    if which == "b":
+        assert copies == [(ops.b.bits.data.ptr, b_there.data.ptr)]
+    else:
+        assert copies == [(c.bits.data.ptr, added), (out.data.ptr, ops.c.bits.data.ptr)]
 
 
 def test_configurations_that_are_tried_share_what_they_prepare(loaded):
@@ -1368,7 +1368,7 @@ def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listin
             assert len(set(words)) == blocks, "and one block of rows"
         assert len({word for word, *_ in stage}) == blocks * steps, "of one step"
     # Nothing but metadata is read from shared memory by threads: a word for two instructions.
-    plan = {"stream_k": 8, "gpc": 2}.get(
+    plan = {"stream_k": 17, "gpc": 2}.get(
         config.kernel, 0
     )  # and what a block's share is, or its place
     assert count(mix, "LDS") - plan == len(work) / 2, mix
@@ -1503,7 +1503,9 @@ def test_the_copy_engine_moves_everything(reports, entry):
     sums = config.blocks * config.n // 8 if kernel == "stream_k" else 0
     assert count(mix, "LDG", 128) == count(mix, "STG", 128) == sums, mix
     adding = kernel == "split_k" or kernel in CUTTING
-    assert bool(count(mix, "LD", 128)) == bool(count(mix, "STS", 128)) == adding
+    assert bool(count(mix, "LD", 128)) == adding
+    if kernel != "stream_k":  # which writes its share of the tiles there
+        assert bool(count(mix, "STS", 128)) == adding
     # A square is given away or added to, as the rank has it: 32 sums of a thread either way.
     if kernel in CUTTING:
         assert count(mix, "LD", 128) == count(mix, "STS", 128) == 8 * whole
@@ -1581,11 +1583,11 @@ def test_rows_are_copied_without_spills():
 @pytest.mark.parametrize(
     ("source", "entry", "reason"),
     [
-        ("wgmma_persistent.cu", "wgmma_persistent<BF16, 2, 1, 96, 4, 2, false>", "64, 128, 192 or"),
+        ("wgmma_persistent.cu", "wgmma_persistent<BF16, 2, 1, 96, 4, 2, false>", "up to 256 columns"),
         (
             "wgmma_persistent.cu",
             "wgmma_persistent<BF16, 1, 1, 320, 4, 2, false>",
-            "64, 128, 192 or",
+            "up to 256 columns",
         ),
         ("wgmma_split_k.cu", "wgmma_split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
         ("wgmma_rounds.cu", "wgmma_rounds<BF16, 2, 1, 128, 5, 1, false>", "two sets of words"),

@@ -190,6 +190,7 @@ KINDS: dict[str, Kind] = {
     "multicast": Kind(adds=False, hints="must", stays=2, pairs=True),
     "stream_k": Kind(),
     "split_k": Kind(stays=0, splits=tuple(range(1, 9)), ordered=True, narrow=True),
+    "few": Kind(packed=True, hints="must", stays=0, splits=tuple(range(1, 9)), widths=(64,), ordered=True, narrow=True),
     "lean": Kind(ordered=True, narrow=True),
     "rounds": Kind(ordered=True),
     "last_wave": Kind(stays=2, pairs=True, ordered=True),
@@ -275,7 +276,7 @@ class Wgmma:
         adds = [str(extra).lower()] if kind.adds else []
         share = [c.share] if len(kind.share) > 1 else []
         layout = []
-        if orders != "CC":
+        if orders != "CC" and c.kernel != "few":
             layout = ["K_MAJOR" if orders[0] == "F" else "MN_MAJOR", str(orders[1] == "F").lower()]
         return f"wgmma_{c.kernel}<{', '.join(map(str, (*tile, *adds, *share, *layout)))}>"
 
@@ -319,6 +320,10 @@ class Wgmma:
         require(
             orders == "CC" or kind.ordered,
             f"wgmma_{c.kernel} takes row-major B and C, not orders {orders!r}: use one of {', '.join(ORDERED)}",
+        )
+        require(
+            c.kernel != "few" or orders == "FF",
+            f"wgmma_few takes B and C by columns, not orders {orders!r}: use split_k",
         )
         widths = (*NARROW, *kind.widths) if kind.narrow and orders == "FF" else kind.widths
         for what, value, known in (
@@ -403,14 +408,14 @@ class Wgmma:
                 f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must "
                 "get at least one: use split_k or a smaller tile",
             )
-        if c.kernel == "split_k":
+        if len(kind.splits) > 1:
             require(
                 ceil(k / K) >= c.splits,
-                f"split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
+                f"{c.kernel} cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
             )
             require(
                 4 * c.m * c.n <= c.stages * (c.m * K + c.n * 2 * K + c.m * 8),
-                f"split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
+                f"{c.kernel} adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
             )
 
 
@@ -579,11 +584,12 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
 #: For few tokens, B and C by columns: steps are shared by many blocks, and tiles are as wide as need be.
 NARROW_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma("lean", groups, 1, n, 12, 1, keep="b") for groups in (1, 2) for n in NARROW),
+    *(Wgmma("split_k", groups, 1, n, 12, 1, splits, keep="b") for groups in (1, 2) for n in NARROW for splits in (2, 4)),
+    *(Wgmma("split_k", groups, 1, 64, 8, 1, splits, keep="b") for groups in (1, 2) for splits in (2, 4)),
     *(
-        Wgmma("split_k", groups, 1, n, 12, 1, splits, keep="b")
-        for groups in (1, 2) for n in NARROW for splits in (2, 3, 4, 8)
+        Wgmma("few", groups, 1, n, stages, 1, splits, keep="b")
+        for groups, stages in ((1, 8), (2, 5), (2, 8)) for n in (*NARROW, 64) for splits in (1, 2, 3, 4, 8)
     ),
-    *(Wgmma("split_k", groups, 1, 64, 8, 1, splits, keep="b") for groups in (1, 2) for splits in (2, 4, 8)),
 )  # fmt: skip
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5

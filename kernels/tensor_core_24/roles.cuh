@@ -192,7 +192,7 @@ struct Squares {
 
 // ---- the block
 
-// SHARE: blocks of a cluster that load for each other. GIVE, TAKE: registers of a thread after launch. ROLLED: the producer's
+// SHARE: blocks of a cluster that load for each other. GIVE, TAKE: registers of a thread after launch; 0: as before. ROLLED: the producer's
 // loop stays one.
 template <class Loop, class S, int SHARE = 1, int GIVE = 40, int TAKE = 232, bool ROLLED = false, class Loader, class Tiles, class Epilogue>
 __device__ __forceinline__ void multiply_tiles(const Loader& loader, const Tiles& tiles, const Epilogue& epilogue)
@@ -208,7 +208,7 @@ __device__ __forceinline__ void multiply_tiles(const Loader& loader, const Tiles
     if (SHARE > 1) cluster_barrier();  // the other blocks' barriers are there
 
     if (group == S::GROUPS) {
-        give_registers<GIVE>();
+        if constexpr (GIVE > 0) give_registers<GIVE>();
         if (threadIdx.x == S::GROUPS * 128) {
             const auto hints = loader.hints();
             Place<S::STAGES> at;
@@ -228,7 +228,7 @@ __device__ __forceinline__ void multiply_tiles(const Loader& loader, const Tiles
         if (SHARE > 1) cluster_barrier();
         return;  // other barriers of a cluster count only threads that are still there
     }
-    take_registers<TAKE>();
+    if constexpr (TAKE > 0) take_registers<TAKE>();
     Loop loop(ring, group, empty);
     typename S::Accumulators acc;
     tiles.each([&](const Part& part) {

@@ -45,10 +45,10 @@ struct Exchanged {
         cluster_barrier();
         for (int square = blockIdx.x % SPLITS; square < SQUARES; square += SPLITS) {
             float sum[WIDE / 2] = {};
+#pragma unroll(SPLITS > 3 ? 1 : SPLITS)  // what is on its way fills registers
+            for (int block = 0; block < SPLITS; ++block)
 #pragma unroll
-            for (int i = 0; i < EACH; ++i)
-#pragma unroll
-                for (int block = 0; block < SPLITS; ++block) {
+                for (int i = 0; i < EACH; ++i) {
                     const float4 x = load_remote(sums + (square * EACH + i) * 128, block);
                     sum[4 * i] += x.x, sum[4 * i + 1] += x.y, sum[4 * i + 2] += x.z, sum[4 * i + 3] += x.w;
                 }

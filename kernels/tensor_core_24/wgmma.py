@@ -228,10 +228,10 @@ def _addressable(problem: Problem, config: Wgmma, c: Half | None, cache: dict, d
     import cupy
 
     def lines(x: Half | None, order: str):
-        if x is None:
-            return None
-        rows = x.bits.T if order == "F" else x.bits
-        return rows.reshape(-1).reshape(rows.shape)  # a single one is as far from the next as it is long
+        if x is None or order == "C":
+            return None if x is None else x.bits
+        columns = x.bits.T
+        return columns.reshape(-1).reshape(columns.shape)  # a single one is as far from the next as it is long
 
     (of_b, of_c), operands = problem.orders, problem.device()
     given_b, given_c, given_in = lines(operands.b, of_b), lines(operands.c, of_c), lines(c, of_c)

@@ -34,7 +34,24 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         if config.kernel not in ("gpc",)
     }
     yield from lab.products(room.problem(400, 520, 500), binds)  # 8 steps: whole rounds of rings
+    yield from _by_columns(lab, room)
     yield from _with_more(lab, room)
+
+
+def _by_columns(lab: Lab, room) -> Iterable[Case]:
+    """B and C in other orders: the smallest tile of each kernel that takes them, and those for few tokens."""
+    from kernels.tensor_core_24 import family, launch
+
+    smallest = {c.kernel: c for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n) if c.kind.ordered}
+    few = {(c.kernel, c.groups, c.n, c.splits): c for c in family.NARROW_FAMILY}
+    for orders, n, configs in (("FF", 264, smallest), ("FC", 264, smallest), ("CF", 264, smallest), ("FF", 13, few)):
+        binds = {
+            f"{config.kernel} {config.m} x {config.n} {config.splits}, {orders}": partial(
+                configured, launch.bind_config, config
+            )
+            for config in configs.values()
+        }
+        yield from lab.products(room.problem(200, n, 512, orders=orders), binds)
 
 
 def _with_more(lab: Lab, room) -> Iterable[Case]:

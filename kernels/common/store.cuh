@@ -35,6 +35,18 @@ __device__ __forceinline__ void arrange_square(unsigned char* square, Two two)
     }
 }
 
+// What becomes of a sum: nothing but alpha, or beta C and a bias are added, and then an activation.
+enum Extra { NOTHING, ADDS, RELU, GELU, SILU };  // NOTHING is false and ADDS true
+
+template <int EXTRA>
+__device__ __forceinline__ float activated(float x)
+{
+    if (EXTRA == RELU) return fmaxf(x, 0.f);
+    if (EXTRA == GELU) return 0.5f * x * (1.f + erff(x * 0.70710678f));
+    if (EXTRA == SILU) return x / (1.f + __expf(-x));
+    return x;
+}
+
 struct Scale {
     float alpha, beta;
     const unsigned short* c;  // m x n row-major with rows of `pitch` elements, COLUMN n x m, or null
@@ -58,9 +70,9 @@ struct Scale {
 };
 
 // Template:  BUFFERS  how many squares of 64 x 64 a warpgroup has in shared memory at once
-//            EXTRA    whether beta C and a bias are added; the plain kernel pays nothing for them
+//            EXTRA    of Extra: the plain kernel pays nothing for what others add
 //            COLUMN   whether C is column-major: the tensor map is that of C^T, n x m, and a square has lines of 64 rows
-template <Dtype T, int BUFFERS, bool EXTRA, bool COLUMN = false>
+template <Dtype T, int BUFFERS, int EXTRA, bool COLUMN = false>
 struct Store {
     unsigned char square[BUFFERS][8192];  // aligned to 1024 bytes
 
@@ -71,7 +83,8 @@ struct Store {
         arrange_square<COLUMN, WIDE>(square[s], [&](int i, int down, int right) {
             float2 extra = {0.f, 0.f};
             if (EXTRA) extra = scale.added<T, COLUMN>(row + down, column + right);
-            return pack<T>(fmaf(scale.alpha, acc[i], extra.x), fmaf(scale.alpha, acc[i + 1], extra.y));
+            return pack<T>(activated<EXTRA>(fmaf(scale.alpha, acc[i], extra.x)),
+                           activated<EXTRA>(fmaf(scale.alpha, acc[i + 1], extra.y)));
         });
     }
 

@@ -210,6 +210,7 @@ ORDERED = tuple(name for name, kind in KINDS.items() if kind.ordered)
 #: These add beta·C and a bias, too.
 COMPLETE = tuple(name for name, kind in KINDS.items() if kind.adds)
 KEEP = {"": 0, "a": 1, "b": 2}
+ACTIVATIONS = ("relu", "gelu", "silu")  #: that a kernel applies to what it stores, GELU by the error function
 NARROW = (8, 16, 32)  #: columns of a tile for few tokens
 
 
@@ -264,8 +265,9 @@ class Wgmma:
         """Blocks of a cluster."""
         return 2 if self.kind.pairs else max(self.share, self.splits)
 
-    def entry(self, dtype: str, extra: bool = False, orders: str = "CC") -> str:
-        """The template instantiation for a dtype; extra: with beta·C and bias; orders: of B and C in memory."""
+    def entry(self, dtype: str, extra: bool | str = False, orders: str = "CC") -> str:
+        """The template instantiation for a dtype; extra: with beta·C and bias, or one of `ACTIVATIONS` behind them;
+        orders: of B and C in memory."""
         c, kind, t = self, self.kind, _DTYPES[dtype]
         last = c.splits if len(kind.splits) > 1 else c.buffers
         tile = [t, c.groups, c.blocks, c.n, c.stages, last]
@@ -273,7 +275,7 @@ class Wgmma:
             tile = [t, c.n, c.stages]
         elif kind.groups == (1,):
             tile = [t, c.blocks, c.n, *([c.stages] if len(kind.stages) > 1 else [])]
-        adds = [str(extra).lower()] if kind.adds else []
+        adds = [extra.upper() if isinstance(extra, str) else str(extra).lower()] if kind.adds else []
         share = [c.share] if len(kind.share) > 1 else []
         layout = []
         if orders != "CC" and c.kernel != "few":
@@ -584,7 +586,10 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
 #: For few tokens, B and C by columns: steps are shared by many blocks, and tiles are as wide as need be.
 NARROW_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma("lean", groups, 1, n, 12, 1, keep="b") for groups in (1, 2) for n in NARROW),
-    *(Wgmma("split_k", groups, 1, n, 12, 1, splits, keep="b") for groups in (1, 2) for n in NARROW for splits in (2, 4)),
+    *(
+        Wgmma("split_k", groups, 1, n, 12, 1, splits, keep="b")
+        for groups in (1, 2) for n in NARROW for splits in (2, 4)
+    ),
     *(Wgmma("split_k", groups, 1, 64, 8, 1, splits, keep="b") for groups in (1, 2) for splits in (2, 4)),
     *(
         Wgmma("few", groups, 1, n, stages, 1, splits, keep="b")
@@ -722,7 +727,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
     """What a configuration was tried against: the kernels of its family."""
-    families = {Wgmma: WGMMA_FAMILY, MmaSp: MMA_SP_FAMILY, fp8_family.Fp8: fp8_family.FAMILY}
+    families = {Wgmma: (*WGMMA_FAMILY, *NARROW_FAMILY), MmaSp: MMA_SP_FAMILY, fp8_family.Fp8: fp8_family.FAMILY}
     family = families[type(config)]
     return {member.source for member in family}
 

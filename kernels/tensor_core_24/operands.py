@@ -1,4 +1,4 @@
-"""The room's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), 16-bit floats, row-major but where said otherwise.
+"""The room's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), 16-bit floats, by rows if nothing else is said.
 
 A linear layer has activations of tokens x features: then B = Xᵀ and C = Yᵀ are column-major, orders "FF".
 

@@ -24,7 +24,7 @@ from ..formats import layout, two_four
 from ..formats.half import Half, array_module
 from ..tma import tensor_map
 from . import gpcs
-from .family import AT_LAUNCH, COMPLETE, KEEP, TARGETS, K, Wgmma, cut_into_pieces
+from .family import ACTIVATIONS, AT_LAUNCH, COMPLETE, KEEP, TARGETS, K, Wgmma, cut_into_pieces
 from .operands import require_extra
 
 HERE = Path(__file__).parent
@@ -95,13 +95,15 @@ def bind(
     beta: float = 0.0,
     c: Half | None = None,
     bias=None,
+    activation: str = "",
     metadata=None,
     cache: dict | None = None,
     source: Path | None = None,
 ) -> Launch:
-    """Make a configuration ready: D (m, n) = alpha·A·B + beta·C + bias, FP32 sums, rounded once.
+    """Make a configuration ready: D (m, n) = activation(alpha·A·B + beta·C + bias), FP32 sums, rounded once.
 
     c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
+    activation: one of `family.ACTIVATIONS`, or "": none.
     metadata: what `ring_metadata` returns, where it is there already, of whole tiles and rounds; cache:
     where configurations that are tried on one problem share what else they prepare; source: another file with the
     kernel, whose headers lie beside it or here. A Launch may be under way on two streams at once: both write the same.
@@ -120,11 +122,15 @@ def bind(
     m, n, k = problem.m, problem.n, problem.k
     sms = properties.multiprocessor_count
     config.check(m, n, k, sms, properties.max_shared_memory_per_block_optin, problem.orders)
-    extra = beta != 0 or bias is not None
+    require(
+        activation in ("", *ACTIVATIONS),
+        f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
+    )
+    extra = activation or (beta != 0 or bias is not None)
     kind = config.kind
     require(
         not extra or kind.adds,
-        f"wgmma_{config.kernel} adds neither C nor a bias: use one of {', '.join(COMPLETE)}",
+        f"wgmma_{config.kernel} adds neither C nor a bias, nor has it an activation: use one of {', '.join(COMPLETE)}",
     )
     operands = problem.device()
     require_extra(name, operands, beta, c, bias)

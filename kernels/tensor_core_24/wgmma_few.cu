@@ -10,7 +10,7 @@
 #include "sparse_reader.cuh"
 #include "split_k.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool EXTRA>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, int EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 65536 / (N < 64 ? 80 : 128) / ((GROUPS + 1) * 128)) wgmma_few(
     const unsigned char* __restrict__ packed,  // m'/64 x k'/64 pieces of 4096 bytes; m' and k' are padded with zeros
     const __grid_constant__ TensorMap e,       // operands: sparse_stages.cuh

@@ -68,7 +68,7 @@ struct SquaresAndHalves : Squares<Out, Scale> {
     }
 };
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_last_wave(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,

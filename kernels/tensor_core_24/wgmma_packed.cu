@@ -11,7 +11,7 @@
 #include "roles.cuh"
 #include "sparse_stages.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_packed(
     const unsigned char* __restrict__ packed,  // m'/64 x k'/64 pieces of 4096 bytes; m' and k' are padded with zeros
     const __grid_constant__ TensorMap e,       // operands: sparse_stages.cuh

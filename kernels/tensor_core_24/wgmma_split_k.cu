@@ -10,7 +10,7 @@
 #include "sparse_stages.cuh"
 #include "split_k.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,

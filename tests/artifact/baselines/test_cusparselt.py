@@ -23,7 +23,6 @@ from artifact.baselines import cusparselt
 from artifact.measure import bench, check
 from kernels.contract import Operands
 from kernels.formats import eight, half
-from kernels.tensor_core_24 import operands
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import operands
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import racing
@@ -22,7 +24,8 @@ CONFIGS = [
     Wgmma("lean", 2, 2, 192, 4, 2, band=8, keep="a"), Wgmma("rounds", 2, 1, 256, 4, 2, band=8, keep="a"),
     Wgmma("last_wave", 2, 2, 192, 4, 2, band=8, keep="a"), Wgmma("three", 3, 1, 256, 4, 1, band=12),
     Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b"), Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=4),
-    Wgmma("few", 2, 1, 64, 5, 1, 4, keep="b"), Wgmma("lean", 1, 1, 8, 12, 1, keep="b"), Wgmma("split_k", 2, 1, 32, 12, 1, 4, keep="b"),
+    Wgmma("few", 2, 1, 64, 5, 1, 4, keep="b"), Wgmma("lean", 1, 1, 8, 12, 1, keep="b"),
+    Wgmma("split_k", 2, 1, 32, 12, 1, 4, keep="b"),
 ]  # fmt: skip
 SIZES = [
     (64, 8, 64), (200, 264, 392), (333, 77, 520), (1000, 1, 1000), (136, 24, 2056), (712, 1000, 1096), (4096, 3, 4096),
@@ -44,6 +47,14 @@ def test_orders_cost_no_registers_in_memory(config, orders):
     ((used, mix),) = jit.reports([cubin])
     assert used.spill_loads == used.spill_stores == 0
     assert mix.get("STSM.16.MT88.4", 0) or mix.get("STSM.16.MT88.2", 0) if orders[1] == "F" else True
+
+
+@pytest.mark.parametrize("activation", family.ACTIVATIONS)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_activations_cost_no_registers_in_memory(config, activation):
+    cubin = jit.compile_cubin(config.source, config.entry("bfloat16", activation, "FF"), "sm_90a")
+    ((used, _),) = jit.reports([cubin])
+    assert used.spill_loads == used.spill_stores == 0
 
 
 def test_kernels_without_orders_say_so():
@@ -90,6 +101,32 @@ def test_products_are_exact_in_every_order(config, dtype, orders):
             check.exactly(bound, exact, check.oracle(exact, sizes=False), stream)
             done += 1
     assert done or (config.n < 64 or config.kernel == "few") and orders != "FF"
+
+
+FUNCTIONS = {
+    "": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("activation", FUNCTIONS)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_bias_and_activation_are_part_of_the_launch(config, activation):
+    import cupy
+
+    opened = device.require().open()
+    problem = operands.problem(200, 40, 512, seed=6, orders="FF")
+    if not family.fits(config, problem, opened):
+        pytest.skip("takes another shape")
+    bias = np.linspace(-4, 4, 200, dtype=np.float32)
+    bound = wgmma.bind(
+        "one", problem, opened, config, alpha=0.1, bias=cupy.asarray(bias), activation=activation
+    )
+    right = FUNCTIONS[activation](0.1 * check.oracle(problem, on="cpu").values + bias[:, None].astype(np.float64))
+    check.check(bound, problem, check.reference(right), opened.create_stream())
 
 
 @pytest.mark.gpu

@@ -1072,9 +1072,9 @@ def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
     p = on_fake_gpu(room.problem(256, 256, 128))
     name, (config, *_) = next(x for x in room.RUNGS.items() if x[1][0].kernel == kernel)
     c, bias = Half("bfloat16", array((256, 256), np.uint16)), array(256, np.float32)
-    for extra in ({"bias": bias}, {"beta": 1.0, "c": c}):
+    for extra in ({"bias": bias}, {"beta": 1.0, "c": c}, {"activation": "relu"}):
         with pytest.raises(
-            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias: use one "
+            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias, .*: use one "
         ):
             room.bind(name, p, H200, **extra)
     assert not loaded

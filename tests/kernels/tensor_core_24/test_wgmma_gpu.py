@@ -956,7 +956,7 @@ MUTANTS = {
     "a_share_of_b_twice": ("sparse_stages.cuh", "rank * (8192 / SHARE), from.b", "0, from.b", "wgmma_clusters"),
     "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
     "rounded_down": (
-        "store.cuh", "pack<T>(fmaf(scale.alpha, acc[i], extra.x)",
+        "store.cuh", "pack<T>(activated<EXTRA>(fmaf(scale.alpha, acc[i], extra.x))",
         "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, acc[i], extra.x)) & 0xffff0000)", "wgmma_bands",
     ),
     "head_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),

@@ -7,13 +7,14 @@ compile: `source` and `entry`.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
 from .. import jit, pitch
 from ..contract import Problem, require
 from ..tuning import Choices, Rounds
+from ..tuning.choices import UNSAID
 from . import fp8_family
 from .operands import LABELS, ORDERS, label_of
 
@@ -250,6 +251,8 @@ class Wgmma:
     keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
     share: int = 1  #: blocks, one below the other, that fetch B for each other; clusters only
     copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
+    #: Whether A lies in the order of use, where a kernel that takes orders leaves it open.
+    packed: bool = field(default=False, metadata=UNSAID)
 
     @property
     def kind(self) -> Kind:
@@ -278,8 +281,9 @@ class Wgmma:
         adds = [extra.upper() if isinstance(extra, str) else str(extra).lower()] if kind.adds else []
         share = [c.share] if len(kind.share) > 1 else []
         layout = []
-        if orders != "CC" and c.kernel != "few":
+        if (orders != "CC" or c.packed) and c.kernel != "few":
             layout = ["K_MAJOR" if orders[0] == "F" else "MN_MAJOR", str(orders[1] == "F").lower()]
+            layout += ["true"] if c.packed else []
         return f"wgmma_{c.kernel}<{', '.join(map(str, (*tile, *adds, *share, *layout)))}>"
 
     @property
@@ -322,6 +326,10 @@ class Wgmma:
         require(
             orders == "CC" or kind.ordered,
             f"wgmma_{c.kernel} takes row-major B and C, not orders {orders!r}: use one of {', '.join(ORDERED)}",
+        )
+        require(
+            not c.packed or kind.ordered and not kind.packed,
+            f"wgmma_{c.kernel} has A in one order only: leave packed out",
         )
         require(
             c.kernel != "few" or orders == "FF",
@@ -613,7 +621,9 @@ def _likely(m: int, n: int, k: int, sms: int, most: int, orders: str) -> tuple[W
     # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
     apart = row_cost(lines_of(n, k, orders)) > 1
     family = [c for c in WGMMA_FAMILY if apart or c.kernel != "clusters"]
-    family += NARROW_FAMILY if orders == "FF" else ()
+    if orders == "FF":
+        family += NARROW_FAMILY
+        family += [replace(c, packed=True) for c in family if c.kind.ordered and not c.kind.packed]
     predicted = {
         c: predict(c, m, n, k, sms, orders) for c in family if _takes(c, m, n, k, sms, most, orders)
     }

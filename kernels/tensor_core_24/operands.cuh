@@ -8,6 +8,7 @@ struct Operands {
     const TensorMap& e;  // metadata, a row of words for every 64 rows of A; likewise where the pieces have it
     const TensorMap& b;
     const TensorMap& c;  // what is stored; not looked at where registers are
+    int pieces = 0;      // where A is packed and has a tensor map: pieces of 64 columns for each 64 rows
 };
 
 // How L2 shall treat A with its metadata, and B: what is kept, and the other one may go, or nothing is said.

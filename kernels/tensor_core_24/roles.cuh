@@ -104,7 +104,7 @@ template <bool META>
 struct Packed {
     const Operands& from;
     const unsigned char* packed;
-    int steps, kept;
+    int steps, kept;  // steps: pieces of a row of them
     __device__ __forceinline__ void prefetch() const
     {
         if (!META) tma_prefetch(from.e);

@@ -15,9 +15,9 @@
 template <class S>
 struct Reader;
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, Major B>
-struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES, B>> {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B>;
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, Major B, bool PACKED>
+struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>> {
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>;
     unsigned long long a, b;  // descriptors of the warpgroup's rows of A and of B
     unsigned words, empty;    // addresses: of the thread's word of metadata, of a stage's barrier
 

@@ -26,7 +26,8 @@
 #include "consume.cuh"
 #include "operands.cuh"
 
-template <Dtype T, int GROUPS_, int BLOCKS_, int N_, int STAGES_, Major B_ = MN_MAJOR>
+//            PACKED  whether A lies in the order of use, `wgmma.pack_values`: in a tensor map of lines of 256 bytes, 16 a piece
+template <Dtype T, int GROUPS_, int BLOCKS_, int N_, int STAGES_, Major B_ = MN_MAJOR, bool PACKED = false>
 struct Stages {
     static constexpr int GROUPS = GROUPS_, BLOCKS = BLOCKS_, N = N_, STAGES = STAGES_;
     static constexpr Major B = B_;
@@ -43,7 +44,10 @@ struct Stages {
     __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full)
     {
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full);
+        if constexpr (PACKED)
+#pragma unroll
+            for (int i = 0; i < M / 64; ++i) tma_load(a[s] + 4096 * i, from.a, 0, 16 * ((row / 64 + i) * from.pieces + k / K), full);
+        else tma_load(a[s], from.a, k / 2, row, full);
         tma_load(e[s], from.e, 2 * k, row / 64, full);
         if constexpr (B == K_MAJOR) tma_load(b[s], from.b, k, column, full);
         else
@@ -55,9 +59,17 @@ struct Stages {
     {
         if (!hints.given) return load(from, s, row, column, k, full);
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full, hints.a);
-        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+        load_a(from, s, row, k, full, hints);
         load_b(from, s, column, k, full, hints);
+    }
+    __device__ __forceinline__ void load_a(const Operands& from, int s, int row, int k, Barrier* full, const Hints& hints)
+    {
+        if constexpr (PACKED)
+#pragma unroll
+            for (int i = 0; i < M / 64; ++i)
+                tma_load(a[s] + 4096 * i, from.a, 0, 16 * ((row / 64 + i) * from.pieces + k / K), full, hints.a);
+        else tma_load(a[s], from.a, k / 2, row, full, hints.a);
+        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
     }
     __device__ __forceinline__ void load_b(const Operands& from, int s, int column, int k, Barrier* full, const Hints& hints)
     {
@@ -86,8 +98,7 @@ struct Stages {
     {
         constexpr unsigned short ALL = (1 << SHARE) - 1;
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full, hints.a);
-        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+        load_a(from, s, row, k, full, hints);
         if constexpr (B == K_MAJOR)
             tma_multicast(b[s] + rank * (B_BYTES / SHARE), from.b, k, column + N / SHARE * rank, full, ALL, hints.b);
         else

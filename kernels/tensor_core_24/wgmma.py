@@ -46,14 +46,14 @@ def ring_metadata(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     return moved if moved.flags.c_contiguous else moved.copy()
 
 
-def pack_values(a: two_four.TwoFour, rows: int = 64):
+def pack_values(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     """A's values in the order of use: uint16 (m'/64, k'/64, 64, 32), NumPy or CuPy.
 
-    m' and k' are m and k rounded up to multiples of `rows` and 64, with zeros. A piece is 64 rows and 64
+    m' and k' are m and k rounded up to multiples of `rows` and `columns`, with zeros. A piece is 64 rows and 64
     columns of A, 32 values a row; the four units of 16 bytes of row r are at u ^ (r // 2 % 4), the
     64-byte swizzle of TMA, which wgmma undoes.
     """
-    high, wide = -(-a.m // rows) * rows, -(-a.k // K) * K // 2
+    high, wide = -(-a.m // rows) * rows, -(-a.k // columns) * columns // 2
     val = a.val
     if array_module(val) is not np:
         return layout.packed_values(val, high, wide // 32)
@@ -136,7 +136,7 @@ def bind(
     require_extra(name, operands, beta, c, bias)
     if beta == 0:
         c = None
-    a, out = operands.a, operands.c
+    a, out, packed = operands.a, operands.c, kind.packed or config.packed
     cache = {} if cache is None else cache
     val, metadata, held, prepare_ms = _prepared(a, config, metadata, cache)
     dense = _addressable(problem, config, c, cache, device)
@@ -157,6 +157,8 @@ def bind(
             np.float32(beta), *(0 if x is None else x.data.ptr for x in (dense.c_in, bias)),
             *map(np.int32, (m, n, dense.c.shape[1])),
         ]  # fmt: skip
+    if kind.ordered:
+        arguments += [np.int32(val.shape[1] if packed else 0)]
     if kind.by_threads:
         arguments += map(np.int32, (k, metadata.shape[1], dense.b.shape[1]))
     shared, entry = config.shared_bytes, config.entry(a.dtype, extra, problem.orders)
@@ -182,7 +184,7 @@ def bind(
         prepare_ms,
         held,
         keep=(
-            operands, a.val if kind.packed else val, metadata, val if kind.packed else None, own.workspace,
+            operands, a.val if packed else val, metadata, val if packed else None, own.workspace,
             dense.b, dense.c, dense.c_in, c, bias,
         ),  # fmt: skip
         scratch=(*own.scratch, *dense.copies),
@@ -207,9 +209,12 @@ def _prepared(a: two_four.TwoFour, config: Wgmma, metadata, cache: dict):
         # In whole boxes of the copy engine, and in whole clusters.
         rows = 192 if config.m == 192 else max(256, _below(config) * config.m)
         metadata, prepare_ms = timed(lambda: ring_metadata(a, rows, config.steps(1) * K))
-    val, held = a.val, metadata.nbytes
-    if kind.packed or a.k_pad % K or val.data.ptr % 16:  # or a part of another array
-        key, make = ("packed", lambda: pack_values(a, 256)) if kind.packed else ("val", lambda: whole_rows(a))
+    val, held, packed = a.val, metadata.nbytes, kind.packed or config.packed
+    if packed or a.k_pad % K or val.data.ptr % 16:  # or a part of another array
+        key, make = "val", lambda: whole_rows(a)
+        if packed:
+            columns = config.steps(1) * K
+            key, make = f"packed {columns}", lambda: pack_values(a, 256, columns)
         if key not in cache:
             cache[key], ms = timed(make)
             prepare_ms += ms
@@ -276,8 +281,12 @@ def _operands(config: Wgmma, val, metadata, dense: _Dense, orders: str) -> tuple
     if kind.by_threads:
         return tuple(x.data.ptr for x in (val, metadata, dense.b, dense.c))
     rows = 64 if config.kernel == "pieces" else config.m  # of a request
+    if config.packed:  # 4 KiB of a piece: 16 lines of 256 bytes
+        of_a = tensor_map(val.reshape(-1, 128), (16, 128))
+    else:
+        of_a = val.data.ptr if kind.packed else tensor_map(val, (rows, K // 2), 64)
     return (
-        val.data.ptr if kind.packed else tensor_map(val, (rows, K // 2), 64),
+        of_a,
         tensor_map(metadata, (config.m // 64, 128)),
         tensor_map(dense.b, ((config.n if orders[0] == "F" else K) // _below(config), 64), 128),
         tensor_map(dense.c, (min(64, config.n) if orders[1] == "F" else 64, 64), 128),

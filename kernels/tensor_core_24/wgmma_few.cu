@@ -17,11 +17,12 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 65536 / (N < 64 ? 80 : 128
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
     int steps, int high, int wide, int band,  // k in steps of 64, at least SPLITS; TileOrder
     int kept,  // 1: L2 is asked to keep A, 2: B
-    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch,  // Scale: store.cuh
+    int pieces)  // of A in a row of them, at least `steps`
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES, K_MAJOR>;
     const Operands from{e, e, b, c};  // A has no tensor map
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    multiply_tiles<Counted<S>, S, 1, 0, 0>(Packed<false>{from, packed, steps, kept}, Share<SPLITS>({high, wide, band}, steps),
+    multiply_tiles<Counted<S>, S, 1, 0, 0>(Packed<false>{from, packed, pieces, kept}, Share<SPLITS>({high, wide, band}, steps),
                                            Exchanged<SPLITS, Store<T, 1, EXTRA, true>, Scale>{c, scale});
 }

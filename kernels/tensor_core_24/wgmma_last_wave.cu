@@ -68,17 +68,19 @@ struct SquaresAndHalves : Squares<Out, Scale> {
     }
 };
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false,
+          bool PACKED = false>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_last_wave(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
     int steps, int high, int wide, int band,  // k in steps of 64; TileOrder
     int whole,  // tiles that are not cut: of whole waves, or all; with steps = 1 all
     int kept,   // 1: L2 is asked to keep A, 2: B, 0: neither
-    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch,  // Scale: store.cuh
+    int pieces)  // Operands
 {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B>;
-    const Operands from{a, e, b, c};
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>;
+    const Operands from{a, e, b, c, pieces};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     using Out = Store<T, BUFFERS, EXTRA, COLUMN>;
     multiply_tiles<Counted<S>, S>(Tiled{from, kept}, WavesAndHalf{{high, wide, band}, steps, whole},

@@ -17,16 +17,18 @@
 #include "roles.cuh"
 #include "sparse_reader.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false,
+          bool PACKED = false>
 __global__ void __maxnreg__(160) wgmma_three(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
     int steps, int high, int wide, int band,  // k in steps of 64, a multiple of STAGES; TileOrder
-    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch,  // Scale: store.cuh
+    int pieces)  // Operands
 {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>;
     static_assert(GROUPS == 3 && BLOCKS == 1, "the pool has 160 registers for each of three warpgroups");
-    const Operands from{a, e, b, c};
+    const Operands from{a, e, b, c, pieces};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
     using Out = Store<T, BUFFERS, EXTRA, COLUMN>;
     multiply_tiles<InRounds<S>, S, 1, 32, 160>(Plain{from}, Resident{{high, wide, band}, steps}, Squares<Out, Scale>{c, scale});

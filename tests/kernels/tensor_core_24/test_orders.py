@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,8 @@ CONFIGS = [
     Wgmma("few", 2, 1, 64, 5, 1, 4, keep="b"), Wgmma("lean", 1, 1, 8, 12, 1, keep="b"),
     Wgmma("split_k", 2, 1, 32, 12, 1, 4, keep="b"),
 ]  # fmt: skip
+#: And those with A in the order of use.
+CONFIGS += [replace(c, packed=True) for c in CONFIGS if not c.kind.packed]
 SIZES = [
     (64, 8, 64), (200, 264, 392), (333, 77, 520), (1000, 1, 1000), (136, 24, 2056), (712, 1000, 1096), (4096, 3, 4096),
     (520, 512, 1024),

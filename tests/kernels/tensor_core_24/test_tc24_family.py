@@ -473,7 +473,8 @@ def test_a_named_matrix_has_the_choice_of_its_dtype(folders, dtype):
 
 def test_a_choice_is_of_the_kernels_that_it_was_tried_against():
     names = {path.stem for path in family.sources(Wgmma())}
-    assert names == {f"wgmma_{c.kernel}" for c in (*family.WGMMA_FAMILY, *family.NARROW_FAMILY)} and "mma_sp" not in names
+    tried = (*family.WGMMA_FAMILY, *family.NARROW_FAMILY)
+    assert names == {f"wgmma_{c.kernel}" for c in tried} and "mma_sp" not in names
     assert [path.name for path in family.sources(family.PUBLISHED)] == ["mma_sp.cu"]
 
 

@@ -926,6 +926,8 @@ def check_rest(
         assert rest.pop(0) == np.float32(scale[1])
         assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:5]] == [m, n, width]
         del rest[:5]
+    if config.kind.ordered:
+        assert rest.pop(0) == 0, "A lies in rows"
     if direct:  # what tensor maps tell other kernels: 128 words of metadata for each step, in rows
         assert all(isinstance(x, np.int32) for x in rest)
         words = 128 * ceil(k / 64)

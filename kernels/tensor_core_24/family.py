@@ -613,11 +613,12 @@ def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
     m, n, k = problem.m, problem.n, problem.k
     if jit.arch_of(device) not in TARGETS:
         return [config for config in MMA_SP_FAMILY if config.fits(device)]
-    return list(_likely(m, n, k, *_limits(device), problem.orders))
+    return list(likely(m, n, k, *_limits(device), problem.orders))
 
 
 @functools.lru_cache(1024)
-def _likely(m: int, n: int, k: int, sms: int, most: int, orders: str) -> tuple[Wgmma, ...]:
+def likely(m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> tuple[Wgmma, ...]:
+    """What takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Wgmma.check`."""
     # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
     apart = row_cost(lines_of(n, k, orders)) > 1
     family = [c for c in WGMMA_FAMILY if apart or c.kernel != "clusters"]
@@ -625,7 +626,7 @@ def _likely(m: int, n: int, k: int, sms: int, most: int, orders: str) -> tuple[W
         family += NARROW_FAMILY
         family += [replace(c, packed=True) for c in family if c.kind.ordered and not c.kind.packed]
     predicted = {
-        c: predict(c, m, n, k, sms, orders) for c in family if _takes(c, m, n, k, sms, most, orders)
+        c: predict(c, m, n, k, sms, orders) for c in family if takes(c, m, n, k, sms, most, orders)
     }
     least = min(predicted.values(), default=0.0)
     return tuple(config for config, time in predicted.items() if time <= WITHIN * least)
@@ -637,7 +638,8 @@ def _limits(device) -> tuple[int, int]:
     return properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
 
 
-def _takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> bool:
+def takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> bool:
+    """Whether a configuration takes a problem: `Wgmma.check`."""
     try:
         config.check(m, n, k, sms, most, orders)
     except ValueError:
@@ -649,7 +651,7 @@ def fits(config: Wgmma | MmaSp, problem: Problem, device) -> bool:
     """Whether the GPU takes a configuration for the problem."""
     if isinstance(config, MmaSp):
         return config.fits(device) and problem.orders == "CC"
-    taken = _takes(config, problem.m, problem.n, problem.k, *_limits(device), problem.orders)
+    taken = takes(config, problem.m, problem.n, problem.k, *_limits(device), problem.orders)
     return taken and jit.arch_of(device) in TARGETS
 
 

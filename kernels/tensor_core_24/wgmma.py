@@ -111,7 +111,6 @@ def bind(
     operands do not go together.
     """
     import cupy
-    from cuda.core import LaunchConfig
 
     require(
         jit.arch_of(device) in TARGETS,
@@ -120,8 +119,7 @@ def bind(
     )
     properties = device.properties
     m, n, k = problem.m, problem.n, problem.k
-    sms = properties.multiprocessor_count
-    config.check(m, n, k, sms, properties.max_shared_memory_per_block_optin, problem.orders)
+    config.check(m, n, k, properties.multiprocessor_count, properties.max_shared_memory_per_block_optin, problem.orders)
     require(
         activation in ("", *ACTIVATIONS),
         f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
@@ -140,10 +138,10 @@ def bind(
     cache = {} if cache is None else cache
     val, metadata, held, prepare_ms = _prepared(a, config, metadata, cache)
     dense = _addressable(problem, config, c, cache, device)
-    own = _OWN.get(config.kernel, _nothing)(config, problem, device)
+    own = own_of(config, problem, device)
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
-    high, wide = _grid(config, m, n)
+    high, wide = grid_of(config, m, n)
     arguments = [
         *_operands(config, val, metadata, dense, problem.orders),
         np.int32(config.steps(k)),
@@ -161,21 +159,8 @@ def bind(
         arguments += [np.int32(val.shape[1] if packed else 0)]
     if kind.by_threads:
         arguments += map(np.int32, (k, metadata.shape[1], dense.b.shape[1]))
-    shared, entry = config.shared_bytes, config.entry(a.dtype, extra, problem.orders)
-    kernel = _kernel(config, entry, shared, device, source)
-    options: dict = {"cluster": config.cluster} if config.cluster > 1 else {}
-    if config.kernel == "gpc":  # every place is some block's
-        grid, options = sms, {"is_cooperative": True}
-    elif kind.by_threads:
-        grid = high, wide
-    else:
-        grid = own.count or high * wide
-        if len(kind.share) > 1:  # of four there need not be as many as SMs allow, but what GPCs have room for
-            one = LaunchConfig(grid=1, block=config.threads, shmem_size=shared, **options)
-            grid = min(grid, jit.most_clusters(kernel, one, device))
-        elif kind.stays:
-            grid = min(grid, sms // kind.stays)  # of clusters, where there are any
-    launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **options)
+    kernel = kernel_of(config, config.entry(a.dtype, extra, problem.orders), device, source)
+    launch = launch_of(config, m, n, kernel, device, own.count)
     held += sum(x.nbytes for x in (*own.workspace, *dense.copies))
     return Launch(
         name,
@@ -191,7 +176,28 @@ def bind(
     )
 
 
-def _grid(config: Wgmma, m: int, n: int) -> tuple[int, int]:
+def launch_of(config: Wgmma, m: int, n: int, kernel, device, count: int = 0):
+    """The `cuda.core.LaunchConfig` of a loaded kernel. count: of what is multiplied; 0: of the tiles."""
+    from cuda.core import LaunchConfig
+
+    kind, (high, wide) = config.kind, grid_of(config, m, n)
+    sms = device.properties.multiprocessor_count
+    how: dict = {"block": config.threads, "shmem_size": config.shared_bytes}
+    if config.cluster > 1:
+        how["cluster"] = config.cluster
+    if config.kernel == "gpc":  # every place is some block's
+        return LaunchConfig(grid=sms, is_cooperative=True, **how)
+    if kind.by_threads:
+        return LaunchConfig(grid=(high, wide), **how)
+    grid = count or high * wide
+    if len(kind.share) > 1:  # of four there need not be as many as SMs allow, but what GPCs have room for
+        grid = min(grid, jit.most_clusters(kernel, LaunchConfig(grid=1, **how), device))
+    elif kind.stays:
+        grid = min(grid, sms // kind.stays)  # of clusters, where there are any
+    return LaunchConfig(grid=grid, **how)
+
+
+def grid_of(config: Wgmma, m: int, n: int) -> tuple[int, int]:
     """Tiles in a column, or what a cluster multiplies at a time, and in a row of C."""
     high, wide = config.tiles(m, n)
     return ceil(high / _below(config)), wide
@@ -293,7 +299,9 @@ def _operands(config: Wgmma, val, metadata, dense: _Dense, orders: str) -> tuple
     )
 
 
-def _kernel(config: Wgmma, entry: str, shared: int, device, source: Path | None):
+def kernel_of(config: Wgmma, entry: str, device, source: Path | None = None):
+    """A kernel of a configuration, loaded; source: see `bind`."""
+    shared = config.shared_bytes
     if source is None and not config.kind.exchanging:
         return jit.loaded(config.source, entry, device, shared)
     cubin = jit.compile_cubin(
@@ -320,7 +328,7 @@ def _nothing(config: Wgmma, problem: Problem, device) -> _Own:
 
 
 def _last_wave(config: Wgmma, problem: Problem, device) -> _Own:
-    high, wide = _grid(config, problem.m, problem.n)
+    high, wide = grid_of(config, problem.m, problem.n)
     whole = whole_tiles(high * wide, device.properties.multiprocessor_count)
     return _Own((np.int32(whole if config.steps(problem.k) > 1 else high * wide),))
 
@@ -333,7 +341,7 @@ def _places(config: Wgmma, problem: Problem, device) -> _Own:
 def _shares(config: Wgmma, problem: Problem, device) -> _Own:
     import cupy
 
-    high, wide = _grid(config, problem.m, problem.n)
+    high, wide = grid_of(config, problem.m, problem.n)
     sms = device.properties.multiprocessor_count
     sums = cupy.empty((sms, config.m * config.n), cupy.float32)
     handovers = cupy.zeros((sms, config.groups, 2), cupy.uint32)  # `Handover`s
@@ -342,9 +350,14 @@ def _shares(config: Wgmma, problem: Problem, device) -> _Own:
 
 
 def _pieces(config: Wgmma, problem: Problem, device) -> _Own:
-    high, wide = _grid(config, problem.m, problem.n)
+    high, wide = grid_of(config, problem.m, problem.n)
     cut = cut_into_pieces(high * wide, config.groups, device.properties.multiprocessor_count)
     return _Own((np.int32(cut.whole), np.int32(cut.groups)), count=cut.whole + cut.pieces)
+
+
+def own_of(config: Wgmma, sizes, device) -> _Own:
+    """What a kernel alone is given. sizes: anything with m, n and k."""
+    return _OWN.get(config.kernel, _nothing)(config, sizes, device)
 
 
 _OWN = {"last_wave": _last_wave, "gpc": _places, "stream_k": _shares, "pieces": _pieces}

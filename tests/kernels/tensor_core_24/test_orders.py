@@ -49,7 +49,9 @@ def test_orders_cost_no_registers_in_memory(config, orders):
     jit.require_registers(cubin)
     ((used, mix),) = jit.reports([cubin])
     assert used.spill_loads == used.spill_stores == 0
-    assert mix.get("STSM.16.MT88.4", 0) or mix.get("STSM.16.MT88.2", 0) if orders[1] == "F" else True
+    assert (
+        mix.get("STSM.16.MT88.4", 0) or mix.get("STSM.16.MT88.2", 0) if orders[1] == "F" else True
+    )
 
 
 @pytest.mark.parametrize("activation", family.ACTIVATIONS)
@@ -73,7 +75,9 @@ def test_a_plan_takes_both_orders_as_they_lie(pretended, orders, tokens):  # noq
     """One launch where lines of B and C are multiples of 8 elements long, whatever the number of tokens."""
     pretended(racing.H200)
     a = formats.to_device(two_four.random(256, 512, "bfloat16", 1))
-    made = kernels.plan(a, tokens, dtype="bfloat16", order=orders[0], out_order=orders[1], tune=False)
+    made = kernels.plan(
+        a, tokens, dtype="bfloat16", order=orders[0], out_order=orders[1], tune=False
+    )
     assert made.b_order + made.out_order == orders
     by_rows = orders.count("C") if tokens % 8 else 0
     assert len(made._steps) == 1 + by_rows
@@ -128,7 +132,9 @@ def test_bias_and_activation_are_part_of_the_launch(config, activation):
     bound = wgmma.bind(
         "one", problem, opened, config, alpha=0.1, bias=cupy.asarray(bias), activation=activation
     )
-    right = FUNCTIONS[activation](0.1 * check.oracle(problem, on="cpu").values + bias[:, None].astype(np.float64))
+    right = FUNCTIONS[activation](
+        0.1 * check.oracle(problem, on="cpu").values + bias[:, None].astype(np.float64)
+    )
     check.check(bound, problem, check.reference(right), opened.create_stream())
 
 

@@ -1,0 +1,376 @@
+"""Linear layers with a 2:4 sparse weight for PyTorch: of each four inputs, every output reads two.
+
+    layer = SemiStructuredLinear.of(linear)          # keeps the two largest magnitudes of each four
+    layer = SemiStructuredLinear.of(linear, mask)    # or what a mask keeps: bool, as the weight
+    layer = SemiStructuredLinear.of(tensor)          # PyTorch's SparseSemiStructuredTensor
+    sparsify(model)                                  # projections of attention and FFN, as Qwen2 and Llama have them
+
+The product is an operator of `torch.library`, on the current stream, with bias and activation in the same launch;
+`torch.compile` and CUDA graphs take it, a graph after a first call at the same number of tokens, which compiles. It
+reads inputs (…, inputs) and writes outputs (…, outputs) as they lie, any number of tokens; features are multiples of 8.
+Launches may overlap. Gradients: of the input, by a dense product with the weight, which is made for it; of the bias;
+and of the values that are kept. On the CPU the same layers multiply dense. PyTorch is imported when a layer is first
+asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import nullcontext
+from math import prod
+from types import SimpleNamespace
+
+from ..contract import require
+from ..tensor_core_24 import layer
+from ..tensor_core_24.family import ACTIVATIONS, K
+from . import counters, current, dense
+from .layers import _cast, put
+from .torch_modes import require_no_tangent
+
+#: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_GROUP, _KEPT = 4, 2
+
+
+def __getattr__(name: str):
+    if name == "SemiStructuredLinear":
+        return linear_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# ---------------------------------------------------------------- the weight
+
+
+def kept(weight):
+    """The mask (outputs, inputs) of the two largest magnitudes of each four inputs, the lower inputs of equal ones."""
+    import torch
+
+    m, k = weight.shape
+    sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1)
+    groups = sizes.view(m, -1, _GROUP)
+    order = groups.argsort(dim=-1, descending=True, stable=True)[..., :_KEPT]
+    return torch.zeros_like(groups, dtype=torch.bool).scatter_(-1, order, True).view(m, -1)[:, :k]
+
+
+def columns_of(mask):
+    """int64 (outputs, groups, 2): which two of each four columns a mask keeps, ascending.
+
+    Where it keeps fewer, others fill up. Raises ValueError, one sentence, where it keeps more.
+    """
+    import torch
+
+    m, k = mask.shape
+    groups = torch.nn.functional.pad(mask, (0, -k % 16)).view(m, -1, _GROUP)
+    count = groups.sum(-1)
+    if bool((count > _KEPT).any()):
+        row, group = map(int, (count > _KEPT).nonzero()[0])
+        raise ValueError(
+            f"the mask keeps {int(count[row, group])} of inputs {4 * group} to {4 * group + 3} for output {row}, but 2:4 "
+            "keeps two of four: prune more"
+        )
+    return groups.int().argsort(dim=-1, descending=True, stable=True)[..., :_KEPT].sort(-1).values
+
+
+def _places(columns):
+    """int16 (outputs, inputs' / 16): the columns of `columns_of`, as metadata holds them, four groups in a word."""
+    import torch
+
+    nibbles = (columns[..., 0] | columns[..., 1] << 2).view(columns.shape[0], -1, 4)
+    words = sum(nibbles[..., i] << 4 * i for i in range(4))
+    return torch.where(words < 2**15, words, words - 2**16).to(torch.int16)
+
+
+def _columns(places):
+    """What `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
+    import torch
+
+    words = places.long() & 0xFFFF
+    groups = torch.stack([words >> 4 * i & 15 for i in range(4)], -1).view(places.shape[0], -1)
+    first = _GROUP * torch.arange(groups.shape[1], device=places.device)
+    return torch.stack([first + (groups & 3), first + (groups >> 2)], -1).view(places.shape[0], -1)
+
+
+def _in_rows(values, outputs: int, width: int):
+    """Values in rows, (outputs, width), of those in the order of use, (rows, pieces, 64, 32): `wgmma.pack_values`."""
+    moved = _swizzled(values).permute(0, 2, 1, 3)
+    return moved.reshape(moved.shape[0] * 64, -1)[:outputs, :width]
+
+
+def _in_order(rows, sizes: layer.Sizes):
+    """Values in the order of use, of those in rows."""
+    import torch
+
+    wide = sizes.pieces * K // 2
+    whole = torch.nn.functional.pad(
+        rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0])
+    )
+    return _swizzled(
+        whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)
+    ).contiguous()
+
+
+def _swizzled(pieces):
+    """Pieces (…, 64, 32) whose units of 8 values are at u ^ (row // 2 % 4), which undoes itself."""
+    import torch
+
+    row = torch.arange(64, device=pieces.device)[:, None]
+    unit = torch.arange(4, device=pieces.device)[None, :] ^ row // 2 % 4
+    return pieces.reshape(*pieces.shape[:2], 64, 4, 8)[:, :, row, unit].flatten(-2)
+
+
+def _metadata(places, sizes: layer.Sizes):
+    """int32 (rows', 128 pieces): metadata in the order of a kernel's stages, `wgmma.ring_metadata`."""
+    import torch
+
+    from ..formats import two_four
+    from ..tensor_core_24 import wgmma
+
+    host = places.cpu().numpy().view("u2")
+    of = two_four.TwoFour(sizes.m, sizes.k, "bfloat16", host[:, :0], host)
+    ring = wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS)
+    return torch.from_numpy(ring.view("i4")).to(places.device)
+
+
+def weight_of(values, places, inputs: int):
+    """The dense weight (outputs, inputs)."""
+    columns = _columns(places)
+    rows = _in_rows(values, places.shape[0], columns.shape[1])
+    whole = values.new_zeros(places.shape[0], _GROUP * 4 * places.shape[1])
+    return whole.scatter(1, columns, rows)[:, :inputs]
+
+
+# ---------------------------------------------------------------- the operator
+
+
+@functools.cache
+def operators() -> SimpleNamespace:
+    """The operator `sparsity_on_trial::semi_structured_linear`, registered at the first call."""
+    import torch
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::semi_structured_linear", mutates_args=(),
+        schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
+    )  # fmt: skip
+    def semi_structured_linear(x, values, metadata, places, bias, activation):
+        sizes = _sizes(x, places, bias, activation)
+        layer.check(sizes)
+        shape = (*x.shape[:-1], sizes.m)
+        if 0 in shape:
+            return x.new_zeros(shape)
+        if not x.is_cuda:
+            whole = weight_of(values.float(), places, sizes.k)
+            made = torch.nn.functional.linear(x.float(), whole, bias)
+            return _function(activation)(made).to(x.dtype)
+        return _enqueue(x.reshape(-1, sizes.k), values, metadata, bias, sizes).view(shape)
+
+    @semi_structured_linear.register_fake
+    def _(x, values, metadata, places, bias, activation):
+        return x.new_empty((*x.shape[:-1], places.shape[0]))
+
+    def keep(ctx, inputs, output):
+        x, values, metadata, places, bias, activation = inputs
+        ctx.save_for_backward(x, values, metadata, places, bias)
+        ctx.activation = activation
+
+    def backward(ctx, grad):
+        x, values, metadata, places, bias = ctx.saved_tensors
+        if ctx.activation:
+            before = semi_structured_linear(x.detach(), values.detach(), metadata, places, bias, "")
+            with torch.enable_grad():
+                before = before.detach().requires_grad_()
+                (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
+        of_x = of_values = of_bias = None
+        if ctx.needs_input_grad[0]:
+            of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
+        lines = grad.reshape(-1, grad.shape[-1])
+        if ctx.needs_input_grad[1]:
+            whole = lines.t() @ x.reshape(-1, x.shape[-1])
+            columns = _columns(places)
+            whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
+            of_values = _in_order(whole.gather(1, columns), _sizes(x, places, bias, ""))
+        if bias is not None and ctx.needs_input_grad[4]:
+            of_bias = lines.sum(0, dtype=bias.dtype)
+        return of_x, of_values, None, None, of_bias, None
+
+    semi_structured_linear.register_autograd(backward, setup_context=keep)
+    return SimpleNamespace(linear=torch.ops.sparsity_on_trial.semi_structured_linear.default)
+
+
+def _function(activation: str):
+    """An activation as PyTorch has it."""
+    import torch
+
+    return getattr(torch.nn.functional, activation) if activation else lambda x: x
+
+
+def _sizes(x, places, bias, activation: str) -> layer.Sizes:
+    dtype = str(x.dtype).removeprefix("torch.")
+    tokens = prod(x.shape[:-1])
+    return layer.Sizes(places.shape[0], x.shape[-1], tokens, dtype, bias is not None, activation)
+
+
+def _enqueue(x, values, metadata, bias, sizes: layer.Sizes):
+    """The product for an input (tokens, inputs) on a GPU."""
+    import torch
+
+    x = x.contiguous()
+    if x.data_ptr() % layer.ALIGNMENT:
+        x = x.clone()
+    ordinal = x.get_device()
+    with torch.cuda.device(ordinal):
+        out = x.new_empty(sizes.tokens, sizes.m)
+        stream = dense.current(x, ordinal)
+        captured = torch.cuda.is_current_stream_capturing()
+        # Encoding a tensor map asks the driver about an address, which a capture forbids by default.
+        with counters.capturing_goes_on() if captured else nullcontext():
+            launch = layer.launcher(sizes, ordinal)
+            launch(
+                dense.opened(stream, _device(ordinal)), x.data_ptr(), out.data_ptr(), values.data_ptr(),
+                metadata.data_ptr(), 0 if bias is None else bias.data_ptr(),
+            )  # fmt: skip
+    return out
+
+
+@functools.cache
+def _device(ordinal: int):
+    """The GPU, whose context is PyTorch's."""
+    with current.opened(ordinal) as device:
+        return device
+
+
+# ---------------------------------------------------------------- the module
+
+
+@functools.cache
+def linear_class():
+    """`SemiStructuredLinear`, made when PyTorch is first needed."""
+    import torch
+    from torch import nn
+
+    multiply = operators().linear
+
+    class SemiStructuredLinear(nn.Module):
+        """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
+
+        weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
+        kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
+        parameter. Under autocast inputs and values are cast as nn.Linear's are.
+        """
+
+        def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
+            super().__init__()
+            m, k = weight.shape
+            require(
+                tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
+                f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
+            )
+            require(
+                bias is None or tuple(bias.shape) == (m,),
+                f"the bias is {tuple(getattr(bias, 'shape', ()))}, but there are {m} outputs: one number for each",
+            )
+            require(
+                activation in ("", *ACTIVATIONS),
+                f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
+            )
+            self.in_features, self.out_features, self.activation = k, m, activation
+            columns = columns_of(mask)
+            sizes = layer.Sizes(m, k, 1, "bfloat16")
+            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % 16))
+            at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
+            values = _in_order(whole.gather(1, at.view(m, -1)), sizes)
+            places = _places(columns)
+            if trained:
+                self.values = nn.Parameter(values)
+            else:
+                self.register_buffer("values", values)
+            self.register_buffer("places", places)
+            self.register_buffer("metadata", _metadata(places, sizes))
+            if bias is not None:
+                bias = nn.Parameter(
+                    bias.detach().float().clone(), getattr(bias, "requires_grad", False)
+                )
+            self.register_parameter("bias", bias)
+
+        @classmethod
+        def of(cls, source, mask=None, activation: str = "", trained: bool = False):
+            """The layer of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
+            weight = getattr(source, "weight", source)
+            if type(weight).__name__.startswith("SparseSemiStructured"):
+                weight = weight.to_dense()
+            weight = weight.detach()
+            mask = kept(weight) if mask is None else mask
+            return cls(weight, mask, getattr(source, "bias", None), activation, trained)
+
+        @property
+        def weight(self):
+            """The dense weight (outputs, inputs), made anew."""
+            return weight_of(self.values, self.places, self.in_features)
+
+        def forward(self, x):
+            require(
+                isinstance(x, torch.Tensor),
+                f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
+            )
+            x, values = _cast(x, x), _cast(x, self.values)
+            _require_input(x, values, self.in_features)
+            require_no_tangent(x, "multiply by the dense layer")
+            return multiply(x, values, self.metadata, self.places, self.bias, self.activation)
+
+        def _apply(self, fn, recurse=True):
+            """As nn.Module has it, but the bias stays in float32, which kernels add."""
+            super()._apply(fn, recurse)
+            if self.bias is not None and self.bias.dtype != torch.float32:
+                self.bias.data = self.bias.data.float()
+            return self
+
+        def extra_repr(self) -> str:
+            said = f", {self.activation}" if self.activation else ""
+            return (
+                f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
+            )
+
+    SemiStructuredLinear.__module__, SemiStructuredLinear.__qualname__ = (
+        __name__,
+        "SemiStructuredLinear",
+    )
+    return SemiStructuredLinear
+
+
+def _require_input(x, values, features: int) -> None:
+    """Raise ValueError, one sentence, unless an input has a layer's features and its values' place and dtype."""
+    require(
+        len(x.shape) > 0 and x.shape[-1] == features,
+        f"the input is {tuple(x.shape)}, but the layer takes {features} features: bring as many, or another layer",
+    )
+    require(
+        x.device == values.device,
+        f"the input is on {x.device}, but the layer on {values.device}: move one of them with to()",
+    )
+    require(
+        x.dtype == values.dtype and x.dtype.itemsize == 2,
+        f"the input is {x.dtype} and the layer's values are {values.dtype}, but both must be bfloat16 or both float16: "
+        "convert them with to(), or use autocast",
+    )
+
+
+# ---------------------------------------------------------------- a whole model
+
+
+def sparsify(model, pattern: str = "2:4", projections=PROJECTIONS, trained: bool = False):
+    """The model, in place, with a `SemiStructuredLinear` for every nn.Linear of these names with multiples of 8 features."""
+    from torch import nn
+
+    require(pattern == "2:4", f"pattern is {pattern!r}, but '2:4' is what layers here have")
+    found = {
+        name: linear_class().of(module, trained=trained)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+        and name.rpartition(".")[2] in projections
+        and not (module.in_features % 8 or module.out_features % 8)
+    }
+    require(
+        bool(found),
+        f"{type(model).__name__} has no nn.Linear called {', '.join(projections)} with multiples of 8 features",
+    )
+    put(model, found)
+    return model

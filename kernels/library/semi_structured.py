@@ -65,8 +65,8 @@ def columns_of(mask):
     if bool((count > _KEPT).any()):
         row, group = map(int, (count > _KEPT).nonzero()[0])
         raise ValueError(
-            f"the mask keeps {int(count[row, group])} of inputs {4 * group} to {4 * group + 3} for output {row}, but 2:4 "
-            "keeps two of four: prune more"
+            f"the mask keeps {int(count[row, group])} of inputs {4 * group} to {4 * group + 3} for output {row}, but "
+            "2:4 keeps two of four: prune more"
         )
     return groups.int().argsort(dim=-1, descending=True, stable=True)[..., :_KEPT].sort(-1).values
 
@@ -293,7 +293,7 @@ def linear_class():
 
         @classmethod
         def of(cls, source, mask=None, activation: str = "", trained: bool = False):
-            """The layer of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
+            """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
             weight = getattr(source, "weight", source)
             if type(weight).__name__.startswith("SparseSemiStructured"):
                 weight = weight.to_dense()
@@ -357,7 +357,7 @@ def _require_input(x, values, features: int) -> None:
 
 
 def sparsify(model, pattern: str = "2:4", projections=PROJECTIONS, trained: bool = False):
-    """The model, in place, with a `SemiStructuredLinear` for every nn.Linear of these names with multiples of 8 features."""
+    """The model, in place: every nn.Linear of these names with multiples of 8 features a `SemiStructuredLinear`."""
     from torch import nn
 
     require(pattern == "2:4", f"pattern is {pattern!r}, but '2:4' is what layers here have")

@@ -15,6 +15,7 @@ INT32_MAX = 2**31 - 1
 K = 128  #: columns of A in a stage
 KERNELS = ("persistent", "multicast", "refilling", "packed", "direct", "pairs", "split_k")
 PACKED = ("packed", "direct", "pairs", "split_k")  #: take A in the order of use
+TURNED = ("persistent", "multicast", "refilling", "packed", "split_k")  #: store C by columns as well
 DIRECT = ("direct", "pairs")  #: write C from registers
 KEEP = {"": 0, "a": 1, "b": 2, "ab": 3}
 WIDTHS = (16, 32, 64, 96, 128, 144, 160, 176, 184, 192, 256)  #: of wgmma_eight.cuh
@@ -63,9 +64,12 @@ class Fp8:
     def source(self) -> Path:
         return HERE / f"fp8_{self.kernel}.cu"
 
-    def entry(self, out: str = "bfloat16", rows: bool = False, columns: bool = False) -> str:
-        """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's."""
-        c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}"
+    def entry(
+        self, out: str = "bfloat16", rows: bool = False, columns: bool = False, orders: str = "CC"
+    ) -> str:
+        """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's; orders: "FF": C
+        by columns."""
+        c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}" + ", true" * (orders == "FF")
         last = c.splits if c.kernel == "split_k" else c.buffers
         tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
         return f"fp8_{c.kernel}<{tile}, {_OUTS[out]}, {flags}>"
@@ -81,16 +85,21 @@ class Fp8:
         """Tiles, or pairs of them, in a column and tiles in a row of C."""
         return ceil(m / (2 * self.m if self.pairs else self.m)), ceil(n / self.n)
 
-    def check(self, m: int, n: int, k: int, shared_most: int) -> None:
+    def check(self, m: int, n: int, k: int, shared_most: int, orders: str = "CC") -> None:
         """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
 
-        shared_most: bytes of shared memory that a block may have.
+        shared_most: bytes of shared memory that a block may have; orders: "FF": C by columns.
         """
-        c, refilling = self, self.kernel == "refilling"
+        c, refilling, turned = self, self.kernel == "refilling", orders == "FF"
+        require(
+            not turned or c.kernel in TURNED,
+            f"fp8_{c.kernel} stores C by rows: use one of {', '.join(TURNED)} for C by columns",
+        )
+        narrow = (16, 32) if turned and c.kernel in ("packed", "split_k") else ()
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1, 2)),
             ("rows of a tile", c.m, {"refilling": (192,), "pairs": (64, 128)}.get(c.kernel, (64, 128, 256))),
-            ("n", c.n, WIDTHS if c.kernel == "direct" else (64, 128, 192, 256)),
+            ("n", c.n, WIDTHS if c.kernel == "direct" else (*narrow, 64, 128, 192, 256)),
             ("keep", c.keep, tuple(KEEP)[1:] if c.pairs else tuple(KEEP)), ("ahead", c.ahead, tuple(tma.AHEAD)),
             ("buffers", c.buffers, {"split_k": (1,), **dict.fromkeys(DIRECT, (0,))}.get(c.kernel, range(1, 17))),
             ("splits", c.splits, range(2, 9) if c.kernel == "split_k" else (1,)),
@@ -213,27 +222,37 @@ FAMILY: tuple[Fp8, ...] = (
     Fp8("split_k", 1, 2, 128, 6, 1, 2, keep="b"),
     Fp8("split_k", 2, 2, 128, 5, 1, 2, keep="b"),
 )
+#: For few tokens, C by columns.
+NARROW_FAMILY: tuple[Fp8, ...] = (
+    *(Fp8("packed", groups, 1, n, 10, 1, keep="b") for groups in (1, 2) for n in (16, 32)),
+    *(
+        Fp8("split_k", groups, 1, n, 10, 1, splits, keep="b")
+        for groups in (1, 2) for n in (16, 32) for splits in (2, 3, 4, 8)
+    ),
+)  # fmt: skip
 #: Configurations that nothing tries in this process, because they were seen to hang or to break the GPU's context.
 LEFT_OUT: set[Fp8] = set()
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
 
-def candidates(m: int, n: int, k: int, sms: int, shared_most: int) -> list[Fp8]:
+def candidates(
+    m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC"
+) -> list[Fp8]:
     """What takes the problem, without what a prediction rules out."""
     predicted = {
         c: predict(c, m, n, k, sms)
-        for c in FAMILY
-        if c not in LEFT_OUT and fits(c, m, n, k, shared_most)
+        for c in (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
+        if c not in LEFT_OUT and fits(c, m, n, k, shared_most, orders)
     }
     least = min(predicted.values(), default=0.0)
     return [config for config, time in predicted.items() if time <= WITHIN * least]
 
 
-def fits(config: Fp8, m: int, n: int, k: int, shared_most: int) -> bool:
+def fits(config: Fp8, m: int, n: int, k: int, shared_most: int, orders: str = "CC") -> bool:
     """Whether a configuration takes the problem."""
     try:
-        config.check(m, n, k, shared_most)
+        config.check(m, n, k, shared_most, orders)
     except ValueError:
         return False
     return True

@@ -12,7 +12,7 @@
 #include "refilling.cuh"
 #include "store_eight.cuh"
 
-template <int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, Out OUT, bool ROWS, bool COLUMNS>
+template <int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false>
 __global__ void __launch_bounds__(GROUPS * 128, 1) fp8_refilling(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: fp8_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,
@@ -23,6 +23,6 @@ __global__ void __launch_bounds__(GROUPS * 128, 1) fp8_refilling(
     using S = Stages<GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, d};
     const Scales scales{scale_a, scale_b, scale_d, m, n};
-    using Out = StoreEight<BUFFERS, OUT, ROWS, COLUMNS>;
+    using Out = StoreEight<BUFFERS, OUT, ROWS, COLUMNS, TURNED>;
     multiply_refilling<FromPointers<S>, S>(Tiled{from, kept}, {high, wide, band}, steps, Squares<Out, Scales>{d, scales});
 }

@@ -11,7 +11,7 @@
 #include "split_k.cuh"
 #include "store_eight.cuh"
 
-template <int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, Out OUT, bool ROWS, bool COLUMNS>
+template <int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
     const unsigned char* __restrict__ packed,  // as in fp8_packed
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,  // fp8_stages.cuh
@@ -24,5 +24,5 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
     const Scales scales{scale_a, scale_b, scale_d, m, n};
     multiply_tiles<FromPointers<S>, S, 1, 24, 240, true>(
         Packed<true>{from, packed, steps, kept}, Share<SPLITS>({high, wide, band}, steps),
-        Exchanged<SPLITS, StoreEight<1, OUT, ROWS, COLUMNS>, Scales>{d, scales});
+        Exchanged<SPLITS, StoreEight<1, OUT, ROWS, COLUMNS, TURNED>, Scales>{d, scales});
 }

@@ -15,7 +15,6 @@ INT32_MAX = 2**31 - 1
 K = 128  #: columns of A in a stage
 KERNELS = ("persistent", "multicast", "refilling", "packed", "direct", "pairs", "split_k")
 PACKED = ("packed", "direct", "pairs", "split_k")  #: take A in the order of use
-TURNED = ("persistent", "multicast", "refilling", "packed", "split_k")  #: store C by columns as well
 DIRECT = ("direct", "pairs")  #: write C from registers
 KEEP = {"": 0, "a": 1, "b": 2, "ab": 3}
 WIDTHS = (16, 32, 64, 96, 128, 144, 160, 176, 184, 192, 256)  #: of wgmma_eight.cuh
@@ -90,12 +89,8 @@ class Fp8:
 
         shared_most: bytes of shared memory that a block may have; orders: "FF": C by columns.
         """
-        c, refilling, turned = self, self.kernel == "refilling", orders == "FF"
-        require(
-            not turned or c.kernel in TURNED,
-            f"fp8_{c.kernel} stores C by rows: use one of {', '.join(TURNED)} for C by columns",
-        )
-        narrow = (16, 32) if turned and c.kernel in ("packed", "split_k") else ()
+        c, refilling = self, self.kernel == "refilling"
+        narrow = (16, 32) if orders == "FF" and c.kernel in ("packed", "split_k") else ()
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1, 2)),
             ("rows of a tile", c.m, {"refilling": (192,), "pairs": (64, 128)}.get(c.kernel, (64, 128, 256))),

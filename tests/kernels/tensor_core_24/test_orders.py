@@ -15,8 +15,9 @@ import kernels
 from artifact.measure import check, device
 from kernels import formats, jit
 from kernels.formats import half, two_four
-from kernels.tensor_core_24 import family, launch, operands, wgmma
+from kernels.tensor_core_24 import family, fp8, fp8_family, fp8_operands, launch, operands, wgmma
 from kernels.tensor_core_24.family import Wgmma
+from kernels.tensor_core_24.fp8_family import Fp8
 from kernels.tuning import probe
 
 ORDERS = [orders for orders in operands.ORDERS if orders != "CC"]
@@ -145,3 +146,42 @@ def test_trials_are_judged_by_rows(orders):
     problem = operands.problem(520, 72, 1024, seed=4, orders=orders)
     won = launch.tune(problem, opened)
     check.check(won.bound, problem, check.oracle(problem), opened.create_stream())
+
+
+# ---------------------------------------------------------------- 8 bits
+
+EIGHT = {c.kernel: c for c, *_ in fp8_family.RUNGS.values()}
+EIGHTS = [*EIGHT.values(), *fp8_family.NARROW_FAMILY, Fp8("direct", 2, 2, 184, 5, 0, keep="a")]
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("config", EIGHTS, ids=str)
+def test_fp8_by_columns_costs_no_more_registers_in_memory(config, scaled):
+    def spills(orders: str) -> int:
+        entry = config.entry("bfloat16", scaled, scaled, orders)
+        ((used, _),) = jit.reports([jit.compile_cubin(config.source, entry, "sm_90a")])
+        return used.spill_loads + used.spill_stores
+
+    assert spills("FF") <= (spills("CC") if config.n >= 64 else 0)
+
+
+def test_fp8_by_columns_is_bfloat16():
+    with pytest.raises(ValueError, match="for C in e4m3, but must be 'CC', or 'FF' in bfloat16"):
+        fp8_operands.problem(64, 64, 64, out="e4m3", orders="FF")
+    assert fp8_operands.problem(64, 64, 64, orders="FF").label == "e4m3 linear"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scale", fp8_operands.SCALES)
+@pytest.mark.parametrize("config", EIGHTS, ids=str)
+def test_fp8_products_by_columns(config, scale):
+    opened = device.require().open()
+    stream, done = opened.create_stream(), 0
+    most = opened.properties.max_shared_memory_per_block_optin
+    for m, n, k in (*SIZES, (300, 500, 1000)):
+        if fp8_family.fits(config, m, n, k, most, "FF"):
+            problem = fp8_operands.problem(m, n, k, seed=m + n, scale=scale, orders="FF")
+            bound = fp8.bind_config("one", problem, opened, config)
+            check.check(bound, problem, check.oracle(problem), stream)
+            done += 1
+    assert done

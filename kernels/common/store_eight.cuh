@@ -23,6 +23,8 @@ __device__ __forceinline__ unsigned pack_e4m3(float low, float high)
 struct Scales {
     const float *a, *b, *d;  // of A: 1 or m; of B: 1 or n; of D: 1, or null for none
     int m, n;
+    const float* bias = nullptr;  // of D's rows, m, or null; looked at where something is added
+    __device__ __forceinline__ float bias_of_row(int i) const { return bias && i < m ? __ldg(bias + i) : 0.f; }
     __device__ __forceinline__ float of_row(int i) const { return i < m ? __ldg(a + i) : 0.f; }
     __device__ __forceinline__ float of_column(int j) const { return j < n ? __ldg(b + j) : 0.f; }
     // What all of D is multiplied by. ROWS, COLUMNS: what is not in it
@@ -37,7 +39,8 @@ struct Scales {
 //            OUT      what D is
 //            ROWS     whether A has a scale for each row, COLUMNS  B one for each column: the plain kernel does not look
 //            TURNED   whether D is column-major, and bfloat16: the tensor map is that of D^T, n x m
-template <int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false>
+//            EXTRA    of store.cuh's Extra: a bias, and an activation
+template <int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false, int EXTRA = NOTHING>
 struct StoreEight {
     static_assert(OUT == TO_BF16 || !TURNED, "e4m3 is stored by rows");
     unsigned char square[BUFFERS][8192];  // aligned to 1024 bytes
@@ -59,9 +62,12 @@ struct StoreEight {
         const int g = row + 16 * warp + lane / 4, c = column + 2 * (lane % 4);
         float down[2] = {all, all};
         if (ROWS) down[0] = all * scales.of_row(g), down[1] = all * scales.of_row(g + 8);
+        float bias[2] = {};
+        if (EXTRA) bias[0] = scales.bias_of_row(g), bias[1] = scales.bias_of_row(g + 8);
         const auto scaled = [&](int i) {  // accumulators i and i + 1: row g + 8 (i / 2 % 2), columns c + 8 (i / 4)
             float2 x = {acc[i] * down[i / 2 % 2], acc[i + 1] * down[i / 2 % 2]};
             if (COLUMNS) x.x *= scales.of_column(c + 8 * (i / 4)), x.y *= scales.of_column(c + 8 * (i / 4) + 1);
+            if (EXTRA) x.x = activated<EXTRA>(x.x + bias[i / 2 % 2]), x.y = activated<EXTRA>(x.y + bias[i / 2 % 2]);
             return x;
         };
         if constexpr (OUT == TO_BF16) {

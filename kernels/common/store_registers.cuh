@@ -32,8 +32,8 @@ __device__ __forceinline__ unsigned transposed(unsigned word)
     return word;
 }
 
-// TURNED: D is column-major, and bfloat16: its columns are lines of `pitch` bytes.
-template <Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false>
+// TURNED: D is column-major, and bfloat16: its columns are lines of `pitch` bytes. EXTRA: as in store_eight.cuh.
+template <Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false, int EXTRA = NOTHING>
 struct StoreRegisters {
     static_assert(OUT == TO_BF16 || !TURNED, "e4m3 is stored by rows");
     static constexpr int SIZE = OUT == TO_BF16 ? 2 : 1, PIECE = 16 / SIZE;  // bytes of an element; columns of 16 bytes
@@ -68,8 +68,11 @@ struct StoreRegisters {
                 const bool there = r < scales.m;
                 const float down = ROWS ? all * scales.of_row(r) : all;
                 unsigned char* line = d + (size_t)r * pitch;
+                const float bias = EXTRA ? scales.bias_of_row(r) : 0.f;
                 const auto scaled = [&](int j) {  // columns 8 j + 2 t and + 1
-                    return make_float2(acc[i][4 * j + 2 * h] * down, acc[i][4 * j + 2 * h + 1] * down);
+                    const float left = acc[i][4 * j + 2 * h] * down, right = acc[i][4 * j + 2 * h + 1] * down;
+                    if (!EXTRA) return make_float2(left, right);
+                    return make_float2(activated<EXTRA>(left + bias), activated<EXTRA>(right + bias));
                 };
                 const auto bytes = [&](int j) {
                     const float2 x = scaled(j);
@@ -117,9 +120,13 @@ struct StoreRegisters {
             const int top = row + 64 * i + threadIdx.x / 32 % 4 * 16;
             float down[2] = {all, all};
             if (ROWS) down[0] *= scales.of_row(top + lane / 4), down[1] *= scales.of_row(top + lane / 4 + 8);
+            float bias[2] = {};
+            if (EXTRA) bias[0] = scales.bias_of_row(top + lane / 4), bias[1] = scales.bias_of_row(top + lane / 4 + 8);
             const auto word = [&](int j, int h) {
                 const float* x = &acc[i][4 * j + 2 * h];
-                return transposed(pack<BF16>(x[0] * down[h], x[1] * down[h]));
+                float left = x[0] * down[h], right = x[1] * down[h];
+                if (EXTRA) left = activated<EXTRA>(left + bias[h]), right = activated<EXTRA>(right + bias[h]);
+                return transposed(pack<BF16>(left, right));
             };
             const auto line = [&](int c) { return d + (size_t)c * pitch; };
 #pragma unroll

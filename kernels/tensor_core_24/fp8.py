@@ -127,10 +127,12 @@ def tune(problem: Problem, device) -> tuning.Winner:
 
 
 def bind_config(
-    name: str, problem: Problem, device, config: Fp8, *, cache: dict | None = None
-) -> Launch:
-    """Make a configuration ready: D (m, n) = scale_A · scale_B · sums / scale_D, FP32 sums, rounded once.
+    name: str, problem: Problem, device, config: Fp8, *, bias=None, activation: str = "", cache: dict | None = None
+) -> Launch:  # fmt: skip
+    """Make a configuration ready: D (m, n) = activation(scale_A · scale_B · sums / scale_D + bias), FP32 sums, rounded
+    once.
 
+    bias: float32 (m,), CuPy; activation: one of `family.ACTIVATIONS`, or "": none.
     cache: where configurations that are tried on one problem share what they prepare. Raises ValueError, one
     sentence, where the GPU has no wgmma, the operands are none of FP8, or the configuration does not take the
     problem.
@@ -196,9 +198,11 @@ def bind_config(
     arguments = (
         *map(np.int32, (ceil(k / K), high, wide, min(config.band, high), KEEP[config.keep])),
         *(0 if x is None else x.data.ptr for x in scales), np.int32(m), np.int32(n),
+        0 if bias is None else bias.data.ptr,
     )  # fmt: skip
     shared = config.shared_bytes
-    entry = config.entry(out_kind, rows, columns, problem.orders)
+    extra = activation or bias is not None
+    entry = config.entry(out_kind, rows, columns, problem.orders, extra)
     kernel = jit.loaded(config.source, entry, device, shared)
     count = high * wide
     resident = count if config.kernel == "split_k" else sms // config.cluster
@@ -211,7 +215,7 @@ def bind_config(
         out,
         prepare_ms,
         prepared.nbytes,
-        keep=(operands, val, prepared, b_bits, d_bits),
+        keep=(operands, val, prepared, b_bits, d_bits, bias),
     )
 
 

@@ -9,16 +9,16 @@
 // Template:  as in fp8_stages.cuh; BUFFERS is 0
 #include "fp8_registers.cuh"
 
-template <int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false>
+template <int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false, int EXTRA = NOTHING>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_direct(
     const unsigned char* __restrict__ packed,  // m'/64 x steps pieces; m' and k' are padded with zeros
     const __grid_constant__ TensorMap b, unsigned char* __restrict__ d, int pitch,  // fp8_stages.cuh; bytes of a row of D
     int steps, int high, int wide, int band,  // k in steps of 128; TileOrder
     int kept,  // Hints
-    const float* scale_a, const float* scale_b, const float* scale_d, int m, int n)  // Scales: store_eight.cuh
+    const float* scale_a, const float* scale_b, const float* scale_d, int m, int n, const float* bias)  // Scales: store_eight.cuh
 {
     using S = Stages<GROUPS, BLOCKS, N, STAGES, true>;
     const Operands from{b, b, b, b};
-    const Scales scales{scale_a, scale_b, scale_d, m, n};
-    multiply_tiles<FromPointers<S>, S, 1, 24, 240, true>(Packed<true>{from, packed, steps, kept}, Resident{{high, wide, band}, steps}, Registers<StoreRegisters<OUT, ROWS, COLUMNS, TURNED>>{d, pitch, scales});
+    const Scales scales{scale_a, scale_b, scale_d, m, n, bias};
+    multiply_tiles<FromPointers<S>, S, 1, 24, 240, true>(Packed<true>{from, packed, steps, kept}, Resident{{high, wide, band}, steps}, Registers<StoreRegisters<OUT, ROWS, COLUMNS, TURNED, EXTRA>>{d, pitch, scales});
 }

@@ -64,11 +64,17 @@ class Fp8:
         return HERE / f"fp8_{self.kernel}.cu"
 
     def entry(
-        self, out: str = "bfloat16", rows: bool = False, columns: bool = False, orders: str = "CC"
-    ) -> str:
+        self, out: str = "bfloat16", rows: bool = False, columns: bool = False, orders: str = "CC",
+        extra: bool | str = False,
+    ) -> str:  # fmt: skip
         """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's; orders: "FF": C
-        by columns."""
-        c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}" + ", true" * (orders == "FF")
+        by columns; extra: with a bias, or an activation behind it (`family.ACTIVATIONS`)."""
+        c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}"
+        if extra:
+            added = extra.upper() if isinstance(extra, str) else "ADDS"
+            flags += f", {str(orders == 'FF').lower()}, {added}"
+        elif orders == "FF":
+            flags += ", true"
         last = c.splits if c.kernel == "split_k" else c.buffers
         tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
         return f"fp8_{c.kernel}<{tile}, {_OUTS[out]}, {flags}>"

@@ -11,18 +11,18 @@
 #include "split_k.cuh"
 #include "store_eight.cuh"
 
-template <int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false>
+template <int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false, int EXTRA = NOTHING>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_split_k(
     const unsigned char* __restrict__ packed,  // as in fp8_packed
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap d,  // fp8_stages.cuh
     int steps, int high, int wide, int band,  // k in steps of 128, at least SPLITS; TileOrder
     int kept,  // Hints
-    const float* scale_a, const float* scale_b, const float* scale_d, int m, int n)  // Scales: store_eight.cuh
+    const float* scale_a, const float* scale_b, const float* scale_d, int m, int n, const float* bias)  // Scales: store_eight.cuh
 {
     using S = Stages<GROUPS, BLOCKS, N, STAGES, true>;
     const Operands from{b, b, b, d};
-    const Scales scales{scale_a, scale_b, scale_d, m, n};
+    const Scales scales{scale_a, scale_b, scale_d, m, n, bias};
     multiply_tiles<FromPointers<S>, S, 1, 24, 240, true>(
         Packed<true>{from, packed, steps, kept}, Share<SPLITS>({high, wide, band}, steps),
-        Exchanged<SPLITS, StoreEight<1, OUT, ROWS, COLUMNS, TURNED>, Scales>{d, scales});
+        Exchanged<SPLITS, StoreEight<1, OUT, ROWS, COLUMNS, TURNED, EXTRA>, Scales>{d, scales});
 }

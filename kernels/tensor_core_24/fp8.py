@@ -138,13 +138,10 @@ def bind_config(
     problem.
     """
     import cupy
-    from cuda.core import LaunchConfig
 
     _require_gpu(name, device)
-    properties = device.properties
     m, n, k = problem.m, problem.n, problem.k
-    sms = properties.multiprocessor_count
-    config.check(m, n, k, properties.max_shared_memory_per_block_optin, problem.orders)
+    config.check(m, n, k, device.properties.max_shared_memory_per_block_optin, problem.orders)
     turned = problem.orders == "FF"
     operands = problem.device()
     out_kind, rows, columns = _kind(problem)
@@ -204,11 +201,7 @@ def bind_config(
     extra = activation or bias is not None
     entry = config.entry(out_kind, rows, columns, problem.orders, extra)
     kernel = jit.loaded(config.source, entry, device, shared)
-    count = high * wide
-    resident = count if config.kernel == "split_k" else sms // config.cluster
-    grid = min(count, resident)  # of clusters, where there are any
-    cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
-    launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **cluster)
+    launch = launch_of(config, m, n, device)
     return Launch(
         name,
         [*before, (kernel, launch, (*of_a, b_map, *of_d, *arguments)), *after],
@@ -216,6 +209,20 @@ def bind_config(
         prepare_ms,
         prepared.nbytes,
         keep=(operands, val, prepared, b_bits, d_bits, bias),
+    )
+
+
+def launch_of(config: Fp8, m: int, n: int, device):
+    """The `cuda.core.LaunchConfig` of a configuration."""
+    from cuda.core import LaunchConfig
+
+    high, wide = config.tiles(m, n)
+    count, sms = high * wide, device.properties.multiprocessor_count
+    resident = count if config.kernel == "split_k" else sms // config.cluster
+    grid = min(count, resident)  # of clusters, where there are any
+    cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
+    return LaunchConfig(
+        grid=grid, block=config.threads, shmem_size=config.shared_bytes, **cluster
     )
 
 

@@ -13,7 +13,7 @@ from artifact.measure import check
 from artifact.measure import device as gpus
 from kernels.formats import two_four
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, layer, operands, wgmma
+from kernels.tensor_core_24 import family, fp8_family, fp8_layer, fp8_operands, layer, operands
 from kernels.tensor_core_24.layer import Sizes
 
 LIMITS = (132, 232_448)
@@ -106,4 +106,87 @@ def test_a_layer_holds_the_same_on_both_sides():
     a = two_four.random(333, 520, "bfloat16", 3)
     for here, there in zip(layer.pack(a), layer.pack(two_four.to_device(a)), strict=True):
         assert np.array_equal(here, there.get())
-    assert wgmma.K == 64
+
+
+# ---------------------------------------------------------------- 8 bits
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("tokens", [1, 16, 64, 100, 4096])
+@pytest.mark.parametrize(("m", "k"), [(4096, 4096), (28672, 8192), (8, 16), (1000, 2064)])
+def test_every_size_has_a_kernel_in_fp8(m, k, tokens, vectors):
+    sizes = fp8_layer.Sizes(m, k, tokens, vectors)
+    config = fp8_layer.predicted(sizes, *LIMITS)
+    assert config.kernel in fp8_family.PACKED
+    assert fp8_family.fits(config, m, tokens, k, LIMITS[1], layer.ORDERS)
+
+
+def test_what_is_no_layer_in_fp8_is_one_sentence():
+    for sizes, said in (
+        (fp8_layer.Sizes(12, 16, 1), "has 12 outputs"), (fp8_layer.Sizes(16, 24, 1), "has 24 inputs"),
+        (fp8_layer.Sizes(16, 16, 1, activation="tanh"), "must be one of relu, gelu, silu"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            fp8_layer.check(sizes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("activation", ["", "silu"])
+@pytest.mark.parametrize("scale", fp8_operands.SCALES)
+@pytest.mark.parametrize("tokens", [1, 3, 16, 64, 100, 700])
+@pytest.mark.parametrize(("m", "k"), [(1000, 2064), (4096, 1024), (8, 16)])
+def test_a_layer_in_fp8_multiplies(m, k, tokens, scale, activation):
+    import cupy
+    from test_orders import FUNCTIONS
+
+    opened = gpus.require().open()
+    stream = opened.create_stream()
+    problem = fp8_operands.problem(m, tokens, k, seed=m + tokens, scale=scale, orders="FF")
+    ops = problem.device()
+    packed = fp8_layer.pack(ops.a)
+    bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
+    vectors = scale == "vectors"
+    run = fp8_layer.launcher(
+        fp8_layer.Sizes(m, k, tokens, vectors, True, activation), opened.device_id
+    )
+    ops.c.fill(np.nan)
+    opened.sync()
+    run(
+        stream, ops.b.bits.data.ptr, ops.c.bits.data.ptr, packed.data.ptr, ops.a.scale.data.ptr,
+        ops.b.scale.data.ptr, bias.data.ptr,
+    )  # fmt: skip
+    stream.sync()
+    product = check.oracle(problem, on="cpu").values + bias.get()[:, None].astype(np.float64)
+    out = Half("bfloat16", ops.c.bits.get())
+    check.compare(out, check.reference(FUNCTIONS[activation](product)), "a layer", "fp8")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_tokens_are_quantised_by_themselves(dtype):
+    import cupy
+
+    from kernels.formats import eight, half
+
+    opened = gpus.require().open()
+    stream = opened.create_stream()
+    tokens, k = 37, 4112
+    x = np.random.default_rng(5).standard_normal((tokens, k)).astype(np.float32)
+    x *= 10.0 ** np.arange(-3, 4)[np.arange(tokens) % 7][:, None] if dtype == "bfloat16" else 1
+    x[5] = 0
+    bits = half.to_bits(x, dtype)
+    x = half.from_bits(bits, dtype)
+    bits[7, 3] = half.to_bits(np.array([np.nan], np.float32), dtype)[0]
+    there, to = cupy.asarray(bits), cupy.full((tokens, k), 0xFF, cupy.uint8)
+    scale = cupy.full(tokens, np.nan, cupy.float32)
+    opened.sync()
+    fp8_layer.quantise(
+        stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened
+    )
+    stream.sync()
+    units, found = scale.get(), eight.from_bits(to.get(), "e4m3")
+    assert np.isnan(units[7]) and units[5] == 1 and not found[5].any()
+    rest = [i for i in range(tokens) if i not in (5, 7)]
+    assert np.allclose(units[rest], np.abs(x[rest]).max(1) / 448, rtol=1e-6)
+    off = np.abs(found[rest] * units[rest, None] - x[rest])
+    assert (off <= np.maximum(np.abs(x[rest]) / 16, units[rest, None] * 2.0**-10) * 1.01).all()

@@ -27,7 +27,7 @@ from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
 from kernels.registers import used_before
-from kernels.tensor_core_24 import bounds, family, fp8, gpcs, wgmma
+from kernels.tensor_core_24 import bounds, family, fp8, fp8_layer, gpcs, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 DTYPES = half.DTYPES
@@ -134,7 +134,7 @@ def test_the_ladder_is_one_of_predictions_written_down():
 def test_no_source_is_left_over():
     used = {kernel.source.name for kernel in (room.VARIANTS | fp8.VARIANTS).values()}
     used |= {"generate.cu", "generate_eight.cu", gpcs.SOURCE.name}
-    used |= {config.source.name for config in family.NARROW_FAMILY}
+    used |= {config.source.name for config in family.NARROW_FAMILY} | {fp8_layer.QUANTISE.name}
     assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"family.py", "fp8_family.py"}
     assert {f"wgmma_{kernel}.cu" for kernel in family.KERNELS} <= used
 

@@ -95,7 +95,7 @@ def predicted(sizes: Sizes, sms: int, most: int) -> Fp8:
 
 
 def quantise(stream, dtype: str, tokens: int, k: int, x: int, to: int, scale: int, device) -> None:
-    """Enqueue on a `cuda.core.Stream`: each token's features in e4m3, and the scale of each, its largest magnitude / 448.
+    """Enqueue on a `cuda.core.Stream`: each token's features in e4m3, and its scale, the largest magnitude over 448.
 
     dtype: of x, "bfloat16" or "float16". x: address of tokens x k numbers, k a multiple of 16; to: of as many bytes;
     scale: of tokens float32.

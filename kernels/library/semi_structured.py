@@ -3,6 +3,7 @@
     layer = SemiStructuredLinear.of(linear)          # keeps the two largest magnitudes of each four
     layer = SemiStructuredLinear.of(linear, mask)    # or what a mask keeps: bool, as the weight
     layer = SemiStructuredLinear.of(tensor)          # PyTorch's SparseSemiStructuredTensor
+    layer = SemiStructuredLinearFP8.of(linear)       # e4m3, with a scale for each output and for each token
     sparsify(model)                                  # projections of attention and FFN, as Qwen2 and Llama have them
 
 The product is an operator of `torch.library`, on the current stream, with bias and activation in the same launch;
@@ -16,14 +17,15 @@ asked for.
 from __future__ import annotations
 
 import functools
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
-from ..tensor_core_24 import layer
+from ..tensor_core_24 import fp8_layer, layer
 from ..tensor_core_24.family import ACTIVATIONS, K
-from . import counters, current, dense
+from . import counters, current, dense, operands
 from .layers import _cast, put
 from .torch_modes import require_no_tangent
 
@@ -33,8 +35,8 @@ _GROUP, _KEPT = 4, 2
 
 
 def __getattr__(name: str):
-    if name == "SemiStructuredLinear":
-        return linear_class()
+    if name in ("SemiStructuredLinear", "SemiStructuredLinearFP8"):
+        return getattr(classes(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -52,15 +54,16 @@ def kept(weight):
     return torch.zeros_like(groups, dtype=torch.bool).scatter_(-1, order, True).view(m, -1)[:, :k]
 
 
-def columns_of(mask):
+def columns_of(mask, multiple: int = 16):
     """int64 (outputs, groups, 2): which two of each four columns a mask keeps, ascending.
 
-    Where it keeps fewer, others fill up. Raises ValueError, one sentence, where it keeps more.
+    Where it keeps fewer, others fill up. multiple: what inputs are rounded up to. Raises ValueError, one sentence,
+    where it keeps more.
     """
     import torch
 
     m, k = mask.shape
-    groups = torch.nn.functional.pad(mask, (0, -k % 16)).view(m, -1, _GROUP)
+    groups = torch.nn.functional.pad(mask, (0, -k % multiple)).view(m, -1, _GROUP)
     count = groups.sum(-1)
     if bool((count > _KEPT).any()):
         row, group = map(int, (count > _KEPT).nonzero()[0])
@@ -110,25 +113,40 @@ def _in_order(rows, sizes: layer.Sizes):
 
 
 def _swizzled(pieces):
-    """Pieces (…, 64, 32) whose units of 8 values are at u ^ (row // 2 % 4), which undoes itself."""
+    """Pieces (…, 64, width) whose four units of 16 bytes are at u ^ (row // 2 % 4), which undoes itself."""
     import torch
 
     row = torch.arange(64, device=pieces.device)[:, None]
     unit = torch.arange(4, device=pieces.device)[None, :] ^ row // 2 % 4
-    return pieces.reshape(*pieces.shape[:2], 64, 4, 8)[:, :, row, unit].flatten(-2)
+    return pieces.reshape(*pieces.shape[:2], 64, 4, -1)[:, :, row, unit].flatten(-2)
 
 
 def _metadata(places, sizes: layer.Sizes):
     """int32 (rows', 128 pieces): metadata in the order of a kernel's stages, `wgmma.ring_metadata`."""
     import torch
 
-    from ..formats import two_four
+    from ..formats.two_four import TwoFour
     from ..tensor_core_24 import wgmma
 
-    host = places.cpu().numpy().view("u2")
-    of = two_four.TwoFour(sizes.m, sizes.k, "bfloat16", host[:, :0], host)
-    ring = wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS)
-    return torch.from_numpy(ring.view("i4")).to(places.device)
+    with _shared(places) as (meta,):
+        of = TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
+        ring = wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS)
+    return torch.from_dlpack(ring.view("i4"))
+
+
+@contextmanager
+def _shared(*tensors):
+    """Tensors as arrays of NumPy, or on a GPU CuPy's, which is then current and has done its work at the end."""
+    import torch
+
+    made = [operands.array(x) for x in tensors]
+    if not tensors[0].is_cuda:
+        yield made
+        return
+    torch.cuda.synchronize(tensors[0].device)
+    with current.opened(tensors[0].get_device()) as opened:
+        yield made
+        opened.sync()
 
 
 def weight_of(values, places, inputs: int):
@@ -193,7 +211,89 @@ def operators() -> SimpleNamespace:
         return of_x, of_values, None, None, of_bias, None
 
     semi_structured_linear.register_autograd(backward, setup_context=keep)
-    return SimpleNamespace(linear=torch.ops.sparsity_on_trial.semi_structured_linear.default)
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::semi_structured_linear_fp8", mutates_args=(),
+        schema="(Tensor x, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) -> Tensor",
+    )  # fmt: skip
+    def semi_structured_linear_fp8(x, packed, scales, places, bias, activation):
+        m, k = places.shape[0], x.shape[-1]
+        sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
+        fp8_layer.check(sizes)
+        shape = (*x.shape[:-1], m)
+        if 0 in shape:
+            return x.new_zeros(shape)
+        lines = x.reshape(-1, k)
+        if not x.is_cuda:
+            numbers, unit = _quantised(lines.float())
+            whole = weight_of_fp8(packed, scales, places, k)
+            made = torch.nn.functional.linear(numbers.float() * unit, whole, bias)
+            return _function(activation)(made).to(x.dtype).view(shape)
+        return _enqueue_fp8(lines, packed, scales, bias, sizes).view(shape)
+
+    @semi_structured_linear_fp8.register_fake
+    def _(x, packed, scales, places, bias, activation):
+        return x.new_empty((*x.shape[:-1], places.shape[0]))
+
+    def no_gradient(ctx, grad):
+        raise ValueError(
+            "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
+            "SemiStructuredLinear"
+        )
+
+    semi_structured_linear_fp8.register_autograd(no_gradient)
+    ops = torch.ops.sparsity_on_trial
+    return SimpleNamespace(
+        linear=ops.semi_structured_linear.default, fp8=ops.semi_structured_linear_fp8.default
+    )
+
+
+def _quantised(x):
+    """(e4m3, scales (rows, 1)) of rows, each with its largest magnitude at 448."""
+    import torch
+
+    unit = x.abs().amax(-1, keepdim=True) / 448
+    unit = torch.where(unit > 0, unit, torch.ones_like(unit))
+    return (x / unit).to(torch.float8_e4m3fn), unit
+
+
+def weight_of_fp8(packed, scales, places, inputs: int):
+    """The dense weight (outputs, inputs) in float32."""
+    import torch
+
+    rows, pieces, _ = packed.shape
+    columns = _columns(places)
+    values = _swizzled(packed[..., :4096].reshape(rows, pieces, 64, 64)).permute(0, 2, 1, 3)
+    values = values.reshape(rows * 64, -1)[: places.shape[0], : columns.shape[1]].contiguous()
+    numbers = values.view(torch.float8_e4m3fn).float() * scales
+    whole = numbers.new_zeros(places.shape[0], 16 * places.shape[1])
+    return whole.scatter(1, columns, numbers)[:, :inputs]
+
+
+def _enqueue_fp8(x, packed, scales, bias, sizes: fp8_layer.Sizes):
+    """The product for an input (tokens, inputs) on a GPU: each token in e4m3, then the kernel."""
+    import torch
+
+    x = x.contiguous()
+    if x.data_ptr() % layer.ALIGNMENT:
+        x = x.clone()
+    ordinal = x.get_device()
+    with torch.cuda.device(ordinal):
+        numbers = x.new_empty(x.shape, dtype=torch.uint8)
+        unit = x.new_empty(sizes.tokens, dtype=torch.float32)
+        out = x.new_empty(sizes.tokens, sizes.m)
+        device = _device(ordinal)
+        stream = dense.opened(dense.current(x, ordinal), device)
+        captured = torch.cuda.is_current_stream_capturing()
+        with counters.capturing_goes_on() if captured else nullcontext():
+            fp8_layer.quantise(
+                stream, "bfloat16", sizes.tokens, sizes.k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device
+            )  # fmt: skip
+            fp8_layer.launcher(sizes, ordinal)(
+                stream, numbers.data_ptr(), out.data_ptr(), packed.data_ptr(), scales.data_ptr(), unit.data_ptr(),
+                0 if bias is None else bias.data_ptr(),
+            )  # fmt: skip
+    return out
 
 
 def _function(activation: str):
@@ -242,22 +342,17 @@ def _device(ordinal: int):
 
 
 @functools.cache
-def linear_class():
-    """`SemiStructuredLinear`, made when PyTorch is first needed."""
+def classes() -> SimpleNamespace:
+    """`SemiStructuredLinear` and its form in FP8, made when PyTorch is first needed."""
     import torch
     from torch import nn
 
-    multiply = operators().linear
+    multiply = operators()
 
-    class SemiStructuredLinear(nn.Module):
-        """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
+    class Layer(nn.Module):
+        """What both have: sizes, which values are kept, a bias in float32, an activation."""
 
-        weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
-        kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
-        parameter. Under autocast inputs and values are cast as nn.Linear's are.
-        """
-
-        def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
+        def __init__(self, weight, mask, bias, activation: str):
             super().__init__()
             m, k = weight.shape
             require(
@@ -273,18 +368,6 @@ def linear_class():
                 f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
             )
             self.in_features, self.out_features, self.activation = k, m, activation
-            columns = columns_of(mask)
-            sizes = layer.Sizes(m, k, 1, "bfloat16")
-            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % 16))
-            at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
-            values = _in_order(whole.gather(1, at.view(m, -1)), sizes)
-            places = _places(columns)
-            if trained:
-                self.values = nn.Parameter(values)
-            else:
-                self.register_buffer("values", values)
-            self.register_buffer("places", places)
-            self.register_buffer("metadata", _metadata(places, sizes))
             if bias is not None:
                 bias = nn.Parameter(
                     bias.detach().float().clone(), getattr(bias, "requires_grad", False)
@@ -292,14 +375,57 @@ def linear_class():
             self.register_parameter("bias", bias)
 
         @classmethod
-        def of(cls, source, mask=None, activation: str = "", trained: bool = False):
+        def of(cls, source, mask=None, activation: str = "", **how):
             """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
             weight = getattr(source, "weight", source)
             if type(weight).__name__.startswith("SparseSemiStructured"):
                 weight = weight.to_dense()
             weight = weight.detach()
             mask = kept(weight) if mask is None else mask
-            return cls(weight, mask, getattr(source, "bias", None), activation, trained)
+            return cls(weight, mask, getattr(source, "bias", None), activation, **how)
+
+        def _stored(self, weight, mask, multiple: int):
+            """(values of a mask in rows, (outputs, inputs' / 2), places)."""
+            m, k = weight.shape
+            columns = columns_of(mask, multiple)
+            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % multiple))
+            at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
+            return whole.gather(1, at.view(m, -1)), _places(columns)
+
+        def _apply(self, fn, recurse=True):
+            """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
+            super()._apply(fn, recurse)
+            for name in ("bias", "scales"):
+                x = getattr(self, name, None)
+                if x is not None and x.dtype != torch.float32:
+                    x.data = x.data.float()
+            return self
+
+        def extra_repr(self) -> str:
+            said = f", {self.activation}" if self.activation else ""
+            return (
+                f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
+            )
+
+    class SemiStructuredLinear(Layer):
+        """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
+
+        weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
+        kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
+        parameter. Under autocast inputs and values are cast as nn.Linear's are.
+        """
+
+        def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
+            super().__init__(weight, mask, bias, activation)
+            sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
+            rows, places = self._stored(weight, mask, 16)
+            values = _in_order(rows, sizes)
+            if trained:
+                self.values = nn.Parameter(values)
+            else:
+                self.register_buffer("values", values)
+            self.register_buffer("places", places)
+            self.register_buffer("metadata", _metadata(places, sizes))
 
         @property
         def weight(self):
@@ -314,38 +440,79 @@ def linear_class():
             x, values = _cast(x, x), _cast(x, self.values)
             _require_input(x, values, self.in_features)
             require_no_tangent(x, "multiply by the dense layer")
-            return multiply(x, values, self.metadata, self.places, self.bias, self.activation)
-
-        def _apply(self, fn, recurse=True):
-            """As nn.Module has it, but the bias stays in float32, which kernels add."""
-            super()._apply(fn, recurse)
-            if self.bias is not None and self.bias.dtype != torch.float32:
-                self.bias.data = self.bias.data.float()
-            return self
-
-        def extra_repr(self) -> str:
-            said = f", {self.activation}" if self.activation else ""
-            return (
-                f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
+            return multiply.linear(
+                x, values, self.metadata, self.places, self.bias, self.activation
             )
 
-    SemiStructuredLinear.__module__, SemiStructuredLinear.__qualname__ = (
-        __name__,
-        "SemiStructuredLinear",
+    class SemiStructuredLinearFP8(Layer):
+        """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
+
+        A second launch before the product quantises the inputs. For inference.
+        """
+
+        def __init__(self, weight, mask, bias=None, activation: str = ""):
+            super().__init__(weight, mask, bias, activation)
+            rows, places = self._stored(weight, mask, 32)
+            numbers, scales = _quantised(rows.float())
+            self.register_buffer("packed", _packed(numbers, scales, places, self.in_features))
+            self.register_buffer("scales", scales)
+            self.register_buffer("places", places)
+
+        @property
+        def weight(self):
+            """The dense weight (outputs, inputs) in float32, made anew."""
+            return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
+
+        def forward(self, x):
+            require(
+                isinstance(x, torch.Tensor),
+                f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
+            )
+            x = _cast(x, x)
+            _require_place(x, self.packed, self.in_features)
+            require(
+                x.dtype == torch.bfloat16,
+                f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
+            )
+            require_no_tangent(x, "multiply by the dense layer")
+            return multiply.fp8(
+                x, self.packed, self.scales, self.places, self.bias, self.activation
+            )
+
+    for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
+        cls.__module__, cls.__qualname__ = __name__, cls.__name__
+    return SimpleNamespace(
+        SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8
     )
-    return SemiStructuredLinear
 
 
-def _require_input(x, values, features: int) -> None:
-    """Raise ValueError, one sentence, unless an input has a layer's features and its values' place and dtype."""
+def _packed(numbers, scales, places, inputs: int):
+    """uint8 (rows, pieces, 5120): values and metadata in the order of use, `fp8_layer.pack`."""
+    import torch
+
+    from ..formats.two_four_eight import TwoFourEight
+
+    with _shared(numbers.view(torch.uint8), places, scales) as (val, meta, scale):
+        of = TwoFourEight(val.shape[0], inputs, "e4m3", val, meta.view("u2"), scale)
+        made = fp8_layer.pack(of)
+    return torch.from_dlpack(made)
+
+
+def _require_place(x, there, features: int) -> None:
+    """Raise ValueError, one sentence, unless an input has a layer's features and is where `there` is."""
     require(
         len(x.shape) > 0 and x.shape[-1] == features,
         f"the input is {tuple(x.shape)}, but the layer takes {features} features: bring as many, or another layer",
     )
     require(
-        x.device == values.device,
-        f"the input is on {x.device}, but the layer on {values.device}: move one of them with to()",
+        x.device == there.device,
+        f"the input is on {x.device}, but the layer on {there.device}: move one of them with to()",
     )
+
+
+def _require_input(x, values, features: int) -> None:
+    """`_require_place`, and the values' dtype."""
+    _require_place(x, values, features)
     require(
         x.dtype == values.dtype and x.dtype.itemsize == 2,
         f"the input is {x.dtype} and the layer's values are {values.dtype}, but both must be bfloat16 or both float16: "
@@ -356,21 +523,35 @@ def _require_input(x, values, features: int) -> None:
 # ---------------------------------------------------------------- a whole model
 
 
-def sparsify(model, pattern: str = "2:4", projections=PROJECTIONS, trained: bool = False):
-    """The model, in place: every nn.Linear of these names with multiples of 8 features a `SemiStructuredLinear`."""
+def sparsify(
+    model, pattern: str = "2:4", *, dtype: str | None = None, projections=PROJECTIONS, trained: bool = False
+):  # fmt: skip
+    """The model, in place: every nn.Linear of these names with multiples of 16 features a 2:4 layer.
+
+    dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
+    """
     from torch import nn
 
     require(pattern == "2:4", f"pattern is {pattern!r}, but '2:4' is what layers here have")
+    require(
+        dtype in (None, "e4m3") and not (dtype and trained),
+        f"dtype is {dtype!r}, but must be 'e4m3', which is not trained, or None",
+    )
+    make = (
+        classes().SemiStructuredLinearFP8.of
+        if dtype
+        else partial(classes().SemiStructuredLinear.of, trained=trained)
+    )
     found = {
-        name: linear_class().of(module, trained=trained)
+        name: make(module)
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear)
         and name.rpartition(".")[2] in projections
-        and not (module.in_features % 8 or module.out_features % 8)
+        and not (module.in_features % 16 or module.out_features % 16)
     }
     require(
         bool(found),
-        f"{type(model).__name__} has no nn.Linear called {', '.join(projections)} with multiples of 8 features",
+        f"{type(model).__name__} has no nn.Linear called {', '.join(projections)} with multiples of 16 features",
     )
     put(model, found)
     return model

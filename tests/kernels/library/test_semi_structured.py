@@ -187,3 +187,68 @@ def test_autocast_compile_graphs_and_streams():
                 outs += [sparse(x) for _ in range(8)]
         torch.cuda.synchronize()
     assert all(torch.equal(y, outs[0]) for y in outs)
+
+
+# ---------------------------------------------------------------- 8 bits
+
+
+def in_fp8(m=208, k=144, device="cpu", **how):
+    torch.manual_seed(m)
+    linear = nn.Linear(k, m, device=device, dtype=torch.bfloat16)
+    sparse = semi_structured.SemiStructuredLinearFP8.of(linear, **how)
+    with torch.no_grad():
+        linear.weight.mul_(semi_structured.kept(linear.weight))
+    return sparse, linear
+
+
+def test_a_layer_in_fp8_holds_the_weight_rounded():
+    sparse, same = in_fp8()
+    off = (sparse.weight - same.weight.float()).abs()
+    assert bool((off <= same.weight.float().abs() / 15 + sparse.scales * 2.0**-9).all())
+    assert sparse.packed.nbytes <= 0.63 * 256 * 256
+
+
+@pytest.mark.parametrize("activation", ["", "silu"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+@pytest.mark.parametrize("shape", [(1,), (2, 3, 5), (64,), (300,), (0,), ()])
+def test_it_multiplies_in_fp8(device, shape, activation):
+    sparse, same = in_fp8(device=device, activation=activation)
+    x = torch.randn(*shape, 144, device=device, dtype=torch.bfloat16)
+    with torch.no_grad():
+        found, right = sparse(x), same(x).float()
+        right = getattr(functional, activation)(right) if activation else right
+    assert found.shape == right.shape and found.dtype == torch.bfloat16
+    assert not found.numel() or float((found.float() - right).norm() / right.norm()) < 0.06
+
+
+def test_fp8_is_for_inference_in_bfloat16():
+    sparse, _ = in_fp8()
+    with pytest.raises(ValueError, match="takes bfloat16"):
+        sparse(torch.zeros(3, 144, dtype=torch.float16))
+    y = sparse(torch.zeros(3, 144, dtype=torch.bfloat16, requires_grad=True))
+    with pytest.raises(ValueError, match="for inference and has no gradients"):
+        y.sum().backward()
+    assert copy.deepcopy(sparse).half().scales.dtype == torch.float32
+
+
+def test_a_model_becomes_sparse_in_fp8():
+    model = semi_structured.sparsify(Ffn().bfloat16().requires_grad_(False), dtype="e4m3")
+    assert type(model.up_proj).__name__ == "SemiStructuredLinearFP8"
+    assert model(torch.randn(3, 64, dtype=torch.bfloat16)).shape == (3, 12)
+    with pytest.raises(ValueError, match="is not trained, or None"):
+        semi_structured.sparsify(Ffn(), dtype="e4m3", trained=True)
+
+
+@gpu
+def test_fp8_under_compile_and_in_a_graph():
+    sparse, _ = in_fp8(512, 1024, device="cuda")
+    x = torch.randn(48, 1024, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        right = sparse(x)
+        assert torch.equal(torch.compile(sparse, fullgraph=True)(x), right)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = sparse(x)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        assert torch.equal(out, sparse(x))

@@ -330,9 +330,8 @@ def exactly(bound: Bound, exact: Problem, reference: Reference, stream=None) -> 
     """
     where = _launched(bound, exact, reference, stream, None, "on whole numbers")
     out = bound.result()
-    _require_written(out, where)
     wrong, offset, first = 0, 0, None
-    for part, product, _ in _beside_each_other(out, reference):
+    for part, product, _ in _written(out, reference, where):
         off = part != _rounded(product, out)
         if first is None and bool(off.any()):
             at = int(off.argmax())
@@ -399,8 +398,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
             f"add one to LIMITS, which has {', '.join(LIMITS)}"
         )
     square = worst = bound = 0.0
-    _require_written(out, where)
-    for part, exact, sizes in _beside_each_other(out, reference):
+    for part, exact, sizes in _written(out, reference, where):
         off = xp.abs(part - exact)
         square += float(xp.square(off).sum())
         scale = xp.maximum(xp.abs(exact), reference.rms)
@@ -437,17 +435,19 @@ def _relative(kind: str, reference: Reference) -> float:
     return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
 
 
-def _require_written(out, where: str) -> None:
-    """Raise WrongResult, one sentence, where an output still holds the NaN that it was filled with."""
-    stored = array_of(out)
+def _written(out, reference: Reference, where: str):
+    """`_beside_each_other`, up to the first part with a NaN, which the output was filled with: then WrongResult, one
+    sentence, at the end."""
     missing, first, offset = 0, -1, 0
-    for part in _parts(stored):
-        holes = _array_module(stored).isnan(_numbers(out, part))
+    for part, exact, sizes in _beside_each_other(out, reference):
+        holes = _array_module(part).isnan(part)
         count = int(holes.sum())
         if count and first < 0:
             first = offset + int(holes.argmax())
         missing += count
         offset += part.size
+        if not missing:
+            yield part, exact, sizes
     if missing:
         row, column = divmod(first, out.shape[1])
         raise WrongResult(

@@ -374,7 +374,7 @@ def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened)
     finally:
         product = None
         exact.release()
-        _close(stream)
+        close(stream)
         _free_memory()
 
 
@@ -402,7 +402,7 @@ def check_and_time(
         }
         return errors, timer(bounds, opened, verify=again)
     finally:
-        _close(stream)
+        close(stream)
 
 
 def prepared(bound: Bound) -> Prepared:
@@ -500,14 +500,14 @@ def point_name(problem: Problem) -> str:
     return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
 
 
-def _close(stream) -> None:
+def close(stream) -> None:
     """Close a stream; after a launch that failed nothing works any more, and the sentence on that is what counts."""
     with contextlib.suppress(Exception):
         stream.close()
 
 
 def _free_memory() -> None:
-    """Give back what CuPy keeps, where the GPU still answers: see `_close`."""
+    """Give back what CuPy keeps, where the GPU still answers: see `close`."""
     import cupy
 
     with contextlib.suppress(Exception):

@@ -281,8 +281,9 @@ def conversions(lab: Lab) -> Iterable[Case]:
     for dtype in eight.DTYPES:
         for size in ((70, 100), (33, 77)):
             yield f"2:4 of 8 bits, {dtype} {size}", partial(_compressed_eight, lab, dtype, *size)
-    pairs = two_four.compress(_ragged(), "float16", prune=True)
-    vectors = nm.compress(_ragged(), 2, 4, 32, prune=True)
+    ragged = np.random.default_rng(14).standard_normal((70, 100)).astype(np.float32)
+    pairs = two_four.compress(ragged, "float16", prune=True)
+    vectors = nm.compress(ragged, 2, 4, 32, prune=True)
     for given in (blocks, windows, pairs, vectors):
         kind = type(given).__name__
         yield f"{kind} looked at", partial(_looked_at, given)
@@ -299,15 +300,10 @@ def _converted(convert: Callable, module, given) -> None:
     _require_same(convert(module.to_device(given)), convert(given))
 
 
-def _ragged() -> np.ndarray:
-    return np.random.default_rng(14).standard_normal((70, 100)).astype(np.float32)
-
-
 def _looked_at(given) -> None:
     """A GPU takes what the host takes, and finds the same fault."""
     formats.validate(formats.to_device(given))
-    name = "meta" if isinstance(given, two_four.TwoFour) else "index"
-    name = name if hasattr(given, name) else "col_idx"
+    name = next(x for x in ("meta", "index", "col_idx") if hasattr(given, x))
     wrong = getattr(given, name).copy()
     wrong.flat[wrong.size // 2] = 0 if name == "meta" else 2**30
     _require_same_refusal(type(given).__name__, formats.validate, replace(given, **{name: wrong}))

@@ -52,14 +52,9 @@ class Loaded:
         load = jit.load
 
         def noted(cubin, *more):
-            name = name_of(cubin.entry)
-            if name not in self.kernels:
-                self.kernels[name] = by_copy_engine(jit._instructions(cubin))
-            if (
-                tool == "racecheck"
-                and self.kernels[name]
-                and _has(jit._instructions(cubin), _CLUSTERS)
-            ):
+            name, instructions = name_of(cubin.entry), jit._instructions(cubin)
+            copies = self.kernels.setdefault(name, by_copy_engine(instructions))
+            if tool == "racecheck" and copies and _has(instructions, _CLUSTERS):
                 raise Unseen(f"{name} copies by TMA in a cluster, which racecheck does not see")
             return load(cubin, *more)
 

@@ -7,7 +7,6 @@ measured in the same run.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -73,8 +72,7 @@ def check_first(contender: Contender, problem: Problem, opened) -> None:
     try:
         check.check(bound, problem, reference, stream)
     finally:
-        with contextlib.suppress(Exception):  # after a launch that failed, nothing works any more
-            stream.close()
+        run.close(stream)
         problem.release()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import chain
 
 from .. import gpu
 from ..gpu import now
@@ -18,10 +19,10 @@ def ordinal_for(a) -> int:
 
 def gpu_of(a) -> int | None:
     """CUDA's number of the GPU that A is on; None for the host."""
-    for name in ("", "val", "data"):
-        where = _device_of(getattr(a, name, None) if name else a)
-        for number in ("index", "id"):
-            found = getattr(where, number, None)
+    for x in chain((a,), (getattr(a, name, None) for name in ("val", "data"))):
+        where = _device_of(x)
+        for name in ("index", "id"):
+            found = getattr(where, name, None)
             if isinstance(found, int) and getattr(where, "type", "cuda") == "cuda":
                 return found
     return None

@@ -128,8 +128,6 @@ def write(weights: dict[str, tuple[float, ...]], path: Path = model.FILE) -> Non
 
 def measure() -> None:
     """Both files anew, on the GPU that is here, of the matrices in SPARSITY_MATRICES: about two minutes on an H200."""
-    import cupy
-
     from artifact.baselines import cusparse
     from artifact.measure import device as gpu
     from kernels.async_sparse import any_csr, operands
@@ -156,8 +154,7 @@ def measure() -> None:
             for bound in bounds.values():
                 getattr(bound, "close", lambda: None)()  # a library's handle
             bounds.clear()
-            p.release()
-            cupy.get_default_memory_pool().free_all_blocks()
+            files.release(p)
     names = [f"{how}_{h}" for how in ("columns", "similar") for h in HEIGHTS]
     for path, columns, rows in (
         (MATRICES, ["matrix", "m", "k", "nnz", "longest", *names], known),

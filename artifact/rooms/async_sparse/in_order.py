@@ -66,8 +66,6 @@ def table(path: Path = FILE) -> pd.DataFrame | None:
 
 def measure(path: Path = FILE) -> None:
     """The file anew, on the GPU that is here: some minutes on an H100."""
-    import cupy
-
     from artifact.measure import device as gpu
     from kernels.async_sparse import any_csr, operands
     from kernels.library import in_order
@@ -87,8 +85,7 @@ def measure(path: Path = FILE) -> None:
             at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
             rows.append((*at, f"{us['chosen']:.2f}", f"{us['in order']:.2f}"))
             print(*rows[-1], flush=True)
-            p.release()
-            cupy.get_default_memory_pool().free_all_blocks()
+            measured.release(p)
     names = ["matrix", "m", "nnz", "n", "auto", "config", "parts", "us", "in_order_us"]
     measured.write(path, __file__, device, names, rows)
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from artifact import rooms
 from artifact.measure import matrices
+from kernels.contract import Problem
 from kernels.formats.csr import Csr
 
 
@@ -22,11 +23,21 @@ def origin(path: Path) -> str:
     return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(":")[0]
 
 
-def write(path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
+def write(
+    path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]
+) -> None:
     """script: the name of the file that measured; device: a `cuda.core.Device`."""
     table = pd.DataFrame(rows, columns=list(columns)).to_csv(index=False, lineterminator="\n")
     said = f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n"
     path.write_text(said + table, encoding="utf-8")
+
+
+def release(problem: Problem) -> None:
+    """Forget a problem's operands, and give their memory back."""
+    import cupy
+
+    problem.release()
+    cupy.get_default_memory_pool().free_all_blocks()
 
 
 def real(most: int) -> Iterator[tuple[str, Csr]]:

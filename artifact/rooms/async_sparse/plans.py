@@ -67,8 +67,6 @@ def table(path: Path = FILE) -> pd.DataFrame | None:
 
 def measure(path: Path = FILE) -> None:
     """The file anew, on the GPU that is here: a minute or two on an H100."""
-    import cupy
-
     from artifact import baselines
     from artifact.measure import device as gpu
     from kernels import library
@@ -99,8 +97,7 @@ def measure(path: Path = FILE) -> None:
         print(*rows[-1], flush=True)
         for key in libraries:
             bounds[key].close()
-        p.release()
-        cupy.get_default_memory_pool().free_all_blocks()
+        measured.release(p)
     measured.write(path, __file__, device, COLUMNS, rows)
 
 

@@ -72,8 +72,6 @@ def matrices() -> Iterator[tuple[str, Csr]]:
 
 def measure() -> None:
     """The file anew, on the GPU that is here: about a minute on an H200."""
-    import cupy
-
     from artifact.measure import device as gpu
     from kernels.async_sparse import operands
     from kernels.tuning import heats
@@ -98,8 +96,7 @@ def measure() -> None:
                 at = name, a.m, a.nnz, n, config.rows, config.loads, f"{columns:.4g}"
                 for most, us in heats.race(bounds, device, LAUNCHES).items():
                     rows.append((*at, most, f"{us:.2f}"))
-            p.release()
-            cupy.get_default_memory_pool().free_all_blocks()
+            measured.release(p)
     names = ["matrix", "m", "nnz", "n", "rows", "loads", "columns", "tasks", "us"]
     measured.write(FILE, __file__, device, names, rows)
 

@@ -629,8 +629,7 @@ def test_a_comparison_makes_numbers_of_a_part_at_a_time(monkeypatch, elements):
 
     monkeypatch.setattr(half, "from_bits", count)
     check.compare(Half("bfloat16", out), reference)
-    assert max(sizes) <= max(elements, out.shape[1])
-    assert sum(sizes) == 2 * out.size  # whether all is written, then what
+    assert sum(sizes) == out.size and max(sizes) <= max(elements, out.shape[1])
 
 
 @pytest.mark.parametrize("dtype", half.DTYPES)

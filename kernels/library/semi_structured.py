@@ -179,7 +179,7 @@ def operators() -> SimpleNamespace:
             whole = weight_of(values.float(), places, sizes.k)
             made = torch.nn.functional.linear(x.float(), whole, bias)
             return _function(activation)(made).to(x.dtype)
-        return _enqueue(x.reshape(-1, sizes.k), values, metadata, bias, sizes).view(shape)
+        return _enqueue(x, values, metadata, bias, sizes.m, activation)
 
     @semi_structured_linear.register_fake
     def _(x, values, metadata, places, bias, activation):
@@ -214,38 +214,50 @@ def operators() -> SimpleNamespace:
 
     @torch.library.custom_op(
         "sparsity_on_trial::semi_structured_linear_fp8", mutates_args=(),
-        schema="(Tensor x, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) -> Tensor",
+        schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
+        "-> Tensor",
     )  # fmt: skip
-    def semi_structured_linear_fp8(x, packed, scales, places, bias, activation):
+    def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
         m, k = places.shape[0], x.shape[-1]
         sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
         fp8_layer.check(sizes)
         shape = (*x.shape[:-1], m)
         if 0 in shape:
-            return x.new_zeros(shape)
-        lines = x.reshape(-1, k)
+            return x.new_zeros(shape, dtype=torch.bfloat16)
         if not x.is_cuda:
-            numbers, unit = _quantised(lines.float())
             whole = weight_of_fp8(packed, scales, places, k)
-            made = torch.nn.functional.linear(numbers.float() * unit, whole, bias)
-            return _function(activation)(made).to(x.dtype).view(shape)
-        return _enqueue_fp8(lines, packed, scales, bias, sizes).view(shape)
+            made = torch.nn.functional.linear(x.float() * unit, whole, bias)
+            return _function(activation)(made).to(torch.bfloat16)
+        return _enqueue_fp8(x, unit, packed, scales, bias, m, activation)
 
     @semi_structured_linear_fp8.register_fake
-    def _(x, packed, scales, places, bias, activation):
-        return x.new_empty((*x.shape[:-1], places.shape[0]))
+    def _(x, unit, packed, scales, places, bias, activation):
+        return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=torch.bfloat16)
 
-    def no_gradient(ctx, grad):
+    @torch.library.custom_op(
+        "sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)"
+    )
+    def quantise_tokens(x):
+        return _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x.float())
+
+    @quantise_tokens.register_fake
+    def _(x):
+        unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+        return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
+
+    def no_gradient(ctx, *grads):
         raise ValueError(
             "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
             "SemiStructuredLinear"
         )
 
     semi_structured_linear_fp8.register_autograd(no_gradient)
+    quantise_tokens.register_autograd(no_gradient)
     ops = torch.ops.sparsity_on_trial
     return SimpleNamespace(
-        linear=ops.semi_structured_linear.default, fp8=ops.semi_structured_linear_fp8.default
-    )
+        linear=ops.semi_structured_linear.default, fp8=ops.semi_structured_linear_fp8.default,
+        quantise=ops.quantise_tokens.default,
+    )  # fmt: skip
 
 
 def _quantised(x):
@@ -270,32 +282,6 @@ def weight_of_fp8(packed, scales, places, inputs: int):
     return whole.scatter(1, columns, numbers)[:, :inputs]
 
 
-def _enqueue_fp8(x, packed, scales, bias, sizes: fp8_layer.Sizes):
-    """The product for an input (tokens, inputs) on a GPU: each token in e4m3, then the kernel."""
-    import torch
-
-    x = x.contiguous()
-    if x.data_ptr() % layer.ALIGNMENT:
-        x = x.clone()
-    ordinal = x.get_device()
-    with torch.cuda.device(ordinal):
-        numbers = x.new_empty(x.shape, dtype=torch.uint8)
-        unit = x.new_empty(sizes.tokens, dtype=torch.float32)
-        out = x.new_empty(sizes.tokens, sizes.m)
-        device = _device(ordinal)
-        stream = dense.opened(dense.current(x, ordinal), device)
-        captured = torch.cuda.is_current_stream_capturing()
-        with counters.capturing_goes_on() if captured else nullcontext():
-            fp8_layer.quantise(
-                stream, "bfloat16", sizes.tokens, sizes.k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device
-            )  # fmt: skip
-            fp8_layer.launcher(sizes, ordinal)(
-                stream, numbers.data_ptr(), out.data_ptr(), packed.data_ptr(), scales.data_ptr(), unit.data_ptr(),
-                0 if bias is None else bias.data_ptr(),
-            )  # fmt: skip
-    return out
-
-
 def _function(activation: str):
     """An activation as PyTorch has it."""
     import torch
@@ -309,26 +295,82 @@ def _sizes(x, places, bias, activation: str) -> layer.Sizes:
     return layer.Sizes(places.shape[0], x.shape[-1], tokens, dtype, bias is not None, activation)
 
 
-def _enqueue(x, values, metadata, bias, sizes: layer.Sizes):
-    """The product for an input (tokens, inputs) on a GPU."""
+def _aligned(x):
+    """An input without gaps, at an address that the copy engine takes."""
+    x = x.contiguous()
+    return x.clone() if x.data_ptr() % layer.ALIGNMENT else x
+
+
+def _on(ordinal: int):
+    """A context in which a GPU is the current one, as it mostly is."""
     import torch
 
-    x = x.contiguous()
-    if x.data_ptr() % layer.ALIGNMENT:
-        x = x.clone()
-    ordinal = x.get_device()
-    with torch.cuda.device(ordinal):
-        out = x.new_empty(sizes.tokens, sizes.m)
-        stream = dense.current(x, ordinal)
-        captured = torch.cuda.is_current_stream_capturing()
-        # Encoding a tensor map asks the driver about an address, which a capture forbids by default.
-        with counters.capturing_goes_on() if captured else nullcontext():
-            launch = layer.launcher(sizes, ordinal)
-            launch(
-                dense.opened(stream, _device(ordinal)), x.data_ptr(), out.data_ptr(), values.data_ptr(),
-                metadata.data_ptr(), 0 if bias is None else bias.data_ptr(),
-            )  # fmt: skip
+    return nullcontext() if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal)
+
+
+def _capturing():
+    """A context for a launch: encoding a tensor map asks the driver about an address, which a capture forbids."""
+    import torch
+
+    return counters.capturing_goes_on() if torch.cuda.is_current_stream_capturing() else nullcontext()
+
+
+@functools.lru_cache(1024)
+def _launcher(m: int, k: int, tokens: int, dtype, bias: bool, activation: str, ordinal: int):
+    """(the launcher of a layer's product on a GPU, the GPU); dtype: PyTorch's, of inputs."""
+    name = str(dtype).removeprefix("torch.")
+    if name == "float8_e4m3fn":
+        made = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, True, bias, activation), ordinal)
+    else:
+        made = layer.launcher(layer.Sizes(m, k, tokens, name, bias, activation), ordinal)
+    return made, _device(ordinal)
+
+
+def _enqueue(x, values, metadata, bias, m: int, activation: str):
+    """The product for an input (…, inputs) on a GPU, (…, m)."""
+    x, ordinal, k = _aligned(x), x.get_device(), x.shape[-1]
+    with _on(ordinal), _capturing():
+        out = x.new_empty((*x.shape[:-1], m))
+        launch, device = _launcher(m, k, x.numel() // k, x.dtype, bias is not None, activation, ordinal)
+        stream = dense.opened(dense.current(x, ordinal), device)
+        at = 0 if bias is None else bias.data_ptr()
+        launch(stream, x.data_ptr(), out.data_ptr(), values.data_ptr(), metadata.data_ptr(), at)
     return out
+
+
+def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
+    """The product for e4m3 (…, inputs) and its scales on a GPU, bfloat16 (…, m); unit: None where x is not e4m3 yet."""
+    import torch
+
+    x, ordinal, k = _aligned(x), x.get_device(), x.shape[-1]
+    with _on(ordinal), _capturing():
+        if unit is None:
+            x, unit = _quantised_on_gpu(x, ordinal)
+        out = x.new_empty((*x.shape[:-1], m), dtype=torch.bfloat16)
+        launch, device = _launcher(m, k, x.numel() // k, x.dtype, bias is not None, activation, ordinal)
+        stream = dense.opened(dense.current(x, ordinal), device)
+        at, of_x = 0 if bias is None else bias.data_ptr(), unit.contiguous().data_ptr()
+        launch(stream, x.data_ptr(), out.data_ptr(), packed.data_ptr(), scales.data_ptr(), of_x, at)
+    return out
+
+
+def _enqueue_quantised(x):
+    """(e4m3, scales (…, 1)) of an input (…, inputs) on a GPU."""
+    x, ordinal = _aligned(x), x.get_device()
+    with _on(ordinal), _capturing():
+        return _quantised_on_gpu(x, ordinal)
+
+
+def _quantised_on_gpu(x, ordinal: int):
+    import torch
+
+    k = x.shape[-1]
+    numbers = torch.empty_like(x, dtype=torch.float8_e4m3fn)
+    unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+    device, dtype = _device(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
+    stream = dense.opened(dense.current(x, ordinal), device)
+    fp8_layer.quantise(stream, dtype, x.numel() // k, k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device)
+    return numbers, unit
 
 
 @functools.cache
@@ -346,8 +388,36 @@ def classes() -> SimpleNamespace:
     """`SemiStructuredLinear` and its form in FP8, made when PyTorch is first needed."""
     import torch
     from torch import nn
+    from torch.autograd import forward_ad
 
     multiply = operators()
+
+    def is_plain(x, values=None) -> bool:
+        """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no subclass
+        on a GPU, where nothing compiles, traces, transforms, casts or listens. values: what must be as the input."""
+        return (
+            not torch.compiler.is_compiling()
+            and type(x) is torch.Tensor
+            and x.is_cuda
+            and x.numel() > 0
+            and x.dim() > 0
+            and (values is None or x.dtype is values.dtype and x.get_device() == values.get_device())
+            and not torch.is_autocast_enabled("cuda")
+            and torch._C._len_torch_dispatch_stack() == 0
+            and torch._C._len_torch_function_stack() == 0
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and torch._C._get_tracing_state() is None
+            and forward_ad._current_level < 0
+        )
+
+    def wants_gradient(*tensors) -> bool:
+        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+    def require_tensor(x) -> None:
+        require(
+            isinstance(x, torch.Tensor),
+            f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
+        )
 
     class Layer(nn.Module):
         """What both have: sizes, which values are kept, a bias in float32, an activation."""
@@ -433,11 +503,11 @@ def classes() -> SimpleNamespace:
             return weight_of(self.values, self.places, self.in_features)
 
         def forward(self, x):
-            require(
-                isinstance(x, torch.Tensor),
-                f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
-            )
-            x, values = _cast(x, x), _cast(x, self.values)
+            values, bias = self.values, self.bias
+            if is_plain(x, values) and not wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
+                return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
+            require_tensor(x)
+            x, values = _cast(x, x), _cast(x, values)
             _require_input(x, values, self.in_features)
             require_no_tangent(x, "multiply by the dense layer")
             return multiply.linear(
@@ -447,7 +517,8 @@ def classes() -> SimpleNamespace:
     class SemiStructuredLinearFP8(Layer):
         """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
 
-        A second launch before the product quantises the inputs. For inference.
+        A launch before the product quantises the inputs, once for layers that share what `quantise` makes; under
+        torch.compile what makes the inputs does it. For inference.
         """
 
         def __init__(self, weight, mask, bias=None, activation: str = ""):
@@ -463,11 +534,12 @@ def classes() -> SimpleNamespace:
             """The dense weight (outputs, inputs) in float32, made anew."""
             return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
 
-        def forward(self, x):
-            require(
-                isinstance(x, torch.Tensor),
-                f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
-            )
+        def quantise(self, x):
+            """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
+
+            Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
+            """
+            require_tensor(x)
             x = _cast(x, x)
             _require_place(x, self.packed, self.in_features)
             require(
@@ -475,9 +547,17 @@ def classes() -> SimpleNamespace:
                 f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
             )
             require_no_tangent(x, "multiply by the dense layer")
-            return multiply.fp8(
-                x, self.packed, self.scales, self.places, self.bias, self.activation
-            )
+            return _quantised(x.float()) if torch.compiler.is_compiling() else multiply.quantise(x)
+
+        def forward(self, x, quantised=None):
+            """quantised: x as `quantise` makes it."""
+            packed, bias = self.packed, self.bias
+            plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
+            if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
+                numbers, unit = quantised or (x, None)
+                return _enqueue_fp8(numbers, unit, packed, self.scales, bias, self.out_features, self.activation)
+            numbers, unit = quantised or self.quantise(x)
+            return multiply.fp8(numbers, unit, packed, self.scales, self.places, bias, self.activation)
 
     for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
         cls.__module__, cls.__qualname__ = __name__, cls.__name__

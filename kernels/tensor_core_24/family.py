@@ -739,10 +739,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
     """What a configuration was tried against: the kernels of its family."""
-    families = {
-        Wgmma: (*WGMMA_FAMILY, *NARROW_FAMILY), MmaSp: MMA_SP_FAMILY,
-        fp8_family.Fp8: (*fp8_family.FAMILY, *fp8_family.NARROW_FAMILY),
-    }  # fmt: skip
+    families = {Wgmma: (*WGMMA_FAMILY, *NARROW_FAMILY), MmaSp: MMA_SP_FAMILY, fp8_family.Fp8: fp8_family.FAMILY}
     family = families[type(config)]
     return {member.source for member in family}
 

@@ -218,7 +218,7 @@ def launch_of(config: Fp8, m: int, n: int, device):
 
     high, wide = config.tiles(m, n)
     count, sms = high * wide, device.properties.multiprocessor_count
-    resident = count if config.kernel in fp8_family.SPLITTING else sms // config.cluster
+    resident = count if config.kernel == "split_k" else sms // config.cluster
     grid = min(count, resident)  # of clusters, where there are any
     cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
     return LaunchConfig(

@@ -13,9 +13,8 @@ HERE = Path(__file__).parent
 TARGETS = ("sm_90a",)
 INT32_MAX = 2**31 - 1
 K = 128  #: columns of A in a stage
-KERNELS = ("persistent", "multicast", "refilling", "packed", "direct", "pairs", "split_k", "few")
-PACKED = ("packed", "direct", "pairs", "split_k", "few")  #: take A in the order of use
-SPLITTING = ("split_k", "few")  #: one block for each part of a tile; the others stay
+KERNELS = ("persistent", "multicast", "refilling", "packed", "direct", "pairs", "split_k")
+PACKED = ("packed", "direct", "pairs", "split_k")  #: take A in the order of use
 DIRECT = ("direct", "pairs")  #: write C from registers
 KEEP = {"": 0, "a": 1, "b": 2, "ab": 3}
 WIDTHS = (16, 32, 64, 96, 128, 144, 160, 176, 184, 192, 256)  #: of wgmma_eight.cuh
@@ -34,7 +33,7 @@ class Fp8:
     n: int = 256  #: columns of C that a block computes
     stages: int = 4  #: of the ring
     buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
-    splits: int = 1  #: blocks that share the steps of a tile; split_k and few only
+    splits: int = 1  #: blocks that share the steps of a tile; split_k only
     band: int = 8  #: rows of tiles, or of pairs of them, that are worked on at a time
     keep: str = ""  #: what L2 is asked to keep, "a", "b" or "ab"; the other one it may let go
     ahead: int = 0  #: bytes of B that L2 fetches at a time from DRAM; 0: those of a stage
@@ -76,7 +75,7 @@ class Fp8:
             flags += f", {str(orders == 'FF').lower()}, {added}"
         elif orders == "FF":
             flags += ", true"
-        last = c.splits if c.kernel in SPLITTING else c.buffers
+        last = c.splits if c.kernel == "split_k" else c.buffers
         tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
         return f"fp8_{c.kernel}<{tile}, {_OUTS[out]}, {flags}>"
 
@@ -97,19 +96,14 @@ class Fp8:
         shared_most: bytes of shared memory that a block may have; orders: "FF": C by columns.
         """
         c, refilling = self, self.kernel == "refilling"
-        narrow = (16, 32) if orders == "FF" and c.kernel in ("packed", "split_k", "few") else ()
-        require(
-            c.kernel != "few" or orders == "FF",
-            "fp8_few takes C by columns: use split_k",
-        )
-        buffers = dict.fromkeys(SPLITTING, (1,)) | dict.fromkeys(DIRECT, (0,))
+        narrow = (16, 32) if orders == "FF" and c.kernel in ("packed", "split_k") else ()
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1, 2)),
             ("rows of a tile", c.m, {"refilling": (192,), "pairs": (64, 128)}.get(c.kernel, (64, 128, 256))),
             ("n", c.n, WIDTHS if c.kernel == "direct" else (*narrow, 64, 128, 192, 256)),
             ("keep", c.keep, tuple(KEEP)[1:] if c.pairs else tuple(KEEP)), ("ahead", c.ahead, tuple(tma.AHEAD)),
-            ("buffers", c.buffers, buffers.get(c.kernel, range(1, 17))),
-            ("splits", c.splits, {"split_k": range(2, 9), "few": range(1, 9)}.get(c.kernel, (1,))),
+            ("buffers", c.buffers, {"split_k": (1,), **dict.fromkeys(DIRECT, (0,))}.get(c.kernel, range(1, 17))),
+            ("splits", c.splits, range(2, 9) if c.kernel == "split_k" else (1,)),
             ("stages", c.stages, range(3 if refilling else 2, 33)),
         ):  # fmt: skip
             ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
@@ -133,14 +127,14 @@ class Fp8:
             f"fp8_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {c.shared_bytes} bytes of shared "
             f"memory and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
         )
-        if c.kernel in SPLITTING:
+        if c.kernel == "split_k":
             require(
                 ceil(k / K) >= c.splits,
-                f"fp8_{c.kernel} cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
+                f"fp8_split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
             )
             require(
                 4 * c.m * c.n <= c.stages * (c.m * K // 2 + c.n * K + c.m * K // 8),
-                f"fp8_{c.kernel} adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
+                f"fp8_split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
             )
 
 
@@ -236,11 +230,6 @@ NARROW_FAMILY: tuple[Fp8, ...] = (
         Fp8("split_k", groups, 1, n, 10, 1, splits, keep="b")
         for groups in (1, 2) for n in (16, 32) for splits in (2, 3, 4, 8)
     ),
-    *(
-        Fp8("few", groups, 1, n, stages, 1, splits, keep="b")
-        for groups, stages in ((1, 8), (2, 6)) for n in (16, 32) for splits in (1, 2, 3, 4)
-    ),
-    *(Fp8("few", 1, 1, 64, 7, 1, splits, keep="b") for splits in (1, 2, 3)),
 )  # fmt: skip
 #: Configurations that nothing tries in this process, because they were seen to hang or to break the GPU's context.
 LEFT_OUT: set[Fp8] = set()

@@ -19,7 +19,6 @@ import numpy as np
 from .. import jit, tuning, workspace
 from ..contract import require
 from ..formats.two_four_eight import TwoFourEight
-from ..tma import Mapped, tensor_map
 from . import family, fp8, fp8_family, fp8_operands, layer
 from .family import ACTIVATIONS
 from .fp8_family import KEEP, PACKED, Fp8, K
@@ -27,7 +26,6 @@ from .fp8_family import KEEP, PACKED, Fp8, K
 ROWS = layer.ROWS  #: what `pack` rounds m up to; k is rounded to K
 QUANTISE = Path(__file__).with_name("quantise.cu")
 _ENUM = {"bfloat16": "BF16", "float16": "F16"}
-_MOST_MAPS = 1024
 
 
 @dataclass(frozen=True)
@@ -115,38 +113,27 @@ class Launcher:
     kernel: Any
     launch: Any  #: cuda.core.LaunchConfig
     numbers: tuple  #: steps, the order of tiles, and what L2 keeps
-    _maps: dict = field(default_factory=dict)
+    last: tuple  #: m and tokens
+    enqueue: Any  #: cuda.core.launch
+    _maps: dict = field(default_factory=dict)  #: addresses -> what says where x and y are
 
     def __call__(
         self, stream, x: int, y: int, packed: int, scale_a: int, scale_x: int, bias: int = 0
     ) -> None:
         """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes;
         packed: of `pack`; scales, bias: float32. Launches may overlap."""
-        from cuda.core import launch
+        maps = self._maps.get((x, y)) or self._mapped(x, y)
+        self.enqueue(
+            stream, self.launch, self.kernel, packed, *maps, *self.numbers, scale_a, scale_x, 0, *self.last, bias
+        )
 
+    def _mapped(self, x: int, y: int) -> tuple:
         s, c = self.sizes, self.config
-        b = self._map(x, (s.tokens, s.k), (c.n // 2 if c.pairs else c.n, K), "|u1", c.ahead)
+        b = layer.mapped(x, (s.tokens, s.k), (c.n // 2 if c.pairs else c.n, K), "|u1", 128, c.ahead)
         if c.kernel in fp8_family.DIRECT:
-            to = y, np.int32(2 * s.m)
-        else:
-            to = (self._map(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", 0),)
-        launch(
-            stream, self.launch, self.kernel, packed, b, *to, *self.numbers, scale_a, scale_x, 0,
-            np.int32(s.m), np.int32(s.tokens), bias,
-        )  # fmt: skip
-
-    def _map(
-        self, address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, ahead: int
-    ):
-        key = address, shape, box
-        found = self._maps.get(key)
-        if found is None:
-            if len(self._maps) >= _MOST_MAPS:
-                self._maps.clear()
-            size = int(kind[-1])
-            said = Mapped(address, shape, (shape[1] * size, size), kind, box, 128, ahead)
-            found = self._maps[key] = tensor_map(said, box, 128, ahead)
-        return found
+            return layer.remember(self._maps, (x, y), (b, y, np.int32(2 * s.m)))
+        to = layer.mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", 128)
+        return layer.remember(self._maps, (x, y), (b, to))
 
 
 @functools.lru_cache(512)
@@ -156,6 +143,7 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
     from cuda.core import Device
+    from cuda.core import launch as enqueue
 
     check(sizes)
     device = Device(ordinal)
@@ -174,4 +162,5 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
         map(np.int32, (ceil(sizes.k / K), high, wide, min(config.band, high), KEEP[config.keep]))
     )
     launch = fp8.launch_of(config, sizes.m, sizes.tokens, device)
-    return Launcher(sizes, config, kernel, launch, numbers)
+    last = np.int32(sizes.m), np.int32(sizes.tokens)
+    return Launcher(sizes, config, kernel, launch, numbers, last, enqueue)

@@ -2,7 +2,7 @@
 
     Y (tokens x m) = activation(X (tokens x k) · Aᵀ + bias)        bfloat16 or float16, A 2:4 along k
 
-A is held once, in the order of use (`pack`): 62.5% of the dense weight, and no kernel reads it otherwise. The tile is
+A is held once, in the order of use (`pack`): 56% of the dense weight, and no kernel reads it otherwise. The tile is
 the one that was tuned for the sizes, where the GPU's choices have it, else the best by `family.predict`.
 """
 
@@ -126,32 +126,41 @@ class Launcher:
     launch: Any  #: cuda.core.LaunchConfig
     before: tuple  #: arguments between the tensor maps and what is scaled
     after: tuple  #: the last ones
-    _maps: dict = field(default_factory=dict)
+    enqueue: Any  #: cuda.core.launch
+    _maps: dict = field(default_factory=dict)  #: addresses -> the first four arguments
 
     def __call__(self, stream, x: int, y: int, values: int, metadata: int, bias: int = 0) -> None:
         """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes;
         values, metadata: of `pack`; bias: float32 (m,). Launches may overlap."""
-        from cuda.core import launch
+        maps = self._maps.get((x, y, values, metadata)) or self._mapped(x, y, values, metadata)
+        self.enqueue(stream, self.launch, self.kernel, *maps, *self.before, 0, bias, *self.after)
 
+    def _mapped(self, x: int, y: int, values: int, metadata: int) -> tuple:
         s, c = self.sizes, self.config
         lines = s.rows * s.pieces * 16
-        a = values if c.kernel == "few" else self._map(values, (lines, _LINE), (16, _LINE), "<u2", 0)
-        e = self._map(metadata, (ceil(s.m / 3 / ROWS) * 3 * ROWS // 64, 128 * s.pieces), (c.m // 64, 128), "<u4", 0)
-        b = self._map(x, (s.tokens, s.k), (c.n // c.share, family.K), "<u2", _LINE)
-        to = self._map(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", _LINE)
-        launch(stream, self.launch, self.kernel, a, e, b, to, *self.before, 0, bias, *self.after)
+        rows = ceil(s.m / 3 / ROWS) * 3 * ROWS // 64
+        a = values if c.kernel == "few" else mapped(values, (lines, _LINE), (16, _LINE), "<u2", 0)
+        found = (
+            a,
+            mapped(metadata, (rows, 128 * s.pieces), (c.m // 64, 128), "<u4", 0),
+            mapped(x, (s.tokens, s.k), (c.n // c.share, family.K), "<u2", _LINE),
+            mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", _LINE),
+        )
+        return remember(self._maps, (x, y, values, metadata), found)
 
-    def _map(self, address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, swizzle: int):
-        key = address, shape, box
-        found = self._maps.get(key)
-        if found is None:
-            if len(self._maps) >= _MOST_MAPS:
-                self._maps.clear()
-            size = int(kind[-1])
-            strides = shape[1] * size, size
-            found = tensor_map(Mapped(address, shape, strides, kind, box, swizzle), box, swizzle)
-            self._maps[key] = found
-        return found
+
+def mapped(address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, swizzle: int, ahead: int = 0):
+    """The tensor map of a matrix without gaps at an address; kind: of its elements, as NumPy writes it."""
+    size = int(kind[-1])
+    return tensor_map(Mapped(address, shape, (shape[1] * size, size), kind, box, swizzle, ahead), box, swizzle, ahead)
+
+
+def remember(maps: dict, key: tuple, found: tuple) -> tuple:
+    """`found`, which `maps` has from now on; of a great many, it forgets all others."""
+    if len(maps) >= _MOST_MAPS:
+        maps.clear()
+    maps[key] = found
+    return found
 
 
 @functools.lru_cache(512)
@@ -161,6 +170,7 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
     from cuda.core import Device
+    from cuda.core import launch as enqueue
 
     check(sizes)
     device = Device(ordinal)
@@ -180,4 +190,4 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     )  # fmt: skip
     after = tuple(map(i32, (sizes.m, sizes.tokens, sizes.m, sizes.pieces)))
     launch = wgmma.launch_of(config, sizes.m, sizes.tokens, kernel, device, own.count)
-    return Launcher(sizes, config, kernel, launch, before, after)
+    return Launcher(sizes, config, kernel, launch, before, after, enqueue)

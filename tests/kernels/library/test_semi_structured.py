@@ -245,10 +245,44 @@ def test_fp8_under_compile_and_in_a_graph():
     x = torch.randn(48, 1024, device="cuda", dtype=torch.bfloat16)
     with torch.no_grad():
         right = sparse(x)
-        assert torch.equal(torch.compile(sparse, fullgraph=True)(x), right)
+        found = torch.compile(sparse, fullgraph=True)(x)  # which rounds otherwise where a number lies between two
+        assert float((found - right).float().norm() / right.float().norm()) < 0.01
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             out = sparse(x)
         x.copy_(torch.randn_like(x))
         graph.replay()
         assert torch.equal(out, sparse(x))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+def test_layers_share_what_is_quantised(device):
+    sparse, _ = in_fp8(device=device)
+    x = torch.randn(5, 144, device=device, dtype=torch.bfloat16)
+    with torch.no_grad():
+        assert torch.equal(sparse(x, sparse.quantise(x)), sparse(x))
+    with pytest.raises(ValueError, match="takes bfloat16"):
+        sparse.quantise(x.float())
+
+
+@gpu
+@pytest.mark.parametrize("eight", [False, True])
+def test_past_the_dispatcher_or_not_is_the_same(eight):
+    """Eager calls without gradients launch at once; whoever listens sees the operator."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    linear = nn.Linear(256, 192, device="cuda", dtype=torch.bfloat16)
+    cls = semi_structured.SemiStructuredLinearFP8 if eight else semi_structured.SemiStructuredLinear
+    sparse, names = cls.of(linear, activation="silu"), []
+    x = torch.randn(3, 7, 256, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        plain = sparse(x)
+        with Seen():
+            assert torch.equal(sparse(x), plain)
+    assert any("semi_structured_linear" in name for name in names)
+    assert torch.equal(sparse(x.requires_grad_()), plain)

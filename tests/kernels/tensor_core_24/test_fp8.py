@@ -22,7 +22,7 @@ from kernels.formats.eight import Eight
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import family, fp8, fp8_family
 from kernels.tensor_core_24 import fp8_operands as operands
-from kernels.tensor_core_24.fp8_family import FAMILY, NARROW_FAMILY, RUNGS, Fp8
+from kernels.tensor_core_24.fp8_family import FAMILY, RUNGS, Fp8
 
 CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in RUNGS.values()), *FAMILY]))
 KINDS = (
@@ -160,10 +160,8 @@ def test_no_configuration_is_tried_twice_and_all_fit():
     assert len(set(FAMILY)) == len(FAMILY)
     for config in CONFIGS:
         config.check(8192, 8192, 8192, MOST)
-    for config in NARROW_FAMILY:
-        config.check(8192, 16, 8192, MOST, "FF")
-    every = {c.kernel for c in (*CONFIGS, *NARROW_FAMILY)}
-    assert every == set(fp8_family.KERNELS) and set(fp8_family.PACKED) <= every
+    assert {c.kernel for c in CONFIGS} == set(fp8_family.KERNELS)
+    assert set(fp8_family.PACKED) <= {c.kernel for c in FAMILY}
     assert set(RUNGS) | {"fp8_auto"} == set(fp8.VARIANTS)
 
 
@@ -229,7 +227,7 @@ def test_widths_are_there_that_fill_waves(size, n):
 def test_choices_of_fp8_lie_beside_the_others():
     config = RUNGS["fp8_refilling"][0]
     assert family.CHOICES.families["fp8"] is Fp8
-    assert family.sources(config) == {c.source for c in (*FAMILY, *NARROW_FAMILY)}
+    assert family.sources(config) == {c.source for c in FAMILY}
     assert all(path.is_file() for path in family.sources(config))
 
 
@@ -281,9 +279,7 @@ def test_the_sparse_instruction_of_eight_bits_is_what_runs(reports, entry):
 @pytest.fixture(scope="module")
 def listings():
     """kernel -> its waits for wgmma, in the order of the SASS."""
-    few = next(c for c in NARROW_FAMILY if c.kernel == "few")
-    entries = {c.kernel: (c.source, c.entry()) for c in RUNG_CONFIGS} | {"few": (few.source, few.entry(orders="FF"))}
-    cubins = {name: jit.compile_cubin(*entry, "sm_90a") for name, entry in entries.items()}
+    cubins = {c.kernel: jit.compile_cubin(c.source, c.entry(), "sm_90a") for c in RUNG_CONFIGS}
     waits = r"WARPGROUP\.DEPBAR\.LE gsb0, (0x\d)"
     return {name: re.findall(waits, jit.disassemble(cubin)) for name, cubin in cubins.items()}
 

@@ -154,7 +154,8 @@ def bind_config(
     prepared = cache[key]
 
     before, after = [], []
-    b_bits, d_bits = b.bits.T, out.bits  # (n, k), (m, n), or lines of C by columns (n, m)
+    # (n, k); and (m, n), or lines of C by columns (n, m)
+    b_bits, d_bits = b.bits.T if n > 1 else b.bits.reshape(1, k), out.bits
     if turned:
         d_bits = out.bits.T.reshape(-1).reshape(n, m)
     given = d_bits

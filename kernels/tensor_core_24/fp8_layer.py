@@ -89,7 +89,8 @@ def predicted(sizes: Sizes, sms: int, most: int) -> Fp8:
         f"no kernel takes a 2:4 layer in FP8 of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this "
         "GPU",
     )
-    return min(found, key=lambda c: fp8_family.predict(c, *shape, sms))
+    keep = fp8_family.worth_keeping(sizes.tokens)
+    return min(found, key=lambda c: (fp8_family.predict(c, *shape, sms), c.keep != keep))
 
 
 def quantise(stream, dtype: str, tokens: int, k: int, x: int, to: int, scale: int, device) -> None:

@@ -20,7 +20,7 @@ from ..contract import require
 from ..formats.two_four import TwoFour
 from ..pitch import ALIGNMENT
 from ..tma import Mapped, tensor_map
-from . import family, wgmma
+from . import family, fp8_family, wgmma
 from .family import ACTIVATIONS, KEEP, Wgmma
 
 ORDERS = "FF"  # tokens x features: k, and features, side by side
@@ -111,9 +111,12 @@ def predicted(sizes: Sizes, sms: int, most: int) -> Wgmma:
         bool(found),
         f"no kernel takes a 2:4 layer of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this GPU",
     )
-    return min(
-        found, key=lambda c: family.predict(c, sizes.m, sizes.tokens, sizes.k, sms, ORDERS)
-    )
+    keep = fp8_family.worth_keeping(sizes.tokens)
+
+    def rank(c: Wgmma) -> tuple:
+        return family.predict(c, sizes.m, sizes.tokens, sizes.k, sms, ORDERS), c.keep != keep
+
+    return min(found, key=rank)
 
 
 @dataclass

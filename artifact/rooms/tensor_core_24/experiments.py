@@ -15,6 +15,7 @@ import pandas as pd
 from artifact import rooms
 from artifact.measure import bench, records
 from artifact.measure import ceilings as ceilings_
+from artifact.measure import run as harness
 from artifact.measure.run import Run, Timer
 from artifact.rooms.tensor_core_24 import epilogue as epilogue_
 from artifact.rooms.tensor_core_24 import facts, prepare
@@ -87,6 +88,16 @@ def small(run: Run) -> pd.DataFrame | None:
 #: With whom the layout of a linear layer is compared. The sparse library takes tokens in multiples of 8 only.
 LINEAR = ("auto", "cusparselt", "cublaslt")
 TOKENS = 8
+
+
+def with_layers(run: Run) -> Run:
+    """The run; where it only reads, and was recorded without linear layers, that of a GPU that was recorded with them."""
+    if run.mode == "measure" or (run.folder / "linear.csv").is_file():
+        return run
+    root = run.folder.parent.parent
+    for path in sorted(root.glob(f"*/{ROOM}/linear.csv")):
+        return harness.start(ROOM, "recorded", path.parent.parent.name, run.preset, run.seed, root)
+    return run
 
 
 def linear(run: Run) -> pd.DataFrame | None:

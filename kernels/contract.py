@@ -76,6 +76,7 @@ class Problem:
     make_host: Callable[[], Operands] = field(repr=False)
     make_device: Callable[[], Operands] = field(repr=False)
     limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
+    orders: str = "CC"  #: memory orders of B and of C, each "C" or "F", where a room knows of others than rows
     #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
     #: as it is. An oracle multiplies this one, which no conversion has touched.
     source: Any = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""cuBLASLt's dense multiplication of the same operands: 16-bit floats, sums in float32, row-major.
+"""cuBLASLt's dense multiplication of the same operands: 16-bit floats, sums in float32, as B and C lie.
 
 A is made dense in `bind`, once: that is `prepare_ms`.
 
@@ -73,11 +73,11 @@ def bind(problem: Problem, device) -> Bound:
     """Make cuBLASLt ready: A dense, an algorithm and its workspace. Overwrites C.
 
     device: `cuda.core.Device`, current. Raises ValueError where A is not 2:4 or B not 16-bit of the
-    same dtype, where m, n or k is 1, and where the library refuses the problem.
+    same dtype, where m, n or k is 1 (but n of B and C by columns), and where the library refuses the problem.
     """
     m, n, k = problem.m, problem.n, problem.k
     require(
-        min(m, n, k) > 1,
+        min(m, k) > 1 and (n > 1 or problem.orders == "FF"),
         f"cuBLASLt is planned from the strides of matrices, and at m={m}, n={n}, k={k} one is a "
         "vector, which has no order: compare with another baseline",
     )
@@ -158,8 +158,9 @@ def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
         "memory_limit": WORKSPACE_BYTES,
     }
     # A result lies as A does, unless there is a C to add, which zero times is nothing.
-    as_a = c.flags.c_contiguous == a.flags.c_contiguous
-    added = {} if as_a else {"c": c.view(numbers), "beta": 0.0}
+    added = {} if _by_rows(c) == _by_rows(a) else {"c": c.view(numbers), "beta": 0.0}
+    if added and c.shape[1] == 1:  # or it would be added to every column
+        options["inplace"] = True
     with Matmul(a.view(numbers), b.view(numbers), **added, options=options) as matmul:
         try:
             matmul.plan(preferences={"limit": PLANNED})
@@ -171,6 +172,11 @@ def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
             f"{algorithm.custom_option}, place {place} after autotuning": algorithm.as_numpy()
             for place, algorithm in enumerate(matmul.algorithms, 1)
         }
+
+
+def _by_rows(matrix) -> bool:
+    """Whether a matrix lies by rows; what a vector says are its strides."""
+    return matrix.strides[1] == matrix.itemsize
 
 
 def _describe(library, matrices: tuple, dtype: str, release: list) -> tuple[int, list[int]]:
@@ -186,7 +192,7 @@ def _describe(library, matrices: tuple, dtype: str, release: list) -> tuple[int,
     layouts = []
     for matrix in matrices:
         rows, columns = matrix.shape
-        by_rows = matrix.flags.c_contiguous
+        by_rows = _by_rows(matrix)
         layout = library.matrix_layout_create(numbers, rows, columns, columns if by_rows else rows)
         release.append((library.matrix_layout_destroy, layout))
         order = np.array([int(library.Order.ROW if by_rows else library.Order.COL)], np.int32)

@@ -1,7 +1,8 @@
 """cuBLASLt's dense multiplication of the same operands in e4m3, sums in float32, C bfloat16.
 
 A is made dense in `bind`, once: that is `prepare_ms`. The library multiplies 8-bit operands only where k is
-contiguous in both and C lies column-major, so it is asked for C^T = B^T · A^T, whose matrices are ours as they lie.
+contiguous in both and C lies column-major. Where C lies by rows it is asked for C^T = B^T · A^T, whose matrices are
+ours as they lie, and for C = A · B where it lies by columns.
 Scales, one for each operand, are handed over as device addresses.
 
     fast         sums stay in the tensor cores, as those of the kernels here do
@@ -42,7 +43,7 @@ def bind(problem: Problem, device) -> Bound:
     """Make cuBLASLt ready: A dense, an algorithm and its workspace. Overwrites C.
 
     device: `cuda.core.Device`, current. Raises ValueError where the operands are no e4m3 with one scale each and a
-    bfloat16 C, where m, n or k is no multiple of 16, and where the library refuses the problem.
+    bfloat16 C, where m, n (of C by rows) or k is no multiple of 16, and where the library refuses the problem.
     """
     import cupy
     from nvmath.bindings import cublasLt
@@ -50,8 +51,9 @@ def bind(problem: Problem, device) -> Bound:
     m, n, k = problem.m, problem.n, problem.k
     operands = problem.device()
     require_eight("cuBLASLt", problem, operands)
+    lines = 0 if problem.orders == "FF" else n  # one column is as good as another
     require(
-        not (m % MULTIPLE_EIGHT or n % MULTIPLE_EIGHT or k % MULTIPLE_EIGHT),
+        not (m % MULTIPLE_EIGHT or lines % MULTIPLE_EIGHT or k % MULTIPLE_EIGHT),
         f"cuBLASLt multiplies e4m3 in multiples of {MULTIPLE_EIGHT} only, but m={m}, n={n}, k={k}: compare with "
         "another baseline",
     )
@@ -94,8 +96,12 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
     import cupy
 
     operands = problem.device()
-    m, n, k = problem.m, problem.n, problem.k
-    description, layouts = _describe(library, operands, m, n, k, sums, release)
+    b = operands.b.bits
+    # (bits, scale, lines of k) of both, in the library's order
+    both = [(b, operands.b.scale, problem.n), (a, operands.a.scale, problem.m)]
+    if problem.orders == "FF":
+        both.reverse()
+    description, layouts = _describe(library, both, problem.k, sums, release)
     preference = library.matmul_preference_create()
     release.append((library.matmul_preference_destroy, preference))
     limit = np.array([WORKSPACE_BYTES], np.uint64)
@@ -103,12 +109,12 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
         preference, int(library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES),
         limit.ctypes.data, limit.nbytes,
     )  # fmt: skip
-    b_t, a_t, c_t = layouts
+    first, second, out = layouts
     found = np.zeros(PLANNED, library.matmul_heuristic_result_dtype)
     count = np.zeros(1, np.int32)
     try:
         library.matmul_algo_get_heuristic(
-            handle, description, b_t, a_t, c_t, c_t, preference, PLANNED,
+            handle, description, first, second, out, out, preference, PLANNED,
             found.ctypes.data, count.ctypes.data,
         )  # fmt: skip
     except library.cuBLASLtError:
@@ -119,8 +125,8 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
         workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
         c = operands.c.bits.data.ptr
         arguments = (
-            handle, description, _ALPHA.ctypes.data, operands.b.bits.data.ptr, b_t, a.data.ptr, a_t,
-            _BETA.ctypes.data, c, c_t, c, c_t,
+            handle, description, _ALPHA.ctypes.data, both[0][0].data.ptr, first, both[1][0].data.ptr, second,
+            _BETA.ctypes.data, c, out, c, out,
             algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes,
         )  # fmt: skip
         candidate = Candidate(library, arguments, workspace, algorithm, sums)
@@ -132,8 +138,8 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
     return made
 
 
-def _describe(library, operands, m: int, n: int, k: int, sums: str, release: list):
-    """The operation's descriptor, and layouts of B^T as k x n to be transposed, A^T as k x m, C^T as n x m."""
+def _describe(library, both, k: int, sums: str, release: list):
+    """The operation's descriptor, and column-major layouts of both operands, the first to be transposed, and of C."""
     from cuda.bindings import runtime
     from nvmath.bindings import cublas
 
@@ -148,15 +154,16 @@ def _describe(library, operands, m: int, n: int, k: int, sums: str, release: lis
         ("TRANSA", int(cublas.Operation.T), np.int32),
         ("TRANSB", int(cublas.Operation.N), np.int32),
         ("FAST_ACCUM", SUMS[sums], np.int8),
-        ("A_SCALE_POINTER", operands.b.scale.data.ptr, np.uint64),
-        ("B_SCALE_POINTER", operands.a.scale.data.ptr, np.uint64),
+        ("A_SCALE_POINTER", both[0][1].data.ptr, np.uint64),
+        ("B_SCALE_POINTER", both[1][1].data.ptr, np.uint64),
     ):
         value = np.array([value], dtype)
         library.matmul_desc_set_attribute(
             description, int(library.MatmulDescAttribute[name]), value.ctypes.data, value.nbytes
         )
     layouts = []
-    for dtype, rows, columns in ((e4m3, k, n), (e4m3, k, m), (bfloat16, n, m)):  # column-major
+    high, wide = both[0][2], both[1][2]
+    for dtype, rows, columns in ((e4m3, k, high), (e4m3, k, wide), (bfloat16, high, wide)):
         layout = library.matrix_layout_create(dtype, rows, columns, rows)
         release.append((library.matrix_layout_destroy, layout))
         layouts.append(layout)

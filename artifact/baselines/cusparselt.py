@@ -1,4 +1,4 @@
-"""cuSPARSELt's 2:4 sparse times dense, 16-bit floats, sums in float32, every matrix row-major.
+"""cuSPARSELt's 2:4 sparse times dense, 16-bit floats, sums in float32, A row-major, B and C as the problem has them.
 
 Operands of e4m3 with one scale each are multiplied likewise: B as it lies, column-major, for the library transposes
 no 8-bit operand; both scales are alpha; C is bfloat16.
@@ -147,9 +147,12 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
         "_colmajor_b" if column_major_b else ""
     )
     b, transposing_ms, copied_bytes, alpha = operands.b.bits, 0.0, 0, _ALPHA
+    by_columns = problem.orders[0] == "F"
     if eight_bit:
         alpha = (operands.a.scale * operands.b.scale).get().ravel()
         column_major_b, b = True, b.T
+    elif by_columns:
+        column_major_b = True
     elif column_major_b:
         b, transposing_ms = timed(lambda: cupy.ascontiguousarray(operands.b.bits.T))
         copied_bytes = int(b.nbytes)
@@ -267,12 +270,12 @@ def _describe(
 
     m, n, k, a = problem.m, problem.n, problem.k, operands.a
     dtype, out = (int(getattr(runtime.cudaDataType, DATA_TYPE[x.dtype])) for x in (a, operands.c))
-    row = int(cusparse.Order.ROW)
+    row, column = int(cusparse.Order.ROW), int(cusparse.Order.COL)
     as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
 
-    def dense(rows: int, columns: int, dtype: int) -> int:
+    def dense(rows: int, columns: int, dtype: int, order: int = row) -> int:
         matrix = library.dense_descriptor_init(
-            handle, rows, columns, columns, ALIGNMENT, dtype, row
+            handle, rows, columns, columns if order == row else rows, ALIGNMENT, dtype, order
         )
         release.append((library.mat_descriptor_destroy, matrix))
         return matrix
@@ -285,7 +288,7 @@ def _describe(
     mat_b, op_b = (
         (dense(n, k, dtype), transposed) if column_major_b else (dense(k, n, dtype), as_is)
     )
-    mat_c = dense(m, n, out)
+    mat_c = dense(m, n, out, column if problem.orders[1] == "F" else row)
     description = library.matmul_descriptor_init(
         handle, as_is, op_b, mat_a, mat_b, mat_c, mat_c, int(library.ComputeType.COMPUTE_32F)
     )

@@ -5,7 +5,7 @@
 #include "store_registers.cuh"
 
 // 64 x 2 HALF_N accumulators, which begin at (row, column) of C: four lanes of a row exchange words, so that each has 16 bytes.
-template <Dtype T, bool EXTRA, int HALF_N>
+template <Dtype T, int EXTRA, int HALF_N>
 __device__ __forceinline__ void store_rows(const float (&acc)[HALF_N], unsigned short* c, int row, int column,
                                            const Scale& scale)
 {
@@ -18,7 +18,8 @@ __device__ __forceinline__ void store_rows(const float (&acc)[HALF_N], unsigned 
             float2 extra = {0.f, 0.f};
             if (EXTRA) extra = scale.added<T>(r, column + 8 * p + 2 * t);
             const float* x = acc + 4 * p + 2 * h;
-            return pack<T>(fmaf(scale.alpha, x[0], extra.x), fmaf(scale.alpha, x[1], extra.y));
+            return pack<T>(activated<EXTRA>(fmaf(scale.alpha, x[0], extra.x)),
+                           activated<EXTRA>(fmaf(scale.alpha, x[1], extra.y)));
         };
         unsigned short* line = c + (size_t)r * scale.pitch;
 #pragma unroll

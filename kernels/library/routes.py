@@ -99,7 +99,8 @@ def _csr(a: Csr, less: bool, hopper: bool) -> Route:
 def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) -> Route:
     if isinstance(a, TwoFour):
         val = half.to_bits(operands.values_of(a), dtype) if a.dtype != dtype else a.val
-        return Route("tensor_core_24", "auto", replace(a, dtype=dtype, val=val), dtype)
+        orders = (order, out_order) if hopper else ("C", "C")
+        return Route("tensor_core_24", "auto", replace(a, dtype=dtype, val=val), dtype, *orders)
     if isinstance(a, Bcsr):
         val = half.to_bits(operands.values_of(a), dtype) if a.dtype != dtype else a.val
         made = replace(a, dtype=dtype, val=val)
@@ -176,7 +177,7 @@ def _problem(way: Route, n: int, b, c, stands: bool = False) -> Problem:
         m=sizes[0], n=sizes[1], k=sizes[2], nnz=way.a.nnz, density=way.a.nnz / (m * k), seed=0,
         useful_flops=2 * way.a.nnz * n, flops_def="2·nnz·N", least_bytes=0, requested_bytes=0,
         make_host=lambda: made, make_device=lambda: made,
-        limit="tf32" if way.numbers == "tf32" else "",
+        limit="tf32" if way.numbers == "tf32" else "", orders=way.b_order + way.c_order,
     )  # fmt: skip
 
 
@@ -269,7 +270,7 @@ def _likely(room: str, family, tune: Callable, p: Problem, device):
         return tune(p, device).config  # which says why there is none
     if room == "tensor_core_24" and jit.arch_of(device) in HOPPER:
         sms = device.properties.multiprocessor_count
-        return min(configs, key=lambda c: family.predict(c, p.m, p.n, p.k, sms))
+        return min(configs, key=lambda c: family.predict(c, p.m, p.n, p.k, sms, p.orders))
     return configs[0]
 
 

@@ -31,13 +31,8 @@ TILES: dict[str, Wgmma] = {
 #: how often; and what stands there instead.
 LEFT_OUT: dict[str, tuple[str | None, str, int, str]] = {
     "": (None, r"\Z", 1, ""),
-    "_unloaded": (
-        None,
-        r"ring\.load\(from, (at\.stage), [^;]*;",
-        1,
-        r"arrive(&full[\1]);",
-    ),
-    "_unmultiplied": ("sparse_reader.cuh", r"Wgmma<N, T>::template sparse<[01]>\([^;]*;", 2, ";"),
+    "_unloaded": ("roles.cuh", r"ring\.load\(from, s, [^;]*;", 2, "arrive(full);"),  # of Plain and of Tiled
+    "_unmultiplied": ("sparse_reader.cuh", r"Wgmma<N, T, B>::template sparse<[01]>\([^;]*;", 2, ";"),
 }
 
 #: Variant -> its tile and what it leaves out.

@@ -99,7 +99,7 @@ def bind(variant: str, problem: Problem, device, **extra) -> Bound:
     most = device.properties.max_shared_memory_per_block_optin
     return tuning.bind_choice(
         family.CHOICES, (*shape, problem.label), device,
-        fits=lambda config: isinstance(config, Fp8) and fp8_family.fits(config, *shape, most),
+        fits=lambda config: isinstance(config, Fp8) and fp8_family.fits(config, *shape, most, problem.orders),
         make=lambda: tune(problem, device),
         bind=lambda config: bind_config(variant, problem, device, config),
         **extra,
@@ -110,13 +110,13 @@ def tune(problem: Problem, device) -> tuning.Winner:
     """The fastest candidate whose output is that of the ladder's first rung."""
     properties = device.properties
     limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
-    configs = fp8_family.candidates(problem.m, problem.n, problem.k, *limits)
+    configs = fp8_family.candidates(problem.m, problem.n, problem.k, *limits, problem.orders)
     require(
         bool(configs),
         f"no FP8 configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
         "FAMILY of fp8_family.py",
     )
-    kind = _kind(problem)
+    kind = (*_kind(problem), problem.orders)
     share: dict = {}
     return tuning.tune(
         problem, configs,
@@ -127,22 +127,22 @@ def tune(problem: Problem, device) -> tuning.Winner:
 
 
 def bind_config(
-    name: str, problem: Problem, device, config: Fp8, *, cache: dict | None = None
-) -> Launch:
-    """Make a configuration ready: D (m, n) = scale_A · scale_B · sums / scale_D, FP32 sums, rounded once.
+    name: str, problem: Problem, device, config: Fp8, *, bias=None, activation: str = "", cache: dict | None = None
+) -> Launch:  # fmt: skip
+    """Make a configuration ready: D (m, n) = activation(scale_A · scale_B · sums / scale_D + bias), FP32 sums, rounded
+    once.
 
+    bias: float32 (m,), CuPy; activation: one of `family.ACTIVATIONS`, or "": none.
     cache: where configurations that are tried on one problem share what they prepare. Raises ValueError, one
     sentence, where the GPU has no wgmma, the operands are none of FP8, or the configuration does not take the
     problem.
     """
     import cupy
-    from cuda.core import LaunchConfig
 
     _require_gpu(name, device)
-    properties = device.properties
     m, n, k = problem.m, problem.n, problem.k
-    sms = properties.multiprocessor_count
-    config.check(m, n, k, properties.max_shared_memory_per_block_optin)
+    config.check(m, n, k, device.properties.max_shared_memory_per_block_optin, problem.orders)
+    turned = problem.orders == "FF"
     operands = problem.device()
     out_kind, rows, columns = _kind(problem)
     a, b, out = operands.a, operands.b, operands.c
@@ -154,23 +154,29 @@ def bind_config(
     prepared = cache[key]
 
     before, after = [], []
-    b_bits, d_bits = b.bits.T, out.bits  # (n, k), (m, n)
+    # (n, k); and (m, n), or lines of C by columns (n, m)
+    b_bits, d_bits = b.bits.T if n > 1 else b.bits.reshape(1, k), out.bits
+    if turned:
+        d_bits = out.bits.T.reshape(-1).reshape(n, m)
+    given = d_bits
     if k % 16 or b_bits.data.ptr % 16:
         if "b" not in cache:
             cache["b"] = cupy.empty((n, ceil(k / pitch.LINE) * pitch.LINE), cupy.uint8)
         b_bits = cache["b"]
         before.append(pitch.copy(b.bits.T, b_bits, device))
     unit = 16 // d_bits.dtype.itemsize  # elements of C that the copy engine can address
-    if n % unit or d_bits.data.ptr % 16:
+    if given.shape[1] % unit or d_bits.data.ptr % 16:
         if "d" not in cache:
-            cache["d"] = cupy.empty((m, ceil(n / unit) * unit), d_bits.dtype)
+            cache["d"] = cupy.empty(
+                (given.shape[0], ceil(given.shape[1] / unit) * unit), d_bits.dtype
+            )
         d_bits = cache["d"]
         # What a kernel does not write is NaN, not what another one left in the same memory.
         poison = (
             Half(out.dtype, d_bits) if isinstance(out, Half) else Eight(DTYPE, d_bits, out.scale)
         )
         poison.fill(nan)
-        after.append(pitch.copy(d_bits, out.bits, device))
+        after.append(pitch.copy(d_bits, given, device))
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
     b_map = tensor_map(b_bits, (config.n // 2 if config.pairs else config.n, K), 128, config.ahead)
@@ -183,28 +189,41 @@ def bind_config(
     if config.kernel in fp8_family.DIRECT:
         of_d = d_bits.data.ptr, np.int32(d_bits.strides[0])
     else:
-        of_d = (tensor_map(d_bits, (64, 64), 64 * d_bits.dtype.itemsize),)
+        lines = min(64, config.n) if turned else 64
+        of_d = (tensor_map(d_bits, (lines, 64), 64 * d_bits.dtype.itemsize),)
     high, wide = config.tiles(m, n)
     scales = (a.scale, b.scale, getattr(out, "scale", None))
     arguments = (
         *map(np.int32, (ceil(k / K), high, wide, min(config.band, high), KEEP[config.keep])),
         *(0 if x is None else x.data.ptr for x in scales), np.int32(m), np.int32(n),
+        0 if bias is None else bias.data.ptr,
     )  # fmt: skip
     shared = config.shared_bytes
-    entry = config.entry(out_kind, rows, columns)
+    extra = activation or bias is not None
+    entry = config.entry(out_kind, rows, columns, problem.orders, extra)
     kernel = jit.loaded(config.source, entry, device, shared)
-    count = high * wide
-    resident = count if config.kernel == "split_k" else sms // config.cluster
-    grid = min(count, resident)  # of clusters, where there are any
-    cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
-    launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **cluster)
+    launch = launch_of(config, m, n, device)
     return Launch(
         name,
         [*before, (kernel, launch, (*of_a, b_map, *of_d, *arguments)), *after],
         out,
         prepare_ms,
         prepared.nbytes,
-        keep=(operands, val, prepared, b_bits, d_bits),
+        keep=(operands, val, prepared, b_bits, d_bits, bias),
+    )
+
+
+def launch_of(config: Fp8, m: int, n: int, device):
+    """The `cuda.core.LaunchConfig` of a configuration."""
+    from cuda.core import LaunchConfig
+
+    high, wide = config.tiles(m, n)
+    count, sms = high * wide, device.properties.multiprocessor_count
+    resident = count if config.kernel == "split_k" else sms // config.cluster
+    grid = min(count, resident)  # of clusters, where there are any
+    cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
+    return LaunchConfig(
+        grid=grid, block=config.threads, shmem_size=config.shared_bytes, **cluster
     )
 
 

@@ -7,49 +7,18 @@
 // last is two thirds full, and 256 x 176 is 384, three full ones. As for few columns: 64 x 16 reads no B that is not there.
 //
 // Template:  as in fp8_stages.cuh; BUFFERS is 0
-#include "fp8_stages.cuh"
-#include "store_registers.cuh"
-#include "tile_order.cuh"
+#include "fp8_registers.cuh"
 
-template <int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, Out OUT, bool ROWS, bool COLUMNS>
+template <int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false, int EXTRA = NOTHING>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) fp8_direct(
     const unsigned char* __restrict__ packed,  // m'/64 x steps pieces; m' and k' are padded with zeros
     const __grid_constant__ TensorMap b, unsigned char* __restrict__ d, int pitch,  // fp8_stages.cuh; bytes of a row of D
     int steps, int high, int wide, int band,  // k in steps of 128; TileOrder
     int kept,  // Hints
-    const float* scale_a, const float* scale_b, const float* scale_d, int m, int n)  // Scales: store_eight.cuh
+    const float* scale_a, const float* scale_b, const float* scale_d, int m, int n, const float* bias)  // Scales: store_eight.cuh
 {
     using S = Stages<GROUPS, BLOCKS, N, STAGES, true>;
-    const TileOrder order{high, wide, band};
-    const Scales scales{scale_a, scale_b, scale_d, m, n};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = threadIdx.x / 128;
-    ring_begin<GROUPS, STAGES>(full, empty, 1, 4 * GROUPS, [&] { tma_prefetch(b); });
-
-    int row, column;
-    Place<STAGES> at;
-    if (group == GROUPS) {
-        give_registers<24>();
-        if (threadIdx.x == GROUPS * 128) {
-            const Hints hints(kept);
-            for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-                order.find(tile, row, column);
-#pragma unroll 1
-                for (int step = 0; step < steps; ++step, at.next()) {
-                    wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load_packed(packed, steps, b, at.stage, row * S::M, column * N, step, &full[at.stage], hints);
-                }
-            }
-        }
-        return;
-    }
-    take_registers<240>();
-    typename S::Accumulators acc;
-    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-        order.find(tile, row, column);
-        ring.consume(acc, at, steps, group, full, empty);
-        StoreRegisters<OUT, ROWS, COLUMNS>::write(acc, d, pitch, row * S::M + group * BLOCKS * 64, column * N, scales);
-    }
+    const Operands from{b, b, b, b};
+    const Scales scales{scale_a, scale_b, scale_d, m, n, bias};
+    multiply_tiles<FromPointers<S>, S, 1, 24, 240, true>(Packed<true>{from, packed, steps, kept}, Resident{{high, wide, band}, steps}, Registers<StoreRegisters<OUT, ROWS, COLUMNS, TURNED, EXTRA>>{d, pitch, scales});
 }

@@ -20,6 +20,7 @@ KEEP = {"": 0, "a": 1, "b": 2, "ab": 3}
 WIDTHS = (16, 32, 64, 96, 128, 144, 160, 176, 184, 192, 256)  #: of wgmma_eight.cuh
 #: Bytes that pass between DRAM and the L2 of an H200 in a cycle, at most.
 DRAM_BYTES = 2600
+SHARED_REACHED = 0.92  #: as of family.py
 _OUTS = {"bfloat16": "TO_BF16", "e4m3": "TO_E4M3"}
 
 
@@ -63,9 +64,18 @@ class Fp8:
     def source(self) -> Path:
         return HERE / f"fp8_{self.kernel}.cu"
 
-    def entry(self, out: str = "bfloat16", rows: bool = False, columns: bool = False) -> str:
-        """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's."""
+    def entry(
+        self, out: str = "bfloat16", rows: bool = False, columns: bool = False, orders: str = "CC",
+        extra: bool | str = False,
+    ) -> str:  # fmt: skip
+        """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's; orders: "FF": C
+        by columns; extra: with a bias, or an activation behind it (`family.ACTIVATIONS`)."""
         c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}"
+        if extra:
+            added = extra.upper() if isinstance(extra, str) else "ADDS"
+            flags += f", {str(orders == 'FF').lower()}, {added}"
+        elif orders == "FF":
+            flags += ", true"
         last = c.splits if c.kernel == "split_k" else c.buffers
         tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
         return f"fp8_{c.kernel}<{tile}, {_OUTS[out]}, {flags}>"
@@ -81,16 +91,17 @@ class Fp8:
         """Tiles, or pairs of them, in a column and tiles in a row of C."""
         return ceil(m / (2 * self.m if self.pairs else self.m)), ceil(n / self.n)
 
-    def check(self, m: int, n: int, k: int, shared_most: int) -> None:
+    def check(self, m: int, n: int, k: int, shared_most: int, orders: str = "CC") -> None:
         """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
 
-        shared_most: bytes of shared memory that a block may have.
+        shared_most: bytes of shared memory that a block may have; orders: "FF": C by columns.
         """
         c, refilling = self, self.kernel == "refilling"
+        narrow = (16, 32) if orders == "FF" and c.kernel in ("packed", "split_k") else ()
         for what, value, known in (
             ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1, 2)),
             ("rows of a tile", c.m, {"refilling": (192,), "pairs": (64, 128)}.get(c.kernel, (64, 128, 256))),
-            ("n", c.n, WIDTHS if c.kernel == "direct" else (64, 128, 192, 256)),
+            ("n", c.n, WIDTHS if c.kernel == "direct" else (*narrow, 64, 128, 192, 256)),
             ("keep", c.keep, tuple(KEEP)[1:] if c.pairs else tuple(KEEP)), ("ahead", c.ahead, tuple(tma.AHEAD)),
             ("buffers", c.buffers, {"split_k": (1,), **dict.fromkeys(DIRECT, (0,))}.get(c.kernel, range(1, 17))),
             ("splits", c.splits, range(2, 9) if c.kernel == "split_k" else (1,)),
@@ -213,27 +224,37 @@ FAMILY: tuple[Fp8, ...] = (
     Fp8("split_k", 1, 2, 128, 6, 1, 2, keep="b"),
     Fp8("split_k", 2, 2, 128, 5, 1, 2, keep="b"),
 )
+#: For few tokens, C by columns.
+NARROW_FAMILY: tuple[Fp8, ...] = (
+    *(Fp8("packed", groups, 1, n, 10, 1, keep="b") for groups in (1, 2) for n in (16, 32)),
+    *(
+        Fp8("split_k", groups, 1, n, 10, 1, splits, keep="b")
+        for groups in (1, 2) for n in (16, 32) for splits in (2, 3, 4, 8)
+    ),
+)  # fmt: skip
 #: Configurations that nothing tries in this process, because they were seen to hang or to break the GPU's context.
 LEFT_OUT: set[Fp8] = set()
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
 
-def candidates(m: int, n: int, k: int, sms: int, shared_most: int) -> list[Fp8]:
+def candidates(
+    m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC"
+) -> list[Fp8]:
     """What takes the problem, without what a prediction rules out."""
     predicted = {
         c: predict(c, m, n, k, sms)
-        for c in FAMILY
-        if c not in LEFT_OUT and fits(c, m, n, k, shared_most)
+        for c in (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
+        if c not in LEFT_OUT and fits(c, m, n, k, shared_most, orders)
     }
     least = min(predicted.values(), default=0.0)
     return [config for config, time in predicted.items() if time <= WITHIN * least]
 
 
-def fits(config: Fp8, m: int, n: int, k: int, shared_most: int) -> bool:
+def fits(config: Fp8, m: int, n: int, k: int, shared_most: int, orders: str = "CC") -> bool:
     """Whether a configuration takes the problem."""
     try:
-        config.check(m, n, k, shared_most)
+        config.check(m, n, k, shared_most, orders)
     except ValueError:
         return False
     return True
@@ -245,10 +266,15 @@ def predict(config: Fp8, m: int, n: int, k: int, sms: int) -> float:
     c = config
     rows = c.groups * c.blocks  # of 64
     math = rows * c.n
-    shared = rows * (128 * c.n + 4096) / 128
+    shared = rows * (128 * c.n + 4096) / 128 / SHARED_REACHED
     copied = (c.m * 80 + c.n * 128) / 64
     high, wide = c.tiles(m, n)
     waves = ceil(high * wide * c.cluster / sms)
     fill, store = 2000, 1500 + c.m * c.n / 64 + (3000 if c.splits > 1 else 0)
     steps = waves * ceil(ceil(k / K) / c.splits) * max(math, shared, copied) + waves * store
     return fill + max(steps, (m * k * 5 / 8 + n * k + 2 * m * n) / DRAM_BYTES)
+
+
+def worth_keeping(n: int) -> str:
+    """The operand that L2 is best asked to keep, where all else is equal: B while it is small."""
+    return "b" if n <= 1024 else "a"

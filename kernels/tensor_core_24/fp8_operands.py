@@ -1,5 +1,7 @@
 """FP8 problems: A (m, k) 2:4 along k and B (k, n) dense, both e4m3 with scales; C (m, n) bfloat16 or e4m3.
 
+C lies by rows, or, in bfloat16 and with orders "FF", by columns, as a linear layer has it.
+
 B lies with k contiguous: its `bits` are the transposed view of a row-major (n, k) array, because 8-bit
 operands of Hopper's tensor cores are not transposed on the way. `host_operands` and `device_operands`
 make the same bits, the one with NumPy, the other with the kernels of `generate_eight.cu`.
@@ -32,35 +34,42 @@ LARGEST = np.float32(eight.LARGEST[DTYPE])
 _INDICES, _VALUES, _B = range(3)  # streams
 
 
-def label(scale: str = "tensor", out: str = "bfloat16") -> str:
-    """How records and choices name such a problem: "e4m3", "e4m3 scaled by vectors to e4m3"."""
+def label(scale: str = "tensor", out: str = "bfloat16", orders: str = "CC") -> str:
+    """How records and choices name such a problem: "e4m3", "e4m3 scaled by vectors to e4m3", "e4m3 linear"."""
     return (
         "e4m3"
         + (" scaled by vectors" if scale == "vectors" else "")
         + (" to e4m3" if out == "e4m3" else "")
+        + (" linear" if orders == "FF" else "")
     )
 
 
 def problem(
     m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *,
-    scale: str = "tensor", out: str = "bfloat16",
+    scale: str = "tensor", out: str = "bfloat16", orders: str = "CC",
 ) -> Problem:  # fmt: skip
     """C (m, n) = A (m, k) · B (k, n) with random A and B; sizes need not be multiples of anything.
 
     Values are uniform in (-1, 1) before they are rounded to e4m3 over scales of 1/448, and with "vectors" times
     0.5 to 2 by row of A and by column of B. out: the dtype of C, "bfloat16" or "e4m3", whose scale leaves room for
-    eight standard deviations. Raises ValueError with one sentence for sizes from which no problem can be made, a
-    density other than 0.5, an unknown scale or dtype, or a seed outside 0 to 2^32 - 1.
+    eight standard deviations. orders: "FF": C by columns; B is in any case. Raises ValueError with one sentence for
+    sizes from which no problem can be made, a density other than 0.5, an unknown scale, dtype or order, or a seed
+    outside 0 to 2^32 - 1.
     """
     _require(m, n, k, out)
     require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
     require(scale in SCALES, f"scale is {scale!r}, but must be one of {', '.join(SCALES)}")
     require_seed(seed)
+    require(
+        orders in ("CC", "FF") and (orders == "CC" or out == "bfloat16"),
+        f"orders is {orders!r} for C in {out}, but must be 'CC', or 'FF' in bfloat16",
+    )
     arguments = (int(m), int(n), int(k), int(seed), scale)
     return _problem(
-        label(scale, out), *arguments[:4], out,
+        label(scale, out, orders), *arguments[:4], out,
         lambda: host_operands(*arguments),
-        lambda: device_operands(*arguments, out),
+        lambda: device_operands(*arguments, out, orders),
+        orders,
     )  # fmt: skip
 
 
@@ -113,7 +122,9 @@ def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
     return Operands(TwoFourEight(m, k, DTYPE, val, meta, scale_a), Eight(DTYPE, b.T, scale_b))
 
 
-def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str) -> Operands:
+def device_operands(
+    m: int, n: int, k: int, seed: int, scale: str, out: str, orders: str = "CC"
+) -> Operands:
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
@@ -133,6 +144,8 @@ def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str) -> 
     most = float(scale_a.max() * scale_b.max()) * float(LARGEST) ** 2
     room = 8 * sqrt(max(k / 2, 1)) / 3 * most / float(LARGEST)
     a = TwoFourEight(m, k, DTYPE, val, meta, scale_a)
+    if orders == "FF":
+        return Operands(a, Eight(DTYPE, b.T, scale_b), Half(out, _output(n, m, out, room).bits.T))
     return Operands(a, Eight(DTYPE, b.T, scale_b), _output(m, n, out, room))
 
 
@@ -178,7 +191,7 @@ def _require(m, n, k, out: str) -> None:
 
 def _problem(
     name: str, m: int, n: int, k: int, seed: int, out: str,
-    on_host: Callable[[], Operands], on_device: Callable[[], Operands],
+    on_host: Callable[[], Operands], on_device: Callable[[], Operands], orders: str = "CC",
 ) -> Problem:  # fmt: skip
     k_pad = ceil(k / 32) * 32
     a, b, c = (
@@ -202,4 +215,5 @@ def _problem(
         make_host=on_host,
         make_device=on_device,
         limit=LIMITS[out],
+        orders=orders,
     )

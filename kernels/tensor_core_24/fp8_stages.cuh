@@ -19,25 +19,8 @@
 #pragma once
 
 #include "consume.cuh"
-#include "tma.cuh"
+#include "operands.cuh"
 #include "wgmma_eight.cuh"
-
-struct Operands {
-    const TensorMap& a;  // compressed values, m x k/2 row-major bytes: boxes of M x 64
-    const TensorMap& e;  // metadata, a row of words for every 64 rows of A, 128 for every 64 columns: boxes of M/64 x 256
-    const TensorMap& b;  // B^T, n x k row-major bytes: boxes of N x 128; for load_half of N/2 x 128
-    const TensorMap& d;  // m x n row-major: boxes of 64 x 64
-};
-
-// How L2 shall treat A with its metadata, and B: what is kept, and the other one may go, or nothing is said.
-struct Hints {
-    bool given;
-    Policy a, b;
-    __device__ __forceinline__ explicit Hints(int kept)  // 0: neither, 1: A, 2: B, 3: both
-        : given(kept != 0), a(kept & 1 ? keep() : let_go()), b(kept & 2 ? keep() : let_go())
-    {
-    }
-};
 
 __device__ __forceinline__ void load_box(void* to, const TensorMap& map, int x, int y, Barrier* full, bool given, Policy policy)
 {
@@ -45,9 +28,10 @@ __device__ __forceinline__ void load_box(void* to, const TensorMap& map, int x, 
     else tma_load(to, map, x, y, full);
 }
 
-template <int GROUPS, int BLOCKS, int N_, int STAGES, bool PACKED = false>
+template <int GROUPS_, int BLOCKS_, int N_, int STAGES_, bool PACKED = false>
 struct Stages {
-    static constexpr int M = 64 * GROUPS * BLOCKS, N = N_, K = 128;
+    static constexpr int GROUPS = GROUPS_, BLOCKS = BLOCKS_, N = N_, STAGES = STAGES_;
+    static constexpr int M = 64 * GROUPS * BLOCKS, K = 128, CHUNKS = N / 64;
     static constexpr int A_BYTES = M * 80, B_BYTES = N * 128, BYTES = A_BYTES + B_BYTES;
     // Where the values and the words of a block of 64 rows begin: one after the other, or as a piece brings them.
     static constexpr int PIECE = 5120, VALUES = PACKED ? PIECE : 4096, WORDS = PACKED ? PIECE : 1024,
@@ -81,18 +65,20 @@ struct Stages {
     }
 
     // The same from A in the order of use, `fp8.pack`: `steps` pieces for each 64 rows.
-    __device__ __forceinline__ void load_packed(const unsigned char* packed, int steps, const TensorMap& from_b, int s, int row,
-                                                int column, int step, Barrier* full, const Hints& hints)
+    __device__ __forceinline__ void load_packed(const Operands& from, const unsigned char* packed, int steps, int s, int row,
+                                                int column, int k, Barrier* full, const Hints& hints)
     {
         arrive_expect(full, BYTES);
-        load_pieces(packed, steps, s, row, step, full, hints);
-        load_box(b[s], from_b, step * K, column, full, hints.given, hints.b);
+        load_pieces(packed, steps, s, row, k / K, full, hints);
+        load_box(b[s], from.b, k, column, full, hints.given, hints.b);
     }
 
     // The same by one of two blocks of a cluster: its own A, and half of the columns of B for both.
-    __device__ __forceinline__ void load_half(const Operands& from, int s, int row, int column, int k, Barrier* full,
-                                              const Hints& hints, int rank)
+    template <int SHARE>
+    __device__ __forceinline__ void load_share(const Operands& from, int s, int row, int column, int k, Barrier* full,
+                                               const Hints& hints, int rank)
     {
+        static_assert(SHARE == 2, "blocks come in pairs");
         arrive_expect(full, BYTES);
         tma_load(a[s], from.a, k / 2, row, full, hints.a);
         tma_load(a[s] + FIRST_WORD, from.e, 2 * k, row / 64, full, hints.a);
@@ -100,12 +86,12 @@ struct Stages {
     }
 
     // Both at once: its own A in the order of use, and half of the columns of B for both.
-    __device__ __forceinline__ void load_packed_half(const unsigned char* packed, int steps, const TensorMap& from_b, int s,
-                                                     int row, int column, int step, Barrier* full, const Hints& hints, int rank)
+    __device__ __forceinline__ void load_packed_share(const Operands& from, const unsigned char* packed, int steps, int s,
+                                                      int row, int column, int k, Barrier* full, const Hints& hints, int rank)
     {
         arrive_expect(full, BYTES);
-        load_pieces(packed, steps, s, row, step, full, hints);
-        tma_multicast(b[s] + rank * (B_BYTES / 2), from_b, step * K, column + rank * (N / 2), full, 3, hints.b);
+        load_pieces(packed, steps, s, row, k / K, full, hints);
+        tma_multicast(b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
     }
 
     // A warpgroup's asynchronous share of half of stage s, its first 64 columns of A or its last. add: whether to add to the
@@ -164,13 +150,3 @@ struct Stages {
         consume(acc, at, steps, group, full, [=](int stage) { hand_back_warp(&empty[stage]); });
     }
 };
-
-// The barriers of the ring, by the warp that asks for its stages (consume.cuh).
-// hand_backs: how many hand a stage back before it is filled again, each warp that multiplies for itself.
-template <int GROUPS, int STAGES>
-__device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty, int hand_backs = 4 * GROUPS)
-{
-    ring_begin<GROUPS, STAGES>(full, empty, 1, hand_backs, [&] {
-        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b), tma_prefetch(from.d);
-    });
-}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import tuning
-from ..contract import Bound, Kernel, Launch, Problem, require
+from ..contract import Bound, Kernel, Launch, Operands, Problem, require
+from ..formats import compress
+from ..formats.half import Half
 from . import family, mma_sp, wgmma
 from .family import PUBLISHED, RUNGS, STUDIES, MmaSp
 from .operands import ROOM
@@ -118,7 +121,10 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None, 
 
 
 def tune(problem: Problem, device) -> tuning.Winner:
-    """The fastest candidate whose output is the published kernel's, or where it cannot run, wgmma_one_stage's."""
+    """The fastest candidate whose output is the published kernel's, or where it cannot run, wgmma_one_stage's.
+
+    Both take operands by rows; where B or C lie by columns, they multiply copies.
+    """
     configs = family.candidates(problem, device)
     require(
         bool(configs),
@@ -131,9 +137,55 @@ def tune(problem: Problem, device) -> tuning.Winner:
     return tuning.tune(
         problem, configs,
         lambda p, config: bind_config("trial", p, device, config, **(share if p is problem else {})),
-        [lambda p, name=name: bind(name, p, device) for name in ("mma_sp", "wgmma_one_stage")],
+        [lambda p, name=name: _by_rows(name, p, device) for name in ("mma_sp", "wgmma_one_stage")],
         device, family.ROUNDS, family.jobs(configs, problem),
     )  # fmt: skip
+
+
+def _by_rows(name: str, problem: Problem, device) -> Bound:
+    """A variant that takes operands by rows; of others, on copies, whose result each launch copies to the problem's."""
+    if problem.orders == "CC":
+        return bind(name, problem, device)
+    import cupy
+
+    given = problem.device()
+    b = Half(given.b.dtype, compress.contiguous(given.b.bits))
+    rows = Operands(given.a, b, Half(given.c.dtype, cupy.empty(given.c.shape, cupy.uint16)))
+    made = replace(problem, orders="CC", make_device=lambda: rows, _device=None)
+    return _Copied(bind(name, made, device), problem)
+
+
+@dataclass
+class _Copied:
+    """A `Launch` on copies by rows of a problem's operands."""
+
+    inner: Launch
+    problem: Problem
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def prepare_ms(self) -> float:
+        return self.inner.prepare_ms
+
+    @property
+    def prepare_bytes(self) -> int:
+        return self.inner.prepare_bytes
+
+    def launch(self, stream) -> None:
+        import cupy
+
+        self.inner.launch(stream)
+        made, out = self.inner.result().bits, self.problem.device().c.bits
+        by_columns = out.flags.f_contiguous and not out.flags.c_contiguous
+        with cupy.cuda.Stream.from_external(stream) as on:
+            lines = compress.contiguous(made.T) if by_columns else made
+            out.data.copy_from_device_async(lines.data, out.nbytes, on)
+
+    def result(self):
+        return self.problem.device().c
 
 
 def bind_config(name: str, problem: Problem, device, config, **extra) -> Launch:

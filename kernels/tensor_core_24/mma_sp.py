@@ -82,6 +82,10 @@ def bind(
     does not fit the GPU, sizes that it does not take, and operands that do not go together.
     """
     config.check()
+    require(
+        problem.orders == "CC",
+        f"{name} takes row-major B and C, not orders {problem.orders!r}: use auto",
+    )
     m, n, k = problem.m, problem.n, problem.k
     for size, value in (("n", n), ("k", k)):
         require(

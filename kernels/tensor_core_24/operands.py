@@ -1,4 +1,6 @@
-"""The room's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), row-major 16-bit floats.
+"""The room's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), 16-bit floats, by rows if nothing else is said.
+
+A linear layer has activations of tokens x features: then B = Xᵀ and C = Yᵀ are column-major, orders "FF".
 
 `host_operands` and `device_operands` make the same bits, the one with NumPy, the other with the
 kernels of `generate.cu`. The source names no data; values are random, because a GPU multiplies
@@ -15,7 +17,7 @@ import numpy as np
 
 from .. import formats, jit, splitmix
 from ..contract import Operands, Problem, require, require_seed, require_whole
-from ..formats import half, two_four
+from ..formats import compress, half, two_four
 from ..formats.half import Half
 from ..formats.two_four import TwoFour
 
@@ -24,6 +26,8 @@ FLOPS_DEF = "2·M·N·K"  # dense-equivalent: half of them multiply zeros (the s
 TILE = 128  # rows and columns of C that a block of the published kernel computes
 #: dtype -> label in the records: the source's dtype has none.
 LABELS = {"bfloat16": "", "float16": "float16"}
+#: Memory orders of B and C -> what a label says of them: k side by side in B, features side by side in C.
+ORDERS = {"CC": "", "FF": "linear", "FC": "B by columns", "CF": "C by columns"}
 SOURCE = Path(__file__).with_name("generate.cu")
 #: What generate.cu calls a dtype.
 _ENUM = {"bfloat16": "BF16", "float16": "FP16"}
@@ -35,26 +39,34 @@ _PANEL = 1 << 22  # numbers that NumPy makes at a time, to bound its temporaries
 
 
 def problem(
-    m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *, dtype: str = "bfloat16"
-) -> Problem:
+    m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *, dtype: str = "bfloat16", orders: str = "CC"
+) -> Problem:  # fmt: skip
     """C (m, n) = A (m, k) · B (k, n) with random A and B; sizes need not be multiples of anything.
 
     Values are uniform in (-1, 1), rounded to `dtype`, and never zero; each group of four columns of
     A has one of the six pairs of indices. The padding of A, to k_pad = k rounded up to 16, is zeros
     with valid metadata, and a last group of one column stores one value and a zero. nnz counts what
-    is stored, m · k_pad / 2 values. Raises ValueError with one sentence for sizes from which no
-    problem can be made, a density other than 0.5, an unknown dtype or a seed outside 0 to 2^32 - 1.
+    is stored, m · k_pad / 2 values. orders: memory orders of B and C, of `ORDERS`; numbers are the same in any. Raises
+    ValueError with one sentence for sizes from which no problem can be made, a density other than 0.5, an unknown dtype
+    or order, or a seed outside 0 to 2^32 - 1.
     """
     _sizes(m, n, k)
     require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
     half.require_dtype(dtype)
     require_seed(seed)
+    require(orders in ORDERS, f"orders is {orders!r}, but must be one of {', '.join(ORDERS)}")
     arguments = (int(m), int(n), int(k), int(seed), dtype)  # NumPy's would wrap in the products
     return _problem(
-        LABELS[dtype], *arguments,
+        label_of(dtype, orders), *arguments,
         lambda: host_operands(*arguments),
-        lambda: device_operands(*arguments),
+        lambda: device_operands(*arguments, orders),
+        orders,
     )  # fmt: skip
+
+
+def label_of(dtype: str, orders: str = "CC") -> str:
+    """What the records call a dtype and memory orders."""
+    return " ".join(filter(None, (LABELS[dtype], ORDERS[orders])))
 
 
 def problem_from(a: TwoFour, b: Half, label: str = "") -> Problem:
@@ -105,7 +117,7 @@ def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     return Operands(TwoFour(m, k, dtype, val, meta), host_dense(k, n, seed, dtype))
 
 
-def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
+def device_operands(m: int, n: int, k: int, seed: int, dtype: str, orders: str = "CC") -> Operands:
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
@@ -118,7 +130,10 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
         np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
     )  # fmt: skip
     b = device_dense(k, n, seed, dtype)
-    return Operands(TwoFour(m, k, dtype, val, meta), b, _output(m, n, dtype))
+    if orders[0] == "F":
+        b = Half(dtype, compress.contiguous(b.bits.T).T)
+    c = _output(m, n, dtype) if orders[1] == "C" else Half(dtype, _output(n, m, dtype).bits.T)
+    return Operands(TwoFour(m, k, dtype, val, meta), b, c)
 
 
 def host_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
@@ -141,14 +156,15 @@ def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
 def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:
     """Raise ValueError, one sentence, where beta, c and bias do not go with a problem's operands.
 
-    c: Half (m, n) row-major, not the output, looked at only where beta is not 0; bias: float32 (m,).
+    c: Half (m, n) in the output's memory order, not the output, looked at only where beta is not 0; bias: float32 (m,).
     """
     m, n = ops.c.shape
     if beta != 0:
         require(c is not None, f"{name} has nothing to multiply by beta = {beta}: give it c")
         require(
-            c.dtype == ops.a.dtype and tuple(c.shape) == (m, n) and c.bits.flags.c_contiguous,
-            f"{name} adds a row-major {ops.a.dtype} c of {(m, n)}, not {c.dtype} {tuple(c.shape)}",
+            c.dtype == ops.a.dtype and tuple(c.shape) == (m, n) and c.bits.strides == ops.c.bits.strides,
+            f"{name} adds a {ops.a.dtype} c of {(m, n)} that lies in memory as the output, not {c.dtype} "
+            f"{tuple(c.shape)} with strides of {c.bits.strides} bytes",
         )
         require(
             c.bits.data.ptr != ops.c.bits.data.ptr,
@@ -179,7 +195,7 @@ def _sizes(m, n, k) -> None:
 
 def _problem(
     label: str, m: int, n: int, k: int, seed: int, dtype: str,
-    on_host: Callable[[], Operands], on_device: Callable[[], Operands],
+    on_host: Callable[[], Operands], on_device: Callable[[], Operands], orders: str = "CC",
 ) -> Problem:  # fmt: skip
     k_pad = ceil(k / 16) * 16
     a, b, c = m * k_pad + m * k_pad // 8, 2 * k * n, 2 * m * n  # bytes; A: val and meta
@@ -199,6 +215,7 @@ def _problem(
         requested_bytes=ceil(n / TILE) * a + ceil(m / TILE) * b + c,
         make_host=on_host,
         make_device=on_device,
+        orders=orders,
     )
 
 

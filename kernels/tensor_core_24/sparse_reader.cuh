@@ -15,15 +15,15 @@
 template <class S>
 struct Reader;
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES>
-struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES>> {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, Major B, bool PACKED>
+struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>> {
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>;
     unsigned long long a, b;  // descriptors of the warpgroup's rows of A and of B
     unsigned words, empty;    // addresses: of the thread's word of metadata, of a stage's barrier
 
     __device__ __forceinline__ Reader(const S& ring, int group, Barrier* barriers)
         : a(k_major<64>(ring.a[0] + group * BLOCKS * 4096)),
-          b(wgmma_matrix(ring.b[0], 8192, 1024)),
+          b(S::upper(ring.b[0])),
           words(shared_address(ring.e[0] + group * BLOCKS * 128 + threadIdx.x % 128)),
           empty(shared_address(barriers))
     {
@@ -42,14 +42,14 @@ struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES>> {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
             asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word[i]) : "r"(words + s * S::E_BYTES + i * 512) : "memory");
-        const auto mine = further(a, s * S::A_BYTES), upper = further(b, s * S::B_BYTES), lower = further(upper, 4096);
+        const auto mine = further(a, s * S::A_BYTES), upper = further(b, s * S::B_BYTES), lower = further(upper, S::LOWER);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<0>(acc[i], further(mine, i * 4096), upper, word[i], add);
+            Wgmma<N, T, B>::template sparse<0>(acc[i], further(mine, i * 4096), upper, word[i], add);
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<1>(acc[i], further(mine, i * 4096 + 32), lower, word[i], 1);
+            Wgmma<N, T, B>::template sparse<1>(acc[i], further(mine, i * 4096 + 32), lower, word[i], 1);
         wgmma_commit();
     }
 
@@ -98,3 +98,36 @@ struct Reader<Stages<T, GROUPS, BLOCKS, N, STAGES>> {
 
 // The number of the warpgroup, which the compiler sees to be the same for the threads of a warp.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
+
+// ---- main loops of roles.cuh that read by it
+
+template <class S>
+struct Counted {
+    const Reader<S> reader;
+    Place<S::STAGES> at;
+    static __device__ __forceinline__ int group() { return warpgroup(); }
+    __device__ __forceinline__ Counted(const S& ring, int number, Barrier* empty) : reader(ring, number, empty) {}
+    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full)
+    {
+        reader.consume(acc, at, steps, full);
+    }
+    template <class HandBack>
+    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full, HandBack hand_back)
+    {
+        reader.consume(acc, at, steps, full, hand_back);
+    }
+    __device__ __forceinline__ void hand_back(int stage) const { reader.hand_back(stage); }
+};
+
+// Steps are whole rounds of the ring.
+template <class S>
+struct InRounds {
+    const Reader<S> reader;
+    unsigned parity = 0;
+    static __device__ __forceinline__ int group() { return warpgroup(); }
+    __device__ __forceinline__ InRounds(const S& ring, int number, Barrier* empty) : reader(ring, number, empty) {}
+    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full)
+    {
+        reader.consume_rounds(acc, parity, steps, full);
+    }
+};

@@ -24,30 +24,16 @@
 #pragma once
 
 #include "consume.cuh"
-#include "tma.cuh"
+#include "operands.cuh"
 
-struct Operands {
-    const TensorMap& a;  // compressed values, m x k/2 row-major: boxes of M x 32; not looked at by load_packed
-    const TensorMap& e;  // metadata, a row of words for every 64 rows of A, 128 for every 64 columns: boxes of M/64 x 128
-    const TensorMap& b;  // k x n row-major: boxes of 64 x 64, for load_share of 64 / SHARE x 64
-    const TensorMap& c;  // m x n row-major: boxes of 64 x 64
-};
-
-// How L2 shall treat A with its metadata, and B: one is kept, the other may go, or nothing is said.
-struct Hints {
-    bool given;
-    Policy a, b;
-    __device__ __forceinline__ explicit Hints(int kept)  // 0: neither, 1: A, 2: B
-        : given(kept != 0), a(kept == 1 ? keep() : let_go()), b(kept == 2 ? keep() : let_go())
-    {
-    }
-};
-
-template <Dtype T, int GROUPS, int BLOCKS, int N_, int STAGES>
+//            PACKED  whether A lies in the order of use, `wgmma.pack_values`: in a tensor map of lines of 256 bytes, 16 a piece
+template <Dtype T, int GROUPS_, int BLOCKS_, int N_, int STAGES_, Major B_ = MN_MAJOR, bool PACKED = false>
 struct Stages {
-    static constexpr int M = 64 * GROUPS * BLOCKS, N = N_, K = 64, CHUNKS = N / 64;
+    static constexpr int GROUPS = GROUPS_, BLOCKS = BLOCKS_, N = N_, STAGES = STAGES_;
+    static constexpr Major B = B_;
+    static constexpr int M = 64 * GROUPS * BLOCKS, K = 64, CHUNKS = N / 64;
     static constexpr int A_BYTES = M * 64, B_BYTES = N * 128, E_BYTES = M * 8, BYTES = A_BYTES + B_BYTES + E_BYTES;
-    static_assert(N % 64 == 0 && N <= 256, "a tile has 64, 128, 192 or 256 columns");
+    static_assert(N <= 256 && N % (B == K_MAJOR ? 8 : 64) == 0, "a tile has up to 256 columns, in chunks of B");
     using Accumulators = float[BLOCKS][N / 2];
 
     unsigned char b[STAGES][B_BYTES];  // first, because it is swizzled over 1024 bytes
@@ -58,20 +44,39 @@ struct Stages {
     __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full)
     {
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full);
-        tma_load(e[s], from.e, 2 * k, row / 64, full);
+        if constexpr (PACKED)
 #pragma unroll
-        for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full);
+            for (int i = 0; i < M / 64; ++i) tma_load(a[s] + 4096 * i, from.a, 0, 16 * ((row / 64 + i) * from.pieces + k / K), full);
+        else tma_load(a[s], from.a, k / 2, row, full);
+        tma_load(e[s], from.e, 2 * k, row / 64, full);
+        if constexpr (B == K_MAJOR) tma_load(b[s], from.b, k, column, full);
+        else
+#pragma unroll
+            for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full);
     }
     __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full,
                                          const Hints& hints)
     {
         if (!hints.given) return load(from, s, row, column, k, full);
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full, hints.a);
-        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+        load_a(from, s, row, k, full, hints);
+        load_b(from, s, column, k, full, hints);
+    }
+    __device__ __forceinline__ void load_a(const Operands& from, int s, int row, int k, Barrier* full, const Hints& hints)
+    {
+        if constexpr (PACKED)
 #pragma unroll
-        for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
+            for (int i = 0; i < M / 64; ++i)
+                tma_load(a[s] + 4096 * i, from.a, 0, 16 * ((row / 64 + i) * from.pieces + k / K), full, hints.a);
+        else tma_load(a[s], from.a, k / 2, row, full, hints.a);
+        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+    }
+    __device__ __forceinline__ void load_b(const Operands& from, int s, int column, int k, Barrier* full, const Hints& hints)
+    {
+        if constexpr (B == K_MAJOR) tma_load(b[s], from.b, k, column, full, hints.b);
+        else
+#pragma unroll
+            for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
     }
 
     // The same from A in the order of use, `wgmma.pack_values`: 4 KiB for 64 rows and 64 columns, swizzled already.
@@ -83,23 +88,33 @@ struct Stages {
         for (int i = 0; i < M / 64; ++i)
             bulk_load(a[s] + 4096 * i, packed + ((size_t)(row / 64 + i) * steps + k / K) * 4096, 4096, full, hints.a);
         tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
-#pragma unroll
-        for (int c = 0; c < CHUNKS; ++c) tma_load(b[s] + c * 8192, from.b, column + 64 * c, k, full, hints.b);
+        load_b(from, s, column, k, full, hints);
     }
 
-    // The same by one of SHARE blocks of a cluster: its own A, and its share of the rows of B for all.
+    // The same by one of SHARE blocks of a cluster: its own A, and its share of the rows, or K_MAJOR the columns, of B for all.
     template <int SHARE>
     __device__ __forceinline__ void load_share(const Operands& from, int s, int row, int column, int k, Barrier* full,
                                               const Hints& hints, int rank)
     {
+        constexpr unsigned short ALL = (1 << SHARE) - 1;
         arrive_expect(full, BYTES);
-        tma_load(a[s], from.a, k / 2, row, full, hints.a);
-        tma_load(e[s], from.e, 2 * k, row / 64, full, hints.a);
+        load_a(from, s, row, k, full, hints);
+        if constexpr (B == K_MAJOR)
+            tma_multicast(b[s] + rank * (B_BYTES / SHARE), from.b, k, column + N / SHARE * rank, full, ALL, hints.b);
+        else
 #pragma unroll
-        for (int c = 0; c < CHUNKS; ++c)
-            tma_multicast(b[s] + c * 8192 + rank * (8192 / SHARE), from.b, column + 64 * c, k + K / SHARE * rank, full,
-                          (1 << SHARE) - 1, hints.b);
+            for (int c = 0; c < CHUNKS; ++c)
+                tma_multicast(b[s] + c * 8192 + rank * (8192 / SHARE), from.b, column + 64 * c, k + K / SHARE * rank, full,
+                              ALL, hints.b);
     }
+
+    // Descriptors of the first 32 of B's rows of a stage, and of the others.
+    static __device__ __forceinline__ unsigned long long upper(const unsigned char* b)
+    {
+        if constexpr (B == K_MAJOR) return k_major<128>(b);
+        else return wgmma_matrix(b, 8192, 1024);
+    }
+    static constexpr int LOWER = B == K_MAJOR ? 64 : 4096;  // bytes from one to the other
 
     // A warpgroup's asynchronous share of stage s. add: whether to add to the accumulators or to begin with zero.
     // word: takes the metadata, and is read until the wgmma are done: the next stage needs another.
@@ -108,14 +123,14 @@ struct Stages {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i) word[i] = e[s][(group * BLOCKS + i) * 128 + threadIdx.x % 128];
         const unsigned char* mine = a[s] + group * BLOCKS * 4096;
-        const unsigned long long upper = wgmma_matrix(b[s], 8192, 1024), lower = wgmma_matrix(b[s] + 4096, 8192, 1024);
+        const unsigned long long first = upper(b[s]), second = upper(b[s] + LOWER);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<0>(acc[i], k_major<64>(mine + i * 4096), upper, word[i], add);
+            Wgmma<N, T, B>::template sparse<0>(acc[i], k_major<64>(mine + i * 4096), first, word[i], add);
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            Wgmma<N, T>::template sparse<1>(acc[i], k_major<64>(mine + i * 4096 + 32), lower, word[i], 1);
+            Wgmma<N, T, B>::template sparse<1>(acc[i], k_major<64>(mine + i * 4096 + 32), second, word[i], 1);
         wgmma_commit();
     }
 
@@ -135,13 +150,3 @@ struct Stages {
         consume(acc, at, steps, group, full, [=](int stage) { hand_back_warp(&empty[stage]); });
     }
 };
-
-// The barriers of the ring, by the warp that asks for its stages (consume.cuh).
-// hand_backs: how many hand a stage back before it is filled again, each warp that multiplies for itself.
-template <int GROUPS, int STAGES>
-__device__ __forceinline__ void begin(const Operands& from, Barrier* full, Barrier* empty, int hand_backs = 4 * GROUPS)
-{
-    ring_begin<GROUPS, STAGES>(full, empty, 1, hand_backs, [&] {
-        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b), tma_prefetch(from.c);
-    });
-}

@@ -43,6 +43,19 @@ SMALL = {
 }  # fmt: skip
 #: As LLM, with the tokens of decoding; beside SQUARE and LLM where 8-bit operands are multiplied.
 FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": ((8192, 64, 8192),)}
+#: In the layout of a linear layer: n tokens, whose k features lie side by side, as do the m of C.
+LINEAR = {
+    "full": (
+        (4096, 4096, 4096), (6144, 6144, 6144), (8192, 8192, 8192), (12288, 12288, 12288), (16384, 16384, 16384),
+        (5120, 4096, 5120), (11008, 4096, 4096), (28672, 4096, 8192), (4096, 4096, 11008), (1024, 1024, 1024),
+    ),
+    "kick": ((1024, 1024, 1024),),
+}  # fmt: skip
+#: The same with the tokens of decoding.
+DECODING = {
+    "full": tuple((m, n, k) for m, k in ((4096, 4096), (8192, 8192), (28672, 8192)) for n in (1, 4, 16, 64)),
+    "kick": ((4096, 1, 4096), (4096, 16, 4096)),
+}
 FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (4096,)}
 STUDY_SIZES = {"full": (2048, 4096, 8192), "kick": (2048,)}
 LADDER_SIZES = {"full": (2048, 4096, 8192), "kick": (4096,)}
@@ -51,7 +64,7 @@ ALONE_SIZES = {"full": (4096, 8192, 12288, 16384), "kick": (4096,)}
 
 
 def sweeps(preset: str) -> dict[str, list[dict]]:
-    """experiment -> shapes as keyword arguments of `problem`: m, n, k, density (and dtype).
+    """experiment -> shapes as keyword arguments of `problem`: m, n, k, density (and dtype, or orders).
 
     preset: "full" or "kick", a part of it that finishes in seconds; else ValueError.
     """
@@ -69,6 +82,10 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen]
         for name, chosen in shapes.items()
     }
+    for name, chosen in (("linear", LINEAR), ("decoding", DECODING)):
+        found[name] = [
+            {"m": m, "n": n, "k": k, "density": DENSITY, "orders": "FF"} for m, n, k in chosen[preset]
+        ]
     size = 4096
     found["float16"] = [{"m": size, "n": size, "k": size, "density": DENSITY, "dtype": "float16"}]
     return found

@@ -4,14 +4,17 @@ Preparation is offline, like the compression itself: the metadata is put into th
 stage of the ring holds it, and for wgmma_packed A's values, too. Its time is `prepare_ms`. Otherwise
 A's values, B and C stay as they are: TMA masks what lies beyond a matrix. But rows of A's values are padded to whole
 steps, since what begins at an odd multiple of 16 bytes costs TMA twice the time. For B that is the choice of a
-configuration, `copied`, since each launch pays for it. Where n is no multiple of 8, which TMA cannot address, a launch
-copies B to padded rows and C back from them.
+configuration, `copied`, since each launch pays for it. B and C may lie by rows or, where the kernel is made for it, by
+columns (`Problem.orders`): its lines are what lies side by side. Where a line is no multiple of 8 elements long, which
+TMA cannot address, a launch copies B to padded lines, or C back from them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from ..formats import layout, two_four
 from ..formats.half import Half, array_module
 from ..tma import tensor_map
 from . import gpcs
-from .family import AT_LAUNCH, COMPLETE, EXCHANGING, KEEP, TARGETS, K, Wgmma, cut_into_pieces
+from .family import ACTIVATIONS, AT_LAUNCH, COMPLETE, KEEP, TARGETS, K, Wgmma, cut_into_pieces
 from .operands import require_extra
 
 HERE = Path(__file__).parent
@@ -43,14 +46,14 @@ def ring_metadata(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     return moved if moved.flags.c_contiguous else moved.copy()
 
 
-def pack_values(a: two_four.TwoFour, rows: int = 64):
+def pack_values(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     """A's values in the order of use: uint16 (m'/64, k'/64, 64, 32), NumPy or CuPy.
 
-    m' and k' are m and k rounded up to multiples of `rows` and 64, with zeros. A piece is 64 rows and 64
+    m' and k' are m and k rounded up to multiples of `rows` and `columns`, with zeros. A piece is 64 rows and 64
     columns of A, 32 values a row; the four units of 16 bytes of row r are at u ^ (r // 2 % 4), the
     64-byte swizzle of TMA, which wgmma undoes.
     """
-    high, wide = -(-a.m // rows) * rows, -(-a.k // K) * K // 2
+    high, wide = -(-a.m // rows) * rows, -(-a.k // columns) * columns // 2
     val = a.val
     if array_module(val) is not np:
         return layout.packed_values(val, high, wide // 32)
@@ -92,13 +95,15 @@ def bind(
     beta: float = 0.0,
     c: Half | None = None,
     bias=None,
+    activation: str = "",
     metadata=None,
     cache: dict | None = None,
     source: Path | None = None,
 ) -> Launch:
-    """Make a configuration ready: D (m, n) = alpha·A·B + beta·C + bias, FP32 sums, rounded once.
+    """Make a configuration ready: D (m, n) = activation(alpha·A·B + beta·C + bias), FP32 sums, rounded once.
 
     c: the C of beta, (m, n), looked at where beta is not 0; bias: float32 (m,), one for each row; CuPy.
+    activation: one of `family.ACTIVATIONS`, or "": none.
     metadata: what `ring_metadata` returns, where it is there already, of whole tiles and rounds; cache:
     where configurations that are tried on one problem share what else they prepare; source: another file with the
     kernel, whose headers lie beside it or here. A Launch may be under way on two streams at once: both write the same.
@@ -106,7 +111,6 @@ def bind(
     operands do not go together.
     """
     import cupy
-    from cuda.core import LaunchConfig
 
     require(
         jit.arch_of(device) in TARGETS,
@@ -115,144 +119,245 @@ def bind(
     )
     properties = device.properties
     m, n, k = problem.m, problem.n, problem.k
-    sms = properties.multiprocessor_count
-    config.check(m, n, k, sms, properties.max_shared_memory_per_block_optin)
-    extra = beta != 0 or bias is not None
+    config.check(m, n, k, properties.multiprocessor_count, properties.max_shared_memory_per_block_optin, problem.orders)
     require(
-        not extra or config.kernel in COMPLETE,
-        f"wgmma_{config.kernel} adds neither C nor a bias: use one of {', '.join(COMPLETE)}",
+        activation in ("", *ACTIVATIONS),
+        f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
+    )
+    extra = activation or (beta != 0 or bias is not None)
+    kind = config.kind
+    require(
+        not extra or kind.adds,
+        f"wgmma_{config.kernel} adds neither C nor a bias, nor has it an activation: use one of {', '.join(COMPLETE)}",
     )
     operands = problem.device()
     require_extra(name, operands, beta, c, bias)
     if beta == 0:
         c = None
-    a, b, out = operands.a, operands.b, operands.c
+    a, out, packed = operands.a, operands.c, kind.packed or config.packed
     cache = {} if cache is None else cache
-    share = 2 if config.kernel == "multicast" else config.share  # blocks, one below the other
-    prepare_ms = 0.0
-    if metadata is None:
-        # In whole boxes of the copy engine, and in whole clusters.
-        rows = 192 if config.m == 192 else max(256, share * config.m)
-        metadata, prepare_ms = timed(lambda: ring_metadata(a, rows, config.steps(1) * K))
-
-    packed = None
-    if config.kernel == "packed":
-        if "packed" not in cache:
-            cache["packed"], pack_ms = timed(lambda: pack_values(a, 256))
-            prepare_ms += pack_ms
-        packed = cache["packed"]
-    val, padded = a.val, None
-    if packed is None and (a.k_pad % K or val.data.ptr % 16):  # or a part of another array
-        if "val" not in cache:
-            cache["val"], val_ms = timed(lambda: whole_rows(a))
-            prepare_ms += val_ms
-        val = padded = cache["val"]
-    # Elements of a row of copies of B and C: whole lines.
-    width = ceil(n / (pitch.LINE // 2)) * pitch.LINE // 2
-    before, after = [], []
-    b_bits, c_bits, c_in = b.bits, out.bits, None if c is None else c.bits
-    addresses = [x.data.ptr for x in (b_bits, c_bits, c_in) if x is not None]
-    alike = n % 8 == 0 and not any(address % 16 for address in addresses)  # TMA can address it
-    if config.copied or not alike:
-        if "b" not in cache:
-            cache["b"] = cupy.empty((k, width), cupy.uint16)
-        b_bits = cache["b"]
-        # What a copy does not write is NaN, not what another one left in the same memory; so, too, of C below.
-        b_bits.data.memset_async(0xFF, b_bits.nbytes)
-        before.append(pitch.copy(b.bits, b_bits, device))
-    if not alike:
-        if "c" not in cache:
-            cache["c"] = cupy.empty((m, width), cupy.uint16)
-        c_bits = cache["c"]
-        c_bits.data.memset_async(0xFF, c_bits.nbytes)
-        after.append(pitch.copy(c_bits, out.bits, device))
-        if c is not None:
-            c_in = cupy.empty_like(c_bits)
-            before.append(pitch.copy(c.bits, c_in, device))
+    val, metadata, held, prepare_ms = _prepared(a, config, metadata, cache)
+    dense = _addressable(problem, config, c, cache, device)
+    own = own_of(config, problem, device)
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
-    rows = 64 if config.kernel == "pieces" else config.m  # of a request
-    direct = config.kernel == "cp_async"
-    maps = (
-        tuple(x.data.ptr for x in (val, metadata, b_bits, c_bits))
-        if direct
-        else (
-            tensor_map(val, (rows, K // 2), 64) if packed is None else packed.data.ptr,
-            tensor_map(metadata, (config.m // 64, 128)),
-            tensor_map(b_bits, (K // share, 64), 128),
-            tensor_map(c_bits, (64, 64), 128),
-        )
-    )
-    high, wide = config.tiles(m, n)
-    high = ceil(high / share)
-    count = high * wide
-    steps = config.steps(k)
-    order = () if direct else (high, wide, min(config.band, high))
-    arguments = [np.int32(x) for x in (steps, *order)]
-    workspace = ()
-    if config.kernel == "last_wave":
-        arguments.append(np.int32(whole_tiles(count, sms) if steps > 1 else count))
-    if config.kernel == "gpc":
-        workspace = (gpcs.places(device.device_id),)
-        arguments.append(workspace[0].data.ptr)
-    if config.kernel == "stream_k":
-        workspace = (
-            cupy.empty((sms, config.m * config.n), cupy.float32),
-            cupy.zeros((sms, config.groups, 2), cupy.uint32),  # `Handover`s
-        )
-        cupy.cuda.get_current_stream().synchronize()  # the zeros are there, whatever stream comes next
-        arguments += [np.int32(shared_tiles(count, sms)), *(x.data.ptr for x in workspace)]
-    cut = cut_into_pieces(count, config.groups, sms) if config.kernel == "pieces" else None
-    if cut:
-        arguments += [np.int32(cut.whole), np.int32(cut.groups)]
-    if config.kernel not in ("one_stage", "ring", "specialised", "cp_async", *EXCHANGING):
-        arguments.append(np.int32(KEEP[config.keep]))
-    arguments.append(np.float32(alpha))
-    if config.kernel in COMPLETE:
+    high, wide = grid_of(config, m, n)
+    arguments = [
+        *_operands(config, val, metadata, dense, problem.orders),
+        np.int32(config.steps(k)),
+        *(() if kind.by_threads else map(np.int32, (high, wide, min(config.band, high)))),
+        *own.arguments,
+        *(() if kind.hints == "never" else [np.int32(KEEP[config.keep])]),
+        np.float32(alpha),
+    ]
+    if kind.adds:
         arguments += [
-            np.float32(beta), 0 if c_in is None else c_in.data.ptr,
-            0 if bias is None else bias.data.ptr, *map(np.int32, (m, n, c_bits.shape[1])),
+            np.float32(beta), *(0 if x is None else x.data.ptr for x in (dense.c_in, bias)),
+            *map(np.int32, (m, n, dense.c.shape[1])),
         ]  # fmt: skip
-    if direct:
-        arguments += [np.int32(x) for x in (k, metadata.shape[1], b_bits.shape[1])]
-    shared = config.shared_bytes
-    entry = config.entry(a.dtype, extra)
-    if source is None and config.kernel not in EXCHANGING:
-        kernel = jit.loaded(config.source, entry, device, shared)
-    else:
-        cubin = jit.compile_cubin(
-            source or config.source, entry, jit.arch_of(device), include=(HERE,) if source else ()
-        )
-        if config.kernel in EXCHANGING:
-            cubin = jit.launched_with(cubin, AT_LAUNCH)
-        kernel = jit.load(cubin, shared)
-    resident = dict.fromkeys(
-        ("persistent", "packed", "stream_k", "lean", "rounds", "refilling", *EXCHANGING), sms
-    )
-    resident |= {"multicast": sms // 2, "last_wave": sms // 2}
-    cluster = 2 if config.kernel == "last_wave" else max(share, config.splits)
-    options: dict = {"cluster": cluster} if cluster > 1 else {}
-    if config.kernel == "clusters":
-        # Of four there need not be as many as SMs allow, but what GPCs have room for.
-        one = LaunchConfig(grid=1, block=config.threads, shmem_size=shared, **options)
-        resident["clusters"] = jit.most_clusters(kernel, one, device)
-    if cut:
-        count = cut.whole + cut.pieces
-    grid = min(count, resident.get(config.kernel, count))  # of clusters, where there are any
-    if direct:
-        grid = high, wide
-    if config.kernel == "gpc":  # every place is some block's
-        grid, options = sms, {"is_cooperative": True}
-    launch = LaunchConfig(grid=grid, block=config.threads, shmem_size=shared, **options)
-    copies = [x for x, own in ((b_bits, b.bits), (c_bits, out.bits)) if x is not own]
-    kept = [x for x in (metadata, *workspace, packed, padded, *copies) if x is not None]
-    held = sum(x.nbytes for x in kept)
+    if kind.ordered:
+        arguments += [np.int32(val.shape[1] if packed else 0)]
+    if kind.by_threads:
+        arguments += map(np.int32, (k, metadata.shape[1], dense.b.shape[1]))
+    kernel = kernel_of(config, config.entry(a.dtype, extra, problem.orders), device, source)
+    launch = launch_of(config, m, n, kernel, device, own.count)
+    held += sum(x.nbytes for x in (*own.workspace, *dense.copies))
     return Launch(
         name,
-        [*before, (kernel, launch, (*maps, *arguments)), *after],
+        [*dense.before, (kernel, launch, tuple(arguments)), *dense.after],
         out,
         prepare_ms,
         held,
-        keep=(operands, val, metadata, packed, workspace, b_bits, c_bits, c_in, c, bias),
-        scratch=(*(workspace if config.kernel == "stream_k" else ()), *copies),
+        keep=(
+            operands, a.val if packed else val, metadata, val if packed else None, own.workspace,
+            dense.b, dense.c, dense.c_in, c, bias,
+        ),  # fmt: skip
+        scratch=(*own.scratch, *dense.copies),
     )
+
+
+def launch_of(config: Wgmma, m: int, n: int, kernel, device, count: int = 0):
+    """The `cuda.core.LaunchConfig` of a loaded kernel. count: of what is multiplied; 0: of the tiles."""
+    from cuda.core import LaunchConfig
+
+    kind, (high, wide) = config.kind, grid_of(config, m, n)
+    sms = device.properties.multiprocessor_count
+    how: dict = {"block": config.threads, "shmem_size": config.shared_bytes}
+    if config.cluster > 1:
+        how["cluster"] = config.cluster
+    if config.kernel == "gpc":  # every place is some block's
+        return LaunchConfig(grid=sms, is_cooperative=True, **how)
+    if kind.by_threads:
+        return LaunchConfig(grid=(high, wide), **how)
+    grid = count or high * wide
+    if len(kind.share) > 1:  # of four there need not be as many as SMs allow, but what GPCs have room for
+        grid = min(grid, jit.most_clusters(kernel, LaunchConfig(grid=1, **how), device))
+    elif kind.stays:
+        grid = min(grid, sms // kind.stays)  # of clusters, where there are any
+    return LaunchConfig(grid=grid, **how)
+
+
+def grid_of(config: Wgmma, m: int, n: int) -> tuple[int, int]:
+    """Tiles in a column, or what a cluster multiplies at a time, and in a row of C."""
+    high, wide = config.tiles(m, n)
+    return ceil(high / _below(config)), wide
+
+
+def _below(config: Wgmma) -> int:
+    """Blocks of a cluster, one below the other, that fetch B for each other."""
+    return 2 if config.kernel == "multicast" else config.share
+
+
+def _prepared(a: two_four.TwoFour, config: Wgmma, metadata, cache: dict):
+    """(A's values as the kernel reads them, metadata, bytes made, milliseconds)."""
+    kind, prepare_ms = config.kind, 0.0
+    if metadata is None:
+        # In whole boxes of the copy engine, and in whole clusters.
+        rows = 192 if config.m == 192 else max(256, _below(config) * config.m)
+        metadata, prepare_ms = timed(lambda: ring_metadata(a, rows, config.steps(1) * K))
+    val, held, packed = a.val, metadata.nbytes, kind.packed or config.packed
+    if packed or a.k_pad % K or val.data.ptr % 16:  # or a part of another array
+        key, make = "val", lambda: whole_rows(a)
+        if packed:
+            columns = config.steps(1) * K
+            key, make = f"packed {columns}", lambda: pack_values(a, 256, columns)
+        if key not in cache:
+            cache[key], ms = timed(make)
+            prepare_ms += ms
+        val = cache[key]
+        held += val.nbytes
+    return val, metadata, held, prepare_ms
+
+
+@dataclass(frozen=True)
+class _Dense:
+    """Lines of B, C and what is added to it, where TMA can address them, and the copies around a launch."""
+
+    b: Any
+    c: Any
+    c_in: Any
+    copies: tuple
+    before: list
+    after: list
+
+
+def _addressable(problem: Problem, config: Wgmma, c: Half | None, cache: dict, device) -> _Dense:
+    import cupy
+
+    def lines(x: Half | None, order: str):
+        if x is None or order == "C":
+            return None if x is None else x.bits
+        columns = x.bits.T
+        return columns.reshape(-1).reshape(columns.shape)  # a single one is as far from the next as it is long
+
+    (of_b, of_c), operands = problem.orders, problem.device()
+    given_b, given_c, given_in = lines(operands.b, of_b), lines(operands.c, of_c), lines(c, of_c)
+    b, out, c_in = given_b, given_c, given_in
+    copies, before, after = [], [], []
+
+    def padded(key: str, x):
+        width = ceil(x.shape[1] / (pitch.LINE // 2)) * pitch.LINE // 2  # whole lines of L2
+        if key not in cache:
+            cache[key] = cupy.empty((x.shape[0], width), cupy.uint16)
+        # What a copy does not write is NaN, not what another one left in the same memory.
+        cache[key].data.memset_async(0xFF, cache[key].nbytes)
+        copies.append(cache[key])
+        return cache[key]
+
+    if config.copied or not _by_tma(b):
+        b = padded("b", b)
+        before.append(pitch.copy(given_b, b, device))
+    if not _by_tma(out) or c_in is not None and not _by_tma(c_in):
+        out = padded("c", out)
+        after.append(pitch.copy(out, given_c, device))
+        if c_in is not None:
+            c_in = cupy.empty_like(out)
+            before.append(pitch.copy(given_in, c_in, device))
+    return _Dense(b, out, c_in, tuple(copies), before, after)
+
+
+def _by_tma(lines) -> bool:
+    """Whether TMA can address these lines."""
+    return lines.shape[1] % 8 == 0 and lines.data.ptr % 16 == 0
+
+
+def _operands(config: Wgmma, val, metadata, dense: _Dense, orders: str) -> tuple:
+    """A, its metadata, lines of B and of C as the kernel is given them: addresses, or tensor maps."""
+    kind = config.kind
+    if kind.by_threads:
+        return tuple(x.data.ptr for x in (val, metadata, dense.b, dense.c))
+    rows = 64 if config.kernel == "pieces" else config.m  # of a request
+    if config.packed:  # 4 KiB of a piece: 16 lines of 256 bytes
+        of_a = tensor_map(val.reshape(-1, 128), (16, 128))
+    else:
+        of_a = val.data.ptr if kind.packed else tensor_map(val, (rows, K // 2), 64)
+    return (
+        of_a,
+        tensor_map(metadata, (config.m // 64, 128)),
+        tensor_map(dense.b, ((config.n if orders[0] == "F" else K) // _below(config), 64), 128),
+        tensor_map(dense.c, (min(64, config.n) if orders[1] == "F" else 64, 64), 128),
+    )
+
+
+def kernel_of(config: Wgmma, entry: str, device, source: Path | None = None):
+    """A kernel of a configuration, loaded; source: see `bind`."""
+    shared = config.shared_bytes
+    if source is None and not config.kind.exchanging:
+        return jit.loaded(config.source, entry, device, shared)
+    cubin = jit.compile_cubin(
+        source or config.source, entry, jit.arch_of(device), include=(HERE,) if source else ()
+    )
+    if config.kind.exchanging:
+        cubin = jit.launched_with(cubin, AT_LAUNCH)
+    return jit.load(cubin, shared)
+
+
+# ---------------------------------------------------------------- what one kernel alone is given
+
+
+@dataclass(frozen=True)
+class _Own:
+    arguments: tuple = ()
+    workspace: tuple = ()
+    scratch: tuple = ()  #: of it, what launches write
+    count: int = 0  #: of what is multiplied; 0: of the tiles
+
+
+def _nothing(config: Wgmma, problem: Problem, device) -> _Own:
+    return _Own()
+
+
+def _last_wave(config: Wgmma, problem: Problem, device) -> _Own:
+    high, wide = grid_of(config, problem.m, problem.n)
+    whole = whole_tiles(high * wide, device.properties.multiprocessor_count)
+    return _Own((np.int32(whole if config.steps(problem.k) > 1 else high * wide),))
+
+
+def _places(config: Wgmma, problem: Problem, device) -> _Own:
+    places = gpcs.places(device.device_id)
+    return _Own((places.data.ptr,), (places,))
+
+
+def _shares(config: Wgmma, problem: Problem, device) -> _Own:
+    import cupy
+
+    high, wide = grid_of(config, problem.m, problem.n)
+    sms = device.properties.multiprocessor_count
+    sums = cupy.empty((sms, config.m * config.n), cupy.float32)
+    handovers = cupy.zeros((sms, config.groups, 2), cupy.uint32)  # `Handover`s
+    cut = np.int32(shared_tiles(high * wide, sms))
+    return _Own((cut, sums.data.ptr, handovers.data.ptr), (sums, handovers), (sums, handovers))
+
+
+def _pieces(config: Wgmma, problem: Problem, device) -> _Own:
+    high, wide = grid_of(config, problem.m, problem.n)
+    cut = cut_into_pieces(high * wide, config.groups, device.properties.multiprocessor_count)
+    return _Own((np.int32(cut.whole), np.int32(cut.groups)), count=cut.whole + cut.pieces)
+
+
+def own_of(config: Wgmma, sizes, device) -> _Own:
+    """What a kernel alone is given. sizes: anything with m, n and k."""
+    return _OWN.get(config.kernel, _nothing)(config, sizes, device)
+
+
+_OWN = {"last_wave": _last_wave, "gpc": _places, "stream_k": _shares, "pieces": _pieces}

@@ -14,7 +14,7 @@
 #include "cp_async.cuh"
 #include "store_rows.cuh"
 
-template <Dtype T, int N, int STAGES, bool EXTRA>
+template <Dtype T, int N, int STAGES, int EXTRA>
 __global__ void __launch_bounds__(128) wgmma_cp_async(
     const unsigned short* __restrict__ a, const unsigned* __restrict__ e,  // m x 32 steps; m'/64 rows of `words`, 128 a step
     const unsigned short* __restrict__ b, unsigned short* __restrict__ c,  // k x b_pitch; m x pitch

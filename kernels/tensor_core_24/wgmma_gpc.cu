@@ -9,10 +9,25 @@
 // this is for trials, and the tuner does not choose it.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
+#include "roles.cuh"
 #include "sm.cuh"
 #include "sparse_reader.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
+
+// As Resident, from the block's place on.
+struct Placed {
+    TileOrder order;
+    int steps;
+    const int& place;
+    template <class Work>
+    __device__ __forceinline__ void each(Work work) const
+    {
+        for (int tile = place; tile < order.tiles(); tile += gridDim.x) {
+            Part part{0, 0, 0, steps};
+            order.find(tile, part.row, part.column);
+            work(part);
+        }
+    }
+};
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_gpc(
@@ -25,40 +40,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_gpc(
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, false>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
+    const Scale scale{alpha};
+    using Out = Store<T, BUFFERS, false>;
     __shared__ int place;
-    const int group = warpgroup();
     // One thread asks, for all: a block that the driver puts aside and goes on with elsewhere still has one place.
     if (threadIdx.x == GROUPS * 128) place = places[sm_number()];
-    begin<GROUPS, STAGES>(from, full, empty);
-
-    int row, column;
-    Place<STAGES> at;
-    if (group == GROUPS) {
-        give_registers<40>();
-        if (threadIdx.x == GROUPS * 128) {
-            const Hints hints(kept);
-            for (int tile = place; tile < order.tiles(); tile += gridDim.x) {
-                order.find(tile, row, column);
-                for (int step = 0; step < steps; ++step, at.next()) {
-                    wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
-                }
-            }
-        }
-        return;
-    }
-    take_registers<232>();
-    const Reader<S> reader(ring, group, empty);
-    typename S::Accumulators acc;
-    for (int tile = place; tile < order.tiles(); tile += gridDim.x) {
-        order.find(tile, row, column);
-        reader.consume(acc, at, steps, full);
-        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, {alpha}, 1 + group);
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    multiply_tiles<Counted<S>, S>(Tiled{from, kept}, Placed{{high, wide, band}, steps, place}, Squares<Out, Scale>{c, scale});
 }

@@ -8,11 +8,10 @@
 // tensor cores want it in shared memory (unit u of row r at u ^ r / 2 % 4, four units of 16 bytes a row).
 //
 // Template:  as in sparse_stages.cuh and store.cuh
+#include "roles.cuh"
 #include "sparse_stages.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_packed(
     const unsigned char* __restrict__ packed,  // m'/64 x k'/64 pieces of 4096 bytes; m' and k' are padded with zeros
     const __grid_constant__ TensorMap e,       // operands: sparse_stages.cuh
@@ -23,38 +22,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_packed(
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{e, e, b, c};  // A has no tensor map
-    const TileOrder order{high, wide, band};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = threadIdx.x / 128;
-    begin<GROUPS, STAGES>(from, full, empty);
-
-    int row, column;
-    Place<STAGES> at;
-    if (group == GROUPS) {
-        give_registers<40>();
-        if (threadIdx.x == GROUPS * 128) {
-            const Hints hints(kept);
-            for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-                order.find(tile, row, column);
-                for (int step = 0; step < steps; ++step, at.next()) {
-                    wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load_packed(from, packed, steps, at.stage, row * S::M, column * N, step * S::K, &full[at.stage],
-                                     hints);
-                }
-            }
-        }
-        return;
-    }
-    take_registers<232>();
-    typename S::Accumulators acc;
-    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-        order.find(tile, row, column);
-        ring.consume(acc, at, steps, group, full, empty);
-        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, scale, 1 + group);
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    using Out = Store<T, BUFFERS, EXTRA>;
+    multiply_tiles<FromPointers<S>, S>(Packed<false>{from, packed, steps, kept}, Resident{{high, wide, band}, steps}, Squares<Out, Scale>{c, scale});
 }

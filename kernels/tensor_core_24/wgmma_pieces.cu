@@ -35,7 +35,9 @@ __global__ void __maxnreg__(160) wgmma_pieces(  // registers: wgmma_three.cu
     auto* out = after<S, Store<T, BUFFERS, false>>(shared);
     __shared__ Barrier full[STAGES], empty[STAGES];
     const int group = warpgroup();
-    begin<GROUPS, STAGES>(from, full, empty);
+    ring_begin<GROUPS, STAGES>(full, empty, 1, 4 * GROUPS, [&] {
+        tma_prefetch(a), tma_prefetch(e), tma_prefetch(b), tma_prefetch(c);
+    });
 
     // Number `tile` of the whole ones and, from `whole` on, of pieces; false: there is none.
     const auto find = [&](int tile, Piece& x) {

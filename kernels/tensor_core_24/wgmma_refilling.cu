@@ -9,20 +9,8 @@
 // and B arrives once for 192 rows.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
+#include "refilling.cuh"
 #include "sparse_reader.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
-
-// Which stage of which tile is asked for next, in the order in which the block multiplies them.
-struct Cursor {
-    int tile, step, row, column;
-    __device__ __forceinline__ void next(const TileOrder& order, int steps)
-    {
-        if (++step < steps) return;
-        step = 0, tile += gridDim.x;
-        if (tile < order.tiles()) order.find(tile, row, column);
-    }
-};
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__(GROUPS * 128, 1) wgmma_refilling(
@@ -33,51 +21,8 @@ __global__ void __launch_bounds__(GROUPS * 128, 1) wgmma_refilling(
     float alpha)
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
-    static_assert(STAGES >= 3, "a warp refills a stage while the next one is multiplied and another is there");
     const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, false>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = warpgroup(), warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-    const bool leads = threadIdx.x % 32 == 0;
-    if (threadIdx.x == 0) ring_init<STAGES>(full, empty, 1, 4 * GROUPS);
-    __syncthreads();
-
-    Cursor ask{(int)blockIdx.x, 0};
-    order.find(ask.tile, ask.row, ask.column);
-    const Hints hints(kept);
-    const auto refill = [&](int stage) {
-        ring.load(from, stage, ask.row * S::M, ask.column * N, ask.step * S::K, &full[stage], hints);
-    };
-    for (int s = 0; s < STAGES; ++s, ask.next(order, steps))
-        if (threadIdx.x == 0 && ask.tile < order.tiles()) refill(s);
-
-    const Reader<S> reader(ring, group, empty);
-    Place<STAGES> refilled;  // the stage that is refilled next, with the parity of its hand-backs
-    int turn = -1;           // the warp that does so; the first step hands back, and nobody refills
-    const auto hand_back = [&](int stage) {
-        reader.hand_back(stage);
-        if (turn >= 0) {
-            if (turn == warp && leads && ask.tile < order.tiles()) {
-                wait(&empty[refilled.stage], refilled.parity);
-                refill(refilled.stage);
-            }
-            refilled.next();
-            ask.next(order, steps);
-        }
-        if (++turn == 4 * GROUPS) turn = 0;
-        __syncwarp();
-    };
-
-    typename S::Accumulators acc;
-    int row, column;
-    Place<STAGES> at;
-    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-        order.find(tile, row, column);
-        reader.consume(acc, at, steps, full, hand_back);
-        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, {alpha}, 1 + group);
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    const Scale scale{alpha};
+    using Out = Store<T, BUFFERS, false>;
+    multiply_refilling<Counted<S>, S>(Tiled{from, kept}, {high, wide, band}, steps, Squares<Out, Scale>{c, scale});
 }

@@ -13,7 +13,7 @@
 #include "store.cuh"
 #include "tile_order.cuh"
 
-template <Dtype T, int BLOCKS, int N, int STAGES, bool EXTRA>
+template <Dtype T, int BLOCKS, int N, int STAGES, int EXTRA>
 __global__ void __launch_bounds__(128) wgmma_ring(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,

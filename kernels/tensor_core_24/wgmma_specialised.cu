@@ -8,9 +8,8 @@
 // of those of the SM; B is read from L2 once for both warpgroups.
 //
 // Template:  as in sparse_stages.cuh; BUFFERS: squares that a warpgroup stores through
+#include "roles.cuh"
 #include "sparse_stages.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
 
 template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_specialised(
@@ -21,29 +20,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_specialised(
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, false>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = threadIdx.x / 128;
-    begin<GROUPS, STAGES>(from, full, empty);
-
-    int row, column;
-    order.find(blockIdx.x, row, column);
-    Place<STAGES> at;
-    if (group == GROUPS) {
-        give_registers<40>();
-        if (threadIdx.x == GROUPS * 128)
-            for (int step = 0; step < steps; ++step, at.next()) {
-                wait(&empty[at.stage], at.parity ^ 1);  // the first round finds every stage empty
-                ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage]);
-            }
-        return;
-    }
-    take_registers<232>();
-    typename S::Accumulators acc;
-    ring.consume(acc, at, steps, group, full, empty);
-    out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, {alpha}, 1 + group);
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    const Scale scale{alpha};
+    using Out = Store<T, BUFFERS, false>;
+    multiply_tiles<FromPointers<S>, S>(Plain{from}, OneTile({high, wide, band}, steps), Squares<Out, Scale>{c, scale});
 }

@@ -7,79 +7,22 @@
 // No workspace in global memory, no atomics, and the order of additions is fixed, so results repeat bit by bit.
 //
 // Template:  SPLITS  blocks of a cluster; the others as in sparse_stages.cuh and store.cuh
-#include "cluster.cuh"
 #include "sparse_stages.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
+#include "split_k.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, bool EXTRA>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false,
+          bool PACKED = false>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_split_k(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
     int steps, int high, int wide, int band,  // k in steps of 64, at least SPLITS; TileOrder
     int kept,  // 1: L2 is asked to keep A, 2: B, 0: neither
-    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch,  // Scale: store.cuh
+    int pieces)  // Operands
 {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
-    constexpr int SQUARES = BLOCKS * S::CHUNKS;
-    static_assert(sizeof(S) >= S::M * N * 4, "the ring must have room for the sums: more stages");
-    const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>;
+    const Operands from{a, e, b, c, pieces};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, 1, EXTRA>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = threadIdx.x / 128, rank = blockIdx.x % SPLITS;
-    begin<GROUPS, STAGES>(from, full, empty);
-
-    int row, column;
-    order.find(blockIdx.x / SPLITS, row, column);
-    const int first = steps * rank / SPLITS, end = steps * (rank + 1) / SPLITS;
-    Place<STAGES> at;
-    if (group == GROUPS) {
-        give_registers<40>();
-        if (threadIdx.x == GROUPS * 128) {
-            const Hints hints(kept);
-            for (int step = first; step < end; ++step, at.next()) {
-                wait(&empty[at.stage], at.parity ^ 1);
-                ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
-            }
-        }
-        return;  // the cluster's barrier counts only threads that are still there
-    }
-    take_registers<232>();
-    typename S::Accumulators acc;
-    ring.consume(acc, at, end - first, group, full, empty);
-    named_barrier(2 + GROUPS, 128 * GROUPS);  // every warpgroup is done with the ring, whose memory now takes the sums
-
-    float4* sums = reinterpret_cast<float4*>(shared) + group * SQUARES * 8 * 128 + threadIdx.x % 128;
-#pragma unroll
-    for (int i = 0; i < SQUARES * 8; ++i) {
-        const float* x = acc[0] + 4 * i;
-        sums[i * 128] = make_float4(x[0], x[1], x[2], x[3]);
-    }
-    cluster_barrier();
-    for (int square = rank; square < SQUARES; square += SPLITS) {
-        float sum[32] = {};
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int block = 0; block < SPLITS; ++block) {
-                const float4 x = load_remote(sums + (square * 8 + i) * 128, block);
-                sum[4 * i] += x.x, sum[4 * i + 1] += x.y, sum[4 * i + 2] += x.z, sum[4 * i + 3] += x.w;
-            }
-        const int r = row * S::M + (group * BLOCKS + square / S::CHUNKS) * 64, q = column * N + square % S::CHUNKS * 64;
-        if (threadIdx.x % 128 == 0) tma_store_wait<0>();
-        named_barrier(1 + group, 128);
-        out[group].arrange(0, sum, r, q, scale);
-        async_proxy_fence();
-        named_barrier(1 + group, 128);
-        if (threadIdx.x % 128 == 0) {
-            tma_store(c, q, r, out[group].square[0]);
-            tma_store_commit();
-        }
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
-    cluster_barrier();  // nobody leaves while another reads its shared memory
+    multiply_tiles<FromPointers<S>, S>(Tiled{from, kept}, Share<SPLITS>({high, wide, band}, steps),
+                                       Exchanged<SPLITS, Store<T, 1, EXTRA, COLUMN>, Scale>{c, scale});
 }

@@ -16,15 +16,83 @@
 //
 // Template:  as in sparse_stages.cuh and store.cuh
 #include "handover.cuh"
+#include "roles.cuh"
 #include "sparse_stages.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
 
-struct Part {
-    int tile, from, to;  // steps from <= s < to of the tile
+// A block's share of the tiles that are cut, at most three parts since it is less than two tiles long, from the last to the
+// first, then whole tiles.
+struct Shares {
+    TileOrder order;
+    int steps, shared_tiles;
+    Part part[3];
+    int count;
+    // By one thread, in shared memory.
+    __device__ __forceinline__ void find(const TileOrder& of, int all_steps, int cut_tiles)
+    {
+        order = of, steps = all_steps, shared_tiles = cut_tiles, count = 0;
+        const unsigned all = shared_tiles * steps, block = blockIdx.x, length = all / gridDim.x, rest = all % gridDim.x;
+        unsigned step = block * length + min(block, rest), end = step + length + (block < rest);
+        for (; step < end; ++count) {
+            Part& x = part[count];
+            x.from = step % steps, x.to = min((unsigned)steps, x.from + end - step), x.cut = x.to - x.from < steps;
+            order.find(step / steps, x.row, x.column);
+            step += x.to - x.from;
+        }
+    }
+    template <class Work>
+    __device__ __forceinline__ void each(Work work) const
+    {
+        for (int i = 0;; ++i) {
+            Part next{0, 0, 0, steps};
+            if (i < count) {
+                next = part[count - 1 - i];
+            } else {
+                const int tile = shared_tiles + (i - count) * (int)gridDim.x + (int)blockIdx.x;
+                if (tile >= order.tiles()) break;
+                order.find(tile, next.row, next.column);
+            }
+            work(next);
+        }
+    }
 };
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+// A head's sums are left for the block after this one; a tail adds what the block before has left.
+template <class Out>
+struct HandedOver : Squares<Out, Scale> {
+    int steps;
+    float4* partial;
+    Handover* handovers;
+    template <class S>
+    __device__ __forceinline__ void store(unsigned char* shared, typename S::Accumulators& acc, int group, const Part& part) const
+    {
+        constexpr int WORDS = S::BLOCKS * S::N / 8;  // float4 of a thread
+        const int slot = (blockIdx.x - (part.from > 0)) * S::GROUPS + group;  // this block's head, or the one before's
+        float4* sums = partial + (size_t)slot * WORDS * 128 + threadIdx.x % 128;
+        float* mine = acc[0];
+        if (part.to < steps) {
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+                __stcg(sums + i * 128, make_float4(mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]));
+            __threadfence();
+            named_barrier(1 + group, 128);
+            if (threadIdx.x % 128 == 0) leave(handovers + slot);
+            return;
+        }
+        if (part.from > 0) {
+            await(handovers + slot);
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i) {
+                const float4 x = __ldcg(sums + i * 128);
+                mine[4 * i] += x.x, mine[4 * i + 1] += x.y, mine[4 * i + 2] += x.z, mine[4 * i + 3] += x.w;
+            }
+            named_barrier(1 + group, 128);  // none of the warpgroup is waiting
+            if (threadIdx.x % 128 == 0) take(handovers + slot);
+        }
+        Squares<Out, Scale>::template store<S>(shared, acc, group, part);
+    }
+};
+
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
@@ -37,81 +105,11 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
     const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    __shared__ Part share[3];  // less than two tiles long, so it touches three at most
-    __shared__ int shares;
-    const int group = threadIdx.x / 128;
-    if (threadIdx.x == 0) {
-        const unsigned all = shared_tiles * steps, block = blockIdx.x, length = all / gridDim.x, rest = all % gridDim.x;
-        unsigned step = block * length + min(block, rest), end = step + length + (block < rest);
-        for (shares = 0; step < end; ++shares) {
-            const int tile = step / steps, from = step % steps, to = min((unsigned)steps, from + end - step);
-            share[shares] = {tile, from, to};
-            step += to - from;
-        }
-    }
-    begin<GROUPS, STAGES>(from, full, empty);
+    using Out = Store<T, BUFFERS, EXTRA>;
+    __shared__ Shares shares;
+    if (threadIdx.x == 0) shares.find({high, wide, band}, steps, shared_tiles);
     __syncthreads();
-
-    const auto part_number = [&](int i) {  // the shares from the last to the first, then whole tiles
-        if (i < shares) return share[shares - 1 - i];
-        return Part{shared_tiles + (i - shares) * (int)gridDim.x + (int)blockIdx.x, 0, steps};
-    };
-
-    Place<STAGES> at;
-    int row, column;
-    if (group == GROUPS) {
-        give_registers<40>();
-        if (threadIdx.x == GROUPS * 128) {
-            const Hints hints(kept);
-            for (int i = 0;; ++i) {
-                const Part part = part_number(i);
-                if (part.tile >= order.tiles()) break;
-                order.find(part.tile, row, column);
-                for (int step = part.from; step < part.to; ++step, at.next()) {
-                    wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage], hints);
-                }
-            }
-        }
-        return;
-    }
-    take_registers<232>();
-    typename S::Accumulators acc;
-    constexpr int WORDS = BLOCKS * N / 8;  // float4 of a thread
-    for (int i = 0;; ++i) {
-        const Part part = part_number(i);
-        if (part.tile >= order.tiles()) break;
-        ring.consume(acc, at, part.to - part.from, group, full, empty);
-        const int slot = (blockIdx.x - (part.from > 0)) * GROUPS + group;  // this block's head, or the one before's
-        float4* sums = partial + (size_t)slot * WORDS * 128 + threadIdx.x % 128;
-        float* mine = acc[0];
-        if (part.to < steps) {  // a head: for the block after this one
-#pragma unroll
-            for (int i = 0; i < WORDS; ++i)
-                __stcg(sums + i * 128, make_float4(mine[4 * i], mine[4 * i + 1], mine[4 * i + 2], mine[4 * i + 3]));
-            __threadfence();
-            named_barrier(1 + group, 128);
-            if (threadIdx.x % 128 == 0) leave(handovers + slot);
-            continue;
-        }
-        if (part.from > 0) {  // a tail: the head was the block before's
-            await(handovers + slot);
-#pragma unroll
-            for (int i = 0; i < WORDS; ++i) {
-                const float4 x = __ldcg(sums + i * 128);
-                mine[4 * i] += x.x, mine[4 * i + 1] += x.y, mine[4 * i + 2] += x.z, mine[4 * i + 3] += x.w;
-            }
-            named_barrier(1 + group, 128);  // none of the warpgroup is waiting
-            if (threadIdx.x % 128 == 0) take(handovers + slot);
-        }
-        order.find(part.tile, row, column);
-        out[group].write(acc, c, row * S::M + group * BLOCKS * 64, column * N, scale, 1 + group);
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    multiply_tiles<FromPointers<S>, S>(Tiled{from, kept}, shares,
+                                       HandedOver<Out>{{c, scale}, steps, partial, handovers});
 }

@@ -14,52 +14,22 @@
 // Beyond k they are zeros, with metadata of zeros.
 //
 // Template:  as in sparse_stages.cuh and store.cuh
+#include "roles.cuh"
 #include "sparse_reader.cuh"
-#include "store.cuh"
-#include "tile_order.cuh"
 
-template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, bool EXTRA>
+template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int BUFFERS, int EXTRA, Major B = MN_MAJOR, bool COLUMN = false,
+          bool PACKED = false>
 __global__ void __maxnreg__(160) wgmma_three(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
     const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
     int steps, int high, int wide, int band,  // k in steps of 64, a multiple of STAGES; TileOrder
-    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch)  // Scale: store.cuh
+    float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n, int pitch,  // Scale: store.cuh
+    int pieces)  // Operands
 {
-    using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;
+    using S = Stages<T, GROUPS, BLOCKS, N, STAGES, B, PACKED>;
     static_assert(GROUPS == 3 && BLOCKS == 1, "the pool has 160 registers for each of three warpgroups");
-    const Operands from{a, e, b, c};
-    const TileOrder order{high, wide, band};
+    const Operands from{a, e, b, c, pieces};
     const Scale scale{alpha, beta, c_in, bias, m, n, pitch};
-    extern __shared__ __align__(1024) unsigned char shared[];
-    S& ring = *reinterpret_cast<S*>(shared);
-    auto* out = after<S, Store<T, BUFFERS, EXTRA>>(shared);
-    __shared__ Barrier full[STAGES], empty[STAGES];
-    const int group = warpgroup();
-    begin<GROUPS, STAGES>(from, full, empty);
-
-    int row, column;
-    if (group == GROUPS) {
-        give_registers<32>();
-        if (threadIdx.x == GROUPS * 128) {
-            Place<STAGES> at;
-            for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-                order.find(tile, row, column);
-                for (int step = 0; step < steps; ++step, at.next()) {
-                    wait(&empty[at.stage], at.parity ^ 1);
-                    ring.load(from, at.stage, row * S::M, column * N, step * S::K, &full[at.stage]);
-                }
-            }
-        }
-        return;
-    }
-    take_registers<160>();
-    const Reader<S> reader(ring, group, empty);
-    typename S::Accumulators acc;
-    unsigned parity = 0;
-    for (int tile = blockIdx.x; tile < order.tiles(); tile += gridDim.x) {
-        order.find(tile, row, column);
-        reader.consume_rounds(acc, parity, steps, full);
-        out[group].write(acc, c, row * S::M + group * 64, column * N, scale, 1 + group);
-    }
-    if (threadIdx.x % 128 == 0) tma_store_wait<0>();
+    using Out = Store<T, BUFFERS, EXTRA, COLUMN>;
+    multiply_tiles<InRounds<S>, S, 1, 32, 160>(Plain{from}, Resident{{high, wide, band}, steps}, Squares<Out, Scale>{c, scale});
 }

@@ -403,15 +403,16 @@ def blocks_with_addresses(monkeypatch) -> None:
     monkeypatch.setattr(bcsr, "from_csr", converted)
 
 
-def two_four_problem(monkeypatch, m, n, k, dtype="bfloat16") -> Problem:
+def two_four_problem(monkeypatch, m, n, k, dtype="bfloat16", orders="CC") -> Problem:
     """A problem of the room tensor_core_24 whose device operands are arrays of the fake CuPy."""
-    problem = operands.problem(m, n, k, seed=1, dtype=dtype)
+    problem = operands.problem(m, n, k, seed=1, dtype=dtype, orders=orders)
     host = problem.host()
     a, b = host.a, host.b
+    bits, c = b.bits.view(Array), array((m, n), np.uint16)
     problem._device = Operands(
         TwoFour(m, k, dtype, a.val.view(Array), a.meta.view(Array)),
-        Half(dtype, b.bits.view(Array)),
-        Half(dtype, array((m, n), np.uint16)),
+        Half(dtype, bits if orders[0] == "C" else bits.T.copy().T),
+        Half(dtype, c if orders[1] == "C" else array((n, m), np.uint16).T),
     )
     expand = two_four.to_dense_bits
     monkeypatch.setattr(two_four, "to_dense_bits", lambda a: expand(a).view(Array))

@@ -15,6 +15,7 @@ import pandas as pd
 from artifact import rooms
 from artifact.measure import bench, records
 from artifact.measure import ceilings as ceilings_
+from artifact.measure import run as harness
 from artifact.measure.run import Run, Timer
 from artifact.rooms.tensor_core_24 import epilogue as epilogue_
 from artifact.rooms.tensor_core_24 import facts, prepare
@@ -84,14 +85,46 @@ def small(run: Run) -> pd.DataFrame | None:
     return _on_hopper(run, "small", SMALL)
 
 
-def _on_hopper(run: Run, experiment: str, names: Sequence[str]) -> pd.DataFrame | None:
-    """An experiment with rungs among its contenders; None where the GPU does not take them, or no record has it."""
-    shapes = room.sweeps(run.preset)[experiment]
-    if not all(facts.takes_all(run.machine, v, shapes) for v in names if v in room.RUNGS):
+#: With whom the layout of a linear layer is compared. The sparse library takes tokens in multiples of 8 only.
+LINEAR = ("auto", "cusparselt", "cublaslt")
+TOKENS = 8
+
+
+def with_layers(run: Run) -> Run:
+    """The run; where it only reads, and was recorded without linear layers, that of a GPU that was recorded with them."""
+    if run.mode == "measure" or (run.folder / "linear.csv").is_file():
+        return run
+    root = run.folder.parent.parent
+    for path in sorted(root.glob(f"*/{ROOM}/linear.csv")):
+        return harness.start(ROOM, "recorded", path.parent.parent.name, run.preset, run.seed, root)
+    return run
+
+
+def linear(run: Run) -> pd.DataFrame | None:
+    """`LINEAR` in the layout of a linear layer; None where no record has it, or the GPU has none of the kernels."""
+    return _on_hopper(run, "linear", LINEAR)
+
+
+def decoding(run: Run) -> pd.DataFrame | None:
+    """The same with few tokens."""
+    shapes = room.sweeps(run.preset)["decoding"]
+    whole = [s for s in shapes if s["n"] % TOKENS == 0]
+    parts = (LINEAR, whole), (("auto", "cublaslt"), [s for s in shapes if s not in whole])
+    found = [_on_hopper(run, "decoding", names, some) for names, some in parts]
+    return None if any(df is None for df in found) else together(*found)
+
+
+def _on_hopper(
+    run: Run, experiment: str, names: Sequence[str], shapes: Sequence[dict] | None = None
+) -> pd.DataFrame | None:
+    """An experiment of Hopper's kernels; None where the GPU does not take them, or no record has it."""
+    shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
+    rungs = [v for v in names if v in room.RUNGS]
+    if not (facts.is_hopper(run.machine) and all(facts.takes_all(run.machine, v, shapes) for v in rungs)):
         return None
     if run.mode != "measure" and not (run.folder / f"{experiment}.csv").is_file():
         return None
-    return measure(run, experiment, names)
+    return measure(run, experiment, names, shapes)
 
 
 #: Who is measured alone, how long, and how often at most.

@@ -468,6 +468,41 @@ def energy(parts: pd.DataFrame, called: Mapping[str, str], size: int, reference:
     return fig, data.assign(size=size)
 
 
+# ---------------------------------------------------------------- whole models
+
+PRECISIONS = {"bf16": ("BF16", ROWS[3], "o"), "e4m3": ("FP8", BEST, "s")}
+
+
+def models(df: pd.DataFrame | None):
+    """How many times as fast a step of a model is with 2:4 weights as with dense ones, a row for each step, a panel for
+    each model; df: `model.numbers`. None without it."""
+    if df is None:
+        return None
+    df = df[df["weight"] == "2:4"]
+    steps = df[["phase", "tokens"]].drop_duplicates().itertuples(index=False, name=None)
+    steps = {step: place for place, step in enumerate(steps)}
+    parts = df.groupby("model", sort=False)
+    fig, axes = plt.subplots(1, parts.ngroups, figsize=(WIDTH, 1.3 + 0.42 * len(steps)), sharey=True, squeeze=False)
+    handles: dict[str, object] = {}
+    for ax, (model, part) in zip(axes[0], parts, strict=True):
+        for i, (precision, (said, colour, marker)) in enumerate(PRECISIONS.items()):
+            rows = part[part["precision"] == precision]
+            y = [steps[step] + 0.2 * (i - 0.5) for step in zip(rows["phase"], rows["tokens"], strict=True)]
+            how = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 7, "markeredgewidth": 0}
+            (handles[f"{said} over dense {said}"],) = ax.plot(rows["speedup"], y, **how)
+            ax.hlines(y, 1, rows["speedup"], color=colour, linewidth=1.2, alpha=0.6)
+        ax.axvline(1, color=BASELINE, linewidth=1.4)
+        ax.set(title=model, xlim=(min(0.95, df["speedup"].min() - 0.05), df["speedup"].max() + 0.1))
+        ax.set(ylim=(len(steps) - 0.5, -0.5), xlabel="speedup of a step")
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="y", visible=False)
+    named = {"prefill": "{:,} tokens", "decode": "{} of decoding"}
+    axes[0, 0].set_yticks(list(steps.values()), [named[phase].format(tokens) for phase, tokens in steps])
+    axes[0, 0].set_ylabel("tokens of a step")
+    plot.legend(fig, handles, columns=2)
+    return fig, df.reset_index(drop=True)
+
+
 # ---------------------------------------------------------------- side studies
 
 

@@ -42,11 +42,15 @@ from kernels.formats.eight import Eight
 from kernels.tensor_core_24 import fp8, fp8_family
 from kernels.tensor_core_24 import fp8_operands as operands
 from kernels.tensor_core_24.fp8_family import Fp8
-from kernels.tensor_core_24.sweeps import FEW, FP8_OUTPUT_SIZES, LLM, SQUARE
+from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LLM, SQUARE
+from kernels.tensor_core_24.sweeps import LINEAR as LINEAR_SHAPES
 from kernels.tensor_core_24.sweeps import RAGGED as ROOM_RAGGED
 
 ROOM = "tensor_core_24"
 CONTENDERS = (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight")
+#: With whom the layout of a linear layer is compared, from which size on.
+LINEAR = ("fp8_auto", "cusparselt", "cublaslt_eight")
+SMALLEST = 4096
 #: For the looks of figures, as facts.ORDER.
 ORDER = tuple(fp8.VARIANTS)
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address, more tiles than SMs.
@@ -86,32 +90,46 @@ def contenders(run: Run) -> dict:
 def measure(run: Run) -> pd.DataFrame | None:
     """One row per shape and contender in `records.COLUMNS`; None where the GPU has no wgmma, and where `run` only reads
     and nothing was recorded. A library that refuses a shape has no row there, which `records.read_absent` tells."""
-    if not _measured(run, "fp8"):
+    return _with_libraries(run, "fp8", problems(run), CONTENDERS)
+
+
+def linear(run: Run) -> pd.DataFrame | None:
+    """The same in the layout of a linear layer, many tokens and few: `LINEAR`."""
+    many = [shape for shape in LINEAR_SHAPES[run.preset] if min(shape) >= SMALLEST]
+    few = [shape for shape in DECODING[run.preset] if shape[1] > 1]  # of one token are the kernels of four
+    shapes = (*many, *few)
+    made = [partial(fp8.problem, *shape, seed=run.seed, orders="FF") for shape in shapes]
+    return _with_libraries(run, "fp8_linear", made, LINEAR)
+
+
+def _with_libraries(run: Run, experiment: str, makers, names) -> pd.DataFrame | None:
+    if not _measured(run, experiment):
         return None
-    path = run.folder / "fp8.csv"
+    path = run.folder / f"{experiment}.csv"
+    every = {name: bind for name, bind in contenders(run).items() if name in names}
     if run.mode == "measure":
-        failed = [why for make in problems(run) if (why := _measure_point(run, path, make()))]
+        failed = [why for make in makers if (why := _measure_point(run, path, make(), every))]
         if failed:
             raise RuntimeError(
                 f"{len(failed)} shapes could not be measured; the first: {failed[0]}"
             )
-    shapes = [make() for make in problems(run)]
-    if "fp8" not in records.read_absent(run.folder):
-        return run.measure("fp8", shapes, contenders(run))
+    shapes = [make() for make in makers]
+    if experiment not in records.read_absent(run.folder):
+        return run.measure(experiment, shapes, every)
     df = records.read(path)
     wanted = {(p.m, p.n, p.k) for p in shapes}
     here = [at in wanted for at in df[["m", "n", "k"]].itertuples(index=False, name=None)]
-    return df[np.array(here) & df["variant"].isin(CONTENDERS)].reset_index(drop=True)
+    return df[np.array(here) & df["variant"].isin(names)].reset_index(drop=True)
 
 
-def _measure_point(run: Run, path: Path, problem: Problem) -> str:
+def _measure_point(run: Run, path: Path, problem: Problem, every: dict) -> str:
     """Measure a shape with all that take it; "" or why it could not be done."""
     point = tuple(getattr(problem, column) for column in records.POINT)
     known = records.read_absent(run.folder).get(path.stem, {})
     gone = {variant for variant, *at in known if tuple(at) == point}
     everybody = {
         name: partial(_or_refuse, bind) if name.startswith(baselines.PREFIXES) else bind
-        for name, bind in contenders(run).items()
+        for name, bind in every.items()
         if name not in gone
     }
 
@@ -123,7 +141,7 @@ def _measure_point(run: Run, path: Path, problem: Problem) -> str:
         if config in fp8_family.LEFT_OUT and everybody.pop(name, None):
             left_out(name, f"{name} was wrong or hung in its check")
     try:
-        willing.measure(everybody, lambda here: run.measure("fp8", [problem], here), left_out)
+        willing.measure(everybody, lambda here: run.measure(path.stem, [problem], here), left_out)
     except Exception as error:  # of one shape: the others are measured, and the command fails
         why = f"{check.describe(problem)}: {type(error).__name__}: {error}".splitlines()[0]
         print(f"NOT MEASURED {why}", flush=True)
@@ -514,6 +532,7 @@ def work(options: argparse.Namespace) -> None:
             measure(run)
         finally:
             outputs(run)
+            linear(run)
     print(f"{time.perf_counter() - began:.1f} s in all", flush=True)
     if wrong:
         raise SystemExit(1)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from artifact.drawing import prose, words
+from artifact.drawing import plot, prose, words
 from artifact.drawing.prose import captioned
 from artifact.rooms.tensor_core_24 import experiments, facts, figures
 from artifact.rooms.tensor_core_24.energy import View
@@ -241,6 +241,27 @@ def small(df: pd.DataFrame) -> pd.DataFrame:
         }
         for key, row in us.iterrows()
     )
+
+
+@captioned("In the layout of a linear layer, by outputs × tokens × inputs: ours in µs, and over the libraries.")
+def linear(*frames: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Ours and over both libraries in the layout of a linear layer, a row for each shape of the first record, and
+    columns for each record: of BF16, and of FP8. None without the first."""
+    if frames[0] is None:
+        return None
+    found = {}
+    for df, ours, dense, kind in zip(
+        frames, ("auto", "fp8_auto"), ("cublaslt", "cublaslt_eight"), ("BF16", "FP8"), strict=False
+    ):  # fmt: skip
+        if df is None:
+            continue
+        for key, us in wide(df, "median_us").iterrows():
+            over = {"lib.": us.get("cusparselt", np.nan) / us[ours], "dense": us.get(dense, np.nan) / us[ours]}
+            said = {f"{kind} over {what}": "–" if np.isnan(x) else f"{x:.2f}×" for what, x in over.items()}
+            found.setdefault(key, {}).update({f"{kind} [µs]": plot.number(round(us[ours], 1))} | said)
+    shapes = wide(frames[0], "median_us").index
+    rows = ({"M × N × K": " × ".join(map(plot.number, key))} | found[key] for key in shapes)
+    return pd.DataFrame(rows).fillna("–")
 
 
 @captioned("FP16 beside BF16 at 4096³.")

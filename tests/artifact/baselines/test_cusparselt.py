@@ -28,7 +28,7 @@ from kernels.tensor_core_24 import operands
 
 runtime = pytest.importorskip("cuda.bindings.runtime")
 
-FP16, BF16, E4M3, ROW = 2, 14, 28, 2
+FP16, BF16, E4M3, COLUMN, ROW = 2, 14, 28, 1, 2
 NAMES = {BF16: "bfloat16", FP16: "float16", E4M3: "e4m3"}
 M, N, K = 16, 24, 32
 #: What a bound contender holds: a handle, three matrices, their product, a selection and a plan.
@@ -163,7 +163,10 @@ class FakeLibrary(Library):
         factor = at(alpha, (1,), np.float32)[0]
         assert factor == 1 or kind == E4M3
         out = factor * (left @ (right.T if op_b else right))
-        at(c, out.shape, np.uint16)[:] = half.to_bits(out, NAMES[self.what(mat_c)[4]])
+        rows, columns, leading, alignment, kind, order = self.what(mat_c)[:6]
+        assert (leading, alignment) == (columns if order == ROW else rows, 16)
+        out = out if order == ROW else out.T
+        at(c, out.shape, np.uint16)[:] = half.to_bits(out, NAMES[kind])
         stream = int(at(streams, (1,), np.uintp)[0])
         self.launched.append((chosen["CONFIG_ID"], chosen["SPLIT_K_MODE"], stream))
 
@@ -183,7 +186,7 @@ def _bits_of(kind: int) -> np.dtype:
 @pytest.fixture
 def library(monkeypatch):
     fake, cusparse = FakeLibrary(), types.ModuleType("cusparse")
-    cusparse.Order = SimpleNamespace(ROW=ROW)
+    cusparse.Order = SimpleNamespace(ROW=ROW, COL=COLUMN)
     cusparse.Operation = SimpleNamespace(NON_TRANSPOSE=0, TRANSPOSE=1)
     install(monkeypatch, fake, cusparse)
     Timer(monkeypatch, lambda name, turn: 1.0)
@@ -205,8 +208,11 @@ def number(choice: str) -> int:
 @pytest.mark.parametrize("dtype", half.DTYPES)
 @pytest.mark.parametrize("column_major_b", [False, True])
 @pytest.mark.parametrize("algorithm", cusparselt.ALGORITHMS)
-def test_every_contender_gives_the_product(monkeypatch, library, algorithm, column_major_b, dtype):
-    problem = two_four_problem(monkeypatch, M, N, K, dtype)
+@pytest.mark.parametrize("orders", operands.ORDERS)
+def test_every_contender_gives_the_product(
+    monkeypatch, library, algorithm, column_major_b, dtype, orders
+):
+    problem = two_four_problem(monkeypatch, M, N, K, dtype, orders)
     bound = cusparselt.bind(algorithm, problem, DEVICE, column_major_b=column_major_b)
     reference = check.oracle(problem, on="cpu")
     for _ in range(2):
@@ -442,7 +448,7 @@ def test_the_names_exist_in_the_library():
         m.name: int(m) for m in Attribute
     }
     assert bindings.ComputeType.COMPUTE_32F == 2 and bindings.Sparsity.SPARSITY_50_PERCENT == 0
-    assert dense.Order.ROW == ROW and dense.Operation.TRANSPOSE == 1
+    assert (dense.Order.ROW, dense.Order.COL) == (ROW, COLUMN) and dense.Operation.TRANSPOSE == 1
     assert bindings.get_matmul_alg_attribute_dtype(Attribute.SPLIT_K_MODE) == np.int32
     for name in vars(FakeLibrary):
         if not name.startswith("_"):

@@ -178,7 +178,7 @@ def test_tf32_rounds_a():
         ("b64", "bfloat16", None, "C", "C", "CC"), ("b64", "bfloat16", None, "F", "C", "FC"),
         ("b64", "bfloat16", None, "F", "F", "FF"), ("b64", "bfloat16", None, "C", "F", "CC"),
         ("b64", "float32", "tf32", "C", "C", "FC"), ("csr", "float32", None, "F", "F", "CC"),
-        ("24", "bfloat16", None, "F", "F", "CC"),
+        ("24", "bfloat16", None, "F", "F", "FF"), ("24", "bfloat16", None, "C", "F", "CF"),
     ],
 )  # fmt: skip
 def test_memory_orders_are_the_kernels_where_it_has_them(

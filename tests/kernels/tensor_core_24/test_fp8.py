@@ -357,7 +357,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name, scale, out):
     assert getattr(how, "cluster", 1) == (2 if config.pairs or name == "fp8_split_k" else 1)
     if packed:
         address, *arguments = arguments
-        *_, prepared, _, _ = bound.keep
+        prepared = bound.keep[2]
         assert address == prepared.data.ptr and prepared.shape == (24, 3, 5120)
     else:
         val, metadata, *arguments = arguments
@@ -380,7 +380,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name, scale, out):
     assert kept == fp8_family.KEEP[config.keep]
     assert scales[:2] == [ops.a.scale.data.ptr, ops.b.scale.data.ptr]
     assert scales[2] == (ops.c.scale.data.ptr if out == "e4m3" else 0)
-    assert [int(x) for x in arguments[8:]] == [m, n]
+    assert [int(x) for x in arguments[8:]] == [m, n, 0], "no bias"
     assert bound.result() is ops.c and bound.prepare_ms == 1.25
 
 

@@ -281,7 +281,7 @@ def test_what_does_not_go_together_is_one_sentence(loaded):
     refuses(["nothing to multiply by beta = 2"], beta=2)
     refuses(["(128, 128)", "float16"], beta=2, c=Half("float16", c.bits))
     refuses(["(128, 64)"], beta=2, c=Half("bfloat16", array((128, 64))))
-    refuses(["row-major"], beta=2, c=Half("bfloat16", c.bits.T))
+    refuses(["lies in memory as the output"], beta=2, c=Half("bfloat16", c.bits.T))
     refuses(["would change the c"], beta=2, c=p.device().c)
     refuses(["bias of (128,)", "(64,)"], bias=bias[:64])
     refuses(["float32", "float64"], bias=bias.astype(np.float64))

@@ -94,12 +94,14 @@ SIZES = st.integers(1, 20000)
 def test_more_work_never_takes_less_time_and_more_multiprocessors_never_more(config, m, n, k, sms):
     time = family.predict(config, m, n, k, sms)
     assert time > 0
-    assert family.predict(config, 2 * m, n, k, sms) >= time
+    # A last wave that is cut adds the sums of two blocks, and the next one that is not does not.
+    less = time - (area(config) / family.EXCHANGED if config.kernel == "last_wave" else 0)
+    assert family.predict(config, 2 * m, n, k, sms) >= less
     whole = 64 * n  # rows that do not begin at whole lines take longer than longer ones
-    assert family.predict(config, m, 2 * whole, k, sms) >= family.predict(config, m, whole, k, sms)
+    assert family.predict(config, m, 2 * whole, k, sms) >= family.predict(config, m, whole, k, sms) + less - time
     if config.kernel != "last_wave" or k > family.K:  # one step cannot be cut in two
         assert family.predict(config, m, n, 2 * k, sms) >= time
-    assert family.predict(config, m, n, k, 2 * sms) <= time
+    assert family.predict(config, m, n, k, 2 * sms) <= 2 * time - less
 
 
 def area(config: Wgmma) -> int:
@@ -142,7 +144,7 @@ def test_small_products_want_tiles_or_parts_for_every_multiprocessor():
     ("tiles", "waves"), [(1, 0.5), (66, 0.5), (67, 1), (132, 1), (133, 1.5), (198, 1.5), (199, 2)]
 )
 def test_a_last_wave_that_is_cut_counts_half(tiles, waves):
-    """Half of what another wave costs where nothing is cut."""
+    """Half of what another wave costs where nothing is cut, and the exchange of sums; DRAM is a few hundredths."""
     config = room.RUNGS["wgmma_last_wave"][0]
 
     def predicted(kernel: str, count: int) -> float:
@@ -152,7 +154,8 @@ def test_a_last_wave_that_is_cut_counts_half(tiles, waves):
     one, two = predicted("lean", SMS), predicted("lean", 2 * SMS)
     assert one < two
     expected = one + (waves - 1) * (two - one)
-    assert predicted("last_wave", tiles) == pytest.approx(expected, rel=1e-12)
+    exchanged = area(config) / family.EXCHANGED if waves % 1 else 0
+    assert predicted("last_wave", tiles) == pytest.approx(expected + exchanged, rel=0.07)
     assert (parts(config, config.m, config.n * tiles, 8192) == 2) == (waves % 1 > 0)
 
 
@@ -241,7 +244,7 @@ def test_b_is_not_copied_where_it_need_not_be_or_is_anyway(n):
     copied = [c for c in family.WGMMA_FAMILY if c.copied]
     assert copied and not any(takes(c, (8192, n, 8192), SMS) for c in copied)
     assert all(takes(c, (8192, wide, 8192), SMS) for c in copied for wide in (72, 80, 96))
-    with pytest.raises(ValueError, match=f"not of 128, not for n={n}: leave it out$"):
+    with pytest.raises(ValueError, match=f"not for lines of {n} elements: leave it out$"):
         copied[0].check(8192, n, 8192, SMS, MOST)
     assert all(takes(c, (8192, 72, 8192), SMS) for c in copied)
 
@@ -473,7 +476,8 @@ def test_a_named_matrix_has_the_choice_of_its_dtype(folders, dtype):
 
 def test_a_choice_is_of_the_kernels_that_it_was_tried_against():
     names = {path.stem for path in family.sources(Wgmma())}
-    assert names == {f"wgmma_{c.kernel}" for c in family.WGMMA_FAMILY} and "mma_sp" not in names
+    tried = (*family.WGMMA_FAMILY, *family.NARROW_FAMILY)
+    assert names == {f"wgmma_{c.kernel}" for c in tried} and "mma_sp" not in names
     assert [path.name for path in family.sources(family.PUBLISHED)] == ["mma_sp.cu"]
 
 
@@ -484,15 +488,16 @@ def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
         for (m, n, k, dtype), choice in choices.items():
             eight = isinstance(choice.config, Fp8)
             assert eight == dtype.startswith("e4m3") and choice.median_us > 0
-            assert eight or dtype in ("bfloat16", "float16")
+            assert eight or dtype.partition(" ")[0] in ("bfloat16", "float16")
             limits = (MOST,) if eight else (device.properties.multiprocessor_count, MOST)
-            choice.config.check(m, n, k, *limits)
+            orders = "FF" if dtype.endswith((" FF", " linear")) else "CC"
+            choice.config.check(m, n, k, *limits, orders)
         swept = [
-            (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16"))
+            (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16") + (" FF" if "orders" in s else ""))
             for shapes in room.sweeps("full").values()
             for s in shapes
         ]
-        whole = path.stem == racing.WHOLE
+        whole = path.stem == "nvidia-h100-80gb-hbm3"
         assert set(swept) <= set(choices) or not whole, "records of `auto` would begin with trials"
 
 

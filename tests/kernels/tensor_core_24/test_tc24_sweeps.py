@@ -28,6 +28,8 @@ def test_the_sweeps_are_the_sources_and_the_models():
         "ragged",
         "rows",
         "small",
+        "linear",
+        "decoding",
         "float16",
     ]
     assert sizes(full["square"]) == [(size,) * 3 for size in SQUARE]
@@ -76,7 +78,7 @@ def test_every_shape_is_a_problem(preset):
         for shape in shapes:
             p = room.problem(**shape)
             assert (p.m, p.n, p.k) == (shape["m"], shape["n"], shape["k"]) and p.density == 0.5
-            assert p.label == ("float16" if name == "float16" else "")
+            assert p.label == {"float16": "float16", "linear": "linear", "decoding": "linear"}.get(name, "")
             assert p.useful_flops == 2 * p.m * p.n * p.k
 
 

@@ -27,7 +27,7 @@ from kernels.formats import half, two_four
 from kernels.formats.half import Half
 from kernels.formats.two_four import TwoFour
 from kernels.registers import used_before
-from kernels.tensor_core_24 import bounds, family, fp8, gpcs, wgmma
+from kernels.tensor_core_24 import bounds, family, fp8, fp8_layer, gpcs, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 DTYPES = half.DTYPES
@@ -42,10 +42,8 @@ H200 = SimpleNamespace(
     name="NVIDIA H200", device_id=3, compute_capability=(9, 0), properties=PROPERTIES
 )
 #: Kernels with a warp that only copies.
-SPECIALISED = (
-    "specialised", "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "gpc",
-    "clusters", *family.EXCHANGING,
-)  # fmt: skip
+SPECIALISED = tuple(name for name, kind in family.KINDS.items() if kind.producer)
+EXCHANGING = tuple(name for name, kind in family.KINDS.items() if kind.exchanging)
 #: Kernels that tell L2 what to keep.
 HINTING = (
     "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "refilling", "gpc",
@@ -76,8 +74,10 @@ ENDS = tuple(
 #: Those whose code is short enough to look at every one.
 DIRECTS = tuple(c for c in CONFIGS if c.kernel == DIRECT)
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
-IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", DIRECT, *family.EXCHANGING)
+IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", DIRECT, *EXCHANGING)
 #: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
+#: Kernels that add C and a bias, but for those that take B and C by columns alone, for which see test_orders.py.
+BY_ROWS = [kernel for kernel in family.COMPLETE if kernel != "few"]
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
     for configs, dtype, extra in (
@@ -106,7 +106,7 @@ def metadata_rows(config: Wgmma) -> int:
 
 def metadata_columns(config: Wgmma) -> int:
     """What its columns are rounded up to: a step, or a round of the ring."""
-    return 64 * (config.stages if config.kernel in family.EXCHANGING else 1)
+    return 64 * (config.stages if config.kernel in EXCHANGING else 1)
 
 
 def ring_metadata(a: TwoFour, config: Wgmma) -> np.ndarray:
@@ -134,6 +134,7 @@ def test_the_ladder_is_one_of_predictions_written_down():
 def test_no_source_is_left_over():
     used = {kernel.source.name for kernel in (room.VARIANTS | fp8.VARIANTS).values()}
     used |= {"generate.cu", "generate_eight.cu", gpcs.SOURCE.name}
+    used |= {config.source.name for config in family.NARROW_FAMILY} | {fp8_layer.QUANTISE.name}
     assert {path.name for path in wgmma.HERE.glob("*.cu")} == used - {"family.py", "fp8_family.py"}
     assert {f"wgmma_{kernel}.cu" for kernel in family.KERNELS} <= used
 
@@ -394,7 +395,7 @@ SMALL = Wgmma("cp_async", 1, 1, 32, 4, 0)
             (1, 32 * 65535, 64),
             ["16 columns", "65535 of them, not 131070 for n=2097120", "use lean"],
         ),
-        (replace(SMALL, copied=True), (512, 512, 512), ["copied", "not for n=512", "leave it out"]),
+        (replace(SMALL, copied=True), (512, 512, 512), ["copied", "not for lines of 512 elements", "leave it out"]),
     ],
 )
 def test_what_a_configuration_does_not_take_is_one_sentence(config, sizes, words):
@@ -412,7 +413,7 @@ def test_the_limits_themselves_are_taken():
     replace(BIG, kernel="stream_k").check(128 * 11, 256 * 12, 1, SMS, MOST)
     Wgmma("split_k", 2, 1, 128, 6, 1, 2).check(1, 1, 65, SMS, MOST)
     Wgmma("refilling", 3, 1, 256, 3, 1).check(1, 1, 1, SMS, MOST)
-    for kernel in family.EXCHANGING:
+    for kernel in EXCHANGING:
         Wgmma(kernel, 3, 1, 256, 4, 1).check(1, 1, 1, SMS, MOST)
     for last_wave in (Wgmma("last_wave", 2, 1, 128, 6, 1), Wgmma("last_wave", 1, 2, 64, 8, 1)):
         last_wave.check(1, 1, 1, SMS, MOST)
@@ -829,7 +830,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
         assert kernel in room.VARIANTS[name].entries and bound.name == name
         ((source, entry, arch, dynamic, *registers),) = loaded
         assert (source, entry, arch) == (room.VARIANTS[name].source, kernel, "sm_90a")
-        assert registers == ([128] if config.kernel in family.EXCHANGING else [])
+        assert registers == ([128] if config.kernel in EXCHANGING else [])
         assert dynamic == how.shmem_size == config.shared_bytes
 
         high, wide = ceil(m / config.m), ceil(n / config.n)
@@ -925,6 +926,8 @@ def check_rest(
         assert rest.pop(0) == np.float32(scale[1])
         assert rest[:2] == [c_in, bias] and [int(x) for x in rest[2:5]] == [m, n, width]
         del rest[:5]
+    if config.kind.ordered:
+        assert rest.pop(0) == 0, "A lies in rows"
     if direct:  # what tensor maps tell other kernels: 128 words of metadata for each step, in rows
         assert all(isinstance(x, np.int32) for x in rest)
         words = 128 * ceil(k / 64)
@@ -1008,7 +1011,7 @@ def test_b_alone_is_copied_where_the_configuration_says_so(loaded, kernel):
 
 
 @pytest.mark.parametrize("n", [3080, 3075])
-@pytest.mark.parametrize("kernel", family.COMPLETE)
+@pytest.mark.parametrize("kernel", BY_ROWS)
 def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     config = next(c for c, *_ in room.RUNGS.values() if c.kernel == kernel)
     m, k = 1500, 200
@@ -1071,9 +1074,9 @@ def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
     p = on_fake_gpu(room.problem(256, 256, 128))
     name, (config, *_) = next(x for x in room.RUNGS.items() if x[1][0].kernel == kernel)
     c, bias = Half("bfloat16", array((256, 256), np.uint16)), array(256, np.float32)
-    for extra in ({"bias": bias}, {"beta": 1.0, "c": c}):
+    for extra in ({"bias": bias}, {"beta": 1.0, "c": c}, {"activation": "relu"}):
         with pytest.raises(
-            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias: use one "
+            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias, .*: use one "
         ):
             room.bind(name, p, H200, **extra)
     assert not loaded
@@ -1092,9 +1095,9 @@ def test_what_is_added_must_go_with_the_product(loaded):
 
     for extra, said in (
         ({"beta": 1.0}, "nothing to multiply by beta = 1.0"),
-        ({"beta": 1.0, "c": c((72, 64))}, r"c of \(64, 72\), not bfloat16 \(72, 64\)"),
-        ({"beta": 1.0, "c": c((64, 72), "float16")}, "a row-major bfloat16 c .* not float16"),
-        ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, "adds a row-major"),
+        ({"beta": 1.0, "c": c((72, 64))}, r"c of \(64, 72\) .*, not bfloat16 \(72, 64\)"),
+        ({"beta": 1.0, "c": c((64, 72), "float16")}, "adds a bfloat16 c .* not float16"),
+        ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, "lies in memory as the output"),
         ({"beta": 1.0, "c": out}, "would change the c that it adds"),
         ({"bias": array(72, np.float32)}, r"float32 bias of \(64,\), .* not float32 \(72,\)"),
         ({"bias": array((64, 1), np.float32)}, r"not float32 \(64, 1\)"),
@@ -1124,16 +1127,16 @@ def test_addresses_that_tma_cannot_take_are_copied_as_well(loaded, which, name):
     c = Half("bfloat16", moved((64, 72)) if which == "c_in" else array((64, 72), np.uint16))
     config = room.RUNGS[name][0]
     bound = room.bind(name, p, H200, beta=1.0, c=c)
-    assert [entry in PITCHES for entry, *_ in bound.steps].count(True) == 3
-    (first, _, b_in), (_, _, c_in), (_, _, arguments), (last, _, c_out) = bound.steps
-    assert first in PITCHES and last in PITCHES and bound.result() is ops.c
+    copies = [(x[2], x[4]) for entry, _, x in bound.steps if entry in PITCHES]
+    (arguments,) = (x for entry, _, x in bound.steps if entry not in PITCHES)
     *_, b_there, out = matrices(config, bound, arguments)
     added = arguments[7 if config.kernel == DIRECT else 11]
     assert b_there.data.ptr % 16 == out.data.ptr % 16 == added % 16 == 0
-    check_rest(config, arguments, 64, 72, 128, 128, (1, 1), added)
-    assert [b_in[2], b_in[4]] == [ops.b.bits.data.ptr, b_there.data.ptr]
-    assert [c_in[2], c_in[4]] == [c.bits.data.ptr, added]
-    assert [c_out[2], c_out[4]] == [out.data.ptr, ops.c.bits.data.ptr]
+    assert bound.result() is ops.c
+    if which == "b":
+        assert copies == [(ops.b.bits.data.ptr, b_there.data.ptr)]
+    else:
+        assert copies == [(c.bits.data.ptr, added), (out.data.ptr, ops.c.bits.data.ptr)]
 
 
 def test_configurations_that_are_tried_share_what_they_prepare(loaded):
@@ -1231,7 +1234,7 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     assert used.shared_bytes <= barriers + 1024, (
         "for which check leaves a KiB, and the driver's own"
     )
-    exchanging = config.kernel in family.EXCHANGING
+    exchanging = config.kernel in EXCHANGING
     assert used.registers == 160 or not exchanging
     assert (family.AT_LAUNCH if exchanging else used.registers) * threads(config) <= 65536
 
@@ -1284,7 +1287,7 @@ def test_nobody_uses_registers_that_it_does_not_have(cubins, reports, entry):
     asked = re.findall(r"USETMAXREG\.(\w+)\.CTAPOOL (?:UP\d, )?(0x\w+)", sass)
     has = {kind: int(number, 16) for kind, number in asked}
     assert len(asked) == 2 and has.keys() == {"TRY_ALLOC", "DEALLOC"}
-    exchanging = config.kernel in family.EXCHANGING
+    exchanging = config.kernel in EXCHANGING
     has["launch"] = 128 if exchanging else reports[entry][0].registers
     assert config.groups * has["TRY_ALLOC"] + has["DEALLOC"] <= (config.groups + 1) * has["launch"]
     found = most_registers(sass)
@@ -1370,7 +1373,7 @@ def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listin
             assert len(set(words)) == blocks, "and one block of rows"
         assert len({word for word, *_ in stage}) == blocks * steps, "of one step"
     # Nothing but metadata is read from shared memory by threads: a word for two instructions.
-    plan = {"stream_k": 8, "gpc": 2}.get(
+    plan = {"stream_k": 17, "gpc": 2}.get(
         config.kernel, 0
     )  # and what a block's share is, or its place
     assert count(mix, "LDS") - plan == len(work) / 2, mix
@@ -1505,7 +1508,9 @@ def test_the_copy_engine_moves_everything(reports, entry):
     sums = config.blocks * config.n // 8 if kernel == "stream_k" else 0
     assert count(mix, "LDG", 128) == count(mix, "STG", 128) == sums, mix
     adding = kernel == "split_k" or kernel in CUTTING
-    assert bool(count(mix, "LD", 128)) == bool(count(mix, "STS", 128)) == adding
+    assert bool(count(mix, "LD", 128)) == adding
+    if kernel != "stream_k":  # which writes its share of the tiles there
+        assert bool(count(mix, "STS", 128)) == adding
     # A square is given away or added to, as the rank has it: 32 sums of a thread either way.
     if kernel in CUTTING:
         assert count(mix, "LD", 128) == count(mix, "STS", 128) == 8 * whole
@@ -1583,11 +1588,11 @@ def test_rows_are_copied_without_spills():
 @pytest.mark.parametrize(
     ("source", "entry", "reason"),
     [
-        ("wgmma_persistent.cu", "wgmma_persistent<BF16, 2, 1, 96, 4, 2, false>", "64, 128, 192 or"),
+        ("wgmma_persistent.cu", "wgmma_persistent<BF16, 2, 1, 96, 4, 2, false>", "up to 256 columns"),
         (
             "wgmma_persistent.cu",
             "wgmma_persistent<BF16, 1, 1, 320, 4, 2, false>",
-            "64, 128, 192 or",
+            "up to 256 columns",
         ),
         ("wgmma_split_k.cu", "wgmma_split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
         ("wgmma_rounds.cu", "wgmma_rounds<BF16, 2, 1, 128, 5, 1, false>", "two sets of words"),
@@ -1621,4 +1626,4 @@ def test_an_impossible_instantiation_says_why(source, entry, reason):
 def test_the_plain_kernel_of_every_rung_is_among_them():
     assert {room.VARIANTS[name].entries[0] for name in RUNGS} <= set(ENTRIES)
     assert {dtype for _, dtype, _ in ENTRIES.values()} == set(DTYPES)
-    assert {c.kernel for c, _, extra in ENTRIES.values() if extra} == set(family.COMPLETE)
+    assert {c.kernel for c, _, extra in ENTRIES.values() if extra} == set(BY_ROWS)

@@ -950,17 +950,17 @@ MUTANTS = {
     "selector_0_twice": ("sparse_stages.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
     "lanes_swapped": ("sparse_stages.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
     "rows_0_to_31_of_b_twice": (
-        "sparse_stages.cuh", "wgmma_matrix(b[s] + 4096,", "wgmma_matrix(b[s],", "wgmma_specialised"
+        "sparse_stages.cuh", "K_MAJOR ? 64 : 4096", "K_MAJOR ? 64 : 0", "wgmma_specialised"
     ),
     "a_half_of_b_twice": ("sparse_stages.cuh", "k + K / SHARE * rank, full", "k, full", "wgmma_multicast"),
     "a_share_of_b_twice": ("sparse_stages.cuh", "rank * (8192 / SHARE), from.b", "0, from.b", "wgmma_clusters"),
     "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
     "rounded_down": (
-        "store.cuh", "pack<T>(fmaf(scale.alpha, acc[i], extra.x)",
+        "store.cuh", "pack<T>(activated<EXTRA>(fmaf(scale.alpha, acc[i], extra.x))",
         "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, acc[i], extra.x)) & 0xffff0000)", "wgmma_bands",
     ),
     "head_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
-    "last_part_alone": ("wgmma_split_k.cu", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
+    "last_part_alone": ("split_k.cuh", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
     "packed_a_step_later": ("sparse_stages.cuh", "+ k / K) * 4096", "+ (k / K + 1) % steps) * 4096", "wgmma_packed"),
     "bias_of_the_row_above": ("store.cuh", "bias[row]", "bias[max(row - 1, 0)]", "wgmma_keep"),
     "partner_not_added": ("wgmma_last_wave.cu", "mine[4 * i] += x.x,", "", "wgmma_last_wave"),
@@ -969,7 +969,7 @@ MUTANTS = {
     "rows_of_a_thrice": ("sparse_reader.cuh", "ring.a[0] + group * BLOCKS * 4096", "ring.a[0]", "wgmma_refilling"),
     "last_round_alone": ("sparse_reader.cuh", "word[s % 2], s, !first)", "word[s % 2], s, s > 0)", "wgmma_rounds"),
     "neighbours_at_one_place": ("wgmma_gpc.cu", "places[sm_number()]", "places[sm_number() / 2 * 2]", "wgmma_gpc"),
-    "rows_of_a_group_twice": ("wgmma_three.cu", "group * 64, column", "group / 2 * 64, column", "wgmma_three"),
+    "rows_of_a_group_twice": ("roles.cuh", "+ group * S::BLOCKS * 64,", "+ group / 2 * S::BLOCKS * 64,", "wgmma_three"),
     "words_of_the_first_piece": ("wgmma_pieces.cu", "2, row / 64,", "2, x.row * GROUPS,", "wgmma_pieces"),
     "first_piece_twice": ("wgmma_pieces.cu", "(x.first + group) * 64", "group * 64", "wgmma_pieces"),
     "last_column_lost": ("pitch.cu", "i < length ?", "i + 1 < length ?", "wgmma_tall"),

@@ -1,0 +1,98 @@
+"""What 2:4 gains in a whole model: what the page says of a file, and one small layer on a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from artifact.rooms.async_sparse import measured
+from artifact.rooms.tensor_core_24 import model
+
+GPU = SimpleNamespace(name="NVIDIA H100 80GB HBM3")
+MS = {("bf16", "dense"): 9.0, ("bf16", "2:4"): 6.0, ("e4m3", "dense"): 5.0, ("e4m3", "2:4"): 4.0}
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Two models, one prefill and two decodes each; the second takes twice as long throughout."""
+    steps = [("prefill", 4096, 4096), ("decode", 1, 1024), ("decode", 16, 1024)]
+    rows = [
+        (name, *step, *of, slower * ms, 0.9 * slower * ms, 1.1 * slower * ms, 20)
+        for name, slower in (("small", 1), ("large", 2))
+        for step in steps
+        for of, ms in MS.items()
+    ]
+    measured.write(tmp_path / "model.csv", model.__file__, GPU, model.COLUMNS, rows)
+    return tmp_path / "model.csv"
+
+
+@pytest.fixture
+def host(tmp_path):
+    rows = [
+        (name, 4096, 4096, tokens, us + tokens)
+        for tokens in (1, 16)
+        for name, us in (("nn.Linear", 10), ("SemiStructuredLinear", 20))
+    ]
+    measured.write(tmp_path / "host.csv", model.__file__, GPU, model.HOST_COLUMNS, rows)
+    return tmp_path / "host.csv"
+
+
+def test_without_a_file_there_is_nothing_to_show(tmp_path):
+    for make in (model.table, model.host_table, model.numbers):
+        assert make(tmp_path / "none.csv") is None
+
+
+def test_a_speedup_is_over_dense_in_the_same_precision(file):
+    df = model.numbers(file)
+    assert len(df) == 2 * 3 * len(MS) and set(model.COLUMNS) < set(df)
+    for (precision, weight), part in df.groupby(["precision", "weight"]):
+        assert np.allclose(part["speedup"], MS[precision, "dense"] / MS[precision, weight])
+
+
+def test_rows_in_another_order_have_the_same_speedup(file, tmp_path):
+    df = measured.read(file).sample(frac=1, random_state=3)
+    other = tmp_path / "other.csv"
+    measured.write(other, model.__file__, GPU, model.COLUMNS, df.to_numpy())
+    found, right = (model.numbers(x).set_index(model.KEY)["speedup"] for x in (other, file))
+    assert found.sort_index().equals(right.sort_index())
+
+
+def test_the_table_has_a_row_for_each_step_of_each_model(file):
+    df = model.table(file)
+    assert GPU.name in df.attrs["caption"]
+    assert len(df) == 6 and not df.isna().any(axis=None)
+    assert [x for x in df if "[ms]" in x] == [
+        "dense BF16 [ms]", "2:4 BF16 [ms]", "dense FP8 [ms]", "2:4 FP8 [ms]",
+    ]  # fmt: skip
+    assert len(set(df["step"])) == 3 and "decode, 1 sequence" in set(df["step"])
+    assert df["2:4 BF16 [ms]"].str.endswith("(1.50×)").all()
+    assert not df["dense FP8 [ms]"].str.contains("×").any()
+
+
+def test_the_host_has_a_row_for_each_layer(host):
+    df = model.host_table(host)
+    assert GPU.name in df.attrs["caption"] and len(df) == 2
+    assert list(df["1 token [µs]"]) == ["11.0", "21.0"]
+    assert list(df["16 tokens [µs]"]) == ["26.0", "36.0"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("phase", [model.Phase("prefill", 1, 256, 256, 1), model.Phase("decode", 4, 1, 256, 1)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_each_contender_multiplies_as_the_dense_layer(phase, bias):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma is what Hopper has")
+    torch.manual_seed(model.SEED)
+    tiny = model.Model("tiny", 512, 1, 4, 2, 1024, 64, 1e4, bias)
+    with torch.no_grad():
+        layers, inputs = model.contenders(tiny), model.inputs_of(tiny, phase)[0]
+        errors = model.check(layers, phase, inputs)
+        assert set(errors) == set(model.CONTENDERS) and errors["bf16", "dense"] == 0
+        assert errors["bf16", "2:4"] < errors["e4m3", "dense"]
+        layers["bf16", "2:4"] = layers["bf16", "dense"]  # which is not pruned
+        with pytest.raises(ValueError, match="2:4 weights in BF16 is .* off") as caught:
+            model.check(layers, phase, inputs)
+        assert "\n" not in str(caught.value)

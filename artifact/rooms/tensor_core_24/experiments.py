@@ -91,7 +91,7 @@ TOKENS = 8
 
 
 def with_layers(run: Run) -> Run:
-    """The run; where it only reads, and was recorded without linear layers, that of a GPU that was recorded with them."""
+    """The run; where it only reads, and has no records of linear layers, that of a GPU that has."""
     if run.mode == "measure" or (run.folder / "linear.csv").is_file():
         return run
     root = run.folder.parent.parent
@@ -111,7 +111,9 @@ def decoding(run: Run) -> pd.DataFrame | None:
     whole = [s for s in shapes if s["n"] % TOKENS == 0]
     parts = (LINEAR, whole), (("auto", "cublaslt"), [s for s in shapes if s not in whole])
     found = [_on_hopper(run, "decoding", names, some) for names, some in parts]
-    return None if any(df is None for df in found) else together(*found)
+    if any(df is None for df in found):
+        return None
+    return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
 
 
 def _on_hopper(

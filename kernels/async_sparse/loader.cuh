@@ -1,6 +1,6 @@
-// What the blocks of unit_ring.cu are told and ask for: the order of the tiles, a slot of the queue, and the loader of both rings.
+// What the blocks of units.cuh are told and ask for: the order of the tiles, a slot of the queue, and the loader of both rings.
 //
-// Template:  as in unit_ring.cu
+// Template:  as in units.cuh
 #pragma once
 
 #include "step.cuh"
@@ -22,6 +22,8 @@ struct Tiles {
 struct Slot {
     int row, panel, first, end;  // block row, -1: no more; panel; blocks
     int column[32];              // of the first 32 blocks
+    __device__ __forceinline__ void set(const int4& from, int at) { row = from.x, panel = at, first = from.y, end = from.z; }
+    __device__ __forceinline__ int split() const { return end; }
 };
 
 // The thread that asks for copies, and where it is in the two rings.

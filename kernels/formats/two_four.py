@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -42,6 +42,8 @@ SOURCE = Path(__file__).with_name("two_four.cu")
 ENTRIES = ("compress<CHECK>", "compress<FIT>", "compress<PRUNE>")
 THREADS = 256
 INT32_MAX = 2**31 - 1
+UNIT = 16  #: columns of a thread, and of a uint16 of metadata
+_NONE = 2**64 - 1  # where no group is reported
 #: The pairs of indices (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3) as four bits of metadata: the
 #: first three lie in the first three columns, the first one in the first two.
 PAIRS = np.array([0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110], np.uint16)
@@ -70,7 +72,7 @@ class TwoFour:
     @property
     def k_pad(self) -> int:
         """Columns stored, k rounded up to a multiple of 16."""
-        return _padded(self.k)
+        return padded(self.k, UNIT)
 
     @property
     def nnz(self) -> int:
@@ -98,16 +100,11 @@ def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
     if array_module(bits) is not np:
         return compress_on_device(bits, dtype, prune)
     m, k = bits.shape
-    val = np.empty((m, _padded(k) // 2), np.uint16)
-    meta = np.empty((m, _padded(k) // 16), np.uint16)
+    val = np.empty((m, padded(k, UNIT) // 2), np.uint16)
+    meta = np.empty((m, padded(k, UNIT) // 16), np.uint16)
     for rows in row_chunks(m, k):
-        if not prune:
-            _require_fit(bits, rows)
-        groups = _groups(bits, rows)
-        low, high = _two_largest(groups & 0x7FFF)
-        pair = np.stack((low, high), axis=-1)
-        val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, val.shape[1])
-        meta[rows] = pack_pairs((low | high << 2).astype(np.uint16))
+        groups = groups_of(bits, rows, UNIT)
+        keep_two(groups, groups & 0x7FFF, rows, k, prune, val, meta)
     return TwoFour(m, k, dtype, val, meta)
 
 
@@ -118,7 +115,7 @@ def check(dense, dtype: str) -> None:
         _require_fit_on_device("compress<CHECK>", bits)
         return
     for rows in row_chunks(*bits.shape):
-        _require_fit(bits, rows)
+        require_fit(groups_of(bits, rows, UNIT) & 0x7FFF, rows.start, bits.shape[1])
 
 
 def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
@@ -132,10 +129,10 @@ def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
 
     require_dtype(dtype)
     m, k = bits.shape
-    val = cupy.empty((m, _padded(k) // 2), cupy.uint16)
-    meta = cupy.empty((m, _padded(k) // 16), cupy.uint16)
+    val = cupy.empty((m, padded(k, UNIT) // 2), cupy.uint16)
+    meta = cupy.empty((m, padded(k, UNIT) // 16), cupy.uint16)
     if prune:
-        _launch("compress<PRUNE>", bits, val.data.ptr, meta.data.ptr, 0)
+        _launch("compress<PRUNE>", bits, val.data.ptr, meta.data.ptr)
     else:
         _require_fit_on_device("compress<FIT>", bits, val.data.ptr, meta.data.ptr)
     return TwoFour(m, k, dtype, val, meta)
@@ -143,11 +140,15 @@ def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
 
 def count_threads(m: int, k: int) -> int:
     """Threads of two_four.cu for an m x k matrix; ValueError where the kernel cannot count them."""
-    m, k = require_sizes(m, k)
-    threads = m * (_padded(k) // 16)
+    return threads_of(*require_sizes(m, k), UNIT)
+
+
+def threads_of(m: int, k: int, unit: int) -> int:
+    """The same of a kernel whose threads read `unit` columns each."""
+    threads = m * (padded(k, unit) // unit)
     if threads > INT32_MAX:
         raise ValueError(
-            f"a matrix of {m} x {k} has {threads} blocks of 16 columns, but the kernel counts to "
+            f"a matrix of {m} x {k} has {threads} blocks of {unit} columns, but the kernel counts to "
             "2^31 - 1: compress it by rows"
         )
     return threads
@@ -165,12 +166,12 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     m, k = require_sizes(m, k)
     require_integer("seed", seed, 0, 2**32 - 1)
     rng = np.random.default_rng([int(seed), m, k, DTYPES.index(dtype)])
-    val = np.empty((m, _padded(k) // 2), np.uint16)
-    meta = np.empty((m, _padded(k) // 16), np.uint16)
+    val = np.empty((m, padded(k, UNIT) // 2), np.uint16)
+    meta = np.empty((m, padded(k, UNIT) // 16), np.uint16)
     whole, rest = divmod(k, 4)
     for rows in row_chunks(m, k):
         height = rows.stop - rows.start
-        choice = rng.integers(0, 6, (height, _padded(k) // 4), np.uint8)
+        choice = rng.integers(0, 6, (height, padded(k, UNIT) // 4), np.uint8)
         if rest:  # as many of the six as lie in that many columns; 6 is a multiple of 3 and of 1
             choice[:, whole] %= max(1, rest * (rest - 1) // 2)
         choice[:, -(-k // 4) :] = 0
@@ -187,30 +188,45 @@ def validate(a: TwoFour) -> TwoFour:
     require_dtype(a.dtype)
     m, k = require_sizes(a.m, a.k)
     checks.require_arrays("2:4", {"val": a.val, "meta": a.meta})
-    for name, shape in (("val", (m, a.k_pad // 2)), ("meta", (m, a.k_pad // 16))):
-        array = getattr(a, name)
-        if array.dtype != np.uint16 or tuple(array.shape) != shape:
-            raise ValueError(
-                f"2:4 {name} is {array.dtype} {tuple(array.shape)}, but m = {m} and k = {k} need "
-                f"uint16 {shape}"
-            )
-        if not array.flags.c_contiguous:
-            raise ValueError(f"2:4 {name} is not row-major contiguous: copy it")
+    require_shapes("2:4", a, m, k, np.uint16)
     fault = checks.two_four(a, _IS_PAIR) if checks.on_device(a.val) else _first_fault(a)
     if fault is None:
         return a
     kind, at = fault
     if kind == _PAIR:
         row, group = divmod(at, a.k_pad // 4)
-        bad = int(a.meta[row, group // 4]) >> 4 * (group % 4) & 15
-        raise ValueError(
-            f"2:4 meta has the indices {bad & 3} and {bad >> 2} in row {row}, group {group}, but a group's two "
-            "indices must differ, the smaller in the low bits"
-        )
+        refuse_pair("2:4", row, group, int(a.meta[row, group // 4]) >> 4 * (group % 4) & 15)
     row, column = divmod(at, 16)
+    refuse_padding("2:4", a, row, a.k_pad - 16 + column)
+
+
+def require_shapes(what: str, a, m: int, k: int, of_val) -> None:
+    """Raise ValueError unless `val`, of dtype `of_val`, and `meta` have the shapes that m and k need, row-major."""
+    for name, kind, shape in (
+        ("val", of_val, (m, a.k_pad // 2)),
+        ("meta", np.uint16, (m, a.k_pad // 16)),
+    ):
+        array = getattr(a, name)
+        if array.dtype != kind or tuple(array.shape) != shape:
+            raise ValueError(
+                f"{what} {name} is {array.dtype} {tuple(array.shape)}, but m = {m} and k = {k} need "
+                f"{np.dtype(kind)} {shape}"
+            )
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{what} {name} is not row-major contiguous: copy it")
+
+
+def refuse_pair(what: str, row: int, group: int, pair: int) -> NoReturn:
     raise ValueError(
-        f"2:4 val has a non-zero in row {row}, column {a.k_pad - 16 + column}, but the columns {k} to "
-        f"{a.k_pad - 1} are padding and must be 0"
+        f"{what} meta has the indices {pair & 3} and {pair >> 2} in row {row}, group {group}, but a group's two "
+        "indices must differ, the smaller in the low bits"
+    )
+
+
+def refuse_padding(what: str, a, row: int, column: int) -> NoReturn:
+    raise ValueError(
+        f"{what} val has a non-zero in row {row}, column {column}, but the columns {a.k} to {a.k_pad - 1} are "
+        "padding and must be 0"
     )
 
 
@@ -240,7 +256,7 @@ def to_dense(a: TwoFour):
     xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.float32)
     for rows in row_chunks(a.m, a.k):
-        dense[rows] = from_bits(_expand(xp, a, rows), a.dtype)
+        dense[rows] = from_bits(expand(xp, a, rows)[:, : a.k], a.dtype)
     return dense
 
 
@@ -249,7 +265,7 @@ def to_dense_bits(a: TwoFour):
     xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.uint16)
     for rows in row_chunks(a.m, a.k):
-        dense[rows] = _expand(xp, a, rows)
+        dense[rows] = expand(xp, a, rows)[:, : a.k]
     return dense
 
 
@@ -319,7 +335,7 @@ def unswizzle(swizzled, m: int, k: int):
     m, k = require_sizes(m, k)
     _require_uint16("swizzled metadata", swizzled)
     high, wide = 2 * swizzled.shape[0], swizzled.shape[1] // 2
-    width = _padded(k) // 16
+    width = padded(k, UNIT) // 16
     if swizzled.shape[0] % 8 or swizzled.shape[1] % 8 or high < m or wide < width:
         raise ValueError(
             f"swizzled metadata is {tuple(swizzled.shape)}, but a matrix of {m} x {k} needs at least "
@@ -336,8 +352,9 @@ def is_pair(pairs):
     return _IS_PAIR >> pairs & 1 == 1
 
 
-def _padded(k: int) -> int:
-    return -(-k // 16) * 16
+def padded(k: int, unit: int) -> int:
+    """k rounded up to a multiple of `unit`."""
+    return -(-k // unit) * unit
 
 
 def require_integer(name: str, value, least: int, most: int) -> None:
@@ -395,12 +412,22 @@ def _bits(dense, dtype: str):
     return bits
 
 
-def _groups(bits: np.ndarray, rows: slice) -> np.ndarray:
-    """Some rows as (rows, k_pad / 4, 4)."""
+def groups_of(bits: np.ndarray, rows: slice, unit: int) -> np.ndarray:
+    """Some rows as (rows, k_pad / 4, 4), with k_pad a multiple of `unit`."""
     k = bits.shape[1]
-    padded = np.zeros((rows.stop - rows.start, _padded(k)), np.uint16)
-    padded[:, :k] = bits[rows]
-    return padded.reshape(-1, _padded(k) // 4, 4)
+    whole = np.zeros((rows.stop - rows.start, padded(k, unit)), bits.dtype)
+    whole[:, :k] = bits[rows]
+    return whole.reshape(len(whole), -1, 4)
+
+
+def keep_two(groups, size, rows: slice, k: int, prune: bool, val, meta) -> None:
+    """Write the values and metadata of some rows' groups, whose magnitudes are `size`, as `compress` says."""
+    if not prune:
+        require_fit(size, rows.start, k)
+    low, high = two_largest(size)
+    pair = np.stack((low, high), axis=-1)
+    val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, val.shape[1])
+    meta[rows] = pack_pairs((low | high << 2).astype(np.uint16))
 
 
 def pack_pairs(pairs: np.ndarray) -> np.ndarray:
@@ -415,39 +442,35 @@ def unpack_pairs(xp, meta):
     return (meta[:, :, None] >> shifts & 15).reshape(meta.shape[0], -1)
 
 
-def _expand(xp, a: TwoFour, rows: slice):
-    """Some rows of the dense matrix, uint16 (rows, k)."""
+def expand(xp, a, rows: slice):
+    """Some rows of the dense matrix with its padding, (rows, k_pad), bit patterns as `val` has them."""
     pairs = unpack_pairs(xp, a.meta[rows])
     low, high = pairs & 3, pairs >> 2
     val = a.val[rows].reshape(*pairs.shape, 2)
-    groups = xp.zeros((*pairs.shape, 4), xp.uint16)
+    nothing = a.val.dtype.type(0)
+    groups = xp.zeros((*pairs.shape, 4), a.val.dtype)
     for c in range(4):
-        second = xp.where(high == c, val[:, :, 1], xp.uint16(0))
+        second = xp.where(high == c, val[:, :, 1], nothing)
         groups[:, :, c] = xp.where(low == c, val[:, :, 0], second)
-    return groups.reshape(pairs.shape[0], -1)[:, : a.k]
+    return groups.reshape(pairs.shape[0], -1)
 
 
-def _require_fit(bits: np.ndarray, rows: slice) -> None:
-    """Raise ValueError for the first group of some rows with three or four non-zeros."""
-    wrong = (_groups(bits, rows) & 0x7FFF != 0).sum(axis=-1) > 2
+def require_fit(size: np.ndarray, start: int, k: int) -> None:
+    """Raise ValueError for the first group, from row `start` on, with three or four magnitudes that are not 0."""
+    count = (size != 0).sum(axis=-1)
+    wrong = count > 2
     if wrong.any():
         row, group = divmod(int(wrong.argmax()), wrong.shape[1])
-        _refuse(bits, rows.start + row, group)
+        raise ValueError(
+            f"row {start + row}, group {group} (columns {4 * group} to {min(4 * group + 4, k) - 1}) has "
+            f"{count[row, group]} non-zeros, but 2:4 keeps 2: prune the matrix"
+        )
 
 
-def _refuse(bits, row: int, group: int) -> None:
-    """Raise ValueError for a group with three or four non-zeros; NumPy or CuPy."""
-    four = bits[row, 4 * group : 4 * group + 4] & 0x7FFF
-    raise ValueError(
-        f"row {row}, group {group} (columns {4 * group} to {4 * group + four.size - 1}) has "
-        f"{int((four != 0).sum())} non-zeros, but 2:4 keeps 2: prune the matrix"
-    )
+# The function below mirrors the one of the same name in two_largest.cuh.
 
 
-# The function below mirrors the one of the same name in two_four.cu.
-
-
-def _two_largest(magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def two_largest(magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions, ascending, of the two largest of the last axis's four; equal ones: the lower."""
     a, b, c, d = (magnitude[..., i] for i in range(4))
     ab, ac, ad, bc, bd, cd = a >= b, a >= c, a >= d, b >= c, b >= d, c >= d
@@ -466,25 +489,40 @@ def _two_of(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def _require_fit_on_device(entry: str, bits, val: int = 0, meta: int = 0) -> None:
     """Run the kernel; where it reports a group, raise the ValueError that names it."""
-    import cupy
-
-    nothing = np.uint64(2**64 - 1)
-    first = cupy.empty(1, cupy.uint64)
-    first.data.memset_async(0xFF, first.nbytes)
-    _launch(entry, bits, val, meta, first.data.ptr)
-    place = int(first.get()[0])  # waits for the kernel
-    if place != nothing:
-        _refuse(bits, *divmod(place, _padded(bits.shape[1]) // 4))
+    place = _launch(entry, bits, val, meta)
+    if place is not None:
+        row = place // (padded(bits.shape[1], UNIT) // 4)
+        there = groups_of(bits[row : row + 1].get(), slice(0, 1), UNIT)
+        require_fit(there & 0x7FFF, row, bits.shape[1])
 
 
-def _launch(entry: str, bits, val: int, meta: int, first: int) -> None:
+def _launch(entry: str, bits, val: int, meta: int) -> int | None:
     """Run one instantiation over CuPy bit patterns; the others are device addresses."""
     from . import compress as on_gpu
 
-    m, k = require_sizes(*bits.shape)
-    threads = count_threads(m, k)
+    threads = count_threads(*bits.shape)
     bits = on_gpu.contiguous(bits)
+    return run(SOURCE, entry, bits, threads, val, meta, report="PRUNE" not in entry)
+
+
+def run(
+    source: Path, entry: str, bits, threads: int, val: int, meta: int, *, report: bool
+) -> int | None:
+    """Run a kernel over row-major CuPy bit patterns; val, meta: device addresses.
+
+    report: whether to wait for the place of the first group that does not fit, which is returned; None: all fit.
+    """
+    import cupy
+
     if bits.data.ptr % 16:  # a part of another array
         bits = bits.copy()
+    m, k = bits.shape
+    first = 0
+    if report:
+        found = cupy.empty(1, cupy.uint64)
+        found.data.memset_async(0xFF, found.nbytes)
+        first = found.data.ptr
     arguments = (np.int32(m), np.int32(k), bits.data.ptr, val, meta, first)
-    jit.run_on_cupy_stream(SOURCE, entry, threads, THREADS, *arguments)
+    jit.run_on_cupy_stream(source, entry, threads, THREADS, *arguments)
+    place = int(found.get()[0]) if report else _NONE  # waits for the kernel
+    return None if place == _NONE else place

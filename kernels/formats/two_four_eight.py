@@ -39,10 +39,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit
-from . import eight
+from . import eight, two_four
 from .half import array_module
-from .two_four import EMPTY, INT32_MAX, is_pair, pack_pairs, require_sizes, row_chunks, unpack_pairs
+from .two_four import EMPTY, INT32_MAX, expand, groups_of, is_pair, padded, row_chunks, unpack_pairs
 
 SOURCE = Path(__file__).with_name("two_four_eight.cu")
 ENTRIES = tuple(
@@ -50,7 +49,7 @@ ENTRIES = tuple(
     for mode in ("CHECK", "FIT", "PRUNE")
     for dtype in eight.DTYPES
 )
-THREADS = 256
+UNIT = 32  #: columns of a thread
 #: Rows and columns of A that an instruction of a warpgroup multiplies.
 ROWS = COLUMNS = 64
 
@@ -73,7 +72,7 @@ class TwoFourEight:
     @property
     def k_pad(self) -> int:
         """Columns stored, k rounded up to a multiple of 32."""
-        return _padded(self.k)
+        return padded(self.k, UNIT)
 
     @property
     def nnz(self) -> int:
@@ -99,49 +98,28 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourE
     bits, scale = _bits(dense, dtype, scale)
     xp = array_module(bits)
     m, k = bits.shape
-    val = xp.empty((m, _padded(k) // 2), xp.uint8)
-    meta = xp.empty((m, _padded(k) // 16), xp.uint16)
+    val = xp.empty((m, padded(k, UNIT) // 2), xp.uint8)
+    meta = xp.empty((m, padded(k, UNIT) // 16), xp.uint16)
     if xp is not np:
         _compress_on_device(bits, dtype, prune, val, meta)
         return TwoFourEight(m, k, dtype, val, meta, scale)
     for rows in row_chunks(m, k):
-        groups = _groups(xp, bits, rows)
+        groups = groups_of(bits, rows, UNIT)
         size = eight.magnitude(groups, dtype)
-        if not prune:
-            _require_fit(xp, size, rows.start, k)
-        low, high = _two_largest(xp, size)
-        pair = xp.stack((_pick(xp, groups, low), _pick(xp, groups, high)), axis=-1)
-        val[rows] = pair.reshape(-1, val.shape[1])
-        meta[rows] = pack_pairs((low | high << 2).astype(xp.uint16))
+        two_four.keep_two(groups, size, rows, k, prune, val, meta)
     return TwoFourEight(m, k, dtype, val, meta, scale)
 
 
 def count_threads(m: int, k: int) -> int:
     """Threads of two_four_eight.cu for an m x k matrix; ValueError where the kernel cannot count them."""
-    m, k = _sizes(m, k)
-    threads = m * (_padded(k) // 32)
-    if threads > INT32_MAX:
-        raise ValueError(
-            f"a matrix of {m} x {k} has {threads} blocks of 32 columns, but the kernel counts to "
-            "2^31 - 1: compress it by rows"
-        )
-    return threads
+    return two_four.threads_of(*_sizes(m, k), UNIT)
 
 
 def validate(a: TwoFourEight) -> TwoFourEight:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     eight.require_dtype(a.dtype)
     m, k = _sizes(a.m, a.k)
-    arrays = (("val", np.uint8, (m, a.k_pad // 2)), ("meta", np.uint16, (m, a.k_pad // 16)))
-    for name, kind, shape in arrays:
-        array = getattr(a, name)
-        if array.dtype != kind or tuple(array.shape) != shape:
-            raise ValueError(
-                f"8-bit 2:4 {name} is {array.dtype} {tuple(array.shape)}, but m = {m} and k = {k} need "
-                f"{np.dtype(kind)} {shape}"
-            )
-        if not array.flags.c_contiguous:
-            raise ValueError(f"8-bit 2:4 {name} is not row-major contiguous: copy it")
+    two_four.require_shapes("8-bit 2:4", a, m, k, np.uint8)
     eight.require_scale(a.scale, ((1, 1), (m, 1)))
     xp = array_module(a.meta)
     for rows in row_chunks(m, k):
@@ -149,18 +127,11 @@ def validate(a: TwoFourEight) -> TwoFourEight:
         wrong = ~is_pair(pairs)
         if bool(wrong.any()):
             row, group = divmod(int(wrong.argmax()), wrong.shape[1])
-            bad = int(pairs[row, group])
-            raise ValueError(
-                f"8-bit 2:4 meta has the indices {bad & 3} and {bad >> 2} in row {rows.start + row}, group {group}, "
-                "but a group's two indices must differ, the smaller in the low bits"
-            )
-        beyond = eight.magnitude(_expand(xp, a, rows)[:, k:], a.dtype) != 0
+            two_four.refuse_pair("8-bit 2:4", rows.start + row, group, int(pairs[row, group]))
+        beyond = eight.magnitude(expand(xp, a, rows)[:, k:], a.dtype) != 0
         if bool(beyond.any()):
             row, column = divmod(int(beyond.argmax()), beyond.shape[1])
-            raise ValueError(
-                f"8-bit 2:4 val has a non-zero in row {rows.start + row}, column {k + column}, but the columns {k} "
-                f"to {a.k_pad - 1} are padding and must be 0"
-            )
+            two_four.refuse_padding("8-bit 2:4", a, rows.start + row, k + column)
     return a
 
 
@@ -170,7 +141,7 @@ def to_dense(a: TwoFourEight):
     dense = xp.empty((a.m, a.k), xp.float32)
     for rows in row_chunks(a.m, a.k):
         scale = a.scale if a.scale.shape[0] == 1 else a.scale[rows]
-        dense[rows] = eight.from_bits(_expand(xp, a, rows)[:, : a.k], a.dtype) * scale
+        dense[rows] = eight.from_bits(expand(xp, a, rows)[:, : a.k], a.dtype) * scale
     return dense
 
 
@@ -179,7 +150,7 @@ def to_dense_bits(a: TwoFourEight):
     xp = array_module(a.val)
     dense = xp.empty((a.m, a.k), xp.uint8)
     for rows in row_chunks(a.m, a.k):
-        dense[rows] = _expand(xp, a, rows)[:, : a.k]
+        dense[rows] = expand(xp, a, rows)[:, : a.k]
     return dense
 
 
@@ -245,15 +216,11 @@ def from_words(words, m: int, k: int):
     lanes = words.reshape(high, wide, 4, 8, 2, 2).transpose(0, 2, 5, 3, 1, 4)
     lanes = xp.ascontiguousarray(lanes).reshape(64 * high, 2 * wide)
     whole = xp.stack((lanes & 0xFFFF, lanes >> 16), axis=-1).astype(xp.uint16)
-    return xp.ascontiguousarray(whole.reshape(64 * high, 4 * wide)[:m, : _padded(k) // 16])
-
-
-def _padded(k: int) -> int:
-    return -(-k // 32) * 32
+    return xp.ascontiguousarray(whole.reshape(64 * high, 4 * wide)[:m, : padded(k, UNIT) // 16])
 
 
 def _sizes(m, k) -> tuple[int, int]:
-    m, k = require_sizes(m, k)
+    m, k = two_four.require_sizes(m, k)
     if k > INT32_MAX - 31:
         raise ValueError(
             f"8-bit 2:4 k is {k}, but must be at most {INT32_MAX - 31}, so that k_pad fits an int"
@@ -299,77 +266,12 @@ def _compress_on_device(bits, dtype: str, prune: bool, val, meta) -> None:
     import cupy
 
     m, k = bits.shape
-    threads = count_threads(m, k)
-    bits = cupy.ascontiguousarray(bits)
-    if bits.data.ptr % 16:  # a part of another array
-        bits = bits.copy()
-    nothing = np.uint64(2**64 - 1)
-    first = cupy.full(1, nothing, cupy.uint64)
-    jit.run_on_cupy_stream(
-        SOURCE, f"compress_eight<{'PRUNE' if prune else 'FIT'}, {dtype.upper()}>", threads, THREADS,
-        np.int32(m), np.int32(k), *(x.data.ptr for x in (bits, val, meta, first)),
-    )  # fmt: skip
-    if prune:
-        return
-    place = int(first.get()[0])  # waits for the kernel
-    if place != nothing:
-        row = place // (_padded(k) // 4)
-        _require_fit(
-            np, eight.magnitude(_groups(np, bits[row : row + 1].get(), slice(0, 1)), dtype), row, k
-        )
-
-
-def _groups(xp, bits, rows: slice):
-    """Some rows as (rows, k_pad / 4, 4)."""
-    k = bits.shape[1]
-    padded = xp.zeros((rows.stop - rows.start, _padded(k)), xp.uint8)
-    padded[:, :k] = bits[rows]
-    return padded.reshape(-1, _padded(k) // 4, 4)
-
-
-def _two_largest(xp, size):
-    """Positions, ascending, of the two largest of the last axis's four; equal ones: the lower. uint8 each."""
-    beaten = []
-    for i in range(4):
-        wins = [
-            size[..., i] >= size[..., j] if i < j else size[..., i] > size[..., j]
-            for j in range(4)
-            if j != i
-        ]
-        beaten.append(sum(w.astype(xp.uint8) for w in wins) >= 2)
-    low = xp.where(beaten[0], 0, xp.where(beaten[1], 1, 2)).astype(xp.uint8)
-    high = xp.where(beaten[3], 3, xp.where(beaten[2], 2, 1)).astype(xp.uint8)
-    return low, high
-
-
-def _pick(xp, groups, place):
-    """Of each group the value at a place."""
-    found = xp.zeros_like(groups[..., 0])
-    for i in range(4):
-        found = xp.where(place == i, groups[..., i], found)
-    return found
-
-
-def _expand(xp, a: TwoFourEight, rows: slice):
-    """Some rows of the dense matrix with its padding, uint8 (rows, k_pad)."""
-    pairs = unpack_pairs(xp, a.meta[rows])
-    low, high = pairs & 3, pairs >> 2
-    val = a.val[rows].reshape(*pairs.shape, 2)
-    groups = xp.zeros((*pairs.shape, 4), xp.uint8)
-    for c in range(4):
-        second = xp.where(high == c, val[:, :, 1], xp.uint8(0))
-        groups[:, :, c] = xp.where(low == c, val[:, :, 0], second)
-    return groups.reshape(pairs.shape[0], -1)
-
-
-def _require_fit(xp, size, start: int, k: int) -> None:
-    """Raise ValueError for the first group, from row `start` on, with three or four non-zeros."""
-    count = (size != 0).sum(axis=-1)
-    wrong = count > 2
-    if bool(wrong.any()):
-        row, group = divmod(int(wrong.argmax()), wrong.shape[1])
-        last = min(4 * group + 4, k) - 1
-        raise ValueError(
-            f"row {start + row}, group {group} (columns {4 * group} to {last}) has {int(count[row, group])} "
-            "non-zeros, but 2:4 keeps 2: prune the matrix"
-        )
+    entry = f"compress_eight<{'PRUNE' if prune else 'FIT'}, {dtype.upper()}>"
+    bits, threads = cupy.ascontiguousarray(bits), count_threads(m, k)
+    place = two_four.run(
+        SOURCE, entry, bits, threads, val.data.ptr, meta.data.ptr, report=not prune
+    )
+    if place is not None:
+        row = place // (padded(k, UNIT) // 4)
+        there = groups_of(bits[row : row + 1].get(), slice(0, 1), UNIT)
+        two_four.require_fit(eight.magnitude(there, dtype), row, k)

@@ -601,10 +601,13 @@ def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(hoppe
 
 #: A bug -> the file where it would be, the text there, the text instead, and a variant on which it shows.
 MUTANTS = {
-    "sums_of_the_tile_before": ("unit_ring.cu", "both : own, step > 0)", "both : own, true)", "unit_ring"),
-    "counters_not_cleared": ("unit_ring.cu", "counter[0] = counter[1] = 0;", ";", "unit_ring"),
+    "sums_of_the_tile_before": (
+        "units.cuh", " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, step > 0)",
+        " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, true)", "unit_ring",
+    ),
+    "counters_not_cleared": ("units.cuh", "counter[0] = counter[1] = 0;", ";", "unit_ring"),
     "panels_of_the_first_group": ("loader.cuh", "left + rest % wide", "rest % wide", "unit_ring"),
-    "columns_after_32_blocks": ("unit_ring.cu", "columns = col_idx[block + lane];", "columns += 0;", "unit_ring"),
+    "columns_after_32_blocks": ("units.cuh", "columns = col_idx[block + lane];", "columns += 0;", "unit_ring"),
     "store_not_swizzled": ("output.cuh", "(unit ^ line / (8 / UNITS) % UNITS)", "unit", "opt5"),
     "load_not_swizzled": ("opt1.cu", "16 * (unit ^ line % 8)", "16 * unit", "opt1"),
     "counter_not_cleared": ("opt6_atomic.cu", "counters[0] = counters[1] = 0;", ";", "opt6_atomic"),

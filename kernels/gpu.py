@@ -93,3 +93,19 @@ class _Less:
 
     def __getattr__(self, name: str):
         return getattr(self._properties, name)
+
+
+def with_wgmma(ordinal: int, what: str):
+    """The `cuda.core.Device` with this CUDA number; ValueError, one sentence, where it has no wgmma.
+
+    what: what is multiplied by it, as "a 2:4 layer".
+    """
+    from cuda.core import Device
+
+    device = Device(ordinal)
+    if tuple(device.compute_capability) != (9, 0):
+        raise ValueError(
+            f"{what} is multiplied by wgmma, which compute capability 9.0 has and GPU {ordinal}, "
+            f"{'.'.join(map(str, device.compute_capability))}, has not"
+        )
+    return device

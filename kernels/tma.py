@@ -98,3 +98,20 @@ def tensor_map(array, box: tuple[int, int], swizzle: int = 0, ahead: int = 0):
         )
         made[id(descriptor)] = descriptor, said
     return descriptor
+
+
+def mapped(address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, swizzle: int = 0, ahead: int = 0):
+    """`tensor_map` of a row-major matrix without gaps at an address; kind: of its elements, as NumPy writes it."""
+    size = int(kind[-1])
+    return tensor_map(Mapped(address, shape, (shape[1] * size, size), kind, box, swizzle, ahead), box, swizzle, ahead)
+
+
+MOST_KEPT = 1024  #: tensor maps of a launcher: a model's layers, each with its own weights, inputs and outputs
+
+
+def remember(maps: dict, key: tuple, found):
+    """`found`, which `maps` has from now on; where it has a great many, it forgets them first."""
+    if len(maps) >= MOST_KEPT:
+        maps.clear()
+    maps[key] = found
+    return found

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit, tuning
+from .. import gpu, jit, tuning
 from ..contract import require
 from ..pitch import ALIGNMENT
-from ..tma import Mapped, tensor_map
+from ..tma import mapped, remember
 from . import family, published
 from .family import DTYPES, LINE, ROWS, Shape, Unit
 
@@ -31,7 +31,6 @@ KERNELS = ("unit_ring", "gated", "opt5")
 _SIZE = 2  # bytes of a value
 _K = LINE // _SIZE
 _EACH = ALIGNMENT // _SIZE
-_MOST_MAPS = 1024  # a model's layers, each with its own weights, inputs and outputs
 
 
 @dataclass(frozen=True)
@@ -155,14 +154,7 @@ class Launcher:
 
     def _map(self, address: int, shape: tuple[int, int], box: tuple[int, int], swizzle: int):
         key = address, shape, box
-        found = self._maps.get(key)
-        if found is None:
-            if len(self._maps) >= _MOST_MAPS:
-                self._maps.clear()
-            strides = shape[1] * _SIZE, _SIZE
-            found = tensor_map(Mapped(address, shape, strides, "<u2", box, swizzle), box, swizzle)
-            self._maps[key] = found
-        return found
+        return self._maps.get(key) or remember(self._maps, key, mapped(address, shape, box, "<u2", swizzle))
 
 
 @functools.lru_cache(512)
@@ -171,15 +163,10 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
-    from cuda.core import Device, LaunchConfig
+    from cuda.core import LaunchConfig
 
     check(sizes)
-    device = Device(ordinal)
-    require(
-        jit.arch_of(device) in family.TARGETS,
-        f"a layer of blocks is multiplied by wgmma, which compute capability 9.0 has and GPU {ordinal}, "
-        f"{'.'.join(map(str, device.compute_capability))}, has not",
-    )
+    device = gpu.with_wgmma(ordinal, "a layer of blocks")
     shape = shape_of(sizes)
     if sizes.kernel == "opt5":
         width = published.wgmma_n(sizes.tokens)

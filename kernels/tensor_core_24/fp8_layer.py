@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit, tuning, workspace
+from .. import gpu, jit, tuning, workspace
 from ..contract import require
 from ..formats.two_four_eight import TwoFourEight
+from ..tma import mapped, remember
 from . import family, fp8, fp8_family, fp8_operands, layer
 from .family import ACTIVATIONS
 from .fp8_family import KEEP, PACKED, Fp8, K
@@ -130,11 +131,11 @@ class Launcher:
 
     def _mapped(self, x: int, y: int) -> tuple:
         s, c = self.sizes, self.config
-        b = layer.mapped(x, (s.tokens, s.k), (c.n // 2 if c.pairs else c.n, K), "|u1", 128, c.ahead)
+        b = mapped(x, (s.tokens, s.k), (c.n // 2 if c.pairs else c.n, K), "|u1", 128, c.ahead)
         if c.kernel in fp8_family.DIRECT:
-            return layer.remember(self._maps, (x, y), (b, y, np.int32(2 * s.m)))
-        to = layer.mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", 128)
-        return layer.remember(self._maps, (x, y), (b, to))
+            return remember(self._maps, (x, y), (b, y, np.int32(2 * s.m)))
+        to = mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", 128)
+        return remember(self._maps, (x, y), (b, to))
 
 
 @functools.lru_cache(512)
@@ -143,16 +144,10 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
-    from cuda.core import Device
     from cuda.core import launch as enqueue
 
     check(sizes)
-    device = Device(ordinal)
-    require(
-        jit.arch_of(device) in family.TARGETS,
-        f"a 2:4 layer in FP8 is multiplied by wgmma, which compute capability 9.0 has and GPU {ordinal}, "
-        f"{'.'.join(map(str, device.compute_capability))}, has not",
-    )
+    device = gpu.with_wgmma(ordinal, "a 2:4 layer in FP8")
     config = config_of(sizes, device)
     entry = config.entry(
         "bfloat16", sizes.vectors, sizes.vectors, layer.ORDERS, sizes.activation or sizes.bias

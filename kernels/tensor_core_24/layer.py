@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit, tuning
+from .. import gpu, tuning
 from ..contract import require
 from ..formats.two_four import TwoFour
 from ..pitch import ALIGNMENT
-from ..tma import Mapped, tensor_map
+from ..tma import mapped, remember
 from . import family, fp8_family, wgmma
 from .family import ACTIVATIONS, KEEP, Wgmma
 
@@ -29,7 +29,6 @@ ROWS, COLUMNS = 256, 4 * family.K
 _SIZE = 2  # bytes of a value
 _EACH = ALIGNMENT // _SIZE
 _LINE = 128  # bytes of a box's line, and of a swizzle
-_MOST_MAPS = 1024  # a model's layers, each with its own weights, inputs and outputs
 
 
 @dataclass(frozen=True)
@@ -152,36 +151,16 @@ class Launcher:
         return remember(self._maps, (x, y, values, metadata), found)
 
 
-def mapped(address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, swizzle: int, ahead: int = 0):
-    """The tensor map of a matrix without gaps at an address; kind: of its elements, as NumPy writes it."""
-    size = int(kind[-1])
-    return tensor_map(Mapped(address, shape, (shape[1] * size, size), kind, box, swizzle, ahead), box, swizzle, ahead)
-
-
-def remember(maps: dict, key: tuple, found: tuple) -> tuple:
-    """`found`, which `maps` has from now on; of a great many, it forgets all others."""
-    if len(maps) >= _MOST_MAPS:
-        maps.clear()
-    maps[key] = found
-    return found
-
-
 @functools.lru_cache(512)
 def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     """The kernel for these sizes on the GPU of a CUDA number, which is current: compiled and loaded once.
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
-    from cuda.core import Device
     from cuda.core import launch as enqueue
 
     check(sizes)
-    device = Device(ordinal)
-    require(
-        jit.arch_of(device) in family.TARGETS,
-        f"a 2:4 layer is multiplied by wgmma, which compute capability 9.0 has and GPU {ordinal}, "
-        f"{'.'.join(map(str, device.compute_capability))}, has not",
-    )
+    device = gpu.with_wgmma(ordinal, "a 2:4 layer")
     config = config_of(sizes, device)
     extra = sizes.activation or sizes.bias
     kernel = wgmma.kernel_of(config, config.entry(sizes.dtype, extra, ORDERS), device)

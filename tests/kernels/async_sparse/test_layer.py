@@ -11,7 +11,7 @@ import pytest
 from compiled import count
 from refused import says
 
-from kernels import jit
+from kernels import jit, tma
 from kernels.async_sparse import family, layer, published
 from kernels.async_sparse.family import Unit
 from kernels.async_sparse.layer import Sizes
@@ -112,7 +112,7 @@ def launched(monkeypatch):
     )
     monkeypatch.setattr(layer.jit, "compile_cubin", lambda source, entry, arch: (source, entry))
     monkeypatch.setattr(layer.jit, "load", lambda cubin, bytes: (*cubin, bytes))
-    monkeypatch.setattr(layer, "tensor_map", lambda mapped, box, swizzle: (mapped, box, swizzle))
+    monkeypatch.setattr(tma, "tensor_map", lambda mapped, box, swizzle, ahead: (mapped, box, swizzle))
     layer.launcher.cache_clear()
     yield found
     layer.launcher.cache_clear()

@@ -151,8 +151,8 @@ def test_a_chapter_runs_as_a_kick(room, kicked, tmp_path):
     no_complaint(target)
 
 
-#: Experiments that no GPU has measured yet, and whose chapter says so.
-PENDING: dict[str, tuple[str, ...]] = {}
+#: Experiments that this GPU has not measured yet: their chapter shows another's, and says so.
+PENDING: dict[str, tuple[str, ...]] = {"tensor_core_24": ("linear", "decoding")}
 
 
 @pytest.mark.parametrize("room", [room for room in rooms.find() if (RECORDED / room).is_dir()])

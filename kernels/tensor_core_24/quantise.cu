@@ -2,6 +2,8 @@
 //
 // A block for each row reads it twice, the second time from L1 or L2. A row of zeros has the scale 1; a NaN or an infinity in it
 // makes all of its products NaN, as in 16 bits.
+//
+// Template:  T  what a row is of, BF16 or F16
 #include "half.cuh"
 #include "store_eight.cuh"
 

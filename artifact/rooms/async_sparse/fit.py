@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact.measure import matrices
-from artifact.rooms.async_sparse import measured as files
+from artifact.measure import apart, matrices
 from kernels.async_sparse import model
 from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
 from kernels.formats import csr
@@ -60,7 +59,7 @@ class Measured:
 
 def read() -> Measured:
     """The two files as they lie beside this one."""
-    rows = files.read(MATRICES)
+    rows = apart.read(MATRICES)
     of = {
         row.matrix: Statistics(
             row.m, row.k, row.nnz, row.longest,
@@ -71,7 +70,7 @@ def read() -> Measured:
         )
         for row in rows.itertuples()
     }  # fmt: skip
-    return Measured(of, files.read(TIMES))
+    return Measured(of, apart.read(TIMES))
 
 
 def fit(measured: Measured, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -154,13 +153,13 @@ def measure() -> None:
             for bound in bounds.values():
                 getattr(bound, "close", lambda: None)()  # a library's handle
             bounds.clear()
-            files.release(p)
+            apart.release(p)
     names = [f"{how}_{h}" for how in ("columns", "similar") for h in HEIGHTS]
     for path, columns, rows in (
         (MATRICES, ["matrix", "m", "k", "nnz", "longest", *names], known),
         (TIMES, ["matrix", "n", "config", "us"], times),
     ):
-        files.write(path, __file__, device, columns, rows)
+        apart.write(path, __file__, device, columns, rows)
 
 
 def main(argv: list[str] | None = None) -> None:

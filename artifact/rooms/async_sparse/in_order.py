@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.drawing.prose import captioned
+from artifact.measure import apart
 from artifact.rooms.async_sparse import measured
 from kernels.async_sparse.any_csr import ACCURACIES
 
@@ -27,7 +28,7 @@ DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
 
 def read(path: Path = FILE) -> pd.DataFrame:
     """matrix, m, nnz, n, auto, config, parts, us (as chosen), in_order_us."""
-    return measured.read(path)
+    return apart.read(path)
 
 
 def price(df: pd.DataFrame) -> pd.DataFrame:
@@ -85,9 +86,9 @@ def measure(path: Path = FILE) -> None:
             at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
             rows.append((*at, f"{us['chosen']:.2f}", f"{us['in order']:.2f}"))
             print(*rows[-1], flush=True)
-            measured.release(p)
+            apart.release(p)
     names = ["matrix", "m", "nnz", "n", "auto", "config", "parts", "us", "in_order_us"]
-    measured.write(path, __file__, device, names, rows)
+    apart.write(path, __file__, device, names, rows)
 
 
 def parts_of(p, device, config) -> int:

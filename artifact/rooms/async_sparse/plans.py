@@ -20,7 +20,7 @@ import pandas as pd
 
 from artifact.drawing import plot
 from artifact.drawing.prose import captioned
-from artifact.measure import records
+from artifact.measure import apart, records
 from artifact.rooms.async_sparse import contenders, measured
 
 FILE = Path(__file__).with_suffix(".csv")
@@ -40,12 +40,12 @@ def until_even(df: pd.DataFrame) -> pd.Series:
     return (cost / saved.where(saved > 0)).fillna(np.inf)
 
 
-@captioned(lambda path=FILE: f"What a plan without trials costs, {measured.origin(path)}.")
+@captioned(lambda path=FILE: f"What a plan without trials costs, {apart.origin(path)}.")
 def table(path: Path = FILE) -> pd.DataFrame | None:
     """By non-zeros: what a plan costs, and after how many multiplications it has paid; None without the file."""
     if not path.is_file():
         return None
-    df = measured.read(path)
+    df = apart.read(path)
     df["count"] = until_even(df)
     rows = []
     for low, high in itertools.pairwise(CLASSES):
@@ -97,8 +97,8 @@ def measure(path: Path = FILE) -> None:
         print(*rows[-1], flush=True)
         for key in libraries:
             bounds[key].close()
-        measured.release(p)
-    measured.write(path, __file__, device, COLUMNS, rows)
+        apart.release(p)
+    apart.write(path, __file__, device, COLUMNS, rows)
 
 
 if __name__ == "__main__":
@@ -106,6 +106,6 @@ if __name__ == "__main__":
     parser.add_argument("file", nargs="?", type=Path, default=FILE)
     where = parser.parse_args().file
     measure(where)
-    df = measured.read(where)
+    df = apart.read(where)
     every = pd.DataFrame({"plan_us": df["plan_us"], "multiplications": until_even(df)})
     print(every.quantile([0.25, 0.5, 0.75, 0.9]).to_string())

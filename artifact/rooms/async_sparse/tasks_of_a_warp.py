@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from artifact.rooms.async_sparse import measured
+from artifact.measure import apart
 from kernels.async_sparse import union
 from kernels.async_sparse.union import Union
 from kernels.formats.csr import Csr
@@ -31,7 +31,7 @@ WIDTHS, LAUNCHES, SEED = (128, 512), 6, 5
 def read() -> pd.DataFrame:
     """matrix, m, nnz, n, rows and loads (of the configuration), columns (of a task, on average), tasks (of a warp at
     most), us."""
-    return measured.read(FILE)
+    return apart.read(FILE)
 
 
 def gains(df: pd.DataFrame) -> pd.DataFrame:
@@ -96,9 +96,9 @@ def measure() -> None:
                 at = name, a.m, a.nnz, n, config.rows, config.loads, f"{columns:.4g}"
                 for most, us in heats.race(bounds, device, LAUNCHES).items():
                     rows.append((*at, most, f"{us:.2f}"))
-            measured.release(p)
+            apart.release(p)
     names = ["matrix", "m", "nnz", "n", "rows", "loads", "columns", "tasks", "us"]
-    measured.write(FILE, __file__, device, names, rows)
+    apart.write(FILE, __file__, device, names, rows)
 
 
 if __name__ == "__main__":

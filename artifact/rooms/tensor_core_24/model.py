@@ -29,8 +29,8 @@ import numpy as np
 import pandas as pd
 
 from artifact.drawing.prose import captioned
-from artifact.rooms.async_sparse import measured
-from artifact.rooms.async_sparse.prefill.model import captured
+from artifact.measure import apart
+from artifact.measure.torch_graph import captured
 from kernels.contract import require
 
 FILE = Path(__file__).with_suffix(".csv")
@@ -95,7 +95,7 @@ def numbers(path: Path = FILE) -> pd.DataFrame | None:
     """The rows of the file, and speedup: over the dense contender of the same precision. None without the file."""
     if not path.is_file():
         return None
-    df = measured.read(path)
+    df = apart.read(path)
     dense = df.set_index(KEY)["ms"].xs("dense", level="weight")
     return df.assign(speedup=dense.reindex(pd.MultiIndex.from_frame(df[KEY[:-1]])).to_numpy() / df["ms"])
 
@@ -105,7 +105,7 @@ def words(phase: str, tokens: int) -> str:
     return f"prefill, {tokens:,} tokens" if phase == "prefill" else f"decode, {tokens} sequence{'s' * (tokens > 1)}"
 
 
-@captioned(lambda path=FILE: f"One step of a whole model, {measured.origin(path)}; in brackets over the dense one.")
+@captioned(lambda path=FILE: f"One step of a whole model, {apart.origin(path)}; in brackets over the dense one.")
 def table(path: Path = FILE) -> pd.DataFrame | None:
     """A row for each model and phase: milliseconds of each contender, 2:4 also over dense. None without the file."""
     if (df := numbers(path)) is None:
@@ -120,13 +120,13 @@ def table(path: Path = FILE) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
-@captioned(lambda path=HOST: f"What a call of a layer costs the host, {measured.origin(path)}.")
+@captioned(lambda path=HOST: f"What a call of a layer costs the host, {apart.origin(path)}.")
 def host_table(path: Path = HOST) -> pd.DataFrame | None:
     """A row for each layer: microseconds of a call for each number of tokens. None without the file."""
     if not path.is_file():
         return None
     rows = []
-    for (layer, inputs, outputs), part in measured.read(path).groupby(["layer", "inputs", "outputs"], sort=False):
+    for (layer, inputs, outputs), part in apart.read(path).groupby(["layer", "inputs", "outputs"], sort=False):
         row = {"layer": f"<code>{layer}</code>", "inputs × outputs": f"{inputs:,} × {outputs:,}"}
         each = {f"{x.tokens} token{'s' * (x.tokens > 1)} [µs]": f"{x.us:.1f}" for x in part.itertuples()}
         rows.append(row | each)
@@ -410,12 +410,12 @@ def measure(folder: Path = FILE.parent, names: Iterable[str] = MODELS, small: bo
     folder.mkdir(parents=True, exist_ok=True)
     device, begin, rows = gpu.require().open(), time.perf_counter(), []
     with torch.no_grad():
-        measured.write(folder / HOST.name, __file__, device, HOST_COLUMNS, host_rows())
+        apart.write(folder / HOST.name, __file__, device, HOST_COLUMNS, host_rows())
         for name in names:
             for row in model_rows(replace(MODELS[name], layers=2) if small else MODELS[name]):
                 rows.append(row)
                 print(*row, f"# {time.perf_counter() - begin:.0f} s", flush=True)
-            measured.write(folder / FILE.name, __file__, device, COLUMNS, rows)
+            apart.write(folder / FILE.name, __file__, device, COLUMNS, rows)
             torch._dynamo.reset()
             gc.collect()
             torch.cuda.empty_cache()

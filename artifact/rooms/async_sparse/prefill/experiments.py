@@ -30,6 +30,7 @@ from artifact.drawing.prose import folders
 from artifact.measure import bench, check, device, records
 from artifact.measure import run as harness
 from artifact.measure.run import Prepared, Run
+from artifact.measure.torch_graph import captured
 from artifact.rooms.async_sparse.arithmetic import ROOM
 from artifact.rooms.async_sparse.prefill.configurations import (
     ATTENTION,
@@ -341,7 +342,7 @@ def measure_whole(run: Run, todo: list[tuple]) -> None:
         for name in names:
             c = CONFIGURATIONS[name]
             with of.Configured(model, c, modules.get(c.ffn, {}), n):
-                graphs[name], held[name] = of.captured(
+                graphs[name], held[name] = captured(
                     functools.partial(of.logits, model, ids), pool
                 )
         times = timed(graphs, run.device, _least(n))
@@ -373,8 +374,6 @@ def measure_layer(run: Run, todo: list[tuple]) -> None:
     """Check and time the first layer's FFN by itself at these points."""
     import torch
 
-    from artifact.rooms.async_sparse.prefill import model as of
-
     model = _of(run)
     for n, density, names in todo:
         began = time.perf_counter()
@@ -382,7 +381,7 @@ def measure_layer(run: Run, todo: list[tuple]) -> None:
         x = _input(model, n, run.seed)
         graphs, pool, held, errors = {}, torch.cuda.graph_pool_handle(), {}, {}
         for name in names:
-            graphs[name], held[name] = of.captured(functools.partial(ffns[name], x), pool)
+            graphs[name], held[name] = captured(functools.partial(ffns[name], x), pool)
             with torch.no_grad():
                 got = ffns[name](x)[:, :CHECKED]
             want = ffn_reference(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from artifact.measure import check, device, records
+from artifact.measure.torch_graph import captured
 from artifact.rooms.async_sparse.prefill import attention, experiments
 from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, KICK_LAYERS, PARTS
 
@@ -61,7 +62,7 @@ def test_a_captured_model_gives_what_it_gives_without(model):
     for c in CONFIGURATIONS.values():
         modules = experiments._sparse(SEED, KICK_LAYERS, 0.1)[0].get(c.ffn, {})
         with of.Configured(model, c, modules, N), torch.no_grad():
-            graph, output = of.captured(lambda: of.logits(model, ids))
+            graph, output = captured(lambda: of.logits(model, ids))
             want = of.logits(model, ids)
         for _ in range(2):
             output.zero_()

@@ -302,7 +302,7 @@ def measuring(model, few, monkeypatch, tmp_path):
     for where, name, what in (
         (experiments, "_model", lambda seed, layers: model), (experiments, "timed", timed),
         (experiments, "installed", lambda: True), (experiments, "DENSITIES", (0.5,)),
-        (of, "captured", captured), (parts, "profiled", profiled),
+        (experiments, "captured", captured), (parts, "profiled", profiled),
         (torch.cuda, "synchronize", lambda: None), (torch.cuda, "empty_cache", lambda: None),
         (torch.cuda, "graph_pool_handle", lambda: None),
     ):  # fmt: skip

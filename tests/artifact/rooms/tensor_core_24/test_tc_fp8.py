@@ -337,7 +337,7 @@ def test_a_library_that_refuses_a_shape_and_a_rung_that_is_wrong_have_no_row(
     run.preset, run.measure = "kick", point
     path = tmp_path / "fp8.csv"
     shapes = [make() for make in fp8.problems(run)]
-    assert [fp8._measure_point(run, path, problem) for problem in shapes] == [""] * len(shapes)
+    assert [fp8._measure_point(run, path, p, fp8.contenders(run)) for p in shapes] == [""] * len(shapes)
     everybody = set(fp8.CONTENDERS) - {rung}
     assert measured.pop((512, 512, 512)) == everybody - {"cusparselt"}
     assert all(names == everybody for names in measured.values()) and measured

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from artifact.rooms.async_sparse import measured
+from artifact.measure import apart
 from artifact.rooms.tensor_core_24 import model
 
 GPU = SimpleNamespace(name="NVIDIA H100 80GB HBM3")
@@ -24,7 +24,7 @@ def file(tmp_path):
         for step in steps
         for of, ms in MS.items()
     ]
-    measured.write(tmp_path / "model.csv", model.__file__, GPU, model.COLUMNS, rows)
+    apart.write(tmp_path / "model.csv", model.__file__, GPU, model.COLUMNS, rows)
     return tmp_path / "model.csv"
 
 
@@ -35,7 +35,7 @@ def host(tmp_path):
         for tokens in (1, 16)
         for name, us in (("nn.Linear", 10), ("SemiStructuredLinear", 20))
     ]
-    measured.write(tmp_path / "host.csv", model.__file__, GPU, model.HOST_COLUMNS, rows)
+    apart.write(tmp_path / "host.csv", model.__file__, GPU, model.HOST_COLUMNS, rows)
     return tmp_path / "host.csv"
 
 
@@ -52,9 +52,9 @@ def test_a_speedup_is_over_dense_in_the_same_precision(file):
 
 
 def test_rows_in_another_order_have_the_same_speedup(file, tmp_path):
-    df = measured.read(file).sample(frac=1, random_state=3)
+    df = apart.read(file).sample(frac=1, random_state=3)
     other = tmp_path / "other.csv"
-    measured.write(other, model.__file__, GPU, model.COLUMNS, df.to_numpy())
+    apart.write(other, model.__file__, GPU, model.COLUMNS, df.to_numpy())
     found, right = (model.numbers(x).set_index(model.KEY)["speedup"] for x in (other, file))
     assert found.sort_index().equals(right.sort_index())
 

@@ -723,7 +723,8 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
     high = ceil(high / c.share) * c.share
     steps = ceil(c.steps(k) / c.splits)
     full = step(c.groups * c.blocks)
-    waves, shared = high * wide * c.splits / sms, c.splits > 1
+    whole, shared = high * wide * c.splits / sms, c.splits > 1
+    waves = whole
     if c.kernel == "last_wave" and waves % 1 <= 0.5 and steps > 1:  # cut in two
         waves, shared = ceil(2 * waves) / 2, True
     elif c.kernel == "pieces":
@@ -742,7 +743,8 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
     across = min(ceil(sms / down), wide)
     down = min(high, max(down, ceil(sms / wide)))
     read = (down * c.m * 9 / 8 + 2 * across * c.n) * K  # bytes of a step of all that are worked on at a time
-    return waves * steps * (full + FROM_DRAM * read / fp8_family.DRAM_BYTES) + fill + waves * store
+    waited = FROM_DRAM * max(whole, 1) * steps * read / fp8_family.DRAM_BYTES
+    return waves * (steps * full + store) + fill + waited
 
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:

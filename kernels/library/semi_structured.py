@@ -552,6 +552,10 @@ def classes() -> SimpleNamespace:
         def forward(self, x, quantised=None):
             """quantised: x as `quantise` makes it."""
             packed, bias = self.packed, self.bias
+            if quantised is not None:  # the kernel goes by its shape
+                require_tensor(x)
+                _require_place(x, packed, self.in_features)
+                _require_quantised(x, *quantised)
             plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
             if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
                 numbers, unit = quantised or (x, None)
@@ -588,6 +592,20 @@ def _require_place(x, there, features: int) -> None:
         x.device == there.device,
         f"the input is on {x.device}, but the layer on {there.device}: move one of them with to()",
     )
+
+
+def _require_quantised(x, numbers, unit) -> None:
+    """Raise ValueError, one sentence, unless e4m3 numbers and their scales are of an input of x's shape, where x is."""
+    import torch
+
+    shape = tuple(x.shape)
+    require(
+        tuple(numbers.shape) == shape and tuple(unit.shape) == (*shape[:-1], 1)
+        and numbers.dtype == torch.float8_e4m3fn and unit.dtype == torch.float32
+        and numbers.device == unit.device == x.device,
+        f"what was quantised is {numbers.dtype} {tuple(numbers.shape)} on {numbers.device} with {unit.dtype} scales "
+        f"{tuple(unit.shape)}, but the input is {shape} on {x.device}: bring what quantise makes of it",
+    )  # fmt: skip
 
 
 def _require_input(x, values, features: int) -> None:

@@ -261,6 +261,10 @@ def test_layers_share_what_is_quantised(device):
     x = torch.randn(5, 144, device=device, dtype=torch.bfloat16)
     with torch.no_grad():
         assert torch.equal(sparse(x, sparse.quantise(x)), sparse(x))
+        numbers, unit = sparse.quantise(x)
+        for wrong in ((numbers[:, :128], unit), (numbers, unit[:3]), (numbers.view(torch.uint8), unit)):
+            with pytest.raises(ValueError, match="bring what quantise makes of it"):
+                sparse(x, wrong)
     with pytest.raises(ValueError, match="takes bfloat16"):
         sparse.quantise(x.float())
 

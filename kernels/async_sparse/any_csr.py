@@ -25,7 +25,7 @@ ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 MOST = 5  #: candidates that are tried
 #: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
 #: a check of the winner; it and the reference on whole numbers.
-ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1)
+ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1, hot_s=0.0)
 LAUNCHES = 2 + MOST * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
 
 KERNELS: dict[str, Kernel] = {

@@ -213,11 +213,13 @@ def _reason(error: Exception) -> str:
 def _heats(bounds: dict, device, rounds: Rounds) -> dict:
     """config -> median microseconds of the best few, timed again after a heat of all."""
     times = heats.race(bounds, device, rounds.first)
-    factor = rounds.factor if min(times.values()) < rounds.short_us else 1
-    if factor > 1:
-        times = heats.race(bounds, device, factor * rounds.first)
-    best = sorted(bounds, key=times.get)[: factor * rounds.finalists]
-    return heats.race({c: bounds[c] for c in best}, device, factor**2 * rounds.final)
+    short = min(times.values()) < rounds.short_us
+    if short:
+        times = heats.race(bounds, device, rounds.factor * rounds.first)
+    best = {c: bounds[c] for c in sorted(bounds, key=times.get)[: rounds.factor * rounds.finalists]}
+    if short:
+        return heats.race(best, device, rounds.factor**2 * rounds.final)
+    return heats.race(best, device, rounds.final, rounds.hot_s)
 
 
 @contextmanager

@@ -48,10 +48,12 @@ class Track:
 
     us: Callable[[object, int], float]  #: (configuration, rounds) -> microseconds
     heats: list[tuple[list, int]] = field(default_factory=list)
+    hot: list[float] = field(default_factory=list)  #: seconds before each heat that were not counted
     compiled: list[tuple] = field(default_factory=list)
 
-    def race(self, bounds, device, rounds) -> dict:
+    def race(self, bounds, device, rounds, hot_s=0.0) -> dict:
         self.heats.append((list(bounds), rounds))
+        self.hot.append(hot_s)
         return {config: self.us(config, rounds) for config in bounds}
 
 

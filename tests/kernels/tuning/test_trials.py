@@ -94,8 +94,22 @@ def test_the_best_few_are_timed_again_and_that_decides(room):
     )
     winner = room.tune()
     assert (winner.config, winner.median_us) == (Knobs(1), 90.0)
-    assert room.raced == [[0, 1, 2, 3, 4], [0, 1]] and [r for _, r in room.track.heats] == [4, 9]
+    assert room.raced == [[0, 1, 2, 3, 4]] * 2 and [r for _, r in room.track.heats] == [4, 9]
     assert winner.bound.result() is room.output and winner.spent_ms > 0
+
+
+def test_of_many_some_come_to_the_second_heat(room):
+    room.configs = [Knobs(number) for number in range(20)]
+    room.us = lambda config, rounds: 200.0 - config.number
+    assert room.tune().config == Knobs(19)
+    assert room.raced[1] == [19, 18, 17, 16, 15, 14], "finalists times factor"
+
+
+@pytest.mark.parametrize(("us", "hot"), [(50.0, [0.0, ROUNDS.hot_s]), (30.0, [0.0, 0.0, 0.0])])
+def test_long_launches_are_timed_where_power_holds_the_clock_back(room, us, hot):
+    room.us = lambda config, rounds: us
+    room.tune()
+    assert room.track.hot == hot
 
 
 def test_short_launches_are_timed_more_often(room):
@@ -186,10 +200,11 @@ def test_where_all_finalists_are_wrong_in_the_end_the_others_race_again(room):
 
         return launched
 
-    room.odd = {0: once(0), 1: once(1)}
+    room.configs = [Knobs(number) for number in range(9)]
+    room.odd = {number: once(number) for number in range(6)}
     with pytest.warns(UserWarning):
-        assert room.tune().config == Knobs(2)
-    assert room.raced == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2, 3]]
+        assert room.tune().config == Knobs(6)
+    assert room.raced == [[*range(9)], [*range(6)], [6, 7, 8], [6, 7, 8]]
 
 
 def test_an_element_is_held_to_the_magnitudes_of_its_own_products(room):

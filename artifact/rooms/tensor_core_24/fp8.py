@@ -96,8 +96,7 @@ def measure(run: Run) -> pd.DataFrame | None:
 def linear(run: Run) -> pd.DataFrame | None:
     """The same in the layout of a linear layer, many tokens and few: `LINEAR`."""
     many = [shape for shape in LINEAR_SHAPES[run.preset] if min(shape) >= SMALLEST]
-    few = [shape for shape in DECODING[run.preset] if shape[1] > 1]  # of one token are the kernels of four
-    shapes = (*many, *few)
+    shapes = (*many, *DECODING[run.preset])
     made = [partial(fp8.problem, *shape, seed=run.seed, orders="FF") for shape in shapes]
     return _with_libraries(run, "fp8_linear", made, LINEAR)
 

@@ -1,8 +1,9 @@
 """What launches of a plan write besides out: counters, sums, copies. A set for all calls, and one for each CUDA graph.
 
-Launches that share a set follow each other. On one stream they do; where a call comes on another stream than the one
-before, that one waits for an event of the stream before. Graphs may run at any time, so a call that is captured has a
-set of its graph's own.
+Launches that share a set follow each other: a call's stream waits for an event behind the call before. That event is
+recorded at once, since a stream may be destroyed, and its address another's, before the next call comes; only of the
+default stream, which lasts, it is recorded when a call comes on another one. Graphs may run at any time, so a call that
+is captured has a set of its graph's own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import gpu, workspace
+from ..contract import require
+
+LASTING = (0, 1)  #: CUDA's names of the legacy default stream, which nobody can destroy
 
 
 @dataclass
@@ -29,21 +33,28 @@ class Buffers:
     _event: Any = None
 
     def follow(self, pointer: int) -> bool:
-        """Let the stream at an address wait for what the last one has to do; False where that cannot be had."""
+        """Let the stream at an address wait for the call before; False where that cannot be had. After the call comes
+        `done`."""
         before, self.last = self.last, pointer
-        if before is None or before == pointer:
+        if before is None or before == pointer in LASTING:
             return True
+        if before in LASTING and not self._record(before):
+            return False
+        (error,) = _driver().cuStreamWaitEvent(pointer, self._event, 0)
+        return not int(error)
+
+    def done(self, pointer: int) -> None:
+        """Note where the work of a call on the stream at an address ends."""
+        if pointer not in LASTING:
+            require(self._record(pointer), f"the stream at {pointer:#x} takes no event: give a stream that is open")
+
+    def _record(self, pointer: int) -> bool:
         driver = _driver()
         if self._event is None:
             error, self._event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
             if int(error):
                 return False
-        if is_captured(before) and not is_captured(pointer):
-            return False
-        (error,) = driver.cuEventRecord(self._event, before)
-        if int(error):  # the stream is gone
-            return False
-        (error,) = driver.cuStreamWaitEvent(pointer, self._event, 0)
+        (error,) = driver.cuEventRecord(self._event, pointer)
         return not int(error)
 
     def __del__(self):

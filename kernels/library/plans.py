@@ -214,6 +214,7 @@ class Plan:
                 target = dense.describe(out, "out")
                 source = target if plain else self._stage(OUT, mine)
                 self._combined(OUT, source, target, alpha, beta, flow)
+            mine.done(pointer)
 
     def _buffers_for(self, pointer: int) -> Buffers:
         """The buffers of a call on the stream at an address, which nothing uses before this call does."""

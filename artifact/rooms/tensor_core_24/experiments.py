@@ -170,7 +170,10 @@ def over(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
 
 def wide(df: pd.DataFrame, column: str) -> pd.DataFrame:
     """(m, n, k) in the order of the records, by contender."""
-    return df.set_index([*KEYS, "variant"])[column].unstack("variant", sort=False)
+    values = df.set_index([*KEYS, "variant"])[column]
+    # Not `unstack(sort=False)`, with which pandas 3.0 gives rows the names of others.
+    found = values.unstack("variant")
+    return found.loc[values.index.droplevel("variant").unique(), values.index.unique("variant")]
 
 
 # ---------------------------------------------------------------- the ladder

@@ -11,12 +11,14 @@ from kernels.library import buffers
 
 
 class Driver:
-    """What `buffers` asks of the driver. waits: (stream that waits, the other); captures: stream -> number."""
+    """What `buffers` asks of the driver. waits: (stream that waits, the other); captures: stream -> number; gone:
+    streams that nothing may be asked of; refuses: those that take no event."""
 
     CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
 
     def __init__(self):
-        self.waits, self.captures, self.gone, self._recorded = [], {}, set(), {}
+        self.waits, self.captures, self._recorded = [], {}, {}
+        self.gone, self.refuses = set(), set()
 
     def cuEventCreate(self, flags):
         return 0, object()
@@ -25,14 +27,20 @@ class Driver:
         return (0,)
 
     def cuEventRecord(self, event, stream):
-        self._recorded[event] = stream
-        return (400 if stream in self.gone else 0,)
+        assert stream not in self.gone
+        self._recorded[event] = stream, self.captures.get(stream)
+        return (400 if stream in self.refuses else 0,)
 
     def cuStreamWaitEvent(self, stream, event, flags):
-        self.waits.append((stream, self._recorded[event]))
+        assert stream not in self.gone
+        other, capture = self._recorded[event]
+        if capture not in (None, self.captures.get(stream)):
+            return (900,)
+        self.waits.append((stream, other))
         return (0,)
 
     def cuStreamIsCapturing(self, stream):
+        assert stream not in self.gone
         return 0, int(stream in self.captures)
 
     def cuStreamGetCaptureInfo(self, stream):

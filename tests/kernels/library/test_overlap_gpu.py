@@ -233,6 +233,21 @@ def test_one_plan_on_streams_that_come_in_no_order(ready, device):
     _require_right(ready, outs, which, "on four streams")
 
 
+def test_one_plan_on_streams_that_do_not_last(ready, device):
+    """Each is destroyed while its work waits, and the next may have its address."""
+    import cupy
+
+    plan = ready.plan
+    which = [i % BS for i in range(LAUNCHES)]
+    outs = [_poisoned(plan, plan.dtype) for _ in which]
+    device.sync()
+    for number, out in zip(which, outs, strict=True):
+        plan(ready.b[number], out, stream=cupy.cuda.Stream(non_blocking=True))
+    plan(ready.b[0], outs[0])
+    device.sync()
+    _require_right(ready, outs, which, "on streams that are gone")
+
+
 def test_one_plan_in_two_graphs_that_run_at_once(ready, device):
     """Replayed on two streams, with calls on a third one meanwhile; B changes from round to round."""
     import cupy

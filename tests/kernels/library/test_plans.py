@@ -163,11 +163,12 @@ def test_a_stream_of_the_call_comes_before_the_plans_and_that_before_the_current
     assert [given[0] for given in launched] == [77, 5, 6]
 
 
-def test_a_call_waits_for_the_one_before_where_that_was_on_another_stream(device, launched, driver):
+def test_a_call_waits_for_the_one_before(device, launched, driver):
+    """On a stream of the same address, too, which may be another; the default stream is one and the same."""
     p = planned(device, launched)
-    for stream in (5, 5, 6, 6, 5):
+    for stream in (0, 0, 5, 5, 6, 0):
         p(b(), out(), stream=stream)
-    assert driver.waits == [(6, 5), (5, 6)]
+    assert driver.waits == [(5, 0), (5, 5), (6, 5), (0, 6)]
 
 
 def test_calls_in_a_graph_share_buffers_with_no_others(device, launched, driver, memory):
@@ -180,17 +181,27 @@ def test_calls_in_a_graph_share_buffers_with_no_others(device, launched, driver,
     copies = [given[6] for given in launched if given[2] == "kernel"]
     eager, first, same, second, again = copies
     assert eager == again and first == same and len({eager, first, second}) == 3
-    assert driver.waits == [(8, 7)], "streams of one graph are joined, and nothing else is"
+    assert driver.waits == [(8, 7), (5, 5)], "streams of one graph are joined, and nothing else is"
 
 
 @pytest.mark.parametrize("how", ["captures", "gone"])
-def test_a_stream_that_nobody_can_wait_for_keeps_its_buffers(how, device, launched, driver, memory):
+def test_whatever_became_of_a_stream_its_last_call_is_waited_for(how, device, launched, driver):
     p = planned(device, launched)
-    p(b(order="F"), out(), stream=5)
+    p(b(), out(), stream=5)
     getattr(driver, how).update({5: 1} if how == "captures" else {5})
+    p(b(), out(), stream=6)
+    assert driver.waits == [(6, 5)]
+
+
+def test_a_stream_that_nobody_can_wait_for_keeps_its_buffers(device, launched, driver, memory):
+    p = planned(device, launched)
+    p(b(order="F"), out(), stream=0)
+    driver.refuses.add(0)  # as where another stream is captured
     p(b(order="F"), out(), stream=6)
     before, now = [given[6] for given in launched if given[2] == "kernel"]
     assert before != now and not driver.waits
+    driver.refuses.add(6)
+    says(["0x6", "no event"], lambda: p(b(), out(), stream=6))
 
 
 def test_a_new_out_is_of_the_plans_order_on_the_calls_stream(device, launched, monkeypatch):

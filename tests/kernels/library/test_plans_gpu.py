@@ -354,7 +354,7 @@ def test_a_call_costs_the_host_less_than_ten_microseconds(kind, device):
     (flow,) = made._flows.values()
 
     def launches() -> None:
-        for config, kernel, arguments in made._ready:
+        for config, kernel, arguments in made._buffers.ready:
             made._enqueue(flow, config, kernel, *arguments)
 
     def host_us(call) -> float:

@@ -75,9 +75,9 @@ ENDS = tuple(
 DIRECTS = tuple(c for c in CONFIGS if c.kernel == DIRECT)
 #: Rungs that are compiled in the other dtype, too: an instruction and a conversion are all that differs.
 IN_FLOAT16 = ("one_stage", "packed", "split_k", "lean", DIRECT, *EXCHANGING)
-#: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 #: Kernels that add C and a bias, but for those that take B and C by columns alone, for which see test_orders.py.
 BY_ROWS = [kernel for kernel in family.COMPLETE if kernel != "few"]
+#: entry -> a configuration that asks for it, its dtype, and whether it adds C and a bias.
 ENTRIES = {
     c.entry(dtype, extra): (c, dtype, extra)
     for configs, dtype, extra in (

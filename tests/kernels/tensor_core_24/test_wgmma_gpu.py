@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import racing
 from test_wgmma import (
+    BY_ROWS,
     CUTTING,
     DIRECT,
     DIRECTS,
@@ -445,7 +446,7 @@ def test_every_rung_takes_alpha(hopper, stream, name):
 
 
 @gpu
-@pytest.mark.parametrize("kernel", family.COMPLETE)
+@pytest.mark.parametrize("kernel", BY_ROWS)
 def test_c_and_a_bias_with_the_tuners_tiles(hopper, stream, kernel):
     import cupy
 

@@ -30,7 +30,7 @@ class Rounds:
     finalists: int = 4  #: times `factor` come to the second heat
     short_us: float = 40.0
     factor: int = 3
-    hot_s: float = 0.2
+    hot_s: float = 0.5
 
 
 def race(bounds: Mapping[Hashable, Bound], device, rounds: int, hot_s: float = 0.0) -> dict:

@@ -127,9 +127,7 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
             start_timeout=300,
             # One write at the end: the file aside is of no use before.
             request_save_on_cell_execute=False,
-            config=Config(
-                KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
-            ),
+            config=Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
         )
         aside.chmod(0o644)  # mkstemp makes files that only their owner may read
         os.replace(aside, target)
@@ -283,9 +281,7 @@ def _as_page(executed: Path, page: Path) -> None:
             cell.id = "injected-parameters"  # papermill's is random
             cell.metadata["tags"] = [*tags, hidden]
     # The figures lie beside the folder of notebooks, but in the folder of the pages.
-    page.write_text(
-        _same(nbformat.writes(notebook)).replace("../figures/", "figures/"), encoding="utf-8"
-    )
+    page.write_text(_same(nbformat.writes(notebook)).replace("../figures/", "figures/"), encoding="utf-8")
 
 
 def _same(text: str) -> str:

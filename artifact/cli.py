@@ -36,9 +36,7 @@ VERDICTS = {
 }
 FORMATS = ("text", "markdown", "csv", "json")
 
-SEEDS = (
-    2**32 - 1
-)  # as `artifact.measure.run` has it, which is not worth importing for every command
+SEEDS = 2**32 - 1  # as `artifact.measure.run` has it, which is not worth importing for every command
 
 SORRY = (ValueError, FileNotFoundError, NotADirectoryError, PermissionError)  # the user's to mend
 
@@ -171,9 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     def where(sub) -> None:
-        sub.add_argument(
-            "--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200"
-        )
+        sub.add_argument("--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200")
         sub.add_argument(
             "--records",
             type=Path,
@@ -244,9 +240,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of times, relative (default: %(default)s)",
     )
 
-    sub = command(
-        _machine, "machine", "the machine that records were made on, or (without --gpu) this one"
-    )
+    sub = command(_machine, "machine", "the machine that records were made on, or (without --gpu) this one")
     where(sub)
     sub.add_argument("--room", metavar="ROOM", help="machine of one room's records")
 
@@ -319,37 +313,34 @@ def _parser() -> argparse.ArgumentParser:
         "header (see --template cu) or a Python function (--template py). Without a kernel: what arguments the "
         "room's operands have. Exit code 1: the kernel is wrong.",
     )
-    sub.add_argument(
-        "kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"
-    )
+    sub.add_argument("kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment")
     sub.add_argument(
         "--contender",
         metavar="MODULE:BIND",
         help="a dotted name, or a path that ends in .py; its code is run, with all that you may do",
     )
     sub.add_argument("--room", metavar="ROOM", help="whose problems it solves")
-    sub.add_argument(
-        "--name", default="", help="of the contender (default: the file's or the module's)"
-    )
+    sub.add_argument("--name", default="", help="of the contender (default: the file's or the module's)")
     sub.add_argument("--template", choices=("cu", "py"), help="print one to copy, and end")
     for size, what in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
         sub.add_argument(f"-{size}", type=_size, help=f"{what} (default: the room's first sweep)")
     sub.add_argument("--density", type=_fraction, help="nominal share of nonzeros, S/100")
-    sub.add_argument(
-        "--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"
-    )
+    sub.add_argument("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n")
     sub.add_argument("--seed", type=_seed, default=0, help="of the operands (default: 0)")
     sub.add_argument(
-        "--set", type=_setting, action="append", metavar="NAME=VALUE",
+        "--set",
+        type=_setting,
+        action="append",
+        metavar="NAME=VALUE",
         help="another number that the room's problems have (repeat for several)",
-    )  # fmt: skip
-    sub.add_argument(
-        "--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"
     )
+    sub.add_argument("--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)")
     sub.add_argument(
-        "--against", action="append", metavar="V",
+        "--against",
+        action="append",
+        metavar="V",
         help="variant of the room beside it (repeat for several; default: all that take the problem)",
-    )  # fmt: skip
+    )
     sub.add_argument("--no-baseline", action="store_true", help="without the room's baselines")
 
     sub = command(
@@ -381,23 +372,19 @@ def _parser() -> argparse.ArgumentParser:
         "columns, the time to expect, and why. Needs no GPU; with one it also measures, and says whether the advice "
         "was good.",
     )
-    sub.add_argument(
-        "matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"
-    )
+    sub.add_argument("matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz")
     sub.add_argument("-n", type=_size, required=True, help="columns of B")
     sub.add_argument(
-        "--precision", default="fp32", choices=[p.lower() for p in pool.PRECISIONS],
+        "--precision",
+        default="fp32",
+        choices=[p.lower() for p in pool.PRECISIONS],
         help="of the result, at least (default: %(default)s)",
-    )  # fmt: skip
-    sub.add_argument(
-        "--no-measure", action="store_true", help="advice alone, also where there is a GPU"
     )
+    sub.add_argument("--no-measure", action="store_true", help="advice alone, also where there is a GPU")
     where(sub)
 
     sub = command(_records, "records", "list the records there are")
-    sub.add_argument(
-        "--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)"
-    )
+    sub.add_argument("--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)")
     return parser
 
 
@@ -407,9 +394,7 @@ def _parser() -> argparse.ArgumentParser:
 def _folder(options) -> Path:
     """The records that --records and --gpu name; without --gpu the only GPU, or the H200."""
     known = _gpus(options.records)
-    return records.resolve(
-        options.gpu or (known[0] if len(known) == 1 else "nvidia-h200"), options.records
-    )
+    return records.resolve(options.gpu or (known[0] if len(known) == 1 else "nvidia-h200"), options.records)
 
 
 def _gpus(root: Path) -> list[str]:
@@ -434,16 +419,12 @@ def _claims(options) -> int:
         known = sorted({claim.room for claim in chosen})
         chosen = [claim for claim in chosen if claim.room == options.room]
         if not chosen:
-            raise ValueError(
-                f"There are no claims of a room {options.room!r}; known: {', '.join(known)}."
-            )
+            raise ValueError(f"There are no claims of a room {options.room!r}; known: {', '.join(known)}.")
     if options.source_gpu:
         known = sorted({gpu for claim in chosen for gpu in claim.gpu})
         chosen = [claim for claim in chosen if options.source_gpu in claim.gpu]
         if not chosen:
-            raise ValueError(
-                f"No claim speaks of a GPU {options.source_gpu!r}; known: {', '.join(known)}."
-            )
+            raise ValueError(f"No claim speaks of a GPU {options.source_gpu!r}; known: {', '.join(known)}.")
     folder = _folder(options)
     df = judge.judge(chosen, folder)
     if options.verdict:
@@ -473,10 +454,7 @@ def _print_claims(chosen: Sequence[load.Claim], df, one: bool) -> None:
             if row[key]:
                 shown = measures.said(row[key], claim.extension) if key == "verdict" else row[key]
                 print(f"{key:<11} {shown}")
-        print(
-            f"{'experiment':<11} {', '.join(claim.experiment)} "
-            f"({minutes.said(claim.minutes)} minutes to measure)"
-        )
+        print(f"{'experiment':<11} {', '.join(claim.experiment)} ({minutes.said(claim.minutes)} minutes to measure)")
         for key, value in claim.rule.written.items():
             print(f"{key:<11} {page.written(value)}")
         for row in page.rules([claim]).itertuples():
@@ -504,9 +482,7 @@ def _compare(options) -> int:
     if shipped is None:
         same = fresh.name if fresh.name in records.list_gpus(paths.RECORDED) else "nvidia-h200"
         shipped = records.resolve(same, paths.RECORDED)
-    result = compare.compare(
-        fresh, shipped, options.room, options.tolerance, options.time_tolerance
-    )
+    result = compare.compare(fresh, shipped, options.room, options.tolerance, options.time_tolerance)
     print(compare.report(result))
     return result.exit_code
 
@@ -520,9 +496,7 @@ def _side(given: str, root: Path) -> Path | None:
     if path.is_dir():
         inside = [] if records.rooms(path) else records.list_gpus(path)
         if len(inside) > 1:
-            raise ValueError(
-                f"{path}: there are records of {', '.join(inside)}; name one of these folders."
-            )
+            raise ValueError(f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
         return path / inside[0] if inside else path
     for place in (root, paths.RECORDS, paths.RECORDED):
         try:
@@ -530,9 +504,7 @@ def _side(given: str, root: Path) -> Path | None:
         except ValueError:
             continue
     known = sorted({*records.list_gpus(paths.RECORDS), *records.list_gpus(paths.RECORDED)})
-    raise ValueError(
-        f"There is no folder and no GPU with records {given!r}; known: {', '.join(known) or 'none'}."
-    )
+    raise ValueError(f"There is no folder and no GPU with records {given!r}; known: {', '.join(known) or 'none'}.")
 
 
 def _machine(options) -> int:
@@ -541,10 +513,7 @@ def _machine(options) -> int:
         known = records.rooms(folder)
         room = options.room or known[0]
         if room not in known:
-            raise ValueError(
-                f"There are no records of a room {room!r} on {folder.name}; "
-                f"known: {', '.join(known)}."
-            )
+            raise ValueError(f"There are no records of a room {room!r} on {folder.name}; known: {', '.join(known)}.")
         machine = records.read_machine(folder / room)
     else:
         from artifact.measure import device
@@ -693,9 +662,7 @@ def _trial(options) -> int:
     if not options.room:
         raise ValueError("Which room's problems shall it solve? Name one with --room.")
     if options.kernel and options.contender:
-        raise ValueError(
-            f"One contender at a time: {options.kernel} or --contender {options.contender}."
-        )
+        raise ValueError(f"One contender at a time: {options.kernel} or --contender {options.contender}.")
     room, what = _room(options.room), options.kernel or options.contender
     problems = _trial_problems(room, options)
     if not what:
@@ -737,17 +704,13 @@ def _trial_problems(room, options) -> list:
         if not hasattr(room, "problem_from_csr"):
             raise ValueError(f"The problems of {options.room} are not made of a matrix in CSR.")
         if options.n is None or options.m or options.k or options.density or options.set:
-            raise ValueError(
-                "A matrix has its sizes and its density: beside --matrix give -n alone."
-            )
+            raise ValueError("A matrix has its sizes and its density: beside --matrix give -n alone.")
         a = matrices.read(options.matrix)
         return [room.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
     if all(sizes.values()):
         return [room.problem(**_asked(room, options))]
     if any(sizes.values()) or options.density or options.set:
-        raise ValueError(
-            "A problem has -m, -n and -k: give all three, or none for the room's sweep."
-        )
+        raise ValueError("A problem has -m, -n and -k: give all three, or none for the room's sweep.")
     shapes = next(iter(room.sweeps(options.preset).values()))
     return [room.problem(**shape, seed=options.seed) for shape in shapes]
 
@@ -803,16 +766,12 @@ def _profile(options) -> int:
 def _matrices(options) -> int:
     df = matrices.listed(rooms.matrices(options.room) if options.room else matrices.LIST)
     if options.most and "nnz" not in df:
-        raise ValueError(
-            "The general list does not say how many non-zeros: use --most with --room."
-        )
+        raise ValueError("The general list does not say how many non-zeros: use --most with --room.")
     if options.most:
         df = df[df["nnz"] <= options.most]
     where = matrices.folder()
     if where is None:
-        raise FileNotFoundError(
-            f"{matrices.VARIABLE} is not set: let it name a folder of matrices."
-        )
+        raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder of matrices.")
     failed = matrices.download(df, where) if options.download else []
     there = matrices.present(df, where)
     print(matrices.left_out(df, there) or f"All {len(df)} listed matrices are in {where}")
@@ -830,19 +789,8 @@ def _records(options) -> int:
                 for experiment in records.experiments(folder):
                     rows = len(records.read(folder / f"{experiment}.csv"))
                     found = True
-                    kind = (
-                        "fresh"
-                        if root == paths.RECORDS
-                        else "shipped"
-                        if root == paths.RECORDED
-                        else str(root)
-                    )
-                    print(
-                        f"{kind:<8} {gpu:<24} {room:<16} {experiment:<12} "
-                        f"{rows:>5} rows  {machine['date']}"
-                    )
+                    kind = "fresh" if root == paths.RECORDS else "shipped" if root == paths.RECORDED else str(root)
+                    print(f"{kind:<8} {gpu:<24} {room:<16} {experiment:<12} {rows:>5} rows  {machine['date']}")
     if not found:
-        raise FileNotFoundError(
-            f"There are no records in {' or '.join(str(root) for root in roots)}."
-        )
+        raise FileNotFoundError(f"There are no records in {' or '.join(str(root) for root in roots)}.")
     return 0

@@ -34,9 +34,7 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
     result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True)
     if result.returncode:
         said = result.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
-        raise ValueError(
-            f"git {arguments[0]}: {said[0]}; a release is made in a clone of the repository."
-        )
+        raise ValueError(f"git {arguments[0]}: {said[0]}; a release is made in a clone of the repository.")
     return result.stdout
 
 

@@ -59,22 +59,16 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     wheels: dict[str, Path] = {}
     for path in folder.iterdir() if folder.exists() else ():
         if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
-            raise ValueError(
-                f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced"
-            )
+            raise ValueError(f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         while missing := _walk(declared, wheels, on_node, environment)[0]:
             for name in missing - pins.keys():
-                raise ValueError(
-                    f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`"
-                )
+                raise ValueError(f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`")
             wheels |= _download([pins[name] for name in sorted(missing)], aside, python, glibc)
         left_out = _walk(declared, wheels, on_node, environment)[1]
-        (aside / "requirements.txt").write_text(
-            "\n".join(pins[name].text for name in sorted(wheels)), encoding="utf-8"
-        )
+        (aside / "requirements.txt").write_text("\n".join(pins[name].text for name in sorted(wheels)), encoding="utf-8")
         if left_out:
             lines = (f"{name}=={on_node[name]}\n" for name in sorted(left_out))
             (aside / "left-out.txt").write_text("".join(lines), encoding="utf-8")
@@ -84,9 +78,7 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    print(
-        f"{folder}: {len(wheels)} wheels, {size:.1f} MB; left to the node: {len(left_out)} packages"
-    )
+    print(f"{folder}: {len(wheels)} wheels, {size:.1f} MB; left to the node: {len(left_out)} packages")
 
 
 def _walk(
@@ -153,9 +145,7 @@ def _pins(lock: str, environment: dict[str, str]) -> dict[str, Pin]:
 
 def _freeze(path: Path) -> dict[str, Version]:
     if not path.is_file():
-        raise ValueError(
-            f"{path} does not exist: write `pip list --format=freeze` of the node into it"
-        )
+        raise ValueError(f"{path} does not exist: write `pip list --format=freeze` of the node into it")
     found = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not (line := line.strip()) or line.startswith(("#", "-e ")) or " @ " in line:
@@ -164,9 +154,7 @@ def _freeze(path: Path) -> dict[str, Version]:
         try:
             found[canonicalize_name(name)] = Version(version)
         except InvalidVersion:
-            raise ValueError(
-                f"{path}, line {number}: expected name==version, found {line!r}"
-            ) from None
+            raise ValueError(f"{path}, line {number}: expected name==version, found {line!r}") from None
     return found
 
 
@@ -193,9 +181,7 @@ def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[st
         for platform in platforms:
             command += ["--platform", platform]
         if subprocess.run(command).returncode:
-            raise ValueError(
-                f"pip could not fetch the wheels for Python {python}: see the lines above"
-            )
+            raise ValueError(f"pip could not fetch the wheels for Python {python}: see the lines above")
         wheels = [wheel.rename(folder / wheel.name) for wheel in Path(name).glob("*.whl")]
     assert len(wheels) == len(pins), "pip fetched something else than it was asked for"
     return {canonicalize_name(wheel.name.split("-")[0]): wheel for wheel in wheels}
@@ -219,9 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", default="3.12", help="the node's Python, like 3.12")
     parser.add_argument("--glibc", default="2.39", help="the node's C library, like 2.39")
-    parser.add_argument(
-        "--extras", nargs="*", default=["gpu", "test"], help=f"of pyproject.toml, beside {HARNESS}"
-    )
+    parser.add_argument("--extras", nargs="*", default=["gpu", "test"], help=f"of pyproject.toml, beside {HARNESS}")
     parser.add_argument("--has", type=Path, help="what `pip list --format=freeze` printed there")
     options = parser.parse_args(arguments)
     try:

@@ -139,9 +139,7 @@ def report(problem: str, rows: list[Row], record: Path | None = None) -> None:
             print(f"{row.name:{wide}}  {row.note}")
             continue
         share = row.us / rows[0].us
-        print(
-            f"{row.name:{wide}}  {row.us:10.1f}  {share:7.2f}x  {row.error:8.1e}  {row.note}".rstrip()
-        )
+        print(f"{row.name:{wide}}  {row.us:10.1f}  {share:7.2f}x  {row.error:8.1e}  {row.note}".rstrip())
 
 
 def write(path: Path, example: str, problem: str, rows: list[Row]) -> None:

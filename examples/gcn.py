@@ -93,9 +93,7 @@ def main(arguments: list[str]) -> None:
 
 def worst(found, right) -> float:
     """The larger relative error of the gradients."""
-    return max(
-        float(np.linalg.norm(x - y) / np.linalg.norm(y)) for x, y in zip(found, right, strict=True)
-    )
+    return max(float(np.linalg.norm(x - y) / np.linalg.norm(y)) for x, y in zip(found, right, strict=True))
 
 
 if __name__ == "__main__":

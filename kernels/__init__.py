@@ -31,9 +31,20 @@ from .gpu import NoGpu, open_device
 from .library import Plan, SparseMatrix, load_plan, plan, spmm
 
 __all__ = [
-    "Bound", "Kernel", "NoGpu", "Operands", "Plan", "Problem", "SparseMatrix", "bind", "load_plan", "open_device",
-    "plan", "rooms", "spmm",
-]  # fmt: skip
+    "Bound",
+    "Kernel",
+    "NoGpu",
+    "Operands",
+    "Plan",
+    "Problem",
+    "SparseMatrix",
+    "bind",
+    "load_plan",
+    "open_device",
+    "plan",
+    "rooms",
+    "spmm",
+]
 __version__ = "0.1.0"
 
 

@@ -51,9 +51,7 @@ def open_device(ordinal: int = 0):
     try:
         device = Device(ordinal)
         device.set_current()
-    except (
-        Exception
-    ) as error:  # a missing library, a missing GPU, a driver that fails: each raises its own
+    except Exception as error:  # a missing library, a missing GPU, a driver that fails: each raises its own
         why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise NoGpu(
             f"GPU {ordinal} cannot be used ({why}): multiply where there is an NVIDIA GPU with its driver; "
@@ -73,9 +71,7 @@ class Portable:
         """shared_bytes: what a block may have of shared memory at most, where that shall be less than the GPU's."""
         self._device = device
         self.name = f"{device.name} portable"
-        self.properties = (
-            device.properties if shared_bytes is None else _Less(device.properties, shared_bytes)
-        )
+        self.properties = device.properties if shared_bytes is None else _Less(device.properties, shared_bytes)
 
     def __getattr__(self, name: str):
         if name == "_device":  # of a copy that is being made

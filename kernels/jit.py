@@ -137,9 +137,7 @@ def _target(major: int, minor: int) -> str:
     said = f"this GPU has compute capability {major}.{minor}"
     least = ".".join(map(str, LEAST))
     if (major, minor) < LEAST:
-        raise ValueError(
-            f"{said}, but kernels need {least} or later: use an A100, an RTX 30, or what came after"
-        )
+        raise ValueError(f"{said}, but kernels need {least} or later: use an A100, an RTX 30, or what came after")
     known = [x for x in _nvrtc_knows() if x // 10 == major and x % 10 <= minor]
     if not known:
         raise ValueError(
@@ -171,9 +169,7 @@ def compile_cubin(
     """
     source = Path(source)
     if not source.is_file():
-        raise FileNotFoundError(
-            f"kernel source {source.name} does not exist in {source.parent.name}/"
-        )
+        raise FileNotFoundError(f"kernel source {source.name} does not exist in {source.parent.name}/")
     folders = tuple(map(str, include))
     if anew:
         code, symbol = _nvrtc(source, entry, arch, folders)
@@ -287,16 +283,16 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
         return kernel
     handle, device = driver.CUkernel(int(kernel.handle)), Device().device_id
     attributes = driver.CUfunction_attribute
-    error, static = driver.cuKernelGetAttribute(
-        attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device
-    )
+    error, static = driver.cuKernelGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device)
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"the driver does not say what {cubin.entry} occupies ({error.name})")
     if static + dynamic_shared_bytes > 48 * 1024:
         (error,) = driver.cuKernelSetAttribute(
             attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            dynamic_shared_bytes, handle, device,
-        )  # fmt: skip
+            dynamic_shared_bytes,
+            handle,
+            device,
+        )
         if error != driver.CUresult.CUDA_SUCCESS:
             raise ValueError(
                 f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block beside "
@@ -478,8 +474,7 @@ def _sections(cubin: Cubin) -> dict[str, tuple[int, int]]:
     heads = [struct.unpack_from("<I20x2Q", code, start + size * i) for i in range(count)]
     called = heads[names][1]
     return {
-        code[called + at : code.index(b"\0", called + at)].decode(): (offset, length)
-        for at, offset, length in heads
+        code[called + at : code.index(b"\0", called + at)].decode(): (offset, length) for at, offset, length in heads
     }
 
 
@@ -497,9 +492,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
         text = source.read_text(encoding="utf-8-sig")  # NVRTC takes a byte-order mark for code
         compiled = Program(text, "c++", given).compile("cubin", name_expressions=(entry,), logs=log)
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
-        raise CompileError(
-            f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}"
-        ) from error
+        raise CompileError(f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}") from error
     symbol = compiled.symbol_mapping[entry]
     return bytes(compiled.code), symbol.decode() if isinstance(symbol, bytes) else symbol
 
@@ -544,9 +537,7 @@ def _tool_path(name: str) -> str:
             return str(path)
     path = shutil.which(name)
     if path is None:
-        raise FileNotFoundError(
-            f"{name} is neither in the environment nor on the PATH: install nvidia-cuda-{name}"
-        )
+        raise FileNotFoundError(f"{name} is neither in the environment nor on the PATH: install nvidia-cuda-{name}")
     return path
 
 

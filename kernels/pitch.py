@@ -14,8 +14,12 @@ from . import jit
 SOURCE = jit.COMMON / "pitch.cu"
 #: Bytes that are copied at once -> the instantiation.
 ENTRIES = {
-    16: "pitch<uint4>", 8: "pitch<uint2>", 4: "pitch<unsigned>", 2: "pitch<unsigned short>", 1: "pitch<unsigned char>",
-}  # fmt: skip
+    16: "pitch<uint4>",
+    8: "pitch<uint2>",
+    4: "pitch<unsigned>",
+    2: "pitch<unsigned short>",
+    1: "pitch<unsigned char>",
+}
 ALIGNMENT = 16  # bytes that a kernel copies at once
 SECTOR = 32  # bytes that DRAM delivers at once: the copy's rows begin at whole ones
 LINE = 128  # bytes that L2 is asked for at once: rows that begin at whole ones cost the copy engine the least
@@ -58,6 +62,15 @@ def copy(source, target, device) -> tuple:
     from_pitch, to_pitch = (x.shape[1] * size // unit for x in (source, target))
     length, i32 = min(from_pitch, to_pitch), np.int32
     config = LaunchConfig(grid=ceil(lines / LINES), block=(32, LINES))
-    return kernel, config, (
-        i32(length), i32(lines), source.data.ptr, i32(from_pitch), target.data.ptr, i32(to_pitch),
-    )  # fmt: skip
+    return (
+        kernel,
+        config,
+        (
+            i32(length),
+            i32(lines),
+            source.data.ptr,
+            i32(from_pitch),
+            target.data.ptr,
+            i32(to_pitch),
+        ),
+    )

@@ -46,8 +46,7 @@ def uniform(key: int, size: int, dtype: str, xp=np):
     """
     if dtype not in (*half.DTYPES, "float32", "tf32"):
         raise ValueError(
-            f"dtype of random values is {dtype!r}, but must be one of {', '.join(half.DTYPES)}, "
-            "float32, tf32"
+            f"dtype of random values is {dtype!r}, but must be one of {', '.join(half.DTYPES)}, float32, tf32"
         )
     made = xp.empty(size, xp.uint16 if dtype in half.DTYPES else xp.float32)
     if xp is not np:

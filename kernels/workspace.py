@@ -33,9 +33,7 @@ class Workspace:
         self.lock = threading.RLock()
         self.sums = _did(driver.cuMemAlloc(_BYTES))  #: address of zeros on the GPU
         _did(driver.cuMemsetD8(self.sums, 0, _BYTES))
-        self.found = _did(
-            driver.cuMemHostAlloc(_BYTES, 0)
-        )  #: address of memory that both sides see
+        self.found = _did(driver.cuMemHostAlloc(_BYTES, 0))  #: address of memory that both sides see
         self._memory = (ctypes.c_char * _BYTES).from_address(self.found)
         self._tiles, self._room, self._launch = 0, 0, 0
 
@@ -84,9 +82,7 @@ def config(blocks: int, threads: int):
     return LaunchConfig(grid=blocks, block=threads)
 
 
-def enqueue(
-    device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments
-) -> None:
+def enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments) -> None:
     """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses."""
     from cuda.core import launch
 
@@ -145,7 +141,5 @@ def _did(result: tuple):
     """What a call of the driver returned besides success. Raises RuntimeError, one sentence, where it failed."""
     error, *rest = result
     if int(error):
-        raise RuntimeError(
-            f"the driver cannot prepare a workspace ({error.name}): free memory of the GPU"
-        )
+        raise RuntimeError(f"the driver cannot prepare a workspace ({error.name}): free memory of the GPU")
     return int(rest[0]) if rest else None

@@ -78,9 +78,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if found() is not None:
         items.sort(key=alone)  # last: while one of these runs, all other processes wait
-    elif (
-        not broken_driver()
-    ):  # with such a one they run, and `pytest_runtest_setup` says what is the matter
+    elif not broken_driver():  # with such a one they run, and `pytest_runtest_setup` says what is the matter
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU with a driver here"))

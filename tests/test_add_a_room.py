@@ -78,9 +78,7 @@ def add_records(tree: Path) -> None:
 def python(tree: Path, *arguments: str) -> subprocess.CompletedProcess:
     """Run this Python in the tree, with the tree's packages, as a user there would."""
     environment = os.environ | {"SPARSITY_BUILD": str(tree / "build"), "PYTHONPATH": str(tree)}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True
-    )
+    return subprocess.run([sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True)
 
 
 def said(tree: Path, *arguments: str) -> str:
@@ -143,9 +141,7 @@ def test_its_kernels_compile_and_the_commands_know_it(tree):
 
 
 def test_its_own_tests_pass_there(tree):
-    result = python(
-        tree, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", f"tests/kernels/{ROOM}"
-    )
+    result = python(tree, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", f"tests/kernels/{ROOM}")
     assert result.returncode == 0 and "10 passed" in result.stdout, result.stdout
 
 
@@ -177,18 +173,12 @@ def test_its_page_its_claims_its_card_and_its_lines_in_the_appendix(tree):
     at = contents.index(f"{ROOM}.html")
     assert contents[at - 1 : at + 2] == ["tensor_core_24.html", f"{ROOM}.html", "nm_spmm.html"]
     card = index.select_one("figure#book-systems svg")
-    assert (
-        NAME in card.get_text(" ") and f"{NAME}: CSR, CUDA cores, measured." in card["aria-label"]
-    )
+    assert NAME in card.get_text(" ") and f"{NAME}: CSR, CUDA cores, measured." in card["aria-label"]
     row = next(tr for tr in index.select("table tr") if NAME in tr.get_text())
     assert row.select_one(f'a[href^="{ROOM}.html"]') and "Nobody" in row.get_text()
     claim = ledger.select_one(f"tr#claim-{CLAIM}")
     assert NAME in claim.get_text() and "does not carry over" in claim.get_text()
-    named = (
-        a.find_parent("tr")
-        for a in appendix.select(f'td a[href="{ROOM}.html"]')
-        if a.get_text() == ROOM
-    )
+    named = (a.find_parent("tr") for a in appendix.select(f'td a[href="{ROOM}.html"]') if a.get_text() == ROOM)
     line = next(named)
     assert "Fig. 1" in line.get_text() and "columns" in line.get_text()
     assert f"{NAME} (CSR, FP32, measured)" in appendix.get_text()

@@ -92,9 +92,7 @@ def test_local_links_lead_somewhere(page):
 @functools.cache
 def anchors(page: Path) -> set[str]:
     soup = parsed(page)
-    return {e["id"] for e in soup.find_all(id=True)} | {
-        e["name"] for e in soup.find_all("a", {"name": True})
-    }
+    return {e["id"] for e in soup.find_all(id=True)} | {e["name"] for e in soup.find_all("a", {"name": True})}
 
 
 @each
@@ -119,13 +117,9 @@ def test_figures_and_tables_are_numbered_in_order_with_captions_and_scopes(page)
     assert [c.split(".")[0] for c in captions] == [f"Figure {i + 1}" for i in range(len(captions))]
     for number, table in enumerate(parsed(page).select("article table:not(.indextable)"), 1):
         said = table.caption.get_text().strip()
-        assert said.startswith(f"Table {number}. ") and len(said) > len(f"Table {number}. CSV"), (
-            said
-        )
+        assert said.startswith(f"Table {number}. ") and len(said) > len(f"Table {number}. CSV"), said
         for head in table.select("th"):
-            assert head.get("scope") in ("col", "row", "rowgroup") or not head.get_text().strip(), (
-                str(head)
-            )
+            assert head.get("scope") in ("col", "row", "rowgroup") or not head.get_text().strip(), str(head)
 
 
 def test_stylesheets_load_nothing_from_elsewhere():
@@ -144,11 +138,7 @@ def test_every_page_is_in_the_table_of_contents():
 def test_figures_are_there_with_their_data():
     for svg in (BUILD / "figures").rglob("*.svg"):
         for suffix in (".svg", ".csv"):
-            assert (
-                (HTML / "figures" / svg.relative_to(BUILD / "figures"))
-                .with_suffix(suffix)
-                .is_file()
-            )
+            assert (HTML / "figures" / svg.relative_to(BUILD / "figures")).with_suffix(suffix).is_file()
 
 
 # --- in a browser --------------------------------------------------------------------------------
@@ -172,9 +162,7 @@ def site() -> Iterator[str]:
 def browser():
     if not CHROMIUM or not DRIVER:
         missing = "chromium" if not CHROMIUM else "chromedriver"
-        pytest.skip(
-            f"{missing} is not on the PATH (Debian: apt-get install chromium chromium-driver)"
-        )
+        pytest.skip(f"{missing} is not on the PATH (Debian: apt-get install chromium chromium-driver)")
     from selenium import webdriver
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -263,10 +251,7 @@ def complaints(browser, allowed: str) -> list[str]:
                     found.append(f"loads {url}")
         elif event.get("requestId") in ours:
             url = ours[event["requestId"]]
-            if (
-                message["method"] == "Network.responseReceived"
-                and event["response"]["status"] >= 400
-            ):
+            if message["method"] == "Network.responseReceived" and event["response"]["status"] >= 400:
                 found.append(f"{event['response']['status']} for {url}")
             elif message["method"] == "Network.loadingFailed" and not event.get("canceled"):
                 found.append(f"{event['errorText']} for {url}")
@@ -355,9 +340,7 @@ WAIT_FOR_FILTERS = (
     "look();"
 )
 
-HEADS = (
-    "return [...document.querySelectorAll('table.ledger tr.group')].map(head => head.textContent);"
-)
+HEADS = "return [...document.querySelectorAll('table.ledger tr.group')].map(head => head.textContent);"
 
 LEDGER = """
 const [name, value] = arguments;

@@ -81,17 +81,13 @@ def test_lock_satisfies_what_the_project_declares(lock, python):
 def test_gpu_lock_is_the_base_lock_and_more(python):
     base, gpu = pins("base", python), pins("gpu", python)
     assert base.items() <= gpu.items()
-    extra = {
-        canonicalize_name(Requirement(r).name) for r in PROJECT["optional-dependencies"]["gpu"]
-    }
+    extra = {canonicalize_name(Requirement(r).name) for r in PROJECT["optional-dependencies"]["gpu"]}
     assert not extra & base.keys(), "the base lock must do without GPU-only packages"
     assert extra <= gpu.keys()
 
 
 def optional() -> list[Requirement]:
-    return [
-        Requirement(line) for extra in OPTIONAL for line in PROJECT["optional-dependencies"][extra]
-    ]
+    return [Requirement(line) for extra in OPTIONAL for line in PROJECT["optional-dependencies"][extra]]
 
 
 def test_every_extra_but_the_optional_ones_is_in_a_lock():
@@ -166,9 +162,7 @@ def imports(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
-FILES = [
-    path for folder in ("kernels", "artifact", "tests") for path in (ROOT / folder).rglob("*.py")
-]
+FILES = [path for folder in ("kernels", "artifact", "tests") for path in (ROOT / folder).rglob("*.py")]
 
 
 def test_imports_are_declared():
@@ -176,9 +170,7 @@ def test_imports_are_declared():
     owners = importlib.metadata.packages_distributions()
     for path in FILES:
         # A conftest.py puts its own folder on the path, and with it what tests below it share.
-        beside = {
-            p.stem for folder in (path.parent, *path.parents[1:3]) for p in folder.glob("*.py")
-        }
+        beside = {p.stem for folder in (path.parent, *path.parents[1:3]) for p in folder.glob("*.py")}
         for module, _ in imports(path):
             if module in sys.stdlib_module_names | {"kernels", "artifact", "tests"} | beside:
                 continue
@@ -215,11 +207,7 @@ def test_texts_are_of_one_encoding_whatever_the_locale(folder):
                 continue
             said = ast.unparse(node)
             name, given = ast.unparse(node.func), {word.arg for word in node.keywords}
-            modes = [
-                a.value
-                for a in node.args
-                if isinstance(a, ast.Constant) and isinstance(a.value, str)
-            ]
+            modes = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             binary = any("b" in mode for mode in modes) and name.endswith("open")
             device = name.endswith(".open") and not (node.args or node.keywords)
             if name.startswith(("records.", *others)) or name == "write_text" or binary or device:

@@ -19,18 +19,14 @@ from artifact.paths import ROOT
 EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-common, gcn, power_iteration = (
-    importlib.import_module(name) for name in ("common", "gcn", "power_iteration")
-)
+common, gcn, power_iteration = (importlib.import_module(name) for name in ("common", "gcn", "power_iteration"))
 
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "common")
 
 
 def run(name: str, *options, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, EXAMPLES / f"{name}.py", *map(str, options)]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | environment, cwd=EXAMPLES.anchor
-    )
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, cwd=EXAMPLES.anchor)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -63,11 +59,13 @@ def test_matrices_by_file_and_by_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fortran.mtx", None), ("comma.mtx", "line 3 has '1,5', which is no number"),
-        ("nothing.mtx", "is 0 x 3, but must be square"), ("csc.npz", "CSC row_idx.0. is 1000000"),
+        ("fortran.mtx", None),
+        ("comma.mtx", "line 3 has '1,5', which is no number"),
+        ("nothing.mtx", "is 0 x 3, but must be square"),
+        ("csc.npz", "CSC row_idx.0. is 1000000"),
         ("text.npz", "text.npz holds no sparse matrix"),
     ],
-)  # fmt: skip
+)
 def test_a_file_is_read_to_its_last_character_or_refused(name, words, tmp_path):
     path = tmp_path / name
     if name == "csc.npz":
@@ -175,9 +173,7 @@ def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
     )
     assert second.startswith("power_iteration`") and "| none | is not installed | | |" in second
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(
-        ValueError, match="other.csv has the columns a, b, but a record of the examples"
-    ):
+    with pytest.raises(ValueError, match="other.csv has the columns a, b, but a record of the examples"):
         examples.tables(tmp_path)
 
 
@@ -191,7 +187,7 @@ def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
         ("pruned_linear", ("--outputs", 256, "--inputs", 512, "--tokens", 64, "--pattern", "block")),
         ("gcn", ("--nodes", 2000, "--features", 32, "--hidden", 32, "--classes", 8)),
     ],
-)  # fmt: skip
+)
 def test_an_example_runs_and_is_right(name, options, tmp_path):
     pytest.importorskip("cupy")
     if name == "gcn":

@@ -22,9 +22,7 @@ def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Run make as a user would, whatever make runs these tests."""
     inherited = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "SPARSITY_BUILD"}
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
-    return subprocess.run(
-        ["make", *arguments], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    return subprocess.run(["make", *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -44,9 +42,7 @@ def test_help_lists_every_target():
     targets = re.search(r"^\.PHONY: (.*)$", TEXT, re.MULTILINE)[1].split()
     lines = re.findall(r"^  make (\S+) +(\S.*)$", make("help").stdout, re.MULTILINE)
     assert sorted(name for name, _ in lines) == sorted(targets)
-    promised = (
-        "artifact test kick measure profile claims compare book wheelhouse clean help".split()
-    )
+    promised = "artifact test kick measure profile claims compare book wheelhouse clean help".split()
     assert set(promised) <= set(targets)
     assert make().stdout == make("help").stdout
 
@@ -56,9 +52,7 @@ def test_goals_of_one_command_are_reached_one_after_the_other():
     rules = ["--eval", "one: ; @sleep 0.5; echo one $(SEED)", "--eval", "two: ; @echo two $(SEED)"]
     result = make("--silent", "JOBS=4", "SEED=7", *rules, "one", "two")
     assert result.stdout.splitlines() == ["one 7", "two 7"], result.stderr
-    assert "clean" in (found := make("-n", "clean", "help").stdout) and found.index(
-        "clean"
-    ) < found.index("help")
+    assert "clean" in (found := make("-n", "clean", "help").stdout) and found.index("clean") < found.index("help")
 
 
 def test_python_keeps_its_byte_code(monkeypatch):
@@ -111,9 +105,7 @@ def test_records_that_changed(built, tmp_path):
     folder.mkdir()
 
     def mark() -> str:
-        return re.search(
-            r"parameters/(\d+)", make("-n", "artifact", *built, f"RECORDS={folder}").stdout
-        )[1]
+        return re.search(r"parameters/(\d+)", make("-n", "artifact", *built, f"RECORDS={folder}").stdout)[1]
 
     before = mark()
     assert mark() == before
@@ -121,9 +113,7 @@ def test_records_that_changed(built, tmp_path):
     assert mark() != before
 
 
-@pytest.mark.parametrize(
-    "variable", ["GPU=NVIDIA H200", "RECORDS=my records", "GPU=it's", "SEED=$(nothing)"]
-)
+@pytest.mark.parametrize("variable", ["GPU=NVIDIA H200", "RECORDS=my records", "GPU=it's", "SEED=$(nothing)"])
 def test_values_with_spaces_and_quotes_remove_nothing(variable):
     result = make("-n", "artifact", variable, "BUILD=build/of a test".replace(" ", "_"))
     removed = re.findall(r"rm -rf (\S+)(.*)", result.stdout)
@@ -149,9 +139,7 @@ def test_the_sources_are_not_built_over_themselves(build):
 
 
 @pytest.mark.parametrize("variable", ["BUILD", "WHEELHOUSE"])
-@pytest.mark.parametrize(
-    "name", ["a$$(id)", "a;id", "a`id`", 'a"b', "a%b", "~/x", "a&b", "a:b", "a'b"]
-)
+@pytest.mark.parametrize("name", ["a$$(id)", "a;id", "a`id`", 'a"b', "a%b", "~/x", "a&b", "a:b", "a'b"])
 def test_a_folder_that_a_shell_would_run_is_one_sentence(variable, name):
     result = make("-n", "environment", f"{variable}={name}")
     assert result.returncode == 2 and result.stdout == "" and result.stderr.count("\n") == 1
@@ -166,23 +154,20 @@ def test_a_folder_may_have_letters_of_any_language():
 def test_no_value_is_run_by_the_shell(tmp_path, target):
     """They reach the program as one argument each; a stand-in for Python writes its arguments down."""
     python = tmp_path / "python"
-    python.write_text(
-        f'#!/bin/sh\nfor x in "$@"; do printf "%s\\n" "$x"; done >> {tmp_path}/given\n'
-    )
+    python.write_text(f'#!/bin/sh\nfor x in "$@"; do printf "%s\\n" "$x"; done >> {tmp_path}/given\n')
     python.chmod(0o755)
     harm = f"""x'; touch {tmp_path}/run; $$(touch {tmp_path}/run) `touch {tmp_path}/run` " """
-    names = (
-        "GPU RECORDS FORMAT FRESH SHIPPED NODE_PYTHON NODE_GLIBC NODE_HAS MODE PRESET SEED".split()
-    )
+    names = "GPU RECORDS FORMAT FRESH SHIPPED NODE_PYTHON NODE_GLIBC NODE_HAS MODE PRESET SEED".split()
     given = [f"{name}={harm}{name}" for name in names]
     make(target, f"PY={python}", "ENV=", f"BUILD={tmp_path}/build", *given)
     seen = (tmp_path / "given").read_text()
     value = harm.replace("$$", "$")
     mine = {
-        "claims": ("GPU", "RECORDS", "FORMAT"), "compare": ("FRESH", "SHIPPED"),
+        "claims": ("GPU", "RECORDS", "FORMAT"),
+        "compare": ("FRESH", "SHIPPED"),
         "wheelhouse": ("NODE_PYTHON", "NODE_GLIBC", "NODE_HAS"),
         "notebooks": ("MODE", "GPU", "PRESET", "SEED", "RECORDS"),
-    }[target]  # fmt: skip
+    }[target]
     assert all(f"\n{value}{name}\n" in seen for name in mine), seen
     assert not (tmp_path / "run").exists()
 
@@ -225,9 +210,7 @@ def test_measure_without_a_gpu(tmp_path):
 
 def test_old_python_is_refused(tmp_path):
     old = tmp_path / "python3"
-    old.write_text(
-        '#!/bin/sh\nif [ "$1" = --version ]; then echo Python 3.8.1; exit; fi\nexec false\n'
-    )
+    old.write_text('#!/bin/sh\nif [ "$1" = --version ]; then echo Python 3.8.1; exit; fi\nexec false\n')
     old.chmod(0o755)
     result = make("-B", "environment", f"PYTHON={old}", f"VENV={tmp_path}/venv")
     assert result.returncode != 0

@@ -68,9 +68,7 @@ def test_one_parameters_cell(path):
     notebook = nbformat.read(path, as_version=4)
     cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     assert len(cells) == 1, f"{len(cells)} cells are tagged parameters"
-    assert cells[0] is next(c for c in notebook.cells if c.cell_type == "code"), (
-        "not the first code"
-    )
+    assert cells[0] is next(c for c in notebook.cells if c.cell_type == "code"), "not the first code"
     found = {}
     for statement in ast.parse(cells[0].source).body:
         assert isinstance(statement, ast.Assign), "the parameters cell only assigns"
@@ -97,15 +95,9 @@ def test_committed_clean(path):
 @each
 def test_short_enough_to_read(path):
     notebook = nbformat.read(path, as_version=4)
-    lines = {
-        cell.id: len(cell.source.splitlines())
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    }
+    lines = {cell.id: len(cell.source.splitlines()) for cell in notebook.cells if cell.cell_type == "code"}
     long = {name: count for name, count in lines.items() if count > LONGEST_CELL}
-    assert not long, (
-        f"cells of over {LONGEST_CELL} lines: what they do belongs into the room's modules"
-    )
+    assert not long, f"cells of over {LONGEST_CELL} lines: what they do belongs into the room's modules"
     assert sum(lines.values()) <= LONGEST_CHAPTER
 
 
@@ -157,9 +149,7 @@ def test_what_a_kick_asks_for_is_in_the_records(room):
     shape = ["m", "n", "k", "density"]
     for experiment, asked in importlib.import_module(f"kernels.{room}").sweeps("kick").items():
         folder, name = RECORDED / room, f"{experiment}.csv"
-        paths = (
-            [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
-        )
+        paths = [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
         assert asked and paths, f"{room} has no record of {experiment}"
         for path in paths:
             points = records.read(path)[list(records.POINT)].drop_duplicates()[shape].astype(float)

@@ -38,8 +38,11 @@ def run(*command, cwd: Path, **environment: str) -> str:
     few = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     result = subprocess.run(
         [str(part) for part in command],
-        cwd=cwd, env=few | {"HOME": str(cwd)} | environment, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=cwd,
+        env=few | {"HOME": str(cwd)} | environment,
+        capture_output=True,
+        text=True,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
@@ -67,10 +70,19 @@ def wheel(tmp_path_factory) -> Path:
 def pip(*arguments, cwd: Path, **environment: str) -> None:
     """pip of this Python without an index, and without what a user configured."""
     run(
-        sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check",
-        *arguments, "--no-index", "--no-deps", "--quiet",
-        cwd=cwd, PIP_CONFIG_FILE=os.devnull, **environment,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "--isolated",
+        "--disable-pip-version-check",
+        *arguments,
+        "--no-index",
+        "--no-deps",
+        "--quiet",
+        cwd=cwd,
+        PIP_CONFIG_FILE=os.devnull,
+        **environment,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +169,7 @@ def python(installed: Path, code: str, folder: Path, **environment: str) -> str:
 
 def test_importing_it_needs_nothing_else(installed, tmp_path):
     every = sorted(
-        ".".join((NAME, *path.relative_to(jit.ROOT).with_suffix("").parts)).removesuffix(
-            ".__init__"
-        )
+        ".".join((NAME, *path.relative_to(jit.ROOT).with_suffix("").parts)).removesuffix(".__init__")
         for path in jit.ROOT.rglob("*.py")
     )
     code = f"""
@@ -199,9 +209,7 @@ for name, room in trial.rooms().items():
     assert not [path for path in site.rglob("*") if path.suffix == ".cubin"]
 
 
-def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(
-    installed, tmp_path, capsys
-):
+def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(installed, tmp_path, capsys):
     tuning.main([])
     here = capsys.readouterr().out
     assert re.search(r": [1-9]\d* of [1-9]\d* choices", here)

@@ -12,7 +12,7 @@ from turns import turn, workers
 @pytest.mark.parametrize(
     ("cores", "memory_gib", "expected"),
     [(2, None, 2), (0, None, 1), (64, None, 64), (16, 80, 13), (64, 141, 16), (4, 141, 3), (16, 24, 4), (1, 2, 1)],
-)  # fmt: skip
+)
 def test_workers(cores, memory_gib, expected):
     assert workers(cores, memory_gib and memory_gib * 2**30) == expected
 

@@ -66,9 +66,7 @@ def bind(name: str, problem: Problem) -> Bound:
 
     Raises ValueError for an unknown one, and FileNotFoundError where "cpu_loop" finds no C compiler.
     """
-    require(
-        name in _PREPARE, f"there is no CPU baseline {name!r}: choose one of {', '.join(_PREPARE)}"
-    )
+    require(name in _PREPARE, f"there is no CPU baseline {name!r}: choose one of {', '.join(_PREPARE)}")
     if name == "cpu_loop":
         library()  # compiling it is no preprocessing of operands
     operands = problem.host()
@@ -155,9 +153,9 @@ def build() -> Path:
             "found here: install a C compiler, or name one in $CC"
         )
     version = subprocess.run((*command, "--version"), capture_output=True).stdout
-    key = hashlib.sha256(
-        b"\0".join((SOURCE.read_bytes(), " ".join((*command, *FLAGS)).encode(), version))
-    ).hexdigest()[:16]
+    key = hashlib.sha256(b"\0".join((SOURCE.read_bytes(), " ".join((*command, *FLAGS)).encode(), version))).hexdigest()[
+        :16
+    ]
     path = paths.BUILD / "cpu" / f"cpu_loop-{key}.so"
     if path.exists():
         return path

@@ -81,9 +81,7 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     try:
         handle = cublas.create()
     except cublas.cuBLASError as error:
-        raise ValueError(
-            f"cuBLAS refuses a handle at m={m}, n={n}, k={k}: {first_line(error)}"
-        ) from error
+        raise ValueError(f"cuBLAS refuses a handle at m={m}, n={n}, k={k}: {first_line(error)}") from error
     try:
         ours = Operands(operands.a, dense, operands.c)
         call, output, keep = _READY[reading](cublas, handle, problem, ours)
@@ -140,11 +138,25 @@ def gemm_arguments(cublas, a, b, c, data: str, compute: str) -> tuple:
 
     (op_a, lda), (op_b, ldb) = operand(a), operand(b)
     return (
-        op_a, op_b, m, n, k,
-        _ALPHA.ctypes.data, a.data.ptr, kind, lda, b.data.ptr, kind, ldb,
-        _BETA.ctypes.data, c.data.ptr, kind, m,
-        int(getattr(cublas.ComputeType, compute)), int(cublas.GemmAlgo.DEFAULT),
-    )  # fmt: skip
+        op_a,
+        op_b,
+        m,
+        n,
+        k,
+        _ALPHA.ctypes.data,
+        a.data.ptr,
+        kind,
+        lda,
+        b.data.ptr,
+        kind,
+        ldb,
+        _BETA.ctypes.data,
+        c.data.ptr,
+        kind,
+        m,
+        int(getattr(cublas.ComputeType, compute)),
+        int(cublas.GemmAlgo.DEFAULT),
+    )
 
 
 def _arguments(cublas, ours: Operands) -> tuple:

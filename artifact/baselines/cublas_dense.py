@@ -34,9 +34,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     where A is not BCSR with a B and a C of its dtype, where float32 values are others than TF32
     holds, for "cublas_dense" where m, n or k is 1, and where the library refuses the problem.
     """
-    require(
-        name in NAMES, f"there is no dense contender {name!r}: choose one of {', '.join(NAMES)}"
-    )
+    require(name in NAMES, f"there is no dense contender {name!r}: choose one of {', '.join(NAMES)}")
     operands = problem.device()
     require_blocks(name, problem, operands)
     b, c = array_of(operands.b), array_of(operands.c)
@@ -53,9 +51,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
         f"cublas_dense is planned from the strides of matrices, and at m={m}, n={n}, k={k} one is a "
         "vector, which has no order: compare with cublas_dense_default",
     )
-    return cublas_tensor.in_best_order(
-        name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device
-    )
+    return cublas_tensor.in_best_order(name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device)
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
@@ -86,8 +82,7 @@ def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     except cublas.cuBLASError as error:
         cublas.destroy(handle)
         raise ValueError(
-            f"cuBLAS refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: "
-            f"{first_line(error)}"
+            f"cuBLAS refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: {first_line(error)}"
         ) from error
     except BaseException:
         cublas.destroy(handle)

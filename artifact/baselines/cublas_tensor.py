@@ -55,9 +55,7 @@ def bind(dtype: str, problem: Problem, device) -> Bound:
     operands = problem.device()
     a, c = _arrays(dtype, problem, operands)
     device.set_current()
-    return in_best_order(
-        NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device
-    )
+    return in_best_order(NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device)
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
@@ -68,10 +66,7 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
 def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
     """A and C as the arrays behind them, or ValueError where the operands are not of that dtype."""
     halves = dtype == "bfloat16"
-    arrays = [
-        x.bits if halves and isinstance(x, Half) and x.dtype == dtype else x
-        for x in (operands.a, operands.c)
-    ]
+    arrays = [x.bits if halves and isinstance(x, Half) and x.dtype == dtype else x for x in (operands.a, operands.c)]
     number = np.uint16 if halves else np.float32
     require(
         isinstance(operands.b, nm.Nm)
@@ -84,9 +79,7 @@ def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
     return tuple(arrays)
 
 
-def require_exact(
-    contender: str, dtype: str, operands: Mapping[str, Any], problem: Problem
-) -> None:
+def require_exact(contender: str, dtype: str, operands: Mapping[str, Any], problem: Problem) -> None:
     """Raise ValueError, naming the operand, for float32 values that a dtype of `_LOST` does not hold:
     rounding them would make it another product."""
     for name, values in operands.items():
@@ -114,19 +107,14 @@ def in_best_order(
     operand -> A, B and C, CuPy arrays of `cublaslt.tune`. Overwrites C. Raises ValueError where the
     library refuses the problem.
     """
-    made = {
-        words: timed(lambda order=order: made_dense(sparse, dtype, order))
-        for words, order in orders.items()
-    }
+    made = {words: timed(lambda order=order: made_dense(sparse, dtype, order)) for words, order in orders.items()}
     products = {words: place(dense) for words, (dense, _) in made.items()}
     choice, won, release = cublaslt.tune(products, dtype, problem, device)
     dense, prepare_ms = made[won.product]
     memory = int(dense.nbytes + won.workspace.nbytes)
     bound = Bound(name, prepare_ms, memory, choice, won.call, problem.device().c)
     # The arrays behind the raw addresses live for as long as the library may read them.
-    bound.close = weakref.finalize(
-        bound, release_all, release, (products[won.product], problem.device())
-    )
+    bound.close = weakref.finalize(bound, release_all, release, (products[won.product], problem.device()))
     return bound
 
 

@@ -85,9 +85,7 @@ def bind(problem: Problem, device) -> Bound:
     require_two_four("cuBLASLt", problem, operands)
     device.set_current()
     a, prepare_ms = timed(lambda: two_four.to_dense_bits(operands.a))
-    choice, won, release = tune(
-        {"": (a, operands.b.bits, operands.c.bits)}, operands.a.dtype, problem, device
-    )
+    choice, won, release = tune({"": (a, operands.b.bits, operands.c.bits)}, operands.a.dtype, problem, device)
     memory = int(a.nbytes + won.workspace.nbytes)
     bound = Bound("cublaslt", prepare_ms, memory, choice, won.call, operands.c)
     # The arrays behind the raw addresses live for as long as the library may read them.
@@ -100,9 +98,7 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     return {"cublaslt": partial(bind, device=device)}
 
 
-def tune(
-    products: Mapping[str, tuple], dtype: str, problem: Problem, device
-) -> tuple[str, Candidate, list]:
+def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) -> tuple[str, Candidate, list]:
     """The fastest algorithm in words, ready to launch, and what `release_all` is to destroy.
 
     products: what to add to the words -> A (m, k), B (k, n) and C (m, n), CuPy arrays without gaps,
@@ -122,9 +118,7 @@ def tune(
             tuned = _tuned(handle, *matrices, dtype)
             described = _describe(cublasLt, matrices, dtype, release)
             candidates |= {
-                words + product: _candidate(
-                    cublasLt, handle, *described, matrices, algorithm, product
-                )
+                words + product: _candidate(cublasLt, handle, *described, matrices, algorithm, product)
                 for words, algorithm in tuned.items()
             }
         choice = fastest(candidates, device)[0]
@@ -133,8 +127,7 @@ def tune(
     except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
         release_all(release)
         raise ValueError(
-            f"cuBLASLt refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: "
-            f"{first_line(error)}"
+            f"cuBLASLt refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: {first_line(error)}"
         ) from error
     except BaseException:
         release_all(release)
@@ -149,9 +142,7 @@ def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
     from nvmath.bindings import cublas
     from nvmath.linalg.advanced import Matmul
 
-    numbers = np.dtype(
-        {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "tf32": np.float32}[dtype]
-    )
+    numbers = np.dtype({"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "tf32": np.float32}[dtype])
     options = {
         "compute_type": int(getattr(cublas.ComputeType, _COMPUTE[dtype])),
         "handle": handle,
@@ -203,9 +194,7 @@ def _describe(library, matrices: tuple, dtype: str, release: list) -> tuple[int,
     return description, layouts
 
 
-def _candidate(
-    library, handle: int, description: int, layouts, matrices, algorithm, product: str
-) -> Candidate:
+def _candidate(library, handle: int, description: int, layouts, matrices, algorithm, product: str) -> Candidate:
     """One of the algorithms that `_tuned` found, with a workspace of its own."""
     import cupy
 
@@ -213,8 +202,20 @@ def _candidate(
     layout_a, layout_b, layout_c = layouts
     workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
     arguments = (
-        handle, description, _ALPHA.ctypes.data, a, layout_a, b, layout_b,
-        _BETA.ctypes.data, c, layout_c, c, layout_c,
-        algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes,
-    )  # fmt: skip
+        handle,
+        description,
+        _ALPHA.ctypes.data,
+        a,
+        layout_a,
+        b,
+        layout_b,
+        _BETA.ctypes.data,
+        c,
+        layout_c,
+        c,
+        layout_c,
+        algorithm.ctypes.data,
+        workspace.data.ptr,
+        workspace.nbytes,
+    )
     return Candidate(library, arguments, workspace, algorithm, product)

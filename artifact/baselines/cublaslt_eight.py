@@ -73,9 +73,7 @@ def bind(problem: Problem, device) -> Bound:
         cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
         release_all(release)
-        raise ValueError(
-            f"cuBLASLt refuses m={m}, n={n}, k={k} in e4m3: {first_line(error)}"
-        ) from error
+        raise ValueError(f"cuBLASLt refuses m={m}, n={n}, k={k} in e4m3: {first_line(error)}") from error
     except BaseException:
         release_all(release)
         raise
@@ -106,17 +104,27 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
     release.append((library.matmul_preference_destroy, preference))
     limit = np.array([WORKSPACE_BYTES], np.uint64)
     library.matmul_preference_set_attribute(
-        preference, int(library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES),
-        limit.ctypes.data, limit.nbytes,
-    )  # fmt: skip
+        preference,
+        int(library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES),
+        limit.ctypes.data,
+        limit.nbytes,
+    )
     first, second, out = layouts
     found = np.zeros(PLANNED, library.matmul_heuristic_result_dtype)
     count = np.zeros(1, np.int32)
     try:
         library.matmul_algo_get_heuristic(
-            handle, description, first, second, out, out, preference, PLANNED,
-            found.ctypes.data, count.ctypes.data,
-        )  # fmt: skip
+            handle,
+            description,
+            first,
+            second,
+            out,
+            out,
+            preference,
+            PLANNED,
+            found.ctypes.data,
+            count.ctypes.data,
+        )
     except library.cuBLASLtError:
         return {}
     made = {}
@@ -125,10 +133,22 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
         workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
         c = operands.c.bits.data.ptr
         arguments = (
-            handle, description, _ALPHA.ctypes.data, both[0][0].data.ptr, first, both[1][0].data.ptr, second,
-            _BETA.ctypes.data, c, out, c, out,
-            algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes,
-        )  # fmt: skip
+            handle,
+            description,
+            _ALPHA.ctypes.data,
+            both[0][0].data.ptr,
+            first,
+            both[1][0].data.ptr,
+            second,
+            _BETA.ctypes.data,
+            c,
+            out,
+            c,
+            out,
+            algorithm.ctypes.data,
+            workspace.data.ptr,
+            workspace.nbytes,
+        )
         candidate = Candidate(library, arguments, workspace, algorithm, sums)
         try:
             candidate.call(cupy.cuda.get_current_stream().ptr)
@@ -143,12 +163,8 @@ def _describe(library, both, k: int, sums: str, release: list):
     from cuda.bindings import runtime
     from nvmath.bindings import cublas
 
-    e4m3, bfloat16 = (
-        int(getattr(runtime.cudaDataType, DATA_TYPE[dtype])) for dtype in ("e4m3", "bfloat16")
-    )
-    description = library.matmul_desc_create(
-        int(cublas.ComputeType.COMPUTE_32F), int(runtime.cudaDataType.CUDA_R_32F)
-    )
+    e4m3, bfloat16 = (int(getattr(runtime.cudaDataType, DATA_TYPE[dtype])) for dtype in ("e4m3", "bfloat16"))
+    description = library.matmul_desc_create(int(cublas.ComputeType.COMPUTE_32F), int(runtime.cudaDataType.CUDA_R_32F))
     release.append((library.matmul_desc_destroy, description))
     for name, value, dtype in (
         ("TRANSA", int(cublas.Operation.T), np.int32),

@@ -129,9 +129,17 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
     def describe(cusparse, data: int) -> int:
         int32 = int(cusparse.IndexType.INDEX_32I)
         return cusparse.create_csr(
-            a.m, a.k, a.nnz, a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,
-            int32, int32, int(cusparse.IndexBase.ZERO), data,
-        )  # fmt: skip
+            a.m,
+            a.k,
+            a.nnz,
+            a.row_ptr.data.ptr,
+            a.col_idx.data.ptr,
+            a.val.data.ptr,
+            int32,
+            int32,
+            int(cusparse.IndexBase.ZERO),
+            data,
+        )
 
     sparse = Sparse(algorithm, _ENUM[algorithm], describe, operands, ms, nbytes, True)
     return ready(f"cusparse_{algorithm}", sparse, operands.b, operands.c, output, problem)
@@ -206,9 +214,7 @@ def transposed_csr(b: Nm) -> Csr:
     """
     xp = array_module(b.val)
     real = b.k // b.group * b.keep + min(b.keep, b.k % b.group)
-    col_idx, val = (
-        xp.ascontiguousarray(x[:real].T).reshape(-1) for x in (per_column_index(b), b.val)
-    )
+    col_idx, val = (xp.ascontiguousarray(x[:real].T).reshape(-1) for x in (per_column_index(b), b.val))
     return Csr(b.n, b.k, xp.arange(b.n + 1, dtype=xp.int32) * xp.int32(real), col_idx, val)
 
 
@@ -241,8 +247,7 @@ def require_blocks(contender: str, problem: Problem, operands: Operands) -> None
     require(
         isinstance(operands.a, Bcsr)
         and all(
-            number(x) == dtype
-            and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
+            number(x) == dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
             for x in (operands.b, operands.c)
         ),
         f"{contender} takes a BCSR A with a B and a C of its dtype, without gaps, and {problem.room} "
@@ -309,9 +314,17 @@ def _prepare(cusparse, handle: int, sparse: Sparse, b, c, transpose: bool, relea
     as_is = cusparse.Operation.NON_TRANSPOSE
     op_b = cusparse.Operation.TRANSPOSE if transpose else as_is
     call = (
-        handle, int(as_is), int(op_b), alpha.ctypes.data, mat_a, mat_b, beta.ctypes.data, mat_c,
-        float32, int(cusparse.SpMMAlg[sparse.algorithm]),
-    )  # fmt: skip
+        handle,
+        int(as_is),
+        int(op_b),
+        alpha.ctypes.data,
+        mat_a,
+        mat_b,
+        beta.ctypes.data,
+        mat_c,
+        float32,
+        int(cusparse.SpMMAlg[sparse.algorithm]),
+    )
     buffer = cupy.empty(cusparse.sp_mm_buffer_size(*call), cupy.uint8)
     arguments = (*call, buffer.data.ptr)
     if sparse.preprocess:

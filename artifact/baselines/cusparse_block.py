@@ -148,8 +148,7 @@ def _bell(problem: Problem, whole: Operands) -> Sparse:
     block, b_col = a.block
     require(
         block == b_col,
-        f"cusparse_bell takes square blocks only, and here they are {block} x {b_col}: compare with "
-        "cusparse_bsr",
+        f"cusparse_bell takes square blocks only, and here they are {block} x {b_col}: compare with cusparse_bsr",
     )
     need, free = ell_bytes(a), free_bytes()
     require(
@@ -162,9 +161,16 @@ def _bell(problem: Problem, whole: Operands) -> Sparse:
 
     def describe(cusparse, data: int) -> int:
         return cusparse.create_blocked_ell(
-            a.m, a.k, block, values.shape[1], columns.data.ptr, values.data.ptr,
-            int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO), data,
-        )  # fmt: skip
+            a.m,
+            a.k,
+            block,
+            values.shape[1],
+            columns.data.ptr,
+            values.data.ptr,
+            int(cusparse.IndexType.INDEX_32I),
+            int(cusparse.IndexBase.ZERO),
+            data,
+        )
 
     nbytes = columns.nbytes + values.nbytes
     return Sparse("Blocked-ELL", "BLOCKED_ELL_ALG1", describe, (columns, values), ms, nbytes)
@@ -176,10 +182,19 @@ def _bsr(whole: Operands) -> Sparse:
     def describe(cusparse, data: int) -> int:
         int32 = int(cusparse.IndexType.INDEX_32I)
         return cusparse.create_bsr(
-            a.block_rows, a.block_columns, a.blocks, *a.block,
-            a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,
-            int32, int32, int(cusparse.IndexBase.ZERO), data, int(cusparse.Order.ROW),
-        )  # fmt: skip
+            a.block_rows,
+            a.block_columns,
+            a.blocks,
+            *a.block,
+            a.row_ptr.data.ptr,
+            a.col_idx.data.ptr,
+            a.val.data.ptr,
+            int32,
+            int32,
+            int(cusparse.IndexBase.ZERO),
+            data,
+            int(cusparse.Order.ROW),
+        )
 
     return Sparse("BSR", "BSR_ALG1", describe, whole)
 

@@ -46,11 +46,7 @@ DATA_TYPE = {"bfloat16": "CUDA_R_16BF", "float16": "CUDA_R_16F", "e4m3": "CUDA_R
 SEARCH_ITERATIONS = 10
 #: (SPLIT_K, SPLIT_K_MODE) to try; on Hopper the library refuses the last four, elsewhere the others.
 SPLITS = (
-    *(
-        (split, mode)
-        for split in (1, -1)
-        for mode in ("HEURISTIC", "DATAPARALLEL", "SPLITK", "STREAMK")
-    ),
+    *((split, mode) for split in (1, -1) for mode in ("HEURISTIC", "DATAPARALLEL", "SPLITK", "STREAMK")),
     *((split, mode) for split in (2, 4) for mode in ("ONE_KERNEL", "TWO_KERNELS")),
 )
 #: Candidates are timed briefly, then this many of them again, for longer (seconds each).
@@ -107,9 +103,18 @@ class Candidate:
         self.choice = _words(self.product, self.selection)
         a, b, c = self.product.addresses
         self.arguments = (
-            self.product.handle, self.plan, self.product.alpha.ctypes.data, a, b, _BETA.ctypes.data, c, c,
-            self.workspace.data.ptr, self.streams.ctypes.data, len(self.streams),
-        )  # fmt: skip
+            self.product.handle,
+            self.plan,
+            self.product.alpha.ctypes.data,
+            a,
+            b,
+            _BETA.ctypes.data,
+            c,
+            c,
+            self.workspace.data.ptr,
+            self.streams.ctypes.data,
+            len(self.streams),
+        )
 
     def call(self, stream: int) -> None:
         """Enqueue the multiplication on a stream, given by its handle."""
@@ -143,9 +148,7 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
 
     device.set_current()
     cusparseLt = device_.cusparselt()
-    name = ("cusparselt" if algorithm == "best" else "cusparselt_default") + (
-        "_colmajor_b" if column_major_b else ""
-    )
+    name = ("cusparselt" if algorithm == "best" else "cusparselt_default") + ("_colmajor_b" if column_major_b else "")
     b, transposing_ms, copied_bytes, alpha = operands.b.bits, 0.0, 0, _ALPHA
     by_columns = problem.orders[0] == "F"
     if eight_bit:
@@ -160,9 +163,7 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
     try:
         handle = cusparseLt.init()
         release.append((cusparseLt.destroy, handle))
-        a, compressing_ms, description = _describe(
-            cusparseLt, handle, problem, operands, column_major_b, release
-        )
+        a, compressing_ms, description = _describe(cusparseLt, handle, problem, operands, column_major_b, release)
         product = Product(
             cusparseLt,
             handle,
@@ -176,8 +177,7 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
     except cusparseLt.cuSPARSELtError as error:
         release_all(release)
         raise ValueError(
-            f"cuSPARSELt refuses m={m}, n={n}, k={k} in {operands.a.dtype}: "
-            f"{cusparseLt.get_error_string(error.status)}"
+            f"cuSPARSELt refuses m={m}, n={n}, k={k} in {operands.a.dtype}: {cusparseLt.get_error_string(error.status)}"
         ) from error
     except BaseException:
         release_all(release)
@@ -234,11 +234,13 @@ def require_eight(library: str, problem: Problem, operands) -> None:
     """Raise ValueError unless A is 2:4 and B dense in e4m3, with one scale each, and C is bfloat16."""
     a, b, c = operands.a, operands.b, operands.c
     require(
-        isinstance(a, two_four_eight.TwoFourEight) and isinstance(b, Eight)
-        and a.dtype == b.dtype == "e4m3" and a.scale.size == b.scale.size == 1,
+        isinstance(a, two_four_eight.TwoFourEight)
+        and isinstance(b, Eight)
+        and a.dtype == b.dtype == "e4m3"
+        and a.scale.size == b.scale.size == 1,
         f"{library} takes a 2:4 A and a B of e4m3 with one scale each here, and {problem.room} has something else: "
         "compare with another baseline",
-    )  # fmt: skip
+    )
     require(
         isinstance(c, Half) and c.dtype == "bfloat16",
         f"{library} gives a bfloat16 C of e4m3 here, not {c.dtype}: compare with another baseline",
@@ -260,9 +262,7 @@ def _require_multiples(m: int, n: int, k: int, multiple: int) -> None:
     )
 
 
-def _describe(
-    library, handle: int, problem: Problem, operands, column_major_b: bool, release: list
-):
+def _describe(library, handle: int, problem: Problem, operands, column_major_b: bool, release: list):
     """Compressed A (CuPy bytes), the milliseconds of compressing it, the product's descriptor."""
     import cupy
     from cuda.bindings import runtime
@@ -285,9 +285,7 @@ def _describe(
     )
     release.append((library.mat_descriptor_destroy, mat_a))
     # Column-major B is row-major B^T, transposed.
-    mat_b, op_b = (
-        (dense(n, k, dtype), transposed) if column_major_b else (dense(k, n, dtype), as_is)
-    )
+    mat_b, op_b = (dense(n, k, dtype), transposed) if column_major_b else (dense(k, n, dtype), as_is)
     mat_c = dense(m, n, out, column if problem.orders[1] == "F" else row)
     description = library.matmul_descriptor_init(
         handle, as_is, op_b, mat_a, mat_b, mat_c, mat_c, int(library.ComputeType.COMPUTE_32F)
@@ -313,16 +311,17 @@ def _planned(product: Product, **attributes: int) -> Candidate:
     library, handle = product.library, product.handle
     release: list = []
     try:
-        selection = library.matmul_alg_selection_init(
-            handle, product.description, int(library.MatmulAlg.DEFAULT)
-        )
+        selection = library.matmul_alg_selection_init(handle, product.description, int(library.MatmulAlg.DEFAULT))
         release.append((library.matmul_alg_selection_destroy, selection))
         for name, value in attributes.items():
             number = np.array([value], np.int32)
             library.matmul_alg_set_attribute(
-                handle, selection, int(library.MatmulAlgAttribute[name]),
-                number.ctypes.data, number.nbytes,
-            )  # fmt: skip
+                handle,
+                selection,
+                int(library.MatmulAlgAttribute[name]),
+                number.ctypes.data,
+                number.nbytes,
+            )
         plan = library.matmul_plan_init(handle, product.description, selection)
         release.append((library.matmul_plan_destroy, plan))
         workspace = cupy.empty(library.matmul_get_workspace(handle, plan), cupy.uint8)
@@ -406,15 +405,16 @@ def _get(product: Product, selection: int, name: str) -> int:
     """One attribute of an algorithm's selection."""
     number = np.zeros(1, np.int32)
     product.library.matmul_alg_get_attribute(
-        product.handle, selection, int(product.library.MatmulAlgAttribute[name]),
-        number.ctypes.data, number.nbytes,
-    )  # fmt: skip
+        product.handle,
+        selection,
+        int(product.library.MatmulAlgAttribute[name]),
+        number.ctypes.data,
+        number.nbytes,
+    )
     return int(number[0])
 
 
 def _words(product: Product, selection: int) -> str:
     """An algorithm in words: "algorithm 3, split-K 1, HEURISTIC"."""
-    number, split, mode = (
-        _get(product, selection, name) for name in ("CONFIG_ID", "SPLIT_K", "SPLIT_K_MODE")
-    )
+    number, split, mode = (_get(product, selection, name) for name in ("CONFIG_ID", "SPLIT_K", "SPLIT_K_MODE"))
     return f"algorithm {number}, split-K {split}, {product.library.SplitKMode(mode).name}"

@@ -80,9 +80,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     a B and a C of its dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or
     more, and where PyTorch refuses the problem.
     """
-    require(
-        name in NAMES, f"PyTorch has no contender {name!r} here: choose one of {', '.join(NAMES)}"
-    )
+    require(name in NAMES, f"PyTorch has no contender {name!r} here: choose one of {', '.join(NAMES)}")
     require_work(problem)
     device.set_current()
     operands, blocks_ms, blocks_bytes = in_blocks(problem)
@@ -119,9 +117,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
         # With beta 0 the input is not read, and bsr_dense_mm passes the output in its place as well.
         candidate = made(
             name,
-            multiply=partial(
-                ops.bsr_dense_addmm, out, bsr, dense, beta=0, alpha=1, out=out, meta=meta
-            ),
+            multiply=partial(ops.bsr_dense_addmm, out, bsr, dense, beta=0, alpha=1, out=out, meta=meta),
             choice=words,
         )
         try:
@@ -198,9 +194,12 @@ def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that sparse BSR tensors are in beta state
         bsr = torch.sparse_bsr_tensor(
-            torch.from_dlpack(a.row_ptr), torch.from_dlpack(a.col_idx), numbers(a.val),
-            size=(a.m, a.k), check_invariants=False,
-        )  # fmt: skip
+            torch.from_dlpack(a.row_ptr),
+            torch.from_dlpack(a.col_idx),
+            numbers(a.val),
+            size=(a.m, a.k),
+            check_invariants=False,
+        )
     return bsr, numbers(array_of(whole.b)), numbers(array_of(whole.c))
 
 

@@ -27,9 +27,7 @@ def collected(fresh: Path) -> pd.DataFrame:
         for experiment in records.experiments(fresh / room):
             known = dealt.marks(fresh / room, experiment)
             df = records.read(fresh / room / f"{experiment}.csv")
-            df["gpu"] = [
-                known.get(f"{experiment} {run.point_name(row)}") for row in df.itertuples()
-            ]
+            df["gpu"] = [known.get(f"{experiment} {run.point_name(row)}") for row in df.itertuples()]
             found.append(df.loc[df["gpu"].notna(), COLUMNS])
     table = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
     if table.empty:
@@ -63,11 +61,18 @@ def compared(df: pd.DataFrame, shipped: Path) -> pd.DataFrame:
         points = mine[list(records.POINT)].drop_duplicates()
         made.append(
             {
-                "room": room, "experiment": experiment, "gpus": mine["gpu"].nunique(), "points": len(points),
-                "rows": len(ratio), "time": ratio.median(), "low": low, "high": high, "again_low": again_low,
+                "room": room,
+                "experiment": experiment,
+                "gpus": mine["gpu"].nunique(),
+                "points": len(points),
+                "rows": len(ratio),
+                "time": ratio.median(),
+                "low": low,
+                "high": high,
+                "again_low": again_low,
                 "again_high": again_high,
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(made, columns=RATIOS)
 
 
@@ -77,7 +82,7 @@ def _ratio(mine: pd.DataFrame, before: pd.DataFrame, key: list[str]) -> pd.Serie
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.agreement", description=__doc__)  # fmt: skip
+    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.agreement", description=__doc__)
     parser.add_argument("--fresh", type=Path, required=True, help="a GPU's folder of records")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shipped", type=Path, default=paths.RECORDED / "nvidia-h200")

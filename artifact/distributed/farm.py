@@ -49,9 +49,7 @@ def visible(asked: str, environment=os.environ) -> list[str]:
     chosen = asked.split(",")
     for gpu in chosen:
         if gpu not in known:
-            raise ValueError(
-                f"GPU {gpu!r} is not here: choose among {', '.join(known)}, or say all"
-            )
+            raise ValueError(f"GPU {gpu!r} is not here: choose among {', '.join(known)}, or say all")
         if chosen.count(gpu) > 1:
             raise ValueError(f"GPU {gpu} is named {chosen.count(gpu)} times: name each once")
     return chosen
@@ -78,8 +76,12 @@ def execute(task: Task, gpu: str | None = None) -> str:
     target.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "artifact.build", "notebook", task.notebook, str(target), *task.options],
-        cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", errors="replace",
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )
     if done.returncode == 0:
         return ""
     last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
@@ -95,9 +97,7 @@ def deal(tasks: Sequence[Task], client, gpus: dict[str, str | None], say=print) 
     futures = {}
     for number, task in enumerate(tasks):
         for worker, gpu in gpus.items():
-            future = client.submit(
-                execute, task, gpu, workers=[worker], pure=False, retries=RETRIES, priority=-number
-            )
+            future = client.submit(execute, task, gpu, workers=[worker], pure=False, retries=RETRIES, priority=-number)
             futures[future] = task, gpu or worker
     failed = []
     for future in as_completed(list(futures)):
@@ -132,9 +132,7 @@ def main(argv: list[str] | None = None) -> int:
             cluster = None
         else:
             chosen = visible(given.gpus)
-            cluster = LocalCluster(
-                n_workers=len(chosen), threads_per_worker=1, processes=False, dashboard_address=None
-            )
+            cluster = LocalCluster(n_workers=len(chosen), threads_per_worker=1, processes=False, dashboard_address=None)
             client = Client(cluster)
             gpus = dict(zip(client.nthreads(), chosen, strict=True))
         with client:

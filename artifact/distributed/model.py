@@ -49,10 +49,7 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
         of = Rmat(size, 64)
         left = of.a + of.c
         # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
-        entries = [
-            64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones
-            for ones in range(of.scale + 1)
-        ]
+        entries = [64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones for ones in range(of.scale + 1)]
         named = sum(comb(of.scale, i) * (1 - exp(-x / groups)) for i, x in enumerate(entries))
         return groups * named * away
     if case == "mesh":
@@ -66,8 +63,7 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
 def _beside(begin: float, end: float, side: int) -> float:
     """Rows of B that the points begin … end - 1 of a mesh need of others: in their own plane, and the next two."""
     runs = [
-        (max(0, begin - side - 1 + shift), min(side**3, end + side + 1 + shift))
-        for shift in (-(side**2), 0, side**2)
+        (max(0, begin - side - 1 + shift), min(side**3, end + side + 1 + shift)) for shift in (-(side**2), 0, side**2)
     ]
     total, at = 0.0, 0.0
     for first, last in runs:
@@ -102,7 +98,7 @@ def fit(rows: list[Row], case: str) -> Fitted | None:
     rate = float(np.median([r.nnz * r.n / 1e9 / r.multiplication_ms for r in alone]))
     slower = float(
         np.median([r.multiplication_ms * rate * r.gpus / (r.nnz * r.n / 1e9 * r.imbalance) for r in several])
-    )  # fmt: skip
+    )
     gigabytes = np.array([r.sent_bytes / r.gpus / 1e9 for r in several])
     spent = np.array([r.communication_ms for r in several])
     chunks = np.array([r.chunks for r in several])
@@ -149,9 +145,15 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 
 
 def predict(
-    of: Fitted, like: Row, gpus: int, *, size: int | None = None, domain: int = 8, way: str = WAYS[1],
+    of: Fitted,
+    like: Row,
+    gpus: int,
+    *,
+    size: int | None = None,
+    domain: int = 8,
+    way: str = WAYS[1],
     infiniband: float = INFINIBAND[1],
-) -> dict:  # fmt: skip
+) -> dict:
     """A call on so many GPUs of a matrix like a record's, or of another size: milliseconds, and bytes of a GPU.
 
     Raises ValueError, one sentence, for a way that there is none of.
@@ -177,9 +179,14 @@ def predict(
     work = like.nnz * grown * like.n / 1e9 / of.rate * of.slower / gpus
     ms = together(moved, work, like.chunks, _early(of, gpus, like.chunks))
     return {
-        "gpus": gpus, "domain": domain, "way": way, "ms": ms, "multiplication_ms": work,
-        "nvlink_bytes": inside, "infiniband_bytes": outside,
-    }  # fmt: skip
+        "gpus": gpus,
+        "domain": domain,
+        "way": way,
+        "ms": ms,
+        "multiplication_ms": work,
+        "nvlink_bytes": inside,
+        "infiniband_bytes": outside,
+    }
 
 
 def uncertainty(of: Fitted, gpus: int) -> float:
@@ -201,16 +208,18 @@ def predictions(rows: list[Row]) -> pd.DataFrame:
             for way in WAYS:
                 for gpus in GPUS:
                     slow, middle, fast = (
-                        predict(of, several, gpus, domain=domain, way=way, infiniband=x)
-                        for x in INFINIBAND
+                        predict(of, several, gpus, domain=domain, way=way, infiniband=x) for x in INFINIBAND
                     )
                     off = uncertainty(of, gpus)
                     found.append(
                         {
-                            "case": case, **middle, "low_ms": fast["ms"] / off, "high_ms": slow["ms"] * off,
+                            "case": case,
+                            **middle,
+                            "low_ms": fast["ms"] / off,
+                            "high_ms": slow["ms"] * off,
                             "efficiency": alone.median_ms / gpus / middle["ms"],
                         }
-                    )  # fmt: skip
+                    )
     return pd.DataFrame(found)
 
 

@@ -38,15 +38,22 @@ CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weig
 #: In tables, whose width is that of the text.
 BRIEF = {"graph": "graph", "mesh": "mesh", "block": "blocks"}
 NAMES = {
-    OURS: "ours", GATHERED: "all-gather of B and cuSPARSE", DTENSOR: "PyTorch's distributed tensors, dense",
+    OURS: "ours",
+    GATHERED: "all-gather of B and cuSPARSE",
+    DTENSOR: "PyTorch's distributed tensors, dense",
     STREAMED: "A streamed from the host",
-}  # fmt: skip
+}
 #: The same at the head of a column.
 SHORT = {GATHERED: "all-gather, cuSPARSE", DTENSOR: "DTensor, dense", STREAMED: "streamed"}
 COLOURS = {
-    OURS: style.BEST, GATHERED: style.BASELINE, DTENSOR: style.RUNGS[0], STREAMED: style.RUNGS[1],
-    "graph": style.PUBLISHED, "mesh": style.BEST, "block": style.BASELINE,
-}  # fmt: skip
+    OURS: style.BEST,
+    GATHERED: style.BASELINE,
+    DTENSOR: style.RUNGS[0],
+    STREAMED: style.RUNGS[1],
+    "graph": style.PUBLISHED,
+    "mesh": style.BEST,
+    "block": style.BASELINE,
+}
 MARKERS = {"graph": "o", "mesh": "s", "block": "^"}
 #: Least efficiency of strong scaling `AT` so many GPUs; most bytes that are sent, over those that the pattern requires.
 BARS = {"graph": 0.70, "mesh": 0.85, "block": 0.85}
@@ -74,9 +81,7 @@ def banner(rows: list[Row], machine: Path) -> str:
     if not rows:
         return MISSING
     last = max(row.when for row in rows)[:10]
-    commit = (
-        records.read_machine(machine)["commit"] if (machine / records.MACHINE).is_file() else ""
-    )
+    commit = records.read_machine(machine)["commit"] if (machine / records.MACHINE).is_file() else ""
     counts = sorted({row.gpus for row in rows})
     return (
         f"From records of {rows[0].gpu}, {last}{f', commit {commit}' if commit else ''}: on "
@@ -90,11 +95,17 @@ def strong(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
     alone = {(r.case, r.size, r.n): r for r in mine if r.gpus == 1}
     found = [
         {
-            "case": r.case, "size": r.size, "n": r.n, "nnz": r.nnz, "gpus": r.gpus, "ms": r.median_ms,
+            "case": r.case,
+            "size": r.size,
+            "n": r.n,
+            "nnz": r.nnz,
+            "gpus": r.gpus,
+            "ms": r.median_ms,
             "efficiency": alone[r.case, r.size, r.n].median_ms / r.gpus / r.median_ms,
         }
-        for r in mine if (r.case, r.size, r.n) in alone
-    ]  # fmt: skip
+        for r in mine
+        if (r.case, r.size, r.n) in alone
+    ]
     table = pd.DataFrame(found, columns=["case", "size", "n", "nnz", "gpus", "ms", "efficiency"])
     several = table.groupby(["case", "size", "n"])["gpus"].transform("max") > 1
     return table[several].sort_values(["case", "size", "gpus"], ignore_index=True)
@@ -136,9 +147,7 @@ def drawn_scaling(rows: list[Row]) -> tuple | None:
         for case, of in table.groupby("case", sort=False):
             of = of[of["nnz"] == of["nnz"].max()] if kind == "strong" else of
             of = of.sort_values("gpus")
-            (line,) = ax.plot(
-                of["gpus"], 100 * of["efficiency"], color=COLOURS[case], marker=MARKERS[case]
-            )
+            (line,) = ax.plot(of["gpus"], 100 * of["efficiency"], color=COLOURS[case], marker=MARKERS[case])
             handles[CASES[case]] = line
         ax.axhline(100, color=style.BOUND, linewidth=0.8, linestyle="--")
         ax.set_xscale("log", base=2)
@@ -163,8 +172,11 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
         needs = row.contender == OURS and row.least_bytes
         found.append(
             {
-                "matrix, non-zeros": f"{BRIEF[row.case]}, {row.nnz / 1e9:.2g} · 10⁹", "N": row.n, "GPUs": row.gpus,
-                "contender": SHORT.get(row.contender, NAMES[row.contender]), "ms": f"{row.median_ms:.1f}",
+                "matrix, non-zeros": f"{BRIEF[row.case]}, {row.nnz / 1e9:.2g} · 10⁹",
+                "N": row.n,
+                "GPUs": row.gpus,
+                "contender": SHORT.get(row.contender, NAMES[row.contender]),
+                "ms": f"{row.median_ms:.1f}",
                 "TFLOP/s": f"{row.tflops:.1f}",
                 "communi\u00adcation, ms": f"{row.communication_ms:.1f}" if split else "",
                 "waiting, ms": f"{row.waiting_ms:.1f}" if split else "",
@@ -172,13 +184,11 @@ def scaling_table(rows: list[Row]) -> pd.DataFrame | None:
                 "sent, GB": f"{row.sent_bytes / 1e9:.2f}",
                 "of the least": f"{row.sent_bytes / row.least_bytes:.2f}×" if needs else "",
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(found)
 
 
-@captioned(
-    "Milliseconds of all, and how many times as fast as the others ours is. cuSPARSE takes CSR, of blocks BSR."
-)
+@captioned("Milliseconds of all, and how many times as fast as the others ours is. cuSPARSE takes CSR, of blocks BSR.")
 def times_table(rows: list[Row]) -> pd.DataFrame | None:
     """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
     ours = {(r.case, r.size, r.n, r.gpus): r for r in rows if r.contender == OURS}
@@ -187,9 +197,10 @@ def times_table(rows: list[Row]) -> pd.DataFrame | None:
     found = []
     for key, mine in sorted(ours.items(), key=lambda x: (list(CASES).index(x[0][0]), *x[0][1:])):
         row = {
-            "matrix, non-zeros": f"{BRIEF[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹", "GPUs": mine.gpus,
+            "matrix, non-zeros": f"{BRIEF[mine.case]}, {mine.nnz / 1e9:.2g} · 10⁹",
+            "GPUs": mine.gpus,
             "ours, ms": f"{mine.median_ms:.4g}",
-        }  # fmt: skip
+        }
         for name in others:
             ms = times.get((*key, name))
             row[SHORT[name]] = f"{ms:.4g} ({ms / mine.median_ms:.2f}×)" if ms else ""
@@ -220,12 +231,18 @@ def beyond_table(where: Path) -> pd.DataFrame | None:
     """Matrices that no GPU holds: `beyond.csv` beside the records."""
     found = [
         {
-            "matrix": CASES[row.case], "rows": f"{row.m / 1e6:.0f} · 10⁶", "non-zeros": f"{row.nnz / 1e9:.1f} · 10⁹",
-            "A, GB": f"{_csr_bytes(row) / 1e9:.0f}", "N": row.n, "GPUs": row.gpus, "ms": f"{row.median_ms:.0f}",
-            "TFLOP/s": f"{row.tflops:.1f}", "sent, GB": f"{row.sent_bytes / 1e9:.2f}",
+            "matrix": CASES[row.case],
+            "rows": f"{row.m / 1e6:.0f} · 10⁶",
+            "non-zeros": f"{row.nnz / 1e9:.1f} · 10⁹",
+            "A, GB": f"{_csr_bytes(row) / 1e9:.0f}",
+            "N": row.n,
+            "GPUs": row.gpus,
+            "ms": f"{row.median_ms:.0f}",
+            "TFLOP/s": f"{row.tflops:.1f}",
+            "sent, GB": f"{row.sent_bytes / 1e9:.2f}",
         }
         for row in scaling.read(where / BEYOND)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(found) if found else None
 
 
@@ -236,10 +253,7 @@ def beyond(where: Path) -> str:
         return UNMEASURED.format(more="--beyond ", file=BEYOND)
     has = records.read_machine(where)["memory_bytes"]
     least, most = min(map(_csr_bytes, rows)), max(row.error for row in rows)
-    going = ", ".join(
-        f"{row.communication_ms:.0f} of {row.median_ms:.0f} ms for the {CASES[row.case]}"
-        for row in rows
-    )
+    going = ", ".join(f"{row.communication_ms:.0f} of {row.median_ms:.0f} ms for the {CASES[row.case]}" for row in rows)
     return (
         f"Each of these has at least {least / 1e9:.0f} GB in CSR; {rows[0].gpu} has {has / 1e9:.0f} GB. Made on the "
         f"devices, they were ready to multiply in {max(row.prepare_s for row in rows):.0f} s. Rows travel for {going}. "
@@ -267,11 +281,14 @@ def schedules_table(where: Path, rows: list[Row]) -> pd.DataFrame | None:
         ):
             found.append(
                 {
-                    "matrix": BRIEF[row.case], "schedule": name, "all": f"{row.median_ms:.2f}",
-                    "communi\u00adcation": f"{row.communication_ms:.2f}", "waiting": f"{row.waiting_ms:.2f}",
+                    "matrix": BRIEF[row.case],
+                    "schedule": name,
+                    "all": f"{row.median_ms:.2f}",
+                    "communi\u00adcation": f"{row.communication_ms:.2f}",
+                    "waiting": f"{row.waiting_ms:.2f}",
                     "multipli\u00adcation": f"{row.multiplication_ms:.2f}",
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(found) if found else None
 
 
@@ -281,22 +298,24 @@ def agrees(where: Path, shipped: Path | None = None) -> pd.DataFrame | None:
     return None if of is None else agreement.compared(of, shipped or paths.RECORDED / where.name)
 
 
-@captioned(
-    "Times of dealt out points over those of one GPU, and of that GPU's second run over its first."
-)
+@captioned("Times of dealt out points over those of one GPU, and of that GPU's second run over its first.")
 def agreement_table(of: pd.DataFrame | None) -> pd.DataFrame | None:
     """Times of each experiment over those of one GPU: where dealt out, and in that GPU's own second run."""
     if of is None:
         return None
     return pd.DataFrame(
         {
-            "experiment": f"{row.room}/{row.experiment}", "points": row.points, "rows": row.rows,
-            "median": f"{row.time:.3f}", "9 of 10 rows": f"{row.low:.3f} to {row.high:.3f}",
+            "experiment": f"{row.room}/{row.experiment}",
+            "points": row.points,
+            "rows": row.rows,
+            "median": f"{row.time:.3f}",
+            "9 of 10 rows": f"{row.low:.3f} to {row.high:.3f}",
             "second run of one GPU": ""
-            if row.again_low != row.again_low else f"{row.again_low:.3f} to {row.again_high:.3f}",
+            if row.again_low != row.again_low
+            else f"{row.again_low:.3f} to {row.again_high:.3f}",
         }
         for row in of.itertuples()
-    )  # fmt: skip
+    )
 
 
 def agreement_said(of: pd.DataFrame | None) -> str:
@@ -349,8 +368,7 @@ def claims(rows: list[Row]) -> list[Claim]:
         if case == "graph":
             of = of[(of["nnz"] >= LEAST_NNZ) & (of["n"] == 512)]
         found_at = {
-            gpus: float(rows_of.loc[rows_of["nnz"].idxmax(), "efficiency"])
-            for gpus, rows_of in of.groupby("gpus")
+            gpus: float(rows_of.loc[rows_of["nnz"].idxmax(), "efficiency"]) for gpus, rows_of in of.groupby("gpus")
         }
         value = found_at.get(AT)
         fewer = {g: x for g, x in found_at.items() if 1 < g < AT}
@@ -377,12 +395,15 @@ def claims_table(rows: list[Row]) -> pd.DataFrame:
         {
             "ours": claim.text,
             "bar": f"≥ {claim.bar:.0%}" if claim.at_least else f"≤ {claim.bar:g}×",
-            "measured": claim.so_far if claim.value is None
-            else f"{claim.value:.0%}" if claim.at_least else f"{claim.value:.3g}×",
+            "measured": claim.so_far
+            if claim.value is None
+            else f"{claim.value:.0%}"
+            if claim.at_least
+            else f"{claim.value:.3g}×",
             "verdict": claim.verdict,
         }
         for claim in claims(rows)
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- beyond the machine
@@ -397,7 +418,7 @@ def drawn_predictions(rows: list[Row]) -> tuple | None:
     fig, axes = plt.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
     handles = {}
     for ax, domain in zip(axes, model.DOMAINS, strict=True):
-        for (case, way), of in table[table["domain"] == domain].groupby(["case", "way"], sort=False):  # fmt: skip
+        for (case, way), of in table[table["domain"] == domain].groupby(["case", "way"], sort=False):
             scale = of["efficiency"] * of["ms"]
             dashes = "--" if way == model.WAYS[1] else ":"
             (line,) = ax.plot(of["gpus"], 100 * of["efficiency"], dashes, color=COLOURS[case])
@@ -421,12 +442,15 @@ def fits_table(rows: list[Row]) -> pd.DataFrame | None:
         return None
     return pd.DataFrame(
         {
-            "matrix": CASES[of.case], "non-zeros · N a second": f"{of.rate:.3g} · 10¹²",
-            "slower on several GPUs": f"{of.slower:.2f}×", "NVLink, GB/s": f"{of.nvlink:.0f}",
-            "error on what was measured": f"{np.expm1(of.error):.1%}", "measured on up to": f"{of.measured} GPUs",
+            "matrix": CASES[of.case],
+            "non-zeros · N a second": f"{of.rate:.3g} · 10¹²",
+            "slower on several GPUs": f"{of.slower:.2f}×",
+            "NVLink, GB/s": f"{of.nvlink:.0f}",
+            "error on what was measured": f"{np.expm1(of.error):.1%}",
+            "measured on up to": f"{of.measured} GPUs",
         }
         for of in found
-    )  # fmt: skip
+    )
 
 
 def in_short(rows: list[Row], where: Path) -> str:
@@ -444,8 +468,7 @@ def in_short(rows: list[Row], where: Path) -> str:
         others = [
             (r.median_ms, NAMES[r.contender])
             for r in rows
-            if (r.case, r.size, r.n, r.gpus) == (row.case, row.size, row.n, most)
-            and r.contender != OURS
+            if (r.case, r.size, r.n, r.gpus) == (row.case, row.size, row.n, most) and r.contender != OURS
         ]
         if others:
             ms, name = min(others)
@@ -468,9 +491,11 @@ def in_short(rows: list[Row], where: Path) -> str:
 
 ROWS = {"row of B is there": (True, style.BEST), "row of B travels": (False, style.PUBLISHED)}
 WAYS = {
-    "by rows": (style.BEST, "o"), "1.5D, 2 replicas": (style.CLAIM, "s"), "by columns": (style.RUNGS[0], "^"),
+    "by rows": (style.BEST, "o"),
+    "1.5D, 2 replicas": (style.CLAIM, "s"),
+    "by columns": (style.RUNGS[0], "^"),
     "all of B": (style.BASELINE, "v"),
-}  # fmt: skip
+}
 SMALL = {"graph": Rmat(9, 8, 1), "mesh": Stencil(8, 1)}
 
 
@@ -506,13 +531,14 @@ def _received(a, edges: np.ndarray) -> list[dict[str, int]]:
     table = exchange.volumes(a.row_ptr, a.col_idx, edges, edges)
     return [
         {
-            "part": p, "rows": int(edges[p + 1] - edges[p]),
+            "part": p,
+            "rows": int(edges[p + 1] - edges[p]),
             "non-zeros": int(a.row_ptr[edges[p + 1]] - a.row_ptr[edges[p]]),
             "rows of B received": int(table[p].sum() - table[p, p]),
             "rows that others have": int(a.m - (edges[p + 1] - edges[p])),
         }
         for p in range(len(edges) - 1)
-    ]  # fmt: skip
+    ]
 
 
 @captioned("A matrix of your own in parts: what each receives.")
@@ -535,21 +561,21 @@ def volumes(most: int = 6) -> pd.DataFrame:
             half = partition.by_nonzeros(a.row_ptr, parts // 2)
             found.append(
                 {
-                    "case": case, "parts": int(parts), "by rows": exchange.sent(table),
-                    "all of B": exchange.gathered(edges), "by columns": (parts - 1) * a.m,
+                    "case": case,
+                    "parts": int(parts),
+                    "by rows": exchange.sent(table),
+                    "all of B": exchange.gathered(edges),
+                    "by columns": (parts - 1) * a.m,
                     "1.5D, 2 replicas": _replicated(a, half) + a.m,
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(found)
 
 
 def told_volumes(found: pd.DataFrame) -> str:
     """The alternative text of the figure of `volumes`: what travels where there are the most parts."""
     last = found[found["parts"] == found["parts"].max()].set_index("case").drop(columns="parts")
-    told = [
-        f"{case}: {listed(f'{way} {rows:,}' for way, rows in own.items())}"
-        for case, own in last.iterrows()
-    ]
+    told = [f"{case}: {listed(f'{way} {rows:,}' for way, rows in own.items())}" for case, own in last.iterrows()]
     return f"Rows that travel for {found['parts'].max()} parts. {'; '.join(told)}."
 
 

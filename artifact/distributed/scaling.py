@@ -110,8 +110,9 @@ class Case:
 
 #: Together with B and C they fit two H200; A alone is larger than one's memory.
 BEYOND = (
-    Case("graph", 26, 64, "float32", degree=288, beyond=True), Case("mesh", 896, 16, "float32", beyond=True),
-)  # fmt: skip
+    Case("graph", 26, 64, "float32", degree=288, beyond=True),
+    Case("mesh", 896, 16, "float32", beyond=True),
+)
 
 
 def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> list[Case]:
@@ -119,10 +120,13 @@ def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> 
     grown = scale - 1 + int(np.log2(ranks))
     wide = side if ranks == 2 else round((side**3 * ranks / 2) ** (1 / 3))
     made = [
-        Case("graph", scale, n, "float32"), Case("mesh", side, n, "float32"), Case("block", rows, tokens, "bfloat16"),
-        Case("graph", grown, n, "float32"), Case("mesh", wide, n, "float32"),
+        Case("graph", scale, n, "float32"),
+        Case("mesh", side, n, "float32"),
+        Case("block", rows, tokens, "bfloat16"),
+        Case("graph", grown, n, "float32"),
+        Case("mesh", wide, n, "float32"),
         Case("block", rows * ranks // 2, tokens, "bfloat16"),
-    ]  # fmt: skip
+    ]
     return list(dict.fromkeys(made))
 
 
@@ -151,9 +155,7 @@ def write(path: Path, rows: list[Row]) -> None:
         table = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
         table.writeheader()
         for row in last.values():
-            table.writerow(
-                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in asdict(row).items()}
-            )
+            table.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in asdict(row).items()})
     beside.replace(path)
 
 
@@ -200,18 +202,19 @@ def make(case: Case, here, comm) -> Made:
     """A rank's part of a case, on its GPU; collective."""
     if case.name == "block":
         return _block(case, here, comm)
-    matrix = (
-        Rmat(case.size, case.degree, SEED) if case.name == "graph" else Stencil(case.size, SEED)
-    )
+    matrix = Rmat(case.size, case.degree, SEED) if case.name == "graph" else Stencil(case.size, SEED)
     edges = generate.edges(matrix, comm.size)
     here.xp.get_default_memory_pool().free_all_blocks()  # lengths of all rows are not needed again
     part = replace(generate.part(matrix, edges, comm.rank), consumed=case.beyond)
     counts = comm.gather(part.nnz)
     return Made(
-        part, lambda panels, begin: generate.fill_dense(panels, begin, SEED),
+        part,
+        lambda panels, begin: generate.fill_dense(panels, begin, SEED),
         lambda row, columns: generate.expected(matrix, row, columns, case.n, SEED),
-        matrix.m, sum(counts), max(counts) * comm.size / sum(counts),
-    )  # fmt: skip
+        matrix.m,
+        sum(counts),
+        max(counts) * comm.size / sum(counts),
+    )
 
 
 def _block(case: Case, here, comm, k: int = 16384, density: float = 0.1) -> Made:
@@ -227,9 +230,7 @@ def _block(case: Case, here, comm, k: int = 16384, density: float = 0.1) -> Made
         wide = Panels((0, case.n), [xp.empty((rows, case.n), np.float32)])
         generate.fill_dense(wide, first, SEED)
         for array, left, right in zip(panels.arrays, panels.edges, panels.edges[1:], strict=False):
-            array[...] = half.to_bits(
-                xp.ascontiguousarray(wide.arrays[0][:, left:right]), "bfloat16"
-            )
+            array[...] = half.to_bits(xp.ascontiguousarray(wide.arrays[0][:, left:right]), "bfloat16")
 
     def expected(row: int, columns: np.ndarray):
         first = (row - begin) // unit * unit
@@ -301,9 +302,7 @@ def off_by(made: Made, case: Case, out: Panels, first: int) -> tuple[float, int]
             found += c @ signs[left:right]
             square += (c * c).sum(axis=1)
         may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt(square)
-        over = xp.abs(found - exact[:, :-1]).max(axis=1) / (
-            SPREAD * may + np.finfo(np.float32).tiny
-        )
+        over = xp.abs(found - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
         over = xp.where(xp.isnan(over), np.inf, over)
         if float(over.max()) > worst:
             worst, where = float(over.max()), at.start + int(over.argmax())
@@ -373,7 +372,7 @@ def ours(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     chunks = 4 if case.dtype == "float32" and not case.beyond else None
     plan = distributed.plan(
         made.part, case.n, comm, dtype=case.dtype, chunks=chunks, machine=here, tune=case.name == "block"
-    )  # fmt: skip
+    )
     here.sync()
     spent = max(comm.gather(time.perf_counter() - begin))
     made.fill(plan.operand(), plan.b_rows[0])
@@ -387,9 +386,14 @@ def ours(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     moved = tuple(map(sum, zip(*sizes, strict=True)))
     product = plan._steps[-1][0][0]
     return Measured(
-        times, error, spent, (split.communication, split.waiting, split.multiplication), moved,
-        len(plan.edges) - 1, getattr(getattr(product, "plan", None), "choice", ""),
-    )  # fmt: skip
+        times,
+        error,
+        spent,
+        (split.communication, split.waiting, split.multiplication),
+        moved,
+        len(plan.edges) - 1,
+        getattr(getattr(product, "plan", None), "choice", ""),
+    )
 
 
 def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
@@ -409,10 +413,21 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     wrap = (lambda x: half.Half(case.dtype, x)) if case.dtype in half.DTYPES else (lambda x: x)
     operands = Operands(a, wrap(whole), wrap(out))
     problem = Problem(
-        room="distributed", label=case.name, m=a.m, n=case.n, k=k, nnz=a.nnz, density=a.nnz / (a.m * k), seed=SEED,
-        useful_flops=2 * a.nnz * case.n, flops_def="2·nnz·N", least_bytes=0, requested_bytes=0,
-        make_host=lambda: operands, make_device=lambda: operands,
-    )  # fmt: skip
+        room="distributed",
+        label=case.name,
+        m=a.m,
+        n=case.n,
+        k=k,
+        nnz=a.nnz,
+        density=a.nnz / (a.m * k),
+        seed=SEED,
+        useful_flops=2 * a.nnz * case.n,
+        flops_def="2·nnz·N",
+        least_bytes=0,
+        requested_bytes=0,
+        make_host=lambda: operands,
+        make_device=lambda: operands,
+    )
     begin = time.perf_counter()
     bound, why = None, ""
     try:
@@ -443,9 +458,7 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     error = checked(made, case, Panels((0, case.n), [out]), first, comm)
     times = timed(call, here, comm, repeats)
     size = out.dtype.itemsize * case.n * k * (comm.size - 1)
-    return Measured(
-        times, error, spent, bytes=(size, size, size), kernel=bound.name if bound else "torch"
-    )
+    return Measured(times, error, spent, bytes=(size, size, size), kernel=bound.name if bound else "torch")
 
 
 def _torch_spmm(a, b, out, stream) -> Callable[[], None]:
@@ -482,9 +495,7 @@ def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
 def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     """PyTorch's distributed tensors multiply dense ones: the weight with its zeros, rows of it and of B on each GPU."""
     if comm.size == 1 or case.name != "block":
-        raise ValueError(
-            "distributed tensors hold no sparse matrix, and of dense ones only the weight fits"
-        )
+        raise ValueError("distributed tensors hold no sparse matrix, and of dense ones only the weight fits")
     import torch
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Shard
@@ -497,7 +508,7 @@ def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     made.fill(panel, int(own[comm.rank]))
     bits = half.to_bits(bcsr.to_dense(made.part.a), case.dtype)
     here.sync()
-    local = [torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16) for x in (bits, panel.arrays[0])]  # fmt: skip
+    local = [torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16) for x in (bits, panel.arrays[0])]
     a, b = (DTensor.from_local(x, mesh, [Shard(0)]) for x in local)
     kept = []
 
@@ -517,9 +528,7 @@ def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
 def streamed(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     """A in host memory, on one GPU."""
     if comm.size > 1 or case.name != "graph" or made.nnz > MOST_STREAMED:
-        raise ValueError(
-            f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed"
-        )
+        raise ValueError(f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed")
     begin = time.perf_counter()
     a = csr.to_host(made.part.a)
     made.part = Part(a, made.part.rows)  # what was on the GPU goes
@@ -555,9 +564,7 @@ def measure(case: Case, names: list[str], here, comm, repeats: int, say) -> list
     begin = time.perf_counter()
     made = make(case, here, comm)
     here.sync()
-    say(
-        f"{case.name} {case.size}: {made.nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s"
-    )
+    say(f"{case.name} {case.size}: {made.nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
     gpu, rows = str(here.device.name), []
     for name in names:
         said, found = "", None
@@ -584,27 +591,38 @@ def measure(case: Case, names: list[str], here, comm, repeats: int, say) -> list
             continue
         rows.append(
             Row(
-                case.name, case.size, name, comm.size, made.m, made.part.k, case.n, made.nnz, case.dtype,
-                *found.times, repeats, *found.split, made.imbalance, *found.bytes, found.error,
-                found.prepare_s, found.chunks, found.kernel, gpu, datetime.now(UTC).isoformat(timespec="seconds"),
+                case.name,
+                case.size,
+                name,
+                comm.size,
+                made.m,
+                made.part.k,
+                case.n,
+                made.nnz,
+                case.dtype,
+                *found.times,
+                repeats,
+                *found.split,
+                made.imbalance,
+                *found.bytes,
+                found.error,
+                found.prepare_s,
+                found.chunks,
+                found.kernel,
+                gpu,
+                datetime.now(UTC).isoformat(timespec="seconds"),
             )
-        )  # fmt: skip
-        say(
-            f"  {name}: {found.times[0]:.2f} ms, {rows[-1].tflops:.1f} TFLOP/s, ready in {found.prepare_s:.1f} s"
         )
+        say(f"  {name}: {found.times[0]:.2f} ms, {rows[-1].tflops:.1f} TFLOP/s, ready in {found.prepare_s:.1f} s")
     return rows
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.scaling", description=__doc__)  # fmt: skip
-    parser.add_argument(
-        "--out", type=Path, required=True, help="CSV, gone on with where it is there"
-    )
+    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.scaling", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="CSV, gone on with where it is there")
     parser.add_argument("--gpus", type=int, help="how many there must be")
     parser.add_argument("--cases", default="graph,mesh,block")
-    parser.add_argument(
-        "--beyond", action="store_true", help="instead: matrices that no GPU holds, on at least two"
-    )
+    parser.add_argument("--beyond", action="store_true", help="instead: matrices that no GPU holds, on at least two")
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--scale", type=int, default=24, help="2^scale vertices of the graph")
     parser.add_argument("--side", type=int, default=256, help="points along a side of the mesh")
@@ -612,9 +630,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-n", type=int, default=512, help="columns of B")
     parser.add_argument("--tokens", type=int, default=8192, help="columns of B of the weight")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument(
-        "--budget", type=float, default=140, help="seconds after which nothing new is begun"
-    )
+    parser.add_argument("--budget", type=float, default=140, help="seconds after which nothing new is begun")
     given = parser.parse_args(argv)
     begin = time.monotonic()
     with distributed.start(size=given.gpus) as comm:
@@ -629,15 +645,14 @@ def main(argv: list[str] | None = None) -> int:
         every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
         if given.beyond:
             if comm.size == 1:
-                raise ValueError(
-                    "--beyond is for matrices that no GPU holds, but there is one: start at least two"
-                )
+                raise ValueError("--beyond is for matrices that no GPU holds, but there is one: start at least two")
             every = BEYOND
         for case in [case for case in every if case.name in given.cases.split(",")]:
             names = [
-                name for name in ([OURS] if given.beyond else given.contenders.split(","))
+                name
+                for name in ([OURS] if given.beyond else given.contenders.split(","))
                 if (case.name, case.size, case.n, name, comm.size) not in done
-            ]  # fmt: skip
+            ]
             if not names:
                 continue
             if max(comm.gather(time.monotonic() - begin)) > given.budget:

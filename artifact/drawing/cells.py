@@ -50,9 +50,7 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
 
 def folded(what: str, text: str) -> str:
     """HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
-    box = (
-        f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{what}">{text}</div>'
-    )
+    box = f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{what}">{text}</div>'
     return f'<details class="folded"><summary>{what}</summary>{box}</details>'
 
 
@@ -110,9 +108,7 @@ def figures(room: str) -> Callable[..., None]:
     return partial(_show, room)
 
 
-def _show(
-    room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str, fold: str = ""
-) -> None:
+def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str, fold: str = "") -> None:
     if drawn is None:
         return
     fig, data, *narrow = drawn
@@ -123,9 +119,7 @@ def _show(
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:
     """Keep the data behind a table as those behind figures are, and return the link to them."""
-    records.write_text(
-        paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n")
-    )
+    records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
     return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 

@@ -40,9 +40,7 @@ def sweep_panel(
     shown = list(show_variants or dict.fromkeys((variants[0], variants[-1])))
     drawn = [*shown, baseline]
     data = df[df["variant"].isin(drawn)].copy()
-    ratio = pd.concat(
-        [records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in drawn]
-    )
+    ratio = pd.concat([records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in drawn])
     data = data.merge(ratio.reset_index(), on=["experiment", "variant", *records.POINT], how="left")
     data = data.sort_values(["density", "variant", x])
     densities = sorted(data["density"].unique())
@@ -136,13 +134,7 @@ def dots(table: pd.DataFrame, looks: Callable[[str], dict], xlabel: str):
     ax.tick_params(axis="y", length=0)
     plot.log(ax.xaxis, fine=True)
     plot.legend(fig, handles)
-    long = (
-        table.rename_axis(index="row", columns="variant")
-        .stack()
-        .rename("value")
-        .dropna()
-        .reset_index()
-    )
+    long = table.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
     return fig, long
 
 
@@ -186,9 +178,7 @@ def ladder(
         raise ValueError(f"None of the rungs {', '.join(variants)} has a record.")
     rows = []
     for variant in present:
-        for experiment, values in records.speedup(df, variant, baseline).groupby(
-            "experiment", sort=False
-        ):
+        for experiment, values in records.speedup(df, variant, baseline).groupby("experiment", sort=False):
             rows.append(
                 {
                     "variant": variant,
@@ -203,9 +193,7 @@ def ladder(
     data = pd.DataFrame(rows)
     experiments = list(dict.fromkeys(data["experiment"]))
     wrapped = [sketch.wrap(times(variants[v]), 50) for v in present]
-    heights = [
-        max(0.24 * len(experiments), 0.17 * (text.count("\n") + 1)) + 0.16 for text in wrapped
-    ]
+    heights = [max(0.24 * len(experiments), 0.17 * (text.count("\n") + 1)) + 0.16 for text in wrapped]
     tops = np.cumsum([0, *heights])
     fig, ax = plt.subplots(figsize=(WIDTH, tops[-1] + 1.0))
     markers = dict(zip(experiments, "osD^vP", strict=False))
@@ -227,9 +215,7 @@ def ladder(
             one = one.iloc[0]
             if row == 0 and experiment in (stated or {}):
                 _stated_range(ax, stated[experiment], place + 0.075)
-            ax.plot(
-                [one["least"], one["most"]], [place] * 2, color=colour, linewidth=1.1, alpha=0.6
-            )
+            ax.plot([one["least"], one["most"]], [place] * 2, color=colour, linewidth=1.1, alpha=0.6)
             ax.plot(
                 one["speedup"],
                 place,
@@ -239,9 +225,7 @@ def ladder(
                 markeredgewidth=0,
             )
             if len(experiments) > 1:
-                ax.text(
-                    0.8, place, experiment, transform=across, va="center", ha="right", fontsize=8
-                )
+                ax.text(0.8, place, experiment, transform=across, va="center", ha="right", fontsize=8)
             ax.text(
                 0.92,
                 place,
@@ -255,12 +239,8 @@ def ladder(
     ax.axvline(1, color=BASELINE, linewidth=1.3)
     ax.set_xscale("log")
     low, high = min(data["least"].min(), 0.9), max(data["most"].max(), 1.1)
-    ax.set(
-        xlim=(low / 1.08, high * (high / low) ** 0.5), ylim=(tops[-1], 0)
-    )  # room for the numbers on the right
-    ticks = [
-        t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10) if low / 1.08 <= t <= high * 1.04
-    ]
+    ax.set(xlim=(low / 1.08, high * (high / low) ** 0.5), ylim=(tops[-1], 0))  # room for the numbers on the right
+    ticks = [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10) if low / 1.08 <= t <= high * 1.04]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(plot.number))
@@ -303,9 +283,7 @@ def _stated_range(ax, ends: tuple[float, float], place: float) -> None:
         ax.annotate("", (known[0], place), to, textcoords="offset points", arrowprops=away)
 
 
-def spread(
-    first: pd.DataFrame, second: pd.DataFrame, variants: Sequence[str], tolerance: float = 0.03
-):
+def spread(first: pd.DataFrame, second: pd.DataFrame, variants: Sequence[str], tolerance: float = 0.03):
     """Second run over first run of the same measurement, per point, against the time of the first.
 
     Raises ValueError if the two share no point.
@@ -322,9 +300,7 @@ def spread(
         rows = data[data["variant"] == variant]
         more = {"linestyle": "none", "alpha": 0.85}
         percent = 100 * (rows["ratio"] - 1)
-        handles[name(variant)] = plot.line(
-            ax, rows["median_us_first"], percent, variant, variants, **more
-        )
+        handles[name(variant)] = plot.line(ax, rows["median_us_first"], percent, variant, variants, **more)
     percent = 100 * (data["ratio"] - 1)
     limit = max(float(percent.abs().max()) * 1.15, 100 * tolerance * 1.3)
     side.hist(percent, bins=np.linspace(-limit, limit, 31), orientation="horizontal", color=BOUND)

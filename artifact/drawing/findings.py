@@ -41,9 +41,7 @@ def dots(data: pd.DataFrame) -> str:
     told = []
     for variant, rows in data.groupby("variant", sort=False):
         ahead, most = (rows["value"] > 1).sum(), rows["value"].max()
-        told.append(
-            f"{style.name(variant)} is above 1 at {ahead} of {len(rows)}, at most {most:.2f}"
-        )
+        told.append(f"{style.name(variant)} is above 1 at {ahead} of {len(rows)}, at most {most:.2f}")
     return f"Dot plot, a row for each problem: {'; '.join(told)}."
 
 
@@ -83,9 +81,7 @@ def ends(said: str, value: str, along: str, by: str = "variant", at: str = "") -
         for name, line in rows[rows[along].notna()].groupby(by, sort=False):
             course = line.groupby(along)[value].agg(_mean)
             first, last = course.iloc[0], course.iloc[-1]
-            text = (
-                f"{style.name(str(name))} from {short(first)} at {value_of(along, course.index[0])}"
-            )
+            text = f"{style.name(str(name))} from {short(first)} at {value_of(along, course.index[0])}"
             if course.max() > 1.02 * max(first, last):
                 text += f" over {short(course.max())} at {value_of(along, course.idxmax())}"
             text += f" to {short(last)} at {value_of(along, course.index[-1])}"
@@ -112,9 +108,7 @@ def counts(said: str, column: str, at: str) -> Found:
     def of(data: pd.DataFrame) -> str:
         texts = []
         for where, rows in data.groupby(at, sort=False):
-            told = listed(
-                [f"{n} of {len(rows)} {v}" for v, n in rows[column].value_counts().items()]
-            )
+            told = listed([f"{n} of {len(rows)} {v}" for v, n in rows[column].value_counts().items()])
             texts.append(f"{value_of(at, where)}: {told}")
         return f"{said}. {'; '.join(texts)}."
 

@@ -29,7 +29,7 @@ ROOFS = {
     "FP32 on CUDA cores, measured": (("fma",), "tflops", "TFLOP/s"),
     "BF16 on tensor cores, measured": (("wgmma", "mma"), "tflops", "TFLOP/s"),
     "BF16 2:4 on tensor cores, measured": (("wgmma_sp", "wgmma_sp_ra", "mma_sp"), "tflops", "TFLOP/s"),
-}  # fmt: skip
+}
 #: What was sampled while kernels ran, at squares of at least LARGE: column -> what it is called, its unit.
 LOADS = {"power_w": ("power", "W"), "sm_mhz": ("SM clock", "MHz")}
 LARGE = 4096
@@ -91,9 +91,7 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     rows |= loads(found)
     names = list(found)
     return pd.DataFrame(
-        {"": what, **{gpu: _cell(values, gpu, names) for gpu in names}}
-        for what, values in rows.items()
-        if values
+        {"": what, **{gpu: _cell(values, gpu, names) for gpu in names}} for what, values in rows.items() if values
     )
 
 

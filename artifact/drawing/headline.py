@@ -45,14 +45,10 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m artifact.drawing.headline", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m artifact.drawing.headline", description=__doc__)
     parser.add_argument("what", choices=["readme"], help="the figure of the README")
     parser.add_argument("--gpu", default="nvidia-h200", help="whose records (default: %(default)s)")
-    parser.add_argument(
-        "--records", type=Path, default=paths.RECORDED, help="default: the shipped ones"
-    )
+    parser.add_argument("--records", type=Path, default=paths.RECORDED, help="default: the shipped ones")
     parser.add_argument("--output", type=Path, default=README_FIGURE)
     options = parser.parse_args(None if arguments is None else list(arguments))
     try:

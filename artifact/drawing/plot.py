@@ -170,9 +170,7 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
     fig = ax.get_figure()
     fig.canvas.draw()  # the layout must be settled before heights mean anything
     height = ax.get_window_extent().height / fig.dpi * 72
-    at = {
-        line: ax.transAxes.inverted().transform(ax.transData.transform(line[1:3])) for line in lines
-    }
+    at = {line: ax.transAxes.inverted().transform(ax.transData.transform(line[1:3])) for line in lines}
     margins = [line for line in lines if at[line][0] > NEAR]
     lefts = {line for line in lines if line.alone and 0.4 < at[line][0] <= NEAR}
     beside_points = [

@@ -37,9 +37,7 @@ class Origin:
     def missing(self) -> str:
         """One sentence for a page that finds nothing to show."""
         where = "this GPU" if self.fresh else f"the GPU `{self.gpu}`"
-        return (
-            f"There are no records of {where} yet: `make measure` on a machine with one makes them."
-        )
+        return f"There are no records of {where} yet: `make measure` on a machine with one makes them."
 
     def machine(self) -> dict[str, Any]:
         """machine.json of the room that was measured last."""
@@ -101,9 +99,7 @@ def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]
 def _made(folder: Path) -> tuple[str, list[str]]:
     """When and with which commits the rooms of a GPU were measured, which may be several."""
     found = [records.read_machine(folder / room) for room in records.rooms(folder)]
-    parts = sorted(
-        (part for machine in found for part in records.made(machine)), key=attrgetter("date")
-    )
+    parts = sorted((part for machine in found for part in records.made(machine)), key=attrgetter("date"))
     days = list(dict.fromkeys(part.date[:10] for part in parts))
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return when, list(dict.fromkeys(part.commit for part in parts))
@@ -176,9 +172,7 @@ def table(df: pd.DataFrame | Styler, prose: bool = False, called: str = "") -> s
 
 def facts(rows: Mapping[str, object], called: str = "") -> str:
     """Two columns, name and value, as an HTML table without a head. called: its caption."""
-    body = "".join(
-        f'<tr><th scope="row">{key}</th><td>{value}</td></tr>' for key, value in rows.items()
-    )
+    body = "".join(f'<tr><th scope="row">{key}</th><td>{value}</td></tr>' for key, value in rows.items())
     said = f"<caption>{inline_code(called)}</caption>" if called else ""
     return f'<table class="facts">{said}<tbody>{body}</tbody></table>'
 

@@ -33,9 +33,25 @@ VENDOR = ("cusparse*", "cublas*")
 #: Races of a room that says nothing of them.
 MOST = 2
 COLUMNS = (
-    "room", "system", "race", "gpu", "experiments", "instead_of", "points", "published", "published_least",
-    "published_most", "best", "limit", "limit_least", "limit_most", "stated", "stated_at", "stated_low", "stated_high",
-)  # fmt: skip
+    "room",
+    "system",
+    "race",
+    "gpu",
+    "experiments",
+    "instead_of",
+    "points",
+    "published",
+    "published_least",
+    "published_most",
+    "best",
+    "limit",
+    "limit_least",
+    "limit_most",
+    "stated",
+    "stated_at",
+    "stated_low",
+    "stated_high",
+)
 KEY = ["experiment", *records.POINT]
 
 
@@ -48,9 +64,7 @@ class Race:
     experiments: tuple[str, ...]
     published: tuple[str, ...]  #: contenders as published; patterns, as the others
     best: tuple[str, ...]  #: ours
-    otherwise: tuple[
-        str, ...
-    ] = ()  #: experiments, where not all GPUs with records of the room have those
+    otherwise: tuple[str, ...] = ()  #: experiments, where not all GPUs with records of the room have those
     at: Mapping[str, list] = field(default_factory=dict)  #: column of the records -> values
     vendor: tuple[str, ...] = VENDOR
     ceiling: str = ""  #: microbenchmark that limits the useful work; else bytes alone
@@ -64,10 +78,7 @@ def races(room: str, folder: Path) -> list[Race]:
     if (declared := rooms.races(room)) is None:
         return _found(room, folder)
     try:
-        return [
-            Race(room, **{k: tuple(v) if isinstance(v, list) else v for k, v in race.items()})
-            for race in declared
-        ]
+        return [Race(room, **{k: tuple(v) if isinstance(v, list) else v for k, v in race.items()}) for race in declared]
     except TypeError as error:
         raise ValueError(
             f"{rooms.FOLDER / room / rooms.RACES}: a race is not whole or has a key too many ({error})."
@@ -78,10 +89,7 @@ def _found(room: str, folder: Path) -> list[Race]:
     variants = importlib.import_module(f"kernels.{room}").VARIANTS
     published = tuple(name for name, kernel in variants.items() if kernel.published)
     ours = tuple(name for name, kernel in variants.items() if not kernel.published)
-    made = [
-        Race(room, experiment, (experiment,), published, ours)
-        for experiment in records.experiments(folder / room)
-    ]
+    made = [Race(room, experiment, (experiment,), published, ours) for experiment in records.experiments(folder / room)]
     raced = [(len(points(race, folder)), race) for race in made]
     return [race for n, race in sorted(raced, key=lambda pair: -pair[0])[:MOST] if n]
 
@@ -143,12 +151,26 @@ def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
                     for side in ("published", "best", "limit")
                     if df[side].notna().all()
                 }
-                rows.append({"room": room.room, "system": room.name, "race": race.says, "gpu": gpu,
-                             "experiments": ", ".join(race.experiments), "instead_of": instead, "points": len(df),
-                             "published_least": rebuilt.min(), "published_most": rebuilt.max(),
-                             "limit_least": limit.min(), "limit_most": limit.max(), **over,
-                             "stated": stated, "stated_at": race.stated_at if stated else "",
-                             "stated_low": low, "stated_high": high})  # fmt: skip
+                rows.append(
+                    {
+                        "room": room.room,
+                        "system": room.name,
+                        "race": race.says,
+                        "gpu": gpu,
+                        "experiments": ", ".join(race.experiments),
+                        "instead_of": instead,
+                        "points": len(df),
+                        "published_least": rebuilt.min(),
+                        "published_most": rebuilt.max(),
+                        "limit_least": limit.min(),
+                        "limit_most": limit.max(),
+                        **over,
+                        "stated": stated,
+                        "stated_at": race.stated_at if stated else "",
+                        "stated_low": low,
+                        "stated_high": high,
+                    }
+                )
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -351,9 +373,7 @@ def _race(ax, rows: Sequence[Row], gpus: Sequence[str]) -> dict[str, object]:
     # The words between the rows stay free of lines.
     starts, lows = [row.stated - STATED / 2 for row in rows], [row.low for row in rows]
     for tick in ax.get_xticks():
-        ax.vlines(
-            [tick] * len(rows), starts, lows, color=style.INK, alpha=0.16, linewidth=0.6, zorder=0
-        )
+        ax.vlines([tick] * len(rows), starts, lows, color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
     ax.vlines([1] * len(rows), starts, lows, color=style.BASELINE, linewidth=1.6, zorder=1)
     handles = {"the vendor's fastest library": Line2D([], [], color=style.BASELINE, linewidth=1.6)}
     if any(np.isfinite(row.first.stated_low) for row in rows):
@@ -501,9 +521,7 @@ def alt(df: pd.DataFrame) -> str:
         stated = f"stated {row.stated}{at}, " if row.stated else ""
         here = f"here {row.published:.2f}× ({row.published_least:.2f} to {row.published_most:.2f}) as published"
         parts.append(f"{of}: {stated}{here}, {row.best:.2f}× ours{limit}")
-    return (
-        "Times as fast as the vendor's fastest library, geometric means. " + "; ".join(parts) + "."
-    )
+    return "Times as fast as the vendor's fastest library, geometric means. " + "; ".join(parts) + "."
 
 
 def caption(df: pd.DataFrame) -> str:

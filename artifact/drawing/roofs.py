@@ -135,9 +135,7 @@ def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, floa
         colour = look[memory.variant].colour
         ax.plot([left, memory.balance], [left * slope, fma], color=colour, linewidth=1.8)
         ax.plot(memory.balance, fma, "o", color=colour, markersize=6)
-        ax.plot(
-            [memory.balance] * 2, [bottom, fma], color=colour, linewidth=0.8, linestyle=(0, (1, 3))
-        )
+        ax.plot([memory.balance] * 2, [bottom, fma], color=colour, linewidth=0.8, linestyle=(0, (1, 3)))
         rows.append({"what": memory.ceiling, "flop_per_byte": memory.balance, "tflops": fma})
     ax.set_xlabel("useful FLOP per byte of that memory")
     ax.set_ylabel("TFLOP/s at most")

@@ -163,10 +163,7 @@ def look(variant: str, variants: Sequence[str]) -> dict:
         marker, line = ("8", ":") if own else known
         return {"color": BASELINE, "marker": marker, "linestyle": line}
     if variant not in variants:
-        raise ValueError(
-            f"There is no variant {variant!r} to draw; "
-            f"the room has {', '.join(variants) or 'none'}."
-        )
+        raise ValueError(f"There is no variant {variant!r} to draw; the room has {', '.join(variants) or 'none'}.")
     position = list(variants).index(variant)
     if position == 0:
         return {"color": PUBLISHED, "marker": "o", "linestyle": "-"}
@@ -279,9 +276,7 @@ def themed(markup: str) -> str:
     return markup
 
 
-def show(
-    fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str, narrow=None
-) -> Shown:
+def show(fig, room: str, name: str, data: pd.DataFrame, alt: str, caption: str, narrow=None) -> Shown:
     """Save `fig` as <figures>/<room>/<name>.svg and `data` as .csv beside it, both whole or not at
     all, and close it.
 
@@ -292,9 +287,7 @@ def show(
     """
     for what in (room, name):
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", what):
-            raise ValueError(
-                f"A figure cannot be called {what!r}: use lower-case letters, digits, '-' and '_'."
-            )
+            raise ValueError(f"A figure cannot be called {what!r}: use lower-case letters, digits, '-' and '_'.")
     if data.empty:
         raise ValueError(f"The figure {name!r} has no data behind it.")
     if not alt.strip():
@@ -303,9 +296,7 @@ def show(
     markup = svg(fig, prefix, alt)
     plt.close(fig)
     folder = Path(paths.FIGURES) / room
-    csv_path = records.write_text(
-        folder / f"{name}.csv", data.to_csv(index=False, lineterminator="\n")
-    )
+    csv_path = records.write_text(folder / f"{name}.csv", data.to_csv(index=False, lineterminator="\n"))
     alone = markup.replace("<svg ", '<svg color="#24292f" ', 1)  # for readers of the file itself
     svg_path = records.write_text(folder / f"{name}.svg", alone + "\n")
     if narrow is not None:
@@ -313,9 +304,9 @@ def show(
         plt.close(narrow)
         markup = markup.replace("<svg ", '<svg class="wide" ', 1)
         # Hidden where there is no style sheet of the book.
-        markup += "\n" + small.replace(
-            '<svg role="img" ', '<svg class="narrow" role="img" ', 1
-        ).replace('style="', 'style="display:none;', 1)
+        markup += "\n" + small.replace('<svg role="img" ', '<svg class="narrow" role="img" ', 1).replace(
+            'style="', 'style="display:none;', 1
+        )
     link = f'<a href="{CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
     return Shown(
         svg_path,

@@ -37,9 +37,7 @@ def systems(folder: Path | None) -> pd.DataFrame:
     """One row per system: the fields of `rooms.Room` that tell what it is, and its state."""
     told = [field.name for field in fields(rooms.Room) if field.name not in ("headline", "names")]
     found = rooms.find().values()
-    rows = [
-        {key: getattr(s, key) for key in told} | {"state": state(s.room, folder)} for s in found
-    ]
+    rows = [{key: getattr(s, key) for key in told} | {"state": state(s.room, folder)} for s in found]
     return pd.DataFrame(rows)
 
 
@@ -48,10 +46,7 @@ def systems_map(folder: Path | None):
     would lie on one another, their row has several lanes. (fig, data)"""
     data = systems(folder)
     placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
-    depth = [
-        max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1)
-        for unit in rooms.UNITS
-    ]
+    depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in rooms.UNITS]
     tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
     height = tops[-1] * INCHES
     fig, ax = plt.subplots(figsize=(style.WIDTH, height), layout="none")
@@ -122,9 +117,7 @@ def examples() -> list[np.ndarray]:
     anywhere = np.zeros((8, 8), bool)
     for row, count in enumerate((1, 4, 0, 2, 1, 6, 2, 1)):
         anywhere[row, rng.choice(8, count, replace=False)] = True
-    blocks = np.kron(
-        np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1]]), np.ones((2, 2))
-    )
+    blocks = np.kron(np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 1]]), np.ones((2, 2)))
     vectors = np.zeros((8, 8), bool)
     for window in (0, 4):  # two of every four rows, per group of four columns
         for group in (0, 4):

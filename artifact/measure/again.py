@@ -13,8 +13,17 @@ import pandas as pd
 from artifact.measure import records
 
 COLUMNS = (
-    "gpu", "room", "experiments", "measurements", "of", "median", "most_of_ten", "most", "between", "same_code",
-)  # fmt: skip
+    "gpu",
+    "room",
+    "experiments",
+    "measurements",
+    "of",
+    "median",
+    "most_of_ten",
+    "most",
+    "between",
+    "same_code",
+)
 
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
@@ -54,9 +63,7 @@ def runs(root: Path) -> pd.DataFrame:
             here = root / gpu / room
             there = here / records.REPEAT
             names = [n for n in records.experiments(there) if n in records.experiments(here)]
-            both = [
-                [records.read(folder / f"{name}.csv") for name in names] for folder in (here, there)
-            ]
+            both = [[records.read(folder / f"{name}.csv") for name in names] for folder in (here, there)]
             off = pd.concat([apart(*pair) for pair in zip(*both, strict=True)]) if names else ()
             if not len(off):
                 continue

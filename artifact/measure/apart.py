@@ -20,9 +20,7 @@ def origin(path: Path) -> str:
     return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(":")[0]
 
 
-def write(
-    path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]
-) -> None:
+def write(path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
     """script: the name of the file that measured; device: a `cuda.core.Device`."""
     table = pd.DataFrame(rows, columns=list(columns)).to_csv(index=False, lineterminator="\n")
     said = f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n"

@@ -122,9 +122,7 @@ def time(
     for name, bound in contenders.items():
         # Its launch would be captured as a graph of what little of it the GPU does.
         if getattr(bound, "needs_host_clock", False):
-            raise ValueError(
-                f"{name} works on the host as well, which this timer hides: use time_calls"
-            )
+            raise ValueError(f"{name} works on the host as well, which this timer hides: use time_calls")
     stream = device.create_stream()
     flush = device.allocate(flush_bytes(device.properties.l2_cache_size), stream=stream)
     graphs: list[Graph] = []
@@ -158,9 +156,7 @@ def measure(
 ) -> dict[str, Timing]:
     """The whole protocol on an engine: choose graphs, warm up, plan, sample, summarise."""
     if not 0 < min_samples <= max_samples:
-        raise ValueError(
-            f"{min_samples} to {max_samples} samples are no range: min_samples must be 1 or more"
-        )
+        raise ValueError(f"{min_samples} to {max_samples} samples are no range: min_samples must be 1 or more")
     if not budget_s > 0:
         raise ValueError(f"budget_s is {budget_s}, but a time budget in seconds must be positive")
     graph = {name: engine.host_us[name] > HOST_SHARE * engine.flush_us for name in names}
@@ -170,8 +166,7 @@ def measure(
 
     estimate_us = warm_up(names, engine, budget_s)
     counts = {
-        name: sample_count(us, engine.flush_us, budget_s, min_samples, max_samples)
-        for name, us in estimate_us.items()
+        name: sample_count(us, engine.flush_us, budget_s, min_samples, max_samples) for name, us in estimate_us.items()
     }
     taken: dict[str, list[float]] = {name: [] for name in names}
     seen: list[Sample] = []
@@ -212,9 +207,7 @@ def stable(before_us: float, after_us: float) -> bool:
     return abs(after_us - before_us) <= WARMUP_TOLERANCE * before_us
 
 
-def sample_count(
-    launch_us: float, flush_us: float, budget_s: float, min_samples: int, max_samples: int
-) -> int:
+def sample_count(launch_us: float, flush_us: float, budget_s: float, min_samples: int, max_samples: int) -> int:
     """Samples that a budget (s) pays for, when each costs a flush and a launch (µs)."""
     affordable = budget_s * 1e6 / max(launch_us + flush_us, 1e-3)
     return int(min(max(affordable, min_samples), max_samples))
@@ -440,18 +433,14 @@ class _Events:
 
         options = EventOptions(timing_enabled=True)
         while len(self.pairs) < count:
-            self.pairs.append(
-                (self.device.create_event(options), self.device.create_event(options))
-            )
+            self.pairs.append((self.device.create_event(options), self.device.create_event(options)))
         return self.pairs[:count]
 
 
 def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[Graph]) -> Engine:
     """The engine on a GPU; `graphs` receives what has to be closed afterwards."""
     events = _Events(device)
-    launch: dict[str, Callable[[Any], None]] = {
-        name: bound.launch for name, bound in contenders.items()
-    }
+    launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
     device.sync()  # operands were made on other streams
 
     def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:

@@ -69,9 +69,16 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
             }
         )
     columns = (
-        "variant", "idea", "measured", "promised", "share", "over_dense", "of_best", "sm_mhz",
+        "variant",
+        "idea",
+        "measured",
+        "promised",
+        "share",
+        "over_dense",
+        "of_best",
+        "sm_mhz",
         "least_mhz",
-    )  # fmt: skip
+    )
     return pd.DataFrame(rows, columns=list(columns))
 
 
@@ -114,9 +121,7 @@ def _measure(run: Run, name: str) -> dict:
         stream.close()
     when = datetime.now(UTC).isoformat(timespec="seconds")
     work = _as_problem(name, ceiling, run.seed)
-    return row(
-        work, name, EXPERIMENT, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when
-    )
+    return row(work, name, EXPERIMENT, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:
@@ -137,7 +142,18 @@ def _as_problem(name: str, ceiling: ceilings.Ceiling, seed: int) -> Problem:
         raise NotImplementedError(f"microbenchmark {name} has no operands")
 
     return Problem(
-        room="ceilings", label=name, m=1, n=1, k=1, nnz=1, density=1.0, seed=seed,
-        useful_flops=ceiling.flops, flops_def=ceiling.flops_def, least_bytes=ceiling.bytes,
-        requested_bytes=ceiling.bytes, make_host=nothing, make_device=nothing,
-    )  # fmt: skip
+        room="ceilings",
+        label=name,
+        m=1,
+        n=1,
+        k=1,
+        nnz=1,
+        density=1.0,
+        seed=seed,
+        useful_flops=ceiling.flops,
+        flops_def=ceiling.flops_def,
+        least_bytes=ceiling.bytes,
+        requested_bytes=ceiling.bytes,
+        make_host=nothing,
+        make_device=nothing,
+    )

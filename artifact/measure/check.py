@@ -292,9 +292,7 @@ def cupy_product(a, b, dtype=np.float64):
     if a.nnz == 0:
         return out
     # copy=True: sum_duplicates must not be able to touch the contenders' operands.
-    matrix = csr_matrix(
-        (a.val.astype(cupy.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True
-    )
+    matrix = csr_matrix((a.val.astype(cupy.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True)
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
@@ -357,14 +355,13 @@ def _rounded(product, out):
 
 def _launched(
     bound: Bound, problem: Problem, reference: Reference, stream, launch: Callable[[], Any] | None, when: str
-) -> str:  # fmt: skip
+) -> str:
     """Poison the output and launch once; what a sentence about that begins with."""
     out = bound.result()
     where = " ".join(filter(None, (bound.name, when, "at", describe(problem))))
     if tuple(out.shape) != tuple(reference.values.shape):
         raise WrongResult(
-            f"{where} returns an array of shape {tuple(out.shape)}, "
-            f"but the product has {tuple(reference.values.shape)}"
+            f"{where} returns an array of shape {tuple(out.shape)}, but the product has {tuple(reference.values.shape)}"
         )
     out.fill(math.nan)
     _finish(out)
@@ -375,9 +372,7 @@ def _launched(
             bound.launch(stream)
             if stream is not None:
                 stream.sync()
-    except (
-        Exception
-    ) as error:  # the driver's and the libraries' errors have no public class in common
+    except Exception as error:  # the driver's and the libraries' errors have no public class in common
         raise WrongResult(f"{where} failed to run: {device.first_line(error)}") from error
     return where
 
@@ -394,8 +389,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     kind = limit or outputs.dtype_of(out)
     if kind not in LIMITS:
         raise ValueError(
-            f"{where} is {kind}, for which there is no error limit: "
-            f"add one to LIMITS, which has {', '.join(LIMITS)}"
+            f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}"
         )
     square = worst = bound = 0.0
     for part, exact, sizes in _written(out, reference, where):
@@ -451,8 +445,7 @@ def _written(out, reference: Reference, where: str):
     if missing:
         row, column = divmod(first, out.shape[1])
         raise WrongResult(
-            f"{where} leaves {missing} of {out.size} elements unwritten or NaN, "
-            f"the first at row {row}, column {column}"
+            f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at row {row}, column {column}"
         )
 
 
@@ -528,10 +521,7 @@ def _dense(x):
 def _times(matrix, x):
     """A dense matrix, or a `Half`, times a vector, in float64 and without a library."""
     xp = _array_module(x)
-    parts = [
-        (_numbers(matrix, part).astype(xp.float64) * x).sum(axis=1)
-        for part in _parts(array_of(matrix))
-    ]
+    parts = [(_numbers(matrix, part).astype(xp.float64) * x).sum(axis=1) for part in _parts(array_of(matrix))]
     return xp.concatenate(parts) if parts else xp.zeros(len(array_of(matrix)))
 
 

@@ -30,9 +30,7 @@ OTHER_OPS = (
 )
 
 
-def compile_report(
-    room: str, variants: Collection[str] | None = None, target: str | None = None
-) -> pd.DataFrame:
+def compile_report(room: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
     """Every entry of every variant of a room, or of some, compiled for all of its targets, or one; no GPU is needed.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
@@ -84,9 +82,7 @@ def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
         if op in MEMORY_OPS:
             # Bytes and halves are U8, S8, U16 or S16; an access without a width is of one 32-bit
             # register.
-            width = next(
-                (m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32"
-            )
+            width = next((m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32")
             name = f"{op}.{width}"
         elif op in OTHER_OPS:
             # On sparse tensor cores: another instruction, at another rate.

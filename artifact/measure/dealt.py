@@ -61,9 +61,11 @@ def mark(folder: Path, experiment: str, name: str) -> None:
     """Write down that this process's GPU measured a point."""
     if gpu():
         line = {
-            "point": name, "gpu": gpu(), "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8],
+            "point": name,
+            "gpu": gpu(),
+            "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8],
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        }  # fmt: skip
+        }
         with (folder / FOLDER / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

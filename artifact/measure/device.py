@@ -244,9 +244,7 @@ def throttle_words(bits: int) -> str:
 
 def first_line(error: Exception) -> str:
     """What an error says, as part of a sentence: CUDA's own messages run over several lines."""
-    return next(
-        (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
-    )
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def describe(device) -> dict[str, Any]:
@@ -381,9 +379,7 @@ def _total_memory(ordinal: int) -> int:
 
     error, total = driver.cuDeviceTotalMem(driver.CUdevice(ordinal))
     if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(
-            f"the driver does not say how much memory GPU {ordinal} has ({error.name})"
-        )
+        raise RuntimeError(f"the driver does not say how much memory GPU {ordinal} has ({error.name})")
     return int(total)
 
 
@@ -423,12 +419,8 @@ def _nvml_facts(pci_bus_id: str) -> dict[str, Any]:
 
     return {
         "driver": _ask(pynvml.nvmlSystemGetDriverVersion, "unknown"),
-        "sm_mhz_max": _ask(
-            lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM), None
-        ),
-        "memory_mhz_max": _ask(
-            lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM), None
-        ),
+        "sm_mhz_max": _ask(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM), None),
+        "memory_mhz_max": _ask(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM), None),
         "power_limit_w": _ask(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, None),
     }
 

@@ -109,9 +109,7 @@ def folder() -> Path | None:
     if not named:
         return None
     if not Path(named).is_dir():
-        raise FileNotFoundError(
-            f"{VARIABLE} names {named!r}, which is no folder: unset or correct it"
-        )
+        raise FileNotFoundError(f"{VARIABLE} names {named!r}, which is no folder: unset or correct it")
     return Path(named)
 
 
@@ -145,8 +143,7 @@ def load(name: str, where: Path) -> csr.Csr:
     path = find(name, where)
     if path is None:
         raise FileNotFoundError(
-            f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or "
-            f"{name}/{name}.mtx"
+            f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or {name}/{name}.mtx"
         )
     a = read(path)
     rng = np.random.default_rng(zlib.crc32(name.encode()))

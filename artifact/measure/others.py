@@ -53,9 +53,7 @@ class Others:
         path, df = self.path(folder), self.table(folder)
         missing = set(POINT) - set(df.columns)
         if missing or not {"speedup", "tflops"} & set(df.columns):
-            raise ValueError(
-                f"{path}: it needs the columns {', '.join(POINT)}, and speedup or tflops."
-            )
+            raise ValueError(f"{path}: it needs the columns {', '.join(POINT)}, and speedup or tflops.")
         return df
 
 
@@ -78,9 +76,7 @@ def read(room: str, name: str, gpu: str, folder: Path = rooms.FOLDER) -> Others:
         what = "is missing" if key in known else "is none of such a file's"
         raise ValueError(f"{path}: the key {key!r} {what}; what is not known is said in words.")
     if slug(table["gpu"]) != gpu:
-        raise ValueError(
-            f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}."
-        )
+        raise ValueError(f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}.")
     return Others(room, name, **table)
 
 

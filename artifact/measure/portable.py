@@ -63,7 +63,7 @@ def measure(
             SMALLER: partial(module.bind, point.elsewhere, device=gpu.Portable(opened, GEFORCE)),
             point.own: partial(module.bind, point.own, device=opened),
             **dense,
-        }  # fmt: skip
+        }
         found = willing.measure(
             contenders,
             lambda here, problem=problem: measure_point(problem, here, opened, budget_s),
@@ -73,25 +73,31 @@ def measure(
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
         for name, (cost, errors, timing) in found.items():
             rows.append(
-                {"what": point.what, "label": problem.label, "m": problem.m, "n": problem.n, "k": problem.k,
-                 "density": problem.density, "contender": name, "median_us": timing.median_us,
-                 "tflops": problem.useful_flops / timing.median_us / 1e6, "over_dense": fastest / timing.median_us,
-                 "rel_err": errors.rel_err, "prepare_ms": cost.prepare_ms}
-            )  # fmt: skip
+                {
+                    "what": point.what,
+                    "label": problem.label,
+                    "m": problem.m,
+                    "n": problem.n,
+                    "k": problem.k,
+                    "density": problem.density,
+                    "contender": name,
+                    "median_us": timing.median_us,
+                    "tflops": problem.useful_flops / timing.median_us / 1e6,
+                    "over_dense": fastest / timing.median_us,
+                    "rel_err": errors.rel_err,
+                    "prepare_ms": cost.prepare_ms,
+                }
+            )
         problem.release()
         say(pd.DataFrame(rows[-len(found) :]).to_string(index=False))
     return pd.DataFrame(rows)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m artifact.measure.portable", description=__doc__.split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m artifact.measure.portable", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="a CSV file of the rows")
     parser.add_argument("--only", default="", choices=sorted({p.what for _, p in points()} | {""}))
-    parser.add_argument(
-        "--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point"
-    )
+    parser.add_argument("--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point")
     options = parser.parse_args(arguments)
     df = measure(gpus.require().open(), options.only, options.budget)
     if options.out:

@@ -54,18 +54,12 @@ class Column:
 COLUMNS: dict[str, Column] = {
     "room": Column("text", "", "folder under kernels/ that was measured"),
     "experiment": Column("text", "", "sweep of that room; also the name of the file"),
-    "variant": Column(
-        "text", "", "kernel of the room, or a library's algorithm such as cusparse_alg2"
-    ),
-    "label": Column(
-        "text", "", "name of a real matrix or of a pattern; empty for the usual one", optional=True
-    ),
+    "variant": Column("text", "", "kernel of the room, or a library's algorithm such as cusparse_alg2"),
+    "label": Column("text", "", "name of a real matrix or of a pattern; empty for the usual one", optional=True),
     "m": Column("int", "rows", "rows of A and of C"),
     "n": Column("int", "columns", "columns of B and of C"),
     "k": Column("int", "columns", "columns of A, rows of B"),
-    "density": Column(
-        "float", "fraction", "nominal share of nonzeros, S/100; nnz has the true one", most=1
-    ),
+    "density": Column("float", "fraction", "nominal share of nonzeros, S/100; nnz has the true one", most=1),
     "nnz": Column("int", "elements", "stored elements of the sparse operand", least=1),
     "seed": Column("int", "", "seed of the operands"),
     "median_us": Column("float", "µs", "median time of one launch or call"),
@@ -75,14 +69,10 @@ COLUMNS: dict[str, Column] = {
     "flops_def": Column("text", "", "definition of useful FLOPs, e.g. 2*nnz*n"),
     "useful_flops": Column("float", "FLOP", "useful floating-point operations of one launch"),
     "tflops": Column("float", "TFLOP/s", "useful_flops / median"),
-    "least_bytes": Column(
-        "float", "B", "compulsory traffic: each operand read once, C written once"
-    ),
+    "least_bytes": Column("float", "B", "compulsory traffic: each operand read once, C written once"),
     "requested_bytes": Column("float", "B", "traffic if no read were served by a cache"),
     "gbps": Column("float", "GB/s", "least_bytes / median"),
-    "rel_err": Column(
-        "float", "", "norm of (C - reference) over norm of reference, float64 reference"
-    ),
+    "rel_err": Column("float", "", "norm of (C - reference) over norm of reference, float64 reference"),
     "max_err": Column("float", "", "largest element-wise error against the same reference"),
     "bound": Column(
         "float",
@@ -92,22 +82,14 @@ COLUMNS: dict[str, Column] = {
         optional=True,
         late=True,
     ),
-    "prepare_ms": Column(
-        "float", "ms", "preprocessing before the first launch, not part of the median"
-    ),
+    "prepare_ms": Column("float", "ms", "preprocessing before the first launch, not part of the median"),
     "prepare_bytes": Column("float", "B", "device memory that the preprocessing added"),
     "graph": Column("flag", "", "whether the launch was replayed from a captured CUDA graph"),
-    "sm_mhz": Column(
-        "float", "MHz", "SM clock while timing; empty if NVML did not say", most=1e4, optional=True
-    ),
-    "power_w": Column(
-        "float", "W", "board power while timing; empty if NVML did not say", most=1e4, optional=True
-    ),
+    "sm_mhz": Column("float", "MHz", "SM clock while timing; empty if NVML did not say", most=1e4, optional=True),
+    "power_w": Column("float", "W", "board power while timing; empty if NVML did not say", most=1e4, optional=True),
     "throttle": Column("text", "", "NVML's throttle reasons while timing", optional=True),
     "gpu": Column("text", "", "GPU that the row was measured on"),
-    "when": Column(
-        "time", "UTC", "when the row was measured, ISO-8601 with its offset", least=2020
-    ),
+    "when": Column("time", "UTC", "when the row was measured, ISO-8601 with its offset", least=2020),
 }
 
 POINT = ("label", "m", "n", "k", "density")  # what a measurement is of, whoever computed it
@@ -145,9 +127,7 @@ COUNTER_KEY = ("variant", "m", "n", "k", "density", "metric")  # one row of the 
 MACHINE = "machine.json"
 PLAN = "plan.json"
 ABSENT = "absent.json"  # rows that a record does not have, each with the reason
-ABSENT_CELLS = {name: COLUMNS[name] for name in ("experiment", *KEY)} | {
-    "why": Column("text", "", "the reason")
-}
+ABSENT_CELLS = {name: COLUMNS[name] for name in ("experiment", *KEY)} | {"why": Column("text", "", "the reason")}
 REPEAT = "repeat"  # folder of the second measurement, in that of the first
 #: ... and the folder of those with other versions of a library, each in a folder of its version's name.
 LIBRARIES = "libraries"
@@ -158,9 +138,7 @@ ABOUT = Column("text", "", "GPU, or SHA-256 of the text with \\n at the end of l
 COUNTERS_ABOUT = {"gpu": ABOUT, "rows": Column("int", "rows", "of counters.csv"), "sha256": ABOUT}
 
 #: What a machine.json holds at least, and of which kind.
-MACHINE_KEYS = dict.fromkeys(("gpu", "slug", "date", "commit", "driver", "cuda", "python"), str) | {
-    "packages": Mapping
-}
+MACHINE_KEYS = dict.fromkeys(("gpu", "slug", "date", "commit", "driver", "cuda", "python"), str) | {"packages": Mapping}
 #: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
 LATER = "later"
 LATER_KEYS = {"experiments": list, "date": str, "commit": str, "sources": str}
@@ -199,9 +177,7 @@ def _parse(text: str, column: Column):
     try:
         value = int(text) if column.kind == "int" else float(text)
     except ValueError:
-        raise ValueError(
-            f"{text!r} is not {'a whole number' if column.kind == 'int' else 'a number'}"
-        ) from None
+        raise ValueError(f"{text!r} is not {'a whole number' if column.kind == 'int' else 'a number'}") from None
     most = min(column.most, np.iinfo(np.int64).max) if column.kind == "int" else column.most
     if column.kind == "float" and not math.isfinite(value):
         raise ValueError(f"{text!r} is not finite")
@@ -302,9 +278,7 @@ def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...])
             at, other = first.setdefault(tuple(row[c] for c in POINT), (number, row))
             for column in PROBLEM:
                 if row[column] != other[column]:
-                    what = (
-                        f"{row[column]} differs from {other[column]} in row {at}, the same problem"
-                    )
+                    what = f"{row[column]} differs from {other[column]} in row {at}, the same problem"
                     _refuse(name, number, column, what)
         for column in ONE_PER_FILE:
             if row[column] != parsed[0][column]:
@@ -327,10 +301,7 @@ def _worst(room: str, experiment: str, eight: bool) -> dict[str, float]:
     limits = known[room].limits if room in known else {}
     said = limits.get(experiment, limits.get(USUAL))
     kinds = EIGHT_LIMITS if eight else [said] if said else set(check.LIMITS) - {*EIGHT_LIMITS}
-    return {
-        error: max(getattr(check.LIMITS[kind], error) for kind in kinds)
-        for error in ("rel_err", "max_err")
-    }
+    return {error: max(getattr(check.LIMITS[kind], error) for kind in kinds) for error in ("rel_err", "max_err")}
 
 
 def _place(path: Path) -> dict[str, tuple[str, str]]:
@@ -363,11 +334,7 @@ def _typed(df: pd.DataFrame, columns: Mapping[str, Column] = COLUMNS) -> pd.Data
 def _cell(value, column: Column) -> str:
     if isinstance(value, float | np.floating) and math.isnan(value):
         return ""
-    if (
-        column.kind == "int"
-        and isinstance(value, float | np.floating)
-        and float(value).is_integer()
-    ):
+    if column.kind == "int" and isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))  # pandas makes whole columns float when one cell was missing
     if column.kind == "flag" and isinstance(value, bool | np.bool_):
         return str(bool(value))
@@ -380,9 +347,8 @@ def _text(df: pd.DataFrame, path: Path) -> str:
     writer = csv.writer(out, lineterminator="\n")
     foreign = [column for column in df.columns if column not in COLUMNS]
     columns = [
-        name for name, column in COLUMNS.items()
-        if name in df.columns and not (column.late and df[name].isna().all())
-    ] + foreign  # fmt: skip
+        name for name, column in COLUMNS.items() if name in df.columns and not (column.late and df[name].isna().all())
+    ] + foreign
     writer.writerow(columns)
     for row in df[columns].to_dict("records"):
         writer.writerow([_cell(row[c], COLUMNS[c]) if c in COLUMNS else row[c] for c in columns])
@@ -453,9 +419,7 @@ def _read_text(path: Path, what: str, column: str = "") -> str:
     except UnicodeDecodeError as error:
         if column:
             _refuse(path, 1, column, f"byte {error.start} is not UTF-8 text, so this is no {what}")
-        raise ValueError(
-            f"{path}: byte {error.start} is not UTF-8 text, so this is no {what}."
-        ) from None
+        raise ValueError(f"{path}: byte {error.start} is not UTF-8 text, so this is no {what}.") from None
     except (FileNotFoundError, PermissionError):
         raise
     except OSError as error:  # a link to itself, say
@@ -501,8 +465,7 @@ def whole(df: pd.DataFrame, path: str | Path) -> pd.DataFrame:
     points = len(df.drop_duplicates(list(POINT)))
     if points < plan["points"]:
         raise ValueError(
-            f"{path}: {path.stem} was interrupted after {points} of {plan['points']} points: "
-            "make measure goes on."
+            f"{path}: {path.stem} was interrupted after {points} of {plan['points']} points: make measure goes on."
         )
     if len(df) != plan["rows"]:
         raise ValueError(
@@ -610,12 +573,8 @@ def read_counters(path: str | Path) -> pd.DataFrame:
         text = _read_text(path, "table of counters", COUNTER_COLUMNS[0])
     except FileNotFoundError:
         if about.exists():
-            raise ValueError(
-                f"{path}: there are no counters, but {about.name} tells of them."
-            ) from None
-        raise FileNotFoundError(
-            f"{path}: there are no hardware counters; `make profile` records them."
-        ) from None
+            raise ValueError(f"{path}: there are no counters, but {about.name} tells of them.") from None
+        raise FileNotFoundError(f"{path}: there are no hardware counters; `make profile` records them.") from None
     rows = _table(text, str(path), COUNTER_CELLS, "table of counters")
     seen: dict[tuple, int] = {}
     for number, row in enumerate(rows, start=2):
@@ -632,9 +591,7 @@ def write_counters(path: str | Path, df: pd.DataFrame, gpu: str) -> Path:
     writer.writerow(COUNTER_COLUMNS)
     writer.writerows(df[list(COUNTER_COLUMNS)].itertuples(index=False))
     path = write_text(path, out.getvalue())
-    write_text(
-        path.with_suffix(".json"), json.dumps(_about(out.getvalue(), len(df), gpu), indent=1) + "\n"
-    )
+    write_text(path.with_suffix(".json"), json.dumps(_about(out.getvalue(), len(df), gpu), indent=1) + "\n")
     return path
 
 
@@ -650,9 +607,7 @@ def _check_counters(text: str, rows: int, path: Path) -> None:
         _check_cells(said, COUNTERS_ABOUT)
     except (FileNotFoundError, ValueError) as error:
         why = "is missing" if isinstance(error, FileNotFoundError) else f"is not whole ({error})"
-        raise ValueError(
-            f"{path}: what tells of the counters beside it {why}: make profile."
-        ) from None
+        raise ValueError(f"{path}: what tells of the counters beside it {why}: make profile.") from None
     if said != _about(text, rows, said["gpu"]):
         raise ValueError(
             f"{path.with_suffix('.csv')}: these {rows} rows are not the {said['rows']} that {path.name} tells of: the "
@@ -672,9 +627,7 @@ def published(path: str | Path) -> pd.DataFrame:
     lines = path.read_text(encoding="utf-8").splitlines()
     source = [line.lstrip("# ") for line in lines if line.startswith("#")]
     if not source:
-        raise ValueError(
-            f"{path}: row 1, column 'quantity': the comment that names the source is missing."
-        )
+        raise ValueError(f"{path}: row 1, column 'quantity': the comment that names the source is missing.")
     df = pd.read_csv(path, comment="#", keep_default_na=False, na_values=[""])
     df.attrs["source"] = " ".join(source)
     return df
@@ -688,9 +641,7 @@ def write_machine(folder: str | Path, machine: Mapping) -> Path:
     missing key."""
     path = Path(folder) / MACHINE
     _check_machine(machine, path)
-    return write_text(
-        path, json.dumps(dict(machine), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    return write_text(path, json.dumps(dict(machine), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_machine(folder: str | Path) -> dict:
@@ -711,9 +662,7 @@ def _read_json(path: Path):
     try:
         return json.loads(_read_text(path, "file of JSON"))
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}: line {error.lineno}: this is not complete JSON ({error.msg})."
-        ) from None
+        raise ValueError(f"{path}: line {error.lineno}: this is not complete JSON ({error.msg}).") from None
     except RecursionError:
         raise ValueError(f"{path}: this is nested too deep for a file of JSON.") from None
 
@@ -730,9 +679,7 @@ def _check_machine(machine, path: Path) -> None:
             if not isinstance(table, Mapping) or table.get(key) in (None, "", []):
                 raise ValueError(f"{path}: {said.format(key)}.")
             if not isinstance(table[key], kind):
-                raise ValueError(
-                    f"{path}: the value of {key!r} is of another kind than it should be."
-                )
+                raise ValueError(f"{path}: the value of {key!r} is of another kind than it should be.")
         said = f"an entry of {LATER!r} has no {{!r}}"
     for text in _texts(machine):
         if not NAME.fullmatch(text):
@@ -842,9 +789,7 @@ def resolve(gpu: str, root: str | Path) -> Path:
     wanted = slug(gpu)
     known = list_gpus(root)
     if wanted not in known:
-        raise ValueError(
-            f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}."
-        )
+        raise ValueError(f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}.")
     folder = Path(root) / wanted
     for room in rooms(folder):
         check_machines(folder / room)
@@ -864,9 +809,7 @@ def ceilings(gpu_folder: str | Path) -> dict[str, dict[str, float]]:
 # ---------------------------------------------------------------- arithmetic on records
 
 
-def best_of(
-    df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_best"
-) -> pd.DataFrame:
+def best_of(df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_best") -> pd.DataFrame:
     """`df` and, for each point, its fastest row among the variants that start with `prefix`, again
     under `name`.
 
@@ -876,9 +819,7 @@ def best_of(
     df = df[df["variant"] != name]
     pool = df[df["variant"].str.startswith(prefix)]
     if pool.empty:
-        raise ValueError(
-            f"No variant starts with {prefix!r}; the records have {_names(df['variant'])}."
-        )
+        raise ValueError(f"No variant starts with {prefix!r}; the records have {_names(df['variant'])}.")
     point = [column for column in ("room", "experiment", *POINT) if column in df.columns]
     best = pool.loc[pool.groupby(point, sort=False)["median_us"].idxmin()]
     return pd.concat(
@@ -898,9 +839,7 @@ def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
     for name in (variant, baseline):
         rows = df[df["variant"] == name]
         if rows.empty:
-            raise ValueError(
-                f"There is no variant {name!r} in the records; they have {_names(df['variant'])}."
-            )
+            raise ValueError(f"There is no variant {name!r} in the records; they have {_names(df['variant'])}.")
         index = ["experiment", *POINT]
         times.append(rows[[*index, "median_us"]].set_index(index)["median_us"])
     ours, theirs = times
@@ -915,9 +854,7 @@ def geomean(values: Sequence[float] | pd.Series) -> float:
     finite."""
     values = np.asarray(values, dtype=float)
     if not values.size or not np.all(np.isfinite(values)) or np.any(values <= 0):
-        raise ValueError(
-            "A geometric mean needs at least one value, all of them positive and finite."
-        )
+        raise ValueError("A geometric mean needs at least one value, all of them positive and finite.")
     return float(np.exp(np.log(values).mean()))
 
 

@@ -114,9 +114,7 @@ class Run:
         path = self.folder / f"{experiment}.csv"
         if self.mode == "measure":
             if not isinstance(contenders, Mapping):
-                raise ValueError(
-                    f"{experiment} needs callables to measure, but got only names: pass a dict"
-                )
+                raise ValueError(f"{experiment} needs callables to measure, but got only names: pass a dict")
             self._measure(path, experiment, problems, contenders, timer)
         elif not path.exists():
             known = ", ".join(records.experiments(self.folder)) or "none"
@@ -126,9 +124,7 @@ class Run:
             )
         if not problems or not names:
             return pd.DataFrame(columns=list(records.COLUMNS))
-        return select(
-            records.read(path), problems, names, f"{self.room}/{experiment} on {self.gpu}"
-        )
+        return select(records.read(path), problems, names, f"{self.room}/{experiment} on {self.gpu}")
 
     def _measure(
         self,
@@ -192,14 +188,11 @@ class Run:
             )
         else:
             why = (
-                "This machine has no GPU, so the"
-                if self.asked == "auto"
-                else "Recorded numbers were asked for, so the"
+                "This machine has no GPU, so the" if self.asked == "auto" else "Recorded numbers were asked for, so the"
             )
             title = f"Recorded on {origin}."
             text = (
-                f"{why} kernels were compiled and disassembled here, "
-                f"and times and errors are read from records.{since}"
+                f"{why} kernels were compiled and disassembled here, and times and errors are read from records.{since}"
             )
         return (
             '<div class="admonition note">\n'
@@ -253,9 +246,7 @@ def validate(mode: object, preset: object, seed: object) -> None:
         raise ValueError(f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}")
 
 
-def _measuring(
-    room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool
-) -> Run:
+def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
     if jit.hang_trap():
         raise ValueError(
             f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure"
@@ -265,17 +256,13 @@ def _measuring(
     folder = _folder((root or paths.RECORDS) / info.slug, room, repeat)
     machine = device.describe(opened) | {"sources": device.sources(room)}
     for name in set_aside(folder, machine, seed):
-        _say(
-            f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}"
-        )
+        _say(f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}")
     # Before the first row, so that no row ever lies there without its machine.
     records.write_machine(folder, machine)
     return Run(room, "measure", asked, info.slug, preset, seed, folder, machine, opened)
 
 
-def _recorded(
-    room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool
-) -> Run:
+def _recorded(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
     known = records.resolve(gpu, root or paths.RECORDED)
     folder = _folder(known, room, repeat)
     # A repetition on the same machine needs no second description of it.
@@ -285,9 +272,7 @@ def _recorded(
             f"there are no records of room {room!r} on {known.name} "
             f"(recorded: {', '.join(records.rooms(known)) or 'none'}): measure it on a GPU"
         )
-    return Run(
-        room, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described)
-    )
+    return Run(room, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
 
 
 def _folder(gpu_folder: Path, room: str, repeat: bool) -> Path:
@@ -345,9 +330,7 @@ def measure_point(
         _free_memory()  # of its temporaries, which CuPy would keep from others
         check_exactly(problem, contenders, opened)
         bounds = {name: bind(problem) for name, bind in contenders.items()}
-        errors, timings = check_and_time(
-            bounds, problem, reference, opened, partial(timer, budget_s=budget_s)
-        )
+        errors, timings = check_and_time(bounds, problem, reference, opened, partial(timer, budget_s=budget_s))
         return {name: (prepared(bounds[name]), errors[name], timings[name]) for name in bounds}
     finally:
         # The next point may need all the memory there is; `Bound`s hold on to operands, so they go
@@ -397,9 +380,7 @@ def check_and_time(
 
     stream = opened.create_stream()
     try:
-        errors = {
-            name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()
-        }
+        errors = {name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()}
         return errors, timer(bounds, opened, verify=again)
     finally:
         close(stream)

@@ -64,19 +64,19 @@ def sass(tree: Path, room: str) -> dict[str, str]:
 
     run = subprocess.run(
         [sys.executable, "-c", COMPILE, room, ARCH],
-        cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, check=False,
-        encoding="utf-8", errors="replace",
-    )  # fmt: skip
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        errors="replace",
+    )
     if run.returncode:
-        raise RuntimeError(
-            f"{room} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}"
-        )
+        raise RuntimeError(f"{room} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}")
     made = json.loads(run.stdout)
     return {
         # Names of templates' parameters are in the symbol alone, which is no code.
-        name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code))).replace(
-            symbol, ""
-        )
+        name: jit.disassemble(jit.Cubin(tree, name, ARCH, symbol, base64.b64decode(code))).replace(symbol, "")
         for name, (code, symbol) in made.items()
     }
 
@@ -104,9 +104,7 @@ def of_records(folders: Sequence[Path]) -> list[Compared]:
         for folder in folders
         for part in records.made(records.read_machine(folder))
     )
-    asked = [
-        key for key in asked if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")
-    ]
+    asked = [key for key in asked if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
     here = {room: sass(paths.ROOT, room) for room in dict.fromkeys(room for room, _ in asked)}
     found = []
     for room, commit in asked:
@@ -134,9 +132,7 @@ def _git(*arguments: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped"
-    )
+    parser.add_argument("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped")
     folders = parser.parse_args(arguments).folders or [
         path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))
     ]

@@ -22,9 +22,11 @@ class Refused(ValueError):
 
 
 def measure(
-    contenders: Mapping[str, Contender], work: Callable[[Mapping[str, Contender]], Result],
-    left_out: Callable[[str, str], None], must: str = "",
-) -> Result:  # fmt: skip
+    contenders: Mapping[str, Contender],
+    work: Callable[[Mapping[str, Contender]], Result],
+    left_out: Callable[[str, str], None],
+    must: str = "",
+) -> Result:
     """What `work` makes of the contenders, without those that refuse.
 
     work: measures all that it is given, and raises what their binding and their check raise. left_out: hears each

@@ -195,9 +195,7 @@ def _check(report: Path) -> None:
     if not start:
         raise ValueError(f"{report}: the report is empty; copy or profile it again.")
     if start != MAGIC and report.suffix != ".ncu-repz":  # that is compressed as a whole
-        raise ValueError(
-            f"{report}: this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote."
-        )
+        raise ValueError(f"{report}: this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote.")
 
 
 def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
@@ -388,15 +386,11 @@ def attribute(df: pd.DataFrame, order: Sequence[tuple[Mapping[str, Any], str]]) 
     launches = df[["launch", "kernel"]].drop_duplicates("launch")
     position = (launches["kernel"] == MARKER).cumsum() - 1
     if (position < 0).any():
-        raise RuntimeError(
-            f"the report holds {launches['kernel'].iloc[0]}, which no contender launched"
-        )
+        raise RuntimeError(f"the report holds {launches['kernel'].iloc[0]}, which no contender launched")
     marked = int((launches["kernel"] == MARKER).sum())
     if marked != len(order):
         raise RuntimeError(f"the report marks {marked} contenders, but {len(order)} were profiled")
-    points = pd.DataFrame(
-        [(name, *(shape[key] for key in POINT[1:])) for shape, name in order], columns=list(POINT)
-    )
+    points = pd.DataFrame([(name, *(shape[key] for key in POINT[1:])) for shape, name in order], columns=list(POINT))
     within = launches.assign(position=position, within=launches.groupby(position).cumcount() - 1)
     out = df.merge(within.drop(columns="kernel"), on="launch")
     out = out[out["kernel"] != MARKER].merge(points, left_on="position", right_index=True)

@@ -37,8 +37,7 @@ def main(task: Mapping[str, Any]) -> None:
     for shape in task["shapes"]:
         problem = room.problem(**shape, seed=task["seed"])
         bounds = [
-            others[name](problem) if name in others else room.bind(name, problem, opened)
-            for name in task["contenders"]
+            others[name](problem) if name in others else room.bind(name, problem, opened) for name in task["contenders"]
         ]
         opened.sync()
         driver.cuProfilerStart()

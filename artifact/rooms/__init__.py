@@ -16,8 +16,15 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
-    "room.toml", "claims.toml", "profiles.toml", "references.bib", "published", "others", "baselines", "matrices.csv",
-)  # fmt: skip
+    "room.toml",
+    "claims.toml",
+    "profiles.toml",
+    "references.bib",
+    "published",
+    "others",
+    "baselines",
+    "matrices.csv",
+)
 MAP, STATISTICS, RACES = "map.toml", "statistics.csv", "races.toml"
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
@@ -43,9 +50,7 @@ class Room:
     idea: str
     claims: str  #: what the abstract puts on trial
     headline: bool = False  #: it is what a page for all rooms takes as its example
-    names: dict[str, str] = field(
-        default_factory=dict
-    )  #: of contenders that only this room has, in figures
+    names: dict[str, str] = field(default_factory=dict)  #: of contenders that only this room has, in figures
     limits: dict[str, str] = field(
         default_factory=dict
     )  #: experiment -> error limit of its results (`check.LIMITS`); "usual" -> that of those without an entry

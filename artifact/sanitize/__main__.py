@@ -61,9 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for tool in given.tools
             if tool != "racecheck" or not all(kernels[room].values())
         ]
-        watched = list(
-            pool.map(lambda job: run(job[0], *job[1], kernels[job[1][0]]), enumerate(asked))
-        )
+        watched = list(pool.map(lambda job: run(job[0], *job[1], kernels[job[1][0]]), enumerate(asked)))
     every = [*alone, *watched]
     print(*details(every), sep="\n")
     if not given.only and set(given.rooms) == set(cases.find()):
@@ -74,9 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "python -m artifact.sanitize", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser("python -m artifact.sanitize", description=__doc__.splitlines()[0])
     names = list(cases.find())
     parser.add_argument("--rooms", nargs="+", choices=names, default=names)
     parser.add_argument(
@@ -93,9 +89,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=max(1, min(6, (os.cpu_count() or 1) // 2)),
         help="processes side by side",
     )
-    parser.add_argument(
-        "--limit", type=float, default=LIMIT_S, help="seconds that a process may take"
-    )
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds that a process may take")
     return parser.parse_args(arguments)
 
 
@@ -107,12 +101,7 @@ def _compile_all() -> None:
     arch = jit.arch_of(device.require().open())
     parts = [importlib.import_module(f"kernels.{name}") for name in rooms.profiles()]
     kernels = [kernel for part in parts for kernel in part.VARIANTS.values()]
-    asked = {
-        (kernel.source, entry, arch)
-        for kernel in kernels
-        if arch in kernel.targets
-        for entry in kernel.entries
-    }
+    asked = {(kernel.source, entry, arch) for kernel in kernels if arch in kernel.targets for entry in kernel.entries}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(asked)))
 
@@ -123,9 +112,15 @@ def row(made: Ran | None) -> str:
     if made is None:
         return form.format("room", "tool", "cases", "kernels", "seconds", "errors", "wrong", "")
     return form.format(
-        made.room, made.tool or "none", len(made.ran), len(made.kernels), f"{made.seconds:.0f}", made.errors,
-        len(made.failed), made.broken or ("" if made.is_right else "see below"),
-    ).rstrip()  # fmt: skip
+        made.room,
+        made.tool or "none",
+        len(made.ran),
+        len(made.kernels),
+        f"{made.seconds:.0f}",
+        made.errors,
+        len(made.failed),
+        made.broken or ("" if made.is_right else "see below"),
+    ).rstrip()
 
 
 def details(every: Sequence[Ran]) -> list[str]:
@@ -149,9 +144,7 @@ def details(every: Sequence[Ran]) -> list[str]:
     return said
 
 
-def never_loaded(
-    kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / "kernels"
-) -> list[str]:
+def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / "kernels") -> list[str]:
     """Kernels in the sources that no room has loaded, a line each."""
     ran = {name for found in kernels.values() for name in found}
     return [

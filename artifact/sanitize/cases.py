@@ -72,10 +72,16 @@ def library(lab: Lab) -> Iterable[Case]:
     """Plans of every format and dtype, with what they do besides the kernel: other orders, factors, single calls."""
     sparse = scattered(200, 320)
     for kind, dtype, accuracy in (
-        ("csr", "float32", None), ("csr", "float32", "tf32"), ("csr", "bfloat16", None), ("csr", "float16", None),
-        ("bcsr", "bfloat16", None), ("bcsr", "float32", "tf32"), ("2:4", "float16", None), ("nm", "float32", None),
+        ("csr", "float32", None),
+        ("csr", "float32", "tf32"),
+        ("csr", "bfloat16", None),
+        ("csr", "float16", None),
+        ("bcsr", "bfloat16", None),
+        ("bcsr", "float32", "tf32"),
+        ("2:4", "float16", None),
+        ("nm", "float32", None),
         ("nm", "bfloat16", None),
-    ):  # fmt: skip
+    ):
         a = _of_format(kind, dtype, sparse)
         a = replace(a, val=_cut(a.val, accuracy))
         for n in (64, 33):
@@ -123,9 +129,7 @@ def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> N
     made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
     dense = formats.to_dense(a).astype(np.float64)
     dense = dense.T if isinstance(a, nm.Nm) else dense
-    numbers = _cut(
-        np.random.default_rng(5).standard_normal((made.k, n)).astype(np.float32), accuracy
-    )
+    numbers = _cut(np.random.default_rng(5).standard_normal((made.k, n)).astype(np.float32), accuracy)
     in_half = dtype in half.DTYPES
     bits = half.to_bits(numbers, dtype) if in_half else numbers
     numbers = half.from_bits(bits, dtype) if in_half else numbers
@@ -179,9 +183,7 @@ def _pruned(lab: Lab, prune: str, dtype: str) -> None:
     in_half = dtype in half.DTYPES
     bits = half.to_bits(numbers, dtype) if in_half else numbers
     share = {"2:4": None, "nm": 1 / 32, "block": 1 / 12}[prune]
-    made = kernels.plan(
-        cupy.asarray(dense), 40, dtype=dtype, prune=prune, density=share, vector=32, tune=False
-    )
+    made = kernels.plan(cupy.asarray(dense), 40, dtype=dtype, prune=prune, density=share, vector=32, tune=False)
     b = cupy.asarray(bits)
     out = made(Half(dtype, b) if in_half else b)
     lab.device.sync()
@@ -253,9 +255,7 @@ def _generated(lab: Lab, made) -> None:
     plan = distributed.plan(part, 48, chunks=2, machine=Gpu(lab.device.device_id))
     generate.fill_dense(plan.operand(), 0, 5)
     out = here(plan().whole())
-    right = csr.to_dense(host).astype(np.float64) @ generate.dense(
-        np.arange(made.m), np.arange(48), 48, 5
-    )
+    right = csr.to_dense(host).astype(np.float64) @ generate.dense(np.arange(made.m), np.arange(48), 48, 5)
     check.compare(out, check.reference(right), f"the product of {made}", "float32")
 
 
@@ -313,9 +313,7 @@ def _looked_at_others() -> None:
     for index in (np.int32, np.int64):
         columns = np.array([0, 5, 1, 4], index)
         for within in (6, 5):
-            _require_same_refusal(
-                f"pointers of {within} columns", _look_at_compressed, columns, within
-            )
+            _require_same_refusal(f"pointers of {within} columns", _look_at_compressed, columns, within)
             _require_same_refusal(f"indices under {within}", _look_at_coordinates, columns, within)
 
 
@@ -337,9 +335,7 @@ def _require_same_refusal(what: str, look: Callable, given, *more) -> None:
     import cupy
 
     there = cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
-    require_right(
-        f"what is said of {what}", _refusal(look, there, *more) == _refusal(look, given, *more)
-    )
+    require_right(f"what is said of {what}", _refusal(look, there, *more) == _refusal(look, given, *more))
 
 
 def _refusal(look: Callable, *given) -> str:
@@ -386,8 +382,7 @@ def _compressed(lab: Lab, dtype: str, m: int, k: int) -> None:
     for found in (made, fits):
         require_right(
             f"2:4 in {dtype}",
-            np.array_equal(here(found.val), right.val)
-            and np.array_equal(here(found.meta), right.meta),
+            np.array_equal(here(found.val), right.val) and np.array_equal(here(found.meta), right.meta),
         )
 
 
@@ -410,7 +405,5 @@ SHARED = {"library": library, "generated": generated, "conversions": conversions
 
 def find() -> dict[str, Callable[[Lab], Iterable[Case]]]:
     """What one process runs: name -> its cases; the rooms' own, from their sanitize.py, and those of no room."""
-    of_rooms = (
-        importlib.import_module(f"artifact.rooms.{room}.sanitize").CASES for room in rooms.find()
-    )
+    of_rooms = (importlib.import_module(f"artifact.rooms.{room}.sanitize").CASES for room in rooms.find())
     return {name: cases for found in (*of_rooms, SHARED) for name, cases in found.items()}

@@ -25,7 +25,7 @@ OPTIONS = {
     "initcheck": ("--check-api-memory-access", "no"),
     "synccheck": (),
     "racecheck": (),
-}  # fmt: skip
+}
 #: initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, and reports are sorted.
 UNFILTERED = ("initcheck",)
 CHILD = (sys.executable, "-m", "artifact.sanitize.child")
@@ -75,10 +75,7 @@ class Ran:
     @property
     def never(self) -> list[str]:
         """Kernels of cases that were refused on every problem."""
-        return sorted(
-            {_who(x) for x in self.refused}
-            - {_who(x) for x in (*self.ran, *self.failed, *self.unseen)}
-        )
+        return sorted({_who(x) for x in self.refused} - {_who(x) for x in (*self.ran, *self.failed, *self.unseen)})
 
     @property
     def errors(self) -> int:
@@ -94,9 +91,15 @@ def _who(case: str) -> str:
 
 
 def command(
-    room: str, tool: str, folder: Path, kernels: Iterable[str], *,
-    number: int = 0, only: str = "", child: Sequence[str] = CHILD,
-) -> list[str]:  # fmt: skip
+    room: str,
+    tool: str,
+    folder: Path,
+    kernels: Iterable[str],
+    *,
+    number: int = 0,
+    only: str = "",
+    child: Sequence[str] = CHILD,
+) -> list[str]:
     """What is executed. kernels: that the tool looks at; number: of the job, for a port of its own; only: of cases."""
     inner = [*child, room, str(folder / "cases.jsonl"), "--tool", tool]
     inner += ["--only", only] if only else []
@@ -104,15 +107,26 @@ def command(
         return inner
     names = [] if tool in UNFILTERED else ["--kernel-name", name_filter(kernels)]
     return [
-        sanitizer(), "--tool", tool, *OPTIONS[tool], *names,
-        "--port", str(49152 + 20 * number), "--print-limit", "1000", "--show-backtrace", "device",
-        "--demangle", "simple", "--log-file", str(folder / "log.txt"), *inner,
-    ]  # fmt: skip
+        sanitizer(),
+        "--tool",
+        tool,
+        *OPTIONS[tool],
+        *names,
+        "--port",
+        str(49152 + 20 * number),
+        "--print-limit",
+        "1000",
+        "--show-backtrace",
+        "device",
+        "--demangle",
+        "simple",
+        "--log-file",
+        str(folder / "log.txt"),
+        *inner,
+    ]
 
 
-def run(
-    room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more
-) -> Ran:
+def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more) -> Ran:
     """Run a job in `folder`, a new one, for at most `limit_s` seconds. kernels: of the room, where they are known.
 
     A process that hangs is ended, and the case that it was at is named.
@@ -124,10 +138,13 @@ def run(
     begin = time.perf_counter()
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            command(room, tool, folder, watched, **more), cwd=paths.ROOT, stdout=output, stderr=output,
+            command(room, tool, folder, watched, **more),
+            cwd=paths.ROOT,
+            stdout=output,
+            stderr=output,
             env=os.environ | {"SPARSITY_CHOICES": str(folder / "choices"), "PYTHONPATH": str(paths.ROOT)},
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             status = process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -144,9 +161,7 @@ def run(
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
         why = _last_line(folder / "output.txt")
-        made.broken = f"ended with status {status} in {at or 'its beginning'}" + (
-            f": {why}" if why else ""
-        )
+        made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
     elif tool and log.counted is None:
         made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
     return made
@@ -190,9 +205,7 @@ def _last_line(path: Path) -> str:
     return lines[-1].strip() if lines else ""
 
 
-_GLOBAL = re.compile(
-    r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)*(\w+)\s*\("
-)
+_GLOBAL = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)*(\w+)\s*\(")
 
 
 def declared(root: Path) -> dict[str, str]:

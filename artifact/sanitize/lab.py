@@ -60,9 +60,7 @@ class Lab:
         self.device, self.few, self.tool = device, Few(device), tool
         self.stream = device.create_stream()
 
-    def products(
-        self, problem: Problem, binds: dict[str, Callable[[Problem, Any], Any]], right=None
-    ) -> Iterable[Case]:
+    def products(self, problem: Problem, binds: dict[str, Callable[[Problem, Any], Any]], right=None) -> Iterable[Case]:
         """A case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device; right:
         what comes out, where that is not the product."""
         asked = Asked(problem)

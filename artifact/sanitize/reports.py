@@ -11,9 +11,7 @@ _PREFIX = "========= "
 _WHERE = re.compile(r"\bat (?:void )?([A-Za-z_][\w:]*)[^ ]*(?:.* in (\S+:\d+))?")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 #: What is said beside reports.
-_SAID = re.compile(
-    r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host"
-)
+_SAID = re.compile(r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host")
 
 
 @dataclass(frozen=True)
@@ -23,9 +21,7 @@ class Report:
     where: str  #: file and line, "" likewise
 
     def __str__(self) -> str:
-        return ", ".join(
-            filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where)))))
-        )
+        return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ class Contender:
     name: str
     source: Path
     digest: str  #: of the source
-    bind: Callable[
-        [Problem, Any], Bound
-    ]  #: (problem, `cuda.core.Device`), as `kernels.contract` has it
+    bind: Callable[[Problem, Any], Bound]  #: (problem, `cuda.core.Device`), as `kernels.contract` has it
     header: header.Header | None = None  #: of a `.cu`
 
 
@@ -50,9 +48,7 @@ def load(what: str, name: str = "") -> Contender:
         return Contender(called, head.source, _digest(head.source), bind, head)
     place, _, attribute = what.rpartition(":")
     if not place or not attribute.isidentifier():
-        raise ValueError(
-            f"{what!r} is no contender: name a file that ends in .cu, or module:function."
-        )
+        raise ValueError(f"{what!r} is no contender: name a file that ends in .cu, or module:function.")
     with _theirs(place):
         module = _module(place)
         bind = getattr(module, attribute, None)
@@ -61,9 +57,7 @@ def load(what: str, name: str = "") -> Contender:
     try:
         inspect.signature(bind).bind(None, None)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{place}:{attribute} is not called with (problem, device), as a contender is."
-        ) from None
+        raise ValueError(f"{place}:{attribute} is not called with (problem, device), as a contender is.") from None
     called = _name(name or module.__name__.rpartition(".")[2])
     source = Path(module.__file__)
     return Contender(called, source, _digest(source), partial(_bind_python, called, bind))
@@ -76,18 +70,15 @@ def bind_cuda(name: str, head: header.Header, problem: Problem, device) -> Launc
 
     arch = jit.arch_of(device)
     if arch not in head.targets and head.targets != jit.TARGETS:
-        raise ValueError(
-            f"{name} is made for {', '.join(head.targets)}, but this GPU takes {arch}."
-        )
+        raise ValueError(f"{name} is made for {', '.join(head.targets)}, but this GPU takes {arch}.")
     known = header.names(problem, problem.device())
     header.check_arguments(head, known)
     grid, block, shared = header.dimensions(head, known)
     kernel = jit.load(_compile(head, arch), shared)
     arguments = tuple(
-        known[text].data.ptr if hasattr(known.get(text), "data")
-        else header.number(head, text, kind, known)
+        known[text].data.ptr if hasattr(known.get(text), "data") else header.number(head, text, kind, known)
         for text, kind in head.arguments
-    )  # fmt: skip
+    )
     config = LaunchConfig(grid=grid, block=block, shmem_size=shared)
     output = problem.device().c
     keep = tuple(x for x in known.values() if hasattr(x, "data"))
@@ -104,10 +95,9 @@ def compiled(contender: Contender) -> list[dict[str, Any]]:
     head = contender.header
     cubins = [_compile(head, target) for target in head.targets]
     return [
-        {"target": cubin.arch, "registers": used.registers, "shared_bytes": used.shared_bytes,
-         "spills": used.spills}
+        {"target": cubin.arch, "registers": used.registers, "shared_bytes": used.shared_bytes, "spills": used.spills}
         for cubin, (used, _) in zip(cubins, jit.reports(cubins), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def check_header(contender: Contender, problem: Problem) -> None:
@@ -135,9 +125,7 @@ def _compile(head: header.Header, target: str) -> jit.Cubin:
     except jit.CompileError as error:
         said = [line.strip() for line in str(error).splitlines() if "error" in line]
         first = next((line for line in said[1:] if ": error" in line), said[0] if said else "")
-        raise ValueError(
-            f"{head.source.name}: {head.entry} does not compile for {target}: {first}."
-        ) from error
+        raise ValueError(f"{head.source.name}: {head.entry} does not compile for {target}: {first}.") from error
 
 
 def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
@@ -146,9 +134,7 @@ def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
         bound = bind(problem, device)
     for attribute in ("launch", "result"):
         if not callable(getattr(bound, attribute, None)):
-            raise ValueError(
-                f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py."
-            )
+            raise ValueError(f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py.")
     for attribute, usual in (("name", name), ("prepare_ms", 0.0), ("prepare_bytes", 0)):
         if attribute == "name" or not hasattr(bound, attribute):
             setattr(bound, attribute, usual)
@@ -168,9 +154,7 @@ def _theirs(name: str) -> Iterator[None]:
         if os.environ.get("DEBUG") and not isinstance(error, SystemExit):
             raise
         said = " ".join(str(error).split())
-        raise ValueError(
-            f"{name} fails with {type(error).__name__}: {said} (DEBUG=1 shows where)."
-        ) from error
+        raise ValueError(f"{name} fails with {type(error).__name__}: {said} (DEBUG=1 shows where).") from error
 
 
 def _module(place: str):

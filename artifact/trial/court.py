@@ -42,9 +42,7 @@ def start(contender: Contender, room: str, preset: str, seed: int, root: Path | 
 
     Raises `device.NoGpu` where there is nothing to measure on.
     """
-    begun = run.start(
-        room, "measure", preset=preset, seed=seed, records=(root or folder()) / contender.name
-    )
+    begun = run.start(room, "measure", preset=preset, seed=seed, records=(root or folder()) / contender.name)
     path = begun.folder / f"{EXPERIMENT}.csv"
     if path.exists():
         os.replace(path, path.with_name(path.name + run.SET_ASIDE))
@@ -58,9 +56,7 @@ def start(contender: Contender, room: str, preset: str, seed: int, root: Path | 
 def refuse_name(contender: Contender, known: Iterable[str]) -> None:
     """Raise ValueError for a contender that is called as one that it is compared with."""
     if contender.name in known or contender.name.startswith(baselines.PREFIXES):
-        raise ValueError(
-            f"There is a {contender.name!r} already: call the contender something else with --name."
-        )
+        raise ValueError(f"There is a {contender.name!r} already: call the contender something else with --name.")
 
 
 def check_first(contender: Contender, problem: Problem, opened) -> None:
@@ -77,10 +73,12 @@ def check_first(contender: Contender, problem: Problem, opened) -> None:
 
 
 def measure(
-    begun: run.Run, contender: Contender, problems: Iterable[Problem],
+    begun: run.Run,
+    contender: Contender,
+    problems: Iterable[Problem],
     others: Mapping[str, run.Contender],
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """The record of a trial, a row for each problem and everyone who takes it.
 
     Who does not take a problem that the contender takes, and a library that is wrong there, is left out of it, which is
@@ -117,17 +115,18 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
         mine, best = mine.iloc[0], others.loc[others["median_us"].idxmin()]
         library = others[others["variant"].str.startswith(baselines.PREFIXES)]
         fastest = library.loc[library["median_us"].idxmin()] if len(library) else None
-        apart = (
-            FASTER if mine["q75_us"] < best["q25_us"]
-            else SLOWER if mine["q25_us"] > best["q75_us"] else LEVEL
-        )  # fmt: skip
+        apart = FASTER if mine["q75_us"] < best["q25_us"] else SLOWER if mine["q25_us"] > best["q75_us"] else LEVEL
         rows.append(
             dict(zip(records.POINT, at, strict=True))
-            | {"median_us": mine["median_us"], "best": best["variant"], "best_us": best["median_us"],
-               "library": "" if fastest is None else fastest["variant"],
-               "library_us": float("nan") if fastest is None else fastest["median_us"],
-               "verdict": apart}
-        )  # fmt: skip
+            | {
+                "median_us": mine["median_us"],
+                "best": best["variant"],
+                "best_us": best["median_us"],
+                "library": "" if fastest is None else fastest["variant"],
+                "library_us": float("nan") if fastest is None else fastest["median_us"],
+                "verdict": apart,
+            }
+        )
     table = pd.DataFrame(rows)
     table["over_best"] = table["best_us"] / table["median_us"]
     table["over_library"] = table["library_us"] / table["median_us"]
@@ -138,17 +137,13 @@ def verdict(table: pd.DataFrame, name: str) -> str:
     """How a contender stands, in a sentence or two; table: its `standings`."""
     counts = table["verdict"].value_counts()
     points = f"{len(table)} point{'s' * (len(table) > 1)}"
-    held = ", ".join(
-        f"{word} at {counts[word]}" for word in (FASTER, LEVEL, SLOWER) if word in counts
-    )
+    held = ", ".join(f"{word} at {counts[word]}" for word in (FASTER, LEVEL, SLOWER) if word in counts)
     best = "/".join(dict.fromkeys(table["best"]))
     text = f"{name} against the best at each of {points} ({best}): {records.geomean(table['over_best']):.2f}×, {held}."
     library = table.dropna(subset="over_library")
     if len(library):
         names = "/".join(dict.fromkeys(library["library"]))
-        text += (
-            f" Over the fastest library ({names}): {records.geomean(library['over_library']):.2f}×."
-        )
+        text += f" Over the fastest library ({names}): {records.geomean(library['over_library']):.2f}×."
     return text
 
 
@@ -180,30 +175,27 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()):
         mean = records.geomean(values)
         ax.barh(y, mean, height=0.66, color=tints[kind], alpha=0.9 if variant == name else 0.5)
         if len(values) > 1:
-            ax.plot(
-                values, [y] * len(values), "o", color=style.INK, markersize=2.6, markeredgewidth=0
-            )
+            ax.plot(values, [y] * len(values), "o", color=style.INK, markersize=2.6, markeredgewidth=0)
         plot.right(ax, y, 40, f"{mean:.2f}×", weight="bold" if variant == name else "normal")
     ax.axvline(1, color=style.BASELINE, linewidth=1.3)
     ax.set_yticks(range(len(order)), [style.name(variant) for variant in order])
     ax.set(ylim=(len(order) - 0.5, -0.5), xlim=(0, 1.05 * max(1, data["speedup"].max())))
-    ax.set_xlabel(
-        f"speedup over the fastest {'library' if against == 'library' else 'other'}; right: geometric means"
-    )
+    ax.set_xlabel(f"speedup over the fastest {'library' if against == 'library' else 'other'}; right: geometric means")
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     plot.legend(fig, {kind: Patch(color=tint, alpha=0.7) for kind, tint in tints.items()})
     return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
 
 
-def show(
-    df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()
-) -> style.Shown:
+def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> style.Shown:
     """Draw `figure` into <figures>/trials/<contender>-<room>.svg, with its data beside it."""
     fig, data = figure(df, name, ladder)
     said = verdict(standings(df, name), name)
     return style.show(
-        fig, "trials", f"{name}-{room}", data,
+        fig,
+        "trials",
+        f"{name}-{room}",
+        data,
         alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
         caption=f"{said} {gpu}; bars are geometric means over the points, which are the dots.",
-    )  # fmt: skip
+    )

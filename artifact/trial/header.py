@@ -44,11 +44,19 @@ SIZES = ("m", "n", "k", "nnz")
 
 _LINE = re.compile(r"//\s*([a-z]+)\s*:\s*(.*?)\s*")
 _OPERATORS = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: Fraction,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: Fraction,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 #: Functions, and with how many numbers they are called at least and at most.
 _FUNCTIONS = {"ceil": (math.ceil, 1, 1), "min": (min, 1, 99), "max": (max, 1, 99)}
 _LONGEST = 1000  #: characters of a sum: Python's parser ends with an error of its own behind some thousands
@@ -100,19 +108,13 @@ def read(source: Path) -> Header:
             found[key] = text
     for key in ONCE:
         if key not in found:
-            raise ValueError(
-                f"{source.name}: its first comment has no line `// {key}: …`; it needs {', '.join(ONCE)}."
-            )
+            raise ValueError(f"{source.name}: its first comment has no line `// {key}: …`; it needs {', '.join(ONCE)}.")
     if found.get("clear", "c") != "c":
-        raise ValueError(
-            f"{source.name}: clear is {found['clear']!r}, but only c, the output, can be."
-        )
+        raise ValueError(f"{source.name}: clear is {found['clear']!r}, but only c, the output, can be.")
     targets = _parts(found.get("targets", ", ".join(jit.TARGETS)))
     for target in targets:
         if target not in jit.FAMILIES:
-            raise ValueError(
-                f"{source.name}: there is no target {target!r}; known: {', '.join(jit.FAMILIES)}."
-            )
+            raise ValueError(f"{source.name}: there is no target {target!r}; known: {', '.join(jit.FAMILIES)}.")
     dimensions = {key: _parts(found[key]) for key in ("grid", "block")}
     for key, parts in dimensions.items():
         if len(parts) > 3:
@@ -122,9 +124,16 @@ def read(source: Path) -> Header:
     for text in [*texts, *(text for text, _ in arguments)]:
         _tree(source, text)  # whatever cannot be read is said now, not at the launch
     return Header(
-        source, found["entry"], dimensions["grid"], dimensions["block"], arguments,
-        found.get("shared", "0"), "clear" in found, tuple(require), targets,
-    )  # fmt: skip
+        source,
+        found["entry"],
+        dimensions["grid"],
+        dimensions["block"],
+        arguments,
+        found.get("shared", "0"),
+        "clear" in found,
+        tuple(require),
+        targets,
+    )
 
 
 def names(problem: Problem, operands: Operands) -> dict[str, Any]:
@@ -168,9 +177,7 @@ def value(header: Header, text: str, known: Mapping[str, Any]) -> int | bool:
     result = _exact(header, text, known)
     if isinstance(result, Fraction):
         if result.denominator != 1:
-            raise ValueError(
-                f"{header.source.name}: {text!r} is {_short(result)} here, no whole number: use ceil()."
-            )
+            raise ValueError(f"{header.source.name}: {text!r} is {_short(result)} here, no whole number: use ceil().")
         return int(result)
     return result
 
@@ -202,9 +209,7 @@ def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple, tuple, 
     requires and does not get."""
     for text in header.require:
         if value(header, text, known) is not True:
-            used = {
-                n: known[n] for n in re.findall(r"[a-z_.]+", text) if isinstance(known.get(n), int)
-            }
+            used = {n: known[n] for n in re.findall(r"[a-z_.]+", text) if isinstance(known.get(n), int)}
             here = ", ".join(f"{name} = {number}" for name, number in used.items())
             raise ValueError(f"{header.source.name} requires {text}, but {here or 'it is not so'}.")
     sizes = []
@@ -212,9 +217,7 @@ def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple, tuple, 
         sizes.append(tuple(value(header, text, known) for text in texts))
         for text, size in zip(texts, sizes[-1], strict=True):
             if type(size) is not int or size < 1:
-                raise ValueError(
-                    f"{header.source.name}: {key} {text!r} is {size} here, but must be 1 at least."
-                )
+                raise ValueError(f"{header.source.name}: {key} {text!r} is {size} here, but must be 1 at least.")
     shared = value(header, header.shared, known)
     if type(shared) is not int or shared < 0:
         raise ValueError(f"{header.source.name}: shared {header.shared!r} is {shared} here.")
@@ -227,13 +230,9 @@ def check_arguments(header: Header, known: Mapping[str, Any]) -> None:
         if text in known and not isinstance(known[text], int):
             held = getattr(known[text], "dtype", kind)  # there is no c on the host
             if kind and held != kind:
-                raise ValueError(
-                    f"{header.source.name}: {text} is {held} in this room, but the kernel takes {kind}."
-                )
+                raise ValueError(f"{header.source.name}: {text} is {held} in this room, but the kernel takes {kind}.")
         elif re.fullmatch(r"[a-z_][\w.]*", text) and text not in known:
-            raise ValueError(
-                f"{header.source.name}: there is no argument {text!r}; the room has {', '.join(known)}."
-            )
+            raise ValueError(f"{header.source.name}: there is no argument {text!r}; the room has {', '.join(known)}.")
         else:
             number(header, text, kind, known)
 
@@ -270,17 +269,13 @@ def _parts(text: str) -> tuple[str, ...]:
 def _typed(source: Path, text: str) -> tuple[str, str]:
     name, _, kind = (part.strip() for part in text.partition(":"))
     if kind and kind not in TYPES:
-        raise ValueError(
-            f"{source.name}: the argument {name} has the type {kind!r}, none of {', '.join(TYPES)}."
-        )
+        raise ValueError(f"{source.name}: the argument {name} has the type {kind!r}, none of {', '.join(TYPES)}.")
     return name, kind
 
 
 def _tree(source: Path, text: str) -> ast.Expression:
     if len(text) > _LONGEST:
-        raise ValueError(
-            f"{source.name}: {text[:40]!r} … has {len(text)} characters, at most {_LONGEST} are read."
-        )
+        raise ValueError(f"{source.name}: {text[:40]!r} … has {len(text)} characters, at most {_LONGEST} are read.")
     try:
         return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

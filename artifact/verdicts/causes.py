@@ -105,16 +105,12 @@ def of(claim: load.Claim, sides: Sequence[Side], rests: Sequence[Sequence[str]])
     except NotMeasured as missing:
         return Cause(UNKNOWN, str(missing))
     if verdicts[0] == verdicts[1]:
-        return Cause(
-            SOURCE, f"The rule says the same of both; the source speaks of {', '.join(claim.gpu)}."
-        )
+        return Cause(SOURCE, f"The rule says the same of both; the source speaks of {', '.join(claim.gpu)}.")
     near = limit(sides)
     pairs = ((values[0], values[1], verdicts[1]), (values[1], values[0], verdicts[0]))
     off = [closeness.distance(rule, *pair, near) for pair in pairs]
     if max(off) <= near:
-        said = " and ".join(
-            f"{by * 100:.3g}% on the {s.gpu}" for by, s in zip(off, sides, strict=True)
-        )
+        said = " and ".join(f"{by * 100:.3g}% on the {s.gpu}" for by, s in zip(off, sides, strict=True))
         return Cause(
             CLOSE,
             f"A change by {said} is enough for the other verdict; up to {near:.1%} counts as close.",
@@ -137,20 +133,13 @@ def kinds(sides: Sequence[Side], rests: Sequence[Sequence[str]]) -> str:
 # ---------------------------------------------------------------- what has to come from the other GPU
 
 
-def _exchanged(
-    claim: load.Claim, own: Sequence[Evidence], verdicts: Sequence[str], mix
-) -> tuple[bool, bool]:
+def _exchanged(claim: load.Claim, own: Sequence[Evidence], verdicts: Sequence[str], mix) -> tuple[bool, bool]:
     """Whether the first side, and whether the second, gets the other's verdict where `mix(here, there)` is its
     evidence."""
     found = []
     for here, there, goal in ((own[0], own[1], verdicts[1]), (own[1], own[0], verdicts[0])):
         try:
-            found.append(
-                closeness.verdict(
-                    claim.rule, claim.rule.quantity(mix(here, there), claim.experiment)
-                )
-                == goal
-            )
+            found.append(closeness.verdict(claim.rule, claim.rule.quantity(mix(here, there), claim.experiment)) == goal)
         except NotMeasured:
             found.append(False)
     return found[0], found[1]
@@ -212,18 +201,11 @@ def _by_counter(claim, sides, values, verdicts) -> Cause:
     ratio = records.geomean(_common(values[1].all, values[0].all))
     said = f"What the counter gives is {ratio:.2f}× on the {sides[1].gpu}"
     name = next((c for head, c in COUNTED.items() if str(metric).startswith(head)), None)
-    if (
-        name is None
-        or not all(name in s.ceilings for s in sides)
-        or "over" in claim.rule.quantity.parameters
-    ):
+    if name is None or not all(name in s.ceilings for s in sides) or "over" in claim.rule.quantity.parameters:
         return Cause(UNKNOWN, f"{said}, and no ceiling is of it.")
     by = sides[0].ceilings[name]["gbps"] / sides[1].ceilings[name]["gbps"]
     moved = [_scaled(values[0], by), _scaled(values[1], 1 / by)]
-    if all(
-        closeness.verdict(claim.rule, v) == goal
-        for v, goal in zip(moved, verdicts[::-1], strict=True)
-    ):
+    if all(closeness.verdict(claim.rule, v) == goal for v, goal in zip(moved, verdicts[::-1], strict=True)):
         return Cause(
             MEMORIES[name][0],
             f"{said}; the ceiling differs by {by:.2f}×, which is enough for the other verdict.",
@@ -304,21 +286,14 @@ def _from(here: pd.DataFrame, there: pd.DataFrame, name: str) -> pd.DataFrame:
     theirs = there[there["variant"] == name].set_index(point)[TIMED]
     ours = here["variant"].eq(name) & pd.MultiIndex.from_frame(here[point]).isin(theirs.index)
     mixed = here.copy()
-    mixed.loc[ours, TIMED] = theirs.reindex(
-        pd.MultiIndex.from_frame(here.loc[ours, point])
-    ).to_numpy()
+    mixed.loc[ours, TIMED] = theirs.reindex(pd.MultiIndex.from_frame(here.loc[ours, point])).to_numpy()
     return mixed
 
 
-def _named(
-    which: str, moved: float, df: pd.DataFrame, sides: Sequence[Side], near: float, said: str
-) -> Cause:
+def _named(which: str, moved: float, df: pd.DataFrame, sides: Sequence[Side], near: float, said: str) -> Cause:
     """The cause of the times of one contender, moved by this factor, at the points `df`."""
     library = next((v for v in VERSIONS if which.startswith(v)), None)
-    versions = [
-        s.machine.get(library) or (s.machine.get("packages") or {}).get(which.split("_")[0])
-        for s in sides
-    ]
+    versions = [s.machine.get(library) or (s.machine.get("packages") or {}).get(which.split("_")[0]) for s in sides]
     if all(versions) and versions[0] != versions[1]:
         return Cause(
             STATE,
@@ -356,9 +331,7 @@ def _named(
             STATE,
             f"{said} The driver is {drivers[0]} on the {sides[0].gpu}, {drivers[1]} on the {sides[1].gpu}.",
         )
-    return Cause(
-        UNKNOWN, f"{said} No ceiling and no clock ({a:.0f} and {b:.0f} MHz) goes with that."
-    )
+    return Cause(UNKNOWN, f"{said} No ceiling and no clock ({a:.0f} and {b:.0f} MHz) goes with that.")
 
 
 def _explains(ratio: float, moved: float, near: float) -> bool:
@@ -374,9 +347,7 @@ def _cause(ceiling: str) -> str:
 
 
 def _called(name: str) -> str:
-    return {"copy": "copying in memory", "l2_read": "reading the L2 cache"}.get(
-        name, f"arithmetic ({name})"
-    )
+    return {"copy": "copying in memory", "l2_read": "reading the L2 cache"}.get(name, f"arithmetic ({name})")
 
 
 def _ratio(name: str, sides: Sequence[Side]) -> float:
@@ -391,11 +362,7 @@ def _shares(which: str, df: pd.DataFrame, sides: Sequence[Side]) -> dict[str, tu
     dense = which.startswith("cublas")
     loops = ("fma",)
     if room.unit != "CUDA cores":
-        loops = (
-            ("wgmma", "mma")
-            if dense or "2:4" not in room.format
-            else ("wgmma_sp_ra", "wgmma_sp", "mma_sp")
-        )
+        loops = ("wgmma", "mma") if dense or "2:4" not in room.format else ("wgmma_sp_ra", "wgmma_sp", "mma_sp")
     both = [name for name in loops if all(name in s.ceilings for s in sides)]
     fastest = sorted(both, key=lambda name: -sides[0].ceilings[name]["tflops"])[:1]
     found = {}
@@ -406,13 +373,7 @@ def _shares(which: str, df: pd.DataFrame, sides: Sequence[Side]) -> dict[str, tu
         for s, end in zip(sides, "ab", strict=True):
             us = df[f"median_us_{end}"]
             flops = 2.0 * df["m"] * df["n"] * df["k"] if dense else df[f"useful_flops_{end}"]
-            rate = (
-                flops / us / 1e6
-                if name not in MEMORIES
-                else df[f"{MEMORIES[name][1]}_{end}"] / us / 1e3
-            )
-            each.append(
-                float((rate / s.ceilings[name]["gbps" if name in MEMORIES else "tflops"]).median())
-            )
+            rate = flops / us / 1e6 if name not in MEMORIES else df[f"{MEMORIES[name][1]}_{end}"] / us / 1e3
+            each.append(float((rate / s.ceilings[name]["gbps" if name in MEMORIES else "tflops"]).median()))
         found[name] = (each[0], each[1])
     return found

@@ -19,9 +19,7 @@ def verdict(rule: measures.Rule, values: quantities.Values) -> str:
     return rule.expect(rule.reduce(values)).verdict
 
 
-def distance(
-    rule: measures.Rule, here: quantities.Values, there: quantities.Values, goal: str, most: float
-) -> float:
+def distance(rule: measures.Rule, here: quantities.Values, there: quantities.Values, goal: str, most: float) -> float:
     """The least relative change towards the other GPU's values that gives `here` the verdict `goal`: of every value, or
     of what the rule reduces them to, whichever is less; infinite where `most` is not enough. As a rule may judge values
     against each other, they also move without what all of them have in common."""

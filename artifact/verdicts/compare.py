@@ -31,9 +31,20 @@ _POINT = ["room", "experiment", *records.POINT]
 #: basis: what the two verdicts rest on, one of BASES where both are given; lacks: what the records of one side do not
 #: have where it gives none and the other does. cause and told: why a verdict changes (`causes`), else empty.
 VERDICT_COLUMNS = (
-    "id", "room", "says", "fresh", "shipped", "fresh_measured", "shipped_measured", "agrees", "why", "basis", "lacks",
-    "cause", "told",
-)  # fmt: skip
+    "id",
+    "room",
+    "says",
+    "fresh",
+    "shipped",
+    "fresh_measured",
+    "shipped_measured",
+    "agrees",
+    "why",
+    "basis",
+    "lacks",
+    "cause",
+    "told",
+)
 OWN, NO_GPU, TWO_KINDS = "own records", "no GPU", "two kinds of evidence"
 BASES = (OWN, NO_GPU, TWO_KINDS)
 
@@ -66,9 +77,7 @@ class Comparison:
     def agrees(self) -> bool:
         """On the same GPU: every experiment and variant within tolerance. On another: every verdict
         the same that both could give, which are enough."""
-        return bool(
-            self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all()
-        )
+        return bool(self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all())
 
     @property
     def exit_code(self) -> int:
@@ -93,20 +102,12 @@ def compare(
             raise ValueError(f"A tolerance must be a positive number, not {tolerance}.")
     for folder in (fresh, shipped):
         if not records.rooms(folder):
-            raise FileNotFoundError(
-                f"{folder}: there are no records of any room; `make measure` makes them."
-            )
-    common = [
-        name
-        for name in records.rooms(fresh)
-        if name in records.rooms(shipped) and name != evidence.CEILINGS
-    ]
+            raise FileNotFoundError(f"{folder}: there are no records of any room; `make measure` makes them.")
+    common = [name for name in records.rooms(fresh) if name in records.rooms(shipped) and name != evidence.CEILINGS]
     rooms = common if room is None else [room]
     for name in rooms:
         if name not in common:
-            raise ValueError(
-                f"The room {name!r} has no records on both sides; those that have: {_list(common)}."
-            )
+            raise ValueError(f"The room {name!r} has no records on both sides; those that have: {_list(common)}.")
     machines = [[records.read_machine(side / name) for name in rooms] for side in (fresh, shipped)]
     points = [
         _points(fresh / name / f"{experiment}.csv", shipped / name / f"{experiment}.csv")
@@ -155,11 +156,7 @@ def _ceilings(fresh: Path, shipped: Path) -> dict[str, float]:
 
 def _shipped(folder: Path, rooms: Iterable[str]) -> pd.DataFrame:
     """Every row of these rooms."""
-    paths = (
-        folder / name / f"{experiment}.csv"
-        for name in rooms
-        for experiment in records.experiments(folder / name)
-    )
+    paths = (folder / name / f"{experiment}.csv" for name in rooms for experiment in records.experiments(folder / name))
     return pd.concat([records.read(path)[["variant", *_POINT]] for path in paths])
 
 
@@ -182,9 +179,7 @@ def _points(fresh: Path, shipped: Path) -> pd.DataFrame:
         library = next((b for b in BASELINES if df["variant"].str.startswith(b).any()), None)
         if library:
             df = records.best_of(df, library, f"{library}_best")
-            best = df[df["variant"] == f"{library}_best"].set_index(list(records.POINT))[
-                "median_us"
-            ]
+            best = df[df["variant"] == f"{library}_best"].set_index(list(records.POINT))["median_us"]
             at = pd.MultiIndex.from_frame(df[list(records.POINT)])
             df["speedup"] = best.reindex(at).to_numpy() / df["median_us"].to_numpy()
         sides.append(df[[*key, "median_us", *(["speedup"] if "speedup" in df else [])]])
@@ -195,13 +190,9 @@ def _points(fresh: Path, shipped: Path) -> pd.DataFrame:
     return both
 
 
-def _summary(
-    points: pd.DataFrame, speedup_tolerance: float, time_tolerance: float, same_gpu: bool
-) -> pd.DataFrame:
+def _summary(points: pd.DataFrame, speedup_tolerance: float, time_tolerance: float, same_gpu: bool) -> pd.DataFrame:
     rows = []
-    for (room, experiment, variant), group in points.groupby(
-        ["room", "experiment", "variant"], sort=False
-    ):
+    for (room, experiment, variant), group in points.groupby(["room", "experiment", "variant"], sort=False):
         row = {"room": room, "experiment": experiment, "variant": variant, "points": len(group)}
         off = {}
         for what, tolerance in (("time", time_tolerance), ("speedup", speedup_tolerance)):
@@ -234,9 +225,7 @@ def _verdicts(judged: list[load.Claim], fresh: Path, shipped: Path) -> pd.DataFr
     pairs = list(zip(here.iloc, there.iloc, strict=True))
     df = df.assign(agrees=agreeing(df), why=[_why(*pair) for pair in pairs])
     df["basis"] = [_basis(*(row["rests"] for row in pair)) for pair in pairs]
-    df["lacks"] = [
-        _lacks(claim, pair, (fresh, shipped)) for claim, pair in zip(judged, pairs, strict=True)
-    ]
+    df["lacks"] = [_lacks(claim, pair, (fresh, shipped)) for claim, pair in zip(judged, pairs, strict=True)]
     found = _causes(judged, df, pairs, (fresh, shipped))
     named = [(c.name, c.told) for c in (found.get(i, causes.Cause("", "")) for i in df["id"])]
     df[["cause", "told"]] = named or pd.DataFrame(columns=["cause", "told"])
@@ -265,9 +254,7 @@ def _lacks(claim: load.Claim, pair: tuple, folders: tuple[Path, Path]) -> str:
         if name.startswith(evidence.OTHERS):
             return "a run of the code of others"
         if not here.is_file() and there.is_file():
-            return (
-                f"counters of {claim.room}" if name == records.COUNTERS else f"{claim.room}/{name}"
-            )
+            return f"counters of {claim.room}" if name == records.COUNTERS else f"{claim.room}/{name}"
     return "some of the rows or counters that decide"
 
 
@@ -316,9 +303,7 @@ class Counted:
     own: int  #: by records of both GPUs
     kept: int  #: of these, the same
     no_gpu: int  #: by no record of a GPU, which cannot differ
-    two_kinds: tuple[
-        str, ...
-    ]  #: ids of those of `own` that are judged by counters on one side alone
+    two_kinds: tuple[str, ...]  #: ids of those of `own` that are judged by counters on one side alone
 
 
 def counted(verdicts: pd.DataFrame) -> Counted:

@@ -31,7 +31,7 @@ WORDS = {
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": ("%", "bytes of loaded sectors that are used"),
     "smsp__thread_inst_executed_per_inst_executed.ratio": ("", "threads an instruction"),
     "smsp__warps_launched.sum": ("", "warps launched"),
-}  # fmt: skip
+}
 for _reason, _what in (
     ("barrier", "at a barrier"),
     ("drain", "for stores to drain"),

@@ -15,9 +15,7 @@ from artifact import rooms
 from artifact.verdicts import evidence, load
 
 #: In `where`: a figure or table of the source, or several.
-FIGURE = re.compile(
-    r"(?:Figs?\.|Tables?|Eqs?\.|Listings?)\s*\w+(?:(?:,| and| to|–)\s*(?=[\dIVX])\w+)*"
-)
+FIGURE = re.compile(r"(?:Figs?\.|Tables?|Eqs?\.|Listings?)\s*\w+(?:(?:,| and| to|–)\s*(?=[\dIVX])\w+)*")
 COLUMNS = ("section", "title", "claims", "says", "experiment", "figure", "reason")
 
 

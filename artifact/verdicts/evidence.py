@@ -45,9 +45,7 @@ class Frame:
     @cached_property
     def points(self) -> list[tuple]:
         """Of each row: what was measured there, whoever computed it."""
-        return list(
-            zip(*(self.df[c].tolist() for c in ("experiment", *records.POINT)), strict=True)
-        )
+        return list(zip(*(self.df[c].tolist() for c in ("experiment", *records.POINT)), strict=True))
 
     @cached_property
     def index(self) -> pd.MultiIndex:
@@ -112,9 +110,7 @@ class Evidence:
         ours, theirs = frame.of(variant), {frame.points[i]: i for i in frame.of(baseline)}
         both = [(i, theirs[frame.points[i]]) for i in ours if frame.points[i] in theirs]
         if not both:
-            raise NotMeasured(
-                f"{variant!r} and {baseline!r} were not measured at any common point."
-            )
+            raise NotMeasured(f"{variant!r} and {baseline!r} were not measured at any common point.")
         ours, theirs = np.array(both).T
         times = frame.df["median_us"].to_numpy()
         return pd.Series(times[theirs] / times[ours], frame.index[ours], name="speedup")
@@ -174,9 +170,7 @@ class Evidence:
             try:
                 self.read[CEILINGS] = pd.DataFrame(records.ceilings(self.folder))
             except FileNotFoundError:
-                raise NotMeasured(
-                    "The ceilings of this GPU (copy, FMA, L2) were not measured."
-                ) from None
+                raise NotMeasured("The ceilings of this GPU (copy, FMA, L2) were not measured.") from None
         if name not in self.read[CEILINGS]:
             raise NotMeasured(f"The ceiling {name!r} was not measured.")
         self.seen.add(CEILINGS)
@@ -189,9 +183,7 @@ class Evidence:
             try:
                 self.read[records.COUNTERS] = records.read_counters(path)
             except FileNotFoundError:
-                raise NotMeasured(
-                    "There are no hardware counters of this room on this GPU (make profile)."
-                ) from None
+                raise NotMeasured("There are no hardware counters of this room on this GPU (make profile).") from None
         return self.read[records.COUNTERS]
 
     def _profiled(self, metric: str) -> pd.DataFrame:
@@ -327,9 +319,7 @@ def _of_others(measured: others.Others, folder: Path, experiment: str) -> pd.Dat
     if "tflops" in df.columns:
         times, rate = flops / df["tflops"] / 1e6, df["tflops"]
     else:
-        over = df.drop_duplicates(["m", "n", "k", "density"]).assign(
-            variant=measured.over, speedup=1.0
-        )
+        over = df.drop_duplicates(["m", "n", "k", "density"]).assign(variant=measured.over, speedup=1.0)
         df = pd.concat([df, over], ignore_index=True)
         flops = 2.0 * df["m"] * df["n"] * df["k"]
         times, rate = 1 / df["speedup"], df["speedup"] * df.get("over_tflops", np.nan)

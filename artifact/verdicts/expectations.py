@@ -22,9 +22,7 @@ from artifact.verdicts.reducers import Reduced
 REPRODUCED = "reproduced"
 PARTLY = "partly"
 NOT_REPRODUCED = "not reproduced"
-NOT_CARRIED = (
-    "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.carried`
-)
+NOT_CARRIED = "does not carry over to this GPU"  #: which of those not reproduced these are: `judge.carried`
 NOT_MEASURED = "not measured on this GPU"
 VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, NOT_MEASURED)
 OFTEN = 0.9  #: "nine in ten" of the points
@@ -105,9 +103,7 @@ def _factors_close(off: Sequence[float], *limits: float) -> str:
     return next(filter(None, found), "")
 
 
-def _near(
-    values: pd.Series, low: float, high: float, factor: float, partly: float
-) -> tuple[str, float]:
+def _near(values: pd.Series, low: float, high: float, factor: float, partly: float) -> tuple[str, float]:
     """The verdict, and the farthest distance: the factor by which a value lies outside, 1 inside."""
     with np.errstate(divide="ignore"):
         off = np.maximum(1.0, np.maximum(low / values, values / high)) * (1 - 1e-9)
@@ -124,9 +120,7 @@ def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) ->
     low, high = between
     inside, _ = _near(r.values, low, high, factor, partly)
     ends = [(r.values.min(), low), (r.values.max(), high)]
-    verdicts, off = zip(
-        *(_near(pd.Series([v]), end, end, factor, partly) for v, end in ends), strict=True
-    )
+    verdicts, off = zip(*(_near(pd.Series([v]), end, end, factor, partly) for v, end in ends), strict=True)
     asked = (
         f"Asked: from {r.of.one(low)} to {r.of.one(high)}, each end within a factor of {factor:g}; "
         f"the ends are off by factors of {off[0]:.3g} and {off[1]:.3g}."
@@ -135,9 +129,7 @@ def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) ->
     return Judged(verdict, asked, close=_factors_close(off, factor, partly))
 
 
-def within(
-    r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None
-) -> Judged:
+def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None) -> Judged:
     """In the stated range, widened by `tolerance` on each side: reproduced if nine in ten of the
     values are, and every line. With `partly`, a wider tolerance, partly if nine in ten are within
     that; without, partly if half of the values are, or the geometric mean of the points."""
@@ -146,9 +138,7 @@ def within(
     def share(by: float) -> float:
         return float(r.values.between(low - by, high + by).mean())
 
-    verdict = grade(
-        share(tolerance), 1.0 if r.lines else OFTEN, 0.5 if partly is None else math.inf
-    )
+    verdict = grade(share(tolerance), 1.0 if r.lines else OFTEN, 0.5 if partly is None else math.inf)
     if verdict == NOT_REPRODUCED and partly is not None and share(partly) >= OFTEN:
         verdict = PARTLY
     if verdict == NOT_REPRODUCED and partly is None and not r.lines:
@@ -201,16 +191,12 @@ def _moves(r: Reduced, change: float, each_step: bool, sign: int) -> Judged:
     steps = f", at every step in {sum(f == 1 for f in follow)}" if each_step else ""
     return Judged(
         grade(float(np.mean(follow)), 1.0, 0.5),
-        "Largest size over smallest: "
-        + "; ".join(texts)
-        + f". Asked: {word} by over {change:.0%}.",
+        "Largest size over smallest: " + "; ".join(texts) + f". Asked: {word} by over {change:.0%}.",
         f"{r.of.called or r.of.name}: {word} in {sum(f > 0 for f in follow)} of {len(follow)} sweeps{steps}",
     )
 
 
-def larger_in(
-    r: Reduced, larger: str | Sequence[str], than_in: str | Sequence[str], by: float
-) -> Judged:
+def larger_in(r: Reduced, larger: str | Sequence[str], than_in: str | Sequence[str], by: float) -> Judged:
     """Reproduced if the value of the experiments `larger`, taken together, exceeds that of each of
     `than_in` by more than the relative `by`; partly if it exceeds some, or if none differs by more."""
     larger, than_in = ([n] if isinstance(n, str) else list(n) for n in (larger, than_in))
@@ -227,9 +213,11 @@ def larger_in(
     limits = [other * (1 + sign * by) for other in others.values() for sign in (1, -1)]
     close = edge([best], limits, r.of.one, min(EDGE, by / 2))
     return Judged(
-        verdict, f"A difference within {by:.0%} counts as none.",
-        f"{' and '.join(larger)} {r.of.one(best)}, against {against}{r.of.tail}", close,
-    )  # fmt: skip
+        verdict,
+        f"A difference within {by:.0%} counts as none.",
+        f"{' and '.join(larger)} {r.of.one(best)}, against {against}{r.of.tail}",
+        close,
+    )
 
 
 def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
@@ -246,5 +234,13 @@ def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
 
 
 EXPECTATIONS = (
-    at_least, at_most, near, spans, within, rises, falls, larger_in, memory_limits_from,
-)  # fmt: skip
+    at_least,
+    at_most,
+    near,
+    spans,
+    within,
+    rises,
+    falls,
+    larger_in,
+    memory_limits_from,
+)

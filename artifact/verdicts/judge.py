@@ -75,9 +75,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     rows = []
     for claim in claims:
         outcome = outcomes[claim.id]
-        row = {
-            key: getattr(outcome if hasattr(outcome, key) else claim, key) for key in LEDGER_COLUMNS
-        }
+        row = {key: getattr(outcome if hasattr(outcome, key) else claim, key) for key in LEDGER_COLUMNS}
         if outcome.verdict == NOT_REPRODUCED and carried(claim, folder.name):
             row["verdict"] = NOT_CARRIED
         e = found[claim.room].only(claim.rule.at, claim.rule.repeats)
@@ -120,13 +118,9 @@ def same_gpu(said: str, measured: str) -> bool:
     """Whether a source that says `said` ("RTX 4070", "H100 96 GB") speaks of the GPU `measured`, a name or a slug
     of one, or of one with the same chip."""
     said = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE)
-    ours, theirs = (
-        [CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said)
-    )
+    ours, theirs = ([CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
     for i in range(len(ours) - len(theirs) + 1):
-        if ours[i : i + len(theirs)] == theirs and not set(ours[i + len(theirs) :][:1]) & {
-            *_OTHERS
-        }:
+        if ours[i : i + len(theirs)] == theirs and not set(ours[i + len(theirs) :][:1]) & {*_OTHERS}:
             return True
     return False
 
@@ -144,10 +138,7 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
         why.append(f"Judged at {e.kept}.")
     if any(SERIES in experiment for experiment in claim.experiment):
         why.append("Judged by the series that the source published, not by this GPU's records.")
-    if (
-        any(name.startswith(OTHERS) for name in claim.experiment)
-        and outcome.verdict != NOT_MEASURED
-    ):
+    if any(name.startswith(OTHERS) for name in claim.experiment) and outcome.verdict != NOT_MEASURED:
         why.append("Judged by the authors' own code, run on this GPU, and not by kernels of ours.")
     if rule.repeats and outcome.verdict != NOT_MEASURED:
         why.append(f"Judged by the geometric means of the runs; {_each_run(claim, e)}.")
@@ -157,9 +148,7 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
             other = replace(rule, quantity=replace(rule.quantity, parameters=over))
             beside = measures.outcome(other, e, claim.experiment)
             library = baselines.library(rule.also_over)
-            why.append(
-                f"Against {library}: {beside.measured} ({measures.said(beside.verdict, claim.extension)})."
-            )
+            why.append(f"Against {library}: {beside.measured} ({measures.said(beside.verdict, claim.extension)}).")
     if claim.note:
         why.append(claim.note)
     if claim.contradicts:

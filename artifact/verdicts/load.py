@@ -118,8 +118,15 @@ class Untested:
 
 REQUIRED = ("id", "where", "says", "experiment", *measures.PARTS, "published")
 OPTIONAL = (
-    "at", "repeats", "note", "contradicts", "gpu", "depends_on", "reason", "extension",
-)  # fmt: skip
+    "at",
+    "repeats",
+    "note",
+    "contradicts",
+    "gpu",
+    "depends_on",
+    "reason",
+    "extension",
+)
 
 
 def claims(folder: str | Path = rooms.FOLDER) -> list[Claim]:
@@ -133,9 +140,7 @@ def claims(folder: str | Path = rooms.FOLDER) -> list[Claim]:
 
 def _written(folder: Path) -> str:
     """A digest of the files that claims are made of."""
-    files = (
-        path for path in sorted(folder.glob("*/**/*")) if path.suffix in (".toml", ".csv", ".py")
-    )
+    files = (path for path in sorted(folder.glob("*/**/*")) if path.suffix in (".toml", ".csv", ".py"))
     texts = ((os.fsencode(path), path.read_bytes()) for path in files)
     return hashlib.sha256(b"\0".join(part for pair in texts for part in pair)).hexdigest()
 
@@ -149,8 +154,7 @@ def _claims(folder: Path, written: str) -> list[Claim]:
         if path.is_file():
             data = rooms.toml(path)
             claims += [
-                _claim(c, room, data.get("minutes", {}), data.get("notes", {}), path)
-                for c in data.get("claim", [])
+                _claim(c, room, data.get("minutes", {}), data.get("notes", {}), path) for c in data.get("claim", [])
             ]
     ids = [claim.id for claim in claims]
     for claim in claims:
@@ -158,9 +162,7 @@ def _claims(folder: Path, written: str) -> list[Claim]:
             raise ValueError(f"{folder}: the claim {claim.id!r} is there twice.")
         for other in claim.contradicts:
             if other not in ids:
-                raise ValueError(
-                    f"{folder}: the claim {claim.id!r} contradicts {other!r}, which is no claim."
-                )
+                raise ValueError(f"{folder}: the claim {claim.id!r} contradicts {other!r}, which is no claim.")
     return claims
 
 
@@ -183,11 +185,7 @@ def _recorded(experiment: str, folder: Path, room: str) -> float | None:
 def figures_of(folder: str | Path = rooms.FOLDER) -> dict[str, dict[str, str]]:
     """Room -> experiment -> the figure of the source that it regenerates. Errors as `claims`."""
     files = {room: Path(folder) / room / rooms.CLAIMS for room in rooms.find(Path(folder))}
-    return {
-        r: rooms.toml(p).get("source", {}).get("figures", {})
-        for r, p in files.items()
-        if p.is_file()
-    }
+    return {r: rooms.toml(p).get("source", {}).get("figures", {}) for r, p in files.items() if p.is_file()}
 
 
 def untested(folder: str | Path = rooms.FOLDER) -> list[Untested]:
@@ -217,15 +215,11 @@ def _claim(table: Mapping, room: rooms.Room, typed: Mapping, notes: Mapping, pat
     experiments = tuple(table["experiment"])
     for experiment in experiments:
         if experiment not in typed:
-            raise ValueError(
-                f"{name} asks for the experiment {experiment!r}; known: {', '.join(typed)}."
-            )
+            raise ValueError(f"{name} asks for the experiment {experiment!r}; known: {', '.join(typed)}.")
     numbers, text = {}, table["published"]
     if isinstance(text, Mapping):
         numbers, text = _published(text, path.parent / rooms.PUBLISHED, name)
-    endless = [
-        str(v) for v in _numbers([table["expect"], *numbers.values()]) if not math.isfinite(v)
-    ]
+    endless = [str(v) for v in _numbers([table["expect"], *numbers.values()]) if not math.isfinite(v)]
     if endless:
         raise ValueError(
             f"{name} has the number {endless[0]} in its 'expect'; a range has two ends, and a limit is "
@@ -273,9 +267,7 @@ def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
 
 def _numbers(value: object) -> Iterable[float]:
     """Every number in a value of a claims.toml."""
-    inner = (
-        value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    )
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     for part in inner:
         yield from _numbers(part)
     if isinstance(value, int | float):
@@ -286,15 +278,11 @@ def _of_the_program(quantity: measures.Part) -> bool:
     """Whether a quantity follows from the program alone, not from the GPU that runs it."""
     if quantity.function.__name__ in measures.OF_PROGRAMS:
         return True
-    metrics = [
-        m for key in COUNTERS for m in quantities.contenders(quantity.parameters.get(key, ()))
-    ]
+    metrics = [m for key in COUNTERS for m in quantities.contenders(quantity.parameters.get(key, ()))]
     return bool(metrics) and all(OF_PROGRAMS.match(metric) for metric in metrics)
 
 
-def _rule(
-    table: Mapping, experiments: tuple, numbers: Mapping, room: str, folder: Path, name: str
-) -> measures.Rule:
+def _rule(table: Mapping, experiments: tuple, numbers: Mapping, room: str, folder: Path, name: str) -> measures.Rule:
     at, repeats = table.get("at", {}), table.get("repeats", False)
     if not isinstance(at, Mapping) or not set(at) <= set(records.COLUMNS):
         raise ValueError(f"{name} has an 'at' that is not a table of columns of the records.")
@@ -319,19 +307,10 @@ def _said(value: object, numbers: Mapping[str, float], name: str) -> object:
     ends = value if isinstance(value, list) else [value, value] if value == SAID else None
     if ends is None or SAID not in ends:
         return value
-    missing = [
-        end
-        for end, said in zip(("low", "high"), ends, strict=True)
-        if said == SAID and end not in numbers
-    ]
+    missing = [end for end, said in zip(("low", "high"), ends, strict=True) if said == SAID and end not in numbers]
     if missing:
-        raise ValueError(
-            f"{name} expects a published number, and its 'published' has no {missing[0]!r}."
-        )
-    return [
-        numbers[end] if said == SAID else said
-        for end, said in zip(("low", "high"), ends, strict=True)
-    ]
+        raise ValueError(f"{name} expects a published number, and its 'published' has no {missing[0]!r}.")
+    return [numbers[end] if said == SAID else said for end, said in zip(("low", "high"), ends, strict=True)]
 
 
 def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, float], str]:
@@ -352,17 +331,11 @@ def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, f
         df = df[df[key].isin(value if isinstance(value, list) else [value])]
     said = df[["low", "high", "unit"]].drop_duplicates()
     if len(said) != 1:
-        rest = "".join(
-            f" at {k} = {v}" for k, v in reference.items() if k not in ("figure", "quantity")
-        )
-        raise ValueError(
-            f"{name}: {figure}.csv has no single quantity {reference['quantity']!r}{rest}."
-        )
+        rest = "".join(f" at {k} = {v}" for k, v in reference.items() if k not in ("figure", "quantity"))
+        raise ValueError(f"{name}: {figure}.csv has no single quantity {reference['quantity']!r}{rest}.")
     low, high, unit = said.iloc[0]
     unit = "" if pd.isna(unit) else "×" if unit == "×" else f" {unit}"
-    numbers = {
-        key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)
-    }
+    numbers = {key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)}
     if len(numbers) == 2:
         return numbers, quantities.stated(low, high) + unit
     if not numbers:
@@ -378,9 +351,7 @@ def of_sources(claims: Iterable[Claim]) -> list[Claim]:
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:
     """Every hardware counter that a claim can use, for the profiler."""
     given = (claim.rule.quantity.parameters for claim in claims)
-    wanted = (
-        quantities.contenders(table[key]) for table in given for key in COUNTERS if key in table
-    )
+    wanted = (quantities.contenders(table[key]) for table in given for key in COUNTERS if key in table)
     return sorted({metric for metrics in wanted for metric in metrics})
 
 

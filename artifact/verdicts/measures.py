@@ -36,8 +36,14 @@ _GIVEN = (2, 1, 1)
 MODULE = "measures"  # of a room
 #: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of rooms.
 OF_PROGRAMS = {
-    "column", "true_density", "prepared_bytes", "added_memory", "stored_over_blocks", "counter_less", "machine_code",
-}  # fmt: skip
+    "column",
+    "true_density",
+    "prepared_bytes",
+    "added_memory",
+    "stored_over_blocks",
+    "counter_less",
+    "machine_code",
+}
 
 
 #: What is said of an extension, an open question of a source or a kernel of ours: nothing was claimed, so that nothing
@@ -97,9 +103,7 @@ def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
         return found
     above = _judged(rule, values.upper)
     if found.verdict != above.verdict:
-        raise NotMeasured(
-            f"{values.how} These leave it between {found.measured} and {above.measured}."
-        )
+        raise NotMeasured(f"{values.how} These leave it between {found.measured} and {above.measured}.")
     return replace(found, measured=f"between {found.measured} and {above.measured}")
 
 
@@ -141,9 +145,7 @@ def part(key: str, words: object, room: str, folder: Path, name: str) -> Part:
         given = {next(iter(takes)): first} | given
     for parameter in given:
         if parameter not in takes:
-            raise ValueError(
-                f"{name} gives {parameter!r} to {said!r}; it takes {', '.join(takes) or 'nothing'}."
-            )
+            raise ValueError(f"{name} gives {parameter!r} to {said!r}; it takes {', '.join(takes) or 'nothing'}.")
     for parameter, described in takes.items():
         if described.default is described.empty and parameter not in given:
             raise ValueError(f"{name} does not give {parameter!r}, which {said!r} needs.")

@@ -153,9 +153,7 @@ def _table(
     for group, members in groupby(of, key=lambda row: (row["source"], row.get("section", ""))):
         told = html.escape(" · ".join(group))
         if grouped:
-            out.append(
-                f'<tr class="group"><th scope="rowgroup" colspan="{len(heads) - 1}">{told}</th></tr>'
-            )
+            out.append(f'<tr class="group"><th scope="rowgroup" colspan="{len(heads) - 1}">{told}</th></tr>')
         for row in members:
             cell = {key: html.escape(str(value)) for key, value in row.items()}
             shown = f'<a href="{beside}#claim-{cell["id"]}"><code>{cell["id"]}</code></a>'
@@ -272,10 +270,7 @@ def bars(df: pd.DataFrame) -> str:
         )
     legend = " ".join(badge(v) for v in VERDICTS if v in set(claims["verdict"]))
     sign, name = looks[OWN_DATA]
-    legend += (
-        f' <span class="{name}"><span aria-hidden="true">{sign}</span> {OWN_DATA}</span>'
-        * bool(theirs.any())
-    )
+    legend += f' <span class="{name}"><span aria-hidden="true">{sign}</span> {OWN_DATA}</span>' * bool(theirs.any())
     head = '<thead><tr><th scope="col">Source</th><th scope="col">Claims</th><th scope="col">Verdicts</th></tr></thead>'
     caption = "<caption>Verdicts on the claims of each source.</caption>"
     return f'<table class="ledger-bars">{caption}{head}<tbody>{"".join(rows)}</tbody></table><p>{legend}</p>'
@@ -293,9 +288,7 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
     for pair in pairs:
         one, other = sorted(pair, key=order.index)
         # What fails here fails, whether it may hold elsewhere or not.
-        here = {
-            i: verdict[i] if verdict[i] != NOT_CARRIED else NOT_REPRODUCED for i in (one, other)
-        }
+        here = {i: verdict[i] if verdict[i] != NOT_CARRIED else NOT_REPRODUCED for i in (one, other)}
         ranks = [measures.VERDICTS.index(here[i]) for i in (one, other)]
         if measures.VERDICTS.index(measures.NOT_MEASURED) in ranks:
             stands = "undecided"
@@ -317,10 +310,7 @@ def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
             function = getattr(claim.rule, part).function
             used.setdefault((part, function), []).append(claim.id)
     return pd.DataFrame(
-        [
-            (part, f.__name__, " ".join(inspect.getdoc(f).split()), ids)
-            for (part, f), ids in used.items()
-        ],
+        [(part, f.__name__, " ".join(inspect.getdoc(f).split()), ids) for (part, f), ids in used.items()],
         columns=["part", "name", "definition", "claims"],
     )
 

@@ -37,9 +37,7 @@ class Values:
     unit: str = ""
     tail: str = ""  #: behind the numbers: over what, of what
     named: bool = False  #: whether to say whose each number is
-    words: Mapping[str, str] = field(
-        default_factory=dict
-    )  #: "above", "below": what a point there is called
+    words: Mapping[str, str] = field(default_factory=dict)  #: "above", "below": what a point there is called
     called: str = ""  #: how a course of it is told: "achieved occupancy"; the name, if empty
     text: str = ""  #: what is shown of all points, where ranges do not say it
     how: str = ""  #: a sentence on where the values come from
@@ -110,18 +108,25 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
         library, name = baselines.library(over), contenders(of)[0]
         words = {"above": f"{name} faster", "below": f"{library} faster"}
         return Values(
-            by, f"Speedup of {', '.join(by)} over {library}", unit="×", tail=f" over {library}",
-            named=not isinstance(of, str), words=words,
-        )  # fmt: skip
+            by,
+            f"Speedup of {', '.join(by)} over {library}",
+            unit="×",
+            tail=f" over {library}",
+            named=not isinstance(of, str),
+            words=words,
+        )
     each = {v: e.ratio(experiments, of, v) for v in over}
     least = pd.DataFrame(each).dropna().min(axis=1)
     if least.empty:
         raise NotMeasured(f"{of}, {', '.join(over)} were not measured at any common point.")
     means = ", ".join(f"{v} {records.geomean(s):.2f}×" for v, s in each.items())
     return Values(
-        {of: least}, f"Speedup of {of} over the fastest of {', '.join(over)}", unit="×",
-        words={"at_least": f"{of} the fastest"}, how=f"Geometric means over each: {means}.",
-    )  # fmt: skip
+        {of: least},
+        f"Speedup of {of} over the fastest of {', '.join(over)}",
+        unit="×",
+        words={"at_least": f"{of} the fastest"},
+        how=f"Geometric means over each: {means}.",
+    )
 
 
 def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
@@ -140,9 +145,13 @@ def tflops(e: Evidence, experiments, of: str | Sequence[str], flops: str = "usef
     rate = df["tflops"] / df["density"] if flops == "dense" else df["tflops"]
     how = "Every FLOP of the dense product counts." if flops == "dense" else ""
     return Values(
-        by_variant(df, rate, contenders(of)), "Throughput", ".3g", unit=" TFLOP/s",
-        named=not isinstance(of, str), how=how,
-    )  # fmt: skip
+        by_variant(df, rate, contenders(of)),
+        "Throughput",
+        ".3g",
+        unit=" TFLOP/s",
+        named=not isinstance(of, str),
+        how=how,
+    )
 
 
 def share_of_ceiling(e: Evidence, experiments, ceiling: str, of: str, rate: str) -> Values:
@@ -151,9 +160,14 @@ def share_of_ceiling(e: Evidence, experiments, ceiling: str, of: str, rate: str)
     top = e.ceiling(ceiling, rate)
     by = by_variant(rows(e, experiments, of), rate, [of])
     return Values(
-        {of: by[of] / top}, "Share", ".0f", 100, "%", tail=f" of the {ceiling} ceiling",
+        {of: by[of] / top},
+        "Share",
+        ".0f",
+        100,
+        "%",
+        tail=f" of the {ceiling} ceiling",
         how=f"Ceiling measured here: {top:.3g} {RATES[rate]}.",
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- columns of the records
@@ -164,10 +178,12 @@ def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Va
     df = rows(e, experiments, *contenders(of))
     worst = df.loc[df[column].idxmax()]
     return Values(
-        {COLUMNS.get(column, column): df.set_index(INDEX)[column]}, column, ".1e", named=True,
-        how=f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, "
-        f"{density(worst['density'])}.",
-    )  # fmt: skip
+        {COLUMNS.get(column, column): df.set_index(INDEX)[column]},
+        column,
+        ".1e",
+        named=True,
+        how=f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, {density(worst['density'])}.",
+    )
 
 
 def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Values:
@@ -183,7 +199,7 @@ def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Value
     ratio = df["nnz"] / elements / df["density"]
     return Values(
         by_variant(df, ratio, [of]), "True density over nominal density", ".3f", tail=" of the target density"
-    )  # fmt: skip
+    )
 
 
 def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
@@ -192,17 +208,19 @@ def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     df = rows(e, experiments, *contenders(of))
     by = by_variant(df, df["prepare_bytes"] / df["nnz"], contenders(of))
     return Values(
-        by, "Bytes beside a value", ".3g", unit=" bytes", tail=" beside each value",
+        by,
+        "Bytes beside a value",
+        ".3g",
+        unit=" bytes",
+        tail=" beside each value",
         named=not isinstance(of, str),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- hardware counters
 
 
-def counter(
-    e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0
-) -> Values:
+def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0) -> Values:
     """A hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of
     `over`."""
     by = {}
@@ -211,17 +229,20 @@ def counter(
         if over:
             values, theirs = values.align(e.counter(over, metric, experiments), join="inner")
             if values.empty or (theirs <= 0).any():
-                raise NotMeasured(
-                    f"The counter {metric} of {over} has no positive values to divide by."
-                )
+                raise NotMeasured(f"The counter {metric} of {over} has no positive values to divide by.")
             values = values / theirs
         by[name] = values / per
     scale = f" in units of {per:g}" if per != 1 else ""
     unit, what = counters.words(metric, per)
     plain = Values(
-        by, f"Counter {metric}{scale}", ".4g", unit=unit, tail=f" ({what})",
-        named=not isinstance(of, str), called=what,
-    )  # fmt: skip
+        by,
+        f"Counter {metric}{scale}",
+        ".4g",
+        unit=unit,
+        tail=f" ({what})",
+        named=not isinstance(of, str),
+        called=what,
+    )
     tail = f" over {baselines.library(over)} ({what})"
     return replace(plain, format=".2f", unit="×", tail=tail) if over else plain
 
@@ -241,9 +262,7 @@ def counter_share(
         part = sum((e.counter(name, m, experiments) for m in plus), start=part).dropna()
         part, whole = part.align(whole, join="inner")
         if part.empty or (whole <= 0).any():
-            raise NotMeasured(
-                f"The counter {share_of} has no positive values where {metric} was read."
-            )
+            raise NotMeasured(f"The counter {share_of} has no positive values where {metric} was read.")
         by[name] = part / whole
     name = f"Counter {' + '.join([metric, *plus])} over {share_of}"
     parts = " and ".join(counters.words(m)[1] for m in (metric, *plus))
@@ -251,9 +270,7 @@ def counter_share(
     return Values(by, name, ".1f", 100, "%", tail, named=not isinstance(of, str))
 
 
-def memory_use(
-    e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()
-) -> Values:
+def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:
     """How busy the memory of a kernel is beside its FMA units, both as shares of their peak.
 
     Memory is the DRAM, which is what every source means by being bound by memory: the counter `metric`, and without
@@ -277,20 +294,33 @@ def memory_use(
     for other in contenders(beside):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
             cache = e.counter(of, other, experiments) / 100
-            how += (
-                f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
-            )
+            how += f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
 
     def values(memory: pd.Series) -> Values:
         return Values(
-            {"memory": memory, "FMA units": fma}, "Use", ".0f", 100, "%", how=how, named=True,
+            {"memory": memory, "FMA units": fma},
+            "Use",
+            ".0f",
+            100,
+            "%",
+            how=how,
+            named=True,
             text=f"DRAM {memory.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
-        )  # fmt: skip
+        )
 
     found = values(used)
     return found if most is None else replace(found, upper=values(most))
 
 
 QUANTITIES = (
-    speedup, time, tflops, share_of_ceiling, column, true_density, prepared_bytes, counter, counter_share, memory_use,
-)  # fmt: skip
+    speedup,
+    time,
+    tflops,
+    share_of_ceiling,
+    column,
+    true_density,
+    prepared_bytes,
+    counter,
+    counter_share,
+    memory_use,
+)

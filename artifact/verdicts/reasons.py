@@ -70,9 +70,7 @@ def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, measured: Cal
     if found := _COLUMN.fullmatch(word):
         column, of = found.groups()
         return f"{e.rows(experiments, [of])[column].median():.4g}"
-    raise ValueError(
-        f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none."
-    )
+    raise ValueError(f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none.")
 
 
 _REDUCED: Mapping[str, Callable] = {

@@ -74,9 +74,12 @@ def geometric_mean(v: Values, of: str = "all") -> Reduced:
         f"{name} {v.one(_mean(v, s))}" for name, s in v.all.groupby(level="experiment", sort=False)
     )
     return Reduced(
-        v, pd.Series(each), ", ".join(texts) + v.tail,
-        f"{v.points}: {by_experiment}; range {v.range(v.all)}.", again=lambda s: _mean(v, s),
-    )  # fmt: skip
+        v,
+        pd.Series(each),
+        ", ".join(texts) + v.tail,
+        f"{v.points}: {by_experiment}; range {v.range(v.all)}.",
+        again=lambda s: _mean(v, s),
+    )
 
 
 def _mean(v: Values, values: pd.Series) -> float:
@@ -143,13 +146,13 @@ def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) ->
 
 
 def _share(v: Values, held: pd.Series, what: str) -> Reduced:
-    means = ", ".join(
-        f"{name} {v.range(s)}" for name, s in v.all.groupby(level="experiment", sort=False)
-    )
+    means = ", ".join(f"{name} {v.range(s)}" for name, s in v.all.groupby(level="experiment", sort=False))
     return Reduced(
-        v, pd.Series([held.mean()]), f"{what} at {held.sum()} of {points(len(held))}",
+        v,
+        pd.Series([held.mean()]),
+        f"{what} at {held.sum()} of {points(len(held))}",
         f"{v.name}: {means}.",
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- along a size
@@ -183,10 +186,13 @@ def power_law(v: Values, along: str, scatter: float) -> Reduced:
         raise NotMeasured("No sweep has three sizes.")
     shown = "–".join(dict.fromkeys(f"{v:.2f}" for v in (min(fits), max(fits))))
     return Reduced(
-        v, pd.Series(exponents), f"exponent {shown}, points within {worst:.2f}× of the fit",
+        v,
+        pd.Series(exponents),
+        f"exponent {shown}, points within {worst:.2f}× of the fit",
         f"{len(fits)} fits of {v.name.lower()} against {along}, a point further than {scatter:g}× from its "
-        "fit being no power law.", lines=True,
-    )  # fmt: skip
+        "fit being no power law.",
+        lines=True,
+    )
 
 
 def _lines(s: pd.Series, along: str):
@@ -196,6 +202,16 @@ def _lines(s: pd.Series, along: str):
 
 
 REDUCERS = (
-    each_point, geometric_mean, mean, median, largest, smallest, quantile, share_of_points_above,
-    share_of_points_below, share_of_points_at_least, trend, power_law,
-)  # fmt: skip
+    each_point,
+    geometric_mean,
+    mean,
+    median,
+    largest,
+    smallest,
+    quantile,
+    share_of_points_above,
+    share_of_points_below,
+    share_of_points_at_least,
+    trend,
+    power_law,
+)

@@ -52,9 +52,13 @@ class Advice:
 
 
 def advise(
-    a: Csr, n: int, gpu_folder: Path, precision: str = "FP32", name: str = "",
+    a: Csr,
+    n: int,
+    gpu_folder: Path,
+    precision: str = "FP32",
+    name: str = "",
     folder: Path = rooms.FOLDER,
-) -> Advice:  # fmt: skip
+) -> Advice:
     """The advice for a matrix on the host. Needs no GPU. A matrix that is itself in the records, by its name, is left
     out of the model, so that the answer is as good as for any other.
 
@@ -154,9 +158,7 @@ def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
 def _why(answer: Advice) -> list[str]:
     """What its time goes to, who else was looked at, and whose records say so."""
     guess, table = answer.guess, answer.guess.table
-    parts = [
-        f"{model.SAID[term]} ({share:.0%})" for term, share in guess.made_of.items() if share >= 0.1
-    ]
+    parts = [f"{model.SAID[term]} ({share:.0%})" for term, share in guess.made_of.items() if share >= 0.1]
     names = ", ".join(dict.fromkeys(label for label, _ in guess.neighbours))
     others = ", ".join(f"{row.variant} {row.slower:.2f}×" for row in table.iloc[1:4].itertuples())
     said = (
@@ -175,14 +177,10 @@ def _truth(answer: Advice) -> str:
     times = answer.known.set_index("variant")["median_us"]
     told = f"Recorded of this very matrix: {times.idxmin()} {short(times.min())} µs"
     mine = times.get(answer.guess.variant)
-    return told + (
-        f", the advised {answer.guess.variant} {short(mine)} µs." if mine is not None else "."
-    )
+    return told + (f", the advised {answer.guess.variant} {short(mine)} µs." if mine is not None else ".")
 
 
-def measure(
-    answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, seed: int = 0
-) -> pd.DataFrame:
+def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, seed: int = 0) -> pd.DataFrame:
     """What the GPU here says: variant, expected_us, measured_us, over the fastest; fastest first. opened: the
     `cuda.core.Device`, current. Contenders of the pool that do not take the matrix are left out, which is said."""
     about = answer.pool.about
@@ -199,10 +197,14 @@ def measure(
     )
     expected = answer.guess.table.set_index("variant")["expected_us"]
     df = pd.DataFrame(
-        {"variant": name, "expected_us": expected.get(name), "measured_us": timing.median_us,
-         "prepare_ms": cost.prepare_ms}
+        {
+            "variant": name,
+            "expected_us": expected.get(name),
+            "measured_us": timing.median_us,
+            "prepare_ms": cost.prepare_ms,
+        }
         for name, (cost, _, timing) in found.items()
-    )  # fmt: skip
+    )
     df["over_best"] = df["measured_us"] / df["measured_us"].min()
     return df.sort_values("measured_us", ignore_index=True)
 
@@ -223,9 +225,7 @@ def judged(df: pd.DataFrame, advised: str) -> str:
     """How good an advice was; df: what `measure` found."""
     at = df.set_index("variant")["over_best"]
     if advised not in at:
-        return (
-            f"The advised {advised} does not take this matrix here; the fastest is {at.idxmin()}."
-        )
+        return f"The advised {advised} does not take this matrix here; the fastest is {at.idxmin()}."
     word = "good" if at[advised] <= model.GOOD else "not the best"
     return f"The advice was {word}: {advised} takes {at[advised]:.2f}× the time of {at.idxmin()}, the fastest here."
 

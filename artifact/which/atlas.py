@@ -28,9 +28,24 @@ BYTES = {"FP32": 4, "TF32": 4, "BF16": 2}
 #: Measured dense multiplications, nearest in size, whose median rate is an estimate.
 NEAREST = 3
 COLUMNS = (
-    "room", "experiment", "pattern", "precision", "label", "m", "n", "k", "columns", "density", "sparse", "format",
-    "sparse_us", "dense", "dense_us", "speedup", "prepare_ms",
-)  # fmt: skip
+    "room",
+    "experiment",
+    "pattern",
+    "precision",
+    "label",
+    "m",
+    "n",
+    "k",
+    "columns",
+    "density",
+    "sparse",
+    "format",
+    "sparse_us",
+    "dense",
+    "dense_us",
+    "speedup",
+    "prepare_ms",
+)
 COLOURS = {
     "non-zeros anywhere": style.PUBLISHED,
     "blocks": style.BEST,
@@ -51,10 +66,7 @@ def points(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
     if not found:
         return pd.DataFrame(columns=list(COLUMNS))
     df = pd.concat(found, ignore_index=True)
-    guessed = [
-        dense_us(rates, row.precision, row.m, row.n, row.k, copy)
-        for row in df.itertuples(index=False)
-    ]
+    guessed = [dense_us(rates, row.precision, row.m, row.n, row.k, copy) for row in df.itertuples(index=False)]
     df["dense_us"] = df["dense_us"].fillna(pd.Series(guessed, df.index, float))
     df["speedup"] = df["dense_us"] / df["sparse_us"]
     return df[list(COLUMNS)]
@@ -71,9 +83,7 @@ def dense_rates(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["precision", "m", "n", "k", "tflops"])
 
 
-def dense_us(
-    rates: pd.DataFrame, precision: str, m: int, n: int, k: int, copy_gbps: float = np.inf
-) -> float:
+def dense_us(rates: pd.DataFrame, precision: str, m: int, n: int, k: int, copy_gbps: float = np.inf) -> float:
     """How long a dense multiplication takes: at the median rate of the nearest ones measured, and no less than it takes
     to move its operands. NaN where none of that precision was measured."""
     known = rates[rates["precision"] == precision]
@@ -94,18 +104,23 @@ def crossings(df: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     df = df.dropna(subset="speedup")
-    for (precision, pattern), all_n in df[df["pattern"] != REAL].groupby(
-        ["precision", "pattern"], sort=False
-    ):
+    for (precision, pattern), all_n in df[df["pattern"] != REAL].groupby(["precision", "pattern"], sort=False):
         for columns, some in [(0, all_n), *all_n.groupby("columns")]:
             means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
             if len(means) < 2:
                 continue
             rows.append(
-                {"precision": precision, "pattern": pattern, "columns": columns, "density": crossing(means),
-                 "from": means.index[0], "to": means.index[-1], "estimated": bool((some["dense"] == "").any()),
-                 "behind": int((some["speedup"] < 1).sum())}
-            )  # fmt: skip
+                {
+                    "precision": precision,
+                    "pattern": pattern,
+                    "columns": columns,
+                    "density": crossing(means),
+                    "from": means.index[0],
+                    "to": means.index[-1],
+                    "estimated": bool((some["dense"] == "").any()),
+                    "behind": int((some["speedup"] < 1).sum()),
+                }
+            )
     names = ["precision", "pattern", "columns", "density", "from", "to", "estimated", "behind"]
     return pd.DataFrame(rows, columns=names)
 
@@ -131,9 +146,7 @@ def figure(df: pd.DataFrame):
     df = df.dropna(subset="speedup")
     shown = [p for p in PRECISIONS if (df["precision"] == p).any()]
     if not shown:
-        raise ValueError(
-            "The records have nothing that can be compared with a dense multiplication."
-        )
+        raise ValueError("The records have nothing that can be compared with a dense multiplication.")
     fig, axes = plt.subplots(1, len(shown), figsize=(style.WIDTH, 4.4), sharey=True, squeeze=False)
     handles: dict[str, object] = {}
     low, high = df["speedup"].min() / 1.4, df["speedup"].max() * 1.4
@@ -150,9 +163,14 @@ def figure(df: pd.DataFrame):
         for what, dots in real.groupby("format", sort=False):
             tint = FORMATS.get(what, style.BOUND)
             (handles[f"real matrix, {what} fastest"],) = ax.plot(
-                dots["density"], dots["speedup"], "o", color=tint, markersize=3.6, markerfacecolor="none",
+                dots["density"],
+                dots["speedup"],
+                "o",
+                color=tint,
+                markersize=3.6,
+                markerfacecolor="none",
                 alpha=0.7,
-            )  # fmt: skip
+            )
         for pattern, rows in here[here["pattern"] != REAL].groupby("pattern", sort=False):
             handles[pattern] = _line(ax, pattern, rows)
         ax.xaxis.set_major_locator(FixedLocator([1e-5, 1e-3, 1e-1]))
@@ -179,9 +197,13 @@ def _line(ax, pattern: str, rows: pd.DataFrame):
     hollow = rows.groupby("density")["dense"].agg(lambda names: (names == "").all()).to_numpy()
     for empty in (False, True):
         ax.plot(
-            mean.index[hollow == empty], mean[hollow == empty], MARKS[pattern], color=colour, markersize=5,
+            mean.index[hollow == empty],
+            mean[hollow == empty],
+            MARKS[pattern],
+            color=colour,
+            markersize=5,
             **({"markerfacecolor": "none"} if empty else {"markeredgewidth": 0}),
-        )  # fmt: skip
+        )
     at = crossing(mean)
     if 0 < at < 1:
         text = f"{at:.0%}" if at >= 0.1 else f"{at:.1%}"
@@ -199,9 +221,7 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
         raise ValueError("There is no pool of real matrices to leave one out of.")
     across = len(found) if len(found) < 4 else 2  # titles of four would meet
     rows = -(-len(found) // across)
-    fig, axes = plt.subplots(
-        rows, across, figsize=(style.WIDTH, 0.3 + 2.6 * rows), sharey=True, squeeze=False
-    )
+    fig, axes = plt.subplots(rows, across, figsize=(style.WIDTH, 0.3 + 2.6 * rows), sharey=True, squeeze=False)
     for ax in axes.flat[len(found) :]:
         ax.set_visible(False)
     handles, worst = {}, max(df["ratio"].max() for _, df in found)
@@ -256,12 +276,17 @@ def payoffs(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
                 continue
             paying = mine[mine["gain"] > 0]
             rows.append(
-                {"precision": pool.about.precision, "experiment": pool.about.experiment, "variant": variant,
-                 "format": pool.about.format(variant), "matrices": mine["label"].nunique(),
-                 "prepare_ms": mine["prepare_ms"].median(),
-                 "multiplications": float((paying["more"] / paying["gain"]).median()) if len(paying) else np.nan,
-                 "pays": len(paying) / len(mine)}
-            )  # fmt: skip
+                {
+                    "precision": pool.about.precision,
+                    "experiment": pool.about.experiment,
+                    "variant": variant,
+                    "format": pool.about.format(variant),
+                    "matrices": mine["label"].nunique(),
+                    "prepare_ms": mine["prepare_ms"].median(),
+                    "multiplications": float((paying["more"] / paying["gain"]).median()) if len(paying) else np.nan,
+                    "pays": len(paying) / len(mine),
+                }
+            )
     names = [
         "precision",
         "experiment",
@@ -288,14 +313,17 @@ def against_dense(df: pd.DataFrame) -> pd.DataFrame:
     )
     by = df.groupby(["precision", "pattern", "density"], sort=False)
     table = by.agg(
-        points=("pays", "size"), prepare_ms=("prepare_ms", "median"),
-        multiplications=("multiplications", "median"), pays=("pays", "mean"),
-    ).reset_index()  # fmt: skip
+        points=("pays", "size"),
+        prepare_ms=("prepare_ms", "median"),
+        multiplications=("multiplications", "median"),
+        pays=("pays", "mean"),
+    ).reset_index()
     order = {"precision": PRECISIONS, "pattern": rooms.PATTERNS}
     return table.sort_values(
-        ["precision", "pattern", "density"], ignore_index=True,
+        ["precision", "pattern", "density"],
+        ignore_index=True,
         key=lambda c: c.map(order[c.name].index) if c.name in order else c,
-    )  # fmt: skip
+    )
 
 
 def _records(gpu_folder: Path, folder: Path) -> list[tuple[Generated, pd.DataFrame]]:
@@ -318,9 +346,11 @@ def _generated(about: Generated, df: pd.DataFrame) -> pd.DataFrame:
             continue
         rows.append(
             _row(about, about.pattern, sparse, about.pattern, about.free)
-            | {"dense": "" if dense.empty else dense.loc[dense["median_us"].idxmin(), "variant"],
-               "dense_us": dense["median_us"].min() if len(dense) else np.nan}
-        )  # fmt: skip
+            | {
+                "dense": "" if dense.empty else dense.loc[dense["median_us"].idxmin(), "variant"],
+                "dense_us": dense["median_us"].min() if len(dense) else np.nan,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -339,11 +369,21 @@ def _row(about, pattern: str, sparse: pd.DataFrame, form: str, free: str = "n") 
     # As the source states it, but for a real matrix, which has no nominal density.
     density = best["nnz"] / stored if pattern == REAL else best["density"]
     return {
-        "room": about.room, "experiment": about.experiment, "pattern": pattern, "precision": about.precision,
-        "label": best["label"], "m": best["m"], "n": best["n"], "k": best["k"], "columns": best[free],
-        "density": float(density), "sparse": best["variant"], "format": form, "sparse_us": best["median_us"],
+        "room": about.room,
+        "experiment": about.experiment,
+        "pattern": pattern,
+        "precision": about.precision,
+        "label": best["label"],
+        "m": best["m"],
+        "n": best["n"],
+        "k": best["k"],
+        "columns": best[free],
+        "density": float(density),
+        "sparse": best["variant"],
+        "format": form,
+        "sparse_us": best["median_us"],
         "prepare_ms": best["prepare_ms"],
-    }  # fmt: skip
+    }
 
 
 def copy_gbps(gpu_folder: Path) -> float:

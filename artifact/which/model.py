@@ -45,9 +45,16 @@ SAID = {
 }
 #: What points are near in, all as logarithms to the base 2.
 FEATURES = (
-    "non-zeros times N", "rows and columns, times N", "longest row", "mean row", "variation of rows",
-    "windows of 16 rows", "windows of 64 rows", "blocks of 64 × 64", "distance from the diagonal",
-)  # fmt: skip
+    "non-zeros times N",
+    "rows and columns, times N",
+    "longest row",
+    "mean row",
+    "variation of rows",
+    "windows of 16 rows",
+    "windows of 64 rows",
+    "blocks of 64 × 64",
+    "distance from the diagonal",
+)
 #: Matrices for each term that a sum needs to rank kernels by itself.
 ENOUGH = 3
 #: Nearest points that correct a sum, and that rank kernels where it cannot.
@@ -96,18 +103,32 @@ def terms(s: Statistics, n: int) -> np.ndarray:
 
     return np.array(
         [
-            1.0, s.nnz * n / 1e6, (s.m + s.k) * n / 1e6, s.m * n / 1e6, *named("windows"),
-            *named("similar"), s.nnz * n / 1e6 / max(1 / 64, s.blocks_64 * 64), s.row_most / 100, s.row_most * n / 1e5,
+            1.0,
+            s.nnz * n / 1e6,
+            (s.m + s.k) * n / 1e6,
+            s.m * n / 1e6,
+            *named("windows"),
+            *named("similar"),
+            s.nnz * n / 1e6 / max(1 / 64, s.blocks_64 * 64),
+            s.row_most / 100,
+            s.row_most * n / 1e5,
         ]
-    )  # fmt: skip
+    )
 
 
 def features(s: Statistics, n: int) -> np.ndarray:
     """FEATURES of a matrix and N, a vector; what is 0 or missing counts as something small."""
     values = (
-        max(s.nnz, 1) * n, (s.m + s.k) * n, max(s.row_most, 1), s.row_mean + 1, s.row_variation + 0.1,
-        max(s.windows_16, 1), max(s.windows_64, 1), max(s.blocks_64 * 64**2, 1), s.spread + 1e-3,
-    )  # fmt: skip
+        max(s.nnz, 1) * n,
+        (s.m + s.k) * n,
+        max(s.row_most, 1),
+        s.row_mean + 1,
+        s.row_variation + 0.1,
+        max(s.windows_16, 1),
+        max(s.windows_64, 1),
+        max(s.blocks_64 * 64**2, 1),
+        s.spread + 1e-3,
+    )
     return np.log2(np.array(values, float))
 
 
@@ -117,9 +138,7 @@ def fit(pool: Pool, without: str = "") -> Model:
     if df.empty:
         raise ValueError(f"There is no record left without {without!r}.")
     at = ["label", "n"]
-    wide = df.pivot_table(
-        index=at, columns="variant", values=["median_us", "prepare_ms"], sort=False
-    )
+    wide = df.pivot_table(index=at, columns="variant", values=["median_us", "prepare_ms"], sort=False)
     variants = [v for v in pool.advisable if v in wide["median_us"]]
     times, waits = (wide[what][variants].to_numpy() for what in ("median_us", "prepare_ms"))
     points = list(wide.index)
@@ -136,10 +155,17 @@ def fit(pool: Pool, without: str = "") -> Model:
     logs = np.log2(times)
     names = {label for label, _ in points}
     return Model(
-        tuple(variants), tuple(points), (raw - mean) / scale, mean, scale,
-        weights, logs - _logs(x @ weights.T), logs - np.nanmin(logs, axis=1)[:, None],
-        np.log2(1 + 1e3 * waits), len(names) >= ENOUGH * len(TERMS),
-    )  # fmt: skip
+        tuple(variants),
+        tuple(points),
+        (raw - mean) / scale,
+        mean,
+        scale,
+        weights,
+        logs - _logs(x @ weights.T),
+        logs - np.nanmin(logs, axis=1)[:, None],
+        np.log2(1 + 1e3 * waits),
+        len(names) >= ENOUGH * len(TERMS),
+    )
 
 
 def guess(model: Model, s: Statistics, n: int) -> Guess:
@@ -166,9 +192,7 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
     table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
     of_first = x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])])
     order = np.argsort(-of_first, kind="stable")
-    made_of = {
-        list(TERMS)[i]: float(of_first[i] / of_first.sum()) for i in order if of_first[i] > 0
-    }
+    made_of = {list(TERMS)[i]: float(of_first[i] / of_first.sum()) for i in order if of_first[i] > 0}
     neighbours = tuple(model.points[i] for i in nearest[:RANKING])
     return Guess(table, neighbours, made_of, model.sums)
 
@@ -188,10 +212,16 @@ def evaluate(pool: Pool) -> pd.DataFrame:
             asked = guess(model, pool.matrices[label], n).table
             asked = asked[asked["variant"].isin(times.index)].iloc[0]
             rows.append(
-                {"label": label, "n": n, "advised": asked["variant"],
-                 "advised_us": times[asked["variant"]], "best": times.idxmin(), "best_us": times.min(),
-                 "expected_us": asked["expected_us"]}
-            )  # fmt: skip
+                {
+                    "label": label,
+                    "n": n,
+                    "advised": asked["variant"],
+                    "advised_us": times[asked["variant"]],
+                    "best": times.idxmin(),
+                    "best_us": times.min(),
+                    "expected_us": asked["expected_us"],
+                }
+            )
     df = pd.DataFrame(rows)
     df["ratio"] = df["advised_us"] / df["best_us"]
     return df

@@ -35,13 +35,9 @@ class Real:
     experiment: str
     precision: str  #: one of PRECISIONS
     order: str  #: of rows and columns: a key of the statistics
-    formats: dict[
-        str, str
-    ]  #: pattern of contenders' names -> what A is stored as; the first that fits
+    formats: dict[str, str]  #: pattern of contenders' names -> what A is stored as; the first that fits
     raced: list[str] = field(default_factory=list)  #: patterns of those that try others on the GPU
-    problem: dict[str, Any] = field(
-        default_factory=dict
-    )  #: arguments of the room's problem_from_csr
+    problem: dict[str, Any] = field(default_factory=dict)  #: arguments of the room's problem_from_csr
 
     def format(self, variant: str) -> str:
         return next((what for p, what in self.formats.items() if fnmatchcase(variant, p)), "")
@@ -148,9 +144,7 @@ def _entry(path: Path, room: str, kind, entry: Mapping):
     }
     for key, values in allowed.items():
         if getattr(made, key, values[0]) not in values:
-            raise ValueError(
-                f"{path}: {key} is {entry[key]!r}, but must be one of {', '.join(values)}."
-            )
+            raise ValueError(f"{path}: {key} is {entry[key]!r}, but must be one of {', '.join(values)}.")
     return made
 
 

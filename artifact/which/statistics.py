@@ -44,9 +44,7 @@ class Statistics:
     windows_16: float
     windows_32: float
     windows_64: float
-    similar_8: (
-        float  #: the same where rows with common columns lie side by side (`reorder.similar`)
-    )
+    similar_8: float  #: the same where rows with common columns lie side by side (`reorder.similar`)
     similar_16: float
     similar_32: float
     similar_64: float
@@ -72,17 +70,19 @@ def of(a: Csr) -> Statistics:
     place_of[reorder.similar(a)] = np.arange(a.m)
     away = np.abs(column - row * (a.k / max(a.m, 1)))
     return Statistics(
-        a.m, a.k, int(place.size), mean,
+        a.m,
+        a.k,
+        int(place.size),
+        mean,
         float(lengths.std() / mean) if mean else 0.0,
-        int(lengths.max(initial=0)), a.m - int(np.count_nonzero(lengths)),
-        int(away.max(initial=0)), float(away.mean() / a.k) if place.size else 0.0,
+        int(lengths.max(initial=0)),
+        a.m - int(np.count_nonzero(lengths)),
+        int(away.max(initial=0)),
+        float(away.mean() / a.k) if place.size else 0.0,
         **{f"windows_{height}": _shared(row // height * a.k + column) for height in WINDOWS},
         **{f"similar_{height}": _shared(place_of[row] // height * a.k + column) for height in WINDOWS},
-        **{
-            f"blocks_{side}": _shared(row // side * a.k + column // side) / side**2
-            for side in BLOCKS
-        },
-    )  # fmt: skip
+        **{f"blocks_{side}": _shared(row // side * a.k + column // side) / side**2 for side in BLOCKS},
+    )
 
 
 def _shared(owner: np.ndarray) -> float:
@@ -97,18 +97,14 @@ def ordered(a: Csr, order: str) -> Csr:
     return reorder.permuted(a, reorder.rcm(a)[0])
 
 
-def table(
-    names: Iterable[str], where: Path, say=lambda line: print(line, flush=True)
-) -> pd.DataFrame:
+def table(names: Iterable[str], where: Path, say=lambda line: print(line, flush=True)) -> pd.DataFrame:
     """COLUMNS of the named matrices in a folder, a row for each order."""
     found = []
     for name in names:
         a = matrices.load(name, where)
         for order in (GIVEN, RCM):
             numbers = asdict(of(ordered(a, order)))
-            rounded = {
-                key: float(f"{x:.6g}") if isinstance(x, float) else x for key, x in numbers.items()
-            }
+            rounded = {key: float(f"{x:.6g}") if isinstance(x, float) else x for key, x in numbers.items()}
             found.append({"name": name, "order": order} | rounded)
         say(name)
     return pd.DataFrame(found, columns=list(COLUMNS))
@@ -118,9 +114,7 @@ def read(path: Path) -> dict[tuple[str, str], Statistics]:
     """(name, order) -> statistics, of a file as `table` has it. Raises FileNotFoundError, or ValueError that names the
     missing column."""
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: there are no statistics; python -m artifact.which.statistics makes them."
-        )
+        raise FileNotFoundError(f"{path}: there are no statistics; python -m artifact.which.statistics makes them.")
     df = pd.read_csv(path, comment="#", keep_default_na=False)
     for column in COLUMNS:
         if column not in df:
@@ -136,16 +130,12 @@ def write(room: str, where: Path, target: Path | None = None) -> Path:
         f"# Statistics of the room's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}\n"
     )
-    return records.write_text(
-        target or rooms.statistics(room), head + df.to_csv(index=False, lineterminator="\n")
-    )
+    return records.write_text(target or rooms.statistics(room), head + df.to_csv(index=False, lineterminator="\n"))
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Write a room's statistics; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m artifact.which.statistics", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m artifact.which.statistics", description=__doc__)
     parser.add_argument("--room", required=True, help="whose list of matrices")
     options = parser.parse_args(None if arguments is None else list(arguments))
     try:

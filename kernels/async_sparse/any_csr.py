@@ -56,10 +56,12 @@ KERNELS: dict[str, Kernel] = {
 }
 
 CHOICES = Choices(
-    "async_sparse/csr", HERE / "choices" / "csr",
+    "async_sparse/csr",
+    HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
-    {"union": Union, "windows": Windows}, lambda config: [union.SOURCE, union.HALF_SOURCE, windows.SOURCE],
-)  # fmt: skip
+    {"union": Union, "windows": Windows},
+    lambda config: [union.SOURCE, union.HALF_SOURCE, windows.SOURCE],
+)
 
 
 def key(problem: Problem, accuracy: str) -> tuple:
@@ -81,11 +83,14 @@ def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> La
     accuracy = ACCURACIES[name]
     found, look_ms = timed(lambda: key(problem, accuracy))
     launch = tuning.bind_choice(
-        CHOICES, found, device,
+        CHOICES,
+        found,
+        device,
         fits=fitting(problem, device),
         make=lambda: tune(problem, device, accuracy),
-        bind=lambda config: bind_config(name, problem, device, config), file=file,
-    )  # fmt: skip
+        bind=lambda config: bind_config(name, problem, device, config),
+        file=file,
+    )
     launch.prepare_ms += look_ms
     return launch
 
@@ -125,11 +130,14 @@ def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
     dtype = family.dtype_of(problem.device().b)
     jobs = [entry_of(config, problem.n, dtype) for config in configs]
     return tuning.tune(
-        problem, configs,
+        problem,
+        configs,
         lambda p, config: bind_config("auto", p, device, config),
         (lambda p: union.bind("single rows", p, device, Union(1)),),
-        device, ROUNDS, jobs,
-    )  # fmt: skip
+        device,
+        ROUNDS,
+        jobs,
+    )
 
 
 def entry_of(config: Union | Windows, n: int, dtype: str = "tf32") -> tuple[Path, str]:

@@ -115,7 +115,7 @@ KERNELS: dict[str, Kernel] = {
         "the dense product's.",
         _ENTRIES,
     ),
-}  # fmt: skip
+}
 
 
 def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launch:
@@ -145,16 +145,25 @@ def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launc
     c = array_of(operands.c)
     together = max(1, GROUP_BYTES // (problem.k * 2 * tile.columns))
     arguments = (
-        rows.data.ptr, a.col_idx.data.ptr, val.data.ptr,
-        dense.b.data.ptr, np.int64(dense.b.shape[1]),
-        c.data.ptr, np.int64(problem.m if shape.c_order == "F" else problem.n),
+        rows.data.ptr,
+        a.col_idx.data.ptr,
+        val.data.ptr,
+        dense.b.data.ptr,
+        np.int64(dense.b.shape[1]),
+        c.data.ptr,
+        np.int64(problem.m if shape.c_order == "F" else problem.n),
         *map(np.int32, (problem.m, problem.n, problem.k, panels, a.block_rows, min(panels, together))),
-    )  # fmt: skip
+    )
     need = shared_bytes(tile, shape.b_row)
     kernel = jit.load(jit.compile_cubin(SOURCE, entry(tile, shape), jit.arch_of(device)), need)
     launch = LaunchConfig(grid=a.block_rows * panels, block=THREADS, shmem_size=need)
     cupy.cuda.get_current_stream().synchronize()
     return Launch(
-        name, [*dense.before, (kernel, launch, arguments)], operands.c, prepare_ms, rows.nbytes,
-        keep=(operands, val, rows, dense.b), scratch=dense.copies,
-    )  # fmt: skip
+        name,
+        [*dense.before, (kernel, launch, arguments)],
+        operands.c,
+        prepare_ms,
+        rows.nbytes,
+        keep=(operands, val, rows, dense.b),
+        scratch=dense.copies,
+    )

@@ -40,16 +40,12 @@ class Unit:
     """A tile of unit_ring and its rings."""
 
     width: int = 256  #: columns that a warpgroup multiplies, WGMMA_N of the source
-    tall: bool = (
-        False  #: 128 rows and width columns of C, for blocks of 128 rows; otherwise 64 and 2 width
-    )
+    tall: bool = False  #: 128 rows and width columns of C, for blocks of 128 rows; otherwise 64 and 2 width
     shared: int = 3  #: units of the ring that both warpgroups read
     private: int = 5  #: units of the ring whose units one warpgroup reads
     buffers: int = 2  #: boxes that a warpgroup stores C through
     group_kib: int = 4096  #: of B: panels whose B is as large as that are worked on together
-    longest_first: bool = (
-        True  #: block rows by their length; otherwise as they lie, which a band's B in L2 likes
-    )
+    longest_first: bool = True  #: block rows by their length; otherwise as they lie, which a band's B in L2 likes
 
     @property
     def columns(self) -> int:
@@ -111,9 +107,7 @@ def shape_of(problem: Problem) -> Shape:
     """The shape of a problem on the device, its blocks stacked to 64 rows."""
     operands = problem.device()
     b_row, b_col = operands.a.block
-    return Shape(
-        dtype_of(operands.b), max(ROWS, b_row), b_col, order(operands.b), order(operands.c)
-    )
+    return Shape(dtype_of(operands.b), max(ROWS, b_row), b_col, order(operands.b), order(operands.c))
 
 
 def box_columns(n: int, size: int, c_order: str, widest: int = 64) -> int:
@@ -173,8 +167,7 @@ def check(config: Unit, shape: Shape, most: int) -> None:
     )
     require(
         config.tall == (shape.b_row == 128),
-        f"blocks of {shape.b_row} rows need tiles of as many, but the configuration says "
-        f"tall={config.tall}",
+        f"blocks of {shape.b_row} rows need tiles of as many, but the configuration says tall={config.tall}",
     )
     require(
         config.shared >= LEAST_SHARED and config.private >= LEAST_PRIVATE and config.buffers >= 1,
@@ -204,11 +197,22 @@ def fits(config: Unit, problem: Problem, device) -> bool:
 
 
 CHOICES = Choices(
-    "async_sparse", HERE / "choices",
-    {"m": int, "n": int, "k": int, "blocks": int, "b_row": int, "b_col": int, "dtype": str,
-     "b_order": str, "c_order": str},
-    {"unit": Unit}, lambda config: [SOURCE],
-)  # fmt: skip
+    "async_sparse",
+    HERE / "choices",
+    {
+        "m": int,
+        "n": int,
+        "k": int,
+        "blocks": int,
+        "b_row": int,
+        "b_col": int,
+        "dtype": str,
+        "b_order": str,
+        "c_order": str,
+    },
+    {"unit": Unit},
+    lambda config: [SOURCE],
+)
 ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
 GROUPS_KIB = (4096, 16384)
 MOST = 8  #: candidates that are tried with the longest block rows first,
@@ -221,9 +225,7 @@ FILL = 3000  # cycles until the first step has come from DRAM
 
 def key(problem: Problem) -> tuple:
     a, shape = problem.device().a, shape_of(problem)
-    return (
-        problem.m, problem.n, problem.k, a.blocks, *a.block, shape.dtype, shape.b_order, shape.c_order
-    )  # fmt: skip
+    return (problem.m, problem.n, problem.k, a.blocks, *a.block, shape.dtype, shape.b_order, shape.c_order)
 
 
 def candidates(problem: Problem, device) -> list[Unit]:

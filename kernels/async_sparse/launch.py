@@ -34,8 +34,7 @@ def _entries(widths: tuple[int, ...]) -> tuple[str, ...]:
     """Instantiations that stand for all: every shape in the widest tile, the usual shape in every one."""
     pairs = [(shape, widths[0]) for shape in _SHAPES] + [(_USUAL, n) for n in widths[1:]]
     return tuple(
-        family.entry(family.filled(Unit(n, tall=shape.b_row == 128), shape, _MOST), shape)
-        for shape, n in pairs
+        family.entry(family.filled(Unit(n, tall=shape.b_row == 128), shape, _MOST), shape) for shape, n in pairs
     )
 
 
@@ -63,7 +62,7 @@ VARIANTS: dict[str, Kernel] = {
     **windows.KERNELS,
     **union.KERNELS,
     **any_csr.KERNELS,
-}  # fmt: skip
+}
 
 
 def bind(variant: str, problem: Problem, device) -> Bound:
@@ -99,11 +98,7 @@ def _bind_blocks(variant: str, problem: Problem, device) -> Bound:
     """A kernel for blocks on a CSR matrix, which is made blocks of 64 x 64 first: that time counts."""
     operands = problem.device()
     dtype = family.dtype_of(operands.b)
-    a, ms = timed(
-        lambda: bcsr.from_csr(
-            operands.a, block=BLOCK, dtype="float32" if dtype == "tf32" else dtype
-        )
-    )
+    a, ms = timed(lambda: bcsr.from_csr(operands.a, block=BLOCK, dtype="float32" if dtype == "tf32" else dtype))
     made = Operands(a, operands.b, operands.c)
     bound = bind(variant, replace(problem, make_device=lambda: made, _device=None), device)
     bound.prepare_ms += ms
@@ -125,11 +120,14 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) 
     the trials where there were any. Raises ValueError where no configuration takes the problem.
     """
     return tuning.bind_choice(
-        family.CHOICES, family.key(problem), device,
+        family.CHOICES,
+        family.key(problem),
+        device,
         fits=lambda config: family.fits(config, problem, device),
         make=lambda: tune(problem, device),
-        bind=lambda config: unit.bind(name, problem, device, config), file=file,
-    )  # fmt: skip
+        bind=lambda config: unit.bind(name, problem, device, config),
+        file=file,
+    )
 
 
 def tune(problem: Problem, device) -> tuning.Winner:
@@ -143,11 +141,14 @@ def tune(problem: Problem, device) -> tuning.Winner:
         most = device.properties.max_shared_memory_per_block_optin
         family.check(configs[0], family.shape_of(problem), most)
     return tuning.tune(
-        problem, configs,
+        problem,
+        configs,
         lambda p, config: unit.bind("auto", p, device, config),
         references(device),
-        device, family.ROUNDS, family.jobs(configs, problem),
-    )  # fmt: skip
+        device,
+        family.ROUNDS,
+        family.jobs(configs, problem),
+    )
 
 
 def references(device) -> list[Callable[[Problem], Bound]]:

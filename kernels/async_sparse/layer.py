@@ -92,9 +92,11 @@ def config_of(sizes: Sizes, device) -> Unit:
     if sizes.kernel == "unit_ring":
         key = (sizes.m, sizes.tokens, sizes.k, sizes.blocks, ROWS, ROWS, sizes.dtype, "F", "F")
         found = tuning.look_up(
-            family.CHOICES, key, device,
+            family.CHOICES,
+            key,
+            device,
             fits=lambda config: family.shared_bytes(config, shape) + family.STATIC <= most,
-        )  # fmt: skip
+        )
         if found is not None:
             return found.config
     return predicted(sizes, most, device.properties.multiprocessor_count)
@@ -112,9 +114,7 @@ def entry(sizes: Sizes, config: Unit) -> str:
     """The template instantiation."""
     if sizes.kernel == "gated":
         dtype = DTYPES[sizes.dtype][0]
-        return (
-            f"gated<{dtype}, {config.width}, {config.shared}, {config.private}, {config.buffers}>"
-        )
+        return f"gated<{dtype}, {config.width}, {config.shared}, {config.private}, {config.buffers}>"
     if sizes.kernel == "opt5":
         return published.entry("opt5", sizes.dtype, "C", published.wgmma_n(sizes.tokens))
     return family.entry(config, shape_of(sizes))
@@ -148,9 +148,7 @@ class Launcher:
             launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, 0)
         else:
             c = self._map(y, (s.tokens, s.m), (self.wide, ROWS), LINE)
-            launch(
-                stream, self.launch, self.kernel, a, b, c, index, col_idx, counter, *self.numbers
-            )
+            launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, counter, *self.numbers)
 
     def _map(self, address: int, shape: tuple[int, int], box: tuple[int, int], swizzle: int):
         key = address, shape, box
@@ -184,11 +182,13 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
         group = config.group_kib * 1024 // (sizes.k * _SIZE * config.columns)
         grid = min(device.properties.multiprocessor_count, sizes.block_rows * panels)
         source = GATED if sizes.kernel == "gated" else family.SOURCE
-        numbers = tuple(
-            map(np.int32, (sizes.block_rows, panels, min(panels, max(1, group)), ROWS // _K))
-        )
+        numbers = tuple(map(np.int32, (sizes.block_rows, panels, min(panels, max(1, group)), ROWS // _K)))
     cubin = jit.compile_cubin(source, entry(sizes, config), jit.arch_of(device))
     return Launcher(
-        sizes, jit.load(cubin, need), LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need),
-        width, family.box_columns(width, _SIZE, shape.c_order), numbers,
-    )  # fmt: skip
+        sizes,
+        jit.load(cubin, need),
+        LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need),
+        width,
+        family.box_columns(width, _SIZE, shape.c_order),
+        numbers,
+    )

@@ -30,14 +30,8 @@ _UNIONS = tuple(
     for rows, loads, unroll in ((1, 1, 8), (1, 2, 4), (2, 1, 8), (2, 2, 4), (4, 1, 4), (4, 1, 8))
     for order in tasks.ORDERS
 )
-_EXACT = tuple(
-    Windows(window, 1, True, -1, True, order) for window in (8, 16, 32) for order in tasks.ORDERS
-)
-_TF32 = tuple(
-    Windows(window, 1, False, -1, True, order)
-    for window in (8, 16, 32, 64)
-    for order in tasks.ORDERS
-)
+_EXACT = tuple(Windows(window, 1, True, -1, True, order) for window in (8, 16, 32) for order in tasks.ORDERS)
+_TF32 = tuple(Windows(window, 1, False, -1, True, order) for window in (8, 16, 32, 64) for order in tasks.ORDERS)
 #: accuracy -> configurations that have it. TF32 is where either the operands hold no more, or the caller wants no more.
 POOLS: dict[str, tuple[Union | Windows, ...]] = {
     "fp32": _UNIONS + _EXACT,
@@ -54,9 +48,7 @@ def kernel(config: Union | Windows) -> str:
     return f"windows{'_exact' * config.exact}_{config.window}_{config.groups}"
 
 
-def terms(
-    config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32"
-) -> tuple[float, ...]:
+def terms(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") -> tuple[float, ...]:
     """`TERMS` of a launch, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
     size = DTYPES[dtype][1]
     if isinstance(config, Union):
@@ -118,12 +110,19 @@ def _table(accuracy: str, orders: tuple[str, ...]) -> tuple[_Row, ...]:
         _Row(c, c.order, c.rows, HEIGHTS.index(c.rows), True, c.vec, 32 * c.loads, c.unroll, weights()[kernel(c)])
         if isinstance(c, Union)
         else _Row(
-            c, c.order, c.window, HEIGHTS.index(c.window), False, 1, windows.GROUP_COLUMNS * c.groups, tasks.STEP,
+            c,
+            c.order,
+            c.window,
+            HEIGHTS.index(c.window),
+            False,
+            1,
+            windows.GROUP_COLUMNS * c.groups,
+            tasks.STEP,
             weights()[kernel(c)],
         )
         for c in POOLS[accuracy]
         if c.order in orders
-    )  # fmt: skip
+    )
 
 
 def predictions(table: tuple[_Row, ...], of: Statistics, n: int, dtype: str) -> list[float]:
@@ -141,14 +140,17 @@ def predictions(table: tuple[_Row, ...], of: Statistics, n: int, dtype: str) -> 
         else:
             stored += 3.5 * groups
             chunk = windows.LEAST_CHUNK
-        launch, per_gathered, per_dense, per_least, per_task, per_step, cut, per_longest = (
-            row.weights
-        )
+        launch, per_gathered, per_dense, per_least, per_task, per_step, cut, per_longest = row.weights
         found.append(
-            launch + per_gathered * stored * gathered + per_dense * dense + per_least * columns[-1] * gathered
-            + per_task * groups * ceil(n / width) / 1e4 + per_step * min(longest, chunk) / row.together / 10
-            + cut * (longest > chunk) + per_longest * longest / 100
-        )  # fmt: skip
+            launch
+            + per_gathered * stored * gathered
+            + per_dense * dense
+            + per_least * columns[-1] * gathered
+            + per_task * groups * ceil(n / width) / 1e4
+            + per_step * min(longest, chunk) / row.together / 10
+            + cut * (longest > chunk)
+            + per_longest * longest / 100
+        )
     return found
 
 

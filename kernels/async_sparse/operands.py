@@ -34,9 +34,16 @@ _PATTERN_VALUES, _B = 1, 2  # streams; `bcsr.random` takes 0 and 1
 
 
 def problem(
-    m: int, n: int, k: int, density: float = 0.1, seed: int = 0,
-    *, block: int | tuple[int, int] = BLOCK, dtype: str = "bfloat16", layout: str = "source",
-) -> Problem:  # fmt: skip
+    m: int,
+    n: int,
+    k: int,
+    density: float = 0.1,
+    seed: int = 0,
+    *,
+    block: int | tuple[int, int] = BLOCK,
+    dtype: str = "bfloat16",
+    layout: str = "source",
+) -> Problem:
     """C (m, n) = A (m, k) · B (k, n), round(density · all blocks) of A's blocks full, the others empty.
 
     Every choice of blocks is equally likely; values are uniform in (-1, 1) and never 0. dtype
@@ -55,16 +62,21 @@ def problem(
         a = bcsr.random(m, k, density, seed, block=sides, dtype=dtype, xp=xp)
         return _operands(xp, a, n, seed, dtype, layout)
 
-    return _problem(
-        "", m, n, k, nnz, float(density), seed, sides, col_idx.size, dtype, layout, operands
-    )
+    return _problem("", m, n, k, nnz, float(density), seed, sides, col_idx.size, dtype, layout, operands)
 
 
 def problem_from_csr(
-    a: Csr, n: int, seed: int = 0, label: str = "",
-    *, block: int | tuple[int, int] = BLOCK, dtype: str = "bfloat16", layout: str = "",
-    reorder: str = "rcm", format: str = "bcsr",
-) -> Problem:  # fmt: skip
+    a: Csr,
+    n: int,
+    seed: int = 0,
+    label: str = "",
+    *,
+    block: int | tuple[int, int] = BLOCK,
+    dtype: str = "bfloat16",
+    layout: str = "",
+    reorder: str = "rcm",
+    format: str = "bcsr",
+) -> Problem:
     """C (m, n) = A · B for the pattern of a matrix on the host, with random values on it.
 
     format: "bcsr", A in blocks, or "csr", A a `Csr` whose columns ascend in a row: what else a kernel
@@ -81,9 +93,7 @@ def problem_from_csr(
     require(format in FORMATS, f"format is {format!r}, but A is made one of {', '.join(FORMATS)}")
     layout = layout or FORMATS[format]
     _require(a.m, n, a.k, seed, dtype, layout, DTYPES if format == "bcsr" else CSR_DTYPES)
-    require(
-        reorder in REORDERS, f"reorder is {reorder!r}, but must be 'rcm', or '' for the given order"
-    )
+    require(reorder in REORDERS, f"reorder is {reorder!r}, but must be 'rcm', or '' for the given order")
     n, seed, sides = int(n), int(seed), bcsr.sides(block)
     a = with_values(reordered(a, reorder)[0], seed, dtype)
     if format == "csr":
@@ -97,9 +107,7 @@ def problem_from_csr(
         made = bcsr.from_csr(pattern, block=sides, dtype=stored)
         return _operands(xp, made, n, seed, dtype, layout)
 
-    made = _problem(
-        label, a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, sides, blocks, dtype, layout, operands
-    )
+    made = _problem(label, a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, sides, blocks, dtype, layout, operands)
     made.source = a
     return made
 
@@ -115,10 +123,17 @@ def _csr_problem(label: str, a: Csr, n: int, seed: int, dtype: str, layout: str)
     window = vectors * (WINDOW * size + 4)
     return _described(
         label or f"CSR, {dtype}" + f", {layout}" * (layout != FORMATS["csr"]),
-        a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, dtype,
-        (size + 4) * a.nnz + 4 * (a.m + 1), ceil(n / WINDOW_TILE) * window + vectors * n * size,
+        a.m,
+        n,
+        a.k,
+        a.nnz,
+        a.nnz / (a.m * a.k),
+        seed,
+        dtype,
+        (size + 4) * a.nnz + 4 * (a.m + 1),
+        ceil(n / WINDOW_TILE) * window + vectors * n * size,
         operands,
-    )  # fmt: skip
+    )
 
 
 def column_vectors(a: Csr, window: int = WINDOW) -> int:
@@ -150,11 +165,12 @@ def with_values(a: Csr, seed: int, dtype: str) -> Csr:
         place = csr.distinct(place)
     val = splitmix.uniform(splitmix.key(seed, _PATTERN_VALUES), place.size, dtype)
     return Csr(
-        a.m, a.k,
+        a.m,
+        a.k,
         csr.offsets(place, a.m, a.k),
         (place % a.k).astype(np.int32),
         half.from_bits(val, dtype) if dtype in half.DTYPES else val,
-    )  # fmt: skip
+    )
 
 
 def dense(xp, rows: int, columns: int, seed: int, dtype: str, order: str):
@@ -203,23 +219,51 @@ def _size(dtype: str) -> int:
 
 
 def _problem(
-    label: str, m: int, n: int, k: int, nnz: int, density: float, seed: int,
-    block: tuple[int, int], blocks: int, dtype: str, layout: str, operands: Callable,
-) -> Problem:  # fmt: skip
+    label: str,
+    m: int,
+    n: int,
+    k: int,
+    nnz: int,
+    density: float,
+    seed: int,
+    block: tuple[int, int],
+    blocks: int,
+    dtype: str,
+    layout: str,
+    operands: Callable,
+) -> Problem:
     size = _size(dtype)
     b_row, b_col = block
     a = size * blocks * b_row * b_col + 4 * (blocks + ceil(m / b_row) + 1)
     # Every tile of C reads its row of blocks, and for each block as many rows of B.
     return _described(
-        label or _label(block, dtype, layout), m, n, k, nnz, density, seed, dtype,
-        a, ceil(n / TILE) * a + blocks * b_col * n * size, operands,
-    )  # fmt: skip
+        label or _label(block, dtype, layout),
+        m,
+        n,
+        k,
+        nnz,
+        density,
+        seed,
+        dtype,
+        a,
+        ceil(n / TILE) * a + blocks * b_col * n * size,
+        operands,
+    )
 
 
 def _described(
-    label: str, m: int, n: int, k: int, nnz: int, density: float, seed: int, dtype: str,
-    a_bytes: int, asked_bytes: int, operands: Callable,
-) -> Problem:  # fmt: skip
+    label: str,
+    m: int,
+    n: int,
+    k: int,
+    nnz: int,
+    density: float,
+    seed: int,
+    dtype: str,
+    a_bytes: int,
+    asked_bytes: int,
+    operands: Callable,
+) -> Problem:
     """a_bytes: of A; asked_bytes: what the source's kernel asks of A and B."""
     size = _size(dtype)
 

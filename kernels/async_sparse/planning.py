@@ -88,18 +88,14 @@ def similar(a: Csr) -> tuple[Any, Csr]:
         by_key = cupy.argsort(key, kind="stable")
         row_ptr = on.scan("permuted_ptr", a.m, a.row_ptr, by_key, *_ints(a.m), order)
         col_idx, val = cupy.empty(a.nnz, np.int32), cupy.empty(a.nnz, np.float32)
-        on.launch(
-            "permuted", a.nnz, a.row_ptr, a.col_idx, a.val, order, row_ptr, *_ints(a.m, a.nnz), col_idx, val
-        )  # fmt: skip
+        on.launch("permuted", a.nnz, a.row_ptr, a.col_idx, a.val, order, row_ptr, *_ints(a.m, a.nnz), col_idx, val)
     return order, Csr(a.m, a.k, row_ptr, col_idx, val)
 
 
 def _groups(on: _On, a: Csr, rows: int, pad: int) -> tuple[Any, Any]:
     """(firsts, where groups begin); how many columns all have is on its way to the host."""
     first = on.scan("firsts", a.nnz, a.row_ptr, a.col_idx, *_ints(a.m, a.nnz, rows))
-    begin = on.scan(
-        "group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad), on.work.found
-    )
+    begin = on.scan("group_ptr", ceil(a.m / rows), a.row_ptr, first, *_ints(a.m, rows, pad), on.work.found)
     return first, begin
 
 
@@ -127,9 +123,7 @@ def grouped(a: Csr, rows: int, chunk: int, block: int) -> tuple[Any, Any, Any, T
         counts = _counted(on, begin, chunk, block)
         col_idx = cupy.empty(counts.columns, np.int32)
         val = cupy.zeros((counts.columns, rows), np.float32)
-        on.launch(
-            "grouped", a.nnz, a.row_ptr, a.col_idx, a.val, first, begin, *_ints(a.m, a.nnz, rows), col_idx, val
-        )  # fmt: skip
+        on.launch("grouped", a.nnz, a.row_ptr, a.col_idx, a.val, first, begin, *_ints(a.m, a.nnz, rows), col_idx, val)
         return begin, col_idx, val, _in_blocks(on, begin, counts, block), counts.chunk
 
 
@@ -147,9 +141,17 @@ def sliced(a: Csr, rows: int, pad: int, exact: bool) -> tuple[Any, Any, Any]:
         col_idx.data.memset_async(0xFF, col_idx.nbytes)  # -1
         slices = cupy.zeros((columns // 8, parts, rows, 2, 4), np.float32)
         on.launch(
-            "sliced", a.nnz, a.row_ptr, a.col_idx, a.val, first, begin, *_ints(a.m, a.nnz, rows, parts),
-            col_idx, slices,
-        )  # fmt: skip
+            "sliced",
+            a.nnz,
+            a.row_ptr,
+            a.col_idx,
+            a.val,
+            first,
+            begin,
+            *_ints(a.m, a.nnz, rows, parts),
+            col_idx,
+            slices,
+        )
     return begin, col_idx, slices
 
 
@@ -182,9 +184,14 @@ def _counted(on: _On, row_ptr, chunk: int, block: int) -> _Counts:
     if m == 0:
         return _Counts(0, 0, 0, 0, 0, max(chunk, 0))
     on.launch(
-        "count_tasks", 0, row_ptr, *_ints(m, chunk, max(block, 1)), on.work.sums, on.work.found,
+        "count_tasks",
+        0,
+        row_ptr,
+        *_ints(m, chunk, max(block, 1)),
+        on.work.sums,
+        on.work.found,
         blocks=min(_MOST_BLOCKS, ceil(m / THREADS)),
-    )  # fmt: skip
+    )
     counts = _Counts(*on.found(_COUNTS))
     count = counts.parts + _without_row(counts, m) * (block > 0)
     require(
@@ -234,13 +241,11 @@ def _in_blocks(on: _On, row_ptr, counts: _Counts, block: int) -> Table:
     begin = free = None
     if cuts:
         begin, free = cupy.empty(cuts, np.int32), cupy.empty(cuts + 1, np.int32)
-        on.launch(
-            "cut_places", 0, row_ptr, cut, *_ints(cuts, chunk, block), begin, free, blocks=1, threads=1024
-        )  # fmt: skip
+        on.launch("cut_places", 0, row_ptr, cut, *_ints(cuts, chunk, block), begin, free, blocks=1, threads=1024)
         on.launch("cut_tasks", 0, row_ptr, cut, begin, *_ints(0, chunk), table, others, blocks=cuts)
     on.launch(
         "tasks_in_blocks", m + more, row_ptr, *_ints(m), rank, *_ints(cuts, counts.room, chunk), cut, begin, free, table
-    )  # fmt: skip
+    )
     return Table(table, cut, others)
 
 

@@ -22,9 +22,7 @@ from .unit import blocks_of, c_map, require_hopper
 
 HERE = Path(__file__).parent
 STAGES = 3  #: of the ring, Q of section III-C
-STRIP = (
-    16  #: block rows of a strip of the PID swizzle, GROUP_M of section III-E, which names no number
-)
+STRIP = 16  #: block rows of a strip of the PID swizzle, GROUP_M of section III-E, which names no number
 WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N, section IV-C
 MOST_PANELS = 65_535  #: blocks in the second dimension of a grid
 #: Rungs with two warpgroups that multiply, 2 WGMMA_N columns; the others have one.
@@ -39,8 +37,7 @@ def _kernel(name: str, idea: str, prediction: str, published: bool = True) -> Ke
         tuple(f"opt0<{DTYPES[dtype][0]}>" for dtype in DTYPES)
         if name == "opt0"
         else tuple(
-            entry(name, dtype, order, 256)
-            for dtype, order in (("bfloat16", "C"), ("bfloat16", "F"), ("tf32", "C"))
+            entry(name, dtype, order, 256) for dtype, order in (("bfloat16", "C"), ("bfloat16", "F"), ("tf32", "C"))
         )
     )
     targets = jit.TARGETS if name == "opt0" else TARGETS
@@ -66,8 +63,7 @@ KERNELS: dict[str, Kernel] = {
         _kernel(
             "opt1",
             "WGMMA: one warpgroup loads block and B together, by hand into the swizzle, then multiplies",
-            "15 times opt0: a step waits for memory once, about 2 microseconds for 256 columns. The source: "
-            "5.3 times.",
+            "15 times opt0: a step waits for memory once, about 2 microseconds for 256 columns. The source: 5.3 times.",
         ),
         _kernel(
             "opt2",
@@ -113,7 +109,7 @@ KERNELS: dict[str, Kernel] = {
             "source: 0.93 times, on other matrices than opt5.",
         ),
     )
-}  # fmt: skip
+}
 
 
 def wgmma_n(n: int, groups: int = 2) -> int:
@@ -134,8 +130,7 @@ def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     operands = problem.device()
     require(
         operands.a.block == (ROWS, ROWS),
-        f"{name} multiplies blocks of 64 x 64, but these are {' x '.join(map(str, operands.a.block))}: "
-        "use unit_ring",
+        f"{name} multiplies blocks of 64 x 64, but these are {' x '.join(map(str, operands.a.block))}: use unit_ring",
     )
     if name == "opt0":
         return _bind_cuda_cores(problem, device)
@@ -143,8 +138,7 @@ def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     shape = family.shape_of(problem)
     require(
         shape.b_order == "F",
-        f"{name} reads a column-major B, but this one is row-major: use "
-        f"{'opt0' if shape.size == 4 else 'unit_ring'}",
+        f"{name} reads a column-major B, but this one is row-major: use {'opt0' if shape.size == 4 else 'unit_ring'}",
     )
     kernel_name = "opt5" if name in SWEEP else name
     groups = 2 if kernel_name in PAIRS else 1
@@ -166,9 +160,7 @@ def widest(name: str, size: int) -> int:
     return 64 // size if name in PERSISTENT else 64
 
 
-def _bind_wgmma(
-    name: str, kernel_name: str, width: int, groups: int, shape, problem: Problem, device, spans
-) -> Launch:
+def _bind_wgmma(name: str, kernel_name: str, width: int, groups: int, shape, problem: Problem, device, spans) -> Launch:
     import cupy
     from cuda.core import LaunchConfig
 
@@ -219,9 +211,7 @@ def _bind_wgmma(
     kernel = jit.load(jit.compile_cubin(source, code, jit.arch_of(device)), need)
     threads = family.THREADS if kernel_name in PAIRS else 128
     launch = LaunchConfig(grid=grid, block=threads, shmem_size=need, **cluster)
-    return Launch(
-        name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, keep=tuple(keep)
-    )  # fmt: skip
+    return Launch(name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, keep=tuple(keep))
 
 
 def _bind_cuda_cores(problem: Problem, device) -> Launch:
@@ -236,10 +226,13 @@ def _bind_cuda_cores(problem: Problem, device) -> Launch:
         for x in map(array_of, (operands.b, operands.c))
     )
     arguments = (
-        a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr,
-        *b, *c,
+        a.row_ptr.data.ptr,
+        a.col_idx.data.ptr,
+        a.val.data.ptr,
+        *b,
+        *c,
         *map(np.int32, (problem.m, problem.n, problem.k)),
-    )  # fmt: skip
+    )
     code = f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"
     kernel = jit.load(jit.compile_cubin(HERE / "opt0.cu", code, jit.arch_of(device)))
     launch = LaunchConfig(grid=(a.block_rows, panels), block=128)

@@ -44,10 +44,12 @@ def statistics(a: Csr) -> Statistics:
         return Statistics(a.m, a.k, a.nnz, intake.facts_of(a).longest, columns)
     length = a.row_ptr[1:] - a.row_ptr[:-1]
     return Statistics(
-        a.m, a.k, a.nnz,
+        a.m,
+        a.k,
+        a.nnz,
         int(length.max()) if a.m else 0,
         {how: _unions(tasks.ordered(a, how)[1]) for how in tasks.ORDERS},
-    )  # fmt: skip
+    )
 
 
 def at_a_glance(a: Csr) -> Statistics:

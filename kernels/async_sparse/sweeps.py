@@ -9,13 +9,25 @@ TOKENS = (1024, 4096, 16384, 65536)
 DENSITIES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.01)
 #: (m, k) of weights of other models: Llama 2 7B, 13B and 70B, Qwen2.5-7B's other projection, Mistral.
 LAYERS = (
-    (4096, 4096), (11008, 4096), (4096, 11008), (13824, 5120), (28672, 8192), (3584, 18944), (14336, 4096),
-)  # fmt: skip
+    (4096, 4096),
+    (11008, 4096),
+    (4096, 11008),
+    (13824, 5120),
+    (28672, 8192),
+    (3584, 18944),
+    (14336, 4096),
+)
 WIDE = 16384  #: tokens of what is not a sweep over them
 BLOCKS = (16, 32, 64, 128)
 #: Sizes that are no multiples of a block, a tile or eight.
-RAGGED = ((18944, 16384, 3584), (18943, 16384, 3584), (18944, 16383, 3584), (18944, 16384, 3583),
-          (1001, 1003, 1005), (333, 77, 1111))  # fmt: skip
+RAGGED = (
+    (18944, 16384, 3584),
+    (18943, 16384, 3584),
+    (18944, 16383, 3584),
+    (18944, 16384, 3583),
+    (1001, 1003, 1005),
+    (333, 77, 1111),
+)
 
 
 def sweeps(preset: str) -> dict[str, list[dict]]:
@@ -31,13 +43,10 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     tokens = TOKENS if full else TOKENS[:1]
     densities = DENSITIES if full else (0.1,)
     return {
-        "gate_proj": [
-            {"m": m, "n": n, "k": k, "density": d, **linear} for n in tokens for d in densities
-        ],
+        "gate_proj": [{"m": m, "n": n, "k": k, "density": d, **linear} for n in tokens for d in densities],
         "ladder": [{"m": m, "n": WIDE, "k": k, "density": 0.1}],
         "tried": [
-            {"m": m, "n": WIDE, "k": k, "density": d, **linear}
-            for d in ((0.2, 0.1, 0.05, 0.01) if full else (0.1,))
+            {"m": m, "n": WIDE, "k": k, "density": d, **linear} for d in ((0.2, 0.1, 0.05, 0.01) if full else (0.1,))
         ],
         "blocks": [
             {"m": m, "n": WIDE, "k": k, "density": 0.1, "block": block, **linear}

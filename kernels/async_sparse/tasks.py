@@ -77,9 +77,7 @@ def tasks(row_ptr, chunk: int = 0, *, even: bool = False, longest_first: bool = 
     table = xp.stack([window, begin, end, place[window]], axis=1)
     if longest_first:
         table = table[xp.argsort(begin - end, kind="stable")]
-    return Tasks(
-        xp.ascontiguousarray(table.astype(xp.int32)), xp.flatnonzero(parts > 1).astype(xp.int32)
-    )
+    return Tasks(xp.ascontiguousarray(table.astype(xp.int32)), xp.flatnonzero(parts > 1).astype(xp.int32))
 
 
 def even_size(length, chunk: int):
@@ -93,9 +91,7 @@ def even_size(length, chunk: int):
 class Parts:
     """What in_order.cuh reads of cut windows: each part has a slot for its sums, those of a window side by side."""
 
-    table: (
-        np.ndarray
-    )  #: int32 (cut windows, 4): first slot, parts, first column, columns of each part but the last
+    table: np.ndarray  #: int32 (cut windows, 4): first slot, parts, first column, columns of each part but the last
     slots: int  #: parts of all cut windows
 
     @property

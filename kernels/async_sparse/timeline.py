@@ -12,9 +12,7 @@ KEPT = (8, 3, 3, 64)
 ROLES = ("load", "multiply", "store")
 
 
-def timeline(
-    problem: Problem, device, variants: Sequence[str] = published.TRACED, sm_mhz: float = 0.0
-) -> list[dict]:
+def timeline(problem: Problem, device, variants: Sequence[str] = published.TRACED, sm_mhz: float = 0.0) -> list[dict]:
     """Rows of what the first thread blocks of a launch did (Figs. 3 and 4b), the second launch of each variant.
 
     variant, block (its number in the grid), role ("load": from the request of a step until a thread that
@@ -46,11 +44,16 @@ def timeline(
                 continue
             zero = found[block][seen][:, 0].min()
             for role, group, step in zip(*seen.nonzero(), strict=True):
-                begin, end = (
-                    float((x - zero) / mhz * 1e3) for x in found[block, role, group, step]
-                )
+                begin, end = (float((x - zero) / mhz * 1e3) for x in found[block, role, group, step])
                 rows.append(
-                    {"variant": variant, "block": block, "role": ROLES[role], "warpgroup": int(group),
-                     "step": int(step), "begin_ns": round(begin, 1), "end_ns": round(end, 1)}
-                )  # fmt: skip
+                    {
+                        "variant": variant,
+                        "block": block,
+                        "role": ROLES[role],
+                        "warpgroup": int(group),
+                        "step": int(step),
+                        "begin_ns": round(begin, 1),
+                        "end_ns": round(end, 1),
+                    }
+                )
     return rows

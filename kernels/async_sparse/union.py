@@ -83,9 +83,18 @@ TRIALS: dict[str, tuple[Union, str]] = {
 
 #: (rows * loads, loads * unroll) -> blocks that share an SM: as many as registers allow, inner loops without spills.
 BLOCKS = {
-    (1, 4): 6, (1, 8): 4, (2, 4): 6, (2, 8): 4, (2, 16): 3, (4, 4): 4, (4, 8): 3, (4, 16): 2, (8, 4): 2, (8, 8): 2,
+    (1, 4): 6,
+    (1, 8): 4,
+    (2, 4): 6,
+    (2, 8): 4,
+    (2, 16): 3,
+    (4, 4): 4,
+    (4, 8): 3,
+    (4, 16): 2,
+    (8, 4): 2,
+    (8, 8): 2,
     (8, 16): 2,
-}  # fmt: skip
+}
 
 
 #: The same of union_half.cu: (rows, unroll) -> blocks.
@@ -189,9 +198,7 @@ class Prepared:
     order: Any  #: int32 (m,), row order[i] of A is row i of the groups; None: the same
     others: Any  #: int32, of each cut group the tasks but the first one
     made: int  #: bytes that A itself does not have
-    parts: tasks.Parts | None = (
-        None  #: where they are added up in order, and that makes a difference
-    )
+    parts: tasks.Parts | None = None  #: where they are added up in order, and that makes a difference
 
     @property
     def nbytes(self) -> int:
@@ -286,19 +293,32 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
     handovers = cupy.zeros((panels, awaited, 2), cupy.uint32)
     sums = cupy.empty((awaited, config.rows, width) if in_half else 0, cupy.float32)
     arguments = (
-        made.work.table.data.ptr, np.int32(made.work.count), np.int32(each), made.col_idx.data.ptr, made.val.data.ptr,
-        tasks.pointer(made.order), made.others.data.ptr, handovers.data.ptr, np.int32(cuts),
+        made.work.table.data.ptr,
+        np.int32(made.work.count),
+        np.int32(each),
+        made.col_idx.data.ptr,
+        made.val.data.ptr,
+        tasks.pointer(made.order),
+        made.others.data.ptr,
+        handovers.data.ptr,
+        np.int32(cuts),
         *([sums.data.ptr] if in_half else []),
-        dense.b.data.ptr, dense.c.data.ptr, np.int32(problem.m), np.int32(width),
+        dense.b.data.ptr,
+        dense.c.data.ptr,
+        np.int32(problem.m),
+        np.int32(width),
         *(in_order.arguments if in_order else ()),
-    )  # fmt: skip
+    )
     source = HALF_SOURCE if in_half else SOURCE
     kernel = jit.loaded(source, entry(config, dtype), device)
     launch = workspace.config(blocks, 32 * WARPS)
     cupy.cuda.get_current_stream().synchronize()  # handovers and counts are 0, whatever stream comes next
     return Launch(
-        name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms,
+        name,
+        [*dense.before, (kernel, launch, arguments), *dense.after],
+        operands.c,
+        prepare_ms,
         made.nbytes + handovers.nbytes + sums.nbytes + (in_order.nbytes if in_order else 0),
         keep=(operands, made, handovers, sums, dense.b, dense.c, in_order),
         scratch=(handovers, sums, *dense.copies, *(in_order.scratch if in_order else ())),
-    )  # fmt: skip
+    )

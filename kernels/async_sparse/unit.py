@@ -92,9 +92,12 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
         c_map(dense.c, wide, shape),
     )
     arguments = (
-        *maps, rows.data.ptr, a.col_idx.data.ptr, counters.data.ptr,
+        *maps,
+        rows.data.ptr,
+        a.col_idx.data.ptr,
+        counters.data.ptr,
         *map(np.int32, (len(rows), panels, min(panels, max(1, group)), shape.steps)),
-    )  # fmt: skip
+    )
     need = family.shared_bytes(config, shape)
     kernel = jit.loaded(family.SOURCE, family.entry(config, shape), device, need)
     grid = min(properties.multiprocessor_count, len(rows) * panels)
@@ -102,9 +105,14 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
     cupy.cuda.get_current_stream().synchronize()  # the counters are 0, whatever stream comes next
     held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
     return Launch(
-        name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, prepare_ms, held,
-        keep=(operands, a, val, rows, counters, dense.b, dense.c), scratch=(counters, *dense.copies),
-    )  # fmt: skip
+        name,
+        [*dense.before, (kernel, launch, arguments), *dense.after],
+        operands.c,
+        prepare_ms,
+        held,
+        keep=(operands, a, val, rows, counters, dense.b, dense.c),
+        scratch=(counters, *dense.copies),
+    )
 
 
 def blocks_of(a: Bcsr):

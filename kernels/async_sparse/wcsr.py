@@ -50,9 +50,7 @@ TRIALS: dict[str, tuple[Config, str]] = {
         if chunk != Config().chunk
     },
     **{
-        f"wcsr_n{width}": (Config(width=width), f"tiles of 64 x {width}")
-        for width in WIDTHS
-        if width != Config().width
+        f"wcsr_n{width}": (Config(width=width), f"tiles of 64 x {width}") for width in WIDTHS if width != Config().width
     },
 }
 
@@ -136,10 +134,16 @@ def bind(name: str, problem: Problem, device, config: Config | None = None) -> L
         after = tasks.rounded(SOURCE, kind, ROWS, work.cut, sums, dense.c, m, device)
     val = a.val if a.columns else cupy.zeros((ROWS, PAD), a.val.dtype)
     arguments = (
-        tensor_map(val, (ROWS, LINE // size), LINE), a.col_idx.data.ptr, work.table.data.ptr,
-        dense.b.data.ptr, np.int64(dense.b.shape[1] * size),
-        dense.c.data.ptr, 0 if sums is None else sums.data.ptr, np.int32(m), np.int32(width),
-    )  # fmt: skip
+        tensor_map(val, (ROWS, LINE // size), LINE),
+        a.col_idx.data.ptr,
+        work.table.data.ptr,
+        dense.b.data.ptr,
+        np.int64(dense.b.shape[1] * size),
+        dense.c.data.ptr,
+        0 if sums is None else sums.data.ptr,
+        np.int32(m),
+        np.int32(width),
+    )
     need = shared_bytes(config.width)
     code = jit.compile_cubin(SOURCE, entry(dtype, config.width), jit.arch_of(device))
     launch = LaunchConfig(grid=(work.count, panels), block=128, shmem_size=need)
@@ -183,9 +187,6 @@ def require_tf32(name: str, operands) -> None:
     """Raise ValueError unless TF32 holds every value of A and B."""
     for x in (operands.a.val, *([] if operands.stands else [operands.b])):
         require(
-            planning.holds_tf32(x)
-            if array_module(x) is not np
-            else not (x.view(np.uint32) & np.uint32(0x1FFF)).any(),
-            f'{name} would lose digits of its operands: make the problem with dtype="tf32", or use '
-            "windows_exact",
+            planning.holds_tf32(x) if array_module(x) is not np else not (x.view(np.uint32) & np.uint32(0x1FFF)).any(),
+            f'{name} would lose digits of its operands: make the problem with dtype="tf32", or use windows_exact',
         )

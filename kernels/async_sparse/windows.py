@@ -144,9 +144,7 @@ class Prepared:
     slices: Any  #: float32 (columns / 8, 1 or 2, window, 2, 4), see `slices_of`
     work: tasks.Tasks
     order: Any = None  #: int32 (m,), row order[i] of A is row i of the windows; None: the same
-    parts: tasks.Parts | None = (
-        None  #: where they are added up in order, and that makes a difference
-    )
+    parts: tasks.Parts | None = None  #: where they are added up in order, and that makes a difference
 
     @property
     def nbytes(self) -> int:
@@ -264,17 +262,22 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     strips = panels * config.groups * 4  # what a warp has of a tile
     in_order = tasks.slots(made.parts, strips, config.window, width) if made.parts else None
     arguments = (
-        dense.b.data.ptr, np.int32(dense.b.shape[1]),
-        made.work.table.data.ptr, np.int32(made.work.count), np.int32(panels),
-        made.col_idx.data.ptr, made.slices.data.ptr, tasks.pointer(made.order),
-        dense.c.data.ptr, np.int32(problem.m), np.int32(width),
+        dense.b.data.ptr,
+        np.int32(dense.b.shape[1]),
+        made.work.table.data.ptr,
+        np.int32(made.work.count),
+        np.int32(panels),
+        made.col_idx.data.ptr,
+        made.slices.data.ptr,
+        tasks.pointer(made.order),
+        dense.c.data.ptr,
+        np.int32(problem.m),
+        np.int32(width),
         *(in_order.arguments if in_order else ()),
-    )  # fmt: skip
+    )
     need = stages(config) * stage_bytes(config)
     kernel = jit.loaded(SOURCE, entry(config), device, need)
-    launch = LaunchConfig(
-        grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need
-    )
+    launch = LaunchConfig(grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need)
     cut = made.work.cut[:0] if in_order else made.work.cut  # whose rows are added to
     clear = tasks.clear(SOURCE, config.window, cut, dense.c, problem.m, device, made.order)
     cupy.cuda.get_current_stream().synchronize()  # counts are 0, whatever stream comes next

@@ -74,8 +74,7 @@ VARIANTS: dict[str, Kernel] = {
         _kernel(
             "no_staging",
             "the published kernel without shared memory: every lane reads A itself",
-            "0.8x: two dependent loads from L1 before every load of B instead of one from shared "
-            "memory.",
+            "0.8x: two dependent loads from L1 before every load of B instead of one from shared memory.",
             f"no_staging<{WARPS}>",
         ),
         _kernel(
@@ -87,15 +86,13 @@ VARIANTS: dict[str, Kernel] = {
         _kernel(
             "column_tiles",
             "several column tiles per warp, columns spread over the grid",
-            "1.2x: two independent loads per non-zero where the published kernel has one, and half "
-            "the reads of A.",
+            "1.2x: two independent loads per non-zero where the published kernel has one, and half the reads of A.",
             *(f"column_tiles{t}" for t in _TILES),
         ),
         _kernel(
             "l2_panels",
             "blocks ordered by column panel, so that rows of B are reused through L2",
-            "2x at N = 32768, where B is ten times the L2 and DRAM re-reads it; nothing where B "
-            "fits L2 anyway.",
+            "2x at N = 32768, where B is ten times the L2 and DRAM re-reads it; nothing where B fits L2 anyway.",
             *(f"l2_panels{t}" for t in _TILES),
         ),
         _kernel(
@@ -114,16 +111,14 @@ VARIANTS: dict[str, Kernel] = {
         _kernel(
             "split_rows",
             "long rows cut into work items",
-            "Nothing on the sweeps, whose rows differ by a factor of two; several times on graphs "
-            "with hubs.",
+            "Nothing on the sweeps, whose rows differ by a factor of two; several times on graphs with hubs.",
             *_groups("split_rows", WIDE),
             "zero_rows",
         ),
         _kernel(
             "shared_tiles",
             "tiles of B in shared memory, A cut by columns beforehand",
-            "4x at S = 5 %: 128 bytes a cycle and SM from shared memory instead of the 36 that L2 "
-            "delivers.",
+            "4x at S = 5 %: 128 bytes a cycle and SM from shared memory instead of the 36 that L2 delivers.",
             *(f"shared_tiles<{SHARED_THREADS}, {rows}, {SHARED_UNROLL}>" for rows in SHARED_ROWS),
         ),
         Kernel(
@@ -163,10 +158,7 @@ def candidates(problem: Problem, device) -> list[str]:
 def jobs(problem: Problem, device) -> list[tuple[Path, str]]:
     """(source, entry) of every candidate."""
     rows = best_rows(problem, device) if problem.nnz else SHARED_ROWS[-1]
-    return [
-        (VARIANTS[name].source, entry(name, problem.n, rows))
-        for name in candidates(problem, device)
-    ]
+    return [(VARIANTS[name].source, entry(name, problem.n, rows)) for name in candidates(problem, device)]
 
 
 def entry(variant: str, n: int, rows: int = SHARED_ROWS[-1]) -> str:
@@ -222,9 +214,7 @@ def panel_grid(rows: int, n: int, columns: int, device) -> tuple[int, int]:
 def tile_rows(k: int, device) -> int:
     """Rows of B that a block stages at once: few tiles, all of one size."""
     row_bytes = 4 * SHARED_PANEL
-    staging = (
-        8 * SHARED_THREADS + row_bytes + 1024
-    )  # pairs, the row of zeros, the driver's own share
+    staging = 8 * SHARED_THREADS + row_bytes + 1024  # pairs, the row of zeros, the driver's own share
     most = (device.properties.max_shared_memory_per_block_optin - staging) // row_bytes
     return math.ceil(k / math.ceil(k / most))
 

@@ -32,9 +32,7 @@ def row_count_range(k: int, density: float) -> tuple[int, int]:
 def row_counts(m: int, k: int, density: float, seed: int) -> np.ndarray:
     """Non-zeros of each row: int32 (m,)."""
     low, high = row_count_range(k, density)
-    return (low + _below(_random(seed, 0, np.arange(m, dtype=np.uint32)), high - low + 1)).astype(
-        np.int32
-    )
+    return (low + _below(_random(seed, 0, np.arange(m, dtype=np.uint32)), high - low + 1)).astype(np.int32)
 
 
 def host_operands(m: int, n: int, k: int, density: float, seed: int) -> Operands:
@@ -66,9 +64,7 @@ def device_operands(m: int, n: int, k: int, density: float, seed: int) -> Operan
 
     low, high = row_count_range(k, density)
     counts = cupy.empty(m, cupy.int32)
-    _generate(
-        "row_counts", m, (np.int32(m), np.int32(low), np.int32(high), np.uint32(seed), counts)
-    )
+    _generate("row_counts", m, (np.int32(m), np.int32(low), np.int32(high), np.uint32(seed), counts))
     row_ptr = cupy.zeros(m + 1, cupy.int32)
     cupy.cumsum(counts, out=row_ptr[1:])
     nnz = int(row_ptr[-1])

@@ -55,17 +55,13 @@ def bind(variant: str, problem: Problem, device) -> Bound:
 
 
 def _load(name: str, entry: str, device, dynamic_shared_bytes: int = 0):
-    return jit.load(
-        jit.compile_cubin(VARIANTS[name].source, entry, jit.arch_of(device)), dynamic_shared_bytes
-    )
+    return jit.load(jit.compile_cubin(VARIANTS[name].source, entry, jit.arch_of(device)), dynamic_shared_bytes)
 
 
 def _config(grid: int, block: int, shared: int = 0):
     from cuda.core import LaunchConfig
 
-    require(
-        grid < 2**31, f"{grid} blocks exceed a grid's 2^31 - 1: multiply in several column ranges"
-    )
+    require(grid < 2**31, f"{grid} blocks exceed a grid's 2^31 - 1: multiply in several column ranges")
     return LaunchConfig(grid=max(grid, 1), block=block, shmem_size=shared)
 
 
@@ -228,11 +224,14 @@ def _bind_auto(variant: str, p: Problem, device) -> Launch:
     some fifty launches of each.
     """
     winner = tuning.tune(
-        p, family.candidates(p, device),
+        p,
+        family.candidates(p, device),
         lambda p, name: bind(name, p, device),
         (lambda p: bind("scalar", p, device),),
-        device, family.ROUNDS, family.jobs(p, device),
-    )  # fmt: skip
+        device,
+        family.ROUNDS,
+        family.jobs(p, device),
+    )
     best = winner.bound
     best.name, best.prepare_ms = variant, winner.spent_ms
     return best

@@ -26,10 +26,16 @@ def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
     generate.require_int32(nnz)
     arguments = (m, n, k, density, seed)
     return _problem(
-        "", m, n, k, nnz, density, seed,
+        "",
+        m,
+        n,
+        k,
+        nnz,
+        density,
+        seed,
         lambda: generate.host_operands(*arguments),
         lambda: generate.device_operands(*arguments),
-    )  # fmt: skip
+    )
 
 
 def problem_from_csr(a: csr.Csr, n: int, seed: int = 0, label: str = "") -> Problem:
@@ -50,10 +56,16 @@ def problem_from_csr(a: csr.Csr, n: int, seed: int = 0, label: str = "") -> Prob
         )
 
     return _problem(
-        label, a.m, n, a.k, a.nnz, density, seed,
+        label,
+        a.m,
+        n,
+        a.k,
+        a.nnz,
+        density,
+        seed,
         lambda: Operands(a, generate.host_dense(a.k, n, seed)),
         on_device,
-    )  # fmt: skip
+    )
 
 
 def _problem(label, m, n, k, nnz, density, seed, on_host, on_device) -> Problem:

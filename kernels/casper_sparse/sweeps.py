@@ -31,8 +31,6 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     if chosen is None:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
     return {
-        experiment: [
-            {"m": m, "n": n, "k": k, "density": s / 100} for s in S_PERCENT for m, n, k in shapes
-        ]
+        experiment: [{"m": m, "n": n, "k": k, "density": s / 100} for s in S_PERCENT for m, n, k in shapes]
         for experiment, shapes in chosen.items()
     }

@@ -129,15 +129,12 @@ def bind(variant: str, device, seed: int = 0) -> Ceiling:
     require(variant in VARIANTS, f"{ROOM} has no {variant!r}: choose one of {', '.join(VARIANTS)}")
     require(
         supports(variant, device),
-        f"{variant} is for {', '.join(VARIANTS[variant].targets)}, but this GPU is "
-        f"{jit.arch_of(device)}: leave it out",
+        f"{variant} is for {', '.join(VARIANTS[variant].targets)}, but this GPU is {jit.arch_of(device)}: leave it out",
     )
     return _BIND[variant](device, np.random.default_rng(seed))
 
 
-def _ready(
-    variant, device, grid, arguments, output, keep, threads=THREADS, shared_bytes=0
-) -> Launch:
+def _ready(variant, device, grid, arguments, output, keep, threads=THREADS, shared_bytes=0) -> Launch:
     from cuda.core import LaunchConfig
 
     (entry,) = VARIANTS[variant].entries
@@ -170,13 +167,9 @@ def _bind_copy(device, rng) -> Ceiling:
     block = 16 * COPY_THREADS
     # A quarter of a small card's free memory at most, for each of the two buffers.
     grid = min(COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 4) // block
-    words = cupy.random.RandomState(int(rng.integers(2**31))).rand(
-        grid * block // 4, dtype=np.float32
-    )
+    words = cupy.random.RandomState(int(rng.integers(2**31))).rand(grid * block // 4, dtype=np.float32)
     out = cupy.empty_like(words)
-    bound = _ready(
-        "copy", device, grid, (words.data.ptr, out.data.ptr), out, (words,), COPY_THREADS
-    )
+    bound = _ready("copy", device, grid, (words.data.ptr, out.data.ptr), out, (words,), COPY_THREADS)
     return Ceiling(bound, 0, 2 * words.nbytes, words)
 
 
@@ -201,9 +194,7 @@ def _bind_shared_read(device, rng) -> Ceiling:
     out = cupy.empty(threads, cupy.float32)
     arguments = (np.int32(SHARED_ROUNDS), values.data.ptr, out.data.ptr)
     loads = SHARED_ROUNDS * SHARED_UNROLL
-    laps = (
-        SHARED_WORDS // 4 // THREADS
-    )  # a thread comes back to its first value after so many loads
+    laps = SHARED_WORDS // 4 // THREADS  # a thread comes back to its first value after so many loads
     fours = values.astype(np.float64).reshape(laps, THREADS, 4).sum(axis=(0, 2)) * (loads / laps)
     bound = _ready("shared_read", device, _blocks(device), arguments, out, (values,))
     return Ceiling(bound, 0, 16 * loads * threads, cupy.tile(fours, _blocks(device)))

@@ -242,11 +242,7 @@ class Torch:
             stream = cupy.cuda.get_current_stream()
         address = getattr(stream, "ptr", stream)
         # PyTorch takes the address 0 for no stream at all, and makes one.
-        at = (
-            torch.cuda.ExternalStream(address, self._device)
-            if address
-            else torch.cuda.default_stream(self._device)
-        )
+        at = torch.cuda.ExternalStream(address, self._device) if address else torch.cuda.default_stream(self._device)
         with torch.cuda.stream(at):
             self._dist.all_to_all(into, out, group=self._group)
 

@@ -43,9 +43,7 @@ def counts_of(ids, columns: np.ndarray) -> np.ndarray:
     return np.diff(formats.to_host(at)).astype(np.int64)
 
 
-def compact(
-    names: Sequence, units: int, own: tuple[int, int], received, *, over: bool = False
-) -> list:
+def compact(names: Sequence, units: int, own: tuple[int, int], received, *, over: bool = False) -> list:
     """int32 columns of the part's own B: its own units first, then those received, in the order of `received`.
 
     names: as `needed`'s. over: the columns are written over those that are given, without a second copy of them.
@@ -125,9 +123,7 @@ def gathered(columns: np.ndarray) -> int:
     return int(columns[-1]) * (len(columns) - 2)
 
 
-def between(
-    row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray, domain: int
-) -> tuple[int, int]:
+def between(row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray, domain: int) -> tuple[int, int]:
     """(units that cross from domain to domain one by one, and where a domain gets each unit once and hands it round).
 
     domain: parts that a fast link joins, one after the other; it divides the parts.

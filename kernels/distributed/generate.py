@@ -67,9 +67,7 @@ class Rmat:
 
     def _factors(self) -> tuple[int, int]:
         """Odd, of the bijection from rows to vertices."""
-        drawn = splitmix.random_u32(
-            splitmix.key(self.seed, _LENGTHS), np.array([2**40, 2**40 + 1], np.uint64)
-        )
+        drawn = splitmix.random_u32(splitmix.key(self.seed, _LENGTHS), np.array([2**40, 2**40 + 1], np.uint64))
         return tuple(int(x) % self.m | 1 for x in drawn)
 
     def _back(self) -> tuple[int, int]:
@@ -121,19 +119,34 @@ class Rmat:
         mean = cupy.asarray(self._mean())
         first, second = self._factors()
         _launch(
-            "rmat_lengths", end - begin, np.int32(end - begin), np.uint64(begin), np.int32(self.scale),
-            np.uint32(first), np.uint32(second), np.uint64(splitmix.key(self.seed, _LENGTHS)),
-            mean.data.ptr, made.data.ptr,
-        )  # fmt: skip
+            "rmat_lengths",
+            end - begin,
+            np.int32(end - begin),
+            np.uint64(begin),
+            np.int32(self.scale),
+            np.uint32(first),
+            np.uint32(second),
+            np.uint64(splitmix.key(self.seed, _LENGTHS)),
+            mean.data.ptr,
+            made.data.ptr,
+        )
         cupy.cuda.get_current_stream().synchronize()  # `mean` goes
         return made
 
     def _fill(self, begin: int, rows: int, row_ptr, col_idx, val) -> None:
         pairs = (*self._factors(), *self._back(), *self._thresholds())
         _launch(
-            "rmat_entries", 32 * rows, np.int32(rows), np.uint64(begin), np.int32(self.scale), *map(np.uint32, pairs),
-            np.uint64(splitmix.key(self.seed, _ENTRIES)), row_ptr.data.ptr, col_idx.data.ptr, val.data.ptr,
-        )  # fmt: skip
+            "rmat_entries",
+            32 * rows,
+            np.int32(rows),
+            np.uint64(begin),
+            np.int32(self.scale),
+            *map(np.uint32, pairs),
+            np.uint64(splitmix.key(self.seed, _ENTRIES)),
+            row_ptr.data.ptr,
+            col_idx.data.ptr,
+            val.data.ptr,
+        )
 
 
 @dataclass(frozen=True)
@@ -162,9 +175,7 @@ class Stencil:
         """(columns int32, values float32) of a row, with NumPy."""
         g = self.side
         at = row % g, row // g % g, row // (g * g)
-        near = np.array(
-            [(x, y, z) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1)], np.int64
-        )
+        near = np.array([(x, y, z) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1)], np.int64)
         there = near + at
         there = there[((there >= 0) & (there < g)).all(axis=1)]
         columns = (there[:, 2] * g + there[:, 1]) * g + there[:, 0]
@@ -179,9 +190,16 @@ class Stencil:
 
     def _fill(self, begin: int, rows: int, row_ptr, col_idx, val) -> None:
         _launch(
-            "stencil_entries", rows, np.int32(rows), np.uint64(begin), np.int32(self.side),
-            np.uint64(splitmix.key(self.seed, _ENTRIES)), row_ptr.data.ptr, col_idx.data.ptr, val.data.ptr,
-        )  # fmt: skip
+            "stencil_entries",
+            rows,
+            np.int32(rows),
+            np.uint64(begin),
+            np.int32(self.side),
+            np.uint64(splitmix.key(self.seed, _ENTRIES)),
+            row_ptr.data.ptr,
+            col_idx.data.ptr,
+            val.data.ptr,
+        )
 
 
 Generated = Rmat | Stencil
@@ -225,9 +243,16 @@ def fill_dense(panels: Panels, begin: int, seed: int) -> None:
     for array, right in zip(panels.arrays, panels.edges, strict=False):
         if array.size:
             _launch(
-                "dense_rows", min(array.size, _MOST_BLOCKS * THREADS), np.uint64(array.size), np.int32(array.shape[1]),
-                np.uint64(begin), np.uint64(right), np.uint64(n), key, array.data.ptr,
-            )  # fmt: skip
+                "dense_rows",
+                min(array.size, _MOST_BLOCKS * THREADS),
+                np.uint64(array.size),
+                np.int32(array.shape[1]),
+                np.uint64(begin),
+                np.uint64(right),
+                np.uint64(n),
+                key,
+                array.data.ptr,
+            )
 
 
 def dense(rows: np.ndarray, columns: np.ndarray, n: int, seed: int) -> np.ndarray:
@@ -236,9 +261,7 @@ def dense(rows: np.ndarray, columns: np.ndarray, n: int, seed: int) -> np.ndarra
     return splitmix.symmetric(splitmix.random_u32(splitmix.key(seed, _DENSE), at))
 
 
-def expected(
-    made: Generated, row: int, columns: np.ndarray, n: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def expected(made: Generated, row: int, columns: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(float64 elements of a row of C = A · B, their sums of magnitudes), made anew on the CPU."""
     names, values = made.row(row)
     products = values.astype(np.float64)[:, None] * dense(names, columns, n, seed)

@@ -46,9 +46,15 @@ class Host:
         return formats.to_host(a)
 
     def product(
-        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = "",
+        self,
+        a,
+        n: int,
+        dtype: str,
+        accuracy: str | None,
+        tune: bool,
+        choice: str = "",
         in_place: bool = False,
-    ) -> Product:  # fmt: skip
+    ) -> Product:
         """out = A B, or out += A B, of a part in CSR or BCSR, whose values are those at the time of the call."""
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
@@ -118,9 +124,15 @@ class Gpu:
         return formats.to_device(a)
 
     def product(
-        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, choice: str = "",
+        self,
+        a,
+        n: int,
+        dtype: str,
+        accuracy: str | None,
+        tune: bool,
+        choice: str = "",
         in_place: bool = False,
-    ) -> Product:  # fmt: skip
+    ) -> Product:
         """As `Host.product`. choice: of a kernel for CSR and float32, which then needs only where rows begin. in_place:
         by a kernel for these that reads entries where they lie; other kinds are converted as they need it."""
         from .. import library
@@ -134,9 +146,7 @@ class Gpu:
             made, chosen = None, choice or choice_of(a, n, in_place)
             try:
                 made = plans.built(way, n, dtype, asked, self.device, False, chosen)
-            except (
-                MemoryError
-            ):  # its frames hold what was made so far: nothing is free before this block's end
+            except MemoryError:  # its frames hold what was made so far: nothing is free before this block's end
                 if choice or in_place:
                     raise
             if made is None:
@@ -145,9 +155,7 @@ class Gpu:
                 chosen = choice_of(a, n, in_place=True)
                 made = plans.built(way, n, dtype, asked, self.device, False, chosen)
         else:
-            made = library.plan(
-                a, n, dtype=dtype, accuracy=accuracy, tune=tune, device=self.ordinal
-            )
+            made = library.plan(a, n, dtype=dtype, accuracy=accuracy, tune=tune, device=self.ordinal)
         wrap = (lambda x: Half(dtype, x)) if dtype in half.DTYPES else (lambda x: x)
         self.device.sync()
         self.xp.get_default_memory_pool().free_all_blocks()  # what stood for B and out
@@ -166,15 +174,19 @@ class Gpu:
 
         word = next(w for w in WORDS if size % w == 0 and not (b.data.ptr | out.data.ptr) % w)
         if word not in self._gathers:  # a look into the cache takes longer than a launch
-            cubin = jit.compile_cubin(
-                SOURCE, f"gather_rows<{WORDS[word]}>", jit.arch_of(self.device)
-            )
+            cubin = jit.compile_cubin(SOURCE, f"gather_rows<{WORDS[word]}>", jit.arch_of(self.device))
             self._gathers[word] = jit.load(cubin)
         blocks = min(MOST_BLOCKS, -(-rows * (size // word) // THREADS))
         launch(
-            self._stream(stream), LaunchConfig(grid=blocks, block=THREADS), self._gathers[word],
-            np.int64(rows), np.int32(size // word), ids.data.ptr, b.data.ptr, out.data.ptr,
-        )  # fmt: skip
+            self._stream(stream),
+            LaunchConfig(grid=blocks, block=THREADS),
+            self._gathers[word],
+            np.int64(rows),
+            np.int32(size // word),
+            ids.data.ptr,
+            b.data.ptr,
+            out.data.ptr,
+        )
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
         import cupyx
@@ -234,15 +246,15 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     of = statistics(sample)
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
-        of, m=a.m, k=a.k, nnz=a.nnz,
+        of,
+        m=a.m,
+        k=a.k,
+        nnz=a.nnz,
         longest=int((a.row_ptr[1:] - a.row_ptr[:-1]).max()),
         columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
-    )  # fmt: skip
+    )
     every = model.candidates("fp32", whole, n, len(model.POOLS["fp32"]))
-    best = next(
-        c for c in every
-        if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place)
-    )  # fmt: skip
+    best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
 
 
@@ -264,9 +276,7 @@ def rows_of(a, begin: int, end: int):
     )
     row_ptr = a.row_ptr[-(-begin // unit) : -(-end // unit) + 1]
     first, last = (int(row_ptr[0]), int(row_ptr[-1])) if len(row_ptr) else (0, 0)
-    made = replace(
-        a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last]
-    )  # fmt: skip
+    made = replace(a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last])
     return replace(made, nnz=_count(made)) if isinstance(a, Bcsr) else made
 
 

@@ -100,9 +100,7 @@ def require_bounds(name: str, bounds, parts: int, size: int, unit: int = 1) -> n
         made.shape == (parts + 1,) and made[0] == 0 and made[-1] == size,
         f"{name} cut {made.tolist()}, but must be {parts + 1} edges from 0 to {size}",
     )
-    require(
-        bool((np.diff(made) >= 0).all()), f"{name} cut {made.tolist()}, but edges must not fall"
-    )
+    require(bool((np.diff(made) >= 0).all()), f"{name} cut {made.tolist()}, but edges must not fall")
     inner = made[1:-1][made[1:-1] < size]  # nothing is cut at the end, where a block may be short
     require(
         not bool((inner % unit).any()),

@@ -72,10 +72,7 @@ def of_slabs(slabs, own_units: int, first: str, adds: bool) -> tuple[list[Piece]
     for a in slabs:
         of_first, of_later = pieces(a, own_units, first, adds)
         # The same piece stays the same: chunks share its product.
-        moved = {
-            id(x): replace(x, rows=(x.rows[0] + begin, x.rows[1] + begin))
-            for x in (*of_first, *of_later)
-        }
+        moved = {id(x): replace(x, rows=(x.rows[0] + begin, x.rows[1] + begin)) for x in (*of_first, *of_later)}
         early += [moved[id(x)] for x in of_first]
         late += [moved[id(x)] for x in of_later]
         begin += a.m

@@ -240,10 +240,22 @@ class Plan:
 
 
 def plan(
-    a, n: int, comm=None, *, dtype: str | None = None, accuracy: str | None = None, replicas: int = 1,
-    rows=None, columns=None, b: str = "distributed", c: str = "distributed", chunks: int | None = None,
-    first: str = "auto", tune: bool = False, machine=None,
-) -> Plan:  # fmt: skip
+    a,
+    n: int,
+    comm=None,
+    *,
+    dtype: str | None = None,
+    accuracy: str | None = None,
+    replicas: int = 1,
+    rows=None,
+    columns=None,
+    b: str = "distributed",
+    c: str = "distributed",
+    chunks: int | None = None,
+    first: str = "auto",
+    tune: bool = False,
+    machine=None,
+) -> Plan:
     """Make ready to multiply A (m, k) by any B (k, n) with all ranks of `comm`; collective.
 
     a: a sparse matrix as `library.plan` takes, the same on every rank, or a `Part`; CSR, WCSR (multiplied as CSR) and
@@ -273,17 +285,22 @@ def plan(
         whole, of = a, (rows, columns)
         a = talk.together(comm, lambda: _part_of(whole, grid, comm, *of))
         rows = columns = None
-    dtype = operands.dtype_name(dtype) or operands.dtype_named(
-        a.slabs[0] if isinstance(a, Part) else a
-    )
-    slabs, rows, columns = talk.together(
-        comm, lambda: _cut(a, grid, comm, rows, columns, accuracy, dtype)
-    )
+    dtype = operands.dtype_name(dtype) or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
+    slabs, rows, columns = talk.together(comm, lambda: _cut(a, grid, comm, rows, columns, accuracy, dtype))
     m, k = int(rows[-1]), int(columns[-1][-1])
     talk.same(
-        comm, m=m, k=k, n=int(n), dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c,
-        rows=rows.tolist(), columns=[x.tolist() for x in columns],
-    )  # fmt: skip
+        comm,
+        m=m,
+        k=k,
+        n=int(n),
+        dtype=dtype,
+        chunks=chunks,
+        replicas=replicas,
+        b=b,
+        c=c,
+        rows=rows.tolist(),
+        columns=[x.tolist() for x in columns],
+    )
     if machine.uuid():
         talk.one_gpu_each(comm, machine.uuid())
     made = Plan(machine, comm, grid, (m, k, int(n)), dtype)
@@ -374,10 +391,7 @@ def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
     elif grid.replicas == 1 and whole.m == whole.k and u_row == u_col:
         every = [rows]
     else:
-        every = [
-            x + partition.even(int(y - x), grid.rows, u_col)
-            for x, y in zip(classes, classes[1:], strict=False)
-        ]
+        every = [x + partition.even(int(y - x), grid.rows, u_col) for x, y in zip(classes, classes[1:], strict=False)]
     local = rows_of(whole, int(rows[i]), int(rows[i + 1]))
     return [_columns_of(local, int(every[j][0]), int(every[j][-1]))], rows, every
 
@@ -415,17 +429,12 @@ def _lay_out(made: Plan, slabs, rows, columns, b, c, first, accuracy, tune, cons
         of = exchange.exchange(named, inside, column)
         named = exchange.compact(named, int(inside[-1]), of.own, of.received, over=consumed)
         k, own_units = of.units * unit, of.own[1] - of.own[0]
-        slabs = [
-            pieces.ascending(replace(x, k=k, col_idx=col_idx))
-            for x, col_idx in zip(slabs, named, strict=True)
-        ]
+        slabs = [pieces.ascending(replace(x, k=k, col_idx=col_idx)) for x, col_idx in zip(slabs, named, strict=True)]
     # Products before B and C have their memory, of which the conversion of A may need much.
     adds = made.dtype not in half.DTYPES and not consumed
     made.pieces = pieces.of_slabs(slabs, own_units, first, adds)
     made._steps = _products(made, accuracy, tune, consumed)
-    _buffers(
-        made, k, begin, min(own_units * unit, k), int(rows[i + 1] - rows[i]), b == "replicated"
-    )
+    _buffers(made, k, begin, min(own_units * unit, k), int(rows[i + 1] - rows[i]), b == "replicated")
     made.c_rows = int(rows[i]), int(rows[i + 1])
     if of is not None:
         made.b_rows = int(mine[i]), int(mine[i + 1])
@@ -450,9 +459,7 @@ def _products(made: Plan, accuracy, tune: bool, in_place: bool) -> list[list[tup
         for piece in made.pieces[min(chunk, 1)]:
             key = id(piece), width
             if key not in known:
-                known[key] = made.machine.product(
-                    piece.a, width, made.dtype, accuracy, tune, in_place=in_place
-                )
+                known[key] = made.machine.product(piece.a, width, made.dtype, accuracy, tune, in_place=in_place)
             steps[-1].append((known[key], piece.rows, piece.early, piece.adds))
     return steps
 
@@ -519,9 +526,7 @@ def _reduces(made: Plan, row, size: int) -> None:
     for c, width in zip(made._c.arrays, made.widths, strict=True):
         mine = c[begin:end]
         # What comes of this part itself is there already.
-        into = [
-            here.empty((end - begin) * (q != row.rank), width, made.dtype) for q in range(row.size)
-        ]
+        into = [here.empty((end - begin) * (q != row.rank), width, made.dtype) for q in range(row.size)]
         send = exchange.split(c, counts)
         send[row.rank] = into[row.rank]
 

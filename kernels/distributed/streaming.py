@@ -125,10 +125,7 @@ def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:
     if operands.is_scipy(a) and a.nnz > INT32_MAX:
         whole = foreign.checked(foreign.checked(a).tocsr(), everything=True)
         a = [whole[x:y] for x, y in partition.slabs(whole.indptr)]
-    slabs = [
-        csr.to_host(operands.as_csr(operands.operand(x)))
-        for x in (a if isinstance(a, list | tuple) else [a])
-    ]
+    slabs = [csr.to_host(operands.as_csr(operands.operand(x))) for x in (a if isinstance(a, list | tuple) else [a])]
     widths = sorted({x.k for x in slabs})
     require(len(widths) == 1, f"slabs have {widths} columns, but must have as many as each other")
     if machine is None:

@@ -103,12 +103,14 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     val = xp.zeros(int(found.shape[0]) * area, stored.storage(dtype))
     val[slot] = stored.rounded(values, dtype)
     return Bcsr(
-        a.m, a.k, dtype,
+        a.m,
+        a.k,
+        dtype,
         csr.offsets(found, rows, columns),
         (found % columns).astype(xp.int32),
         val.reshape(-1, b_row, b_col),
         int(key.shape[0]),
-    )  # fmt: skip
+    )
 
 
 def count_blocks(a, block: int | tuple[int, int] = 64) -> int:
@@ -130,7 +132,7 @@ def blocks_by_row(a, block: int | tuple[int, int] = 64):
 
 def from_dense(
     dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16", density: float | None = None
-) -> Bcsr:  # fmt: skip
+) -> Bcsr:
     """The blocks of a dense (m, k) matrix that hold a non-zero, on the side where it lives.
 
     dense: float32, rounded to `dtype` first, or a `Half`, which keeps its own dtype. density: keep only the blocks
@@ -246,9 +248,7 @@ def from_torch(tensor) -> Bcsr:
     # As int16, which every library exchanges: NumPy has no bfloat16.
     val = xp.from_dlpack(values if dtype == "float32" else values.view(torch.int16))
     val = val.view(stored.storage(dtype))
-    row_ptr, col_idx = (
-        xp.from_dlpack(x.contiguous()) for x in (tensor.crow_indices(), tensor.col_indices())
-    )
+    row_ptr, col_idx = (xp.from_dlpack(x.contiguous()) for x in (tensor.crow_indices(), tensor.col_indices()))
     m, k = (int(size) for size in tensor.shape)
     if col_idx.shape[0] > INT32_MAX:
         require_blocks(int(col_idx.shape[0]), int(val.shape[1]))
@@ -261,14 +261,20 @@ def from_torch(tensor) -> Bcsr:
             csr.narrowed("BCSR", "col_idx", col_idx),
             val,
             stored.count_nonzero(val),
-        )  # fmt: skip
+        )
     )
 
 
 def random(
-    m: int, k: int, density: float, seed: int,
-    *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16", xp=np,
-) -> Bcsr:  # fmt: skip
+    m: int,
+    k: int,
+    density: float,
+    seed: int,
+    *,
+    block: int | tuple[int, int] = 64,
+    dtype: str = "bfloat16",
+    xp=np,
+) -> Bcsr:
     """Random blocks full of random values: the same bits with NumPy as with CuPy, which `xp` is.
 
     round(density · all blocks) blocks, each choice of them equally likely; values uniform in
@@ -329,8 +335,7 @@ def validate(a: Bcsr) -> Bcsr:
     require_blocks(a.blocks, b_row)
     if a.row_ptr.shape[0] != a.block_rows + 1:
         raise ValueError(
-            f"BCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.block_rows} rows of blocks need "
-            f"{a.block_rows + 1}"
+            f"BCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.block_rows} rows of blocks need {a.block_rows + 1}"
         )
     stored.require_nnz("BCSR", a)
     if a.col_idx.shape[0] != a.blocks:
@@ -457,8 +462,7 @@ def sides(block) -> tuple[int, int]:
         b_row = b_col = None
     if b_row not in SIDES or b_col not in SIDES:
         raise ValueError(
-            f"BCSR block is {block!r}, but its rows and columns must each be one of "
-            f"{', '.join(map(str, SIDES))}"
+            f"BCSR block is {block!r}, but its rows and columns must each be one of {', '.join(map(str, SIDES))}"
         )
     return int(b_row), int(b_col)
 
@@ -474,6 +478,4 @@ def require_blocks(blocks: int, b_row: int) -> None:
 
 def _empty(xp, m: int, k: int, block: tuple[int, int], dtype: str) -> Bcsr:
     row_ptr = xp.zeros(-(-m // block[0]) + 1, xp.int32)
-    return Bcsr(
-        m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), stored.storage(dtype)), 0
-    )
+    return Bcsr(m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), stored.storage(dtype)), 0)

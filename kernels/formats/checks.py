@@ -21,8 +21,9 @@ ENTRIES = (
     *(f"compressed<{x}, {y}>" for x in _INDEX.values() for y in _INDEX.values()),
     *(f"within<{x}>" for x in _INDEX.values()),
     *(f"{name}<{bits}>" for name in ("bcsr", "wcsr") for bits in _BITS.values()),
-    "two_four", "nm",
-)  # fmt: skip
+    "two_four",
+    "nm",
+)
 STARTS, FALLS, ENDS, OUTSIDE = range(4)  #: of pointers and indices
 _KINDS, _BLOCK, _MOST_BLOCKS = 8, 256, 2048
 _NONE = 2**64 - 1
@@ -51,26 +52,38 @@ def require_arrays(kind: str, arrays: dict) -> None:
 def bcsr(a) -> tuple[int, int] | None:
     """Of a `Bcsr` whose arrays have the right shapes; places: row, block."""
     return _first(
-        f"bcsr<{_BITS[a.val.dtype.name]}>", 32 * a.block_rows,
-        a.row_ptr, a.col_idx, a.val, np.int64(a.blocks), np.int64(a.m), np.int64(a.k), *map(np.int32, a.block),
-    )  # fmt: skip
+        f"bcsr<{_BITS[a.val.dtype.name]}>",
+        32 * a.block_rows,
+        a.row_ptr,
+        a.col_idx,
+        a.val,
+        np.int64(a.blocks),
+        np.int64(a.m),
+        np.int64(a.k),
+        *map(np.int32, a.block),
+    )
 
 
 def wcsr(a) -> tuple[int, int] | None:
     """Of a `Wcsr` whose arrays have the right shapes; places: window, column of a window."""
     return _first(
-        f"wcsr<{_BITS[a.val.dtype.name]}>", 32 * a.windows,
-        a.row_ptr, a.col_idx, a.val, np.int64(a.columns), np.int64(a.m), np.int64(a.k),
-        np.int32(a.window), np.int32(a.pad),
-    )  # fmt: skip
+        f"wcsr<{_BITS[a.val.dtype.name]}>",
+        32 * a.windows,
+        a.row_ptr,
+        a.col_idx,
+        a.val,
+        np.int64(a.columns),
+        np.int64(a.m),
+        np.int64(a.k),
+        np.int32(a.window),
+        np.int32(a.pad),
+    )
 
 
 def two_four(a, pairs: int) -> tuple[int, int] | None:
     """Of a `TwoFour` whose arrays have the right shapes; pairs: bit i, whether i is one. Places: row · groups + group,
     16 · row + column of the last sixteen."""
-    return _first(
-        "two_four", a.meta.size, a.meta, a.val, np.int64(a.m), np.int64(a.k), np.uint32(pairs)
-    )
+    return _first("two_four", a.meta.size, a.meta, a.val, np.int64(a.m), np.int64(a.k), np.uint32(pairs))
 
 
 def nm(b, surplus: int) -> tuple[int, int] | None:
@@ -86,9 +99,14 @@ def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: 
     (pointers, ptr), (indices, index) = arrays.items()
     entry = f"compressed<{_index(kind, pointers, ptr)}, {_index(kind, indices, index)}>"
     found = _first(
-        entry, max(ptr.shape[0], stored),
-        ptr, np.int64(ptr.shape[0] - 1), index, np.int64(stored), np.int64(within),
-    )  # fmt: skip
+        entry,
+        max(ptr.shape[0], stored),
+        ptr,
+        np.int64(ptr.shape[0] - 1),
+        index,
+        np.int64(stored),
+        np.int64(within),
+    )
     if found is None:
         return
     fault, at = found
@@ -96,8 +114,7 @@ def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: 
         {
             STARTS: lambda: f"{kind} {pointers} starts at {int(ptr[0])}, but must start at 0",
             FALLS: lambda: (
-                f"{kind} {pointers} falls from {int(ptr[at])} to {int(ptr[at + 1])} at row {at}, but must "
-                "never fall"
+                f"{kind} {pointers} falls from {int(ptr[at])} to {int(ptr[at + 1])} at row {at}, but must never fall"
             ),
             ENDS: lambda: (
                 f"{kind} {pointers} ends at {int(ptr[-1])}, but there are {index.shape[0]} indices and "
@@ -141,9 +158,12 @@ def _first(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
     config = LaunchConfig(grid=min(-(-threads // _BLOCK) or 1, _MOST_BLOCKS), block=_BLOCK)
     given = [x.data.ptr if on_device(x) else x for x in arguments]
     launch(
-        workspace.stream_at(stream.ptr, device), config, jit.ready(SOURCE, entry, jit.arch_of(device)),
-        *given, found.data.ptr,
-    )  # fmt: skip
+        workspace.stream_at(stream.ptr, device),
+        config,
+        jit.ready(SOURCE, entry, jit.arch_of(device)),
+        *given,
+        found.data.ptr,
+    )
     return first_of(found.get())
 
 

@@ -20,27 +20,57 @@ _COUNTS = np.dtype([("values", "u8"), ("places", "u8"), ("ended", "u4"), ("unuse
 _FIRST = 2**63
 #: dtype of a matrix -> what stored values are in the source, what they become, and their type there.
 _STORED = {
-    "float32": ("float", 0, "float"), "bfloat16": ("Brain", 1, "u16"), "float16": ("Ieee", 2, "u16"),
-}  # fmt: skip
+    "float32": ("float", 0, "float"),
+    "bfloat16": ("Brain", 1, "u16"),
+    "float16": ("Ieee", 2, "u16"),
+}
 #: dtype of an array -> its type in the source.
 _NUMBERS = {
-    "float64": "double", "float32": "float", "float16": "Ieee", "bfloat16": "Brain", "bool": "bool",
-    "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "u16", "uint32": "unsigned", "uint64": "unsigned long long",
-}  # fmt: skip
+    "float64": "double",
+    "float32": "float",
+    "float16": "Ieee",
+    "bfloat16": "Brain",
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "u16",
+    "uint32": "unsigned",
+    "uint64": "unsigned long long",
+}
 _WIDTHS = (1, 2, 4, 8, 16, 32)  #: of vectors, with kernels of their own
 _MOST_SCORES = 1 << 26  #: that there are at a time
 #: Instantiations that stand for all.
 ENTRIES = (
-    *(f"cast<{kind}, float>" for kind in _NUMBERS.values()), "cast<u16, u16>", "filled<float>", "filled<u16>",
-    "has_bits<0>", "look_at_blocks<float, 0>", "look_at_blocks<float, 1>", "look_at_blocks<float, 2>",
-    "look_at_blocks<u16, 0>", "flagged<0>", "kept<0>", "place_blocks<0>", "gather_blocks<float, 0, float>",
-    "gather_blocks<float, 1, u16>", "gather_blocks<float, 2, u16>", "gather_blocks<u16, 0, u16>",
-    *(f"vector_scores<{width}>" for width in (0, *_WIDTHS)), "chosen_rows<0>", "chosen_values<0>",
+    *(f"cast<{kind}, float>" for kind in _NUMBERS.values()),
+    "cast<u16, u16>",
+    "filled<float>",
+    "filled<u16>",
+    "has_bits<0>",
+    "look_at_blocks<float, 0>",
+    "look_at_blocks<float, 1>",
+    "look_at_blocks<float, 2>",
+    "look_at_blocks<u16, 0>",
+    "flagged<0>",
+    "kept<0>",
+    "place_blocks<0>",
+    "gather_blocks<float, 0, float>",
+    "gather_blocks<float, 1, u16>",
+    "gather_blocks<float, 2, u16>",
+    "gather_blocks<u16, 0, u16>",
+    *(f"vector_scores<{width}>" for width in (0, *_WIDTHS)),
+    "chosen_rows<0>",
+    "chosen_values<0>",
     *(f"{name}<{kind}>" for name in ("block_rows", "window_rows", "pair_rows") for kind, _, _ in _STORED.values()),
-    "vector_rows<0>", "begins<0>", "block_keys<0>", "distinct<0>", "place_distinct<0>",
+    "vector_rows<0>",
+    "begins<0>",
+    "block_keys<0>",
+    "distinct<0>",
+    "place_distinct<0>",
     *(f"merge_blocks<{kind}, {become}, {bits}>" for kind, become, bits in _STORED.values()),
-)  # fmt: skip
+)
 
 
 # ---------------------------------------------------------------- numbers
@@ -80,9 +110,13 @@ def _cast(x, to: str, made, first) -> None:
         strides = (shape[1] * shape[2] * size, shape[2] * size, size)
     with On(SOURCE) as on:
         on.on(
-            f"cast<{_NUMBERS[x.dtype.name]}, {to}>", x.size, x,
-            *longs(x.size, *shape[1:], *(step // size for step in strides)), made, first,
-        )  # fmt: skip
+            f"cast<{_NUMBERS[x.dtype.name]}, {to}>",
+            x.size,
+            x,
+            *longs(x.size, *shape[1:], *(step // size for step in strides)),
+            made,
+            first,
+        )
 
 
 def filled(val) -> int:
@@ -123,9 +157,7 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
     x, (m, k), (high, wide) = contiguous(x), x.shape, block
     rows, columns = ceil(m / high), ceil(k / wide)
     size = rows * columns
-    kind, become, bits = (
-        ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
-    )
+    kind, become, bits = ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
     look, gather = f"look_at_blocks<{kind}, {become}>", f"gather_blocks<{kind}, {become}, {bits}>"
     pruning = ("flagged<0>",) if count is not None else ()
     with On(SOURCE, look, *pruning, "kept<0>", "place_blocks<0>", gather) as on:
@@ -145,9 +177,7 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
         bcsr.require_blocks(kept, high)
         row_ptr, col_idx = cupy.empty(rows + 1, np.int32), cupy.empty(kept, np.int32)
         from_ = cupy.empty(kept, np.int32)
-        on.launch(
-            "place_blocks<0>", max(size, rows + 1), at, *ints(rows, columns), row_ptr, col_idx, from_
-        )  # fmt: skip
+        on.launch("place_blocks<0>", max(size, rows + 1), at, *ints(rows, columns), row_ptr, col_idx, from_)
         val = cupy.empty((kept, high, wide), np.float32 if bits == "float" else np.uint16)
         on.launch(gather, 0, x, *sizes, np.int32(columns), from_, val, blocks=kept)
     return row_ptr, col_idx, val, nnz
@@ -163,9 +193,7 @@ def in_order(a) -> tuple[Any, Any, Any, int]:
         ints(a.block_rows, a.block_columns, a.blocks),
     )
     val = contiguous(a.val)
-    with On(
-        SOURCE, "block_keys<0>", "distinct<0>", "place_distinct<0>", merge, f"filled<{bits}>"
-    ) as on:
+    with On(SOURCE, "block_keys<0>", "distinct<0>", "place_distinct<0>", merge, f"filled<{bits}>") as on:
         key = cupy.empty(a.blocks, np.uint64)
         on.launch("block_keys<0>", a.blocks, a.row_ptr, a.col_idx, *sizes, key)
         order = cupy.argsort(key, kind="stable")
@@ -217,17 +245,34 @@ def nm(x, keep: int, group: int, vector: int, prune: bool) -> tuple[Any, Any, in
             scores = cupy.empty((groups * rows, q), np.float64)
             at = int(x.data.ptr) + begin * group * x.strides[0]
             on.launch(
-                scoring, scores.size, at, *longs(groups * rows, n, row, column, vector, q, lanes), by_rows,
-                np.int32(prune), scores,
-            )  # fmt: skip
+                scoring,
+                scores.size,
+                at,
+                *longs(groups * rows, n, row, column, vector, q, lanes),
+                by_rows,
+                np.int32(prune),
+                scores,
+            )
             on.launch(
-                "chosen_rows<0>", groups * q, scores, *longs(groups, begin), *ints(rows, taken, keep),
-                *longs(group, q, k), index, first,
-            )  # fmt: skip
+                "chosen_rows<0>",
+                groups * q,
+                scores,
+                *longs(groups, begin),
+                *ints(rows, taken, keep),
+                *longs(group, q, k),
+                index,
+                first,
+            )
         on.launch(
-            "chosen_values<0>", 0, x, *longs(n, row, column, vector, q, w, real), by_rows, index, val,
+            "chosen_values<0>",
+            0,
+            x,
+            *longs(n, row, column, vector, q, w, real),
+            by_rows,
+            index,
+            val,
             blocks=ceil(w / 32) * ceil(n / 32),
-        )  # fmt: skip
+        )
     found = 0 if prune else int(first.get()[0])
     return val, index, _FIRST - found if found else None
 
@@ -238,24 +283,35 @@ def nm(x, keep: int, group: int, vector: int, prune: bool) -> tuple[Any, Any, in
 def csr_of_blocks(a):
     """`bcsr.to_csr` of a `Bcsr` whose blocks ascend."""
     return _csr(
-        a.m, a.k, f"block_rows<{_STORED[a.dtype][0]}>", 32 * a.m,
-        a.row_ptr, a.col_idx, a.val, *ints(a.m, *a.block),
-    )  # fmt: skip
+        a.m,
+        a.k,
+        f"block_rows<{_STORED[a.dtype][0]}>",
+        32 * a.m,
+        a.row_ptr,
+        a.col_idx,
+        a.val,
+        *ints(a.m, *a.block),
+    )
 
 
 def csr_of_windows(a):
     """`wcsr.to_csr`."""
     return _csr(
-        a.m, a.k, f"window_rows<{_STORED[a.dtype][0]}>", 32 * a.m,
-        a.row_ptr, a.col_idx, a.val, *ints(a.m, a.window), np.int64(a.columns),
-    )  # fmt: skip
+        a.m,
+        a.k,
+        f"window_rows<{_STORED[a.dtype][0]}>",
+        32 * a.m,
+        a.row_ptr,
+        a.col_idx,
+        a.val,
+        *ints(a.m, a.window),
+        np.int64(a.columns),
+    )
 
 
 def csr_of_pairs(a):
     """A `TwoFour` as CSR."""
-    return _csr(
-        a.m, a.k, f"pair_rows<{_STORED[a.dtype][0]}>", 32 * a.m, a.meta, a.val, *ints(a.m, a.k_pad // 16)
-    )  # fmt: skip
+    return _csr(a.m, a.k, f"pair_rows<{_STORED[a.dtype][0]}>", 32 * a.m, a.meta, a.val, *ints(a.m, a.k_pad // 16))
 
 
 def csr_of_vectors(b):

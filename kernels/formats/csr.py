@@ -78,9 +78,7 @@ def require_sizes(m, k) -> None:
     """Raise ValueError unless m and k are sizes of a matrix."""
     for name, value in (("m", m), ("k", k)):
         if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
-            raise ValueError(
-                f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1"
-            )
+            raise ValueError(f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1")
 
 
 def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
@@ -90,9 +88,7 @@ def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
     if columns != values:
         raise ValueError(f"CSR has {columns} column indices, but {values} values: both must agree")
     if values > INT32_MAX:
-        raise ValueError(
-            f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows"
-        )
+        raise ValueError(f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows")
 
 
 # ---- what is wrong with indices, for hosts and GPUs
@@ -105,14 +101,10 @@ def starts_elsewhere(format: str, begin: int, name: str = "row_ptr") -> str:
 
 def ends_elsewhere(end: int, nnz: int) -> str:
     """The sentence on pointers that end elsewhere."""
-    return (
-        f"CSR row_ptr ends at {end}, but there are {nnz} column indices and values: all must agree"
-    )
+    return f"CSR row_ptr ends at {end}, but there are {nnz} column indices and values: all must agree"
 
 
-def require_columns(
-    format: str, col_idx, count: int, what: str = "columns", name: str = "col_idx"
-) -> None:
+def require_columns(format: str, col_idx, count: int, what: str = "columns", name: str = "col_idx") -> None:
     """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy. name: theirs."""
     # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
     if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
@@ -173,9 +165,7 @@ def from_scipy(matrix) -> Csr:
         raise ValueError(f"a CSR matrix is real here, but the given array is {matrix.dtype}")
     row_ptr, col_idx, val = foreign.csr_arrays(matrix)
     if val.shape[0] > INT32_MAX:
-        raise ValueError(
-            f"{val.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
-        )
+        raise ValueError(f"{val.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
     m, k = (int(size) for size in matrix.shape)
     return validate(
         Csr(

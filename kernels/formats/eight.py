@@ -80,9 +80,7 @@ def to_bits(x, dtype: str):
     # Of size's exponent, that of e4m3's subnormal numbers at least; a step of the fraction is 2^(exponent - 3).
     exponent = xp.maximum((size.view(xp.uint32) >> 23).astype(xp.int32) - 127, -6)
     inverse = ((3 - exponent + 127).astype(xp.uint32) << 23).view(xp.float32)
-    steps = xp.rint(size * inverse).astype(
-        xp.int32
-    )  # exact product; 0 … 16, where 16 is the next exponent's 8
+    steps = xp.rint(size * inverse).astype(xp.int32)  # exact product; 0 … 16, where 16 is the next exponent's 8
     bits = (((exponent + 6) << 3) + steps).astype(xp.uint8)
     sign = (xp.signbit(x).astype(xp.uint8) << 7).astype(xp.uint8)
     return xp.where(nan, xp.uint8(NAN), bits | sign)
@@ -170,9 +168,7 @@ def validate(x: Eight) -> Eight:
             "2-dimensional uint8"
         )
     if not x.bits.flags.c_contiguous:
-        raise ValueError(
-            f"the bits of a matrix of {x.dtype} are not row-major contiguous: copy them"
-        )
+        raise ValueError(f"the bits of a matrix of {x.dtype} are not row-major contiguous: copy them")
     rows, columns = x.bits.shape
     require_scale(x.scale, ((1, 1), (rows, 1), (1, columns)))
     return x
@@ -189,9 +185,7 @@ def require_scale(scale, shapes: tuple[tuple[int, int], ...]) -> None:
     xp = array_module(scale)
     if getattr(scale, "dtype", None) != np.float32 or tuple(scale.shape) not in shapes:
         what = f"{scale.dtype} {tuple(scale.shape)}" if hasattr(scale, "dtype") else repr(scale)
-        raise ValueError(
-            f"the scale is {what}, but must be float32 of {' or '.join(map(str, shapes))}"
-        )
+        raise ValueError(f"the scale is {what}, but must be float32 of {' or '.join(map(str, shapes))}")
     if not bool((xp.isfinite(scale) & (scale > 0)).all()):
         raise ValueError("the scale has a number that is not positive and finite")
 

@@ -69,10 +69,14 @@ def _compressed(a, everything: bool) -> None:
         block = a.data.shape[1:]
     counted, within = (k, m) if kind == "csc" else (-(-m // block[0]), -(-k // block[1]))
     require_compressed(
-        kind.upper(), {pointers: a.indptr, indices: a.indices}, counted, within, what,
+        kind.upper(),
+        {pointers: a.indptr, indices: a.indices},
+        counted,
+        within,
+        what,
         min(_length(a.indices), _length(a.data)),
         indices_too=everything or kind != "csr",
-    )  # fmt: skip
+    )
 
 
 def _length(x) -> int:
@@ -81,7 +85,7 @@ def _length(x) -> int:
 
 def require_compressed(
     kind: str, arrays: dict, rows: int, within: int, what: str, stored: int, indices_too: bool = True
-) -> None:  # fmt: skip
+) -> None:
     """Raise ValueError, one sentence, for pointers or indices of a compressed format that are wrong; NumPy or CuPy.
 
     arrays: {name: pointers (rows + 1,), name: indices}. within: an index is under it. what: the indices' word. stored:

@@ -83,9 +83,7 @@ def first_not_held(x, dtype: str) -> int | None:
     """The index, in memory order, of the first element of a float32 array that `dtype` does not hold; NumPy or CuPy."""
     if array_module(x) is np:
         with np.errstate(invalid="ignore"):
-            wrong = np.ravel(from_bits(to_bits(x, dtype), dtype) != x, order="K") & ~np.isnan(
-                np.ravel(x, order="K")
-            )
+            wrong = np.ravel(from_bits(to_bits(x, dtype), dtype) != x, order="K") & ~np.isnan(np.ravel(x, order="K"))
         return int(wrong.argmax()) if wrong.any() else None
     import cupy
 

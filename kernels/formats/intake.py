@@ -57,9 +57,16 @@ class Arrays:
 
 
 def looked(
-    arrays: Arrays, device, stream, *, check: bool = True, prints: bool = True, share: bool = False,
-    rows: int = 0, columns: int = 0,
-) -> Facts:  # fmt: skip
+    arrays: Arrays,
+    device,
+    stream,
+    *,
+    check: bool = True,
+    prints: bool = True,
+    share: bool = False,
+    rows: int = 0,
+    columns: int = 0,
+) -> Facts:
     """The facts of a CSR matrix on a current `cuda.core.Device`; waits for the stream.
 
     check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. share: and what rows
@@ -75,9 +82,23 @@ def looked(
         workspace.compile_together(SOURCE, (entry, _SAMPLE), workspace.arch_of(device))
     with work.lock:
         workspace.enqueue(
-            device, stream, SOURCE, entry, blocks, _THREADS, arrays.row_ptr, arrays.col_idx,
-            i64(arrays.m), i64(arrays.k), i64(arrays.nnz), np.int32(prints), rows, columns, work.sums, work.found,
-        )  # fmt: skip
+            device,
+            stream,
+            SOURCE,
+            entry,
+            blocks,
+            _THREADS,
+            arrays.row_ptr,
+            arrays.col_idx,
+            i64(arrays.m),
+            i64(arrays.k),
+            i64(arrays.nnz),
+            np.int32(prints),
+            rows,
+            columns,
+            work.sums,
+            work.found,
+        )
         if share:
             of = rows or arrays.row_ptr, columns or arrays.col_idx, arrays.m, arrays.nnz
             _sample(work, device, stream, of, FEW)
@@ -94,9 +115,19 @@ def _sample(work, device, stream, of: tuple[int, int, int, int], windows: int) -
     row_ptr, col_idx, m, nnz = of
     if m and nnz:
         workspace.enqueue(
-            device, stream, SOURCE, _SAMPLE, min(-(-m // WINDOW), windows), _THREADS, row_ptr, col_idx,
-            np.int32(m), np.int32(nnz), work.sums + _AT, work.found + _AT,
-        )  # fmt: skip
+            device,
+            stream,
+            SOURCE,
+            _SAMPLE,
+            min(-(-m // WINDOW), windows),
+            _THREADS,
+            row_ptr,
+            col_idx,
+            np.int32(m),
+            np.int32(nnz),
+            work.sums + _AT,
+            work.found + _AT,
+        )
 
 
 def _scaled(work, m: int, nnz: int) -> tuple[int, ...]:
@@ -145,9 +176,7 @@ def _number(address: int, index: int, size: int) -> int:
     to = np.zeros(1, f"i{size}")
     (error,) = driver.cuMemcpyDtoH(to.ctypes.data, address + index * size, size)
     if int(error):
-        raise gpu.NoGpu(
-            f"memory of the GPU cannot be read ({error.name}): end what broke its context"
-        )
+        raise gpu.NoGpu(f"memory of the GPU cannot be read ({error.name}): end what broke its context")
     return int(to[0])
 
 
@@ -161,13 +190,9 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
     csr.require_sizes(m, k)
     m, k, nnz = int(m), int(k), int(val.shape[0])
     csr.require_lengths(m, row_ptr.shape[0], col_idx.shape[0], nnz)
-    narrow = [
-        x if x.dtype == np.int32 else cupy.empty(x.shape, np.int32) for x in (row_ptr, col_idx)
-    ]
+    narrow = [x if x.dtype == np.int32 else cupy.empty(x.shape, np.int32) for x in (row_ptr, col_idx)]
     to = [0 if x is y else y.data.ptr for x, y in zip((row_ptr, col_idx), narrow, strict=True)]
-    arrays = Arrays(
-        m, k, nnz, row_ptr.data.ptr, col_idx.data.ptr, row_ptr.dtype.itemsize, col_idx.dtype.itemsize
-    )  # fmt: skip
+    arrays = Arrays(m, k, nnz, row_ptr.data.ptr, col_idx.data.ptr, row_ptr.dtype.itemsize, col_idx.dtype.itemsize)
     device, stream = on_cupys_stream()
     facts = looked(arrays, device, stream, check=check, share=True, rows=to[0], columns=to[1])
     return Csr(m, k, *narrow, val, facts)

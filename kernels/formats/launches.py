@@ -40,16 +40,19 @@ class On:
     def __exit__(self, *_):
         self.work.lock.release()
 
-    def launch(
-        self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS
-    ) -> None:
+    def launch(self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS) -> None:
         """A kernel with a thread for each of `size` numbers, none where there are none; or with so many blocks."""
         blocks = blocks or ceil(size / threads)
         if blocks:
             workspace.enqueue(
-                self.device, self.stream, self.source, entry, blocks, threads,
+                self.device,
+                self.stream,
+                self.source,
+                entry,
+                blocks,
+                threads,
                 *map(argument, arguments),
-            )  # fmt: skip
+            )
 
     def on(self, entry: str, size: int, *arguments) -> None:
         """A kernel whose threads go on to further ones of `size` numbers."""

@@ -18,10 +18,24 @@ from .launches import THREADS, On, ints, longs
 SOURCE = Path(__file__).with_name("layout.cu")
 COLUMNS = 128  #: of a tile of `vector_tiles`
 ENTRIES = (
-    "padded<u16>", "padded<float>", "row_keys<0>", "ordered_rows<0>", "stacked<uint4>", "stacked<u16>",
-    "swizzled<true>", "swizzled<false>", "packed_values<0>", "tiled<0>", "step_index<0>", "marked<0>", "tile_ranks<0>",
-    "tile_steps<0>", "tile_rows<0>", "tile_values<float>", "tile_values<u16>",
-)  # fmt: skip
+    "padded<u16>",
+    "padded<float>",
+    "row_keys<0>",
+    "ordered_rows<0>",
+    "stacked<uint4>",
+    "stacked<u16>",
+    "swizzled<true>",
+    "swizzled<false>",
+    "packed_values<0>",
+    "tiled<0>",
+    "step_index<0>",
+    "marked<0>",
+    "tile_ranks<0>",
+    "tile_steps<0>",
+    "tile_rows<0>",
+    "tile_values<float>",
+    "tile_values<u16>",
+)
 
 
 def with_zeros(x, rows: int, columns: int):
@@ -42,9 +56,14 @@ def padded(x, rows: int, columns: int):
         with On(SOURCE) as on:
             kind = "float" if x.dtype == np.float32 else "u16"
             on.launch(
-                f"padded<{kind}>", 0, x, *longs(*x.shape), made, *longs(rows, columns),
+                f"padded<{kind}>",
+                0,
+                x,
+                *longs(*x.shape),
+                made,
+                *longs(rows, columns),
                 blocks=min(rows, 8 * launches.MOST_BLOCKS),
-            )  # fmt: skip
+            )
     return made
 
 
@@ -79,9 +98,18 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
     word = 2 if a.val.data.ptr % 16 else 16
     with On(SOURCE) as on:
         on.launch(
-            f"stacked<{'u16' if word == 2 else 'uint4'}>", 0, a.row_ptr, a.col_idx, a.val, first, groups,
-            *ints(a.block_rows, high, b_row * b_col * a.val.dtype.itemsize // word), col_idx, val, blocks=a.blocks,
-        )  # fmt: skip
+            f"stacked<{'u16' if word == 2 else 'uint4'}>",
+            0,
+            a.row_ptr,
+            a.col_idx,
+            a.val,
+            first,
+            groups,
+            *ints(a.block_rows, high, b_row * b_col * a.val.dtype.itemsize // word),
+            col_idx,
+            val,
+            blocks=a.blocks,
+        )
     return col_idx, val
 
 
@@ -96,15 +124,11 @@ def swizzled(meta, rows: int, width: int, ring: bool):
     from . import compress
 
     meta = compress.contiguous(meta)
-    shape, kind = (
-        ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
-    )
+    shape, kind = ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
     made = cupy.empty(shape, kind)
     words = made.nbytes // 4
     with On(SOURCE) as on:
-        on.launch(
-            f"swizzled<{str(ring).lower()}>", words, meta, *longs(*meta.shape, words, width), made
-        )
+        on.launch(f"swizzled<{str(ring).lower()}>", words, meta, *longs(*meta.shape, words, width), made)
     return made
 
 
@@ -122,9 +146,7 @@ def packed_values(val, rows: int, pieces: int):
 # ---------------------------------------------------------------- N:M
 
 
-def vector_steps(
-    b, columns: int, windows: int, slot: int, height: int, tiled: bool
-) -> tuple[Any, Any]:
+def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: bool) -> tuple[Any, Any]:
     """(val, index) of `packing.prepare` of an `Nm` that is not packed; height: rows of a step, with those of zeros."""
     import cupy
 
@@ -137,17 +159,26 @@ def vector_steps(
             val = cupy.empty((blocks, steps, height, columns), np.float32)
             lines = blocks * steps * height
             on.launch(
-                "tiled<0>", 0, b.val, *longs(b.w, b.n, lines), *ints(steps, rows, height, columns), val,
+                "tiled<0>",
+                0,
+                b.val,
+                *longs(b.w, b.n, lines),
+                *ints(steps, rows, height, columns),
+                val,
                 blocks=min(8 * launches.MOST_BLOCKS, ceil(lines / (THREADS // 32))),
-            )  # fmt: skip
+            )
         else:
             whole = b.val.shape == (steps * rows, blocks * columns)
             val = b.val if whole else padded(b.val, steps * rows, blocks * columns)
         on.launch(
-            "step_index<0>", 0, b.index, *longs(b.w, b.n, b.q, b.vector, index.size),
-            *ints(blocks, steps, rows, height, columns, slot, unit, depth), index,
+            "step_index<0>",
+            0,
+            b.index,
+            *longs(b.w, b.n, b.q, b.vector, index.size),
+            *ints(blocks, steps, rows, height, columns, slot, unit, depth),
+            index,
             blocks=min(8 * launches.MOST_BLOCKS, ceil(index.size / THREADS)),
-        )  # fmt: skip
+        )
     return val, index
 
 
@@ -161,18 +192,12 @@ def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
     needed = cupy.zeros(tiles * b.k, np.uint8)
     pattern = longs(b.q, b.vector, b.k)
     with On(SOURCE, "marked<0>", "tile_ranks<0>", "tile_steps<0>", "tile_rows<0>", values_of) as on:
-        on.on("marked<0>", real * units, b.index, np.int64(real), *pattern, *longs(units, unit), needed)  # fmt: skip
+        on.on("marked<0>", real * units, b.index, np.int64(real), *pattern, *longs(units, unit), needed)
         rank = on.scan("tile_ranks<0>", needed.size, needed, np.int32(needed.size))
-        start = on.scan(
-            "tile_steps<0>", tiles, rank, np.int32(tiles), np.int64(b.k), np.int32(depth)
-        )
+        start = on.scan("tile_steps<0>", tiles, rank, np.int32(tiles), np.int64(b.k), np.int32(depth))
         steps = int(start[-1:].get()[0])
         index = cupy.empty((steps, depth), np.int32)
-        on.on(
-            "tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index
-        )  # fmt: skip
+        on.on("tile_rows<0>", needed.size, needed, rank, start, *longs(needed.size, b.k), np.int32(depth), index)
         values = cupy.zeros((steps, COLUMNS, depth), np.uint16 if size == 2 else np.float32)
-        on.on(
-            values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values
-        )
+        on.on(values_of, real * b.n, b.index, b.val, rank, start, *longs(real, b.n), *pattern, values)
     return start, index, values

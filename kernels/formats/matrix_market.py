@@ -94,9 +94,7 @@ def _entries(layout: str, symmetry: str, sizes: tuple[int, ...]) -> int:
     m, k = sizes[:2]
     if layout == "coordinate":
         return sizes[2]
-    return {"general": m * k, "symmetric": m * (m + 1) // 2, "skew-symmetric": m * (m - 1) // 2}[
-        symmetry
-    ]
+    return {"general": m * k, "symmetric": m * (m + 1) // 2, "skew-symmetric": m * (m - 1) // 2}[symmetry]
 
 
 #: Kinds of characters, by number: spaces, ends of lines, digits, signs, points, exponents, all else.
@@ -105,9 +103,11 @@ _SPACE, _END, _DIGIT, _SIGN, _POINT, _EXPONENT, _ELSE = range(7)
 _KIND = bytes(next((i for i, those in enumerate(_KINDS) if x in those), _ELSE) for x in range(256))
 #: What no number has side by side, and what none has once digits and signs are left out.
 _APART = {
-    *((x, _SIGN) for x in (_DIGIT, _POINT, _SIGN)), *((_SIGN, x) for x in (_SPACE, _END, _EXPONENT)),
-    *((_EXPONENT, x) for x in (_SPACE, _END, _POINT, _EXPONENT)), *((x, _EXPONENT) for x in (_SPACE, _END, _SIGN)),
-}  # fmt: skip
+    *((x, _SIGN) for x in (_DIGIT, _POINT, _SIGN)),
+    *((_SIGN, x) for x in (_SPACE, _END, _EXPONENT)),
+    *((_EXPONENT, x) for x in (_SPACE, _END, _POINT, _EXPONENT)),
+    *((x, _EXPONENT) for x in (_SPACE, _END, _SIGN)),
+}
 _APART_BARE = {(_POINT, _POINT), (_EXPONENT, _POINT), (_EXPONENT, _EXPONENT)}
 _NOT_IN = {
     "real": (),

@@ -92,9 +92,7 @@ def keep_of(density: float, group: int) -> int:
         return keep
     nearest = sorted({max(math.floor(exact), 1), math.ceil(exact) or 1})
     choices = " or ".join(f"{x / group} ({x}:{group})" for x in nearest)
-    raise ValueError(
-        f"density {density} is not N/{group} for a whole N from 1 to {group}: choose {choices}"
-    )
+    raise ValueError(f"density {density} is not N/{group} for a whole N from 1 to {group}: choose {choices}")
 
 
 def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
@@ -382,9 +380,7 @@ def _require_fit(used, start: int, k: int, n: int, keep: int, group: int, vector
         raise ValueError(_too_many(int(count[g, v]), *of, k, n, keep, group, vector))
 
 
-def _too_many(
-    count: int, g: int, v: int, k: int, n: int, keep: int, group: int, vector: int
-) -> str:
+def _too_many(count: int, g: int, v: int, k: int, n: int, keep: int, group: int, vector: int) -> str:
     """The sentence on a vector of a group with more rows that are not 0 than `keep`."""
     row, column = g * group, v * vector
     return (

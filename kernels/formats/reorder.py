@@ -88,16 +88,12 @@ def permuted(a: Csr, order: np.ndarray) -> Csr:
     Repeated entries stay repeated. Raises ValueError, one sentence, where `order` is no permutation.
     """
     if order.shape != (a.m,) or a.m != a.k or not _is_permutation(order):
-        raise ValueError(
-            f"the order is no permutation of the {a.m} rows and {a.k} columns of a square matrix"
-        )
+        raise ValueError(f"the order is no permutation of the {a.m} rows and {a.k} columns of a square matrix")
     place = np.empty(a.m, np.int64)
     place[order] = np.arange(a.m)
     key = place[csr.rows(a)] * a.k + place[a.col_idx]
     to = np.argsort(key, kind="stable")
-    return Csr(
-        a.m, a.k, csr.offsets(key[to], a.m, a.k), (key[to] % max(a.k, 1)).astype(np.int32), a.val[to]
-    )  # fmt: skip
+    return Csr(a.m, a.k, csr.offsets(key[to], a.m, a.k), (key[to] % max(a.k, 1)).astype(np.int32), a.val[to])
 
 
 def _is_permutation(order: np.ndarray) -> bool:

@@ -55,9 +55,7 @@ def csr_of(a, at, row, col) -> Csr:
 def require_entries(count: int) -> None:
     """Raise ValueError where row offsets of 32 bits do not count the entries of CSR."""
     if count > INT32_MAX:
-        raise ValueError(
-            f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows"
-        )
+        raise ValueError(f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
 
 
 def count_nonzero(val) -> int:
@@ -84,9 +82,7 @@ def require_sizes(name: str, m, k) -> tuple[int, int]:
     """(m, k) as Python's integers, because NumPy's would wrap in products; ValueError for no sizes."""
     for size, value in (("m", m), ("k", k)):
         if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
-            raise ValueError(
-                f"{name} size {size} is {value!r}, but it must be an integer from 0 to 2^31 - 1"
-            )
+            raise ValueError(f"{name} size {size} is {value!r}, but it must be an integer from 0 to 2^31 - 1")
     return int(m), int(k)
 
 
@@ -111,6 +107,4 @@ def require_arrays(name: str, a, dimensions: int) -> None:
 def require_nnz(name: str, a) -> None:
     """Raise ValueError unless nnz counts at most what is stored."""
     if not isinstance(a.nnz, (int, np.integer)) or not 0 <= a.nnz <= a.val.size:
-        raise ValueError(
-            f"{name} nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values"
-        )
+        raise ValueError(f"{name} nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values")

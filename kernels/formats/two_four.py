@@ -364,17 +364,13 @@ def require_integer(name: str, value, least: int, most: int) -> None:
 
 def _require_uint16(name: str, array) -> None:
     if array.dtype != np.uint16 or array.ndim != 2:
-        raise ValueError(
-            f"2:4 {name} is {array.ndim}-dimensional {array.dtype}, but must be 2-dimensional uint16"
-        )
+        raise ValueError(f"2:4 {name} is {array.ndim}-dimensional {array.dtype}, but must be 2-dimensional uint16")
 
 
 def _require_tile(rows, columns) -> None:
     for name, value, unit in (("rows", rows, 16), ("columns", columns, 64)):
         if not isinstance(value, (int, np.integer)) or value < unit or value % unit:
-            raise ValueError(
-                f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}"
-            )
+            raise ValueError(f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}")
 
 
 def require_sizes(m, k) -> tuple[int, int]:
@@ -505,9 +501,7 @@ def _launch(entry: str, bits, val: int, meta: int) -> int | None:
     return run(SOURCE, entry, bits, threads, val, meta, report="PRUNE" not in entry)
 
 
-def run(
-    source: Path, entry: str, bits, threads: int, val: int, meta: int, *, report: bool
-) -> int | None:
+def run(source: Path, entry: str, bits, threads: int, val: int, meta: int, *, report: bool) -> int | None:
     """Run a kernel over row-major CuPy bit patterns; val, meta: device addresses.
 
     report: whether to wait for the place of the first group that does not fit, which is returned; None: all fit.

@@ -45,9 +45,7 @@ from .two_four import EMPTY, INT32_MAX, expand, groups_of, is_pair, padded, row_
 
 SOURCE = Path(__file__).with_name("two_four_eight.cu")
 ENTRIES = tuple(
-    f"compress_eight<{mode}, {dtype.upper()}>"
-    for mode in ("CHECK", "FIT", "PRUNE")
-    for dtype in eight.DTYPES
+    f"compress_eight<{mode}, {dtype.upper()}>" for mode in ("CHECK", "FIT", "PRUNE") for dtype in eight.DTYPES
 )
 UNIT = 32  #: columns of a thread
 #: Rows and columns of A that an instruction of a warpgroup multiplies.
@@ -177,9 +175,7 @@ def words(meta, rows: int = ROWS):
     uint16 of two dimensions with whole words a row.
     """
     if not isinstance(rows, (int, np.integer)) or rows < ROWS or rows % ROWS:
-        raise ValueError(
-            f"a tile of 8-bit 2:4 has {rows!r} rows, but must have a positive multiple of {ROWS}"
-        )
+        raise ValueError(f"a tile of 8-bit 2:4 has {rows!r} rows, but must have a positive multiple of {ROWS}")
     if meta.dtype != np.uint16 or meta.ndim != 2 or meta.shape[1] % 2:
         raise ValueError(
             f"8-bit 2:4 meta is {meta.dtype} {tuple(meta.shape)}, but must be 2-dimensional uint16, an even "
@@ -191,12 +187,8 @@ def words(meta, rows: int = ROWS):
     whole = xp.full((high, wide), EMPTY, xp.uint16)
     whole[:m, :width] = meta
     low, upper = whole[:, 0::2].astype(xp.uint32), whole[:, 1::2].astype(xp.uint32)
-    lanes = (low | upper << 16).reshape(
-        high // 64, 4, 2, 8, wide // 4, 2
-    )  # tile, warp, s, g, tile of k, c
-    return xp.ascontiguousarray(lanes.transpose(0, 4, 1, 3, 5, 2)).reshape(
-        high // 64, wide // 4, 4, 32
-    )
+    lanes = (low | upper << 16).reshape(high // 64, 4, 2, 8, wide // 4, 2)  # tile, warp, s, g, tile of k, c
+    return xp.ascontiguousarray(lanes.transpose(0, 4, 1, 3, 5, 2)).reshape(high // 64, wide // 4, 4, 32)
 
 
 def from_words(words, m: int, k: int):
@@ -204,9 +196,7 @@ def from_words(words, m: int, k: int):
     m, k = _sizes(m, k)
     need = (-(-m // ROWS), -(-k // COLUMNS), 4, 32)
     if words.dtype != np.uint32 or words.ndim != 4 or words.shape[2:] != (4, 32):
-        raise ValueError(
-            f"words of 8-bit 2:4 are {words.dtype} {tuple(words.shape)}, but must be uint32 (…, …, 4, 32)"
-        )
+        raise ValueError(f"words of 8-bit 2:4 are {words.dtype} {tuple(words.shape)}, but must be uint32 (…, …, 4, 32)")
     if words.shape[0] < need[0] or words.shape[1] < need[1]:
         raise ValueError(
             f"words of 8-bit 2:4 are {tuple(words.shape)}, but a matrix of {m} x {k} needs at least {need}"
@@ -222,9 +212,7 @@ def from_words(words, m: int, k: int):
 def _sizes(m, k) -> tuple[int, int]:
     m, k = two_four.require_sizes(m, k)
     if k > INT32_MAX - 31:
-        raise ValueError(
-            f"8-bit 2:4 k is {k}, but must be at most {INT32_MAX - 31}, so that k_pad fits an int"
-        )
+        raise ValueError(f"8-bit 2:4 k is {k}, but must be at most {INT32_MAX - 31}, so that k_pad fits an int")
     return m, k
 
 
@@ -268,9 +256,7 @@ def _compress_on_device(bits, dtype: str, prune: bool, val, meta) -> None:
     m, k = bits.shape
     entry = f"compress_eight<{'PRUNE' if prune else 'FIT'}, {dtype.upper()}>"
     bits, threads = cupy.ascontiguousarray(bits), count_threads(m, k)
-    place = two_four.run(
-        SOURCE, entry, bits, threads, val.data.ptr, meta.data.ptr, report=not prune
-    )
+    place = two_four.run(SOURCE, entry, bits, threads, val.data.ptr, meta.data.ptr, report=not prune)
     if place is not None:
         row = place // (padded(k, UNIT) // 4)
         there = groups_of(bits[row : row + 1].get(), slice(0, 1), UNIT)

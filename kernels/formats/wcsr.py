@@ -95,21 +95,24 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     row_ptr[1:] = xp.cumsum(-(-count // pad) * pad)
     columns = int(row_ptr[-1])
     if columns > INT32_MAX:
-        raise ValueError(
-            f"{columns} columns of windows do not fit 32-bit offsets: split the matrix by rows"
-        )
+        raise ValueError(f"{columns} columns of windows do not fit 32-bit offsets: split the matrix by rows")
     owner = found // a.k
     at = xp.arange(found.shape[0]) - unpadded[owner] + row_ptr[owner]
     col_idx = xp.full(columns, -1, xp.int32)
     col_idx[at] = (found % a.k).astype(xp.int32)
     val = xp.zeros(window * columns, element)
-    val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(
-        values, dtype
-    )
+    val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(values, dtype)
     return Wcsr(
-        a.m, a.k, dtype, window, pad, row_ptr.astype(xp.int32), col_idx,
-        val.reshape(window, columns), int(key.shape[0]),
-    )  # fmt: skip
+        a.m,
+        a.k,
+        dtype,
+        window,
+        pad,
+        row_ptr.astype(xp.int32),
+        col_idx,
+        val.reshape(window, columns),
+        int(key.shape[0]),
+    )
 
 
 def validate(a: Wcsr) -> Wcsr:
@@ -119,10 +122,7 @@ def validate(a: Wcsr) -> Wcsr:
     stored.require_sizes("WCSR", a.m, a.k)
     stored.require_arrays("WCSR", a, 2)
     if a.row_ptr.shape[0] != a.windows + 1:
-        raise ValueError(
-            f"WCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.windows} windows need "
-            f"{a.windows + 1}"
-        )
+        raise ValueError(f"WCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.windows} windows need {a.windows + 1}")
     stored.require_nnz("WCSR", a)
     if a.col_idx.shape[0] != a.columns or a.val.shape[0] != a.window:
         raise ValueError(_said(a, _ENDS, 0))
@@ -243,6 +243,4 @@ def _with(a: Wcsr, row_ptr, col_idx, val) -> Wcsr:
 def _require_sides(window, pad) -> None:
     for name, value in (("window", window), ("padding", pad)):
         if value not in SIDES:
-            raise ValueError(
-                f"WCSR {name} is {value!r}, but must be one of {', '.join(map(str, SIDES))}"
-            )
+            raise ValueError(f"WCSR {name} is {value!r}, but must be one of {', '.join(map(str, SIDES))}")

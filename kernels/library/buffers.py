@@ -85,9 +85,7 @@ class _Memory:
         with _relaxed() as driver:
             error, address = driver.cuMemAlloc(max(size, 16))
             if int(error):
-                raise gpu.NoGpu(
-                    f"the GPU has no {size} bytes for a plan's buffers ({error.name}): free memory of it"
-                )
+                raise gpu.NoGpu(f"the GPU has no {size} bytes for a plan's buffers ({error.name}): free memory of it")
             self.address = int(address)
             stream = workspace.side_stream(device)
             driver.cuMemsetD8Async(self.address, 0, max(size, 16), int(stream.handle))

@@ -71,13 +71,9 @@ def describe(x, name: str) -> Dense:
         if not x.is_cuda:
             raise ValueError(_on_host(name, x))
         if x.layout != sys.modules["torch"].strided:
-            raise ValueError(
-                f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()"
-            )
+            raise ValueError(f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()")
         if x.is_neg():
-            raise ValueError(
-                f"{name} is a view whose signs PyTorch has yet to change: call resolve_neg() first"
-            )
+            raise ValueError(f"{name} is a view whose signs PyTorch has yet to change: call resolve_neg() first")
         dtype = _dtypes.get(x.dtype) or _named(x.dtype)
         return Dense(x.data_ptr(), x.shape, x.stride(), dtype, x.get_device())
     if library == "cupy":
@@ -163,9 +159,7 @@ def _viewed(x, name: str, ordinal: int):
 
 
 def _on_host(name: str, x) -> str:
-    return (
-        f"{name} is {_type(x)} on the host, but kernels read GPU memory: copy it to the GPU first"
-    )
+    return f"{name} is {_type(x)} on the host, but kernels read GPU memory: copy it to the GPU first"
 
 
 def _type(x) -> str:
@@ -345,9 +339,7 @@ def factor(name: str, x) -> float:
     x: a number of Python or NumPy, or an array of the host without dimensions.
     """
     device = getattr(x, "device", "cpu")
-    on_host = getattr(device, "type", device) == "cpu" and not hasattr(
-        x, "__cuda_array_interface__"
-    )
+    on_host = getattr(device, "type", device) == "cpu" and not hasattr(x, "__cuda_array_interface__")
     if getattr(x, "shape", None) == () and on_host and hasattr(x, "item"):
         x = x.item()
     require(
@@ -387,6 +379,12 @@ def combine_arguments(x: Dense, y: Dense, alpha: float, beta: float) -> tuple:
     rows, columns, *of_x = matrix(x)
     i64, of_y = np.int64, matrix(y)[2:]
     return (
-        np.int32(rows), np.int32(columns), x.ptr, *map(i64, of_x), y.ptr, *map(i64, of_y),
-        np.float32(alpha), np.float32(beta),
-    )  # fmt: skip
+        np.int32(rows),
+        np.int32(columns),
+        x.ptr,
+        *map(i64, of_x),
+        y.ptr,
+        *map(i64, of_y),
+        np.float32(alpha),
+        np.float32(beta),
+    )

@@ -69,9 +69,7 @@ def brought(a) -> Brought | None:
         return None
     rows, columns, values = (dense.describe(x, "A") for x in parts)
     m, k = (a.m, a.k) if type(a) is Csr else a.shape
-    plain = all(
-        len(x.shape) == 1 and (x.strides == (1,) or x.shape[0] < 2) for x in (rows, columns, values)
-    )
+    plain = all(len(x.shape) == 1 and (x.strides == (1,) or x.shape[0] < 2) for x in (rows, columns, values))
     bits = _INDICES.get(rows.dtype), _INDICES.get(columns.dtype)
     if not plain or None in bits or values.dtype not in _NUMBERS:
         return None
@@ -92,12 +90,7 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
     for x, name in ((b, "B"), (out, "out")):
         require_no_grad(x, name)
     m, k, nnz = a.arrays.m, a.arrays.k, a.arrays.nnz
-    fits = (
-        len(given.shape) == 2
-        and given.shape[0] == k
-        and given.dtype == a.dtype
-        and given.device == a.device
-    )
+    fits = len(given.shape) == 2 and given.shape[0] == k and given.dtype == a.dtype and given.device == a.device
     n = given.shape[1] if fits else 0
     if not fits or not dense.is_laid(given, "C") or 0 in (m, k, n, nnz):
         return None
@@ -115,12 +108,7 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
     pointer = dense.current(b, ordinal) if stream is None else dense.address_of(stream)
     if out is not None:
         to = dense.describe(out, "out")
-        fits = (
-            to.shape == (m, n)
-            and to.dtype == given.dtype
-            and to.device == ordinal
-            and dense.is_laid(to, "C")
-        )
+        fits = to.shape == (m, n) and to.dtype == given.dtype and to.device == ordinal and dense.is_laid(to, "C")
         if not fits or to.ptr % (4 * words) or not dense.apart(given, to):
             return None  # a plan does it, or says what is wrong
     with current.opened(ordinal) as device:
@@ -128,15 +116,26 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
         if check and intake.looked(a.arrays, device, flow, prints=False).longest > LONGEST:
             return None
         if out is None:
-            out = dense.empty(
-                b, (m, n), given.dtype, "C", ordinal, None if stream is None else pointer
-            )
+            out = dense.empty(b, (m, n), given.dtype, "C", ordinal, None if stream is None else pointer)
         to = dense.describe(out, "out")
-        entry = (
-            f"direct<{_KINDS[a.arrays.row_bytes]}, {_KINDS[a.arrays.col_bytes]}, {kind}, {words}>"
-        )
+        entry = f"direct<{_KINDS[a.arrays.row_bytes]}, {_KINDS[a.arrays.col_bytes]}, {kind}, {words}>"
         workspace.enqueue(
-            device, flow, SOURCE, entry, blocks, 32 * WARPS, a.arrays.row_ptr, a.arrays.col_idx, a.val, given.ptr,
-            np.int64(width), to.ptr, np.int64(width), np.int32(m), np.int32(width), np.float32(alpha), np.float32(beta),
-        )  # fmt: skip
+            device,
+            flow,
+            SOURCE,
+            entry,
+            blocks,
+            32 * WARPS,
+            a.arrays.row_ptr,
+            a.arrays.col_idx,
+            a.val,
+            given.ptr,
+            np.int64(width),
+            to.ptr,
+            np.int64(width),
+            np.int32(m),
+            np.int32(width),
+            np.float32(alpha),
+            np.float32(beta),
+        )
     return out

@@ -17,9 +17,15 @@ from . import operands
 #: Compute capability -> FLOP that an SM does in a clock: 16-bit products on tensor cores with float32 sums, and float32
 #: on FMA units (NVIDIA's architecture white papers; tensor cores of RTX 40 and 50 do half of what is said here).
 RATES = {
-    (8, 0): (2048, 128), (8, 6): (512, 256), (8, 7): (1024, 256), (8, 9): (1024, 256), (9, 0): (4096, 256),
-    (10, 0): (8192, 256), (11, 0): (4096, 256), (12, 0): (1024, 256),
-}  # fmt: skip
+    (8, 0): (2048, 128),
+    (8, 6): (512, 256),
+    (8, 7): (1024, 256),
+    (8, 9): (1024, 256),
+    (9, 0): (4096, 256),
+    (10, 0): (8192, 256),
+    (11, 0): (4096, 256),
+    (12, 0): (1024, 256),
+}
 L2_BYTES = 64  #: that L2 delivers to an SM in a clock, at most
 #: How many times its ceiling each part takes: (microseconds of a launch, arithmetic, L2, DRAM). "dense" is cuBLAS. The
 #: last three are by hand: groups of rows, whose conversions of 16 bits count as arithmetic, and `blocks_mma`, by its
@@ -108,9 +114,7 @@ def work_of(way, n: int) -> Work:
     return rows(m, n, k, a.nnz, numbers)
 
 
-def blocks(
-    m: int, n: int, k: int, count: int, block: tuple[int, int], numbers: str, portable: bool
-) -> Work:
+def blocks(m: int, n: int, k: int, count: int, block: tuple[int, int], numbers: str, portable: bool) -> Work:
     """Blocks; those lower than 64 rows are stacked on Hopper, with what is empty in between, at random places."""
     b_row, b_col = block
     stored = count * b_row * b_col
@@ -150,9 +154,7 @@ def microseconds(work: Work, of: Ceilings) -> float:
     done = work.stored * work.more
     asked = size * (done * work.n / work.high + done * ceil(work.n / work.wide))
     moved = size * (work.stored + (work.k + work.m) * work.n)
-    return (
-        launch + arithmetic * 2 * done * work.n / rate + l2 * asked / of.l2 + dram * moved / of.dram
-    )
+    return launch + arithmetic * 2 * done * work.n / rate + l2 * asked / of.l2 + dram * moved / of.dram
 
 
 def _short(us: float) -> str:

@@ -92,7 +92,7 @@ ASKED: dict[tuple[str, str], tuple[Callable[[], Any], str, str]] = {
     ("N:M", "float32"): (_nm, "float32", "fp32"),
     ("N:M", "float32, at least TF32"): (_nm, "float32", "tf32"),
     ("N:M", "bfloat16"): (_nm, "bfloat16", "bf16"),
-}  # fmt: skip
+}
 
 
 def table() -> dict[tuple[str, str], dict[str, str]]:

@@ -63,9 +63,7 @@ def chosen(weight, density: float, block: int = SIDE, keep: str = "random", gene
     require(keep in CHOICES, f"keep is {keep!r}, but must be one of {', '.join(CHOICES)}")
     rows, columns = (-(-size // block) for size in weight.shape)
     if keep == "random":
-        score = torch.rand(
-            rows, columns, dtype=torch.float32, device=weight.device, generator=generator
-        )
+        score = torch.rand(rows, columns, dtype=torch.float32, device=weight.device, generator=generator)
     else:
         score = _cells(weight.detach(), block).float().square().sum((2, 3))
     kept = score.flatten().argsort(descending=True, stable=True)[: round(density * rows * columns)]
@@ -143,9 +141,10 @@ def operators() -> SimpleNamespace:
     import torch
 
     @torch.library.custom_op(
-        "sparsity_on_trial::block_linear", mutates_args=(),
+        "sparsity_on_trial::block_linear",
+        mutates_args=(),
         schema="(Tensor x, Tensor val, Tensor index, Tensor col_idx, SymInt features, str kernel) -> Tensor",
-    )  # fmt: skip
+    )
     def block_linear(x, val, index, col_idx, features, kernel):
         require(
             x.dtype == val.dtype,
@@ -157,9 +156,7 @@ def operators() -> SimpleNamespace:
         if 0 in (*shape, x.shape[-1]):
             return x.new_zeros(shape)
         multiply = _enqueue if x.is_cuda else _on_cpu
-        return multiply(x.reshape(-1, x.shape[-1]), val, index, col_idx, features, sizes).view(
-            shape
-        )
+        return multiply(x.reshape(-1, x.shape[-1]), val, index, col_idx, features, sizes).view(shape)
 
     @block_linear.register_fake
     def _(x, val, index, col_idx, features, kernel):
@@ -203,9 +200,7 @@ def _require_input(x, val, features: int) -> None:
             f"the input has {has}, but the layer takes {features} features: bring as many, or another layer"
         )
     if x.device != val.device:
-        raise ValueError(
-            f"the input is on {x.device}, but the layer on {val.device}: move one of them with to()"
-        )
+        raise ValueError(f"the input is on {x.device}, but the layer on {val.device}: move one of them with to()")
     if x.layout != val.layout:
         raise ValueError(
             f"the input is a tensor in {x.layout}, but a layer multiplies dense ones: convert it with to_dense()"
@@ -309,9 +304,7 @@ def classes() -> SimpleNamespace:
         def product(self, x, features: int):
             """The product, in the dtype that autocast asks for where it is on."""
             if not isinstance(x, torch.Tensor):
-                raise ValueError(
-                    f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it"
-                )
+                raise ValueError(f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it")
             x, val = _cast(x, x), _cast(x, self.val)
             _require_input(x, val, self.in_features)
             require_no_tangent(x, "multiply by the dense layer")
@@ -325,9 +318,7 @@ def classes() -> SimpleNamespace:
         it in strides, and the next layer copies it. Otherwise by ours, which writes it as nn.Linear does.
         """
 
-        def __init__(
-            self, inputs: int, outputs: int, row_ptr, col_idx, val, bias=None, published=False
-        ):
+        def __init__(self, inputs: int, outputs: int, row_ptr, col_idx, val, bias=None, published=False):
             require_blocks(inputs, outputs, row_ptr, col_idx, val)
             require(
                 bias is None or tuple(bias.shape) == (outputs,),
@@ -381,8 +372,7 @@ def classes() -> SimpleNamespace:
                 f"gate_proj is {gate.weight.dtype} and up_proj {up.weight.dtype}: convert one of them",
             )
             of_gate, of_up = (
-                blocks_of(linear.weight, masks[name])
-                for name, linear in (("gate_proj", gate), ("up_proj", up))
+                blocks_of(linear.weight, masks[name]) for name, linear in (("gate_proj", gate), ("up_proj", up))
             )
             super().__init__(k, "gated", *_interleaved(of_gate, of_up))
             self.features = m
@@ -491,7 +481,7 @@ def ffns(model) -> dict[str, Any]:
 
 def masks(
     model, density: float, block: int = SIDE, *, seed: int = 0, keep: str = "random"
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+) -> dict[str, dict[str, Any]]:
     """Name of an FFN -> name of its projection -> the mask of `chosen`, all of one generator of the seed."""
     import torch
 
@@ -501,15 +491,14 @@ def masks(
         if where not in generators:
             generators[where] = torch.Generator(where).manual_seed(seed)
         made[name] = {
-            p: chosen(getattr(module, p).weight, density, block, keep, generators[where])
-            for p in PROJECTIONS
+            p: chosen(getattr(module, p).weight, density, block, keep, generators[where]) for p in PROJECTIONS
         }
     return made
 
 
 def replacements(
     model, density: float, block: int = SIDE, *, seed: int = 0, keep: str = "random", published: bool = False
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Name -> what takes the place of a module, for all FFNs of a model, which stays as it is.
 
     published: each projection alone by the source's kernel, as the source has it; otherwise whole FFNs in two launches.
@@ -520,9 +509,7 @@ def replacements(
         module = model.get_submodule(name)
         if published:
             for p in PROJECTIONS:
-                made[f"{name}.{p}"] = classes().BlockSparseLinear.of(
-                    getattr(module, p), of[p], published=True
-                )
+                made[f"{name}.{p}"] = classes().BlockSparseLinear.of(getattr(module, p), of[p], published=True)
         else:
             made[name] = classes().SparseFFN(*(getattr(module, p) for p in PROJECTIONS), of)
     return made
@@ -541,7 +528,7 @@ def put(model, modules: Mapping[str, Any]) -> dict[str, Any]:
 
 def sparsify(
     model, density: float = 0.1, block: int = SIDE, *, seed: int = 0, keep: str = "random", published: bool = False
-):  # fmt: skip
+):
     """The model with block-sparse FFNs, in place: of any Qwen2- or Llama-like one, in the sizes of its own layers."""
     put(model, replacements(model, density, block, seed=seed, keep=keep, published=published))
     return model

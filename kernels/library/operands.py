@@ -57,9 +57,11 @@ def resolved(accuracy: str | None, dtype: str) -> str:
 
 #: Other words for a dtype, in lower case.
 SPELLINGS = {
-    "float32": ("float", "fp32", "f32", "single"), "bfloat16": ("bf16", "bfloat"),
-    "float16": ("half", "fp16", "f16"), "float64": ("double", "fp64", "f64"),
-}  # fmt: skip
+    "float32": ("float", "fp32", "f32", "single"),
+    "bfloat16": ("bf16", "bfloat"),
+    "float16": ("half", "fp16", "f16"),
+    "float64": ("double", "fp64", "f64"),
+}
 _SPELT = {word: name for name, words in SPELLINGS.items() for word in words}
 
 
@@ -109,9 +111,17 @@ def dtype_named(a) -> str:
 
 
 def operand(
-    a, *, accuracy: str | None = None, dtype: str | None = None, prune: str | None = None,
-    density: float | None = None, group: int = 32, vector: int = 32, block: int = 64, check: bool = True,
-):  # fmt: skip
+    a,
+    *,
+    accuracy: str | None = None,
+    dtype: str | None = None,
+    prune: str | None = None,
+    density: float | None = None,
+    group: int = 32,
+    vector: int = 32,
+    block: int = 64,
+    check: bool = True,
+):
     """A as one of `FORMATS`, on the side where it lives, validated.
 
     a: SciPy's or CuPy's sparse matrix of any kind, PyTorch's in COO, CSR, CSC, BSR, BSC or 2:4 semi-structured, what
@@ -139,9 +149,7 @@ def operand(
         not isinstance(a, FORMATS) and not _is_sparse(a),
         f"prune is {prune!r}, but A is {_name(a)}, which is sparse already: bring a dense array",
     )
-    return _pruned(
-        _dense(a, accuracy), prune, density, (group, vector), block, dtype or "float32", accuracy
-    )
+    return _pruned(_dense(a, accuracy), prune, density, (group, vector), block, dtype or "float32", accuracy)
 
 
 def _name(a) -> str:
@@ -215,9 +223,7 @@ def array(tensor):
 
     # What cupy.from_dlpack does, in a tenth of its time.
     kind, size = _numpys(tensor.dtype), tensor.numel()
-    memory = cupy.cuda.UnownedMemory(
-        tensor.data_ptr(), max(1, size) * kind.itemsize, tensor, tensor.get_device()
-    )
+    memory = cupy.cuda.UnownedMemory(tensor.data_ptr(), max(1, size) * kind.itemsize, tensor, tensor.get_device())
     return cupy.ndarray(tuple(tensor.shape), kind, cupy.cuda.MemoryPointer(memory, 0))
 
 
@@ -261,9 +267,7 @@ def float32(x, accuracy):
     if x.dtype == np.float32 and x.flags.c_contiguous:
         return x
     xp = array_module(x)
-    real = (
-        x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"
-    )  # ml_dtypes', which NumPy does not count among them
+    real = x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"  # ml_dtypes', which NumPy does not count among them
     require(real, f"A holds {x.dtype}, but a matrix is real here")
     check = accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32
     if xp is np or x.ndim > 3:

@@ -25,9 +25,7 @@ from .dense import Dense
 from .torch_modes import require_no_grad
 
 ORDERS = ("C", "F")
-B, OUT, VALUES, SCRATCH = range(
-    4
-)  #: places whose addresses a call brings, or its buffers from SCRATCH on
+B, OUT, VALUES, SCRATCH = range(4)  #: places whose addresses a call brings, or its buffers from SCRATCH on
 _MOST_MAPS = 64
 _ONE, _ZERO = 1.0, 0.0  #: alpha and beta where a call names none: no other number is looked at
 
@@ -39,9 +37,7 @@ class Step:
     kernel: Any
     config: Any
     arguments: list
-    places: list[
-        tuple[int, int, tma.Mapped | None]
-    ]  #: argument, whose address, and of a tensor map what it says
+    places: list[tuple[int, int, tma.Mapped | None]]  #: argument, whose address, and of a tensor map what it says
     maps: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def at(self, addresses: tuple[int, ...]) -> tuple:
@@ -105,9 +101,7 @@ class Plan:
     arrays, some a copy.
     """
 
-    def __init__(
-        self, way: routes.Route, a, n: int, dtype: str, accuracy: str, device, choice: str = ""
-    ):
+    def __init__(self, way: routes.Route, a, n: int, dtype: str, accuracy: str, device, choice: str = ""):
         self.m, self.k = operands.size_of(a)
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
         self.a, self.device = a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
@@ -151,13 +145,9 @@ class Plan:
         return (*self._notes, *([slower] if slower else []))
 
     def __reduce__(self):
-        raise TypeError(
-            "a plan holds kernels of this process: make another with plan(), or use save() and load_plan()"
-        )
+        raise TypeError("a plan holds kernels of this process: make another with plan(), or use save() and load_plan()")
 
-    def __call__(
-        self, b, out=None, *, values=None, alpha: float = _ONE, beta: float = _ZERO, stream=None
-    ):
+    def __call__(self, b, out=None, *, values=None, alpha: float = _ONE, beta: float = _ZERO, stream=None):
         """out (m, n), a new array of B's library where none is given; of a B (k,) it is (m,).
 
         B: (k, n), on the plan's GPU and in its dtype, of any library that speaks DLPack or `__cuda_array_interface__`;
@@ -186,19 +176,15 @@ class Plan:
             _require_apart(b, out)
         flow = self._flows.get(pointer) or self._flow(pointer)
         if current.now() == self._ordinal:
-            self._enqueued(
-                b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
-            )
+            self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
         else:
             with current.Current(self.device, self._ordinal):
-                self._enqueued(
-                    b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
-                )
+                self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
         return out
 
     def _enqueued(
         self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, pointer, flow
-    ) -> None:  # fmt: skip
+    ) -> None:
         with self._lock:
             mine = self._buffers_for(pointer)
             if not b_as_it_is or at % ALIGNMENT:
@@ -274,18 +260,15 @@ class Plan:
         return self._known[whose][how]
 
     def _values(self, values) -> int:
-        require(
-            self.in_place, "values are given, but the plan copied A's: make it with in_place=True"
-        )
+        require(self.in_place, "values are given, but the plan copied A's: make it with in_place=True")
         require_no_grad(values, "values")
         x = dense.describe(values, "values")
         nnz = self.a.nnz
         require(
-            x.shape == (nnz,) and x.dtype == "float32" and x.device == self._ordinal
-            and (nnz < 2 or x.strides == (1,)),
+            x.shape == (nnz,) and x.dtype == "float32" and x.device == self._ordinal and (nnz < 2 or x.strides == (1,)),
             f"values are {x.dtype} {x.shape} on GPU {x.device}, but must be contiguous float32 {(nnz,)} on GPU "
             f"{self._ordinal}",
-        )  # fmt: skip
+        )
         return x.ptr
 
     # ---- what the kernel does not do itself
@@ -297,7 +280,7 @@ class Plan:
             address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
             mine.stages[whose] = Dense(
                 address, (rows, self.n), dense.strides_of(rows, self.n, order), self.dtype, self._ordinal
-            )  # fmt: skip
+            )
         return mine.stages[whose]
 
     def _staged_b(self, b, mine: Buffers, flow) -> int:
@@ -329,12 +312,25 @@ def _require_apart(b, out) -> None:
 
 
 def plan(
-    a, n: int, *, dtype: str | None = None, order: str = "C", out_order: str | None = None,
-    accuracy: str | None = None, prune: str | None = None, density: float | None = None,
-    group: int = 32, vector: int = 32, block: int = 64,
-    in_place: bool = False, tune: bool = True, deterministic: bool = False, check: bool = True,
-    device: int | None = None, stream=None,
-) -> Plan:  # fmt: skip
+    a,
+    n: int,
+    *,
+    dtype: str | None = None,
+    order: str = "C",
+    out_order: str | None = None,
+    accuracy: str | None = None,
+    prune: str | None = None,
+    density: float | None = None,
+    group: int = 32,
+    vector: int = 32,
+    block: int = 64,
+    in_place: bool = False,
+    tune: bool = True,
+    deterministic: bool = False,
+    check: bool = True,
+    device: int | None = None,
+    stream=None,
+) -> Plan:
     """Make ready to multiply A (m, k) by any B (k, n): convert A, choose the kernel, lay out its arguments.
 
     a: a sparse matrix of SciPy, CuPy or PyTorch, one of `formats`, or with `prune` a dense array: see
@@ -362,22 +358,40 @@ def plan(
         if prune is not None and isinstance(a, np.ndarray):
             a = cupy.asarray(a)  # where pruning is fast
         made = operands.operand(
-            a, accuracy=accuracy, dtype=dtype, prune=prune,
-            density=density, group=group, vector=vector, block=block, check=check,
-        )  # fmt: skip
-        way = routes.route(
-            formats.to_device(made), dtype, asked, device_now, order=order,
-            out_order=out_order or order, explicit=accuracy is not None, in_place=in_place,
-        )  # fmt: skip
-        return built(
-            way, int(n), dtype, asked, device_now, tune, stream=stream, deterministic=deterministic
+            a,
+            accuracy=accuracy,
+            dtype=dtype,
+            prune=prune,
+            density=density,
+            group=group,
+            vector=vector,
+            block=block,
+            check=check,
         )
+        way = routes.route(
+            formats.to_device(made),
+            dtype,
+            asked,
+            device_now,
+            order=order,
+            out_order=out_order or order,
+            explicit=accuracy is not None,
+            in_place=in_place,
+        )
+        return built(way, int(n), dtype, asked, device_now, tune, stream=stream, deterministic=deterministic)
 
 
 def built(
-    way: routes.Route, n: int, dtype: str, accuracy: str, device, tune: bool, choice: str = "", stream=None,
+    way: routes.Route,
+    n: int,
+    dtype: str,
+    accuracy: str,
+    device,
+    tune: bool,
+    choice: str = "",
+    stream=None,
     deterministic: bool = False,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """The plan of a way, on a current device; choice: one made before, which is tried first."""
     from cuda.core import launch as enqueue
 
@@ -447,10 +461,22 @@ def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
 
 
 def spmm(
-    a, b, *, alpha: float = _ONE, beta: float = _ZERO, out=None, accuracy: str | None = None, stream=None,
-    prune: str | None = None, density: float | None = None,
-    group: int = 32, vector: int = 32, block: int = 64, deterministic: bool = False, check: bool = True,
-):  # fmt: skip
+    a,
+    b,
+    *,
+    alpha: float = _ONE,
+    beta: float = _ZERO,
+    out=None,
+    accuracy: str | None = None,
+    stream=None,
+    prune: str | None = None,
+    density: float | None = None,
+    group: int = 32,
+    vector: int = 32,
+    block: int = 64,
+    deterministic: bool = False,
+    check: bool = True,
+):
     """out (m, n) = alpha · A · B + beta · out, once.
 
     CSR that lies on the GPU, with values of B's dtype, is multiplied as it is, row by row: the call waits until its
@@ -469,10 +495,21 @@ def spmm(
     require(len(given.shape) in (1, 2), f"B has {len(given.shape)} dimensions, but a matrix has 2")
     n = given.shape[1] if len(given.shape) == 2 else 1
     made = plan(
-        a, n, dtype=given.dtype, order=dense.order_of(given), accuracy=accuracy, prune=prune,
-        density=density, group=group, vector=vector, block=block, tune=False, device=given.device,
-        deterministic=deterministic, check=check,
-    )  # fmt: skip
+        a,
+        n,
+        dtype=given.dtype,
+        order=dense.order_of(given),
+        accuracy=accuracy,
+        prune=prune,
+        density=density,
+        group=group,
+        vector=vector,
+        block=block,
+        tune=False,
+        device=given.device,
+        deterministic=deterministic,
+        check=check,
+    )
     out = made(b, out, alpha=alpha, beta=beta, stream=stream)
     with current.Current(made.device, made._ordinal):
         made.device.sync()  # the plan's memory goes when it does

@@ -59,9 +59,16 @@ class Route:
 
 
 def route(
-    a, dtype: str, accuracy: str, device, *,
-    order: str = "C", out_order: str = "C", explicit: bool = False, in_place: bool = False,
-) -> Route:  # fmt: skip
+    a,
+    dtype: str,
+    accuracy: str,
+    device,
+    *,
+    order: str = "C",
+    out_order: str = "C",
+    explicit: bool = False,
+    in_place: bool = False,
+) -> Route:
     """The way for a matrix of `operands.FORMATS`, on the host or the GPU.
 
     dtype, accuracy: as `operands.resolved` has them. device: a `cuda.core.Device`. order, out_order: memory orders of
@@ -105,9 +112,7 @@ def _sixteen(a, dtype: str, hopper: bool, order: str, out_order: str, device) ->
         val = half.to_bits(operands.values_of(a), dtype) if a.dtype != dtype else a.val
         made = replace(a, dtype=dtype, val=val)
         if hopper:  # rows of B are read as they lie where those of out lie likewise
-            return Route(
-                "async_sparse", "auto", made, dtype, order, out_order if order == "F" else "C"
-            )
+            return Route("async_sparse", "auto", made, dtype, order, out_order if order == "F" else "C")
         return Route("async_sparse", "blocks_mma", made, dtype, order, out_order)
     if not isinstance(a, Nm):
         return Route("async_sparse", "auto_half", operands.as_csr(a), dtype)
@@ -159,9 +164,7 @@ _PLACES = (
 def _at(address: int, rows: int, columns: int, order: str, dtype: np.dtype):
     import cupy
 
-    memory = cupy.cuda.UnownedMemory(
-        address, max(1, rows * columns) * dtype.itemsize, None, current.now() or 0
-    )
+    memory = cupy.cuda.UnownedMemory(address, max(1, rows * columns) * dtype.itemsize, None, current.now() or 0)
     return cupy.ndarray((rows, columns), dtype, cupy.cuda.MemoryPointer(memory, 0), order=order)
 
 
@@ -173,12 +176,23 @@ def _problem(way: Route, n: int, b, c, stands: bool = False) -> Problem:
     else:
         made, sizes = Operands(way.a, b_like, c_like, stands), (m, n, k)
     return Problem(
-        room=way.room, label="" if way.numbers == "bfloat16" else way.numbers,
-        m=sizes[0], n=sizes[1], k=sizes[2], nnz=way.a.nnz, density=way.a.nnz / (m * k), seed=0,
-        useful_flops=2 * way.a.nnz * n, flops_def="2·nnz·N", least_bytes=0, requested_bytes=0,
-        make_host=lambda: made, make_device=lambda: made,
-        limit="tf32" if way.numbers == "tf32" else "", orders=way.b_order + way.c_order,
-    )  # fmt: skip
+        room=way.room,
+        label="" if way.numbers == "bfloat16" else way.numbers,
+        m=sizes[0],
+        n=sizes[1],
+        k=sizes[2],
+        nnz=way.a.nnz,
+        density=way.a.nnz / (m * k),
+        seed=0,
+        useful_flops=2 * way.a.nnz * n,
+        flops_def="2·nnz·N",
+        least_bytes=0,
+        requested_bytes=0,
+        make_host=lambda: made,
+        make_device=lambda: made,
+        limit="tf32" if way.numbers == "tf32" else "",
+        orders=way.b_order + way.c_order,
+    )
 
 
 def _sixteen_bits(way: Route) -> bool:
@@ -190,9 +204,7 @@ def _as_half(way: Route, x):
 
 
 def _random(rows: int, columns: int, numbers: str, order: str, xp):
-    return _laid(
-        splitmix.uniform(splitmix.key(0, _B), rows * columns, numbers, xp), rows, columns, order
-    )
+    return _laid(splitmix.uniform(splitmix.key(0, _B), rows * columns, numbers, xp), rows, columns, order)
 
 
 def _laid(flat, rows: int, columns: int, order: str):
@@ -275,9 +287,13 @@ def _likely(room: str, family, tune: Callable, p: Problem, device):
 
 
 def choose(
-    way: Route, p: Problem, device, tune: Callable[[], Problem] | None,
-    deterministic: bool = False, notes: list[str] | None = None,
-) -> tuple[str, Callable[[], Launch]]:  # fmt: skip
+    way: Route,
+    p: Problem,
+    device,
+    tune: Callable[[], Problem] | None,
+    deterministic: bool = False,
+    notes: list[str] | None = None,
+) -> tuple[str, Callable[[], Launch]]:
     """A variant's name, or "family knobs", and what binds it: the fastest, by trials or by what was kept of earlier
     ones.
 
@@ -299,9 +315,7 @@ def choose(
                 f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {jit.nvrtc_version()} compiles it"
             )
     elif tune:
-        config, _ = tuning.choose(
-            family.choices, key, device, fits=family.fits, make=lambda: family.tune(tune())
-        )
+        config, _ = tuning.choose(family.choices, key, device, fits=family.fits, make=lambda: family.tune(tune()))
     else:
         config = family.likely()
     if deterministic:
@@ -320,14 +334,16 @@ def _choose_csr(way: Route, tune, p: Problem, device, deterministic: bool) -> st
     names = [x for x in family.candidates(p, device) if not (way.in_place and x == "shared_tiles")]
     if deterministic:
         names = list(dict.fromkeys(map(in_order.in_order, names)))
-    jobs = [
-        (family.VARIANTS[x].source, family.entry(x, p.n, family.best_rows(p, device)))
-        for x in names
-    ]
+    jobs = [(family.VARIANTS[x].source, family.entry(x, p.n, family.best_rows(p, device))) for x in names]
     winner = tuning.tune(
-        p, names, lambda p, name: launch.bind(name, p, device), (lambda p: launch.bind("scalar", p, device),),
-        device, family.ROUNDS, jobs,
-    )  # fmt: skip
+        p,
+        names,
+        lambda p, name: launch.bind(name, p, device),
+        (lambda p: launch.bind("scalar", p, device),),
+        device,
+        family.ROUNDS,
+        jobs,
+    )
     return winner.config
 
 

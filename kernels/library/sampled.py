@@ -52,11 +52,14 @@ class Sampled:
         left, right = dense.describe(g, "G"), dense.describe(b, "B")
         for name, x, rows in (("G", left, self.a.m), ("B", right, self.a.k)):
             require(
-                len(x.shape) == 2 and x.shape[0] == rows and x.dtype == "float32"
-                and x.device == ordinal and dense.is_laid(x, "C"),
+                len(x.shape) == 2
+                and x.shape[0] == rows
+                and x.dtype == "float32"
+                and x.device == ordinal
+                and dense.is_laid(x, "C"),
                 f"{name} is {x.dtype} {tuple(x.shape)} on GPU {x.device}, but must be row-major float32 of {rows} rows "
                 f"on GPU {ordinal}",
-            )  # fmt: skip
+            )
         n = left.shape[1]
         require(
             right.shape[1] == n,
@@ -88,7 +91,15 @@ class Sampled:
         config = LaunchConfig(grid=ceil(nnz / (32 * WARPS)), block=(32, WARPS))
         with current.Current(self.device, ordinal):
             launch(
-                dense.opened(pointer, self.device), config, self._kernels[v], np.int32(nnz), np.int32(n),
-                self._row.data.ptr, self.a.col_idx.data.ptr, left.ptr, right.ptr, target.ptr,
-            )  # fmt: skip
+                dense.opened(pointer, self.device),
+                config,
+                self._kernels[v],
+                np.int32(nnz),
+                np.int32(n),
+                self._row.data.ptr,
+                self.a.col_idx.data.ptr,
+                left.ptr,
+                right.ptr,
+                target.ptr,
+            )
         return out

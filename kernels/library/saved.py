@@ -34,13 +34,22 @@ def save(made: Plan, path) -> None:
     }
     arrays = {name: x for name, x in arrays.items() if name not in plain}
     about = {
-        "version": VERSION, "format": type(host).__name__, "fields": plain,
-        "n": made.n, "dtype": made.dtype, "accuracy": made.accuracy,
-        "b_order": made.b_order, "out_order": made.out_order, "in_place": made.in_place,
-        "deterministic": made.deterministic, "room": made.room, "choice": made.choice,
+        "version": VERSION,
+        "format": type(host).__name__,
+        "fields": plain,
+        "n": made.n,
+        "dtype": made.dtype,
+        "accuracy": made.accuracy,
+        "b_order": made.b_order,
+        "out_order": made.out_order,
+        "in_place": made.in_place,
+        "deterministic": made.deterministic,
+        "room": made.room,
+        "choice": made.choice,
         "gpu": tuning.choices.slug(made.device),
-        "nvrtc": jit.nvrtc_version(), "kernels": routes.kernels(made.room),
-    }  # fmt: skip
+        "nvrtc": jit.nvrtc_version(),
+        "kernels": routes.kernels(made.room),
+    }
     about["sha256"] = _digest(about, arrays)
     with _aside(Path(path)) as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
@@ -76,9 +85,15 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
     about, a = read(path)
     with current.opened(current.ordinal_for(None) if device is None else device) as device_now:
         way = routes.route(
-            formats.to_device(a), about["dtype"], about["accuracy"], device_now, order=about["b_order"],
-            out_order=about["out_order"], explicit=True, in_place=about["in_place"],
-        )  # fmt: skip
+            formats.to_device(a),
+            about["dtype"],
+            about["accuracy"],
+            device_now,
+            order=about["b_order"],
+            out_order=about["out_order"],
+            explicit=True,
+            in_place=about["in_place"],
+        )
         same = {
             "room": way.room,
             "gpu": tuning.choices.slug(device_now),
@@ -87,18 +102,37 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
         }
         holds = all(about[name] == value for name, value in same.items())
         return plans.built(
-            way, about["n"], about["dtype"], about["accuracy"], device_now, tune,
-            about["choice"] if holds else "", stream, about["deterministic"],
-        )  # fmt: skip
+            way,
+            about["n"],
+            about["dtype"],
+            about["accuracy"],
+            device_now,
+            tune,
+            about["choice"] if holds else "",
+            stream,
+            about["deterministic"],
+        )
 
 
 #: What the JSON text of a saved plan holds.
 _ABOUT = {
-    "version": int, "format": str, "fields": dict, "n": int, "dtype": str, "accuracy": str, "b_order": str,
-    "out_order": str, "in_place": bool, "deterministic": bool, "room": str, "choice": str,
-    "gpu": str, "nvrtc": str, "kernels": str,
+    "version": int,
+    "format": str,
+    "fields": dict,
+    "n": int,
+    "dtype": str,
+    "accuracy": str,
+    "b_order": str,
+    "out_order": str,
+    "in_place": bool,
+    "deterministic": bool,
+    "room": str,
+    "choice": str,
+    "gpu": str,
+    "nvrtc": str,
+    "kernels": str,
     "sha256": str,
-}  # fmt: skip
+}
 
 
 def read(path) -> tuple[dict, Any]:
@@ -108,20 +142,14 @@ def read(path) -> tuple[dict, Any]:
         _require_stored(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-        about = {"deterministic": False} | json.loads(
-            str(arrays.pop("about"))
-        )  # which older files lack
+        about = {"deterministic": False} | json.loads(str(arrays.pop("about")))  # which older files lack
         wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
     except (FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # readers of archives, arrays and JSON raise many kinds
-        reason = (
-            str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
-        )
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
         raise ValueError(f"{name} is no saved plan ({reason}): save it again") from error
-    require(
-        not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again"
-    )
+    require(not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again")
     require(
         about["version"] == VERSION,
         f"{name} is of version {about['version']}, but {VERSION} is read here: save it again",

@@ -104,12 +104,8 @@ def _in_order(rows, sizes: layer.Sizes):
     import torch
 
     wide = sizes.pieces * K // 2
-    whole = torch.nn.functional.pad(
-        rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0])
-    )
-    return _swizzled(
-        whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)
-    ).contiguous()
+    whole = torch.nn.functional.pad(rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0]))
+    return _swizzled(whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)).contiguous()
 
 
 def _swizzled(pieces):
@@ -166,9 +162,10 @@ def operators() -> SimpleNamespace:
     import torch
 
     @torch.library.custom_op(
-        "sparsity_on_trial::semi_structured_linear", mutates_args=(),
+        "sparsity_on_trial::semi_structured_linear",
+        mutates_args=(),
         schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
-    )  # fmt: skip
+    )
     def semi_structured_linear(x, values, metadata, places, bias, activation):
         sizes = _sizes(x, places, bias, activation)
         layer.check(sizes)
@@ -213,10 +210,11 @@ def operators() -> SimpleNamespace:
     semi_structured_linear.register_autograd(backward, setup_context=keep)
 
     @torch.library.custom_op(
-        "sparsity_on_trial::semi_structured_linear_fp8", mutates_args=(),
+        "sparsity_on_trial::semi_structured_linear_fp8",
+        mutates_args=(),
         schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
         "-> Tensor",
-    )  # fmt: skip
+    )
     def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
         m, k = places.shape[0], x.shape[-1]
         sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
@@ -255,9 +253,10 @@ def operators() -> SimpleNamespace:
     quantise_tokens.register_autograd(no_gradient)
     ops = torch.ops.sparsity_on_trial
     return SimpleNamespace(
-        linear=ops.semi_structured_linear.default, fp8=ops.semi_structured_linear_fp8.default,
+        linear=ops.semi_structured_linear.default,
+        fp8=ops.semi_structured_linear_fp8.default,
         quantise=ops.quantise_tokens.default,
-    )  # fmt: skip
+    )
 
 
 def _quantised(x):
@@ -439,9 +438,7 @@ def classes() -> SimpleNamespace:
             )
             self.in_features, self.out_features, self.activation = k, m, activation
             if bias is not None:
-                bias = nn.Parameter(
-                    bias.detach().float().clone(), getattr(bias, "requires_grad", False)
-                )
+                bias = nn.Parameter(bias.detach().float().clone(), getattr(bias, "requires_grad", False))
             self.register_parameter("bias", bias)
 
         @classmethod
@@ -473,9 +470,7 @@ def classes() -> SimpleNamespace:
 
         def extra_repr(self) -> str:
             said = f", {self.activation}" if self.activation else ""
-            return (
-                f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
-            )
+            return f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
 
     class SemiStructuredLinear(Layer):
         """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
@@ -510,9 +505,7 @@ def classes() -> SimpleNamespace:
             x, values = _cast(x, x), _cast(x, values)
             _require_input(x, values, self.in_features)
             require_no_tangent(x, "multiply by the dense layer")
-            return multiply.linear(
-                x, values, self.metadata, self.places, self.bias, self.activation
-            )
+            return multiply.linear(x, values, self.metadata, self.places, self.bias, self.activation)
 
     class SemiStructuredLinearFP8(Layer):
         """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
@@ -565,9 +558,7 @@ def classes() -> SimpleNamespace:
 
     for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
         cls.__module__, cls.__qualname__ = __name__, cls.__name__
-    return SimpleNamespace(
-        SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8
-    )
+    return SimpleNamespace(SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8)
 
 
 def _packed(numbers, scales, places, inputs: int):
@@ -600,12 +591,14 @@ def _require_quantised(x, numbers, unit) -> None:
 
     shape = tuple(x.shape)
     require(
-        tuple(numbers.shape) == shape and tuple(unit.shape) == (*shape[:-1], 1)
-        and numbers.dtype == torch.float8_e4m3fn and unit.dtype == torch.float32
+        tuple(numbers.shape) == shape
+        and tuple(unit.shape) == (*shape[:-1], 1)
+        and numbers.dtype == torch.float8_e4m3fn
+        and unit.dtype == torch.float32
         and numbers.device == unit.device == x.device,
         f"what was quantised is {numbers.dtype} {tuple(numbers.shape)} on {numbers.device} with {unit.dtype} scales "
         f"{tuple(unit.shape)}, but the input is {shape} on {x.device}: bring what quantise makes of it",
-    )  # fmt: skip
+    )
 
 
 def _require_input(x, values, features: int) -> None:
@@ -621,9 +614,7 @@ def _require_input(x, values, features: int) -> None:
 # ---------------------------------------------------------------- a whole model
 
 
-def sparsify(
-    model, pattern: str = "2:4", *, dtype: str | None = None, projections=PROJECTIONS, trained: bool = False
-):  # fmt: skip
+def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projections=PROJECTIONS, trained: bool = False):
     """The model, in place: every nn.Linear of these names with multiples of 16 features a 2:4 layer.
 
     dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
@@ -636,9 +627,7 @@ def sparsify(
         f"dtype is {dtype!r}, but must be 'e4m3', which is not trained, or None",
     )
     make = (
-        classes().SemiStructuredLinearFP8.of
-        if dtype
-        else partial(classes().SemiStructuredLinear.of, trained=trained)
+        classes().SemiStructuredLinearFP8.of if dtype else partial(classes().SemiStructuredLinear.of, trained=trained)
     )
     found = {
         name: make(module)

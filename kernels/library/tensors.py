@@ -33,9 +33,12 @@ def operand(a, accuracy):
         return two_four.compress(_bits(a.to_dense()), dtype)
     layout = str(a.layout).removeprefix("torch.")
     make = {
-        "sparse_coo": _of_coo, "sparse_csr": _of_csr, "sparse_csc": _of_csc, "sparse_bsr": _of_bsr,
+        "sparse_coo": _of_coo,
+        "sparse_csr": _of_csr,
+        "sparse_csc": _of_csc,
+        "sparse_bsr": _of_bsr,
         "sparse_bsc": _of_bsc,
-    }.get(layout)  # fmt: skip
+    }.get(layout)
     require(
         make is not None,
         f"A is a PyTorch tensor in {layout}, but COO, CSR, CSC, BSR, BSC and 2:4 are taken: convert it with "
@@ -55,9 +58,7 @@ def values(x):
     try:
         return x.float()
     except RuntimeError as error:
-        raise ValueError(
-            f"A holds {_dtype(x)}, which PyTorch does not convert: bring float32"
-        ) from error
+        raise ValueError(f"A holds {_dtype(x)}, which PyTorch does not convert: bring float32") from error
 
 
 def _bits(x):
@@ -91,18 +92,14 @@ def _of_coo(a, accuracy):
     _require_within("COO", {"row_idx": index[0], "col_idx": index[1]}, a.shape, ("rows", "columns"))
     # Whoever says that a tensor is coalesced need not be right.
     sums = a.is_coalesced() and bool((index[0, 1:] >= index[0, :-1]).all())
-    made = torch.sparse_coo_tensor(
-        index, val, a.shape, is_coalesced=sums or None, check_invariants=False
-    )
+    made = torch.sparse_coo_tensor(index, val, a.shape, is_coalesced=sums or None, check_invariants=False)
     return _of_csr(made.coalesce().to_sparse_csr(), accuracy)
 
 
 def _of_csr(a, accuracy):
     val = operands.float32(operands.array(values(a.values())), accuracy)
     if a.is_cuda:  # one launch narrows and checks them
-        return operands.csr_of(
-            *a.shape, operands.array(a.crow_indices()), operands.array(a.col_indices()), val
-        )
+        return operands.csr_of(*a.shape, operands.array(a.crow_indices()), operands.array(a.col_indices()), val)
     row_ptr, col_idx = (
         _index("CSR", "row_ptr", a.crow_indices()),
         _index("CSR", "col_idx", a.col_indices()),
@@ -113,9 +110,7 @@ def _of_csr(a, accuracy):
 def _of_csc(a, accuracy):
     import torch
 
-    _require_compressed(
-        a, "CSC", ("col_ptr", a.ccol_indices()), ("row_idx", a.row_indices()), (1, 1)
-    )
+    _require_compressed(a, "CSC", ("col_ptr", a.ccol_indices()), ("row_idx", a.row_indices()), (1, 1))
     made = torch.sparse_csc_tensor(
         a.ccol_indices(), a.row_indices(), values(a.values()), a.shape, check_invariants=False
     )
@@ -126,9 +121,7 @@ def _of_bsr(a, accuracy):
     import torch
 
     val, block = a.values(), _block(a)
-    _require_compressed(
-        a, "BSR", ("row_ptr", a.crow_indices()), ("col_idx", a.col_indices()), block
-    )
+    _require_compressed(a, "BSR", ("row_ptr", a.crow_indices()), ("col_idx", a.col_indices()), block)
     row_ptr, col_idx = (
         _index("BSR", "row_ptr", a.crow_indices()),
         _index("BSR", "col_idx", a.col_indices()),
@@ -147,12 +140,8 @@ def _of_bsc(a, accuracy):
     import torch
 
     block = _block(a)
-    _require_compressed(
-        a, "BSC", ("col_ptr", a.ccol_indices()), ("row_idx", a.row_indices()), block
-    )
-    made = torch.sparse_bsc_tensor(
-        a.ccol_indices(), a.row_indices(), a.values(), a.shape, check_invariants=False
-    )
+    _require_compressed(a, "BSC", ("col_ptr", a.ccol_indices()), ("row_idx", a.row_indices()), block)
+    made = torch.sparse_bsc_tensor(a.ccol_indices(), a.row_indices(), a.values(), a.shape, check_invariants=False)
     return _of_bsr(made.to_sparse_bsr(block), accuracy)
 
 

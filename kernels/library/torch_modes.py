@@ -30,9 +30,7 @@ def require_no_tangent(x, instead: str) -> None:
     if getattr(forward_ad, "_current_level", -1) < 0:
         return
     if forward_ad.unpack_dual(x).tangent is not None:
-        raise ValueError(
-            f"the input has a forward derivative, which operators here do not carry on: {instead}"
-        )
+        raise ValueError(f"the input has a forward derivative, which operators here do not carry on: {instead}")
 
 
 def autocast_dtype(x):

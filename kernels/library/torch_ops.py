@@ -57,9 +57,17 @@ class SparseMatrix:
     """
 
     def __init__(
-        self, a, *, dtype: str | None = None, accuracy: str | None = None, tune: bool = True,
-        deterministic: bool | None = None, device: int | None = None, prune: str | None = None, **pruning,
-    ):  # fmt: skip
+        self,
+        a,
+        *,
+        dtype: str | None = None,
+        accuracy: str | None = None,
+        tune: bool = True,
+        deterministic: bool | None = None,
+        device: int | None = None,
+        prune: str | None = None,
+        **pruning,
+    ):
         torch = _torch()
         if getattr(a, "requires_grad", False) and torch.is_grad_enabled():
             raise ValueError(
@@ -182,10 +190,15 @@ class SparseMatrix:
         if key not in self._plans:
             a = self._transpose[0] if transposed else self.a
             self._plans[key] = plans.plan(
-                a, b.shape[1], dtype=str(b.dtype).removeprefix("torch."), accuracy=self.accuracy,
-                in_place=changes, tune=self.tune, device=self.device.device_id,
+                a,
+                b.shape[1],
+                dtype=str(b.dtype).removeprefix("torch."),
+                accuracy=self.accuracy,
+                in_place=changes,
+                tune=self.tune,
+                device=self.device.device_id,
                 **({"deterministic": True} if bits else {}),
-            )  # fmt: skip
+            )
         out = torch.empty((self.shape[transposed], b.shape[1]), dtype=b.dtype, device=b.device)
         if changes:
             values = values.detach().contiguous()
@@ -280,9 +293,10 @@ def operators() -> SimpleNamespace:
     torch = _torch()
 
     @torch.library.custom_op(
-        "sparsity_on_trial::spmm", mutates_args=(),
+        "sparsity_on_trial::spmm",
+        mutates_args=(),
         schema="(Tensor b, Tensor? values, int matrix, bool transposed, SymInt rows) -> Tensor",
-    )  # fmt: skip
+    )
     def spmm(b, values, matrix, transposed, rows):
         return matrix_of(matrix).multiply(b, values, transposed)
 
@@ -291,9 +305,10 @@ def operators() -> SimpleNamespace:
         return b.new_empty((rows, b.shape[1]))
 
     @torch.library.custom_op(
-        "sparsity_on_trial::sddmm", mutates_args=(),
+        "sparsity_on_trial::sddmm",
+        mutates_args=(),
         schema="(Tensor g, Tensor b, int matrix, bool transposed, SymInt nnz) -> Tensor",
-    )  # fmt: skip
+    )
     def sddmm(g, b, matrix, transposed, nnz):
         # At the places of Aᵀ, in the order of A's values: the rows change sides.
         return matrix_of(matrix).sample(*((b, g) if transposed else (g, b)))

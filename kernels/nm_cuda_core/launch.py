@@ -31,22 +31,27 @@ THREADS = TILE * TILE // 16  # 4 x 4 elements of C a thread
 DENSE_ROWS = 64  # rows of A that element_wise stages at once
 #: (N, M) of the patterns that the chapter measures; element_wise is compiled for any other as well.
 PATTERNS = ((2, 4), (1, 4), (4, 8), (8, 32), (12, 32), (16, 32))
-SPLIT_K = {
-    "double_buffer": 2, "double_buffer_split1": 1, "verbatim_double_buffer": 2, "verbatim_split1": 1
-}  # fmt: skip
+SPLIT_K = {"double_buffer": 2, "double_buffer_split1": 1, "verbatim_double_buffer": 2, "verbatim_split1": 1}
 #: Bytes of dynamic shared memory of the kernels that are the report's to the letter; the others' is static.
 SHARED_BYTES = {
-    "verbatim": 4 * 64 * 2 * TILE, "verbatim_prefetch": 4 * 64 * 2 * TILE,
-    "verbatim_double_buffer": 4 * 32 * 3 * TILE, "verbatim_split1": 4 * 32 * 3 * TILE,
-}  # fmt: skip
+    "verbatim": 4 * 64 * 2 * TILE,
+    "verbatim_prefetch": 4 * 64 * 2 * TILE,
+    "verbatim_double_buffer": 4 * 32 * 3 * TILE,
+    "verbatim_split1": 4 * 32 * 3 * TILE,
+}
 VERBATIM = tuple(SHARED_BYTES)
 INT32_MAX = 2**31 - 1
 
 
 def _kernel(
-    name: str, idea: str, prediction: str, *entries: str, source: str = "", published: bool = False,
+    name: str,
+    idea: str,
+    prediction: str,
+    *entries: str,
+    source: str = "",
+    published: bool = False,
     spill_free: bool = True,
-) -> Kernel:  # fmt: skip
+) -> Kernel:
     path = HERE / f"{source or name}.cu"
     return Kernel(name, path, idea, prediction, entries, published, spill_free)
 
@@ -184,9 +189,13 @@ def problem_from_nm(b: nm.Nm, m: int, seed: int = 0, label: str = "") -> Problem
     nm.validate(b)
     _sizes(m, b.n, b.k, seed)
     return _problem(
-        label or _label(b.keep, b.group, b.vector), (m, b.n, b.k), (b.w, b.q), b.keep / b.group, seed,
+        label or _label(b.keep, b.group, b.vector),
+        (m, b.n, b.k),
+        (b.w, b.q),
+        b.keep / b.group,
+        seed,
         lambda: Operands(_dense(m, b.k, seed), b),
-    )  # fmt: skip
+    )
 
 
 def _label(keep: int, group: int, vector: int) -> str:
@@ -302,14 +311,10 @@ def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True)
     name, shared = entry(variant, b.keep, b.group), SHARED_BYTES.get(variant, 0)
     cubin = jit.compile_cubin(VARIANTS[variant].source, name, jit.arch_of(device))
     kernel, splits = jit.load(cubin, shared), SPLIT_K.get(variant, 1)
-    config = LaunchConfig(
-        grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS, shmem_size=shared
-    )
+    config = LaunchConfig(grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS, shmem_size=shared)
     sizes = [problem.m, problem.n, b.w]
     if variant == "element_wise":
         sizes.append(problem.k)
     pointers = (x.data.ptr for x in (ops.a, b.val, index, ops.c))
     step = (kernel, config, (*map(np.int32, sizes), *pointers))
-    return Launch(
-        variant, [step], ops.c, prepare_ms, index.nbytes, keep=(ops, index), accumulates=splits > 1
-    )
+    return Launch(variant, [step], ops.c, prepare_ms, index.nbytes, keep=(ops, index), accumulates=splits > 1)

@@ -15,6 +15,4 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     """
     if preset not in SIZES:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
-    return {
-        "scaling": [{"m": size, "n": size, "k": size, "density": DENSITY} for size in SIZES[preset]]
-    }
+    return {"scaling": [{"m": size, "n": size, "k": size, "density": DENSITY} for size in SIZES[preset]]}

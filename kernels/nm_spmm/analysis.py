@@ -135,9 +135,7 @@ def staged_share(packed: Packed) -> float:
     return float(packed.count.sum()) / (packed.blocks * packed.steps * packed.depth)
 
 
-def intensity(
-    rows: int, columns: int, density: float, *, share: float = 1.0, depth: float = math.inf
-) -> float:
+def intensity(rows: int, columns: int, density: float, *, share: float = 1.0, depth: float = math.inf) -> float:
     """FLOP/B of a block, Eq. 3: 2 m_s n_s w_s FLOPs over the bytes of A_s and B_s.
 
     share: of A_s's k_s rows, those that are read: 1 unpacked (the upper bound of its footprint,
@@ -155,9 +153,7 @@ def intensity(
     return 2 * rows * columns * density / (WORD * moved)
 
 
-def bounds(
-    rows: int, columns: int, density: float, *, depth: float = math.inf
-) -> tuple[float, float]:
+def bounds(rows: int, columns: int, density: float, *, depth: float = math.inf) -> tuple[float, float]:
     """Least and greatest intensity of a block in FLOP/B, Eq. 3 at both bounds of A_s's footprint."""
     return (
         intensity(rows, columns, density, share=1.0, depth=depth),
@@ -170,9 +166,7 @@ def attainable(device: Device, flops_per_byte: float) -> float:
     return min(device.peak_tflops, flops_per_byte * device.bandwidth_gbs / 1e3)
 
 
-def transition(
-    device: Device, rows: int, columns: int, *, vectors: int = 0, depth: float = math.inf
-) -> float:
+def transition(device: Device, rows: int, columns: int, *, vectors: int = 0, depth: float = math.inf) -> float:
     """The sparsity, 0 to 1, at which Eq. 3's intensity falls under the ridge (section III-A).
 
     Above it memory is the limit. 0 where that is so of the dense product already, 1 where it is so
@@ -205,9 +199,7 @@ def transition(
 # ---------------------------------------------------------------- Eqs. 4 and 5, shared memory
 
 
-def shared_bytes(
-    rows: int, columns: int, windows: int, keep: int, group: int, *, vector: int | None = None
-) -> float:
+def shared_bytes(rows: int, columns: int, windows: int, keep: int, group: int, *, vector: int | None = None) -> float:
     """Bytes of shared memory of a block's step, the left side of Eq. 5: A_s and B_s.
 
     A_s has room for all k_s = windows * M rows, packed or not. With `vector` = L the index D_s is
@@ -217,9 +209,7 @@ def shared_bytes(
     return windows * (WORD * (rows * group + columns * keep) + keep * bits / 8)
 
 
-def largest_windows(
-    shared: int, rows: int, columns: int, keep: int, group: int, *, vector: int | None = None
-) -> int:
+def largest_windows(shared: int, rows: int, columns: int, keep: int, group: int, *, vector: int | None = None) -> int:
     """The most pruning windows of a step: the largest k_s / M, and w_s / N, of Eq. 5.
 
     shared: bytes of shared memory of an SM, of which one half is kept for buffers and the rest. With
@@ -256,9 +246,7 @@ def class_of(device: Device, m: int, n: int) -> str:
     return "small"
 
 
-def propose(
-    device: Device, m: int, n: int, k: int, keep: int, group: int, *, resident: int = 1
-) -> Tile:
+def propose(device: Device, m: int, n: int, k: int, keep: int, group: int, *, resident: int = 1) -> Tile:
     """The configuration that the analysis gives for C (m, n) = A (m, k) . B (k, n), B N:M.
 
     Block, warp and thread by `class_of` (Table I); packed above 70% sparsity (III-C1); k_s the

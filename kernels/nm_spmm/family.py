@@ -40,9 +40,7 @@ class Config:
     depth: int = 32  #: rows of A in a step at least: whole windows
     stages: int = 3  #: steps in shared memory
     blocks: int = 1  #: that an SM holds at once
-    ahead: bool = (
-        True  #: the next step's first fragment is loaded before the last row is multiplied
-    )
+    ahead: bool = True  #: the next step's first fragment is loaded before the last row is multiplied
     banks: bool = True  #: multiply-adds whose operands lie in two banks
     split: int = 1  #: blocks that share a tile of C; cluster only
     unroll: int = 0  #: rows of the main loop's body at most; 0: a whole step
@@ -99,7 +97,7 @@ RUNGS: dict[str, tuple[Config, str, str]] = {
         "split-K whose partial sums meet in distributed shared memory, on 64 x 64 tiles",
         "3x over ahead at 512 cubed, where 8 tiles of 128 x 256 leave 124 of 132 SMs idle; behind it from 2048 on.",
     ),
-}  # fmt: skip
+}
 
 
 #: Tried beside the ladder, and not kept: name -> configuration, idea, what was expected. `bind` takes these, too.
@@ -201,9 +199,7 @@ def shared_bytes(config: Config, keep: int, group: int, slot: int) -> int:
     return max(ring, 4 * c.bm * c.bn) if c.kernel == "cluster" else ring
 
 
-def entry(
-    config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, aligned: bool = True
-) -> str:
+def entry(config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, aligned: bool = True) -> str:
     """The template instantiation of a configuration for a pattern."""
     c = config
     depth = windows(c, group) * group
@@ -236,8 +232,7 @@ def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
     depth = windows(c, group) * group
     require(
         depth <= 256,
-        f"a step of {keep}:{group} needs {depth} rows of A, but a box of TMA has at most 256: use "
-        "smaller windows",
+        f"a step of {keep}:{group} needs {depth} rows of A, but a box of TMA has at most 256: use smaller windows",
     )
     least = 3 if c.kernel != "wide" and c.ahead else 2
     require(
@@ -255,8 +250,7 @@ def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
 def _kernel(name: str) -> Kernel:
     config, idea, prediction = RUNGS[name]
     entries = tuple(
-        entry(replace(config, depth=32) if keep == group else config, keep, group)
-        for keep, group in PATTERNS
+        entry(replace(config, depth=32) if keep == group else config, keep, group) for keep, group in PATTERNS
     )  # the dense one in shorter steps, as bind makes it where shared memory is an SM's 228 KiB
     targets = jit.TARGETS if config.kernel == "wide" else HOPPER
     return Kernel(name, source(config), idea, prediction, entries, targets=targets)
@@ -297,9 +291,15 @@ def fit(config: Config, problem: Problem, device) -> Fitted:
     aligned = problem.m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
     pattern = b.keep, b.group
     return Fitted(
-        c, slot, windows(c, b.group), rows(c, *pattern), tail(c, *pattern, b.w),
-        shared_bytes(c, *pattern, slot), source(c), entry(c, *pattern, slot, aligned),
-    )  # fmt: skip
+        c,
+        slot,
+        windows(c, b.group),
+        rows(c, *pattern),
+        tail(c, *pattern, b.w),
+        shared_bytes(c, *pattern, slot),
+        source(c),
+        entry(c, *pattern, slot, aligned),
+    )
 
 
 # ---- what the tuner chooses from
@@ -307,17 +307,18 @@ def fit(config: Config, problem: Problem, device) -> Fitted:
 
 def sources(config: Config) -> list[Path]:
     """What a configuration was tried against: copies by the threads, or the copy engine's."""
-    return [
-        path for kernel, path in SOURCES.items() if (kernel == "wide") == (config.kernel == "wide")
-    ]
+    return [path for kernel, path in SOURCES.items() if (kernel == "wide") == (config.kernel == "wide")]
 
 
 #: Where choices are kept. Where accumulators lie decides what the register file delivers, and compilers
 #: differ in that: with another one a choice is made again.
 CHOICES = Choices(
-    "nm_spmm", HERE / "choices", dict.fromkeys(("m", "n", "k", "keep", "group", "vector"), int),
-    {"fp32": Config}, sources,
-)  # fmt: skip
+    "nm_spmm",
+    HERE / "choices",
+    dict.fromkeys(("m", "n", "k", "keep", "group", "vector"), int),
+    {"fp32": Config},
+    sources,
+)
 ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
 
 
@@ -337,10 +338,17 @@ STEP = 150
 
 #: Tiles as (bm, bn, tm, tn, blocks an SM), and the share of multiply-adds in the issue slots that they reach.
 TILES = {
-    (128, 256, 8, 16, 1): 0.84, (128, 256, 16, 8, 1): 0.83, (128, 128, 8, 8, 2): 0.77, (64, 256, 8, 8, 2): 0.77,
-    (64, 128, 8, 8, 4): 0.74, (64, 64, 8, 8, 4): 0.70, (64, 128, 4, 8, 2): 0.66, (64, 64, 4, 8, 4): 0.66,
-    (32, 64, 4, 8, 8): 0.64, (32, 32, 4, 8, 16): 0.60,
-}  # fmt: skip
+    (128, 256, 8, 16, 1): 0.84,
+    (128, 256, 16, 8, 1): 0.83,
+    (128, 128, 8, 8, 2): 0.77,
+    (64, 256, 8, 8, 2): 0.77,
+    (64, 128, 8, 8, 4): 0.74,
+    (64, 64, 8, 8, 4): 0.70,
+    (64, 128, 4, 8, 2): 0.66,
+    (64, 64, 4, 8, 4): 0.66,
+    (32, 64, 4, 8, 8): 0.64,
+    (32, 32, 4, 8, 16): 0.60,
+}
 SPLITS = (1, 2, 4, 8)
 DEPTHS = (32, 64, 96, 128)
 #: Rows of the loop's body in a tile that fills an SM alone: more of its rows than 12 no instruction cache holds.
@@ -381,11 +389,16 @@ def candidates(problem: Problem, device) -> list[Config]:
     properties, pattern = device.properties, _Pattern(b.keep, b.group, b.w)
     return list(
         _likely(
-            problem.m, problem.n, pattern, slot_of(b), jit.arch_of(device) in HOPPER,
-            properties.max_shared_memory_per_block_optin, properties.multiprocessor_count,
+            problem.m,
+            problem.n,
+            pattern,
+            slot_of(b),
+            jit.arch_of(device) in HOPPER,
+            properties.max_shared_memory_per_block_optin,
+            properties.multiprocessor_count,
             properties.max_shared_memory_per_multiprocessor,
         )
-    )  # fmt: skip
+    )
 
 
 class _Pattern(NamedTuple):

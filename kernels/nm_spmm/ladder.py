@@ -60,23 +60,38 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         work = table, partial, handovers = _work(_parts(*grid, packed.steps, resident), c)
         grid = len(table)  # one list of parts for each block
         shares = (
-            i32(fitted.tail), table.data.ptr, i32(table.shape[1]),
-            partial.data.ptr, handovers.data.ptr,
-        )  # fmt: skip
+            i32(fitted.tail),
+            table.data.ptr,
+            i32(table.shape[1]),
+            partial.data.ptr,
+            handovers.data.ptr,
+        )
     launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
     arrays = packed.val.data.ptr, packed.index.data.ptr, *shares, ops.c.data.ptr
     if c.kernel == "wide":
         arguments = (
-            i32(m), i32(n), i32(k), i32(packed.steps), i32(lda), one, a.data.ptr, *arrays,
-        )  # fmt: skip
+            i32(m),
+            i32(n),
+            i32(k),
+            i32(packed.steps),
+            i32(lda),
+            one,
+            a.data.ptr,
+            *arrays,
+        )
     else:
         across = (a if steps else a.T)[:, :m]  # A^T (k, m), its rows lda apart: a copy is made so
         box = tma.tensor_map(across, (packed.depth, c.bm))
         arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
     return Launch(
-        name, [*steps, (kernel, launch, arguments)], ops.c, prepare_ms, packed.nbytes,
-        keep=(ops, packed, a, work, arguments), scratch=(*work[1:], *([a] if steps else [])),
-    )  # fmt: skip
+        name,
+        [*steps, (kernel, launch, arguments)],
+        ops.c,
+        prepare_ms,
+        packed.nbytes,
+        keep=(ops, packed, a, work, arguments),
+        scratch=(*work[1:], *([a] if steps else [])),
+    )
 
 
 _parts = functools.lru_cache(256)(schedule.parts)
@@ -95,4 +110,4 @@ def _lay_out(b: Nm, fitted: Fitted) -> packing.Packed:
     """B as the kernels read it; zeros fill a step's rows up to a multiple of four, their index is 0."""
     return packing.prepare(
         b, fitted.config.bn, fitted.windows, packed=False, slot=fitted.slot, tiled=True, height=fitted.rows
-    )  # fmt: skip
+    )

@@ -53,11 +53,14 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) 
     the trials where there were any. Raises ValueError where no configuration takes the problem.
     """
     return tuning.bind_choice(
-        family.CHOICES, family.key(problem), device,
+        family.CHOICES,
+        family.key(problem),
+        device,
         fits=lambda config: family.fits(config, problem, device),
         make=lambda: tune(problem, device),
-        bind=lambda config: ladder.bind_config(name, problem, device, config), file=file,
-    )  # fmt: skip
+        bind=lambda config: ladder.bind_config(name, problem, device, config),
+        file=file,
+    )
 
 
 def tune(problem: Problem, device) -> tuning.Winner:
@@ -70,8 +73,11 @@ def tune(problem: Problem, device) -> tuning.Winner:
         "for shared memory, see family.TILES",
     )
     return tuning.tune(
-        problem, configs,
+        problem,
+        configs,
         lambda p, config: ladder.bind_config("trial", p, device, config),
         (lambda p: published.bind("v1", p, device), lambda p: ladder.bind("wide", p, device)),
-        device, family.ROUNDS, family.jobs(configs, problem),
-    )  # fmt: skip
+        device,
+        family.ROUNDS,
+        family.jobs(configs, problem),
+    )

@@ -87,23 +87,23 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         f"{variant} counts elements in 32 bits, and a matrix here has {largest}: use v3",
     )
     (val, index), prepare_ms = timed(lambda: whole_steps(b, w))
-    kernel = jit.load(
-        jit.compile_cubin(KERNELS[variant].source, entry(deep), jit.arch_of(device)), shared
-    )
+    kernel = jit.load(jit.compile_cubin(KERNELS[variant].source, entry(deep), jit.arch_of(device)), shared)
     from cuda.core import LaunchConfig
 
-    config = LaunchConfig(
-        grid=(problem.m // TILE, problem.n // TILE), block=THREADS, shmem_size=shared
-    )
+    config = LaunchConfig(grid=(problem.m // TILE, problem.n // TILE), block=THREADS, shmem_size=shared)
     # Exact in FP32, and so is what the kernel makes of it: `rows` is a whole number of at most 256 parts of `deep`.
     sparsity = np.float32(1 - b.keep / b.group)
     sizes = *map(np.int32, (problem.m, problem.n, w // rows * deep)), sparsity
     pointers = (x.data.ptr for x in (ops.a, val, index, ops.c))
     copied = val.nbytes if val is not b.val else 0
     return Launch(
-        variant, [(kernel, config, (*sizes, *pointers))], ops.c, prepare_ms, index.nbytes + copied,
+        variant,
+        [(kernel, config, (*sizes, *pointers))],
+        ops.c,
+        prepare_ms,
+        index.nbytes + copied,
         keep=(ops, val, index),
-    )  # fmt: skip
+    )
 
 
 def whole_steps(b: Nm, w: int):

@@ -39,9 +39,16 @@ _PANEL = 1 << 22  # numbers that NumPy makes at a time, to bound its temporaries
 
 
 def problem(
-    m: int, n: int, k: int, density: float = 0.5, seed: int = 0,
-    *, group: int = WINDOW, vector: int = WINDOW, dtype: str = "float32",
-) -> Problem:  # fmt: skip
+    m: int,
+    n: int,
+    k: int,
+    density: float = 0.5,
+    seed: int = 0,
+    *,
+    group: int = WINDOW,
+    vector: int = WINDOW,
+    dtype: str = "float32",
+) -> Problem:
     """C (m, n) = A (m, k) · B (k, n), B pruned to density·group of every `group` rows.
 
     Each vector of `vector` neighbouring columns draws its rows uniformly. dtype "float32": values
@@ -57,15 +64,14 @@ def problem(
     m, n, k, seed, group, vector = map(int, (m, n, k, seed, group, vector))
     arguments = (m, n, k, keep, group, vector, seed, dtype)
     return _problem(
-        _label(keep, group, vector, dtype), *arguments,
+        _label(keep, group, vector, dtype),
+        *arguments,
         lambda: host_operands(*arguments),
         lambda: device_operands(*arguments),
-    )  # fmt: skip
+    )
 
 
-def problem_from_nm(
-    b: Nm, m: int, seed: int = 0, label: str = "", *, dtype: str = "float32"
-) -> Problem:
+def problem_from_nm(b: Nm, m: int, seed: int = 0, label: str = "", *, dtype: str = "float32") -> Problem:
     """C (m, n) = A (m, k) · B for a given B, on the host or the device, and A of `seed`.
 
     label: "" for the one that `problem` gives to the pattern. Raises ValueError with one sentence
@@ -89,14 +95,10 @@ def problem_from_nm(
         return Operands(device_dense(m, k, seed, dtype), nm.to_device(b), _output(m, n, dtype))
 
     pattern = int(b.keep), int(b.group), int(b.vector)
-    return _problem(
-        label or _label(*pattern, dtype), m, n, k, *pattern, seed, dtype, on_host, on_device
-    )
+    return _problem(label or _label(*pattern, dtype), m, n, k, *pattern, seed, dtype, on_host, on_device)
 
 
-def host_operands(
-    m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str
-) -> Operands:
+def host_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
     """A, column-major, and B as Nm, made with NumPy."""
     q, w, real = _compressed(n, k, keep, group, vector)
     index = np.full((w, q), k - 1, np.int32)
@@ -115,9 +117,7 @@ def host_operands(
     return Operands(host_dense(m, k, seed, dtype), Nm(k, n, keep, group, vector, val, index))
 
 
-def device_operands(
-    m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str
-) -> Operands:
+def device_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
@@ -126,9 +126,14 @@ def device_operands(
     index = cupy.empty((w, q), cupy.int32)
     _fill(val, splitmix.key(seed, _B), dtype, real * n)
     jit.run_on_cupy_stream(
-        SOURCE, "pattern", ceil(k / group) * q, THREADS,
-        *map(np.int32, (k, q, keep, group)), np.uint64(splitmix.key(seed, _PATTERN)), index.data.ptr,
-    )  # fmt: skip
+        SOURCE,
+        "pattern",
+        ceil(k / group) * q,
+        THREADS,
+        *map(np.int32, (k, q, keep, group)),
+        np.uint64(splitmix.key(seed, _PATTERN)),
+        index.data.ptr,
+    )
     b = Nm(k, n, keep, group, vector, val, index)
     return Operands(device_dense(m, k, seed, dtype), b, _output(m, n, dtype))
 
@@ -153,9 +158,15 @@ def _fill(array, key: int, dtype: str, real: int) -> None:
     """Enqueue values for the first `real` elements in memory of a CuPy array, 0 for the others."""
     element = "float" if array.dtype == np.float32 else "unsigned short"
     jit.run_on_cupy_stream(
-        SOURCE, f"values<{_ENUM[dtype]}, {element}>", array.size, THREADS,
-        np.uint64(array.size), np.uint64(real), np.uint64(key), array.data.ptr,
-    )  # fmt: skip
+        SOURCE,
+        f"values<{_ENUM[dtype]}, {element}>",
+        array.size,
+        THREADS,
+        np.uint64(array.size),
+        np.uint64(real),
+        np.uint64(key),
+        array.data.ptr,
+    )
 
 
 def _output(m: int, n: int, dtype: str):
@@ -176,9 +187,7 @@ def _label(keep: int, group: int, vector: int, dtype: str) -> str:
 
 
 def _require_dtype(dtype) -> None:
-    require(
-        dtype in MASKS, f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(MASKS)}"
-    )
+    require(dtype in MASKS, f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(MASKS)}")
 
 
 def _sizes(m, n, k, seed) -> None:
@@ -195,9 +204,18 @@ def _compressed(n: int, k: int, keep: int, group: int, vector: int) -> tuple[int
 
 
 def _problem(
-    label: str, m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str,
-    on_host: Callable[[], Operands], on_device: Callable[[], Operands],
-) -> Problem:  # fmt: skip
+    label: str,
+    m: int,
+    n: int,
+    k: int,
+    keep: int,
+    group: int,
+    vector: int,
+    seed: int,
+    dtype: str,
+    on_host: Callable[[], Operands],
+    on_device: Callable[[], Operands],
+) -> Problem:
     q, w, _ = _compressed(n, k, keep, group, vector)
     size = 2 if dtype == "bfloat16" else 4  # bytes; B's values too, which bind converts offline
     a, val, index, c = size * m * k, size * w * n, 4 * w * q, size * m * n
@@ -228,9 +246,7 @@ def _values(key: int, size: int, dtype: str) -> np.ndarray:
     made = np.empty(size, np.float32)
     for start in range(0, size, _PANEL):
         part = range(start, min(start + _PANEL, size))
-        made[part.start : part.stop] = _value(
-            splitmix.random_u32(key, splitmix.positions(part)), dtype
-        )
+        made[part.start : part.stop] = _value(splitmix.random_u32(key, splitmix.positions(part)), dtype)
     return made
 
 
@@ -243,13 +259,9 @@ def _sample(key: int, groups: range, q: int, group: int, rows: int, keep: int) -
     taken = min(keep, rows)
     kept = np.empty((len(groups), q, rows), bool)
     left = np.full((len(groups), q), taken, np.uint64)
-    place = (
-        splitmix.positions(range(groups.start * q, groups.stop * q)) * np.uint64(group)
-    ).reshape(-1, q)
+    place = (splitmix.positions(range(groups.start * q, groups.stop * q)) * np.uint64(group)).reshape(-1, q)
     for row in range(rows):
-        draw = splitmix.random_u32(key, place + np.uint64(row)) * np.uint64(
-            rows - row
-        ) >> np.uint64(32)
+        draw = splitmix.random_u32(key, place + np.uint64(row)) * np.uint64(rows - row) >> np.uint64(32)
         kept[:, :, row] = draw < left
         left -= kept[:, :, row]
     local = (np.flatnonzero(kept) % rows).reshape(-1, q, taken).transpose(0, 2, 1)

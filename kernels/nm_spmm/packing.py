@@ -84,7 +84,7 @@ class Packed:
 
 def prepare(
     b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False, height: int = 0
-) -> Packed:  # fmt: skip
+) -> Packed:
     """B for blocks of `columns` columns and steps of `windows` pruning windows, where B lives.
 
     Any k and n: the last window, step and block may be short. slot: neighbouring columns with one

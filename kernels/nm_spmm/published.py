@@ -35,9 +35,13 @@ ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
 MAX_GRID = 2**16 - 1
 #: Variant -> the class of Table I that it always has; the others have that of the size.
 FORCED = {
-    "v3_packed": "large", "v3_unpacked": "large",
-    "small": "small", "medium": "medium", "large": "large", "square": "square",
-}  # fmt: skip
+    "v3_packed": "large",
+    "v3_unpacked": "large",
+    "small": "small",
+    "medium": "medium",
+    "large": "large",
+    "square": "square",
+}
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,15 @@ def shared_bytes(source: str, tile: Tile, keep: int, group: int, slot: int, capa
 
 
 def entry(
-    source: str, tile: Tile, keep: int, group: int, slot: int = 32,
-    *, add: bool = False, vector: bool = True,
-) -> str:  # fmt: skip
+    source: str,
+    tile: Tile,
+    keep: int,
+    group: int,
+    slot: int = 32,
+    *,
+    add: bool = False,
+    vector: bool = True,
+) -> str:
     """The template instantiation of v1.cu, v2.cu or v3.cu.
 
     add: whether partial sums meet in C. vector: whether C is stored 16 bytes at a time.
@@ -106,9 +116,7 @@ def source_of(variant: str, packed: bool) -> str:
     return {"v1": "v1", "v2": "v2" if packed else "v1"}.get(variant, "v3")
 
 
-def _kernel(
-    variant: str, idea: str, classes: tuple[str, ...] = tuple(TABLE_1), prediction: str = ""
-) -> Kernel:
+def _kernel(variant: str, idea: str, classes: tuple[str, ...] = tuple(TABLE_1), prediction: str = "") -> Kernel:
     """prediction: of a study, which the paper does not have."""
     entries = []
     for name in classes:
@@ -224,16 +232,23 @@ def search(variant: str, problem: Problem, device) -> Launch:
     configs = candidates(problem, device.properties.multiprocessor_count)
     vector = problem.m % 4 == 0
     jobs = [
-        (HERE / "v3.cu", entry("v3", configured("v3", c.tile, b.keep, b.group), b.keep, b.group, slot,
-                               add=c.split > 1, vector=vector))
+        (
+            HERE / "v3.cu",
+            entry(
+                "v3", configured("v3", c.tile, b.keep, b.group), b.keep, b.group, slot, add=c.split > 1, vector=vector
+            ),
+        )
         for c in configs
-    ]  # fmt: skip
+    ]
     winner = tuning.tune(
-        problem, configs,
+        problem,
+        configs,
         lambda p, c: bind_tile(variant, p, device, c.tile, c.split),
         (lambda p: bind("v1", p, device),),
-        device, ROUNDS, dict.fromkeys(jobs),
-    )  # fmt: skip
+        device,
+        ROUNDS,
+        dict.fromkeys(jobs),
+    )
     bound: Launch = winner.bound
     bound.prepare_ms += winner.spent_ms
     return bound
@@ -268,9 +283,7 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     packed, prepare_ms = timed(lambda: _prepare(b, tile, slot))
     step_shares = min(split, packed.steps) or 1
     if variant == "v3_split_k":
-        step_shares = shares(
-            grid[0] * grid[1], packed.steps, device.properties.multiprocessor_count
-        )
+        step_shares = shares(grid[0] * grid[1], packed.steps, device.properties.multiprocessor_count)
     vector = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
     capacity = int(packed.count.max()) if packed.packed else packed.depth
     shared = shared_bytes(source, tile, b.keep, b.group, slot, capacity)
@@ -287,10 +300,15 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     steps.append((kernel, config, (*map(np.int32, sizes), *pointers, ops.c.data.ptr)))
     copied = packed.val.nbytes if packed.val is not b.val else 0
     return Launch(
-        variant, steps, ops.c, prepare_ms,
+        variant,
+        steps,
+        ops.c,
+        prepare_ms,
         packed.index_bytes + packed.col_info_bytes + copied,
-        keep=(ops, packed, a), accumulates=step_shares > 1, scratch=(a,) if a is not ops.a else (),
-    )  # fmt: skip
+        keep=(ops, packed, a),
+        accumulates=step_shares > 1,
+        scratch=(a,) if a is not ops.a else (),
+    )
 
 
 def _prepare(b: Nm, tile: Tile, slot: int) -> Packed:

@@ -9,18 +9,39 @@ DENSITIES = (0.5, 0.375, 0.25, 0.125)
 STEP = (4096, 4096, 4096)
 #: (n, k) of the linear layers of Llama 1B-like to 65B, and the tokens, of the 100 points of Fig. 9.
 LAYERS = (
-    (2048, 2048), (6144, 2048), (2048, 5632), (5632, 2048),
-    (4096, 4096), (12288, 4096), (4096, 11008), (11008, 4096),
-    (5120, 5120), (15360, 5120), (5120, 13824), (13824, 5120),
-    (6656, 6656), (19968, 6656), (6656, 17920), (17920, 6656),
-    (8192, 8192), (24576, 8192), (8192, 22016), (22016, 8192),
-)  # fmt: skip
+    (2048, 2048),
+    (6144, 2048),
+    (2048, 5632),
+    (5632, 2048),
+    (4096, 4096),
+    (12288, 4096),
+    (4096, 11008),
+    (11008, 4096),
+    (5120, 5120),
+    (15360, 5120),
+    (5120, 13824),
+    (13824, 5120),
+    (6656, 6656),
+    (19968, 6656),
+    (6656, 17920),
+    (17920, 6656),
+    (8192, 8192),
+    (24576, 8192),
+    (8192, 22016),
+    (22016, 8192),
+)
 TOKENS = {"full": (256, 512, 1024, 2048, 4096), "kick": (256,)}
 #: (m, n, k) at which the authors' own kernels were measured (artifact/rooms/nm_spmm/others/<gpu>/anchors.csv).
 ANCHORS = (
-    (512, 512, 512), (512, 1024, 1024), (1024, 2048, 2048), (2048, 4096, 4096),
-    (4096, 4096, 4096), (256, 4096, 4096), (4096, 11008, 4096), (4096, 22016, 8192),
-)  # fmt: skip
+    (512, 512, 512),
+    (512, 1024, 1024),
+    (1024, 2048, 2048),
+    (2048, 4096, 4096),
+    (4096, 4096, 4096),
+    (256, 4096, 4096),
+    (4096, 11008, 4096),
+    (4096, 22016, 8192),
+)
 LARGE = (8192, 8192, 8192)
 #: Sizes that are no multiples of a tile, a window or four.
 RAGGED = (
@@ -50,9 +71,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     large = (LARGE,) if full else ()
     return {
         "stepwise": _cross((STEP,), all_densities),
-        "sizes": _cross(
-            [size for _, size in TABLE_2.values()][: None if full else 2], all_densities
-        ),
+        "sizes": _cross([size for _, size in TABLE_2.values()][: None if full else 2], all_densities),
         "llama": _cross(layers, densities),
         "anchors": _cross((*ANCHORS, *large) if full else ANCHORS[:2], densities),
         "unstructured": _cross(ANCHORS[:4] if full else ANCHORS[:1], densities),
@@ -68,15 +87,11 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "tensor": [
             shape | {"dtype": dtype, "vector": vector}
             for dtype in ("tf32", "bfloat16")
-            for vector, sizes in (
-                ((32, (STEP,)), (128, (STEP, LARGE))) if full else ((128, (STEP,)),)
-            )
+            for vector, sizes in (((32, (STEP,)), (128, (STEP, LARGE))) if full else ((128, (STEP,)),))
             for shape in _cross(sizes, (1.0, 0.5, 0.25, 0.125, 0.0625) if full else densities)
         ],
     }
 
 
 def _cross(sizes, densities) -> list[dict]:
-    return [
-        {"m": m, "n": n, "k": k, "density": density} for m, n, k in sizes for density in densities
-    ]
+    return [{"m": m, "n": n, "k": k, "density": density} for m, n, k in sizes for density in densities]

@@ -133,9 +133,7 @@ def prepare(b: Nm, size: int) -> Tiles:
         target = (step * COLUMNS + line) * depth + chunk * (16 // size) + rest
         val = b.val[part]
         values[target] = half.to_bits(val, "bfloat16") if size == 2 else val
-    return Tiles(
-        start.astype(xp.int32), index.reshape(steps, depth), values.reshape(steps, COLUMNS, depth)
-    )
+    return Tiles(start.astype(xp.int32), index.reshape(steps, depth), values.reshape(steps, COLUMNS, depth))
 
 
 def shared_bytes(variant: str) -> int:
@@ -213,8 +211,7 @@ def _require_operands(variant: str, operands) -> None:
     if variant == "bf16":
         require(
             isinstance(a, Half) and a.dtype == "bfloat16",
-            "bf16 multiplies bfloat16, but A has another dtype: make the problem with "
-            'dtype="bfloat16"',
+            'bf16 multiplies bfloat16, but A has another dtype: make the problem with dtype="bfloat16"',
         )
         values, lost = (b.val,), 0xFFFF
     else:

@@ -81,9 +81,14 @@ class MmaSp:
             value = getattr(c, name)
             require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
         for name, known in (
-            ("bm", (64, 128, 256)), ("bn", (64, 128, 256)), ("bk", (64, 128)), ("wm", (32, 64)),
-            ("wn", (32, 64)), ("selectors", (1, 2)), ("ldmatrix", (2, 4)),
-        ):  # fmt: skip
+            ("bm", (64, 128, 256)),
+            ("bn", (64, 128, 256)),
+            ("bk", (64, 128)),
+            ("wm", (32, 64)),
+            ("wn", (32, 64)),
+            ("selectors", (1, 2)),
+            ("ldmatrix", (2, 4)),
+        ):
             value = getattr(c, name)
             choice = ", ".join(map(str, known))
             require(value in known, f"{name} is {value!r}, but must be one of {choice}")
@@ -104,9 +109,7 @@ class MmaSp:
         )
         return c
 
-    def entry(
-        self, dtype: str, mask: bool = False, align: int = 16, epilogue: str = "PLAIN"
-    ) -> str:
+    def entry(self, dtype: str, mask: bool = False, align: int = 16, epilogue: str = "PLAIN") -> str:
         """The template instantiation for a dtype; align: bytes that divide every row of B and C."""
         c = self.check()
         return (
@@ -201,10 +204,16 @@ KINDS: dict[str, Kind] = {
     "three": Kind(**_EXCHANGING, ordered=True),
     "pieces": Kind(adds=False, **_EXCHANGING),
     "cp_async": Kind(
-        producer=False, by_threads=True, hints="never", stays=0, groups=(1,), rows=(64,), widths=(16, 32, 64),
+        producer=False,
+        by_threads=True,
+        hints="never",
+        stays=0,
+        groups=(1,),
+        rows=(64,),
+        widths=(16, 32, 64),
         buffers=(0,),
     ),
-}  # fmt: skip
+}
 KERNELS = tuple(KINDS)
 EXCHANGING = tuple(name for name, kind in KINDS.items() if kind.exchanging)
 ORDERED = tuple(name for name, kind in KINDS.items() if kind.ordered)
@@ -337,16 +346,19 @@ class Wgmma:
         )
         widths = (*NARROW, *kind.widths) if kind.narrow and orders == "FF" else kind.widths
         for what, value, known in (
-            ("groups", c.groups, kind.groups), ("rows of a tile", c.m, kind.rows), ("n", c.n, widths),
-            ("keep", c.keep, tuple(KEEP)), ("buffers", c.buffers, kind.buffers), ("splits", c.splits, kind.splits),
-            ("share", c.share, kind.share), ("stages", c.stages, kind.stages),
-        ):  # fmt: skip
+            ("groups", c.groups, kind.groups),
+            ("rows of a tile", c.m, kind.rows),
+            ("n", c.n, widths),
+            ("keep", c.keep, tuple(KEEP)),
+            ("buffers", c.buffers, kind.buffers),
+            ("splits", c.splits, kind.splits),
+            ("share", c.share, kind.share),
+            ("stages", c.stages, kind.stages),
+        ):
             ends = f"{known[0]} to {known[-1]}" if len(known) > 4 else ""
             choice = ends or ", ".join(map(repr, known))
             require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
-        require(
-            c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more"
-        )
+        require(c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
         require(
             c.keep or kind.hints != "must",
             f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
@@ -362,8 +374,7 @@ class Wgmma:
         )
         require(
             max(m, n, k) <= INT32_MAX // 2,
-            f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in "
-            "several ranges",
+            f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in several ranges",
         )
         require(
             not c.copied or row_cost(lines_of(n, k, orders)) > 1,
@@ -391,8 +402,7 @@ class Wgmma:
         if kind.exchanging:
             require(
                 c.stages % 2 == 0,
-                f"{c.kernel} has metadata in two registers, in turns: give it an even number of stages, not "
-                f"{c.stages}",
+                f"{c.kernel} has metadata in two registers, in turns: give it an even number of stages, not {c.stages}",
             )
         if c.kernel == "last_wave":
             require(
@@ -536,7 +546,7 @@ RUNGS: dict[str, tuple[Wgmma, str, str]] = {
         "wgmma_lean, with tiles that follow each other on the SMs of one GPC",
         "1.05x over wgmma_lean, if neighbours' reads merge on their way to L2: half of what its slices handle.",
     ),
-}  # fmt: skip
+}
 
 
 # ---- what the tuner chooses from
@@ -579,7 +589,8 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     # Where rows of B do not begin at whole lines: the copy engine's requests shared, or B copied first.
     *(
         Wgmma("clusters", *tile, 1, keep="b", share=share)
-        for tile in ((1, 1, 64, 10), (1, 2, 64, 8), (2, 1, 64, 8), (2, 1, 128, 6), (1, 2, 128, 6)) for share in (2, 4)
+        for tile in ((1, 1, 64, 10), (1, 2, 64, 8), (2, 1, 64, 8), (2, 1, 128, 6), (1, 2, 128, 6))
+        for share in (2, 4)
     ),
     Wgmma("clusters", 1, 1, 64, 10, 1, keep="a", share=2),
     *(Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=share) for share in (2, 4)),
@@ -590,20 +601,24 @@ WGMMA_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma(kernel, 2, 1, 128, 6, 1, keep="b", copied=True) for kernel in ("lean", "last_wave")),
     Wgmma("lean", 2, 2, 128, 5, 2, keep="a", copied=True),
     Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b", copied=True),
-)  # fmt: skip
+)
 #: For few tokens, B and C by columns: steps are shared by many blocks, and tiles are as wide as need be.
 NARROW_FAMILY: tuple[Wgmma, ...] = (
     *(Wgmma("lean", groups, 1, n, 12, 1, keep="b") for groups in (1, 2) for n in NARROW),
     *(
         Wgmma("split_k", groups, 1, n, 12, 1, splits, keep="b")
-        for groups in (1, 2) for n in NARROW for splits in (2, 4)
+        for groups in (1, 2)
+        for n in NARROW
+        for splits in (2, 4)
     ),
     *(Wgmma("split_k", groups, 1, 64, 8, 1, splits, keep="b") for groups in (1, 2) for splits in (2, 4)),
     *(
         Wgmma("few", groups, 1, n, stages, 1, splits, keep="b")
-        for groups, stages in ((1, 8), (2, 5), (2, 8)) for n in (*NARROW, 64) for splits in (1, 2, 3, 4, 8)
+        for groups, stages in ((1, 8), (2, 5), (2, 8))
+        for n in (*NARROW, 64)
+        for splits in (1, 2, 3, 4, 8)
     ),
-)  # fmt: skip
+)
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
@@ -625,9 +640,7 @@ def likely(m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> t
     if orders == "FF":
         family += NARROW_FAMILY
         family += [replace(c, packed=True) for c in family if c.kind.ordered and not c.kind.packed]
-    predicted = {
-        c: predict(c, m, n, k, sms, orders) for c in family if takes(c, m, n, k, sms, most, orders)
-    }
+    predicted = {c: predict(c, m, n, k, sms, orders) for c in family if takes(c, m, n, k, sms, most, orders)}
     least = min(predicted.values(), default=0.0)
     return tuple(config for config, time in predicted.items() if time <= WITHIN * least)
 
@@ -735,9 +748,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
     fill, store = 2000 + shared * c.m * c.n / EXCHANGED, 1500 + c.m * c.n / 64
     if c.kind.by_threads:  # nothing waits for tensor maps, C passes through no shared memory
         fill, store = 1000, 500 + c.m * c.n / 64
-    if (
-        c.copied
-    ):  # B is read and written once more; what TMA cannot address at all is copied by everybody
+    if c.copied:  # B is read and written once more; what TMA cannot address at all is copied by everybody
         fill += 2000 + 4 * n * k / fp8_family.DRAM_BYTES
     down = min(c.band, high)
     across = min(ceil(sms / down), wide)
@@ -756,9 +767,12 @@ def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
 
 #: Where choices are kept.
 CHOICES = Choices(
-    "tensor_core_24", HERE / "choices", {"m": int, "n": int, "k": int, "dtype": str},
-    {"wgmma": Wgmma, "mma_sp": MmaSp, "fp8": fp8_family.Fp8}, sources,
-)  # fmt: skip
+    "tensor_core_24",
+    HERE / "choices",
+    {"m": int, "n": int, "k": int, "dtype": str},
+    {"wgmma": Wgmma, "mma_sp": MmaSp, "fp8": fp8_family.Fp8},
+    sources,
+)
 ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
 
 

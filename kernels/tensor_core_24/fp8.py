@@ -32,8 +32,12 @@ BASELINES = ("cusparselt", "cublaslt_eight")
 VARIANTS: dict[str, Kernel] = {
     **{
         name: Kernel(
-            name, config.source, idea, prediction,
-            (config.entry(), config.entry("e4m3", True, True)), targets=TARGETS,
+            name,
+            config.source,
+            idea,
+            prediction,
+            (config.entry(), config.entry("e4m3", True, True)),
+            targets=TARGETS,
         )
         for name, (config, idea, prediction) in RUNGS.items()
     },
@@ -43,7 +47,7 @@ VARIANTS: dict[str, Kernel] = {
         "the fastest of this GPU's FP8 family for the shape, found by trying and written down",
         "1.1x over cuSPARSELt's best, as in BF16.",
     ),
-}  # fmt: skip
+}
 
 
 def ring_metadata(a: two_four_eight.TwoFourEight, rows: int = 64):
@@ -98,12 +102,14 @@ def bind(variant: str, problem: Problem, device, **extra) -> Bound:
     shape = problem.m, problem.n, problem.k
     most = device.properties.max_shared_memory_per_block_optin
     return tuning.bind_choice(
-        family.CHOICES, (*shape, problem.label), device,
+        family.CHOICES,
+        (*shape, problem.label),
+        device,
         fits=lambda config: isinstance(config, Fp8) and fp8_family.fits(config, *shape, most, problem.orders),
         make=lambda: tune(problem, device),
         bind=lambda config: bind_config(variant, problem, device, config),
         **extra,
-    )  # fmt: skip
+    )
 
 
 def tune(problem: Problem, device) -> tuning.Winner:
@@ -119,16 +125,19 @@ def tune(problem: Problem, device) -> tuning.Winner:
     kind = (*_kind(problem), problem.orders)
     share: dict = {}
     return tuning.tune(
-        problem, configs,
+        problem,
+        configs,
         lambda p, config: bind_config("trial", p, device, config, cache=share if p is problem else None),
         [lambda p, name=name: bind(name, p, device) for name in RUNGS],
-        device, family.ROUNDS, [(config.source, config.entry(*kind)) for config in configs],
-    )  # fmt: skip
+        device,
+        family.ROUNDS,
+        [(config.source, config.entry(*kind)) for config in configs],
+    )
 
 
 def bind_config(
     name: str, problem: Problem, device, config: Fp8, *, bias=None, activation: str = "", cache: dict | None = None
-) -> Launch:  # fmt: skip
+) -> Launch:
     """Make a configuration ready: D (m, n) = activation(scale_A · scale_B · sums / scale_D + bias), FP32 sums, rounded
     once.
 
@@ -167,14 +176,10 @@ def bind_config(
     unit = 16 // d_bits.dtype.itemsize  # elements of C that the copy engine can address
     if given.shape[1] % unit or d_bits.data.ptr % 16:
         if "d" not in cache:
-            cache["d"] = cupy.empty(
-                (given.shape[0], ceil(given.shape[1] / unit) * unit), d_bits.dtype
-            )
+            cache["d"] = cupy.empty((given.shape[0], ceil(given.shape[1] / unit) * unit), d_bits.dtype)
         d_bits = cache["d"]
         # What a kernel does not write is NaN, not what another one left in the same memory.
-        poison = (
-            Half(out.dtype, d_bits) if isinstance(out, Half) else Eight(DTYPE, d_bits, out.scale)
-        )
+        poison = Half(out.dtype, d_bits) if isinstance(out, Half) else Eight(DTYPE, d_bits, out.scale)
         poison.fill(nan)
         after.append(pitch.copy(d_bits, given, device))
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
@@ -195,9 +200,11 @@ def bind_config(
     scales = (a.scale, b.scale, getattr(out, "scale", None))
     arguments = (
         *map(np.int32, (ceil(k / K), high, wide, min(config.band, high), KEEP[config.keep])),
-        *(0 if x is None else x.data.ptr for x in scales), np.int32(m), np.int32(n),
+        *(0 if x is None else x.data.ptr for x in scales),
+        np.int32(m),
+        np.int32(n),
         0 if bias is None else bias.data.ptr,
-    )  # fmt: skip
+    )
     shared = config.shared_bytes
     extra = activation or bias is not None
     entry = config.entry(out_kind, rows, columns, problem.orders, extra)
@@ -222,9 +229,7 @@ def launch_of(config: Fp8, m: int, n: int, device):
     resident = count if config.kernel == "split_k" else sms // config.cluster
     grid = min(count, resident)  # of clusters, where there are any
     cluster = {"cluster": config.cluster} if config.cluster > 1 else {}
-    return LaunchConfig(
-        grid=grid, block=config.threads, shmem_size=config.shared_bytes, **cluster
-    )
+    return LaunchConfig(grid=grid, block=config.threads, shmem_size=config.shared_bytes, **cluster)
 
 
 def _require_gpu(name: str, device) -> None:
@@ -240,9 +245,7 @@ def _kind(problem: Problem) -> tuple[str, bool, bool]:
     operands = problem.device()
     a, b, c = operands.a, operands.b, operands.c
     require(
-        isinstance(a, two_four_eight.TwoFourEight)
-        and isinstance(b, Eight)
-        and a.dtype == b.dtype == DTYPE,
+        isinstance(a, two_four_eight.TwoFourEight) and isinstance(b, Eight) and a.dtype == b.dtype == DTYPE,
         f"the FP8 kernels take A as 2:4 and B dense in {DTYPE}, and {problem.room} has something else here: "
         "make a problem of fp8_operands",
     )

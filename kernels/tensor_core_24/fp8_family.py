@@ -56,18 +56,20 @@ class Fp8:
 
     @property
     def threads(self) -> int:
-        return 128 * (
-            self.groups + (self.kernel != "refilling")
-        )  # one more warpgroup, which copies
+        return 128 * (self.groups + (self.kernel != "refilling"))  # one more warpgroup, which copies
 
     @property
     def source(self) -> Path:
         return HERE / f"fp8_{self.kernel}.cu"
 
     def entry(
-        self, out: str = "bfloat16", rows: bool = False, columns: bool = False, orders: str = "CC",
+        self,
+        out: str = "bfloat16",
+        rows: bool = False,
+        columns: bool = False,
+        orders: str = "CC",
         extra: bool | str = False,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's; orders: "FF": C
         by columns; extra: with a bias, or an activation behind it (`family.ACTIVATIONS`)."""
         c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}"
@@ -99,20 +101,20 @@ class Fp8:
         c, refilling = self, self.kernel == "refilling"
         narrow = (16, 32) if orders == "FF" and c.kernel in ("packed", "split_k") else ()
         for what, value, known in (
-            ("kernel", c.kernel, KERNELS), ("groups", c.groups, (3,) if refilling else (1, 2)),
+            ("kernel", c.kernel, KERNELS),
+            ("groups", c.groups, (3,) if refilling else (1, 2)),
             ("rows of a tile", c.m, {"refilling": (192,), "pairs": (64, 128)}.get(c.kernel, (64, 128, 256))),
             ("n", c.n, WIDTHS if c.kernel == "direct" else (*narrow, 64, 128, 192, 256)),
-            ("keep", c.keep, tuple(KEEP)[1:] if c.pairs else tuple(KEEP)), ("ahead", c.ahead, tuple(tma.AHEAD)),
+            ("keep", c.keep, tuple(KEEP)[1:] if c.pairs else tuple(KEEP)),
+            ("ahead", c.ahead, tuple(tma.AHEAD)),
             ("buffers", c.buffers, {"split_k": (1,), **dict.fromkeys(DIRECT, (0,))}.get(c.kernel, range(1, 17))),
             ("splits", c.splits, range(2, 9) if c.kernel == "split_k" else (1,)),
             ("stages", c.stages, range(3 if refilling else 2, 33)),
-        ):  # fmt: skip
+        ):
             ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
             choice = ends or ", ".join(map(repr, known))
             require(value in known, f"fp8_{c.kernel} has {what} {value!r}, but takes {choice}")
-        require(
-            c.band >= 1, f"fp8_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more"
-        )
+        require(c.band >= 1, f"fp8_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
         require(
             c.blocks * c.n <= 384,
             f"fp8_{c.kernel} keeps {c.blocks} x {c.n} / 2 sums in a thread, but has registers for 192: "
@@ -120,8 +122,7 @@ class Fp8:
         )
         require(
             max(m, n, k) <= INT32_MAX // 2,
-            f"fp8_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in "
-            "several ranges",
+            f"fp8_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in several ranges",
         )
         require(
             c.shared_bytes + 1024 <= shared_most,
@@ -229,18 +230,18 @@ NARROW_FAMILY: tuple[Fp8, ...] = (
     *(Fp8("packed", groups, 1, n, 10, 1, keep="b") for groups in (1, 2) for n in (16, 32)),
     *(
         Fp8("split_k", groups, 1, n, 10, 1, splits, keep="b")
-        for groups in (1, 2) for n in (16, 32) for splits in (2, 3, 4, 8)
+        for groups in (1, 2)
+        for n in (16, 32)
+        for splits in (2, 3, 4, 8)
     ),
-)  # fmt: skip
+)
 #: Configurations that nothing tries in this process, because they were seen to hang or to break the GPU's context.
 LEFT_OUT: set[Fp8] = set()
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
 
-def candidates(
-    m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC"
-) -> list[Fp8]:
+def candidates(m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> list[Fp8]:
     """What takes the problem, without what a prediction rules out."""
     predicted = {
         c: predict(c, m, n, k, sms)

@@ -36,9 +36,7 @@ class Sizes:
     m: int  #: features of Y
     k: int  #: features of X
     tokens: int
-    vectors: bool = (
-        False  #: a scale for each row of A and for each token, instead of one for each operand
-    )
+    vectors: bool = False  #: a scale for each row of A and for each token, instead of one for each operand
     bias: bool = False
     activation: str = ""
 
@@ -68,23 +66,20 @@ def config_of(sizes: Sizes, device) -> Fp8:
     shape = sizes.m, sizes.tokens, sizes.k
     label = fp8_operands.label("vectors" if sizes.vectors else "tensor", orders=layer.ORDERS)
     found = tuning.look_up(
-        family.CHOICES, (*shape, label), device, near=True,
+        family.CHOICES,
+        (*shape, label),
+        device,
+        near=True,
         fits=lambda c: isinstance(c, Fp8) and c.kernel in PACKED and fp8_family.fits(c, *shape, most, layer.ORDERS),
-    )  # fmt: skip
-    return (
-        found.config
-        if found is not None
-        else predicted(sizes, properties.multiprocessor_count, most)
     )
+    return found.config if found is not None else predicted(sizes, properties.multiprocessor_count, most)
 
 
 @functools.lru_cache(1024)
 def predicted(sizes: Sizes, sms: int, most: int) -> Fp8:
     """The best by `fp8_family.predict`. sms: of the GPU; most: bytes of shared memory that a block may have."""
     shape = sizes.m, sizes.tokens, sizes.k
-    found = [
-        c for c in fp8_family.candidates(*shape, sms, most, layer.ORDERS) if c.kernel in PACKED
-    ]
+    found = [c for c in fp8_family.candidates(*shape, sms, most, layer.ORDERS) if c.kernel in PACKED]
     require(
         bool(found),
         f"no kernel takes a 2:4 layer in FP8 of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this "
@@ -103,7 +98,7 @@ def quantise(stream, dtype: str, tokens: int, k: int, x: int, to: int, scale: in
     if tokens:
         workspace.enqueue(
             device, stream, QUANTISE, f"quantised<{_ENUM[dtype]}>", tokens, 256, x, np.int32(k // 8), to, scale
-        )  # fmt: skip
+        )
 
 
 @dataclass
@@ -119,9 +114,7 @@ class Launcher:
     enqueue: Any  #: cuda.core.launch
     _maps: dict = field(default_factory=dict)  #: addresses -> what says where x and y are
 
-    def __call__(
-        self, stream, x: int, y: int, packed: int, scale_a: int, scale_x: int, bias: int = 0
-    ) -> None:
+    def __call__(self, stream, x: int, y: int, packed: int, scale_a: int, scale_x: int, bias: int = 0) -> None:
         """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes;
         packed: of `pack`; scales, bias: float32. Launches may overlap."""
         maps = self._maps.get((x, y)) or self._mapped(x, y)
@@ -149,14 +142,10 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     check(sizes)
     device = gpu.with_wgmma(ordinal, "a 2:4 layer in FP8")
     config = config_of(sizes, device)
-    entry = config.entry(
-        "bfloat16", sizes.vectors, sizes.vectors, layer.ORDERS, sizes.activation or sizes.bias
-    )
+    entry = config.entry("bfloat16", sizes.vectors, sizes.vectors, layer.ORDERS, sizes.activation or sizes.bias)
     kernel = jit.loaded(config.source, entry, device, config.shared_bytes)
     high, wide = config.tiles(sizes.m, sizes.tokens)
-    numbers = tuple(
-        map(np.int32, (ceil(sizes.k / K), high, wide, min(config.band, high), KEEP[config.keep]))
-    )
+    numbers = tuple(map(np.int32, (ceil(sizes.k / K), high, wide, min(config.band, high), KEEP[config.keep])))
     launch = fp8.launch_of(config, sizes.m, sizes.tokens, device)
     last = np.int32(sizes.m), np.int32(sizes.tokens)
     return Launcher(sizes, config, kernel, launch, numbers, last, enqueue)

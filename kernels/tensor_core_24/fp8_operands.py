@@ -45,9 +45,16 @@ def label(scale: str = "tensor", out: str = "bfloat16", orders: str = "CC") -> s
 
 
 def problem(
-    m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *,
-    scale: str = "tensor", out: str = "bfloat16", orders: str = "CC",
-) -> Problem:  # fmt: skip
+    m: int,
+    n: int,
+    k: int,
+    density: float = 0.5,
+    seed: int = 0,
+    *,
+    scale: str = "tensor",
+    out: str = "bfloat16",
+    orders: str = "CC",
+) -> Problem:
     """C (m, n) = A (m, k) · B (k, n) with random A and B; sizes need not be multiples of anything.
 
     Values are uniform in (-1, 1) before they are rounded to e4m3 over scales of 1/448, and with "vectors" times
@@ -66,25 +73,23 @@ def problem(
     )
     arguments = (int(m), int(n), int(k), int(seed), scale)
     return _problem(
-        label(scale, out, orders), *arguments[:4], out,
+        label(scale, out, orders),
+        *arguments[:4],
+        out,
         lambda: host_operands(*arguments),
         lambda: device_operands(*arguments, out, orders),
         orders,
-    )  # fmt: skip
+    )
 
 
-def problem_from(
-    a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: float = 1.0, name: str = ""
-) -> Problem:
+def problem_from(a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: float = 1.0, name: str = "") -> Problem:
     """C (m, n) = A · B for given matrices, on the host or the device; validates both.
 
     b: (k, n), its bits column-major. out_scale: of C, where it is e4m3. name: "" for that of `label`. Raises
     ValueError with one sentence where a matrix is malformed or the two do not go together.
     """
     two_four_eight.validate(a)
-    require(
-        a.dtype == b.dtype == DTYPE, f"A is {a.dtype} and B is {b.dtype}, but both must be {DTYPE}"
-    )
+    require(a.dtype == b.dtype == DTYPE, f"A is {a.dtype} and B is {b.dtype}, but both must be {DTYPE}")
     require(
         a.k == b.shape[0],
         f"A has {a.k} columns and B has {b.shape[0]} rows, but a product needs as many",
@@ -99,10 +104,15 @@ def problem_from(
     require(out_scale > 0, f"the scale of C is {out_scale!r}, but must be positive")
     scale = "vectors" if a.scale.size > 1 or b.scale.size > 1 else "tensor"
     return _problem(
-        name or label(scale, out), int(m), int(n), int(k), 0, out,
+        name or label(scale, out),
+        int(m),
+        int(n),
+        int(k),
+        0,
+        out,
         lambda: Operands(formats.to_host(a), _eight(np.asarray, formats.to_host(b))),
         lambda: _on_device(a, b, out, out_scale),
-    )  # fmt: skip
+    )
 
 
 def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
@@ -111,9 +121,7 @@ def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
     left = k - 4 * np.arange(k_pad // 4)  # columns from a group's first one on
     pairs = np.where(left >= 4, 6, np.where(left == 3, 3, 1)).astype(np.uint64)
     stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint8).ravel()
-    draw = splitmix.random_u32(
-        splitmix.key(seed, _INDICES), splitmix.positions(range(m * k_pad // 4))
-    )
+    draw = splitmix.random_u32(splitmix.key(seed, _INDICES), splitmix.positions(range(m * k_pad // 4)))
     choice = (draw.reshape(m, -1) * pairs >> np.uint64(32)).astype(np.uint8)
     meta = two_four.pack_pairs(two_four.PAIRS[choice])
     val = _values(splitmix.key(seed, _VALUES), m, k_pad // 2) * stored
@@ -122,9 +130,7 @@ def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
     return Operands(TwoFourEight(m, k, DTYPE, val, meta, scale_a), Eight(DTYPE, b.T, scale_b))
 
 
-def device_operands(
-    m: int, n: int, k: int, seed: int, scale: str, out: str, orders: str = "CC"
-) -> Operands:
+def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str, orders: str = "CC") -> Operands:
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
@@ -134,12 +140,18 @@ def device_operands(
     b = cupy.empty((n, k), cupy.uint8)
     indices, values, dense = (np.uint64(splitmix.key(seed, stream)) for stream in range(3))
     jit.run_on_cupy_stream(
-        SOURCE, "sparse_eight", meta.size, THREADS,
-        np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
-    )  # fmt: skip
-    jit.run_on_cupy_stream(
-        SOURCE, "dense_eight", ceil(b.size / 8), THREADS, np.uint64(b.size), dense, b.data.ptr
+        SOURCE,
+        "sparse_eight",
+        meta.size,
+        THREADS,
+        np.int32(m),
+        np.int32(k),
+        indices,
+        values,
+        val.data.ptr,
+        meta.data.ptr,
     )
+    jit.run_on_cupy_stream(SOURCE, "dense_eight", ceil(b.size / 8), THREADS, np.uint64(b.size), dense, b.data.ptr)
     scale_a, scale_b = map(cupy.asarray, scales(m, n, seed, scale))
     most = float(scale_a.max() * scale_b.max()) * float(LARGEST) ** 2
     room = 8 * sqrt(max(k / 2, 1)) / 3 * most / float(LARGEST)
@@ -190,9 +202,16 @@ def _require(m, n, k, out: str) -> None:
 
 
 def _problem(
-    name: str, m: int, n: int, k: int, seed: int, out: str,
-    on_host: Callable[[], Operands], on_device: Callable[[], Operands], orders: str = "CC",
-) -> Problem:  # fmt: skip
+    name: str,
+    m: int,
+    n: int,
+    k: int,
+    seed: int,
+    out: str,
+    on_host: Callable[[], Operands],
+    on_device: Callable[[], Operands],
+    orders: str = "CC",
+) -> Problem:
     k_pad = ceil(k / 32) * 32
     a, b, c = (
         m * k_pad // 2 + m * k_pad // 8,

@@ -42,9 +42,7 @@ _STUDIES = {
 
 #: The published kernel in both dtypes, and the one that masks any sizes. The side studies, and the family
 #: that the tuner tries, have as many more, which `bind` compiles when they are asked for.
-_PUBLISHED = tuple(
-    PUBLISHED.entry(dtype, mask=mask) for dtype in ("bfloat16", "float16") for mask in (False, True)
-)
+_PUBLISHED = tuple(PUBLISHED.entry(dtype, mask=mask) for dtype in ("bfloat16", "float16") for mask in (False, True))
 
 VARIANTS: dict[str, Kernel] = {
     "mma_sp": Kernel(
@@ -112,12 +110,14 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None, 
     """
     adds = set(extra) - {"alpha"}
     return tuning.bind_choice(
-        family.CHOICES, family.key(problem), device,
+        family.CHOICES,
+        family.key(problem),
+        device,
         fits=lambda config: family.fits(config, problem, device),
         make=lambda: tune(problem, device),
         bind=lambda config: bind_config(name, problem, device, family.complete(config, adds), **extra),
         file=file,
-    )  # fmt: skip
+    )
 
 
 def tune(problem: Problem, device) -> tuning.Winner:
@@ -135,11 +135,14 @@ def tune(problem: Problem, device) -> tuning.Winner:
     if isinstance(configs[0], family.Wgmma):  # what all of them prepare
         share = {"metadata": wgmma.ring_metadata(problem.device().a, 3072, 256), "cache": {}}
     return tuning.tune(
-        problem, configs,
+        problem,
+        configs,
         lambda p, config: bind_config("trial", p, device, config, **(share if p is problem else {})),
         [lambda p, name=name: _by_rows(name, p, device) for name in ("mma_sp", "wgmma_one_stage")],
-        device, family.ROUNDS, family.jobs(configs, problem),
-    )  # fmt: skip
+        device,
+        family.ROUNDS,
+        family.jobs(configs, problem),
+    )
 
 
 def _by_rows(name: str, problem: Problem, device) -> Bound:

@@ -90,22 +90,24 @@ def reads_packed(config: Wgmma) -> bool:
 def config_of(sizes: Sizes, device) -> Wgmma:
     """The tuned configuration where the choices have the sizes, else the best by prediction."""
     limits = (
-        device.properties.multiprocessor_count, device.properties.max_shared_memory_per_block_optin,
-    )  # fmt: skip
+        device.properties.multiprocessor_count,
+        device.properties.max_shared_memory_per_block_optin,
+    )
     key = (sizes.m, sizes.tokens, sizes.k, f"{sizes.dtype} {ORDERS}")
     found = tuning.look_up(
-        family.CHOICES, key, device, near=True,
+        family.CHOICES,
+        key,
+        device,
+        near=True,
         fits=lambda c: isinstance(c, Wgmma) and reads_packed(c) and family.takes(c, *key[:3], *limits, ORDERS),
-    )  # fmt: skip
+    )
     return found.config if found is not None else predicted(sizes, *limits)
 
 
 @functools.lru_cache(1024)
 def predicted(sizes: Sizes, sms: int, most: int) -> Wgmma:
     """The best by `family.predict`. sms: of the GPU; most: bytes of shared memory that a block may have."""
-    found = [
-        c for c in family.likely(sizes.m, sizes.tokens, sizes.k, sms, most, ORDERS) if reads_packed(c)
-    ]
+    found = [c for c in family.likely(sizes.m, sizes.tokens, sizes.k, sms, most, ORDERS) if reads_packed(c)]
     require(
         bool(found),
         f"no kernel takes a 2:4 layer of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this GPU",
@@ -167,9 +169,13 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     high, wide = wgmma.grid_of(config, sizes.m, sizes.tokens)
     own, i32 = wgmma.own_of(config, sizes, device), np.int32
     before = (
-        i32(config.steps(sizes.k)), *map(i32, (high, wide, min(config.band, high))), *own.arguments,
-        *(() if config.kind.hints == "never" else [i32(KEEP[config.keep])]), np.float32(1), np.float32(0),
-    )  # fmt: skip
+        i32(config.steps(sizes.k)),
+        *map(i32, (high, wide, min(config.band, high))),
+        *own.arguments,
+        *(() if config.kind.hints == "never" else [i32(KEEP[config.keep])]),
+        np.float32(1),
+        np.float32(0),
+    )
     after = tuple(map(i32, (sizes.m, sizes.tokens, sizes.m, sizes.pieces)))
     launch = wgmma.launch_of(config, sizes.m, sizes.tokens, kernel, device, own.count)
     return Launcher(sizes, config, kernel, launch, before, after, enqueue)

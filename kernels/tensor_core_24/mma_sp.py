@@ -131,9 +131,7 @@ def bind(
         bias.data.ptr if bias is not None else 0,
     )
     left = meta.nbytes + (val.nbytes if val is not ops.a.val else 0)
-    return Launch(
-        name, [(kernel, launch, arguments)], ops.c, prepare_ms, left, (ops, val, meta, c, bias)
-    )
+    return Launch(name, [(kernel, launch, arguments)], ops.c, prepare_ms, left, (ops, val, meta, c, bias))
 
 
 def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:

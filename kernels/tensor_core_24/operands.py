@@ -40,7 +40,7 @@ _PANEL = 1 << 22  # numbers that NumPy makes at a time, to bound its temporaries
 
 def problem(
     m: int, n: int, k: int, density: float = 0.5, seed: int = 0, *, dtype: str = "bfloat16", orders: str = "CC"
-) -> Problem:  # fmt: skip
+) -> Problem:
     """C (m, n) = A (m, k) · B (k, n) with random A and B; sizes need not be multiples of anything.
 
     Values are uniform in (-1, 1), rounded to `dtype`, and never zero; each group of four columns of
@@ -57,11 +57,12 @@ def problem(
     require(orders in ORDERS, f"orders is {orders!r}, but must be one of {', '.join(ORDERS)}")
     arguments = (int(m), int(n), int(k), int(seed), dtype)  # NumPy's would wrap in the products
     return _problem(
-        label_of(dtype, orders), *arguments,
+        label_of(dtype, orders),
+        *arguments,
         lambda: host_operands(*arguments),
         lambda: device_operands(*arguments, orders),
         orders,
-    )  # fmt: skip
+    )
 
 
 def label_of(dtype: str, orders: str = "CC") -> str:
@@ -92,10 +93,15 @@ def problem_from(a: TwoFour, b: Half, label: str = "") -> Problem:
         return Operands(two_four.to_device(a), half.to_device(b), _output(m, n, a.dtype))
 
     return _problem(
-        label or LABELS[a.dtype], int(m), int(n), int(k), 0, a.dtype,
+        label or LABELS[a.dtype],
+        int(m),
+        int(n),
+        int(k),
+        0,
+        a.dtype,
         lambda: Operands(formats.to_host(a), formats.to_host(b)),
         on_device,
-    )  # fmt: skip
+    )
 
 
 def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
@@ -108,9 +114,7 @@ def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     choice = np.empty(m * k_pad // 4, np.uint8)
     for part in _panels(choice.size):
         draw = splitmix.random_u32(splitmix.key(seed, _INDICES), splitmix.positions(part))
-        choice[part.start : part.stop] = draw * pairs[
-            splitmix.positions(part) % pairs.size
-        ] >> np.uint64(32)
+        choice[part.start : part.stop] = draw * pairs[splitmix.positions(part) % pairs.size] >> np.uint64(32)
     nibbles = two_four.PAIRS[choice].reshape(m, -1, 4)
     meta = np.bitwise_or.reduce(nibbles << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
     val = _values(splitmix.key(seed, _VALUES), (m, k_pad // 2), dtype) * stored
@@ -126,9 +130,17 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str, orders: str =
     meta = cupy.empty((m, k_pad // 16), cupy.uint16)
     indices, values = (np.uint64(splitmix.key(seed, stream)) for stream in (_INDICES, _VALUES))
     jit.run_on_cupy_stream(
-        SOURCE, f"sparse<{_ENUM[dtype]}>", meta.size, THREADS,
-        np.int32(m), np.int32(k), indices, values, val.data.ptr, meta.data.ptr,
-    )  # fmt: skip
+        SOURCE,
+        f"sparse<{_ENUM[dtype]}>",
+        meta.size,
+        THREADS,
+        np.int32(m),
+        np.int32(k),
+        indices,
+        values,
+        val.data.ptr,
+        meta.data.ptr,
+    )
     b = device_dense(k, n, seed, dtype)
     if orders[0] == "F":
         b = Half(dtype, compress.contiguous(b.bits.T).T)
@@ -147,9 +159,14 @@ def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
 
     bits = cupy.empty((rows, columns), cupy.uint16)
     jit.run_on_cupy_stream(
-        SOURCE, f"dense<{_ENUM[dtype]}>", ceil(bits.size / 8), THREADS,
-        np.uint64(bits.size), np.uint64(splitmix.key(seed, _B)), bits.data.ptr,
-    )  # fmt: skip
+        SOURCE,
+        f"dense<{_ENUM[dtype]}>",
+        ceil(bits.size / 8),
+        THREADS,
+        np.uint64(bits.size),
+        np.uint64(splitmix.key(seed, _B)),
+        bits.data.ptr,
+    )
     return Half(dtype, bits)
 
 
@@ -194,9 +211,16 @@ def _sizes(m, n, k) -> None:
 
 
 def _problem(
-    label: str, m: int, n: int, k: int, seed: int, dtype: str,
-    on_host: Callable[[], Operands], on_device: Callable[[], Operands], orders: str = "CC",
-) -> Problem:  # fmt: skip
+    label: str,
+    m: int,
+    n: int,
+    k: int,
+    seed: int,
+    dtype: str,
+    on_host: Callable[[], Operands],
+    on_device: Callable[[], Operands],
+    orders: str = "CC",
+) -> Problem:
     k_pad = ceil(k / 16) * 16
     a, b, c = m * k_pad + m * k_pad // 8, 2 * k * n, 2 * m * n  # bytes; A: val and meta
     return Problem(

@@ -12,45 +12,77 @@ SQUARE = {
 #: (m, n, k): layers of Llama models with m outputs, k inputs and n tokens, and two with few tokens.
 LLM = {
     "full": (
-        (4096, 4096, 11008), (11008, 4096, 4096), (14336, 8192, 4096), (4096, 8192, 14336),
-        (28672, 4096, 8192), (8192, 512, 8192), (8192, 128, 8192),
+        (4096, 4096, 11008),
+        (11008, 4096, 4096),
+        (14336, 8192, 4096),
+        (4096, 8192, 14336),
+        (28672, 4096, 8192),
+        (8192, 512, 8192),
+        (8192, 128, 8192),
     ),
     "kick": ((8192, 128, 8192),),
-}  # fmt: skip
+}
 #: 4096 and its neighbours: what masking costs, by the size that is no multiple.
 RAGGED = {
     "full": (
-        (4096, 4096, 4096), (4097, 4096, 4096), (4096, 4104, 4096), (4096, 4098, 4096), (4096, 4097, 4096),
-        (4096, 4096, 4104), (4100, 4104, 4104), (1000, 1000, 1000), (333, 777, 1111),
+        (4096, 4096, 4096),
+        (4097, 4096, 4096),
+        (4096, 4104, 4096),
+        (4096, 4098, 4096),
+        (4096, 4097, 4096),
+        (4096, 4096, 4104),
+        (4100, 4104, 4104),
+        (1000, 1000, 1000),
+        (333, 777, 1111),
     ),
     "kick": ((1000, 1000, 1000),),
-}  # fmt: skip
+}
 #: Rows of B that begin at multiples of 128, 16, 32, 64 and 128 bytes, then layers with 1000 tokens.
 ROWS = {
     "full": (
-        (4096, 4096, 4096), (4096, 4104, 4096), (4096, 4112, 4096), (4096, 4128, 4096), (4096, 4160, 4096),
-        (28672, 1000, 8192), (14336, 1000, 4096), (1536, 1000, 3072),
+        (4096, 4096, 4096),
+        (4096, 4104, 4096),
+        (4096, 4112, 4096),
+        (4096, 4128, 4096),
+        (4096, 4160, 4096),
+        (28672, 1000, 8192),
+        (14336, 1000, 4096),
+        (1536, 1000, 3072),
     ),
     "kick": ((1536, 1000, 3072),),
-}  # fmt: skip
+}
 #: Products of microseconds: few tiles, and the tokens of decoding.
 SMALL = {
     "full": (
-        (512, 512, 512), (1024, 512, 512), (512, 512, 2048), (2048, 128, 2048), (4096, 16, 4096), (4096, 32, 4096),
-        (8192, 16, 8192), (8192, 64, 8192),
+        (512, 512, 512),
+        (1024, 512, 512),
+        (512, 512, 2048),
+        (2048, 128, 2048),
+        (4096, 16, 4096),
+        (4096, 32, 4096),
+        (8192, 16, 8192),
+        (8192, 64, 8192),
     ),
     "kick": ((512, 512, 512),),
-}  # fmt: skip
+}
 #: As LLM, with the tokens of decoding; beside SQUARE and LLM where 8-bit operands are multiplied.
 FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": ((8192, 64, 8192),)}
 #: In the layout of a linear layer: n tokens, whose k features lie side by side, as do the m of C.
 LINEAR = {
     "full": (
-        (4096, 4096, 4096), (6144, 6144, 6144), (8192, 8192, 8192), (12288, 12288, 12288), (16384, 16384, 16384),
-        (5120, 4096, 5120), (11008, 4096, 4096), (28672, 4096, 8192), (4096, 4096, 11008), (1024, 1024, 1024),
+        (4096, 4096, 4096),
+        (6144, 6144, 6144),
+        (8192, 8192, 8192),
+        (12288, 12288, 12288),
+        (16384, 16384, 16384),
+        (5120, 4096, 5120),
+        (11008, 4096, 4096),
+        (28672, 4096, 8192),
+        (4096, 4096, 11008),
+        (1024, 1024, 1024),
     ),
     "kick": ((1024, 1024, 1024),),
-}  # fmt: skip
+}
 #: The same with the tokens of decoding.
 DECODING = {
     "full": tuple((m, n, k) for m, k in ((4096, 4096), (8192, 8192), (28672, 8192)) for n in (1, 4, 16, 64)),
@@ -79,13 +111,10 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
         "small": SMALL[preset],
     }
     found = {
-        name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen]
-        for name, chosen in shapes.items()
+        name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen] for name, chosen in shapes.items()
     }
     for name, chosen in (("linear", LINEAR), ("decoding", DECODING)):
-        found[name] = [
-            {"m": m, "n": n, "k": k, "density": DENSITY, "orders": "FF"} for m, n, k in chosen[preset]
-        ]
+        found[name] = [{"m": m, "n": n, "k": k, "density": DENSITY, "orders": "FF"} for m, n, k in chosen[preset]]
     size = 4096
     found["float16"] = [{"m": size, "n": size, "k": size, "density": DENSITY, "dtype": "float16"}]
     return found

@@ -152,9 +152,10 @@ def bind(
     ]
     if kind.adds:
         arguments += [
-            np.float32(beta), *(0 if x is None else x.data.ptr for x in (dense.c_in, bias)),
+            np.float32(beta),
+            *(0 if x is None else x.data.ptr for x in (dense.c_in, bias)),
             *map(np.int32, (m, n, dense.c.shape[1])),
-        ]  # fmt: skip
+        ]
     if kind.ordered:
         arguments += [np.int32(val.shape[1] if packed else 0)]
     if kind.by_threads:
@@ -169,9 +170,17 @@ def bind(
         prepare_ms,
         held,
         keep=(
-            operands, a.val if packed else val, metadata, val if packed else None, own.workspace,
-            dense.b, dense.c, dense.c_in, c, bias,
-        ),  # fmt: skip
+            operands,
+            a.val if packed else val,
+            metadata,
+            val if packed else None,
+            own.workspace,
+            dense.b,
+            dense.c,
+            dense.c_in,
+            c,
+            bias,
+        ),
         scratch=(*own.scratch, *dense.copies),
     )
 
@@ -304,9 +313,7 @@ def kernel_of(config: Wgmma, entry: str, device, source: Path | None = None):
     shared = config.shared_bytes
     if source is None and not config.kind.exchanging:
         return jit.loaded(config.source, entry, device, shared)
-    cubin = jit.compile_cubin(
-        source or config.source, entry, jit.arch_of(device), include=(HERE,) if source else ()
-    )
+    cubin = jit.compile_cubin(source or config.source, entry, jit.arch_of(device), include=(HERE,) if source else ())
     if config.kind.exchanging:
         cubin = jit.launched_with(cubin, AT_LAUNCH)
     return jit.load(cubin, shared)

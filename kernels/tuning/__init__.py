@@ -15,5 +15,15 @@ from .heats import Rounds
 from .trials import Winner, bind_choice, choose, tune
 
 __all__ = [
-    "Choice", "Choices", "Rounds", "Winner", "bind_choice", "choose", "knobs", "look_up", "read", "tune", "write",
-]  # fmt: skip
+    "Choice",
+    "Choices",
+    "Rounds",
+    "Winner",
+    "bind_choice",
+    "choose",
+    "knobs",
+    "look_up",
+    "read",
+    "tune",
+    "write",
+]

@@ -16,9 +16,7 @@ from . import choices
 def rooms() -> dict[str, choices.Choices]:
     """room -> where its choices are, of every room that keeps some."""
     names = sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/choices"))
-    return {
-        name: importlib.import_module(f"..{name}.family", __package__).CHOICES for name in names
-    }
+    return {name: importlib.import_module(f"..{name}.family", __package__).CHOICES for name in names}
 
 
 def main(arguments: list[str] | None = None) -> None:

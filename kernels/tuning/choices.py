@@ -60,9 +60,14 @@ class Choice:
 
 
 def look_up(
-    choices: Choices, key: tuple, device, fits: Callable[[object], bool], file: Path | None = None,
-    *, near: bool = False,
-) -> Choice | None:  # fmt: skip
+    choices: Choices,
+    key: tuple,
+    device,
+    fits: Callable[[object], bool],
+    file: Path | None = None,
+    *,
+    near: bool = False,
+) -> Choice | None:
     """The choice for a problem's key on this GPU, or None where there is none that still holds.
 
     fits: whether the GPU takes a configuration, which may have been edited by hand or come from another GPU.
@@ -143,9 +148,7 @@ def _rows(table: csv.DictReader, path: Path) -> Iterator[dict]:
     try:
         yield from table
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(
-            f"{path} is no file of the tuner's choices ({error}): delete it"
-        ) from error
+        raise ValueError(f"{path} is no file of the tuner's choices ({error}): delete it") from error
 
 
 def _choice(choices: Choices, row: dict, columns) -> Choice:
@@ -177,9 +180,7 @@ def stamp(choices: Choices, path: Path) -> int:
     """
     with _alone(path):
         found = read(choices, path)
-        now = {
-            key: replace(c, kernels=digest(choices.sources(c.config))) for key, c in found.items()
-        }
+        now = {key: replace(c, kernels=digest(choices.sources(c.config))) for key, c in found.items()}
         _write_all(choices, path, now)
     return sum(now[key] != found[key] for key in now)
 
@@ -235,11 +236,7 @@ def knobs(config) -> str:
     if not is_dataclass(config):
         return str(config)
     values = ((f, getattr(config, f.name)) for f in fields(config))
-    return " ".join(
-        f"{f.name}={value}"
-        for f, value in values
-        if not (f.metadata.get("unsaid") and value == f.default)
-    )
+    return " ".join(f"{f.name}={value}" for f, value in values if not (f.metadata.get("unsaid") and value == f.default))
 
 
 @functools.lru_cache(1024)
@@ -262,9 +259,7 @@ def own_folder(room: str) -> Path:
 
 def _places() -> tuple[str | None, ...]:
     """What of the environment `own_folder` looks at."""
-    return tuple(
-        map(os.environ.get, ("SPARSITY_CHOICES", "SPARSITY_CACHE", "XDG_CACHE_HOME", "HOME"))
-    )
+    return tuple(map(os.environ.get, ("SPARSITY_CHOICES", "SPARSITY_CACHE", "XDG_CACHE_HOME", "HOME")))
 
 
 @functools.lru_cache(64)

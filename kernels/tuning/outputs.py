@@ -42,9 +42,11 @@ ELEMENTS = {
 }
 #: What one rounding to a dtype changes, of a number, and of one too small for the dtype's full precision.
 ROUNDINGS = {
-    "float32": (0.0, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126), "float16": (2.0**-11, 2.0**-25),
+    "float32": (0.0, 2.0**-126),
+    "bfloat16": (2.0**-8, 2.0**-126),
+    "float16": (2.0**-11, 2.0**-25),
     "e4m3": (2.0**-4, 2.0**-10),
-}  # fmt: skip
+}
 UNIT, LAMBDA = 2.0**-24, 8
 #: What tensor cores cut off a sum, for each of its products; and of 8 bits, which they align to 13 bits, of the whole.
 CUT, CUT_EIGHT = UNIT, 2.0**-10
@@ -155,11 +157,7 @@ def difference(found, expected, magnitudes=None, may: Allowed | None = None) -> 
     if not wrong:
         return ""
     rows, columns = expected.shape
-    fast = (
-        rows
-        if array_of(expected).flags.f_contiguous and not array_of(expected).flags.c_contiguous
-        else columns
-    )
+    fast = rows if array_of(expected).flags.f_contiguous and not array_of(expected).flags.c_contiguous else columns
     row, column = divmod(place, fast) if fast == columns else divmod(place, fast)[::-1]
     times = f", by up to {worst:.1e} times what rounding explains" if magnitudes is not None else ""
     return f"{wrong} of {size} elements differ, the first at row {row}, column {column}{times}"
@@ -173,11 +171,17 @@ def _on_gpu(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]
     right = array_of(expected)
     blocks = min(MOST_BLOCKS, -(-right.size // THREADS))
     jit.run_on_cupy_stream(
-        SOURCE, f"compare<{ELEMENTS[dtype_of(expected)]}>", blocks * THREADS, THREADS,
-        np.uint64(right.size), array_of(found).data.ptr, right.data.ptr,
+        SOURCE,
+        f"compare<{ELEMENTS[dtype_of(expected)]}>",
+        blocks * THREADS,
+        THREADS,
+        np.uint64(right.size),
+        array_of(found).data.ptr,
+        right.data.ptr,
         0 if magnitudes is None else array_of(magnitudes).data.ptr,
-        *map(np.float32, (may.limit, may.rounding, may.least)), verdict.data.ptr,
-    )  # fmt: skip
+        *map(np.float32, (may.limit, may.rounding, may.least)),
+        verdict.data.ptr,
+    )
     wrong, first, worst = verdict.get()
     return int(wrong), right.size - int(first), float(worst.astype(np.uint32).view(np.float32))
 

@@ -70,9 +70,13 @@ def jobs(problem: Problem) -> list[tuple[Path, str]]:
 def _with(problem: Problem, made) -> Problem:
     """The problem with other operands, made of its own where they are asked for."""
     return replace(
-        problem, make_host=lambda: made(problem.host()), make_device=lambda: made(problem.device()),
-        source=None, _host=None, _device=None,
-    )  # fmt: skip
+        problem,
+        make_host=lambda: made(problem.host()),
+        make_device=lambda: made(problem.device()),
+        source=None,
+        _host=None,
+        _device=None,
+    )
 
 
 def _array(x):
@@ -111,9 +115,15 @@ def _unsigned(x):
     elif array.size:
         threads = min(array.nbytes // 4 + 1, MOST_BLOCKS * THREADS)
         jit.run_on_cupy_stream(
-            SOURCE, "magnitudes", threads, THREADS,
-            np.uint64(array.nbytes), array.data.ptr, made.data.ptr, np.uint32(UNSIGNED[array.itemsize]),
-        )  # fmt: skip
+            SOURCE,
+            "magnitudes",
+            threads,
+            THREADS,
+            np.uint64(array.nbytes),
+            array.data.ptr,
+            made.data.ptr,
+            np.uint32(UNSIGNED[array.itemsize]),
+        )
     if isinstance(x, (Eight, TwoFourEight)):  # scales are positive
         return replace(x, **{"bits" if isinstance(x, Eight) else "val": made})
     return _put(x, made)
@@ -201,12 +211,20 @@ def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
             new[part] = _bits(numbers, _stored(x))
     elif array.size:
         jit.run_on_cupy_stream(
-            SOURCE, _entry(x), min(array.size, MOST_BLOCKS * THREADS), THREADS,
-            np.uint64(array.size), array.data.ptr, made.data.ptr, np.int32(sparse), np.uint32(share), np.int32(bits),
+            SOURCE,
+            _entry(x),
+            min(array.size, MOST_BLOCKS * THREADS),
+            THREADS,
+            np.uint64(array.size),
+            array.data.ptr,
+            made.data.ptr,
+            np.int32(sparse),
+            np.uint32(share),
+            np.int32(bits),
             0 if along.col_idx is None else along.col_idx.data.ptr,
             *map(np.int64, (along.area, along.width, along.stride, along.extent, along.per)),
             *map(np.uint64, keys),
-        )  # fmt: skip
+        )
     return made
 
 
@@ -215,9 +233,7 @@ def _numbers(place, along: _Along, sparse: bool, share: int, bits: int, keys) ->
     drawn = splitmix.random_u32(keys[0], place)
     other = (drawn & np.uint64(4095)) < share
     if sparse:
-        number = (1 + other) * (
-            1 - 2 * (place // np.uint64(along.stride) & np.uint64(1)).astype(int)
-        )
+        number = (1 + other) * (1 - 2 * (place // np.uint64(along.stride) & np.uint64(1)).astype(int))
     else:
         number = 1 + other * np.where(drawn & np.uint64(4096), 1, -1)
     if bits:

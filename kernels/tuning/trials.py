@@ -120,9 +120,7 @@ def tune(
             del bounds[config]
     reasons = "; ".join(f"{knobs(config)}: {_reason(error)}" for config, error in trial.failed)
     refused = all(isinstance(error, ValueError) for _, error in trial.failed)
-    raise (ValueError if refused else RuntimeError)(
-        f"all {len(configs)} candidates failed: {reasons}"
-    )
+    raise (ValueError if refused else RuntimeError)(f"all {len(configs)} candidates failed: {reasons}")
 
 
 @dataclass
@@ -159,9 +157,7 @@ class _Trial:
             except Exception as error:
                 reasons.append(_reason(error))
         else:
-            raise RuntimeError(
-                f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}"
-            )
+            raise RuntimeError(f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}")
         p = self.problem
         dtype, longest = outputs.dtype_of(self.right), min(p.k, p.nnz)
         self.may = outputs.allowed(p.limit or dtype, dtype, longest, outputs=2)
@@ -188,9 +184,7 @@ class _Trial:
                 return True
             wrong = outputs.difference(found, right)
             if wrong:
-                raise ArithmeticError(
-                    f"its output is not that of {self.judge} on whole numbers: {wrong}"
-                )
+                raise ArithmeticError(f"its output is not that of {self.judge} on whole numbers: {wrong}")
             return True
 
         return bool(self.attempt(config, check))

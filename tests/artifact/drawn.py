@@ -42,10 +42,7 @@ def overlaps(fig) -> list[tuple[str, str]]:
     boxes = np.array([t.get_window_extent().shrunk(0.9, 0.8).extents for t in texts]).reshape(-1, 4)
     low, high = (np.sort(boxes.reshape(-1, 2, 2), axis=1)[:, i] for i in (0, 1))
     meet = (low[:, None] <= high[None]).all(axis=2)  # a begins before b ends, in x and in y
-    return [
-        (texts[a].get_text(), texts[b].get_text())
-        for a, b in np.argwhere(np.triu(meet & meet.T, 1))
-    ]
+    return [(texts[a].get_text(), texts[b].get_text()) for a, b in np.argwhere(np.triu(meet & meet.T, 1))]
 
 
 #: Points; on a page a figure of `style.WIDTH` is 676 px wide, where these are 9 px.

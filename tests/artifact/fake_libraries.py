@@ -29,9 +29,14 @@ NAME = {14: "bfloat16", 2: "float16", F32: "float32"}
 ORDER, ORDERS = 1, {"COL": 0, "ROW": 1}
 #: cublasLtMatmulHeuristicResult_t, as nvmath has it.
 RESULT = np.dtype(
-    [("algo", [("data_", "<u8", (8,))]), ("workspace_size", "<u8"), ("state", "<i4"),
-     ("waves_count", "<f4"), ("reserved", "<i4", (4,))]
-)  # fmt: skip
+    [
+        ("algo", [("data_", "<u8", (8,))]),
+        ("workspace_size", "<u8"),
+        ("state", "<i4"),
+        ("waves_count", "<f4"),
+        ("reserved", "<i4", (4,)),
+    ]
+)
 BFLOAT16 = np.int16  # stands for the dtype that ml_dtypes adds
 
 
@@ -115,8 +120,13 @@ class Cusparse(Library):
         pass
 
     SpMMAlg = {
-        "DEFAULT": 0, "CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12, "BLOCKED_ELL_ALG1": 13, "BSR_ALG1": 14,
-    }  # fmt: skip
+        "DEFAULT": 0,
+        "CSR_ALG1": 4,
+        "CSR_ALG2": 6,
+        "CSR_ALG3": 12,
+        "BLOCKED_ELL_ALG1": 13,
+        "BSR_ALG1": 14,
+    }
     IndexType = SimpleNamespace(INDEX_32I=2)
     IndexBase = SimpleNamespace(ZERO=0)
     Order = SimpleNamespace(COL=1, ROW=2)
@@ -153,9 +163,7 @@ class Cusparse(Library):
     def sp_mm_preprocess(self, *arguments):
         self.log.append(("preprocess", arguments[-2]))
 
-    def sp_mm(
-        self, handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer
-    ):  # fmt: skip
+    def sp_mm(self, handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer):
         self.what(handle)
         kind, transposed = self.made[a][0], op_b == self.Operation.TRANSPOSE
         assert op_a == self.Operation.NON_TRANSPOSE and compute == F32
@@ -244,9 +252,24 @@ class CublasLt(Library):
         self.orders[layout] = int(at(address, (1,), np.int32)[0])
 
     def matmul(
-        self, handle, description, alpha, a, layout_a, b, layout_b, beta, c, layout_c, d, layout_d,
-        algorithm, workspace, size, stream,
-    ):  # fmt: skip
+        self,
+        handle,
+        description,
+        alpha,
+        a,
+        layout_a,
+        b,
+        layout_b,
+        beta,
+        c,
+        layout_c,
+        d,
+        layout_d,
+        algorithm,
+        workspace,
+        size,
+        stream,
+    ):
         if self.refuse:
             raise self.cuBLASLtError(self.refuse)
         self.what(handle)
@@ -372,9 +395,7 @@ def sparse_matrix(m: int, k: int, each: int = 3) -> csr.Csr:
 def csr_problem(m, n, k, layout="row", **what) -> Problem:
     """The same as `bcsr_problem` with an A in CSR."""
     a = sparse_matrix(m, k)
-    problem = block_operands.problem_from_csr(
-        a, n, 1, layout=layout, format="csr", reorder="", **what
-    )
+    problem = block_operands.problem_from_csr(a, n, 1, layout=layout, format="csr", reorder="", **what)
     a = problem.host().a
     arrays = (x.view(Array) for x in (a.row_ptr, a.col_idx, a.val))
     problem._device = _with_dense(problem, csr.Csr(m, k, *arrays), layout)

@@ -35,9 +35,7 @@ SPEEDUP = {"speedup": "warp_per_row", "over": "cusparse_best"}
 def evidence(frames=None, counters=None) -> evidence_.Evidence:
     """What `synthetic.folder` would hold, without files."""
     read = {name: evidence_.with_best(df) for name, df in (frames or _usual()).items()}
-    read["counters"] = (
-        pd.DataFrame(columns=records.COUNTER_COLUMNS) if counters is None else counters
-    )
+    read["counters"] = pd.DataFrame(columns=records.COUNTER_COLUMNS) if counters is None else counters
     read["ceilings"] = synthetic.ceilings().groupby("variant")[["gbps", "tflops"]].max().T
     return evidence_.Evidence(Path("nowhere"), "casper_sparse", read=read)
 

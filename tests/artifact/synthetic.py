@@ -23,9 +23,7 @@ DENSITIES = (0.005, 0.01, 0.05)
 SPEEDUP = {"wide": 0.7, "square": 0.8, "tall": 0.85}  # of the published kernel
 
 
-def experiment(
-    name: str, speedup=None, gpu="NVIDIA H200", scale=1.0, jitter=0.0, fill=0.75, **changes
-) -> pd.DataFrame:
+def experiment(name: str, speedup=None, gpu="NVIDIA H200", scale=1.0, jitter=0.0, fill=0.75, **changes) -> pd.DataFrame:
     """One record. speedup: of warp_per_row over the best cuSPARSE, a number or a function (m, n, k,
     density) -> number; scale: all times times this; jitter: relative spread of a time; changes:
     columns to overwrite."""
@@ -43,20 +41,39 @@ def experiment(
                 t = base * times * float(np.exp(jitter * generator.standard_normal()))
                 rows.append(
                     {
-                        "room": "casper_sparse", "experiment": name, "variant": variant,
+                        "room": "casper_sparse",
+                        "experiment": name,
+                        "variant": variant,
                         "label": "",
-                        "m": m, "n": n, "k": k, "density": density, "nnz": nnz, "seed": 0,
-                        "median_us": t, "q25_us": 0.99 * t, "q75_us": 1.01 * t, "samples": 100,
-                        "flops_def": "2*nnz*n", "useful_flops": flops, "tflops": flops / t / 1e6,
-                        "least_bytes": least, "requested_bytes": requested, "gbps": least / t / 1e3,
-                        "rel_err": 2e-7, "max_err": 1e-5, "prepare_ms": 3 * t / 1e3,
+                        "m": m,
+                        "n": n,
+                        "k": k,
+                        "density": density,
+                        "nnz": nnz,
+                        "seed": 0,
+                        "median_us": t,
+                        "q25_us": 0.99 * t,
+                        "q75_us": 1.01 * t,
+                        "samples": 100,
+                        "flops_def": "2*nnz*n",
+                        "useful_flops": flops,
+                        "tflops": flops / t / 1e6,
+                        "least_bytes": least,
+                        "requested_bytes": requested,
+                        "gbps": least / t / 1e3,
+                        "rel_err": 2e-7,
+                        "max_err": 1e-5,
+                        "prepare_ms": 3 * t / 1e3,
                         "prepare_bytes": 0.0,
-                        "graph": False, "sm_mhz": 1980.0, "power_w": 400.0, "throttle": "",
+                        "graph": False,
+                        "sm_mhz": 1980.0,
+                        "power_w": 400.0,
+                        "throttle": "",
                         "gpu": gpu,
                         "when": "2026-01-02T03:04:05+00:00",
                     }
                     | changes
-                )  # fmt: skip
+                )
     return pd.DataFrame(rows)
 
 
@@ -72,9 +89,7 @@ def ceilings(gpu="NVIDIA H200", copy=COPY_GBPS, fma=FMA_TFLOPS) -> pd.DataFrame:
         "shared_read": (8 * copy, 0.0),
         "fma": (1.0, fma),
     }
-    return consistent(
-        pd.DataFrame([row | {"variant": v, "gbps": g, "tflops": t} for v, (g, t) in rates.items()])
-    )
+    return consistent(pd.DataFrame([row | {"variant": v, "gbps": g, "tflops": t} for v, (g, t) in rates.items()]))
 
 
 def consistent(df: pd.DataFrame) -> pd.DataFrame:
@@ -96,9 +111,7 @@ def consistent(df: pd.DataFrame) -> pd.DataFrame:
 
 def counters(values: dict[str, dict[str, float]]) -> pd.DataFrame:
     """Tidy counters at every point of every sweep: {variant: {metric: value}}."""
-    shapes = dict.fromkeys(
-        shape for sweep in SHAPES.values() for shape in sweep
-    )  # each of them once
+    shapes = dict.fromkeys(shape for sweep in SHAPES.values() for shape in sweep)  # each of them once
     rows = [
         (variant, m, n, k, density, metric, value, "%")
         for m, n, k in shapes
@@ -125,9 +138,7 @@ def machine(gpu="NVIDIA H200", slug="") -> dict:
     }
 
 
-def folder(
-    root: Path, frames=None, gpu="NVIDIA H200", slug="nvidia-h200", with_ceilings=True
-) -> Path:
+def folder(root: Path, frames=None, gpu="NVIDIA H200", slug="nvidia-h200", with_ceilings=True) -> Path:
     """A GPU's folder under `root` with these experiments (default: all three sweeps), as `make
     measure` leaves it."""
     frames = {name: experiment(name, gpu=gpu) for name in SHAPES} if frames is None else frames

@@ -156,9 +156,7 @@ def test_being_stopped_ends_in_one_line(slow_notebook, number):
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    said = [
-        line for line in err.splitlines() if line and "/cell" not in line and "cell/s" not in line
-    ]
+    said = [line for line in err.splitlines() if line and "/cell" not in line and "cell/s" not in line]
     assert len(said) == 1 and "slow.ipynb is not finished; the same command goes on" in said[0], err
     assert "Traceback" not in out + err
     assert not list(target.parent.iterdir()), "something half-written is left"
@@ -268,9 +266,7 @@ def test_warnings_fail_the_book_and_keep_the_previous_one(elsewhere, capsys):
 # ---------------------------------------------------------------- where it builds
 
 
-@pytest.mark.parametrize(
-    "step", [["check"], ["notebook", "in.ipynb", "out.ipynb"], ["book", "x", "html"]]
-)
+@pytest.mark.parametrize("step", [["check"], ["notebook", "in.ipynb", "out.ipynb"], ["book", "x", "html"]])
 def test_a_folder_of_the_user_s_is_not_built_into(tmp_path, monkeypatch, capsys, step):
     """Its html/ would be replaced by the book, and its parameters/ removed."""
     mine = tmp_path / "mine"

@@ -93,9 +93,7 @@ def test_an_error_from_the_shell_is_one_line_and_exit_2():
     assert done.stderr.count("\n") == 1 and "abacus" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["juggle"], ["claims", "--colour"], ["run", "casper_sparse", "-m", "4"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["juggle"], ["claims", "--colour"], ["run", "casper_sparse", "-m", "4"]])
 def test_bad_usage_is_one_line(capsys, arguments):
     assert "--help" in refused(capsys, *arguments)
 
@@ -129,8 +127,11 @@ def test_an_answer_that_cannot_be_written_is_one_line(arguments):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "artifact", *arguments],
-            stdout=full, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT,
-        )  # fmt: skip
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=paths.ROOT,
+        )
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr
 
@@ -272,9 +273,7 @@ def test_records_in_the_folder_of_another_gpu_give_no_verdict(shelf, capsys):
     for command in ("claims", "machine"):
         error = refused(capsys, command, "--records", str(shelf[0]), "--gpu", "nvidia-h100")
         assert "these records are of an NVIDIA H200" in error and "'nvidia-h100'" in error
-    assert "NVIDIA H200" in refused(
-        capsys, "compare", "--fresh", str(folder), "--shipped", str(folder)
-    )
+    assert "NVIDIA H200" in refused(capsys, "compare", "--fresh", str(folder), "--shipped", str(folder))
 
 
 def test_ceilings_without_their_machine_are_no_evidence(shelf, capsys):
@@ -297,9 +296,7 @@ def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
     assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
 
 
-@pytest.mark.parametrize(
-    "locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}]
-)
+@pytest.mark.parametrize("locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
 def test_claims_are_printed_whatever_the_terminal_knows(shelf, locale):
     environment = os.environ | {"PYTHONCOERCECLOCALE": "0"} | locale
     command = [sys.executable, "-m", "artifact", "claims", "--records", str(shelf[0])]
@@ -323,15 +320,11 @@ def test_compare(shelf, capsys, monkeypatch):
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     # A second measurement has a machine of its own, as deep as a room of a GPU in the folder above.
-    synthetic.records.write_machine(
-        shipped / "nvidia-h200/casper_sparse/repeat", synthetic.machine()
-    )
+    synthetic.records.write_machine(shipped / "nvidia-h200/casper_sparse/repeat", synthetic.machine())
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     assert "'x'; known: nvidia-h200" in refused(capsys, "compare", "--fresh", "x")
     # Any two: a folder with one GPU in it, and a GPU by its name, wherever its records are.
-    assert "agree" in printed(
-        capsys, "compare", "--fresh", str(shipped), "--shipped", "NVIDIA H200"
-    )
+    assert "agree" in printed(capsys, "compare", "--fresh", str(shipped), "--shipped", "NVIDIA H200")
     part = {"wide": synthetic.experiment("wide", gpu="NVIDIA X1")}
     synthetic.folder(fresh, part, "NVIDIA X1", "nvidia-x1")
     assert "name one of these folders" in refused(capsys, "compare", "--fresh", str(fresh))
@@ -421,13 +414,9 @@ class Toy:
             monkeypatch.setattr(room, "bind", lambda name, p, device: self.bind(name, p))
         monkeypatch.setattr(baselines, "contenders", self.contenders)
         monkeypatch.setattr(check, "oracle", lambda problem: None)
-        monkeypatch.setattr(
-            check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6)
-        )
+        monkeypatch.setattr(check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
         self.exactly = []
-        monkeypatch.setattr(
-            run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))
-        )
+        monkeypatch.setattr(run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound)))
         monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
         monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
 
@@ -438,9 +427,7 @@ class Toy:
         return SimpleNamespace(name=name, launch=lambda stream: self.log.append("launch"))
 
     def contenders(self, names, opened):
-        return {
-            f"{n}_{i}": lambda p, n=n, i=i: self.bind(f"{n}_{i}", p) for n in names for i in "ab"
-        }
+        return {f"{n}_{i}": lambda p, n=n, i=i: self.bind(f"{n}_{i}", p) for n in names for i in "ab"}
 
     def time(self, which, bounds, opened, **plan):
         assert callable(plan.pop("verify")), "results are checked after timing as well"
@@ -524,9 +511,7 @@ def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, 
     assert lines[:2] == ["left out: prefetch needs m to be even", "left out: cublas_b: refused"]
     assert "over cublas_a" in lines[3] and "prefetch" not in names
     (whole,) = toy.exactly
-    assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, (
-        "on whole numbers, too"
-    )
+    assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, "on whole numbers, too"
     error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
     assert "prefetch needs m to be even" in error
 
@@ -643,9 +628,7 @@ def question(tmp_path, no_gpu):
 
 
 def test_which_answers_without_a_gpu_for_either_form(capsys, question):
-    answers = [
-        printed(capsys, "which", f"{question}.{form}", "-n", "512") for form in ("npz", "mtx")
-    ]
+    answers = [printed(capsys, "which", f"{question}.{form}", "-n", "512") for form in ("npz", "mtx")]
     assert answers[0] == answers[1]
     assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answers[0]
     assert "Advice: " in answers[0] and "left out in turn" in answers[0]
@@ -656,9 +639,7 @@ def test_which_refuses_in_one_line(capsys, question, tmp_path):
     matrix = f"{question}.npz"
     assert "there is no such matrix" in refused(capsys, "which", f"{question}.csv", "-n", "8")
     assert "not a whole number" in refused(capsys, "which", matrix, "-n", "0")
-    assert "invalid choice: 'fp4'" in refused(
-        capsys, "which", matrix, "-n", "8", "--precision", "fp4"
-    )
+    assert "invalid choice: 'fp4'" in refused(capsys, "which", matrix, "-n", "8", "--precision", "fp4")
     assert "abacus" in refused(capsys, "which", matrix, "-n", "8", "--gpu", "abacus")
     (tmp_path / "text.mtx").write_text("no matrix")
     assert "holds no sparse matrix" in refused(capsys, "which", f"{tmp_path}/text.mtx", "-n", "8")

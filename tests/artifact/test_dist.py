@@ -23,12 +23,8 @@ from kernels import __version__
 
 
 def run(root, *command):
-    who = {
-        f"GIT_{role}_{key}": "x" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")
-    }
-    subprocess.run(
-        ["git", "-C", str(root), *command], check=True, capture_output=True, env=os.environ | who
-    )
+    who = {f"GIT_{role}_{key}": "x" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True, env=os.environ | who)
 
 
 @pytest.fixture
@@ -71,25 +67,16 @@ def test_what_is_in_it(tmp_path, clone, book):
     with tarfile.open(archive) as tar:
         members = {m.name.removeprefix(f"{dist.NAME}/"): m for m in tar}
         assert list(members) == sorted(members)
-        assert set(members) == {
-            "SHA256SUMS", "html/_static/x.css", "html/index.html", "recorded/a.csv", "run"
-        }  # fmt: skip
-        assert {m.mtime for m in members.values()} == {
-            int(dist.git("log", "-1", "--format=%ct", root=clone))
-        }
+        assert set(members) == {"SHA256SUMS", "html/_static/x.css", "html/index.html", "recorded/a.csv", "run"}
+        assert {m.mtime for m in members.values()} == {int(dist.git("log", "-1", "--format=%ct", root=clone))}
         assert {(m.uid, m.gid, m.uname, m.gname) for m in members.values()} == {(0, 0, "", "")}
         assert members["run"].mode == 0o755 and members["html/index.html"].mode == 0o644
         tar.extractall(tmp_path / "out", filter="data")
     folder = tmp_path / "out" / dist.NAME
-    checked = subprocess.run(
-        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True
-    )
+    checked = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True)
     assert checked.returncode == 0 and checked.stdout.count(b": OK") == 4
     (folder / "recorded" / "a.csv").write_text("2\n")
-    assert (
-        subprocess.run(["sha256sum", "--check", "--status", "SHA256SUMS"], cwd=folder).returncode
-        == 1
-    )
+    assert subprocess.run(["sha256sum", "--check", "--status", "SHA256SUMS"], cwd=folder).returncode == 1
 
 
 def test_a_release_is_of_a_commit(tmp_path, clone, book):
@@ -109,26 +96,20 @@ def test_without_a_book(tmp_path, clone, capsys):
 def test_errors_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dist, "tracked", lambda root: {"html/x": (b"", False)})
     assert dist.main([str(tmp_path), str(tmp_path)]) == 2
-    assert (
-        capsys.readouterr().err == "error: html/x: git has a file where the release puts its own.\n"
-    )
+    assert capsys.readouterr().err == "error: html/x: git has a file where the release puts its own.\n"
 
 
 def test_pages_hold_nothing_that_an_execution_adds(tmp_path):
     """Two executions of a notebook that shows a styled table: papermill's stamps, random ids, addresses in memory."""
     texts = []
-    for number, (table, address) in enumerate(
-        {"1a2b3": "7f181c544c50", "fffff": "7f0128363d50"}.items()
-    ):
+    for number, (table, address) in enumerate({"1a2b3": "7f181c544c50", "fffff": "7f0128363d50"}.items()):
         cell = nbformat.v4.new_code_cell(
             "x", metadata={"tags": ["injected-parameters"], "papermill": {"duration": number}}
         )
         html = f'<table id="T_{table}"><td id="T_{table}_row0">T_9</td></table>'
         data = {"text/html": html, "text/plain": f"<Styler at 0x{address}>"}
         cell.outputs = [nbformat.v4.new_output("display_data", data)]
-        made = nbformat.v4.new_notebook(
-            cells=[cell], metadata={"papermill": {"start_time": str(number)}}
-        )
+        made = nbformat.v4.new_notebook(cells=[cell], metadata={"papermill": {"start_time": str(number)}})
         nbformat.write(made, tmp_path / "in.ipynb")
         build._as_page(tmp_path / "in.ipynb", tmp_path / "out.ipynb")
         texts.append((tmp_path / "out.ipynb").read_text())
@@ -151,9 +132,7 @@ def test_the_version_is_the_same_everywhere():
     versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     released = [version for version in versions if version != "Unreleased"]
     assert citation["version"] == released[0] == __version__ and __version__ in dist.NAME
-    assert {"cff-version", "message", "title", "authors", "license", "date-released"} <= set(
-        citation
-    )
+    assert {"cff-version", "message", "title", "authors", "license", "date-released"} <= set(citation)
 
 
 def test_the_release_is_not_older_than_its_records():

@@ -28,9 +28,7 @@ PACKAGES = {
 def index(tmp_path, monkeypatch):
     """A lock and an index of small wheels instead of the real ones; returns the calls to the index."""
     (tmp_path / "requirements").mkdir()
-    lines = [
-        f"{name}==2 ; sys_platform == 'linux' \\\n    {HASH}\n    # via x\n" for name in PACKAGES
-    ]
+    lines = [f"{name}==2 ; sys_platform == 'linux' \\\n    {HASH}\n    # via x\n" for name in PACKAGES]
     lines += [f"middle==1 ; python_full_version < '3.12' \\\n    {HASH}\n"]
     (tmp_path / "requirements" / "gpu.lock").write_text("".join(lines))
     calls: list[list[str]] = []
@@ -41,9 +39,7 @@ def index(tmp_path, monkeypatch):
         for name in names:
             needs = "".join(f"Requires-Dist: {need}\n" for need in PACKAGES[name])
             with zipfile.ZipFile(folder / f"{name}-2-py3-none-any.whl", "w") as wheel:
-                wheel.writestr(
-                    f"{name}-2.dist-info/METADATA", f"Name: {name}\nVersion: 2\n{needs}\n"
-                )
+                wheel.writestr(f"{name}-2.dist-info/METADATA", f"Name: {name}\nVersion: 2\n{needs}\n")
         return {name: folder / f"{name}-2-py3-none-any.whl" for name in names}
 
     monkeypatch.setattr(wheelhouse, "ROOT", tmp_path)
@@ -73,9 +69,7 @@ def test_everything_for_a_bare_node(tmp_path, index):
 
 def test_what_the_node_has_stays_there(tmp_path, index):
     # What only a package of the node needs (back) is the node's business too.
-    wheels, left_out = fetch(
-        tmp_path / "w", "middle==3.1\ntorch==2.11+cu130\n-e here\na @ file:///x\n"
-    )
+    wheels, left_out = fetch(tmp_path / "w", "middle==3.1\ntorch==2.11+cu130\n-e here\na @ file:///x\n")
     assert wheels == {"front", "extras", "wing"}
     assert left_out == "middle==3.1\n"
 

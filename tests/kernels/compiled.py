@@ -64,9 +64,7 @@ def exact(test: Callable[..., None]) -> Callable[..., None]:
     return skipped(again(test))
 
 
-def cubins(
-    entries: Iterable[tuple[Path, str]], targets: Iterable[str] = jit.TARGETS
-) -> dict[Key, jit.Cubin]:
+def cubins(entries: Iterable[tuple[Path, str]], targets: Iterable[str] = jit.TARGETS) -> dict[Key, jit.Cubin]:
     """Every (source, entry) compiled for every target."""
     return _compiled([(*entry, target) for entry in entries for target in targets])
 
@@ -90,11 +88,7 @@ def reports(cubins: dict[Key, jit.Cubin]) -> Reports:
 
 def count(mix: dict[str, int], opcode: str, bits: int | None = None) -> int:
     """Instructions of one opcode, of any width or of 32, 64 or 128 bits."""
-    return sum(
-        number
-        for name, number in mix.items()
-        if name.split(".")[0] == opcode and bits in (None, width(name))
-    )
+    return sum(number for name, number in mix.items() if name.split(".")[0] == opcode and bits in (None, width(name)))
 
 
 def width(name: str) -> int:

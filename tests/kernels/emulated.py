@@ -26,14 +26,33 @@ from kernels.formats import compress, intake, layout
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
 ENTRIES = {
-    compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES,
-    planning.SOURCE: tuple(f"{name}<0>" for name in (
-        "similar", "permuted_ptr", "permuted", "firsts", "group_ptr", "grouped", "sliced", "count_tasks", "cut_rows",
-        "task_ranks", "cut_places", "cut_tasks", "tasks_in_blocks", "tasks_in_order", "task_keys",
-        "tasks_by_keys", "values", "rounded",
-    )),
+    compress.SOURCE: compress.ENTRIES,
+    layout.SOURCE: layout.ENTRIES,
+    planning.SOURCE: tuple(
+        f"{name}<0>"
+        for name in (
+            "similar",
+            "permuted_ptr",
+            "permuted",
+            "firsts",
+            "group_ptr",
+            "grouped",
+            "sliced",
+            "count_tasks",
+            "cut_rows",
+            "task_ranks",
+            "cut_places",
+            "cut_tasks",
+            "tasks_in_blocks",
+            "tasks_in_order",
+            "task_keys",
+            "tasks_by_keys",
+            "values",
+            "rounded",
+        )
+    ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])

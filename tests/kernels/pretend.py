@@ -79,11 +79,7 @@ class Strict(Cupy):
 def as_array(made):
     """The same, arrays of the GPU; they begin at multiples of 512 bytes, as CuPy's do."""
     if isinstance(made, tuple):
-        return (
-            type(made)(*map(as_array, made))
-            if hasattr(made, "_fields")
-            else tuple(map(as_array, made))
-        )
+        return type(made)(*map(as_array, made)) if hasattr(made, "_fields") else tuple(map(as_array, made))
     if not isinstance(made, np.ndarray) or isinstance(made, Array) or not made.size:
         return made.view(Array) if isinstance(made, np.ndarray) else made
     order = "F" if made.flags.f_contiguous and not made.flags.c_contiguous else "C"
@@ -116,9 +112,7 @@ def pretended(monkeypatch):
         monkeypatch.setattr("cuda.core.LaunchConfig", lambda **given: SimpleNamespace(**given))
         monkeypatch.setattr("cuda.core.launch", lambda *given: launched.append(given))
         monkeypatch.setattr("cuda.core.utils.StridedMemoryView", View)
-        monkeypatch.setattr(
-            jit, "compile_cubin", lambda source, entry, arch, include=(): f"{source.stem}: {entry}"
-        )
+        monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch, include=(): f"{source.stem}: {entry}")
         monkeypatch.setattr(jit, "_loaded", {})
         monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: cubin)
         monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
@@ -129,9 +123,7 @@ def pretended(monkeypatch):
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
         monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
-        monkeypatch.setattr(
-            routes, "_at", lambda at, m, n, order, dtype: as_array(np.zeros((m, n), dtype, order))
-        )
+        monkeypatch.setattr(routes, "_at", lambda at, m, n, order, dtype: as_array(np.zeros((m, n), dtype, order)))
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device
 

@@ -90,9 +90,11 @@ class Kept:
     def look_up(self, p, device):
         """The configuration, or None."""
         found = tuning.look_up(
-            self.family.CHOICES, self.family.key(p), device,
+            self.family.CHOICES,
+            self.family.key(p),
+            device,
             lambda config: self.family.fits(config, p, device),
-        )  # fmt: skip
+        )
         return found and found.config
 
     def in_folders(self, monkeypatch, tmp_path):

@@ -22,10 +22,21 @@ def make_problem(calls: list[str]) -> contract.Problem:
         return contract.Operands(where, where)
 
     return contract.Problem(
-        room="test", label="", m=1, n=1, k=1, nnz=1, density=1.0, seed=0, useful_flops=2,
-        flops_def="", least_bytes=1, requested_bytes=1,
-        make_host=lambda: make("host"), make_device=lambda: make("device"),
-    )  # fmt: skip
+        room="test",
+        label="",
+        m=1,
+        n=1,
+        k=1,
+        nnz=1,
+        density=1.0,
+        seed=0,
+        useful_flops=2,
+        flops_def="",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: make("host"),
+        make_device=lambda: make("device"),
+    )
 
 
 def test_operands_are_made_when_asked_for_and_once():
@@ -125,7 +136,5 @@ def test_the_kernels_stand_alone():
         "bad = {'artifact', 'cupy', 'nvmath', 'cuda', 'pandas'} & {m.split('.')[0] for m in sys.modules}\n"
         "sys.exit(f'imported: {bad}' if bad else 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

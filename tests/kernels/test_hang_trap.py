@@ -22,12 +22,15 @@ KERNELS = (
     *(
         (kernel.source, kernel.entries[0])
         for kernel in (
-            nm_spmm.VARIANTS["stream"], nm_spmm.VARIANTS["cluster"], nm_spmm.VARIANTS["bf16"],
-            tensor_core_24.VARIANTS["wgmma_three"], tensor_core_24.VARIANTS["wgmma_stream_k"],
+            nm_spmm.VARIANTS["stream"],
+            nm_spmm.VARIANTS["cluster"],
+            nm_spmm.VARIANTS["bf16"],
+            tensor_core_24.VARIANTS["wgmma_three"],
+            tensor_core_24.VARIANTS["wgmma_stream_k"],
             tensor_core_24.VARIANTS["wgmma_refilling"],
         )
     ),
-)  # fmt: skip
+)
 
 WAITS = {
     "a barrier at which nobody arrives": """
@@ -117,8 +120,11 @@ def test_a_wait_for_ever_ends_with_file_and_line(device, tmp_path, monkeypatch, 
     monkeypatch.setenv(jit.HANG_TRAP, "1")
     run = subprocess.run(
         [sys.executable, "-c", LAUNCH, str(path)],
-        cwd=Path(jit.ROOT).parent, capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
+        cwd=Path(jit.ROOT).parent,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     if here:
         assert run.returncode, "the launch of a kernel that traps is an error"
         assert f"waits.cu:{here[0]}: block (0, 0, 0)" in run.stdout, run.stdout + run.stderr

@@ -40,9 +40,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 def source(tmp_path) -> Path:
     """scale.cu, which includes factor.cuh, which includes value.cuh."""
     (tmp_path / "value.cuh").write_text("#define VALUE 2.f\n")
-    (tmp_path / "factor.cuh").write_text(
-        '#pragma once\n#include "value.cuh"\n#define FACTOR VALUE\n'
-    )
+    (tmp_path / "factor.cuh").write_text('#pragma once\n#include "value.cuh"\n#define FACTOR VALUE\n')
     (tmp_path / "scale.cu").write_text(SOURCE)
     return tmp_path / "scale.cu"
 
@@ -98,9 +96,7 @@ def test_the_cache_lies_where_the_environment_says(cache, source, monkeypatch, t
 
 def test_entry_and_target_have_cubins_of_their_own(cache, source, compiled):
     made = [
-        jit.compile_cubin(source, entry, arch)
-        for entry in ("scale<1>", "scale<2>")
-        for arch in ("sm_80", "sm_90a")
+        jit.compile_cubin(source, entry, arch) for entry in ("scale<1>", "scale<2>") for arch in ("sm_80", "sm_90a")
     ]
     assert len(compiled) == len({cubin.code for cubin in made}) == 4
 
@@ -244,9 +240,7 @@ def test_an_empty_name_of_the_cache_is_none(monkeypatch):
     assert jit.cache_folder() == jit.ROOT.parent / "build" / "cubin"
 
 
-@pytest.mark.parametrize(
-    ("given", "folder"), [("/x", "/x"), ("x", "~/.cache"), ("", "~/.cache"), (None, "~/.cache")]
-)
+@pytest.mark.parametrize(("given", "folder"), [("/x", "/x"), ("x", "~/.cache"), ("", "~/.cache"), (None, "~/.cache")])
 def test_an_installed_package_writes_to_the_users_own_caches(monkeypatch, tmp_path, given, folder):
     """And not beside itself; the specification of $XDG_CACHE_HOME takes absolute paths only."""
     monkeypatch.setattr(jit, "ROOT", tmp_path / jit.INSTALLED)
@@ -511,18 +505,14 @@ def test_a_kernel_can_be_launched_with_fewer_registers(cache, source, arch):
     assert len(different) == 1
     assert jit._instructions(fewer) == jit._instructions(cubin)
     assert jit.launched_with(cubin, had) == cubin
-    with pytest.raises(
-        ValueError, match=rf"scale<1> has {had} registers a thread, .* with {had + 1}: "
-    ):
+    with pytest.raises(ValueError, match=rf"scale<1> has {had} registers a thread, .* with {had + 1}: "):
         jit.launched_with(cubin, had + 1)
 
 
 def test_registers_of_several_kernels_are_not_mixed_up(cache, tmp_path):
     """A kernel that is no template is in every cubin of its file, with a count of its own."""
     path = tmp_path / "two.cu"
-    path.write_text(
-        "__global__ void first(float* x) { *x = 1; }\n__global__ void second(float* x) { *x = 2; }\n"
-    )
+    path.write_text("__global__ void first(float* x) { *x = 1; }\n__global__ void second(float* x) { *x = 2; }\n")
     cubin = jit.compile_cubin(path, "second", "sm_90a")
     with pytest.raises(ValueError, match="the cubin of second for sm_90a counts .* of 2 kernels"):
         jit.launched_with(cubin, 4)
@@ -535,9 +525,7 @@ def test_a_cubin_that_counts_no_registers_is_refused(cache, source):
     count = b"\x04\x2f\x08\x00"  # kept with its size, of eight bytes: symbol and registers
     assert info.count(count) == 1
     other = cubin.code.replace(info, info.replace(count, b"\x04\x11\x08\x00"))  # as of a frame
-    with pytest.raises(
-        ValueError, match="the cubin of scale<1> for sm_90a counts .* of 0 kernels"
-    ) as caught:
+    with pytest.raises(ValueError, match="the cubin of scale<1> for sm_90a counts .* of 0 kernels") as caught:
         jit.launched_with(replace(cubin, code=other), 4)
     assert "\n" not in str(caught.value) and ". " not in str(caught.value)
 
@@ -547,9 +535,7 @@ def test_the_sections_of_a_cubin_are_those_of_cuobjdump(cache, source, arch):
     cubin = jit.compile_cubin(source, "scale<1>", arch)
     text = jit._tool("cuobjdump", cubin.code, cubin, "-elf")
     # Of each, its number, where it begins, its bytes, ..., its name.
-    lines = re.findall(
-        r"^ +[0-9a-f]+ +([0-9a-f]+) +([0-9a-f]+) .* (\.\S+)$", text.split("\n.section")[0], re.M
-    )
+    lines = re.findall(r"^ +[0-9a-f]+ +([0-9a-f]+) +([0-9a-f]+) .* (\.\S+)$", text.split("\n.section")[0], re.M)
     said = {name: (int(at, 16), int(length, 16)) for at, length, name in lines}
     assert {".nv.info", f".text.{cubin.symbol}", ".shstrtab"} <= set(said)
     assert jit._sections(cubin) == {"": (0, 0)} | said
@@ -583,8 +569,13 @@ def test_the_mix_counts_whole_instructions(listing):
         /*10050*/                  BRA `(.L_x_0) ;
     """
     assert listing(text) == {
-        "LDC": 1, "LDG.E.128.CONSTANT": 1, "UIADD3": 1, "FFMA": 1, "FFMA.FTZ": 1, "BRA": 1,
-    }  # fmt: skip
+        "LDC": 1,
+        "LDG.E.128.CONSTANT": 1,
+        "UIADD3": 1,
+        "FFMA": 1,
+        "FFMA.FTZ": 1,
+        "BRA": 1,
+    }
 
 
 def test_padding_that_never_executes_is_not_counted(listing):
@@ -606,9 +597,15 @@ def test_reports_are_kept_on_disk(cache, source, monkeypatch):
 
 @pytest.mark.parametrize(
     ("capability", "arch"),
-    [((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((10, 0), "sm_100"),
-     ((12, 0), "sm_120")],
-)  # fmt: skip
+    [
+        ((8, 0), "sm_80"),
+        ((8, 6), "sm_86"),
+        ((8, 9), "sm_89"),
+        ((9, 0), "sm_90a"),
+        ((10, 0), "sm_100"),
+        ((12, 0), "sm_120"),
+    ],
+)
 def test_the_target_of_a_gpu(capability, arch):
     assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
     assert arch in jit.FAMILIES and set(jit.TARGETS) < set(jit.FAMILIES)
@@ -616,12 +613,14 @@ def test_the_target_of_a_gpu(capability, arch):
 
 @pytest.mark.parametrize(
     ("capability", "known", "arch"),
-    [((8, 7), [80, 86, 87, 89], "sm_87"), ((8, 8), [80, 86, 89], "sm_86"), ((10, 3), [90, 100], "sm_100"),
-     ((12, 9), [100, 120, 121], "sm_121")],
-)  # fmt: skip
-def test_a_gpu_that_the_compiler_does_not_know_takes_the_code_of_its_family(
-    capability, known, arch, monkeypatch
-):
+    [
+        ((8, 7), [80, 86, 87, 89], "sm_87"),
+        ((8, 8), [80, 86, 89], "sm_86"),
+        ((10, 3), [90, 100], "sm_100"),
+        ((12, 9), [100, 120, 121], "sm_121"),
+    ],
+)
+def test_a_gpu_that_the_compiler_does_not_know_takes_the_code_of_its_family(capability, known, arch, monkeypatch):
     monkeypatch.setattr(jit, "_nvrtc_knows", lambda: known)
     monkeypatch.setattr(jit, "_target", jit._target.__wrapped__)  # past its cache
     assert jit.arch_of(SimpleNamespace(compute_capability=capability)) == arch
@@ -629,9 +628,12 @@ def test_a_gpu_that_the_compiler_does_not_know_takes_the_code_of_its_family(
 
 @pytest.mark.parametrize(
     ("capability", "words"),
-    [((7, 5), ["7.5", "8.0 or later"]), ((5, 2), ["5.2", "8.0 or later"]),
-     ((99, 1), ["99.1", "newer nvidia-cuda-nvrtc"])],
-)  # fmt: skip
+    [
+        ((7, 5), ["7.5", "8.0 or later"]),
+        ((5, 2), ["5.2", "8.0 or later"]),
+        ((99, 1), ["99.1", "newer nvidia-cuda-nvrtc"]),
+    ],
+)
 def test_a_gpu_without_kernels_is_one_sentence(capability, words):
     says(words, lambda: jit.arch_of(SimpleNamespace(compute_capability=capability)))
 
@@ -656,14 +658,15 @@ def test_a_portable_gpu_is_hopper_without_its_own_instructions():
 @pytest.mark.parametrize(
     ("static", "dynamic", "asked"),
     [
-        (0, 48 * 1024, False), (0, 48 * 1024 + 16, True), (8192, 40 * 1024, False),
+        (0, 48 * 1024, False),
+        (0, 48 * 1024 + 16, True),
+        (8192, 40 * 1024, False),
         (8192, 321 * 128, True),  # what casper's shared_tiles wants at k = 320: below 48 KiB without its static memory
-        (8192, 384 * 128, True), (49152, 0, False),
+        (8192, 384 * 128, True),
+        (49152, 0, False),
     ],
-)  # fmt: skip
-def test_static_memory_counts_where_more_than_48_kib_is_asked_for(
-    monkeypatch, static, dynamic, asked
-):
+)
+def test_static_memory_counts_where_more_than_48_kib_is_asked_for(monkeypatch, static, dynamic, asked):
     import cuda.core
     from cuda.bindings import driver
 

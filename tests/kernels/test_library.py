@@ -35,13 +35,9 @@ def test_binding_is_the_rooms_own_with_a_gpu_that_is_current(monkeypatch):
 
 def test_an_unknown_variant_or_room_is_refused_before_a_gpu_is_looked_for(monkeypatch):
     monkeypatch.setattr(kernels, "open_device", lambda: pytest.fail("looked for a GPU"))
-    with pytest.raises(
-        ValueError, match="^casper_sparse has no variant 'fast': choose one of warp"
-    ):
+    with pytest.raises(ValueError, match="^casper_sparse has no variant 'fast': choose one of warp"):
         kernels.bind("fast", problem())
-    with pytest.raises(
-        ValueError, match="^there is no room 'nowhere': choose one of async_sparse, "
-    ):
+    with pytest.raises(ValueError, match="^there is no room 'nowhere': choose one of async_sparse, "):
         kernels.bind("any_n", problem("nowhere"))
 
 

@@ -184,7 +184,7 @@ def test_a_kernel_that_would_wait_for_ever_is_refused(of_its_own):
     says(
         ["exchanges<40, 232, 8>", "160 registers", "one keeps 40", "take 232", "needs 168", "requirements/gpu.lock"],
         lambda: jit.require_registers(wrong),
-    )  # fmt: skip
+    )
     with pytest.raises(ValueError, match="needs 168"):
         jit.load(wrong)
     more = of_its_own(40, 240, 8)

@@ -92,9 +92,7 @@ def test_the_swizzle_is_one_that_cuda_core_takes(monkeypatch, swizzle, name):
 
     monkeypatch.setattr(utils, "StridedMemoryView", View)
     made = tma.tensor_map(matrix(), (64, 32), swizzle)
-    assert (
-        made.box_dim == (64, 32) and made.swizzle.name == name and made.l2_promotion.name == "NONE"
-    )
+    assert made.box_dim == (64, 32) and made.swizzle.name == name and made.l2_promotion.name == "NONE"
     for ahead, called in tma.AHEAD.items():
         assert tma.tensor_map(matrix(), (64, 32), swizzle, ahead).l2_promotion.name == called
     with pytest.raises(ValueError, match="fetch 64 bytes ahead"):

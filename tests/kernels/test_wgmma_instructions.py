@@ -41,9 +41,7 @@ def instructions(folder, calls: list[tuple[int, str]]) -> list[str]:
     blocks = (BLOCK.replace("INSTRUCTION", x).replace("COLUMNS", str(n)) for n, x in calls)
     path = folder / "several.cu"
     path.write_text(KERNEL.replace("BLOCKS", "".join(blocks)))
-    found = re.findall(
-        r"HGMMA[^;]*;", jit.disassemble(jit.compile_cubin(path, "several", "sm_90a"))
-    )
+    found = re.findall(r"HGMMA[^;]*;", jit.disassemble(jit.compile_cubin(path, "several", "sm_90a")))
     assert len(found) == len(calls)
     return found
 

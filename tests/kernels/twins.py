@@ -139,15 +139,25 @@ def vector_tiles(b: nm.Nm, size: int):
 #: (module, function) -> what does the same with NumPy.
 CONVERSIONS = {
     (planning, "groups"): groups,
-    (compress, "float32"): float32, (compress, "contiguous"): np.ascontiguousarray,
-    (compress, "filled"): stored.count_nonzero, (compress, "has_bits"): has_bits, (compress, "blocks"): blocks,
-    (compress, "in_order"): in_order, (compress, "nm"): nm_, (compress, "csr_of_blocks"): bcsr.to_csr,
-    (compress, "csr_of_windows"): wcsr.to_csr, (compress, "csr_of_pairs"): operands.as_csr,
+    (compress, "float32"): float32,
+    (compress, "contiguous"): np.ascontiguousarray,
+    (compress, "filled"): stored.count_nonzero,
+    (compress, "has_bits"): has_bits,
+    (compress, "blocks"): blocks,
+    (compress, "in_order"): in_order,
+    (compress, "nm"): nm_,
+    (compress, "csr_of_blocks"): bcsr.to_csr,
+    (compress, "csr_of_windows"): wcsr.to_csr,
+    (compress, "csr_of_pairs"): operands.as_csr,
     (compress, "csr_of_vectors"): operands.as_csr,
-    (layout, "padded"): layout.with_zeros, (layout, "ordered_rows"): unit.work_order, (layout, "stacked"): stacked,
-    (layout, "swizzled"): swizzled, (layout, "packed_values"): packed_values, (layout, "vector_steps"): vector_steps,
+    (layout, "padded"): layout.with_zeros,
+    (layout, "ordered_rows"): unit.work_order,
+    (layout, "stacked"): stacked,
+    (layout, "swizzled"): swizzled,
+    (layout, "packed_values"): packed_values,
+    (layout, "vector_steps"): vector_steps,
     (layout, "vector_tiles"): vector_tiles,
-}  # fmt: skip
+}
 
 
 def on_host(x):
@@ -203,9 +213,7 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     monkeypatch.setattr(half, "_on_gpu", converted)
     first = half.first_not_held
-    monkeypatch.setattr(
-        half, "first_not_held", lambda x, dtype: first(np.asarray(formats.to_host(x)), dtype)
-    )
+    monkeypatch.setattr(half, "first_not_held", lambda x, dtype: first(np.asarray(formats.to_host(x)), dtype))
 
     def random(made, key, dtype):
         made[:] = splitmix.uniform(key, made.size, dtype)

@@ -80,10 +80,7 @@ class Appendix:
     @cached_property
     def verdicts(self) -> dict[str, dict[str, int]]:
         """Name of a GPU -> verdict -> number of claims."""
-        return {
-            gpu: judge.counted(df)["verdict"].value_counts().to_dict()
-            for gpu, df in self.judged.items()
-        }
+        return {gpu: judge.counted(df)["verdict"].value_counts().to_dict() for gpu, df in self.judged.items()}
 
     @cached_property
     def measured(self) -> list[pd.DataFrame]:
@@ -149,9 +146,7 @@ def checklist(a: Appendix, root: Path = paths.ROOT) -> dict[str, str]:
 
 def _program(a: Appendix, root: Path) -> dict[str, str]:
     project = _project(root)
-    systems = "; ".join(
-        f"{s.name} ({s.format}, {s.precision}, {s.state})" for s in a.systems.itertuples()
-    )
+    systems = "; ".join(f"{s.name} ({s.format}, {s.precision}, {s.state})" for s in a.systems.itertuples())
     found = pool.pools(a.origin.folder) if a.origin.folder else []
     names = {name for real in found for name in real.df["label"]}
     real = f"; {len(names)} real matrices" if names else ""
@@ -199,11 +194,7 @@ def _experiments(a: Appendix) -> dict[str, str]:
         return f"{max(total(first), 1):.0f} min{without}" if len(first) else ""
 
     in_venv = sys.prefix != sys.base_prefix
-    environment = (
-        roughly(minutes.size_bytes(sys.prefix))
-        if in_venv
-        else "of unknown size (not a virtual one)"
-    )
+    environment = roughly(minutes.size_bytes(sys.prefix)) if in_venv else "of unknown size (not a virtual one)"
     return {
         "Experiments": f"{len(load.of_sources(a.known))} claims, judged from "
         + (f"the records of each GPU. {each(a, count)}" if a.minutes else "no records yet"),
@@ -211,7 +202,7 @@ def _experiments(a: Appendix) -> dict[str, str]:
         "GPU's libraries add several",
         "Time to prepare": f"the environment: {minutes.COMMANDS_S['environment']} s on {minutes.WITHOUT_GPU}, with a package index nearby",
         "Time to measure": f"each experiment once. {each(a, took)}" if a.minutes else "not measured yet",
-    }  # fmt: skip
+    }
 
 
 def _availability(root: Path) -> dict[str, str]:
@@ -243,9 +234,7 @@ def _packages(root: Path, lock: str) -> int:
 
 def doi(root: Path = paths.ROOT) -> str:
     """Of the archived copy; nothing where there is none."""
-    found = re.search(
-        r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -267,9 +256,7 @@ def times(a: Appendix) -> pd.DataFrame | None:
     spent = pd.concat(a.everywhere.values()).sort_values(EXPERIMENT, kind="stable")
     known = spent.drop_duplicates(EXPERIMENT)
     figures = load.figures_of()
-    points = spent.groupby(EXPERIMENT)["points"].agg(
-        lambda of: "/".join(map(str, dict.fromkeys(of)))
-    )
+    points = spent.groupby(EXPERIMENT)["points"].agg(lambda of: "/".join(map(str, dict.fromkeys(of))))
     shown = {
         "figure": [figures.get(e.room, {}).get(e.experiment, "–") for e in known.itertuples()],
         "experiment": known["experiment"] + known["repeat"].map({True: " (2nd run)", False: ""}),
@@ -349,9 +336,7 @@ def covered(a: Appendix) -> dict[str, pd.DataFrame]:
     what no experiment tests, with the reason. Only sources whose room lists their sections."""
     untested, figures = load.untested(), load.figures_of()
     return {
-        room.name: _covered(
-            coverage.table(room, a.known, untested, figures.get(room.room, {})), room
-        )
+        room.name: _covered(coverage.table(room, a.known, untested, figures.get(room.room, {})), room)
         for room in rooms.find().values()
         if room.sections
     }
@@ -361,13 +346,9 @@ def covered(a: Appendix) -> dict[str, pd.DataFrame]:
 def _covered(df: pd.DataFrame, room: rooms.Room) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "section": [
-                f"{row.section}<br><small>{html.escape(row.title)}</small>"
-                for row in df.itertuples()
-            ],
+            "section": [f"{row.section}<br><small>{html.escape(row.title)}</small>" for row in df.itertuples()],
             "claims": [
-                page.links(row.claims, LEDGER) if row.claims else html.escape(row.says)
-                for row in df.itertuples()
+                page.links(row.claims, LEDGER) if row.claims else html.escape(row.says) for row in df.itertuples()
             ],
             "experiment": [
                 f"<code>{html.escape(row.experiment)}</code>"
@@ -433,9 +414,7 @@ def _beside(a: Appendix, measured: others.Others) -> str:
     at = ["m", "n", "k"]
     own = pd.concat(mine).query("label == ''").drop_duplicates(["variant", *at])
     own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
-    both = own.merge(
-        df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs")
-    )
+    both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratio = both["dense"] / both["tflops_theirs"]
     return "rate here over theirs, of two machines of one kind, geometric means: " + listed(
         f"{name} {records.geomean(values):.2f}× at {len(values)} shape{'s' * (len(values) > 1)}"

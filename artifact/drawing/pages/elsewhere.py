@@ -56,9 +56,7 @@ def alone(found: Mapping[str, Path]) -> str:
     )
 
 
-@prose.captioned(
-    "What the library multiplies with, as its routes say when they are asked about each GPU."
-)
+@prose.captioned("What the library multiplies with, as its routes say when they are asked about each GPU.")
 def multiplied() -> pd.DataFrame:
     """A row for each format and dtype of B, a column for all families of GPUs that get the same in every row."""
     rows = families.table()
@@ -206,9 +204,15 @@ def _name(ax, text: str, x: float, y: float, lane: int, side: str) -> None:
     """What a mark at this end of a strip is called, with a thin line to it: the left end below, the right one above, so
     that the two names cannot meet."""
     ax.annotate(
-        text, (x, y), xytext=(x, lane + (0.4 if side == "left" else -0.4)), textcoords="data", ha=side, va="center",
-        fontsize=8, arrowprops={"arrowstyle": "-", "color": style.BOUND, "linewidth": 0.7, "shrinkA": 2, "shrinkB": 1},
-    )  # fmt: skip
+        text,
+        (x, y),
+        xytext=(x, lane + (0.4 if side == "left" else -0.4)),
+        textcoords="data",
+        ha=side,
+        va="center",
+        fontsize=8,
+        arrowprops={"arrowstyle": "-", "color": style.BOUND, "linewidth": 0.7, "shrinkA": 2, "shrinkB": 1},
+    )
 
 
 def _lines(ax, ceilings: Mapping[str, float]) -> None:
@@ -227,11 +231,7 @@ def _folded(name: str) -> str:
     """A name on two lines where it is long."""
     words = name.split()
     half = (len(words) + 1) // 2
-    return (
-        name
-        if len(name) < 14 or half == len(words)
-        else " ".join(words[:half]) + "\n" + " ".join(words[half:])
-    )
+    return name if len(name) < 14 or half == len(words) else " ".join(words[:half]) + "\n" + " ".join(words[half:])
 
 
 def _short(c: compare.Comparison) -> list[str]:
@@ -253,9 +253,7 @@ def below(c: compare.Comparison) -> dict[str, str]:
     )
     gain = df["gain"].dropna()
     near = (np.abs(gain - 1) <= compare.SPEEDUP_TOLERANCE).sum()
-    dashed = [
-        f"{called}, {c.ceilings[name]:.2f}×" for name, called in LINES.items() if name in c.ceilings
-    ]
+    dashed = [f"{called}, {c.ceilings[name]:.2f}×" for name, called in LINES.items() if name in c.ceilings]
     lines = (
         f" Dashed: the ratios of what was measured of {listed(dashed)}, where a contender lies that is bound by it, and on the "
         "right one whose library is not."
@@ -273,20 +271,14 @@ def verdict(c: compare.Comparison) -> str:
     covers = f"The first have {f'all {c.total}' if c.covered == c.total else f'{c.covered} of the {c.total}'} points of the second."
     if c.same_gpu:
         off = (~c.summary["agrees"]).sum()
-        said = (
-            "agree"
-            if c.agrees
-            else f"differ in {off} of {len(c.summary)} contenders and experiments"
-        )
+        said = "agree" if c.agrees else f"differ in {off} of {len(c.summary)} contenders and experiments"
         return f"{covers} On one kind of GPU times and speedups decide: the records {said}."
     n = compare.counted(c.verdicts)
     apart = f"; {n.no_gpu} more no GPU decides, as they rest on the sources' own series or on programs alone"
     ours = {claim.id for claim in load.claims() if claim.extension}
     own = c.verdicts["id"].isin(ours)
     more = (~c.verdicts["agrees"] & own).sum()
-    of = f"{len(c.verdicts)} rows of the ledger" + f", {own.sum()} of them extensions," * bool(
-        own.any()
-    )
+    of = f"{len(c.verdicts)} rows of the ledger" + f", {own.sum()} of them extensions," * bool(own.any())
     whose = "an extension's" if more == 1 else "extensions'"
     change = f"{n.own - n.kept} change" + f", {more} of them {whose}" * bool(more)
     kinds = f" Counters decide on one of them, bytes on the other, of {page.links(n.two_kinds, LEDGER)}."
@@ -304,12 +296,8 @@ def lacking(c: compare.Comparison) -> str:
     for side, here, there in (("fresh", first, second), ("shipped", second, first)):
         of = c.verdicts[(c.verdicts[side] == measures.NOT_MEASURED) & (c.verdicts["lacks"] != "")]
         if len(of):
-            each = listed(
-                f"{count} {_called(what)}" for what, count in of["lacks"].value_counts().items()
-            )
-            parts.append(
-                f"{len(of)} are given on {there} alone, as there is lacking on {here}: {each}."
-            )
+            each = listed(f"{count} {_called(what)}" for what, count in of["lacks"].value_counts().items())
+            parts.append(f"{len(of)} are given on {there} alone, as there is lacking on {here}: {each}.")
     none = (c.verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED).all(axis=1).sum()
     parts += [f"{none} are given on neither."] * bool(none)
     return " ".join(parts)
@@ -322,11 +310,7 @@ def _called(lack: str) -> str:
     if lack.startswith(counters):
         return f"for hardware counters of {known[lack.removeprefix(counters)].name}"
     room, _, experiment = lack.partition("/")
-    return (
-        f"for the experiment `{experiment}` of {known[room].name}"
-        if room in known
-        else f"for {lack}"
-    )
+    return f"for the experiment `{experiment}` of {known[room].name}" if room in known else f"for {lack}"
 
 
 def changes(c: compare.Comparison) -> dict[str, pd.DataFrame]:
@@ -335,9 +319,7 @@ def changes(c: compare.Comparison) -> dict[str, pd.DataFrame]:
     df = c.verdicts[~c.verdicts["agrees"]]
     ours = {claim.id for claim in load.claims() if claim.extension}
     found = {cause: df[df["cause"] == cause] for cause in causes.CAUSES}
-    return {
-        cause: _changed(own, cause, titles(c), ours) for cause, own in found.items() if len(own)
-    }
+    return {cause: _changed(own, cause, titles(c), ours) for cause, own in found.items() if len(own)}
 
 
 def _changed(df: pd.DataFrame, cause: str, names: tuple[str, str], ours: set[str]) -> pd.DataFrame:
@@ -361,9 +343,7 @@ def _changed(df: pd.DataFrame, cause: str, names: tuple[str, str], ours: set[str
         }
         for row in df.itertuples()
     )
-    made.attrs["caption"] = (
-        f"{len(df)} verdict{'s that change' if len(df) > 1 else ' that changes'}: {cause}."
-    )
+    made.attrs["caption"] = f"{len(df)} verdict{'s that change' if len(df) > 1 else ' that changes'}: {cause}."
     return made
 
 
@@ -408,11 +388,7 @@ def differing(machines: pd.DataFrame, made: Mapping[str, compare.Comparison | st
     return (
         "What may change a verdict from one GPU to another is how its rates relate: bandwidth of memory and of the L2 cache, "
         "arithmetic, and the power under which the clock is held. Ratios are to the first column."
-        + (
-            f" {count} verdict{'s change' if count > 1 else ' changes'}."
-            if count
-            else " No verdict changes."
-        )
+        + (f" {count} verdict{'s change' if count > 1 else ' changes'}." if count else " No verdict changes.")
     )
 
 

@@ -29,9 +29,7 @@ ROOM_MINUTES = 8
 REFERENCE = 8
 
 
-@captioned(
-    "Claims of the sources, the experiments and figures that test them, and what a rerun should give."
-)
+@captioned("Claims of the sources, the experiments and figures that test them, and what a rerun should give.")
 def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
     """C1 … of the sources: what is claimed, the experiment and the source's figure; what is stated, what the records of each
     GPU gave and in how many minutes, and the thresholds by which a rerun is judged. Raises ValueError for an id that is none."""
@@ -89,17 +87,43 @@ def tasks(a: Appendix) -> pd.DataFrame:
     took = {name: minutes.said(s / 60) for name, s in minutes.COMMANDS_S.items()}
     rows = [
         ("T1", "make environment", "the environment, from the lock file with hashes", "1", took["environment"]),
-        ("T2", "make artifact", "without a GPU: every kernel compiled, this book from the shipped records", "1",
-         f"{took['artifact']}, with T1"),
-        ("T3", "make test", "the tests; those that need a GPU or a browser skip without", "1", f"{took['test']}, after T2"),
+        (
+            "T2",
+            "make artifact",
+            "without a GPU: every kernel compiled, this book from the shipped records",
+            "1",
+            f"{took['artifact']}, with T1",
+        ),
+        (
+            "T3",
+            "make test",
+            "the tests; those that need a GPU or a browser skip without",
+            "1",
+            f"{took['test']}, after T2",
+        ),
         ("T4", "make kick", "with a GPU: one small shape of each room, checked and timed", "1", kicks()),
-        ("T5", "make measure", "all records of this GPU, in build/records; T4 is not needed before", "1",
-         each(a, lambda gpu: _measuring(a.everywhere[gpu]), "<br>", short=True) or "not measured yet"),
-        ("T6", "make compare", "these against the shipped ones: agree or differ, verdicts that change", "5",
-         f"{took['compare']}, of all shipped records"),
-        ("T7", "make artifact", "the book from T5's records, the shipped ones beside them", "10 to read",
-         f"{minutes.said(minutes.AGAIN_S / 60)}, after T2"),
-    ]  # fmt: skip
+        (
+            "T5",
+            "make measure",
+            "all records of this GPU, in build/records; T4 is not needed before",
+            "1",
+            each(a, lambda gpu: _measuring(a.everywhere[gpu]), "<br>", short=True) or "not measured yet",
+        ),
+        (
+            "T6",
+            "make compare",
+            "these against the shipped ones: agree or differ, verdicts that change",
+            "5",
+            f"{took['compare']}, of all shipped records",
+        ),
+        (
+            "T7",
+            "make artifact",
+            "the book from T5's records, the shipped ones beside them",
+            "10 to read",
+            f"{minutes.said(minutes.AGAIN_S / 60)}, after T2",
+        ),
+    ]
     df = pd.DataFrame(rows, columns=["", "task", "what it makes", "your minutes", "its minutes"])
     return df.assign(task="<code>" + df["task"] + "</code>")
 
@@ -114,9 +138,7 @@ def _measuring(spent: pd.DataFrame) -> str:
     first = runs(spent)
     if first.empty:
         return ""
-    return (
-        f"{total(first):.0f}, the longest room {first.groupby('room')['minutes'].sum().max():.0f}"
-    )
+    return f"{total(first):.0f}, the longest room {first.groupby('room')['minutes'].sum().max():.0f}"
 
 
 def timed() -> str:
@@ -185,9 +207,7 @@ def deviations(a: Appendix) -> str:
         return str(a.verdicts[gpu].get(measures.NOT_CARRIED, 0))
 
     failed = each(a, elsewhere)
-    fail = (
-        f" Those that fail on another GPU ({failed}) are said not to carry over." if failed else ""
-    )
+    fail = f" Those that fail on another GPU ({failed}) are said not to carry over." if failed else ""
     return (
         f"- **The GPU.** The sources measured on {listed_gpus()}. {bound} claims depend on the GPU.{fail}\n"
         f"{_long_rooms(a)}"

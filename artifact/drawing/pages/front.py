@@ -64,9 +64,7 @@ def not_built(data: pd.DataFrame) -> str:
 # ---------------------------------------------------------------- the race
 
 
-def raced(
-    found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]
-) -> tuple[tuple | None, dict[str, str]]:
+def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
     """The figure over all rooms as `races.drawn` has it, and its alternative text and caption. found: `gpus.folders`;
     judged: verdicts of each of these GPUs on all claims."""
     df = races.table(found)
@@ -139,13 +137,8 @@ def findings(judged: Mapping[str, pd.DataFrame], *texts: tuple[str, str]) -> str
         return ""
     known = {gpu: df.set_index("id") for gpu, df in judged.items()}
     between = changes(judged)
-    told = [
-        (_told(known, between, head, first=True), _told(known, between, text))
-        for head, text in texts
-    ]
-    items = "".join(
-        f"<li><h3>{head}</h3><p>{text}</p></li>" for head, text in told if head and text
-    )
+    told = [(_told(known, between, head, first=True), _told(known, between, text)) for head, text in texts]
+    items = "".join(f"<li><h3>{head}</h3><p>{text}</p></li>" for head, text in told if head and text)
     return f'<ol class="findings">{items}</ol>' if items else ""
 
 
@@ -158,9 +151,7 @@ def changes(judged: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     return {CHANGED: str(len(gpus.changed(claims))), DECIDED: str(decided)} if decided else {}
 
 
-def _told(
-    known: Mapping[str, pd.DataFrame], between: Mapping[str, str], text: str, first: bool = False
-) -> str:
+def _told(known: Mapping[str, pd.DataFrame], between: Mapping[str, str], text: str, first: bool = False) -> str:
     """The text with its numbers; nothing where one is missing. first: only the first GPU's."""
     home, named, missing = next(iter(known)), (), False
     shown = records.short_gpus(known)
@@ -182,10 +173,7 @@ def _told(
         found = {gpu: n for gpu, n in found.items() if n and (gpu == home or not first)}
         # Which number is whose is said once, and again where other GPUs have one.
         silent, named = first or len(known) == 1 or named == tuple(found), tuple(found)
-        each = [
-            f"<strong>{n}</strong>" + ("" if silent else f" on {_article(shown[g])}")
-            for g, n in found.items()
-        ]
+        each = [f"<strong>{n}</strong>" + ("" if silent else f" on {_article(shown[g])}") for g, n in found.items()]
         joined = " and ".join(each) if silent else ", ".join(each)
         return f'<a href="ledger.html#claim-{name}">{joined}</a>'
 
@@ -237,10 +225,7 @@ def verdicts(judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]) ->
     sources = len({claim.source for claim in known})
     claims = {gpu: judge.counted(df) for gpu, df in judged.items()}
     own = {gpu: judge.on_their_data(df) for gpu, df in claims.items()}
-    each = "".join(
-        f"<li>{html.escape(gpu)}: {page.counts(df.drop(own[gpu].index))}</li>"
-        for gpu, df in claims.items()
-    )
+    each = "".join(f"<li>{html.escape(gpu)}: {page.counts(df.drop(own[gpu].index))}</li>" for gpu, df in claims.items())
     which = f"{sources} sources" if sources > 1 else known[0].source
     theirs = next(iter(own.values()))
     consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
@@ -256,9 +241,7 @@ def citation(root: Path = paths.ROOT) -> str:
     """CITATION.cff as BibTeX, in a block of code."""
     said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     who = " and ".join(
-        f"{{{author['name']}}}"
-        if "name" in author
-        else f"{author['family-names']}, {author['given-names']}"
+        f"{{{author['name']}}}" if "name" in author else f"{author['family-names']}, {author['given-names']}"
         for author in said["authors"]
     )
     fields = {

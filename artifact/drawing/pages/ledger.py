@@ -78,9 +78,7 @@ def numbers(
 
     return {
         gpu: {
-            claim.id: {
-                copied(p): p.stem for p in evidence.files(claim.experiment, folder, claim.room)
-            }
+            claim.id: {copied(p): p.stem for p in evidence.files(claim.experiment, folder, claim.room)}
             for claim in known
         }
         for gpu, folder in gpus.folders(origin.folder, shipped).items()

@@ -24,9 +24,16 @@ Machine = Mapping[str, Any]
 NOT_MEASURED = "The ceilings of this GPU were not measured, so there is nothing to draw here."
 #: Microbenchmark -> the instruction that its rate rests on.
 WORK = {
-    "fma": "FFMA", "copy": "LDG.128", "l2_read": "LDG.128", "shared_read": "LDS.128", "mma": "HMMA",
-    "mma_sp": "HMMA.SP", "wgmma": "HGMMA", "wgmma_sp": "HGMMA.SP", "wgmma_sp_ra": "HGMMA.SP",
-}  # fmt: skip
+    "fma": "FFMA",
+    "copy": "LDG.128",
+    "l2_read": "LDG.128",
+    "shared_read": "LDS.128",
+    "mma": "HMMA",
+    "mma_sp": "HMMA.SP",
+    "wgmma": "HGMMA",
+    "wgmma_sp": "HGMMA.SP",
+    "wgmma_sp_ra": "HGMMA.SP",
+}
 
 
 @dataclass(frozen=True)
@@ -124,18 +131,14 @@ def ceilings_table(roofs: pd.DataFrame) -> pd.DataFrame:
 
 def below_roofline(roofs: pd.DataFrame, here: Mapping[str, Sequence[float]]) -> dict[str, str]:
     """Alternative text and caption of the figure; here: what multiplications lie in it."""
-    ends = ", ".join(
-        f"{r.balance:.1f} ({r.ceiling})" for r in roofs.itertuples() if r.variant != "fma"
-    )
-    bars = (
-        " The bars: where this book's multiplications lie, by both counts of bytes." if here else ""
-    )
+    ends = ", ".join(f"{r.balance:.1f} ({r.ceiling})" for r in roofs.itertuples() if r.variant != "fma")
+    bars = " The bars: where this book's multiplications lie, by both counts of bytes." if here else ""
     return {
         "alt": "Roofline of the machine: slopes for DRAM, L2 and shared memory that end at the FMA roof at "
         f"{ends} FLOP per byte.",
         "caption": "The measured roofs. Left of a dot, that memory is the limit for whoever must fetch all bytes from it; "
         f"right of it, arithmetic is. The numbers are FLOP per byte.{bars}",
-    }  # fmt: skip
+    }
 
 
 def balance(roofs: pd.DataFrame, here: Mapping[str, Sequence[float]]) -> str:
@@ -237,7 +240,7 @@ def compiled_table(report: pd.DataFrame) -> pd.DataFrame:
     shown["spills"] = shown["spills"].map({True: "yes", False: "no"})
     shown["of these"] = [
         f"{row.get(WORK[row['variant']], 0)} {WORK[row['variant']]}" for row in report.to_dict("records")
-    ]  # fmt: skip
+    ]
     return shown
 
 

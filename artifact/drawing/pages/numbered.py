@@ -17,9 +17,7 @@ PLACES = re.compile(
 )
 COLUMN = re.compile(r'<th class="(head[^"]*)"')
 #: What Sphinx puts into heads and captions: links to themselves, and a number that counts some tables only.
-HEADER = re.compile(
-    r'<a class="headerlink".*?</a>|<span class="caption-number">.*?</span>', re.DOTALL
-)
+HEADER = re.compile(r'<a class="headerlink".*?</a>|<span class="caption-number">.*?</span>', re.DOTALL)
 ID = re.compile(r'\bid="([^"]*)"')
 #: The ledger's rows come with the command line as a CSV of their own, `python -m artifact claims`.
 NO_CSV = 'class="ledger'
@@ -61,9 +59,7 @@ def numbered(page: str, name: str) -> tuple[str, dict[str, str]]:
             numbers["untold"] += 1
             said = section + (f" ({numbers['untold']})" if numbers["untold"] > 1 else "")
         anchor = ID.search(given)
-        place, given = (
-            (anchor[1], given) if anchor else (f"table-{number}", f' id="table-{number}"{given}')
-        )
+        place, given = (anchor[1], given) if anchor else (f"table-{number}", f' id="table-{number}"{given}')
         link = f'<a class="number" href="#{place}">Table {number}.</a>'
         data = ""
         if NO_CSV not in given:

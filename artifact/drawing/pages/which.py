@@ -59,9 +59,7 @@ def _sentences(df: pd.DataFrame) -> list[str]:
     found = []
     table = atlas.crossings(df)
     for row in table[table["columns"] == 0].itertuples(index=False):
-        found.append(
-            f"{row.pattern}, {row.precision}: {_pays(row.density, row._4, row.to, row.behind)}."
-        )
+        found.append(f"{row.pattern}, {row.precision}: {_pays(row.density, row._4, row.to, row.behind)}.")
     lone = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in lone:
         if some["density"].nunique() == 1:
@@ -98,9 +96,7 @@ def of_room(gpu_folder: Path, room: str) -> str:
         )
         if len(means) > 1:
             behind = int((some["speedup"] < 1).sum())
-            text += (
-                f", so that {_pays(atlas.crossing(means), means.index[0], means.index[-1], behind)}"
-            )
+            text += f", so that {_pays(atlas.crossing(means), means.index[0], means.index[-1], behind)}"
         if (precision, pattern) in pays.index:
             counts = pays.loc[[(precision, pattern)]]
             low, high = (f"{v:.0f}" for v in (max(1, counts.min()), max(1, counts.max())))
@@ -120,9 +116,7 @@ def _pays(density: float, least: float, most: float, behind: int) -> str:
         pays = f"sparse pays at every density that was measured, up to {plot.percent(most)}"
         return f"on the mean {pays}" if behind else pays
     if density == 0:
-        return (
-            f"sparse does not pay at any density that was measured, from {plot.percent(least)} on"
-        )
+        return f"sparse does not pay at any density that was measured, from {plot.percent(least)} on"
     return f"sparse pays below {100 * density:.3g} %"
 
 
@@ -141,10 +135,16 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
         key = (row.precision, row.pattern, measured, pays, dense)
         rows.setdefault(key, []).append(plot.number(row.columns))
     return pd.DataFrame(
-        {"precision": precision, "pattern": pattern, "N": ", ".join(n), "measured": measured,
-         "sparse pays": pays, "dense": dense}
+        {
+            "precision": precision,
+            "pattern": pattern,
+            "N": ", ".join(n),
+            "measured": measured,
+            "sparse pays": pays,
+            "dense": dense,
+        }
         for (precision, pattern, measured, pays, dense), n in rows.items()
-    )  # fmt: skip
+    )
 
 
 @captioned("What preparing costs, and after how many multiplications it has paid.")
@@ -155,13 +155,15 @@ def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
         return None
     return pd.DataFrame(
         {
-            "precision, matrices": f"{row.precision}, {row.matrices}", "contender": style.name(row.variant), "A as": row.format,
+            "precision, matrices": f"{row.precision}, {row.matrices}",
+            "contender": style.name(row.variant),
+            "A as": row.format,
             "preparation (ms, median)": f"{row.prepare_ms:.3g}",
             "pays at": f"{row.pays:.0%} of the points",
             "after multiplications (median)": _count(row.multiplications),
         }
         for row in df.itertuples(index=False)
-    )  # fmt: skip
+    )
 
 
 @captioned("After how many multiplications preparing has paid against the dense product.")
@@ -171,13 +173,15 @@ def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
         return None
     return pd.DataFrame(
         {
-            "precision": row.precision, "pattern": row.pattern, "density": plot.percent(row.density),
+            "precision": row.precision,
+            "pattern": row.pattern,
+            "density": plot.percent(row.density),
             "sparse is faster at": f"{row.pays:.0%} of {row.points} points",
             "preparation (ms, median)": "" if np.isnan(row.prepare_ms) else f"{row.prepare_ms:.3g}",
             "after multiplications (median)": _count(row.multiplications),
         }
         for row in atlas.against_dense(df).itertuples(index=False)
-    )  # fmt: skip
+    )
 
 
 def _count(multiplications: float) -> str:
@@ -234,13 +238,9 @@ def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
 
 def mesh(side: int) -> csr.Csr:
     """A matrix that everybody can make: the five-point stencil on a grid of side × side."""
-    one = scipy.sparse.diags_array(
-        [1.0, 1, 1], offsets=[-1, 0, 1], shape=(side, side), format="csr"
-    )
+    one = scipy.sparse.diags_array([1.0, 1, 1], offsets=[-1, 0, 1], shape=(side, side), format="csr")
     eye = scipy.sparse.eye_array(side, format="csr")
-    return csr.from_scipy(
-        scipy.sparse.csr_array(scipy.sparse.kron(one, eye) + scipy.sparse.kron(eye, one))
-    )
+    return csr.from_scipy(scipy.sparse.csr_array(scipy.sparse.kron(one, eye) + scipy.sparse.kron(eye, one)))
 
 
 def example(origin: prose.Origin, n: int, side: int = 150) -> str:

@@ -146,9 +146,7 @@ def useful_tflops(table3: pd.DataFrame) -> pd.DataFrame:
     rows = table3[(table3["quantity"] == "latency") & (table3["variant"] == "opt5")]
     flops = 2.0 * 18944 * 3584 * rows["n"] * rows["density"]
     rows = rows.assign(tflops=flops / rows["low"] / 1e9, n=rows["n"].astype(int))
-    return rows.pivot(index="n", columns="density", values="tflops").sort_index(
-        axis=1, ascending=False
-    )
+    return rows.pivot(index="n", columns="density", values="tflops").sort_index(axis=1, ascending=False)
 
 
 def side_by_side(first: float, second: float) -> float:

@@ -11,8 +11,12 @@ OURS = ("unit_ring", "auto")
 LADDER = (*STEPS, *BRANCHES, *OURS)
 #: Configurations of `kernels.async_sparse.family.TRIALS` that are no variants.
 TRIED = (
-    "unit_ring_half", "unit_ring_192", "unit_ring_boxes", "unit_ring_groups", "unit_ring_in_order",
-)  # fmt: skip
+    "unit_ring_half",
+    "unit_ring_192",
+    "unit_ring_boxes",
+    "unit_ring_groups",
+    "unit_ring_in_order",
+)
 KEPT = "opt5"  #: what the source goes on with
 BELL, TRITON, TUNED, BSR = "cusparse_bell", "triton_bsr", "triton_bsr_tuned", "cusparse_bsr"
 DENSE, TORCH = "cublas_dense", "cublas_dense_default"
@@ -28,37 +32,89 @@ AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each ac
 UNION_HALF, AUTO_HALF = "union_half", "auto_half"  #: the same with B and C in 16 bits
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (
-    WCSR, WHOLE, "wcsr_c256", "wcsr_c1024", "wcsr_c2048", "wcsr_n64", "wcsr_n256", "windows_64", "windows_32",
-    WINDOWS, "windows_8", "windows_16_whole", "windows_16_in_order", "windows_16_narrow",
-)  # fmt: skip
+    WCSR,
+    WHOLE,
+    "wcsr_c256",
+    "wcsr_c1024",
+    "wcsr_c2048",
+    "wcsr_n64",
+    "wcsr_n256",
+    "windows_64",
+    "windows_32",
+    WINDOWS,
+    "windows_8",
+    "windows_16_whole",
+    "windows_16_in_order",
+    "windows_16_narrow",
+)
 #: That take CSR.
 ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, UNION_HALF, AUTO_FP32, AUTO_TF32, AUTO_HALF)
 
 #: Of this room alone: the shared looks (`style.NAMES`) have no markers left for so many libraries.
 NAMES = {
-    "opt0": "CUDA cores", "opt1": "WGMMA", "opt2": "TMA", "opt3": "warp specialisation", "opt4": "one arrival",
-    "opt5": "no zeroing", "opt6": "persistent", "opt6_atomic": "atomic counter", "opt6_stealing": "work stealing",
-    "opt7": "multicast", "unit_ring": "ring of units", "auto": "auto", BELL: "cuSPARSE Blocked-ELL",
-    BSR: "cuSPARSE BSR", CSR: "cuSPARSE CSR", TRITON: "Triton bsr_dense_mm", TUNED: "Triton tuned",
-    DENSE: "dense cuBLASLt", TORCH: "dense cuBLAS",
-    WCSR: "WCSR", WHOLE: "WCSR, windows whole", WINDOWS: "windows of 16, TF32", EXACT: "windows of 16, 3×TF32",
-    UNION: "rows over their union", AUTO_FP32: "auto, FP32", AUTO_TF32: "auto, TF32",
-    UNION_HALF: "rows over their union, 16 bits", AUTO_HALF: "auto, 16 bits",
-    "wcsr_c256": "WCSR, tasks of 256", "wcsr_c1024": "WCSR, tasks of 1024", "wcsr_c2048": "WCSR, tasks of 2048",
-    "wcsr_n64": "WCSR, tiles of 64", "wcsr_n256": "WCSR, tiles of 256", "windows_8": "windows of 8",
-    "windows_32": "windows of 32", "windows_64": "windows of 64", "windows_16_whole": "windows of 16, none cut",
-    "windows_16_in_order": "windows of 16, as they lie", "windows_16_narrow": "windows of 16, narrow tiles",
-}  # fmt: skip
+    "opt0": "CUDA cores",
+    "opt1": "WGMMA",
+    "opt2": "TMA",
+    "opt3": "warp specialisation",
+    "opt4": "one arrival",
+    "opt5": "no zeroing",
+    "opt6": "persistent",
+    "opt6_atomic": "atomic counter",
+    "opt6_stealing": "work stealing",
+    "opt7": "multicast",
+    "unit_ring": "ring of units",
+    "auto": "auto",
+    BELL: "cuSPARSE Blocked-ELL",
+    BSR: "cuSPARSE BSR",
+    CSR: "cuSPARSE CSR",
+    TRITON: "Triton bsr_dense_mm",
+    TUNED: "Triton tuned",
+    DENSE: "dense cuBLASLt",
+    TORCH: "dense cuBLAS",
+    WCSR: "WCSR",
+    WHOLE: "WCSR, windows whole",
+    WINDOWS: "windows of 16, TF32",
+    EXACT: "windows of 16, 3×TF32",
+    UNION: "rows over their union",
+    AUTO_FP32: "auto, FP32",
+    AUTO_TF32: "auto, TF32",
+    UNION_HALF: "rows over their union, 16 bits",
+    AUTO_HALF: "auto, 16 bits",
+    "wcsr_c256": "WCSR, tasks of 256",
+    "wcsr_c1024": "WCSR, tasks of 1024",
+    "wcsr_c2048": "WCSR, tasks of 2048",
+    "wcsr_n64": "WCSR, tiles of 64",
+    "wcsr_n256": "WCSR, tiles of 256",
+    "windows_8": "windows of 8",
+    "windows_32": "windows of 32",
+    "windows_64": "windows of 64",
+    "windows_16_whole": "windows of 16, none cut",
+    "windows_16_in_order": "windows of 16, as they lie",
+    "windows_16_narrow": "windows of 16, narrow tiles",
+}
 _STEP, _BRANCH, _OURS = RUNGS[3], RUNGS[0], RUNGS[1]
 _LIBRARIES = {
-    BELL: ("s", "--"), BSR: ("h", "-."), CSR: ("8", ":"), TRITON: ("^", "--"), TUNED: ("v", "-."),
-    DENSE: (HOURGLASS, "-"), TORCH: ("P", ":"),
-}  # fmt: skip
+    BELL: ("s", "--"),
+    BSR: ("h", "-."),
+    CSR: ("8", ":"),
+    TRITON: ("^", "--"),
+    TUNED: ("v", "-."),
+    DENSE: (HOURGLASS, "-"),
+    TORCH: ("P", ":"),
+}
 _MARKS = {
-    KEPT: ("o", "-"), OURS[-1]: ("D", "-"), WCSR: ("o", "-"), WHOLE: ("v", "--"), WINDOWS: ("^", "--"),
-    EXACT: ("p", "-."), UNION: ("X", ":"), AUTO_FP32: ("D", "-"), AUTO_TF32: ("D", "--"),
-    UNION_HALF: ("X", "--"), AUTO_HALF: ("D", ":"),
-}  # fmt: skip
+    KEPT: ("o", "-"),
+    OURS[-1]: ("D", "-"),
+    WCSR: ("o", "-"),
+    WHOLE: ("v", "--"),
+    WINDOWS: ("^", "--"),
+    EXACT: ("p", "-."),
+    UNION: ("X", ":"),
+    AUTO_FP32: ("D", "-"),
+    AUTO_TF32: ("D", "--"),
+    UNION_HALF: ("X", "--"),
+    AUTO_HALF: ("D", ":"),
+}
 
 
 def tile(width: int) -> str:

@@ -26,9 +26,20 @@ from kernels.formats import bcsr, csr, wcsr
 
 TABLE = Path("traces", "formats.csv")
 COLUMNS = (
-    "matrix", "m", "k", "nnz", "bcsr_fill", "wcsr_fill", "bcsr_fill_rcm", "wcsr_fill_rcm", "rcm_ms",
-    "bcsr_ms", "wcsr_ms", "bcsr_bytes", "wcsr_bytes",
-)  # fmt: skip
+    "matrix",
+    "m",
+    "k",
+    "nnz",
+    "bcsr_fill",
+    "wcsr_fill",
+    "bcsr_fill_rcm",
+    "wcsr_fill_rcm",
+    "rcm_ms",
+    "bcsr_ms",
+    "wcsr_ms",
+    "bcsr_bytes",
+    "wcsr_bytes",
+)
 DTYPE = "bfloat16"
 
 
@@ -54,9 +65,7 @@ def read(path: Path) -> pd.DataFrame:
     df = pd.read_csv(path)
     missing = [column for column in COLUMNS if column not in df]
     if missing:
-        raise ValueError(
-            f"{path}: the column {missing[0]!r} is missing, so these are no conversions."
-        )
+        raise ValueError(f"{path}: the column {missing[0]!r} is missing, so these are no conversions.")
     return df[list(COLUMNS)]
 
 
@@ -78,12 +87,20 @@ def _row(name: str, where: Path) -> dict | None:
     windows, wcsr_ms = timed(lambda: wcsr.from_csr(device, dtype=DTYPE))
     fill, fill_rcm = fills(given), fills(a)
     return {
-        "matrix": name, "m": a.m, "k": a.k, "nnz": a.nnz,
-        "bcsr_fill": fill[0], "wcsr_fill": fill[1],
-        "bcsr_fill_rcm": fill_rcm[0], "wcsr_fill_rcm": fill_rcm[1],
-        "rcm_ms": rcm_ms, "bcsr_ms": bcsr_ms, "wcsr_ms": wcsr_ms,
-        "bcsr_bytes": blocks.nbytes, "wcsr_bytes": windows.nbytes,
-    }  # fmt: skip
+        "matrix": name,
+        "m": a.m,
+        "k": a.k,
+        "nnz": a.nnz,
+        "bcsr_fill": fill[0],
+        "wcsr_fill": fill[1],
+        "bcsr_fill_rcm": fill_rcm[0],
+        "wcsr_fill_rcm": fill_rcm[1],
+        "rcm_ms": rcm_ms,
+        "bcsr_ms": bcsr_ms,
+        "wcsr_ms": wcsr_ms,
+        "bcsr_bytes": blocks.nbytes,
+        "wcsr_bytes": windows.nbytes,
+    }
 
 
 def said(df: pd.DataFrame | None) -> str:

@@ -34,8 +34,12 @@ from kernels.formats.half import array_module
 
 #: Experiment -> contenders; those that a GPU or an installation does not offer are left out.
 ABLATION = (
-    *contenders.LADDER, BELL, BSR, *contenders.CSR_ALGORITHMS, TRITON,
-)  # fmt: skip
+    *contenders.LADDER,
+    BELL,
+    BSR,
+    *contenders.CSR_ALGORITHMS,
+    TRITON,
+)
 TILES = tuple(map(contenders.tile, contenders.WIDTHS))
 LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
 LADDER = (*contenders.LADDER, TORCH, DENSE, TRITON, TUNED)
@@ -52,9 +56,7 @@ MOST_PADDED = 0.25
 MOST_SUMMED = 2**15
 
 
-def start(
-    mode: str, gpu: str, preset: str, seed: int, folder: str = "", room: str = ROOM
-) -> Run | None:
+def start(mode: str, gpu: str, preset: str, seed: int, folder: str = "", room: str = ROOM) -> Run | None:
     """As `run.start`; None where the room has no records of that GPU yet and nothing is measured here."""
     try:
         return harness.start(room, mode, gpu, preset, seed, folder)
@@ -99,9 +101,7 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> Mapping:
     if run.mode != "measure":
         known = set(records.read(run.folder / f"{experiment}.csv")["variant"])
         return dict.fromkeys(name for name in names if name in known)
-    bindable = [
-        n for n in names if n in {*TILES, *contenders.TRIED, *_window_trials()}
-    ]  # and no variants
+    bindable = [n for n in names if n in {*TILES, *contenders.TRIED, *_window_trials()}]  # and no variants
     every = run.variants() | run.variants(bindable) | run.baselines()
     return {n: every[n] for n in names if n in every and _installed(n) and _runs(run, n)}
 
@@ -155,9 +155,15 @@ def tiles(run: Run | None) -> pd.DataFrame | None:
 
 
 def real(
-    run: Run | None, experiment: str, names: Iterable[str], sizes: Iterable[int],
-    *, every_nth: int = 1, order: str = "rcm", **how,
-) -> pd.DataFrame | None:  # fmt: skip
+    run: Run | None,
+    experiment: str,
+    names: Iterable[str],
+    sizes: Iterable[int],
+    *,
+    every_nth: int = 1,
+    order: str = "rcm",
+    **how,
+) -> pd.DataFrame | None:
     """The matrices of the room's list that the user's folder has, at these N; None where there is no record of them.
     every_nth: of the matrices, where all would take too long; order: of rows and columns, of `operands.REORDERS`;
     how: arguments of `problem_from_csr`."""
@@ -174,9 +180,15 @@ def real(
 
 
 def _measure_real(
-    run: Run, experiment: str, names: tuple, sizes: tuple, where: Path, chosen, order: str,
+    run: Run,
+    experiment: str,
+    names: tuple,
+    sizes: tuple,
+    where: Path,
+    chosen,
+    order: str,
     how: Mapping,
-) -> None:  # fmt: skip
+) -> None:
     path = run.folder / f"{experiment}.csv"
     every = offered(run, experiment, names)
     if all(name.startswith(_LIBRARIES) for name in every):
@@ -191,9 +203,7 @@ def _measure_real(
         left = too_large(a, every, how.get("dtype", "bfloat16"), memory)
         if not as_csr and set(left) - {BELL, TRITON}:
             continue  # the matrix itself is in blocks
-        problems = [
-            operands.problem_from_csr(a, n, run.seed, name, reorder="", **how) for n in sizes
-        ]
+        problems = [operands.problem_from_csr(a, n, run.seed, name, reorder="", **how) for n in sizes]
         for contender, why in left.items():
             _leave_out(path, contender, problems, why)
         here = {n: bind for n, bind in every.items() if n not in left}

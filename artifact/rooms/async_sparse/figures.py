@@ -45,10 +45,17 @@ def present(df: pd.DataFrame, wanted: Sequence[str]) -> list[str]:
 def box(ax, y: float, values: pd.Series, tint: str, scatter: np.random.Generator) -> float:
     """A box of values along x with a dot for each and their geometric mean, which is returned."""
     drawn = ax.boxplot(
-        [values], positions=[y], widths=0.6, showfliers=False, patch_artist=True,
-        manage_ticks=False, orientation="horizontal", medianprops={"color": INK},
-        whiskerprops={"color": tint}, capprops={"color": tint},
-    )  # fmt: skip
+        [values],
+        positions=[y],
+        widths=0.6,
+        showfliers=False,
+        patch_artist=True,
+        manage_ticks=False,
+        orientation="horizontal",
+        medianprops={"color": INK},
+        whiskerprops={"color": tint},
+        capprops={"color": tint},
+    )
     drawn["boxes"][0].set(facecolor=tint, alpha=0.35, edgecolor=tint)
     at = y + scatter.uniform(-0.22, 0.22, len(values))
     ax.plot(values, at, "o", color=tint, markersize=2.2, markeredgewidth=0, alpha=0.6)
@@ -58,9 +65,13 @@ def box(ax, y: float, values: pd.Series, tint: str, scatter: np.random.Generator
 
 
 def boxes(
-    ax, data: pd.DataFrame, order: Sequence[str], column: str = "speedup",
-    more: Sequence[str] = (), call: Callable[[str], str] = name,
-) -> None:  # fmt: skip
+    ax,
+    data: pd.DataFrame,
+    order: Sequence[str],
+    column: str = "speedup",
+    more: Sequence[str] = (),
+    call: Callable[[str], str] = name,
+) -> None:
     """A row for each contender, labelled by `call`, its `box` and geometric mean, and empty rows `more` below them."""
     scatter = np.random.default_rng(0)
     for y, variant in enumerate(order):
@@ -108,11 +119,14 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame, baseline: str = BELL):
         ax.axhline(own - 0.5, color=INK, alpha=0.4, linewidth=0.8)
     log_x(ax, [*data["speedup"], *stated.reindex(order).dropna()])
     ax.set_xlabel(f"speedup over {contenders.NAMES[baseline]}; right: geometric means")
-    plot.legend(fig, {
-        "geometric mean": Line2D([], [], color=INK, marker="D", linestyle="none", markersize=5),
-        STATED: Line2D([], [], **plot.hollow("D")),
-        f"{contenders.NAMES[baseline]} = 1": Line2D([], [], color=BASELINE, linestyle=(0, (5, 3))),
-    })  # fmt: skip
+    plot.legend(
+        fig,
+        {
+            "geometric mean": Line2D([], [], color=INK, marker="D", linestyle="none", markersize=5),
+            STATED: Line2D([], [], **plot.hollow("D")),
+            f"{contenders.NAMES[baseline]} = 1": Line2D([], [], color=BASELINE, linestyle=(0, (5, 3))),
+        },
+    )
     said = stated.reindex(order).dropna().rename("speedup").rename_axis("variant").reset_index()
     return fig, plot.behind(data, said)
 
@@ -156,9 +170,7 @@ def shares(df: pd.DataFrame, table2: pd.DataFrame, baseline: str = BELL):
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.0%}"))
     ax.set_xlabel("share of what is gained from opt0 to opt4")
     ax.grid(axis="y", visible=False)
-    plot.legend(
-        fig, {name(step): Patch(color=tint, alpha=0.75) for step, tint in tints.items()}, columns=4
-    )
+    plot.legend(fig, {name(step): Patch(color=tint, alpha=0.75) for step, tint in tints.items()}, columns=4)
     return fig, pd.DataFrame(rows)
 
 
@@ -173,9 +185,7 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame, n: int = arithmetic.N):
     if rows.empty:
         raise ValueError("The records have no width of the WGMMA tile.")
     by = rows.groupby("width")["tflops"]
-    data = pd.DataFrame(
-        {"tflops": by.agg(records.geomean), "low": by.quantile(0.25), "high": by.quantile(0.75)}
-    )
+    data = pd.DataFrame({"tflops": by.agg(records.geomean), "low": by.quantile(0.25), "high": by.quantile(0.75)})
     data["extra"] = [arithmetic.extra(w, n) for w in data.index]
     stated = text[(text["quantity"] == "tflops") & text["size"].notna()]
     fig, (ax, pad) = plt.subplots(2, 1, figsize=(WIDTH, 4.6), sharex=True, height_ratios=(3, 1))
@@ -197,12 +207,15 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame, n: int = arithmetic.N):
         xlim=(2, 262),
     )
     pad.xaxis.set_major_locator(FixedLocator(range(0, 257, 32)))
-    plot.legend(fig, {
-        "geometric mean, quartiles": Line2D([], [], color=tint, marker="o"),
-        STATED: Line2D([], [], **plot.hollow("D")),
-        f"the source's rule: {chosen}": Line2D([], [], color=CLAIM, linestyle=(0, (4, 3))),
-        f"best here: {best}": Line2D([], [], color=colour("auto"), marker="*", linestyle="none", markersize=11),
-    })  # fmt: skip
+    plot.legend(
+        fig,
+        {
+            "geometric mean, quartiles": Line2D([], [], color=tint, marker="o"),
+            STATED: Line2D([], [], **plot.hollow("D")),
+            f"the source's rule: {chosen}": Line2D([], [], color=CLAIM, linestyle=(0, (4, 3))),
+            f"best here: {best}": Line2D([], [], color=colour("auto"), marker="*", linestyle="none", markersize=11),
+        },
+    )
     said = stated.rename(columns={"size": "width", "low": "tflops"})[["width", "tflops"]]
     return fig, plot.behind(data.reset_index(), said)
 
@@ -211,9 +224,12 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame, n: int = arithmetic.N):
 
 
 def gate(
-    df: pd.DataFrame, table3: pd.DataFrame, copy_gbps: float | None = None, baseline: str = TORCH,
+    df: pd.DataFrame,
+    table3: pd.DataFrame,
+    copy_gbps: float | None = None,
+    baseline: str = TORCH,
     shown: Sequence[str] = (KEPT, contenders.TRITON, "auto"),
-):  # fmt: skip
+):
     """Table III: speedup over dense cuBLAS over the share of blocks that is kept, a panel for each N, the stated ones
     hollow. The limit is the dense rate for the blocks that are left, or with copy_gbps, a measured ceiling, each
     operand moved once, whichever takes longer."""
@@ -234,9 +250,7 @@ def gate(
                 markeredgewidth=0,
             )[0]
         top = limit[limit["n"] == n].sort_values("density")
-        handles["limit"] = ax.plot(
-            top["density"], top["limit"], color=BOUND, linestyle=(0, (5, 3)), linewidth=1.2
-        )[0]
+        handles["limit"] = ax.plot(top["density"], top["limit"], color=BOUND, linestyle=(0, (5, 3)), linewidth=1.2)[0]
         said = stated[stated["n"] == n]
         ax.plot(said["density"], said["low"], **plot.hollow())
         ax.axhline(1, color=BASELINE, linewidth=1.2)
@@ -272,18 +286,12 @@ def pays(
     rows = []
     for variant in present(data, shown):
         by = data[data["variant"] == variant].groupby("density")["speedup"]
-        line = pd.DataFrame(
-            {"speedup": by.agg(records.geomean), "least": by.min(), "most": by.max()}
-        )
+        line = pd.DataFrame({"speedup": by.agg(records.geomean), "least": by.min(), "most": by.max()})
         look = contenders.look(variant)
-        ax.fill_between(
-            line.index, line["least"], line["most"], color=look["color"], alpha=0.15, linewidth=0
-        )
+        ax.fill_between(line.index, line["least"], line["most"], color=look["color"], alpha=0.15, linewidth=0)
         even = break_even(line["speedup"])
         said = name(variant) + (f": from {even:.0%} on" if even else "")
-        handles[said] = ax.plot(
-            line.index, line["speedup"], **look, markersize=MARKER, markeredgewidth=0
-        )[0]
+        handles[said] = ax.plot(line.index, line["speedup"], **look, markersize=MARKER, markeredgewidth=0)[0]
         if even:
             ax.plot(even, 1, "x", color=look["color"], markersize=9, markeredgewidth=2)
         rows.append(line.reset_index().assign(variant=variant, pays_from=even or np.nan))
@@ -299,9 +307,7 @@ def break_even(speedup: pd.Series) -> float | None:
     """The density at which a speedup by density crosses 1, between two points on log axes; None where it is on one
     side of it throughout."""
     s = np.log(speedup.sort_index())
-    for (dense, above), (sparse, below) in zip(
-        list(s.items())[1:], list(s.items())[:-1], strict=True
-    ):
+    for (dense, above), (sparse, below) in zip(list(s.items())[1:], list(s.items())[:-1], strict=True):
         if above <= 0 < below:
             at = below / (below - above)
             return float(np.exp(np.log(sparse) + at * (np.log(dense) - np.log(sparse))))
@@ -325,9 +331,7 @@ def _kept(ax, densities) -> None:
 # ---------------------------------------------------------------- our ladder, block sizes
 
 
-def ladder(
-    df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TORCH, table3: pd.DataFrame | None = None
-):  # fmt: skip
+def ladder(df: pd.DataFrame, predictions: Mapping[str, str], baseline: str = TORCH, table3: pd.DataFrame | None = None):
     """Speedup over dense cuBLAS of every kernel at one point, as bars, with its gain over the kernel that it builds on
     and what was predicted before it was measured. predictions: variant -> text, in order. table3: what the source
     states of the kernel that it keeps, hollow where it does at that point."""
@@ -350,8 +354,10 @@ def ladder(
         ax.text(1.02, middle, texts[i], transform=across, va="center", fontsize=8)
         if i:
             ax.axhline(tops[i], color=INK, alpha=0.15, linewidth=0.6)
-        rows.append({"variant": variant, "speedup": mean[variant], "over": over, "gain": gain}
-                    | {"prediction": predictions[variant]})  # fmt: skip
+        rows.append(
+            {"variant": variant, "speedup": mean[variant], "over": over, "gain": gain}
+            | {"prediction": predictions[variant]}
+        )
     ax.axvline(1, color=BASELINE, linewidth=1.3)
     found = pd.DataFrame(rows)
     said = None if table3 is None or KEPT not in order else _said(table3, df)
@@ -439,9 +445,7 @@ def layers(
         line = data[data["variant"] == variant]
         look = contenders.look(variant) | {"linestyle": "none"}
         y = [places[tuple(key)] for key in line[at].values.tolist()]
-        handles[name(variant)] = ax.plot(
-            line["speedup"], y, **look, markersize=MARKER, markeredgewidth=0
-        )[0]
+        handles[name(variant)] = ax.plot(line["speedup"], y, **look, markersize=MARKER, markeredgewidth=0)[0]
     ax.axvline(1, color=BASELINE, linewidth=1.3)
     words = [f"{m:.0f} × {n:.0f} × {k:.0f}, {100 * d:g} %" for m, n, k, d in places]
     ax.set_yticks(range(len(places)), words)
@@ -457,9 +461,10 @@ def layers(
 
 
 def both_layouts(
-    linear: pd.DataFrame | None, source: pd.DataFrame | None,
+    linear: pd.DataFrame | None,
+    source: pd.DataFrame | None,
     shown: Sequence[str] = (KEPT, "auto", TORCH),
-) -> pd.DataFrame | None:  # fmt: skip
+) -> pd.DataFrame | None:
     """Time with C in the order that a linear layer wants over that with C row-major, as the source writes it, at the
     points of both records of gate_proj; None where there are none."""
     if linear is None or source is None:

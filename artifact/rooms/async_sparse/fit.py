@@ -62,14 +62,17 @@ def read() -> Measured:
     rows = apart.read(MATRICES)
     of = {
         row.matrix: Statistics(
-            row.m, row.k, row.nnz, row.longest,
+            row.m,
+            row.k,
+            row.nnz,
+            row.longest,
             {
                 "": tuple(getattr(row, f"columns_{h}") for h in HEIGHTS),
                 "similar": tuple(getattr(row, f"similar_{h}") for h in HEIGHTS),
             },
         )
         for row in rows.itertuples()
-    }  # fmt: skip
+    }
     return Measured(of, apart.read(TIMES))
 
 
@@ -141,9 +144,7 @@ def measure() -> None:
         columns = [*of.columns[""], *of.columns["similar"]]
         known.append((path.stem, of.m, of.k, of.nnz, of.longest, *columns))
         for n in SIZES:
-            p = operands.problem_from_csr(
-                a, n, 0, path.stem, format="csr", dtype="tf32", reorder=""
-            )
+            p = operands.problem_from_csr(a, n, 0, path.stem, format="csr", dtype="tf32", reorder="")
             bounds = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
             for config in model.POOLS["tf32"]:
                 if any_csr.fits(config, device):

@@ -40,9 +40,7 @@ def price(df: pd.DataFrame) -> pd.DataFrame:
         cut = every["parts"] > 2
         means = (float(np.exp(np.log(x).mean())) if len(x) else np.nan for x in (ratio, ratio[cut]))
         worst = every.loc[ratio.idxmax(), "matrix"]
-        rows.append(
-            (auto, len(every), next(means), ratio.max(), int(cut.sum()), next(means), worst)
-        )
+        rows.append((auto, len(every), next(means), ratio.max(), int(cut.sum()), next(means), worst))
     names = ["auto", "matrices", "mean", "largest", "cut", "cut_mean", "worst"]
     return pd.DataFrame(rows, columns=names)
 

@@ -33,9 +33,7 @@ def tflops_of_the_set(e: Evidence, experiments, of: str, matrices: int, than: fl
     values = quantities.tflops(e, experiments, of)
     count = values.all.index.get_level_values("label").nunique()
     if count < matrices:
-        raise NotMeasured(
-            f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}."
-        )
+        raise NotMeasured(f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
     return _denser(values, than, experiments) if than else values
 
 
@@ -48,9 +46,7 @@ def tflops_denser(e: Evidence, experiments, of: str, than: float) -> Values:
     return Values(by_variant(df, "tflops", [of]), "Throughput", ".3g", unit=" TFLOP/s")
 
 
-def speedup_denser(
-    e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float
-) -> Values:
+def speedup_denser(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float) -> Values:
     """`speedup` on the matrices that are denser than this share of non-zeros."""
     return _denser(quantities.speedup(e, experiments, of, over), than, experiments)
 
@@ -62,9 +58,7 @@ def _denser(values: Values, than: float, experiments: Sequence[str]) -> Values:
     return replace(values, by=by)
 
 
-def cells(
-    e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]
-) -> Values:
+def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]) -> Values:
     """The cells of a table such as Table I: the geometric mean of the speedup over each of `over`, at each n and over
     the matrices that are denser than each of `densities`."""
     by = {}
@@ -79,8 +73,13 @@ def cells(
                 found[n, d] = records.geomean(kept)
         by[rival] = pd.Series(found)
     named = len(by) > 1
-    return Values(by, f"Speedup of {of}, by n and density", unit="×", named=named,
-                  tail="" if named else f" over {baselines.library(contenders(over)[0])}")  # fmt: skip
+    return Values(
+        by,
+        f"Speedup of {of}, by n and density",
+        unit="×",
+        named=named,
+        tail="" if named else f" over {baselines.library(contenders(over)[0])}",
+    )
 
 
 def blocks_over(e: Evidence, experiments, of: str) -> Values:
@@ -124,9 +123,12 @@ def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
     if (blocks <= 0).any() or (stored <= 0).any():
         raise NotMeasured(f"The records do not say how many bytes {of} stores.")
     return Values(
-        by_variant(df, stored / blocks, [of]), "Stored bytes", unit="×",
-        tail=" of the bytes of BCSR", words={"above": f"{of} stores more"},
-    )  # fmt: skip
+        by_variant(df, stored / blocks, [of]),
+        "Stored bytes",
+        unit="×",
+        tail=" of the bytes of BCSR",
+        words={"above": f"{of} stores more"},
+    )
 
 
 def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> Values:
@@ -134,9 +136,7 @@ def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> V
     ours, theirs = (e.counter(name, metric, experiments) for name in (of, than))
     ours, theirs = ours.align(theirs, join="inner")
     if ours.empty:
-        raise NotMeasured(
-            f"The counter {metric} was not profiled for {of} and {than} at one point."
-        )
+        raise NotMeasured(f"The counter {metric} was not profiled for {of} and {than} at one point.")
     how = f"{than} {theirs.mean():.4g}, {of} {ours.mean():.4g}."
     unit, what = counters.words(metric)
     tail = f" fewer ({what})"
@@ -159,9 +159,7 @@ def bandwidth_share(
     highest = max(s.max() for s in rate.by.values())
     how = f"Of the stated {stated:g} GB/s; at most {highest:.4g} GB/s."
     tail = f" of {stated:g} GB/s"
-    return Values(
-        by, "DRAM bandwidth", ".0f", 100, "%", tail, named=not isinstance(of, str), how=how
-    )
+    return Values(by, "DRAM bandwidth", ".0f", 100, "%", tail, named=not isinstance(of, str), how=how)
 
 
 def width(variant: str) -> int:
@@ -183,9 +181,11 @@ def share_of_gain(v: Values, part: Sequence[str], whole: Sequence[str]) -> Reduc
     logs = [np.log(mean[b] / mean[a]) for a, b in (part, whole)]
     each = ", ".join(f"{name} {v.one(value)}" for name, value in mean.items())
     return Reduced(
-        replace(v, unit=""), pd.Series([added / of]), f"{added / of:.0%} of the gain",
+        replace(v, unit=""),
+        pd.Series([added / of]),
+        f"{added / of:.0%} of the gain",
         f"{v.name}: {each}. By factors it is {logs[0] / logs[1]:.0%}.",
-    )  # fmt: skip
+    )
 
 
 def along_contenders(v: Values, only: Sequence[str] = ()) -> Reduced:
@@ -203,7 +203,7 @@ def median_at_each_n(v: Values) -> Reduced:
     shown = ", ".join(f"{v.one(value)} at n = {n}" for n, value in each.items())
     return Reduced(
         v, each, f"median {shown}", f"{v.name}: {v.points}, {v.range(s)}.", again=lambda s: float(s.median())
-    )  # fmt: skip
+    )
 
 
 def over_neighbours(v: Values, of: Sequence[str]) -> Reduced:
@@ -218,9 +218,7 @@ def over_neighbours(v: Values, of: Sequence[str]) -> Reduced:
             raise NotMeasured(f"No neighbour of {name} was measured.")
         values[name] = mean[width(name)] / max(beside)
     shown = ", ".join(f"{name} {value:.2f}×" for name, value in values.items())
-    return Reduced(
-        v, pd.Series(values), f"{shown} of the better neighbour", f"{v.name}: {v.points}."
-    )
+    return Reduced(v, pd.Series(values), f"{shown} of the better neighbour", f"{v.name}: {v.points}.")
 
 
 def over_the_others(v: Values, of: str) -> Reduced:
@@ -231,9 +229,7 @@ def over_the_others(v: Values, of: str) -> Reduced:
     best = others.idxmax()
     ratio = means[of] / others[best]
     shown = f"{of} {ratio:.2f}× of {best}, the best other one"
-    return Reduced(
-        v, pd.Series([ratio]), shown, f"{v.name}: {v.one(means[of])}, {v.one(others[best])}."
-    )
+    return Reduced(v, pd.Series([ratio]), shown, f"{v.name}: {v.one(means[of])}, {v.one(others[best])}.")
 
 
 def along_density(v: Values) -> Reduced:
@@ -303,19 +299,30 @@ def crosses(r: Reduced, limit: float) -> Judged:
     is above and the first one is less."""
     ((_, line),) = r.course
     first, last = line.iloc[0], line.iloc[-1]
-    verdict = (
-        REPRODUCED if first < limit < last else PARTLY if limit < last > first else NOT_REPRODUCED
-    )
+    verdict = REPRODUCED if first < limit < last else PARTLY if limit < last > first else NOT_REPRODUCED
     shown = ", ".join(f"{name} {r.of.one(value)}" for name, value in line.items())
     return Judged(verdict, f"Asked: from below {limit:g} to above it.", f"{shown}{r.of.tail}")
 
 
 QUANTITIES = (
-    tflops_of_the_set, tflops_denser, speedup_denser, cells, tile_sweep, stored_over_blocks, blocks_over, counter_less,
+    tflops_of_the_set,
+    tflops_denser,
+    speedup_denser,
+    cells,
+    tile_sweep,
+    stored_over_blocks,
+    blocks_over,
+    counter_less,
     bandwidth_share,
-)  # fmt: skip
+)
 REDUCERS = (
-    share_of_gain, along_contenders, over_neighbours, over_the_others, along_density, along_n,
-    over_thresholds, median_at_each_n,
-)  # fmt: skip
+    share_of_gain,
+    along_contenders,
+    over_neighbours,
+    over_the_others,
+    along_density,
+    along_n,
+    over_thresholds,
+    median_at_each_n,
+)
 EXPECTATIONS = (within_and_each_step_gains, crosses)

@@ -23,10 +23,12 @@ import pandas as pd
 FILE = Path(__file__).with_suffix(".csv")
 SIDES, TASKS, WIDTH, SEED = (203, 255, 256), (8, 1), 128, 5
 METRICS = {
-    "ms": "gpu__time_duration.sum", "dram_read_bytes": "dram__bytes_read.sum",
-    "dram_write_bytes": "dram__bytes_write.sum", "asked": "lts__t_sectors_op_read.sum",
+    "ms": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "asked": "lts__t_sectors_op_read.sum",
     "hit": "lts__t_sectors_op_read_lookup_hit.sum",
-}  # fmt: skip
+}
 COLUMNS = ["side", "n", "tasks", "ms", "dram_read_bytes", "dram_write_bytes", "l2_hit"]
 
 
@@ -41,14 +43,15 @@ def counted(lines: Iterable[str]) -> dict[str, float]:
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
     found = {
-        row["Metric Name"]: float(row["Metric Value"].replace(",", ""))
-        for row in table if row["ID"] == table[-1]["ID"]
-    }  # fmt: skip
+        row["Metric Name"]: float(row["Metric Value"].replace(",", "")) for row in table if row["ID"] == table[-1]["ID"]
+    }
     of = {name: found[metric] for name, metric in METRICS.items()}
     return {
-        "ms": of["ms"] / 1e6, "dram_read_bytes": of["dram_read_bytes"],
-        "dram_write_bytes": of["dram_write_bytes"], "l2_hit": of["hit"] / of["asked"],
-    }  # fmt: skip
+        "ms": of["ms"] / 1e6,
+        "dram_read_bytes": of["dram_read_bytes"],
+        "dram_write_bytes": of["dram_write_bytes"],
+        "l2_hit": of["hit"] / of["asked"],
+    }
 
 
 def multiply(side: int, tasks: int) -> None:
@@ -75,25 +78,32 @@ def measure() -> None:
     for side in SIDES:
         for tasks in TASKS:
             command = [
-                "ncu", "--clock-control", "none", "-k", "regex:union_rows", "--csv", "--print-units", "base",
-                "--metrics", ",".join(METRICS.values()), sys.executable, "-m", "artifact.rooms.async_sparse.neighbours",
-                "--multiply", str(side), str(tasks),
-            ]  # fmt: skip
-            done = subprocess.run(
-                command, capture_output=True, encoding="utf-8", errors="replace", check=True
-            )
-            rows.append(
-                {"side": side, "n": WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())}
-            )
+                "ncu",
+                "--clock-control",
+                "none",
+                "-k",
+                "regex:union_rows",
+                "--csv",
+                "--print-units",
+                "base",
+                "--metrics",
+                ",".join(METRICS.values()),
+                sys.executable,
+                "-m",
+                "artifact.rooms.async_sparse.neighbours",
+                "--multiply",
+                str(side),
+                str(tasks),
+            ]
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
+            rows.append({"side": side, "n": WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())})
     table = pd.DataFrame(rows, columns=COLUMNS)
     table.to_csv(FILE, index=False, float_format="%.6g", lineterminator="\n")
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--multiply", type=int, nargs=2, metavar=("SIDE", "TASKS"), help="only this, for ncu"
-    )
+    parser.add_argument("--multiply", type=int, nargs=2, metavar=("SIDE", "TASKS"), help="only this, for ncu")
     given = parser.parse_args(argv)
     if given.multiply:
         multiply(*given.multiply)

@@ -33,9 +33,12 @@ def mesh(side: int = 8, seed: int = 0) -> csr.Csr:
     place = np.sort(row * side * side + col)
     points = side * side
     return csr.Csr(
-        points, points, csr.offsets(place, points, points),
-        (place % points).astype(np.int32), np.ones(place.size, np.float32),
-    )  # fmt: skip
+        points,
+        points,
+        csr.offsets(place, points, points),
+        (place % points).astype(np.int32),
+        np.ones(place.size, np.float32),
+    )
 
 
 def examples() -> dict[str, csr.Csr]:
@@ -71,9 +74,7 @@ def formats_picture(cases: Mapping[str, csr.Csr], block: int = 16, window: int =
     blocked = {title: bcsr.from_csr(a, block=block) for title, a in cases.items()}
     windowed = {title: wcsr.from_csr(a, window=window, pad=pad) for title, a in cases.items()}
     wide = max(b.block_columns * b.block[1] for b in blocked.values())
-    tall = {
-        title: max(-(-a.m // unit) * unit for unit in (block, window)) for title, a in cases.items()
-    }
+    tall = {title: max(-(-a.m // unit) * unit for unit in (block, window)) for title, a in cases.items()}
     packed = max(int(np.diff(w.row_ptr).max()) for w in windowed.values())
     lefts = (0, wide + _GAP, 2 * (wide + _GAP))
     width, height = lefts[2] + packed, sum(rows + _TOP + _BELOW for rows in tall.values())

@@ -28,8 +28,18 @@ N, PLANS, LAUNCHES, SEED, MATRICES = 256, 25, 15, 5, 74
 CLASSES = (0, 10_000, 100_000, 1_000_000, np.inf)  #: of non-zeros
 #: choice: the configuration that was predicted; cusparse: the fastest algorithm; microseconds.
 COLUMNS = (
-    "matrix", "m", "k", "nnz", "n", "choice", "plan_us", "us", "cusparse", "cusparse_us", "cusparse_prepare_us",
-)  # fmt: skip
+    "matrix",
+    "m",
+    "k",
+    "nnz",
+    "n",
+    "choice",
+    "plan_us",
+    "us",
+    "cusparse",
+    "cusparse_us",
+    "cusparse_prepare_us",
+)
 
 
 def until_even(df: pd.DataFrame) -> pd.Series:

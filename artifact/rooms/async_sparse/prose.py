@@ -23,9 +23,7 @@ from artifact.rooms.async_sparse.contenders import (
 from artifact.rooms.async_sparse.experiments import Counters
 
 HERE = "Not measured on this GPU yet"
-NOT_MEASURED = (
-    f"{HERE}: the kernels are compiled, and `make measure` on a machine with a GPU fills this page."
-)
+NOT_MEASURED = f"{HERE}: the kernels are compiled, and `make measure` on a machine with a GPU fills this page."
 #: The steps that the source adds up, and which one is nothing by its own word.
 THREE = ("opt1", "opt2", "opt3")
 
@@ -49,12 +47,8 @@ def claimed(table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> s
     over = arithmetic.table2_speedups(table2)
     at = table3[(table3["quantity"] == "speedup_range") & (table3["density"] == 0.1)].iloc[0]
     share = arithmetic.value(text, "share_of_gain")
-    gains = ", ".join(
-        f"{told(v)} {arithmetic.value(text, 'gain', variant=v):+.2f}" for v in (*THREE, "opt4")
-    )
-    losses = listed(
-        f"{told(v)} {arithmetic.value(text, 'gain', variant=v):+.2f}" for v in ("opt6", "opt7")
-    )
+    gains = ", ".join(f"{told(v)} {arithmetic.value(text, 'gain', variant=v):+.2f}" for v in (*THREE, "opt4"))
+    losses = listed(f"{told(v)} {arithmetic.value(text, 'gain', variant=v):+.2f}" for v in ("opt6", "opt7"))
     return (
         f"Over cuSPARSE's Blocked-ELL the kernel goes from {over['opt0']:.2f} to {over[KEPT]:.2f}: {gains}. Three features make {share:.0%} of "
         f"the gain, so the source. What dense kernels profit from costs here: {losses}. On a pruned layer of Qwen2.5-7B, 90% of its "
@@ -62,19 +56,14 @@ def claimed(table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> s
     )
 
 
-def own_arithmetic(
-    table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame
-) -> str:
+def own_arithmetic(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> str:
     """What the source's own numbers say of each other, before anything is measured."""
     implied = arithmetic.implied(table2)
     ladder = implied[[*THREE, "opt4", KEPT, "opt6"]]
     bell = arithmetic.value(table2, "tflops", variant=BELL, matrices=414)
     steps = arithmetic.shares(arithmetic.table2_speedups(table2))
     first = recomputed_headline(table1)
-    both = {
-        v: arithmetic.value(text, "end_to_end", variant=v, size=65536)
-        for v in (KEPT, "minference", "both")
-    }
+    both = {v: arithmetic.value(text, "end_to_end", variant=v, size=65536) for v in (KEPT, "minference", "both")}
     together = arithmetic.side_by_side(both[KEPT], both["minference"])
     rates = arithmetic.useful_tflops(table3).loc[65536]
     wide = arithmetic.value(text, "tflops", variant=contenders.tile(256))
@@ -103,9 +92,7 @@ def own_arithmetic(
 def recomputed_headline(table1: pd.DataFrame) -> str:
     """The abstract's speedup of WCSR over cuSPARSE, by the rates of the same table."""
     df = arithmetic.recomputed(table1)
-    row = df[(df["kernel"] == "cuSPARSE") & (df["n"] == arithmetic.N) & (df["density"] == 0)].iloc[
-        0
-    ]
+    row = df[(df["kernel"] == "cuSPARSE") & (df["n"] == arithmetic.N) & (df["density"] == 0)].iloc[0]
     off = df[~df["agrees"]]
     return (
         f"WCSR over cuSPARSE is {row['stated']:.2f}× in the abstract and {row['ratio']:.2f}× by the rates of Table I; of its {len(df)} speedups {len(off)} are "
@@ -160,10 +147,7 @@ def ablation(df: pd.DataFrame | None, table2: pd.DataFrame) -> str:
     ours, theirs = arithmetic.shares(here), arithmetic.shares(stated)
     three = [s["by difference"].reindex(THREE).sum() for s in (theirs, ours)]
     largest = {kind: ours[kind].idxmax() for kind in ("by difference", "by factor")}
-    factors = "; ".join(
-        f"{told(v)} {ours['factor'][v]:.2f}× (stated {theirs['factor'][v]:.2f}×)"
-        for v in ours.index
-    )
+    factors = "; ".join(f"{told(v)} {ours['factor'][v]:.2f}× (stated {theirs['factor'][v]:.2f}×)" for v in ours.index)
     lost = ours["by difference"].reindex(THREE).loc[lambda share: share < 0]
     losing = "".join(f", though {told(v)} takes {-share:.0%} away" for v, share in lost.items())
     return (
@@ -236,9 +220,7 @@ def l2_bound(counters: Counters | None, roofs: dict | None) -> str:
 def traced(frame: pd.DataFrame | None) -> str:
     """What the clocks of the kernels say of loading and multiplying at once."""
     if frame is None:
-        return (
-            f"No kernel wrote a timeline on this GPU yet (`{timeline.TRACE}` beside the records)."
-        )
+        return f"No kernel wrote a timeline on this GPU yet (`{timeline.TRACE}` beside the records)."
     shares = timeline.overlap(frame)
     each = listed(f"{share:.0%} in {told(v)}" for v, share in shares.items())
     return f"Of the time in which a thread block multiplies it also loads: {each}."
@@ -252,16 +234,12 @@ def tiles(df: pd.DataFrame | None) -> str:
     if df is None:
         return f"{HERE}."
     mean_of = df.groupby("variant")["tflops"].agg(records.geomean)
-    mean_of = mean_of.reindex(
-        [t for t in map(contenders.tile, contenders.WIDTHS) if t in mean_of.index]
-    )
+    mean_of = mean_of.reindex([t for t in map(contenders.tile, contenders.WIDTHS) if t in mean_of.index])
     if contenders.tile(arithmetic.chosen()) not in mean_of.index:
         return f"{HERE} with the width that the rule chooses."
     rule = arithmetic.chosen()
     best = int(mean_of.idxmax().removeprefix("opt5_n"))
-    each = df[df["variant"].isin(mean_of.index)].pivot_table(
-        index="label", columns="variant", values="tflops"
-    )
+    each = df[df["variant"].isin(mean_of.index)].pivot_table(index="label", columns="variant", values="tflops")
     lost = records.geomean((each.max(axis=1) / each[contenders.tile(rule)]).dropna())
     winners = each.idxmax(axis=1).value_counts()
     beside = (
@@ -313,21 +291,14 @@ def pays(df: pd.DataFrame | None) -> str:
             parts.append(f"{told(v)} already at {1 - line.index.max():.0%}, {line.iloc[-1]:.2f}×")
         else:
             parts.append(f"{told(v)} at none of them")
-    return (
-        f"Sparse is faster than dense, on the geometric mean over N: {'; '.join(parts)}."
-        if parts
-        else f"{HERE}."
-    )
+    return f"Sparse is faster than dense, on the geometric mean over N: {'; '.join(parts)}." if parts else f"{HERE}."
 
 
 def layout(both: pd.DataFrame | None) -> str:
     """What the output costs in the order that a linear layer wants; both: of `figures.both_layouts`."""
     if both is None:
         return f"{HERE} in both layouts."
-    text = listed(
-        f"{told(v)} {records.geomean(rows['ratio']):.2f}×"
-        for v, rows in both.groupby("variant", sort=False)
-    )
+    text = listed(f"{told(v)} {records.geomean(rows['ratio']):.2f}×" for v, rows in both.groupby("variant", sort=False))
     return (
         "The source writes C row-major, features × tokens; the next layer reads tokens × features. Time in the layer's order over that in the "
         f"source's: {text}."
@@ -345,10 +316,7 @@ def left_out(absent: dict[tuple, str], df: pd.DataFrame | None) -> str:
     by_variant: dict[str, dict[str, str]] = {}
     for (variant, label, *_), why in sorted(absent.items()):
         by_variant.setdefault(variant, {})[label] = why
-    text = listed(
-        f"{told(variant)} on {len(reasons)} of {matrices}"
-        for variant, reasons in by_variant.items()
-    )
+    text = listed(f"{told(variant)} on {len(reasons)} of {matrices}" for variant, reasons in by_variant.items())
     variant, reasons = next(iter(by_variant.items()))
     label, why = next(iter(reasons.items()))
     return (
@@ -381,9 +349,7 @@ def ours(ladder: pd.DataFrame | None, gate: pd.DataFrame | None) -> str:
     text = f"`auto` at the point of the ladder: {listed(parts)}."
     if gate is not None and {"auto", TORCH} <= set(gate["variant"]):
         over = figures.speedups(gate, ["auto"], TORCH)["speedup"]
-        text += (
-            f" Over all of gate_proj it is {over.min():.2f}× to {over.max():.2f}× of dense cuBLAS."
-        )
+        text += f" Over all of gate_proj it is {over.min():.2f}× to {over.max():.2f}× of dense cuBLAS."
     return text
 
 
@@ -393,8 +359,7 @@ def blocks(df: pd.DataFrame | None) -> str:
         return f"{HERE}."
     over = figures.speedups(df, ["auto"], TRITON)
     each = listed(
-        f"{s:.2f}× with blocks of {figures.side(x)}"
-        for x, s in zip(over["label"], over["speedup"], strict=True)
+        f"{s:.2f}× with blocks of {figures.side(x)}" for x, s in zip(over["label"], over["speedup"], strict=True)
     )
     return f"`auto` over Triton's kernel: {each}."
 
@@ -419,9 +384,5 @@ def in_short(
         points.append(tiles(tile))
     if gate is not None:
         points.append(pays(gate))
-        points.append(
-            ours(gate, None).replace(
-                "at the point of the ladder", "over gate_proj, geometric means"
-            )
-        )
+        points.append(ours(gate, None).replace("at the point of the ladder", "over gate_proj, geometric means"))
     return "\n".join(f"- {point}" for point in points)

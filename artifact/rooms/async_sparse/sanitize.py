@@ -44,14 +44,17 @@ def async_blocks(lab: Lab) -> Iterable[Case]:
     trials = {name: partial(bound, room, name) for name in family.TRIALS}
     yield from lab.products(room.problem(200, 1104, 300, 0.3), binds | sweep | trials)
     for dtype, layout, block in (
-        ("tf32", "source", 64), ("float16", "linear", 64), ("bfloat16", "row", 64), ("bfloat16", "source", 128),
-        ("bfloat16", "linear", 32), ("bfloat16", "source", 16), ("bfloat16", "linear", (64, 32)),
-    ):  # fmt: skip
+        ("tf32", "source", 64),
+        ("float16", "linear", 64),
+        ("bfloat16", "row", 64),
+        ("bfloat16", "source", 128),
+        ("bfloat16", "linear", 32),
+        ("bfloat16", "source", 16),
+        ("bfloat16", "linear", (64, 32)),
+    ):
         problem = room.problem(200, 264, 300, 0.4, block=block, dtype=dtype, layout=layout)
         yield from lab.products(problem, binds)
-    odd = room.problem(
-        201, 77, 301, 0.4, layout="linear"
-    )  # nothing begins at multiples of 16 bytes
+    odd = room.problem(201, 77, 301, 0.4, layout="linear")  # nothing begins at multiples of 16 bytes
     yield from lab.products(odd, binds)
     for dtype in ("bfloat16", "float16"):
         yield f"gated, {dtype}", partial(_gated, lab, dtype)

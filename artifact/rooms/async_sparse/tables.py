@@ -148,9 +148,7 @@ def gate(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame | None:
         return None
     keyed = stated[stated["quantity"] == "speedup_cublas"].set_index(["n", "density"])["low"]
     shown = present(df, (KEPT, TRITON, "auto"))
-    over = {
-        v: figures.speedups(df, [v], TORCH).set_index(["n", "density"])["speedup"] for v in shown
-    }
+    over = {v: figures.speedups(df, [v], TORCH).set_index(["n", "density"])["speedup"] for v in shown}
     dense = df[df["variant"] == TORCH].set_index(["n", "density"])["median_us"]
     rows = []
     for n, d in dense.sort_index(ascending=[True, False]).index:
@@ -242,9 +240,7 @@ def half(df: pd.DataFrame | None) -> pd.DataFrame | None:
                     "auto [µs]": f"{ours['median_us'].iloc[0]:.0f}",
                     "useful TFLOP/s": f"{ours['tflops'].iloc[0]:.0f}",
                     "over cuBLASLt": _times(
-                        dense["median_us"].iloc[0] / ours["median_us"].iloc[0]
-                        if len(dense)
-                        else None
+                        dense["median_us"].iloc[0] / ours["median_us"].iloc[0] if len(dense) else None
                     ),
                     "relative error": f"{ours['rel_err'].iloc[0]:.1e}",
                 }
@@ -257,8 +253,7 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """Of Table II, the rate of cuSPARSE that each stated speedup is over."""
     implied = arithmetic.implied(table)
     return pd.DataFrame(
-        {"kernel": name(v), "rate over speedup [TFLOP/s]": f"{rate:.2f}"}
-        for v, rate in implied.items()
+        {"kernel": name(v), "rate over speedup [TFLOP/s]": f"{rate:.2f}"} for v, rate in implied.items()
     )
 
 

@@ -81,9 +81,7 @@ def measure() -> None:
     rows = []
     for name, a in matrices():
         # With fewer groups a warp has one task whatever is asked for.
-        configs = [
-            c for c in CONFIGS if a.m / c.rows >= 4 * slots * union.blocks_of(c) * union.WARPS
-        ]
+        configs = [c for c in CONFIGS if a.m / c.rows >= 4 * slots * union.blocks_of(c) * union.WARPS]
         for n in WIDTHS if configs else ():
             p = operands.problem_from_csr(a, n, SEED, name, format="csr", dtype="tf32", reorder="")
             for config in configs:

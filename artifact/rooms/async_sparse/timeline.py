@@ -82,18 +82,12 @@ def draw(frame: pd.DataFrame, variants: Sequence[str], block: int | None = None,
         parts.append(rows.assign(begin_ns=rows["begin_ns"] - begin, end_ns=rows["end_ns"] - begin))
     data = pd.concat(parts, ignore_index=True)
     last = data.loc[data["role"] != "store", "end_ns"].max()
-    data = data[data["begin_ns"] <= 1.05 * last].reset_index(
-        drop=True
-    )  # later stores would be all there is to see
+    data = data[data["begin_ns"] <= 1.05 * last].reset_index(drop=True)  # later stores would be all there is to see
     lanes = [
         (variant, *lane)
         for variant in shown
         for lane in sorted(
-            set(
-                data.loc[data["variant"] == variant, ["role", "warpgroup"]].itertuples(
-                    index=False, name=None
-                )
-            ),
+            set(data.loc[data["variant"] == variant, ["role", "warpgroup"]].itertuples(index=False, name=None)),
             key=lambda lane: (list(ROLES).index(lane[0]), lane[1]),
         )
     ]
@@ -103,17 +97,11 @@ def draw(frame: pd.DataFrame, variants: Sequence[str], block: int | None = None,
         first = not any(lane[0] == variant for lane in lanes[: len(ticks)])
         y += _GAP + 0.6 if first else 0.0
         if first:
-            ax.text(
-                0, y - 0.62, contenders.name(variant), fontweight="bold", fontsize=8.5, va="bottom"
-            )
-        mine = data[
-            (data["variant"] == variant) & (data["role"] == role) & (data["warpgroup"] == group)
-        ]
+            ax.text(0, y - 0.62, contenders.name(variant), fontweight="bold", fontsize=8.5, va="bottom")
+        mine = data[(data["variant"] == variant) & (data["role"] == role) & (data["warpgroup"] == group)]
         for row in mine.itertuples():
             how = {"facecolor": ROLES[role], "alpha": 0.45 if row.step % 2 else 0.8, "linewidth": 0}
-            ax.broken_barh(
-                [(row.begin_ns, row.end_ns - row.begin_ns)], (y - _LANE / 2, _LANE), **how
-            )
+            ax.broken_barh([(row.begin_ns, row.end_ns - row.begin_ns)], (y - _LANE / 2, _LANE), **how)
         ticks.append(y)
         labels.append(f"{role}, warpgroup {group}")
         y += 1
@@ -136,13 +124,9 @@ def overlap(frame: pd.DataFrame) -> pd.Series:
     for variant, rows in frame.groupby("variant", sort=False):
         both = whole = 0.0
         for _, block in rows.groupby("block"):
-            loads, products = (
-                _union(block[block["role"] == role]) for role in ("load", "multiply")
-            )
+            loads, products = (_union(block[block["role"] == role]) for role in ("load", "multiply"))
             whole += sum(end - begin for begin, end in products)
-            both += sum(
-                max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in loads for b in products
-            )
+            both += sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in loads for b in products)
         shares[variant] = both / whole if whole else float("nan")
     return pd.Series(shares, dtype=float)
 

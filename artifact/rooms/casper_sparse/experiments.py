@@ -137,9 +137,13 @@ FROM_DRAM = "dram__bytes_read.sum"
 #: The memories whose traffic is counted, the farthest from the cores first.
 MEMORIES = ("DRAM", "L2", "shared memory")
 COUNTED = (
-    ncu.TIME, FROM_DRAM, "dram__bytes_write.sum", "lts__t_sectors_op_read.sum", "lts__t_sectors_op_red.sum",
+    ncu.TIME,
+    FROM_DRAM,
+    "dram__bytes_write.sum",
+    "lts__t_sectors_op_read.sum",
+    "lts__t_sectors_op_red.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-)  # fmt: skip
+)
 #: Bytes of a sector of L2, and of a wavefront of shared memory.
 SECTOR, WAVEFRONT = 32, 128
 

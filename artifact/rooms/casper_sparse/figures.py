@@ -38,9 +38,16 @@ def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings, rows: t
     if "vram_throughput" in stated.index:
         share = tuple(stated.loc["vram_throughput"].fillna(100) / 100)
     return charts.sweep_panel(
-        of(everything, experiment), x, list(NAMES), show_variants=list(SHOWN),
-        claim=tuple(stated.loc["speedup"]), copy_gbps=ceilings.copy_gbps, xlabel=xlabel, claim_share=share, rows=rows,
-    )  # fmt: skip
+        of(everything, experiment),
+        x,
+        list(NAMES),
+        show_variants=list(SHOWN),
+        claim=tuple(stated.loc["speedup"]),
+        copy_gbps=ceilings.copy_gbps,
+        xlabel=xlabel,
+        claim_share=share,
+        rows=rows,
+    )
 
 
 def below_panel(experiment: str, rows: tuple[str, ...]) -> dict[str, Said]:
@@ -108,9 +115,7 @@ def real(table: pd.DataFrame | None):
         return None
     speeds = table.set_index("matrix").drop(columns=["domain", "rows", "nnz"])
     speeds = speeds.sort_values("auto", ascending=False)
-    return charts.dots(
-        speeds, partial(style.look, variants=list(NAMES)), "speedup over cuSPARSE's best algorithm"
-    )
+    return charts.dots(speeds, partial(style.look, variants=list(NAMES)), "speedup over cuSPARSE's best algorithm")
 
 
 def ladder(everything: pd.DataFrame):

@@ -18,10 +18,7 @@ def speedups(data: pd.DataFrame) -> str:
     ends = data[size].min(), data[size].max()
     told = []
     for variant in (v for v in dict.fromkeys(data["variant"]) if v != BEST):
-        first, last = (
-            geomean(data.loc[(data["variant"] == variant) & (data[size] == end), "speedup"])
-            for end in ends
-        )
+        first, last = (geomean(data.loc[(data["variant"] == variant) & (data[size] == end), "speedup"]) for end in ends)
         told.append(f"{style.name(variant)} goes from {first:.2f} to {last:.2f} times")
     return (
         f"Lines over {size.upper()} from {ends[0]} to {ends[1]}, a panel for each density, with the range that the "

@@ -19,9 +19,7 @@ def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> 
     the claim is not measured.
     """
     names = contenders(of)
-    use = Values(
-        {}, "DRAM use", ".0f", 100, "%", " of the DRAM's bandwidth", named=not isinstance(of, str)
-    )
+    use = Values({}, "DRAM use", ".0f", 100, "%", " of the DRAM's bandwidth", named=not isinstance(of, str))
     try:
         by = {name: e.counter(name, metric, experiments) / 100 for name in names}
         return replace(use, by=by, how="By hardware counters.")
@@ -48,9 +46,7 @@ def somewhere_above(r: Reduced, limit: float) -> Judged:
     """There is a scenario, a density of an experiment, whose mean is over `limit`: reproduced if so,
     partly if only single points are."""
     means, points = r.values, r.of.all
-    verdict = (
-        REPRODUCED if means.max() > limit else PARTLY if points.max() > limit else NOT_REPRODUCED
-    )
+    verdict = REPRODUCED if means.max() > limit else PARTLY if points.max() > limit else NOT_REPRODUCED
     experiment, fraction = means.idxmax()[1]
     return Judged(
         verdict,

@@ -24,9 +24,7 @@ def csr_picture(csr):
 
     m, k, count = int(csr.m), int(csr.k), len(csr.val)
     if not (1 <= m <= 12 and 1 <= k <= 16 and 1 <= count <= 24):
-        raise ValueError(
-            f"A matrix of {m} x {k} with {count} nonzeros is too large or too empty to draw."
-        )
+        raise ValueError(f"A matrix of {m} x {k} with {count} nonzeros is too large or too empty to draw.")
     pointers = [int(p) for p in csr.row_ptr]
     owner = np.repeat(np.arange(m), np.diff(pointers))
     left = k + 4.4
@@ -63,9 +61,7 @@ def csr_picture(csr):
         sketch.put(ax, left + at + 0.5, 7.65, f"{at}", alpha=0.7)
         rows.append({"position": at, "row": row, "column": column, "value": value})
     for row in range(m + 1):
-        sketch.box(
-            ax, left + row, 1, f"{pointers[row]}", ROWS[row % len(ROWS)] if row < m else BOUND
-        )
+        sketch.box(ax, left + row, 1, f"{pointers[row]}", ROWS[row % len(ROWS)] if row < m else BOUND)
         # An arrow from a row's pointer to its first nonzero; an empty row has none.
         if row < m and pointers[row] < pointers[row + 1]:
             arrow = ((left + row + 0.5, 2.02), (left + pointers[row] + 0.5, 4.26))
@@ -145,9 +141,7 @@ def warp_picture(csr, n: int, row: int | None = None, tile: int = 0):
         ha="left",
     )
     for at in chunks[0]:
-        sketch.box(
-            ax, at * step, y, f"{columns[at]}", ROWS[0], width=step * 0.92, height=1.7, rotation=90
-        )
+        sketch.box(ax, at * step, y, f"{columns[at]}", ROWS[0], width=step * 0.92, height=1.7, rotation=90)
     sketch.put(ax, 32 * step + 0.3, y + 0.85, "sh_col", ha="left", family="monospace")
     y += 1.8
     for at in chunks[0]:

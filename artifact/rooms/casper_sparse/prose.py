@@ -148,9 +148,7 @@ unit's peak, or of the accesses):
 # ---------------------------------------------------------------- the ladder
 
 
-def ideas(
-    everything: pd.DataFrame, report: pd.DataFrame, counters: Counters | None, sms: int
-) -> str:
+def ideas(everything: pd.DataFrame, report: pd.DataFrame, counters: Counters | None, sms: int) -> str:
     """What came of each rung. report: the room's compile report."""
 
     def x(variant: str, baseline: str, experiment: str) -> str:
@@ -284,9 +282,7 @@ def repeats(everything: pd.DataFrame, second: pd.DataFrame | None) -> str:
 def abstract_or_section(everything: pd.DataFrame, verdicts: Mapping[str, str]) -> str:
     """verdicts: of the room's claims, by id."""
     ahead = pd.concat(list(experiments.by_sweep(everything, PUBLISHED).values()))
-    default = pd.concat(
-        list(experiments.by_sweep(everything, PUBLISHED, "cusparse_default").values())
-    )
+    default = pd.concat(list(experiments.by_sweep(everything, PUBLISHED, "cusparse_default").values()))
     return f"""
 **Abstract or section V?** The abstract's “consistently achieves speedups” is *{verdicts["abstract-speedup"]}*, section V's “cuSPARSE
 is consistently faster in all tested scenarios” is *{verdicts["summary-cusparse-faster"]}*: the published kernel is ahead at

@@ -14,9 +14,7 @@ def casper_sparse(lab: Lab) -> Iterable[Case]:
 
     for n in (256, 100, 7):
         yield from lab.products(room.problem_from_csr(scattered(), n), own(room))
-    yield from lab.products(
-        room.problem(90, 40, 70, 0.3), {"scalar": partial(bound, room, "scalar")}
-    )
+    yield from lab.products(room.problem(90, 40, 70, 0.3), {"scalar": partial(bound, room, "scalar")})
 
 
 #: What one process runs each: name -> its cases.

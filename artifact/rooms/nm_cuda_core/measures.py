@@ -13,17 +13,13 @@ from artifact.verdicts.quantities import Values, contenders
 from artifact.verdicts.reducers import Reduced
 
 # Why warps do not issue, as Nsight Compute counts it; but one that issues is no stall.
-STALL = re.compile(
-    r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)"
-)
+STALL = re.compile(r"smsp__average_warps_issue_stalled_(?!selected_)(\w+)_per_issue_active\.(?:ratio|pct)")
 
 
 def stall(e: Evidence, experiments, reason: str, of: str | Sequence[str]) -> Values:
     """The stall counter of one reason over the largest of all others that were profiled: above 1, it is
     why most warps that do not issue wait."""
-    counters = {
-        found[1]: name for name in e.counters["metric"].unique() if (found := STALL.fullmatch(name))
-    }
+    counters = {found[1]: name for name in e.counters["metric"].unique() if (found := STALL.fullmatch(name))}
     by, texts = {}, []
     for variant in contenders(of):
         stalls = {}

@@ -100,8 +100,7 @@ def gather_picture(b: nm.Nm, block: int = 32, row: int = 0, first: int = 0):
         raise ValueError(f"A block of {block} columns cannot be drawn: take 2 to 32.")
     if not (0 <= row < b.w and 0 <= first and first + block <= b.n):
         raise ValueError(
-            f"There is no compressed row {row} with columns {first} to {first + block - 1} "
-            f"in values of {b.w} x {b.n}."
+            f"There is no compressed row {row} with columns {first} to {first + block - 1} in values of {b.w} x {b.n}."
         )
     needs = [int(i) for i in np.asarray(nm.per_column_index(b))[row, first : first + block]]
     gets = needs[0]

@@ -35,10 +35,7 @@ def _styled(df: pd.DataFrame) -> Styler:
 
 def variants() -> str:
     """Every variant, its idea and whose it is, as a table in Markdown."""
-    rows = [
-        f"| `{v.name}` | {v.idea} | {'the report' if v.published else 'ours'} |"
-        for v in room.VARIANTS.values()
-    ]
+    rows = [f"| `{v.name}` | {v.idea} | {'the report' if v.published else 'ours'} |" for v in room.VARIANTS.values()]
     return "\n".join(["| variant | idea | by |", "|---|---|---|", *rows])
 
 
@@ -127,15 +124,11 @@ def fig3(counted: Counters, stated: pd.DataFrame) -> tuple[Mapping[str, Styler],
     for part in (name for name in dict.fromkeys(table.columns.get_level_values(0)) if name):
         one = pd.concat([table[""], table[part]], axis=1)
         one.columns = [re.sub(r"^(\w+) / \w+$", r"\1 ratio", c) for c in one.columns]
-        parts[part] = _styled(one).set_caption(
-            f"Counters of the report's Fig. 3 at {part}, measured above stated."
-        )
+        parts[part] = _styled(one).set_caption(f"Counters of the report's Fig. 3 at {part}, measured above stated.")
     return parts, data
 
 
-@captioned(
-    "How busy the units are, what warps wait for, and wavefronts of a read from shared memory."
-)
+@captioned("How busy the units are, what warps wait for, and wavefronts of a read from shared memory.")
 def pipes(counted: Counters) -> Styler:
     """What is busy, what warps wait for, and the wavefronts of a read from shared memory."""
     shown = ("baseline", "pipelined", "double_buffer", "double_buffer_split1", "zigzag")

@@ -38,8 +38,7 @@ SAID = {
             "vectors",
             "case",
         ),
-        "caption": "The same over all blocks and steps: the rows of A that are needed, in per cent of those of a "
-        "step.",
+        "caption": "The same over all blocks and steps: the rows of A that are needed, in per cent of those of a step.",
     },
     "blocking": {
         "alt": "C in blocks of 64 by 128, a block in warp tiles of 64 by 32, a warp tile in the thread tiles of its "
@@ -101,9 +100,7 @@ SAID = {
         "fold": "All hundred points of each GPU",
     },
     "anchors": {
-        "alt": means(
-            "Speedup over cuBLAS at nine shapes and in the mean", "speedup", "contender", "density"
-        ),
+        "alt": means("Speedup over cuBLAS at nine shapes and in the mean", "speedup", "contender", "density"),
         "caption": "Speedup over cuBLAS in the same run. Hollow: the authors' kernels, in another run beside cuBLAS. "
         "On the right, auto over theirs.",
     },
@@ -115,9 +112,7 @@ SAID = {
         ),
     },
     "trials": {
-        "alt": means(
-            "Dot plot over what was tried: speed over the rung that it builds on", "came", "trial"
-        ),
+        "alt": means("Dot plot over what was tried: speed over the rung that it builds on", "came", "trial"),
         "caption": "What was expected of each trial, and what came.",
     },
     "few-tiles": {

@@ -27,7 +27,8 @@ CONTENDERS = {
     "sizes": ["small", "medium", "large", "square", "auto", "cublas"],
     "llama": ["v3", "auto", "cublas", "nm_baseline", "nmsparse_vw32"],
     "anchors": [
-        *("v3", "v3_split_k", "v3_searched", "ahead"), *LADDER[-1 - len(FOR_FEW) :],
+        *("v3", "v3_split_k", "v3_searched", "ahead"),
+        *LADDER[-1 - len(FOR_FEW) :],
         *("auto", "cublas", "nm_baseline", "nmsparse_vw32"),
     ],
     "packing": ["v3_packed", "v3_unpacked"],
@@ -35,7 +36,7 @@ CONTENDERS = {
     "vectors": ["v3", "auto"],
     "ragged": ["v3", "auto", "cublas"],
     "unstructured": ["v3", "auto", "nm_baseline", "nmsparse_vw32", "cublas"],
-}  # fmt: skip
+}
 
 
 def nmsparse_in(contenders: Container[str]) -> str:

@@ -24,14 +24,9 @@ def share_of_ideal(e: Evidence, experiments, of: str, over: str) -> Values:
     share of the ideal one, 1 / density."""
     s = quantities.speedup(e, experiments, of, over).by[of]
     shares = s * s.index.get_level_values("density")
-    each = ", ".join(
-        f"{density(d)} {records.geomean(v):.0%}"
-        for d, v in shares.groupby(level="density", sort=False)
-    )
+    each = ", ".join(f"{density(d)} {records.geomean(v):.0%}" for d, v in shares.groupby(level="density", sort=False))
     tail = f" of the ideal speedup over {over}"
-    return Values(
-        {of: shares}, "Share", ".0f", 100, "%", tail, how=f"Ideal is 1 / density. {each}."
-    )
+    return Values({of: shares}, "Share", ".0f", 100, "%", tail, how=f"Ideal is 1 / density. {each}.")
 
 
 def share_of_peak(e: Evidence, experiments, peak: float, of: str) -> Values:
@@ -94,10 +89,7 @@ def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
     the other."""
     if densities:
         ((name, s),) = v.by.items()
-        parts = {
-            f"{name} at {density(d)}": s[s.index.get_level_values("density") == d]
-            for d in densities
-        }
+        parts = {f"{name} at {density(d)}": s[s.index.get_level_values("density") == d] for d in densities}
     else:
         parts = v.by
     for name, s in parts.items():
@@ -138,9 +130,12 @@ def rank_correlation(v: Values, against: str) -> Reduced:
     each = ", ".join(f"{who} {other} {value:.2f}" for (who, other), value in found.items())
     values, plain = pd.Series(found), replace(v, unit="")
     return Reduced(
-        plain, values, f"rank correlation {plain.range(values)}", f"{v.name}, with {against}: {each}.",
+        plain,
+        values,
+        f"rank correlation {plain.range(values)}",
+        f"{v.name}, with {against}: {each}.",
         again=lambda s: float(s.min()),
-    )  # fmt: skip
+    )
 
 
 def falls_at_each_step(r: Reduced, change: float) -> Judged:

@@ -34,15 +34,10 @@ class Shifts:
 
 def random_patterns(k: int, n: int, seed: int) -> dict[float, nm.Nm]:
     """Density -> a random pattern of the paper's sparsity at it."""
-    return {
-        d: nm.random(k=k, n=n, keep=round(d * GROUP), group=GROUP, vector=VECTOR, seed=seed)
-        for d in SPARSITIES
-    }
+    return {d: nm.random(k=k, n=n, keep=round(d * GROUP), group=GROUP, vector=VECTOR, seed=seed) for d in SPARSITIES}
 
 
-def prepared(
-    b: nm.Nm, columns: int, windows: int, slot: int, tiled: bool = False
-) -> packing.Packed:
+def prepared(b: nm.Nm, columns: int, windows: int, slot: int, tiled: bool = False) -> packing.Packed:
     """B packed for blocks of `columns` columns and steps of `windows` windows."""
     return packing.prepare(b, columns=columns, windows=windows, packed=True, slot=slot, tiled=tiled)
 

@@ -35,11 +35,7 @@ def rates(stepwise: pd.DataFrame) -> dict[str, pd.Series]:
 def best_shares(stepwise: pd.DataFrame, fma: float, variants: Iterable[str]) -> dict[str, float]:
     """Contender -> the largest share of the FMA ceiling at any sparsity but 0; those that were measured."""
     known = {v: rate for v, rate in rates(stepwise).items() if v in set(variants)}
-    return {
-        v: (known[v] / fma)[[d for d in known[v].index if d < 1]].max()
-        for v in variants
-        if v in known
-    }
+    return {v: (known[v] / fma)[[d for d in known[v].index if d < 1]].max() for v in variants if v in known}
 
 
 def high(densities: pd.Index) -> list[float]:
@@ -119,18 +115,12 @@ class Bars:
     ported: pd.Series  #: V3 as the authors ran it, the best of what was measured of it, over theirs
     searched: bool  #: whether that is the best of their tiles and numbers of shares, and not of ours alone
     nm_baseline: pd.Series  #: our kernel in the style of nmSPARSE over nmSPARSE's own
-    nmsparse: (
-        pd.Series
-    )  #: nmSPARSE's kernel as we rebuilt it over nmSPARSE's own; empty where it was not measured
-    searched_alone: (
-        pd.Series
-    )  #: V3 with the best of the authors' tiles and numbers of shares alone; empty likewise
+    nmsparse: pd.Series  #: nmSPARSE's kernel as we rebuilt it over nmSPARSE's own; empty where it was not measured
+    searched_alone: pd.Series  #: V3 with the best of the authors' tiles and numbers of shares alone; empty likewise
     us: pd.DataFrame  #: µs by point and contender, of the two
 
 
-def against(
-    anchored: pd.DataFrame, theirs: pd.Series, variant: str, library: str = "nm_spmm"
-) -> pd.Series:
+def against(anchored: pd.DataFrame, theirs: pd.Series, variant: str, library: str = "nm_spmm") -> pd.Series:
     """Our speedup over cuBLAS, over that of the authors' kernels, by (m, n, k, density)."""
     mine = over(anchored, variant, "cublas").droplevel("label")
     return (mine / theirs[library]).dropna()
@@ -154,9 +144,17 @@ def bars(trial: Trial, anchored: pd.DataFrame) -> Bars:
     named = [v for v in ("v3", "v3_split_k", "v3_searched") if has(anchored, v)]
     like = [against(anchored, theirs, v) for v in named]
     return Bars(
-        theirs, ours, over_shapes, at_step,
-        both[both < AIM].sort_values(), ours[ours < AIM].sort_values(),
-        reached, short, clock, reached * most / clock, throttle,
+        theirs,
+        ours,
+        over_shapes,
+        at_step,
+        both[both < AIM].sort_values(),
+        ours[ours < AIM].sort_values(),
+        reached,
+        short,
+        clock,
+        reached * most / clock,
+        throttle,
         bool(len(short) and (clock[short.index] < most).all()),
         pd.concat(like, axis=1).max(axis=1) if like else pd.Series(dtype=float),
         "v3_searched" in named,
@@ -168,7 +166,7 @@ def bars(trial: Trial, anchored: pd.DataFrame) -> Bars:
         anchored[anchored["label"] == ""].pivot_table(
             index=["m", "n", "k", "density"], columns="variant", values="median_us"
         ),
-    )  # fmt: skip
+    )
 
 
 def rebuilt(beside: pd.DataFrame) -> dict[str, pd.Series]:
@@ -219,9 +217,7 @@ def outcome(rungs: list[str], stepwise: pd.DataFrame, anchored: pd.DataFrame) ->
             | {"from": came.min(), "to": came.max(), "at": shape(least[1:])}
             | {"over": before(variant)}
         )
-    return pd.DataFrame(
-        rows, columns=["rung", "prediction", "predicted", "came", "from", "to", "at", "over"]
-    )
+    return pd.DataFrame(rows, columns=["rung", "prediction", "predicted", "came", "from", "to", "at", "over"])
 
 
 def trials(tried: pd.DataFrame) -> pd.DataFrame:

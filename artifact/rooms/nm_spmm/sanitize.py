@@ -22,9 +22,7 @@ def nm_spmm(lab: Lab) -> Iterable[Case]:
     for dtype in ("tf32", "bfloat16"):
         name = "tf32" if dtype == "tf32" else "bf16"
         for m in (304, 301):
-            yield from lab.products(
-                room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(bound, room, name)}
-            )
+            yield from lab.products(room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(bound, room, name)})
 
 
 #: What one process runs each: name -> its cases.

@@ -69,7 +69,7 @@ def compiled(report: pd.DataFrame, target: str) -> pd.DataFrame:
                 "of all instructions": f"{most['FFMA'] / most['instructions']:.0%}" if most["FFMA"] else "–",
                 "tensor-core instructions": sum(int(most[op]) for op in ops) or "–",
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 
@@ -90,9 +90,7 @@ def blockings() -> pd.DataFrame:
     )
 
 
-@captioned(
-    "What the analysis proposes on this GPU for the sizes of Table II, beside what Table I has."
-)
+@captioned("What the analysis proposes on this GPU for the sizes of Table II, beside what Table I has.")
 def proposed(here: analysis.Device) -> pd.DataFrame:
     """What the analysis proposes on a GPU for the sizes of Table II, beside what that has."""
     rows = []
@@ -237,9 +235,7 @@ def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-@captioned(
-    "Useful work in per cent of the FMA ceiling while profiled, beside what the paper states."
-)
+@captioned("Useful work in per cent of the FMA ceiling while profiled, beside what the paper states.")
 def roofline(rows: pd.DataFrame, fma: float, stated: pd.DataFrame) -> pd.DataFrame:
     """Share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states.
 
@@ -283,7 +279,7 @@ def sustained(rate: dict[str, pd.Series], fma: float, rungs: list[str]) -> pd.Da
         {"": _code(v)} | {sparsity(d): f"{tflops:.1f} ({tflops / fma:.0%})" for d, tflops in rate[v].items()}
         for v in ("v3", *rungs, "auto")
         if v in rate
-    )  # fmt: skip
+    )
 
 
 @captioned("Ideas that are no rung: what each was, what was expected of it, and what came.")
@@ -292,17 +288,14 @@ def trials(outcomes: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "trial": _code(row.trial),
-            "what, and what was expected": f"{prose.inline_code(row.idea)}. "
-            f"<em>{prose.inline_code(row.expected)}</em>",
+            "what, and what was expected": f"{prose.inline_code(row.idea)}. <em>{prose.inline_code(row.expected)}</em>",
         }
         | {sparsity(d): f"{ratio:.2f}×" for d, ratio in row.came.items()}
         for row in outcomes.itertuples()
     )
 
 
-@captioned(
-    "Clashes of register banks in the main loop, and the ceiling if every clash cost a cycle."
-)
+@captioned("Clashes of register banks in the main loop, and the ceiling if every clash cost a cycle.")
 def clashes(found: pd.DataFrame, best: dict[str, float]) -> pd.DataFrame:
     """found: `machine_code.clashes`. best: variant -> the largest share of the FMA ceiling that it reached."""
     return pd.DataFrame(
@@ -332,7 +325,7 @@ def pipes(counted: counters.Counters, density: float) -> pd.DataFrame:
         }
         | {what: f"{counted.get(v, density, metric):.0f}" for what, metric in counters.PIPES.items()}
         for v in counted.profiled
-    )  # fmt: skip
+    )
 
 
 @captioned(
@@ -343,8 +336,7 @@ def pipes(counted: counters.Counters, density: float) -> pd.DataFrame:
 def stalls(counted: counters.Counters, density: float) -> pd.DataFrame:
     """Warps that wait per instruction issued, by contender and reason."""
     return pd.DataFrame(
-        {"contender": name(v)}
-        | {what: f"{counted.stalled(v, density, r):.2f}" for what, r in counters.STALLS.items()}
+        {"contender": name(v)} | {what: f"{counted.stalled(v, density, r):.2f}" for what, r in counters.STALLS.items()}
         for v in counted.profiled
     )
 
@@ -405,10 +397,9 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     shown = {v: label for v, label in named.items() if (loose["variant"] == v).any()}
     times = {v: of(loose, v) for v in shown}
     return pd.DataFrame(
-        _where(key)
-        | {f"{label} over cuSPARSE": f"{csr[key] / times[v][key]:.1f}×" for v, label in shown.items()}
+        _where(key) | {f"{label} over cuSPARSE": f"{csr[key] / times[v][key]:.1f}×" for v, label in shown.items()}
         for key in dict.fromkeys(times["auto"].index)
-    )  # fmt: skip
+    )
 
 
 @captioned("Claims that do not hold here, and why.")

@@ -41,9 +41,7 @@ class Trial:
     """What `start` found: the run, and what its numbers are held against."""
 
     run: run.Run
-    stated: dict[
-        str, pd.DataFrame
-    ]  #: the source's numbers, by file, and what its authors' code gave here
+    stated: dict[str, pd.DataFrame]  #: the source's numbers, by file, and what its authors' code gave here
     here: analysis.Device  #: the GPU of the records, with its measured ceilings
     gbps: dict[str, float]  #: GB/s of DRAM, L2 and shared memory, measured
     frames: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
@@ -147,9 +145,14 @@ def start(
     gbps = {what: float(ceiling["gbps"][name]) for what, name in BANDWIDTHS.items()}
     machine = found.machine
     here = analysis.Device(
-        machine["gpu"], machine["sm_count"], machine["sm_mhz_max"], float(ceiling["tflops"]["fma"]),
-        gbps["DRAM"], machine["shared_bytes_per_sm"], machine["l2_bytes"],
-    )  # fmt: skip
+        machine["gpu"],
+        machine["sm_count"],
+        machine["sm_mhz_max"],
+        float(ceiling["tflops"]["fma"]),
+        gbps["DRAM"],
+        machine["shared_bytes_per_sm"],
+        machine["l2_bytes"],
+    )
     return Trial(found, stated(found.gpu), here, gbps)
 
 

@@ -43,18 +43,31 @@ CALLED = {
     "clocks": "every clock",
 }
 NEEDED = (
-    experiments.TIME, experiments.CLOCK, experiments.TENSOR, experiments.AT_L2, experiments.TO_SM,
-    experiments.FROM_DRAM, DRAM_WRITTEN,
-)  # fmt: skip
+    experiments.TIME,
+    experiments.CLOCK,
+    experiments.TENSOR,
+    experiments.AT_L2,
+    experiments.TO_SM,
+    experiments.FROM_DRAM,
+    DRAM_WRITTEN,
+)
 #: NVML's average counts as near the limit from this share of it on.
 NEAR_LIMIT = 0.9
 #: The error that the model is held against.
 BAR = 0.05
 #: The rungs that hide what they wait for, so that what bounds a step bounds the kernel.
 STREAMING = (
-    "wgmma_bands", "wgmma_keep", "wgmma_multicast", "wgmma_tall", "wgmma_packed", "wgmma_lean", "wgmma_lean_tall",
-    "wgmma_rounds", "wgmma_three", "wgmma_pieces",
-)  # fmt: skip
+    "wgmma_bands",
+    "wgmma_keep",
+    "wgmma_multicast",
+    "wgmma_tall",
+    "wgmma_packed",
+    "wgmma_lean",
+    "wgmma_lean_tall",
+    "wgmma_rounds",
+    "wgmma_three",
+    "wgmma_pieces",
+)
 #: The rungs of three warpgroups of 64 x 256, and the plainest; the models are asked about it without having seen one.
 OF_THREE = tuple(name for name, (config, *_) in room.RUNGS.items() if config.groups == 3)
 LARGER = "wgmma_three"
@@ -76,9 +89,9 @@ def joules(df: pd.DataFrame, machine: facts.Machine) -> pd.DataFrame:
         power_w=rows["power_w"], low_j=rows["power_w"] * seconds, high_j=limit * seconds
     )
     flop = rows["useful_flops"]
-    return found.assign(
-        low_pj=1e12 * found["low_j"] / flop, high_pj=1e12 * found["high_j"] / flop
-    ).reset_index(drop=True)
+    return found.assign(low_pj=1e12 * found["low_j"] / flop, high_pj=1e12 * found["high_j"] / flop).reset_index(
+        drop=True
+    )
 
 
 def asked(df: pd.DataFrame) -> pd.DataFrame:
@@ -103,18 +116,22 @@ def activity(counters: Counters, sms: int) -> pd.DataFrame:
     for size, variant in launches:
         if not counters.has(variant, size=size, metrics=NEEDED):
             continue
-        time, clock, tensor, slices, port, read, written = (
-            counters.get(variant, size, metric) for metric in NEEDED
-        )
+        time, clock, tensor, slices, port, read, written = (counters.get(variant, size, metric) for metric in NEEDED)
         clocks = time * clock * 1e-15
         rows.append(
             {
-                "size": size, "variant": variant, "us": time / 1e3, "ghz": clock / 1e9, "clocks": clocks,
-                "tensor": clocks * tensor / 100, "slices": slices / 1e9, "port": port / 1e9,
+                "size": size,
+                "variant": variant,
+                "us": time / 1e3,
+                "ghz": clock / 1e9,
+                "clocks": clocks,
+                "tensor": clocks * tensor / 100,
+                "slices": slices / 1e9,
+                "port": port / 1e9,
                 "dram": (read + written) / 1e9,
                 "port_per_clock": port / (clocks * 1e6 * sms),
             }
-        )  # fmt: skip
+        )
     columns = ["size", "variant", "us", "ghz", *TERMS, "port_per_clock"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -169,9 +186,7 @@ def left_out(rows: pd.DataFrame) -> pd.DataFrame:
 def other_size(rows: pd.DataFrame) -> pd.DataFrame:
     """Each size predicted by a model of the other sizes; columns as of `left_out`. Empty with a single size."""
     sizes = sorted(set(rows["size"]))
-    found = [
-        _judged(rows[rows["size"] == s], fit(rows[rows["size"] != s])) for s in sizes[1:] and sizes
-    ]
+    found = [_judged(rows[rows["size"] == s], fit(rows[rows["size"] != s])) for s in sizes[1:] and sizes]
     columns = ["size", "variant", "us", "predicted_us", "error"]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
 
@@ -185,10 +200,7 @@ def clocks(rows: pd.DataFrame, sms: int, names: Iterable[str] = STREAMING) -> pd
     """The tuner's model of clocks, which no record was fitted to, beside those counted: size, variant, clocks,
     predicted (millions), error."""
     mine = rows[rows["variant"].isin(names)]
-    predicted = [
-        family.predict(room.RUNGS[r.variant][0], r.size, r.size, r.size, sms) / 1e6
-        for r in mine.itertuples()
-    ]
+    predicted = [family.predict(room.RUNGS[r.variant][0], r.size, r.size, r.size, sms) / 1e6 for r in mine.itertuples()]
     found = mine[["size", "variant", "clocks"]].assign(predicted=predicted)
     return found.assign(error=found["predicted"] / found["clocks"] - 1).reset_index(drop=True)
 

@@ -31,9 +31,12 @@ def stated(part: str) -> pd.DataFrame:
 
 
 def measure(
-    run: Run, experiment: str, names: Iterable[str] = facts.MAIN, shapes: Sequence[dict] | None = None,
+    run: Run,
+    experiment: str,
+    names: Iterable[str] = facts.MAIN,
+    shapes: Sequence[dict] | None = None,
     timer: Timer = bench.time,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """One row per shape (default: the experiment's sweep) and contender, in the order of `names`."""
     shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
@@ -148,9 +151,7 @@ def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict
     """A timer as `bench.time`, for one contender after the other and `ALONE_S` seconds each."""
     found = {}
     for name, bound in bounds.items():
-        found |= bench.time(
-            {name: bound}, device, budget_s=ALONE_S, max_samples=ALONE_SAMPLES, verify=verify
-        )
+        found |= bench.time({name: bound}, device, budget_s=ALONE_S, max_samples=ALONE_SAMPLES, verify=verify)
     return found
 
 

@@ -129,7 +129,7 @@ def rungs() -> dict[str, Rung]:
         shared = round((c.shared_bytes + RESERVED) / 1024)
         found[name] = Rung(
             name, c.source.name, c.m, c.n, c.groups * c.blocks, shared, idea, words.times(prediction), before
-        )  # fmt: skip
+        )
         last = name
     return found
 

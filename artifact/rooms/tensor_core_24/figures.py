@@ -59,9 +59,7 @@ def _rows(df: pd.DataFrame, wanted: Sequence[str], label: str, square: bool) -> 
         rows = rows[(rows["m"] == rows["n"]) & (rows["n"] == rows["k"])]
     if rows.empty:
         where = f" at {SIZE}" if square else ""
-        raise ValueError(
-            f"The records have none of {', '.join(wanted)}{where} with label {label!r}."
-        )
+        raise ValueError(f"The records have none of {', '.join(wanted)}{where} with label {label!r}.")
     rows = rows.drop_duplicates(["variant", "m", "n", "k"])
     place = {variant: i for i, variant in enumerate(wanted)}
     rows = rows.assign(place=rows["variant"].map(place), size=rows["m"])
@@ -86,9 +84,7 @@ def _published(published: pd.DataFrame | None, quantity: str, shown: Sequence[st
         return pd.DataFrame(columns=["variant", "size", "value"])
     rows = published[(published["quantity"] == quantity) & published["variant"].isin(shown)]
     rows = rows[rows["size"].notna() & (rows["low"] == rows["high"])]
-    return rows.assign(size=rows["size"].astype(int), value=rows["low"])[
-        ["variant", "size", "value"]
-    ]
+    return rows.assign(size=rows["size"].astype(int), value=rows["low"])[["variant", "size", "value"]]
 
 
 def _from_zero(ax, top: float) -> None:
@@ -132,9 +128,7 @@ def throughput(
     plot.legend(fig, handles)
     columns = ["experiment", "variant", "size", "label", "median_us", "q25_us", "q75_us", "tflops"]
     data = points[columns].assign(source="measured")
-    roofs = pd.DataFrame(
-        {"variant": list(ceilings), "tflops": list(ceilings.values()), "source": "ceiling"}
-    )
+    roofs = pd.DataFrame({"variant": list(ceilings), "tflops": list(ceilings.values()), "source": "ceiling"})
     return fig, pd.concat([data, roofs], ignore_index=True) if len(roofs) else data
 
 
@@ -184,9 +178,7 @@ def per_cent_of(
         handles[name(variant)] = _line(ax, share.index, share, variant, order)
         rows += [{"variant": variant, "size": s, "per_cent": v} for s, v in share.items()]
     handles[f"{name(baseline)} = 100 %"] = ax.axhline(100, color=BASELINE, linewidth=1.4)
-    stated = _published(published, "speedup_cusparselt", shown).assign(
-        value=lambda r: 100 * r["value"]
-    )
+    stated = _published(published, "speedup_cusparselt", shown).assign(value=lambda r: 100 * r["value"])
     handles |= _stated(ax, stated, order)
     data = pd.DataFrame(rows)
     plot.sizes(ax, data["size"].tolist(), most=9)
@@ -213,9 +205,7 @@ def share_of_peak(
     """
     for variant, (what, peak) in peaks.items():
         if not peak > 0:
-            raise ValueError(
-                f"The ceiling {what!r} of {variant!r} is {peak}, and must be positive."
-            )
+            raise ValueError(f"The ceiling {what!r} of {variant!r} is {peak}, and must be positive.")
     points = _rows(df, list(peaks), label, square=True)
     fig, ax = plt.subplots(figsize=(WIDTH, 4.0))
     handles: dict[str, object] = {}
@@ -300,9 +290,7 @@ def llm(
             ax.axhline(place - 0.5, color=INK, alpha=0.15, linewidth=0.6)
     head = f"{name(best)} of {name(baseline).split(',')[0]}"
     plot.right(ax, -0.62, 42, head, va="bottom")
-    ax.set_yticks(
-        range(len(shapes)), [" × ".join(plot.number(size) for size in shape) for shape in shapes]
-    )
+    ax.set_yticks(range(len(shapes)), [" × ".join(plot.number(size) for size in shape) for shape in shapes])
     ax.set(ylim=(len(shapes) - 0.5, -0.5), xlabel="throughput, 2·M·N·K (TFLOP/s)")
     ax.set_ylabel("M × N × K")
     ax.set_xlim(0, 1.05 * points["tflops"].max())
@@ -310,10 +298,7 @@ def llm(
     ax.grid(axis="y", visible=False)
     plot.legend(fig, handles, columns=3)
     columns = ["experiment", "variant", "m", "n", "k", "label", "median_us", "tflops"]
-    over = [
-        times.loc[r.place, baseline] / r.median_us if baseline in times else np.nan
-        for r in points.itertuples()
-    ]
+    over = [times.loc[r.place, baseline] / r.median_us if baseline in times else np.nan for r in points.itertuples()]
     return fig, points[columns].assign(**{f"over_{baseline}": over})
 
 
@@ -402,9 +387,7 @@ def ladder(
         i, place = present.index(row.variant), sizes.index(row.size)
         y = tops[i] + heights[i] / 2 + 0.2 * (place - (len(sizes) - 1) / 2)
         ax.plot(row.value * library[row.size], y, **plot.hollow())
-        handles[f"share of {name(lines[0]).split(',')[0]}, {STATED}"] = Line2D(
-            [], [], **plot.hollow()
-        )
+        handles[f"share of {name(lines[0]).split(',')[0]}, {STATED}"] = Line2D([], [], **plot.hollow())
         chosen = (data["variant"] == row.variant) & (data["size"] == row.size)
         data.loc[chosen, "stated"] = row.value * library[row.size]
     most = max([most, *others["tflops"]]) if len(others) else most
@@ -460,11 +443,7 @@ def energy(parts: pd.DataFrame, called: Mapping[str, str], size: int, reference:
         xlabel=f"energy at one voltage, {reference} = 1, {SIZE} = {plot.number(size)}",
     )
     plot.legend(fig, handles, columns=5)
-    data = (
-        share.rename_axis("variant")
-        .reset_index()
-        .melt("variant", var_name="term", value_name="share")
-    )
+    data = share.rename_axis("variant").reset_index().melt("variant", var_name="term", value_name="share")
     return fig, data.assign(size=size)
 
 
@@ -560,9 +539,7 @@ def studies(
             ax.plot(100 * row.low, y, **plot.hollow("*"))
             handles[STATED] = Line2D([], [], **plot.hollow("*"))
     sized = {
-        f"{SIZE} = {plot.number(size)}": Line2D(
-            [], [], color=ROWS[3], marker=MARKS[i], linestyle=""
-        )
+        f"{SIZE} = {plot.number(size)}": Line2D([], [], color=ROWS[3], marker=MARKS[i], linestyle="")
         for i, size in enumerate(sizes)
     }
     ax.axvline(100, color=look(baseline, [baseline])["color"], linewidth=1.4)
@@ -586,7 +563,5 @@ def _stated_studies(published: pd.DataFrame | None, present: Sequence[str]) -> p
     """What is stated of the studies that are drawn: variant, low, high; without words alone."""
     if published is None:
         return pd.DataFrame(columns=["variant", "low", "high"], dtype=float)
-    rows = published[
-        (published["quantity"] == "speedup_mma_sp") & published["variant"].isin(present)
-    ]
+    rows = published[(published["quantity"] == "speedup_mma_sp") & published["variant"].isin(present)]
     return rows.dropna(subset=["low", "high"], how="all")[["variant", "low", "high"]]

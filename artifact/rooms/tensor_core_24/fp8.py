@@ -55,9 +55,15 @@ SMALLEST = 4096
 ORDER = tuple(fp8.VARIANTS)
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address, more tiles than SMs.
 RAGGED = (
-    (64, 64, 128), (1, 8, 16), (3, 1, 1), (77, 136, 100), (129, 264, 63), (300, 257, 1000), (513, 1030, 65),
+    (64, 64, 128),
+    (1, 8, 16),
+    (3, 1, 1),
+    (77, 136, 100),
+    (129, 264, 63),
+    (300, 257, 1000),
+    (513, 1030, 65),
     (1921, 2305, 130),
-)  # fmt: skip
+)
 #: Scales and dtype of C that are checked.
 KINDS = tuple((scale, out) for scale in operands.SCALES for out in operands.OUTS)
 #: Seconds after which a launch of those is taken to hang.
@@ -65,9 +71,16 @@ HANGS_S = 5
 #: The exit status of a process that begins again without what it left out, and how often that is done.
 AGAIN, STARTS = 75, 6
 TILES = (
-    (4096,) * 3, (8192,) * 3, (3072,) * 3, (1024,) * 3, (8192, 512, 8192), (8192, 128, 8192), (8192, 64, 8192),
-    (8192, 16, 8192), (4096, 32, 4096),
-)  # fmt: skip
+    (4096,) * 3,
+    (8192,) * 3,
+    (3072,) * 3,
+    (1024,) * 3,
+    (8192, 512, 8192),
+    (8192, 128, 8192),
+    (8192, 64, 8192),
+    (8192, 16, 8192),
+    (4096, 32, 4096),
+)
 
 
 # ---------------------------------------------------------------- the records
@@ -109,9 +122,7 @@ def _with_libraries(run: Run, experiment: str, makers, names) -> pd.DataFrame | 
     if run.mode == "measure":
         failed = [why for make in makers if (why := _measure_point(run, path, make(), every))]
         if failed:
-            raise RuntimeError(
-                f"{len(failed)} shapes could not be measured; the first: {failed[0]}"
-            )
+            raise RuntimeError(f"{len(failed)} shapes could not be measured; the first: {failed[0]}")
     shapes = [make() for make in makers]
     if experiment not in records.read_absent(run.folder):
         return run.measure(experiment, shapes, every)
@@ -153,16 +164,8 @@ def outputs(run: Run) -> pd.DataFrame | None:
     if not _measured(run, "fp8_outputs"):
         return None
     sizes = [(size,) * 3 for size in FP8_OUTPUT_SIZES[run.preset]]
-    made = [
-        partial(fp8.problem, *size, seed=run.seed, scale=scale, out=out)
-        for size in sizes
-        for scale, out in KINDS
-    ]
-    made += [
-        partial(fp8.problem, *size, seed=run.seed)
-        for size in ROOM_RAGGED[run.preset]
-        if size not in sizes
-    ]
+    made = [partial(fp8.problem, *size, seed=run.seed, scale=scale, out=out) for size in sizes for scale, out in KINDS]
+    made += [partial(fp8.problem, *size, seed=run.seed) for size in ROOM_RAGGED[run.preset] if size not in sizes]
     mine = {"fp8_auto": contenders(run)["fp8_auto"]}
     return run.measure("fp8_outputs", made, mine)
 
@@ -196,9 +199,7 @@ def exact(
     out_scale = 4.0
     product = two_four_eight.to_dense(a) @ eight.to_dense(b)
     if out == "e4m3":
-        kept = eight.from_bits(
-            eight.to_bits(product / np.float32(out_scale), out), out
-        ) * np.float32(out_scale)
+        kept = eight.from_bits(eight.to_bits(product / np.float32(out_scale), out), out) * np.float32(out_scale)
     else:
         kept = half.from_bits(half.to_bits(product, out), out)
     return fp8.problem_from(a, b, out, out_scale), kept
@@ -264,18 +265,12 @@ def read_left_out(folder: Path) -> set[Fp8]:
 def configurations(kernels=fp8_family.KERNELS) -> dict[str, Fp8]:
     """What is checked and timed: the rungs by their names, the rest of the family by their knobs."""
     rungs = {name: c for name, (c, *_) in fp8_family.RUNGS.items() if c.kernel in kernels}
-    return rungs | {
-        tuning.knobs(c): c
-        for c in fp8_family.FAMILY
-        if c.kernel in kernels and c not in rungs.values()
-    }
+    return rungs | {tuning.knobs(c): c for c in fp8_family.FAMILY if c.kernel in kernels and c not in rungs.values()}
 
 
 def every_kind() -> dict[str, Fp8]:
     """What is checked with all scales and outputs: the rungs, and widths of C that end within 16 columns or are 16."""
-    odd = {
-        name: c for name, c in configurations().items() if c.kernel == "direct" and c.n in (16, 184)
-    }
+    odd = {name: c for name, c in configurations().items() if c.kernel == "direct" and c.n in (16, 184)}
     return {name: c for name, (c, *_) in fp8_family.RUNGS.items()} | odd
 
 
@@ -313,9 +308,7 @@ def verify(run: Run, kernels=fp8_family.KERNELS) -> Iterator[dict]:
                     "max_err": 0,
                 }
                 try:
-                    wrong = compare(
-                        fp8.bind_config(name, problem, device, config), expected, device
-                    )
+                    wrong = compare(fp8.bind_config(name, problem, device, config), expected, device)
                     failure = None
                 except Exception as error:
                     wrong, failure = f"{type(error).__name__}: {error}".splitlines()[0], error
@@ -329,9 +322,7 @@ def verify(run: Run, kernels=fp8_family.KERNELS) -> Iterator[dict]:
             problem = fp8.problem(m, n, k, seed=run.seed, scale=scale, out=out)
             reference = check.oracle(problem)
             here = (
-                contenders(run)
-                if (scale, out) == KINDS[0]
-                else {"fp8_persistent": contenders(run)["fp8_persistent"]}
+                contenders(run) if (scale, out) == KINDS[0] else {"fp8_persistent": contenders(run)["fp8_persistent"]}
             )
             for name, bind in here.items():
                 rung = fp8_family.RUNGS.get(name)
@@ -358,11 +349,7 @@ def pruning(seed: int) -> dict:
     dense = np.random.default_rng(seed).integers(0, 256, (333, 1001), dtype=np.uint8)
     here = two_four_eight.compress(dense, "e4m3", prune=True)
     there = two_four_eight.to_host(two_four_eight.compress(cupy.asarray(dense), "e4m3", prune=True))
-    wrong = [
-        name
-        for name in ("val", "meta")
-        if not np.array_equal(getattr(here, name), getattr(there, name))
-    ]
+    wrong = [name for name in ("val", "meta") if not np.array_equal(getattr(here, name), getattr(there, name))]
     words = f"{' and '.join(wrong)} differ from NumPy's" if wrong else ""
     return {
         "what": "compress_eight",
@@ -381,14 +368,10 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
     m, n, k = shape
     properties = run.device.properties
     limits = properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
-    configs = [
-        c for c in configurations(kernels).values() if c in fp8_family.candidates(m, n, k, *limits)
-    ]
+    configs = [c for c in configurations(kernels).values() if c in fp8_family.candidates(m, n, k, *limits)]
     share: dict = {}
     every = {
-        tuning.knobs(c): lambda problem, c=c: fp8.bind_config(
-            _one_word(c), problem, run.device, c, cache=share
-        )
+        tuning.knobs(c): lambda problem, c=c: fp8.bind_config(_one_word(c), problem, run.device, c, cache=share)
         for c in configs
     }
     called = {_one_word(c): tuning.knobs(c) for c in configs}
@@ -414,16 +397,26 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
     problem.release()
     rows = [
         {
-            "m": m, "n": n, "k": k, "contender": name, "choice": getattr(bounds[name], "choice", ""),
-            "median_us": t.median_us, "q25_us": t.q25_us, "q75_us": t.q75_us, "samples": t.samples,
-            "tflops": 2e-6 * m * n * k / t.median_us, "sm_mhz": t.sm_mhz, "power_w": t.power_w,
-            "rel_err": errors[name].rel_err, "max_err": errors[name].max_err,
+            "m": m,
+            "n": n,
+            "k": k,
+            "contender": name,
+            "choice": getattr(bounds[name], "choice", ""),
+            "median_us": t.median_us,
+            "q25_us": t.q25_us,
+            "q75_us": t.q75_us,
+            "samples": t.samples,
+            "tflops": 2e-6 * m * n * k / t.median_us,
+            "sm_mhz": t.sm_mhz,
+            "power_w": t.power_w,
+            "rel_err": errors[name].rel_err,
+            "max_err": errors[name].max_err,
             "predicted_kilocycles": next(
                 (fp8_family.predict(c, m, n, k, limits[0]) / 1e3 for c in configs if tuning.knobs(c) == name), np.nan
             ),
         }
         for name, t in timings.items()
-    ]  # fmt: skip
+    ]
     return sorted(rows, key=lambda row: row["median_us"])
 
 
@@ -488,9 +481,7 @@ def tiled(run: Run, kernels) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {__spec__.name}", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name}", description=__doc__.splitlines()[0])
     parser.add_argument("--records", required=True, metavar="FOLDER", type=Path)
     parts = ("check", "tiles", "measure")
     parser.add_argument("--part", nargs="+", choices=parts, default=parts)
@@ -516,9 +507,7 @@ def main(arguments: list[str] | None = None) -> None:
 def work(options: argparse.Namespace) -> None:
     """The parts that were asked for, in this process."""
     began = time.perf_counter()
-    run = harness.start(
-        ROOM, "measure", preset=options.preset, seed=options.seed, records=options.records
-    )
+    run = harness.start(ROOM, "measure", preset=options.preset, seed=options.seed, records=options.records)
     fp8_family.LEFT_OUT.update(read_left_out(run.folder))
     if set(options.part) & {"check", "tiles"}:
         compile_all()

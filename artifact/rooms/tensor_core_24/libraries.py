@@ -40,9 +40,7 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
     folder = root / info.slug / experiments.ROOM / records.LIBRARIES / version
     harness.set_aside(folder, machine, seed)
     records.write_machine(folder, machine)
-    return Run(
-        experiments.ROOM, "measure", "measure", info.slug, preset, seed, folder, machine, opened
-    )
+    return Run(experiments.ROOM, "measure", "measure", info.slug, preset, seed, folder, machine, opened)
 
 
 def measure(run: Run) -> None:
@@ -66,9 +64,7 @@ def said(found: dict[str, pd.DataFrame], both: pd.DataFrame, own: str | None) ->
 
     found: as `read` returns it; both: the chapter's squares and layers, measured with version `own`.
     """
-    return "\n\n".join(
-        _one(version, df, both, own) for version, df in found.items() if version != own
-    )
+    return "\n\n".join(_one(version, df, both, own) for version, df in found.items() if version != own)
 
 
 def _one(version: str, df: pd.DataFrame, both: pd.DataFrame, own: str | None) -> str:

@@ -19,9 +19,7 @@ def ceiling(e: Evidence, experiments, name: str, over: str, rate: str) -> Values
     ours, theirs = e.ceiling(name, rate), e.ceiling(over, rate)
     unit = RATES[rate]
     how = f"Ceilings measured here: {name} {ours:.4g} {unit}, {over} {theirs:.4g} {unit}."
-    return Values(
-        {name: pd.Series([ours / theirs])}, "Ceiling", unit="×", tail=f" over {over}", how=how
-    )
+    return Values({name: pd.Series([ours / theirs])}, "Ceiling", unit="×", tail=f" over {over}", how=how)
 
 
 def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Values:
@@ -47,9 +45,11 @@ def share_above_that_at(v: Values, column: str, value: float) -> Reduced:
     that, others = records.geomean(s[here]), s[~here]
     over = others > that
     return Reduced(
-        v, pd.Series([over.mean()]), f"over that at {value:g} at {over.sum()} of {points(len(others))}",
+        v,
+        pd.Series([over.mean()]),
+        f"over that at {value:g} at {over.sum()} of {points(len(others))}",
         f"{v.name}: {v.one(that)} at {column} = {value:g}, {v.range(others)} elsewhere.",
-    )  # fmt: skip
+    )
 
 
 QUANTITIES = (ceiling, machine_code)

@@ -36,8 +36,17 @@ from kernels.contract import require
 FILE = Path(__file__).with_suffix(".csv")
 HOST = FILE.with_stem("model_host")
 COLUMNS = (
-    "model", "phase", "tokens", "context", "precision", "weight", "ms", "ms_q25", "ms_q75", "replays",
-)  # fmt: skip
+    "model",
+    "phase",
+    "tokens",
+    "context",
+    "precision",
+    "weight",
+    "ms",
+    "ms_q25",
+    "ms_q75",
+    "replays",
+)
 HOST_COLUMNS = ("layer", "inputs", "outputs", "tokens", "us")
 STEP = ["model", "phase", "tokens", "context"]
 KEY = [*STEP, "precision", "weight"]
@@ -185,10 +194,14 @@ def modules() -> SimpleNamespace:
             hidden, inner, how = model.hidden, model.inner, {"device": "cuda", "dtype": torch.bfloat16}
             heads, keys = HEAD * model.heads, HEAD * model.keys
             for name, inputs, outputs, bias in (
-                ("q", hidden, heads, model.bias), ("k", hidden, keys, model.bias), ("v", hidden, keys, model.bias),
-                ("o", heads, hidden, False), ("gate", hidden, inner, False), ("up", hidden, inner, False),
+                ("q", hidden, heads, model.bias),
+                ("k", hidden, keys, model.bias),
+                ("v", hidden, keys, model.bias),
+                ("o", heads, hidden, False),
+                ("gate", hidden, inner, False),
+                ("up", hidden, inner, False),
                 ("down", inner, hidden, False),
-            ):  # fmt: skip
+            ):
                 made = nn.Linear(inputs, outputs, bias=bias, **how)
                 setattr(self, f"{name}_proj", made)
                 nn.init.normal_(made.weight, std=inputs**-0.5)
@@ -366,9 +379,11 @@ def host_rows() -> list[tuple]:
 
     linear, rows = torch.nn.Linear(*HOST_SIZE, bias=False, device="cuda", dtype=torch.bfloat16), []
     layers = {
-        "nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear),
-        "DenseFP8": modules().DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear),
-    }  # fmt: skip
+        "nn.Linear": linear,
+        "SemiStructuredLinear": SemiStructuredLinear.of(linear),
+        "DenseFP8": modules().DenseFP8(linear),
+        "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear),
+    }
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
         x, us = torch.randn(tokens, HOST_SIZE[0], device="cuda", dtype=torch.bfloat16), []
         for _ in range(HOST_BATCHES + 1):

@@ -112,9 +112,7 @@ def metadata_map(rows: int = 16) -> pd.DataFrame:
 def _of_rows(meta, rows: int) -> tuple[np.ndarray, pd.DataFrame]:
     meta = np.asarray(meta)
     if meta.shape != (rows, 4) or meta.dtype != np.uint16:
-        raise ValueError(
-            f"The picture is of metadata of {rows} x 4 uint16, not of {meta.shape} {meta.dtype}."
-        )
+        raise ValueError(f"The picture is of metadata of {rows} x 4 uint16, not of {meta.shape} {meta.dtype}.")
     data = metadata_map(rows)
     hexadecimal = [f"0x{meta[r.row, r.column]:04X}" for r in data.itertuples()]
     return meta, data.assign(meta=hexadecimal)
@@ -260,9 +258,7 @@ def warp_metadata(meta):
         for x, width in ((0, 4 * wide), (left, 8 * cell)):
             ax.add_patch(Rectangle((x, y), width, 16, fill=False, edgecolor=colour, linewidth=1.6))
         sketch.put(ax, -0.4, y + 8, f"rows {y}–{y + 15}", ha="right")
-        sketch.put(
-            ax, left + 8 * cell + 0.4, y + 8, f"register {register}", ha="left", weight="bold"
-        )
+        sketch.put(ax, left + 8 * cell + 0.4, y + 8, f"register {register}", ha="left", weight="bold")
         lanes = f"lanes {8 * register}–{8 * register + 7}\ngive addresses"
         sketch.put(ax, left - 0.4, y + 8, lanes, ha="right", fontsize=8)
         sketch.arrow(ax, (4 * wide + 0.2, y + 3), (left - 0.2, y + 3), colour)

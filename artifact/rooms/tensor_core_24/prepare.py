@@ -63,9 +63,15 @@ def _measure(run: Run, problem: Problem) -> dict:
         timing = bench.time({pruning.VARIANT: bound}, run.device, budget_s=budget_s, verify=verify)
         when = datetime.now(UTC).isoformat(timespec="seconds")
         return row(
-            problem, pruning.VARIANT, EXPERIMENT, prepared(bound), errors, timing[pruning.VARIANT],
-            gpu=run.machine["gpu"], when=when,
-        )  # fmt: skip
+            problem,
+            pruning.VARIANT,
+            EXPERIMENT,
+            prepared(bound),
+            errors,
+            timing[pruning.VARIANT],
+            gpu=run.machine["gpu"],
+            when=when,
+        )
     finally:
         problem.release()
         stream.close()

@@ -73,16 +73,12 @@ def _with_more(lab: Lab, room) -> Iterable[Case]:
 
     problem = room.problem(200, 264, 392)
     rng = np.random.default_rng(4)
-    c = Half(
-        "bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16")
-    )
+    c = Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
     bias = rng.standard_normal(200).astype(np.float32)
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
     product = check.oracle(problem, on="cpu").values
-    right = check.reference(
-        2 * product - half.from_bits(c.bits, "bfloat16").astype(np.float64) + bias[:, None]
-    )
+    right = check.reference(2 * product - half.from_bits(c.bits, "bfloat16").astype(np.float64) + bias[:, None])
 
     def bind(name: str, problem, device):
         import cupy
@@ -107,8 +103,9 @@ def _as_layers(lab: Lab, room) -> Iterable[Case]:
 
     smallest = {
         c.kernel: replace(c, copied=False, packed=True)
-        for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n) if c.kind.ordered
-    }  # fmt: skip
+        for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n)
+        if c.kind.ordered
+    }
     narrow = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
     few = {c.kernel: c if c.kind.packed else replace(c, packed=True) for c in narrow}
     for n, configs in ((264, smallest), (13, few)):
@@ -155,9 +152,12 @@ class _Called:
 def _layers(lab: Lab, room) -> Iterable[Case]:
     """By the launcher: tokens that fit no tile, from narrow tiles to wide ones."""
     for m, tokens, k, dtype, activation in (
-        (8, 1, 8, "bfloat16", "relu"), (200, 13, 264, "bfloat16", "gelu"), (264, 43, 392, "float16", "silu"),
-        (136, 133, 520, "bfloat16", ""), (1000, 523, 512, "bfloat16", "gelu"),
-    ):  # fmt: skip
+        (8, 1, 8, "bfloat16", "relu"),
+        (200, 13, 264, "bfloat16", "gelu"),
+        (264, 43, 392, "float16", "silu"),
+        (136, 133, 520, "bfloat16", ""),
+        (1000, 523, 512, "bfloat16", "gelu"),
+    ):
         problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), _bias(m)
         bind = partial(_layer, dtype, activation, bias)
         product = check.oracle(problem, on="cpu").values
@@ -177,7 +177,7 @@ def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> _C
     def launch(stream) -> None:
         layer.launcher(sizes, device.device_id)(
             stream, ops.b.bits.data.ptr, ops.c.bits.data.ptr, values.data.ptr, metadata.data.ptr, added.data.ptr
-        )  # fmt: skip
+        )
 
     return _Called(launch, ops.c)
 
@@ -187,9 +187,11 @@ def fp8(lab: Lab) -> Iterable[Case]:
     from kernels.tensor_core_24 import fp8_family
 
     for size, knobs in (
-        ((200, 264, 392), {}), ((400, 520, 200), {"scale": "vectors"}), ((133, 77, 210), {"out": "e4m3"}),
+        ((200, 264, 392), {}),
+        ((400, 520, 200), {"scale": "vectors"}),
+        ((133, 77, 210), {"out": "e4m3"}),
         ((200, 272, 400), {"scale": "vectors", "out": "e4m3"}),
-    ):  # fmt: skip
+    ):
         yield from lab.products(room.problem(*size, **knobs), own(room))
     kinds = {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}
     binds = {
@@ -208,17 +210,19 @@ def fp8(lab: Lab) -> Iterable[Case]:
 def _layers_in_eight(lab: Lab, room) -> Iterable[Case]:
     """By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token."""
     for m, tokens, k, activation in (
-        (8, 1, 16, "relu"), (200, 13, 272, "gelu"), (1000, 523, 400, "silu"),
-    ):  # fmt: skip
+        (8, 1, 16, "relu"),
+        (200, 13, 272, "gelu"),
+        (1000, 523, 400, "silu"),
+    ):
         problem, bias = room.problem(m, tokens, k, orders="FF"), _bias(m)
         bind = partial(_layer_in_eight, "", activation, bias, None)
         product = check.oracle(problem, on="cpu").values
-        yield from lab.products(
-            problem, {f"layer {activation}": bind}, _right(product, bias, activation)
-        )
+        yield from lab.products(problem, {f"layer {activation}": bind}, _right(product, bias, activation))
     for m, tokens, k, dtype, activation in (
-        (8, 1, 16, "bfloat16", ""), (200, 43, 272, "float16", "gelu"), (72, 133, 4112, "bfloat16", "silu"),
-    ):  # fmt: skip
+        (8, 1, 16, "bfloat16", ""),
+        (200, 43, 272, "float16", "gelu"),
+        (72, 133, 4112, "bfloat16", "silu"),
+    ):
         problem, bias = room.problem(m, tokens, k, scale="vectors", orders="FF"), _bias(m)
         rng = np.random.default_rng(17)
         x = rng.standard_normal((tokens, k)) * rng.uniform(0.5, 2, (tokens, 1))
@@ -235,9 +239,7 @@ def _layers_in_eight(lab: Lab, room) -> Iterable[Case]:
         yield from lab.products(problem, {name: bind}, right)
 
 
-def _layer_in_eight(
-    dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device
-) -> _Called:
+def _layer_in_eight(dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device) -> _Called:
     """dtype, x: of inputs (tokens, k), bit patterns, which are quantised; "" and None: the problem's, in e4m3."""
     import cupy
 
@@ -253,13 +255,16 @@ def _layer_in_eight(
 
     def launch(stream) -> None:
         if given is not None:
-            fp8_layer.quantise(
-                stream, dtype, tokens, k, given.data.ptr, numbers.data.ptr, scale.data.ptr, device
-            )
+            fp8_layer.quantise(stream, dtype, tokens, k, given.data.ptr, numbers.data.ptr, scale.data.ptr, device)
         fp8_layer.launcher(sizes, device.device_id)(
-            stream, numbers.data.ptr, ops.c.bits.data.ptr, packed.data.ptr, ops.a.scale.data.ptr, scale.data.ptr,
+            stream,
+            numbers.data.ptr,
+            ops.c.bits.data.ptr,
+            packed.data.ptr,
+            ops.a.scale.data.ptr,
+            scale.data.ptr,
             added.data.ptr,
-        )  # fmt: skip
+        )
 
     return _Called(launch, ops.c)
 

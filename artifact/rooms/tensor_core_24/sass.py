@@ -87,11 +87,7 @@ def ladder_table(report: pd.DataFrame) -> pd.DataFrame:
 
 def step_of_persistent() -> str:
     """A step of a warpgroup of `wgmma_persistent`, without the address arithmetic."""
-    ops = [
-        op
-        for op in instructions(room.VARIANTS["wgmma_persistent"])
-        if re.match(_PERSISTENT_LOOP, op)
-    ]
+    ops = [op for op in instructions(room.VARIANTS["wgmma_persistent"]) if re.match(_PERSISTENT_LOOP, op)]
     where = [i for i, op in enumerate(ops) if op.startswith("HGMMA")]
     start = next(i for i in range(where[2], -1, -1) if "TRYWAIT" in ops[i])
     return "\n".join(ops[start : where[3] + 3])

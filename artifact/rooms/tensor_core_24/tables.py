@@ -161,9 +161,7 @@ def energy(view: View, ladder: Ladder) -> Styler | None:
 
 
 @captioned("What the tuner chose for each shape, and how fast that is.")
-def chosen(
-    chosen: dict[tuple, facts.Chosen], both: pd.DataFrame, ceilings: Ceilings
-) -> pd.DataFrame:
+def chosen(chosen: dict[tuple, facts.Chosen], both: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     """What the tuner chose, and how fast it is; both: records of the shapes."""
     rates, us = wide(both, "tflops")["auto"], wide(both, "median_us")
     best = ceilings.best_sparse
@@ -252,7 +250,7 @@ def linear(*frames: pd.DataFrame | None) -> pd.DataFrame | None:
     found = {}
     for df, ours, dense, kind in zip(
         frames, ("auto", "fp8_auto"), ("cublaslt", "cublaslt_eight"), ("BF16", "FP8"), strict=False
-    ):  # fmt: skip
+    ):
         if df is None:
             continue
         for key, us in wide(df, "median_us").iterrows():

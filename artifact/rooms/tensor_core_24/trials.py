@@ -102,7 +102,7 @@ EIGHT: Trials = {
         "1.0×: as many bytes, another operand that stays",
         "not kept",
     ),
-}  # fmt: skip
+}
 
 
 def read(folder: Path, known: Trials) -> pd.DataFrame | None:
@@ -125,8 +125,7 @@ def table(df: pd.DataFrame, known: Trials) -> pd.DataFrame:
     for name, part in df.groupby("trial", sort=False):
         what, expected, outcome = known[name]
         came = words.listed(
-            f"{row['gain']:.2f}× at {words.shape((row['m'], row['n'], row['k']))}"
-            for _, row in part.iterrows()
+            f"{row['gain']:.2f}× at {words.shape((row['m'], row['n'], row['k']))}" for _, row in part.iterrows()
         )
         rows.append(
             {
@@ -141,9 +140,7 @@ def table(df: pd.DataFrame, known: Trials) -> pd.DataFrame:
 
 def said_of_eight(df: pd.DataFrame | None) -> str:
     """How far groups of half a step came, and what is left where nothing is loaded."""
-    if df is None or not {"halves", "halves_unloaded", "unloaded", "unloaded_unstored"} <= set(
-        df["trial"]
-    ):
+    if df is None or not {"halves", "halves_unloaded", "unloaded", "unloaded_unstored"} <= set(df["trial"]):
         return ""
     gain = df.groupby("trial")["gain"].agg(geomean)
     before = df[df["trial"] == "halves"].set_index("m")["beside_value"]

@@ -27,10 +27,21 @@ def make_problem(m=7, n=9, k=11, sparse="b", vector=1) -> Problem:
         b = generator.uniform(-1, 1, (k, n)).astype(np.float32)
     operands = Operands(a, b)
     return Problem(
-        room="toy", label="", m=m, n=n, k=k, nnz=m * k, density=0.5, seed=0, useful_flops=1,
-        flops_def="", least_bytes=1, requested_bytes=1, make_host=lambda: operands,
+        room="toy",
+        label="",
+        m=m,
+        n=n,
+        k=k,
+        nnz=m * k,
+        density=0.5,
+        seed=0,
+        useful_flops=1,
+        flops_def="",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: operands,
         make_device=lambda: pytest.fail("a CPU contender has no use for operands on a GPU"),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -140,9 +151,7 @@ def test_the_compiler_can_be_chosen(fresh, monkeypatch):
     assert cpu.compiler() == (name, "-g0") and "cpu_loop" in cpu.available()
     asked = []
     original = subprocess.run
-    monkeypatch.setattr(
-        subprocess, "run", lambda words, **k: asked.append(words) or original(words, **k)
-    )
+    monkeypatch.setattr(subprocess, "run", lambda words, **k: asked.append(words) or original(words, **k))
     cpu.build()
     assert asked[-1][:2] == (name, "-g0") and "-ffast-math" not in asked[-1] and "-O3" in asked[-1]
     monkeypatch.setenv("CC", "no-such-compiler-here")

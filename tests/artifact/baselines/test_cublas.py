@@ -49,9 +49,27 @@ class FakeLibrary(types.ModuleType):
         self.log.append(f"stream {stream}")
 
     def gemm_ex(
-        self, handle, trans_a, trans_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c,
-        c_type, ldc, compute, algorithm,
-    ):  # fmt: skip
+        self,
+        handle,
+        trans_a,
+        trans_b,
+        m,
+        n,
+        k,
+        alpha,
+        a,
+        a_type,
+        lda,
+        b,
+        b_type,
+        ldb,
+        beta,
+        c,
+        c_type,
+        ldc,
+        compute,
+        algorithm,
+    ):
         assert handle in self.alive
         self.log.append("gemm")
         assert (trans_a, trans_b, algorithm) == (0, 0, -1), "as they are, the library's choice"
@@ -110,10 +128,21 @@ def make_problem(m=M, n=N, k=K, order="F") -> Problem:
     c = np.zeros((m, n), np.float32, order).view(Array)
     operands = Operands(host.a.view(Array), host.b, c)
     return Problem(
-        room="toy", label="", m=m, n=n, k=k, nnz=k * n // 2, density=0.5, seed=0, useful_flops=1,
-        flops_def="", least_bytes=1, requested_bytes=1, make_host=lambda: host,
+        room="toy",
+        label="",
+        m=m,
+        n=n,
+        k=k,
+        nnz=k * n // 2,
+        density=0.5,
+        seed=0,
+        useful_flops=1,
+        flops_def="",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: host,
         make_device=lambda: operands,
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- what is computed
@@ -180,8 +209,11 @@ def test_the_first_reading_is_the_multiplication_alone(library):
 def test_transfers_go_both_ways_and_into_pageable_memory(library):
     sizes = 4 * M * K, 4 * K * N, 4 * M * N
     assert launched(library, "cublas_transfers") == [
-        f"HostToDevice {sizes[0]}", f"HostToDevice {sizes[1]}", "gemm", f"DeviceToHost {sizes[2]}",
-    ]  # fmt: skip
+        f"HostToDevice {sizes[0]}",
+        f"HostToDevice {sizes[1]}",
+        "gemm",
+        f"DeviceToHost {sizes[2]}",
+    ]
     bound = cublas.bind("cublas_transfers", make_problem(), DEVICE)
     assert type(bound.result()) is np.ndarray, "as malloc gives it, where the caller has it"
 
@@ -224,8 +256,14 @@ def test_the_stream_is_set_where_it_changes(library):
     for handle in (11, 11, 22, 11):
         bound.launch(SimpleNamespace(handle=handle))
     assert library.log == [
-        "stream 11", "gemm", "gemm", "stream 22", "gemm", "stream 11", "gemm",
-    ]  # fmt: skip
+        "stream 11",
+        "gemm",
+        "gemm",
+        "stream 22",
+        "gemm",
+        "stream 11",
+        "gemm",
+    ]
 
 
 # ---------------------------------------------------------------- life and errors
@@ -310,8 +348,9 @@ def test_contenders_have_the_names_of_the_records():
 
 def test_baselines_are_merged_in_order():
     assert list(baselines.contenders(("cublas", "cusparse"), None))[:2] == [
-        "cublas", "cusparse_default",
-    ]  # fmt: skip
+        "cublas",
+        "cusparse_default",
+    ]
     assert baselines.contenders((), None) == {}
     with pytest.raises(
         ValueError,
@@ -345,10 +384,21 @@ def on_gpu(m, n, k, vector=1, seed=0) -> Problem:
         return Operands(cupy.asarray(host.a, order="F"), nm.to_device(host.b), c)
 
     return Problem(
-        room="toy", label="", m=m, n=n, k=k, nnz=host.b.nnz, density=0.5, seed=seed,
-        useful_flops=2 * m * host.b.nnz, flops_def="", least_bytes=1, requested_bytes=1,
-        make_host=lambda: host, make_device=make_device,
-    )  # fmt: skip
+        room="toy",
+        label="",
+        m=m,
+        n=n,
+        k=k,
+        nnz=host.b.nnz,
+        density=0.5,
+        seed=seed,
+        useful_flops=2 * m * host.b.nnz,
+        flops_def="",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: host,
+        make_device=make_device,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -58,9 +58,27 @@ class Cublas(Library):
         self.log.append(("stream", stream))
 
     def gemm_ex(
-        self, handle, op_a, op_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc,
-        compute, algorithm,
-    ):  # fmt: skip
+        self,
+        handle,
+        op_a,
+        op_b,
+        m,
+        n,
+        k,
+        alpha,
+        a,
+        a_type,
+        lda,
+        b,
+        b_type,
+        ldb,
+        beta,
+        c,
+        c_type,
+        ldc,
+        compute,
+        algorithm,
+    ):
         if self.refuse:
             raise self.cuBLASError(self.refuse)
         self.what(handle)
@@ -135,9 +153,7 @@ def test_algorithms_are_planned_for_a_result_that_lies_as_c(library, layout):
     assert library.matmul_of_nvmath.calls[1:3] == tuning
 
 
-@pytest.mark.parametrize(
-    ("layout", "ops"), [("source", (1, 0)), ("linear", (1, 0)), ("row", (0, 0))]
-)
+@pytest.mark.parametrize(("layout", "ops"), [("source", (1, 0)), ("linear", (1, 0)), ("row", (0, 0))])
 def test_the_default_is_called_as_torch_calls_it(library, layout, ops):
     problem = bcsr_problem(M, N, K, block=16, layout=layout)
     bound = cublas_dense.bind("cublas_dense_default", problem, DEVICE)
@@ -181,9 +197,7 @@ def test_other_operands_are_refused(library, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refusal_is_one_sentence_and_leaves_nothing_behind(library, name):
     library.refuse = library.cublas.refuse = "not supported.\nAnd more"
-    with pytest.raises(
-        ValueError, match="refuses m=50, n=24, k=83 in bfloat16: not supp"
-    ) as caught:
+    with pytest.raises(ValueError, match="refuses m=50, n=24, k=83 in bfloat16: not supp") as caught:
         cublas_dense.bind(name, bcsr_problem(M, N, K, block=16), DEVICE)
     assert "\n" not in str(caught.value)
     assert not library.alive and not library.cublas.alive

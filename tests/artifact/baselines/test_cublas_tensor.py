@@ -53,9 +53,7 @@ def test_the_product_is_that_of_the_same_operands(monkeypatch, library, dtype, v
     for _ in range(2):
         check.check(bound, problem, reference, STREAM)
     assert bound.result() is problem.device().c
-    assert {entry[1] for entry in library.launched[-2:]} == {
-        ORDERS["ROW" if order == "row" else "COL"]
-    }
+    assert {entry[1] for entry in library.launched[-2:]} == {ORDERS["ROW" if order == "row" else "COL"]}
 
 
 @pytest.mark.parametrize("dtype", NAMES)
@@ -65,8 +63,11 @@ def test_both_orders_of_b_are_tuned_and_a_stays_as_it_is(monkeypatch, library, d
     seen = (BFLOAT16, COMPUTE_32F) if dtype == "bfloat16" else (np.float32, FAST_TF32)
     tuning = [("plan", cublaslt.PLANNED), ("autotune", cublaslt.ITERATIONS, cublaslt.TUNED)]
     assert library.matmul_of_nvmath.calls == [
-        ("matmul", *seen, (1, M, 1, K)), *tuning, ("matmul", *seen, (1, M, N, 1)), *tuning,
-    ]  # fmt: skip
+        ("matmul", *seen, (1, M, 1, K)),
+        *tuning,
+        ("matmul", *seen, (1, M, N, 1)),
+        *tuning,
+    ]
     assert len(timer.seen[0]) == 6, "three algorithms for each order"
 
 
@@ -105,9 +106,7 @@ def test_a_value_that_would_be_rounded_is_refused(library, dtype, operand):
     problem = nm_problem(M, N, K, dtype=dtype)
     x = getattr(problem.device(), operand)
     (x.val if operand == "b" else x)[1, 2] = np.float32(1 / 3)
-    message = (
-        f"takes values that {dtype} holds exactly, and {operand.upper()} of nm_spmm has others"
-    )
+    message = f"takes values that {dtype} holds exactly, and {operand.upper()} of nm_spmm has others"
     with pytest.raises(ValueError, match=message):
         cublas_tensor.bind(dtype, problem, DEVICE)
 

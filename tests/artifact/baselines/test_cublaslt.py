@@ -81,8 +81,9 @@ def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, lib
     timer = Timer(monkeypatch, lambda name, turn: us[int(name.split()[1].rstrip(","))])
     bound = cublaslt.bind(problem, DEVICE)
     assert library.matmul_of_nvmath.calls[1:] == [
-        ("plan", cublaslt.PLANNED), ("autotune", cublaslt.ITERATIONS, cublaslt.TUNED),
-    ]  # fmt: skip
+        ("plan", cublaslt.PLANNED),
+        ("autotune", cublaslt.ITERATIONS, cublaslt.TUNED),
+    ]
     assert len(timer.seen[0]) == 3
     assert bound.choice == "algorithm 7, split-K 1, option 0, place 3 after autotuning"
     assert bound.prepare_bytes == 2 * M * K, "the dense A; this algorithm needs no workspace"

@@ -83,9 +83,7 @@ class FakeLibrary(Library):
         assert (attribute, size) == (1, 8)
         assert at(address, (1,), np.uint64)[0] == cublaslt.WORKSPACE_BYTES
 
-    def matmul_algo_get_heuristic(
-        self, handle, description, a, b, c, d, preference, most, results, count
-    ):
+    def matmul_algo_get_heuristic(self, handle, description, a, b, c, d, preference, most, results, count):
         for thing in (handle, description, a, b, c, d, preference):
             self.what(thing)
         if self.attributes[description][Attribute.FAST_ACCUM] not in self.knows:
@@ -97,9 +95,24 @@ class FakeLibrary(Library):
         at(count, (1,), np.int32)[0] = len(self.ids)
 
     def matmul(
-        self, handle, description, alpha, a, layout_a, b, layout_b, beta, c, layout_c, d, layout_d,
-        algorithm, workspace, size, stream,
-    ):  # fmt: skip
+        self,
+        handle,
+        description,
+        alpha,
+        a,
+        layout_a,
+        b,
+        layout_b,
+        beta,
+        c,
+        layout_c,
+        d,
+        layout_d,
+        algorithm,
+        workspace,
+        size,
+        stream,
+    ):
         self.what(handle)
         self.what(description)
         said = self.attributes[description]
@@ -112,8 +125,7 @@ class FakeLibrary(Library):
         assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
         assert (c, layout_c) == (d, layout_d)
         factors = [
-            at(said[name], (1,), np.float32)[0]
-            for name in (Attribute.A_SCALE_POINTER, Attribute.B_SCALE_POINTER)
+            at(said[name], (1,), np.float32)[0] for name in (Attribute.A_SCALE_POINTER, Attribute.B_SCALE_POINTER)
         ]
         left, right = (self._columns(*x, E4M3, np.uint8) for x in ((layout_a, a), (layout_b, b)))
         out = self._columns(layout_c, c, BF16, np.uint16)
@@ -160,13 +172,11 @@ def test_a_launch_that_does_nothing_is_caught(library, problem):
 
 
 def test_both_ways_to_add_are_tried_and_the_timer_decides(monkeypatch, library, problem):
-    timer = Timer(monkeypatch, lambda name, turn: 1.0 if "place 3" in name and "promoted" in name else 2.0)  # fmt: skip
+    timer = Timer(monkeypatch, lambda name, turn: 1.0 if "place 3" in name and "promoted" in name else 2.0)
     bound = cublaslt_eight.bind(problem, DEVICE)
     # Algorithm 8, at place 2, cannot be launched.
     assert sorted(timer.seen[0]) == [
-        f"place {place} of the library's proposals, sums {sums}"
-        for place in (1, 3)
-        for sums in ("fast", "promoted")
+        f"place {place} of the library's proposals, sums {sums}" for place in (1, 3) for sums in ("fast", "promoted")
     ]
     assert bound.choice == "place 3 of the library's proposals, sums promoted"
     assert bound.prepare_bytes == M * K + 128

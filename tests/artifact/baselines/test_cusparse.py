@@ -76,15 +76,30 @@ def library(monkeypatch):
 
 def make_problem(m=4, n=8, k=6, nnz=5) -> Problem:
     a = SimpleNamespace(
-        m=m, k=k, nnz=nnz, row_ptr=array(m + 1, np.int32), col_idx=array(nnz, np.int32),
+        m=m,
+        k=k,
+        nnz=nnz,
+        row_ptr=array(m + 1, np.int32),
+        col_idx=array(nnz, np.int32),
         val=array(nnz, np.float32),
-    )  # fmt: skip
+    )
     operands = Operands(a, array((k, n), np.float32), array((m, n), np.float32))
     return Problem(
-        room="test", label="", m=m, n=n, k=k, nnz=nnz, density=0.1, seed=0, useful_flops=1,
-        flops_def="", least_bytes=1, requested_bytes=1, make_host=lambda: operands,
+        room="test",
+        label="",
+        m=m,
+        n=n,
+        k=k,
+        nnz=nnz,
+        density=0.1,
+        seed=0,
+        useful_flops=1,
+        flops_def="",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: operands,
         make_device=lambda: operands,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
@@ -110,9 +125,15 @@ def test_launch_only_multiplies_and_sets_the_stream_when_it_changes(library):
     for stream in (one, one, two, two, one):
         bound.launch(stream)
     assert [entry[0] for entry in library.log[before:]] == [
-        "set_stream", "multiply", "multiply", "set_stream", "multiply", "multiply", "set_stream",
+        "set_stream",
         "multiply",
-    ]  # fmt: skip
+        "multiply",
+        "set_stream",
+        "multiply",
+        "multiply",
+        "set_stream",
+        "multiply",
+    ]
     multiply = library.log[-1]
     assert multiply[-2] == 6, "CUSPARSE_SPMM_CSR_ALG2"
     assert multiply[1:] == library.log[before - 1][1:], "the arguments that were preprocessed"
@@ -245,9 +266,12 @@ def test_an_nm_problem_in_another_order_or_dtype_is_refused(library, convert):
 @pytest.mark.parametrize("dtype", stored.DTYPES)
 def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
     matrix = csr.Csr(
-        40, 50, np.r_[0, np.full(39, 3), 5].astype(np.int32), np.array([49, 3, 17, 2, 44], np.int32),
+        40,
+        50,
+        np.r_[0, np.full(39, 3), 5].astype(np.int32),
+        np.array([49, 3, 17, 2, 44], np.int32),
         np.array([1, -2, 0.5, 4, -1], np.float32),
-    )  # fmt: skip
+    )
     made = cusparse.csr_of_blocks(bcsr.from_csr(matrix, block=16, dtype=dtype))
     assert made.nnz == 5 and made.row_ptr.tolist() == matrix.row_ptr.tolist()
     assert made.col_idx.tolist() == [3, 17, 49, 2, 44]
@@ -295,9 +319,10 @@ def test_a_csr_matrix_is_multiplied_in_the_dtype_of_b(multiplies, monkeypatch, d
     problem = csr_problem(50, 24, 83, layout, dtype=dtype)
     convert = cusparse.in_dtype
     monkeypatch.setattr(
-        cusparse, "in_dtype",
+        cusparse,
+        "in_dtype",
         lambda a, dtype: replace(a, val=np.asarray(convert(a, dtype).val).view(Array)),
-    )  # fmt: skip
+    )
     bound = cusparse.bind("alg2", problem, DEVICE)
     check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
     assert bound.prepare_bytes == 512 + 2 * problem.nnz * (dtype in half.DTYPES)
@@ -317,9 +342,7 @@ def test_blocks_with_other_operands_are_refused(multiplies):
     with pytest.raises(ValueError, match="cuSPARSE takes a BCSR A with a B and a C of its dtype"):
         cusparse.bind("alg1", problem, DEVICE)
     multiplies.refuses = lambda b, c, transposed: True
-    message = (
-        "cuSPARSE refuses alg3 at m=50, .* B column-major and C row-major in bfloat16: NOT_SUPP"
-    )
+    message = "cuSPARSE refuses alg3 at m=50, .* B column-major and C row-major in bfloat16: NOT_SUPP"
     with pytest.raises(ValueError, match=message):
         cusparse.bind("alg3", bcsr_problem(50, 24, 83, block=16), DEVICE)
     assert not multiplies.alive
@@ -376,9 +399,7 @@ def test_two_algorithms_on_one_problem_do_not_disturb_each_other(gpu):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-@pytest.mark.parametrize(
-    "shape", [(64, 96, 128, 0.25), (1, 33, 64, 0.5), (130, 100, 45, 0.5), (257, 5, 7, 1.0)]
-)
+@pytest.mark.parametrize("shape", [(64, 96, 128, 0.25), (1, 33, 64, 0.5), (130, 100, 45, 0.5), (257, 5, 7, 1.0)])
 def test_cusparse_is_right_on_an_nm_problem(gpu, algorithm, shape):
     from artifact.measure import check
     from kernels.nm_spmm import operands
@@ -387,9 +408,7 @@ def test_cusparse_is_right_on_an_nm_problem(gpu, algorithm, shape):
     bound = cusparse.bind(algorithm, problem, gpu)
     assert bound.result() is problem.device().c
     made = nm.to_dense(problem.device().b).T
-    assert (
-        csr.to_dense(csr.to_host(cusparse.transposed_csr(problem.device().b))) == made.get()
-    ).all()
+    assert (csr.to_dense(csr.to_host(cusparse.transposed_csr(problem.device().b))) == made.get()).all()
     stream, reference = gpu.create_stream(), check.oracle(problem)
     for _ in range(2):
         assert check.check(bound, problem, reference, stream).rel_err < 1e-6

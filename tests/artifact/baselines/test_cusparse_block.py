@@ -144,9 +144,7 @@ def test_memory_is_what_was_made_of_the_operands(library):
 def test_a_refusal_names_the_algorithm_and_leaves_nothing_behind(library, format, words):
     library.refuses = lambda b, c, transposed: True
     problem = bcsr_problem(*WHOLE, block=16, layout="source")
-    message = (
-        f"cuSPARSE refuses {words} at m=64, n=24, k=96, .* B column-major and C row-major in bfl"
-    )
+    message = f"cuSPARSE refuses {words} at m=64, n=24, k=96, .* B column-major and C row-major in bfl"
     with pytest.raises(ValueError, match=message + ".*NOT_SUPPORTED"):
         cusparse_block.bind(format, problem, DEVICE)
     assert not library.alive
@@ -305,9 +303,14 @@ def test_padding_beyond_the_memory_of_the_gpu_is_refused(gpu):
     assert 0 < cusparse_block.free_bytes() <= total
     blocks = int((total / 2 / 64**2) ** 0.5) + 1  # in one row, and rows: their square is too much
     a = bcsr.Bcsr(
-        64 * blocks, 64 * blocks, "bfloat16", np.r_[0, np.full(blocks, blocks)].astype(np.int32),
-        np.arange(blocks, dtype=np.int32), np.ones((blocks, 64, 64), np.uint16), blocks * 64 * 64,
-    )  # fmt: skip
+        64 * blocks,
+        64 * blocks,
+        "bfloat16",
+        np.r_[0, np.full(blocks, blocks)].astype(np.int32),
+        np.arange(blocks, dtype=np.int32),
+        np.ones((blocks, 64, 64), np.uint16),
+        blocks * 64 * 64,
+    )
     problem = operands.problem(64, 8, 64, density=1.0)
     b, c = (Half("bfloat16", cupy.zeros((64 * blocks, 8), np.uint16)) for _ in range(2))
     problem._device = Operands(bcsr.to_device(a), b, c)

@@ -95,9 +95,11 @@ class FakeLibrary(Library):
         self.what(product)
         made = self.make("selection")
         self.selections[made] = {
-            "CONFIG_ID": algorithm, "CONFIG_MAX_ID": 5, "SPLIT_K": 1,
+            "CONFIG_ID": algorithm,
+            "CONFIG_MAX_ID": 5,
+            "SPLIT_K": 1,
             "SPLIT_K_MODE": SplitKMode.HEURISTIC,
-        }  # fmt: skip
+        }
         return made
 
     def matmul_alg_set_attribute(self, handle, selection, attribute, address, size):
@@ -140,9 +142,7 @@ class FakeLibrary(Library):
         at(compressed, (rows, columns), kind)[:] = at(dense, (rows, columns), kind)
         self.log.append(("compress",))
 
-    def matmul(
-        self, handle, plan, alpha, a, b, beta, c, d, workspace, streams, count, name="matmul"
-    ):  # fmt: skip
+    def matmul(self, handle, plan, alpha, a, b, beta, c, d, workspace, streams, count, name="matmul"):
         self.what(handle)
         self.what(plan)
         product, selection = self.planned[plan]
@@ -209,9 +209,7 @@ def number(choice: str) -> int:
 @pytest.mark.parametrize("column_major_b", [False, True])
 @pytest.mark.parametrize("algorithm", cusparselt.ALGORITHMS)
 @pytest.mark.parametrize("orders", operands.ORDERS)
-def test_every_contender_gives_the_product(
-    monkeypatch, library, algorithm, column_major_b, dtype, orders
-):
+def test_every_contender_gives_the_product(monkeypatch, library, algorithm, column_major_b, dtype, orders):
     problem = two_four_problem(monkeypatch, M, N, K, dtype, orders)
     bound = cusparselt.bind(algorithm, problem, DEVICE, column_major_b=column_major_b)
     reference = check.oracle(problem, on="cpu")
@@ -376,8 +374,14 @@ def test_what_loses_is_destroyed_at_once_and_the_rest_with_the_bound(library, pr
     assert not library.alive and operands() is None
     destroyed = [library.made[thing][0] for kind, *(thing, *_) in _destroyed(library)]
     assert destroyed[-HELD:] == [
-        "plan", "selection", "product", "dense", "dense", "structured", "handle",
-    ]  # fmt: skip
+        "plan",
+        "selection",
+        "product",
+        "dense",
+        "dense",
+        "structured",
+        "handle",
+    ]
 
 
 def _destroyed(library):
@@ -414,9 +418,7 @@ def test_a_bind_that_fails_elsewhere_leaves_nothing_behind(monkeypatch, library,
 
 @pytest.mark.parametrize("shape", [(12, 24, 32), (16, 20, 32), (16, 24, 36)])
 def test_sizes_that_no_row_can_be_aligned_with_are_refused(shape):
-    with pytest.raises(
-        ValueError, match="takes multiples of 8 only.*m={}, n={}, k={}".format(*shape)
-    ):
+    with pytest.raises(ValueError, match="takes multiples of 8 only.*m={}, n={}, k={}".format(*shape)):
         cusparselt.bind("best", operands.problem(*shape), DEVICE)
 
 
@@ -444,9 +446,7 @@ def test_the_names_exist_in_the_library():
     bindings = pytest.importorskip("nvmath.bindings.cusparseLt")
     dense = pytest.importorskip("nvmath.bindings.cusparse")
     assert {m.name: int(m) for m in bindings.SplitKMode} == {m.name: int(m) for m in SplitKMode}
-    assert {m.name: int(m) for m in bindings.MatmulAlgAttribute} == {
-        m.name: int(m) for m in Attribute
-    }
+    assert {m.name: int(m) for m in bindings.MatmulAlgAttribute} == {m.name: int(m) for m in Attribute}
     assert bindings.ComputeType.COMPUTE_32F == 2 and bindings.Sparsity.SPARSITY_50_PERCENT == 0
     assert (dense.Order.ROW, dense.Order.COL) == (ROW, COLUMN) and dense.Operation.TRANSPOSE == 1
     assert bindings.get_matmul_alg_attribute_dtype(Attribute.SPLIT_K_MODE) == np.int32

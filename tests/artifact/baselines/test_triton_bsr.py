@@ -63,7 +63,7 @@ class Torch(types.ModuleType):
         self.refuse = lambda meta: None
         self.cuda = SimpleNamespace(
             is_available=lambda: True, synchronize=lambda: None, stream=self.on, ExternalStream=self.external
-        )  # fmt: skip
+        )
 
     @contextlib.contextmanager
     def on(self, stream):
@@ -103,9 +103,7 @@ class Torch(types.ModuleType):
         tile, rest = divmod(n, meta["SPLIT_N"])
         assert not rest and tile >= 16 and not tile & (tile - 1)
         assert out.array.flags.c_contiguous or out.array.flags.f_contiguous
-        a = bcsr.Bcsr(
-            m, k, bsr.values.dtype, bsr.row_ptr.array, bsr.col_idx.array, bsr.values.array, 0
-        )
+        a = bcsr.Bcsr(m, k, bsr.values.dtype, bsr.row_ptr.array, bsr.col_idx.array, bsr.values.array, 0)
         product = bcsr.to_dense(a) @ dense.numbers()
         out.array[:] = product if out.dtype == "float32" else half.to_bits(product, out.dtype)
         self.launched.append((self.stream, meta))
@@ -166,9 +164,7 @@ def test_a_launch_goes_to_the_stream_that_is_given(torch):
     assert torch.made == [11, 22], "made where it changes: that takes host time"
 
 
-@pytest.mark.parametrize(
-    ("n", "tiles"), [(32, []), (64, [64]), (384, [64, 128]), (512, [64, 128, 256])]
-)
+@pytest.mark.parametrize(("n", "tiles"), [(32, []), (64, [64]), (384, [64, 128]), (512, [64, 128, 256])])
 def test_what_is_tried_divides_n(n, tiles):
     tried = triton_bsr.parameters(n)
     assert [n // meta["SPLIT_N"] for meta in tried] == [tile for tile in tiles for _ in range(3)]
@@ -222,10 +218,20 @@ def test_other_operands_and_names_are_refused(torch):
         triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, density=0, block=16), DEVICE)
 
 
-@pytest.mark.parametrize(("n", "block", "takes"), [
-    (16, 16, True), (48, 16, True), (40, 16, False), (32, 64, True), (48, 64, False), (96, 64, False),
-    (192, 64, True), (8, 16, False), (1, 16, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "block", "takes"),
+    [
+        (16, 16, True),
+        (48, 16, True),
+        (40, 16, False),
+        (32, 64, True),
+        (48, 64, False),
+        (96, 64, False),
+        (192, 64, True),
+        (8, 16, False),
+        (1, 16, False),
+    ],
+)
 def test_n_is_a_multiple_of_the_block_or_a_smaller_power_of_two(torch, n, block, takes):
     problem = bcsr_problem(64, n, 128, block=block)
     if takes:

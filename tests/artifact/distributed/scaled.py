@@ -5,12 +5,10 @@ from __future__ import annotations
 from artifact.distributed import model
 from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, Row
 
-SIZES = {"graph": (24, 512, "float32"), "mesh": (256, 512, "float32"), "block": (65536, 8192, "bfloat16")}  # fmt: skip
+SIZES = {"graph": (24, 512, "float32"), "mesh": (256, 512, "float32"), "block": (65536, 8192, "bfloat16")}
 
 
-def rows(
-    rate: float = 4.0, nvlink: float = 250.0, slower: float = 1.0, gpus=(1, 2, 4)
-) -> list[Row]:
+def rows(rate: float = 4.0, nvlink: float = 250.0, slower: float = 1.0, gpus=(1, 2, 4)) -> list[Row]:
     """Of ours and of baselines that take twice as long, strong and weak scaling."""
     made = []
     for case, (size, n, dtype) in SIZES.items():
@@ -62,6 +60,4 @@ def _rows(case, size, n, dtype, p, rate, nvlink, slower) -> list[Row]:
     if case == "block" and p > 1:
         names = GATHERED, DTENSOR
     times = 2 * ms, 2 * ms, 2 * ms, 5, nan, nan, nan, 1.0
-    return found + [
-        Row(case, size, name, p, *common, *times, every, every, every, *end) for name in names
-    ]
+    return found + [Row(case, size, name, p, *common, *times, every, every, every, *end) for name in names]

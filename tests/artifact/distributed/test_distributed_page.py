@@ -57,9 +57,7 @@ def test_in_short_has_what_was_measured():
     assert f"One matrix on {most} GPUs" in said and f"Of more than {most} GPUs" in said
     for case in set(of["case"]):
         own = of[(of["case"] == case) & (of["gpus"] == most)]
-        assert (
-            f"{own.loc[own['nnz'].idxmax(), 'efficiency']:.0%} for the {page.CASES[case]}" in said
-        )
+        assert f"{own.loc[own['nnz'].idxmax(), 'efficiency']:.0%} for the {page.CASES[case]}" in said
     assert "more than one of these GPUs holds" in said
     fastest = {  # beside ours, on the block-sparse weight: dense, not the slowest of the libraries
         row.contender: row.median_ms
@@ -93,10 +91,7 @@ def test_fresh_records_come_before_shipped_ones(tmp_path, monkeypatch):
     assert page.folder() == fresh and page.folder("recorded") == page.RECORDED / "nvidia-h200"
     found = page.load(fresh)
     assert len(found) == len(rows())
-    assert (
-        page.banner(found, fresh)
-        == "From records of NVIDIA H200, 2026-01-01: on 1, 2, 4 GPUs of one host."
-    )
+    assert page.banner(found, fresh) == "From records of NVIDIA H200, 2026-01-01: on 1, 2, 4 GPUs of one host."
 
 
 def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
@@ -120,9 +115,7 @@ def test_more_than_all_of_a_gpus_rate_is_explained_and_drawn():
     assert page.above(rows(nvlink=1e6)) == ""
     half = min(r.nnz for r in rows() if r.case == "mesh")
     slow = [
-        replace(r, median_ms=2 * r.median_ms)
-        if (r.case, r.gpus, r.nnz, r.contender) == ("mesh", 1, half, OURS)
-        else r
+        replace(r, median_ms=2 * r.median_ms) if (r.case, r.gpus, r.nnz, r.contender) == ("mesh", 1, half, OURS) else r
         for r in rows(nvlink=1e6)
     ]
     assert "the mesh reaches" in page.above(slow) and "the power-law" not in page.above(slow)
@@ -138,10 +131,7 @@ def test_claims_are_judged_by_their_bars():
     fast = rows(nvlink=1e6)
     assert verdicts(fast) == ["holds"] * 4
     slow = [
-        replace(row, median_ms=3 * row.median_ms)
-        if row.gpus == 4 and row.contender == OURS
-        else row
-        for row in fast
+        replace(row, median_ms=3 * row.median_ms) if row.gpus == 4 and row.contender == OURS else row for row in fast
     ]
     assert verdicts(slow) == ["does not hold"] * 3 + ["holds"]
     wasteful = [replace(row, sent_bytes=2 * row.sent_bytes) for row in fast]
@@ -211,6 +201,15 @@ def test_claims_are_in_no_ledger():
 def test_the_chapter_shows_what_the_page_has():
     notebook = nbformat.read(ROOT / "notebooks" / "distributed.ipynb", as_version=4)
     code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
-    for name in ("banner", "drawn_parts", "drawn_volumes", "drawn_scaling", "scaling_table", "times_table",
-                 "claims_table", "fits_table", "drawn_predictions"):  # fmt: skip
+    for name in (
+        "banner",
+        "drawn_parts",
+        "drawn_volumes",
+        "drawn_scaling",
+        "scaling_table",
+        "times_table",
+        "claims_table",
+        "fits_table",
+        "drawn_predictions",
+    ):
         assert f"page.{name}(" in code

@@ -60,9 +60,7 @@ def test_the_point_of_a_process_that_died_is_measured_by_another(tmp_path):
         time.sleep(0.01)
     other = started(tmp_path, "1")
     assert (dying.wait(60), other.wait(60)) == (-signal.SIGKILL, 0)
-    assert sorted((tmp_path / "record.txt").read_text().split()) == sorted(
-        f"p{i}" for i in range(12)
-    )
+    assert sorted((tmp_path / "record.txt").read_text().split()) == sorted(f"p{i}" for i in range(12))
 
 
 def test_without_the_variable_nothing_is_locked(tmp_path, monkeypatch):

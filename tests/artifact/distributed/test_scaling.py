@@ -44,9 +44,7 @@ def on_the_host(monkeypatch):
     monkeypatch.setattr(generate, "fill_dense", fill)
     monkeypatch.setattr(scaling, "SAMPLE_MS", 0.1)
     real = scaling.bcsr.random
-    monkeypatch.setattr(
-        scaling.bcsr, "random", lambda *given, xp, **more: real(*given, xp=np, **more)
-    )
+    monkeypatch.setattr(scaling.bcsr, "random", lambda *given, xp, **more: real(*given, xp=np, **more))
 
 
 SMALL = [
@@ -150,7 +148,7 @@ def test_a_sampled_element_is_held_to_its_limit(monkeypatch, dtype):
     for share, right in ((0.5, True), (1.5, False)):
         made = types.SimpleNamespace(
             part=part, expected=lambda row, columns: (np.full(columns.size, 2.0), np.full(columns.size, 100.0))
-        )  # fmt: skip
+        )
         value = 2 + 100 * limit * share
         out = np.full((3, 16), value, np.float32)
         if dtype == "bfloat16":
@@ -188,10 +186,7 @@ def test_rounding_stays_far_below_what_a_row_may_be_off(monkeypatch, dtype, chun
     dense = (rng.normal(size=(m, k)) * (rng.random((m, k)) < 0.3)).astype(np.float32)
     dense[3] = 0
     dense[5] *= 1e6
-    dense, b = (
-        numbers(stored(x, dtype), dtype)
-        for x in (dense, rng.normal(size=(k, n)).astype(np.float32))
-    )
+    dense, b = (numbers(stored(x, dtype), dtype) for x in (dense, rng.normal(size=(k, n)).astype(np.float32)))
 
     def fill(panels, begin):
         panels.arrays[0][...] = stored(b[begin : begin + panels.arrays[0].shape[0]], dtype)
@@ -229,9 +224,7 @@ def test_contenders_that_do_not_take_a_case_say_so():
     said = []
 
     def work(comm):
-        return scaling.measure(
-            SMALL[0], [scaling.DTENSOR, scaling.STREAMED], Host(), comm, 3, said.append
-        )
+        return scaling.measure(SMALL[0], [scaling.DTENSOR, scaling.STREAMED], Host(), comm, 3, said.append)
 
     assert distributed.run_threads(2, work) == [[], []]
     assert sum("not measured: " in line for line in said) == 2 * 2
@@ -249,9 +242,33 @@ def test_sizes_grow_with_the_gpus():
 
 
 ROW = Row(
-    "graph", 7, "ours", 2, 128, 128, 16, 999, "float32", 1.5, 1.25, 2.0, 5, 0.5, 0.25, 1.0, 1.125, 64, 64, 128, 1e-7,
-    0.5, 4, "union rows=1", "NVIDIA Pretence", "2026-01-01T00:00:00+00:00",
-)  # fmt: skip
+    "graph",
+    7,
+    "ours",
+    2,
+    128,
+    128,
+    16,
+    999,
+    "float32",
+    1.5,
+    1.25,
+    2.0,
+    5,
+    0.5,
+    0.25,
+    1.0,
+    1.125,
+    64,
+    64,
+    128,
+    1e-7,
+    0.5,
+    4,
+    "union rows=1",
+    "NVIDIA Pretence",
+    "2026-01-01T00:00:00+00:00",
+)
 
 
 def test_a_file_is_gone_on_with(tmp_path):
@@ -289,8 +306,13 @@ def test_a_run_measures_what_is_missing_and_writes_it(tmp_path, monkeypatch, cap
     assert scaling.main(asked) == 0
     found = scaling.read(out)
     assert [(row.case, row.size) for row in found] == [
-        ("graph", 7), ("mesh", 6), ("block", 256), ("graph", 6), ("mesh", 5), ("block", 128),
-    ]  # fmt: skip
+        ("graph", 7),
+        ("mesh", 6),
+        ("block", 256),
+        ("graph", 6),
+        ("mesh", 5),
+        ("block", 128),
+    ]
     capsys.readouterr()
     assert scaling.main(asked) == 0 and capsys.readouterr().out == ""
     assert scaling.read(out) == found

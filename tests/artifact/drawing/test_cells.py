@@ -41,9 +41,7 @@ def test_what_is_folded_is_there(shown, folder):
     cells.table(df, fold="The numbers")
     cells.table(None, fold="The numbers")
     cells.table(df.style, fold="The numbers")
-    assert (
-        len(shown) == 3 and "<figure" in shown[0].data and (folder / "room" / "one.csv").is_file()
-    )
+    assert len(shown) == 3 and "<figure" in shown[0].data and (folder / "room" / "one.csv").is_file()
     for html, summary in zip(shown, ("More", "The numbers", "The numbers"), strict=True):
         assert f'<details class="folded"><summary>{summary}</summary>' in html.data
     assert "1.5" in shown[1].data and "1.5" in shown[2].data
@@ -52,9 +50,7 @@ def test_what_is_folded_is_there(shown, folder):
 def test_figure_is_kept_with_its_data(shown, folder):
     fig, ax = plt.subplots()
     ax.plot([1, 2])
-    cells.figures("a_room")(
-        (fig, pd.DataFrame({"x": [1]})), "one", alt="A line", caption="It rises."
-    )
+    cells.figures("a_room")((fig, pd.DataFrame({"x": [1]})), "one", alt="A line", caption="It rises.")
     assert (folder / "a_room" / "one.csv").read_text() == "x\n1\n"
     assert (folder / "a_room" / "one.svg").is_file() and "It rises." in shown[0].markup
 
@@ -81,9 +77,7 @@ def test_prose_of_another_gpu_is_said(shown):
 
 def test_verdicts_are_those_of_the_room(shown):
     judged = cells.verdicts(run.start("nm_cuda_core", mode="recorded"))
-    assert set(judged["id"]) == {
-        claim.id for claim in load.claims() if claim.room == "nm_cuda_core"
-    }
+    assert set(judged["id"]) == {claim.id for claim in load.claims() if claim.room == "nm_cuda_core"}
     assert all(name in shown[0].data for name in judged["id"])
 
 

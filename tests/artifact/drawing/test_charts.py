@@ -19,9 +19,7 @@ from artifact.measure import records
 @pytest.mark.parametrize("experiment,x", [("wide", "n"), ("square", "n"), ("tall", "m")])
 def test_sweep_panel(sweeps, experiment, x):
     df = sweeps[sweeps["experiment"] == experiment]
-    fig, data = charts.sweep_panel(
-        df, x, synthetic.LADDER, claim=(0.55, 0.9), copy_gbps=4000, xlabel="size"
-    )
+    fig, data = charts.sweep_panel(df, x, synthetic.LADDER, claim=(0.55, 0.9), copy_gbps=4000, xlabel="size")
     axes = fig.get_axes()
     assert len(axes) == 9 and axes[0].get_xscale() == axes[0].get_yscale() == "log"
     labels = labels_of(fig)
@@ -31,8 +29,7 @@ def test_sweep_panel(sweeps, experiment, x):
     assert len(data) == 3 * len(synthetic.SHAPES[experiment]) * len(synthetic.DENSITIES)
     drawn = dict(zip(labels, fig.legends[0].get_lines(), strict=False))
     measured = pd.concat(
-        records.speedup(df, v, "cusparse_best").to_frame().assign(variant=v)
-        for v in ("warp_per_row", "rows_per_warp")
+        records.speedup(df, v, "cusparse_best").to_frame().assign(variant=v) for v in ("warp_per_row", "rows_per_warp")
     ).reset_index()
     for row, quantity in enumerate(("median_us", "gbps", "speedup")):
         for column, density in enumerate(synthetic.DENSITIES):
@@ -52,9 +49,7 @@ def test_sweep_panel(sweeps, experiment, x):
 
 
 def test_sweep_panel_of_one_point(sweeps):
-    df = sweeps[
-        (sweeps["experiment"] == "wide") & (sweeps["n"] == 512) & (sweeps["density"] < 0.006)
-    ]
+    df = sweeps[(sweeps["experiment"] == "wide") & (sweeps["n"] == 512) & (sweeps["density"] < 0.006)]
     fig, data = charts.sweep_panel(df, "n", synthetic.LADDER)
     assert len(fig.get_axes()) == 3 and len(data) == 3
 
@@ -69,9 +64,7 @@ def test_rows_of_a_sweep_panel_are_chosen(sweeps):
 
 
 def test_dots_are_where_the_table_says():
-    table = pd.DataFrame(
-        {"warp_per_row": [0.5, 2.0], "rows_per_warp": [1.5, np.nan]}, ["one", "two"]
-    )
+    table = pd.DataFrame({"warp_per_row": [0.5, 2.0], "rows_per_warp": [1.5, np.nan]}, ["one", "two"])
     looks = partial(style.look, variants=synthetic.LADDER)
     fig, data = charts.dots(table, looks, "speed")
     (ax,) = fig.get_axes()

@@ -30,7 +30,7 @@ def test_instructions_have_no_addresses():
         ("casper_sparse", casper_sparse, SIZES, ["warp_per_row", "cusparse_alg2"]),
         ("tensor_core_24", tensor_core_24, {"m": 1000, "n": 520, "k": 712, "seed": 1}, ["mma_sp", "cublaslt"]),
     ],
-)  # fmt: skip
+)
 def test_a_readers_own_problem_on_a_gpu(monkeypatch, tmp_path, room, module, sizes, names):
     shown = []
     monkeypatch.setattr(cells, "display", shown.append)

@@ -47,10 +47,7 @@ SPEEDS = pd.DataFrame(
 
 def test_means_are_told_with_their_range_and_apart_from_what_is_stated():
     text = findings.means("Speed", "speedup")(SPEEDS)
-    assert (
-        text.replace("\u202f", " ")
-        == "Speed: cuBLAS SGEMM 1 and auto 2.52 (1 to 8). stated: auto 9 000."
-    )
+    assert text.replace("\u202f", " ") == "Speed: cuBLAS SGEMM 1 and auto 2.52 (1 to 8). stated: auto 9 000."
     text = findings.means("Speed", "speedup", at="density")(SPEEDS[SPEEDS["variant"] == "auto"])
     assert text.startswith("Speed: 50% kept: auto 1; 25% kept: auto 8; 12.5% kept: auto 2.")
     negative = SPEEDS.assign(speedup=-1.0)

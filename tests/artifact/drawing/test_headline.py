@@ -20,12 +20,8 @@ SHIPPED = paths.RECORDED / "nvidia-h200"
 def race(monkeypatch):
     """What the synthetic records have: their ladder ends earlier than the room's. The shipped ones race as they are."""
     declared = races.races
-    one = races.Race(
-        "casper_sparse", "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",)
-    )
-    monkeypatch.setattr(
-        races, "races", lambda room, f: declared(room, f) if paths.RECORDED in f.parents else [one]
-    )
+    one = races.Race("casper_sparse", "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",))
+    monkeypatch.setattr(races, "races", lambda room, f: declared(room, f) if paths.RECORDED in f.parents else [one])
 
 
 def test_the_figure_of_the_readme_stands_alone(gpu_folder, tmp_path):
@@ -37,9 +33,7 @@ def test_the_figure_of_the_readme_stands_alone(gpu_folder, tmp_path):
     assert root.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"
     assert "prefers-color-scheme:dark" in text and "currentColor" in text
     assert re.findall(r"https?://([^/\"]+)", text) == ["www.w3.org"], "it asks no other host"
-    assert "casperSPARSE, CSR: here 0.74× (0.70 to 0.80) as published, 1.25× ours" in root.get(
-        "aria-label"
-    )
+    assert "casperSPARSE, CSR: here 0.74× (0.70 to 0.80) as published, 1.25× ours" in root.get("aria-label")
     assert "here 0.70–0.80×; ours 1.25×" in texts(root) and "verdicts on its claims" in texts(root)
 
 

@@ -32,9 +32,7 @@ def test_ranges_and_medians_are_those_of_the_points():
     assert row[["points", "least", "median", "most", "ceiling"]].tolist() == [3, 2.0, 4.0, 6.0, 4.0]
     colour = style.look("warp_per_row", synthetic.LADDER)["color"]
     drawn = [line for line in fig.get_axes()[0].get_lines() if line.get_color() == colour]
-    ranges = {
-        tuple(np.asarray(line.get_xdata(), float)) for line in drawn if len(line.get_xdata()) == 2
-    }
+    ranges = {tuple(np.asarray(line.get_xdata(), float)) for line in drawn if len(line.get_xdata()) == 2}
     assert ranges == {(1.0, 3.0), (0.5, 1.5)}
     assert {line.get_marker() for line in drawn if len(line.get_xdata()) == 1} == {"o", "s"}
     assert labels(fig)[:2] == ["wide", "tall"]

@@ -26,10 +26,7 @@ def test_figures_and_tables_are_numbered_in_their_order():
         ("table-3", "What C is (2)"),
         ("table-4", "Next"),
     ):
-        assert (
-            f'{place}">Table {place[-1] if place != "T" else 2}.</a> {said} <a href="tables/'
-            in text
-        )
+        assert f'{place}">Table {place[-1] if place != "T" else 2}.</a> {said} <a href="tables/' in text
         assert text.count(f'id="{place}"') == 1
     assert '<th scope="col" class="head text-right">' in text and text.count("<caption>") == 4
     assert text.startswith("<table></table>") and text.endswith("</article><table>")

@@ -95,9 +95,7 @@ def with_tensor_cores(**rates):
 
 
 def test_tensor_cores():
-    df = with_tensor_cores(
-        mma=400.0, mma_sp=600.0, wgmma=800.0, wgmma_sp=1200.0, wgmma_sp_ra=1500.0
-    )
+    df = with_tensor_cores(mma=400.0, mma_sp=600.0, wgmma=800.0, wgmma_sp=1200.0, wgmma_sp_ra=1500.0)
     page = machine.Page(NOTHING, "", H200, df)
     text = machine.tensor_cores(page)
     assert "passes 600 TFLOP/s here: 75% of what `wgmma` does" in text
@@ -140,9 +138,7 @@ def test_compiled_microbenchmarks():
     assert machine.counted(report).endswith("Registers spill in `copy`.")
     clean = report.assign(spills=False)
     assert machine.counted(clean).endswith("None of them spills a register.")
-    assert len(machine.ideas()) == len(ceilings.VARIANTS) and set(machine.WORK) == set(
-        ceilings.VARIANTS
-    )
+    assert len(machine.ideas()) == len(ceilings.VARIANTS) and set(machine.WORK) == set(ceilings.VARIANTS)
 
 
 def test_the_heart_of_a_microbenchmark():
@@ -186,18 +182,14 @@ def test_pairs_of_claims_that_contradict_each_other(known, judged):
     first = judged.set_index("verdict").loc[measures.REPRODUCED, "id"]
     assert table["which stands"].tolist().count(f"<code>{first}</code>") == 1
     assert table["one"].str.contains(f'href="#claim-{first}"').any()
-    assert f"There are {len(table)} such pairs, and the records decide 1" in ledger.decided(
-        judged, known
-    )
+    assert f"There are {len(table)} such pairs, and the records decide 1" in ledger.decided(judged, known)
     assert ledger.pairs(None, known) is None
     assert f"There are {len(table)} such pairs; without records" in ledger.decided(None, known)
 
 
 def test_a_ledger_without_records(known, origin):
     assert ledger.judged(known, NOTHING) is None
-    assert f"{len(load.of_sources(known))} claims and no verdicts" in ledger.without_records(
-        known, NOTHING
-    )
+    assert f"{len(load.of_sources(known))} claims and no verdicts" in ledger.without_records(known, NOTHING)
     assert ledger.without_records(known, origin) == ""
 
 
@@ -225,16 +217,12 @@ def test_the_citation_is_that_of_its_file(tmp_path):
         "authors: [{name: The Group}, {family-names: Doe, given-names: Jo}]\n"
     )
     said = front.citation(tmp_path)
-    assert said.startswith(
-        "```bibtex\n@software{one_two_three,\n  author = {{The Group} and Doe, Jo},"
-    )
+    assert said.startswith("```bibtex\n@software{one_two_three,\n  author = {{The Group} and Doe, Jo},")
     assert "  year = {2026},\n  doi = {10.1/2}," in said and said.count("{") == said.count("}")
     (tmp_path / "CITATION.cff").write_text(
         "title: One two\nversion: 1\nlicense: X\ndate-released: 2026-01-02\nauthors: [{name: The Group}]\n"
     )
-    assert "doi" not in front.citation(tmp_path) and "@software{one_two," in front.citation(
-        tmp_path
-    )
+    assert "doi" not in front.citation(tmp_path) and "@software{one_two," in front.citation(tmp_path)
 
 
 def test_table_of_systems_links_to_chapters_that_are_there(tmp_path, origin):
@@ -325,9 +313,7 @@ def test_counts_of_verdicts(judged, known):
     assert text.count("<li>") == 2 and f"<li>One: {page.counts(judge.counted(judged))}</li>" in text
     assert "&lt;Two&gt;: " in text and front.verdicts({}, known) == ""
     every = load.claims()
-    assert "claims of 5 sources." in front.verdicts(
-        {"One": judge.judge(every, paths.RECORDED / "nvidia-h200")}, every
-    )
+    assert "claims of 5 sources." in front.verdicts({"One": judge.judge(every, paths.RECORDED / "nvidia-h200")}, every)
     assert all(verdict in front.meanings() for verdict in measures.VERDICTS)
 
 
@@ -394,9 +380,7 @@ def test_second_runs_are_told_apart_and_in_no_sum(origin, of_records):
     text = appendix.together(twice)
     assert f"All experiments once: NVIDIA H200: {1.5 * len(spent):.1f} minutes; " in text
     assert f"not in these sums (NVIDIA H200: {0.5 * len(spent):.1f} minutes; " in text
-    assert (
-        f"NVIDIA H200: {1.5 * len(spent):.0f} min" in appendix.checklist(twice)["Time to measure"]
-    )
+    assert f"NVIDIA H200: {1.5 * len(spent):.0f} min" in appendix.checklist(twice)["Time to measure"]
 
 
 def test_shipped_minutes_are_those_of_first_runs():
@@ -459,9 +443,7 @@ def test_every_section_of_every_source_is_shown(of_nothing):
     assert linked == {claim.id for claim in every.known}
     assert tables.count("<em>not tested:</em>") >= len(load.untested())
     text = appendix.skipped(every)
-    assert (
-        f"{len(load.of_sources(every.known))} claims and {len(load.untested())} statements" in text
-    )
+    assert f"{len(load.of_sources(every.known))} claims and {len(load.untested())} statements" in text
 
 
 def test_nothing_skipped_unfolds_and_is_whole_without_a_script(of_nothing):

@@ -34,10 +34,7 @@ def test_contributions_have_all_that_a_rerun_needs(with_records, without):
     df = evaluation.contributions(with_records, *IDS)
     assert list(df[""]) == ["C1", "C2"]
     row = df.iloc[0]
-    assert (
-        "ledger.html#claim-abstract-speedup" in row["claim"]
-        and "wide, square, tall" in row["tried by"]
-    )
+    assert "ledger.html#claim-abstract-speedup" in row["claim"] and "wide, square, tall" in row["tried by"]
     assert row["tried by"].endswith("Fig. 4, Fig. 5, Fig. 6")
     for said in (
         "above 1×, consistently<br>",

@@ -20,9 +20,7 @@ def test_the_paragraph_has_the_numbers_of_the_records(room):
     assert len(df) and len(text.splitlines()) == len(groups)
     assert "nan" not in text and "inf" not in text.split()
     for (precision, pattern), some in groups:
-        (line,) = [
-            t for t in text.splitlines() if f" {precision}:" in t and pattern.lower() in t.lower()
-        ]
+        (line,) = [t for t in text.splitlines() if f" {precision}:" in t and pattern.lower() in t.lower()]
         assert f"{(some['speedup'] > 1).sum()} of {len(some)} points" in line
         if pattern != atlas.REAL:
             for _, at in some.groupby("density"):

@@ -33,11 +33,7 @@ def points(origin):
 def test_without_records_pages_say_so():
     df = which.points(NOTHING)
     assert df.empty and which.drawn(df) is None and which.in_words(df) == which.NOTHING
-    assert (
-        which.dense_table(df) is None
-        and which.crossing_table(df) is None
-        and which.payoff_table(NOTHING) is None
-    )
+    assert which.dense_table(df) is None and which.crossing_table(df) is None and which.payoff_table(NOTHING) is None
     assert which.evaluated(NOTHING) == [] and which.trusted([]) == which.NOTHING
     assert which.weights([]) is None and which.example(NOTHING, 64) == which.NOTHING
     assert yours.stand_in(NOTHING) is None
@@ -49,17 +45,12 @@ def test_the_map_in_words_says_of_every_pattern_where_it_pays(points):
     said = which.in_words(points)
     table = atlas.crossings(points)
     for row in table[table["columns"] == 0].itertuples(index=False):
-        (line,) = [
-            x for x in said.splitlines() if x.startswith(f"- {row.pattern}, {row.precision}: ")
-        ]
+        (line,) = [x for x in said.splitlines() if x.startswith(f"- {row.pattern}, {row.precision}: ")]
         if 0 < row.density < np.inf:
             assert f"below {100 * row.density:.3g} %" in line
         else:
             assert ("at every density" in line) == (row.density == np.inf)
-    assert (
-        which._pays(0, 0.01, 0.5, 3)
-        == "sparse does not pay at any density that was measured, from 1 % on"
-    )
+    assert which._pays(0, 0.01, 0.5, 3) == "sparse does not pay at any density that was measured, from 1 % on"
     below = which.below_map(points)
     assert all(line[2:] in below["alt"] for line in said.splitlines())
 
@@ -90,9 +81,7 @@ def test_the_bar_is_judged_by_the_records(origin):
     lines = which.trusted(found).splitlines()
     assert len(lines) == len(found)
     for line, (pool, df) in zip(lines, found, strict=True):
-        assert (
-            line.startswith(f"- **{pool.about.precision}**") and f"{model.good(df):.0%} of" in line
-        )
+        assert line.startswith(f"- **{pool.about.precision}**") and f"{model.good(df):.0%} of" in line
         assert ("reaches the bar" in line) == (model.good(df) >= which.BAR)
         poor = df.assign(ratio=1.5)
         assert "That misses the bar of 90%" in which.trusted([(pool, poor)])

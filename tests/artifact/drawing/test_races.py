@@ -27,8 +27,15 @@ def folder(root, gpu="NVIDIA H200", **how):
 @pytest.fixture
 def race(monkeypatch):
     """What the synthetic records have: their ladder ends earlier than the room's."""
-    one = races.Race(ROOM, "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",), ceiling="fma",
-                     stated=("abstract-speedup",))  # fmt: skip
+    one = races.Race(
+        ROOM,
+        "CSR",
+        ("wide", "square"),
+        ("warp_per_row",),
+        ("rows_per_warp",),
+        ceiling="fma",
+        stated=("abstract-speedup",),
+    )
     monkeypatch.setattr(races, "races", lambda room, folder: [one] if room == ROOM else [])
     return one
 
@@ -90,9 +97,7 @@ def test_what_a_room_declares_is_in_the_shipped_records(room):
 
 def test_an_experiment_that_not_all_gpus_have_is_raced_in_another(tmp_path, monkeypatch):
     """As NM-SpMM's, whose layers of LLaMA were measured on one GPU only."""
-    one = races.Race(
-        ROOM, "CSR", ("wide",), ("warp_per_row",), ("rows_per_warp",), otherwise=("square",)
-    )
+    one = races.Race(ROOM, "CSR", ("wide",), ("warp_per_row",), ("rows_per_warp",), otherwise=("square",))
     monkeypatch.setattr(races, "races", lambda room, folder: [one] if room == ROOM else [])
     both = folder(tmp_path / "a")
     square = {"square": synthetic.experiment("square", gpu="NVIDIA X1")}
@@ -101,9 +106,7 @@ def test_an_experiment_that_not_all_gpus_have_is_raced_in_another(tmp_path, monk
     assert alone["experiments"].tolist() == ["wide"] and alone["instead_of"].tolist() == [""]
     assert "wide" not in races.caption(alone)
     df = races.table({"H200": both, "X1": other})
-    assert (
-        df["experiments"].tolist() == ["square"] * 2 and df["instead_of"].tolist() == ["wide"] * 2
-    )
+    assert df["experiments"].tolist() == ["square"] * 2 and df["instead_of"].tolist() == ["wide"] * 2
     assert "at the 15 points of square, as not every GPU has wide." in races.caption(df)
     nothing = {"tall": synthetic.experiment("tall", gpu="NVIDIA Y2")}
     third = synthetic.folder(tmp_path / "c", nothing, "NVIDIA Y2", "nvidia-y2")
@@ -146,9 +149,7 @@ def test_the_shipped_gpus_meet_in_every_race():
 
 def of_two(tmp_path):
     found = {"H200": folder(tmp_path / "a"), "X1": folder(tmp_path / "b", "NVIDIA X1", speedup=2.0)}
-    counts = {
-        (ROOM, gpu): {measures.REPRODUCED: 3, measures.PARTLY: 1, races.OWN: 4} for gpu in found
-    }
+    counts = {(ROOM, gpu): {measures.REPRODUCED: 3, measures.PARTLY: 1, races.OWN: 4} for gpu in found}
     return races.table(found), counts
 
 
@@ -158,11 +159,7 @@ def widths(ax) -> list[float]:
 
 def filled(ax, colour: str) -> list[tuple[float, bool]]:
     """Where the marks of a colour are, from the top, and whether they are filled."""
-    marks = [
-        line
-        for line in ax.get_lines()
-        if line.get_marker() in ("o", "D") and line.get_color() == colour
-    ]
+    marks = [line for line in ax.get_lines() if line.get_marker() in ("o", "D") and line.get_color() == colour]
     marks = sorted(marks, key=lambda line: line.get_ydata()[0])
     return [(line.get_xdata()[0], line.get_markerfacecolor() != "none") for line in marks]
 
@@ -186,9 +183,7 @@ def test_the_figure_has_a_row_for_a_race_and_marks_for_each_gpu(tmp_path, race, 
     assert [tick.get_text() for tick in bars.get_yticklabels()] == ["H200", "X1"]
     meant = [text.get_text() for text in fig.legends[0].get_texts()]
     assert meant == ["✓ reproduced", "◐ partly", f"= {races.OWN}"]
-    assert {"H200: filled", "X1: hollow, below"} <= {
-        t.get_text() for t in fig.legends[1].get_texts()
-    }
+    assert {"H200: filled", "X1: hollow, below"} <= {t.get_text() for t in fig.legends[1].get_texts()}
     assert data[measures.PARTLY].tolist() == [1, 1] and data[races.OWN].tolist() == [4, 4]
     assert data["published"].tolist() == df["published"].tolist()
 
@@ -202,9 +197,7 @@ def test_the_limit_is_drawn_with_its_range(tmp_path, race):
     most = min(row["limit_most"], ax.get_xlim()[1] / 1.03)
     assert list(spans[0]) == pytest.approx([row["limit_least"], most])
     arrows = [line for line in grey if line.get_marker() == ">"]
-    assert len(arrows) == sum(df["limit_most"] > ax.get_xlim()[1] / 1.03), (
-        "what goes on has an arrow"
-    )
+    assert len(arrows) == sum(df["limit_most"] > ax.get_xlim()[1] / 1.03), "what goes on has an arrow"
 
 
 def test_a_third_gpu_lies_below_the_second(tmp_path, race):
@@ -250,9 +243,7 @@ def test_the_shipped_figure_can_be_read_wide_and_narrow(shipped):
     for fig, at_most in ((wide, style.WIDTH), (narrow, 4.2)):
         drawn.legible(fig)
         assert fig.get_size_inches()[0] <= at_most
-    assert wide.get_size_inches()[1] < 6, (
-        "doors and figure within the first thousand pixels of a page"
-    )
+    assert wide.get_size_inches()[1] < 6, "doors and figure within the first thousand pixels of a page"
     lines = [text.get_text().count("\n") + 1 for text in narrow.axes[0].texts]
     assert max(lines) <= 2 and len(said["caption"]) < 230, "three lines"
     assert len(data) == 12 and data[races.OWN].sum() > 0
@@ -311,8 +302,7 @@ def test_the_fastest_loop_counts_and_is_named(tmp_path):
         df = synthetic.ceilings(records.read_machine(at / ROOM)["gpu"])
         row = df[df["variant"] == "fma"]
         loops = [
-            row.assign(variant=name, tflops=rate)
-            for name, rate in zip(("wgmma_sp", "wgmma_sp_ra"), rates, strict=True)
+            row.assign(variant=name, tflops=rate) for name, rate in zip(("wgmma_sp", "wgmma_sp_ra"), rates, strict=True)
         ]
         loops = [df.assign(useful_flops=df["tflops"] * df["median_us"] * 1e6) for df in loops]
         records.write(at / "ceilings" / "ceilings.csv", pd.concat([df, *loops], ignore_index=True))
@@ -326,9 +316,7 @@ def test_the_fastest_loop_counts_and_is_named(tmp_path):
 
 def test_power_and_clock_under_load_are_of_rows_that_all_have(tmp_path):
     """Medians of the large squares; a row that one GPU lacks counts on neither."""
-    one, other = (
-        folder(tmp_path / name, gpu) for name, gpu in (("a", "NVIDIA H200"), ("b", "NVIDIA X1"))
-    )
+    one, other = (folder(tmp_path / name, gpu) for name, gpu in (("a", "NVIDIA H200"), ("b", "NVIDIA X1")))
     path = other / ROOM / "square.csv"
     df = records.read(path).assign(power_w=500.0, sm_mhz=1500.0, throttle="software power cap")
     records.write(path, df[df["m"] != 16384])
@@ -338,9 +326,7 @@ def test_power_and_clock_under_load_are_of_rows_that_all_have(tmp_path):
     df = gpus.machines({"one": one, "other": other}).set_index("")
     assert df.loc["power under load, CUDA cores"].tolist() == ["400 W", "500 W (1.25×)"]
     assert df.loc["SM clock under load, CUDA cores"].tolist() == ["1,980 MHz", "1,500 MHz (0.76×)"]
-    rows = (
-        3 * 3 * (1 + len(synthetic.SLOWER))
-    )  # of 4096, 8192, and 4096 among the wide ones, at three densities
+    rows = 3 * 3 * (1 + len(synthetic.SLOWER))  # of 4096, 8192, and 4096 among the wide ones, at three densities
     assert df.loc["clock held back, CUDA cores"].tolist() == [
         f"0 % of {rows} rows",
         f"67 % of {rows} rows",
@@ -375,23 +361,15 @@ def test_two_gpus_on_the_page(tmp_path, few):
     (c,) = elsewhere.comparisons(found).values()
     assert elsewhere.titles(c) == ("NVIDIA H200", "NVIDIA X1") and elsewhere.alone(found) == ""
     fig, data = elsewhere.figure(c)
-    assert fig.axes[0].get_xlabel() == "times as fast on H200 as on X1" and set(data["room"]) == {
-        ROOM
-    }
+    assert fig.axes[0].get_xlabel() == "times as fast on H200 as on X1" and set(data["room"]) == {ROOM}
     ours = data[data["variant"] == "warp_per_row"].set_index("experiment")
     assert ours["gain"].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
-    assert ours["faster"].to_dict() == pytest.approx(
-        {n: s / 2 for n, s in synthetic.SPEEDUP.items()}
-    )
+    assert ours["faster"].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
     assert set(ours["whose"]) == {"the source's kernels, rebuilt"}
     tables = elsewhere.changes(c)
     assert sum(map(len, tables.values())) == (~c.verdicts["agrees"]).sum() > 0
-    assert "#claim-abstract-speedup" in "".join(
-        claim for df in tables.values() for claim in df["claim"]
-    )
-    assert (
-        "claims decide" in elsewhere.verdict(c) and "differ by at most" in elsewhere.below(c)["alt"]
-    )
+    assert "#claim-abstract-speedup" in "".join(claim for df in tables.values() for claim in df["claim"])
+    assert "claims decide" in elsewhere.verdict(c) and "differ by at most" in elsewhere.below(c)["alt"]
 
 
 def test_lines_of_the_figure_are_at_the_ratios_of_the_ceilings(tmp_path, few):
@@ -401,11 +379,7 @@ def test_lines_of_the_figure_are_at_the_ratios_of_the_ceilings(tmp_path, few):
     def dashed() -> set[float]:
         (c,) = elsewhere.comparisons(found).values()
         (fig, _), text = elsewhere.figure(c), elsewhere.below(c)["caption"]
-        lines = {
-            round(line.get_xdata()[0], 2)
-            for line in fig.axes[0].lines
-            if line.get_linestyle() == "--"
-        }
+        lines = {round(line.get_xdata()[0], 2) for line in fig.axes[0].lines if line.get_linestyle() == "--"}
         assert all(f"{at:.2f}×" in text for at in lines)
         return lines
 
@@ -423,16 +397,12 @@ def test_changes_are_grouped_by_cause_and_say_what_moved(tmp_path, few):
     (c,) = elsewhere.comparisons(found).values()
     changed = c.verdicts[~c.verdicts["agrees"]]
     tables = elsewhere.changes(c)
-    assert {cause: len(df) for cause, df in tables.items()} == changed[
-        "cause"
-    ].value_counts().to_dict()
+    assert {cause: len(df) for cause, df in tables.items()} == changed["cause"].value_counts().to_dict()
     for cause, df in tables.items():
         assert cause in df.attrs["caption"] and str(len(df)) in elsewhere.title(cause, df)
         assert df["what moved"].str.contains("warp_per_row takes").all()
     assert "is not explained" in elsewhere.rule(c)
-    assert elsewhere.differing(gpus.machines(found), {"other": c}).endswith(
-        f"{len(changed)} verdicts change."
-    )
+    assert elsewhere.differing(gpus.machines(found), {"other": c}).endswith(f"{len(changed)} verdicts change.")
 
 
 def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few, monkeypatch):
@@ -447,17 +417,11 @@ def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few, monkeypatch):
         f"{count} are given on NVIDIA H200 alone, as there is lacking on NVIDIA X1: {count} for the experiment `tall`"
         in text
     )
-    shown = c.verdicts.assign(
-        basis="two kinds of evidence", lacks=f"counters of {ROOM}", fresh=measures.NOT_MEASURED
-    )
-    assert "3 for hardware counters of casperSPARSE" in elsewhere.lacking(
-        replace(c, verdicts=shown)
-    )
+    shown = c.verdicts.assign(basis="two kinds of evidence", lacks=f"counters of {ROOM}", fresh=measures.NOT_MEASURED)
+    assert "3 for hardware counters of casperSPARSE" in elsewhere.lacking(replace(c, verdicts=shown))
     kinds = c.verdicts.assign(basis="two kinds of evidence", shipped=measures.PARTLY)
     assert "Counters decide on one" in elsewhere.verdict(replace(c, verdicts=kinds))
-    none = c.verdicts.assign(
-        basis="no GPU", shipped=measures.PARTLY, fresh=measures.PARTLY, agrees=True
-    )
+    none = c.verdicts.assign(basis="no GPU", shipped=measures.PARTLY, fresh=measures.PARTLY, agrees=True)
     assert "0 are judged by records of both" in elsewhere.verdict(replace(c, verdicts=none))
     assert "3 more no GPU decides" in elsewhere.verdict(replace(c, verdicts=none))
     assert "Of 3 rows of the ledger 0 are judged" in elsewhere.verdict(replace(c, verdicts=none))
@@ -576,21 +540,16 @@ def test_how_many_verdicts_another_gpu_changes(two):
     changed = [i for i in both if frames[0][i] != frames[1][i]]
     assert found == {front.CHANGED: str(len(changed)), front.DECIDED: str(len(both))}
     assert 0 < len(changed) < len(both)
-    assert (
-        plain(front.findings(two, ("{changed} of {decided}", "y")))
-        == f"{len(changed)} of {len(both)}y"
-    )
+    assert plain(front.findings(two, ("{changed} of {decided}", "y"))) == f"{len(changed)} of {len(both)}y"
     only = {"NVIDIA H200": two["NVIDIA H200"]}
-    assert (
-        front.changes(only) == {front.CHANGED: "0", front.DECIDED: "0"} or front.changes(only) == {}
-    )
+    assert front.changes(only) == {front.CHANGED: "0", front.DECIDED: "0"} or front.changes(only) == {}
     assert front.findings(only, ("{changed} of {decided}", "y")) == ""
 
 
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [("H200", "an H200"), ("RTX 4090", "an RTX 4090"), ("B200", "a B200"), ("GeForce GTX 1080", "a GeForce GTX 1080")],
-)  # fmt: skip
+)
 def test_the_article_of_a_gpu(gpu, said):
     assert front._article(gpu) == said
 
@@ -631,9 +590,7 @@ def test_what_a_source_published_itself_is_counted_apart(shipped):
 
 def test_the_findings_name_claims_that_there_are_and_both_gpus(shipped):
     known = {claim.id for claim in load.claims()} | {front.CHANGED, front.DECIDED}
-    named = [
-        name for both in front.SURPRISES for text in both for name, _ in front.PLACE.findall(text)
-    ]
+    named = [name for both in front.SURPRISES for text in both for name, _ in front.PLACE.findall(text)]
     assert len(front.SURPRISES) == 5 and set(named) <= known
     assert {front.CHANGED, front.DECIDED} <= set(named), "one of them is what the second GPU taught"
     told = front.findings(shipped, *front.SURPRISES)

@@ -46,11 +46,15 @@ def test_an_a100_has_half_the_lanes():
 @pytest.mark.parametrize(
     ("variant", "key"),
     [
-        ("copy", "memory_bus_bits"), ("copy", "memory_mhz_max"), ("shared_read", "sm_count"),
-        ("fma", "sm_count"), ("fma", "compute_capability"), ("fma", "sm_mhz_max"),
+        ("copy", "memory_bus_bits"),
+        ("copy", "memory_mhz_max"),
+        ("shared_read", "sm_count"),
+        ("fma", "sm_count"),
+        ("fma", "compute_capability"),
+        ("fma", "sm_mhz_max"),
         ("shared_read", "sm_mhz_max"),
     ],
-)  # fmt: skip
+)
 def test_a_machine_that_does_not_say_enough_promises_nothing(variant, key):
     assert roofs.peak(variant, H200 | {key: None}, math.nan) is None
     assert roofs.peak(variant, {k: v for k, v in H200.items() if k != key}, math.nan) is None
@@ -59,9 +63,7 @@ def test_a_machine_that_does_not_say_enough_promises_nothing(variant, key):
 def test_roofs_beside_what_is_promised():
     df = roofs.roofs(synthetic.ceilings(), H200).set_index("variant")
     assert list(df.index) == [roof.variant for roof in roofs.ROOFS]
-    assert df["measured"].to_dict() == {
-        "copy": 4000, "l2_read": 8000, "shared_read": 32000, "fma": 60
-    }  # fmt: skip
+    assert df["measured"].to_dict() == {"copy": 4000, "l2_read": 8000, "shared_read": 32000, "fma": 60}
     assert df["balance"]["copy"] == pytest.approx(60e12 / 4000e9)
     assert df["share"]["copy"] == pytest.approx(4000 / 4916.7, rel=1e-4)
     assert df["share"]["fma"] == pytest.approx(60 / 66.9, rel=1e-3)
@@ -105,9 +107,7 @@ def test_intensities_tell_formats_apart_and_leave_tensor_cores_out(gpu_folder):
         records.write(gpu_folder / room / "square.csv", df)
     both = roofs.intensities(gpu_folder)
     assert set(both) - set(alone) == {
-        f"{format}, {kind} bytes"
-        for format in ("2:4", "N:M vectors")
-        for kind in ("requested", "least")
+        f"{format}, {kind} bytes" for format in ("2:4", "N:M vectors") for kind in ("requested", "least")
     }
     assert {name: both[name] for name in alone} == alone
     fig, data = roofs.roofline(roofs.roofs(synthetic.ceilings(), H200), both)

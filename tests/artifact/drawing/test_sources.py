@@ -14,8 +14,7 @@ def test_a_file_that_is_named_is_linked_and_comes_along(tmp_path):
     )
     text, files = linked(page, "one", tmp_path)
     assert files == {
-        f"sources/kernels/{name}.txt": name
-        for name in ("one/a.cu", "two/b.cuh", "common/c.cuh", "two/a.cu")
+        f"sources/kernels/{name}.txt": name for name in ("one/a.cu", "two/b.cuh", "common/c.cuh", "two/a.cu")
     }
     assert text.count("<a ") == 5 and 'href="sources/kernels/one/a.cu.txt"><code' in text
     assert '<a href="y"><code>b.cuh</code></a> a.cu' in text

@@ -56,9 +56,7 @@ def contrast(a: str, b: str) -> float:
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:
-    to_xyz = np.array(
-        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    )
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     xyz = to_xyz @ np.clip(rgb, 0, 1) / (0.9505, 1, 1.089)
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -162,19 +160,14 @@ def test_a_figure_for_a_narrow_page_is_beside_the_wide_one(folder):
     shown = style.show(wide, "room", "x", pd.DataFrame({"a": [1]}), "alt", "Caption.", small)
     first, second = re.findall(r"<svg [^>]*>", shown.markup)
     assert 'class="wide"' in first and "display:none" not in first
-    assert (
-        'class="narrow"' in second and 'style="display:none;' in second and 'width="288"' in second
-    )
+    assert 'class="narrow"' in second and 'style="display:none;' in second and 'width="288"' in second
     assert shown.markup.count("<figcaption>") == 1 and not plt.get_fignums()
     ids = re.findall(r'id="([^"]+)"', shown.markup)
     assert len(ids) == len(set(ids)), "two on one page"
     assert len(list(shown.svg_path.parent.iterdir())) == 2
     sheet = (ROOT / "book" / "_static" / "custom.css").read_text()
     assert "figure > svg.narrow { display: none !important; }" in sheet
-    assert (
-        "figure > svg.narrow { display: block !important;"
-        in sheet.partition("@media (max-width: 45rem)")[2]
-    )
+    assert "figure > svg.narrow { display: block !important;" in sheet.partition("@media (max-width: 45rem)")[2]
 
 
 def test_show_saves_the_figure_and_its_data(folder):

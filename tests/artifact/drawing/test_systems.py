@@ -12,11 +12,7 @@ from artifact.drawing import systems
 
 def test_the_state_of_a_room(gpu_folder, tmp_path):
     assert systems.state("casper_sparse", gpu_folder) == systems.MEASURED
-    assert (
-        systems.state("casper_sparse", tmp_path)
-        == systems.state("casper_sparse", None)
-        == systems.BUILT
-    )
+    assert systems.state("casper_sparse", tmp_path) == systems.state("casper_sparse", None) == systems.BUILT
     assert systems.state("no_such_room", gpu_folder) == systems.NOT_BUILT
 
 
@@ -40,10 +36,20 @@ def test_the_patterns_are_what_they_are_called():
 
 def system(name: str, unit: str, *patterns: str) -> dict:
     return {
-        "room": name, "name": name, "cite": name, "format": "CSR", "precision": "FP32", "unit": unit,
-        "patterns": list(patterns), "written_for": "a GPU", "idea": "an idea", "claims": "a claim",
-        "title": name, "order": 1, "state": systems.BUILT,
-    }  # fmt: skip
+        "room": name,
+        "name": name,
+        "cite": name,
+        "format": "CSR",
+        "precision": "FP32",
+        "unit": unit,
+        "patterns": list(patterns),
+        "written_for": "a GPU",
+        "idea": "an idea",
+        "claims": "a claim",
+        "title": name,
+        "order": 1,
+        "state": systems.BUILT,
+    }
 
 
 CUDA, TENSOR = rooms.UNITS
@@ -53,24 +59,23 @@ ANYWHERE, BLOCKS, VECTORS, ELEMENTS = rooms.PATTERNS
 def test_cards_that_would_lie_on_one_another_get_lanes():
     data = pd.DataFrame(
         [
-            system("a", CUDA, ANYWHERE), system("b", CUDA, ANYWHERE), system("c", CUDA, BLOCKS),
-            system("d", CUDA, ANYWHERE, BLOCKS), system("e", TENSOR, ANYWHERE),
+            system("a", CUDA, ANYWHERE),
+            system("b", CUDA, ANYWHERE),
+            system("c", CUDA, BLOCKS),
+            system("d", CUDA, ANYWHERE, BLOCKS),
+            system("e", TENSOR, ANYWHERE),
         ]
-    )  # fmt: skip
+    )
     assert systems.lanes(data) == [0, 1, 0, 2, 0]
 
 
 @pytest.mark.parametrize("count", [0, 1, 12])
 def test_the_map_holds_any_number_of_systems(monkeypatch, count):
-    made = [
-        system(f"room {i}", rooms.UNITS[i % 3 == 2], rooms.PATTERNS[i % 2]) for i in range(count)
-    ]
+    made = [system(f"room {i}", rooms.UNITS[i % 3 == 2], rooms.PATTERNS[i % 2]) for i in range(count)]
     columns = list(system("x", CUDA, ANYWHERE))
     monkeypatch.setattr(systems, "systems", lambda _: pd.DataFrame(made, columns=columns))
     fig, data = systems.systems_map(None)
-    cards = [
-        p for p in fig.axes[0].patches if hasattr(p, "get_boxstyle") and p.get_facecolor()[3] == 0
-    ]
+    cards = [p for p in fig.axes[0].patches if hasattr(p, "get_boxstyle") and p.get_facecolor()[3] == 0]
     boxes = [card.get_window_extent() for card in cards]
     assert len(boxes) == len(data) == count
     for i, box in enumerate(boxes):

@@ -86,9 +86,7 @@ def test_elsewhere_holds_it_against_every_other(shelf, shown, home):
 def test_the_ledger_has_its_column(shelf, shown):
     text = shown("ledger", shelf, "nvidia-h200")
     assert text.count('data-gpu=""') == len(records.list_gpus(shelf)) == 3
-    assert (
-        f'<th scope="col" data-gpu="">{NAME}</th>' in text and NAME in text.partition("Commits")[0]
-    )
+    assert f'<th scope="col" data-gpu="">{NAME}</th>' in text and NAME in text.partition("Commits")[0]
     cells_of = text.count(f'data-label="{NAME}"')
     assert cells_of == len(load.claims()) > 0
     assert f"records/{SLUG}/{ROOM}/wide.csv" in text

@@ -11,10 +11,7 @@ def test_lists_and_sizes():
 
 
 def test_differences():
-    assert (
-        words.more(0.123, "bytes") == "12% more bytes"
-        and words.more(-0.5, "clocks") == "50% fewer clocks"
-    )
+    assert words.more(0.123, "bytes") == "12% more bytes" and words.more(-0.5, "clocks") == "50% fewer clocks"
     assert words.change(1.2) == "20% faster" and words.change(0.9) == "10% slower"
     assert words.change(1.019) == words.change(0.981) == "the same within 2%"
 

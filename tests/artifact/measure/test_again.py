@@ -27,9 +27,7 @@ def shipped(tmp_path) -> Path:
                 df[column] *= factor
             df[["tflops", "gbps"]] /= factor
             if factor > 1:  # an earlier one, for once: how far apart they are has no sign
-                earlier = pd.to_datetime(df["when"], utc=True, format="ISO8601") - pd.Timedelta(
-                    hours=30
-                )
+                earlier = pd.to_datetime(df["when"], utc=True, format="ISO8601") - pd.Timedelta(hours=30)
                 df["when"] = earlier.map(lambda when: when.isoformat())
             df.to_csv(folder / f"{name}.csv", index=False)
     return tmp_path
@@ -71,10 +69,7 @@ def test_what_the_first_run_lacks_is_left_out(shipped):
 def test_the_page_says_who_is_least_steady(shipped):
     text, table = method.repeats(shipped), method.second_runs(shipped)
     assert "35 medians in all" in text and "nine of ten are within 3.0% of the first" in text
-    assert (
-        "Least steady is 2:4 tensor cores on an NVIDIA H200, where one in ten is off by 3.0% or more"
-        in text
-    )
+    assert "Least steady is 2:4 tensor cores on an NVIDIA H200, where one in ten is off by 3.0% or more" in text
     assert list(table.loc[0, ["medians", "off by", "apart"]]) == [
         "35 of 35",
         "3.0%, 3.0%, 3%",
@@ -91,20 +86,14 @@ def test_without_a_second_run(tmp_path):
 def test_every_shipped_second_run_is_of_experiments_that_are_shipped():
     found = again.runs(paths.RECORDED)
     assert {"nvidia-h200", "nvidia-h100-80gb-hbm3"} <= set(found["gpu"])
-    assert (
-        isinstance(found, pd.DataFrame)
-        and (found["measurements"] >= 50).all()
-        and (found["median"] < 0.05).all()
-    )
+    assert isinstance(found, pd.DataFrame) and (found["measurements"] >= 50).all() and (found["median"] < 0.05).all()
 
 
 def test_what_moves_beside_what_is_measured_with_it(shipped):
     """A run that is slower as a whole moves no ratio of two times; one contender that is slower does."""
     gpu, room = shipped / "nvidia-h200", "tensor_core_24"
     assert again.spread(gpu, room) == pytest.approx(0, abs=1e-9)
-    first, second = (
-        records.read(at / "llm.csv") for at in (gpu / room, gpu / room / records.REPEAT)
-    )
+    first, second = (records.read(at / "llm.csv") for at in (gpu / room, gpu / room / records.REPEAT))
     one = second["variant"] == "mma_sp"
     second.loc[one, "median_us"] *= 1.1
     moved = again.beside(first, second)

@@ -112,8 +112,15 @@ def test_schedule_gives_each_its_count(counts):
 
 def test_schedule_spreads_the_few_evenly_among_the_many():
     assert bench.schedule({"fast": 6, "slow": 2}) == [
-        "fast", "fast", "slow", "fast", "fast", "fast", "slow", "fast",
-    ]  # fmt: skip
+        "fast",
+        "fast",
+        "slow",
+        "fast",
+        "fast",
+        "fast",
+        "slow",
+        "fast",
+    ]
     assert bench.schedule({"a": 1, "b": 3}) == ["b", "a", "b", "b"]
     assert bench.schedule({"a": 2, "b": 2}) == ["a", "b", "a", "b"]
 
@@ -317,9 +324,7 @@ def test_a_launch_that_costs_the_host_much_is_timed_and_verified_from_its_graph(
         return graphs[-1]
 
     monkeypatch.setattr(bench, "capture", capture)
-    contenders = {
-        name: costs_the_host(device, clock, name, [us]) for name, us in (("a", 49), ("b", 51))
-    }
+    contenders = {name: costs_the_host(device, clock, name, [us]) for name, us in (("a", 49), ("b", 51))}
     for bound in contenders.values():
         bound.device = device
     verified = []
@@ -333,15 +338,14 @@ def test_a_launch_that_costs_the_host_much_is_timed_and_verified_from_its_graph(
     assert not result["a"].graph and result["a"].median_us == pytest.approx(250)
     assert result["b"].graph and result["b"].median_us == pytest.approx(125)
     assert verified == [
-        ("a", "flush flush event a event sync"), ("b", "flush flush event graph of b event sync"),
-    ], "as they were timed"  # fmt: skip
+        ("a", "flush flush event a event sync"),
+        ("b", "flush flush event graph of b event sync"),
+    ], "as they were timed"
     (graph,) = graphs
     assert graph.closed
     # Nothing of it is a sample, and what it raises ends the measurement.
     with pytest.raises(ArithmeticError):
-        bench.time(
-            contenders, device, verify=lambda name, launch: [][0] if launch is None else 1 / 0
-        )
+        bench.time(contenders, device, verify=lambda name, launch: [][0] if launch is None else 1 / 0)
     assert device.log[-3:] == ["sync", "free", "close"] and graphs[-1].closed
 
 
@@ -384,9 +388,16 @@ def test_a_sample_is_a_loop_of_calls_after_its_warm_up():
     assert result["a"].samples == bench.CALLS * bench.CALL_SAMPLES, "calls are what was timed"
     assert not result["a"].graph and result["a"].sm_mhz == 1980 and math.isnan(result["a"].power_w)
     loop = bench.WARMUP_CALLS, bench.CALLS
-    assert fake.log == [("a", 0, 1)] * 2 + [("b", 0, 1)] * 2 + [
-        ("a", *loop), ("b", *loop),
-    ] * bench.CALL_SAMPLES, "interleaved by sample"  # fmt: skip
+    assert (
+        fake.log
+        == [("a", 0, 1)] * 2
+        + [("b", 0, 1)] * 2
+        + [
+            ("a", *loop),
+            ("b", *loop),
+        ]
+        * bench.CALL_SAMPLES
+    ), "interleaved by sample"
 
 
 def test_a_chosen_plan_is_kept_where_nothing_limits_it():
@@ -418,9 +429,12 @@ def test_a_point_on_the_cpu_alone_has_no_clock():
 
 
 @given(
-    st.floats(0.5, 1e8), st.integers(0, 20), st.integers(1, 200), st.integers(1, 9),
+    st.floats(0.5, 1e8),
+    st.integers(0, 20),
+    st.integers(1, 200),
+    st.integers(1, 9),
     st.floats(1e-3, 10.0),
-)  # fmt: skip
+)
 def test_a_plan_of_calls_stays_in_what_was_asked_and_in_the_budget(us, warmup, calls, samples, s):
     plan = bench.plan_calls(us, warmup, calls, samples, s)
     assert 0 <= plan.warmup <= warmup and 1 <= plan.calls <= calls and 1 <= plan.samples <= samples

@@ -32,9 +32,7 @@ def test_errors_are_relative_to_the_mean():
     assert errors.rel_err == pytest.approx(1e-3 / 2.5 / 2, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "wrong", [np.nan, np.inf, 0.0, -4.0, 4.0 * (1 + 3 * kernels.TOLERANCE)], ids=str
-)
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 0.0, -4.0, 4.0 * (1 + 3 * kernels.TOLERANCE)], ids=str)
 def test_one_wrong_element_is_enough(wrong):
     out = EXPECTED.astype(np.float32)
     out[3] = wrong
@@ -71,9 +69,7 @@ def test_negative_values_do_not_shrink_the_scale():
 
 
 def a_run(folder, mode: str) -> run.Run:
-    return run.Run(
-        "ceilings", mode, mode, "nvidia-h200", "full", 7, folder, synthetic.machine(), Device()
-    )
+    return run.Run("ceilings", mode, mode, "nvidia-h200", "full", 7, folder, synthetic.machine(), Device())
 
 
 class Device:
@@ -112,9 +108,7 @@ def microbenchmarks(monkeypatch):
         seeds.append(seed)
         work = Bound(values.get(name, 1.0))
         if "mma" in name:
-            return kernels.Ceiling(
-                work, 6_000_000, 0, np.ones(8), launch.MMA_FLOPS, launch.TENSOR_TOLERANCE
-            )
+            return kernels.Ceiling(work, 6_000_000, 0, np.ones(8), launch.MMA_FLOPS, launch.TENSOR_TOLERANCE)
         flops, moved = (6_000_000, 0) if name == "fma" else (0, 8000)
         return kernels.Ceiling(work, flops, moved, np.ones(8))
 
@@ -227,9 +221,7 @@ def test_tensor_cores_beside_what_is_promised_and_beside_each_other():
     assert df["promised"]["wgmma"] == df["promised"]["mma"] == pytest.approx(dense)
     assert df["promised"]["wgmma_sp_ra"] == pytest.approx(2 * dense)
     assert df["share"]["wgmma"] == pytest.approx(800 / dense)
-    assert df["over_dense"][["mma_sp", "wgmma_sp", "wgmma_sp_ra"]].tolist() == pytest.approx(
-        [1.5, 1.75, 1.875]
-    )
+    assert df["over_dense"][["mma_sp", "wgmma_sp", "wgmma_sp_ra"]].tolist() == pytest.approx([1.5, 1.75, 1.875])
     assert df["over_dense"][["mma", "wgmma"]].isna().all()
     assert df["of_best"].tolist() == pytest.approx([0.75, 1.125, 1.0, 1.75, 1.875])
     assert df["idea"]["wgmma"] == kernels.VARIANTS["wgmma"].idea
@@ -271,8 +263,6 @@ def test_the_work_of_a_microbenchmark():
 def test_bytes_and_flops_become_rates():
     work = ceilings._as_problem("x", kernels.Ceiling(None, 3_000_000, 8000, None), 0)
     timing = bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)
-    row = run.row(
-        work, "x", "ceilings", run.Prepared(0, 0), check.Errors(0, 0), timing, gpu="G", when="now"
-    )
+    row = run.row(work, "x", "ceilings", run.Prepared(0, 0), check.Errors(0, 0), timing, gpu="G", when="now")
     assert row["tflops"] == pytest.approx(1.5) and row["gbps"] == pytest.approx(4.0)
     assert set(row) == set(records.COLUMNS)

@@ -34,10 +34,21 @@ def make_problem(m=7, n=5, k=6, nnz=20, seed=0, signed=True, **changes) -> Probl
     )
     b = generator.uniform(low, 1, (k, n)).astype(np.float32)
     problem = Problem(
-        room="test", label="", m=m, n=n, k=k, nnz=nnz, density=nnz / (m * k) if m * k else 0.0,
-        seed=seed, useful_flops=2 * nnz * n, flops_def="2·nnz·N", least_bytes=1, requested_bytes=1,
-        make_host=lambda: Operands(a, b), make_device=lambda: pytest.fail("no GPU was asked for"),
-    )  # fmt: skip
+        room="test",
+        label="",
+        m=m,
+        n=n,
+        k=k,
+        nnz=nnz,
+        density=nnz / (m * k) if m * k else 0.0,
+        seed=seed,
+        useful_flops=2 * nnz * n,
+        flops_def="2·nnz·N",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: Operands(a, b),
+        make_device=lambda: pytest.fail("no GPU was asked for"),
+    )
     return replace(problem, **changes)
 
 
@@ -64,9 +75,12 @@ def product(a, b):
 
 
 @given(
-    m=st.integers(0, 9), n=st.integers(0, 9), k=st.integers(1, 9), nnz=st.integers(0, 60),
+    m=st.integers(0, 9),
+    n=st.integers(0, 9),
+    k=st.integers(1, 9),
+    nnz=st.integers(0, 60),
     seed=st.integers(0, 99),
-)  # fmt: skip
+)
 @settings(max_examples=60, deadline=None)
 def test_the_oracle_is_the_dense_product(m, n, k, nnz, seed):
     problem = make_problem(m, n, k, nnz if m else 0, seed)
@@ -142,9 +156,7 @@ def infinite(a, b):
     return out
 
 
-@pytest.mark.parametrize(
-    "wrong", [lose_one, repeat_one, shifted, without_duplicates, in_half, infinite]
-)
+@pytest.mark.parametrize("wrong", [lose_one, repeat_one, shifted, without_duplicates, in_half, infinite])
 def test_a_kernel_that_is_wrong_on_purpose_is_caught(wrong):
     problem = make_problem(m=200, n=64, k=100, nnz=4000, signed=False)
     reference = check.oracle(problem, on="cpu")
@@ -287,9 +299,7 @@ def test_a_problem_may_name_the_limit_of_its_results():
 
     problem = make_problem(m=60, n=33, k=1000, nnz=54_000, signed=False)
     reference = check.oracle(problem, on="cpu")
-    with pytest.raises(
-        check.WrongResult, match="at most 1e-05 for float32; the first such element"
-    ):
+    with pytest.raises(check.WrongResult, match="at most 1e-05 for float32; the first such element"):
         check.check(OnCpu(problem, cut), problem, reference)
     problem = replace(problem, limit="tf32")
     assert check.check(OnCpu(problem, cut), problem, reference).rel_err == pytest.approx(5e-5, 0.1)
@@ -304,9 +314,7 @@ def test_a_problem_may_name_the_limit_of_its_results():
 def test_a_dtype_without_a_limit_is_refused():
     problem = make_problem()
     with pytest.raises(ValueError, match="float64, for which there is no error limit"):
-        check.check(
-            OnCpu(problem, product, dtype=np.float64), problem, check.oracle(problem, on="cpu")
-        )
+        check.check(OnCpu(problem, product, dtype=np.float64), problem, check.oracle(problem, on="cpu"))
 
 
 def test_the_oracle_refuses_to_run_nowhere():
@@ -362,9 +370,7 @@ def test_a_large_product_of_the_gpu_s_is_confirmed(monkeypatch, kind):
     multiply = check.scipy_product if kind == "csr" else check.dense_product
     monkeypatch.setattr(check, name, multiply)
     right = check.oracle(problem, on="gpu").values
-    np.testing.assert_allclose(
-        right, check.oracle(problem, on="cpu").values, rtol=1e-12, atol=1e-12
-    )
+    np.testing.assert_allclose(right, check.oracle(problem, on="cpu").values, rtol=1e-12, atol=1e-12)
 
     def without_the_last_row(a, b):
         out = multiply(a, b)
@@ -406,9 +412,12 @@ def as_the_picture_of_two_four_says(a: two_four.TwoFour) -> np.ndarray:
 
 
 @given(
-    m=st.integers(1, 6), n=st.integers(1, 9), k=st.integers(1, 40), vector=st.sampled_from([1, 2, 4]),
+    m=st.integers(1, 6),
+    n=st.integers(1, 9),
+    k=st.integers(1, 40),
+    vector=st.sampled_from([1, 2, 4]),
     dtype=st.sampled_from(half.DTYPES),
-)  # fmt: skip
+)
 @settings(max_examples=25, deadline=None)
 def test_the_oracle_expands_a_format_as_its_picture_says(m, n, k, vector, dtype):
     """The oracle uses the formats' own `to_dense`; here is another reading of the same arrays."""
@@ -576,9 +585,12 @@ class InHalf:
 
 
 @given(
-    m=st.integers(1, 9), n=st.integers(1, 9), k=st.integers(1, 40), panel=st.integers(1, 200),
+    m=st.integers(1, 9),
+    n=st.integers(1, 9),
+    k=st.integers(1, 40),
+    panel=st.integers(1, 200),
     dtype=st.sampled_from(half.DTYPES),
-)  # fmt: skip
+)
 @settings(max_examples=60, deadline=None)
 def test_the_oracle_of_16_bit_operands_is_the_dense_product(m, n, k, panel, dtype):
     problem = make_half_problem(m, n, k, dtype)
@@ -959,9 +971,7 @@ def test_a_16_bit_output_on_the_gpu_is_poisoned_and_checked(gpu, monkeypatch, dt
 # ----------------------------------------------------- what an element may be off by
 
 
-def heavy_and_light(
-    heavy: float, signed: bool = True, long: int = 3000, seed: int = 0, dtype="float32", m=60, n=16
-):
+def heavy_and_light(heavy: float, signed: bool = True, long: int = 3000, seed: int = 0, dtype="float32", m=60, n=16):
     """Row 0 has `long` products, `heavy` times as large as the five of each other row."""
     rng = np.random.default_rng(seed)
     k = 4000
@@ -1008,9 +1018,7 @@ def test_the_bound_is_the_largest_error_over_what_rounding_explains():
         if right:
             assert check.compare(out, reference).bound == pytest.approx(share, rel=0.02)
         else:
-            with pytest.raises(
-                check.WrongResult, match=r"is off by 1.1\de\+00 times what rounding"
-            ):
+            with pytest.raises(check.WrongResult, match=r"is off by 1.1\de\+00 times what rounding"):
                 check.compare(out, reference)
     assert math.isnan(check.compare(out, check.reference(reference.values)).bound)
 
@@ -1065,16 +1073,11 @@ def test_sums_that_cancel_are_right_in_any_order():
 def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
     """As libraries cut k in parts: each part is rounded, and the sum."""
     rng = np.random.default_rng(4)
-    a, b = (
-        half.to_bits(rng.uniform(-1, 1, s).astype(np.float32), "bfloat16")
-        for s in ((30, 512), (512, 20))
-    )
+    a, b = (half.to_bits(rng.uniform(-1, 1, s).astype(np.float32), "bfloat16") for s in ((30, 512), (512, 20)))
     a, b = (half.from_bits(x, "bfloat16").astype(float) for x in (a, b))
     parts = [a[:, i::4] @ b[i::4] for i in range(4)]
     exact, sizes = a @ b, (np.abs(a) @ np.abs(b)).astype(np.float32)
-    rounded = [
-        half.from_bits(half.to_bits(p.astype(np.float32), "bfloat16"), "bfloat16") for p in parts
-    ]
+    rounded = [half.from_bits(half.to_bits(p.astype(np.float32), "bfloat16"), "bfloat16") for p in parts]
     out = half.from_dense(sum(rounded), "bfloat16")
     assert check.compare(out, check.reference(exact, sizes, 512)).bound < 1
     out.bits[11, 7] ^= 1 << 7  # twice, or half, as large
@@ -1121,13 +1124,8 @@ def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(dtype):
     with pytest.raises(check.WrongResult) as caught:
         check.exactly(bind(exact), exact, reference)
     said = str(caught.value)
-    assert said.startswith(
-        "loses on whole numbers at m=60, n=16, k=4000, 3295 non-zeros is wrong: "
-    )
-    assert (
-        " of 960 elements are not the product, which is exact there; the first one, at row 0"
-        in said
-    )
+    assert said.startswith("loses on whole numbers at m=60, n=16, k=4000, 3295 non-zeros is wrong: ")
+    assert " of 960 elements are not the product, which is exact there; the first one, at row 0" in said
     assert "\n" not in said
 
 
@@ -1155,9 +1153,10 @@ def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(out):
     reference = check.oracle(exact, on="cpu", sizes=False)
     numbers = reference.values.astype(np.float32)
     made = (
-        half.from_dense(numbers, out) if out == "bfloat16"
+        half.from_dense(numbers, out)
+        if out == "bfloat16"
         else eight.Eight(out, eight.to_bits(numbers, out), np.ones((1, 1), np.float32))
-    )  # fmt: skip
+    )
 
     class Given:
         name = "given"
@@ -1183,9 +1182,12 @@ def test_what_the_conversion_to_blocks_loses_is_wrong(monkeypatch):
     rng = np.random.default_rng(5)
     row, col = np.nonzero(rng.random((90, 150)) < 0.05)
     pattern = csr.Csr(
-        90, 150, np.searchsorted(row, np.arange(91)).astype(np.int32), col.astype(np.int32),
+        90,
+        150,
+        np.searchsorted(row, np.arange(91)).astype(np.int32),
+        col.astype(np.int32),
         np.ones(col.size, np.float32),
-    )  # fmt: skip
+    )
 
     def made():
         return async_sparse.problem_from_csr(pattern, 20, 1, block=32, reorder="")
@@ -1214,9 +1216,7 @@ def test_the_poison_is_in_place_before_the_launch(monkeypatch):
     cuda = SimpleNamespace(get_current_stream=lambda: stream)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     out = SimpleNamespace(shape=(2, 3), fill=lambda value: log.append(f"fill {value}"))
-    bound = SimpleNamespace(
-        name="x", result=lambda: out, launch=lambda stream: log.append("launch")
-    )
+    bound = SimpleNamespace(name="x", result=lambda: out, launch=lambda stream: log.append("launch"))
     problem = make_problem(2, 3)
     flow = SimpleNamespace(sync=lambda: log.append("end"))
     check._launched(bound, problem, check.reference(np.zeros((2, 3))), flow, None, "")

@@ -16,12 +16,13 @@ from kernels.contract import Kernel
         ({"LDG.E.U8": 1, "LDS.S16": 1, "STS.64": 3}, {"LDG.8": 1, "LDS.16": 1, "STS.64": 3}),
         ({"LDGSTS.E.BYPASS.128": 2, "SHFL.IDX": 1}, {"LDGSTS.128": 2, "SHFL": 1}),
         ({"FFMA": 7, "FFMA.FTZ": 1, "IMAD.WIDE": 9, "BRA": 1}, {"FFMA": 8}),
-        ({"STL.128": 1, "LDL": 2, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 1},
-         {"STL.128": 1, "LDL.32": 2, "RED": 1}),
-        ({"HMMA.16816.F32.BF16": 2, "HMMA.SP.16832.F32.BF16": 64, "HGMMA.SP.64": 3, "HGMMA.64": 1},
-         {"HMMA": 2, "HMMA.SP": 64, "HGMMA.SP": 3, "HGMMA": 1}),
+        ({"STL.128": 1, "LDL": 2, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 1}, {"STL.128": 1, "LDL.32": 2, "RED": 1}),
+        (
+            {"HMMA.16816.F32.BF16": 2, "HMMA.SP.16832.F32.BF16": 64, "HGMMA.SP.64": 3, "HGMMA.64": 1},
+            {"HMMA": 2, "HMMA.SP": 64, "HGMMA.SP": 3, "HGMMA": 1},
+        ),
     ],
-)  # fmt: skip
+)
 def test_instructions_are_counted_by_width(mix, counts):
     assert compiled.count_instructions(mix) == counts
 
@@ -48,11 +49,7 @@ def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkey
     assert "LDL.32" not in df.columns, "a column of zeros says nothing"
     asked = []
     compile_cubin = jit.compile_cubin
-    monkeypatch.setattr(
-        jit, "compile_cubin", lambda *of: asked.append(of[1:]) or compile_cubin(*of)
-    )
+    monkeypatch.setattr(jit, "compile_cubin", lambda *of: asked.append(of[1:]) or compile_cubin(*of))
     few = compiled.compile_report("tiny_room", ["copy"], "sm_90a")
     assert list(few["entry"]) == ["copy<1>", "copy<2>"] and set(few["target"]) == {"sm_90a"}
-    assert sorted(asked) == [("copy<1>", "sm_90a"), ("copy<2>", "sm_90a")], (
-        "nothing else is compiled"
-    )
+    assert sorted(asked) == [("copy<1>", "sm_90a"), ("copy<2>", "sm_90a")], "nothing else is compiled"

@@ -52,9 +52,7 @@ def library(folder: Path, version: str, status: int = 0) -> Path:
     folder.mkdir()
     source, made = folder / "library.c", folder / SONAME
     source.write_text(SOURCE % (version.replace(".", ", "), status))
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-o", made, source], check=True
-    )
+    subprocess.run([compiler, "-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-o", made, source], check=True)
     return made
 
 
@@ -64,9 +62,13 @@ def ask(nvmath: Path, code: str, chosen: object = "", found: Path | None = None)
     if found is not None:
         where["LD_LIBRARY_PATH"] = str(found.parent)
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=os.environ | where,
-        capture_output=True, text=True, check=True, timeout=120,
-    ).stdout.strip()  # fmt: skip
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=os.environ | where,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout.strip()
 
 
 VERSION = "from artifact.measure import device; print(device._cusparselt_version())"
@@ -94,9 +96,7 @@ def test_a_library_that_was_there_before_is_said(nvmath, tmp_path):
         """,
         chosen=new,
     )
-    assert said.startswith(
-        f"{device.CUSPARSELT} names cuSPARSELt 0.10.0, but version 0.8.0 was loaded"
-    )
+    assert said.startswith(f"{device.CUSPARSELT} names cuSPARSELt 0.10.0, but version 0.8.0 was loaded")
     assert said.endswith("start Python with LD_PRELOAD set to the same file")
 
 

@@ -77,13 +77,17 @@ def test_find_says_none_where_there_is_no_driver_and_where_it_has_no_such_gpu(mo
 @pytest.mark.parametrize(
     ("put", "why"),
     [
-        ({"status": 803, "name": b"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
-         "cuInit fails with error 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        (
+            {"status": 803, "name": b"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+            "cuInit fails with error 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        ),
         ({"status": 4711}, "cuInit fails with error 4711"),
-        ({"error": "cudaErrorInsufficientDriver", "count": None},
-         "the CUDA runtime here says cudaErrorInsufficientDriver"),
+        (
+            {"error": "cudaErrorInsufficientDriver", "count": None},
+            "the CUDA runtime here says cudaErrorInsufficientDriver",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_driver_that_does_not_work_is_said_and_not_taken_for_no_gpu(driver, put, why):
     driver(**put)
     for ask in (device.find, device.require, lambda: run.start("casper_sparse", mode="auto")):
@@ -98,10 +102,12 @@ def test_a_driver_that_does_not_work_is_said_and_not_taken_for_no_gpu(driver, pu
 
 @pytest.mark.parametrize(
     "says",
-    ["/usr/lib/libcuda.so.1: file too short",
-     "libnvidia-ptxjitcompiler.so.1: cannot open shared object file: No such file or directory",
-     "libcuda.so.1: cannot open shared object file: Permission denied"],
-)  # fmt: skip
+    [
+        "/usr/lib/libcuda.so.1: file too short",
+        "libnvidia-ptxjitcompiler.so.1: cannot open shared object file: No such file or directory",
+        "libcuda.so.1: cannot open shared object file: Permission denied",
+    ],
+)
 def test_a_driver_that_does_not_load_is_said(monkeypatch, says):
     def broken(path):
         raise OSError(says)
@@ -129,9 +135,7 @@ def test_tests_of_a_gpu_fail_where_its_driver_does_not_work(pytester, monkeypatc
     """They would be skipped without a GPU; others pass either way."""
     pytester.makeconftest((paths.ROOT / "tests" / "conftest.py").read_text())
     pytester.makeini("[pytest]\nmarkers = gpu: needs one")
-    pytester.makepyfile(
-        "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\ndef test_cpu(): pass\n"
-    )
+    pytester.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\ndef test_cpu(): pass\n")
 
     def broken(ordinal=0):
         raise device.NoGpu("the driver does not work (why)")
@@ -342,9 +346,7 @@ def test_the_rooms_name_baselines_that_exist():
 def test_the_cpu_has_a_name_on_one_line(monkeypatch):
     assert re.fullmatch(r"\S.*\S", device._cpu())
     # Where /proc does not say it, as on some other architectures, the architecture is left.
-    monkeypatch.setattr(
-        "builtins.open", lambda *a, **k: io.StringIO("processor : 0\nmodel name\t: \n")
-    )
+    monkeypatch.setattr("builtins.open", lambda *a, **k: io.StringIO("processor : 0\nmodel name\t: \n"))
     assert device._cpu() == platform.machine()
     text = "processor : 0\nmodel name\t: AMD EPYC 9654 96-Core Processor  \nmodel name\t: other\n"
     monkeypatch.setattr("builtins.open", lambda *a, **k: io.StringIO(text))

@@ -18,9 +18,7 @@ from kernels.formats import csr
 @pytest.fixture
 def pattern() -> scipy.sparse.csr_array:
     """3 x 5 with an empty row; ones, like most of the collection's."""
-    return scipy.sparse.csr_array(
-        (np.ones(4), np.array([1, 4, 0, 2]), np.array([0, 2, 2, 4])), shape=(3, 5)
-    )
+    return scipy.sparse.csr_array((np.ones(4), np.array([1, 4, 0, 2]), np.array([0, 2, 2, 4])), shape=(3, 5))
 
 
 def same_pattern(a: csr.Csr, matrix) -> bool:
@@ -127,8 +125,11 @@ def test_a_download_goes_on_after_what_fails(collection):
     df = names("gone", "bad", "torn", "good")
     assert matrices.download(df, collection, lines.append) == ["gone", "bad", "torn"]
     assert [line.split(":")[0] for line in lines] == [
-        "G/gone failed", "G/bad failed", "G/torn failed", "G/good",
-    ]  # fmt: skip
+        "G/gone failed",
+        "G/bad failed",
+        "G/torn failed",
+        "G/good",
+    ]
     assert "has no bad.mtx" in lines[1]
     assert [path.name for path in collection.iterdir()] == ["good.mtx"], "no part of one stays"
 
@@ -193,9 +194,7 @@ def test_a_matrix_market_file(tmp_path, pattern, nested):
 
 
 def test_a_symmetric_pattern_is_expanded(tmp_path):
-    (tmp_path / "graph.mtx").write_text(
-        "%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n2 1\n3 1\n3 3\n"
-    )
+    (tmp_path / "graph.mtx").write_text("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n2 1\n3 1\n3 3\n")
     a = matrices.load("graph", tmp_path)
     there = (csr.to_dense(a) != 0).astype(int).tolist()
     assert there == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
@@ -225,9 +224,7 @@ def test_values_are_standard_normal(tmp_path):
 
 def test_a_missing_matrix_says_what_was_looked_for(tmp_path):
     (tmp_path / "gone").mkdir()
-    with pytest.raises(
-        FileNotFoundError, match=r"matrix gone .*gone\.npz, gone\.mtx or gone/gone\.mtx"
-    ) as error:
+    with pytest.raises(FileNotFoundError, match=r"matrix gone .*gone\.npz, gone\.mtx or gone/gone\.mtx") as error:
         matrices.load("gone", tmp_path)
     assert matrices.VARIABLE in str(error.value)
 
@@ -255,9 +252,7 @@ def no_header(path):
 
 
 def complex_numbers(path):
-    path.with_suffix(".mtx").write_text(
-        "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 2 1.0 3.0\n"
-    )
+    path.with_suffix(".mtx").write_text("%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 2 1.0 3.0\n")
 
 
 def counted_from_one(path):
@@ -273,15 +268,13 @@ def pointers_fall(path):
 
 
 def decimal_comma(path):
-    path.with_suffix(".mtx").write_text(
-        "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1,5\n"
-    )
+    path.with_suffix(".mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1,5\n")
 
 
 @pytest.mark.parametrize(
     "make",
     [no_archive, other_arrays, no_header, complex_numbers, counted_from_one, pointers_fall, decimal_comma],
-)  # fmt: skip
+)
 def test_what_is_no_matrix_is_named(tmp_path, make):
     make(tmp_path / "bad")
     with pytest.raises(ValueError, match=r"bad\.(npz|mtx) holds no sparse matrix: ."):

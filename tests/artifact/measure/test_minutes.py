@@ -40,19 +40,16 @@ def test_wall_time_is_at_least_that_of_the_kernels():
 
 def test_durations_of_all_records(tmp_path):
     folder = synthetic.folder(tmp_path)
-    records.write(
-        folder / "casper_sparse" / "repeat" / "tall.csv", synthetic.experiment("tall", scale=2.0)
-    )
+    records.write(folder / "casper_sparse" / "repeat" / "tall.csv", synthetic.experiment("tall", scale=2.0))
     df = minutes.durations(folder).set_index(["room", "experiment", "repeat"])
     assert list(df.index) == [
-        ("casper_sparse", "square", False), ("casper_sparse", "tall", False),
-        ("casper_sparse", "wide", False), ("casper_sparse", "tall", True),
+        ("casper_sparse", "square", False),
+        ("casper_sparse", "tall", False),
+        ("casper_sparse", "wide", False),
+        ("casper_sparse", "tall", True),
         ("ceilings", "ceilings", False),
-    ]  # fmt: skip
-    wide, tall, again = (
-        df.loc[("casper_sparse", *key)]
-        for key in (("wide", False), ("tall", False), ("tall", True))
-    )
+    ]
+    wide, tall, again = (df.loc[("casper_sparse", *key)] for key in (("wide", False), ("tall", False), ("tall", True)))
     assert wide["points"] == 21 and wide["rows"] == 21 * 8 and wide["notebook"] == "casper_sparse"
     assert again["kernel_s"] == pytest.approx(2 * tall["kernel_s"])
     assert tall["minutes"] * 60 >= tall["kernel_s"] * (1 - 1e-9)

@@ -68,9 +68,7 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path, old, new, says):
 
 def test_numbers_need_a_rate_or_a_speedup(tmp_path):
     folder = made(tmp_path, whole(), "# s\nm,n,k,density,library,time\n1,1,1,0.5,a,2\n")
-    with pytest.raises(
-        ValueError, match="needs the columns m, n, k, density, library, and speedup"
-    ):
+    with pytest.raises(ValueError, match="needs the columns m, n, k, density, library, and speedup"):
         others.read("nm_spmm", "x", HOME, folder).numbers(folder)
 
 
@@ -90,17 +88,14 @@ def test_they_decide_on_their_gpu_alone():
 
 def test_each_gpu_is_judged_by_its_own_run():
     here, there = (
-        found(gpu).ratio(["others/anchors"], "nm_spmm", "nmsparse")
-        for gpu in (HOME, "nvidia-h100-80gb-hbm3")
+        found(gpu).ratio(["others/anchors"], "nm_spmm", "nmsparse") for gpu in (HOME, "nvidia-h100-80gb-hbm3")
     )
     assert here.index.equals(there.index) and not here.equals(there)
     assert (here / there).between(0.75, 1.25).all()  # the same cores, some clocks apart
 
 
 def test_a_gpu_without_a_run_has_the_home_gpus():
-    assert others.nearest("nm_spmm", "anchors", "nvidia-h100-80gb-hbm3").gpu.startswith(
-        "NVIDIA H100"
-    )
+    assert others.nearest("nm_spmm", "anchors", "nvidia-h100-80gb-hbm3").gpu.startswith("NVIDIA H100")
     assert others.nearest("nm_spmm", "anchors", "nvidia-a100").gpu == "NVIDIA H200"
     with pytest.raises(FileNotFoundError, match="'nm_spmm' has no 'none' of others' code"):
         others.nearest("nm_spmm", "none", HOME)
@@ -116,9 +111,7 @@ def test_the_first_that_has_it_stands_in_where_the_home_gpu_has_none(tmp_path):
 
 
 def test_a_run_lies_in_the_folder_of_its_gpu(tmp_path):
-    with pytest.raises(
-        ValueError, match="of an NVIDIA H200, so it belongs in the folder 'nvidia-h200'"
-    ):
+    with pytest.raises(ValueError, match="of an NVIDIA H200, so it belongs in the folder 'nvidia-h200'"):
         others.find("nm_spmm", made(tmp_path, whole(), gpu="nvidia-a100"))
 
 
@@ -131,17 +124,12 @@ def test_speedups_and_rates_become_records():
     apart = found("nvidia-h200").frame(["others/rebuilt"])  # speedups without a rate
     assert len(apart) > 0 and apart["tflops"].isna().all()
     rates = found("nvidia-h200", "tensor_core_24").frame(["others/mma_sp"])
-    assert (
-        rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item()
-        == 7.5
-    )
+    assert rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item() == 7.5
 
 
 def test_a_copy_elsewhere_is_read_from_there(tmp_path):
     shutil.copytree(rooms.FOLDER / "nm_spmm" / rooms.OTHERS, tmp_path / "nm_spmm" / rooms.OTHERS)
     path = rooms.others("nm_spmm", "anchors", HOME, tmp_path)
-    path.write_text(
-        path.read_text().replace("512,512,512,0.5,nm_spmm,1.405", "512,512,512,0.5,nm_spmm,9")
-    )
+    path.write_text(path.read_text().replace("512,512,512,0.5,nm_spmm,1.405", "512,512,512,0.5,nm_spmm,9"))
     ours = found("nvidia-h200", folder=tmp_path).ratio(["others/anchors"], "nm_spmm", "nmsparse")
     assert ours.max() == pytest.approx(9 / 0.603)

@@ -15,15 +15,35 @@ from artifact.measure import records
 def row(**changes) -> dict:
     """One row; its rates follow from its work and time, unless they are changed themselves."""
     base = {
-        "room": "casper_sparse", "experiment": "wide", "variant": "warp_per_row", "label": "",
-        "m": 4096, "n": 512, "k": 4096, "density": 0.01, "nnz": 125829, "seed": 0,
-        "median_us": 50.0, "q25_us": 49.0, "q75_us": 51.0, "samples": 100,
-        "flops_def": "2*nnz*n", "useful_flops": 2.0 * 125829 * 512,
-        "least_bytes": 1.8e7, "requested_bytes": 2.6e8, "rel_err": 2e-7,
+        "room": "casper_sparse",
+        "experiment": "wide",
+        "variant": "warp_per_row",
+        "label": "",
+        "m": 4096,
+        "n": 512,
+        "k": 4096,
+        "density": 0.01,
+        "nnz": 125829,
+        "seed": 0,
+        "median_us": 50.0,
+        "q25_us": 49.0,
+        "q75_us": 51.0,
+        "samples": 100,
+        "flops_def": "2*nnz*n",
+        "useful_flops": 2.0 * 125829 * 512,
+        "least_bytes": 1.8e7,
+        "requested_bytes": 2.6e8,
+        "rel_err": 2e-7,
         "max_err": 1e-5,
-        "prepare_ms": 0.5, "prepare_bytes": 0, "graph": False, "sm_mhz": 1980.0, "power_w": 350.0,
-        "throttle": "", "gpu": "NVIDIA H200", "when": "2026-01-02T03:04:05+00:00",
-    } | changes  # fmt: skip
+        "prepare_ms": 0.5,
+        "prepare_bytes": 0,
+        "graph": False,
+        "sm_mhz": 1980.0,
+        "power_w": 350.0,
+        "throttle": "",
+        "gpu": "NVIDIA H200",
+        "when": "2026-01-02T03:04:05+00:00",
+    } | changes
     us = base["median_us"] or math.nan
     rates = {"tflops": base["useful_flops"] / us / 1e6, "gbps": base["least_bytes"] / us / 1e3}
     return rates | base
@@ -57,9 +77,7 @@ def test_what_is_written_is_read(wide):
     assert df["graph"].dtype == bool and df["label"].tolist() == ["", "", ""]
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(
     st.lists(
         st.tuples(
@@ -97,9 +115,7 @@ def test_round_trip(tmp_path, values):
         pd.testing.assert_series_equal(back[column], df[column].astype(back[column].dtype))
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.data())
 def test_a_record_cut_anywhere_is_refused_or_lacks_whole_rows(wide, tmp_path, data):
     text = wide.read_text()
@@ -220,9 +236,7 @@ def test_a_record_belongs_where_it_lies(tmp_path):
             path.write_text(text.replace(old, new))
             with pytest.raises(ValueError) as error:
                 records.read(path)
-            assert str(error.value).startswith(f"{path}: row 2, column") and says in str(
-                error.value
-            )
+            assert str(error.value).startswith(f"{path}: row 2, column") and says in str(error.value)
         path.write_text(text)
         for foreign in ({"experiment": "tall"}, {"room": "nm_spmm"}, {"gpu": "NVIDIA RTX"}):
             with pytest.raises(ValueError, match="row 2, column"):
@@ -239,9 +253,7 @@ def test_rows_are_not_of_a_time_long_after_their_machine(tmp_path):
     records.write_machine(room, machine(gpu="NVIDIA H200"))
     path = records.write(room / "wide.csv", frame({"when": "2026-11-02T03:04:05+00:00"}))
     spoil(path, "2026-11", "2099-11")
-    with pytest.raises(
-        ValueError, match=r"row 2, column 'when': '2099.* is later than '2027-01-03"
-    ):
+    with pytest.raises(ValueError, match=r"row 2, column 'when': '2099.* is later than '2027-01-03"):
         records.read(path)
     part = {"experiments": ["wide"], "date": "2099-10-01", "commit": "abc", "sources": "0123"}
     records.write_machine(room, machine(gpu="NVIDIA H200", later=[part]))
@@ -402,10 +414,7 @@ ABSENT = {
 @pytest.mark.parametrize(
     "content",
     ['[{"experiment": "wide"}]', "[3]", '{"wide": 3}', "7", json.dumps([ABSENT | {"why": ""}])]
-    + [
-        json.dumps([ABSENT | {"why": "it refuses"} | bad])
-        for bad in ({"m": "1"}, {"density": 2}, {"x": 1})
-    ],
+    + [json.dumps([ABSENT | {"why": "it refuses"} | bad]) for bad in ({"m": "1"}, {"density": 2}, {"x": 1})],
 )
 def test_reasons_that_are_none_are_one_sentence(tmp_path, content):
     (tmp_path / "absent.json").write_text(content)
@@ -467,9 +476,7 @@ def planned(root):
 def test_a_row_more_than_was_planned_is_no_whole_record(tmp_path):
     path = planned(tmp_path) / "wide.csv"
     records.append(path, [row(variant="another")])
-    with pytest.raises(
-        ValueError, match="wide has 2 rows, but 1 were planned: rows were lost or added"
-    ):
+    with pytest.raises(ValueError, match="wide has 2 rows, but 1 were planned: rows were lost or added"):
         records.whole(records.read(path), path)
 
 
@@ -479,9 +486,7 @@ def test_a_record_that_was_planned_is_missed(tmp_path, dangling):
     (folder / "wide.csv").unlink()
     if dangling:
         (folder / "wide.csv").symlink_to("nowhere")
-    with pytest.raises(
-        ValueError, match=r"wide\.csv: there is no such record, but plan\.json has 1 rows"
-    ):
+    with pytest.raises(ValueError, match=r"wide\.csv: there is no such record, but plan\.json has 1 rows"):
         records.check_room(folder)
     # Everybody refused it, which is said.
     records.leave_out(folder / "wide.csv", ("any_n", "", 4096, 512, 4096, 0.01), "it refuses")
@@ -498,9 +503,7 @@ def test_a_folder_is_named_after_the_gpu_of_its_records(tmp_path, place):
         lambda: records.check_room(folder),
         lambda: records.resolve("nvidia-h200", tmp_path),
     ):
-        with pytest.raises(
-            ValueError, match=r"these records are of an NVIDIA H100 .* named after their GPU"
-        ):
+        with pytest.raises(ValueError, match=r"these records are of an NVIDIA H100 .* named after their GPU"):
             look()
 
 
@@ -685,9 +688,7 @@ def test_what_was_added_later_is_told_with_its_commit(tmp_path):
             records.write_machine(tmp_path, machine(later=[part | {key: ""}]))
 
 
-@pytest.mark.parametrize(
-    "folder", [path.parent for path in sorted(paths.RECORDED.glob(f"*/*/{records.MACHINE}"))]
-)
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(paths.RECORDED.glob(f"*/*/{records.MACHINE}"))])
 def test_what_was_added_to_the_shipped_records_is_there(folder):
     since = records.made(records.read_machine(folder))[1:]
     names = [name for part in since for name in part.experiments]
@@ -749,9 +750,7 @@ def test_gpus_are_found_by_slug_and_by_name(tmp_path):
     assert records.resolve("NVIDIA H200", tmp_path) == tmp_path / "nvidia-h200"
     assert records.resolve("nvidia-h200", tmp_path) == tmp_path / "nvidia-h200"
     assert records.rooms(tmp_path / "nvidia-h200") == ["casper_sparse"]
-    with pytest.raises(
-        ValueError, match="'abacus'; known: nvidia-geforce-rtx-3050-ti, nvidia-h200"
-    ):
+    with pytest.raises(ValueError, match="'abacus'; known: nvidia-geforce-rtx-3050-ti, nvidia-h200"):
         records.resolve("abacus", tmp_path)
     with pytest.raises(ValueError, match="known: none"):
         records.resolve("../..", tmp_path / "empty")

@@ -31,11 +31,21 @@ INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**2
 def make_problem(n=4, m=8, k=6, seed=0, label="") -> Problem:
     nnz = 12
     return Problem(
-        room="casper_sparse", label=label, m=m, n=n, k=k, nnz=nnz, density=0.25, seed=seed,
-        useful_flops=2 * nnz * n, flops_def="2·nnz·N", least_bytes=1000, requested_bytes=2000,
+        room="casper_sparse",
+        label=label,
+        m=m,
+        n=n,
+        k=k,
+        nnz=nnz,
+        density=0.25,
+        seed=seed,
+        useful_flops=2 * nnz * n,
+        flops_def="2·nnz·N",
+        least_bytes=1000,
+        requested_bytes=2000,
         make_host=lambda: pytest.fail("nothing here multiplies"),
         make_device=lambda: pytest.fail("there is no GPU"),
-    )  # fmt: skip
+    )
 
 
 CONTENDERS = {"warp_per_row": None, "cusparse_alg2": None}
@@ -58,12 +68,8 @@ class FakeTimer:
             raise self.error
         self.calls.append(problem.n)
         time_us = 10.0 * len(self.calls)
-        timing = bench.Timing(
-            time_us, time_us * 0.99, time_us * 1.01, 25, 1980.0, 500.0, "none", False
-        )
-        return {
-            name: (run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6), timing) for name in contenders
-        }
+        timing = bench.Timing(time_us, time_us * 0.99, time_us * 1.01, 25, 1980.0, 500.0, "none", False)
+        return {name: (run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6), timing) for name in contenders}
 
 
 @pytest.fixture
@@ -171,18 +177,14 @@ def test_every_point_is_measured_and_recorded(gpu, capsys):
     df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
     assert timer.calls == list(SHAPES)
     assert list(df.columns) == list(records.COLUMNS)
-    assert list(zip(df["n"], df["variant"], strict=True)) == [
-        (n, name) for n in SHAPES for name in CONTENDERS
-    ]
+    assert list(zip(df["n"], df["variant"], strict=True)) == [(n, name) for n in SHAPES for name in CONTENDERS]
     pd.testing.assert_frame_equal(df, records.read(gpu.folder / "wide.csv"))
     first = df.iloc[0]
     assert first["tflops"] == pytest.approx(2 * 12 * 4 / 10e-6 / 1e12)
     assert first["gbps"] == pytest.approx(1000 / 10e-6 / 1e9)
     assert first["prepare_bytes"] == 512 and first["experiment"] == "wide"
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert [line.split(":")[0] for line in lines] == [
-        f"casper_sparse/wide {i}/3" for i in (1, 2, 3)
-    ]
+    assert [line.split(":")[0] for line in lines] == [f"casper_sparse/wide {i}/3" for i in (1, 2, 3)]
     assert "m=8, n=4, k=6, density=0.25: 2 contenders, fastest warp_per_row 10.0 µs" in lines[0]
 
 
@@ -262,9 +264,17 @@ def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path
     records.write_machine(tmp_path, MACHINE)
     assert not run.set_aside(tmp_path, MACHINE | {"date": "2027", "commit": "f", "python": "4"}, 0)
     for name in (
-        "gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cusparselt", "cpu", "cpu_cores",
+        "gpu",
+        "sources",
+        "driver",
+        "cuda",
+        "cublas",
+        "cusparse",
+        "cusparselt",
+        "cpu",
+        "cpu_cores",
         "packages",
-    ):  # fmt: skip
+    ):
         assert run.set_aside(tmp_path, MACHINE | {name: "another"}, 0) == ["wide.csv"], name
         (tmp_path / "wide.csv.stale").rename(tmp_path / "wide.csv")
 
@@ -283,9 +293,7 @@ def test_points_that_differ_little_are_two(gpu):
     made = run.start("casper_sparse", mode="measure")
     made.measure("wide", near[:1], CONTENDERS)
     df = made.measure("wide", near, CONTENDERS)
-    assert (
-        timer.calls == [4, 4, 4] and list(df["density"]) == [0.249] * 2 + [0.25] * 2 + [0.2501] * 2
-    )
+    assert timer.calls == [4, 4, 4] and list(df["density"]) == [0.249] * 2 + [0.25] * 2 + [0.2501] * 2
     read = run.start("casper_sparse", mode="recorded", records=gpu.folder.parent.parent)
     with pytest.raises(ValueError, match="no warp_per_row"):
         read.measure("wide", [replace(make_problem(4), density=0.2499)], ["warp_per_row"])
@@ -414,9 +422,12 @@ class Contender:
 def one_point(monkeypatch):
     """A real check on the CPU under `run.measure_point`; only the timer is fake."""
     a = csr.Csr(
-        3, 4, np.array([0, 2, 2, 4], np.int32), np.array([3, 1, 0, 0], np.int32),
+        3,
+        4,
+        np.array([0, 2, 2, 4], np.int32),
+        np.array([3, 1, 0, 0], np.int32),
         np.array([1, 2, 3, 4], np.float32),
-    )  # fmt: skip
+    )
     operands = Operands(a, np.arange(1, 9, dtype=np.float32).reshape(4, 2))
     problem = replace(make_problem(2, 3, 4), nnz=4, useful_flops=16, make_host=lambda: operands)
     log = []
@@ -501,24 +512,51 @@ def test_what_is_wrong_on_whole_numbers_only_is_wrong(one_point, off):
 
 
 def test_a_row_has_every_number_in_its_place():
-    problem = replace(
-        make_problem(8, 5, 6, seed=3, label="cage4"), least_bytes=300, requested_bytes=700
-    )
+    problem = replace(make_problem(8, 5, 6, seed=3, label="cage4"), least_bytes=300, requested_bytes=700)
     timing = bench.Timing(2.0, 1.5, 3.0, 9, 1980.0, 420.0, "power brake", True)
     row = run.row(
-        problem, "any_n", "wide", run.Prepared(0.25, 512), check.Errors(1e-7, 2e-6, 0.25), timing,
-        gpu="NVIDIA H200", when=MACHINE["date"],
-    )  # fmt: skip
+        problem,
+        "any_n",
+        "wide",
+        run.Prepared(0.25, 512),
+        check.Errors(1e-7, 2e-6, 0.25),
+        timing,
+        gpu="NVIDIA H200",
+        when=MACHINE["date"],
+    )
     assert list(row.items()) == [
-        ("room", "casper_sparse"), ("experiment", "wide"), ("variant", "any_n"), ("label", "cage4"),
-        ("m", 5), ("n", 8), ("k", 6), ("density", 0.25), ("nnz", 12), ("seed", 3),
-        ("median_us", 2.0), ("q25_us", 1.5), ("q75_us", 3.0), ("samples", 9),
-        ("flops_def", "2·nnz·N"), ("useful_flops", 192), ("tflops", 192 / 2e-6 / 1e12),
-        ("least_bytes", 300), ("requested_bytes", 700), ("gbps", 300 / 2e-6 / 1e9),
-        ("rel_err", 1e-7), ("max_err", 2e-6), ("bound", 0.25), ("prepare_ms", 0.25), ("prepare_bytes", 512),
-        ("graph", True), ("sm_mhz", 1980.0), ("power_w", 420.0), ("throttle", "power brake"),
-        ("gpu", "NVIDIA H200"), ("when", "2026-11-21T10:00:00+00:00"),
-    ]  # fmt: skip
+        ("room", "casper_sparse"),
+        ("experiment", "wide"),
+        ("variant", "any_n"),
+        ("label", "cage4"),
+        ("m", 5),
+        ("n", 8),
+        ("k", 6),
+        ("density", 0.25),
+        ("nnz", 12),
+        ("seed", 3),
+        ("median_us", 2.0),
+        ("q25_us", 1.5),
+        ("q75_us", 3.0),
+        ("samples", 9),
+        ("flops_def", "2·nnz·N"),
+        ("useful_flops", 192),
+        ("tflops", 192 / 2e-6 / 1e12),
+        ("least_bytes", 300),
+        ("requested_bytes", 700),
+        ("gbps", 300 / 2e-6 / 1e9),
+        ("rel_err", 1e-7),
+        ("max_err", 2e-6),
+        ("bound", 0.25),
+        ("prepare_ms", 0.25),
+        ("prepare_bytes", 512),
+        ("graph", True),
+        ("sm_mhz", 1980.0),
+        ("power_w", 420.0),
+        ("throttle", "power brake"),
+        ("gpu", "NVIDIA H200"),
+        ("when", "2026-11-21T10:00:00+00:00"),
+    ]
     assert list(row) == list(records.COLUMNS)
 
 

@@ -47,9 +47,7 @@ def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):
     package = kernels / "tiny" / "__init__.py"
     package.write_text(package.read_text().replace("('k',)", "('k<3>',)"))
     once = made("template <int N> __global__ void k(float* x) { x[threadIdx.x] *= N; }")
-    more = made(
-        "template <int N, class... T> __global__ void k(float* x, T...) { x[threadIdx.x] *= N; }"
-    )
+    more = made("template <int N, class... T> __global__ void k(float* x, T...) { x[threadIdx.x] *= N; }")
     assert once == more and "FMUL" in once["k.cu: k<3>"], "another symbol is no other code"
     with pytest.raises(RuntimeError, match="^tiny does not compile in "):
         made("__global__ void k(float* x) { x[threadIdx.x] *= y; }")
@@ -58,9 +56,7 @@ def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):
 def test_every_commit_once_and_what_differs_is_a_status(monkeypatch, capsys):
     """Of the shipped records: rooms with variants alone, trees that git makes and takes away again."""
     asked, called = [], []
-    monkeypatch.setattr(
-        same_code, "sass", lambda tree, room: asked.append((tree, room)) or {"k.cu: k": room}
-    )
+    monkeypatch.setattr(same_code, "sass", lambda tree, room: asked.append((tree, room)) or {"k.cu: k": room})
     monkeypatch.setattr(same_code, "_git", lambda *words: called.append(words[:2]))
     assert same_code.main([]) == 0
     out = capsys.readouterr().out.splitlines()

@@ -76,11 +76,14 @@ SIZE = message((1, 1), (2, 1), (3, 1))
 CODE = message((1, 7), (2, "PTX code"), (4, b"\x7fELF" + b"code" * 50), (6, 90))
 COMMENT = message((1, message((1, "id"))), (2, "title"), (3, "comment on a section"))
 SESSION = message(
-    (1, 4711), (2, 1), (3, message((5, "host name"))), (4, message((5, "target name"))),
+    (1, 4711),
+    (2, 1),
+    (3, message((5, "host name"))),
+    (4, message((5, "target name"))),
     (8, message((1, "Nsight Compute"), (2, "2026.3"))),
     (9, message((1, "/home/someone/python"), (4, "TOKEN=environment"))),
     (11, "ncu command line"),
-)  # fmt: skip
+)
 PROCESS = message((1, 4711), (2, "process host"), (3, "/home/someone/process"))
 
 
@@ -94,9 +97,18 @@ def block(*kernels, sources=(), ranges=()) -> bytes:
     entries = list(sources)
     for i, k in enumerate(kernels):
         heading = [
-            (1, 1), (2, i), (3, 1), (4, i), (5, f"_Z{k.name}"), (6, k.name),
-            (7, f"void {k.name}<4>(int)"), (8, 3), (9, SIZE), (10, SIZE), (11, SIZE),
-        ]  # fmt: skip
+            (1, 1),
+            (2, i),
+            (3, 1),
+            (4, i),
+            (5, f"_Z{k.name}"),
+            (6, k.name),
+            (7, f"void {k.name}<4>(int)"),
+            (8, 3),
+            (9, SIZE),
+            (10, SIZE),
+            (11, SIZE),
+        ]
         results = [(13, m) for m in metrics(k.values)]
         entries.append(message(*heading, *results, (15, CODE), (18, COMMENT)))
     entries += [message((1, 1), (2, 1), *((4, m) for m in metrics(v))) for v in ranges]
@@ -112,9 +124,11 @@ def report(path: Path, *blocks: bytes, version: int = 10) -> Path:
     return path
 
 
-GRID = {f"launch__{what}_dim_{axis}": size
-        for what, sizes in (("grid", (64, 32, 2)), ("block", (128, 1, 1)))
-        for axis, size in zip("xyz", sizes, strict=True)}  # fmt: skip
+GRID = {
+    f"launch__{what}_dim_{axis}": size
+    for what, sizes in (("grid", (64, 32, 2)), ("block", (128, 1, 1)))
+    for axis, size in zip("xyz", sizes, strict=True)
+}
 
 
 @pytest.fixture
@@ -186,9 +200,7 @@ def fake_action(name, values):
         return SimpleNamespace(value=lambda: value, has_value=lambda: True, unit=lambda: unit)
 
     metrics = {key: one(*value) for key, value in values.items()}
-    return SimpleNamespace(
-        name=lambda: name, metric_by_name=metrics.get, metric_names=lambda: tuple(metrics)
-    )
+    return SimpleNamespace(name=lambda: name, metric_by_name=metrics.get, metric_names=lambda: tuple(metrics))
 
 
 def test_several_ranges_and_units(monkeypatch, tmp_path):
@@ -200,8 +212,10 @@ def test_several_ranges_and_units(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ncu_report", module)
     df = ncu.read(path)
     assert df[["range", "launch", "kernel"]].to_numpy().tolist() == [
-        [0, 0, "a"], [2, 1, "b"], [2, 2, "c"],
-    ]  # fmt: skip
+        [0, 0, "a"],
+        [2, 1, "b"],
+        [2, 2, "c"],
+    ]
     assert set(df["unit"]) == {"byte"}
     context[:] = []
     with pytest.raises(ValueError, match="finds no metric of a launch"):
@@ -414,12 +428,8 @@ def profiled(monkeypatch, ncu_here, metrics=METRICS, **options):
 
 
 @pytest.mark.parametrize("all_at_once", [True, False])
-@pytest.mark.parametrize(
-    "form", ["Failed to find metric {}", "Unknown metrics: {}, other.sum.", "No metric '{}' here"]
-)
-def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(
-    library, monkeypatch, form, all_at_once
-):
+@pytest.mark.parametrize("form", ["Failed to find metric {}", "Unknown metrics: {}, other.sum.", "No metric '{}' here"])
+def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(library, monkeypatch, form, all_at_once):
     here = Ncu(["none", "no__such.sum"], form, all_at_once)
     metrics = [*METRICS, "no__such.sum", "no__such.sum.pct", ncu.TIME]
     df = profiled(monkeypatch, here, metrics)
@@ -538,9 +548,11 @@ def params(**fields):
 
 class Request(ctypes.Structure):
     _fields_ = [
-        ("index", ctypes.c_size_t), ("type", ctypes.c_uint8), ("rollup", ctypes.c_uint8),
+        ("index", ctypes.c_size_t),
+        ("type", ctypes.c_uint8),
+        ("rollup", ctypes.c_uint8),
         ("submetric", ctypes.c_uint16),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -564,9 +576,13 @@ def lacks():
         assert call("NVPW_CUDA_MetricsEvaluator_CalculateScratchBufferSize", need)
         scratch = ctypes.create_string_buffer(need.size)
         made = params(
-            scratch=(pointer, ctypes.addressof(scratch)), scratch_size=(size, need.size), **of_chip,
-            counters=(pointer, None), counters_size=(size, 0), evaluator=(pointer, None),
-        )  # fmt: skip
+            scratch=(pointer, ctypes.addressof(scratch)),
+            scratch_size=(size, need.size),
+            **of_chip,
+            counters=(pointer, None),
+            counters_size=(size, 0),
+            evaluator=(pointer, None),
+        )
         assert call("NVPW_CUDA_MetricsEvaluator_Initialize", made)
         request = Request()
 
@@ -574,11 +590,12 @@ def lacks():
             return call(
                 "NVPW_MetricsEvaluator_ConvertMetricNameToMetricEvalRequest",
                 params(
-                    evaluator=(pointer, made.evaluator), name=(text, name.encode()),
+                    evaluator=(pointer, made.evaluator),
+                    name=(text, name.encode()),
                     request=(pointer, ctypes.addressof(request)),
                     request_size=(size, ctypes.sizeof(request)),
                 ),
-            )  # fmt: skip
+            )
 
         return {name for name in names if not known(name)}
 
@@ -684,17 +701,17 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
 
     log = []
     stream = SimpleNamespace(sync=lambda: log.append("wait"))
-    opened = SimpleNamespace(
-        compute_capability=(9, 0), create_stream=lambda: stream, sync=lambda: log.append("ready")
-    )
+    opened = SimpleNamespace(compute_capability=(9, 0), create_stream=lambda: stream, sync=lambda: log.append("ready"))
     code = SimpleNamespace(get_kernel=lambda name: name)
     program = SimpleNamespace(compile=lambda kind: code)
     monkeypatch.setattr(device, "require", lambda: SimpleNamespace(open=lambda: opened))
     monkeypatch.setattr(baselines, "contenders", lambda *_: {})
     for name, what in {
-        "LaunchConfig": dict, "Program": lambda *_: program, "ProgramOptions": dict,
+        "LaunchConfig": dict,
+        "Program": lambda *_: program,
+        "ProgramOptions": dict,
         "launch": lambda stream, config, kernel: log.append(kernel),
-    }.items():  # fmt: skip
+    }.items():
         monkeypatch.setattr(cuda.core, name, what)
     monkeypatch.setattr(driver, "cuProfilerStart", lambda: log.append("start"))
     monkeypatch.setattr(driver, "cuProfilerStop", lambda: log.append("stop"))

@@ -182,9 +182,7 @@ def test_shapes_make_problems(room):
     module = importlib.import_module(f"kernels.{room}")
     for shape in planned(room):
         problem = module.problem(**shape)
-        assert problem.nnz > 0 and (problem.m, problem.n, problem.k) == tuple(
-            shape[key] for key in ("m", "n", "k")
-        )
+        assert problem.nnz > 0 and (problem.m, problem.n, problem.k) == tuple(shape[key] for key in ("m", "n", "k"))
 
 
 @pytest.mark.parametrize("room", BUILT)
@@ -230,7 +228,5 @@ def test_densities_are_the_ends_of_the_sweeps():
 def test_contenders_of_claims_on_counters_are_profiled():
     for claim in load.claims():
         if "counters" in claim.experiment:
-            named = {*load.contenders(claim)} - {
-                evidence.BEST
-            }  # whichever algorithm that is at a point
+            named = {*load.contenders(claim)} - {evidence.BEST}  # whichever algorithm that is at a point
             assert named <= set(PROFILES[claim.room]["contenders"]), claim.id

@@ -125,9 +125,7 @@ def run(tmp_path, monkeypatch):
     cases.write_text(textwrap.dedent(CHILD.format()))
     monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
 
-    def made(
-        how: str, log: str | None = "", tool: str = "memcheck", limit: float = 60, **more
-    ) -> Ran:
+    def made(how: str, log: str | None = "", tool: str = "memcheck", limit: float = 60, **more) -> Ran:
         monkeypatch.setenv("HOW", how)
         monkeypatch.delenv("LOG", raising=False)
         if log is not None:
@@ -191,9 +189,7 @@ def test_a_tool_that_wrote_nothing_has_not_looked(run):
 
 
 def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
-    made = jobs.command(
-        "fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",)
-    )
+    made = jobs.command("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
     assert made[made.index("--kernel-name") + 1] == "regex=^_Z[0-9]+(a|b)"
     assert made[made.index("--port") + 1] == str(49152 + 60)
     inner = made[made.index("child") :]

@@ -37,9 +37,7 @@ def test_the_template_compiles_for_every_target_and_fits_csr(mine, problem):
 def test_the_template_is_refused_where_the_operands_are_others(mine):
     from kernels import nm_spmm
 
-    with pytest.raises(
-        ValueError, match=r"no argument 'a.row_ptr'; the room has m, n, k, nnz, a, b"
-    ):
+    with pytest.raises(ValueError, match=r"no argument 'a.row_ptr'; the room has m, n, k, nnz, a, b"):
         contenders.check_header(contenders.load(str(mine)), nm_spmm.problem(64, 64, 64))
 
 
@@ -52,9 +50,7 @@ def test_another_source_has_another_digest(mine):
 
 def test_what_does_not_compile_is_one_sentence_with_the_first_error(mine):
     mine.write_text(mine.read_text().replace("float sum = 0.f;", "float sum = nought;"))
-    with pytest.raises(
-        ValueError, match=r'does not compile for sm_80: .*"nought" is undefined'
-    ) as caught:
+    with pytest.raises(ValueError, match=r'does not compile for sm_80: .*"nought" is undefined') as caught:
         contenders.compiled(contenders.load(str(mine)))
     assert "\n" not in str(caught.value)
 
@@ -142,12 +138,8 @@ def test_the_python_template_loads_without_a_gpu():
     assert contenders.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
 
 
-def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(
-    mine, tmp_path, monkeypatch
-):
-    mine.write_text(
-        mine.read_text().replace("template <int", "#include <of_the_toolkit.h>\ntemplate <int")
-    )
+def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(mine, tmp_path, monkeypatch):
+    mine.write_text(mine.read_text().replace("template <int", "#include <of_the_toolkit.h>\ntemplate <int"))
     with pytest.raises(ValueError, match="of_the_toolkit.h"):
         contenders.compiled(contenders.load(str(mine)))
     for number in (1, 2):

@@ -41,11 +41,12 @@ def gpu(monkeypatch, tmp_path):
                 raise check.WrongResult(f"{name} at {check.describe(problem)} is wrong: see row 0")
         return {
             name: (
-                run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6),
+                run.Prepared(0.5, 512),
+                check.Errors(1e-7, 1e-6),
                 bench.Timing(t, 0.99 * t, 1.01 * t, 25, 1980.0, 500.0, "none", False),
             )
             for name, t in ((n, TIMES[n] * problem.n / 64) for n in contenders)
-        }  # fmt: skip
+        }
 
     monkeypatch.setattr(device.DeviceInfo, "open", lambda self: "a device")
     monkeypatch.setattr(device, "require", lambda ordinal=0: INFO)
@@ -75,9 +76,7 @@ def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu)
     assert list(court.recorded(gpu.root)) == [("mine", "nvidia-h200", "casper_sparse")]
     assert records.read_machine(begun.folder)["contender"] == "mine.cu 0123"
     table = court.standings(df, "mine")
-    assert (
-        table["best"].tolist() == ["auto", "auto"] and table["verdict"].tolist() == ["faster"] * 2
-    )
+    assert table["best"].tolist() == ["auto", "auto"] and table["verdict"].tolist() == ["faster"] * 2
     assert table["over_library"].tolist() == [2.0, 2.0]
     assert court.verdict(table, "mine") == (
         "mine against the best at each of 2 points (auto): 1.25×, faster at 2. "
@@ -98,9 +97,7 @@ def test_a_second_trial_begins_anew(gpu):
 def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu):
     """Nor how many points there were to be: both speak of a record that is set aside."""
     begun = court.start(contender(), "casper_sparse", "kick", 0)
-    court.measure(
-        begun, contender(), problems(), others() | {"auto": refuse("auto")}, lambda _: None
-    )
+    court.measure(begun, contender(), problems(), others() | {"auto": refuse("auto")}, lambda _: None)
     spoken = [begun.folder / name for name in (records.PLAN, records.ABSENT)]
     assert all(path.is_file() for path in spoken)
     court.start(contender(), "casper_sparse", "kick", 0)
@@ -232,9 +229,7 @@ def test_the_figure_has_a_bar_for_everyone_and_the_contenders_first():
     assert names[:3] == ["mine", "rows_per_warp", "column_tiles"] and len(ax.patches) == len(names)
     assert labels(fig) == ["the contender", "the room's kernels", "libraries"]
     mine = records.geomean(data.loc[data["variant"] == "mine", "speedup"])
-    assert (
-        ax.patches[0].get_width() == pytest.approx(mine) == pytest.approx(synthetic.SPEEDUP["wide"])
-    )
+    assert ax.patches[0].get_width() == pytest.approx(mine) == pytest.approx(synthetic.SPEEDUP["wide"])
     assert f"{mine:.2f}×" in words(fig) and "speedup over the fastest library" in ax.get_xlabel()
     legible(fig)
 
@@ -249,7 +244,5 @@ def test_without_a_library_bars_are_over_the_fastest_other():
 
 def test_the_figure_is_kept_with_its_data(folder):
     shown = court.show(record(), "mine", "casper_sparse", "NVIDIA H200")
-    assert (
-        shown.svg_path == folder / "trials" / "mine-casper_sparse.svg" and shown.csv_path.is_file()
-    )
+    assert shown.svg_path == folder / "trials" / "mine-casper_sparse.svg" and shown.csv_path.is_file()
     assert "slower at 21" in shown.markup and "NVIDIA H200" in shown.markup

@@ -41,9 +41,7 @@ def test_what_a_header_says(write):
     assert head.grid == ("ceil(n / 32)", "m // 2", "min(m, 7)") and head.block == ("32 * 4",)
     assert head.arguments[1:4] == (("n - 1", ""), ("nnz", "int64"), ("2", "float32"))
     assert head.require == ("n % 4 == 0", "k <= 4096") and not head.clear
-    short = header.read(
-        write("// entry: f\n// grid: m\n// block: 1\n// arguments: c\n// clear: c\n")
-    )
+    short = header.read(write("// entry: f\n// grid: m\n// block: 1\n// arguments: c\n// clear: c\n"))
     assert short.shared == "0" and short.clear and short.targets == jit.TARGETS
 
 
@@ -128,7 +126,7 @@ def test_what_does_not_fit_the_problem_is_refused(write, problem, old, new, says
         (tensor_core_24.problem(64, 64, 64), {"a.meta": "uint16 (64 x 4)", "c": "the output, 64 x 64"}),
     ],
     ids=["vectors", "blocks", "elements"],
-)  # fmt: skip
+)
 def test_every_format_has_names(problem, has):
     found = header.described(problem, problem.host())
     assert list(found)[:4] == list(header.SIZES) and "c" in found
@@ -138,10 +136,17 @@ def test_every_format_has_names(problem, has):
 @pytest.mark.parametrize(
     ("text", "is_"),
     [
-        ("n * 1.0", 40), ("n / 1.6", 25), ("ceil(n / 1.5)", 27), ("max(n)", 40), ("min(m, n, 7)", 7), ("n * 0.1", 4),
-        ("ceil(0.3 / 0.1)", 3), ("7 // 2.5", 2), ("-" * 100 + "n", 40),
+        ("n * 1.0", 40),
+        ("n / 1.6", 25),
+        ("ceil(n / 1.5)", 27),
+        ("max(n)", 40),
+        ("min(m, n, 7)", 7),
+        ("n * 0.1", 4),
+        ("ceil(0.3 / 0.1)", 3),
+        ("7 // 2.5", 2),
+        ("-" * 100 + "n", 40),
     ],
-)  # fmt: skip
+)
 def test_sums_are_exact_also_with_points(write, problem, text, is_):
     head, known = header.read(write()), header.names(problem, problem.host())
     found = header.value(head, text, known)

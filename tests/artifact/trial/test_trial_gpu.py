@@ -80,9 +80,7 @@ def test_a_wrong_kernel_gets_no_number(tmp_path, build, capsys):
     )
     assert cli.main(["trial", str(wrong), "--room", "casper_sparse", *SIZES]) == 1
     out, err = capsys.readouterr()
-    assert (
-        "mine on whole numbers at m=256" in err and "the first one, at row 7, column 0, is" in err
-    )
+    assert "mine on whole numbers at m=256" in err and "the first one, at row 7, column 0, is" in err
     assert "against the best" not in out and not court.recorded(build)
 
 
@@ -100,9 +98,12 @@ def test_a_kernel_that_reads_where_nothing_is_fails_with_a_sentence(tmp_path):
         *SIZES,
     ]
     done = subprocess.run(
-        command, cwd=paths.ROOT, capture_output=True, text=True,
+        command,
+        cwd=paths.ROOT,
+        capture_output=True,
+        text=True,
         env=os.environ | {"SPARSITY_BUILD": str(tmp_path / "build")},
-    )  # fmt: skip
+    )
     assert (
         done.returncode == 1
         and "artifact: mine on whole numbers at m=256" in done.stderr

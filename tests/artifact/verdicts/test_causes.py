@@ -50,9 +50,7 @@ def ceilings(folder, gpu, **slower):
 
 
 def found(asked, first, second) -> causes.Cause:
-    sides = [
-        causes.side(name, folder, asked.room) for name, folder in (("A", first), ("B", second))
-    ]
+    sides = [causes.side(name, folder, asked.room) for name, folder in (("A", first), ("B", second))]
     judged = [judge.judge([asked], side.folder).iloc[0] for side in sides]
     assert judged[0]["verdict"] != judged[1]["verdict"]
     return causes.of(asked, sides, [row["rests"] for row in judged])
@@ -120,9 +118,7 @@ def test_another_version_of_the_library_whose_times_moved(tmp_path):
     slow = made(tmp_path, "NVIDIA X1", 1.15, contender=library, machine=newer)
     asked = replace(
         faster(0.75, 0.1),
-        rule=judging.rule(
-            {"speedup": OURS, "over": library}, "geometric mean", {"at_least": 0.75, "partly": 0.1}
-        ),
+        rule=judging.rule({"speedup": OURS, "over": library}, "geometric mean", {"at_least": 0.75, "partly": 0.1}),
     )
     cause = found(asked, first, slow)
     assert cause.name == causes.STATE and "12.6 on the A and 12.9 on the B" in cause.told
@@ -164,9 +160,7 @@ def test_a_share_of_points_is_close_where_the_points_are(tmp_path):
     words = (judging.SPEEDUP, {"share_of_points_below": 1.0}, {"at_least": 1.0, "partly": 0.1})
     first = made(tmp_path)
     for gpu, ratio, close in (("NVIDIA X1", 1.2, False), ("NVIDIA Y2", 1.01, True)):
-        made_of = synthetic.experiment(
-            "wide", lambda m, n, k, d, r=ratio: r if n > 4096 else 0.99, gpu=gpu
-        )
+        made_of = synthetic.experiment("wide", lambda m, n, k, d, r=ratio: r if n > 4096 else 0.99, gpu=gpu)
         df = {"wide": made_of}
         folder = synthetic.folder(tmp_path, df, gpu, gpu.lower().replace(" ", "-"))
         near = {"wide": synthetic.experiment("wide", 0.99)}
@@ -182,9 +176,7 @@ def test_a_trend_moves_without_what_all_its_points_have_in_common(tmp_path):
     for gpu, scale, last in (("NVIDIA H200", 1.0, 1.01), ("NVIDIA X1", 2.0, 0.99)):
         df = synthetic.experiment("wide", gpu=gpu)
         rows = df["variant"] == OURS
-        steps = df["n"].map(
-            lambda n, last=last: 1.2 ** min(rate[n], 14) * (last if n == 2**15 else 1)
-        )
+        steps = df["n"].map(lambda n, last=last: 1.2 ** min(rate[n], 14) * (last if n == 2**15 else 1))
         us = df["useful_flops"] / steps / 1e9 * scale
         for column in ("median_us", "q25_us", "q75_us"):
             df.loc[rows, column] = us[rows]
@@ -202,30 +194,20 @@ def test_counters_on_one_gpu_and_bytes_on_the_other(home, tmp_path):
     sides = [causes.side(name, folder, ROOM) for name, folder in (("A", home), ("B", other))]
     cause = causes.of(faster(0.6, 0.1), sides, [("counters", "wide"), ("ceilings", "wide")])
     assert cause.name == causes.KIND
-    assert (
-        "by hardware counters on the A, by bytes over the ceiling of copying on the B" in cause.told
-    )
+    assert "by hardware counters on the A, by bytes over the ceiling of copying on the B" in cause.told
 
 
 def test_what_a_verdict_rests_on_is_what_was_read(home):
     use = {"dram_use": OURS, "metric": "dram"}
-    asked = claim(
-        use, "median", {"at_most": 5, "partly": 6}, experiment=("wide", "ceilings", "counters")
-    )
+    asked = claim(use, "median", {"at_most": 5, "partly": 6}, experiment=("wide", "ceilings", "counters"))
     (row,) = judge.judge([asked], home).itertuples()
     assert row.rests == ("ceilings", "wide")
     synthetic.write_counters(home / ROOM, {OURS: {"dram": 20.0}})
     (row,) = judge.judge([asked], home).itertuples()
     assert row.rests == ("counters", "wide")
     assert compare._basis(("counters", "wide"), ("ceilings", "wide")) == compare.TWO_KINDS
-    assert (
-        compare._basis((f"fig9{evidence.SERIES}A100",), (f"fig9{evidence.SERIES}A100",))
-        == compare.NO_GPU
-    )
-    assert (
-        compare._basis((), ()) == compare.NO_GPU
-        and compare._basis(("wide",), ("wide",)) == compare.OWN
-    )
+    assert compare._basis((f"fig9{evidence.SERIES}A100",), (f"fig9{evidence.SERIES}A100",)) == compare.NO_GPU
+    assert compare._basis((), ()) == compare.NO_GPU and compare._basis(("wide",), ("wide",)) == compare.OWN
 
 
 def test_a_claim_about_ceilings_names_the_one_that_decides(tmp_path):
@@ -236,9 +218,7 @@ def test_a_claim_about_ceilings_names_the_one_that_decides(tmp_path):
     other = synthetic.folder(tmp_path, {}, "NVIDIA X1", "nvidia-x1")
     ceilings(other, "NVIDIA X1", copy=1.6, l2_read=1.6)
     cause = found(asked, first, other)
-    assert cause.name == causes.MEMORY and cause.told.startswith(
-        "copy 4,000 and 2,500 GB/s (1.60×)"
-    )
+    assert cause.name == causes.MEMORY and cause.told.startswith("copy 4,000 and 2,500 GB/s (1.60×)")
     ceilings(other, "NVIDIA X1", fma=1 / 1.6)
     assert found(asked, first, other).name == causes.ARITHMETIC
 
@@ -282,9 +262,7 @@ def test_every_change_of_the_shipped_records_has_a_cause_and_its_numbers(shipped
     changed = shipped.verdicts[~shipped.verdicts["agrees"]]
     assert len(changed) and set(changed["cause"]) <= set(causes.CAUSES)
     assert changed["told"].str.contains(r"\d").all()
-    assert (shipped.verdicts.loc[shipped.verdicts["agrees"], ["cause", "told"]] == "").all(
-        axis=None
-    )
+    assert (shipped.verdicts.loc[shipped.verdicts["agrees"], ["cause", "told"]] == "").all(axis=None)
     text = compare.report(shipped)
     for row in changed.itertuples():
         assert f"{row.cause}: {row.told}" in text

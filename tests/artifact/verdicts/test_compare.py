@@ -15,11 +15,7 @@ def frames(**how):
 
 
 #: Enough to see verdicts change; all of a room take a second on each side.
-FEW = [
-    claim
-    for claim in compare.load.claims()
-    if claim.id in ("abstract-speedup", "tall-best", "wide-speedup")
-]
+FEW = [claim for claim in compare.load.claims() if claim.id in ("abstract-speedup", "tall-best", "wide-speedup")]
 
 
 @pytest.fixture(autouse=True)
@@ -145,9 +141,7 @@ def test_too_little_in_common_is_no_agreement(tmp_path, shipped):
     wide = synthetic.folder(tmp_path / "wide", {"wide": made["wide"]})
     with pytest.raises(ValueError, match="has only 168 of the 432 rows of casper_sparse in"):
         compare.compare(wide, shipped)
-    kick = synthetic.folder(
-        tmp_path / "kick", {"wide": made["wide"][made["wide"]["n"].isin([512, 2048])]}
-    )
+    kick = synthetic.folder(tmp_path / "kick", {"wide": made["wide"][made["wide"]["n"].isin([512, 2048])]})
     with pytest.raises(ValueError, match="has only 48 of the 432 rows.*too few.*`make measure`"):
         compare.compare(kick, shipped)
 
@@ -170,9 +164,7 @@ def test_verdicts_that_one_side_cannot_give_decide_nothing_on_another_gpu(unmeas
     assert list(other) == [False]
 
 
-def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(
-    tmp_path, shipped, few_claims, monkeypatch
-):
+def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(tmp_path, shipped, few_claims, monkeypatch):
     """On another GPU the verdicts decide; "not measured" everywhere would agree with anything."""
     synthetic.write_counters(shipped / "casper_sparse", {"warp_per_row": {"c": 1.0}})
     words = ({"counter": "c", "of": "warp_per_row"}, "median", {"at_least": 1, "partly": 0})

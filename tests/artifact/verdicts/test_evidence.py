@@ -26,9 +26,7 @@ CASPER = [claim for claim in load.claims() if claim.room == "casper_sparse"]
 def test_the_best_of_the_room_is_a_contender():
     quantity = {"speedup": "room_best", "over": "cusparse_best"}
     got = outcome(evidence(), quantity, "geometric mean", {"at_least": 1.1, "partly": 1.0})
-    assert (
-        got.measured == "geometric mean 1.25× over cuSPARSE"
-    )  # rows_per_warp takes 0.8 of its time
+    assert got.measured == "geometric mean 1.25× over cuSPARSE"  # rows_per_warp takes 0.8 of its time
 
 
 @pytest.mark.parametrize("library", ["cublas_handle", "cublas", "cpu_blas", "cusparselt"])
@@ -201,9 +199,7 @@ def test_a_record_cut_at_a_points_boundary_is_refused(tmp_path, points, refused)
     if not refused:
         assert len(judge.judge(CASPER, folder)) == len(CASPER)
         return
-    with pytest.raises(
-        ValueError, match=rf"wide\.csv: this record lacks {21 - points} of the 21 points"
-    ):
+    with pytest.raises(ValueError, match=rf"wide\.csv: this record lacks {21 - points} of the 21 points"):
         judge.judge(CASPER, folder)
 
 
@@ -227,9 +223,7 @@ def test_a_kick_is_whole_and_so_is_a_sweep_with_more_points(tmp_path):
 
 def test_the_points_of_an_experiment_are_those_of_its_sweep():
     assert [p.total() for p in evidence_.planned("nm_cuda_core", "published")] == [8, 3]
-    assert evidence_.planned("nm_cuda_core", "published") == evidence_.planned(
-        "nm_cuda_core", "scaling"
-    )
+    assert evidence_.planned("nm_cuda_core", "published") == evidence_.planned("nm_cuda_core", "scaling")
     assert evidence_.planned("casper_sparse", "real") == ()  # matrices from outside
     assert evidence_.planned("no_such_room", "wide") == ()
     full, kick = evidence_.planned("nm_spmm", "vectors")
@@ -240,9 +234,7 @@ def test_a_pattern_of_a_shape_that_is_missing_is_missed(tmp_path):
     df = pd.DataFrame({"label": ["a", "a", "b"], "m": 1, "n": 1, "k": [1, 2, 1], "density": 0.5})
     plan = Counter({(1.0, 1.0, 1.0, 0.5): 2, (1.0, 1.0, 2.0, 0.5): 1})
     evidence_.whole(df, (plan, Counter()), tmp_path)
-    with pytest.raises(
-        ValueError, match="lacks 1 of the 3 points of its sweep, the first at m = 1"
-    ):
+    with pytest.raises(ValueError, match="lacks 1 of the 3 points of its sweep, the first at m = 1"):
         evidence_.whole(df[df["label"] == "a"], (plan, Counter()), tmp_path)
 
 

@@ -130,10 +130,7 @@ def test_near_is_of_every_contender():
         {"near": [0.95, 1.05], "factor": 1.1, "partly": 1.3},
     )
     names = {"near": ["warp_per_row", "column_tiles"], "far": ["warp_per_row", "rows_per_warp"]}
-    got = {
-        key: outcome(e, SPEEDUP | {"speedup": of}, "each point", expect)
-        for key, of in names.items()
-    }
+    got = {key: outcome(e, SPEEDUP | {"speedup": of}, "each point", expect) for key, of in names.items()}
     assert (got["near"].verdict, got["far"].verdict) == (REPRODUCED, PARTLY)
     assert got["far"].measured == "warp_per_row 1×, rows_per_warp 1.25× over cuSPARSE"
 
@@ -291,9 +288,7 @@ def test_memory_limits_at_a_share_of_the_points():
 
 
 def test_several_contenders_must_agree():
-    table = synthetic.counters(
-        {"warp_per_row": {"c": 93}, "any_n": {"c": 93}, "l2_panels": {"c": 2}}
-    )
+    table = synthetic.counters({"warp_per_row": {"c": 93}, "any_n": {"c": 93}, "l2_panels": {"c": 2}})
     e = evidence(counters=table)
     expect = {"at_least": 90, "partly": 60}
 

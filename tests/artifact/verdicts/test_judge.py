@@ -28,15 +28,12 @@ def test_the_verdicts_of_the_shipped_records_are_those_of_the_golden_file(capsys
     new = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("id")
     old = pd.read_csv(GOLDEN).set_index("id")
     rows = [
-        f"{i}: {dict(old.loc[i]) if i in old.index else 'new'} -> "
-        f"{dict(new.loc[i]) if i in new.index else 'gone'}"
+        f"{i}: {dict(old.loc[i]) if i in old.index else 'new'} -> {dict(new.loc[i]) if i in new.index else 'gone'}"
         for i in dict.fromkeys([*old.index, *new.index])
         if i not in old.index or i not in new.index or not old.loc[i].equals(new.loc[i])
     ]
     if rows:
-        head = (
-            f"{len(rows)} verdicts or values of {paths.RECORDED} changed; if they should: `{RENEW}`"
-        )
+        head = f"{len(rows)} verdicts or values of {paths.RECORDED} changed; if they should: `{RENEW}`"
         pytest.fail("\n".join([head, *rows]))
 
 

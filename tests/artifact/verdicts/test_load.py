@@ -20,14 +20,9 @@ def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
     (claim,) = load(tmp_path, GOOD)
     assert claim.rule.expect.parameters == {"between": [0.55, 0.9], "tolerance": 0.05}
     assert (
-        claim.typed == {"wide": 2, "counters": 3}
-        and claim.source == "casperSPARSE"
-        and claim.published == "0.55–0.90×"
+        claim.typed == {"wide": 2, "counters": 3} and claim.source == "casperSPARSE" and claim.published == "0.55–0.90×"
     )
-    assert (
-        claim.rule.also_over == "cusparse_default"
-        and "also_over" not in claim.rule.quantity.parameters
-    )
+    assert claim.rule.also_over == "cusparse_default" and "also_over" not in claim.rule.quantity.parameters
     assert claim.rule.written["expect"] == {"within": "published", "tolerance": 0.05}
 
 
@@ -207,9 +202,7 @@ def test_typed_minutes_are_of_experiments_that_exist(room):
         else:
             assert said == 0, experiment
         if told is not None:
-            assert abs(said - told) <= max(0.1, told / 2), (
-                f"{experiment}: {said} typed, {told:.1f} recorded"
-            )
+            assert abs(said - told) <= max(0.1, told / 2), f"{experiment}: {said} typed, {told:.1f} recorded"
 
 
 def test_minutes_are_those_of_the_records_and_typed_ones_only_where_none_tells():

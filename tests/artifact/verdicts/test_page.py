@@ -29,13 +29,9 @@ def test_totals_tell_apart_what_the_sources_own_data_decide(tmp_path):
     holds = (theirs["verdict"] == measures.REPRODUCED).sum()
     counts, more = page.totals(df).split("; ")
     assert sum(int(part.split()[0]) for part in counts.split(", ")) == measured(df)
-    assert (
-        more == f"{len(theirs)} more {page.OWN_DATA}, and {holds} of these are consistent with it"
-    )
+    assert more == f"{len(theirs)} more {page.OWN_DATA}, and {holds} of these are consistent with it"
     assert "more" not in page.totals(claims.drop(theirs.index))
-    assert (
-        page.markdown(df, "X").splitlines()[0] == f"{measured(df)} claims on X: {page.totals(df)}"
-    )
+    assert page.markdown(df, "X").splitlines()[0] == f"{measured(df)} claims on X: {page.totals(df)}"
 
 
 def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
@@ -77,9 +73,7 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
             assert re.search(r"why, .*</summary>.*<p>.+</p><p class=\"judged\">", shown), row["id"]
         assert ("<summary>a close call, " in shown) == bool(row["close"]), row["id"]
         # Folded is all but the verdict and what was measured, and a row is a link to itself.
-        plain = re.sub(
-            "<details>.*?</details>|<[^>]*>", "", re.search("<td data-label=.NVIDIA.*", shown)[0]
-        )
+        plain = re.sub("<details>.*?</details>|<[^>]*>", "", re.search("<td data-label=.NVIDIA.*", shown)[0])
         assert html.escape(row["measured"]) in plain and "A close call" not in plain, row["id"]
         assert f'href="#claim-{row["id"]}"' in shown
         assert f"<small>{minutes.said(row['minutes'])} min</small></th>" in shown
@@ -108,9 +102,7 @@ def test_rows_stand_below_the_sections_of_their_sources(tmp_path):
             assert found[2] == head, line
             below[found[1]] = head
     where = df.set_index("id")["where"]
-    assert below == {
-        i: f"{df.set_index('id')['source'][i]} · {page.section(where[i])}" for i in where.index
-    }
+    assert below == {i: f"{df.set_index('id')['source'][i]} · {page.section(where[i])}" for i in where.index}
     assert 'class="group"' not in page.ledger({"NVIDIA H200": df}, "ledger.html")
 
 
@@ -136,8 +128,18 @@ def test_sections_come_as_in_the_text():
     df = pd.DataFrame({"source": "one", "where": heads})
     df = pd.concat([df, pd.DataFrame({"source": ["two"] * 2, "where": ["5.2", "3"]})])
     assert list(page.by_section(df)["where"]) == [
-        "abstract", "II-A", "IV", "IV-B", "IV-E", "X", "footnote 3", "Table I", "Conclusion", "3", "5.2",
-    ]  # fmt: skip
+        "abstract",
+        "II-A",
+        "IV",
+        "IV-B",
+        "IV-E",
+        "X",
+        "footnote 3",
+        "Table I",
+        "Conclusion",
+        "3",
+        "5.2",
+    ]
 
 
 def test_the_numbers_of_a_claim_are_a_link_in_its_cell(tmp_path):
@@ -158,16 +160,12 @@ def test_what_comes_first_is_open_and_the_others_unfold(tmp_path):
     assert set(re.findall('<tr id="claim-([^"]*)"', folded)) == set(df["id"]) - set(first)
     assert f"<summary>The other {len(df) - 2} rows</summary>" in folded
     assert f"<p>{measured(df)} claims" in shown  # counts are of all
-    assert 'class="folded"' not in page.ledger(
-        {"NVIDIA H200": df}, "ledger.html", ["no such claim"]
-    )
+    assert 'class="folded"' not in page.ledger({"NVIDIA H200": df}, "ledger.html", ["no such claim"])
 
 
 def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     one = judge.judge(KNOWN, synthetic.folder(tmp_path / "a"))
-    two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[
-        ::-1
-    ]  # in any order
+    two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[::-1]  # in any order
     text = page.ledger({"First": one, "Second": two})
     assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
     assert f"<p>{measured(one)} claims on First: " in text
@@ -228,9 +226,7 @@ def test_rules_are_defined_for_every_claim():
         assert sorted(i for ids in rows["claims"] for i in ids) == sorted(c.id for c in KNOWN)
     speedup = df.set_index("name").loc["speedup"]
     assert speedup["definition"].startswith("Time of the baseline `over` divided by")
-    assert not df.duplicated(
-        ["part", "name"]
-    ).any()  # or two rooms would each have one of that name
+    assert not df.duplicated(["part", "name"]).any()  # or two rooms would each have one of that name
 
 
 def test_a_rule_is_written_as_in_its_file():

@@ -90,9 +90,7 @@ def test_the_point_nearest_to_a_limit_decides(tflops, reduce, expect, expected):
     assert got.measured.startswith(f"{word} {tflops / 60:.0%} of the fma ceiling, median ")
 
 
-@pytest.mark.parametrize(
-    "error,expected", [(2e-7, REPRODUCED), (5e-6, PARTLY), (2e-5, NOT_REPRODUCED)]
-)
+@pytest.mark.parametrize("error,expected", [(2e-7, REPRODUCED), (5e-6, PARTLY), (2e-5, NOT_REPRODUCED)])
 def test_the_largest_of_a_column_is_that_of_the_worst_contender(error, expected):
     made = frames(rel_err=1e-9)
     made["wide"].loc[made["wide"]["variant"] == "any_n", "rel_err"] = error
@@ -163,21 +161,15 @@ def test_a_share_of_a_counter_may_be_of_a_sum():
     assert np.allclose(both.all, 0.23) and "c + d over all" in both.name
     # Where one of them was not read, there is no share.
     lacks = (table["metric"] == "d") & (table["m"] == table["m"].max())
-    fewer = quantities.counter_share(
-        evidence(counters=table[~lacks]), ALL, "c", "all", "warp_per_row", plus=["d"]
-    )
+    fewer = quantities.counter_share(evidence(counters=table[~lacks]), ALL, "c", "all", "warp_per_row", plus=["d"])
     assert 0 < len(fewer.all) < len(both.all) and np.allclose(fewer.all, 0.23)
     few = evidence(counters=table[table["metric"] != "d"])
     with pytest.raises(NotMeasured, match="counter d was not profiled"):
         quantities.counter_share(few, ALL, "c", "all", "warp_per_row", plus=["d"])
 
 
-@pytest.mark.parametrize(
-    "least,requested,expected", [(0.9, 0.95, REPRODUCED), (0.1, 0.2, NOT_REPRODUCED)]
-)
-def test_memory_use_without_counters_is_between_least_and_requested_bytes(
-    least, requested, expected
-):
+@pytest.mark.parametrize("least,requested,expected", [(0.9, 0.95, REPRODUCED), (0.1, 0.2, NOT_REPRODUCED)])
+def test_memory_use_without_counters_is_between_least_and_requested_bytes(least, requested, expected):
     quantity = {"memory_use": "warp_per_row", "metric": "dram", "beside": "l2"}
     expect = {"memory_limits_from": 0.6, "at_points": 0.9}
     made = frames(tflops=30.0)

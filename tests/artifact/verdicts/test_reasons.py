@@ -15,9 +15,7 @@ from artifact.verdicts import judge, load, measures, reasons
 KNOWN = load.claims()
 CASPER = {claim.id: claim for claim in KNOWN if claim.room == "casper_sparse"}
 #: A number that is measured, not the name of a size, a GPU, a level of cache or an equation.
-TYPED = re.compile(
-    r"\d[\d.,]*\s*(×|%|per cent|times|µs|ms\b|MHz|[TG]?FLOP|[KMGT]i?B\b)|\d\.\d|\d[eE][-+]?\d"
-)
+TYPED = re.compile(r"\d[\d.,]*\s*(×|%|per cent|times|µs|ms\b|MHz|[TG]?FLOP|[KMGT]i?B\b)|\d\.\d|\d[eE][-+]?\d")
 #: What one record of one GPU says that the shipped records have.
 SHIPPED = [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]
 #: The GPU that the chapters speak of: its reasons are written by hand.

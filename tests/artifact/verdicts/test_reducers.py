@@ -55,9 +55,7 @@ def test_means_apart():
     v = values([1, 4, 9, 9], experiment=["e", "e", "f", "f"], density=[0.1, 0.2, 0.1, 0.1])
     assert list(reducers.geometric_mean(v, "each experiment").values) == pytest.approx([2, 9])
     assert list(reducers.geometric_mean(v, "each density").values) == pytest.approx([1, 4, 9])
-    with pytest.raises(
-        ValueError, match="is of 'm'; it must be of each experiment or each density"
-    ):
+    with pytest.raises(ValueError, match="is of 'm'; it must be of each experiment or each density"):
         reducers.geometric_mean(v, "m")
     with pytest.raises(NotMeasured, match="not positive at every point"):
         reducers.geometric_mean(values([1, 0]))
@@ -94,9 +92,7 @@ def test_who_is_faster_point_by_point(speedup, side, expected):
     assert got.measured.startswith(f"{who} faster at ")
 
 
-@pytest.mark.parametrize(
-    "quantile,expected", [(0.1, NOT_REPRODUCED), (0.5, REPRODUCED), (0.9, REPRODUCED)]
-)
+@pytest.mark.parametrize("quantile,expected", [(0.1, NOT_REPRODUCED), (0.5, REPRODUCED), (0.9, REPRODUCED)])
 def test_a_quantile_is_the_value_below_which_that_share_lies(quantile, expected):
     """A third of the points has 1, the others 10: nine in ten reach 1, one in ten reaches 10."""
     table = synthetic.counters({"warp_per_row": {"c": 10}})
@@ -128,10 +124,7 @@ def test_a_trend_is_along_the_flops_of_the_records():
 
 def test_a_power_law_is_fitted_on_log_axes():
     square = reducers.power_law(values([1, 4, 16, 64]), "n", 1.1)
-    assert (
-        square.values.item() == pytest.approx(2)
-        and "exponent 2.00, points within 1.00×" in square.measured
-    )
+    assert square.values.item() == pytest.approx(2) and "exponent 2.00, points within 1.00×" in square.measured
     off = reducers.power_law(values([1, 4, 16, 640]), "n", 1.1)
     assert np.isnan(off.values.item()) and off.lines
     with pytest.raises(NotMeasured, match="three sizes"):

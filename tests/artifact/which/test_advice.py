@@ -37,10 +37,7 @@ def test_it_names_a_kernel_a_time_and_a_reason(answer):
     assert text.startswith("mine: 2000 x 2000, 12000 non-zeros (0.3 %), times 256 columns")
     assert f"Advice: {best['variant']}, A as CSR (room casper_sparse, FP32): " in text
     assert f"{advice.short(best['expected_us'])} µs expected on nvidia-h200" in text
-    assert (
-        "Why: its time goes to " in text
-        and "The recorded matrices most like this one are m" in text
-    )
+    assert "Why: its time goes to " in text and "The recorded matrices most like this one are m" in text
     assert "It was the fastest of 4 there; the next ones took" in text
     assert re.search(r"dense multiplication (would take|takes) some", text)
     assert "(N = 128/512) left out in turn, the advice was within 10% of the best at" in text
@@ -111,16 +108,17 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
     shown = answer.pool.df.assign(variant=df["variant"].replace(names))
     table = answer.guess.table.assign(variant=answer.guess.table["variant"].replace(names))
     answer = advice.Advice(
-        **{**vars(answer), "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices),
-           "guess": model.Guess(table, answer.guess.neighbours, {}, True)}
-    )  # fmt: skip
+        **{
+            **vars(answer),
+            "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices),
+            "guess": model.Guess(table, answer.guess.neighbours, {}, True),
+        }
+    )
 
     def point(problem, contenders, opened, budget_s):
         assert problem.label == "mine" and problem.n == 256
         timing = {n: bench.Timing(t, t, t, 9, 1.0, 1.0, "none", False) for n, t in times.items()}
-        return {
-            n: (run.Prepared(0.0, 0), check.Errors(0.0, 0.0), timing[n]) for n in contenders if n in times
-        }  # fmt: skip
+        return {n: (run.Prepared(0.0, 0), check.Errors(0.0, 0.0), timing[n]) for n in contenders if n in times}
 
     monkeypatch.setattr(run, "measure_point", point)
     found = advice.measure(answer, matrix(), None)
@@ -128,9 +126,7 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
     assert found["over_best"].tolist() == [1.0, 1.05, 3.0]
     assert "The advice was good: scalar takes 1.05×" in advice.judged(found, "scalar")
     assert "was not the best: cusparse_alg2 takes 3.00×" in advice.judged(found, "cusparse_alg2")
-    assert "does not take this matrix here; the fastest is warp_per_row" in advice.judged(
-        found, "win"
-    )
+    assert "does not take this matrix here; the fastest is warp_per_row" in advice.judged(found, "win")
 
 
 def test_a_library_that_is_not_installed_is_left_out_by_its_name(answer, monkeypatch):
@@ -139,16 +135,12 @@ def test_a_library_that_is_not_installed_is_left_out_by_its_name(answer, monkeyp
     timing = bench.Timing(2.0, 2.0, 2.0, 9, 1.0, 1.0, "none", False)
     df = answer.pool.df
     shown = df.assign(variant=df["variant"].replace({"plain": "scalar", "cut": "cusparse_alg2"}))
-    answer = advice.Advice(
-        **{**vars(answer), "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices)}
-    )
+    answer = advice.Advice(**{**vars(answer), "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices)})
 
     def needs(problem):
         raise ModuleNotFoundError("No module named 'nvmath'", name="nvmath")
 
-    monkeypatch.setattr(
-        advice.baselines, "contenders", lambda names, opened: {"cusparse_alg2": needs}
-    )
+    monkeypatch.setattr(advice.baselines, "contenders", lambda names, opened: {"cusparse_alg2": needs})
     room = importlib.import_module(f"kernels.{answer.pool.about.room}")
     monkeypatch.setattr(room, "bind", lambda name, problem, device: name)
 

@@ -41,7 +41,7 @@ def test_where_it_begins_to_pay(speedups, density):
 RATES = pd.DataFrame(
     [("FP32", s, s, s, rate) for s, rate in ((512, 10.0), (1024, 20.0), (2048, 30.0), (4096, 40.0), (8192, 50.0))],
     columns=["precision", "m", "n", "k", "tflops"],
-)  # fmt: skip
+)
 
 
 def test_dense_time_is_estimated_from_the_nearest_rates():
@@ -50,9 +50,7 @@ def test_dense_time_is_estimated_from_the_nearest_rates():
     assert atlas.dense_us(RATES, "FP32", 2**16, 2**16, 2**16) == pytest.approx(2.0 * 2**48 / 40e6)
     assert np.isnan(atlas.dense_us(RATES, "BF16", 64, 64, 64))
     thin = atlas.dense_us(RATES, "FP32", 2**14, 1, 2**14, copy_gbps=4000.0)
-    assert thin == pytest.approx(4 * (2**28 + 2**15) / 4e6), (
-        "reading A takes longer than multiplying"
-    )
+    assert thin == pytest.approx(4 * (2**28 + 2**15) / 4e6), "reading A takes longer than multiplying"
 
 
 def sweep(folder, **more):  # noqa: F811
@@ -80,11 +78,7 @@ def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder)
 def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated(folder):  # noqa: F811
     df = atlas.points(sweep(folder, dense='["cusparse_*"]'), folder)
     real = df[df["pattern"] == atlas.REAL]
-    assert (
-        len(real) == 24
-        and set(real["format"]) == {"CSR", "windows"}
-        or set(real["format"]) == {"CSR"}
-    )
+    assert len(real) == 24 and set(real["format"]) == {"CSR", "windows"} or set(real["format"]) == {"CSR"}
     assert real["dense_us"].isna().all(), "FP32, and the dense ones are BF16"
     assert (real["density"] < 0.2).all() and set(real["dense"]) == {""}
 
@@ -112,9 +106,16 @@ def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeyp
 
 def test_against_dense_only_points_that_are_faster_pay():
     df = pd.DataFrame(
-        {"precision": "FP32", "pattern": "blocks", "density": 0.1, "speedup": [2.0, 0.5, 4.0],
-         "dense_us": [20.0, 20.0, 40.0], "sparse_us": [10.0, 40.0, 10.0], "prepare_ms": [1.0, 50.0, 6.0]}
-    )  # fmt: skip
+        {
+            "precision": "FP32",
+            "pattern": "blocks",
+            "density": 0.1,
+            "speedup": [2.0, 0.5, 4.0],
+            "dense_us": [20.0, 20.0, 40.0],
+            "sparse_us": [10.0, 40.0, 10.0],
+            "prepare_ms": [1.0, 50.0, 6.0],
+        }
+    )
     (row,) = atlas.against_dense(df).itertuples(index=False)
     assert (row.points, row.pays) == (3, pytest.approx(2 / 3))
     assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
@@ -128,9 +129,7 @@ def test_the_shipped_map_says_what_the_rooms_say(shipped):
     df = records.read(RECORDED / "async_sparse" / "gate_proj.csv")
     best = df[df["variant"].str.startswith("cublas")].groupby(["n", "density"])["median_us"].min()
     for row in blocks.itertuples():
-        assert (
-            row.dense_us == best[row.n, row.density] and row.speedup == row.dense_us / row.sparse_us
-        )
+        assert row.dense_us == best[row.n, row.density] and row.speedup == row.dense_us / row.sparse_us
     assert not blocks["sparse"].str.startswith("cublas").any()
     vectors = shipped[(shipped["pattern"] == "N of M vectors") & (shipped["precision"] == "FP32")]
     assert set(vectors["columns"]) == set(vectors["m"]), "B is the sparse one"

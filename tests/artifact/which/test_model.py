@@ -48,9 +48,7 @@ def test_few_matrices_are_ranked_by_their_neighbours_and_many_by_sums(made):
     few = worlds.pool(20)
     assert not model.fit(few).sums and model.fit(made).sums
     found = model.evaluate(few)
-    assert (
-        model.good(found) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
-    )
+    assert model.good(found) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
 
 
 def test_what_all_matrices_have_alike_tells_nothing(made):
@@ -69,9 +67,7 @@ def test_what_a_time_is_made_of(made):
     """Laws and sums agree on what most of the time of a large matrix goes to."""
     label = max(made.matrices, key=lambda name: made.matrices[name].nnz)
     guess = model.guess(model.fit(made, label), made.matrices[label], 512)
-    assert sum(guess.made_of.values()) == pytest.approx(1) and set(guess.made_of) <= set(
-        model.TERMS
-    )
+    assert sum(guess.made_of.values()) == pytest.approx(1) and set(guess.made_of) <= set(model.TERMS)
     shares = list(guess.made_of.values())
     assert shares == sorted(shares, reverse=True)
     gathers = (
@@ -98,9 +94,7 @@ def test_who_was_measured_at_few_points_has_no_sum(made):
     df = made.df[(made.df["variant"] != "win") | made.df["label"].isin(["m1", "m2"])]
     fitted = model.fit(pool.Pool(made.about, df, made.matrices))
     at = fitted.variants.index("win")
-    assert (
-        np.isnan(fitted.weights[at]).all() and not np.isnan(np.delete(fitted.weights, at, 0)).any()
-    )
+    assert np.isnan(fitted.weights[at]).all() and not np.isnan(np.delete(fitted.weights, at, 0)).any()
     assert "win" not in set(model.guess(fitted, made.matrices["m1"], 128).table["variant"])
 
 
@@ -125,9 +119,7 @@ def test_neighbours_are_the_nearest_points(made):
 
 def test_n_that_nobody_measured_scales_the_time(made):
     s = made.matrices["m3"]
-    small, large = (
-        model.guess(model.fit(made), s, n).table["expected_us"].min() for n in (128, 2048)
-    )
+    small, large = (model.guess(model.fit(made), s, n).table["expected_us"].min() for n in (128, 2048))
     assert 4 < large / small < 40
 
 
@@ -158,7 +150,7 @@ def test_a_contender_that_refuses_counts_as_bad_where_it_refuses(made):
 
 @pytest.mark.parametrize(
     "shipped", pool.pools(paths.RECORDED / "nvidia-h200"), ids=lambda p: f"{p.about.room}-{p.about.experiment}"
-)  # fmt: skip
+)
 def test_the_advice_from_the_shipped_records_is_mostly_good(shipped):
     """The page says how good; worse than this, something is broken."""
     found = model.evaluate(shipped)

@@ -114,9 +114,7 @@ def test_a_pool_has_the_rows_whose_matrices_have_statistics(folder):
 def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
     gpu = world(folder)
     assert pool.pool(gpu, "FP32", folder).about.experiment == "real"
-    with pytest.raises(
-        ValueError, match="no records of real matrices in TF32 on nvidia-h200; recorded: FP32"
-    ):
+    with pytest.raises(ValueError, match="no records of real matrices in TF32 on nvidia-h200; recorded: FP32"):
         pool.pool(gpu, "TF32", folder)
 
 

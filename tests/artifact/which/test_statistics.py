@@ -43,11 +43,7 @@ def test_random_matrices_counted_one_by_one():
         unions = sum(alike[i : i + height].any(axis=0).sum() for i in range(0, 133, height))
         assert getattr(s, f"similar_{height}") == pytest.approx(a.nnz / unions)
     for side in statistics.BLOCKS:
-        kept = sum(
-            dense[i : i + side, j : j + side].any()
-            for i in range(0, 133, side)
-            for j in range(0, 90, side)
-        )
+        kept = sum(dense[i : i + side, j : j + side].any() for i in range(0, 133, side) for j in range(0, 90, side))
         assert getattr(s, f"blocks_{side}") == pytest.approx(a.nnz / kept / side**2)
 
 
@@ -63,20 +59,14 @@ def test_entries_are_sorted_and_never_hashed(monkeypatch):
 
 
 def test_repeated_entries_count_once_and_values_do_not():
-    once = csr.Csr(
-        2, 3, np.array([0, 1, 2], np.int32), np.array([1, 2], np.int32), np.ones(2, np.float32)
-    )
-    twice = csr.Csr(
-        2, 3, np.array([0, 2, 3], np.int32), np.array([1, 1, 2], np.int32), np.zeros(3, np.float32)
-    )
+    once = csr.Csr(2, 3, np.array([0, 1, 2], np.int32), np.array([1, 2], np.int32), np.ones(2, np.float32))
+    twice = csr.Csr(2, 3, np.array([0, 2, 3], np.int32), np.array([1, 1, 2], np.int32), np.zeros(3, np.float32))
     assert statistics.of(once) == statistics.of(twice)
 
 
 def test_matrices_without_non_zeros():
     for m, k in ((0, 0), (3, 0), (0, 4), (5, 7)):
-        nothing = csr.Csr(
-            m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        )
+        nothing = csr.Csr(m, k, np.zeros(m + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
         s = statistics.of(nothing)
         assert all(np.isfinite(x) for x in asdict(s).values()) and s.nnz == s.density == 0
         assert s.empty_rows == m

@@ -17,9 +17,7 @@ PRECISIONS = sorted({p.about.precision for p in pool.pools(paths.RECORDED / "nvi
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_advice_is_measured_and_judged(precision, tmp_path, capsys):
     rng = np.random.default_rng(2)
-    scipy.sparse.save_npz(
-        tmp_path / "mine.npz", scipy.sparse.random(3000, 2944, 0.004, "csr", rng=rng)
-    )
+    scipy.sparse.save_npz(tmp_path / "mine.npz", scipy.sparse.random(3000, 2944, 0.004, "csr", rng=rng))
     command = ["which", f"{tmp_path}/mine.npz", "-n", "256", "--precision", precision.lower()]
     assert cli.main([*command, "--gpu", "nvidia-h200"]) == 0
     out = capsys.readouterr().out

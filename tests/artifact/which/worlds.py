@@ -10,18 +10,34 @@ from artifact.measure import records
 from artifact.which.pool import Pool, Real
 from artifact.which.statistics import Statistics
 
-ABOUT = Real(
-    "casper_sparse", "real", "FP32", "given", {"win*": "windows", "*": "CSR"}, raced=["auto"]
-)
+ABOUT = Real("casper_sparse", "real", "FP32", "given", {"win*": "windows", "*": "CSR"}, raced=["auto"])
 
 
 def matrix(rng: np.random.Generator) -> Statistics:
     m, row = int(2 ** rng.uniform(10, 17)), 2 ** rng.uniform(1, 7)
     shared = 1 + 3 * rng.random() * np.log2(row)
     return Statistics(
-        m, m, int(m * row), row, 2 * rng.random(), int(row * 2 ** rng.uniform(0, 6)), 0, m // 2,
-        0.3, shared**0.7, shared, shared**1.2, shared**1.4, shared, shared, shared, shared, 0.02, 0.01, 0.005,
-    )  # fmt: skip
+        m,
+        m,
+        int(m * row),
+        row,
+        2 * rng.random(),
+        int(row * 2 ** rng.uniform(0, 6)),
+        0,
+        m // 2,
+        0.3,
+        shared**0.7,
+        shared,
+        shared**1.2,
+        shared**1.4,
+        shared,
+        shared,
+        shared,
+        shared,
+        0.02,
+        0.01,
+        0.005,
+    )
 
 
 def laws(s: Statistics, n: int) -> dict[str, float]:
@@ -45,10 +61,20 @@ def pool(matrices: int = 40, sizes=(128, 512), seed: int = 0) -> Pool:
             times["auto"] = min(times.values())
             for variant, t in times.items():
                 rows.append(
-                    {"variant": variant, "label": name, "m": s.m, "n": n, "k": s.k, "nnz": s.nnz,
-                     "density": s.density, "median_us": t, "q25_us": t, "q75_us": t,
-                     "prepare_ms": {"win": 2.0, "cut": 0.5, "auto": 90.0}.get(variant, 0.0)}
-                )  # fmt: skip
+                    {
+                        "variant": variant,
+                        "label": name,
+                        "m": s.m,
+                        "n": n,
+                        "k": s.k,
+                        "nnz": s.nnz,
+                        "density": s.density,
+                        "median_us": t,
+                        "q25_us": t,
+                        "q75_us": t,
+                        "prepare_ms": {"win": 2.0, "cut": 0.5, "auto": 90.0}.get(variant, 0.0),
+                    }
+                )
     usual = synthetic.experiment("wide").iloc[0].to_dict()
     df = pd.DataFrame([usual | {"experiment": "real"} | row for row in rows])
     return Pool(ABOUT, synthetic.consistent(df).reindex(columns=list(records.COLUMNS)), known)

@@ -24,9 +24,7 @@ def scattered(m: int, k: int, density: float, seed: int, heavy: int = 0) -> csr.
     return csr.from_scipy(made.tocsr())
 
 
-@given(
-    m=st.integers(1, 200), k=st.integers(1, 90), density=st.floats(0, 0.3), seed=st.integers(0, 99)
-)
+@given(m=st.integers(1, 200), k=st.integers(1, 90), density=st.floats(0, 0.3), seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_statistics_are_counts(m, k, density, seed):
     a = scattered(m, k, density, seed)
@@ -89,15 +87,11 @@ def test_proposals_follow_the_matrix():
     assert isinstance(first(lonely), Union)
     # 64 rows that are the same: a window of them names each column once.
     same = csr.from_scipy(
-        random_array((40, 4000), density=0.03, rng=0, dtype=np.float32).tocsr()[
-            np.repeat(np.arange(40), 64)
-        ]
+        random_array((40, 4000), density=0.03, rng=0, dtype=np.float32).tocsr()[np.repeat(np.arange(40), 64)]
     )
     assert isinstance(first(same), windows.Windows)
     assert first(same).window >= 16
-    with pytest.raises(
-        ValueError, match="^accuracy is 'fp8', but must be one of fp32, tf32, half$"
-    ):
+    with pytest.raises(ValueError, match="^accuracy is 'fp8', but must be one of fp32, tf32, half$"):
         model.candidates("fp8", statistics(lonely), 8, 1)
 
 
@@ -132,9 +126,7 @@ def test_what_is_proposed_can_be_made():
         (5, 5, 0, 0, 8),
     ],
 )
-def test_a_choice_is_right_kept_and_found_again(
-    device, tmp_path, monkeypatch, name, m, k, density, heavy, n
-):
+def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, name, m, k, density, heavy, n):
     if name == "auto_tf32" and not any_csr.fits(windows.Windows(), device):
         pytest.skip("this GPU has no wgmma")
     dtype = {"auto_tf32": "tf32", "auto_half": "bfloat16"}.get(name, "float32")
@@ -186,9 +178,7 @@ def test_all_at_once_predictions_are_those_of_one_by_one(accuracy, orders):
         rng = np.random.default_rng(seed)
         nnz = int(rng.integers(1, 10**7))
         columns = {how: tuple(map(int, -np.sort(-rng.integers(1, nnz + 1, 7)))) for how in orders}
-        of = Statistics(
-            *map(int, rng.integers(1, 10**6, 2)), nnz, int(rng.integers(1, 5000)), columns
-        )
+        of = Statistics(*map(int, rng.integers(1, 10**6, 2)), nnz, int(rng.integers(1, 5000)), columns)
         n = int(rng.integers(1, 1200))
         table = model._table(accuracy, orders)
         expected = [model.predict(config, of, n, dtype) for config in (row.config for row in table)]

@@ -22,9 +22,7 @@ OTHERS = wcsr.KERNELS | windows.KERNELS | union.KERNELS | any_csr.KERNELS | bloc
 SPECIALISED = (*published.PAIRS, "unit_ring")
 THREADS = {name: family.THREADS if name in SPECIALISED else 128 for name in (*RUNGS, "unit_ring")}
 #: Beside what the room declares: the narrowest instruction of the sweep, and a wide one in float16.
-SWEEP = tuple(
-    published.entry("opt5", dtype, "C", n) for dtype, n in (("bfloat16", 8), ("float16", 248))
-)
+SWEEP = tuple(published.entry("opt5", dtype, "C", n) for dtype, n in (("bfloat16", 8), ("float16", 248)))
 ENTRIES = {
     (kernel.source, entry): kernel.targets
     for kernel in room.VARIANTS.values()
@@ -77,17 +75,9 @@ def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(rep
 
 def test_what_setmaxnreg_asks_for_is_there():
     """A warpgroup that loads gives, two that multiply take: no more than the 168 of each that a launch has."""
-    text = "".join(
-        path.read_text()
-        for path in family.HERE.glob("*.cu*")
-        if not path.stem.startswith("windows")
-    )
+    text = "".join(path.read_text() for path in family.HERE.glob("*.cu*") if not path.stem.startswith("windows"))
     given, taken = (
-        {
-            int(x)
-            for found in re.findall(rf"{way}_registers<([^>]+)>", text)
-            for x in re.findall(r"\d+", found)
-        }
+        {int(x) for found in re.findall(rf"{way}_registers<([^>]+)>", text) for x in re.findall(r"\d+", found)}
         for way in ("give", "take")
     )
     assert (given, taken) == ({24, 40}, {240, 232})
@@ -145,9 +135,7 @@ def test_cuda_cores_multiply_in_opt0_and_tensor_cores_in_all_others(mixes):
     ],
 )
 def test_an_idea_shows_in_the_disassembly(mixes, opcode, modifier, users):
-    found = {
-        name: {has(mix, opcode, modifier) for mix in entries} for name, entries in mixes.items()
-    }
+    found = {name: {has(mix, opcode, modifier) for mix in entries} for name, entries in mixes.items()}
     assert found == {name: {name in users} for name in found}
 
 
@@ -163,8 +151,7 @@ def test_opt1_loads_by_hand_and_stores_from_registers(mixes):
 def test_fewer_threads_arrive_in_opt4_than_in_opt3(mixes):
     """Waiting is no longer arriving: arrivals of opt3 are at every wait as well."""
     three, four = (
-        sum(n for op, n in mixes[name][0].items() if op.startswith("SYNCS.ARRIVE"))
-        for name in ("opt3", "opt4")
+        sum(n for op, n in mixes[name][0].items() if op.startswith("SYNCS.ARRIVE")) for name in ("opt3", "opt4")
     )
     assert four < three
 

@@ -91,9 +91,7 @@ def problem(m=18944, n=1024, k=3584, shape: Shape = USUAL, blocks: int = 1658):
 def test_shared_memory_by_hand():
     """64 x 512 of C in bfloat16: A has 8 KiB a step, B 32 KiB for a warpgroup; a box of C is 64 x 64 of 2 bytes."""
     kib = 1024
-    assert (
-        family.shared_bytes(Unit(256, shared=3, private=4), USUAL) == (3 * 8 + 4 * 32 + 5 * 8) * kib
-    )
+    assert family.shared_bytes(Unit(256, shared=3, private=4), USUAL) == (3 * 8 + 4 * 32 + 5 * 8) * kib
     tall = Shape("bfloat16", 128, 128, "F", "F")
     config = Unit(256, tall=True, shared=3, private=8, buffers=1)
     assert family.shared_bytes(config, tall) == (3 * 32 + 8 * 8 + 3 * 8) * kib
@@ -103,9 +101,7 @@ def test_shared_memory_by_hand():
     # float32: a row-major line of 128 bytes has 32 columns; column-major boxes have 64, in two halves.
     for c, box in (("C", 8), ("F", 16)):
         shape = replace(USUAL, dtype="tf32", c_order=c)
-        assert (
-            family.shared_bytes(Unit(128, shared=2, private=3), shape) == (16 + 48 + 5 * box) * kib
-        )
+        assert family.shared_bytes(Unit(128, shared=2, private=3), shape) == (16 + 48 + 5 * box) * kib
 
 
 def test_a_shape_says_how_blocks_make_steps():
@@ -131,9 +127,7 @@ def test_filled_rings_fit_and_leave_no_room_for_another_unit(shape):
         assert need <= MOST and config.private >= 3 and 2 <= config.shared <= family.MOST_UNITS
         more = replace(config, private=config.private + 1)
         full = family.shared_bytes(more, shape) + family.STATIC > MOST
-        assert full or config.private == 2 * config.shared, (
-            "a unit of the shared ring for two of the private"
-        )
+        assert full or config.private == 2 * config.shared, "a unit of the shared ring for two of the private"
         # Warpgroups take turns in the private ring: each has a unit at least while the other has one.
         assert config.private <= 2 * config.shared
 
@@ -195,7 +189,7 @@ def test_every_width_of_a_rung_fits(name, c_order, dtype):
         (Unit(64, buffers=0), USUAL, ["0 boxes"]),
         (Unit(256, shared=3, private=6), USUAL, ["512 columns", "264192 bytes", str(MOST), "fewer"]),
     ],
-)  # fmt: skip
+)
 def test_what_a_configuration_does_not_take_is_one_sentence(config, shape, words):
     says(words, lambda: family.check(config, shape, MOST))
 
@@ -214,10 +208,19 @@ def test_an_entry_names_what_the_kernel_is_made_of():
 @pytest.mark.parametrize(
     ("n", "two", "one"),
     [
-        (1024, 256, 256), (512, 256, 256), (256, 128, 256), (1536, 256, 256), (320, 160, 160),
-        (1000, 168, 200), (333, 168, 168), (8, 8, 8), (3, 8, 8), (16, 8, 16), (48, 24, 48),
+        (1024, 256, 256),
+        (512, 256, 256),
+        (256, 128, 256),
+        (1536, 256, 256),
+        (320, 160, 160),
+        (1000, 168, 200),
+        (333, 168, 168),
+        (8, 8, 8),
+        (3, 8, 8),
+        (16, 8, 16),
+        (48, 24, 48),
     ],
-)  # fmt: skip
+)
 def test_the_width_is_the_largest_that_divides_n_or_pads_it_least(n, two, one):
     assert published.wgmma_n(n) == two and published.wgmma_n(n, 1) == one
 
@@ -255,10 +258,7 @@ def test_candidates_are_those_with_the_best_prediction():
     p = problem(n=16384)
     a, sms = p.device().a, H200.properties.multiprocessor_count
     found = family.candidates(p, H200)
-    time = {
-        w: family.predict(family.filled(Unit(w), USUAL, MOST), p, a, USUAL, sms)
-        for w in family.WIDTHS
-    }
+    time = {w: family.predict(family.filled(Unit(w), USUAL, MOST), p, a, USUAL, sms) for w in family.WIDTHS}
     best = sorted(time, key=time.get)[: family.MOST // len(family.GROUPS_KIB)]
     assert list(dict.fromkeys(config.width for config in found)) == best
     assert best[0] == 256, "copies less for a multiplication than any other"
@@ -277,9 +277,13 @@ def test_a_group_of_panels_is_tried_only_where_it_is_another_order():
 
 
 @given(
-    width=st.sampled_from(family.WIDTHS), m=st.integers(64, 10**6), n=st.integers(1, 10**5),
-    blocks=st.integers(0, 10**6), sms=st.integers(1, 200), shape=st.sampled_from(SHAPES),
-)  # fmt: skip
+    width=st.sampled_from(family.WIDTHS),
+    m=st.integers(64, 10**6),
+    n=st.integers(1, 10**5),
+    blocks=st.integers(0, 10**6),
+    sms=st.integers(1, 200),
+    shape=st.sampled_from(SHAPES),
+)
 @settings(deadline=None, max_examples=200)
 def test_more_work_never_takes_less_time(width, m, n, blocks, sms, shape):
     config = family.filled(Unit(width, tall=shape.b_row == 128), shape, MOST)
@@ -318,9 +322,7 @@ def test_choices_have_the_columns_that_tell_problems_apart(tmp_path):
         (18944, 1024, 3584, 7, 128, 32, "tf32", "F", "F"): Unit(64, tall=True, group_kib=9),
     }
     head, *rows = path.read_text().splitlines()
-    assert head == (
-        "m,n,k,blocks,b_row,b_col,dtype,b_order,c_order,nvrtc,kernels,median_us,family,knobs"
-    )
+    assert head == ("m,n,k,blocks,b_row,b_col,dtype,b_order,c_order,nvrtc,kernels,median_us,family,knobs")
     assert ",unit,width=64 tall=True " in rows[0] and ",bfloat16,F,C," in rows[1]
 
 
@@ -331,10 +333,13 @@ def test_a_choice_is_for_its_problem_and_its_gpu(monkeypatch, tmp_path):
     assert KEPT.look_up(problem(), H200) == config
     assert KEPT.look_up(problem(), H100_PCIE) is None
     for other in (
-        problem(n=1025), problem(blocks=1659), problem(shape=replace(USUAL, b_order="C")),
-        problem(shape=replace(USUAL, c_order="F")), problem(shape=replace(USUAL, dtype="float16")),
+        problem(n=1025),
+        problem(blocks=1659),
+        problem(shape=replace(USUAL, b_order="C")),
+        problem(shape=replace(USUAL, c_order="F")),
+        problem(shape=replace(USUAL, dtype="float16")),
         problem(shape=replace(USUAL, b_col=32)),
-    ):  # fmt: skip
+    ):
         assert KEPT.look_up(other, H200) is None
     # Edited by hand: too many units for the shared memory.
     KEPT.write(own / "nvidia-h200.csv", problem(), replace(config, private=99))
@@ -375,12 +380,14 @@ def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
     first = launch.bind_auto("auto", problem(), H200, file=path)
     choice = min(found, key=lambda config: config.width)
     assert trials.bound == [
-        ("opt5", None), ("opt5", None), *(("auto", c) for c in found),
-        ("opt5", None), ("auto", choice), ("auto", choice),
-    ], "the reference without signs, too, and both on whole numbers; then what is returned"  # fmt: skip
-    assert {job[:2] for job in trials.compiled} == {
-        (family.SOURCE, family.entry(config, USUAL)) for config in found
-    }
+        ("opt5", None),
+        ("opt5", None),
+        *(("auto", c) for c in found),
+        ("opt5", None),
+        ("auto", choice),
+        ("auto", choice),
+    ], "the reference without signs, too, and both on whole numbers; then what is returned"
+    assert {job[:2] for job in trials.compiled} == {(family.SOURCE, family.entry(config, USUAL)) for config in found}
     heats = len(trials.heats)
     trials.bound.clear()
     second = launch.bind_auto("auto", problem(), H200, file=path)
@@ -476,9 +483,7 @@ def test_work_is_in_the_order_of_length_or_as_it_lies(counts):
         table = unit.work_order(row_ptr, longest_first)
         assert table.dtype == np.int32 and table.shape == (len(counts), 4)
         assert table.flags.c_contiguous and not table[:, 3].any()
-        assert table[:, 0].tolist() == rows, (
-            "of equal ones in their order, so that neighbours stay so"
-        )
+        assert table[:, 0].tolist() == rows, "of equal ones in their order, so that neighbours stay so"
         for row, first, end, _ in table:
             assert (first, end) == (row_ptr[row], row_ptr[row + 1])
 
@@ -515,9 +520,7 @@ def loaded(monkeypatch):
     monkeypatch.setattr(unit, "timed", prepared)
     for module in (unit, published):
         monkeypatch.setattr(module, "tensor_map", lambda *what: what)
-        monkeypatch.setattr(
-            module, "blocks_of", lambda a: like(a.val).reshape(-1, a.block[1]).view(Array)
-        )
+        monkeypatch.setattr(module, "blocks_of", lambda a: like(a.val).reshape(-1, a.block[1]).view(Array))
     return cubins
 
 
@@ -568,9 +571,7 @@ def test_unit_ring_is_launched_for_every_tile(loaded, m, n, k, block, dtype, lay
 
 #: n = 1 of a row-major matrix lies as a column-major one does, but NumPy and CuPy say that its lines are 2 bytes apart.
 @pytest.mark.parametrize("layout", ["source", "linear", "row"])
-@pytest.mark.parametrize(
-    ("m", "n", "k"), [(64, 1, 64), (1, 64, 1), (1, 1, 1), (128, 1, 64), (8, 3, 8)]
-)
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 1, 64), (1, 64, 1), (1, 1, 1), (128, 1, 64), (8, 3, 8)])
 def test_lines_of_thin_matrices_are_what_tma_takes(loaded, m, n, k, layout):
     p = on_fake_gpu(room.problem(m, n, k, 1, layout=layout))
     dense = lines.lines(p.device(), H200)
@@ -618,9 +619,7 @@ def test_a_rung_is_launched_for_every_tile(loaded, name, dtype, c_order):
                 assert is_map(c, c[0], (64, wide), wide * size if wide * size > 16 else 0)
 
 
-@pytest.mark.parametrize(
-    "name", ["opt0", "opt1", "opt2", "opt3", "opt4", "opt5", "opt7", "opt5_n8"]
-)
+@pytest.mark.parametrize("name", ["opt0", "opt1", "opt2", "opt3", "opt4", "opt5", "opt7", "opt5_n8"])
 def test_more_panels_than_a_grid_has_are_refused(loaded, monkeypatch, name):
     """n = 2^20 + 16 is 65537 panels of 16 columns, and no wider one pads it as little."""
     n = 2**20 + 16
@@ -639,9 +638,7 @@ def test_what_the_sources_kernels_do_not_take_says_who_does(loaded):
     for name in (*published.KERNELS, "opt5_n64"):
         for block in (32, 128, (64, 128)):
             p = on_fake_gpu(room.problem(130, 64, 130, 0.5, block=block))
-            says(
-                [name, "64 x 64", "use unit_ring"], lambda name=name, p=p: room.bind(name, p, H200)
-            )
+            says([name, "64 x 64", "use unit_ring"], lambda name=name, p=p: room.bind(name, p, H200))
     row = on_fake_gpu(room.problem(130, 64, 130, 0.5, layout="row"))
     for name in [*published.KERNELS][1:]:
         says([name, "column-major", "use unit_ring"], lambda name=name: room.bind(name, row, H200))

@@ -33,8 +33,14 @@ gpu = pytest.mark.gpu
 #: m, n, k of the rungs, for few widths of wgmma, 8, 40, 96 and 256: smaller than a block, around blocks and tiles,
 #: n = 1, k that TMA cannot address, three panels, more tiles than an H200 has multiprocessors.
 SHAPES = (
-    (1, 1, 1), (64, 1, 64), (300, 77, 1000), (77, 192, 100), (129, 77, 63), (129, 1536, 130), (64 * 150 - 9, 512, 264),
-)  # fmt: skip
+    (1, 1, 1),
+    (64, 1, 64),
+    (300, 77, 1000),
+    (77, 192, 100),
+    (129, 77, 63),
+    (129, 1536, 130),
+    (64 * 150 - 9, 512, 264),
+)
 #: What of them a dtype is tried with: a conversion and an instruction are all that differs.
 OF_DTYPE = {
     "bfloat16": SHAPES,
@@ -90,9 +96,15 @@ def ordered(array: np.ndarray, order: str) -> np.ndarray:
 
 @functools.cache
 def case(
-    m: int, n: int, k: int, density: float = 0.3, block=64, dtype: str = "bfloat16",
-    layout: str = "source", seed: int = 0,
-) -> Case:  # fmt: skip
+    m: int,
+    n: int,
+    k: int,
+    density: float = 0.3,
+    block=64,
+    dtype: str = "bfloat16",
+    layout: str = "source",
+    seed: int = 0,
+) -> Case:
     """Blocks at random places; seed: of B alone."""
     p = room.problem(m, n, k, density, SEED, block=block, dtype=dtype, layout=layout)
     a, order = p.host().a, operands.LAYOUTS[layout]
@@ -115,9 +127,7 @@ def case(
         c = np.zeros((m, n), b.dtype)
         return Operands(bcsr.to_device(a), wrap(up(b, order[0])), wrap(up(c, order[1])))
 
-    made = replace(
-        p, make_host=lambda: Operands(a, wrap(b)), make_device=there, _host=None, _device=None
-    )
+    made = replace(p, make_host=lambda: Operands(a, wrap(b)), make_device=there, _host=None, _device=None)
     return Case(made, product)
 
 
@@ -158,9 +168,7 @@ def jobs() -> set[tuple]:
                     shape = family.Shape(dtype, max(64, b_row), b_col, b, c)
                     made.add((family.SOURCE, family.entry(deep(256, shape), shape)))
     shape = family.Shape("bfloat16", 64, 64, "F", "C")
-    return made | {
-        (family.SOURCE, family.entry(c, shape)) for n in family.WIDTHS for c in shallow(n, shape)
-    }
+    return made | {(family.SOURCE, family.entry(c, shape)) for n in family.WIDTHS for c in shallow(n, shape)}
 
 
 def deep(width: int, shape: family.Shape) -> Unit:
@@ -275,8 +283,13 @@ def test_unit_ring_with_every_block_dtype_and_layout(hopper, stream, block, dtyp
             room.bind("unit_ring", made.problem, hopper)
         return
     for m, n, k, density in (
-        (1, 1, 1, 1), (64, 1, 64, 1), (77, 77, 100, 0.5), (300, 1030, 333, 0.3), (200, 9, 264, 0), (300, 512, 200, 1),
-    ):  # fmt: skip
+        (1, 1, 1, 1),
+        (64, 1, 64, 1),
+        (77, 77, 100, 0.5),
+        (300, 1030, 333, 0.3),
+        (200, 9, 264, 0),
+        (300, 512, 200, 1),
+    ):
         made = case(m, n, k, density, block, dtype, layout)
         bound = room.bind("unit_ring", made.problem, hopper)
         made.check(run(bound, hopper, stream), f"unit_ring, blocks of {block}, {layout}")
@@ -360,12 +373,18 @@ def test_thin_and_odd_problems_pass_the_harness(hopper, stream, block, layout):
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        ("opt6_atomic", {}), ("opt6_stealing", {}), ("unit_ring", {}), (64, {}), (16, {}),
-        ("unit_ring", {"block": 128}), ("unit_ring", {"block": 32, "layout": "linear"}),
-        ("unit_ring", {"dtype": "tf32"}), ("unit_ring", {"layout": "row"}),
+        ("opt6_atomic", {}),
+        ("opt6_stealing", {}),
+        ("unit_ring", {}),
+        (64, {}),
+        (16, {}),
+        ("unit_ring", {"block": 128}),
+        ("unit_ring", {"block": 32, "layout": "linear"}),
+        ("unit_ring", {"dtype": "tf32"}),
+        ("unit_ring", {"layout": "row"}),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_the_same_launch_gives_the_same_bits(hopper, stream, name, how):
     """A result that moves is a race: thousands of tiles, block rows of all lengths and empty ones, rings that are
     always full or always empty. Random values, so that another order of additions would show."""
@@ -562,9 +581,7 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(hopper, strea
 
 @gpu
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "how", [{}, {"block": 32, "layout": "linear"}, {"layout": "row"}, {"dtype": "tf32"}], ids=str
-)
+@pytest.mark.parametrize("how", [{}, {"block": 32, "layout": "linear"}, {"layout": "row"}, {"dtype": "tf32"}], ids=str)
 def test_the_second_bind_finds_the_choice_and_both_are_right(hopper, stream, tmp_path, how):
     path = tmp_path / "choices.csv"
     p, reference = drawn(1000, 1024, 1000, 0.2, **how)
@@ -602,8 +619,10 @@ def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(hoppe
 #: A bug -> the file where it would be, the text there, the text instead, and a variant on which it shows.
 MUTANTS = {
     "sums_of_the_tile_before": (
-        "units.cuh", " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, step > 0)",
-        " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, true)", "unit_ring",
+        "units.cuh",
+        " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, step > 0)",
+        " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, true)",
+        "unit_ring",
     ),
     "counters_not_cleared": ("units.cuh", "counter[0] = counter[1] = 0;", ";", "unit_ring"),
     "panels_of_the_first_group": ("loader.cuh", "left + rest % wide", "rest % wide", "unit_ring"),
@@ -612,7 +631,7 @@ MUTANTS = {
     "load_not_swizzled": ("opt1.cu", "16 * (unit ^ line % 8)", "16 * unit", "opt1"),
     "counter_not_cleared": ("opt6_atomic.cu", "counters[0] = counters[1] = 0;", ";", "opt6_atomic"),
     "second_half_of_the_first": ("specialised.cuh", "(2 * panel + 1) * N, full", "2 * panel * N, full", "opt4"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

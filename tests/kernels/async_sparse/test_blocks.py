@@ -44,9 +44,7 @@ def test_every_family_compiles_it_without_spills_and_two_blocks_share_an_sm(repo
 def test_it_is_copies_of_16_bytes_ldmatrix_and_tensor_cores(reports):
     for (entry, target), (_, mix) in reports.items():
         _, bm, _, b_cols, c_cols, bn, _ = re.findall(r"[^<>, ]+", entry)[1:]
-        ops = {
-            name: {op for op in mix if op.startswith(name)} for name in ("LDGSTS", "LDSM", "HMMA")
-        }
+        ops = {name: {op for op in mix if op.startswith(name)} for name in ("LDGSTS", "LDSM", "HMMA")}
         assert all(".128" in op and "BYPASS" in op for op in ops["LDGSTS"]) and ops["LDGSTS"]
         assert all(op.startswith("HMMA.16816.F32") for op in ops["HMMA"])
         # A warp's part in a step of 32: a fourth of the tile, 16 x 8 at a time.
@@ -76,9 +74,7 @@ def test_every_tile_is_one_that_the_source_takes():
     for b_row, (b, c) in itertools.product(bcsr.SIDES, (("C", "C"), ("F", "F"))):
         for columns in blocks.widths(b_row):
             shape = Shape("bfloat16", b_row, 16 if b == "C" else 64, b, c)
-            jobs.append(
-                (blocks.SOURCE, blocks.entry(blocks.filled(columns, b_row, 101_376), shape))
-            )
+            jobs.append((blocks.SOURCE, blocks.entry(blocks.filled(columns, b_row, 101_376), shape)))
     assert len(compiled.cubins(jobs, ["sm_86"])) == len(jobs)
 
 
@@ -113,8 +109,10 @@ def problem(m, n, k, dtype="bfloat16", layout="source", block=64, density=0.4):
 @pytest.mark.parametrize("layout", operands.LAYOUTS)
 @pytest.mark.parametrize("block", [64, (128, 16), 16])
 def test_a_launch_has_a_block_for_every_tile_and_writes_c_where_it_lies(
-    layout, block, pretended  # noqa: F811
-):  # fmt: skip
+    layout,
+    block,
+    pretended,  # noqa: F811
+):
     device = pretended(racing.A100)
     p = problem(300, 1000, 200, layout=layout, block=block)
     bound = room.bind("blocks_mma", p, device)
@@ -136,8 +134,11 @@ def test_a_launch_has_a_block_for_every_tile_and_writes_c_where_it_lies(
 
 @pytest.mark.parametrize(("layout", "n", "k"), [("row", 1001, 200), ("source", 1000, 203)])
 def test_lines_of_b_that_are_not_aligned_are_copied_and_those_of_c_are_not(
-    layout, n, k, pretended  # noqa: F811
-):  # fmt: skip
+    layout,
+    n,
+    k,
+    pretended,  # noqa: F811
+):
     p = problem(301, n, k, layout=layout)
     bound = room.bind("blocks_mma", p, pretended(racing.L4))
     copy, (_, _, arguments) = bound.steps

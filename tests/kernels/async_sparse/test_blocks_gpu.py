@@ -89,9 +89,7 @@ def test_hopper_taken_for_another_gpu(device, stream, shared_bytes):
     here = gpu.Portable(device, shared_bytes)
     for layout in LAYOUTS:
         for block in (16, 64, 128):
-            check(
-                case(300, 1001, 517, 0.4, block, layout=layout), here, stream, f"{layout} {block}"
-            )
+            check(case(300, 1001, 517, 0.4, block, layout=layout), here, stream, f"{layout} {block}")
 
 
 def test_what_is_beyond_b_is_not_multiplied(device, stream):

@@ -28,9 +28,7 @@ FAN = int(re.search(r"constexpr int FAN = (\d+);", HEADER.read_text())[1])
 # ------------------------------------------------------------------------------------ slots
 
 
-@given(
-    st.lists(st.integers(0, 3000), max_size=30), st.sampled_from([32, 64, 256]), st.booleans()
-)  # fmt: skip
+@given(st.lists(st.integers(0, 3000), max_size=30), st.sampled_from([32, 64, 256]), st.booleans())
 def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_first):
     """Parts of a window side by side, by their columns, whatever order tasks come in; and no slot but theirs."""
     row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -61,10 +59,7 @@ def test_kernels_differ_where_three_parts_or_more_meet(longest, different):
     a = heavy([3] * 40 + [longest])
     for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, chunk=32)):
         ask = in_order.in_order(config)
-        made = [
-            union.prepare(a, c) if isinstance(c, Union) else windows.prepare(a, c, 1, 1)
-            for c in (config, ask)
-        ]
+        made = [union.prepare(a, c) if isinstance(c, Union) else windows.prepare(a, c, 1, 1) for c in (config, ask)]
         assert made[0].parts is None and (made[1].parts is not None) == different
         assert np.array_equal(made[0].work.table, made[1].work.table), "the same tasks"
 
@@ -167,14 +162,23 @@ def test_whole_rows_are_in_order():
 
 #: Files that add float32 to memory in the order in which blocks come; what else counts in whole numbers.
 ADDS = {
-    "async_sparse/cut_windows.cuh", "async_sparse/union.cuh", "async_sparse/wcsr.cu", "casper_sparse/split_rows.cu",
-    "nm_cuda_core/double_buffer.cu", "nm_cuda_core/verbatim_double_buffer.cu", "nm_spmm/spmm_tile.cuh",
-}  # fmt: skip
+    "async_sparse/cut_windows.cuh",
+    "async_sparse/union.cuh",
+    "async_sparse/wcsr.cu",
+    "casper_sparse/split_rows.cu",
+    "nm_cuda_core/double_buffer.cu",
+    "nm_cuda_core/verbatim_double_buffer.cu",
+    "nm_spmm/spmm_tile.cuh",
+}
 COUNTS = {
-    "async_sparse/opt6_atomic.cu", "async_sparse/opt6_stealing.cu",
-    "async_sparse/planning.cu", "async_sparse/units.cuh", "formats/compress.cu", "formats/intake.cu",
+    "async_sparse/opt6_atomic.cu",
+    "async_sparse/opt6_stealing.cu",
+    "async_sparse/planning.cu",
+    "async_sparse/units.cuh",
+    "formats/compress.cu",
+    "formats/intake.cu",
     "tuning/compare.cu",
-}  # fmt: skip
+}
 
 
 def test_it_is_known_which_kernels_add_by_atomics():
@@ -196,9 +200,7 @@ _HALF = {c for c in model.POOLS["half"] if not c.order}
 
 @pytest.fixture(scope="module")
 def reports():
-    made = compiled.cubins(
-        {any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL}, windows.TARGETS
-    )
+    made = compiled.cubins({any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL}, windows.TARGETS)
     portable = {any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL if isinstance(c, Union)}
     portable |= {any_csr.entry_of(in_order.in_order(c), 4, "bfloat16") for c in _HALF}
     return compiled.reports(made | compiled.cubins(portable, jit.TARGETS))

@@ -53,9 +53,7 @@ def drawn(dtype: str) -> tuple[Csr, np.ndarray, np.ndarray, np.ndarray]:
         x = (rng.standard_normal(size) * powers).astype(np.float32)
         if dtype in half.DTYPES:
             return half.from_bits(half.to_bits(x, dtype), dtype)
-        return (
-            (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if dtype == "tf32" else x
-        )
+        return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if dtype == "tf32" else x
 
     a = Csr(M, K, row_ptr, col_idx.astype(np.int32), numbers(col_idx.size))
     b = numbers((K, N))
@@ -99,9 +97,7 @@ def repeats(bind, dtype: str, device, stream, said: str) -> None:
     numbers = half.from_bits(first, dtype) if dtype in half.DTYPES else first.view(np.float32)
     least = LEAST if dtype == "float16" else 0
     off = (np.abs(numbers - right) - least) / np.maximum(size, np.finfo(np.float32).tiny)
-    assert off.max() <= LIMITS[dtype], (
-        f"{said}: off by {off.max():.2e} of the magnitudes, seed {SEED}"
-    )
+    assert off.max() <= LIMITS[dtype], f"{said}: off by {off.max():.2e} of the magnitudes, seed {SEED}"
     noise = cupy.empty(2**26, cupy.uint8)
     beside = cupy.cuda.Stream(non_blocking=True)
     for i in range(LAUNCHES):
@@ -151,8 +147,10 @@ def test_windows_repeat(device, stream, window, exact):
         pytest.skip("windows are multiplied by wgmma")
     dtype = "float32" if exact else "tf32"
     for groups, chunk, longest_first, order in (
-        (1, 32, True, ""), (2, 32, False, "similar"), (2, 256, True, ""),
-    ):  # fmt: skip
+        (1, 32, True, ""),
+        (2, 32, False, "similar"),
+        (2, 256, True, ""),
+    ):
         config = in_order.in_order(Windows(window, groups, exact, chunk, longest_first, order))
         bind = partial(of_rows, device=device, config=config)
         assert len(bind(problem_of(dtype)).steps) == 1, "nobody clears C"

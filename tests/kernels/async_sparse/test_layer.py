@@ -107,9 +107,7 @@ def launched(monkeypatch):
     h200 = SimpleNamespace(compute_capability=(9, 0), properties=properties, name="no known GPU")
     monkeypatch.setattr(cuda.core, "Device", lambda ordinal: h200)
     monkeypatch.setattr(cuda.core, "LaunchConfig", lambda **knobs: SimpleNamespace(**knobs))
-    monkeypatch.setattr(
-        cuda.core, "launch", lambda stream, how, kernel, *given: found.append((how, kernel, given))
-    )
+    monkeypatch.setattr(cuda.core, "launch", lambda stream, how, kernel, *given: found.append((how, kernel, given)))
     monkeypatch.setattr(layer.jit, "compile_cubin", lambda source, entry, arch: (source, entry))
     monkeypatch.setattr(layer.jit, "load", lambda cubin, bytes: (*cubin, bytes))
     monkeypatch.setattr(tma, "tensor_map", lambda mapped, box, swizzle, ahead: (mapped, box, swizzle))
@@ -137,11 +135,7 @@ def test_a_launch_has_a_block_for_each_tile_and_maps_of_what_it_reads(launched, 
         (
             c,
             Y,
-            *(
-                ((328, tokens), (64, made.wide))
-                if kernel == "opt5"
-                else ((tokens, 328), (made.wide, 64))
-            ),
+            *(((328, tokens), (64, made.wide)) if kernel == "opt5" else ((tokens, 328), (made.wide, 64))),
         ),
     ):
         assert (mapped.address, mapped.shape, mapped.typestr, box) == (address, shape, "<u2", lines)
@@ -167,9 +161,7 @@ def test_maps_are_kept_by_address(launched):
 
 
 def test_a_layer_without_blocks_has_a_map_of_one(launched):
-    layer.launcher(Sizes("gated", 64, 64, 0, 64, "bfloat16"), 0)(
-        "", X, Y, VAL, INDEX, COLUMNS, COUNTER
-    )
+    layer.launcher(Sizes("gated", 64, 64, 0, 64, "bfloat16"), 0)("", X, Y, VAL, INDEX, COLUMNS, COUNTER)
     assert launched[0][2][0][0].shape == (64, 64)
 
 

@@ -15,9 +15,13 @@ INT32, FLOAT32 = np.int32, np.float32
 DTYPES = operands.DTYPES
 #: m, n, k, density, block: whole; one element; ragged; without and with all blocks; 16 x 128.
 SIZES = [
-    (256, 64, 192, 0.4, 64), (1, 1, 1, 1, 64), (301, 37, 130, 0.3, 32), (64, 8, 64, 0, 16),
-    (100, 70, 65, 1, 128), (90, 33, 300, 0.5, (16, 128)),
-]  # fmt: skip
+    (256, 64, 192, 0.4, 64),
+    (1, 1, 1, 1, 64),
+    (301, 37, 130, 0.3, 32),
+    (64, 8, 64, 0, 16),
+    (100, 70, 65, 1, 128),
+    (90, 33, 300, 0.5, (16, 128)),
+]
 
 
 def pattern(m: int = 200, k: int = 200, seed: int = 0) -> csr.Csr:
@@ -25,9 +29,7 @@ def pattern(m: int = 200, k: int = 200, seed: int = 0) -> csr.Csr:
     rng = np.random.default_rng(seed)
     row = np.sort(rng.integers(0, m, m * k // 32))
     row_ptr = np.searchsorted(row, np.arange(m + 1)).astype(INT32)
-    return csr.Csr(
-        m, k, row_ptr, rng.integers(0, k, row.size).astype(INT32), np.ones(row.size, FLOAT32)
-    )
+    return csr.Csr(m, k, row_ptr, rng.integers(0, k, row.size).astype(INT32), np.ones(row.size, FLOAT32))
 
 
 def array_of(x):
@@ -115,9 +117,7 @@ def test_a_real_pattern_keeps_its_places(dtype, reorder):
         assert not np.array_equal(expected, csr.to_dense(given) != 0)
     assert np.array_equal(bcsr.to_dense(a) != 0, expected)
     assert made.nnz == a.nnz == expected.sum() and made.density == expected.mean()
-    assert made.least_bytes == a.nbytes + made.host().b.nbytes + (200 * 9) * (
-        4 if dtype == "tf32" else 2
-    )
+    assert made.least_bytes == a.nbytes + made.host().b.nbytes + (200 * 9) * (4 if dtype == "tf32" else 2)
     assert made.seed == 4 and made.useful_flops == 2 * made.nnz * 9
 
 
@@ -162,9 +162,7 @@ def test_an_output_rounded_once_is_right_in_either_order(dtype):
     made = problem(130, 40, 300, 0.5, dtype=dtype, layout="linear")
     reference = check.oracle(made, on="cpu")
     for order in "CF":
-        out = Half(
-            dtype, np.array(half.to_bits(reference.values.astype(FLOAT32), dtype), order=order)
-        )
+        out = Half(dtype, np.array(half.to_bits(reference.values.astype(FLOAT32), dtype), order=order))
         errors = check.compare(out, reference)
         assert 1e-5 < errors.rel_err < (2e-3 if dtype == "bfloat16" else 3e-4)
         out.bits[77, 11] ^= 0x0100
@@ -181,13 +179,19 @@ def test_an_output_rounded_once_is_right_in_either_order(dtype):
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"m": 0}, "m is 0"), ({"n": 2**31}, "n is 2147483648"), ({"k": 1.5}, "k is 1.5"),
-        ({"density": 1.1}, "density is 1.1"), ({"density": "0.1"}, "density is '0.1'"),
-        ({"seed": -1}, "seed is -1"), ({"block": 8}, "block is 8"), ({"block": (64, 65)}, "65"),
-        ({"dtype": "float32"}, "dtype is 'float32'"), ({"layout": "column"}, "layout is 'column'"),
+        ({"m": 0}, "m is 0"),
+        ({"n": 2**31}, "n is 2147483648"),
+        ({"k": 1.5}, "k is 1.5"),
+        ({"density": 1.1}, "density is 1.1"),
+        ({"density": "0.1"}, "density is '0.1'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"block": 8}, "block is 8"),
+        ({"block": (64, 65)}, "65"),
+        ({"dtype": "float32"}, "dtype is 'float32'"),
+        ({"layout": "column"}, "layout is 'column'"),
         ({"m": 2**31 - 1, "k": 2**31 - 1}, "from 1125899906842624 blocks"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_problem_gets_one_sentence(changes, word):
     with pytest.raises(ValueError) as error:
         problem(**{"m": 64, "n": 8, "k": 64} | changes)
@@ -200,13 +204,9 @@ def test_what_makes_no_problem_of_a_matrix_gets_one_sentence():
     with pytest.raises(ValueError, match="n is 0"):
         problem_from_csr(pattern(), 0)
     with pytest.raises(ValueError, match="k is 0"):
-        problem_from_csr(
-            csr.Csr(2, 0, np.zeros(3, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32)), 4
-        )
+        problem_from_csr(csr.Csr(2, 0, np.zeros(3, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32)), 4)
     with pytest.raises(ValueError, match="CSR row_ptr"):
-        problem_from_csr(
-            csr.Csr(2, 2, np.zeros(2, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32)), 4
-        )
+        problem_from_csr(csr.Csr(2, 2, np.zeros(2, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32)), 4)
 
 
 # --------------------------------------------------------------------------- on a GPU

@@ -29,16 +29,14 @@ def matrices(seed: int, times: int) -> dict[str, Csr]:
         "one row": _of_lengths(np.array([k]), k, rng),
         "one column": _of_lengths(rng.integers(0, 2, m), 1, rng),
         "empty": _of_lengths(np.zeros(m, int), k, rng),
-    }  # fmt: skip
+    }
 
 
 def _of_lengths(lengths, k: int, rng) -> Csr:
     row_ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     columns = [np.sort(rng.permutation(k)[:length]) for length in lengths]
     col_idx = np.concatenate([*columns, []]).astype(np.int32)
-    return Csr(
-        len(lengths), k, row_ptr, col_idx, rng.standard_normal(col_idx.size).astype(np.float32)
-    )
+    return Csr(len(lengths), k, row_ptr, col_idx, rng.standard_normal(col_idx.size).astype(np.float32))
 
 
 @pytest.fixture
@@ -145,9 +143,7 @@ def test_tasks_row_after_row(chunk, pairs):
         for longest_first in (False, True):
             found, _ = planning.tasks(on_gpu.row_ptr, chunk, longest_first=longest_first)
             right, _ = twins.tasks(a.row_ptr, chunk, longest_first=longest_first)
-            same(
-                (found.table, found.cut, found.others), (right.table, right.cut, right.others), name
-            )
+            same((found.table, found.cut, found.others), (right.table, right.cut, right.others), name)
 
 
 @pytest.mark.parametrize("block", [8, 64])
@@ -189,18 +185,12 @@ def test_sixteen_bits_are_those_of_the_host(dtype):
         bits = half.to_bits(given, dtype)
         found = half.to_bits(cupy.asarray(given, order="K"), dtype)
         np.testing.assert_array_equal(found.get(), bits)
-        np.testing.assert_array_equal(
-            half.from_bits(found, dtype).get(), half.from_bits(bits, dtype)
-        )
+        np.testing.assert_array_equal(half.from_bits(found, dtype).get(), half.from_bits(bits, dtype))
     held = half.from_bits(half.to_bits(x, dtype), dtype)
     held[~np.isfinite(held)] = 0
     assert half.first_not_held(cupy.asarray(held), dtype) is None
     held[50, 3] = np.float32(1 + 2**-20)
-    assert (
-        half.first_not_held(cupy.asarray(held), dtype)
-        == half.first_not_held(held, dtype)
-        == 50 * 33 + 3
-    )
+    assert half.first_not_held(cupy.asarray(held), dtype) == half.first_not_held(held, dtype) == 50 * 33 + 3
 
 
 @pytest.mark.gpu
@@ -210,6 +200,4 @@ def test_random_numbers_are_those_of_the_host(dtype):
 
     for size in (0, 1, 100_003):
         key = splitmix.key(7, 2)
-        same(
-            [splitmix.uniform(key, size, dtype, cupy)], [splitmix.uniform(key, size, dtype)], dtype
-        )
+        same([splitmix.uniform(key, size, dtype, cupy)], [splitmix.uniform(key, size, dtype)], dtype)

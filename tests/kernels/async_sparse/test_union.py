@@ -71,9 +71,7 @@ def test_blocks_have_fewer_tasks_the_longer_they_are():
 
 
 def test_refusals():
-    with pytest.raises(
-        ValueError, match="^union_rows is not made for groups of 3 rows with 1 loads"
-    ):
+    with pytest.raises(ValueError, match="^union_rows is not made for groups of 3 rows with 1 loads"):
         union.bind("union_rows", None, None, Union(3))
     with pytest.raises(ValueError, match="^rows are ordered by 'rcm', but must be by one of"):
         tasks.ordered(pattern(8, 8), "rcm")
@@ -94,9 +92,7 @@ def test_every_trial_can_be_made():
 @pytest.fixture(scope="module")
 def reports():
     jobs = [(union.SOURCE, union.entry(config)) for config in EVERY]
-    jobs += [
-        (union.HALF_SOURCE, union.entry(c, d)) for c in HALVES for d in ("bfloat16", "float16")
-    ]
+    jobs += [(union.HALF_SOURCE, union.entry(c, d)) for c in HALVES for d in ("bfloat16", "float16")]
     made = compiled.cubins(jobs, ("sm_90a",))
     made |= compiled.cubins(DECLARED, jit.TARGETS)
     return compiled.reports(made)

@@ -50,9 +50,7 @@ def half_bound(a: Csr, b, dtype: str, device, config: Union):
     c.fill(np.nan)
     there = half.to_device(Half(dtype, half.to_bits(b, dtype)))
     made = Operands(csr.to_device(a), there, c)
-    return union.bind(
-        "union_half", replace(p, make_device=lambda: made, _device=None), device, config
-    )
+    return union.bind("union_half", replace(p, make_device=lambda: made, _device=None), device, config)
 
 
 def bound(a: Csr, b, device, config: Union):
@@ -61,9 +59,7 @@ def bound(a: Csr, b, device, config: Union):
     p = operands.problem_from_csr(a, b.shape[1], 0, format="csr", dtype="float32", reorder="")
     c = cupy.full((a.m, b.shape[1]), np.nan, cupy.float32)
     made = Operands(csr.to_device(a), cupy.asarray(b), c)
-    return union.bind(
-        "union_rows", replace(p, make_device=lambda: made, _device=None), device, config
-    )
+    return union.bind("union_rows", replace(p, make_device=lambda: made, _device=None), device, config)
 
 
 @pytest.mark.gpu

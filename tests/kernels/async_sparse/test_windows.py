@@ -65,9 +65,7 @@ def test_every_column_is_in_one_task_of_its_window(case, longest_first, even, ch
     assert np.array_equal(made.cut[place[place >= 0]], window[place >= 0])
     lengths = end - begin
     if chunk:
-        assert (
-            lengths.max(initial=0) <= chunk and ((begin - row_ptr[window]) % tasks.STEP == 0).all()
-        )
+        assert lengths.max(initial=0) <= chunk and ((begin - row_ptr[window]) % tasks.STEP == 0).all()
     else:
         assert made.count == row_ptr.size - 1 and made.cut.size == 0
     if longest_first:
@@ -112,9 +110,7 @@ def test_parts_of_a_window_share_a_block_or_begin_with_one(case, chunk):
 
 @pytest.mark.parametrize("chunk", [-32, 8, 100])
 def test_a_chunk_is_whole_steps(chunk):
-    with pytest.raises(
-        ValueError, match=f"a task has {chunk} columns, but must have a multiple of 32"
-    ):
+    with pytest.raises(ValueError, match=f"a task has {chunk} columns, but must have a multiple of 32"):
         tasks.tasks(lengths_to_row_ptr([8]), chunk)
 
 
@@ -168,9 +164,7 @@ def test_tf32_rounds_to_the_nearest():
 
 
 def test_nan_and_infinity_stay_what_they_are_in_tf32():
-    bits = np.array(
-        [0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000, 0x7F800000, 0xFF800000], np.uint32
-    )
+    bits = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000, 0x7F800000, 0xFF800000], np.uint32)
     found = windows.tf32(bits.view(np.float32))
     assert np.isnan(found[:4]).all() and found[4:].tolist() == [np.inf, -np.inf]
     assert not (found.view(np.uint32) & 0x1FFF).any()
@@ -179,9 +173,7 @@ def test_nan_and_infinity_stay_what_they_are_in_tf32():
 def test_what_is_infinite_has_no_rest():
     a = csr.from_scipy(random_array((16, 40), density=0.5, rng=0, dtype=np.float32).tocsr())
     a.val[:4] = np.inf, -np.inf, 3.4028e38, np.nan
-    big, rest = np.moveaxis(
-        windows.slices_of(format_.from_csr(a, window=16, dtype="float32"), True), 1, 0
-    )
+    big, rest = np.moveaxis(windows.slices_of(format_.from_csr(a, window=16, dtype="float32"), True), 1, 0)
     assert np.isinf(big).sum() == 3 and np.isnan(big).sum() == 1
     assert np.isfinite(rest).all() and not rest[~np.isfinite(big)].any()
 
@@ -192,9 +184,7 @@ def test_what_three_products_take():
         rows, columns = np.array([0, len(val)], np.int32), np.arange(len(val), dtype=np.int32)
         return windows.splits(csr.Csr(1, 9, rows, columns, val))
 
-    most = np.array(0x7F7FEFFF, np.uint32).view(
-        np.float32
-    )  # the largest that TF32 rounds to a number
+    most = np.array(0x7F7FEFFF, np.uint32).view(np.float32)  # the largest that TF32 rounds to a number
     assert np.isfinite(windows.tf32(np.array([most]))) and splits(1, most, -most) and splits()
     assert splits(1, np.nan), "which is NaN in every product"
     for value in (np.inf, -np.inf, np.nextafter(most, np.float32(np.inf))):
@@ -265,9 +255,7 @@ def test_lanes_store_the_columns_whose_rows_of_b_they_loaded(window):
         for j in range(window // 8):
             for down in range(2):
                 row = 16 * w + g + 8 * down
-                acc[:, 4 * j + 2 * down : 4 * j + 2 * down + 2] = product[:, row, 8 * j + 2 * t :][
-                    :, :2
-                ]
+                acc[:, 4 * j + 2 * down : 4 * j + 2 * down + 2] = product[:, row, 8 * j + 2 * t :][:, :2]
         for j in range(window // 4):
             row, d = j // 2 * 8 + 2 * t + j % 2, j // 2 * 4 + j % 2
             assert np.isnan(c[row, mine : mine + 4]).all()
@@ -279,9 +267,7 @@ def test_lanes_store_the_columns_whose_rows_of_b_they_loaded(window):
 
 
 def test_a_problem_in_csr_has_the_values_of_its_dtype():
-    made = room.problem_from_csr(
-        pattern(), 30, 3, "mine", dtype="float32", format="csr", reorder=""
-    )
+    made = room.problem_from_csr(pattern(), 30, 3, "mine", dtype="float32", format="csr", reorder="")
     ops = made.host()
     csr.validate(ops.a)
     assert isinstance(ops.a, Csr) and ops.a.val.dtype == ops.b.dtype == np.float32
@@ -298,8 +284,7 @@ def test_a_problem_in_csr_has_the_values_of_its_dtype():
 @pytest.mark.parametrize("dtype", operands.DTYPES)
 def test_blocks_and_csr_of_a_matrix_hold_the_same_product(dtype):
     made, blocks = (
-        room.problem_from_csr(pattern(), 20, 3, dtype=dtype, format=format, layout="row")
-        for format in ("csr", "bcsr")
+        room.problem_from_csr(pattern(), 20, 3, dtype=dtype, format=format, layout="row") for format in ("csr", "bcsr")
     )
     from kernels import formats
 

@@ -68,10 +68,18 @@ def places(which: str, m: int, k: int) -> np.ndarray:
 
 #: Pattern, m, n, k: n = 1, n that no tile divides and no 16 bytes, one element, one row, more tiles than SMs.
 SHAPES = (
-    ("random", 300, 77, 1000), ("random", 1, 1, 1), ("random", 1, 256, 300), ("random", 65, 1, 200),
-    ("random", 2000, 512, 300), ("none", 100, 40, 50), ("all", 130, 130, 200), ("empty windows", 333, 128, 500),
-    ("a heavy row", 700, 260, 3000), ("every padding", 1130, 65, 90), ("random", 64 * 40 - 3, 1030, 130),
-)  # fmt: skip
+    ("random", 300, 77, 1000),
+    ("random", 1, 1, 1),
+    ("random", 1, 256, 300),
+    ("random", 65, 1, 200),
+    ("random", 2000, 512, 300),
+    ("none", 100, 40, 50),
+    ("all", 130, 130, 200),
+    ("empty windows", 333, 128, 500),
+    ("a heavy row", 700, 260, 3000),
+    ("every padding", 1130, 65, 90),
+    ("random", 64 * 40 - 3, 1030, 130),
+)
 
 
 @functools.cache
@@ -81,9 +89,12 @@ def case(which: str, m: int, n: int, k: int, dtype: str = "tf32") -> tuple[Probl
     dense = rng.choice(np.array([-2, -1, 1, 2], np.float32), (m, k)) * places(which, m, k)
     row, column = np.nonzero(dense)
     a = Csr(
-        m, k, np.searchsorted(row, np.arange(m + 1)).astype(np.int32),
-        column.astype(np.int32), dense[row, column],
-    )  # fmt: skip
+        m,
+        k,
+        np.searchsorted(row, np.arange(m + 1)).astype(np.int32),
+        column.astype(np.int32),
+        dense[row, column],
+    )
     b = rng.choice(np.array([-2, -1, 0, 1, 2], np.float32), (k, n))
     product = dense @ b
     if dtype in half.DTYPES:
@@ -108,17 +119,11 @@ def wanted() -> set[tuple]:
     made = {(wcsr.SOURCE, wcsr.entry(d, c.width)) for d in family.DTYPES for c in PUBLISHED}
     made |= {(windows.SOURCE, windows.entry(config)) for config in OURS}
     made |= {(windows.SOURCE, f"clear_cut<{window}>") for window in windows.HEIGHTS}
-    return made | {
-        (wcsr.SOURCE, e) for e in ("clear_cut<64>", "round_cut<BF16, 64>", "round_cut<F16, 64>")
-    }
+    return made | {(wcsr.SOURCE, e) for e in ("clear_cut<64>", "round_cut<BF16, 64>", "round_cut<F16, 64>")}
 
 
 def test_what_is_compiled_ahead_is_what_the_variants_declare():
-    declared = {
-        (kernel.source, e)
-        for kernel in (wcsr.KERNELS | windows.KERNELS).values()
-        for e in kernel.entries
-    }
+    declared = {(kernel.source, e) for kernel in (wcsr.KERNELS | windows.KERNELS).values() for e in kernel.entries}
     assert declared <= wanted()
 
 
@@ -379,7 +384,7 @@ MUTANTS = {
     "cut_windows_stored_ours": ("windows.cuh", "if (it.cut < 0)", "if (true)", "windows"),
     "sums_of_the_tile_before": ("windows.cuh", "k > 0 || add", "true", "windows"),
     "rest_left_out": ("windows.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000", "windows_exact"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -124,9 +124,7 @@ def test_row_counts_at_the_edges(k, density, expected):
     assert (counts.min(), counts.max()) == expected or k == 4096
 
 
-@given(
-    m=st.integers(1, 300), k=st.integers(1, 400), density=st.floats(0, 1), seed=st.integers(0, 99)
-)
+@given(m=st.integers(1, 300), k=st.integers(1, 400), density=st.floats(0, 1), seed=st.integers(0, 99))
 @settings(deadline=None)
 def test_row_counts_stay_in_the_sources_range(m, k, density, seed):
     counts = generate.row_counts(m, k, density, seed)

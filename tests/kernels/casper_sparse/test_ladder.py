@@ -35,9 +35,18 @@ PREPROCESSED = ("split_rows", "shared_tiles", "auto")
 COLUMNS = (1, 2, 3, 4, 5, 8, 31, 32, 33, 36, 64, 100, 127, 128, 132, 257, 260, 512)
 #: (rows, columns of A): around a block's rows, and around the tile of 1800 or so rows of B.
 SHAPES = (
-    (1, 1), (1, 1363), (7, 53), (8, 1), (9, 1817), (33, 53), (33, 4000), (1023, 53), (1025, 1363),
-    (1025, 1817), (1023, 4000),
-)  # fmt: skip
+    (1, 1),
+    (1, 1363),
+    (7, 53),
+    (8, 1),
+    (9, 1817),
+    (33, 53),
+    (33, 4000),
+    (1023, 53),
+    (1025, 1363),
+    (1025, 1817),
+    (1023, 4000),
+)
 
 
 @dataclass
@@ -53,9 +62,7 @@ class Case:
         p = self.problem
         where = f"{who} on {p.label}: m={p.m}, n={p.n}, k={p.k}, nnz={p.nnz}, seed {SEED}"
         assert out.shape == self.exact.shape and out.dtype == np.float32, where
-        wrong = ~(
-            np.abs(out - self.exact) <= self.slack
-        )  # NaN, an element left unwritten, is wrong
+        wrong = ~(np.abs(out - self.exact) <= self.slack)  # NaN, an element left unwritten, is wrong
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             raise AssertionError(
@@ -84,10 +91,21 @@ def make_case(label: str, a: csr.Csr, n: int, rng: np.random.Generator) -> Case:
         return Operands(csr.to_device(a), cupy.asarray(b), cupy.empty((a.m, n), cupy.float32))
 
     problem = Problem(
-        room=room.__name__, label=label, m=a.m, n=n, k=a.k, nnz=a.nnz, density=0.0, seed=SEED,
-        useful_flops=2 * a.nnz * n, flops_def="", least_bytes=1, requested_bytes=1,
-        make_host=lambda: Operands(a, b), make_device=on_device,
-    )  # fmt: skip
+        room=room.__name__,
+        label=label,
+        m=a.m,
+        n=n,
+        k=a.k,
+        nnz=a.nnz,
+        density=0.0,
+        seed=SEED,
+        useful_flops=2 * a.nnz * n,
+        flops_def="",
+        least_bytes=1,
+        requested_bytes=1,
+        make_host=lambda: Operands(a, b),
+        make_device=on_device,
+    )
     return Case(problem, exact, slack)
 
 
@@ -192,9 +210,7 @@ def test_shapes_around_every_tile(device, stream, shape):
 
 #: k from 1 to 1100, and all around the edges of shared_tiles: its tile of k + 1 rows of 128 bytes and 8 KiB of static
 #: memory are 48 KiB together at k = 319, the tile alone at k = 383.
-DEPTHS = sorted(
-    {*range(1, 1101, 16), *range(1, 9), *range(316, 324), *range(380, 388), 1023, 1024, 1025, 1100}
-)
+DEPTHS = sorted({*range(1, 1101, 16), *range(1, 9), *range(316, 324), *range(380, 388), 1023, 1024, 1025, 1100})
 
 
 #: An odd n has no shared_tiles, and auto no branch that depends on k. All depths in one test would take a minute.

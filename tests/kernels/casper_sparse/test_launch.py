@@ -39,9 +39,7 @@ def entries(variant: str, n: int) -> list[str]:
 @st.composite
 def matrices(draw, least_rows=0) -> csr.Csr:
     """Lengths that differ by much, columns unsorted and repeated, empty rows; exact in float32."""
-    lengths = draw(
-        st.lists(st.integers(0, 9) | st.integers(20, 300), min_size=least_rows, max_size=12)
-    )
+    lengths = draw(st.lists(st.integers(0, 9) | st.integers(20, 300), min_size=least_rows, max_size=12))
     return ragged(lengths, draw(st.integers(1, 40)), draw(st.integers(0, 999)))
 
 
@@ -86,16 +84,17 @@ def test_a_kernel_of_float4_refuses_other_n(variant, n):
 
 
 def test_an_unknown_variant_is_named_with_the_known_ones():
-    with pytest.raises(
-        ValueError, match="no variant 'warp_per_column': choose one of warp_per_row"
-    ):
+    with pytest.raises(ValueError, match="no variant 'warp_per_column': choose one of warp_per_row"):
         room.bind("warp_per_column", room.problem(8, 4, 64, 0.5), H200)
 
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_shared_tiles_refuses_a_matrix_without_non_zeros(k):
-    p = on_host(room.problem_from_csr(csr.Csr(3, k, *(np.zeros(s, t) for s, t in
-                ((4, np.int32), (0, np.int32), (0, np.float32)))), 4))  # fmt: skip
+    p = on_host(
+        room.problem_from_csr(
+            csr.Csr(3, k, *(np.zeros(s, t) for s, t in ((4, np.int32), (0, np.int32), (0, np.float32)))), 4
+        )
+    )
     with pytest.raises(ValueError, match="without non-zeros"):
         room.bind("shared_tiles", p, H200)
 
@@ -222,9 +221,7 @@ def test_bind_makes_one_launch_that_covers_the_output(fake_gpu, variant):
         assert all(isinstance(x, (np.int32, int)) for x in arguments)
         assert arguments[-2:] == (p.device().b.data.ptr, p.device().c.data.ptr)
         preprocessed = variant in ("split_rows", "shared_tiles")
-        assert (bound.prepare_ms, bool(bound.keep)) == (
-            (1.25, True) if preprocessed else (0, False)
-        )
+        assert (bound.prepare_ms, bool(bound.keep)) == ((1.25, True) if preprocessed else (0, False))
         assert (bound.prepare_bytes > 0) == preprocessed
 
 
@@ -258,15 +255,12 @@ def test_auto_keeps_the_fastest_of_what_can_run(fake_gpu, monkeypatch, n):
     p = fake_problem(ragged([30] * 100, 200), n)
     possible = [name for name in family.TRIED if n % 4 == 0 or name not in NEED_FOURS]
     for fastest in possible:
-        track = racing.track(
-            monkeypatch, lambda name, _, best=fastest: 50.0 if name == best else 60.0
-        )
+        track = racing.track(monkeypatch, lambda name, _, best=fastest: 50.0 if name == best else 60.0)
         bound = room.bind("auto", p, H200)
         assert track.heats[0][0] == possible and bound.name == "auto" and bound.prepare_ms > 0
         assert bound.steps[-1][0] in room.VARIANTS[fastest].entries
         assert {(source.name, entry) for source, entry, _ in track.compiled} == {
-            (room.VARIANTS[name].source.name, room.bind(name, p, H200).steps[-1][0])
-            for name in possible
+            (room.VARIANTS[name].source.name, room.bind(name, p, H200).steps[-1][0]) for name in possible
         }, "what is compiled at once is what is bound"
 
 
@@ -299,9 +293,7 @@ def test_auto_takes_no_wrong_result_however_fast(fake_gpu, monkeypatch):
         return np.full((2, 2), 1.0 if bound.name == "in_flight" else 3.0, np.float32)
 
     monkeypatch.setattr(tuning.outputs, "run", run)
-    with pytest.warns(
-        UserWarning, match="^the tuner skips in_flight: its output is not that of scalar"
-    ):
+    with pytest.warns(UserWarning, match="^the tuner skips in_flight: its output is not that of scalar"):
         bound = room.bind("auto", p, H200)
     assert "in_flight" not in track.heats[0][0]
     assert bound.steps[-1][0] in room.VARIANTS["any_n"].entries
@@ -423,9 +415,7 @@ def check_tiles(a: csr.Csr, k_tile: int, row_multiple: int) -> None:
 @given(k=st.integers(1, 200_000), kib=st.sampled_from([64, 99, 163, 227]))
 @settings(deadline=None)
 def test_a_tile_fits_the_shared_memory_of_every_gpu(k, kib):
-    gpu = SimpleNamespace(
-        properties=SimpleNamespace(max_shared_memory_per_block_optin=kib * 1024)
-    )  # fmt: skip
+    gpu = SimpleNamespace(properties=SimpleNamespace(max_shared_memory_per_block_optin=kib * 1024))
     rows = family.tile_rows(k, gpu)
     static = 8 * family.SHARED_THREADS
     assert 1 <= rows <= k
@@ -444,20 +434,14 @@ def work(m=4096, n=4096, k=4096, nnz=4096 * 150):
 
 
 @pytest.mark.parametrize("rows", family.SHARED_ROWS)
-@pytest.mark.parametrize(
-    "bigger", [{"m": 8192}, {"n": 8192}, {"n": 4128}, {"k": 8192}, {"nnz": 4096 * 300}]
-)
+@pytest.mark.parametrize("bigger", [{"m": 8192}, {"n": 8192}, {"n": 4128}, {"k": 8192}, {"nnz": 4096 * 300}])
 def test_more_work_is_never_predicted_to_be_faster(rows, bigger):
-    assert family.shared_cycles(work(**bigger), H200, rows) >= family.shared_cycles(
-        work(), H200, rows
-    )
+    assert family.shared_cycles(work(**bigger), H200, rows) >= family.shared_cycles(work(), H200, rows)
 
 
 def test_a_smaller_gpu_is_never_predicted_to_be_faster():
     half = SimpleNamespace(
-        properties=SimpleNamespace(
-            multiprocessor_count=66, max_shared_memory_per_block_optin=232448
-        )
+        properties=SimpleNamespace(multiprocessor_count=66, max_shared_memory_per_block_optin=232448)
     )
     for rows in family.SHARED_ROWS:
         assert family.shared_cycles(work(), half, rows) >= family.shared_cycles(work(), H200, rows)
@@ -484,8 +468,10 @@ def test_a_block_takes_whole_rounds_of_rows(rows, in_flight):
 def test_the_sweeps_are_the_sources():
     full = room.sweeps("full")
     assert {name: len(shapes) for name, shapes in full.items()} == {
-        "wide": 21, "square": 15, "tall": 18,
-    }  # fmt: skip
+        "wide": 21,
+        "square": 15,
+        "tall": 18,
+    }
     wide, square, tall = ({(s["m"], s["n"], s["k"]) for s in full[e]} for e in full)
     assert wide == {(4096, 2**e, 4096) for e in range(9, 16)}
     assert square == {(2**e, 2**e, 2**e) for e in range(10, 15)}
@@ -536,8 +522,11 @@ def test_every_entry_compiles_for_every_target_without_spills(reports, variant, 
         assert not (kernel.spill_free and used.spills), f"{entry} spills on {arch}: {used}"
         assert used.stack_bytes == used.local_bytes == 0 and mix["EXIT"] >= 1
         # A block of the size that bind launches must find its registers.
-        threads = {"shared_tiles": family.SHARED_THREADS, "rows_per_warp": family.THREADS,
-                   "split_rows": family.THREADS}.get(entry.split("<")[0], 32 * family.WARPS)  # fmt: skip
+        threads = {
+            "shared_tiles": family.SHARED_THREADS,
+            "rows_per_warp": family.THREADS,
+            "split_rows": family.THREADS,
+        }.get(entry.split("<")[0], 32 * family.WARPS)
         assert threads * math.ceil(used.registers / 8) * 8 <= 65536, f"{entry} on {arch}: {used}"
 
 
@@ -585,8 +574,9 @@ def test_the_published_kernel_loads_float4_and_stages_in_shared_memory(reports, 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_without_staging_there_is_no_shared_memory(reports, arch):
-    for entry in {e for _, e in COMPILED.values() if e.startswith(("no_staging", "column_tiles",
-                                                                   "l2_panels", "rows_per"))}:  # fmt: skip
+    for entry in {
+        e for _, e in COMPILED.values() if e.startswith(("no_staging", "column_tiles", "l2_panels", "rows_per"))
+    }:
         used, mix = reports[entry, arch]
         assert used.shared_bytes == 0 and not count(mix, "LDS") and not count(mix, "STS"), entry
 

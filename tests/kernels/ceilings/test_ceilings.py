@@ -55,9 +55,7 @@ def test_a_gpu_without_the_instruction_is_refused():
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("capability", "hopper"), [((9, 0), True), ((8, 0), False), ((8, 6), False), ((12, 0), False)]
-)
+@pytest.mark.parametrize(("capability", "hopper"), [((9, 0), True), ((8, 0), False), ((8, 6), False), ((12, 0), False)])
 def test_what_a_gpu_supports(capability, hopper):
     """Also one that no target names: what is for all targets needs no instruction of a few."""
     names = {name for name in ceilings.VARIANTS if ceilings.supports(name, gpu(*capability))}
@@ -114,9 +112,7 @@ def test_nothing_but_the_tensor_cores_is_at_work_in_the_loop(name, arch):
     assert len(work) == (launch.MMA_DOWN * launch.MMA_ACROSS * 2 if warp else 4)
     assert all("F32.BF16" in op for op in work)
     rest = [op for op in ops if op not in work and not op.startswith("NOP")]
-    assert len(rest) <= 6 and not any(
-        op.startswith(("LD", "ST", "WARPGROUP.ARRIVE")) for op in rest
-    ), rest
+    assert len(rest) <= 6 and not any(op.startswith(("LD", "ST", "WARPGROUP.ARRIVE")) for op in rest), rest
     if name in SPARSE:
         for selector in ("0x0", "0x1"):
             found = [op for op in work if re.search(rf", {selector}(, gsb0)? ;", op)]

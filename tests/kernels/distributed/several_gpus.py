@@ -25,9 +25,16 @@ from kernels.formats import bcsr, csr, half
 
 N = 96
 LAYOUTS = (
-    {}, {"chunks": 1}, {"chunks": 3}, {"first": "local"}, {"first": "whole"}, {"b": "replicated"}, {"c": "replicated"},
-    {"replicas": 2}, {"replicas": 2, "chunks": 3, "c": "replicated"},
-)  # fmt: skip
+    {},
+    {"chunks": 1},
+    {"chunks": 3},
+    {"first": "local"},
+    {"first": "whole"},
+    {"b": "replicated"},
+    {"c": "replicated"},
+    {"replicas": 2},
+    {"replicas": 2, "chunks": 3, "c": "replicated"},
+)
 
 
 def check(a, reference, ranks, here, dtype: str = "float32", **asked) -> None:
@@ -59,9 +66,7 @@ def check(a, reference, ranks, here, dtype: str = "float32", **asked) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--die", type=int, help="the rank that is killed in the middle of exchanges"
-    )
+    parser.add_argument("--die", type=int, help="the rank that is killed in the middle of exchanges")
     given = parser.parse_args()
     with distributed.start() as ranks:
         here = distributed.Gpu(distributed.place().local)

@@ -43,14 +43,16 @@ def here(pretended, monkeypatch):  # noqa: F811
     Stream.made = CURRENT
     current = SimpleNamespace(ptr=CURRENT, synchronize=lambda: None, wait_event=lambda event: None)
     monkeypatch.setattr(
-        Cupy, "cuda",
+        Cupy,
+        "cuda",
         SimpleNamespace(
             get_current_stream=lambda device=-1: current,
             Device=lambda *ordinal: SimpleNamespace(id=0, use=lambda: None),
-            Stream=Stream, Event=lambda: SimpleNamespace(record=lambda stream: None),
+            Stream=Stream,
+            Event=lambda: SimpleNamespace(record=lambda stream: None),
             get_elapsed_time=lambda begin, end: 1.0,
         ),
-    )  # fmt: skip
+    )
     pool = SimpleNamespace(free_all_blocks=lambda: None)
     monkeypatch.setattr(Cupy, "get_default_memory_pool", staticmethod(lambda: pool), raising=False)
     monkeypatch.setattr(contract, "timed", lambda work: (work(), 0.0))
@@ -61,9 +63,7 @@ def here(pretended, monkeypatch):  # noqa: F811
 
 
 def on_gpu(a):
-    return replace(
-        a, **{name: as_array(getattr(a, name)) for name in ("row_ptr", "col_idx", "val")}
-    )
+    return replace(a, **{name: as_array(getattr(a, name)) for name in ("row_ptr", "col_idx", "val")})
 
 
 @pytest.mark.parametrize("made", [generate.Rmat(10, 16, 3), generate.Stencil(12, 1)], ids=str)
@@ -95,17 +95,13 @@ def test_blocks_keep_their_kernel_and_their_dtype(here):
 @pytest.mark.parametrize(
     ("dtype", "columns", "word"),
     [("float32", 128, "uint4"), ("float32", 2, "uint2"), ("float32", 3, "unsigned"), ("bfloat16", 3, "unsigned short")],
-)  # fmt: skip
+)
 def test_rows_are_gathered_in_the_widest_words_that_fit(here, dtype, columns, word):
     b, out = here.empty(40, columns, dtype), here.empty(5, columns, dtype)
     here.gather(b, as_array(np.arange(5)), out, SimpleNamespace(ptr=TRAVELS))
     ((flow, _, kernel, rows, words, *_),) = here.device.launched
     assert (flow, kernel) == (TRAVELS, f"gather_rows: gather_rows<{word}>")
-    assert (
-        rows == 5
-        and words * {"uint4": 16, "uint2": 8, "unsigned": 4}.get(word, 2)
-        == columns * b.dtype.itemsize
-    )
+    assert rows == 5 and words * {"uint4": 16, "uint2": 8, "unsigned": 4}.get(word, 2) == columns * b.dtype.itemsize
     here.gather(b, as_array(np.arange(0)), out)
     assert len(here.device.launched) == 1
 
@@ -114,9 +110,7 @@ def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch
     pinned = SimpleNamespace(empty_pinned=np.empty)
     monkeypatch.setitem(sys.modules, "cupyx", pinned)
     copied = []
-    monkeypatch.setattr(
-        Array, "set", lambda self, x, stream: copied.append(stream.ptr), raising=False
-    )
+    monkeypatch.setattr(Array, "set", lambda self, x, stream: copied.append(stream.ptr), raising=False)
     part = generate.host_part(generate.Rmat(8, 9, 1), np.array([0, 256]), 0)
     plan = distributed.streamed(part.a, 64, panel=500, machine=here)
     plan(as_array(np.zeros((256, 64), np.float32)))
@@ -131,9 +125,7 @@ def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch
 
 def test_a_rank_without_rows_or_non_zeros_has_no_kernel_to_choose(here):
     for rows in (0, 3):
-        a = Csr(
-            rows, 40, np.zeros(rows + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        )
+        a = Csr(rows, 40, np.zeros(rows + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
         part = Part(on_gpu(a), np.array([0, rows]), np.array([0, 40]), consumed=True)
         plan = distributed.plan(part, 8, machine=here)
         assert plan._steps[0][0][0].plan.choice == ""

@@ -76,7 +76,7 @@ def test_an_rmat_has_its_degrees_and_its_quadrants():
     place = made.vertices(np.arange(made.m))
     row, column = place[np.repeat(np.arange(made.m), np.diff(a.indptr))], place[a.indices]
     half = made.m // 2
-    shares = [((row >= half) == low) & ((column >= half) == right) for low in (0, 1) for right in (0, 1)]  # fmt: skip
+    shares = [((row >= half) == low) & ((column >= half) == right) for low in (0, 1) for right in (0, 1)]
     for share, expected in zip(shares, (0.57, 0.19, 0.19, 0.05), strict=True):
         assert share.mean() == pytest.approx(expected, abs=0.01)
     longest = np.diff(a.indptr).max()
@@ -129,7 +129,7 @@ def emulated(tmp_path_factory):
         ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-I", generate.SOURCE.parent, "-I", jit.COMMON]
         + ["-o", folder / "emulated.so", folder / "emulated.cpp"],
         check=True,
-    )  # fmt: skip
+    )
     return ctypes.CDLL(str(folder / "emulated.so"))
 
 
@@ -202,9 +202,7 @@ def test_a_streamed_matrix_may_come_in_slabs(monkeypatch):
         distributed.streamed([a, a[:, 1:]], 16, panel=300, machine=distributed.Host())
 
 
-@pytest.mark.parametrize(
-    "make", [distributed.plan, partial(distributed.streamed, panel=50)], ids=["plan", "streamed"]
-)
+@pytest.mark.parametrize("make", [distributed.plan, partial(distributed.streamed, panel=50)], ids=["plan", "streamed"])
 def test_indices_of_large_matrices_are_looked_at_before_they_are_cut(monkeypatch, make):
     for module in (streaming, partition, plans):
         monkeypatch.setattr(module, "INT32_MAX", 100)
@@ -234,9 +232,7 @@ def test_panels_have_at_most_so_many_entries_or_a_row():
 
 
 def test_what_cannot_be_streamed_is_one_sentence():
-    made = distributed.streamed(
-        sp.csr_array((3, 4), dtype=np.float32), 2, machine=distributed.Host()
-    )
+    made = distributed.streamed(sp.csr_array((3, 4), dtype=np.float32), 2, machine=distributed.Host())
     with pytest.raises(ValueError, match=r"B is float32 \(3, 2\), but must be float32 \(4, 2\)"):
         made(np.zeros((3, 2), np.float32))
     b = np.zeros((4, 2), np.float32)

@@ -20,9 +20,7 @@ def matrix(m: int, k: int, density: float, seed: int = 0):
     return sp.random_array((m, k), density=density, rng=rng, dtype=np.float32).tocsr()
 
 
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=200), st.integers(1, 9), st.sampled_from((0.0, 1.0))
-)  # fmt: skip
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=200), st.integers(1, 9), st.sampled_from((0.0, 1.0)))
 def test_parts_cost_their_share_and_half_of_a_row_at_each_end(lengths, parts, row_cost):
     row_ptr = np.concatenate([[0], np.cumsum(lengths)])
     edges = partition.by_nonzeros(row_ptr, parts, row_cost=row_cost)

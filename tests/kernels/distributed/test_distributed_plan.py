@@ -21,9 +21,7 @@ WIDE = sp.random_array((50, 120), density=0.1, rng=RNG, dtype=np.float32).tocsr(
 BAND = sp.diags_array([np.ones(200)] * 3, offsets=[-1, 0, 1], shape=(200, 200)).tocsr()
 BAND = BAND.astype(np.float32)
 EMPTY = sp.csr_array((40, 40), dtype=np.float32)
-BLOCKS = bcsr.from_csr(
-    sp.random_array((256, 320), density=0.02, rng=RNG, dtype=np.float32).tocsr(), block=32
-)
+BLOCKS = bcsr.from_csr(sp.random_array((256, 320), density=0.02, rng=RNG, dtype=np.float32).tocsr(), block=32)
 
 
 def multiplied(a, expected, n: int, size: int, *, part: bool = False, **asked):
@@ -64,12 +62,19 @@ def multiplied(a, expected, n: int, size: int, *, part: bool = False, **asked):
 @pytest.mark.parametrize(
     "asked",
     [
-        {}, {"chunks": 3}, {"chunks": 40}, {"b": "replicated"}, {"c": "replicated"}, {"first": "whole"},
-        {"first": "local", "chunks": 2}, {"replicas": 2, "chunks": 3}, {"replicas": 4},
+        {},
+        {"chunks": 3},
+        {"chunks": 40},
+        {"b": "replicated"},
+        {"c": "replicated"},
+        {"first": "whole"},
+        {"first": "local", "chunks": 2},
+        {"replicas": 2, "chunks": 3},
+        {"replicas": 4},
         {"replicas": 2, "b": "replicated", "c": "replicated"},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_every_layout_gives_the_product(size, asked):
     if size % asked.get("replicas", 1):
         pytest.skip("the grid does not fit")
@@ -229,7 +234,7 @@ def planned(size: int, sizes=None, **asked):
         ({"chunks": 17}, "chunks is 17, but must be a whole number from 1 to 16"),
         ({"rows": [0, 5]}, "must be 3 edges from 0 to 97"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_one_sentence_on_every_rank(asked, says):
     with pytest.raises(ValueError, match=says):
         planned(2, **asked)
@@ -238,9 +243,7 @@ def test_what_does_not_fit_is_one_sentence_on_every_rank(asked, says):
 def test_a_gpu_that_two_ranks_use():
     from kernels.distributed import comm
 
-    with pytest.raises(
-        ValueError, match="ranks 0 and 2 both use GPU a of .*give each a GPU of its own"
-    ):
+    with pytest.raises(ValueError, match="ranks 0 and 2 both use GPU a of .*give each a GPU of its own"):
         distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "aba"[ranks.rank]))
     distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "abc"[ranks.rank]))
 
@@ -375,7 +378,7 @@ def test_bfloat16_arrays_of_other_libraries_are_bit_patterns():
         ("float32", np.ones((97, 9), np.float32), "B is 97 x 9, but"),
         ("float32", np.ones(97, np.float32), "B is 97, but"),
     ],
-)  # fmt: skip
+)
 def test_another_b_is_refused(dtype, b, says):
     with pytest.raises(ValueError, match=says):
         filled(dtype, b)

@@ -85,17 +85,23 @@ def port() -> int:
 
 def started(code: str, *arguments, ranks, size: int, **more) -> list[subprocess.Popen]:
     common = os.environ | {
-        "MASTER_ADDR": "localhost", "MASTER_PORT": str(port()), "WORLD_SIZE": str(size),
-        "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **more,
-    }  # fmt: skip
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port()),
+        "WORLD_SIZE": str(size),
+        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": "",
+        **more,
+    }
     return [
         subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
             env=common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in ranks
-    ]  # fmt: skip
+    ]
 
 
 def ended(processes) -> tuple[list[int], list[str]]:
@@ -163,6 +169,9 @@ def test_the_exchange_with_gloo():
 def test_the_exchange_with_mpi():
     found = subprocess.run(
         ["mpiexec", "-n", "4", sys.executable, "-c", MPI],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert found.stdout.count("right") == 4, found.stderr

@@ -46,9 +46,13 @@ def same(one: bcsr.Bcsr, other: bcsr.Bcsr) -> None:
 
 
 @given(
-    m=st.integers(1, 150), k=st.integers(1, 150), density=st.floats(0, 0.3),
-    b_row=st.sampled_from(bcsr.SIDES), b_col=st.sampled_from(bcsr.SIDES), seed=st.integers(0, 99),
-)  # fmt: skip
+    m=st.integers(1, 150),
+    k=st.integers(1, 150),
+    density=st.floats(0, 0.3),
+    b_row=st.sampled_from(bcsr.SIDES),
+    b_col=st.sampled_from(bcsr.SIDES),
+    seed=st.integers(0, 99),
+)
 @settings(max_examples=60, deadline=None)
 def test_the_blocks_are_scipy_s(m, k, density, b_row, b_col, seed):
     given = scattered(m, k, density, seed)
@@ -95,9 +99,7 @@ def test_repeated_entries_add_up_before_they_are_rounded():
 
 
 def test_a_stored_zero_counts_and_keeps_its_block():
-    a = csr.Csr(
-        20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32)
-    )
+    a = csr.Csr(20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32))
     made = bcsr.validate(bcsr.from_csr(a, block=16))
     assert (made.nnz, made.blocks, bcsr.to_csr(made).nnz) == (1, 1, 0)
     negative = bcsr.from_dense(np.full((4, 4), -0.0, FLOAT32), block=16, dtype="bfloat16")
@@ -142,9 +144,12 @@ def test_a_million_rows_of_blocks():
 
 
 @given(
-    m=st.integers(1, 300), k=st.integers(1, 300), density=st.floats(0, 1),
-    block=st.sampled_from(bcsr.SIDES), seed=st.integers(0, 99),
-)  # fmt: skip
+    m=st.integers(1, 300),
+    k=st.integers(1, 300),
+    density=st.floats(0, 1),
+    block=st.sampled_from(bcsr.SIDES),
+    seed=st.integers(0, 99),
+)
 @settings(max_examples=40, deadline=None)
 def test_a_random_matrix_has_the_blocks_that_were_asked_for(m, k, density, block, seed):
     made = bcsr.validate(bcsr.random(m, k, density, seed, block=block, dtype="float32"))
@@ -159,9 +164,7 @@ def test_a_random_matrix_has_the_blocks_that_were_asked_for(m, k, density, block
 def test_every_block_is_as_likely_as_the_others():
     counts = np.zeros(12)
     for seed in range(600):
-        counts += np.bincount(
-            bcsr.random_pattern(1, 12 * 16, 0.25, seed, block=16)[1], minlength=12
-        )
+        counts += np.bincount(bcsr.random_pattern(1, 12 * 16, 0.25, seed, block=16)[1], minlength=12)
     assert counts.sum() == 3 * 600
     assert (np.abs(counts - 150) < 6 * np.sqrt(150 * 0.75)).all()
 
@@ -183,9 +186,17 @@ def test_random_values_fit_their_dtype(dtype):
 
 @pytest.mark.parametrize(
     ("block", "words"),
-    [(8, ["8"]), (256, ["256"]), (48, ["48"]), ((64, 24), ["(64, 24)"]), ("64", ["'64'"]), (None, ["None"]),
-     ((16, 16, 16), ["(16, 16, 16)"]), (64.5, ["64.5"])],
-)  # fmt: skip
+    [
+        (8, ["8"]),
+        (256, ["256"]),
+        (48, ["48"]),
+        ((64, 24), ["(64, 24)"]),
+        ("64", ["'64'"]),
+        (None, ["None"]),
+        ((16, 16, 16), ["(16, 16, 16)"]),
+        (64.5, ["64.5"]),
+    ],
+)
 def test_a_block_is_a_power_of_two_from_16_to_128(block, words):
     says([*words, "16, 32, 64, 128"], lambda: bcsr.from_csr(scattered(9, 9), block=block))
 
@@ -362,8 +373,13 @@ def test_wide_indices_of_a_tensor_are_refused_and_not_cut(monkeypatch):
         return np.array(*given).view(Tensor)
 
     whole = SimpleNamespace(
-        layout="torch.sparse_bsr", dim=lambda: 2, dtype="torch.float32", is_cuda=False, shape=(16, 32),
+        layout="torch.sparse_bsr",
+        dim=lambda: 2,
+        dtype="torch.float32",
+        is_cuda=False,
+        shape=(16, 32),
         values=lambda: tensor(np.ones((2, 16, 16), np.float32)),
-        crow_indices=lambda: tensor([0, 2]), col_indices=lambda: tensor([0, 2**32 + 1]),
-    )  # fmt: skip
+        crow_indices=lambda: tensor([0, 2]),
+        col_indices=lambda: tensor([0, 2**32 + 1]),
+    )
     says(["BCSR col_idx[1] is 4294967297", "32 bits"], lambda: bcsr.from_torch(whole))

@@ -63,9 +63,7 @@ def host(tmp_path_factory):
 
     def run(name: str, *arguments):
         found = np.full(8, 2**64 - 1, np.uint64)
-        given = [
-            ctypes.c_void_p(x.ctypes.data) if isinstance(x, np.ndarray) else x for x in arguments
-        ]
+        given = [ctypes.c_void_p(x.ctypes.data) if isinstance(x, np.ndarray) else x for x in arguments]
         getattr(library, name)(2, *given, ctypes.c_void_p(found.ctypes.data))
         return checks.first_of(found)
 
@@ -75,9 +73,7 @@ def host(tmp_path_factory):
 def sparse(rng) -> csr.Csr:
     m, k = int(rng.integers(0, 120)), int(rng.integers(1, 120))
     density = float(rng.choice([0.0, 0.02, 0.3]))
-    made = sp.random(
-        m, k, density, format="csr", dtype=np.float32, random_state=int(rng.integers(2**31))
-    )
+    made = sp.random(m, k, density, format="csr", dtype=np.float32, random_state=int(rng.integers(2**31)))
     return csr.from_scipy(made)
 
 
@@ -101,21 +97,15 @@ def blocks(rng, host):
     a = bcsr.from_csr(sparse(rng), block=sides, dtype=str(rng.choice(["float32", "float16"])))
     a = spoiled(rng, a, {"row_ptr": WHOLE, "col_idx": WHOLE, "val": [1]})
     sizes = I64(a.blocks), I64(a.m), I64(a.k), *map(INT, a.block)
-    return bcsr._first_fault(a), host(
-        f"bcsr_{a.val.dtype.name}", a.row_ptr, a.col_idx, a.val, *sizes
-    )
+    return bcsr._first_fault(a), host(f"bcsr_{a.val.dtype.name}", a.row_ptr, a.col_idx, a.val, *sizes)
 
 
 def windows(rng, host):
     window, pad = int(rng.choice([1, 4, 16, 64])), int(rng.choice([1, 4, 8]))
-    a = wcsr.from_csr(
-        sparse(rng), window=window, pad=pad, dtype=str(rng.choice(["float32", "bfloat16"]))
-    )
+    a = wcsr.from_csr(sparse(rng), window=window, pad=pad, dtype=str(rng.choice(["float32", "bfloat16"])))
     a = spoiled(rng, a, {"row_ptr": WHOLE, "col_idx": WHOLE, "val": [1]})
     sizes = I64(a.columns), I64(a.m), I64(a.k), INT(window), INT(pad)
-    return wcsr._first_fault(a), host(
-        f"wcsr_{a.val.dtype.name}", a.row_ptr, a.col_idx, a.val, *sizes
-    )
+    return wcsr._first_fault(a), host(f"wcsr_{a.val.dtype.name}", a.row_ptr, a.col_idx, a.val, *sizes)
 
 
 def pairs(rng, host):
@@ -171,9 +161,7 @@ def test_every_check_compiles_without_spills(arch):
 
 
 def good() -> csr.Csr:
-    return csr.Csr(
-        2, 2, np.array([0, 1, 1], np.int32), np.zeros(1, np.int32), np.ones(1, np.float32)
-    )
+    return csr.Csr(2, 2, np.array([0, 1, 1], np.int32), np.zeros(1, np.int32), np.ones(1, np.float32))
 
 
 def test_what_is_no_array_or_lies_elsewhere_is_refused():
@@ -203,7 +191,7 @@ def wrong() -> list:
         (two_four.random(33, 41, "bfloat16", 0), {"meta": [((20, 1), 0)], "val": [((32, -1), 0x3F80)]}),
         (nm.random(41, 30, 5, 16, 4, 0), {"index": [((7, 3), 40), ((1, 0), 0), ((3, 2), -1)]}),
         (nm.random(33, 30, 5, 16, 4, 0), {"index": [((-1, 0), 31)], "val": [((-1, 4), 2.0)]}),
-    ]  # fmt: skip
+    ]
     for made, places in changes:
         for name, wanted in places.items():
             for at, value in wanted:

@@ -87,7 +87,7 @@ def numbers(rng, dtype: str) -> np.ndarray:
 @pytest.mark.parametrize(
     "dtype",
     ["float64", "float32", "float16", "bool"] + [f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)],
-)  # fmt: skip
+)
 def test_numbers_become_float32(there, rng, dtype, check):
     x = numbers(rng, dtype)
     for given in (
@@ -165,10 +165,8 @@ def test_the_largest_blocks_are_kept_and_of_equal_ones_the_first():
     x = np.zeros((64, 64), np.float32)
     x[40, 40], x[3, 20], x[20, 3], x[50, 5] = 2, 1, 1, np.nan
     kept = [bcsr.from_dense(x, block=16, dtype="float32", density=n / 16) for n in range(5)]
-    places = [[(int(bcsr.block_rows_of(a)[i]), int(a.col_idx[i])) for i in range(a.blocks)] for a in kept]  # fmt: skip
-    assert places == [
-        [], [(3, 0)], [(2, 2), (3, 0)], [(0, 1), (2, 2), (3, 0)], [(0, 1), (1, 0), (2, 2), (3, 0)]
-    ]  # fmt: skip
+    places = [[(int(bcsr.block_rows_of(a)[i]), int(a.col_idx[i])) for i in range(a.blocks)] for a in kept]
+    assert places == [[], [(3, 0)], [(2, 2), (3, 0)], [(0, 1), (2, 2), (3, 0)], [(0, 1), (1, 0), (2, 2), (3, 0)]]
 
 
 def blocks(rng, m: int, k: int, block, dtype: str) -> bcsr.Bcsr:
@@ -245,7 +243,7 @@ def _scipy(x):
 @pytest.mark.parametrize(
     "keep, group, vector",
     [(2, 4, 1), (8, 32, 32), (1, 8, 4), (3, 7, 5), (5, 16, 128), (4, 32, 100), (32, 32, 2), (1, 200, 8), (6, 8, 64)],
-)  # fmt: skip
+)
 def test_nm(there, rng, monkeypatch, keep, group, vector, kind):
     monkeypatch.setattr(compress, "_MOST_SCORES", 1000)  # several parts
     for k, n in SIZES:
@@ -296,9 +294,7 @@ PATTERNS = [
 def test_nm_in_steps(there, pattern, tiled):
     b = nm.random(*pattern, 1)
     for columns in (16, 64, 128, 256):
-        slot = next(
-            s for s in (32, 4, 1) if columns % s == 0 and (b.vector % s == 0 or b.vector >= b.n)
-        )
+        slot = next(s for s in (32, 4, 1) if columns % s == 0 and (b.vector % s == 0 or b.vector >= b.n))
         for windows in (1, 2, 5):
             for more in (0, 3):
                 asked = {"packed": False, "slot": slot, "tiled": tiled}
@@ -362,9 +358,7 @@ def test_every_entry_is_known(there, rng, monkeypatch):
     )
     assert seen
     for source, entry in seen:
-        assert entry in {compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES}.get(
-            source, [entry]
-        )
+        assert entry in {compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES}.get(source, [entry])
 
 
 def test_sizes_are_said(there):

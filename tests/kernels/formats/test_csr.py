@@ -63,8 +63,7 @@ def same(a: csr.Csr, b: csr.Csr) -> bool:
     """Equal to the bit, order of the entries and dtypes included."""
     arrays = ("row_ptr", "col_idx", "val")
     return (a.m, a.k) == (b.m, b.k) and all(
-        getattr(a, x).dtype == getattr(b, x).dtype and np.array_equal(getattr(a, x), getattr(b, x))
-        for x in arrays
+        getattr(a, x).dtype == getattr(b, x).dtype and np.array_equal(getattr(a, x), getattr(b, x)) for x in arrays
     )
 
 
@@ -129,9 +128,7 @@ def test_indices_of_more_than_32_bits_are_refused_and_not_cut(name, wrong):
     index = getattr(there, name).astype(np.int64)
     index[1] = wrong
     setattr(there, name, index)
-    with pytest.raises(
-        ValueError, match=rf"^CSR \w+\[1\] is {wrong}, but indices have 32 bits here"
-    ):
+    with pytest.raises(ValueError, match=rf"^CSR \w+\[1\] is {wrong}, but indices have 32 bits here"):
         csr.from_scipy(there)
 
 

@@ -137,9 +137,7 @@ def test_magnitudes_are_in_the_order_of_sizes():
 
 
 @pytest.mark.parametrize("dtype", eight.DTYPES)
-@pytest.mark.parametrize(
-    ("by", "shape"), [("tensor", (1, 1)), ("rows", (9, 1)), ("columns", (1, 13))]
-)
+@pytest.mark.parametrize(("by", "shape"), [("tensor", (1, 1)), ("rows", (9, 1)), ("columns", (1, 13))])
 def test_a_scale_takes_the_largest_to_the_largest(dtype, by, shape):
     x = matrix() * np.array([1e-3, 1, 1e3] * 3, FLOAT32)[:, None]
     made = eight.from_dense(x, dtype, by)
@@ -154,10 +152,7 @@ def test_a_scale_takes_the_largest_to_the_largest(dtype, by, shape):
 
 def test_scales_by_rows_lose_less_than_one_for_all():
     x = matrix() * np.array([1e-4, 1, 1e4] * 3, FLOAT32)[:, None]
-    off = {
-        by: np.abs(eight.to_dense(eight.from_dense(x, "int8", by)) / x - 1).mean()
-        for by in ("tensor", "rows")
-    }
+    off = {by: np.abs(eight.to_dense(eight.from_dense(x, "int8", by)) / x - 1).mean() for by in ("tensor", "rows")}
     assert off["rows"] < 0.1 < off["tensor"]
 
 
@@ -184,11 +179,7 @@ def test_given_scales_are_kept():
 
 def test_it_is_dense_to_the_package():
     made = eight.from_dense(matrix(), "e4m3")
-    assert (
-        not formats.is_sparse(made)
-        and formats.to_host(made) is made
-        and formats.validate(made) is made
-    )
+    assert not formats.is_sparse(made) and formats.to_host(made) is made and formats.validate(made) is made
     assert np.array_equal(formats.to_dense(made), eight.to_dense(made))
     assert made.shape == (9, 13) and made.size == 117 and made.nbytes == 117 + 4
 
@@ -209,16 +200,12 @@ def test_cupy_runs_the_same_code(cupy, dtype):
 def test_cupy_gives_the_same_bits(dtype):
     import cupy
 
-    x = np.concatenate(
-        [matrix(300, 64) * 100, np.array([[np.nan, np.inf, -0.0, 2**-10] * 16], FLOAT32)]
-    )
+    x = np.concatenate([matrix(300, 64) * 100, np.array([[np.nan, np.inf, -0.0, 2**-10] * 16], FLOAT32)])
     assert np.array_equal(eight.to_bits(cupy.asarray(x), dtype).get(), eight.to_bits(x, dtype))
     numbers = eight.from_bits(cupy.asarray(EVERY), dtype).get()
     assert np.array_equal(numbers, eight.from_bits(EVERY, dtype), equal_nan=True)
     here, there = (eight.from_dense(a, dtype, "rows") for a in (x[:-1], cupy.asarray(x[:-1])))
-    assert np.array_equal(there.scale.get(), here.scale) and np.array_equal(
-        there.bits.get(), here.bits
-    )
+    assert np.array_equal(there.scale.get(), here.scale) and np.array_equal(there.bits.get(), here.bits)
 
 
 def test_what_is_refused():

@@ -44,11 +44,24 @@ def test_a_written_matrix_comes_back(tmp_path, field, symmetry):
 @pytest.mark.parametrize(
     ("word", "value"),
     [
-        ("1.0D+03", 1000), ("1d3", 1000), ("-2.5D-1", -0.25), (".5", 0.5), ("5.", 5), ("1E2", 100), ("1e+2", 100),
-        ("inf", np.inf), ("-Infinity", -np.inf), ("nan", np.nan), ("1e999", np.inf), ("00012", 12),
-        ("1.5\t", 1.5), ("1.5\r", 1.5), ("1.5\n\n", 1.5), ("99999999999999999999", 1e20),
+        ("1.0D+03", 1000),
+        ("1d3", 1000),
+        ("-2.5D-1", -0.25),
+        (".5", 0.5),
+        ("5.", 5),
+        ("1E2", 100),
+        ("1e+2", 100),
+        ("inf", np.inf),
+        ("-Infinity", -np.inf),
+        ("nan", np.nan),
+        ("1e999", np.inf),
+        ("00012", 12),
+        ("1.5\t", 1.5),
+        ("1.5\r", 1.5),
+        ("1.5\n\n", 1.5),
+        ("99999999999999999999", 1e20),
     ],
-)  # fmt: skip
+)
 def test_every_spelling_of_a_number_is_that_number(tmp_path, word, value):
     found = read(tmp_path, ENTRY + word + "\n").toarray()
     assert np.array_equal(found, [[0, value], [0, 0]], equal_nan=True)
@@ -56,9 +69,32 @@ def test_every_spelling_of_a_number_is_that_number(tmp_path, word, value):
 
 @pytest.mark.parametrize(
     "word",
-    ["1,5", "1.5x", "1.0Q3", "0x10", "1.2.3", "1-2", "1e5e6", "1e5.5", "--5", "1e", "e5", "1_000", "1.5f", "½", "1e+-5",
-     "1+", "1.e.5", "1e5-", "..5", "infx", "nanx", "1;", "#"],
-)  # fmt: skip
+    [
+        "1,5",
+        "1.5x",
+        "1.0Q3",
+        "0x10",
+        "1.2.3",
+        "1-2",
+        "1e5e6",
+        "1e5.5",
+        "--5",
+        "1e",
+        "e5",
+        "1_000",
+        "1.5f",
+        "½",
+        "1e+-5",
+        "1+",
+        "1.e.5",
+        "1e5-",
+        "..5",
+        "infx",
+        "nanx",
+        "1;",
+        "#",
+    ],
+)
 def test_what_is_no_number_is_named_with_its_line(tmp_path, word):
     says(["line 3 has ", "no number"], lambda: read(tmp_path, ENTRY + word + "\n"))
 
@@ -98,11 +134,14 @@ def test_what_is_no_matrix_is_one_sentence(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("text", "shape"),
     [
-        ("array real general\n0 3\n", (0, 3)), ("array real general\n3 0\n", (3, 0)),
-        ("array real symmetric\n0 0\n", (0, 0)), ("array real skew-symmetric\n1 1\n", (1, 1)),
-        ("coordinate real general\n0 0 0\n", (0, 0)), ("coordinate pattern general\n5 4 0\n", (5, 4)),
+        ("array real general\n0 3\n", (0, 3)),
+        ("array real general\n3 0\n", (3, 0)),
+        ("array real symmetric\n0 0\n", (0, 0)),
+        ("array real skew-symmetric\n1 1\n", (1, 1)),
+        ("coordinate real general\n0 0 0\n", (0, 0)),
+        ("coordinate pattern general\n5 4 0\n", (5, 4)),
     ],
-)  # fmt: skip
+)
 def test_a_matrix_of_nothing_is_one(tmp_path, text, shape):
     found = read(tmp_path, text)
     assert found.shape == shape and found.nnz == 0

@@ -30,9 +30,7 @@ def choose(dense: np.ndarray, keep: int, group: int, vector: int) -> nm.Nm:
         kept = []
         for top in range(0, k, group):
             here = range(top, min(top + group, k))
-            size = {
-                row: sum(abs(float(x)) for x in dense[row, left : left + vector]) for row in here
-            }
+            size = {row: sum(abs(float(x)) for x in dense[row, left : left + vector]) for row in here}
             best = sorted(here, key=lambda row, size=size: (-size[row], row))[:keep]
             kept += [(row, True) for row in sorted(best)]
             kept += [(k - 1, False)] * (keep - len(best))
@@ -311,9 +309,7 @@ def codes(kept: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("vector", [1, 5, 32])
-@pytest.mark.parametrize(
-    ("keep", "group"), [(1, 2), (1, 4), (2, 4), (3, 4), (2, 5), (4, 8), (7, 8)]
-)
+@pytest.mark.parametrize(("keep", "group"), [(1, 2), (1, 4), (2, 4), (3, 4), (2, 5), (4, 8), (7, 8)])
 def test_every_choice_of_rows_is_equally_likely(keep, group, vector):
     b = nm.random(400 * group, 100 * vector, keep, group, vector, 1)
     values, counts = np.unique(codes(drawn(b)), return_counts=True)
@@ -530,9 +526,7 @@ def test_sizes_that_make_no_matrix_are_refused_everywhere(name, value):
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 0.5, None])
 def test_a_seed_that_is_none_is_refused(seed):
-    says(
-        [f"seed is {seed!r}", "integer from 0 to 4294967295"], lambda: nm.random(**SIZES, seed=seed)
-    )
+    says([f"seed is {seed!r}", "integer from 0 to 4294967295"], lambda: nm.random(**SIZES, seed=seed))
 
 
 GOOD = nm.compress(np.arange(1.0, 19).reshape(9, 2), 2, 4, 1, prune=True)  # rows 2 3 6 7 8 (8)

@@ -72,9 +72,7 @@ def test_only_square_matrices_and_permutations_are_taken():
             reorder.permuted(a, order)
 
 
-@given(
-    m=st.integers(1, 60), k=st.integers(1, 50), density=st.floats(0, 0.6), seed=st.integers(0, 999)
-)
+@given(m=st.integers(1, 60), k=st.integers(1, 50), density=st.floats(0, 0.6), seed=st.integers(0, 999))
 def test_rows_in_another_order_are_those_rows(m, k, density, seed):
     rng = np.random.default_rng(seed)
     dense = np.where(rng.random((m, k)) < density, rng.random((m, k)) + 1, 0).astype(np.float32)

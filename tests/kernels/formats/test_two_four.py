@@ -347,9 +347,7 @@ def test_a_malformed_matrix_gets_one_sentence(change, words):
 
 def test_every_pair_of_indices_is_right_or_refused():
     for nibble in range(16):
-        one = two_four.TwoFour(
-            1, 16, "float16", np.zeros((1, 8), UINT16), np.full((1, 1), 0x4440 | nibble, UINT16)
-        )
+        one = two_four.TwoFour(1, 16, "float16", np.zeros((1, 8), UINT16), np.full((1, 1), 0x4440 | nibble, UINT16))
         if nibble in NIBBLES.values():
             assert two_four.validate(one) is one
         else:
@@ -586,10 +584,7 @@ def test_the_kernel_names_the_first_misfit(device, shape):
 def test_validation_on_the_gpu_says_the_same(device, change, words):
     import cupy
 
-    bad = {
-        name: cupy.array(x, order="K") if isinstance(x, np.ndarray) else x
-        for name, x in change.items()
-    }
+    bad = {name: cupy.array(x, order="K") if isinstance(x, np.ndarray) else x for name, x in change.items()}
     says(["2:4 ", *words], lambda: two_four.validate(replace(two_four.to_device(GOOD), **bad)))
 
 

@@ -67,9 +67,7 @@ def test_pruned_at_any_size(m, k, dtype):
     assert a.val.shape == (m, a.k_pad // 2) and a.meta.shape == (m, a.k_pad // 16)
     assert a.nnz == a.val.size and a.nbytes == a.val.nbytes + a.meta.nbytes + 4
     found = two_four_eight.to_dense_bits(a)
-    assert np.array_equal(
-        without_negative_zero(found, dtype), without_negative_zero(slow_prune(bits, dtype), dtype)
-    )
+    assert np.array_equal(without_negative_zero(found, dtype), without_negative_zero(slow_prune(bits, dtype), dtype))
     again = two_four_eight.compress(found, dtype)  # it fits now
     assert np.array_equal(again.val, a.val) or np.any(found == 0x80)
     assert np.array_equal(two_four_eight.to_dense_bits(again), found)
@@ -176,9 +174,7 @@ def test_cupy_runs_the_same_code(monkeypatch, dtype):
         val[:], meta[:] = made.val, made.meta
 
     monkeypatch.setattr(two_four_eight, "_compress_on_device", kernel)
-    there = two_four_eight.validate(
-        two_four_eight.compress(as_array(x), dtype, prune=True, scale="rows")
-    )
+    there = two_four_eight.validate(two_four_eight.compress(as_array(x), dtype, prune=True, scale="rows"))
     for name in ("val", "meta", "scale"):
         assert isinstance(getattr(there, name), Array)
         assert np.array_equal(getattr(there, name), getattr(here, name))
@@ -195,9 +191,7 @@ def test_cupy_gives_the_same_bits(dtype):
 
     x = dense(300, 1000)
     here = two_four_eight.compress(x, dtype, prune=True, scale="rows")
-    there = two_four_eight.validate(
-        two_four_eight.compress(cupy.asarray(x), dtype, prune=True, scale="rows")
-    )
+    there = two_four_eight.validate(two_four_eight.compress(cupy.asarray(x), dtype, prune=True, scale="rows"))
     assert isinstance(there.val, cupy.ndarray)
     back = two_four_eight.to_host(there)
     for name in ("val", "meta", "scale"):

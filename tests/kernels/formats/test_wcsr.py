@@ -46,9 +46,13 @@ def columns_of(dense: np.ndarray, window: int, pad: int) -> list[list[int]]:
 
 
 @given(
-    m=st.integers(1, 150), k=st.integers(1, 150), density=st.floats(0, 0.3),
-    window=st.sampled_from(wcsr.SIDES), pad=st.sampled_from(wcsr.SIDES), seed=st.integers(0, 99),
-)  # fmt: skip
+    m=st.integers(1, 150),
+    k=st.integers(1, 150),
+    density=st.floats(0, 0.3),
+    window=st.sampled_from(wcsr.SIDES),
+    pad=st.sampled_from(wcsr.SIDES),
+    seed=st.integers(0, 99),
+)
 @settings(max_examples=60, deadline=None)
 def test_each_window_stores_the_columns_that_it_has(m, k, density, window, pad, seed):
     given = scattered(m, k, density, seed)
@@ -87,9 +91,13 @@ def test_repeated_entries_add_up():
 
 
 @given(
-    m=st.integers(1, 90), k=st.integers(1, 90), density=st.floats(0, 0.3), window=st.sampled_from(wcsr.SIDES),
-    dtype=st.sampled_from(("float32", *half.DTYPES)), seed=st.integers(0, 99),
-)  # fmt: skip
+    m=st.integers(1, 90),
+    k=st.integers(1, 90),
+    density=st.floats(0, 0.3),
+    window=st.sampled_from(wcsr.SIDES),
+    dtype=st.sampled_from(("float32", *half.DTYPES)),
+    seed=st.integers(0, 99),
+)
 @settings(max_examples=60, deadline=None)
 def test_there_and_back_are_the_stored_values_by_row_and_column(m, k, density, window, dtype, seed):
     given = csr.from_scipy(scattered(m, k, density, seed))
@@ -176,9 +184,7 @@ def test_other_windows_and_dtypes_are_refused():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ("bfloat16", "float16", "float32"))
-@pytest.mark.parametrize(
-    ("m", "k", "window", "pad"), [(300, 200, 64, 8), (77, 501, 8, 64), (9, 9, 16, 16)]
-)
+@pytest.mark.parametrize(("m", "k", "window", "pad"), [(300, 200, 64, 8), (77, 501, 8, 64), (9, 9, 16, 16)])
 def test_the_gpu_makes_the_same_windows(device, m, k, window, pad, dtype):
     import cupy
 

@@ -27,12 +27,23 @@ BIG = np.zeros((40, 60), np.float32)
 @pytest.mark.parametrize(
     ("x", "orders"),
     [
-        (BIG, "C"), (BIG.T, "F"), (BIG[:, :10], ""), (BIG[::2], ""), (BIG[:, ::2], ""), (BIG[:1], "CF"),
-        (BIG[:1, :10], "CF"), (np.asfortranarray(BIG)[:, :7], "F"), (BIG[:, :1], ""),
-        (np.zeros((9, 1)), "CF"), (np.zeros(9), "CF"), (np.zeros(18)[::2], ""), (np.zeros((1, 1)), "CF"),
-        (np.zeros((9, 0)), "CF"), (BIG[:0, ::2], "CF"),
+        (BIG, "C"),
+        (BIG.T, "F"),
+        (BIG[:, :10], ""),
+        (BIG[::2], ""),
+        (BIG[:, ::2], ""),
+        (BIG[:1], "CF"),
+        (BIG[:1, :10], "CF"),
+        (np.asfortranarray(BIG)[:, :7], "F"),
+        (BIG[:, :1], ""),
+        (np.zeros((9, 1)), "CF"),
+        (np.zeros(9), "CF"),
+        (np.zeros(18)[::2], ""),
+        (np.zeros((1, 1)), "CF"),
+        (np.zeros((9, 0)), "CF"),
+        (BIG[:0, ::2], "CF"),
     ],
-)  # fmt: skip
+)
 def test_an_array_without_gaps_is_laid_in_an_order(x, orders):
     assert "".join(order for order in "CF" if dense.is_laid(of(x), order)) == orders
 
@@ -107,7 +118,7 @@ def test_cupys_current_stream_is_that_of_the_arrays_gpu(monkeypatch):
 
 @pytest.mark.parametrize(
     "x", [BIG, BIG.T, BIG[3:9, ::2], BIG[::-1], BIG[:, ::-3], BIG[5], BIG[:0], BIG[7:8, 3:4], BIG[::-2, 5:9]]
-)  # fmt: skip
+)
 def test_the_extent_is_numpys(x):
     low, high = np.lib.array_utils.byte_bounds(x)
     expected = (low, high) if x.size else (x.ctypes.data, x.ctypes.data)
@@ -117,11 +128,18 @@ def test_the_extent_is_numpys(x):
 @pytest.mark.parametrize(
     ("x", "y"),
     [
-        (BIG[:, :20], BIG[:, 20:]), (BIG[:, 50:], BIG[:, 10:50]), (BIG[:10], BIG[10:]), (BIG[::2], BIG[1::2]),
-        (BIG[:9, 7:20], BIG[30:, 3:7]), (BIG[:, :20].T, BIG[:, 20:].T), (BIG.T[:, :9], BIG.T[:, 9:]),
-        (BIG[:, 0], BIG[:, 1:]), (BIG[:0], BIG), (BIG[:, 20:40], np.zeros((40, 20), np.float32)),
+        (BIG[:, :20], BIG[:, 20:]),
+        (BIG[:, 50:], BIG[:, 10:50]),
+        (BIG[:10], BIG[10:]),
+        (BIG[::2], BIG[1::2]),
+        (BIG[:9, 7:20], BIG[30:, 3:7]),
+        (BIG[:, :20].T, BIG[:, 20:].T),
+        (BIG.T[:, :9], BIG.T[:, 9:]),
+        (BIG[:, 0], BIG[:, 1:]),
+        (BIG[:0], BIG),
+        (BIG[:, 20:40], np.zeros((40, 20), np.float32)),
     ],
-)  # fmt: skip
+)
 def test_parts_of_one_matrix_are_apart(x, y):
     assert not np.shares_memory(x, y)
     assert dense.apart(of(x), of(y)) and dense.apart(of(y), of(x))
@@ -130,10 +148,15 @@ def test_parts_of_one_matrix_are_apart(x, y):
 @pytest.mark.parametrize(
     ("x", "y"),
     [
-        (BIG, BIG), (BIG[:, :21], BIG[:, 20:]), (BIG[:11], BIG[10:]), (BIG[:, 10:40], BIG[:, 20:30]),
-        (BIG[:20], BIG[19::-1]), (BIG[:40, :40], BIG[:40, :40].T), (BIG[5], BIG[:, 3]),
+        (BIG, BIG),
+        (BIG[:, :21], BIG[:, 20:]),
+        (BIG[:11], BIG[10:]),
+        (BIG[:, 10:40], BIG[:, 20:30]),
+        (BIG[:20], BIG[19::-1]),
+        (BIG[:40, :40], BIG[:40, :40].T),
+        (BIG[5], BIG[:, 3]),
     ],
-)  # fmt: skip
+)
 def test_what_shares_memory_is_not_apart(x, y):
     assert np.shares_memory(x, y)
     assert not dense.apart(of(x), of(y)) and not dense.apart(of(y), of(x))
@@ -170,9 +193,7 @@ def test_any_librarys_stream_has_an_address():
 def test_a_stream_is_opened_once(monkeypatch):
     monkeypatch.setattr(workspace, "_streams", {})
     made = []
-    device = SimpleNamespace(
-        device_id=0, create_stream=lambda x: made.append(x.__cuda_stream__()) or len(made)
-    )
+    device = SimpleNamespace(device_id=0, create_stream=lambda x: made.append(x.__cuda_stream__()) or len(made))
     assert [dense.opened(address, device) for address in (5, 5, 7)] == [1, 1, 2]
     assert made == [(0, 5), (0, 7)]
 
@@ -212,20 +233,30 @@ def test_what_combine_is_launched_with():
 @pytest.mark.parametrize(
     ("shape", "strides", "overlaps"),
     [
-        ((6, 4), (4, 1), False), ((6, 4), (0, 1), True), ((6, 4), (1, 0), True), ((6, 4), (2, 1), True),
-        ((6, 4), (1, 6), False), ((6, 4), (3, 1), True), ((6, 4), (-4, 1), False), ((6, 4), (-3, 1), True),
-        ((1, 4), (0, 1), False), ((6, 1), (1, 0), False), ((0, 4), (0, 0), False), ((6,), (0,), True),
-        ((6,), (-2,), False), ((1,), (0,), False), ((3, 3), (2, 3), False), ((4, 3), (2, 3), True),
+        ((6, 4), (4, 1), False),
+        ((6, 4), (0, 1), True),
+        ((6, 4), (1, 0), True),
+        ((6, 4), (2, 1), True),
+        ((6, 4), (1, 6), False),
+        ((6, 4), (3, 1), True),
+        ((6, 4), (-4, 1), False),
+        ((6, 4), (-3, 1), True),
+        ((1, 4), (0, 1), False),
+        ((6, 1), (1, 0), False),
+        ((0, 4), (0, 0), False),
+        ((6,), (0,), True),
+        ((6,), (-2,), False),
+        ((1,), (0,), False),
+        ((3, 3), (2, 3), False),
+        ((4, 3), (2, 3), True),
         ((1, 1), (0, 0), False),
     ],
-)  # fmt: skip
+)
 def test_an_array_overlaps_itself_where_elements_share_memory(shape, strides, overlaps):
     assert dense.overlaps_itself(Dense(0, shape, strides, "float32", 0)) == overlaps
 
 
-@given(
-    st.tuples(st.integers(0, 6), st.integers(0, 6)), st.tuples(st.integers(-9, 9), st.integers(-9, 9))
-)  # fmt: skip
+@given(st.tuples(st.integers(0, 6), st.integers(0, 6)), st.tuples(st.integers(-9, 9), st.integers(-9, 9)))
 def test_overlaps_are_those_that_counting_finds(shape, strides):
     places = [i * strides[0] + j * strides[1] for i in range(shape[0]) for j in range(shape[1])]
     overlaps = len(set(places)) < len(places)
@@ -237,8 +268,12 @@ class Foreign:
 
     def __init__(self, readonly: bool, strides=None):
         self.__cuda_array_interface__ = {
-            "version": 3, "shape": (3, 4), "strides": strides, "typestr": "<f4", "data": (0x1000, readonly),
-        }  # fmt: skip
+            "version": 3,
+            "shape": (3, 4),
+            "strides": strides,
+            "typestr": "<f4",
+            "data": (0x1000, readonly),
+        }
 
 
 @pytest.fixture
@@ -250,13 +285,17 @@ def views(monkeypatch):
         given = x.__cuda_array_interface__
         strides = given["strides"] and tuple(s // 4 for s in given["strides"])
         return SimpleNamespace(
-            ptr=given["data"][0], readonly=given["data"][1], shape=given["shape"], strides=strides,
-            dtype=np.dtype(given["typestr"]), device_id=0, is_device_accessible=True, stream=stream_ptr,
-        )  # fmt: skip
+            ptr=given["data"][0],
+            readonly=given["data"][1],
+            shape=given["shape"],
+            strides=strides,
+            dtype=np.dtype(given["typestr"]),
+            device_id=0,
+            is_device_accessible=True,
+            stream=stream_ptr,
+        )
 
-    monkeypatch.setattr(
-        utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view), raising=False
-    )
+    monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view), raising=False)
 
 
 def test_what_may_not_be_written_is_known_and_lies_otherwise(views):
@@ -284,9 +323,14 @@ def test_an_array_of_jax_is_asked_for_on_a_stream_that_there_is(monkeypatch):
         if stream_ptr == -1:
             raise RuntimeError("CUDA_ERROR_INVALID_HANDLE: invalid resource handle.\nand a trace")
         return SimpleNamespace(
-            ptr=0x1000, readonly=False, shape=(3, 4), strides=None, dtype=np.dtype("f4"), device_id=0,
+            ptr=0x1000,
+            readonly=False,
+            shape=(3, 4),
+            strides=None,
+            dtype=np.dtype("f4"),
+            device_id=0,
             is_device_accessible=True,
-        )  # fmt: skip
+        )
 
     monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view))
     monkeypatch.setattr(dense, "current", lambda x, ordinal: 0x77)
@@ -298,9 +342,7 @@ def test_an_array_of_jax_is_asked_for_on_a_stream_that_there_is(monkeypatch):
 
 
 def test_an_array_that_says_it_is_on_the_host_is_not_asked_further():
-    here = SimpleNamespace(
-        __dlpack__=lambda **_: pytest.fail("asked"), __dlpack_device__=lambda: (1, 0)
-    )
+    here = SimpleNamespace(__dlpack__=lambda **_: pytest.fail("asked"), __dlpack_device__=lambda: (1, 0))
     says(["B is types.SimpleNamespace on the host"], lambda: dense.describe(here, "B"))
 
 
@@ -320,10 +362,17 @@ def test_strides_between_elements_are_refused():
 @pytest.mark.parametrize(
     ("x", "value"),
     [
-        (2, 2.0), (0.5, 0.5), (np.float32(0.5), 0.5), (np.int8(-3), -3.0), (np.array(1.5), 1.5), (np.float16(2), 2.0),
-        (float("inf"), float("inf")), (-float("inf"), -float("inf")), (3e38, 3e38),
+        (2, 2.0),
+        (0.5, 0.5),
+        (np.float32(0.5), 0.5),
+        (np.int8(-3), -3.0),
+        (np.array(1.5), 1.5),
+        (np.float16(2), 2.0),
+        (float("inf"), float("inf")),
+        (-float("inf"), -float("inf")),
+        (3e38, 3e38),
     ],
-)  # fmt: skip
+)
 def test_a_factor_is_any_real_number_of_the_host(x, value):
     assert dense.factor("alpha", x) == value and type(dense.factor("alpha", x)) is float
     assert dense.factor("beta", float("nan")) != dense.factor("beta", float("nan"))
@@ -331,7 +380,7 @@ def test_a_factor_is_any_real_number_of_the_host(x, value):
 
 @pytest.mark.parametrize(
     "x", [None, "2", 1j, True, np.bool_(True), np.ones(1), np.ones(2), [1.0], np.complex64(1), 1e39, 10**400, -1e300]
-)  # fmt: skip
+)
 def test_a_factor_that_is_no_number_is_refused(x):
     says(["beta is"], lambda: dense.factor("beta", x))
 

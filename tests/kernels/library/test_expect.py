@@ -25,9 +25,12 @@ NUMBERS = {"auto": "fp32", "bf16": "16", "tf32": "tf32"}  # of N:M
 
 def described(clock=1_980_000, memory=3_201_000, bus=6016, capability=(9, 0), sms=132):
     properties = SimpleNamespace(
-        multiprocessor_count=sms, clock_rate=clock, memory_clock_rate=memory, global_memory_bus_width=bus,
+        multiprocessor_count=sms,
+        clock_rate=clock,
+        memory_clock_rate=memory,
+        global_memory_bus_width=bus,
         max_shared_memory_per_block_optin=232_448,
-    )  # fmt: skip
+    )
     return SimpleNamespace(name="a GPU", compute_capability=capability, properties=properties)
 
 
@@ -103,8 +106,11 @@ def scattered(m: int, k: int, density: float):
     return csr.from_scipy(sp.random(m, k, density, format="csr", dtype=np.float32, random_state=0))
 
 
-@pytest.mark.parametrize("device", [described(), described(capability=(8, 0), sms=108, clock=1_410_000),
-                                    gpu.Portable(described())], ids=["H200", "A100", "portable"])  # fmt: skip
+@pytest.mark.parametrize(
+    "device",
+    [described(), described(capability=(8, 0), sms=108, clock=1_410_000), gpu.Portable(described())],
+    ids=["H200", "A100", "portable"],
+)
 def test_a_plan_that_dense_beats_says_so_in_one_sentence_with_both_times(device):
     cases = [
         (bcsr.random(4096, 4096, 0.05, 0, dtype="bfloat16"), "bfloat16", 8192, False),

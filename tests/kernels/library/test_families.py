@@ -46,9 +46,7 @@ def test_every_family_has_the_kernels_that_are_routed_to(what):
     assert len(reports) == len(jobs) * len(OTHERS) > 0
     for (entry, target), (used, mix) in reports.items():
         assert mix["EXIT"] and not any(op.startswith(("HGMMA", "UTMA")) for op in mix), entry
-        assert used.spill_loads <= MOST_LOADS and used.stack_bytes <= 4 * MOST_LOADS, (
-            f"{entry} on {target}: {used}"
-        )
+        assert used.spill_loads <= MOST_LOADS and used.stack_bytes <= 4 * MOST_LOADS, f"{entry} on {target}: {used}"
 
 
 def test_the_table_has_every_family_that_is_compiled_for_and_each_gets_something():

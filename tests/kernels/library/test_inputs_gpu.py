@@ -90,9 +90,7 @@ def test_torch_tensors_of_any_layout_are_the_same_matrix(torch, layout, dtype):
     x, there = of_torch(torch, layout)
     there = there.to(getattr(torch, dtype))
     made = operands.operand(there)
-    assert np.array_equal(
-        formats.to_dense(formats.to_host(made)), x.to(there.dtype).float().cpu().numpy()
-    )
+    assert np.array_equal(formats.to_dense(formats.to_host(made)), x.to(there.dtype).float().cpu().numpy())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -115,9 +113,7 @@ def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(tor
         there = there.coalesce()
         indices = there.indices().clone()
         indices[1, 4] = index
-        spoiled = torch.sparse_coo_tensor(
-            indices, there.values(), there.shape, check_invariants=False
-        )
+        spoiled = torch.sparse_coo_tensor(indices, there.values(), there.shape, check_invariants=False)
     else:
         rows = layout in ("csr", "bsr")
         pointers = there.crow_indices() if rows else there.ccol_indices()

@@ -141,12 +141,14 @@ def test_a_sparse_model_is_the_masked_dense_one(model, published, block):
 def test_models_of_transformers_become_sparse_in_their_own_sizes(kind):
     transformers = pytest.importorskip("transformers")
     config = getattr(transformers, f"{kind}Config")(
-        vocab_size=64, hidden_size=128, intermediate_size=448, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2,
-    )  # fmt: skip
-    model = (
-        getattr(transformers, f"{kind}ForCausalLM")(config).bfloat16().eval().requires_grad_(False)
+        vocab_size=64,
+        hidden_size=128,
+        intermediate_size=448,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
     )
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).bfloat16().eval().requires_grad_(False)
     of = layers.masks(model, 0.5, seed=2)
     ids = torch.arange(40)[None]
     sparse = layers.replacements(model, 0.5, seed=2)
@@ -173,11 +175,7 @@ def test_rows_without_blocks_of_gate_or_up_give_zeros():
         for p, linear in (("gate_proj", ffn.gate_proj), ("up_proj", ffn.up_proj))
     )
     close(hidden, functional.silu(gate) * up)
-    assert (
-        (hidden[:, :64] == 0).all()
-        and hidden[:, 64:128].abs().sum() > 0
-        and (hidden[:, 128:] == 0).all()
-    )
+    assert (hidden[:, :64] == 0).all() and hidden[:, 64:128].abs().sum() > 0 and (hidden[:, 128:] == 0).all()
 
 
 def test_a_bias_is_added_and_refused_where_it_cannot_be():
@@ -263,9 +261,7 @@ def test_an_ffn_of_odd_sizes():
     ffn = Ffn(77, 131).bfloat16().requires_grad_(False)
     model = Model(ffn)
     masks = layers.masks(model, 0.6, seed=1)["layers.0.mlp"]
-    gate, up, down = (
-        layers.masked(getattr(ffn, p).weight, masks[p]).double() for p in layers.PROJECTIONS
-    )
+    gate, up, down = (layers.masked(getattr(ffn, p).weight, masks[p]).double() for p in layers.PROJECTIONS)
     layers.sparsify(model, 0.6, seed=1)
     x = torch.randn(5, 3, 77).bfloat16()
     silu = functional.silu(x.double() @ gate.t()).bfloat16().double()
@@ -310,9 +306,7 @@ def test_autocast_of_an_ffn(model):
 
 
 @pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float16, torch.float64, torch.int64, torch.bool]
-)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int64, torch.bool])
 def test_the_host_refuses_what_the_gpu_refuses(model, dtype, published):
     layers.sparsify(model, 0.5, published=published)
     ffn = model.layers[0]["mlp"]
@@ -332,9 +326,7 @@ def test_a_layer_of_another_dtype_says_so_where_it_is_called(model):
     says(["torch.float32", "autocast"], lambda: ffn(torch.ones(2, 192)))
     says(
         ["float32", "bfloat16 or float16"],
-        lambda: layers.operators().block_linear(
-            torch.ones(2, 192), ffn.val, ffn.index, ffn.col_idx, 320, "gated"
-        ),
+        lambda: layers.operators().block_linear(torch.ones(2, 192), ffn.val, ffn.index, ffn.col_idx, 320, "gated"),
     )
     x = torch.ones(2, 192)
     close(ffn.half()(x.half()).float(), ffn.bfloat16()(x.bfloat16()).float())
@@ -381,9 +373,7 @@ def test_projections_that_do_not_fit_each_other_are_refused():
 def at(address: int, *shape: int):
     """The bfloat16 tensor (…) at an address of the host's."""
     size = math.prod(shape)
-    return torch.frombuffer(
-        (ctypes.c_uint16 * size).from_address(address), dtype=torch.bfloat16
-    ).view(shape)
+    return torch.frombuffer((ctypes.c_uint16 * size).from_address(address), dtype=torch.bfloat16).view(shape)
 
 
 @pytest.fixture
@@ -424,9 +414,13 @@ def test_a_kernel_gets_whole_lines_and_what_it_writes_is_cut(width, published, l
     many = torch.ones(9, 2 * inputs + 1).bfloat16()
     many[:, inputs + 1 :] = torch.nan
     for x in (
-        torch.ones(inputs).bfloat16(), torch.ones(3, 5, inputs).bfloat16(), torch.ones(16, inputs).bfloat16(),
-        many[:, :inputs], many[:, 1 : inputs + 1], many.flatten()[1 : inputs + 1],
-    ):  # fmt: skip
+        torch.ones(inputs).bfloat16(),
+        torch.ones(3, 5, inputs).bfloat16(),
+        torch.ones(16, inputs).bfloat16(),
+        many[:, :inputs],
+        many[:, 1 : inputs + 1],
+        many.flatten()[1 : inputs + 1],
+    ):
         launched.clear()
         got = sparse(x)
         assert got.shape == (*x.shape[:-1], outputs) and (got == inputs).all()
@@ -508,9 +502,7 @@ def test_a_state_has_all_of_a_layer_and_nothing_else(bias):
     given = torch.randn(130).bfloat16() if bias else None
     given = nn.Parameter(given, requires_grad=False) if bias == "parameter" else given
     made = layers.BlockSparseLinear(77, 130, *blocks, given)
-    other = layers.BlockSparseLinear(
-        77, 130, *blocks[:2], 0 * blocks[2], None if given is None else 0 * given
-    )
+    other = layers.BlockSparseLinear(77, 130, *blocks[:2], 0 * blocks[2], None if given is None else 0 * given)
     file = io.BytesIO()
     torch.save(made.state_dict(), file)
     file.seek(0)

@@ -16,8 +16,13 @@ torch = pytest.importorskip("torch")
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 #: tokens, inputs, features: one token, ragged ones, features and inputs that are no whole blocks, more tiles than SMs.
 SHAPES = (
-    (1, 64, 64), (7, 128, 192), (77, 200, 328), (300, 576, 1000), (513, 64, 9600), (1024, 3584, 1280),
-)  # fmt: skip
+    (1, 64, 64),
+    (7, 128, 192),
+    (77, 200, 328),
+    (300, 576, 1000),
+    (513, 64, 9600),
+    (1024, 3584, 1280),
+)
 DENSITIES = (0.0, 0.1, 0.5, 1.0)
 
 pytestmark = pytest.mark.gpu
@@ -50,9 +55,7 @@ def close(got, want) -> None:
 
 def masks_of(**linears):
     made = torch.Generator("cuda").manual_seed(SEED)
-    return lambda density: {
-        p: layers.chosen(x.weight, density, generator=made) for p, x in linears.items()
-    }
+    return lambda density: {p: layers.chosen(x.weight, density, generator=made) for p, x in linears.items()}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -70,8 +73,7 @@ def test_gated_is_silu_of_one_product_times_the_other(shape, density, dtype):
     x = torch.randn(tokens, inputs, device="cuda", dtype=dtype)
     call = layers.operators().block_linear
     g, u = (
-        x.double() @ layers.masked(w.weight, masks[p]).double().t()
-        for p, w in (("gate_proj", gate), ("up_proj", up))
+        x.double() @ layers.masked(w.weight, masks[p]).double().t() for p, w in (("gate_proj", gate), ("up_proj", up))
     )
     for _ in range(3):  # the counter of tiles is as it was
         got = call(x, ffn.val, ffn.index, ffn.col_idx, features, "gated")
@@ -84,9 +86,7 @@ def test_gated_holds_where_silu_is_nearly_nothing_or_all_of_its_input():
         w.weight.copy_(torch.eye(64) * scale)
     every = torch.ones(1, 1, dtype=torch.bool, device="cuda")
     ffn = layers.SparseFFN(gate, up, down, {p: every for p in layers.PROJECTIONS})
-    x = (
-        torch.linspace(-4, 4, 64 * 80, device="cuda").view(80, 64).bfloat16()
-    )  # gate from -256 to 256
+    x = torch.linspace(-4, 4, 64 * 80, device="cuda").view(80, 64).bfloat16()  # gate from -256 to 256
     got = layers.operators().block_linear(x, ffn.val, ffn.index, ffn.col_idx, 64, "gated")
     wide = x.double()
     want = torch.nn.functional.silu(64 * wide) * wide
@@ -111,8 +111,7 @@ def ffn_and_masked(density: float):
     gate, up, down = linear(896, 4864), linear(896, 4864), linear(4864, 896)
     masks = masks_of(gate_proj=gate, up_proj=up, down_proj=down)(density)
     g, u, d = (
-        layers.masked(w.weight, masks[p]).double()
-        for p, w in zip(layers.PROJECTIONS, (gate, up, down), strict=True)
+        layers.masked(w.weight, masks[p]).double() for p, w in zip(layers.PROJECTIONS, (gate, up, down), strict=True)
     )
 
     def want(x):
@@ -323,8 +322,7 @@ def test_an_ffn_of_odd_sizes():
     masks = masks_of(gate_proj=gate, up_proj=up, down_proj=down)(0.7)
     ffn = layers.SparseFFN(gate, up, down, masks)
     g, u, d = (
-        layers.masked(w.weight, masks[p]).double()
-        for p, w in zip(layers.PROJECTIONS, (gate, up, down), strict=True)
+        layers.masked(w.weight, masks[p]).double() for p, w in zip(layers.PROJECTIONS, (gate, up, down), strict=True)
     )
     x = torch.randn(3, 33, 77, device="cuda").bfloat16()
     silu = torch.nn.functional.silu(x.double() @ g.t()).bfloat16().double()
@@ -350,9 +348,7 @@ def test_autocast_does_what_it_does_with_linear(of_input, of_weight, asked):
 def test_an_input_of_another_dtype_is_one_sentence(dtype):
     dense = linear(128, 64)
     sparse = layers.BlockSparseLinear.of(dense, masks_of(w=dense)(1.0)["w"])
-    says(
-        [str(dtype), "torch.bfloat16"], lambda: sparse(torch.ones(3, 128, device="cuda").to(dtype))
-    )
+    says([str(dtype), "torch.bfloat16"], lambda: sparse(torch.ones(3, 128, device="cuda").to(dtype)))
 
 
 def test_a_copied_or_moved_layer_multiplies_as_it_did():

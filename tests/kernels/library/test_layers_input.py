@@ -10,8 +10,7 @@ from refused import says
 from kernels.library import layers
 
 BF16, FP32, INT16 = (
-    SimpleNamespace(itemsize=size, is_floating_point=floats)
-    for size, floats in ((2, True), (4, True), (2, False))
+    SimpleNamespace(itemsize=size, is_floating_point=floats) for size, floats in ((2, True), (4, True), (2, False))
 )
 
 

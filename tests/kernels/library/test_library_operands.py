@@ -34,9 +34,7 @@ def test_scipy_matrices_of_any_kind_become_csr(kind):
     assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
 
 
-@pytest.mark.parametrize(
-    ("sides", "kind"), [((16, 32), Bcsr), ((64, 64), Bcsr), ((8, 8), Csr), ((5, 4), Csr)]
-)
+@pytest.mark.parametrize(("sides", "kind"), [((16, 32), Bcsr), ((64, 64), Bcsr), ((8, 8), Csr), ((5, 4), Csr)])
 def test_blocks_stay_blocks_where_the_format_has_their_sides(sides, kind):
     a = sparse(320, 320, 0.005)
     made = operands.operand(a.tobsr(sides))
@@ -62,9 +60,7 @@ def test_formats_of_ours_are_taken_as_they_are_once_they_are_checked():
         two_four.random(16, 64, "bfloat16", 0),
     ):
         assert operands.operand(made) is made
-    broken = Csr(
-        2, 2, np.array([0, 1, 1], np.int32), np.array([5], np.int32), np.ones(1, np.float32)
-    )
+    broken = Csr(2, 2, np.array([0, 1, 1], np.int32), np.array([5], np.int32), np.ones(1, np.float32))
     says(["col_idx[0] is 5"], lambda: operands.operand(broken))
 
 
@@ -270,9 +266,7 @@ def test_pytorchs_dtypes_have_names():
     torch = pytest.importorskip("torch")
     for name in operands.DTYPES:
         assert operands.dtype_name(getattr(torch, name)) == name
-    assert (
-        operands.dtype_name(torch.half) == "float16" and operands.dtype_name(torch.int8) == "int8"
-    )
+    assert operands.dtype_name(torch.half) == "float16" and operands.dtype_name(torch.int8) == "int8"
 
 
 @pytest.mark.parametrize("dtype", ["quad precision", 3, ">f4", object(), ""])
@@ -357,10 +351,14 @@ def test_pruning_says_what_it_needs():
 @pytest.mark.parametrize(
     ("accuracy", "dtype", "is_"),
     [
-        (None, "float32", "fp32"), (None, "bfloat16", "bf16"), (None, "float16", "fp16"),
-        ("tf32", "float32", "tf32"), ("bf16", "float32", "bf16"), ("bf16", "bfloat16", "bf16"),
+        (None, "float32", "fp32"),
+        (None, "bfloat16", "bf16"),
+        (None, "float16", "fp16"),
+        ("tf32", "float32", "tf32"),
+        ("bf16", "float32", "bf16"),
+        ("bf16", "bfloat16", "bf16"),
     ],
-)  # fmt: skip
+)
 def test_the_default_accuracy_is_what_the_dtype_holds(accuracy, dtype, is_):
     assert operands.resolved(accuracy, dtype) == is_
 
@@ -414,9 +412,7 @@ def test_a_transpose_and_the_places_of_its_values():
 def test_torch_matrices_are_the_same_as_scipys():
     torch = pytest.importorskip("torch")
     a = sparse(64, 64)
-    there = torch.sparse_csr_tensor(
-        *(torch.tensor(x) for x in (a.indptr, a.indices, a.data)), size=a.shape
-    )
+    there = torch.sparse_csr_tensor(*(torch.tensor(x) for x in (a.indptr, a.indices, a.data)), size=a.shape)
     for given in (there, there.to_sparse_coo(), there.requires_grad_(), there.to(torch.bfloat16)):
         made = operands.operand(given)
         assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
@@ -453,16 +449,14 @@ LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc")
 @pytest.mark.parametrize(
     "dtype",
     ["float32", "float64", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int32", "int64", "uint8", "bool"],
-)  # fmt: skip
+)
 def test_torch_matrices_of_any_layout_and_dtype_are_the_same(layout, dtype):
     torch = pytest.importorskip("torch")
     x = torch.tensor(np.abs(np.round(sparse(64, 96).toarray()))).to(getattr(torch, dtype))
     made = operands.operand(of_torch(torch, x, layout))
     assert (formats.to_dense(made) == x.float().numpy()).all()
     if layout in ("bsr", "bsc"):
-        assert isinstance(made, Bcsr) and made.dtype == (
-            dtype if dtype in operands.DTYPES else "float32"
-        )
+        assert isinstance(made, Bcsr) and made.dtype == (dtype if dtype in operands.DTYPES else "float32")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -498,10 +492,14 @@ def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(lay
 @pytest.mark.parametrize(
     ("pointers", "words"),
     [
-        ([0, 5, 2, 3], ["falls from 5 to 2"]), ([1, 1, 2, 3], ["starts at 1"]), ([0, 1, 2, 9], ["ends at 9"]),
-        ([0, 1, 2], ["has 3 entries"]), ([0, 10**9, 2, 3], ["falls from 1000000000"]), ([0, 1, 2, -7], ["-7"]),
+        ([0, 5, 2, 3], ["falls from 5 to 2"]),
+        ([1, 1, 2, 3], ["starts at 1"]),
+        ([0, 1, 2, 9], ["ends at 9"]),
+        ([0, 1, 2], ["has 3 entries"]),
+        ([0, 10**9, 2, 3], ["falls from 1000000000"]),
+        ([0, 1, 2, -7], ["-7"]),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
 def test_torch_pointers_that_are_wrong_are_refused(layout, pointers, words):
     torch = pytest.importorskip("torch")

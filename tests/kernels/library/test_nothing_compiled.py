@@ -35,8 +35,23 @@ def strict(pretended, monkeypatch):  # noqa: F811
     monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     monkeypatch.setitem(sys.modules, "cupy", Strict("cupy"))
-    for name in ("__array_ufunc__", "__array_function__", "astype", "sum", "any", "all", "min", "max", "argmax",
-                 "cumsum", "fill", "take", "__setitem__", "nonzero", "repeat"):  # fmt: skip
+    for name in (
+        "__array_ufunc__",
+        "__array_function__",
+        "astype",
+        "sum",
+        "any",
+        "all",
+        "min",
+        "max",
+        "argmax",
+        "cumsum",
+        "fill",
+        "take",
+        "__setitem__",
+        "nonzero",
+        "repeat",
+    ):
         monkeypatch.setattr(Array, name, _refused(name), raising=False)
     take = np.ndarray.__getitem__
 
@@ -87,7 +102,7 @@ GIVEN = {
     "prune block": (HALF, {"prune": "block", "density": 0.5, "dtype": "float16"}),
     "prune block in float32": (DENSE[:, ::2], {"prune": "block"}),
     "CSR of float64": (csr.from_scipy(CSR), {}),
-}  # fmt: skip
+}
 
 
 def on_device(a):
@@ -103,10 +118,14 @@ def test_a_plan_lets_cupy_compile_nothing(strict, name):
 
 #: What is tried, and what says what is right.
 TRIED = {
-    "blocks": ("opt5", "opt0"), "low blocks": ("opt5", "opt0"), "blocks in TF32": ("opt5", "opt0"),
-    "2:4": ("mma_sp", "wgmma_one_stage"), "2:4 of odd sizes": ("mma_sp", "wgmma_one_stage"),
-    "N:M": ("v1", "wide"), "N:M in parts of 3 rows": ("v1", "wide"),
-}  # fmt: skip
+    "blocks": ("opt5", "opt0"),
+    "low blocks": ("opt5", "opt0"),
+    "blocks in TF32": ("opt5", "opt0"),
+    "2:4": ("mma_sp", "wgmma_one_stage"),
+    "2:4 of odd sizes": ("mma_sp", "wgmma_one_stage"),
+    "N:M": ("v1", "wide"),
+    "N:M in parts of 3 rows": ("v1", "wide"),
+}
 
 
 @pytest.mark.parametrize("name", TRIED)

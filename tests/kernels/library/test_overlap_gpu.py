@@ -96,12 +96,8 @@ class Kind:
 
 
 KINDS = {
-    "single rows": Kind(
-        with_long_rows, 1024, "float32", None, f"union {knobs(Union(1, chunk=32))}", False
-    ),
-    "groups of rows": Kind(
-        with_long_rows, 1024, "float32", None, f"union {knobs(Union(4, chunk=32))}", False
-    ),
+    "single rows": Kind(with_long_rows, 1024, "float32", None, f"union {knobs(Union(1, chunk=32))}", False),
+    "groups of rows": Kind(with_long_rows, 1024, "float32", None, f"union {knobs(Union(4, chunk=32))}", False),
     "groups of rows in 16 bits": Kind(
         with_long_rows, 1024, "bfloat16", None, f"union {knobs(Union(4, chunk=32))}", False
     ),
@@ -109,9 +105,7 @@ KINDS = {
     "windows": Kind(with_long_rows, 1024, "float32", "tf32", f"windows {knobs(Windows())}"),
     "blocks": Kind(lambda: of_blocks("bfloat16"), 4096, "bfloat16"),
     "2:4": Kind(lambda: of_two_fours("bfloat16"), 2048, "bfloat16"),
-    "2:4, cut along k": Kind(
-        lambda: of_two_fours("float16"), 2048, "float16", None, of_rung("wgmma_stream_k")
-    ),
+    "2:4, cut along k": Kind(lambda: of_two_fours("float16"), 2048, "float16", None, of_rung("wgmma_stream_k")),
     "N:M": Kind(of_vectors, 1024, "float32", None, stream_of_nm()),
 }
 
@@ -148,7 +142,7 @@ def ready(request, device, folder) -> Ready:
         else:
             plan = kernels.plan(
                 a, kind.n, dtype=kind.dtype, accuracy=kind.accuracy, tune=False, deterministic=kind.deterministic
-            )  # fmt: skip
+            )
     b = [_whole_numbers(plan.k, kind.n, kind.dtype, seed) for seed in range(BS)]
     right = []
     for x in b:
@@ -158,11 +152,7 @@ def ready(request, device, folder) -> Ready:
     dense = formats.to_dense(a)
     dense = cupy.asarray(dense.T if isinstance(a, Nm) else dense).astype(cupy.float64)
     product = dense @ _numbers(b[0]).astype(cupy.float64)
-    expected = (
-        half.to_bits(product.astype(cupy.float32), kind.dtype)
-        if kind.dtype in half.DTYPES
-        else product
-    )
+    expected = half.to_bits(product.astype(cupy.float32), kind.dtype) if kind.dtype in half.DTYPES else product
     found = array_of(right[0])
     assert bool((found == expected.astype(found.dtype)).all())
     assert not bool((array_of(right[0]) == array_of(right[1])).all()), "products can be told apart"
@@ -195,13 +185,8 @@ def _poisoned(plan, dtype: str):
 
 def _require_right(ready: Ready, outs, which, said: str) -> None:
     """outs[i] is the product of B number which[i]."""
-    wrong = [
-        i for i, out in enumerate(outs)
-        if not bool((array_of(out) == array_of(ready.right[which[i]])).all())
-    ]  # fmt: skip
-    assert not wrong, (
-        f"{said}: {len(wrong)} of {len(outs)} results are wrong, the first of launch {wrong[0]}"
-    )
+    wrong = [i for i, out in enumerate(outs) if not bool((array_of(out) == array_of(ready.right[which[i]])).all())]
+    assert not wrong, f"{said}: {len(wrong)} of {len(outs)} results are wrong, the first of launch {wrong[0]}"
 
 
 def test_one_plan_on_two_streams(ready, device):
@@ -333,9 +318,12 @@ def test_a_few_multiprocessors_are_enough(ready, device, tmp_path):
         device.sync()
         begin = time.perf_counter()
         launch(
-            device.create_stream(jit.StreamAt(held.ptr)), LaunchConfig(grid=sms - FREE, block=32, shmem_size=shared),
-            kernel, let_go.data.ptr, np.int64(2 * 10**10),
-        )  # fmt: skip
+            device.create_stream(jit.StreamAt(held.ptr)),
+            LaunchConfig(grid=sms - FREE, block=32, shmem_size=shared),
+            kernel,
+            let_go.data.ptr,
+            np.int64(2 * 10**10),
+        )
         done.record(held)
         ready.plan(ready.b[number], out, stream=mine)
         mine.synchronize()

@@ -32,9 +32,7 @@ class Array:
     at: Dense
 
 
-def array(
-    ptr: int, rows: int, columns: int, order: str = "C", dtype: str = "float32", gpu: int = 0
-):
+def array(ptr: int, rows: int, columns: int, order: str = "C", dtype: str = "float32", gpu: int = 0):
     return Array(Dense(ptr, (rows, columns), dense.strides_of(rows, columns, order), dtype, gpu))
 
 
@@ -64,9 +62,7 @@ def device(monkeypatch):
     monkeypatch.setattr(dense, "place", lambda x, name: (x.at.ptr, x.at[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: 77)
     monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
-    monkeypatch.setattr(
-        dense, "combiner", lambda dtype, rows, columns, gpu: (f"combine {rows}", "grid")
-    )
+    monkeypatch.setattr(dense, "combiner", lambda dtype, rows, columns, gpu: (f"combine {rows}", "grid"))
     monkeypatch.setattr(current, "now", lambda: 0)
     return made
 
@@ -133,13 +129,13 @@ def test_tensor_maps_of_b_and_out_are_encoded_for_each_array_once(device, launch
     for at in (0x10000, 0x50000, 0x10000):
         p(b(at), out())
     assert [given[3:] for given in launched] == [
-        (maps[0], "map 1", "map 2"), (maps[0], "map 3", "map 2"), (maps[0], "map 1", "map 2"),
-    ]  # fmt: skip
+        (maps[0], "map 1", "map 2"),
+        (maps[0], "map 3", "map 2"),
+        (maps[0], "map 1", "map 2"),
+    ]
     assert [x[0].address for x in encoded] == [0x10000, 0x20000, 0x50000]
     assert encoded[0][1:] == ((8, 64), 128, 0)
-    assert p._steps[0].arguments[1:] != maps[1:], (
-        "those would hold the arrays that stood for others"
-    )
+    assert p._steps[0].arguments[1:] != maps[1:], "those would hold the arrays that stood for others"
 
 
 def test_values_are_the_plans_own_until_others_are_given(device, launched):
@@ -258,10 +254,8 @@ def names(launched) -> list[str]:
         (b(0x10008), out(), {}, [f"combine {K}", "kernel"]),
         (b(order="F"), out(order="F"), {"alpha": 2.0, "beta": 1.0}, [f"combine {K}", "kernel", f"combine {M}"]),
     ],
-)  # fmt: skip
-def test_small_kernels_come_only_where_they_are_needed(
-    given, to, scale, expected, device, launched, memory
-):
+)
+def test_small_kernels_come_only_where_they_are_needed(given, to, scale, expected, device, launched, memory):
     p = planned(device, launched)
     for _ in range(2):
         launched.clear()
@@ -335,9 +329,7 @@ def test_b_may_be_expanded_and_read_only(device, launched, memory):
 
 @pytest.mark.parametrize("wrong", [None, "2", 1j, True, np.ones(2), 1e300])
 @pytest.mark.parametrize("name", ["alpha", "beta"])
-def test_a_factor_that_is_no_number_is_refused_before_anything_is_launched(
-    name, wrong, device, launched
-):
+def test_a_factor_that_is_no_number_is_refused_before_anything_is_launched(name, wrong, device, launched):
     says([f"{name} is"], lambda: planned(device, launched)(b(), out(), **{name: wrong}))
     assert not launched
 
@@ -413,8 +405,12 @@ def test_a_saved_matrix_is_the_same_to_the_last_bit(a, device, tmp_path):
         left, right = getattr(a, f.name), getattr(same, f.name)
         assert type(left) is type(right) and np.array_equal(left, right)
     assert {key: about[key] for key in ("n", "dtype", "accuracy", "b_order", "out_order")} == {
-        "n": 24, "dtype": "float32", "accuracy": "tf32", "b_order": "C", "out_order": "F",
-    }  # fmt: skip
+        "n": 24,
+        "dtype": "float32",
+        "accuracy": "tf32",
+        "b_order": "C",
+        "out_order": "F",
+    }
 
 
 def changed(path, resigned: bool = True, **given):
@@ -473,9 +469,7 @@ def too_large(path):
     """A header of 10^13 numbers, of which there are none."""
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }"
     with zipfile.ZipFile(path, "w") as file:
-        file.writestr(
-            "about.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-        )
+        file.writestr("about.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
 
 
 def nested(path):
@@ -496,9 +490,12 @@ def packed(path):
         lambda path: flagged(path, 8, b"\x01\x00"),  # encrypted
         lambda path: flagged(path, 10, b"\x63\x00"),  # a compression that nobody has
         lambda path: flagged(path, 6, b"\xff\x00"),  # a version of the archive that there is not yet
-        too_large, nested, packed, lambda path: path.write_bytes(path.read_bytes()[:-40]),
+        too_large,
+        nested,
+        packed,
+        lambda path: path.write_bytes(path.read_bytes()[:-40]),
     ],
-)  # fmt: skip
+)
 def test_whatever_is_wrong_with_a_file_is_one_sentence(damage, device, tmp_path):
     path = tmp_path / "some.plan"
     written(MATRICES[0], device, path)
@@ -552,7 +549,7 @@ def test_a_choice_that_nobody_would_make_is_not_taken(choice, device):
 
 @pytest.mark.parametrize(
     "choice", ["union __class__=x", "union rows", "union rows=8 rows=8=", "union teeth=3", "nothing rows=8"]
-)  # fmt: skip
+)
 def test_a_configuration_that_nobody_would_choose_is_not_taken(choice, device):
     a = MATRICES[0]
     way = routes.Route("async_sparse", "auto_fp32", a, "float32")
@@ -579,7 +576,7 @@ def test_pickled_objects_are_never_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("other", "choice"),
     [({}, "any_n"), ({"name": "NVIDIA H100"}, ""), ({"nvrtc": "1.0"}, ""), ({"kernels": "0" * 12}, "")],
-)  # fmt: skip
+)
 def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
     other, choice, device, tmp_path, monkeypatch
 ):
@@ -626,17 +623,13 @@ def test_without_a_gpu_or_cupy_a_plan_says_so_in_one_sentence(monkeypatch):
         raise RuntimeError("no device here.\nand a trace")
 
     monkeypatch.setattr(cuda.core, "Device", fails)
-    with pytest.raises(
-        kernels.NoGpu, match=r"^GPU \d cannot be used \(no device here\): "
-    ) as caught:
+    with pytest.raises(kernels.NoGpu, match=r"^GPU \d cannot be used \(no device here\): ") as caught:
         kernels.plan(a, 2)
     assert "\n" not in str(caught.value)
     gpu = SimpleNamespace(set_current=lambda: None, sync=lambda: None, device_id=0)
     monkeypatch.setattr(cuda.core, "Device", lambda ordinal: gpu)
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(
-        kernels.NoGpu, match="CuPy, which is not installed here: install cupy-cuda13x"
-    ):
+    with pytest.raises(kernels.NoGpu, match="CuPy, which is not installed here: install cupy-cuda13x"):
         kernels.plan(a, 2)
 
 

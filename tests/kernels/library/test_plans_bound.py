@@ -27,15 +27,21 @@ KINDS = {
     "2:4": two_four.random(M, K, "bfloat16", 0),
     "2:4 float16": two_four.random(M, K, "float16", 0),
     "nm": nm.random(K, M, 8, 32, 16, 0),
-    "csr bfloat16": csr.Csr(
-        2, 2, np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32), np.ones(2, np.float32)
-    ),
+    "csr bfloat16": csr.Csr(2, 2, np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32), np.ones(2, np.float32)),
 }
 ROWS = [
-    ("csr", "float32", None), ("blocks", "bfloat16", None), ("small blocks", "float16", None),
-    ("tf32", "float32", "tf32"), ("tf32", "float32", None), ("2:4", "bfloat16", None), ("2:4 float16", "float16", None),
-    ("nm", "float32", None), ("nm", "float32", "tf32"), ("nm", "bfloat16", "bf16"), ("csr bfloat16", "bfloat16", None),
-]  # fmt: skip
+    ("csr", "float32", None),
+    ("blocks", "bfloat16", None),
+    ("small blocks", "float16", None),
+    ("tf32", "float32", "tf32"),
+    ("tf32", "float32", None),
+    ("2:4", "bfloat16", None),
+    ("2:4 float16", "float16", None),
+    ("nm", "float32", None),
+    ("nm", "float32", "tf32"),
+    ("nm", "bfloat16", "bf16"),
+    ("csr bfloat16", "bfloat16", None),
+]
 HOPPER_ONLY = {("nm", "bfloat16"), ("csr bfloat16", "bfloat16")}
 
 
@@ -58,9 +64,7 @@ def addresses(given: tuple) -> set[int]:
 @pytest.mark.parametrize("n", [64, 33, 1])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
-def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(
-    kind, dtype, accuracy, order, n, gpu, request
-):
+def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(kind, dtype, accuracy, order, n, gpu, request):
     if (kind, dtype) in HOPPER_ONLY and gpu is not racing.H200:
         pytest.skip("has no kernel on this GPU")
     device = request.getfixturevalue("pretended")(gpu)
@@ -99,10 +103,7 @@ def test_values_that_change_are_read_where_they_are(request):
         device.launched.clear()
         made(b, out, values=given)
         assert any(at in addresses(step[3:]) for step in device.launched)
-        assert (
-            not any(made.a.val.data.ptr in addresses(s[3:]) for s in device.launched)
-            or at != values.data.ptr
-        )
+        assert not any(made.a.val.data.ptr in addresses(s[3:]) for s in device.launched) or at != values.data.ptr
 
 
 @pytest.mark.parametrize("kind", ["csr", "blocks", "2:4", "nm"])
@@ -142,9 +143,10 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, reques
     monkeypatch.setattr(model, "candidates", lambda *_: [exact, union.Union(2)])
     kept = []
     monkeypatch.setattr(
-        routes.tuning, "look_up",
+        routes.tuning,
+        "look_up",
         lambda choices, key, device, fits, *_, **__: kept.append(fits(exact)),
-    )  # fmt: skip
+    )
     a = KINDS["csr"]
     assert kernels.plan(a, 64, accuracy=accuracy, tune=False).choice.startswith("windows")
     val = a.val.copy()

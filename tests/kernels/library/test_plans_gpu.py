@@ -105,9 +105,7 @@ WAYS = [  # A, dtype of B, accuracy, limit, whether Hopper alone has it
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 @pytest.mark.parametrize(("kind", "dtype", "accuracy", "limit", "only_hopper"), WAYS)
-def test_every_way_is_right_for_each_array_it_is_called_with(
-    kind, dtype, accuracy, limit, only_hopper, size, hopper
-):
+def test_every_way_is_right_for_each_array_it_is_called_with(kind, dtype, accuracy, limit, only_hopper, size, hopper):
     if only_hopper and not hopper:
         pytest.skip("has no kernel on this GPU")
     m, k, n = size
@@ -199,9 +197,13 @@ def test_spmm_once():
 
 @pytest.mark.parametrize(
     ("prune", "dtype", "options"),
-    [("2:4", "bfloat16", {}), ("2:4", "float32", {}), ("nm", "float32", {"density": 0.25}),
-     ("block", "bfloat16", {"density": 0.5})],
-)  # fmt: skip
+    [
+        ("2:4", "bfloat16", {}),
+        ("2:4", "float32", {}),
+        ("nm", "float32", {"density": 0.25}),
+        ("block", "bfloat16", {"density": 0.5}),
+    ],
+)
 def test_a_dense_array_is_pruned_on_the_gpu_as_on_the_host(prune, dtype, options):
     w, x = numbers((128, 192), dtype), numbers((192, 64), dtype)
     kept = formats.to_dense(operands.operand(w, prune=prune, dtype=dtype, **options))
@@ -369,9 +371,7 @@ def test_a_call_costs_the_host_less_than_ten_microseconds(kind, device):
         return min(spent)
 
     call, alone = host_us(lambda: made(b, out)), host_us(launches)
-    assert call < max(10, alone + 4), (
-        f"{call:.1f} us, {alone:.1f} of them for {len(made._steps)} launches"
-    )
+    assert call < max(10, alone + 4), f"{call:.1f} us, {alone:.1f} of them for {len(made._steps)} launches"
 
 
 # ---------------------------------------------------------------- PyTorch

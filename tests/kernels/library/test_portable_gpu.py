@@ -30,7 +30,7 @@ def forced(a, n: int, dtype: str, accuracy, order: str, shared_bytes=None, tune=
         asked = operands.resolved(accuracy, dtype)
         way = routes.route(
             formats.to_device(a), dtype, asked, here, order=order, out_order=order, explicit=accuracy is not None
-        )  # fmt: skip
+        )
         return plans.built(way, n, dtype, asked, here, tune)
 
 
@@ -42,9 +42,7 @@ def poisoned(made, dtype: str, order: str):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 @pytest.mark.parametrize(("kind", "dtype", "accuracy", "limit", "only_hopper"), WAYS)
-def test_every_way_is_right(
-    kind, dtype, accuracy, limit, only_hopper, size, order, shared_bytes, device
-):
+def test_every_way_is_right(kind, dtype, accuracy, limit, only_hopper, size, order, shared_bytes, device):
     if only_hopper:
         pytest.skip("has no kernel on other GPUs")
     m, k, n = size
@@ -58,8 +56,10 @@ def test_every_way_is_right(
         assert error(out, right @ x.astype(np.float64)) < LIMITS[limit], repr(made)
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("csr", "float32"), ("csr bfloat16", "bfloat16"), ("nm", "float32"),
-                                             ("2:4 bfloat16", "bfloat16")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("csr", "float32"), ("csr bfloat16", "bfloat16"), ("nm", "float32"), ("2:4 bfloat16", "bfloat16")],
+)
 def test_trials_choose_among_what_other_gpus_have(kind, dtype):
     m, k, n = 300, 640, 96
     a, right = of_format(kind, m, k)
@@ -75,9 +75,7 @@ def test_rows_that_are_cut_are_whole():
     """One row with most non-zeros, which several tasks add up."""
     rng = np.random.default_rng(0)
     long = sp.random(1, 5000, 0.9, format="csr", dtype=np.float32, random_state=1)
-    a = sp.vstack(
-        [sp.random(400, 5000, 0.001, format="csr", dtype=np.float32, random_state=2), long]
-    )
+    a = sp.vstack([sp.random(400, 5000, 0.001, format="csr", dtype=np.float32, random_state=2), long])
     a = sp.csr_array(a)
     a.data = rng.standard_normal(a.nnz).astype(np.float32)
     x = numbers((5000, 130))

@@ -19,9 +19,7 @@ from kernels.library import operands, routes
 
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
 PORTABLE = gpu.Portable(H200)
-ROOMS = {
-    x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)
-}
+ROOMS = {x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)}
 
 
 def matrix(kind: str):
@@ -43,9 +41,7 @@ def matrix(kind: str):
 
 def way(kind: str, dtype: str, accuracy: str | None, device, **options) -> routes.Route:
     asked = operands.resolved(accuracy, dtype)
-    return routes.route(
-        matrix(kind), dtype, asked, device, explicit=accuracy is not None, **options
-    )
+    return routes.route(matrix(kind), dtype, asked, device, explicit=accuracy is not None, **options)
 
 
 HOPPERS = [
@@ -79,12 +75,9 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(
     ("kind", "dtype", "accuracy", "room", "variant", "numbers", "device"),
-    [(*row, H200) for row in HOPPERS]
-    + [(*row, device) for row in ELSEWHERE for device in (A100, L4, B200, PORTABLE)],
+    [(*row, H200) for row in HOPPERS] + [(*row, device) for row in ELSEWHERE for device in (A100, L4, B200, PORTABLE)],
 )
-def test_each_format_dtype_and_accuracy_has_its_kernels(
-    kind, dtype, accuracy, room, variant, numbers, device
-):
+def test_each_format_dtype_and_accuracy_has_its_kernels(kind, dtype, accuracy, room, variant, numbers, device):
     made = way(kind, dtype, accuracy, device)
     assert (made.room, made.variant, made.numbers) == (room, variant, numbers)
     assert variant in ROOMS[room].VARIANTS, "and the room has them"
@@ -117,9 +110,7 @@ def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, m
     for config in offered:
         assert family.fits(config)
         for source, entry in _entries(made, config, p):
-            (kernel,) = {k.targets for k in room.VARIANTS.values() if k.source == source} & {
-                jit.TARGETS
-            }
+            (kernel,) = {k.targets for k in room.VARIANTS.values() if k.source == source} & {jit.TARGETS}
             assert kernel == jit.TARGETS and entry
 
 
@@ -175,15 +166,17 @@ def test_tf32_rounds_a():
 @pytest.mark.parametrize(
     ("kind", "dtype", "accuracy", "order", "out_order", "found"),
     [
-        ("b64", "bfloat16", None, "C", "C", "CC"), ("b64", "bfloat16", None, "F", "C", "FC"),
-        ("b64", "bfloat16", None, "F", "F", "FF"), ("b64", "bfloat16", None, "C", "F", "CC"),
-        ("b64", "float32", "tf32", "C", "C", "FC"), ("csr", "float32", None, "F", "F", "CC"),
-        ("24", "bfloat16", None, "F", "F", "FF"), ("24", "bfloat16", None, "C", "F", "CF"),
+        ("b64", "bfloat16", None, "C", "C", "CC"),
+        ("b64", "bfloat16", None, "F", "C", "FC"),
+        ("b64", "bfloat16", None, "F", "F", "FF"),
+        ("b64", "bfloat16", None, "C", "F", "CC"),
+        ("b64", "float32", "tf32", "C", "C", "FC"),
+        ("csr", "float32", None, "F", "F", "CC"),
+        ("24", "bfloat16", None, "F", "F", "FF"),
+        ("24", "bfloat16", None, "C", "F", "CF"),
     ],
-)  # fmt: skip
-def test_memory_orders_are_the_kernels_where_it_has_them(
-    kind, dtype, accuracy, order, out_order, found
-):
+)
+def test_memory_orders_are_the_kernels_where_it_has_them(kind, dtype, accuracy, order, out_order, found):
     made = way(kind, dtype, accuracy, H200, order=order, out_order=out_order)
     assert made.b_order + made.c_order == found
 
@@ -193,9 +186,15 @@ def test_memory_orders_are_the_kernels_where_it_has_them(
 
 @pytest.mark.parametrize(
     ("kind", "dtype", "accuracy"),
-    [("csr", "float32", None), ("b64", "bfloat16", None), ("b64", "float32", "tf32"),
-     ("24", "bfloat16", None), ("nm32", "float32", None), ("nm32", "bfloat16", None)],
-)  # fmt: skip
+    [
+        ("csr", "float32", None),
+        ("b64", "bfloat16", None),
+        ("b64", "float32", "tf32"),
+        ("24", "bfloat16", None),
+        ("nm32", "float32", None),
+        ("nm32", "bfloat16", None),
+    ],
+)
 def test_a_problem_is_what_the_room_would_make_of_the_same_operands(kind, dtype, accuracy):
     made = way(kind, dtype, accuracy, H200)
     p, b, c = routes.problem(made, 96, np)
@@ -220,10 +219,16 @@ def test_what_trials_multiply_is_never_all_zeros_and_exact_in_tf32():
 
 @pytest.mark.parametrize(
     ("kind", "dtype", "accuracy", "device"),
-    [("b64", "bfloat16", None, H200), ("24", "bfloat16", None, H200), ("24", "bfloat16", None, A100),
-     ("nm32", "float32", None, H200), ("nm32", "float32", None, A100), ("csr", "float32", None, H200),
-     ("csr", "float32", "tf32", H200)],
-)  # fmt: skip
+    [
+        ("b64", "bfloat16", None, H200),
+        ("24", "bfloat16", None, H200),
+        ("24", "bfloat16", None, A100),
+        ("nm32", "float32", None, H200),
+        ("nm32", "float32", None, A100),
+        ("csr", "float32", None, H200),
+        ("csr", "float32", "tf32", H200),
+    ],
+)
 def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     kind, dtype, accuracy, device, monkeypatch, tmp_path
 ):

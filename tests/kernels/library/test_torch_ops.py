@@ -108,14 +108,10 @@ def as_if_on_a_gpu(pretended, monkeypatch):  # noqa: F811
     def describe(x, name):
         if not isinstance(x, torch.Tensor):
             return Dense(x.data.ptr, x.shape, dense.row_major(x.shape), x.dtype.name, 0)
-        return Dense(
-            x.data_ptr(), tuple(x.shape), x.stride(), str(x.dtype).removeprefix("torch."), 0
-        )
+        return Dense(x.data_ptr(), tuple(x.shape), x.stride(), str(x.dtype).removeprefix("torch."), 0)
 
     monkeypatch.setattr(dense, "describe", describe)
-    monkeypatch.setattr(
-        dense, "place", lambda x, name: (describe(x, name).ptr, describe(x, name)[1:])
-    )
+    monkeypatch.setattr(dense, "place", lambda x, name: (describe(x, name).ptr, describe(x, name)[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: 0)
     monkeypatch.setattr(dense, "empty", lambda like, shape, *_: torch.empty(shape))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
@@ -136,9 +132,7 @@ def test_each_gradient_is_a_launch_on_the_tensors_themselves(as_if_on_a_gpu):
     assert names == ["split_rows", "split_rows", "sddmm"]
     forward, backward, sampled = ([x for x in step[3:] if type(x) is int] for step in launched)
     assert {b.data_ptr(), values.data_ptr(), out.data_ptr()} <= set(forward)
-    assert g.data_ptr() in backward and values.data_ptr() not in backward, (
-        "Aᵀ has them in another order"
-    )
+    assert g.data_ptr() in backward and values.data_ptr() not in backward, "Aᵀ has them in another order"
     assert sampled[2:4] == [g.data_ptr(), b.data_ptr()]
     launched.clear()
     made.matmul(b.detach())

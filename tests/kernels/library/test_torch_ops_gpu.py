@@ -132,9 +132,7 @@ def test_gradients_hold_where_places_repeat_and_rows_and_columns_are_empty(n):
     close(ours.detach(), theirs.detach(), limit)
     for y, at, wide in ((ours, (x, w), False), (theirs, given, True)):
         first = torch.autograd.grad(y, at, g.to(y.dtype), create_graph=True)
-        second = torch.autograd.grad(
-            (first[0] * h.to(y.dtype)).sum() + (first[1] * u.to(y.dtype)).sum(), at
-        )
+        second = torch.autograd.grad((first[0] * h.to(y.dtype)).sum() + (first[1] * u.to(y.dtype)).sum(), at)
         if not wide:
             found = [*first, *second]
         else:

@@ -49,9 +49,13 @@ def whole(m: int, k: int) -> np.ndarray:
 
 def test_the_reports_three_kernels_and_what_they_leave_open():
     assert VARIANTS[:6] == (
-        "baseline", "prefetch", "prefetch_kept", "pipelined", "double_buffer",
+        "baseline",
+        "prefetch",
+        "prefetch_kept",
+        "pipelined",
+        "double_buffer",
         "double_buffer_split1",
-    )  # fmt: skip
+    )
     published = [name for name, kernel in room.VARIANTS.items() if kernel.published]
     assert published == list(VERBATIM) == list(launch.VERBATIM)
     assert all(k.prediction for name, k in room.VARIANTS.items() if name != "baseline")
@@ -128,9 +132,7 @@ def test_a_problem_counts_what_its_operands_hold(m, n, k, pattern, vector, seed)
     assert nm.validate(b) is b
     assert (b.k, b.n, b.keep, b.group, b.vector) == (k, n, keep, group, vector)
     w = -(-k // group) * keep
-    assert (p.room, p.m, p.n, p.k, p.seed, p.density) == (
-        "nm_cuda_core", m, n, k, seed, keep / group
-    )  # fmt: skip
+    assert (p.room, p.m, p.n, p.k, p.seed, p.density) == ("nm_cuda_core", m, n, k, seed, keep / group)
     assert p.nnz == b.nnz == w * n
     assert p.useful_flops == 2 * m * n * w and p.flops_def == "2·M·N·W"
     assert p.least_bytes == a.nbytes + b.nbytes + 4 * m * n
@@ -373,9 +375,7 @@ def test_a_launch_clears_exactly_where_atomics_add(loaded, monkeypatch, variant)
     assert done == once * 2
 
 
-@pytest.mark.parametrize(
-    ("keep", "group"), [*launch.PATTERNS, (4, 4), (1, 1), (1, 2), (3, 8), (5, 16), (64, 64)]
-)
+@pytest.mark.parametrize(("keep", "group"), [*launch.PATTERNS, (4, 4), (1, 1), (1, 2), (3, 8), (5, 16), (64, 64)])
 def test_element_wise_is_compiled_for_the_pattern_at_hand(loaded, keep, group):
     p = on_fake_gpu(room.problem_from_nm(nm.random(130, 32, keep, group, 1, 0), 32))
     ((kernel, _, _),) = room.bind("element_wise", p, H200).steps
@@ -426,9 +426,7 @@ def test_as_many_columns_as_a_grid_has_rows_are_taken(loaded):
 def test_the_report_to_the_letter_counts_in_32_bits(variant):
     for m, n, k in ((2**16, 32, 2**15), (32, 2**16, 2**16), (2**16, 2**15, 4)):
         p = replace(room.problem(m, n, k), make_device=never)
-        with pytest.raises(
-            ValueError, match=f"^{variant} counts elements in 32 bits, .*2147483648: "
-        ):
+        with pytest.raises(ValueError, match=f"^{variant} counts elements in 32 bits, .*2147483648: "):
             room.bind(variant, p, H200)
 
 
@@ -464,9 +462,7 @@ def test_an_unknown_variant_is_named_with_the_known_ones():
 def test_the_sweep_is_the_reports():
     """Section 4.4: squares from 64 to 8192 at 2:4."""
     full = room.sweeps("full")
-    assert full == {
-        "scaling": [{"m": s, "n": s, "k": s, "density": 0.5} for s in (2**e for e in range(6, 14))]
-    }
+    assert full == {"scaling": [{"m": s, "n": s, "k": s, "density": 0.5} for s in (2**e for e in range(6, 14))]}
     for shape in full["scaling"]:
         p = room.problem(**shape)  # operands are made on demand, so this is quick
         assert p.label == "" and p.useful_flops == shape["m"] ** 3
@@ -575,9 +571,7 @@ def test_what_the_report_to_the_letter_loads(reports, arch="sm_90a"):
     for name, turns in (("verbatim", 8), ("verbatim_prefetch", 8), ("verbatim_double_buffer", 4)):
         used, mix = reports[room.entry(name), arch]
         where = f"{name} on {arch}: {mix}"
-        buffered = (
-            name == "verbatim_double_buffer"
-        )  # A of the first step and of the next, B of the first
+        buffered = name == "verbatim_double_buffer"  # A of the first step and of the next, B of the first
         assert count(mix, "LDG", 32) == turns * (1 + buffered), where
         assert count(mix, "LDG", 128) == count(mix, "STS", 128) == turns * (2 + buffered), where
         assert count(mix, "STS") == count(mix, "STS", 128), where
@@ -594,9 +588,7 @@ def test_what_the_report_to_the_letter_loads(reports, arch="sm_90a"):
 def test_the_compiler_drops_the_prefetch_to_the_letter(reports, arch):
     """Both arrays and their loads: for as many multiply-adds, as much is loaded. How steps are counted differs."""
     one, two = (reports[room.entry(name), arch][1] for name in ("verbatim", "verbatim_prefetch"))
-    steps = [
-        count(mix, "FFMA") for mix in (one, two)
-    ]  # a compiler may give the last step a copy of its own
+    steps = [count(mix, "FFMA") for mix in (one, two)]  # a compiler may give the last step a copy of its own
     for opcode in ("LDG", "LDS", "STS", "BAR"):
         assert count(one, opcode) * steps[1] == count(two, opcode) * steps[0] > 0, opcode
 
@@ -654,9 +646,7 @@ def test_multiply_adds_for_a_read_of_shared_memory(reports, arch):
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-def test_only_double_buffer_copies_past_the_registers_and_only_split_k_adds_atomically(
-    reports, arch
-):
+def test_only_double_buffer_copies_past_the_registers_and_only_split_k_adds_atomically(reports, arch):
     for entry in entries_on(arch):
         _, mix = reports[entry, arch]
         where = f"{entry} on {arch}: {mix}"

@@ -25,9 +25,7 @@ gpu = pytest.mark.gpu
 #: Variants that read the indices of a block's first column only.
 GATHER = tuple(name for name in VARIANTS if name != "element_wise")
 #: Variants that add up the products of an element in the same order, one after the other.
-ONE_SUM = tuple(
-    name for name in VARIANTS if name not in ("double_buffer", "verbatim_double_buffer")
-)
+ONE_SUM = tuple(name for name in VARIANTS if name not in ("double_buffer", "verbatim_double_buffer"))
 
 #: Rows and columns of C, around one tile and several.
 SIZES = (32, 64, 96, 160)
@@ -52,14 +50,9 @@ class Case:
     def check(self, out: np.ndarray, who: str) -> None:
         """Every element is finite and within its own rounding errors, whatever the order of a sum."""
         p, b = self.problem, self.problem.host().b
-        where = (
-            f"{who} on {b.keep}:{b.group} in vectors of {b.vector}: m={p.m}, n={p.n}, k={p.k}, "
-            f"seed {SEED}"
-        )
+        where = f"{who} on {b.keep}:{b.group} in vectors of {b.vector}: m={p.m}, n={p.n}, k={p.k}, seed {SEED}"
         assert out.shape == self.exact.shape and out.dtype == np.float32, where
-        wrong = ~(
-            np.abs(out - self.exact) <= self.slack
-        )  # NaN, an element left unwritten, is wrong
+        wrong = ~(np.abs(out - self.exact) <= self.slack)  # NaN, an element left unwritten, is wrong
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             raise AssertionError(
@@ -88,9 +81,7 @@ def make_case(b: nm.Nm, m: int, rng: np.random.Generator, multiplied: nm.Nm | No
         return Operands(there, nm.to_device(b), cupy.empty((m, b.n), cupy.float32, order="F"))
 
     problem = room.problem_from_nm(b, m, SEED)
-    return Case(
-        replace(problem, make_host=lambda: Operands(a, b), make_device=on_device), exact, slack
-    )
+    return Case(replace(problem, make_host=lambda: Operands(a, b), make_device=on_device), exact, slack)
 
 
 def expect(a: np.ndarray, dense: np.ndarray, w: int) -> tuple[np.ndarray, np.ndarray]:
@@ -235,9 +226,7 @@ def test_vectors_of_several_blocks(device, stream, vector):
 
 @gpu
 @pytest.mark.parametrize("vector", [1, 4, 16])
-def test_without_shared_indices_the_published_kernels_multiply_with_another_matrix(
-    device, stream, vector
-):
+def test_without_shared_indices_the_published_kernels_multiply_with_another_matrix(device, stream, vector):
     """That of `as_gathered`, to the last bit of rounding; A · B only in the first column of a block."""
     for m, n, k in ((32, 32, 60), (64, 96, 132), (96, 160, 1021)):
         case = gathered_case(m, n, k, vector)
@@ -331,8 +320,7 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, strea
         buffer, c = within(ops.c, 7.0)
         b = replace(ops.b, val=within(ops.b.val, math.nan)[1])
         inside = Operands(within(ops.a, math.nan)[1], b, c)
-        bound = room.bind(variant, replace(case.problem, make_device=lambda ops=inside: ops,
-                                           _device=None), device)  # fmt: skip
+        bound = room.bind(variant, replace(case.problem, make_device=lambda ops=inside: ops, _device=None), device)
         assert bound.result().data.ptr == buffer.data.ptr + 4 * margin
         case.check(run(bound, device, stream), f"{variant} between margins")
         assert bool((buffer[:margin] == 7).all()) and bool((buffer[-margin:] == 7).all()), variant

@@ -77,9 +77,7 @@ def bind(name: str, problem, device, *, cleared: bool = False) -> Launch:
     config = LaunchConfig(grid=(problem.m // 32, problem.n // 32, shares), block=64)
     # Clearing is done where it is needed: it is not what is wrong with split-K here.
     cleared = cleared or shares > 1
-    return Launch(
-        name, [(kernel, config, (*sizes, *pointers))], ops.c, keep=(ops, index), accumulates=cleared
-    )
+    return Launch(name, [(kernel, config, (*sizes, *pointers))], ops.c, keep=(ops, index), accumulates=cleared)
 
 
 @pytest.mark.gpu
@@ -144,10 +142,13 @@ MUTANTS = {
     "rows_of_64": ("verbatim", "verbatim.cu", "min(BK, w - w0)", "BK - 1"),
     "no_swap": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "read = write;", ""),
     "share_too_short": (
-        "verbatim_double_buffer", "verbatim_double_buffer.cu", "(steps + split - 1) / split;", "max(1, steps / split);",
+        "verbatim_double_buffer",
+        "verbatim_double_buffer.cu",
+        "(steps + split - 1) / split;",
+        "max(1, steps / split);",
     ),
     "overwrites": ("verbatim_double_buffer", "verbatim_double_buffer.cu", "if (split == 1) {", "if (split != 1) {"),
-}  # fmt: skip
+}
 
 
 def mutated(monkeypatch, folder, bug: str) -> str:

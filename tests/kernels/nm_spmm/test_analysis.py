@@ -32,9 +32,7 @@ def test_intensity_by_hand():
 @pytest.mark.parametrize("depth", [32, 256, math.inf])
 @pytest.mark.parametrize("tile", TABLE_1.values(), ids=TABLE_1)
 def test_intensity_falls_with_sparsity_unless_only_what_is_needed_is_read(tile, depth):
-    least, most = zip(
-        *(analysis.bounds(tile.rows, tile.columns, n / 32, depth=depth) for n in KEEPS), strict=True
-    )
+    least, most = zip(*(analysis.bounds(tile.rows, tile.columns, n / 32, depth=depth) for n in KEEPS), strict=True)
     assert list(least) == sorted(least, reverse=True) and len(set(least)) == len(KEEPS)
     assert least[0] == most[0]  # dense, A is read whole either way
     assert all(a < b for a, b in zip(least[1:], most[1:], strict=True))
@@ -141,9 +139,7 @@ def test_ridge_by_hand(name, ridge):
     ],
 )
 def test_transition_of_table_3(name, block, depth, sparsity):
-    assert analysis.transition(TABLE_3[name], *block, depth=depth) == pytest.approx(
-        sparsity, abs=1e-3
-    )
+    assert analysis.transition(TABLE_3[name], *block, depth=depth) == pytest.approx(sparsity, abs=1e-3)
 
 
 @pytest.mark.parametrize("vectors", [0, 1, 4])
@@ -219,9 +215,7 @@ def test_a_configuration_of_table_1_is_one(tile):
     assert analysis.registers(*tile.thread) <= analysis.REGISTERS
     assert (
         tile.threads
-        == {"small": 64, "medium": 64, "large": 128}[
-            next(name for name, other in TABLE_1.items() if other is tile)
-        ]
+        == {"small": 64, "medium": 64, "large": 128}[next(name for name, other in TABLE_1.items() if other is tile)]
     )
 
 
@@ -259,9 +253,7 @@ def test_a_proposal_takes_no_more_windows_than_k_has():
 
 
 def test_blocks_that_share_an_sm_share_its_memory():
-    alone, four = (
-        analysis.propose(H200, 4096, 4096, 4096, 16, 32, resident=count) for count in (1, 4)
-    )
+    alone, four = (analysis.propose(H200, 4096, 4096, 4096, 16, 32, resident=count) for count in (1, 4))
     assert (alone.windows, four.windows) == (7, 1)
 
 

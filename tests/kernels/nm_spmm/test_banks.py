@@ -11,9 +11,7 @@ def code(*instructions: str) -> str:
     """As the disassembler prints them, with a label, a comment and the other half of each encoding."""
     lines = ['\t.headerflags\t@"EF_CUDA_SM90"', ".text.wide:", "// a comment"]
     for number, text in enumerate(instructions):
-        lines.append(
-            f"        /*{16 * number:04x}*/                   {text} ;   /* 0x0000000a00037223 */"
-        )
+        lines.append(f"        /*{16 * number:04x}*/                   {text} ;   /* 0x0000000a00037223 */")
         lines.append("                                                  /* 0x000fe20000000041 */")
     return "\n".join(lines)
 
@@ -53,7 +51,7 @@ def code(*instructions: str) -> str:
         # others are not counted
         (["FMUL R4, R2, R6", "FADD R4, R2, R6", "DFMA R4, R2, R6, R8", "EXIT"], (0, 0, 0)),
     ],
-)  # fmt: skip
+)
 def test_by_hand(instructions, expected):
     found = banks.conflicts(code(*instructions))
     assert (found["ffma"], found["two_same"], found["three_same"]) == expected
@@ -79,7 +77,7 @@ FMAS = ["FFMA R4, R1, R2, R4"] * 4
         ([".L_x_0:", "FADD R4, R1, R2", "@P0 BRA `(.L_x_0)"], 0),
         ([], 0),
     ],
-)  # fmt: skip
+)
 def test_the_loop_of_the_multiply_adds(lines, expected):
     text = "\n".join(
         line if line.startswith(".L") else f"        /*{16 * i:04x}*/   {line} ;   /* 0x000 */"

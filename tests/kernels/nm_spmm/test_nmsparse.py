@@ -30,7 +30,7 @@ MUTANTS = {
     "transposes_a_tile": ("nmsparse.cuh", "acc[j][i] += b[j] * a[i];", "acc[i][j] += b[j] * a[i];"),
     "stores_one_float_less": ("nmsparse.cuh", "for (int i = 0; i < 4; ++i) C[", "for (int i = 0; i < 3; ++i) C["),
     "drops_last_step": ("nmsparse.cu", "k0 < k; k0 += BK", "k0 + BK < k; k0 += BK"),
-}  # fmt: skip
+}
 
 
 def mutated(monkeypatch, folder, bug: str) -> None:
@@ -54,9 +54,7 @@ def test_c_is_stored_float_by_float_and_nothing_spills(reports, target, entry):
     assert not resources.spills and resources.registers <= 64, resources
     assert count(mix, "STG", 32) == count(mix, "STG") == 16, mix
     assert not count(mix, "LDGSTS") + count(mix, "ATOMG"), mix
-    assert count(mix, "FMUL") < 16, (
-        "the rows of a step, but no product of a turn apart from its sum"
-    )
+    assert count(mix, "FMUL") < 16, "the rows of a step, but no product of a turn apart from its sum"
 
 
 @compiled.exact
@@ -66,13 +64,24 @@ def test_loops_are_as_long_as_in_the_machine_code_of_the_authors_kernel(reports)
     found = {
         (opcode, bits): count(mix, opcode, bits)
         for opcode, bits in (
-            ("FFMA", None), ("FMUL", None), ("LDS", 128), ("LDG", 32), ("LDG", 128), ("STS", 128), ("STG", 32)
+            ("FFMA", None),
+            ("FMUL", None),
+            ("LDS", 128),
+            ("LDG", 32),
+            ("LDG", 128),
+            ("STS", 128),
+            ("STG", 32),
         )
-    }  # fmt: skip
+    }
     assert found == {
-        ("FFMA", None): 48, ("FMUL", None): 1, ("LDS", 128): 6, ("LDG", 32): 7, ("LDG", 128): 14, ("STS", 128): 14,
+        ("FFMA", None): 48,
+        ("FMUL", None): 1,
+        ("LDS", 128): 6,
+        ("LDG", 32): 7,
+        ("LDG", 128): 14,
+        ("STS", 128): 14,
         ("STG", 32): 16,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("entry", ["nmsparse<16, 32, 128>", "nmsparse<32, 48, 128>"])
@@ -113,9 +122,7 @@ def test_steps_are_the_authors():
     assert nmsparse.depth(2, 4) == 128 and nmsparse.depth(1, 4) == 256
 
 
-@pytest.mark.parametrize(
-    ("keep", "rows"), [(32, 256), (16, 64), (12, 96), (8, 64), (4, 32)], ids=str
-)
+@pytest.mark.parametrize(("keep", "rows"), [(32, 256), (16, 64), (12, 96), (8, 64), (4, 32)], ids=str)
 def test_bind_covers_c_with_tiles_of_32(loaded, keep, rows):
     p = on_fake_gpu(operands.problem(96, 160, 512, keep / 32))
     ops = p.device()

@@ -36,22 +36,22 @@ H200 = SimpleNamespace(
         l2_cache_size=60 * 2**20,
     ),
 )
-ENTRIES = {
-    (kernel.source, entry) for kernel in published.KERNELS.values() for entry in kernel.entries
-}
+ENTRIES = {(kernel.source, entry) for kernel in published.KERNELS.values() for entry in kernel.entries}
 #: What ragged m, vectors that are no multiple of 32, other patterns and long steps ask for.
 OTHERS = {
     (published.HERE / f"{entry.split('<')[0]}.cu", entry)
     for entry in (
-        "v1<64, 128, 8, 8, 32, 16, 4, false>", "v1<32, 32, 4, 4, 24, 3, 4, true>",
-        "v2<64, 128, 8, 8, 64, 8, 4, false>", "v2<32, 64, 8, 4, 64, 5, 32, false>",
+        "v1<64, 128, 8, 8, 32, 16, 4, false>",
+        "v1<32, 32, 4, 4, 24, 3, 4, true>",
+        "v2<64, 128, 8, 8, 64, 8, 4, false>",
+        "v2<32, 64, 8, 4, 64, 5, 32, false>",
         "v3<64, 128, 8, 8, 32, 16, 4, false, false, false>",
         "v3<64, 128, 8, 8, 64, 16, 4, true, true, false>",
         "v3<32, 64, 8, 4, 32, 31, 32, false, true, false>",
         "v3<32, 32, 4, 4, 63, 7, 4, true, false, true>",
         "v3<32, 32, 4, 4, 128, 128, 32, false, false, true>",
     )
-} | {(pitch.SOURCE, entry) for entry in pitch.ENTRIES.values()}  # fmt: skip
+} | {(pitch.SOURCE, entry) for entry in pitch.ENTRIES.values()}
 
 
 # ------------------------------------------------------------------------------------ compilation
@@ -88,9 +88,7 @@ def test_every_multiply_add_and_every_wide_access_is_there(reports):
         assert found % (tm * tn * rows) == 0 and least <= found <= 2 * least, f"{entry} on {target}"
         add = name == "v3" and flags[1] == "true"
         stored = count(mix, "STG", 128)
-        assert stored == (tm * tn // 4 if flags[-1] == "true" and not add else 0), (
-            f"{entry} {target}"
-        )
+        assert stored == (tm * tn // 4 if flags[-1] == "true" and not add else 0), f"{entry} {target}"
         adds = sum(count(mix, opcode) for opcode in ("RED", "REDG", "ATOMG"))
         assert bool(adds) == add, f"{entry} on {target}"
         assert bool(count(mix, "LDGSTS")) == (name == "v3"), f"{entry} on {target}"
@@ -126,9 +124,8 @@ def test_packing_begins_above_70_percent():
             forced = {"v1": False, "v3_unpacked": False, "v3_packed": True}
             assert tile.packed == forced.get(variant, packed), f"{variant} at {keep}:32"
             assert published.source_of(variant, tile.packed) == (
-                "v1" if variant == "v1" or (variant == "v2" and not packed)
-                else "v2" if variant == "v2" else "v3"
-            )  # fmt: skip
+                "v1" if variant == "v1" or (variant == "v2" and not packed) else "v2" if variant == "v2" else "v3"
+            )
 
 
 def test_shares_of_split_k():
@@ -219,9 +216,11 @@ def test_bind_asks_for_a_listed_entry(loaded, variant, keep):
 def test_the_search_is_among_the_authors_tiles_and_shares():
     """Four tiles, and 1, 2, 4 and 8 shares of k where blocks are few and there are as many steps."""
     assert {name: (t.rows, t.columns, t.thread) for name, t in published.TILES.items()} == {
-        "small": (32, 32, (4, 4)), "medium": (32, 64, (8, 4)), "square": (64, 64, (8, 8)),
+        "small": (32, 32, (4, 4)),
+        "medium": (32, 64, (8, 4)),
+        "square": (64, 64, (8, 8)),
         "large": (64, 128, (8, 8)),
-    }  # fmt: skip
+    }
     few = published.candidates(on_fake_gpu(operands.problem(64, 128, 512, 0.5)), 132)
     assert len(set(few)) == 16 and {c.split for c in few} == {1, 2, 4, 8}
     for k, splits in ((100, {1, 2, 4}), (32, {1}), (64, {1, 2})):
@@ -231,9 +230,7 @@ def test_the_search_is_among_the_authors_tiles_and_shares():
     assert {c.split for c in packed} == {1, 2}, "steps of 64 rows where it packs"
     many = published.candidates(on_fake_gpu(operands.problem(512, 512, 512, 0.5)), 6)
     assert [c.tile for c in many if c.split == 1] == list(published.TILES)
-    assert {c.tile for c in many if c.split > 1} == {"large"}, (
-        "32 blocks for 6 SMs, the others 64 and more"
-    )
+    assert {c.tile for c in many if c.split > 1} == {"large"}, "32 blocks for 6 SMs, the others 64 and more"
 
 
 @pytest.mark.parametrize("keep", [16, 4])
@@ -287,9 +284,7 @@ def test_ragged_rows_are_copied_first_and_stored_one_by_one(loaded):
     assert copy == "copy" and kernel.endswith("false>") and arguments[3] == 64
 
 
-@pytest.mark.parametrize(
-    ("vector", "slot"), [(4, 4), (8, 4), (48, 4), (32, 32), (64, 32), (96, 32)]
-)
+@pytest.mark.parametrize(("vector", "slot"), [(4, 4), (8, 4), (48, 4), (32, 32), (64, 32), (96, 32)])
 def test_slots(loaded, vector, slot):
     p = on_fake_gpu(operands.problem(64, 256, 64, 0.5, vector=vector))
     assert published.bind("v3", p, H200).keep[1].slot == slot
@@ -314,9 +309,7 @@ def test_what_does_not_exist_or_fit_is_refused(loaded):
         published.bind("v4", on_fake_gpu(operands.problem(32, 32, 32)), H200)
     b = nm.random(2048, 32, 1024, 2048, 32, 0)
     p = on_fake_gpu(operands.problem_from_nm(b, 32))
-    with pytest.raises(
-        ValueError, match="^v3 stages a window of 1024:2048 at once, .* smaller group$"
-    ):
+    with pytest.raises(ValueError, match="^v3 stages a window of 1024:2048 at once, .* smaller group$"):
         published.bind("v3", p, H200)
     assert not loaded
 
@@ -399,9 +392,7 @@ def test_some_patterns_are_of_every_kind():
 
 
 @gpu
-@pytest.mark.parametrize(
-    ("keep", "group"), [(keep, group) for group in (4, 8, 16, 32) for keep in some_keeps(group)]
-)
+@pytest.mark.parametrize(("keep", "group"), [(keep, group) for group in (4, 8, 16, 32) for keep in some_keeps(group)])
 def test_every_kind_of_pattern(device, keep, group):
     try_problem(make_problem(68, 132, 200, keep, group, 32), device)
     narrow = ("v1", "v2", "v3_packed", "v3_split_k")
@@ -446,19 +437,22 @@ def test_larger_blocks_by_class(device):
     """4096 x 4096 has large blocks on any GPU, 1024 x 2048 medium ones on most."""
     for m, n, k in ((4096, 4096, 64), (1024, 2048, 131), (2051, 1025, 96)):
         for keep in (16, 4):
-            try_problem(
-                make_problem(m, n, k, keep, 32, 32), device, ("v1", "v2", "v3", "v3_split_k")
-            )
+            try_problem(make_problem(m, n, k, keep, 32, 32), device, ("v1", "v2", "v3", "v3_split_k"))
 
 
 @gpu
 @pytest.mark.parametrize(
     ("keep", "group", "vector", "n"),
     [
-        (3, 5, 32, 64), (20, 64, 32, 96), (7, 128, 4, 40), (1, 1, 32, 64), (40, 128, 64, 130), (1, 2, 7, 5),
+        (3, 5, 32, 64),
+        (20, 64, 32, 96),
+        (7, 128, 4, 40),
+        (1, 1, 32, 64),
+        (40, 128, 64, 130),
+        (1, 2, 7, 5),
         (5, 7, 21, 21),
     ],
-)  # fmt: skip
+)
 def test_other_patterns_and_one_narrow_vector(device, keep, group, vector, n):
     try_problem(make_problem(70, n, 300, keep, group, vector), device)
 

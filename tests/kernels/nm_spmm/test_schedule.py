@@ -37,8 +37,11 @@ def lists(table: np.ndarray) -> list[list[Part]]:
 WORK = st.tuples(st.integers(1, 24), st.integers(1, 24), st.integers(1, 70), st.integers(1, 140))
 EVEN = st.builds(
     lambda x, y, steps, waves: (x * waves, y, steps, x * y),
-    st.integers(1, 12), st.integers(1, 12), st.integers(1, 70), st.integers(1, 4),
-)  # fmt: skip
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.integers(1, 70),
+    st.integers(1, 4),
+)
 #: 4096 cubed, 133 tiles, 132, 131 and 8 of 64 steps on 132 multiprocessors; more blocks than steps.
 KNOWN = (
     (32, 16, 64, 132),
@@ -82,9 +85,7 @@ def test_no_block_without_work_and_few_steps_a_block_only_where_there_are_few(wo
     tiles_m, tiles_n, steps, blocks = work
     tiles, table = tiles_m * tiles_n, schedule.parts(*work)
     least = schedule.LEAST_STEPS
-    assert len(table) == (
-        blocks if tiles >= blocks else max(1, min(blocks, tiles * steps // least))
-    )
+    assert len(table) == (blocks if tiles >= blocks else max(1, min(blocks, tiles * steps // least)))
     done = table[:, -1, 2]
     assert done.min() >= (1 if tiles >= blocks else min(least, tiles * steps))
 
@@ -94,10 +95,7 @@ def test_whole_waves_are_left_alone(work):
     """Cut are the tiles beyond whole waves and one wave more; none where there are none beyond."""
     tiles_m, tiles_n, steps, blocks = work
     waves, rest = divmod(tiles_m * tiles_n, blocks)
-    cut = {
-        p.y * tiles_m + p.x
-        for parts in lists(schedule.parts(*work)) for p in parts if p.steps < steps
-    }  # fmt: skip
+    cut = {p.y * tiles_m + p.x for parts in lists(schedule.parts(*work)) for p in parts if p.steps < steps}
     assert not cut or max(cut) < rest + blocks * (waves > 0)
     assert rest or not cut
 
@@ -134,9 +132,7 @@ def test_others_are_the_blocks_just_before_that_gave_to_the_tile(work):
                 step += given_to[b].steps
             assert step == p.first
             taken += before
-    assert sorted(taken) == sorted(given_to), (
-        "what is given is taken, once: flags end as they began"
-    )
+    assert sorted(taken) == sorted(given_to), "what is given is taken, once: flags end as they began"
 
 
 @checks
@@ -189,9 +185,7 @@ def test_4096_cubed_takes_the_time_of_its_steps():
 
 @pytest.mark.parametrize("m,n", [(1 << 15, 1), (1, 1 << 15), (40_000, 2)])
 def test_more_tiles_than_a_part_can_name_are_refused(m, n):
-    with pytest.raises(
-        ValueError, match=f"^C has {m} x {n} tiles, .*: multiply in several"
-    ) as caught:
+    with pytest.raises(ValueError, match=f"^C has {m} x {n} tiles, .*: multiply in several") as caught:
         schedule.parts(m, n, 1, 132)
     assert "\n" not in str(caught.value)
 
@@ -276,9 +270,13 @@ def finish(machine: Machine, resident: int, rng: np.random.Generator) -> None:
 
 
 @given(
-    m=st.integers(1, 17), n=st.integers(1, 17), k=st.integers(1, 40), blocks=st.integers(1, 12),
-    resident=st.integers(1, 12), seed=st.integers(0, 2**32 - 1),
-)  # fmt: skip
+    m=st.integers(1, 17),
+    n=st.integers(1, 17),
+    k=st.integers(1, 40),
+    blocks=st.integers(1, 12),
+    resident=st.integers(1, 12),
+    seed=st.integers(0, 2**32 - 1),
+)
 @each
 def test_blocks_that_follow_the_table_give_the_product(m, n, k, blocks, resident, seed):
     """Even where fewer blocks run at a time than the table is for, in whatever order they go on."""

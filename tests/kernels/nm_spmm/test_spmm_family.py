@@ -29,18 +29,17 @@ SMS, MOST, MEMORY = 132, 232_448, 233_472
 POINTS = sorted(
     {
         (s["m"], s["n"], s["k"], round(s["density"] * s.get("group", 32)), s.get("group", 32), s.get("vector", 32))
-        for experiment, shapes in room.sweeps("full").items() if experiment != "tensor"
+        for experiment, shapes in room.sweeps("full").items()
+        if experiment != "tensor"
         for s in shapes
     }
     | {(1, 1, 1, 1, 4, 32), (129, 1, 10**6, 4, 32, 32), (10**6, 4, 1, 16, 32, 32), (77, 10**6, 100, 5, 7, 8)}
-)  # fmt: skip
+)
 
 
 def matrix(n: int, k: int, keep: int = 16, group: int = 32, vector: int = 32) -> SimpleNamespace:
     """What the tuner looks at of B."""
-    return SimpleNamespace(
-        n=n, k=k, keep=keep, group=group, vector=vector, w=ceil(k / group) * keep
-    )
+    return SimpleNamespace(n=n, k=k, keep=keep, group=group, vector=vector, w=ceil(k / group) * keep)
 
 
 def problem(m=512, n=256, k=1024, keep=16, group=32, vector=32):
@@ -92,7 +91,7 @@ def test_a_gpu_without_the_copy_engine_tries_copies_of_its_own(device):
     ):
         found = family.candidates(problem(*point), device)
         assert found and {config.kernel for config in found} == {"wide"}
-        assert set(found) <= set(family.WIDE) and all(takes(c, point, most) for c in found)  # fmt: skip
+        assert set(found) <= set(family.WIDE) and all(takes(c, point, most) for c in found)
 
 
 PATTERNS = [(32, 32), (16, 32), (12, 32), (4, 32), (2, 4), (1, 16), (5, 7)]
@@ -108,9 +107,7 @@ def test_the_family_is_of_tiles_that_a_kernel_can_have(keep, group):
     assert len(set(found)) == len(found) and {c.split for c in found} == set(family.SPLITS)
     assert {tile(c) for c in found} == set(family.TILES), "each has its place"
     for c in found:
-        assert (
-            (c.kernel == "cluster") == (c.split > 1) and c.stages >= 3 and not c.ahead and c.banks
-        )
+        assert (c.kernel == "cluster") == (c.split > 1) and c.stages >= 3 and not c.ahead and c.banks
         assert c.tm % 4 == 0 and c.tn in (8, 16) and c.depth in family.DEPTHS
         assert c.bm % (c.tn * c.tm) == 0 and c.bn % 32 == 0 and c.bm <= 256, "whole warps, one box"
         assert c.bn % c.split == 0 and c.threads % 32 == 0 and c.threads <= 1024
@@ -140,19 +137,16 @@ def test_a_split_needs_steps_to_share():
     assert max(c.split for c in family.candidates(problem(512, 512, 32), H200)) == 1
 
 
-@pytest.mark.parametrize(
-    ("slot", "knobs"), [(32, ("kernel", "tm", "tn")), (4, ("kernel",))], ids=["32", "4"]
-)
+@pytest.mark.parametrize(("slot", "knobs"), [(32, ("kernel", "tm", "tn")), (4, ("kernel",))], ids=["32", "4"])
 def test_the_familys_kernels_do_not_spill(slot, knobs):
     """The paper's 50% in deep steps: of each kernel with each work of a thread (of each kernel, where vectors are
     narrow) the tile that leaves a thread the fewest registers, in the longest body."""
     configs = [
-        c for c in family.members(16, 32)
+        c
+        for c in family.members(16, 32)
         if c.depth == 96 and c.stages == 3 and c.split in (1, 2 if c.blocks == 1 else 4)
-    ]  # fmt: skip
-    assert {(tile(c), c.split > 1) for c in configs} == {
-        (t, s) for t in family.TILES for s in (False, True)
-    }
+    ]
+    assert {(tile(c), c.split > 1) for c in configs} == {(t, s) for t in family.TILES for s in (False, True)}
     assert {c.unroll for c in configs} == {0, *family.BODIES}
     configs.sort(key=lambda c: (c.threads * c.blocks, c.bm * c.bn, c.unroll))
     hardest = {tuple(getattr(c, knob) for knob in knobs): c for c in configs}.values()
@@ -262,15 +256,16 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_papers_kernel(trial
     found = family.candidates(p, H200)
     assert launch.tune(p, H200).config == min(found, key=order)
     assert trials.bound == [
-        ("v1", None), ("v1", None), *(("trial", config) for config in found),
-        ("v1", None), ("trial", min(found, key=order)),
-    ], "the reference without signs, too, and both on whole numbers"  # fmt: skip
+        ("v1", None),
+        ("v1", None),
+        *(("trial", config) for config in found),
+        ("v1", None),
+        ("trial", min(found, key=order)),
+    ], "the reference without signs, too, and both on whole numbers"
     (first, few), (final, more) = trials.heats
     finalists = family.ROUNDS.finalists * family.ROUNDS.factor
     assert set(first) == set(found) and len(final) == min(finalists, len(found)) and few < more
-    assert {job[:2] for job in trials.compiled} == {
-        (family.source(c), family.entry(c, 16, 32)) for c in found
-    }
+    assert {job[:2] for job in trials.compiled} == {(family.source(c), family.entry(c, 16, 32)) for c in found}
     p, trials.compiled[:] = problem(m=513), []
     launch.tune(p, H200)
     assert {entry for _, entry, _ in trials.compiled} == {
@@ -315,9 +310,7 @@ def test_every_configuration_is_read_as_it_was_written(tmp_path):
         assert tuning.choices.parse_knobs(tuning.knobs(config), Config) == config
     path = tmp_path / "choices.csv"
     write(path, problem(), FAMILY[-1])
-    assert [(key, c.config) for key, c in read(path).items()] == [
-        ((512, 256, 1024, 16, 32, 32), FAMILY[-1])
-    ]
+    assert [(key, c.config) for key, c in read(path).items()] == [((512, 256, 1024, 16, 32, 32), FAMILY[-1])]
     assert path.read_text().startswith(
         "m,n,k,keep,group,vector,nvrtc,kernels,median_us,family,knobs\n512,256,1024,16,32,32,"
     )
@@ -334,9 +327,13 @@ def test_a_choice_is_for_its_sizes_and_its_pattern(folders):
         write(folders[1] / "nvidia-h200.csv", problem(), config)
         assert look_up(problem(), H200) == config
     for other in (
-        problem(m=513), problem(n=257), problem(k=1025), problem(keep=12), problem(keep=8, group=16),
+        problem(m=513),
+        problem(n=257),
+        problem(k=1025),
+        problem(keep=12),
+        problem(keep=8, group=16),
         problem(vector=64),
-    ):  # fmt: skip
+    ):
         assert look_up(other, H200) is None
 
 
@@ -350,9 +347,7 @@ def test_a_choice_from_before_a_knob_is_one_with_its_default(folders):
 def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
     """Edited by hand, of other kernels, or from another GPU."""
     p = problem()
-    for config in (
-        Config(stages=8), Config(stages=2), Config("stream", stages=2), Config(depth=512), Config("gone")
-    ):  # fmt: skip
+    for config in (Config(stages=8), Config(stages=2), Config("stream", stages=2), Config(depth=512), Config("gone")):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
     launch.bind_auto("auto", p, H200)
@@ -390,12 +385,11 @@ def test_shipped_choices_are_the_points_of_the_sweeps_and_fit_their_gpu():
             assert choice.median_us > 0 and takes(choice.config, point), point
         swept = {
             (s["m"], s["n"], s["k"], round(s["density"] * s.get("group", 32)), s.get("group", 32), s.get("vector", 32))
-            for experiment, shapes in room.sweeps("full").items() if experiment not in ("tensor", "packing", "tried")
+            for experiment, shapes in room.sweeps("full").items()
+            if experiment not in ("tensor", "packing", "tried")
             for s in shapes
-        }  # fmt: skip
-        assert swept <= set(choices) or gpu != racing.WHOLE, (
-            "records of `auto` would begin with trials"
-        )
+        }
+        assert swept <= set(choices) or gpu != racing.WHOLE, "records of `auto` would begin with trials"
 
 
 # ------------------------------------------------------------------------------------- on a GPU
@@ -406,7 +400,7 @@ def test_shipped_choices_are_the_points_of_the_sweeps_and_fit_their_gpu():
     "shape",
     [(512, 512, 512, 0.5, 32, 32), (1000, 1000, 1000, 0.125, 32, 32), (333, 777, 1111, 0.25, 16, 8)],
     ids=str,
-)  # fmt: skip
+)
 def test_the_second_bind_is_quick_and_both_are_right(device, tmp_path, shape):
     m, n, k, density, group, vector = shape
     path, stream = tmp_path / "choices.csv", device.create_stream()
@@ -429,9 +423,7 @@ def test_the_choice_is_among_the_fastest(device):
 
     p = room.problem(2048, 2048, 2048, 0.25, 3)
     choice = launch.tune(p, device)
-    bounds = {
-        str(c): ladder.bind_config(str(c), p, device, c) for c in family.candidates(p, device)
-    }
+    bounds = {str(c): ladder.bind_config(str(c), p, device, c) for c in family.candidates(p, device)}
     times = {name: t.median_us for name, t in bench.time(bounds, device, budget_s=0.5).items()}
     assert times[str(choice.config)] < 1.25 * min(times.values()), times
     assert 0.5 < choice.median_us / times[str(choice.config)] < 2, "the same protocol"

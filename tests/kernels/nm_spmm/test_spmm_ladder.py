@@ -173,9 +173,11 @@ def changed(one: Config, other: Config) -> set[str]:
 
 
 def test_the_ladder_adds_one_thing_a_rung_and_predicts_it():
-    assert list(RUNGS) == list(family.KERNELS) == [
-        "wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "cluster"
-    ]  # fmt: skip
+    assert (
+        list(RUNGS)
+        == list(family.KERNELS)
+        == ["wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "cluster"]
+    )
     for name, (config, idea, prediction) in RUNGS.items():
         kernel = family.KERNELS[name]
         assert (kernel.name, kernel.idea, kernel.prediction) == (name, idea, prediction)
@@ -228,9 +230,7 @@ def test_a_trial_takes_the_patterns_of_its_experiment(name, density):
 
 
 def test_no_trial_spills():
-    entries = {
-        (family.source(c), family.entry(fitting(c, 16, 32), 16, 32)) for c, *_ in TRIALS.values()
-    }
+    entries = {(family.source(c), family.entry(fitting(c, 16, 32), 16, 32)) for c, *_ in TRIALS.values()}
     for (entry, _), (used, _) in compiled.reports(compiled.cubins(sorted(entries), HOPPER)).items():
         t = arguments(entry)
         threads = t["BM"] * t["BN"] // (t["TM"] * t["TN"])
@@ -242,10 +242,17 @@ def test_an_entrys_arguments_are_where_its_source_has_them(name):
     config = (RUNGS | TRIALS)[name][0]
     for keep, group, slot, aligned in ((16, 32, 32, True), (5, 7, 4, False)):
         expected = {
-            "BM": config.bm, "BN": config.bn, "TM": config.tm, "TN": config.tn, "SLOT": slot,
-            "ROWS": family.rows(config, keep, group), "DEPTH": family.windows(config, group) * group,
-            "STAGES": config.stages, "BLOCKS": config.blocks, "ALIGNED": aligned,
-        }  # fmt: skip
+            "BM": config.bm,
+            "BN": config.bn,
+            "TM": config.tm,
+            "TN": config.tn,
+            "SLOT": slot,
+            "ROWS": family.rows(config, keep, group),
+            "DEPTH": family.windows(config, group) * group,
+            "STAGES": config.stages,
+            "BLOCKS": config.blocks,
+            "ALIGNED": aligned,
+        }
         if config.kernel == "wide":
             expected["BANKS"] = config.banks
         else:
@@ -291,7 +298,7 @@ def test_a_body_is_the_most_rows_that_divide_a_step(config, pattern):
 @pytest.mark.parametrize(
     "rows,unroll,body",
     [(32, 0, 32), (32, 8, 8), (32, 12, 8), (48, 12, 12), (20, 8, 4), (36, 8, 4), (8, 16, 8), (40, 3, 4)],
-)  # fmt: skip
+)
 def test_bodies(rows, unroll, body):
     assert family.unrolled(Config(depth=64, unroll=unroll), rows, 64) == body
 
@@ -325,7 +332,7 @@ def test_tails(keep, unroll, w, rows):
 
 @pytest.mark.parametrize(
     "n,vector,slot", [(256, 32, 32), (256, 64, 32), (20, 20, 32), (256, 4, 4), (256, 48, 4), (30, 31, 32)]
-)  # fmt: skip
+)
 def test_slots(n, vector, slot):
     assert family.slot_of(nm.random(64, n, 2, 4, vector, 0)) == slot
 
@@ -359,7 +366,7 @@ def test_shared_memory_of_a_block():
         (Config("wide", stages=1, ahead=False), (16, 32, 32), "has 1 stages, but needs 2"),
         (Config(stages=5), (32, 32, 32), "^bulk with 128 x 256 tiles and 5 stages of 32:32 needs "),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused_in_a_sentence(config, pattern, message):
     with pytest.raises(ValueError, match=message) as caught:
         family.check(config, *pattern, MOST)
@@ -418,9 +425,10 @@ def loaded(monkeypatch) -> SimpleNamespace:
     monkeypatch.setattr(jit, "compile_cubin", lambda *job: jit.Cubin(*job, "symbol", b""))
     monkeypatch.setattr(jit, "load", load)
     monkeypatch.setattr(
-        jit, "loaded",
+        jit,
+        "loaded",
         lambda source, entry, device, dynamic=0: load(jit.compile_cubin(source, entry, jit.arch_of(device)), dynamic),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(tma, "tensor_map", tensor_map)
     monkeypatch.setattr(ladder, "timed", lambda work: (packing._map(as_array, work()), 1.25))
     return found
@@ -481,15 +489,24 @@ def test_a_stream_has_a_list_and_a_place_for_each_block(loaded, sms, blocks, unr
     assert handovers.dtype == np.uint32 and not handovers.any()
     # 16 windows of 12 rows, two a step: the last one is whole, and padded to no more.
     expected = (
-        260, 500, 8, 1.0, "map", packed.val.data.ptr, packed.index.data.ptr, 24, table.data.ptr,
-        table.shape[1], partial.data.ptr, handovers.data.ptr, bound.result().data.ptr,
-    )  # fmt: skip
+        260,
+        500,
+        8,
+        1.0,
+        "map",
+        packed.val.data.ptr,
+        packed.index.data.ptr,
+        24,
+        table.data.ptr,
+        table.shape[1],
+        partial.data.ptr,
+        handovers.data.ptr,
+        bound.result().data.ptr,
+    )
     assert given == expected
     for at in (0, 1, 2, 7, 9):
         assert type(given[at]) is np.int32, "an int of the kernel"
-    assert type(given[3]) is np.float32 and all(
-        type(given[at]) is int for at in (5, 6, 8, 10, 11, 12)
-    )
+    assert type(given[3]) is np.float32 and all(type(given[at]) is int for at in (5, 6, 8, 10, 11, 12))
 
 
 def test_a_stream_leaves_out_padding_in_a_tiles_last_step(loaded):
@@ -529,9 +546,7 @@ def test_bind_refuses_what_it_does_not_multiply(loaded):
         ladder.bind("bulk", half, H200)
     p = on_fake_gpu(operands.problem(64, 64, 64))
     for name in ("ahead", "turned"):
-        with pytest.raises(
-            ValueError, match=f"^{name} needs the copy engine of sm_90a, .*: use wide$"
-        ):
+        with pytest.raises(ValueError, match=f"^{name} needs the copy engine of sm_90a, .*: use wide$"):
             ladder.bind(name, p, A100)
     b = nm.random(1024, 64, 100, 512, 32, 0)
     with pytest.raises(ValueError, match="^a step of 100:512 needs 512 rows of A"):
@@ -550,9 +565,7 @@ def on_fake_gpu_half(p):
 def rungs(device):
     """Those that this GPU takes, with what ragged sizes ask for compiled at once."""
     arch = jit.arch_of(device)
-    names = [
-        name for name, (config, *_) in RUNGS.items() if config.kernel == "wide" or arch in HOPPER
-    ]
+    names = [name for name, (config, *_) in RUNGS.items() if config.kernel == "wide" or arch in HOPPER]
     compile_all(device, names, [(keep, 32, 32, False) for keep in (4, 8, 12, 16)])
     return names
 
@@ -775,9 +788,7 @@ def test_shares_of_a_cluster_without_steps(device, rungs, split):
     """k of fewer steps than blocks: the others add zeros. Small tiles, and large ones in a loop."""
     if "cluster" not in rungs:
         pytest.skip("this GPU has no clusters")
-    small, large = (
-        replace(RUNGS[name][0], kernel="cluster", split=split) for name in ("cluster", "turned")
-    )
+    small, large = (replace(RUNGS[name][0], kernel="cluster", split=split) for name in ("cluster", "turned"))
     for k in (1, 32, 33, 96, 1000):
         p = make_problem(70, 100, k, 8, 32, 32)
         for config in (small, large):
@@ -821,7 +832,7 @@ MUTANTS = {
     "share_of_rank_0_only": ("cluster.cu", "BM + down, r)", "BM + down, 0)", "cluster"),
     "cuts_lose_a_step": ("cluster.cu", "(steps + SPLIT - 1) / SPLIT", "steps / SPLIT", "cluster"),
     "scaled_by_more_than_alpha": ("sums.cuh", "acc[j][i] *= alpha", "acc[j][i] *= 1.001f", "bulk"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -13,8 +13,17 @@ from kernels.nm_spmm import analysis, family, ladder, launch, nmsparse, operands
 
 SWEEPS = {preset: room.sweeps(preset) for preset in ("full", "kick")}
 EXPERIMENTS = [
-    "stepwise", "sizes", "llama", "anchors", "unstructured", "packing", "tried", "vectors", "ragged", "tensor"
-]  # fmt: skip
+    "stepwise",
+    "sizes",
+    "llama",
+    "anchors",
+    "unstructured",
+    "packing",
+    "tried",
+    "vectors",
+    "ragged",
+    "tensor",
+]
 
 
 LADDER = ("wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "cluster")
@@ -24,9 +33,23 @@ LADDER = ("wide", "banks", "bulk", "ahead", "stream", "rolled", "turned", "clust
 
 def test_the_paper_then_our_ladder_then_the_tuner_then_tensor_cores():
     assert list(room.VARIANTS) == [
-        "v1", "v2", "v3", "v3_packed", "v3_unpacked", "v3_split_k", "v3_searched", "small", "medium", "large",
-        "square", "nmsparse_vw32", *LADDER, "auto", "tf32", "bf16",
-    ]  # fmt: skip
+        "v1",
+        "v2",
+        "v3",
+        "v3_packed",
+        "v3_unpacked",
+        "v3_split_k",
+        "v3_searched",
+        "small",
+        "medium",
+        "large",
+        "square",
+        "nmsparse_vw32",
+        *LADDER,
+        "auto",
+        "tf32",
+        "bf16",
+    ]
     own = [name for name, kernel in room.VARIANTS.items() if kernel.published]
     assert own == ["v1", "v2", "v3", "small", "medium", "large"], "the others are studies, or ours"
     for name, kernel in room.VARIANTS.items():
@@ -59,22 +82,27 @@ def test_the_baselines_are_the_libraries_and_the_kernel_of_another_room():
 def test_each_variant_goes_to_its_module(monkeypatch, name):
     asked = []
     for module, bind in (
-        (published, "bind"), (nmsparse, "bind"), (ladder, "bind"), (tensor, "bind"),
+        (published, "bind"),
+        (nmsparse, "bind"),
+        (ladder, "bind"),
+        (tensor, "bind"),
         (launch, "bind_auto"),
-    ):  # fmt: skip
+    ):
         said = module.__name__.rpartition(".")[2]
         monkeypatch.setattr(module, bind, lambda *what, said=said: asked.append((said, what)))
     room.bind(name, "a problem", "a device")
-    expected = "launch" if name == "auto" else "tensor" if name in ("tf32", "bf16") else (
-        "ladder" if name in LADDER else "nmsparse" if name == nmsparse.NAME else "published"
-    )  # fmt: skip
+    expected = (
+        "launch"
+        if name == "auto"
+        else "tensor"
+        if name in ("tf32", "bf16")
+        else ("ladder" if name in LADDER else "nmsparse" if name == nmsparse.NAME else "published")
+    )
     assert asked == [(expected, (name, "a problem", "a device"))]
 
 
 def test_another_variant_is_refused():
-    with pytest.raises(
-        ValueError, match="^nm_spmm has no variant 'v4': choose one of v1, v2, v3, "
-    ):
+    with pytest.raises(ValueError, match="^nm_spmm has no variant 'v4': choose one of v1, v2, v3, "):
         room.bind("v4", None, None)
     with pytest.raises(ValueError, match="^nm_spmm has no variant 'body_4': choose one of"):
         room.bind("body_4", None, None)  # a trial, which is no rung

@@ -26,9 +26,15 @@ CONFIDENCE = 1 - 1e-5
 #: m, n, k, keep, group, vector: whole; one element; ragged; a last window with fewer rows than N;
 #: one vector for all columns; element-wise; groups that are no power of two.
 SIZES = [
-    (8, 64, 64, 16, 32, 32), (1, 1, 1, 1, 32, 32), (5, 70, 75, 8, 32, 32), (3, 33, 37, 12, 32, 8),
-    (2, 40, 50, 4, 8, 128), (4, 9, 11, 2, 4, 1), (6, 10, 20, 3, 7, 4), (2, 130, 33, 32, 32, 128),
-]  # fmt: skip
+    (8, 64, 64, 16, 32, 32),
+    (1, 1, 1, 1, 32, 32),
+    (5, 70, 75, 8, 32, 32),
+    (3, 33, 37, 12, 32, 8),
+    (2, 40, 50, 4, 8, 128),
+    (4, 9, 11, 2, 4, 1),
+    (6, 10, 20, 3, 7, 4),
+    (2, 130, 33, 32, 32, 128),
+]
 
 
 def uniform(counts: np.ndarray) -> bool:
@@ -303,9 +309,7 @@ def test_a_vector_of_several_blocks_is_asked_for_by_each():
 def test_the_label_says_what_is_unusual(given, label):
     p = operands.problem(4, 8, 64, **given)
     assert p.label == label
-    assert (
-        operands.problem_from_nm(p.host().b, 4, dtype=given.get("dtype", "float32")).label == label
-    )
+    assert operands.problem_from_nm(p.host().b, 4, dtype=given.get("dtype", "float32")).label == label
 
 
 def test_a_problem_of_a_given_matrix():

@@ -22,10 +22,19 @@ gpu = pytest.mark.gpu
 
 #: k, n, keep, group, vector: vectors narrower than a tile, as wide, wider, and across tiles; ragged k and n.
 CASES = [
-    (256, 256, 16, 32, 128), (256, 256, 4, 32, 32), (320, 128, 4, 32, 64), (64, 300, 8, 32, 256), (96, 200, 32, 32, 32),
-    (100, 70, 12, 32, 32), (37, 33, 20, 32, 32), (50, 290, 2, 16, 48), (70, 130, 1, 4, 1), (1, 1, 1, 4, 32),
-    (33, 513, 4, 32, 96), (130, 384, 3, 8, 8),
-]  # fmt: skip
+    (256, 256, 16, 32, 128),
+    (256, 256, 4, 32, 32),
+    (320, 128, 4, 32, 64),
+    (64, 300, 8, 32, 256),
+    (96, 200, 32, 32, 32),
+    (100, 70, 12, 32, 32),
+    (37, 33, 20, 32, 32),
+    (50, 290, 2, 16, 48),
+    (70, 130, 1, 4, 1),
+    (1, 1, 1, 4, 32),
+    (33, 513, 4, 32, 96),
+    (130, 384, 3, 8, 8),
+]
 
 
 def matrix(case, dtype: str) -> nm.Nm:
@@ -124,9 +133,16 @@ def test_a_block_fits_an_sm(variant):
 #: m, n, k: below a tile and a step, around their edges, columns that 16 bytes do not divide; the last has more tiles
 #: than an H200 has multiprocessors, in no whole waves.
 SHAPES = (
-    (1, 1, 1), (8, 128, 64), (77, 136, 100), (256, 128, 512), (257, 129, 65), (300, 1030, 1000), (520, 384, 4096),
-    (4001, 2500, 256), (3072, 2304, 640),
-)  # fmt: skip
+    (1, 1, 1),
+    (8, 128, 64),
+    (77, 136, 100),
+    (256, 128, 512),
+    (257, 129, 65),
+    (300, 1030, 1000),
+    (520, 384, 4096),
+    (4001, 2500, 256),
+    (3072, 2304, 640),
+)
 PATTERNS = ((128, 0.5), (128, 0.125), (64, 0.25), (32, 0.125), (32, 1.0), (256, 0.375), (48, 0.5))
 
 
@@ -175,9 +191,7 @@ def test_products_of_whole_numbers_are_exact(hopper, stream, variant, vector, de
         out = bound.result()
         if variant == "bf16":
             out = half.from_bits(out.bits, "bfloat16")
-            exact = half.from_bits(
-                half.to_bits(cupy.ascontiguousarray(exact), "bfloat16"), "bfloat16"
-            )
+            exact = half.from_bits(half.to_bits(cupy.ascontiguousarray(exact), "bfloat16"), "bfloat16")
         wrong = int((out != exact).sum())  # NaN, one left unwritten, is wrong too
         assert not wrong, f"{wrong} of {out.size} are wrong at {m}, {n}, {k}, seed {SEED}"
 
@@ -211,7 +225,7 @@ MUTANTS = {
     "rows_8_below_swapped": ("tf32.cu", "bits(x.x, x.y, y.x, y.y)", "bits(x.y, x.x, y.y, y.x)", "tf32"),
     "rows_of_the_first_step_always": ("gather.cuh", "row = ahead, step", "row = mine[0], step", "bf16"),
     "first_column_of_c_only": ("bf16.cu", "at.row * N + 64 * group", "at.row * N", "bf16"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -223,9 +237,7 @@ def mutant(monkeypatch, tmp_path):
         *edit, variant = MUTANTS[bug]
         compiled.changed(tensor.HERE, tmp_path, *edit)
         kernel = tensor.KERNELS[variant]
-        monkeypatch.setitem(
-            tensor.KERNELS, variant, replace(kernel, source=tmp_path / kernel.source.name)
-        )
+        monkeypatch.setitem(tensor.KERNELS, variant, replace(kernel, source=tmp_path / kernel.source.name))
         return variant
 
     return change

@@ -21,7 +21,7 @@ SIZES = [
     Sizes(m, k, tokens, "bfloat16")
     for m, k in ((4096, 4096), (28672, 8192), (8, 8), (1000, 2056), (11008, 4096))
     for tokens in (1, 7, 16, 64, 65, 512, 4096)
-]  # fmt: skip
+]
 
 
 def test_a_layer_holds_less_than_two_thirds_of_the_weight():
@@ -35,19 +35,19 @@ def test_a_layer_holds_less_than_two_thirds_of_the_weight():
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_every_size_has_a_kernel_that_reads_what_is_held(sizes):
     config = layer.predicted(sizes, *LIMITS)
-    assert layer.reads_packed(config) and family.takes(
-        config, sizes.m, sizes.n, sizes.k, *LIMITS, layer.ORDERS
-    )
+    assert layer.reads_packed(config) and family.takes(config, sizes.m, sizes.n, sizes.k, *LIMITS, layer.ORDERS)
     assert sizes.tokens > 64 or config.n <= 64, "few tokens, narrow tiles"
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"dtype": "float32"}, "multiplies bfloat16 or float16"), ({"m": 12}, "has 12 outputs"),
-        ({"k": 12}, "has 12 inputs"), ({"activation": "tanh"}, "must be one of relu, gelu, silu"),
+        ({"dtype": "float32"}, "multiplies bfloat16 or float16"),
+        ({"m": 12}, "has 12 outputs"),
+        ({"k": 12}, "has 12 inputs"),
+        ({"activation": "tanh"}, "must be one of relu, gelu, silu"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_layer_is_one_sentence(more, said):
     with pytest.raises(ValueError, match=said) as caught:
         layer.check(replace(Sizes(64, 64, 8, "bfloat16"), **more))
@@ -92,9 +92,13 @@ def test_a_layer_multiplies(dtype, m, k, tokens, activation):
     ops.c.fill(np.nan)
     opened.sync()
     run(
-        stream, ops.b.bits.data.ptr, ops.c.bits.data.ptr, values.data.ptr, metadata.data.ptr,
+        stream,
+        ops.b.bits.data.ptr,
+        ops.c.bits.data.ptr,
+        values.data.ptr,
+        metadata.data.ptr,
         bias.data.ptr,
-    )  # fmt: skip
+    )
     stream.sync()
     product = check.oracle(problem, on="cpu").values + bias.get()[:, None].astype(np.float64)
     out = Half(dtype, ops.c.bits.get())
@@ -123,9 +127,10 @@ def test_every_size_has_a_kernel_in_fp8(m, k, tokens, vectors):
 
 def test_what_is_no_layer_in_fp8_is_one_sentence():
     for sizes, said in (
-        (fp8_layer.Sizes(12, 16, 1), "has 12 outputs"), (fp8_layer.Sizes(16, 24, 1), "has 24 inputs"),
+        (fp8_layer.Sizes(12, 16, 1), "has 12 outputs"),
+        (fp8_layer.Sizes(16, 24, 1), "has 24 inputs"),
         (fp8_layer.Sizes(16, 16, 1, activation="tanh"), "must be one of relu, gelu, silu"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=said):
             fp8_layer.check(sizes)
 
@@ -146,15 +151,18 @@ def test_a_layer_in_fp8_multiplies(m, k, tokens, scale, activation):
     packed = fp8_layer.pack(ops.a)
     bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
     vectors = scale == "vectors"
-    run = fp8_layer.launcher(
-        fp8_layer.Sizes(m, k, tokens, vectors, True, activation), opened.device_id
-    )
+    run = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, vectors, True, activation), opened.device_id)
     ops.c.fill(np.nan)
     opened.sync()
     run(
-        stream, ops.b.bits.data.ptr, ops.c.bits.data.ptr, packed.data.ptr, ops.a.scale.data.ptr,
-        ops.b.scale.data.ptr, bias.data.ptr,
-    )  # fmt: skip
+        stream,
+        ops.b.bits.data.ptr,
+        ops.c.bits.data.ptr,
+        packed.data.ptr,
+        ops.a.scale.data.ptr,
+        ops.b.scale.data.ptr,
+        bias.data.ptr,
+    )
     stream.sync()
     product = check.oracle(problem, on="cpu").values + bias.get()[:, None].astype(np.float64)
     out = Half("bfloat16", ops.c.bits.get())
@@ -180,9 +188,7 @@ def test_tokens_are_quantised_by_themselves(dtype):
     there, to = cupy.asarray(bits), cupy.full((tokens, k), 0xFF, cupy.uint8)
     scale = cupy.full(tokens, np.nan, cupy.float32)
     opened.sync()
-    fp8_layer.quantise(
-        stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened
-    )
+    fp8_layer.quantise(stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened)
     stream.sync()
     units, found = scale.get(), eight.from_bits(to.get(), "e4m3")
     assert np.isnan(units[7]) and units[5] == 1 and not found[5].any()

@@ -115,17 +115,13 @@ def test_given_matrices_must_go_together():
 # ---------------------------------------------------------------- metadata
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "rows"), [(64, 128, 64), (70, 150, 128), (200, 40, 192), (1, 1, 256)]
-)
+@pytest.mark.parametrize(("m", "k", "rows"), [(64, 128, 64), (70, 150, 128), (200, 40, 192), (1, 1, 256)])
 def test_a_stage_takes_256_words_for_64_rows_and_128_columns(m, k, rows):
     a = fp8.problem(m, 8, k, seed=5).host().a
     words = fp8.ring_metadata(a, rows)
     high, wide = -(-m // rows) * rows // 64, -(-k // 128)
     assert words.shape == (high, wide * 256) and words.dtype == np.uint32
-    meta = np.full(
-        (high * 64, wide * 8), 0x4444, np.uint16
-    )  # what is added: the columns 0 and 1 of every group
+    meta = np.full((high * 64, wide * 8), 0x4444, np.uint16)  # what is added: the columns 0 and 1 of every group
     meta[:m, : a.meta.shape[1]] = a.meta
     for tile, step, half, warp, lane in np.ndindex(high, wide, 2, 4, 32):
         row = 64 * tile + 16 * warp + 8 * (lane % 2) + lane // 4
@@ -195,9 +191,7 @@ def test_what_a_configuration_does_not_take_is_one_sentence(config, words):
     assert not fp8_family.fits(config, 512, 512, 512, MOST)
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (512, 512, 512), (8192, 16, 8192), (16384, 16384, 16384)]
-)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (512, 512, 512), (8192, 16, 8192), (16384, 16384, 16384)])
 def test_every_shape_has_candidates_and_the_tuner_few_of_them(shape):
     found = fp8_family.candidates(*shape, SMS, MOST)
     taken = [c for c in FAMILY if fp8_family.fits(c, *shape, MOST)]
@@ -217,9 +211,7 @@ def test_what_is_left_out_is_no_candidate(monkeypatch):
 def test_widths_are_there_that_fill_waves(size, n):
     """Columns that the busiest multiprocessor computes: with 192, what is left over is a wave of its own."""
     busiest = {
-        c.n: -(-np.prod(c.tiles(size, size)) // SMS) * c.n
-        for c in FAMILY
-        if c.kernel == "direct" and c.m == 256
+        c.n: -(-np.prod(c.tiles(size, size)) // SMS) * c.n for c in FAMILY if c.kernel == "direct" and c.m == 256
     }
     assert busiest[n] < busiest[192] and busiest[n] <= 1.07 * size * size / 256 / SMS
 
@@ -263,13 +255,12 @@ def test_the_sparse_instruction_of_eight_bits_is_what_runs(reports, entry):
     multiplications = {name: n for name, n in mix.items() if "GMMA" in name}
     assert sum(multiplications.values()) == 2 * 2 * JOBS[entry].blocks
     assert all(name.startswith("QGMMA.SP") for name in multiplications)
-    config, (loads, stores, bulk) = JOBS[entry], (
-        sum(n for name, n in mix.items() if name.startswith(start)) for start in ("UTMALDG", "UTMASTG", "UBLKCP")
-    )  # fmt: skip
+    config, (loads, stores, bulk) = (
+        JOBS[entry],
+        (sum(n for name, n in mix.items() if name.startswith(start)) for start in ("UTMALDG", "UTMASTG", "UBLKCP")),
+    )
     pieces = config.m // 64
-    if (
-        config.kernel in fp8_family.PACKED
-    ):  # with a hint and without; of B, blocks that share it always have one
+    if config.kernel in fp8_family.PACKED:  # with a hint and without; of B, blocks that share it always have one
         assert (loads, bulk) == (1 if config.pairs else 2, 2 * pieces)
     else:
         assert loads >= 3 > bulk

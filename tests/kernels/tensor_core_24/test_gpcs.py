@@ -215,9 +215,7 @@ def test_this_gpus_sms_are_told_apart_by_gpc(device, monkeypatch):
 
     (groups,) = seen
     members = [[x for x in groups if groups[x] == gpc] for gpc in set(groups.values())]
-    whole = [
-        gpc for gpc in members if len(gpc) > 2
-    ]  # pairs that larger clusters leave out stay apart
+    whole = [gpc for gpc in members if len(gpc) > 2]  # pairs that larger clusters leave out stay apart
     assert ceil(sms / SMS_OF_ONE) <= len(members) and len(whole) <= GPCS, "no GPC fell apart"
     assert sum(map(len, whole)) > 0.9 * sms
     for gpc in members:

@@ -106,9 +106,7 @@ def test_preparation_pads_to_whole_tiles(m, k, config):
     a = two_four.random(m, k, "bfloat16", 1)
     val, meta = mma_sp.prepare(a, config)
     rows, columns = up(m, config.bm), up(k, config.bk)
-    assert (
-        val.dtype == meta.dtype == np.uint16 and val.flags.c_contiguous and meta.flags.c_contiguous
-    )
+    assert val.dtype == meta.dtype == np.uint16 and val.flags.c_contiguous and meta.flags.c_contiguous
     assert val.shape == (rows, columns // 2) and meta.shape == (rows // 2, columns // 8)
     assert np.array_equal(val[:m, : a.k_pad // 2], a.val)
     assert not val[m:].any() and not val[:, a.k_pad // 2 :].any()
@@ -116,9 +114,7 @@ def test_preparation_pads_to_whole_tiles(m, k, config):
         meta = back(meta)
     whole = two_four.unswizzle(meta, rows, columns)
     assert np.array_equal(whole[:m, : a.k_pad // 16], a.meta)
-    assert (whole[m:] == two_four.EMPTY).all() and (
-        whole[:, a.k_pad // 16 :] == two_four.EMPTY
-    ).all()
+    assert (whole[m:] == two_four.EMPTY).all() and (whole[:, a.k_pad // 16 :] == two_four.EMPTY).all()
     assert (val is a.val) == ((rows, columns) == (m, a.k_pad))
 
 
@@ -128,9 +124,7 @@ def back(meta: np.ndarray) -> np.ndarray:
     for row, column in np.ndindex(meta.shape):
         s, p, g = row % 32 // 16, row % 16 // 8, row % 8
         e, w = column % 8 // 4, column % 4
-        made[row - row % 32 + 16 * p + 8 * e + g, column - column % 8 + 4 * s + w] = meta[
-            row, column
-        ]
+        made[row - row % 32 + 16 * p + 8 * e + g, column - column % 8 + 4 * s + w] = meta[row, column]
     return made
 
 
@@ -306,9 +300,19 @@ def test_what_does_not_go_together_is_one_sentence(loaded):
 NICE = [(256, 256, 128), (512, 256, 1024), (256, 768, 384)]
 #: Around tiles, steps, and the widths of copies: n is a multiple of 8, of 4, of 2, and odd.
 RAGGED = [
-    (1, 1, 1), (1, 8, 16), (127, 129, 65), (129, 136, 63), (5, 200, 1000), (130, 132, 97),
-    (64, 66, 192), (300, 257, 70), (128, 128, 4), (257, 130, 321), (128, 127, 640), (33, 520, 2),
-]  # fmt: skip
+    (1, 1, 1),
+    (1, 8, 16),
+    (127, 129, 65),
+    (129, 136, 63),
+    (5, 200, 1000),
+    (130, 132, 97),
+    (64, 66, 192),
+    (300, 257, 70),
+    (128, 128, 4),
+    (257, 130, 321),
+    (128, 127, 640),
+    (33, 520, 2),
+]
 PATTERNS = ("random", "by row", "by column", "by part", *(f"pair {i}" for i in range(6)))
 
 
@@ -328,9 +332,7 @@ def pattern(m: int, k: int, dtype: str, kind: str, rng) -> TwoFour:
     low, high = choice_columns(choice)
     columns = np.stack((low, high), -1).reshape(m, -1) + 4 * np.repeat(group, 2)
     values[columns >= k] = 0
-    return two_four.validate(
-        TwoFour(m, k, dtype, half.to_bits(values, dtype), meta.astype(np.uint16))
-    )
+    return two_four.validate(TwoFour(m, k, dtype, half.to_bits(values, dtype), meta.astype(np.uint16)))
 
 
 def choice_columns(choice: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -441,9 +443,7 @@ def test_alpha_beta_and_bias(device, stream, sizes, dtype):
     """One at a time and all at once; all at once also where neighbouring blocks share rows of tiles."""
     import cupy
 
-    compiled.cubins(
-        instances("mma_sp", [sizes], [dtype], family.EPILOGUES[1:]), [jit.arch_of(device)]
-    )
+    compiled.cubins(instances("mma_sp", [sizes], [dtype], family.EPILOGUES[1:]), [jit.arch_of(device)])
     m, n, _ = sizes
     problem, exact = case(*sizes, dtype)
     rng = np.random.default_rng((SEED, m, n))

@@ -18,15 +18,10 @@ from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, Mma
 MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
 ALIGNS = (16, 8, 4, 2)
 #: Of the published kernel and its studies, what the room declares, so what the chapter compiles as well.
-DECLARED = tuple(
-    dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in room.VARIANTS[name].entries)
-)
+DECLARED = tuple(dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in room.VARIANTS[name].entries))
 #: What a tuner may ask for: of each work of a warp the largest block, in the most stages; with a mask, which wants more
 #: registers than without and has the same loop.
-LARGEST = {
-    (c.wm, c.wn, c.bk): c
-    for c in sorted(MMA_SP_FAMILY, key=lambda c: (c.threads, c.bm * c.bn, c.stages))
-}
+LARGEST = {(c.wm, c.wn, c.bk): c for c in sorted(MMA_SP_FAMILY, key=lambda c: (c.threads, c.bm * c.bn, c.stages))}
 FAMILY_MASKED = tuple(config.entry("bfloat16", True) for config in LARGEST.values())
 EPILOGUES = tuple(PUBLISHED.entry("bfloat16", False, 16, epilogue) for epilogue in family.EPILOGUES)
 NARROW = tuple(PUBLISHED.entry("bfloat16", True, align) for align in ALIGNS)
@@ -41,11 +36,14 @@ ENTRIES = {arch: tuple(dict.fromkeys(DECLARED + HARDEST)) for arch in jit.TARGET
 ENTRIES["sm_90a"] = tuple(
     dict.fromkeys(
         [
-            *ENTRIES["sm_90a"], *FAMILY_MASKED, *EPILOGUES, *NARROW,
+            *ENTRIES["sm_90a"],
+            *FAMILY_MASKED,
+            *EPILOGUES,
+            *NARROW,
             PUBLISHED.entry("float16", True, 2, family.EPILOGUES[-1]),
         ]
     )
-)  # fmt: skip
+)
 #: Where a kernel wants all 255 registers, some versions of the compiler are a few short: loads and stores of
 #: them, beside the 64 multiplications of the loop.
 SPILLS = {"sm_120": 15}
@@ -109,18 +107,13 @@ def test_shared_memory_holds_the_stages():
     """A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata")."""
     assert PUBLISHED.shared_bytes == 3 * (8192 + 16384 + 1024)
     assert MmaSp(bm=64, bn=256, bk=128, stages=2).shared_bytes == 2 * (8192 + 65536 + 1024)
-    fit = {
-        arch: [name for name, c in STUDIES.items() if c.shared_bytes <= most]
-        for arch, most in MOST.items()
-    }
+    fit = {arch: [name for name, c in STUDIES.items() if c.shared_bytes <= most] for arch, most in MOST.items()}
     assert fit["sm_80"] == fit["sm_90a"] == list(STUDIES)
     deep = ("mma_sp_stages_4", "mma_sp_stages_5")
     assert fit["sm_89"] == fit["sm_120"] == [name for name in STUDIES if name not in deep]
     for arch, most in MOST.items():
         choice = [c for c in MMA_SP_FAMILY if c.shared_bytes <= most]
-        assert {(c.bm, c.bn) for c in choice} >= {(64, 64), (128, 128), (128, 256), (256, 128)}, (
-            arch
-        )
+        assert {(c.bm, c.bn) for c in choice} >= {(64, 64), (128, 128), (128, 256), (256, 128)}, arch
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -179,9 +172,7 @@ def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
     for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
         _, mix = reports[config.entry("bfloat16"), arch]
         copies = {op: n for op, n in mix.items() if op.startswith("LDGSTS")}
-        s = (
-            config.stages
-        )  # the loop, and all stages but one before it; 4 of A, 8 of B, 1 of metadata
+        s = config.stages  # the loop, and all stages but one before it; 4 of A, 8 of B, 1 of metadata
         expected = {
             "mma_sp_ca": {"LDGSTS.E.LTC128B.128": 13 * s},
             "mma_sp_all_threads": {wide: 12 * s, narrow: s},
@@ -195,13 +186,9 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
     _, mix = reports[PUBLISHED.entry("bfloat16", True, align), "sm_90a"]
     width = {16: ".128", 8: ".64", 4: "", 2: ".U16"}[align]
     assert {op for op in mix if op.startswith("STG")} == {f"STG.E{width}"}
-    assert {op for op in mix if re.match(r"LDG\.", op)} == (
-        {"LDG.E.U16.CONSTANT"} if align == 2 else set()
-    )
+    assert {op for op in mix if re.match(r"LDG\.", op)} == ({"LDG.E.U16.CONSTANT"} if align == 2 else set())
     copies = {op for op in mix if op.startswith("LDGSTS")}
-    assert copies == {"LDGSTS.E.BYPASS.LTC128B.128"} | (
-        {f"LDGSTS.E.LTC128B{width}"} if align in (8, 4) else set()
-    )
+    assert copies == {"LDGSTS.E.BYPASS.LTC128B.128"} | ({f"LDGSTS.E.LTC128B{width}"} if align in (8, 4) else set())
 
 
 @compiled.exact
@@ -214,9 +201,7 @@ def test_the_plain_kernel_pays_for_no_epilogue(reports):
     assert arithmetic("ALPHA") == ([128, 0, 0], 0)
     assert arithmetic("ALPHA | BETA") == ([128, 128, 0], 8)  # of C_in, 16 bytes each
     muls, loads = arithmetic("ALPHA | BIAS")
-    assert (
-        sum(muls) in (128, 256) and loads == 8
-    )  # x alpha + bias may be one FFMA; a bias for each row
+    assert sum(muls) in (128, 256) and loads == 8  # x alpha + bias may be one FFMA; a bias for each row
     for epilogue in family.EPILOGUES:
         _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), "sm_90a"]
         rounded = sum(n for op, n in mix.items() if op.startswith("F2FP"))

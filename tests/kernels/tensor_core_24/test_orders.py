@@ -23,18 +23,28 @@ from kernels.tuning import probe
 ORDERS = [orders for orders in operands.ORDERS if orders != "CC"]
 #: Of each kernel that takes them, a configuration, and of those for few tokens two.
 CONFIGS = [
-    Wgmma("lean", 2, 2, 192, 4, 2, band=8, keep="a"), Wgmma("rounds", 2, 1, 256, 4, 2, band=8, keep="a"),
-    Wgmma("last_wave", 2, 2, 192, 4, 2, band=8, keep="a"), Wgmma("three", 3, 1, 256, 4, 1, band=12),
-    Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b"), Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=4),
-    Wgmma("few", 2, 1, 64, 5, 1, 4, keep="b"), Wgmma("lean", 1, 1, 8, 12, 1, keep="b"),
+    Wgmma("lean", 2, 2, 192, 4, 2, band=8, keep="a"),
+    Wgmma("rounds", 2, 1, 256, 4, 2, band=8, keep="a"),
+    Wgmma("last_wave", 2, 2, 192, 4, 2, band=8, keep="a"),
+    Wgmma("three", 3, 1, 256, 4, 1, band=12),
+    Wgmma("split_k", 2, 1, 128, 6, 1, 2, keep="b"),
+    Wgmma("clusters", 2, 1, 256, 4, 2, keep="a", share=4),
+    Wgmma("few", 2, 1, 64, 5, 1, 4, keep="b"),
+    Wgmma("lean", 1, 1, 8, 12, 1, keep="b"),
     Wgmma("split_k", 2, 1, 32, 12, 1, 4, keep="b"),
-]  # fmt: skip
+]
 #: And those with A in the order of use.
 CONFIGS += [replace(c, packed=True) for c in CONFIGS if not c.kind.packed]
 SIZES = [
-    (64, 8, 64), (200, 264, 392), (333, 77, 520), (1000, 1, 1000), (136, 24, 2056), (712, 1000, 1096), (4096, 3, 4096),
+    (64, 8, 64),
+    (200, 264, 392),
+    (333, 77, 520),
+    (1000, 1, 1000),
+    (136, 24, 2056),
+    (712, 1000, 1096),
+    (4096, 3, 4096),
     (520, 512, 1024),
-]  # fmt: skip
+]
 
 
 def test_every_kernel_that_takes_orders_is_tried_here():
@@ -50,9 +60,7 @@ def test_orders_cost_no_registers_in_memory(config, orders):
     jit.require_registers(cubin)
     ((used, mix),) = jit.reports([cubin])
     assert used.spill_loads == used.spill_stores == 0
-    assert (
-        mix.get("STSM.16.MT88.4", 0) or mix.get("STSM.16.MT88.2", 0) if orders[1] == "F" else True
-    )
+    assert mix.get("STSM.16.MT88.4", 0) or mix.get("STSM.16.MT88.2", 0) if orders[1] == "F" else True
 
 
 @pytest.mark.parametrize("activation", family.ACTIVATIONS)
@@ -77,9 +85,7 @@ def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, to
     pretended(racing.H200)
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)
     a = formats.to_device(two_four.random(256, 512, "bfloat16", 1))
-    made = kernels.plan(
-        a, tokens, dtype="bfloat16", order=orders[0], out_order=orders[1], tune=False
-    )
+    made = kernels.plan(a, tokens, dtype="bfloat16", order=orders[0], out_order=orders[1], tune=False)
     assert made.b_order + made.out_order == orders
     by_rows = orders.count("C") if tokens % 8 else 0
     assert len(made._steps) == 1 + by_rows
@@ -131,12 +137,8 @@ def test_bias_and_activation_are_part_of_the_launch(config, activation):
     if not family.fits(config, problem, opened):
         pytest.skip("takes another shape")
     bias = np.linspace(-4, 4, 200, dtype=np.float32)
-    bound = wgmma.bind(
-        "one", problem, opened, config, alpha=0.1, bias=cupy.asarray(bias), activation=activation
-    )
-    right = FUNCTIONS[activation](
-        0.1 * check.oracle(problem, on="cpu").values + bias[:, None].astype(np.float64)
-    )
+    bound = wgmma.bind("one", problem, opened, config, alpha=0.1, bias=cupy.asarray(bias), activation=activation)
+    right = FUNCTIONS[activation](0.1 * check.oracle(problem, on="cpu").values + bias[:, None].astype(np.float64))
     check.check(bound, problem, check.reference(right), opened.create_stream())
 
 

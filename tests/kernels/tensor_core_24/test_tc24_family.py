@@ -87,9 +87,7 @@ def test_a_split_needs_steps_to_share():
 SIZES = st.integers(1, 20000)
 
 
-@given(
-    config=st.sampled_from(family.WGMMA_FAMILY), m=SIZES, n=SIZES, k=SIZES, sms=st.integers(1, 200)
-)
+@given(config=st.sampled_from(family.WGMMA_FAMILY), m=SIZES, n=SIZES, k=SIZES, sms=st.integers(1, 200))
 @settings(deadline=None, max_examples=200)
 def test_more_work_never_takes_less_time_and_more_multiprocessors_never_more(config, m, n, k, sms):
     time = family.predict(config, m, n, k, sms)
@@ -135,14 +133,11 @@ def test_small_products_want_tiles_or_parts_for_every_multiprocessor():
     tiles = best.tiles(512, 512)
     assert tiles[0] * tiles[1] * parts(best, *shape) > 30
     assert not any(
-        parts(config, *shape) == 1 and area(config) >= 128 * 256
-        for config in family.candidates(problem(*shape), H200)
+        parts(config, *shape) == 1 and area(config) >= 128 * 256 for config in family.candidates(problem(*shape), H200)
     )
 
 
-@pytest.mark.parametrize(
-    ("tiles", "waves"), [(1, 0.5), (66, 0.5), (67, 1), (132, 1), (133, 1.5), (198, 1.5), (199, 2)]
-)
+@pytest.mark.parametrize(("tiles", "waves"), [(1, 0.5), (66, 0.5), (67, 1), (132, 1), (133, 1.5), (198, 1.5), (199, 2)])
 def test_a_last_wave_that_is_cut_counts_half(tiles, waves):
     """Half of what another wave costs where nothing is cut, and the exchange of sums; DRAM is a few hundredths."""
     config = room.RUNGS["wgmma_last_wave"][0]
@@ -176,9 +171,7 @@ def test_what_has_three_warpgroups_has_somebody_who_adds(name):
     instead.check(8192, 8192, 8192, SMS, MOST)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "steps"), [("refilling", (1, 1, 2, 4, 5)), ("pieces", (4, 4, 4, 4, 8))]
-)
+@pytest.mark.parametrize(("kernel", "steps"), [("refilling", (1, 1, 2, 4, 5)), ("pieces", (4, 4, 4, 4, 8))])
 def test_who_goes_in_rounds_has_whole_ones(kernel, steps):
     config = room.RUNGS[f"wgmma_{kernel}"][0]
     assert tuple(map(config.steps, (1, 64, 65, 256, 257))) == steps
@@ -222,10 +215,7 @@ def test_rows_at_odd_multiples_of_16_bytes_want_other_kernels():
         assert others == any(c.copied for c in found), n
         assert others or not any(c.share > 1 for c in found), n
     assert any(c.share > 1 for c in family.candidates(problem(28672, 1000, 8192), H200))
-    lean, clusters = (
-        Wgmma(kernel, 2, 1, 128, 6, 1, share=share)
-        for kernel, share in (("lean", 1), ("clusters", 2))
-    )
+    lean, clusters = (Wgmma(kernel, 2, 1, 128, 6, 1, share=share) for kernel, share in (("lean", 1), ("clusters", 2)))
     alone, pair = (family.predict(c, 1536, 1000, 3072, SMS) for c in (lean, clusters))
     assert [family.row_cost(n) for n in (1001, 1000, 1008, 1056, 1088, 1024)] == [
         1,
@@ -344,9 +334,7 @@ def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
     assert choice.nvrtc == jit.nvrtc_version(), "another compiler makes other machine code"
     second = launch.bind_auto("auto", problem(), H200, file=path)
     assert len(trials.heats) == heats, "tried again"
-    assert trials.bound[-2:] == [
-        ("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})
-    ]  # fmt: skip
+    assert trials.bound[-2:] == [("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})]
     assert first.prepare_ms > 1.0 and second.prepare_ms == 1.0, "trials count as preparation"
     # Another shape and another dtype are other problems.
     launch.bind_auto("auto", ready(512, 256, 2048), H200, file=path)
@@ -421,10 +409,7 @@ def test_every_configuration_is_read_as_it_was_written(tmp_path):
     }
     lines = path.read_text().splitlines()
     assert lines[0] == "m,n,k,dtype,nvrtc,kernels,median_us,family,knobs"
-    assert (
-        ",mma_sp,bm=128 " in lines[1]
-        and f",wgmma,kernel={family.WGMMA_FAMILY[0].kernel} " in lines[2]
-    )
+    assert ",mma_sp,bm=128 " in lines[1] and f",wgmma,kernel={family.WGMMA_FAMILY[0].kernel} " in lines[2]
 
 
 @pytest.fixture
@@ -443,9 +428,12 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
     """Edited by hand, of other kernels, or from another GPU: 8 stages do not fit, 2 steps are not 3."""
     p = ready(512, 256, 128)
     for config in (
-        Wgmma("persistent", 2, 1, 256, 8, 2), Wgmma("gone"), Wgmma("split_k", 2, 2, 128, 5, 1, 3),
-        Wgmma("stream_k"), Wgmma(n=96),
-    ):  # fmt: skip
+        Wgmma("persistent", 2, 1, 256, 8, 2),
+        Wgmma("gone"),
+        Wgmma("split_k", 2, 2, 128, 5, 1, 3),
+        Wgmma("stream_k"),
+        Wgmma(n=96),
+    ):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
     launch.bind_auto("auto", p, H200)
@@ -455,9 +443,11 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
 
 def test_a_choice_for_hopper_is_none_for_another_gpu(folders):
     for device, config, taken in (
-        (A100, Wgmma(), False), (L4, Wgmma(), False), (L4, MmaSp(bn=256), False),
+        (A100, Wgmma(), False),
+        (L4, Wgmma(), False),
+        (L4, MmaSp(bn=256), False),
         (L4, family.PUBLISHED, True),
-    ):  # fmt: skip
+    ):
         write(folders[1] / f"{gpus.slug(device.name)}.csv", problem(), config)
         assert look_up(problem(), device) == (config if taken else None)
 
@@ -529,9 +519,7 @@ def test_the_choice_is_among_the_fastest(device):
 
     p = room.problem(2048, 2048, 2048, seed=3)
     choice = launch.tune(p, device)
-    bounds = {
-        str(c): launch.bind_config(str(c), p, device, c) for c in family.candidates(p, device)
-    }
+    bounds = {str(c): launch.bind_config(str(c), p, device, c) for c in family.candidates(p, device)}
     times = {name: t.median_us for name, t in bench.time(bounds, device, budget_s=0.5).items()}
     assert times[str(choice.config)] < 1.25 * min(times.values()), times
     assert 0.5 < choice.median_us / times[str(choice.config)] < 2, "the same protocol"
@@ -571,9 +559,7 @@ def test_trials_leave_nothing_but_a_right_result(device, tmp_path):
     product = check.oracle(p, on="cpu").values
     c = half.from_dense(cupy.full((700, 520), 3.0, cupy.float32), "bfloat16")
     bias = cupy.arange(700, dtype=cupy.float32) % 5
-    bound = launch.bind_auto(
-        "auto", p, device, file=tmp_path / "choices.csv", alpha=2.0, beta=-1.0, c=c, bias=bias
-    )
+    bound = launch.bind_auto("auto", p, device, file=tmp_path / "choices.csv", alpha=2.0, beta=-1.0, c=c, bias=bias)
     exact = 2 * product - 3 + (np.arange(700) % 5)[:, None]
     reference = check.reference(cupy.asarray(exact))
     assert check.check(bound, p, reference, device.create_stream()).rel_err > 0

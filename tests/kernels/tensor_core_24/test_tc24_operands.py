@@ -178,9 +178,7 @@ def test_a_last_group_of_three_columns_has_three_pairs():
 
 def test_streams_and_seeds_are_independent():
     draws = [
-        splitmix.symmetric(
-            splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(range(50_000)))
-        )
+        splitmix.symmetric(splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(range(50_000))))
         for seed in (0, 1, 2, 2**31, 2**32 - 1)
         for stream in range(3)
     ]
@@ -314,8 +312,14 @@ def test_the_generator_compiles_without_spills_and_writes_16_bytes():
 
 #: m, n, k: whole tiles, ragged ends, smaller than a group, more than one block of threads.
 ON_GPU = [
-    (1, 1, 1), (2, 3, 3), (3, 5, 17), (7, 9, 70), (64, 128, 64), (129, 131, 135), (300, 1001, 517),
-]  # fmt: skip
+    (1, 1, 1),
+    (2, 3, 3),
+    (3, 5, 17),
+    (7, 9, 70),
+    (64, 128, 64),
+    (129, 131, 135),
+    (300, 1001, 517),
+]
 
 
 @pytest.mark.gpu

@@ -48,9 +48,7 @@ def test_the_dense_matrix_is_the_b_of_the_same_seed():
 
 def test_kick_is_a_part_of_full():
     """Whoever has the records of all sizes can read those of a few."""
-    assert (
-        set(pruning.SIZES["kick"]) < set(pruning.SIZES["full"]) and 16384 in pruning.SIZES["full"]
-    )
+    assert set(pruning.SIZES["kick"]) < set(pruning.SIZES["full"]) and 16384 in pruning.SIZES["full"]
 
 
 def test_counts_do_not_wrap():

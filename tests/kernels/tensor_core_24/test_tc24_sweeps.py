@@ -8,9 +8,14 @@ from kernels import tensor_core_24 as room
 
 SQUARE = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 LLM = (
-    (4096, 4096, 11008), (11008, 4096, 4096), (14336, 8192, 4096), (4096, 8192, 14336),
-    (28672, 4096, 8192), (8192, 512, 8192), (8192, 128, 8192),
-)  # fmt: skip
+    (4096, 4096, 11008),
+    (11008, 4096, 4096),
+    (14336, 8192, 4096),
+    (4096, 8192, 14336),
+    (28672, 4096, 8192),
+    (8192, 512, 8192),
+    (8192, 128, 8192),
+)
 
 
 def sizes(shapes: list[dict]) -> list[tuple[int, int, int]]:
@@ -65,9 +70,7 @@ def test_rows_of_b_begin_at_every_multiple_and_are_as_many_tiles():
     assert whole == 4096 and {-(-n // 256) for n in others} == {17}
     assert [min(2 * n & -2 * n, 128) for n in others] == [16, 32, 64, 128]
     layers = [shape for shape in shapes if shape[1] == 1000]
-    assert len(layers) >= 3 and set(layers) | {(4096, n, 4096) for n in (whole, *others)} == set(
-        shapes
-    )
+    assert len(layers) >= 3 and set(layers) | {(4096, n, 4096) for n in (whole, *others)} == set(shapes)
 
 
 @pytest.mark.parametrize("preset", ["full", "kick"])

@@ -35,25 +35,38 @@ PITCHES = tuple(pitch.ENTRIES.values())  #: copy rows
 RUNGS = tuple(room.RUNGS)
 #: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
 SMS, MOST = 132, 232448
-PROPERTIES = SimpleNamespace(
-    multiprocessor_count=SMS, max_shared_memory_per_block_optin=MOST, l2_cache_size=50 * 2**20
-)
-H200 = SimpleNamespace(
-    name="NVIDIA H200", device_id=3, compute_capability=(9, 0), properties=PROPERTIES
-)
+PROPERTIES = SimpleNamespace(multiprocessor_count=SMS, max_shared_memory_per_block_optin=MOST, l2_cache_size=50 * 2**20)
+H200 = SimpleNamespace(name="NVIDIA H200", device_id=3, compute_capability=(9, 0), properties=PROPERTIES)
 #: Kernels with a warp that only copies.
 SPECIALISED = tuple(name for name, kind in family.KINDS.items() if kind.producer)
 EXCHANGING = tuple(name for name, kind in family.KINDS.items() if kind.exchanging)
 #: Kernels that tell L2 what to keep.
 HINTING = (
-    "persistent", "packed", "multicast", "stream_k", "split_k", "lean", "rounds", "last_wave", "refilling", "gpc",
+    "persistent",
+    "packed",
+    "multicast",
+    "stream_k",
+    "split_k",
+    "lean",
+    "rounds",
+    "last_wave",
+    "refilling",
+    "gpc",
     "clusters",
-)  # fmt: skip
+)
 #: Kernels with a block for each multiprocessor, which goes from tile to tile; or with a cluster for each two.
 RESIDENT = {
-    "persistent": SMS, "packed": SMS, "stream_k": SMS, "lean": SMS, "rounds": SMS, "refilling": SMS,
-    "three": SMS, "multicast": SMS // 2, "last_wave": SMS // 2, "clusters": SMS // 2,
-}  # fmt: skip
+    "persistent": SMS,
+    "packed": SMS,
+    "stream_k": SMS,
+    "lean": SMS,
+    "rounds": SMS,
+    "refilling": SMS,
+    "three": SMS,
+    "multicast": SMS // 2,
+    "last_wave": SMS // 2,
+    "clusters": SMS // 2,
+}
 #: Kernels whose clusters of two each multiply half of the steps of a tile of the last wave.
 CUTTING = ("last_wave",)
 #: Kernels whose blocks form clusters of two, whatever the configuration says.
@@ -62,9 +75,7 @@ PAIRS = ("multicast", *CUTTING)
 #: memory to store through.
 DIRECT = "cp_async"
 #: Every configuration that the room binds.
-CONFIGS = tuple(
-    dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
-)
+CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY]))
 #: Of what a tuner tries beside the rungs, the largest tile and the smallest of each kernel: they are compiled.
 ENDS = tuple(
     end((c for c in family.WGMMA_FAMILY if c.kernel == kernel), key=lambda c: (c.m * c.n, c.stages))
@@ -480,12 +491,27 @@ def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
 @pytest.mark.parametrize(
     ("count", "sms", "whole"),
     [
-        (1, 132, 0), (66, 132, 0), (67, 132, 67), (131, 132, 131), (132, 132, 132), (133, 132, 132),
-        (198, 132, 132), (199, 132, 199), (264, 132, 264), (1024, 132, 1024), (1376, 132, 1320),
+        (1, 132, 0),
+        (66, 132, 0),
+        (67, 132, 67),
+        (131, 132, 131),
+        (132, 132, 132),
+        (133, 132, 132),
+        (198, 132, 132),
+        (199, 132, 199),
+        (264, 132, 264),
+        (1024, 132, 1024),
+        (1376, 132, 1320),
         # Clusters of two leave one of an odd number of multiprocessors out: as if it were not there.
-        (57, 115, 0), (58, 115, 58), (114, 115, 114), (115, 115, 114), (1, 3, 0), (2, 3, 2), (3, 3, 2),
+        (57, 115, 0),
+        (58, 115, 58),
+        (114, 115, 114),
+        (115, 115, 114),
+        (1, 3, 0),
+        (2, 3, 2),
+        (3, 3, 2),
     ],
-)  # fmt: skip
+)
 def test_the_last_wave_is_cut_where_it_is_at_most_half_full(count, sms, whole):
     assert wgmma.whole_tiles(count, sms) == whole
 
@@ -522,11 +548,20 @@ def test_every_tile_is_whole_or_cut_and_done_once(count, sms, steps):
 @pytest.mark.parametrize(
     ("count", "whole", "groups", "pieces"),
     [
-        (1, 0, 1, 3), (44, 0, 1, 132), (45, 0, 2, 90), (66, 0, 2, 132), (67, 67, 3, 0), (131, 131, 3, 0),
-        (132, 132, 1, 0), (133, 132, 1, 3), (1376, 1320, 2, 112), (2400, 2376, 1, 72),
-        (3072, 3036, 1, 108), (5504, 5504, 3, 0),
+        (1, 0, 1, 3),
+        (44, 0, 1, 132),
+        (45, 0, 2, 90),
+        (66, 0, 2, 132),
+        (67, 67, 3, 0),
+        (131, 131, 3, 0),
+        (132, 132, 1, 0),
+        (133, 132, 1, 3),
+        (1376, 1320, 2, 112),
+        (2400, 2376, 1, 72),
+        (3072, 3036, 1, 108),
+        (5504, 5504, 3, 0),
     ],
-)  # fmt: skip
+)
 def test_the_last_wave_is_cut_as_low_as_there_are_multiprocessors(count, whole, groups, pieces):
     """The last ones but one are those of 8192 cubed, 28672 x 4096 and 12288 cubed."""
     cut = family.cut_into_pieces(count, 3, SMS)
@@ -602,9 +637,7 @@ def test_every_lane_gets_its_word(m, k, rows, columns, seed):
     assert made.shape == (ceil(m / rows) * rows // 64, 2 * ceil(k / columns) * columns)
     assert np.array_equal(made, word_by_word(a, rows, columns))
     if columns == 64:
-        assert np.array_equal(made, wgmma.ring_metadata(a, rows)), (
-            "a step, where nothing else is asked for"
-        )
+        assert np.array_equal(made, wgmma.ring_metadata(a, rows)), "a step, where nothing else is asked for"
 
 
 def test_ring_metadata_leaves_its_argument_alone():
@@ -708,9 +741,7 @@ def wrong_orders(a: TwoFour, ring: np.ndarray, rows: int = 256) -> dict[str, np.
         return np.ascontiguousarray(words).reshape(ring.shape)
 
     return {
-        "swizzled for ldmatrix": at(
-            two_four.swizzle(a.meta, rows, ring.shape[1] // 2).view(np.uint32)
-        ),
+        "swizzled for ldmatrix": at(two_four.swizzle(a.meta, rows, ring.shape[1] // 2).view(np.uint32)),
         "lanes swapped": at(by_lane[..., [1, 0, 3, 2]]),
         "selectors swapped": at(by_lane[..., [2, 3, 0, 1]]),
         "warps swapped": at(by_lane[:, :, [1, 0, 3, 2]]),
@@ -757,9 +788,7 @@ def loaded(monkeypatch):
     cupy = types.ModuleType("cupy")
     cupy.uint16, cupy.uint32, cupy.float32 = np.uint16, np.uint32, np.float32
     cupy.empty = cupy.zeros = array
-    cupy.cuda = SimpleNamespace(
-        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None)
-    )
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None))
     cupy.empty_like = lambda x: array(x.shape, x.dtype)
     here = types.SimpleNamespace(synchronize=lambda: None)
     cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: here)
@@ -769,9 +798,10 @@ def loaded(monkeypatch):
     monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: (*cubin, registers))
     monkeypatch.setattr(jit, "load", load)
     monkeypatch.setattr(
-        jit, "loaded",
+        jit,
+        "loaded",
         lambda source, entry, device, dynamic=0: jit.load((source, entry, jit.arch_of(device)), dynamic),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(wgmma, "timed", lambda work: (work().view(Array), 1.25))
     monkeypatch.setattr(wgmma, "tensor_map", lambda *what: what)
     monkeypatch.setattr(jit, "most_clusters", lambda kernel, config, device: SMS // config.cluster)
@@ -784,9 +814,7 @@ def on_fake_gpu(p):
     """A problem of host arrays that look like the device's."""
     a, b = p.host().a, p.host().b
     there = TwoFour(a.m, a.k, a.dtype, a.val.view(Array), a.meta.view(Array))
-    ops = Operands(
-        there, Half(b.dtype, b.bits.view(Array)), Half(b.dtype, array((p.m, p.n), np.uint16))
-    )
+    ops = Operands(there, Half(b.dtype, b.bits.view(Array)), Half(b.dtype, array((p.m, p.n), np.uint16)))
     return replace(p, make_device=lambda: ops)
 
 
@@ -854,9 +882,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
 
         direct = config.kernel == DIRECT
         # Where a block's place in the grid is its tile, there is no order of them.
-        (steps, *order), rest = (
-            (arguments[4:5], arguments[5:]) if direct else (arguments[4:8], arguments[8:])
-        )
+        (steps, *order), rest = (arguments[4:5], arguments[5:]) if direct else (arguments[4:8], arguments[8:])
         val, metadata, b, c = arguments[:4]
         packed = [x for x in bound.keep if getattr(x, "ndim", 0) == 4]
         if direct:  # the maps that another kernel would have of what it gets
@@ -872,9 +898,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
             box = 64 if config.kernel == "pieces" else config.m
             assert val[1:] == ((box, 32), 64) and not packed
             assert val[0] is ops.a.val or k % 64, "whole steps stay where they are"
-            assert val[0].shape == (m, ceil(k / 64) * 32), (
-                "and every row begins at a multiple of 64 bytes"
-            )
+            assert val[0].shape == (m, ceil(k / 64) * 32), "and every row begins at a multiple of 64 bytes"
             assert np.array_equal(val[0][:, : ops.a.val.shape[1]], ops.a.val)
             assert not val[0][:, ops.a.val.shape[1] :].any()
         assert metadata[1:] == ((config.m // 64, 128),)
@@ -898,9 +922,7 @@ def test_bind_makes_one_launch_that_covers_the_output(loaded, name):
     assert len(bound_at) >= 2, bound_at
 
 
-def check_rest(
-    config: Wgmma, arguments, m, n, k, width, scale=(1, 0), c_in=0, bias=0, b_width=None
-) -> None:
+def check_rest(config: Wgmma, arguments, m, n, k, width, scale=(1, 0), c_in=0, bias=0, b_width=None) -> None:
     """The arguments after the order of tiles, as the signatures of the kernels have them.
 
     width: elements from a row of C to the next; b_width: of B, where that is another number.
@@ -938,10 +960,15 @@ def check_rest(
 @pytest.mark.parametrize(
     ("high", "wide", "k", "whole"),
     [
-        (1, 1, 64, 1), (1, 1, 65, 0),  # a step cannot be cut, two can
-        (11, 6, 128, 0), (67, 1, 128, 67), (12, 11, 128, 132), (13, 11, 128, 132), (40, 5, 128, 200),
+        (1, 1, 64, 1),
+        (1, 1, 65, 0),  # a step cannot be cut, two can
+        (11, 6, 128, 0),
+        (67, 1, 128, 67),
+        (12, 11, 128, 132),
+        (13, 11, 128, 132),
+        (40, 5, 128, 200),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("kernel", CUTTING)
 def test_what_is_cut_of_the_last_wave_is_told_to_the_kernel(loaded, kernel, high, wide, k, whole):
     """high x wide tiles, the last row and column of them ragged, by 66 clusters of two."""
@@ -1020,7 +1047,7 @@ def test_c_and_a_bias_reach_the_kernels_that_add_them(loaded, kernel, n):
     bound = wgmma.bind(kernel, p, H200, config, alpha=0.5, beta=-2, c=c, bias=bias)
     width = n if n % 8 == 0 else ceil(n / 64) * 64
     copies = [arguments for entry, _, arguments in bound.steps if entry in PITCHES]
-    (entry, _, arguments), = [step for step in bound.steps if step[0] not in PITCHES]  # fmt: skip
+    ((entry, _, arguments),) = [step for step in bound.steps if step[0] not in PITCHES]
     assert entry == config.entry("bfloat16", extra=True)
     c_in = c.bits.data.ptr
     if width != n:
@@ -1075,9 +1102,7 @@ def test_kernels_that_add_nothing_say_who_does(loaded, kernel):
     name, (config, *_) = next(x for x in room.RUNGS.items() if x[1][0].kernel == kernel)
     c, bias = Half("bfloat16", array((256, 256), np.uint16)), array(256, np.float32)
     for extra in ({"bias": bias}, {"beta": 1.0, "c": c}, {"activation": "relu"}):
-        with pytest.raises(
-            ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias, .*: use one "
-        ):
+        with pytest.raises(ValueError, match=f"^wgmma_{kernel} adds neither C nor a bias, .*: use one "):
             room.bind(name, p, H200, **extra)
     assert not loaded
     # Without a factor C is not looked at, and nothing is added.
@@ -1220,9 +1245,7 @@ def inner_loop(cubin) -> list[str]:
 
 def modified(mix: dict[str, int], opcode: str, modifier: str) -> int:
     """Instructions of one opcode with a modifier."""
-    return sum(
-        n for op, n in mix.items() if op.startswith(opcode) and modifier in op.split(".")[1:]
-    )
+    return sum(n for op, n in mix.items() if op.startswith(opcode) and modifier in op.split(".")[1:])
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -1231,9 +1254,7 @@ def test_every_entry_compiles_without_spills_and_fits_its_block(reports, entry):
     used, _ = reports[entry]
     assert not used.spills and used.stack_bytes == used.local_bytes == 0, used
     barriers = 0 if config.kernel == DIRECT else 1024
-    assert used.shared_bytes <= barriers + 1024, (
-        "for which check leaves a KiB, and the driver's own"
-    )
+    assert used.shared_bytes <= barriers + 1024, "for which check leaves a KiB, and the driver's own"
     exchanging = config.kernel in EXCHANGING
     assert used.registers == 160 or not exchanging
     assert (family.AT_LAUNCH if exchanging else used.registers) * threads(config) <= 65536
@@ -1266,9 +1287,7 @@ def most_registers(listing: str) -> dict[str, int]:
             continue
         seen.add((at, state))
         op = code[at]
-        state = next(
-            (kind for kind in ("TRY_ALLOC", "DEALLOC") if f"USETMAXREG.{kind}" in op), state
-        )
+        state = next((kind for kind in ("TRY_ALLOC", "DEALLOC") if f"USETMAXREG.{kind}" in op), state)
         most[state] = max(most[state], registers(op))
         todo += [(labels[label], state) for label in re.findall(r"\.L_\w+", op) if label in labels]
         ends = re.match(r"(EXIT|BRA|RET\S*|BRA\.U)\b(?!\.DIV|\.U\.ANY)", op)  # without a predicate
@@ -1277,9 +1296,7 @@ def most_registers(listing: str) -> dict[str, int]:
     return dict(most)
 
 
-@pytest.mark.parametrize(
-    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel in SPECIALISED]
-)
+@pytest.mark.parametrize("entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel in SPECIALISED])
 def test_nobody_uses_registers_that_it_does_not_have(cubins, reports, entry):
     """What a block has is shared out by setmaxnreg, and who waits for more than that waits for ever. Some are launched
     with 128, of which the compiler, told of 160, knows nothing: the code must do with them until it has more."""
@@ -1300,26 +1317,39 @@ def test_nobody_uses_registers_that_it_does_not_have(cubins, reports, entry):
 
 def test_registers_are_counted_along_paths():
     lines = [
-        "MOV R5, R1 ;", "@P0 BRA `(.L_x_1) ;", "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xa0 ;", "FADD R150, R150, R3 ;",
-        "@P1 BRA `(.L_x_2) ;", "EXIT ;", ".L_x_1:", "USETMAXREG.DEALLOC.CTAPOOL 0x20 ;", "MOV R31, R9 ;", "EXIT ;",
-        ".L_x_2:", "FADD R155, R150, R3 ;", "EXIT ;", "MOV R200, R200 ;",
-    ]  # fmt: skip
-    listing = [
-        x if x.startswith(".") else f"        /*{16 * i:04x}*/    {x}" for i, x in enumerate(lines)
+        "MOV R5, R1 ;",
+        "@P0 BRA `(.L_x_1) ;",
+        "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xa0 ;",
+        "FADD R150, R150, R3 ;",
+        "@P1 BRA `(.L_x_2) ;",
+        "EXIT ;",
+        ".L_x_1:",
+        "USETMAXREG.DEALLOC.CTAPOOL 0x20 ;",
+        "MOV R31, R9 ;",
+        "EXIT ;",
+        ".L_x_2:",
+        "FADD R155, R150, R3 ;",
+        "EXIT ;",
+        "MOV R200, R200 ;",
     ]
+    listing = [x if x.startswith(".") else f"        /*{16 * i:04x}*/    {x}" for i, x in enumerate(lines)]
     assert most_registers("\n".join(listing)) == {"launch": 6, "TRY_ALLOC": 156, "DEALLOC": 32}
 
 
 @pytest.mark.parametrize(
     ("op", "needed"),
     [
-        ("USETMAXREG.DEALLOC.CTAPOOL 0x20 ;", 0), ("FADD R1, R7, RZ ;", 8), ("UIADD3 UR40, UR4, 0x1, URZ ;", 0),
+        ("USETMAXREG.DEALLOC.CTAPOOL 0x20 ;", 0),
+        ("FADD R1, R7, RZ ;", 8),
+        ("UIADD3 UR40, UR4, 0x1, URZ ;", 0),
         ("HGMMA.SP.64x256x32.F32.BF16 R24, gdesc[UR20].tnspB, R24, UP0, R153, 0x0 ;", 154),
         ("HGMMA.SP.64x256x32.F32.BF16 R40, gdesc[UR20].tnspB, R40, R8, 0x1, gsb0 ;", 168),
-        ("@!P0 LDC.64 R30, c[0x0][0x448] ;", 32), ("STSM.16.M88.4 [R7], R12 ;", 16),
-        ("IMAD.HI.U32 R3, R3, R7, R30 ;", 32), ("LDG.E.128 R28, desc[UR4][R2.64] ;", 32),
+        ("@!P0 LDC.64 R30, c[0x0][0x448] ;", 32),
+        ("STSM.16.M88.4 [R7], R12 ;", 16),
+        ("IMAD.HI.U32 R3, R3, R7, R30 ;", 32),
+        ("LDG.E.128 R28, desc[UR4][R2.64] ;", 32),
     ],
-)  # fmt: skip
+)
 def test_an_instruction_needs_registers_that_it_does_not_name(op, needed):
     assert registers(op) == needed
 
@@ -1338,11 +1368,7 @@ def stages(listing: list[str], blocks: int, steps: int = 1) -> list[list[tuple[s
     steps: of 64 columns, of a stage.
     """
     # B is as it lies in memory, rows of columns; the instruction transposes it.
-    work = [
-        re.fullmatch(r"HGMMA.*\.tnspB, .*, (R\d+), (0x[01])(, gsb0)? ;", op)
-        for op in listing
-        if "HGMMA" in op
-    ]
+    work = [re.fullmatch(r"HGMMA.*\.tnspB, .*, (R\d+), (0x[01])(, gsb0)? ;", op) for op in listing if "HGMMA" in op]
     each = 2 * blocks * steps
     assert work and all(work) and len(work) % each == 0, listing
     found = [(match.group(1), match.group(2), bool(match.group(3))) for match in work]
@@ -1373,9 +1399,7 @@ def test_the_sparse_instruction_is_what_runs_with_both_selectors(reports, listin
             assert len(set(words)) == blocks, "and one block of rows"
         assert len({word for word, *_ in stage}) == blocks * steps, "of one step"
     # Nothing but metadata is read from shared memory by threads: a word for two instructions.
-    plan = {"stream_k": 17, "gpc": 2}.get(
-        config.kernel, 0
-    )  # and what a block's share is, or its place
+    plan = {"stream_k": 17, "gpc": 2}.get(config.kernel, 0)  # and what a block's share is, or its place
     assert count(mix, "LDS") - plan == len(work) / 2, mix
 
 
@@ -1407,8 +1431,10 @@ def overwritten(listing: list[str]) -> list[str]:
 
 
 def test_a_word_that_is_overwritten_is_seen():
-    stage = ["HGMMA.SP.64x64x32.F32.BF16 R8, gdesc[UR4].tnspB, R8, {0}, 0x0 ;",
-             "HGMMA.SP.64x64x32.F32.BF16 R8, gdesc[UR4].tnspB, R8, {0}, 0x1, gsb0 ;"]  # fmt: skip
+    stage = [
+        "HGMMA.SP.64x64x32.F32.BF16 R8, gdesc[UR4].tnspB, R8, {0}, 0x0 ;",
+        "HGMMA.SP.64x64x32.F32.BF16 R8, gdesc[UR4].tnspB, R8, {0}, 0x1, gsb0 ;",
+    ]
     one, two = ([line.format(word) for line in stage] for word in ("R90", "R91"))
     wait = ["WARPGROUP.DEPBAR.LE gsb0, 0x1 ;"]
     read = ["LDS R90, [R4] ;"]
@@ -1417,9 +1443,7 @@ def test_a_word_that_is_overwritten_is_seen():
     assert overwritten([*one, *two, *read, *wait]) == read
 
 
-@pytest.mark.parametrize(
-    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel == DIRECT]
-)
+@pytest.mark.parametrize("entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel == DIRECT])
 def test_threads_move_everything_where_there_is_no_copy_engine(cubins, reports, entry):
     """One place copies: for each of four steps 16 bytes of A twice, of B as often as 64 rows need, and a word."""
     config, _, extra = ENTRIES[entry]
@@ -1446,9 +1470,7 @@ def test_threads_move_everything_where_there_is_no_copy_engine(cubins, reports, 
     assert used.registers <= 40 + config.n // 2
 
 
-@pytest.mark.parametrize(
-    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel == DIRECT]
-)
+@pytest.mark.parametrize("entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel == DIRECT])
 def test_the_next_stage_is_asked_for_while_four_steps_are_multiplied(cubins, entry):
     """One loop does everything, and code that a product of microseconds reads first of all is short."""
     config, _, extra = ENTRIES[entry]
@@ -1481,9 +1503,7 @@ def test_the_next_stage_is_asked_for_while_four_steps_are_multiplied(cubins, ent
     assert extra or len(code) < 320 + 4 * config.n, "instructions of 16 bytes each"
 
 
-@pytest.mark.parametrize(
-    "entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel != DIRECT]
-)
+@pytest.mark.parametrize("entry", [entry for entry, (c, *_) in ENTRIES.items() if c.kernel != DIRECT])
 def test_the_copy_engine_moves_everything(reports, entry):
     config, _, extra = ENTRIES[entry]
     _, mix = reports[entry]
@@ -1517,9 +1537,7 @@ def test_the_copy_engine_moves_everything(reports, entry):
     assert bool(count(mix, "UCGABAR_ARV")) == (kernel in ("split_k", "clusters", *PAIRS))
     place = kernel == "gpc"  # one word of a table
     assert count(mix, "LDG") >= sums + place
-    assert bool(count(mix, "LDG") - sums - place) == extra, (
-        "a thread reads C and a bias, or nothing"
-    )
+    assert bool(count(mix, "LDG") - sums - place) == extra, "a thread reads C and a bias, or nothing"
     # No atomics but the two counts of a handover, whose results nobody waits for.
     assert sum(n for op, n in mix.items() if op.startswith("RED")) == 2 * (kernel == "stream_k")
     assert not any(op.startswith("ATOM") for op in mix)

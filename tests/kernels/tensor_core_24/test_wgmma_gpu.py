@@ -38,9 +38,7 @@ RUNGS = tuple(room.RUNGS)
 COMPLETE = tuple(name for name in RUNGS if room.RUNGS[name][0].kernel in family.COMPLETE)
 DTYPES = half.DTYPES
 #: Every configuration that the room binds.
-CONFIGS = tuple(
-    dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY])
-)
+CONFIGS = tuple(dict.fromkeys([*(config for config, *_ in room.RUNGS.values()), *family.WGMMA_FAMILY]))
 #: Kernels that always ask L2 to keep an operand.
 ALWAYS_HINTING = ("packed", "multicast", "clusters")
 NAN = 0x7FFF  # of either dtype
@@ -49,9 +47,18 @@ gpu = pytest.mark.gpu
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address (n no multiple of
 #: 8), a long k; the last three have more tiles than an H200 has multiprocessors, in no whole waves.
 SHAPES = (
-    (1, 8, 16), (3, 1, 1), (77, 136, 100), (64, 64, 64), (129, 264, 63), (300, 257, 1000), (513, 1030, 65),
-    (256, 9000, 4096), (2816, 3000, 200), (1300, 4000, 1000), (1921, 2305, 130),
-)  # fmt: skip
+    (1, 8, 16),
+    (3, 1, 1),
+    (77, 136, 100),
+    (64, 64, 64),
+    (129, 264, 63),
+    (300, 257, 1000),
+    (513, 1030, 65),
+    (256, 9000, 4096),
+    (2816, 3000, 200),
+    (1300, 4000, 1000),
+    (1921, 2305, 130),
+)
 FEW_SHAPES = ((77, 136, 150), (513, 1030, 257), (1300, 4000, 200))
 #: m, n: every rung has more than a wave of tiles, and who cuts the last wave has one that is at most half full.
 WAVES = (1540, 4600)
@@ -116,8 +123,10 @@ def test_products_of_the_cases_are_exact():
     """In float32 and in any order, since every partial sum is a whole number below 2^24."""
     for dtype in DTYPES:
         made = case(77, 136, 100, dtype)
-        a, b = (x.astype(np.float64) for x in (two_four.to_dense(made.problem.host().a),
-                                               half.to_dense(made.problem.host().b)))  # fmt: skip
+        a, b = (
+            x.astype(np.float64)
+            for x in (two_four.to_dense(made.problem.host().a), half.to_dense(made.problem.host().b))
+        )
         assert np.array_equal(made.product, a @ b) and np.abs(made.product).max() <= 2 * 50
         assert set(np.unique(a)) == {-1, 0, 1} and set(np.unique(b)) == {-2, -1, 0, 1, 2}
         made.check(made.product, "itself")
@@ -168,9 +177,10 @@ def near(config: Wgmma, shape: tuple[int, int, int]) -> tuple[int, int, int]:
 def tile_of(kernel: str) -> Wgmma:
     """A configuration of 128 x 256 of C a block, or where a kernel has no such tile, another one."""
     own = (
-        Wgmma("split_k", 2, 1, 128, 6, 1, 2), Wgmma("clusters", keep="a", share=2),
+        Wgmma("split_k", 2, 1, 128, 6, 1, 2),
+        Wgmma("clusters", keep="a", share=2),
         *(Wgmma(kernel, 3, 1, 256, 4, 1) for kernel in ("refilling", *family.EXCHANGING)),
-    )  # fmt: skip
+    )
     return next((config for config in own if config.kernel == kernel), Wgmma(kernel))
 
 
@@ -285,8 +295,17 @@ def test_a_last_wave_of_any_length_is_cut_or_not(hopper, stream, config):
     wave = sms // 2 * 2
     half_ = wave // 2
     counts = (
-        1, 2, half_ - 1, half_, half_ + 1, wave, wave + 1, wave + half_, wave + half_ + 1, 2 * wave + 6,
-    )  # fmt: skip
+        1,
+        2,
+        half_ - 1,
+        half_,
+        half_ + 1,
+        wave,
+        wave + 1,
+        wave + half_,
+        wave + half_ + 1,
+        2 * wave + 6,
+    )
     cut = []
     for i, count in enumerate(counts):
         m, n, k = config.m - 3, config.n * count - 8, (128, 130)[i % 2]
@@ -326,10 +345,21 @@ def test_a_last_wave_is_cut_into_pieces_or_not(hopper, stream, band):
 @pytest.mark.parametrize(
     "kernel",
     [
-        "specialised", "persistent", "packed", "multicast", "stream_k", "lean", "rounds", "last_wave", "refilling",
-        "gpc", "clusters", "three", "pieces",
+        "specialised",
+        "persistent",
+        "packed",
+        "multicast",
+        "stream_k",
+        "lean",
+        "rounds",
+        "last_wave",
+        "refilling",
+        "gpc",
+        "clusters",
+        "three",
+        "pieces",
     ],
-)  # fmt: skip
+)
 def test_any_order_of_tiles_reaches_all(hopper, stream, kernel):
     """13 x 15 tiles, or 9 x 15, in bands that divide 13 or 9, or do not, or are higher."""
     made = case(1540, 3800, 200)
@@ -350,9 +380,7 @@ def test_hints_change_nothing(hopper, stream, kernel):
 
 
 @gpu
-@pytest.mark.parametrize(
-    "k", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 192, 193, 256, 257, 320, 321, 577]
-)
+@pytest.mark.parametrize("k", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 192, 193, 256, 257, 320, 321, 577])
 def test_steps_around_the_length_of_the_ring(hopper, stream, k):
     """Fewer than the stages of a ring, as many, and more: parities and the last, ragged step."""
     done = []
@@ -440,9 +468,7 @@ def test_every_rung_takes_alpha(hopper, stream, name):
     made = case(*some_shape(name, 200))
     for alpha in (0.5, -2.0, 0.0):
         bound = room.bind(name, made.problem, hopper, alpha=alpha)
-        made.check(
-            run(bound, hopper, stream), f"{name}, alpha {alpha}", np.float32(alpha) * made.product
-        )
+        made.check(run(bound, hopper, stream), f"{name}, alpha {alpha}", np.float32(alpha) * made.product)
 
 
 @gpu
@@ -605,16 +631,23 @@ def test_no_step_beyond_k_is_read(hopper, stream, config):
     """Of a stage's four steps k has one to four: NaN that lies beyond it would be a part of the sums, even times 0.
     Values of whole steps, and B where n is a multiple of 8, are not copied; other ones lie between NaN, too."""
     shapes = (
-        (1, 8, 64), (77, 136, 128), (65, 24, 192), (64, 64, 256), (77, 136, 320), (65, 257, 320), (1, 8, 1),
-        (77, 136, 230), (65, 257, 257), (33, 72, 1000), (129, 7, 65),
-    )  # fmt: skip
+        (1, 8, 64),
+        (77, 136, 128),
+        (65, 24, 192),
+        (64, 64, 256),
+        (77, 136, 320),
+        (65, 257, 320),
+        (1, 8, 1),
+        (77, 136, 230),
+        (65, 257, 257),
+        (33, 72, 1000),
+        (129, 7, 65),
+    )
     for shape in shapes:
         try_between_margins(str(config), config, shape, hopper, stream)
 
 
-def try_between_margins(
-    name: str, config: Wgmma, shape: tuple[int, int, int], hopper, stream
-) -> None:
+def try_between_margins(name: str, config: Wgmma, shape: tuple[int, int, int], hopper, stream) -> None:
     import cupy
 
     margin, filler = 2**16, 0x1234
@@ -950,15 +983,15 @@ def test_addresses_that_tma_cannot_take_are_copied(hopper, stream, name):
 MUTANTS = {
     "selector_0_twice": ("sparse_stages.cuh", "sparse<1>(", "sparse<0>(", "wgmma_one_stage"),
     "lanes_swapped": ("sparse_stages.cuh", "128 + threadIdx.x % 128]", "128 + (threadIdx.x ^ 1) % 128]", "wgmma_ring"),
-    "rows_0_to_31_of_b_twice": (
-        "sparse_stages.cuh", "K_MAJOR ? 64 : 4096", "K_MAJOR ? 64 : 0", "wgmma_specialised"
-    ),
+    "rows_0_to_31_of_b_twice": ("sparse_stages.cuh", "K_MAJOR ? 64 : 4096", "K_MAJOR ? 64 : 0", "wgmma_specialised"),
     "a_half_of_b_twice": ("sparse_stages.cuh", "k + K / SHARE * rank, full", "k, full", "wgmma_multicast"),
     "a_share_of_b_twice": ("sparse_stages.cuh", "rank * (8192 / SHARE), from.b", "0, from.b", "wgmma_clusters"),
     "store_not_swizzled": ("store.cuh", ") ^ r % 8;", ");", "wgmma_persistent"),
     "rounded_down": (
-        "store.cuh", "pack<T>(activated<EXTRA>(fmaf(scale.alpha, acc[i], extra.x))",
-        "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, acc[i], extra.x)) & 0xffff0000)", "wgmma_bands",
+        "store.cuh",
+        "pack<T>(activated<EXTRA>(fmaf(scale.alpha, acc[i], extra.x))",
+        "pack<T>(__uint_as_float(__float_as_uint(fmaf(scale.alpha, acc[i], extra.x)) & 0xffff0000)",
+        "wgmma_bands",
     ),
     "head_not_added": ("wgmma_stream_k.cu", "mine[4 * i] += x.x,", "", "wgmma_stream_k"),
     "last_part_alone": ("split_k.cuh", "sum[4 * i] += x.x,", "sum[4 * i] = x.x,", "wgmma_split_k"),
@@ -982,17 +1015,23 @@ MUTANTS = {
     "words_of_the_rows_above": ("wgmma_cp_async.cu", "(row / 64) * words", "(row / 128) * words", "wgmma_cp_async"),
     "last_stage_alone": ("wgmma_cp_async.cu", "s > 0 || i > 0", "i > 0", "wgmma_cp_async"),
     "last_columns_of_their_neighbours": (
-        "wgmma_cp_async.cu", "(n - 1) / 8 * 8)", "(n - 1) / 8 * 8 - 8)", "wgmma_cp_async"
+        "wgmma_cp_async.cu",
+        "(n - 1) / 8 * 8)",
+        "(n - 1) / 8 * 8 - 8)",
+        "wgmma_cp_async",
     ),
     "rows_of_b_beyond_k": ("wgmma_cp_async.cu", "b_row + j < left)", "left > 0)", "wgmma_cp_async"),
     "values_beyond_k": ("wgmma_cp_async.cu", "upper, left > 0)", "upper, true)", "wgmma_cp_async"),
     "rows_of_c_lost": ("store_rows.cuh", "lane / 4 + 8 * h;", "lane / 4;", "wgmma_cp_async"),
     "pieces_of_c_swapped": (
-        "store_rows.cuh", "word(p), word(p + 1), word(p + 2)", "word(p + 1), word(p), word(p + 2)", "wgmma_cp_async"
+        "store_rows.cuh",
+        "word(p), word(p + 1), word(p + 2)",
+        "word(p + 1), word(p), word(p + 2)",
+        "wgmma_cp_async",
     ),
     "words_of_another_lane": ("store_registers.cuh", "x[i + 2], 2);", "x[i + 2], 1);", "wgmma_cp_async"),
     "bias_of_rows_g": ("store_rows.cuh", "scale.added<T>(r, column", "scale.added<T>(r & ~8, column", "wgmma_cp_async"),
-}  # fmt: skip
+}
 #: Bugs that show where NaN lies beyond k: elsewhere what is read there is multiplied by 0. Each with such a shape, in
 #: which the last step is a part of one, or a stage has steps beyond the last one.
 BEYOND_K = {"rows_of_b_beyond_k": (77, 136, 230), "values_beyond_k": (77, 136, 320)}
@@ -1075,8 +1114,13 @@ def test_metadata_in_another_order_is_caught(hopper, stream, name):
     ring, wrong = orders(metadata_rows(config))
     right = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(ring))
     assert check.check(right, p, reference, stream).rel_err > 0
-    for order in ("swizzled for ldmatrix", "lanes swapped", "selectors swapped", "warps swapped",
-                  "rows g and g + 8 swapped"):  # fmt: skip
+    for order in (
+        "swizzled for ldmatrix",
+        "lanes swapped",
+        "selectors swapped",
+        "warps swapped",
+        "rows g and g + 8 swapped",
+    ):
         bound = wgmma.bind(name, p, hopper, config, metadata=cupy.asarray(wrong[order]))
         with pytest.raises(check.WrongResult, match="is wrong: relative error"):
             check.check(bound, p, reference, stream)

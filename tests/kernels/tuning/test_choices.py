@@ -40,9 +40,12 @@ def room(tmp_path, monkeypatch):
     source.write_text('#include "tile.cuh"\n__global__ void kernel() { tile(); }\n')
     (tmp_path / "tile.cuh").write_text("__device__ void tile() {}\n")
     return Choices(
-        "room", tmp_path / "shipped", {"m": int, "dtype": str},
-        {"knobs": Knobs, "others": Others}, lambda config: [source],
-    )  # fmt: skip
+        "room",
+        tmp_path / "shipped",
+        {"m": int, "dtype": str},
+        {"knobs": Knobs, "others": Others},
+        lambda config: [source],
+    )
 
 
 def current(room, config=None, median_us=9.0) -> Choice:
@@ -91,9 +94,7 @@ def test_a_file_is_readable_by_a_person_sorted_and_read_as_written(room, tmp_pat
     assert rows[0]["family"] == "others" and rows[0]["knobs"] == "number=7"
     assert rows[1]["knobs"] == "kernel=wide bm=64 share=0.5 ahead=False", "every knob has its name"
     assert rows[0]["nvrtc"] == jit.nvrtc_version() and rows[0]["median_us"] == "123.46"
-    assert choices.read(room, path) == {
-        key: current(room, config, 123.46) for key, config in made.items()
-    }
+    assert choices.read(room, path) == {key: current(room, config, 123.46) for key, config in made.items()}
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -210,16 +211,12 @@ def test_a_row_that_is_no_choice_is_named_with_its_file_and_not_overwritten(room
         choices.read(room, path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"\xff\xfe\x00binary", b"m,dtype\n\xff\n", b"\x7fELF\x02\n\x80"]
-)
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00binary", b"m,dtype\n\xff\n", b"\x7fELF\x02\n\x80"])
 def test_what_is_no_text_is_named_and_stays(room, tmp_path, content):
     path = tmp_path / "nvidia-h200.csv"
     path.write_bytes(content)
     for work in (choices.read, lambda *of: choices.write(*of, KEY, current(room))):
-        with pytest.raises(
-            ValueError, match=r"nvidia-h200\.csv is no file of .*: delete it$"
-        ) as caught:
+        with pytest.raises(ValueError, match=r"nvidia-h200\.csv is no file of .*: delete it$") as caught:
             work(room, path)
         assert "\n" not in str(caught.value) and path.read_bytes() == content
 
@@ -235,9 +232,7 @@ def said(capsys):
     jit._say_once.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "error", [PermissionError(13, "Permission denied"), OSError(5, "I/O error")]
-)
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "I/O error")])
 @pytest.mark.parametrize("what", ["stat", "open"])
 def test_what_may_not_be_read_is_done_without(room, monkeypatch, said, what, error):
     """A HOME that may not be entered, another user's file: the shipped choice counts, else there is none. Permissions
@@ -260,9 +255,7 @@ def test_what_may_not_be_read_is_done_without(room, monkeypatch, said, what, err
     assert str(own) in line and error.strerror in line and "SPARSITY_CHOICES" in line
 
 
-def test_what_is_a_file_on_the_way_or_a_folder_at_the_end_is_done_without(
-    room, monkeypatch, tmp_path, said
-):
+def test_what_is_a_file_on_the_way_or_a_folder_at_the_end_is_done_without(room, monkeypatch, tmp_path, said):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "file" / "deep"))
     assert choices.look_up(room, KEY, racing.H200, **FITS) is None and not said()
@@ -357,9 +350,7 @@ def test_the_digest_is_of_what_the_compiler_reads(room, tmp_path):
     (source,), header = room.sources(None), tmp_path / "tile.cuh"
     first = choices.digest([source])
     assert len(first) == 12 and int(first, 16) >= 0
-    source.write_text(
-        "/* what\n it does */\n" + source.read_text().replace("{ ", "{\n    // now\n")
-    )
+    source.write_text("/* what\n it does */\n" + source.read_text().replace("{ ", "{\n    // now\n"))
     header.write_text(header.read_text() + "// nothing more\n")
     assert choices.digest([source]) == first
     (tmp_path / "elsewhere").mkdir()

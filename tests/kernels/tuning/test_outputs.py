@@ -96,9 +96,7 @@ def test_what_may_differ_is_a_share_of_the_magnitudes_and_of_the_element(dtype):
 
 def test_an_outputs_scale_is_not_that_of_its_magnitudes():
     """C's numbers are sums over its scale; magnitudes come without it."""
-    right = Eight(
-        "e4m3", stored(np.full((1, 2), 4.0), "e4m3").bits, np.full((1, 1), 0.5, np.float32)
-    )
+    right = Eight("e4m3", stored(np.full((1, 2), 4.0), "e4m3").bits, np.full((1, 1), 0.5, np.float32))
     found = outputs.copy(right)
     found.bits[0, 1] = eight.to_bits(np.float32([6.0]), "e4m3")[0]
     magnitudes = sizes("e4m3", (1, 2), value=8.0)
@@ -175,17 +173,14 @@ def drawn(kind: str, rows: int, length: int, rng) -> np.ndarray:
 
 
 @pytest.mark.parametrize("length", [1, 5, 200, 4096, 75_000])
-@pytest.mark.parametrize(
-    "kind", ["of both signs", "of one sign", "with one that is larger than the rest together"]
-)
+@pytest.mark.parametrize("kind", ["of both signs", "of one sign", "with one that is larger than the rest together"])
 def test_the_limit_holds_for_sums_in_any_order(kind, length):
     """With a factor of 4 to spare, for what is a matter of chance."""
     products = drawn(kind, max(4, 200_000 // length // 4), length, np.random.default_rng(length))
     magnitudes = np.abs(products).sum(axis=1, dtype=np.float64)
     exact = products.sum(axis=1, dtype=np.float64)
     may = outputs.allowed("float32", "float32", length)
-    found = [sums(products, how) for how in
-             ("one after the other", "from the other end", "in 32 lanes", "in pairs")]  # fmt: skip
+    found = [sums(products, how) for how in ("one after the other", "from the other end", "in 32 lanes", "in pairs")]
     for one in found:
         assert (np.abs(one - exact) <= may.limit * magnitudes / 4).all()
     both = outputs.allowed("float32", "float32", length, outputs=2)
@@ -238,9 +233,7 @@ def test_one_rounding_to_the_outputs_dtype_is_allowed_and_two_are_not():
 
 
 def test_the_kernel_compiles_for_every_target_without_spills():
-    jobs = [
-        (f"compare<{name}>", arch) for name in outputs.ELEMENTS.values() for arch in jit.TARGETS
-    ]
+    jobs = [(f"compare<{name}>", arch) for name in outputs.ELEMENTS.values() for arch in jit.TARGETS]
     cubins = [jit.compile_cubin(outputs.SOURCE, *job) for job in jobs]
     assert not any(used.spills for used, _ in jit.reports(cubins))
 
@@ -268,21 +261,13 @@ def test_the_kernel_says_what_numpy_says(device, dtype, order):
         right, magnitudes = output(dtype, shape, order, 5), sizes(dtype, shape, order)
         found = outputs.copy(right)
         flat = array(found).view(word)
-        for row in rng.integers(
-            0, shape[0], 40
-        ):  # any bits: NaN, infinite, subnormal, wrong, a little off
+        for row in rng.integers(0, shape[0], 40):  # any bits: NaN, infinite, subnormal, wrong, a little off
             flat[row, rng.integers(shape[1])] = rng.integers(0, 1 << bits)
-        array(right).view(word)[0, 0] = array(found).view(word)[0, 0] = (
-            SIGN[dtype] - 1
-        )  # NaN in both
+        array(right).view(word)[0, 0] = array(found).view(word)[0, 0] = SIGN[dtype] - 1  # NaN in both
         for more in ((), (magnitudes, MAY[dtype])):
             here = outputs.difference(found, right, *more)
-            there = outputs.difference(
-                moved(found), moved(right), *(moved(x) if x is magnitudes else x for x in more)
-            )
-            assert there.split(", by")[0] == here.split(", by")[0] and (shape == (1, 1)) == (
-                not here
-            )
+            there = outputs.difference(moved(found), moved(right), *(moved(x) if x is magnitudes else x for x in more))
+            assert there.split(", by")[0] == here.split(", by")[0] and (shape == (1, 1)) == (not here)
 
 
 @pytest.mark.gpu

@@ -25,9 +25,7 @@ def scattered(m: int, k: int, density: float, seed: int = 0, heavy: int = 0) -> 
     row, col = np.nonzero(there)
     val = rng.normal(size=row.size).astype(np.float32)
     val[::9] = 0
-    return Csr(
-        m, k, np.searchsorted(row, np.arange(m + 1)).astype(np.int32), col.astype(np.int32), val
-    )
+    return Csr(m, k, np.searchsorted(row, np.arange(m + 1)).astype(np.int32), col.astype(np.int32), val)
 
 
 def from_csr(a: Csr, n: int = 24, **more) -> Problem:
@@ -38,9 +36,7 @@ PROBLEMS = {
     "csr": lambda: casper_sparse.problem_from_csr(scattered(90, 140, 0.1), 40),
     "csr, 16 bits": lambda: from_csr(scattered(90, 140, 0.1), format="csr", dtype="float16"),
     "csr, tf32": lambda: from_csr(scattered(90, 140, 0.1), format="csr", dtype="tf32"),
-    "csr, long rows": lambda: casper_sparse.problem_from_csr(
-        scattered(30, 20_000, 0.002, heavy=19_000), 64
-    ),
+    "csr, long rows": lambda: casper_sparse.problem_from_csr(scattered(30, 20_000, 0.002, heavy=19_000), 64),
     "blocks": lambda: from_csr(scattered(90, 140, 0.01), block=32),
     "blocks, tf32": lambda: from_csr(scattered(90, 140, 0.01), block=(64, 32), dtype="tf32"),
     "blocks, rows of B": lambda: async_sparse.problem(130, 40, 70, 0.4, 3, layout="row"),
@@ -88,9 +84,7 @@ def test_whole_numbers_keep_the_pattern_and_the_layout(problem):
     for x, y in ((ops.a, found.a), (ops.b, found.b)):
         assert type(x) is type(y) and formats.is_sparse(x) == formats.is_sparse(y)
         one, other = (z.val if formats.is_sparse(z) else half.array_of(z) for z in (x, y))
-        assert (
-            one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
-        )
+        assert one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
         assert not np.shares_memory(one, other), "the problem's own numbers stay"
         if formats.is_sparse(x):
             assert np.array_equal(dense(x) != 0, dense(y) != 0)
@@ -164,9 +158,7 @@ def test_a_problem_without_a_sparse_operand_is_refused():
 
 def test_the_kernels_compile_for_every_target_without_spills():
     entries = ["magnitudes", *(f"whole<{name}>" for name in outputs.ELEMENTS.values())]
-    cubins = [
-        jit.compile_cubin(probe.SOURCE, entry, arch) for entry in entries for arch in jit.TARGETS
-    ]
+    cubins = [jit.compile_cubin(probe.SOURCE, entry, arch) for entry in entries for arch in jit.TARGETS]
     assert not any(used.spills for used, _ in jit.reports(cubins))
 
 
@@ -177,9 +169,7 @@ def same(x, y) -> None:
     x = formats.to_host(x)
     one, other = (z.val if formats.is_sparse(z) else half.array_of(z) for z in (x, y))
     word = f"u{other.itemsize}"
-    assert np.array_equal(
-        np.ascontiguousarray(one).view(word), np.ascontiguousarray(other).view(word)
-    )
+    assert np.array_equal(np.ascontiguousarray(one).view(word), np.ascontiguousarray(other).view(word))
 
 
 @pytest.mark.gpu
@@ -204,8 +194,6 @@ def test_numbers_at_odd_addresses_and_with_strides_are_read_as_well(device):
     apart = cupy.zeros((14, 10), cupy.uint16)[:, ::2]
     apart[...] = ops.b.bits
     for bits in (odd, apart):
-        other = replace(
-            p, make_device=lambda b=bits: Operands(ops.a, Half("float16", b), ops.c), _device=None
-        )
+        other = replace(p, make_device=lambda b=bits: Operands(ops.a, Half("float16", b), ops.c), _device=None)
         same(probe.magnitudes(other).device().b, probe.magnitudes(p).host().b)
         same(probe.exact(other).device().b, probe.exact(p).host().b)

@@ -89,9 +89,7 @@ def room(monkeypatch):
 
 
 def test_the_best_few_are_timed_again_and_that_decides(room):
-    room.us = lambda config, rounds: (
-        90.0 if config.number == 1 and rounds == 9 else 100.0 + 10 * config.number
-    )
+    room.us = lambda config, rounds: 90.0 if config.number == 1 and rounds == 9 else 100.0 + 10 * config.number
     winner = room.tune()
     assert (winner.config, winner.median_us) == (Knobs(1), 90.0)
     assert room.raced == [[0, 1, 2, 3, 4]] * 2 and [r for _, r in room.track.heats] == [4, 9]
@@ -116,9 +114,7 @@ def test_short_launches_are_timed_more_often(room):
     """Below 40 us, which candidate is ahead is a matter of the clock's noise."""
     room.us = lambda config, rounds: 20.0 - config.number / 10
     assert room.tune().config == Knobs(4)
-    assert [(len(configs), rounds) for configs, rounds in room.track.heats] == [
-        (5, 4), (5, 12), (5, 81)
-    ]  # fmt: skip
+    assert [(len(configs), rounds) for configs, rounds in room.track.heats] == [(5, 4), (5, 12), (5, 81)]
 
 
 def test_of_two_that_are_equal_it_is_the_first(room):
@@ -140,9 +136,7 @@ def test_what_is_known_to_be_compiled_is_compiled_at_once(room, monkeypatch):
     room.refused[0] = jit.CompileError("a.cu: a<1> does not compile\nline 1\nline 2")
     with pytest.warns(UserWarning) as caught:
         assert room.tune(jobs=jobs).config == Knobs(1)
-    assert [str(w.message) for w in caught] == [
-        "the tuner skips number=0: a.cu: a<1> does not compile"
-    ]
+    assert [str(w.message) for w in caught] == ["the tuner skips number=0: a.cu: a<1> does not compile"]
 
 
 # ---------------------------------------------------------------------------------- wrong results
@@ -222,9 +216,7 @@ def test_an_element_is_held_to_the_magnitudes_of_its_own_products(room):
     room.odd = {0: off_by(2, 2), 1: off_by(3, 2), 2: off_by(2, 0.8), 3: off_by(3, 0.8)}
     with pytest.warns(UserWarning) as caught:
         assert room.tune().config == Knobs(2)
-    assert [str(w.message).split(" output")[0] for w in caught] == [
-        f"the tuner skips number={i}: its" for i in (0, 1)
-    ]
+    assert [str(w.message).split(" output")[0] for w in caught] == [f"the tuner skips number={i}: its" for i in (0, 1)]
 
 
 def test_what_no_limit_shows_shows_on_whole_numbers(room):
@@ -248,10 +240,7 @@ def test_what_no_limit_shows_shows_on_whole_numbers(room):
 
 def test_only_the_winner_is_tried_on_whole_numbers(room):
     launched = []
-    room.inexact = {
-        i: lambda output, i=i: (launched.append(i), np.copyto(output, PRODUCTS["whole"]))
-        for i in range(5)
-    }
+    room.inexact = {i: lambda output, i=i: (launched.append(i), np.copyto(output, PRODUCTS["whole"])) for i in range(5)}
     assert room.tune().config == Knobs(0) and launched == [0]
 
 
@@ -262,9 +251,7 @@ def test_without_room_for_a_second_problem_the_winner_is_taken_as_it_is(room, mo
     monkeypatch.setattr(probe, "exact", full)
     with pytest.warns(UserWarning) as caught:
         assert room.tune().config == Knobs(0)
-    assert [str(w.message) for w in caught] == [
-        "the tuner tries no whole numbers: out of memory allocating 8 bytes"
-    ]
+    assert [str(w.message) for w in caught] == ["the tuner tries no whole numbers: out of memory allocating 8 bytes"]
 
 
 # ------------------------------------------------------------------------------------- failures
@@ -287,17 +274,13 @@ def test_a_candidate_that_fails_is_skipped_and_named(room):
     assert room.raced[0] == [3, 4]
 
 
-@pytest.mark.parametrize(
-    ("kind", "raised"), [(ValueError, ValueError), (jit.CompileError, RuntimeError)]
-)
+@pytest.mark.parametrize(("kind", "raised"), [(ValueError, ValueError), (jit.CompileError, RuntimeError)])
 def test_only_where_all_fail_it_is_an_error_with_every_reason(room, kind, raised):
     """A ValueError is what `bind` raises where a problem is not taken; anything else is a fault."""
     room.refused = {i: ValueError(f"no {i}") for i in range(4)} | {4: kind("no 4")}
     with pytest.warns(UserWarning), pytest.raises(raised) as caught:
         room.tune()
-    assert str(caught.value) == "all 5 candidates failed: " + "; ".join(
-        f"number={i}: no {i}" for i in range(5)
-    )
+    assert str(caught.value) == "all 5 candidates failed: " + "; ".join(f"number={i}: no {i}" for i in range(5))
     assert not room.track.heats
 
 
@@ -316,9 +299,7 @@ def test_the_first_reference_that_runs_says_what_is_right(room):
     with pytest.raises(RuntimeError) as caught:
         room.tune([refuses, refuses])
     said = "n is too large for the simple kernel"
-    assert str(caught.value) == (
-        f"no candidate can be checked, since no reference runs: {said}; {said}"
-    )
+    assert str(caught.value) == (f"no candidate can be checked, since no reference runs: {said}; {said}")
 
 
 # -------------------------------------------------------------------------------- choices are kept
@@ -332,9 +313,7 @@ def kept(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "own"))
     source = tmp_path / "kernel.cu"
     source.write_text("__global__ void kernel() {}\n")
-    return Choices(
-        "room", tmp_path / "shipped", {"m": int, "dtype": str}, {"fp32": Knobs}, lambda _: [source]
-    )
+    return Choices("room", tmp_path / "shipped", {"m": int, "dtype": str}, {"fp32": Knobs}, lambda _: [source])
 
 
 def choose(kept, room, **more):
@@ -362,9 +341,7 @@ def test_a_choice_of_other_kernels_or_another_compiler_is_made_again(kept, room,
     choices.write(kept, path, KEY, now)
     assert choose(kept, room)[0] == Knobs(3), "it holds"
     if what in ("kernels", "nvrtc"):
-        choices.write(
-            kept, path, KEY, replace(now, **{what: "0" * 12 if what == "kernels" else "9.9"})
-        )
+        choices.write(kept, path, KEY, replace(now, **{what: "0" * 12 if what == "kernels" else "9.9"}))
     else:
         path.write_text("m,dtype,median_us,family,knobs\n512,bfloat16,1.00,fp32,number=3\n")
     assert choose(kept, room)[0] == Knobs(0) and len(room.raced) == 2
@@ -380,9 +357,7 @@ def test_a_near_choice_is_used_without_trials_where_it_is_asked_for(kept, room, 
     assert choose(kept, room)[0] == Knobs(0), "who measures tries"
 
 
-def test_a_folder_that_may_not_be_entered_costs_the_choice_and_not_the_winner(
-    kept, room, monkeypatch
-):
+def test_a_folder_that_may_not_be_entered_costs_the_choice_and_not_the_winner(kept, room, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 

@@ -98,9 +98,7 @@ def tried(p: Problem, device, wrong) -> list[str]:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with pytest.raises(
-            RuntimeError, match="all 1 candidates failed"
-        ):  # a winner, where not wrong before
+        with pytest.raises(RuntimeError, match="all 1 candidates failed"):  # a winner, where not wrong before
             tune("wrong")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -115,9 +113,7 @@ def test_a_product_that_is_lost_in_a_short_row_is_found(device, dtype):
     (said,) = tried(p, device, lambda p: union.bind("lost", losing(p, entry), device, Union(2)))
     assert f"the first at row {SHORT}, column" in said
     # Of 64 columns some have so small a B that the product is none, in 16 bits.
-    assert int(said.split(" of 1920000 elements")[0].rsplit(" ", 1)[1]) > (
-        60 if dtype == "float32" else 20
-    )
+    assert int(said.split(" of 1920000 elements")[0].rsplit(" ", 1)[1]) > (60 if dtype == "float32" else 20)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -143,7 +139,11 @@ def test_tf32_in_place_of_float32_is_found(device):
     assert any("its output is not that of rows" in line for line in said)
     exact = windows.bind("exact", p, device, Windows(exact=True))
     winner = tuning.tune(
-        p, ["exact"], lambda p, _: windows.bind("exact", p, device, Windows(exact=True)),
-        [lambda p: union.bind("rows", p, device, Union(1))], device, QUICK,
-    )  # fmt: skip
+        p,
+        ["exact"],
+        lambda p, _: windows.bind("exact", p, device, Windows(exact=True)),
+        [lambda p: union.bind("rows", p, device, Union(1))],
+        device,
+        QUICK,
+    )
     assert winner.bound.result() is exact.result()

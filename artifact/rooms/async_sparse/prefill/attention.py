@@ -69,9 +69,7 @@ def vertical_slash(q, k):
     frame = torch.nn.functional.pad(frame, (0, last)).view(heads, last, n + last + 1)
     by_distance = frame.sum(1)[:, 1 : n + 1].flip(1)
     diagonals = by_distance.reshape(heads, rows, BLOCK).sum(-1)
-    vertical, slash = (
-        _top(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH))
-    )
+    vertical, slash = (_top(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
     row = torch.arange(rows, device=q.device)
     apart = row[:, None] - row
     kept = vertical[:, None, :] | slash[:, apart.clamp(min=0)]
@@ -86,11 +84,7 @@ def block_sparse(q, k):
     groups, rows = heads // k.shape[1], n // BLOCK
     mean_q = q[0].reshape(heads, rows, BLOCK, d).mean(2)
     mean_k = k[0].reshape(-1, rows, BLOCK, d).mean(2)
-    score = (
-        torch.matmul(mean_q.view(-1, groups * rows, d), mean_k.transpose(1, 2))
-        .float()
-        .view(heads, rows, rows)
-    )
+    score = torch.matmul(mean_q.view(-1, groups * rows, d), mean_k.transpose(1, 2)).float().view(heads, rows, rows)
     row = torch.arange(rows, device=q.device)
     apart = row[:, None] - row
     score.masked_fill_(apart < 0, float("-inf"))
@@ -124,10 +118,7 @@ def dominant(q, k):
     score = torch.matmul(q[0, :, at], keys.transpose(1, 2)).float() * d**-0.5
     score.masked_fill_(torch.arange(n, device=q.device) > at[:, None], float("-inf"))
     score = torch.softmax(score, -1).view(heads, len(at), n // BLOCK, BLOCK).sum(-1)
-    held = [
-        (score * pattern(q, k)[:, at // BLOCK]).sum((1, 2))
-        for pattern in (vertical_slash, block_sparse)
-    ]
+    held = [(score * pattern(q, k)[:, at // BLOCK]).sum((1, 2)) for pattern in (vertical_slash, block_sparse)]
     return held[0] >= held[1]
 
 
@@ -156,10 +147,14 @@ def block_mask(kept):
     if "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters:
         options["compute_q_blocks"] = False  # of gradients alone
     return BlockMask.from_kv_blocks(
-        torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device), diagonal[None],
-        whole.sum(-1, dtype=torch.int32)[None], full[None],
-        BLOCK_SIZE=BLOCK, mask_mod=causal, **options,
-    )  # fmt: skip
+        torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device),
+        diagonal[None],
+        whole.sum(-1, dtype=torch.int32)[None],
+        full[None],
+        BLOCK_SIZE=BLOCK,
+        mask_mod=causal,
+        **options,
+    )
 
 
 @functools.cache
@@ -199,9 +194,7 @@ def dense(q, k, v, backend: str):
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
         grouped = False
     with sdpa_kernel([getattr(SDPBackend, name)]):
-        return torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=True, enable_gqa=grouped
-        )
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
 
 
 def fastest_backend(q, k, v) -> str:

@@ -12,9 +12,7 @@ class Configuration:
     """A prefill: which parts of the model are sparse, as in the source or ours."""
 
     called: str  #: in figures and tables
-    attention: str = (
-        "dense"  #: "dense"; "sparse" always; "pays" where the pattern keeps few enough blocks
-    )
+    attention: str = "dense"  #: "dense"; "sparse" always; "pays" where the pattern keeps few enough blocks
     ffn: str = ""  #: "" dense; "opt5" each projection by the source's kernel; "gated" ours
     stated: str = ""  #: the source's name of it in published/text.csv
     colour: str = BASELINE
@@ -55,11 +53,19 @@ PART_LENGTHS = (1024, 4096, 16384, 65536)
 DENSITIES = (0.1, 0.05)
 #: Qwen2.5-7B, as its config.json has it.
 SIZES = {
-    "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-    "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 131072,
-    "rms_norm_eps": 1e-6, "rope_theta": 1e6, "hidden_act": "silu", "tie_word_embeddings": False,
+    "vocab_size": 152064,
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
     "use_sliding_window": False,
-}  # fmt: skip
+}
 #: Environment variable: a folder of weights that transformers' from_pretrained reads.
 WEIGHTS = "WEIGHTS"
 KICK_LAYERS, KICK_LENGTHS = 4, (1024,)

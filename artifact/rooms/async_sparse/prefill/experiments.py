@@ -96,9 +96,7 @@ def plan(preset: str) -> list[tuple[int, float, tuple[str, ...]]]:
 
 def layer_plan(preset: str) -> list[tuple[int, float, tuple[str, ...]]]:
     """Points of the FFN alone."""
-    lengths, densities = (
-        (LAYER_LENGTHS, DENSITIES) if preset != "kick" else (KICK_LENGTHS, DENSITIES[:1])
-    )
+    lengths, densities = (LAYER_LENGTHS, DENSITIES) if preset != "kick" else (KICK_LENGTHS, DENSITIES[:1])
     return [(n, d, tuple(LAYERS)) for d in densities for n in lengths]
 
 
@@ -130,9 +128,7 @@ def table(run: Run | None, name: str) -> pd.DataFrame | None:
         return None
     path = run.folder / FOLDER / f"{name}.csv"
     if can_measure(run):
-        {"parts": measure_parts, "attention": measure_attention, "checks": measure_checks}[name](
-            run
-        )
+        {"parts": measure_parts, "attention": measure_attention, "checks": measure_checks}[name](run)
     if not path.is_file():
         return None
     df = pd.read_csv(path)
@@ -164,9 +160,7 @@ def _todo(run: Run, experiment: str, points: Callable) -> list[tuple]:
     path, wanted = run.folder / f"{experiment}.csv", points(run.preset)
     todo = missing(path, wanted, run)
     if todo:
-        records.plan(path, [
-            (name, _label(run), *_shape(n), d) for n, d, names in wanted for name in names
-        ])  # fmt: skip
+        records.plan(path, [(name, _label(run), *_shape(n), d) for n, d, names in wanted for name in names])
     return todo
 
 
@@ -198,9 +192,7 @@ def missing(path: Path, points: Iterable[tuple], run: Run) -> list[tuple]:
     if not path.is_file():
         return list(points)
     df = records.read(path)
-    have = {
-        *zip(df["variant"], df["label"], df["n"], df["density"].round(9), df["seed"], strict=True)
-    }
+    have = {*zip(df["variant"], df["label"], df["n"], df["density"].round(9), df["seed"], strict=True)}
     return [
         (n, d, names)
         for n, d, names in points
@@ -247,9 +239,7 @@ def _sparse(seed: int, layers: int, density: float):
     made, ms = {}, {}
     for ffn, published in (("opt5", True), ("gated", False)):
         began = time.perf_counter()
-        made[ffn] = library.replacements(
-            _model(seed, layers), density, seed=seed, published=published
-        )
+        made[ffn] = library.replacements(_model(seed, layers), density, seed=seed, published=published)
         torch.cuda.synchronize()
         ms[ffn] = (time.perf_counter() - began) * 1e3
     return made, ms
@@ -282,9 +272,7 @@ def timed(graphs: Mapping[str, Any], opened, least: int) -> dict[str, bench.Timi
     """Times of CUDA graphs by the harness's protocol: in turns, each after a flush. opened: `cuda.core.Device`."""
     import torch
 
-    flush = torch.empty(
-        bench.flush_bytes(opened.properties.l2_cache_size), dtype=torch.uint8, device="cuda"
-    )
+    flush = torch.empty(bench.flush_bytes(opened.properties.l2_cache_size), dtype=torch.uint8, device="cuda")
 
     def run(names):
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in names]
@@ -308,17 +296,27 @@ def _least(n: int) -> int:
     return next(count for length, count in SAMPLES.items() if n <= length)
 
 
-def _problem(
-    run: Run, n: int, density: float, nnz: int, work: float, definition: str, least: float
-):
+def _problem(run: Run, n: int, density: float, nnz: int, work: float, definition: str, least: float):
     def nowhere():
         raise RuntimeError("a prefill has no operands of the room's")
 
     m, n, k = _shape(n)
     return Problem(
-        ROOM, _label(run), m, n, k, nnz, density, run.seed, int(work), definition, int(least), int(least),
-        nowhere, nowhere,
-    )  # fmt: skip
+        ROOM,
+        _label(run),
+        m,
+        n,
+        k,
+        nnz,
+        density,
+        run.seed,
+        int(work),
+        definition,
+        int(least),
+        int(least),
+        nowhere,
+        nowhere,
+    )
 
 
 def measure_whole(run: Run, todo: list[tuple]) -> None:
@@ -334,17 +332,12 @@ def measure_whole(run: Run, todo: list[tuple]) -> None:
         modules, ms = _sparse_of(run, density)
         of.choose_backend(model, n)
         ids = of.tokens(model, n, run.seed + 2)
-        errors = {
-            ffn: ffn_error(model, modules.get(ffn, {}), density, run.seed, n)
-            for ffn in ("", *modules)
-        }
+        errors = {ffn: ffn_error(model, modules.get(ffn, {}), density, run.seed, n) for ffn in ("", *modules)}
         graphs, pool, held = {}, torch.cuda.graph_pool_handle(), {}
         for name in names:
             c = CONFIGURATIONS[name]
             with of.Configured(model, c, modules.get(c.ffn, {}), n):
-                graphs[name], held[name] = captured(
-                    functools.partial(of.logits, model, ids), pool
-                )
+                graphs[name], held[name] = captured(functools.partial(of.logits, model, ids), pool)
         times = timed(graphs, run.device, _least(n))
         for name in names:
             # The graphs share memory, so the others have written over what it left.
@@ -352,17 +345,23 @@ def measure_whole(run: Run, todo: list[tuple]) -> None:
             if not bool(torch.isfinite(held[name]).all()):
                 raise check.WrongResult(f"{name} at {n} tokens: the logits are not finite.")
         nnz = sum(_kept(module) for module in modules["gated"].values())
-        problem = _problem(
-            run, n, density, nnz, flops(sizes(run) | of.sizes_of(model), n), FLOPS_DEF, weights
+        problem = _problem(run, n, density, nnz, flops(sizes(run) | of.sizes_of(model), n), FLOPS_DEF, weights)
+        records.append(
+            run.folder / f"{EXPERIMENT}.csv",
+            [
+                harness.row(
+                    problem,
+                    name,
+                    EXPERIMENT,
+                    Prepared(ms.get(CONFIGURATIONS[name].ffn, 0.0), _bytes(modules.get(CONFIGURATIONS[name].ffn, {}))),
+                    errors[CONFIGURATIONS[name].ffn],
+                    times[name],
+                    gpu=run.machine["gpu"],
+                    when=_now(),
+                )
+                for name in names
+            ],
         )
-        records.append(run.folder / f"{EXPERIMENT}.csv", [
-            harness.row(
-                problem, name, EXPERIMENT,
-                Prepared(ms.get(CONFIGURATIONS[name].ffn, 0.0), _bytes(modules.get(CONFIGURATIONS[name].ffn, {}))),
-                errors[CONFIGURATIONS[name].ffn], times[name], gpu=run.machine["gpu"], when=_now(),
-            )
-            for name in names
-        ])  # fmt: skip
         del graphs, held, pool
         _free()
         base = times[DENSE].median_us
@@ -395,16 +394,23 @@ def measure_layer(run: Run, todo: list[tuple]) -> None:
             del got, want
         times = timed(graphs, run.device, 7)
         nnz = _kept(ffns["ffn_gated"])
-        problem = _problem(
-            run, n, density, nnz, 2.0 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * SIZES["hidden_size"]
+        problem = _problem(run, n, density, nnz, 2.0 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * SIZES["hidden_size"])
+        records.append(
+            run.folder / f"{LAYER}.csv",
+            [
+                harness.row(
+                    problem,
+                    name,
+                    LAYER,
+                    Prepared(0.0, 0),
+                    errors[name],
+                    times[name],
+                    gpu=run.machine["gpu"],
+                    when=_now(),
+                )
+                for name in names
+            ],
         )
-        records.append(run.folder / f"{LAYER}.csv", [
-            harness.row(
-                problem, name, LAYER, Prepared(0.0, 0), errors[name], times[name],
-                gpu=run.machine["gpu"], when=_now(),
-            )
-            for name in names
-        ])  # fmt: skip
         del graphs, held, pool, ffns, x
         _free()
         base = times["ffn_dense"].median_us
@@ -431,8 +437,7 @@ def first_ffns(model, density: float, seed: int) -> dict[str, Callable]:
 
     def apart(published: bool):
         gate, up, down = (
-            made.BlockSparseLinear.of(linear, of_first[p], published)
-            for p, linear in projections.items()
+            made.BlockSparseLinear.of(linear, of_first[p], published) for p, linear in projections.items()
         )
         return lambda x: down(of._pass(of.swiglu, x)(gate(x), up(x)))
 
@@ -455,9 +460,7 @@ def ffn_reference(model, density: float, seed: int, x, fused: bool = False):
 
     name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
     ffn = model.get_submodule(name)
-    gate, up, down = (
-        layers.masked(getattr(ffn, p).weight, of_first[p]).double() for p in layers.PROJECTIONS
-    )
+    gate, up, down = (layers.masked(getattr(ffn, p).weight, of_first[p]).double() for p in layers.PROJECTIONS)
 
     def rounded(tensor):
         return tensor.to(x.dtype).double()
@@ -573,11 +576,18 @@ def measure_attention(run: Run) -> None:
                 of.last_hidden(model, of.tokens(model, n, run.seed + 2))
         finally:
             attention.select = selected
-        _append(run, "attention", [{
-            "n": n, "backend": backend,
-            "vertical_share": sum(model.vertical_share) / len(model.vertical_share),
-            "kept_share": float(torch.stack(shares).mean()),
-        }])  # fmt: skip
+        _append(
+            run,
+            "attention",
+            [
+                {
+                    "n": n,
+                    "backend": backend,
+                    "vertical_share": sum(model.vertical_share) / len(model.vertical_share),
+                    "kept_share": float(torch.stack(shares).mean()),
+                }
+            ],
+        )
         _free()
 
 
@@ -588,11 +598,7 @@ def timed_us(run: Run, name: str, n: int, density: float) -> float:
         return math.nan
     df = records.read(path)
     same = (df["variant"] == name) & (df["n"] == n) & np.isclose(df["density"], density)
-    return (
-        float(df.loc[same & (df["label"] == _label(run)), "median_us"].iloc[-1])
-        if same.any()
-        else math.nan
-    )
+    return float(df.loc[same & (df["label"] == _label(run)), "median_us"].iloc[-1]) if same.any() else math.nan
 
 
 def measure_parts(run: Run) -> None:
@@ -622,10 +628,14 @@ def measure_parts(run: Run) -> None:
                 print(f"{ROOM}/parts: {name} at {n} tokens is left out: {said}")
                 _free()
                 continue
-            _append(run, "parts", [
-                {"configuration": name, "n": n, "density": density, "part": part, "us": us}
-                for part, us in found.items()
-            ])  # fmt: skip
+            _append(
+                run,
+                "parts",
+                [
+                    {"configuration": name, "n": n, "density": density, "part": part, "us": us}
+                    for part, us in found.items()
+                ],
+            )
             _free()
 
 
@@ -648,16 +658,18 @@ def measure_checks(run: Run) -> None:
                 f"{name}: the last hidden state differs by {difference:.1e} from float32's, and that of the dense "
                 f"model with the same weights by {noise:.1e}."
             )
-    _append(run, "checks", [
-        {"configuration": name, "density": density, "rel_diff": difference, "noise": noise}
-        for name, difference in found.items()
-    ])  # fmt: skip
+    _append(
+        run,
+        "checks",
+        [
+            {"configuration": name, "density": density, "rel_diff": difference, "noise": noise}
+            for name, difference in found.items()
+        ],
+    )
     _free()
 
 
-def apart(
-    model, modules: Mapping, density: float, seed: int, ids
-) -> tuple[dict[str, float], float]:
+def apart(model, modules: Mapping, density: float, seed: int, ids) -> tuple[dict[str, float], float]:
     """(configuration -> how far its last hidden state is from that of the masked dense model in float32, how far that
     model's own is in BF16), as norms of differences over the norm. The model is as before afterwards."""
     import torch

@@ -61,13 +61,18 @@ def fig8(df: pd.DataFrame, text: pd.DataFrame):
         fig,
         {
             CONFIGURATIONS[v].called: Line2D(
-                [], [], color=CONFIGURATIONS[v].colour, marker=CONFIGURATIONS[v].marker,
-                linestyle=CONFIGURATIONS[v].line, markersize=MARKER,
+                [],
+                [],
+                color=CONFIGURATIONS[v].colour,
+                marker=CONFIGURATIONS[v].marker,
+                linestyle=CONFIGURATIONS[v].line,
+                markersize=MARKER,
             )
             for v in dict.fromkeys(data["variant"])
-        } | {STATED: Line2D([], [], **plot.hollow())},
+        }
+        | {STATED: Line2D([], [], **plot.hollow())},
         3,
-    )  # fmt: skip
+    )
     return fig, plot.behind(data, said.rename(columns={"low": "speedup", "high": "to"}))
 
 
@@ -91,9 +96,13 @@ def parts(df: pd.DataFrame):
     rows = [(n, c) for n in lengths for c in CONFIGURATIONS if (n, c) in wide.index]
     shares = pd.DataFrame({row: wide.loc[row] / wide.loc[row[0], DENSE].sum() for row in rows}).T
     fig, axes = plt.subplots(
-        len(lengths), 1, figsize=(WIDTH, 0.9 + 0.24 * len(rows) + 0.35 * len(lengths)), sharex=True, squeeze=False,
+        len(lengths),
+        1,
+        figsize=(WIDTH, 0.9 + 0.24 * len(rows) + 0.35 * len(lengths)),
+        sharex=True,
+        squeeze=False,
         gridspec_kw={"height_ratios": [sum(r[0] == n for r in rows) for n in lengths]},
-    )  # fmt: skip
+    )
     for ax, n in zip(axes[:, 0], lengths, strict=True):
         own = shares.loc[[row for row in rows if row[0] == n]]
         left = pd.Series(0.0, own.index)
@@ -130,9 +139,7 @@ def layer(df: pd.DataFrame):
     width = 0.8 / len(shown)
     for ax, density in zip(axes[0], densities, strict=True):
         for i, variant in enumerate(shown):
-            own = data[(data["variant"] == variant) & (data["density"] == density)].set_index("n")[
-                "speedup"
-            ]
+            own = data[(data["variant"] == variant) & (data["density"] == density)].set_index("n")["speedup"]
             at = [lengths.index(n) - 0.4 + (i + 0.5) * width for n in own.index]
             ax.bar(at, own, width=0.92 * width, color=tints[variant])
             for x, y in zip(at, own, strict=True):

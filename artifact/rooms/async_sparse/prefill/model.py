@@ -188,9 +188,7 @@ def choose_backend(model, n: int) -> str:
     heads, keys = c.num_attention_heads, c.num_key_value_heads
     shape = (1, n, -1, c.hidden_size // heads)
     q, k, v = (  # as projections hand them on
-        torch.randn(1, n, h * shape[-1], device=model.device, dtype=model.dtype)
-        .view(shape)
-        .transpose(1, 2)
+        torch.randn(1, n, h * shape[-1], device=model.device, dtype=model.dtype).view(shape).transpose(1, 2)
         for h in (heads, keys, keys)
     )
     found = attention.fastest_backend(q, k, v)

@@ -85,8 +85,6 @@ def summed(events: Iterable) -> dict[str, float]:
             found[part] = us
             total += us
     if not found["ffn"] > 0:
-        raise RuntimeError(
-            "the profiler saw no kernel in an FFN: it needs CUPTI, which a container may withhold"
-        )
+        raise RuntimeError("the profiler saw no kernel in an FFN: it needs CUPTI, which a container may withhold")
     found["rest"] = max(0.0, total - sum(found.values()))
     return found

@@ -24,9 +24,7 @@ from artifact.rooms.async_sparse.prefill.figures import stated
 from artifact.rooms.async_sparse.prose import HERE
 
 NOT_YET = f"{HERE}: `make measure` on a GPU of compute capability 9.0 with the `llm` extra fills this page."
-NO_LIBRARIES = (
-    "PyTorch, transformers or CuPy are not installed here, so nothing was measured for this page."
-)
+NO_LIBRARIES = "PyTorch, transformers or CuPy are not installed here, so nothing was measured for this page."
 
 
 def origin(run, df: pd.DataFrame | None) -> str:
@@ -65,11 +63,7 @@ def finding(df: pd.DataFrame | None, text: pd.DataFrame) -> str:
                 f"{_span(row.low, row.high)}× stated"
             )
     n = max(own["n"])
-    ours = [
-        f"{CONFIGURATIONS[v].called} {over[v, n]:.2f}×"
-        for v in (FFN_OURS, BOTH_OURS)
-        if (v, n) in over
-    ]
+    ours = [f"{CONFIGURATIONS[v].called} {over[v, n]:.2f}×" for v in (FFN_OURS, BOTH_OURS) if (v, n) in over]
     if ours:
         points.append(f"past the source, at {plot.number(n)} tokens: {listed(ours)}")
     return "\n".join(f"- {point}." for point in points)
@@ -114,10 +108,7 @@ def beside(of: Mapping[str, pd.DataFrame]) -> str:
         return ""
     first, *others = each
     means = {
-        gpu: {
-            v: records.geomean([over[p] for p in shared if p[0] == v])
-            for v in {v for v, _ in shared}
-        }
+        gpu: {v: records.geomean([over[p] for p in shared if p[0] == v]) for v in {v for v, _ in shared}}
         for gpu, over in each.items()
     }
     texts = []
@@ -129,9 +120,7 @@ def beside(of: Mapping[str, pd.DataFrame]) -> str:
             for v in CONFIGURATIONS
             if v in means[gpu]
         ]
-        texts.append(
-            f"On the {gpu}, over its own dense model and beside the {first}: {listed(parts)}."
-        )
+        texts.append(f"On the {gpu}, over its own dense model and beside the {first}: {listed(parts)}.")
     return " ".join([*texts, "Geometric means over the lengths."])
 
 
@@ -209,9 +198,7 @@ def checked(df: pd.DataFrame | None) -> str:
     if df is None:
         return f"The last hidden state of the whole model: {HERE[:1].lower()}{HERE[1:]}."
     df = df.drop_duplicates("configuration", keep="last")
-    each = listed(
-        f"{CONFIGURATIONS[r.configuration].called} {r.rel_diff:.1e}" for r in df.itertuples()
-    )
+    each = listed(f"{CONFIGURATIONS[r.configuration].called} {r.rel_diff:.1e}" for r in df.itertuples())
     return (
         f"At {plot.number(experiments.CHECK_LENGTH)} tokens the last hidden state differs from float32's, with the same weights masked, "
         f"by (relative to its norm): {each}. The masked model in BF16, dense, differs by {df['noise'].iloc[-1]:.1e}: that is what "

@@ -31,7 +31,7 @@ from artifact.rooms.async_sparse.contenders import (
     WCSR,
     WHOLE,
     WINDOWS,
-)  # fmt: skip
+)
 from artifact.rooms.async_sparse.experiments import kernels, real
 from kernels.async_sparse.operands import WINDOW, WINDOW_TILE
 
@@ -60,17 +60,13 @@ def exact(run: Run | None) -> pd.DataFrame | None:
 def reordered(run: Run | None) -> pd.DataFrame | None:
     """`exact` after reverse Cuthill-McKee on every third matrix at one N: what reordering is worth."""
     wide = _sizes(run)[-1:]
-    return real(
-        run, "spmm_rcm", REORDERED, wide, every_nth=THIRD, dtype="float32", format="csr"
-    )  # fmt: skip
+    return real(run, "spmm_rcm", REORDERED, wide, every_nth=THIRD, dtype="float32", format="csr")
 
 
 def half(run: Run | None) -> pd.DataFrame | None:
     """`exact` with B and C in bfloat16, and A's values rounded to it, on every second matrix."""
     sizes = _sizes(run)
-    return real(
-        run, "spmm_half", HALF, sizes, every_nth=SECOND, order="", dtype="bfloat16", format="csr"
-    )  # fmt: skip
+    return real(run, "spmm_half", HALF, sizes, every_nth=SECOND, order="", dtype="bfloat16", format="csr")
 
 
 def parts(run: Run | None) -> pd.DataFrame | None:
@@ -149,10 +145,7 @@ def fastest(df: pd.DataFrame, groups: Mapping[str, tuple[str, ...]]) -> pd.DataF
     """
     at = list(records.POINT)
     known = statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]]
-    times = {
-        group: df[df["variant"].isin(names)].groupby(at)["median_us"].min()
-        for group, names in groups.items()
-    }
+    times = {group: df[df["variant"].isin(names)].groupby(at)["median_us"].min() for group, names in groups.items()}
     table = known.join(pd.DataFrame(times).dropna(), how="inner")
     if table.empty:
         raise ValueError(f"No point of the records has all of {', '.join(groups)}.")

@@ -33,7 +33,7 @@ from artifact.rooms.async_sparse.contenders import (
     WHOLE,
     WINDOWS,
     name,
-)  # fmt: skip
+)
 from artifact.rooms.async_sparse.figures import STATED, boxes, log_x, present, speedups
 from artifact.rooms.async_sparse.spmm.experiments import Map
 from artifact.rooms.async_sparse.spmm.rule import Split, split
@@ -45,8 +45,15 @@ ROWS = {"WCSR": WCSR, "BCSR": KEPT, "TorchAO": TRITON, "cuSPARSE": BELL}
 ELSEWHERE = ("AccSpMM", "FlashSparse", "DTC-SpMM", "TC-GNN", "Voltrix")
 SHOWN = (WCSR, WHOLE, WINDOWS, AUTO_TF32, KEPT, TRITON, BELL, BSR, CSR)
 APART = "measured apart, other matrices"
-_SQUARE = {"marker": "s", "markersize": 7, "markerfacecolor": "none", "markeredgecolor": BOUND,
-           "markeredgewidth": 1.5, "linestyle": "none", "zorder": 4}  # fmt: skip
+_SQUARE = {
+    "marker": "s",
+    "markersize": 7,
+    "markerfacecolor": "none",
+    "markeredgecolor": BOUND,
+    "markeredgewidth": 1.5,
+    "linestyle": "none",
+    "zorder": 4,
+}
 
 
 def called(variant: str) -> str:
@@ -56,9 +63,7 @@ def called(variant: str) -> str:
 
 def over_bell(table1: pd.DataFrame, n: int, density: float = 0) -> pd.Series:
     """Rates of Table I over that of Blocked-ELL at one N, by row."""
-    rates = table1[
-        (table1["quantity"] == "tflops") & (table1["n"] == n) & (table1["density"] == density)
-    ]
+    rates = table1[(table1["quantity"] == "tflops") & (table1["n"] == n) & (table1["density"] == density)]
     rates = rates.set_index("kernel")["low"]
     return rates / rates["cuSPARSE"]
 
@@ -76,9 +81,12 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame):
     more = {base: [kernel for kernel in ELSEWHERE if kernel in known[base]] for base in bases}
     rows = max(len(order[base]) + len(more[base]) for base in bases)
     fig, axes = plt.subplots(
-        len(sizes), len(bases), figsize=(WIDTH, 0.9 + len(sizes) * (0.5 + 0.19 * rows)),
-        sharex="col", squeeze=False,
-    )  # fmt: skip
+        len(sizes),
+        len(bases),
+        figsize=(WIDTH, 0.9 + len(sizes) * (0.5 + 0.19 * rows)),
+        sharex="col",
+        squeeze=False,
+    )
     fig.get_layout_engine().set(w_pad=0.09)  # a panel's means stand beside the next one's names
     said = []
     for line, n in zip(axes, sizes, strict=True):
@@ -93,11 +101,14 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame):
         stated = [row["speedup"] for row in said if row["over"] == base]
         log_x(ax, [*data[base]["speedup"], *stated], fine=False)
         ax.set_xlabel("speedup in TF32; right: geometric means")
-    plot.legend(fig, {
-        "geometric mean": Line2D([], [], color=INK, marker="D", linestyle="none", markersize=5),
-        STATED: Line2D([], [], **plot.hollow("D")),
-        APART: Line2D([], [], **_SQUARE),
-    })  # fmt: skip
+    plot.legend(
+        fig,
+        {
+            "geometric mean": Line2D([], [], color=INK, marker="D", linestyle="none", markersize=5),
+            STATED: Line2D([], [], **plot.hollow("D")),
+            APART: Line2D([], [], **_SQUARE),
+        },
+    )
     measured = pd.concat([part.assign(over=base) for base, part in data.items()])
     return fig, pd.concat([measured.assign(source="measured"), pd.DataFrame(said)])
 
@@ -158,9 +169,15 @@ def winners(maps: Sequence[Map]):
             ahead = here.points[here.points["winner"] == group]
             tint, marker = _KIND_LOOKS[group]
             handles[group] = ax.plot(
-                ahead["per_row"], ahead["shared"], color=tint, marker=marker, markersize=6.5,
-                markeredgewidth=0, linestyle="none", alpha=0.85,
-            )[0]  # fmt: skip
+                ahead["per_row"],
+                ahead["shared"],
+                color=tint,
+                marker=marker,
+                markersize=6.5,
+                markeredgewidth=0,
+                linestyle="none",
+                alpha=0.85,
+            )[0]
         if len(here.points) > 1:
             _rule(ax, split(here.points, here.groups))
         ax.set(xscale="log", yscale="log", title=f"{here.values}, N = {plot.number(here.n)}")
@@ -188,9 +205,15 @@ def tasks(df: pd.DataFrame):
     looks = {1: ("o", RUNGS[0]), 2: ("s", BASELINE), 4: ("^", RUNGS[2])}
     for most, (marker, tint) in looks.items():
         handles[f"at most {most}"] = ax.plot(
-            df["loaded"] / 1024, df[f"gain_{most}"], color=tint, marker=marker, markersize=4.5, markeredgewidth=0,
-            linestyle="none", alpha=0.85,
-        )[0]  # fmt: skip
+            df["loaded"] / 1024,
+            df[f"gain_{most}"],
+            color=tint,
+            marker=marker,
+            markersize=4.5,
+            markeredgewidth=0,
+            linestyle="none",
+            alpha=0.85,
+        )[0]
         ax.axvline(union.WORK / 1024 / most, color=tint, linewidth=1.0, linestyle=(0, (5, 3)))
     ax.axhline(1, color=INK, linewidth=0.8)
     ax.set(xscale="log", yscale="log", xlabel="B that a task loads, KiB")
@@ -249,9 +272,7 @@ def _powers(ax, values: Sequence[float]) -> None:
     powers = range(low, high + 1)
     ax.set(xlim=(10.0**low, 10.0**high), xscale="log")
     ax.xaxis.set_major_locator(FixedLocator([10.0**p for p in powers]))
-    ax.xaxis.set_major_formatter(
-        FixedFormatter([f"10{str(p).translate(plot.SUPERSCRIPTS)}" for p in powers])
-    )
+    ax.xaxis.set_major_formatter(FixedFormatter([f"10{str(p).translate(plot.SUPERSCRIPTS)}" for p in powers]))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -263,10 +284,12 @@ def _method(df: pd.DataFrame, variant: str, baseline: str) -> dict:
     return {
         "variant": variant,
         "rel_err": records.geomean(errors),
-        "err_low": errors.quantile(0.25), "err_high": errors.quantile(0.75),
+        "err_low": errors.quantile(0.25),
+        "err_high": errors.quantile(0.75),
         "speedup": records.geomean(over),
-        "speedup_low": over.quantile(0.25), "speedup_high": over.quantile(0.75),
-    }  # fmt: skip
+        "speedup_low": over.quantile(0.25),
+        "speedup_high": over.quantile(0.75),
+    }
 
 
 def gains(given: pd.DataFrame | None, rcm: pd.DataFrame | None) -> pd.DataFrame | None:

@@ -24,7 +24,7 @@ from artifact.rooms.async_sparse.contenders import (
     WCSR,
     WHOLE,
     WINDOWS,
-)  # fmt: skip
+)
 from artifact.rooms.async_sparse.figures import present, speedups
 from artifact.rooms.async_sparse.prose import HERE, mean
 from artifact.rooms.async_sparse.spmm import experiments, tables
@@ -135,8 +135,11 @@ def parts(df: pd.DataFrame | None) -> str:
     whole = mean(df, WCSR, WHOLE)
     if whole is not None:
         said.append(f"Cutting large windows into tasks is {whole:.2f}× of leaving them whole.")
-    heights = {v: m for v in present(df, ("windows_64", "windows_32", WINDOWS, "windows_8"))
-               if (m := mean(df, v, WCSR)) is not None}  # fmt: skip
+    heights = {
+        v: m
+        for v in present(df, ("windows_64", "windows_32", WINDOWS, "windows_8"))
+        if (m := mean(df, v, WCSR)) is not None
+    }
     if heights:
         each = listed(f"{m:.2f}× with {called(v)}" for v, m in heights.items())
         said.append(f"Roles exchanged and a ring, over WCSR: {each}.")
@@ -175,9 +178,7 @@ def goals(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
             said.append(f"`{v}` over cuSPARSE's CSR: {HERE[:1].lower()}{HERE[1:]}.")
             continue
         over = speedups(df, [v], CSR)
-        each = listed(
-            f"{records.geomean(part['speedup']):.2f}× at N = {n}" for n, part in over.groupby("n")
-        )
+        each = listed(f"{records.geomean(part['speedup']):.2f}× at N = {n}" for n, part in over.groupby("n"))
         slow = over[over["speedup"] < 0.95]
         where = (
             f"below 0.95× at {len(slow)} of {len(over)} points, least {over['speedup'].min():.2f}×"
@@ -185,9 +186,7 @@ def goals(float32: pd.DataFrame | None, tf32: pd.DataFrame | None) -> str:
             if len(slow)
             else f"nowhere below 0.95×, least {over['speedup'].min():.2f}×"
         )
-        said.append(
-            f"`{v}` in {values} over the fastest of cuSPARSE's algorithms for CSR in FP32: {each}; {where}."
-        )
+        said.append(f"`{v}` in {values} over the fastest of cuSPARSE's algorithms for CSR in FP32: {each}; {where}.")
     return " ".join(said)
 
 
@@ -196,9 +195,7 @@ def halves(df: pd.DataFrame | None) -> str:
     if df is None or not {AUTO_HALF, CSR} <= set(df["variant"]):
         return f"B and C in bfloat16 halve what L2 has to deliver. What that is worth: {HERE[:1].lower()}{HERE[1:]}."
     over = speedups(df, [AUTO_HALF], CSR)
-    each = listed(
-        f"{records.geomean(part['speedup']):.2f}× at N = {n}" for n, part in over.groupby("n")
-    )
+    each = listed(f"{records.geomean(part['speedup']):.2f}× at N = {n}" for n, part in over.groupby("n"))
     return (
         f"B and C in bfloat16 halve what L2 has to deliver. Over the one of cuSPARSE's algorithms for CSR that is right in bfloat16, its third, "
         f"`{AUTO_HALF}` is {each}, least {over['speedup'].min():.2f}×."

@@ -69,16 +69,19 @@ def leave_out(points: pd.DataFrame, groups: Sequence[str]) -> LeftOut:
     if len(labels) < 3:
         raise ValueError(f"Leaving a matrix out needs three of them, and there are {len(labels)}.")
     chosen = pd.concat(
-        split(points[points["label"] != label], groups).choose(points[points["label"] == label])
-        for label in labels
+        split(points[points["label"] != label], groups).choose(points[points["label"] == label]) for label in labels
     ).reindex(points.index)
     best = points[groups].min(axis=1)
     took = pd.Series([points.at[i, chosen[i]] for i in points.index], points.index)
     one = np.log(points[groups]).mean().idxmin()
     return LeftOut(
-        len(labels), float((chosen == points["winner"]).mean()), _mean(took / best),
-        float((took / best).max()), one, _mean(points[one] / best),
-    )  # fmt: skip
+        len(labels),
+        float((chosen == points["winner"]).mean()),
+        _mean(took / best),
+        float((took / best).max()),
+        one,
+        _mean(points[one] / best),
+    )
 
 
 def _mean(factors: pd.Series) -> float:

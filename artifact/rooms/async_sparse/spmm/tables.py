@@ -25,7 +25,7 @@ from artifact.rooms.async_sparse.contenders import (
     WCSR,
     WHOLE,
     WINDOWS,
-)  # fmt: skip
+)
 from artifact.rooms.async_sparse.figures import present, speedups
 from artifact.rooms.async_sparse.spmm.figures import ROWS, SHOWN, called
 
@@ -171,10 +171,7 @@ def multiplications(df: pd.DataFrame, variant: str, baseline: str = CSR) -> pd.D
     """label, n, ms and count: what a contender's preparation costs beyond the baseline's, and after how many
     multiplications it has paid for that; infinite where it is not faster, 0 where it is and costs no more."""
     at = list(records.POINT)
-    ours, theirs = (
-        df[df["variant"] == v].set_index(at)[["median_us", "prepare_ms"]]
-        for v in (variant, baseline)
-    )
+    ours, theirs = (df[df["variant"] == v].set_index(at)[["median_us", "prepare_ms"]] for v in (variant, baseline))
     both = ours.join(theirs.add_suffix("_base"), how="inner")
     saved = (both["median_us_base"] - both["median_us"]) / 1e3
     cost = (both["prepare_ms"] - both["prepare_ms_base"]).clip(lower=0)
@@ -224,9 +221,7 @@ def apart(found: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for kernel, part in over.groupby("kernel", sort=False):
         row = {"kernel": kernel, "matrices": int(part["matrices"].iloc[0])}
-        rows.append(
-            row | {f"N = {n}": _times(x) for n, x in zip(part["n"], part["low"], strict=True)}
-        )
+        rows.append(row | {f"N = {n}": _times(x) for n, x in zip(part["n"], part["low"], strict=True)})
     return pd.DataFrame(rows)
 
 
@@ -251,16 +246,17 @@ def _times(value: float | None) -> str:
     return NONE if value is None or value != value else f"{value:.2f}×"
 
 
-@captioned(
-    "Counters of one launch with eight tasks a warp and with one, on meshes of several sides."
-)
+@captioned("Counters of one launch with eight tasks a warp and with one, on meshes of several sides.")
 def counted() -> pd.DataFrame:
     """What `neighbours.csv` beside the room has: time, DRAM's bytes, hits in L2."""
     return pd.DataFrame(
         {
-            "mesh": f"{row.side}³", "tasks of a warp": row.tasks, "ms": f"{row.ms:.2f}",
+            "mesh": f"{row.side}³",
+            "tasks of a warp": row.tasks,
+            "ms": f"{row.ms:.2f}",
             "read from DRAM, GB": f"{row.dram_read_bytes / 1e9:.1f}",
-            "of B": f"{row.dram_read_bytes / (4 * row.n * row.side**3):.1f}×", "hits in L2": f"{row.l2_hit:.0%}",
+            "of B": f"{row.dram_read_bytes / (4 * row.n * row.side**3):.1f}×",
+            "hits in L2": f"{row.l2_hit:.0%}",
         }
         for row in neighbours.read().itertuples()
-    )  # fmt: skip
+    )

@@ -31,7 +31,21 @@ from artifact.rooms.nm_cuda_core.figures.speeds import (
 )
 
 __all__ = [
-    "AS_STATED", "PROFILED", "READINGS", "SCALING", "STALL", "STATED", "Fit", "compare_readings",
-    "cost_of_element_wise", "counters_table", "cublas_times", "fit_readings", "readings", "scaling",
-    "speedups", "stalls", "variants",
-]  # fmt: skip
+    "AS_STATED",
+    "PROFILED",
+    "READINGS",
+    "SCALING",
+    "STALL",
+    "STATED",
+    "Fit",
+    "compare_readings",
+    "cost_of_element_wise",
+    "counters_table",
+    "cublas_times",
+    "fit_readings",
+    "readings",
+    "scaling",
+    "speedups",
+    "stalls",
+    "variants",
+]

@@ -36,15 +36,11 @@ def points_of(df: pd.DataFrame, wanted: Sequence[str], order: Sequence[str]) -> 
         raise ValueError(f"The records have none of {', '.join(wanted)} at {SIZE}.")
     patterns = rows[["label", "density"]].drop_duplicates()
     if len(patterns) > 1:
-        mixed = ", ".join(
-            f"{row.label or 'usual'} at {row.density:g}" for row in patterns.itertuples()
-        )
+        mixed = ", ".join(f"{row.label or 'usual'} at {row.density:g}" for row in patterns.itertuples())
         raise ValueError(f"The records mix patterns ({mixed}), and a line is of one: choose one.")
     rows = rows.drop_duplicates(["variant", "m"])
     position = {variant: i for i, variant in enumerate(wanted)}
-    rows = rows.sort_values(
-        ["variant", "m"], key=lambda c: c.map(position) if c.name == "variant" else c
-    )
+    rows = rows.sort_values(["variant", "m"], key=lambda c: c.map(position) if c.name == "variant" else c)
     dense = ~rows["variant"].isin(order)
     flops = np.where(dense, 2.0 * rows["m"] * rows["n"] * rows["k"], rows["useful_flops"])
     return rows.assign(

@@ -147,9 +147,7 @@ def stalls(
     """
     before, after = STALL.split("{}")
     counters = _counters(df, order)
-    here = counters[
-        counters["metric"].str.startswith(before) & counters["metric"].str.endswith(after)
-    ]
+    here = counters[counters["metric"].str.startswith(before) & counters["metric"].str.endswith(after)]
     here = here.assign(reason=here["metric"].str[len(before) : -len(after)], size=here["m"])
     here = here[here["reason"] != "selected"]
     if here.empty:

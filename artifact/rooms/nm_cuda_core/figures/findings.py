@@ -9,8 +9,15 @@ from artifact.drawing.findings import ladder, short, spread
 from artifact.drawing.words import cube, listed
 
 __all__ = [
-    "element_wise", "ladder", "readings", "scaling", "speedups", "spread", "stalls", "variants",
-]  # fmt: skip
+    "element_wise",
+    "ladder",
+    "readings",
+    "scaling",
+    "speedups",
+    "spread",
+    "stalls",
+    "variants",
+]
 
 
 def _measured(data: pd.DataFrame) -> pd.DataFrame:
@@ -22,9 +29,7 @@ def _stated(data: pd.DataFrame, quantity: str, unit: str) -> str:
     if "quantity" not in data:
         return ""
     rows = data[(data["source"] == "stated") & (data["quantity"] == quantity)].sort_values("size")
-    told = [
-        f"{_range(r)} at {cube(int(r.size))} ({r.variant})" for r in rows.itertuples(index=False)
-    ]
+    told = [f"{_range(r)} at {cube(int(r.size))} ({r.variant})" for r in rows.itertuples(index=False)]
     return f" Stated, in {unit}: {', '.join(told)}." if told else ""
 
 
@@ -76,11 +81,7 @@ def readings(data: pd.DataFrame) -> str:
             continue
         adds = here["over_kernel_ms"].dropna()
         adds["cublas"] = here.loc["cublas", "time_ms"]
-        largest = (
-            "the kernel"
-            if adds.idxmax() == "cublas"
-            else f"what “{style.name(adds.idxmax())}” adds"
-        )
+        largest = "the kernel" if adds.idxmax() == "cublas" else f"what “{style.name(adds.idxmax())}” adds"
         told.append(
             f"{cube(size)}: here {largest}, {adds.max() / adds.sum():.0%}; in the fit {terms[parts.idxmax()]}, "
             f"{parts.max() / parts.sum():.0%} of it"
@@ -91,10 +92,7 @@ def readings(data: pd.DataFrame) -> str:
 def variants(data: pd.DataFrame) -> str:
     """What is fastest at each size."""
     fastest = _measured(data)[lambda df: df["fastest"].astype(bool)]
-    told = [
-        f"{cube(size)} {listed(map(style.name, rows['variant']))}"
-        for size, rows in fastest.groupby("size")
-    ]
+    told = [f"{cube(size)} {listed(map(style.name, rows['variant']))}" for size, rows in fastest.groupby("size")]
     return f"A table of relative performance by variant and size. Fastest, or within 2% of it: {'; '.join(told)}."
 
 
@@ -105,9 +103,7 @@ def stalls(data: pd.DataFrame) -> str:
         wide = rows.pivot(index="variant", columns="reason", values="warps_stalled_per_issue")
         first = wide.idxmax(axis=1)
         usual = first.mode()[0]
-        others = [
-            f"{style.name(v)} for {r.replace('_', ' ')}" for v, r in first[first != usual].items()
-        ]
+        others = [f"{style.name(v)} for {r.replace('_', ' ')}" for v, r in first[first != usual].items()]
         text = f"at {cube(size)} those of {(first == usual).sum()} of {len(first)} for {usual.replace('_', ' ')}"
         told.append(f"{text}, of {listed(others)}" if others else text)
     return f"Stalled warps per issued instruction. Most wait {'; '.join(told)}."

@@ -56,9 +56,7 @@ def fit_readings(sizes: Iterable[float], seconds: Iterable[float]) -> Fit:
     """
     n, t = np.asarray(list(sizes), dtype=float), np.asarray(list(seconds), dtype=float)
     if n.shape != t.shape or len(set(n)) < 3:
-        raise ValueError(
-            f"Three terms need times at three sizes or more, not {len(t)} at {len(n)}."
-        )
+        raise ValueError(f"Three terms need times at three sizes or more, not {len(t)} at {len(n)}.")
     columns = np.stack([np.ones_like(n), n**2, n**3], axis=1)
     coefficients, residuals = _relative_nnls(columns, t)
     return Fit(*(float(c) for c in coefficients), residuals)
@@ -116,9 +114,7 @@ def _compare(df: pd.DataFrame, published: pd.DataFrame) -> tuple[pd.DataFrame, d
     target = cublas_times(published).groupby(level=0).mean()
     times = times_of(points_of(df, READINGS, ())) / 1e3
     if "cublas" not in times:
-        raise ValueError(
-            "The records lack 'cublas', the kernel alone, which others are compared to."
-        )
+        raise ValueError("The records lack 'cublas', the kernel alone, which others are compared to.")
     rows, models = [], {}
     for reading in (r for r in READINGS if r in times):
         both = times[[*{"cublas": 0, reading: 0}]].dropna()
@@ -203,9 +199,7 @@ def readings(df: pd.DataFrame, published: pd.DataFrame, fit: Fit):
     for ax, size in zip(axes[0], sizes, strict=True):
         here = _parts(times, size)
         theirs = {called: float(terms.loc[size, term]) for called, term in term_of.items()}
-        unit, times_unit = (
-            ("µs", 1e3) if max(sum(here.values()), sum(theirs.values())) < 1 else ("ms", 1)
-        )
+        unit, times_unit = ("µs", 1e3) if max(sum(here.values()), sum(theirs.values())) < 1 else ("ms", 1)
         top = times_unit * max(sum(here.values()), sum(theirs.values()), 1e3 * target[size])
         for x, stack in enumerate((here, theirs)):
             low = 0.0

@@ -21,9 +21,7 @@ from artifact.rooms.nm_cuda_core.figures.common import (
 )
 
 
-def _lines(
-    ax, table: pd.DataFrame, order: Sequence[str], called: str = "", **more
-) -> list[plot.End]:
+def _lines(ax, table: pd.DataFrame, order: Sequence[str], called: str = "", **more) -> list[plot.End]:
     """Draw a line for each column of `table`, whose index is the size; `more` overrides its look. Returns what
     `plot.ends` names: every line, or all of them `called` one thing, at the end of the first."""
     named = []

@@ -31,8 +31,7 @@ def _floor(published: pd.DataFrame, fig2: pd.DataFrame) -> str:
     theirs, alone = cublas_times(fig2), of(published, "cublas")
     least = min(alone.index)
     handle, allocation, transfers = (
-        (of(published, r) - alone).loc[least]
-        for r in ("cublas_handle", "cublas_allocation", "cublas_transfers")
+        (of(published, r) - alone).loc[least] for r in ("cublas_handle", "cublas_allocation", "cublas_transfers")
     )
     return (
         f"**The floor is the handle.** Of the published {theirs.loc[64] * 1e6:.0f} µs at 64³, "
@@ -40,7 +39,7 @@ def _floor(published: pd.DataFrame, fig2: pd.DataFrame) -> str:
         f"and freeing three matrices {allocation:.0f} µs, copying them {transfers:.0f} µs, and the multiplication with "
         f"its launch {alone.loc[least]:.0f} µs. The handle is in the public code's loop, and it is the only one large "
         "enough. What the report calls cuBLAS's “launch-overhead regime” is the creation of a library context."
-    )  # fmt: skip
+    )
 
 
 def _middle(fig2: pd.DataFrame) -> str:

@@ -28,8 +28,7 @@ def run_here(off: tuple[float, float] | None) -> str:
     if off is None:
         return ""
     return (
-        f"The kernel itself, run here on that case: {off[0]:.0%} from A · B, and {off[1]:.0e} from "
-        "A · as_gathered(B)."
+        f"The kernel itself, run here on that case: {off[0]:.0%} from A · B, and {off[1]:.0e} from A · as_gathered(B)."
     )
 
 

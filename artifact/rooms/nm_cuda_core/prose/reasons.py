@@ -37,14 +37,8 @@ def reasons(counted: Counters, machine: Mapping[str, Any], fig3: pd.DataFrame) -
 
 
 def _idle(counted: Counters, machine: Mapping[str, Any]) -> str:
-    two, one = (
-        counted.get(v, 256, "gpu__time_duration.sum") / 1e3
-        for v in ("double_buffer", "double_buffer_split1")
-    )
-    drain = {
-        v: counted.stalled(v, 256, "drain")
-        for v in ("double_buffer", "baseline", "double_buffer_split1")
-    }
+    two, one = (counted.get(v, 256, "gpu__time_duration.sum") / 1e3 for v in ("double_buffer", "double_buffer_split1"))
+    drain = {v: counted.stalled(v, 256, "drain") for v in ("double_buffer", "baseline", "double_buffer_split1")}
     return (
         f"**At 256³ most of the GPU is idle.** 64 tiles occupy 64 of {machine['sm_count']} SMs, two warps each, which "
         f"wait for an index and then for a row. Split-K puts a second block on an SM of its own: {two:.1f} µs instead "
@@ -53,7 +47,7 @@ def _idle(counted: Counters, machine: Mapping[str, Any]) -> str:
         f"{drain['baseline']:.2f}, are warps at their end that wait for their atomic additions, not for “the "
         "asynchronous copy machinery” of section 5.2: with the same copies and without split-K they are "
         f"{drain['double_buffer_split1']:.2f}."
-    )  # fmt: skip
+    )
 
 
 def _busy(counted: Counters, machine: Mapping[str, Any]) -> str:
@@ -80,9 +74,7 @@ def _busy_to_the_letter(counted: Counters) -> str:
 
 
 def _wavefronts(counted: Counters) -> str:
-    waits = counted.stalled("zigzag", 4096, "long_scoreboard") > counted.stalled(
-        "zigzag", 4096, "short_scoreboard"
-    )
+    waits = counted.stalled("zigzag", 4096, "long_scoreboard") > counted.stalled("zigzag", 4096, "short_scoreboard")
     return (
         f"**Three wavefronts or two.** In the baseline a 16-byte read takes {counted.wavefronts('baseline', 2048):.2f} "
         "wavefronts on average: probably four where eight neighbouring lanes have eight addresses (A), two where they "

@@ -37,9 +37,7 @@ def _sizes(some: list, every) -> str:
 def with_handle(published: pd.DataFrame, sequential: pd.DataFrame | None) -> list[float]:
     """The published kernel's speedup at 512³ over a cuBLAS call that makes a handle, in each record that has both."""
     named = as_published(published, "baseline")
-    frames = [
-        df for df in (published, sequential) if df is not None and named in set(df["variant"])
-    ]
+    frames = [df for df in (published, sequential) if df is not None and named in set(df["variant"])]
     return sorted(ratios(df, named, "cublas_handle")[512] for df in frames)
 
 
@@ -178,11 +176,7 @@ def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> str:
         f"lanes still find the same row of A, and {of_baseline(scaling, element):.2f} times on the element-wise one, "
         f"where they do not. That is {speed[largest]:.2f}× the speed of the dense multiplication that it is meant to "
         "halve. "
-        + (
-            f"It is ahead of cuBLAS at {cubes(ahead)}."
-            if ahead
-            else "It is ahead of cuBLAS nowhere."
-        )
+        + (f"It is ahead of cuBLAS at {cubes(ahead)}." if ahead else "It is ahead of cuBLAS nowhere.")
         + " With this tile true 2:4 is a storage format, not a speedup; tensor cores read it in hardware."
     )
 
@@ -231,11 +225,7 @@ def in_short(trial: Trial, handles: list[float], removed: bool) -> str:
     costs = of_baseline(scaling, trial.measure("element_wise"))
     ours, largest = ratios(scaling, "baseline", "cublas"), scaling["m"].max()
     alone = ratios(scaling, as_published(scaling, "baseline"), "cublas")
-    reaches = (
-        "never reaches the machine code"
-        if removed
-        else "reaches the machine code with this compiler"
-    )
+    reaches = "never reaches the machine code" if removed else "reaches the machine code with this compiler"
     return f"""
 - The gather reads one index for 32 columns: right for vector-wise N:M, wrong for the 2:4 that the report draws. Doing
   it right costs {costs:.1f}× the time.

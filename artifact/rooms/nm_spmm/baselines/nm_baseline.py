@@ -27,8 +27,7 @@ def bind(problem: Problem, device) -> Bound:
     operands = problem.device()
     require(
         isinstance(operands.b, Nm),
-        f"{NAME} takes B in N:M form, and {problem.room} has it otherwise: compare with another "
-        "baseline",
+        f"{NAME} takes B in N:M form, and {problem.room} has it otherwise: compare with another baseline",
     )
     require_column_major(NAME, problem, operands)
     return replace(nm_cuda_core.bind("baseline", problem, device), name=NAME)

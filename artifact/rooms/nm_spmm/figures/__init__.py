@@ -34,7 +34,25 @@ from artifact.rooms.nm_spmm.figures.steps import sizes, stepwise
 from artifact.rooms.nm_spmm.figures.tried import trials
 
 __all__ = [
-    "LLAMA", "LOOKS", "PROFILED", "SIZES", "STEPWISE", "TENSOR", "anchors", "counted", "crossing_of", "llama",
-    "llama_gpus", "llama_means", "look", "pattern", "roofline", "sizes", "stepwise", "tensor", "transition",
-    "trials", "vectors",
-]  # fmt: skip
+    "LLAMA",
+    "LOOKS",
+    "PROFILED",
+    "SIZES",
+    "STEPWISE",
+    "TENSOR",
+    "anchors",
+    "counted",
+    "crossing_of",
+    "llama",
+    "llama_gpus",
+    "llama_means",
+    "look",
+    "pattern",
+    "roofline",
+    "sizes",
+    "stepwise",
+    "tensor",
+    "transition",
+    "trials",
+    "vectors",
+]

@@ -45,9 +45,7 @@ def anchors(
         ignore_index=True,
     )
     shape = list(zip(data["m"], data["n"], data["k"], strict=True))
-    shapes = list(
-        dict.fromkeys(s for s, of in zip(shape, data["source"], strict=True) if of == "stated")
-    )
+    shapes = list(dict.fromkeys(s for s, of in zip(shape, data["source"], strict=True) if of == "stated"))
     shapes = [s for s in shapes if (s, "measured") in set(zip(shape, data["source"], strict=True))]
     if not shapes:
         raise ValueError("The records and the anchors have no shape in common.")
@@ -67,9 +65,7 @@ def anchors(
     handles: dict[str, object] = {}
     means = []
     for number, (ax, density) in enumerate(zip(axes.flat, densities, strict=False)):
-        table = data[data["density"] == density].pivot_table(
-            index="place", columns="contender", values="speedup"
-        )
+        table = data[data["density"] == density].pivot_table(index="place", columns="contender", values="speedup")
         whole = table.dropna()
         if len(whole):
             table.loc[len(shapes)] = np.exp(np.log(whole).mean())

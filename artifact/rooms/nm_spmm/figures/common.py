@@ -94,18 +94,14 @@ def rows_of(df: pd.DataFrame, wanted: Sequence[str], label: str | None = "") -> 
     return rows.assign(useful=flops / rows["median_us"] / 1e6)
 
 
-def speedups_of(
-    df: pd.DataFrame, wanted: Sequence[str], baseline: str, label: str | None = ""
-) -> pd.DataFrame:
+def speedups_of(df: pd.DataFrame, wanted: Sequence[str], baseline: str, label: str | None = "") -> pd.DataFrame:
     """Time of the baseline over that of each contender: variant, label, POINT, speedup.
 
     Raises ValueError where no contender shares a point with the baseline.
     """
     rows = rows_of(df, [*wanted, baseline], label)
     base = rows[rows["variant"] == baseline].set_index(["label", *POINT])["median_us"]
-    rows = rows[rows["variant"].isin(wanted)].merge(
-        base.rename("base").reset_index(), on=["label", *POINT]
-    )
+    rows = rows[rows["variant"].isin(wanted)].merge(base.rename("base").reset_index(), on=["label", *POINT])
     if rows.empty:
         raise ValueError(f"The records have no point of {baseline!r} and one of {list(wanted)}.")
     return rows.assign(speedup=rows["base"] / rows["median_us"])[

@@ -44,9 +44,7 @@ def _places(df: pd.DataFrame, published: pd.DataFrame | None) -> dict[tuple, int
     return {tuple(p): i for i, p in enumerate(points.itertuples(index=False, name=None))}
 
 
-def _placed(
-    df: pd.DataFrame, wanted: Sequence[str], label: str, places: Mapping[tuple, int]
-) -> pd.DataFrame:
+def _placed(df: pd.DataFrame, wanted: Sequence[str], label: str, places: Mapping[tuple, int]) -> pd.DataFrame:
     """Speedups over cuBLAS at the points that have a place, with it; ValueError where none has."""
     rows = speedups_of(df, wanted, "cublas", label)
     shapes = zip(rows["m"], rows["n"], rows["k"], strict=True)
@@ -201,9 +199,7 @@ def llama_means(
     parts = [rows[columns].assign(source="measured"), stated[columns].assign(source="stated")]
     grouped = pd.concat(parts).groupby(["source", *columns[:3]], sort=False)["speedup"]
     data = grouped.agg(["count", "min", "max", records.geomean]).reset_index()
-    data = data.rename(
-        columns={"count": "points", "min": "least", "max": "most", "geomean": "mean"}
-    )
+    data = data.rename(columns={"count": "points", "min": "least", "max": "most", "geomean": "mean"})
     # The ideal of a density that only one of the two has is drawn as well.
     densities = densities_of(data["density"])
     gpus = [measured_on, *dict.fromkeys(stated["gpu"])]

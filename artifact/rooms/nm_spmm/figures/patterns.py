@@ -103,11 +103,7 @@ def tensor(df: pd.DataFrame):
                 "markersize": MARKER + 1,
             }
             (line,) = ax.plot(1 / rows["density"], rows["speedup"], **how)
-            size = (
-                f"{plot.number(shape[0])}³"
-                if len(set(shape)) == 1
-                else " × ".join(map(plot.number, shape))
-            )
+            size = f"{plot.number(shape[0])}³" if len(set(shape)) == 1 else " × ".join(map(plot.number, shape))
             handles[f"L = {vector}, {size}"] = line
             at = crossing_of(rows["density"].to_numpy(), rows["speedup"].to_numpy())
             data.loc[chosen, "crossing"] = at
@@ -116,9 +112,7 @@ def tensor(df: pd.DataFrame):
                 first = at == 1 - rows["density"].iloc[0]
                 side.plot(1 / (1 - at), place, **(how | {"linestyle": "none"}))
                 end = 1 / rows["density"].min()
-                side.plot(
-                    [1 / (1 - at), end], [place] * 2, color=how["color"], linewidth=2.4, alpha=0.45
-                )
+                side.plot([1 / (1 - at), end], [place] * 2, color=how["color"], linewidth=2.4, alpha=0.45)
             text = "never" if never else f"{'' if first else '≥ '}{100 * at:.0f} %"
             plot.right(side, place, 36, text)
         ax.plot([1, 1 / min(densities)], [1, 1 / min(densities)], **IDEAL)
@@ -159,9 +153,7 @@ def vectors(df: pd.DataFrame, fma: float | None = None, shown: Sequence[str] = (
     several sizes, or over two of `shown`.
     """
     if not 1 <= len(shown) <= 2:
-        raise ValueError(
-            f"The figure draws one contender or two, not {', '.join(shown) or 'none'}."
-        )
+        raise ValueError(f"The figure draws one contender or two, not {', '.join(shown) or 'none'}.")
     rows = rows_of(df, shown, None)
     if len(rows[["m", "n", "k"]].drop_duplicates()) > 1:
         raise ValueError("The figure is of one size, and the records are of several.")
@@ -194,9 +186,7 @@ def vectors(df: pd.DataFrame, fma: float | None = None, shown: Sequence[str] = (
             how = {"color": ROWS[place], "marker": MARKS[place], "markeredgewidth": 0}
             handles[f"M = {window}"] = Line2D([], [], markersize=MARKER + 1, **how)
         if fma:
-            handles["FMA ceiling"] = ax.axhline(
-                fma, color=BOUND, linewidth=1.3, linestyle=(0, (5, 3))
-            )
+            handles["FMA ceiling"] = ax.axhline(fma, color=BOUND, linewidth=1.3, linestyle=(0, (5, 3)))
         ax.set_xscale("log", base=2)
         ax.set_xticks(lengths, [f"{length}" for length in lengths])
         ax.xaxis.set_minor_locator(NullLocator())

@@ -51,8 +51,7 @@ def counted(counters: pd.DataFrame, shown: Sequence[str] = PROFILED) -> pd.DataF
         time_us=table[ncu.TIME] / 1e3,
         tflops=flops / table[ncu.TIME] / 1e3,
         dram_bytes=of("dram__bytes_read.sum") + of("dram__bytes_write.sum"),
-        l2_bytes=32
-        * (of("lts__t_sectors_op_read.sum") + of("lts__t_sectors_op_red.sum").fillna(0)),
+        l2_bytes=32 * (of("lts__t_sectors_op_read.sum") + of("lts__t_sectors_op_red.sum").fillna(0)),
         shared_bytes=128 * of("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
     )
     out = out.sort_values("density", ascending=False, kind="stable")

@@ -26,9 +26,7 @@ def transition(df: pd.DataFrame, stated: float | None = 0.7):
         raise ValueError(f"The figure has room for four kinds of lines, not {len(kinds)}.")
     across = min(len(gpus), 2)
     down = -(-len(gpus) // across)
-    fig, axes = plt.subplots(
-        down, across, figsize=(WIDTH, 0.9 + 2.75 * down), sharex=True, sharey=True, squeeze=False
-    )
+    fig, axes = plt.subplots(down, across, figsize=(WIDTH, 0.9 + 2.75 * down), sharex=True, sharey=True, squeeze=False)
     handles: dict[str, object] = {}
     data = df.assign(crossing=np.nan)
     for ax, gpu in zip(axes.flat, gpus, strict=False):
@@ -46,9 +44,7 @@ def transition(df: pd.DataFrame, stated: float | None = 0.7):
             (handles[kind],) = ax.plot(100 * rows["sparsity"], rows["intensity"], **how)
             at = _falls_below(rows["sparsity"].to_numpy(), rows["intensity"].to_numpy(), ridge)
             data.loc[chosen, "crossing"] = at
-            text = f"{kind}: " + (
-                "never" if np.isnan(at) else f"{100 * at:.0f} %" if at else "always"
-            )
+            text = f"{kind}: " + ("never" if np.isnan(at) else f"{100 * at:.0f} %" if at else "always")
             said.append(text)
             if at > 0:
                 ax.plot(100 * at, ridge, MARKS[place], color=ROWS[place], markersize=8, mew=0)

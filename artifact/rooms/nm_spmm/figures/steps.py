@@ -85,9 +85,7 @@ def stepwise(
     if len(stated):
         plot.legend(fig, {"stated by the source, % of its peak": Line2D([], [], **plot.hollow())})
     plot.ends(ax, ends)
-    data = rows[["experiment", "variant", *POINT, "median_us", "useful"]].assign(
-        per_cent=100 * rows["useful"] / fma
-    )
+    data = rows[["experiment", "variant", *POINT, "median_us", "useful"]].assign(per_cent=100 * rows["useful"] / fma)
     over = ratios.stack().rename("over_base").reset_index()
     data = data.merge(over, on=["variant", "density"], how="left")
     stated = stated.assign(per_cent=100 * stated["stated"].astype(float))
@@ -142,9 +140,7 @@ def sizes(
     ax.set(xlim=(-1, len(densities) * wide - 1), ylim=(0, top))
     ax.set_yticks(range(0, 101, 20))
     ax.grid(axis="x", visible=False)
-    said = "; ".join(
-        f"{s}: " + " × ".join(map(plot.number, map(int, size))) for s, size in shapes.items()
-    )
+    said = "; ".join(f"{s}: " + " × ".join(map(plot.number, map(int, size))) for s, size in shapes.items())
     half = said.find("; ", len(said) // 2 - 8)
     said = said if half < 0 else said[: half + 1] + "\n" + said[half + 2 :]
     ax.set(xlabel=f"m × n × k of {said}", ylabel="efficiency (% of the FMA ceiling)")

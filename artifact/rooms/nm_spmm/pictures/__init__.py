@@ -19,6 +19,16 @@ from artifact.rooms.nm_spmm.pictures.steps import (
 from artifact.rooms.nm_spmm.pictures.windows import footprint, format_picture, working_set
 
 __all__ = [
-    "MARKS", "PARTS", "SLICES", "blocking", "footprint", "format_picture", "packing_picture", "period_of", "pipeline",
-    "schedule", "shares", "working_set",
-]  # fmt: skip
+    "MARKS",
+    "PARTS",
+    "SLICES",
+    "blocking",
+    "footprint",
+    "format_picture",
+    "packing_picture",
+    "period_of",
+    "pipeline",
+    "schedule",
+    "shares",
+    "working_set",
+]

@@ -22,8 +22,7 @@ def packing_picture(b: nm.Nm, packed: Packed, block: int = 0, step: int = 0):
     """
     if not (0 <= block < packed.blocks and 0 <= step < packed.steps):
         raise ValueError(
-            f"There is no block {block} with a step {step} among {packed.blocks} blocks of "
-            f"{packed.steps} steps."
+            f"There is no block {block} with a step {step} among {packed.blocks} blocks of {packed.steps} steps."
         )
     slots = range(packed.columns // packed.slot)
     slots = [s for s in slots if block * packed.columns + s * packed.slot < b.n]

@@ -151,9 +151,7 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12):
     end, in steps. Raises ValueError where there is no tile, step or block to draw.
     """
     if min(*tiles, steps, blocks, shown) < 1:
-        raise ValueError(
-            f"Shares are drawn from 1 tile, step and block on, not {tiles}, {steps}, {blocks}, {shown}."
-        )
+        raise ValueError(f"Shares are drawn from 1 tile, step and block on, not {tiles}, {steps}, {blocks}, {shown}.")
     count = tiles[0] * tiles[1]
     rows = [
         (
@@ -175,9 +173,7 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12):
     data = pd.DataFrame(rows, columns=["schedule", "block", "tile", "what", "start", "end"])
     end = data["end"].max()
     drawn = np.unique(np.linspace(0, data["block"].max(), shown).round().astype(int)).tolist()
-    fig, axes = plt.subplots(
-        1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True
-    )
+    fig, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True)
     for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
         for row in df[df["block"].isin(drawn)].itertuples():
             low = drawn.index(row.block)
@@ -201,9 +197,6 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12):
         ax.grid(visible=False)
     axes[0].set(xlim=(0, 1.01 * end), ylim=(len(drawn) + 0.1, -0.1), ylabel="block")
     axes[0].set_yticks(np.arange(len(drawn)) + 0.5, drawn)
-    handles = {
-        label: Patch(facecolor=(*to_rgb(colour), 0.28), edgecolor=colour)
-        for label, colour in PARTS.values()
-    }
+    handles = {label: Patch(facecolor=(*to_rgb(colour), 0.28), edgecolor=colour) for label, colour in PARTS.values()}
     plot.legend(fig, handles, columns=3)
     return fig, data

@@ -88,9 +88,7 @@ def format_picture(b: nm.Nm):
     ax.plot(ends, [b.k + 0.4] * 2, color=INK, linewidth=1.4)
     text = f"a vector: {b.vector} columns, kept or pruned as one"
     sketch.put(ax, 0, b.k + 1.2, text, ha="left", fontsize=8)
-    sketch.put(
-        ax, left, b.w + 0.75, "framed: one vector in all three", ha="left", va="top", fontsize=8
-    )
+    sketch.put(ax, left, b.w + 0.75, "framed: one vector in all three", ha="left", va="top", fontsize=8)
     sketch.put(ax, right, b.w + 0.75, "position in\nthe window", ha="left", va="top", fontsize=8)
     ax.set(xlim=(-2.6, width + 0.3), ylim=(b.k + 1.9, -1.5))
     ax.set_aspect("equal")
@@ -103,9 +101,7 @@ def _needed(b: nm.Nm, columns: int, depth: int, block: int, step: int) -> np.nda
     block of `columns` columns needs. ValueError where there is no such block or step."""
     first, last = step * depth, min((step + 1) * depth, b.k)
     if depth < 1 or depth % b.group or not 0 <= first < b.k or block < 0:
-        raise ValueError(
-            f"There is no step {step} of {depth} rows, a multiple of {b.group}, in {b.k} rows."
-        )
+        raise ValueError(f"There is no step {step} of {depth} rows, a multiple of {b.group}, in {b.k} rows.")
     vectors = np.arange(block * columns, min((block + 1) * columns, b.n)) // b.vector
     vectors = sorted(set(vectors.tolist()))
     if not vectors:
@@ -117,9 +113,7 @@ def _needed(b: nm.Nm, columns: int, depth: int, block: int, step: int) -> np.nda
     return needed
 
 
-def working_set(
-    cases: Mapping[str, nm.Nm], columns: int = 128, depth: int = 64, block: int = 0, step: int = 0
-):
+def working_set(cases: Mapping[str, nm.Nm], columns: int = 128, depth: int = 64, block: int = 0, step: int = 0):
     """Fig. 2: the rows of A_s that the vectors of a block need in a step, for each case.
 
     cases: title -> matrix, such as one of moderate and one of high sparsity; columns: of a block;
@@ -155,9 +149,7 @@ def working_set(
         for edge in range(0, rows + 1, b.group):
             sketch.rule(ax, (edge, edge), (top + 1.2, y + 2), True)
         sketch.put(ax, 0, y + 2.6, f"row {step * depth}", ha="left", fontsize=8, alpha=0.7)
-        sketch.put(
-            ax, rows, y + 2.6, f"row {step * depth + rows - 1}", ha="right", fontsize=8, alpha=0.7
-        )
+        sketch.put(ax, rows, y + 2.6, f"row {step * depth + rows - 1}", ha="right", fontsize=8, alpha=0.7)
         counts = enumerate(need.sum(axis=0).tolist())
         data += [{"case": title, "row": step * depth + r, "vectors": int(c)} for r, c in counts]
         top = y + 3.9

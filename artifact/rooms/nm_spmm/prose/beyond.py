@@ -36,9 +36,7 @@ def roofline(trial: Trial, rows: pd.DataFrame, eq3: Mapping[tuple[str, float], f
 
     rows: the data behind the roofline. eq3: FLOP per byte by Eq. 3.
     """
-    v3 = rows[
-        (rows["source"] == "measured") & (rows["variant"] == "v3") & (rows["density"] == 0.125)
-    ]
+    v3 = rows[(rows["source"] == "measured") & (rows["variant"] == "v3") & (rows["density"] == 0.125)]
     if v3.empty:
         return ""
     intensity, v3 = eq3["v3", 0.125], v3.iloc[0]
@@ -47,7 +45,7 @@ def roofline(trial: Trial, rows: pd.DataFrame, eq3: Mapping[tuple[str, float], f
         "Share of the FMA ceiling while being profiled, and what the paper states for its A100. Where Eq. 3 puts V3 at "
         f"{sparsity(0.125)}, {intensity:.1f} FLOP/B, DRAM alone would allow {dram:.0f} TFLOP/s and L2 {l2:.0f}; it "
         f"sustains {v3['tflops']:.0f}. DRAM sees only {intensity / v3['dram']:.0%} of Eq. 3's bytes, so it is not the limit."
-    )  # fmt: skip
+    )
 
 
 def spread(lengths: pd.DataFrame) -> dict[str, float]:
@@ -61,11 +59,7 @@ def vectors(lengths: pd.DataFrame) -> str:
     auto, v3 = (of(lengths, v, "tflops") for v in ("auto", "v3"))
     lines = []
     for d in by_density(auto).index:
-        at = {
-            pattern(key[0])[1]: key
-            for key in auto.index
-            if key[4] == d and pattern(key[0])[0] == GROUP
-        }
+        at = {pattern(key[0])[1]: key for key in auto.index if key[4] == d and pattern(key[0])[0] == GROUP}
         if len(at) > 1:
             (short, first), (long, last) = min(at.items()), max(at.items())
             lines.append(
@@ -77,7 +71,7 @@ def vectors(lengths: pd.DataFrame) -> str:
         " ".join(lines) + " Over all patterns of one sparsity the slowest has "
         f"{least['auto']:.0%} of the fastest with `auto`, {least['v3']:.0%} with V3. Short vectors cost twice: a "
         "warp's lanes need several rows of A at once, and a block's union of choices approaches all of them."
-    )  # fmt: skip
+    )
 
 
 def ragged(df: pd.DataFrame) -> str:
@@ -133,13 +127,9 @@ def crossings(compared: pd.DataFrame) -> str:
 
 def tensor_rates(tensor: pd.DataFrame, stepwise: pd.DataFrame) -> str:
     """What the kernels on tensor cores reach, beside the FP32 ones of the run of Fig. 7."""
-    tops = {
-        names[0]: tensor.loc[tensor["variant"] == names[0], "tflops"] for names in DTYPES.values()
-    }
+    tops = {names[0]: tensor.loc[tensor["variant"] == names[0], "tflops"] for names in DTYPES.values()}
     said = listed(
-        f"up to {rate.max():.0f} TFLOP/s of useful work for `{name}`"
-        for name, rate in tops.items()
-        if len(rate)
+        f"up to {rate.max():.0f} TFLOP/s of useful work for `{name}`" for name, rate in tops.items() if len(rate)
     )
     most = max(rate.max() for rate in results.rates(stepwise).values())
     return f"That is {said}; the FP32 kernels of this page reach {most:.0f}."

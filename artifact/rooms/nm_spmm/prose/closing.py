@@ -101,11 +101,7 @@ def _odd_sizes(ideal: pd.Series) -> str:
 def _predictions(outcome: pd.DataFrame) -> str:
     judged = outcome[outcome["predicted"].notna()]
     wrong = judged[(judged["came"] / judged["predicted"] - 1).abs() >= 0.05]
-    return (
-        f"Our predictions for {named(wrong['rung'])} were off by more than 5%."
-        if len(wrong)
-        else ""
-    )
+    return f"Our predictions for {named(wrong['rung'])} were off by more than 5%." if len(wrong) else ""
 
 
 def _tensor_cores(compared: pd.DataFrame | None) -> str:
@@ -138,9 +134,7 @@ def in_short(trial: Trial, bars: Bars, counted: Counters) -> str:
     shares = {v: results.rates(stepwise)[v] / trial.fma for v in ("v3", "auto")}
     v3, auto = (at_each(s[[d for d in s.index if d < 1]], "{:.0%}") for s in shares.values())
     known = {"v3", "auto"} <= set(counted.profiled) and max(counted.memory().values()) < 60
-    bounded = (
-        "not memory: the FMA pipes are kept from issuing" if known else "in the counters above"
-    )
+    bounded = "not memory: the FMA pipes are kept from issuing" if known else "in the counters above"
     met = bars.missed.empty and bars.short.empty
     verdict = f"in the mean no sparsity gains less than {AIM - 1:.0%}" if met else _short(bars)
     return f"""

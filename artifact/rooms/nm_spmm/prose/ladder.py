@@ -34,13 +34,10 @@ def predictions(outcome: pd.DataFrame) -> str:
     near = judged[(judged["came"] / judged["predicted"] - 1).abs() < 0.05]
     verb = "is" if len(near) == 1 else "are"
     return (
-        (
-            f"Of {len(judged)} predictions with a number, {len(near)} {verb} within 5% of what came. "
-            if len(judged)
-            else ""
-        )
-        + "All rungs and what they sustain, in TFLOP/s of useful work and per cent of the FMA ceiling:"
-    )
+        f"Of {len(judged)} predictions with a number, {len(near)} {verb} within 5% of what came. "
+        if len(judged)
+        else ""
+    ) + "All rungs and what they sustain, in TFLOP/s of useful work and per cent of the FMA ceiling:"
 
 
 def waves(shares: pd.DataFrame, tiles: int, sms: int, stepwise: pd.DataFrame) -> str:
@@ -72,8 +69,7 @@ def trials(outcomes: pd.DataFrame) -> str:
     """outcomes: `results.trials`."""
     lost = sum(came.max() < 1.0 for came in outcomes["came"])
     off = sum(
-        abs(mean(came) / factor - 1) >= 0.05
-        for came, factor in zip(outcomes["came"], outcomes["factor"], strict=True)
+        abs(mean(came) / factor - 1) >= 0.05 for came, factor in zip(outcomes["came"], outcomes["factor"], strict=True)
     )
     return (
         f"{lost} of {len(outcomes)} lose at every sparsity. {off} of the expectations were off by 5% or more. What "
@@ -118,9 +114,7 @@ def waits(counted: Counters) -> str:
     """What V3, `auto` and the nmSPARSE-style kernel wait for; nothing where these were not profiled."""
     if not {"v3", "auto", "nm_baseline"} <= set(counted.profiled):
         return ""
-    slots, fma, shared = (
-        PIPES[c] for c in ("issue slots [%]", "FMA pipe [%]", "shared memory [%]")
-    )
+    slots, fma, shared = (PIPES[c] for c in ("issue slots [%]", "FMA pipe [%]", "shared memory [%]"))
     reasons = [name for name in STALLS if name != "not selected"]
     stalled = {name: counted.stalled("v3", HALF, STALLS[name]) for name in reasons}
     worst = max(stalled, key=lambda name: np.nan_to_num(stalled[name]))
@@ -150,9 +144,7 @@ def fetches(counted: Counters) -> str:
     """Waits for instructions in the rungs that differ in their loop; nothing where these were not profiled."""
     if not {"bulk", "stream", "rolled"} <= set(counted.profiled):
         return ""
-    bulk, stream, rolled = (
-        counted.stalled(v, HALF, "no_instruction") for v in ("bulk", "stream", "rolled")
-    )
+    bulk, stream, rolled = (counted.stalled(v, HALF, "no_instruction") for v in ("bulk", "stream", "rolled"))
     height = {d: rows_of_a_step("stream", round(d * GROUP), GROUP) for d in (HALF, SPARSE)}
     return (
         f"For instructions that were not there yet `bulk` has {bulk:.2f} warps waiting per instruction issued at "

@@ -58,9 +58,7 @@ def stepwise(df: pd.DataFrame, fma: float) -> str:
     moderate = [d for d in share.index if d < 1 and d not in sparse]
     for kept, where in ((moderate, "moderate"), (sparse, "high")):
         if kept:
-            lines.append(
-                f"At {where} sparsity V2 is at {at_each(v2[kept])} of V1, V3 at {at_each(v3[kept])} of V2."
-            )
+            lines.append(f"At {where} sparsity V2 is at {at_each(v2[kept])} of V1, V3 at {at_each(v3[kept])} of V2.")
     if gains := steps_at_high(df):
         lines.append(
             f"The paper finds both steps significant at high sparsity. Here packing by itself, in V2, where the extra load of an "
@@ -79,9 +77,7 @@ def packing(packed: pd.DataFrame) -> str:
         if len(pays)
         else "Packing pays at no sparsity here. "
     )
-    text += (
-        f"The rule of 70% is right at {len(results.rule_is_right(won))} of {len(won)} sparsities."
-    )
+    text += f"The rule of 70% is right at {len(results.rule_is_right(won))} of {len(won)} sparsities."
     if len(pays) < len(results.high(won.index)):
         text += (
             " What it saves are reads of L2; what it costs is a load that must arrive before the next can be issued. "
@@ -97,8 +93,7 @@ def classes_of_table_2(by_size: pd.DataFrame) -> str:
     hits = sum(name == expected[key[1:4]] for key, name in best.items())
     return (
         "The best of the three, at each size and sparsity. It is the one of Table II at "
-        f"{hits} of {len(best)} points."
-        + (" The paper's “consistently” holds." if hits == len(best) else "")
+        f"{hits} of {len(best)} points." + (" The paper's “consistently” holds." if hits == len(best) else "")
     )
 
 
@@ -140,8 +135,7 @@ def auto_over_classes(by_size: pd.DataFrame) -> str:
     gap = (us[results.CLASSES].min(axis=1) / us["auto"]).dropna()
     return (
         f"`auto`, which may take other tiles and cut K, is at {mean(gap):.2f}× of the best of the three, "
-        f"{gap.min():.2f} to {gap.max():.2f}×"
-        + (f"; most at {point_of(gap.idxmax())}." if len(gap) else ".")
+        f"{gap.min():.2f} to {gap.max():.2f}×" + (f"; most at {point_of(gap.idxmax())}." if len(gap) else ".")
     )
 
 
@@ -152,17 +146,13 @@ def llama(df: pd.DataFrame, stated: Mapping[str, pd.DataFrame]) -> str:
         "nmsparse_vw32": "nmSPARSE's kernel, rebuilt",
         "nm_baseline": "our kernel in its style",
     }
-    measured = {
-        name: [mean(over(df, v, name)) for v in ("v3", "auto")] for name in kernels if has(df, name)
-    }
+    measured = {name: [mean(over(df, v, name)) for v in ("v3", "auto")] for name in kernels if has(df, name)}
     claimed = text(stated, "speedup_nmsparse", "abstract")["low"]
     each, behind = len(at(dense, by_density(dense).index[0])), int((dense < 1).sum())
     return (
         f"Geometric means over {each} points a sparsity; speedups over cuBLAS. The paper has V3 at {claimed:g}× nmSPARSE; "
         "here, over all, V3 and `auto` are at "
-        + "; at ".join(
-            f"{v3:.2f}× and {auto:.2f}× {kernels[name]}" for name, (v3, auto) in measured.items()
-        )
+        + "; at ".join(f"{v3:.2f}× and {auto:.2f}× {kernels[name]}" for name, (v3, auto) in measured.items())
         + f". On average `auto` gets {mean(ideal):.0%} of the ideal M/N: from {ideal.min():.0%}, at "
         f"{point_of(ideal.idxmin())}, to {ideal.max():.0%}, at {point_of(ideal.idxmax())}"
         + (
@@ -170,11 +160,7 @@ def llama(df: pd.DataFrame, stated: Mapping[str, pd.DataFrame]) -> str:
             if ideal.max() > 1
             else ". "
         )
-        + (
-            f"It is behind cuBLAS at {behind} of {len(ideal)} points."
-            if behind
-            else "It is nowhere behind cuBLAS."
-        )
+        + (f"It is behind cuBLAS at {behind} of {len(ideal)} points." if behind else "It is nowhere behind cuBLAS.")
     )
 
 
@@ -268,21 +254,14 @@ def rebuilt(bars: Bars) -> str:
         if len(rebuilt_)
         else ": ratios over it have to be read with that in mind."
     )
-    there = (
-        f"; {mean(big):.2f}× from m = {BIG // 2:,} on, {mean(small):.2f}× below"
-        if len(big) and len(small)
-        else ""
-    )
+    there = f"; {mean(big):.2f}× from m = {BIG // 2:,} on, {mean(small):.2f}× below" if len(big) and len(small) else ""
     return (
         f"**And V3?** Our rebuilding of it, {how} is at {mean(ported):.2f}× of the authors' own kernels, "
-        f"{ported.min():.2f} to {ported.max():.2f}×{there}. {why}{style}{own}"
-        + (f"\n\n{apart}" if apart else "")
+        f"{ported.min():.2f} to {ported.max():.2f}×{there}. {why}{style}{own}" + (f"\n\n{apart}" if apart else "")
     )
 
 
-def _apart(
-    who: str, factor: pd.Series, us: pd.Series, most: float = 0.05, short: float = 100
-) -> str:
+def _apart(who: str, factor: pd.Series, us: pd.Series, most: float = 0.05, short: float = 100) -> str:
     """Where a rebuilding is more than `most` from what it rebuilds, and how long it takes there. us: its own times."""
     off = factor[(factor - 1).abs() > most]
     if off.empty:

@@ -118,9 +118,7 @@ def held_back(rows: pd.DataFrame, mhz_most: float) -> str:
         return NOT_COUNTED
     both = both[both["us"][[OURS, THEIRS]].notna().all(axis=1)]
     share = rows["tensor"].div(rows["clocks"]).unstack("variant").loc[both.index]
-    over = {
-        name: both[name][OURS] / both[name][THEIRS] for name in ("us", "clocks", "ghz", "tensor")
-    }
+    over = {name: both[name][OURS] / both[name][THEIRS] for name in ("us", "clocks", "ghz", "tensor")}
     bytes_ = {name: both[name][OURS] / both[name][THEIRS] for name in ("port", "slices", "dram")}
     last = both.index[-1]
     lower = rows["ghz"].max() * 1e3 < mhz_most
@@ -140,11 +138,7 @@ def held_back(rows: pd.DataFrame, mhz_most: float) -> str:
     cost, rate = geomean(over["clocks"]), geomean(1 / over["ghz"])
     words.append(
         f"In the mean over the sizes clocks make ours {cost:.2f}× and their rate {rate:.2f}× as long: what holds it back is "
-        + (
-            "clocks in which the tensor cores wait"
-            if cost > rate
-            else "the clock that power leaves it"
-        )
+        + ("clocks in which the tensor cores wait" if cost > rate else "the clock that power leaves it")
         + (", while it runs at the higher clock." if cost > rate and rate < 1 else ".")
     )
     return " ".join(words)

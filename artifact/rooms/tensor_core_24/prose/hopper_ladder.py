@@ -25,7 +25,7 @@ from artifact.rooms.tensor_core_24.experiments import (
     Ladder,
     Profile,
     by_size,
-)  # fmt: skip
+)
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import bounds as bounds_
 from kernels.tensor_core_24 import family
@@ -144,9 +144,7 @@ def clock(profile: Profile, ladder: Ladder, machine: facts.Machine) -> str:
         if profile.counters.has(v, size=s, metrics=[CLOCK])
     ]
     held = max(seen) > 0.97 * top
-    nvml, watt, reason = (
-        by_size(ladder.frame, path[-1], column)[size] for column in ("sm_mhz", "power_w", "throttle")
-    )  # fmt: skip
+    nvml, watt, reason = (by_size(ladder.frame, path[-1], column)[size] for column in ("sm_mhz", "power_w", "throttle"))
     needed = [get(v, size, TIME) * get(v, size, CLOCK) / 1e15 for v in path]  # million clocks
     capped = f" (“{reason}”)" if "power" in str(reason) else ""
     dram = [f"{get(v, size, FROM_DRAM) / 1e9:.2f}" for v in path]
@@ -175,9 +173,7 @@ def alone(bounds: Counters, profile: Profile) -> str:
     clocks = {
         name: [_clocks(bounds, name + part, size) for part in bounds_.LEFT_OUT]
         for name in bounds_.TILES
-        if bounds.has(
-            *(name + part for part in bounds_.LEFT_OUT), size=size, metrics=(TIME, CLOCK, SHARED)
-        )
+        if bounds.has(*(name + part for part in bounds_.LEFT_OUT), size=size, metrics=(TIME, CLOCK, SHARED))
     }
     if not clocks:
         return ""
@@ -190,9 +186,7 @@ def alone(bounds: Counters, profile: Profile) -> str:
     read = [bounds.get(f"{v}_unloaded", size, SHARED) for v in clocks]
     hidden = min(shares) > 0.95
     verdict = (
-        "So it is the instruction that bounds them, and loads are hidden"
-        if hidden
-        else "So loads are not all hidden"
+        "So it is the instruction that bounds them, and loads are hidden" if hidden else "So loads are not all hidden"
     )
     left = (
         f" For such tiles at most {1 - min(shares):.0%} of the clocks are to be had from what surrounds the multiplication; the rest are waves that are not full, and joules."
@@ -240,9 +234,7 @@ def _multicast(ladder: Ladder, counters: Counters) -> str:
     if not counters.has(name, keep, size=size, metrics=(TO_SM, AT_L2)):
         return text
     arrives, handled = counters.get(keep, size, TO_SM), counters.get(keep, size, AT_L2)
-    served = (
-        ": neighbours that ask for the same line at about the same time are served once already"
-    )
+    served = ": neighbours that ask for the same line at about the same time are served once already"
     waits = ", and the blocks of a cluster have to wait for each other's stages"
     return (
         f"{text} Yet without it, {arrives / 1e9:.1f} GB arrive at the SMs while the slices of L2 handle {handled / 1e9:.1f}"
@@ -357,14 +349,10 @@ def _last_wave(ladder: Ladder, counters: Counters, sms: int) -> str:
     if not cut:
         return text
     size, before = cut[-1], np.ceil(fill[cut[-1]])
-    text += (
-        f" {before:.0f} waves become {before - 0.5}, worth {before / (before - 0.5):.2f}× at best."
-    )
+    text += f" {before:.0f} waves become {before - 0.5}, worth {before / (before - 0.5):.2f}× at best."
     if not counters.has(name, tall, size=size, metrics=(TIME, CLOCK, FROM_DRAM)):
         return text
-    time, rate, dram = (
-        counters.ratio(name, tall, size, metric) for metric in (TIME, CLOCK, FROM_DRAM)
-    )
+    time, rate, dram = (counters.ratio(name, tall, size, metric) for metric in (TIME, CLOCK, FROM_DRAM))
     return (
         f"{text} The profile has {1 / time:.2f}×: {more(time * rate - 1, 'clocks')}, at a clock rate that is {rate - 1:+.0%}; DRAM delivers "
         f"{more(dram - 1, 'bytes')}."
@@ -384,12 +372,9 @@ def _refilling(ladder: Ladder, counters: Counters) -> str:
     if not counters.has(name, tall, size=size, metrics=(SHARED, AT_L2, CLOCK, INSTRUCTIONS)):
         return text
     done, busy, rate = (
-        [counters.get(v, size, metric) for v in (name, tall)]
-        for metric in (INSTRUCTIONS, SHARED, CLOCK)
+        [counters.get(v, size, metric) for v in (name, tall)] for metric in (INSTRUCTIONS, SHARED, CLOCK)
     )
-    cost = (
-        ": asking in turn may cost what the tile saves" if done[0] > done[1] and gain < 1.02 else ""
-    )
+    cost = ": asking in turn may cost what the tile saves" if done[0] > done[1] and gain < 1.02 else ""
     return (
         f"{text} At {cube(size)} L2 handles {more(counters.ratio(name, tall, size, AT_L2) - 1, 'bytes')} than for `{tall}`, and the clock that power leaves is {rate[0] / 1e9:.2f} instead of "
         f"{rate[1] / 1e9:.2f} GHz. But warps execute {done[0] / 1e6:.0f} million instructions instead of {done[1] / 1e6:.0f}, and shared memory is busy {busy[0]:.0f}% of the time instead of {busy[1]:.0f}%{cost}."
@@ -408,9 +393,7 @@ def _three(ladder: Ladder, counters: Counters) -> str:
     if not counters.has(name, before, size=size, metrics=(TIME, CLOCK, AT_L2, INSTRUCTIONS)):
         return text
     done = [counters.get(v, size, INSTRUCTIONS) / 1e6 for v in (name, before)]
-    time, rate, slices = (
-        counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2)
-    )
+    time, rate, slices = (counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2))
     pays = (
         ": in this profile what was saved in clocks was lost in clock rate again"
         if time * rate < 0.98 and time > 0.98
@@ -440,9 +423,7 @@ def _pieces(ladder: Ladder, counters: Counters, sms: int) -> str:
     size = ladder.climbed[-1]
     if not counters.has(name, before, size=size, metrics=(TIME, CLOCK, AT_L2)):
         return text
-    time, rate, slices = (
-        counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2)
-    )
+    time, rate, slices = (counters.ratio(name, before, size, metric) for metric in (TIME, CLOCK, AT_L2))
     costs = (
         ": a piece brings all of B's columns once more, and A comes in boxes of 64 rows, whose reads may merge less"
         if slices > 1.02

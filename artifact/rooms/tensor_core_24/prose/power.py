@@ -39,12 +39,7 @@ a multiplication costs: {_short(view)}.
 def _short(view: View) -> str:
     """How long the points lasted that tell nothing, the shortest and the longest."""
     known = {(r.m, r.experiment) for r in view.joules.itertuples()}
-    rest = view.asked[
-        [
-            (m, e) not in known
-            for m, e in zip(view.asked["m"], view.asked["experiment"], strict=True)
-        ]
-    ]
+    rest = view.asked[[(m, e) not in known for m, e in zip(view.asked["m"], view.asked["experiment"], strict=True)]]
     if rest.empty:
         return "here there are none"
     ends = rest.sort_values("ms").iloc[[0, -1]].drop_duplicates()
@@ -114,9 +109,7 @@ between them, then the next. `auto` over cuSPARSELt's best: {listed(each)}."""
     if judged.empty:
         return text + " At none of these sizes did power lower the clock in both.\n"
     ratios = judged["alone"] / judged["turns"] - 1
-    spread = ((told["q75_us"] - told["q25_us"]) / told["median_us"])[
-        told["m"].isin(judged.index)
-    ].max()
+    spread = ((told["q75_us"] - told["q25_us"]) / told["median_us"])[told["m"].isin(judged.index)].max()
     mean = float(np.expm1(np.log1p(ratios).mean()))
     verdict = (
         f"Alone, the thriftier kernel gains {mean:.1%}"

@@ -36,10 +36,7 @@ def pruned(made: pd.DataFrame | None) -> str:
     """How long pruning and compressing take; made: the record of `prepare.measure`, or None."""
     if made is None:
         return "How long pruning and compressing take on this GPU was not recorded."
-    taken = (
-        f"{row.median_us:,.0f} µs at {row.m} × {row.k} ({row.gbps:,.0f} GB/s)"
-        for row in made.itertuples()
-    )
+    taken = (f"{row.median_us:,.0f} µs at {row.m} × {row.k} ({row.gbps:,.0f} GB/s)" for row in made.itertuples())
     return (
         f"Pruning and compressing a dense matrix takes this GPU {listed(taken)}. The bytes are those that must be read and "
         "written; values and metadata were compared with NumPy's first, bit by bit."
@@ -146,9 +143,13 @@ def _post_peak(benchmarks: pd.DataFrame) -> float:
 
 
 def shared_memory(
-    square: pd.DataFrame, ceilings: Ceilings, clocks: Clocks | None, share: Share, benchmarks: pd.DataFrame,
+    square: pd.DataFrame,
+    ceilings: Ceilings,
+    clocks: Clocks | None,
+    share: Share,
+    benchmarks: pd.DataFrame,
     counters: Counters,
-) -> str:  # fmt: skip
+) -> str:
     """The second reason; nothing where the GPU's `mma.sp` was not measured."""
     if clocks is None:
         return ""
@@ -185,9 +186,7 @@ def mean_of(studies: pd.DataFrame) -> dict[str, float]:
     return {v: geomean(experiments.over(studies, v, "mma_sp")) for v in known}
 
 
-def side_studies(
-    studies: pd.DataFrame, machine: facts.Machine, counters: Counters, shapes: list[dict]
-) -> str:
+def side_studies(studies: pd.DataFrame, machine: facts.Machine, counters: Counters, shapes: list[dict]) -> str:
     """A list of what each choice of the post is worth; shapes: of the sweep."""
     mean = mean_of(studies)
     points = [
@@ -197,7 +196,7 @@ def side_studies(
         _one_selector(mean, machine, shapes),
         _x2(mean, machine, shapes),
         *(_stages(count, mean, machine, shapes) for count in (2, 4, 5)),
-    ]  # fmt: skip
+    ]
     registers, shared = facts.blocks_by_registers(machine), facts.blocks_by_shared(machine)
     waits = ": while one block waits, another can work." if min(shared, registers) > 1 else "."
     sizes = [cube(s) for s in by_size(studies, "mma_sp").index]
@@ -209,9 +208,7 @@ def side_studies(
     )
 
 
-def _undone(
-    variant: str, text: str, mean: Mapping[str, float], machine: facts.Machine, shapes
-) -> str:
+def _undone(variant: str, text: str, mean: Mapping[str, float], machine: facts.Machine, shapes) -> str:
     """One choice of the post, undone: what it costs and what was predicted, or why it is not there."""
     if variant not in mean:
         fits = facts.takes_all(machine, variant, shapes)
@@ -244,16 +241,10 @@ def _conflicts(counters: Counters, variant: str) -> float:
 
 def _two_warps(mean, machine, shapes) -> str:
     variant = "mma_sp_two_warps"
-    text = _undone(
-        variant, "Metadata by the first two warps, 16 bytes a thread", mean, machine, shapes
-    )
+    text = _undone(variant, "Metadata by the first two warps, 16 bytes a thread", mean, machine, shapes)
     if variant not in mean:
         return text
-    came = (
-        "So it is here."
-        if mean[variant] < 0.98
-        else "Copies are predicated, so no warp diverges either way."
-    )
+    came = "So it is here." if mean[variant] < 0.98 else "Copies are predicated, so no warp diverges either way."
     return f"{text} The post tried this briefly, against divergence, and found it slower. {came}"
 
 
@@ -264,9 +255,7 @@ def _one_selector(mean, machine, shapes) -> str:
         return text
     if mean[variant] < 0.98:
         return f"{text} The swizzle that the post is about is worth this much here."
-    return (
-        f"{text} On this GPU the swizzle that the post is about is not what the kernel waits for."
-    )
+    return f"{text} On this GPU the swizzle that the post is about is not what the kernel waits for."
 
 
 def _x2(mean, machine, shapes) -> str:

@@ -29,7 +29,7 @@ from artifact.rooms.tensor_core_24.experiments import (
     Profile,
     by_size,
     wide,
-)  # fmt: skip
+)
 from artifact.rooms.tensor_core_24.prose.published_kernel import Clocks, Share
 from artifact.rooms.tensor_core_24.sass import Published
 from kernels.tensor_core_24 import family
@@ -76,15 +76,9 @@ def speedups(both: pd.DataFrame) -> Speedups:
 def against_libraries(over: Speedups) -> str:
     best, large, aim = over.best, over.large, over.below_aim
     ahead = best.min() >= 1
-    weak = {
-        key: ratio for key, ratio in over.dense.items() if max(key) <= 1024 or key[1] <= 128
-    }  # fmt: skip
+    weak = {key: ratio for key, ratio in over.dense.items() if max(key) <= 1024 or key[1] <= 128}
     under = best[best < 0.95]
-    small = (
-        f" The {len(over.small)} smaller ones: {geomean(over.small):.2f}×."
-        if len(over.small)
-        else ""
-    )
+    small = f" The {len(over.small)} smaller ones: {geomean(over.small):.2f}×." if len(over.small) else ""
     return f"""
 Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's best algorithm (geometric mean), {geomean(over.default):.2f}× its default and {geomean(over.dense):.2f}× dense cuBLASLt. *Predicted: {facts.prediction("auto")}* Against the best:
 
@@ -112,9 +106,7 @@ def _aim(reached: int, below: pd.Series) -> str:
     )
 
 
-def version(
-    machine: facts.Machine, others: Mapping[str, pd.DataFrame] = MappingProxyType({})
-) -> str:
+def version(machine: facts.Machine, others: Mapping[str, pd.DataFrame] = MappingProxyType({})) -> str:
     """Which cuSPARSELt it is, and what is known of that version. others: records of other versions, by version."""
     version = machine.get("cusparselt")
     text = f"The library is cuSPARSELt {version or 'of an unknown version'}. "
@@ -152,18 +144,11 @@ def what_is_left(profile: Profile, square: pd.DataFrame, over: Speedups, ceiling
     if not profile.holds("auto", "cusparselt") or not ceilings.best_sparse:
         return ""
     size, get = profile.sizes[-1], profile.counters.get
-    mine, other = (
-        {m: get(v, size, m) for m in (TENSOR, SHARED, CLOCK, TIME)} for v in ("auto", "cusparselt")
-    )
+    mine, other = ({m: get(v, size, m) for m in (TENSOR, SHARED, CLOCK, TIME)} for v in ("auto", "cusparselt"))
     clocks = mine[TIME] * mine[CLOCK] / (other[TIME] * other[CLOCK])
-    swept = (
-        by_size(square, "cusparselt", "median_us")[size]
-        / by_size(square, "auto", "median_us")[size]
-    )
+    swept = by_size(square, "cusparselt", "median_us")[size] / by_size(square, "auto", "median_us")[size]
     best = facts.rungs()["wgmma_keep"]
-    port = (
-        best.m * best.n * best.l2_bytes / facts.PORT_BYTES
-    )  # clocks for a step, as family.predict has it
+    port = best.m * best.n * best.l2_bytes / facts.PORT_BYTES  # clocks for a step, as family.predict has it
     math = 2 * best.m * best.n * facts.STEP_K / (2 * TENSOR_FLOP_PER_CLOCK[9, 0])
     return f"""
 **{"What is missing" if len(over.below_aim) else "What is left"}.** In the profile at {cube(size)} `auto` takes {clocks:.2f}× of the clocks of cuSPARSELt's best at {mine[CLOCK] / other[CLOCK]:.2f}× of its clock rate, so it is at {other[TIME] / mine[TIME]:.2f}×;
@@ -219,11 +204,7 @@ def _copies(tried: pd.DataFrame | None) -> str:
 def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
     """What one size off 4096³ costs; nothing where no such size was measured."""
     rate = wide(ragged, "tflops")
-    near = [
-        key
-        for key in rate.index
-        if key != (4096,) * 3 and all(abs(size - 4096) < 64 for size in key)
-    ]
+    near = [key for key in rate.index if key != (4096,) * 3 and all(abs(size - 4096) < 64 for size in key)]
     if not near:
         return ""
     aligned, odd = ([key for key in near if bool(key[1] % 8) == is_odd] for is_odd in (False, True))
@@ -282,9 +263,7 @@ def _eight_columns_more(us: pd.DataFrame, counters: Counters) -> str:
     if not {_ODD, _WHOLE} <= set(us.index):
         return ""
     more_time = us.loc[_ODD] / us.loc[_WHOLE] - 1
-    pairs = {
-        key: us.loc[key, "wgmma_lean"] / us.loc[key, "wgmma_clusters"] for key in (_ODD, _WHOLE)
-    }
+    pairs = {key: us.loc[key, "wgmma_lean"] / us.loc[key, "wgmma_clusters"] for key in (_ODD, _WHOLE)}
     text = (
         "**Eight columns more.** N = 4104 is a multiple of 8, so TMA takes the rows of B as they are. But every other one begins at an odd multiple "
         f"of 16 bytes, and against N = 4160, which is as many tiles, `wgmma_lean` takes {more_time['wgmma_lean']:+.0%} of time; cuSPARSELt's best {more_time['cusparselt']:+.0%}, "
@@ -292,10 +271,7 @@ def _eight_columns_more(us: pd.DataFrame, counters: Counters) -> str:
     )
     metrics = (REQUESTS, SECTORS, TO_SM)
     if all(counters.has("wgmma_lean", size=n, metrics=metrics) for n in (4096, 4104)):
-        grown = [
-            counters.get("wgmma_lean", 4104, m) / counters.get("wgmma_lean", 4096, m)
-            for m in metrics
-        ]
+        grown = [counters.get("wgmma_lean", 4104, m) / counters.get("wgmma_lean", 4096, m) for m in metrics]
         text += (
             f"From N = 4096 to 4104, 16 to 17 columns of tiles, L2 counts {grown[0]:.1f}× of the requests of `wgmma_lean` and {grown[1]:.1f}× of the sectors, for {grown[2]:.2f}× of the bytes that "
             "arrive at the SMs. A copy engine that moves 32 bytes at a time, which then lie in two sectors, would make such requests, and neighbours' reads may no longer merge; documented is neither. "
@@ -353,9 +329,14 @@ def errors(every: pd.DataFrame, both: pd.DataFrame) -> str:
 
 
 def in_short(
-    code: Published, share: Share, clocks: Clocks | None, ceilings: Ceilings, mean: Mapping[str, float],
-    ladder: Ladder, over: Speedups,
-) -> str:  # fmt: skip
+    code: Published,
+    share: Share,
+    clocks: Clocks | None,
+    ceilings: Ceilings,
+    mean: Mapping[str, float],
+    ladder: Ladder,
+    over: Speedups,
+) -> str:
     """The chapter in five points. mean: of the side studies."""
     worth = {v: 1 - mean.get(f"mma_sp_{v}", np.nan) for v in ("ca", "one_selector", "x2")}
     swizzle = worth["one_selector"]

@@ -18,12 +18,8 @@ THREADS = 128
 UNROLL = {"scalar": 1, "unrolled": 4}
 
 VARIANTS: dict[str, Kernel] = {
-    "scalar": Kernel(
-        "scalar", SOURCE, "a thread to an element of C", entries=("scalar<1>",), published=True
-    ),
-    "unrolled": Kernel(
-        "unrolled", SOURCE, "four products a step", "1.2x: fewer branches.", entries=("scalar<4>",)
-    ),
+    "scalar": Kernel("scalar", SOURCE, "a thread to an element of C", entries=("scalar<1>",), published=True),
+    "unrolled": Kernel("unrolled", SOURCE, "four products a step", "1.2x: fewer branches.", entries=("scalar<4>",)),
 }
 
 
@@ -53,11 +49,21 @@ def problem(m: int, n: int, k: int, density: float, seed: int = 0) -> Problem:
 
     nnz = m * each
     return Problem(
-        room=ROOM, label="", m=m, n=n, k=k, nnz=nnz, density=density, seed=seed,
-        useful_flops=2 * nnz * n, flops_def="2·nnz·N",
-        least_bytes=8 * nnz + 4 * (m + 1) + 4 * n * (m + k), requested_bytes=12 * nnz * n + 4 * m * n,
-        make_host=host, make_device=device,
-    )  # fmt: skip
+        room=ROOM,
+        label="",
+        m=m,
+        n=n,
+        k=k,
+        nnz=nnz,
+        density=density,
+        seed=seed,
+        useful_flops=2 * nnz * n,
+        flops_def="2·nnz·N",
+        least_bytes=8 * nnz + 4 * (m + 1) + 4 * n * (m + k),
+        requested_bytes=12 * nnz * n + 4 * m * n,
+        make_host=host,
+        make_device=device,
+    )
 
 
 def bind(variant: str, problem: Problem, device) -> Launch:

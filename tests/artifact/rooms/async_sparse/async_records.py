@@ -38,15 +38,37 @@ def row(experiment, variant, label, shape, density, nnz, tflops, blocks, **more)
     flops, least = 2.0 * nnz * n, blocks + 2.0 * n * (m + k)
     t = flops / tflops / 1e6
     return {
-        "room": ROOM, "experiment": experiment, "variant": variant, "label": label,
-        "m": m, "n": n, "k": k, "density": density, "nnz": nnz, "seed": 0,
-        "median_us": t, "q25_us": 0.99 * t, "q75_us": 1.01 * t, "samples": 50,
-        "flops_def": "2·nnz·N", "useful_flops": flops, "tflops": flops / t / 1e6,
-        "least_bytes": least, "requested_bytes": 9 * least, "gbps": least / t / 1e3,
-        "rel_err": 1e-6, "max_err": 1e-5, "prepare_ms": 1.0, "prepare_bytes": 0.0, "graph": True,
-        "sm_mhz": 1755.0, "power_w": 600.0, "throttle": "", "gpu": "NVIDIA H200",
+        "room": ROOM,
+        "experiment": experiment,
+        "variant": variant,
+        "label": label,
+        "m": m,
+        "n": n,
+        "k": k,
+        "density": density,
+        "nnz": nnz,
+        "seed": 0,
+        "median_us": t,
+        "q25_us": 0.99 * t,
+        "q75_us": 1.01 * t,
+        "samples": 50,
+        "flops_def": "2·nnz·N",
+        "useful_flops": flops,
+        "tflops": flops / t / 1e6,
+        "least_bytes": least,
+        "requested_bytes": 9 * least,
+        "gbps": least / t / 1e3,
+        "rel_err": 1e-6,
+        "max_err": 1e-5,
+        "prepare_ms": 1.0,
+        "prepare_bytes": 0.0,
+        "graph": True,
+        "sm_mhz": 1755.0,
+        "power_w": 600.0,
+        "throttle": "",
+        "gpu": "NVIDIA H200",
         "when": "2026-01-02T03:04:05+00:00",
-    } | more  # fmt: skip
+    } | more
 
 
 def frame(rows: list[dict]) -> pd.DataFrame:
@@ -56,15 +78,10 @@ def frame(rows: list[dict]) -> pd.DataFrame:
 def matrices(count: int) -> list[tuple[str, int, int]]:
     """(name, rows, non-zeros) of square matrices of densities from 0.03 to 3%."""
     densities = np.geomspace(3e-4, 3e-2, count)
-    return [
-        (f"matrix{i}", 2000 + 100 * i, int(d * (2000 + 100 * i) ** 2))
-        for i, d in enumerate(densities)
-    ]
+    return [(f"matrix{i}", 2000 + 100 * i, int(d * (2000 + 100 * i) ** 2)) for i, d in enumerate(densities)]
 
 
-def real(
-    experiment: str, rates: dict[str, float], count: int, n: int = 1024, scale=1.0
-) -> pd.DataFrame:
+def real(experiment: str, rates: dict[str, float], count: int, n: int = 1024, scale=1.0) -> pd.DataFrame:
     """rates: contender -> TFLOP/s on the geometric mean over the matrices, which differ by up to 4 times."""
     spread = np.geomspace(0.5, 2.0, count)
     rows = []
@@ -76,9 +93,18 @@ def real(
             stored = 2.5 * blocks + copies if variant == "cusparse_bell" else 0.0
             own = factor**0.5 if variant == "cusparse_bell" else factor  # its padding is another
             rows.append(
-                row(experiment, variant, label, (m, n, m), nnz / m**2, nnz, scale * own * rate, blocks,
-                    prepare_bytes=stored)
-            )  # fmt: skip
+                row(
+                    experiment,
+                    variant,
+                    label,
+                    (m, n, m),
+                    nnz / m**2,
+                    nnz,
+                    scale * own * rate,
+                    blocks,
+                    prepare_bytes=stored,
+                )
+            )
     return frame(rows)
 
 
@@ -93,27 +119,52 @@ def padded(width: int, n: int = 1024) -> int:
 
 def tile_n(count: int = 8) -> pd.DataFrame:
     x, y = np.log(list(UNPADDED)), np.log(list(UNPADDED.values()))
-    rates = {
-        f"opt5_n{w}": float(np.exp(np.interp(np.log(w), x, y))) * 1024 / padded(w) for w in WIDTHS
-    }
+    rates = {f"opt5_n{w}": float(np.exp(np.interp(np.log(w), x, y))) * 1024 / padded(w) for w in WIDTHS}
     return real("tile_n", rates, count)
 
 
 #: TFLOP/s at N = 256 over all matrices, and how often they err: Table I, and of what it does not have any that fit.
-TF32 = {"wcsr": 3.86, "wcsr_whole": 3.5, "windows": 6.0, "auto_tf32": 7.0, "opt5": 2.45, "triton_bsr": 0.66,
-        "cusparse_bell": 0.72, "cusparse_bsr": 0.5, "cusparse_alg1": 1.0, "cusparse_alg2": 3.0,
-        "cusparse_alg3": 2.9}  # fmt: skip
-FLOAT32 = {"union_rows": 3.3, "windows_exact": 4.0, "auto_fp32": 5.0, "cusparse_alg1": 1.0,
-           "cusparse_alg2": 3.0, "cusparse_alg3": 2.9}  # fmt: skip
-PARTS = {"wcsr": 3.0, "wcsr_whole": 2.5, "wcsr_c256": 2.9, "wcsr_c1024": 3.1, "wcsr_c2048": 2.8, "wcsr_n64": 2.6,
-         "wcsr_n256": 2.7, "windows_8": 5.0, "windows": 6.0, "windows_32": 5.5, "windows_64": 4.0,
-         "windows_16_whole": 5.5, "windows_16_in_order": 5.8, "windows_16_narrow": 5.6}  # fmt: skip
+TF32 = {
+    "wcsr": 3.86,
+    "wcsr_whole": 3.5,
+    "windows": 6.0,
+    "auto_tf32": 7.0,
+    "opt5": 2.45,
+    "triton_bsr": 0.66,
+    "cusparse_bell": 0.72,
+    "cusparse_bsr": 0.5,
+    "cusparse_alg1": 1.0,
+    "cusparse_alg2": 3.0,
+    "cusparse_alg3": 2.9,
+}
+FLOAT32 = {
+    "union_rows": 3.3,
+    "windows_exact": 4.0,
+    "auto_fp32": 5.0,
+    "cusparse_alg1": 1.0,
+    "cusparse_alg2": 3.0,
+    "cusparse_alg3": 2.9,
+}
+PARTS = {
+    "wcsr": 3.0,
+    "wcsr_whole": 2.5,
+    "wcsr_c256": 2.9,
+    "wcsr_c1024": 3.1,
+    "wcsr_c2048": 2.8,
+    "wcsr_n64": 2.6,
+    "wcsr_n256": 2.7,
+    "windows_8": 5.0,
+    "windows": 6.0,
+    "windows_32": 5.5,
+    "windows_64": 4.0,
+    "windows_16_whole": 5.5,
+    "windows_16_in_order": 5.8,
+    "windows_16_narrow": 5.6,
+}
 GROWS = {256: 1.0, 512: 1.05, 1024: 1.15}  #: with N, what the source's kernels do more
 
 
-def spmm(
-    experiment: str, rates: dict[str, float], count: int, sizes=(256, 512, 1024), **more
-) -> pd.DataFrame:
+def spmm(experiment: str, rates: dict[str, float], count: int, sizes=(256, 512, 1024), **more) -> pd.DataFrame:
     """Matrices in CSR, square. Where a column of a window has many non-zeros, tensor cores gain: over the matrices
     `shared` goes from 1 to 16, and with it who multiplies blocks or windows gets faster."""
     rows = []
@@ -132,10 +183,20 @@ def spmm(
                 own = variant.startswith(("wcsr", "opt5"))
                 tflops = rate * gain * (GROWS[n] if own else 1.0)
                 stored = {"opt5": 30.0 * nnz + 4.0 * n * m, "wcsr": 10.0 * nnz}
-                a = row(experiment, variant, label, (m, n, m), nnz / m**2, nnz, tflops, 8.0 * nnz,
-                        requested_bytes=asked, prepare_bytes=stored.get(variant, 0.0),
-                        prepare_ms=0.1 if csr else 0.9,
-                        rel_err=2e-7 if experiment == "spmm" else 1e-6)  # fmt: skip
+                a = row(
+                    experiment,
+                    variant,
+                    label,
+                    (m, n, m),
+                    nnz / m**2,
+                    nnz,
+                    tflops,
+                    8.0 * nnz,
+                    requested_bytes=asked,
+                    prepare_bytes=stored.get(variant, 0.0),
+                    prepare_ms=0.1 if csr else 0.9,
+                    rel_err=2e-7 if experiment == "spmm" else 1e-6,
+                )
                 rows.append(a | more)
     return frame(rows)
 
@@ -163,9 +224,7 @@ def gate(experiment: str, n: int, density: float, variant: str, ms: float, block
     m, k = GATE
     nnz = round(density * (m // block) * (k // block)) * block * block
     tflops = 2.0 * nnz * n / ms / 1e9
-    label = ", ".join(
-        [f"blocks of {block}"] * (block != 64) + ["linear"] * (experiment == "gate_proj")
-    )
+    label = ", ".join([f"blocks of {block}"] * (block != 64) + ["linear"] * (experiment == "gate_proj"))
     return row(experiment, variant, label, (m, n, k), density, nnz, tflops, 2.0 * nnz)
 
 
@@ -209,9 +268,7 @@ def ladder() -> pd.DataFrame:
 def blocks() -> pd.DataFrame:
     times = {"auto": 0.5, "triton_bsr": 1.0, "cusparse_bsr": 3.0}
     return frame(
-        gate("blocks", 16384, 0.1, v, t * (1 + 16 / b), b)
-        for b in (16, 32, 64, 128)
-        for v, t in times.items()
+        gate("blocks", 16384, 0.1, v, t * (1 + 16 / b), b) for b in (16, 32, 64, 128) for v, t in times.items()
     )
 
 
@@ -238,27 +295,41 @@ PREFILL = {
 def prefill() -> pd.DataFrame:
     """Fig. 8, at both shares of blocks."""
     m, k = GATE
-    return frame([
-        row("prefill", v, "", (m, 1024 * 2**i, k), d, m * k // 10, 1.0, 1e10) | time(1e5 * 2.0**i / x)
-        for d in (0.1, 0.05) for v, each in PREFILL.items() for i, x in enumerate(each)
-    ])  # fmt: skip
+    return frame(
+        [
+            row("prefill", v, "", (m, 1024 * 2**i, k), d, m * k // 10, 1.0, 1e10) | time(1e5 * 2.0**i / x)
+            for d in (0.1, 0.05)
+            for v, each in PREFILL.items()
+            for i, x in enumerate(each)
+        ]
+    )
 
 
 def prefill_ffn() -> pd.DataFrame:
     m, k = GATE
     over = {"ffn_dense": 1.0, "ffn_opt5": 3.1, "ffn_unit_ring": 4.8, "ffn_gated": 6.2}
-    return frame([
-        row("prefill_ffn", v, "", (m, n, k), d, m * k // 10, 1.0, 1e10) | time(0.5 * n / x)
-        for d in (0.1, 0.05) for n in (4096, 16384, 65536) for v, x in over.items()
-    ])  # fmt: skip
+    return frame(
+        [
+            row("prefill_ffn", v, "", (m, n, k), d, m * k // 10, 1.0, 1e10) | time(0.5 * n / x)
+            for d in (0.1, 0.05)
+            for n in (4096, 16384, 65536)
+            for v, x in over.items()
+        ]
+    )
 
 
 def time(us: float, flops: float = 1e15, least: float = 1e10) -> dict:
     """The columns of a row that say how long it took."""
     return {
-        "median_us": us, "q25_us": us, "q75_us": us, "useful_flops": flops, "tflops": flops / us / 1e6,
-        "least_bytes": least, "gbps": least / us / 1e3, "flops_def": "as the test says",
-    }  # fmt: skip
+        "median_us": us,
+        "q25_us": us,
+        "q75_us": us,
+        "useful_flops": flops,
+        "tflops": flops / us / 1e6,
+        "least_bytes": least,
+        "gbps": least / us / 1e3,
+        "flops_def": "as the test says",
+    }
 
 
 def prefill_tables(folder: Path) -> None:
@@ -275,12 +346,14 @@ def prefill_tables(folder: Path) -> None:
     }
     rows = [
         {"configuration": c, "n": n, "density": 0.1, "part": p, "us": us * n / (1 + 2 * (p == "ffn" and i > 1))}
-        for n in (1024, 65536) for i, c in enumerate(PREFILL) for p, us in parts.items()
-    ]  # fmt: skip
+        for n in (1024, 65536)
+        for i, c in enumerate(PREFILL)
+        for p, us in parts.items()
+    ]
     chosen = [
         {"n": 1024 * 2**i, "backend": "CUDNN_ATTENTION", "vertical_share": 0.75, "kept_share": 1 / (i + 1)}
         for i in range(7)
-    ]  # fmt: skip
+    ]
     checks = [
         {"configuration": c, "density": 0.1, "rel_diff": x, "noise": 9e-3}
         for c, x in (("ffn", 8e-3), ("ffn_ours", 7e-3))
@@ -306,16 +379,23 @@ def counters(changed: dict[tuple[str, str], float] | None = None) -> pd.DataFram
     return pd.DataFrame(rows, columns=records.COUNTER_COLUMNS)
 
 
-def folder(
-    root: Path, without=(), table: pd.DataFrame | None = None, **frames: pd.DataFrame
-) -> Path:
+def folder(root: Path, without=(), table: pd.DataFrame | None = None, **frames: pd.DataFrame) -> Path:
     """A GPU's folder with all of these records, or with others in their place."""
     gpu = root / "nvidia-h200"
     made = {
-        "ablation": ablation, "tile_n": tile_n, "gate_proj": gate_proj, "ladder": ladder,
-        "blocks": blocks, "shapes": shapes, "spmm_tf32": spmm_tf32, "spmm": spmm_exact,
-        "spmm_rcm": spmm_rcm, "wcsr_parts": wcsr_parts, "prefill": prefill, "prefill_ffn": prefill_ffn,
-    }  # fmt: skip
+        "ablation": ablation,
+        "tile_n": tile_n,
+        "gate_proj": gate_proj,
+        "ladder": ladder,
+        "blocks": blocks,
+        "shapes": shapes,
+        "spmm_tf32": spmm_tf32,
+        "spmm": spmm_exact,
+        "spmm_rcm": spmm_rcm,
+        "wcsr_parts": wcsr_parts,
+        "prefill": prefill,
+        "prefill_ffn": prefill_ffn,
+    }
     for name in made.keys() - set(without):
         records.write(gpu / ROOM / f"{name}.csv", frames[name] if name in frames else made[name]())
     records.write_machine(gpu / ROOM, synthetic.machine() | {"sm_count": 132})

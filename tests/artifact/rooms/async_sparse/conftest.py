@@ -34,16 +34,31 @@ def measuring(tmp_path, monkeypatch):
     def measure(experiment, problems, offered):
         for problem in problems:
             asked.append((experiment, problem.label, problem.n, list(offered)))
-            rows = [made.row(experiment, v, problem.label, (problem.m, problem.n, problem.k), problem.density,
-                             problem.nnz, 1.0, 1e4) for v in offered]  # fmt: skip
+            rows = [
+                made.row(
+                    experiment,
+                    v,
+                    problem.label,
+                    (problem.m, problem.n, problem.k),
+                    problem.density,
+                    problem.nnz,
+                    1.0,
+                    1e4,
+                )
+                for v in offered
+            ]
             records.append(folder / f"{experiment}.csv", made.frame(rows))
 
     folder = tmp_path / "records"
     run = SimpleNamespace(
-        mode="measure", preset="full", seed=0, folder=folder, measure=measure,
+        mode="measure",
+        preset="full",
+        seed=0,
+        folder=folder,
+        measure=measure,
         machine={"memory_bytes": 2**30, "compute_capability": "9.0"},
         variants=lambda names=(KEPT, "auto"): dict.fromkeys(names),
         baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(experiments, "_installed", lambda name: name != TRITON)
     return run, names, asked

@@ -35,9 +35,7 @@ def sweeps(monkeypatch):
 
 def test_without_records_there_is_no_run_and_nothing_is_read(tmp_path):
     made.folder(tmp_path)
-    assert (
-        experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path), "ceilings") is None
-    )
+    assert experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path), "ceilings") is None
     for read in (experiments.ablation, experiments.tiles, spmm.tf32, experiments.counters):
         assert read(None) is None
     assert experiments.sweep(None, "ladder", experiments.LADDER) is None
@@ -50,10 +48,18 @@ def test_an_unknown_mode_is_an_error_and_not_a_page_without_numbers(tmp_path):
 
 def test_without_records_every_sentence_says_so():
     said = [
-        prose.matrices(None, TABLE2), prose.ablation(None, TABLE2), prose.branches(None), prose.tiles(None),
-        prose.gate(None, TABLE3), prose.pays(None), prose.layout(None), prose.baselines(None),
-        prose.ours(None, None), prose.blocks(None), prose.in_short(None, None, None, TABLE2),
-    ]  # fmt: skip
+        prose.matrices(None, TABLE2),
+        prose.ablation(None, TABLE2),
+        prose.branches(None),
+        prose.tiles(None),
+        prose.gate(None, TABLE3),
+        prose.pays(None),
+        prose.layout(None),
+        prose.baselines(None),
+        prose.ours(None, None),
+        prose.blocks(None),
+        prose.in_short(None, None, None, TABLE2),
+    ]
     assert all(text.startswith(prose.HERE) for text in said)
     assert prose.counted(None) == NO_COUNTERS and "timeline.csv" in prose.traced(None)
     for made_of in (
@@ -83,10 +89,7 @@ def test_a_sweep_is_read_for_the_contenders_that_it_has(tmp_path, sweeps):
     for shape in SMALL:
         nnz = room.problem(**shape).nnz
         at = (shape["m"], shape["n"], shape["k"])
-        rows += [
-            made.row("ladder", v, "", at, shape["density"], nnz, 5.0, 2.0 * nnz)
-            for v in (KEPT, TORCH)
-        ]
+        rows += [made.row("ladder", v, "", at, shape["density"], nnz, 5.0, 2.0 * nnz) for v in (KEPT, TORCH)]
     made.folder(tmp_path, ladder=made.frame(rows))
     run = experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path))
     df = experiments.sweep(run, "ladder", experiments.LADDER)
@@ -108,9 +111,7 @@ def test_the_fastest_algorithm_for_csr_stands_for_them(run):
     two = made.faster(two, "cusparse_alg3", 3.0)
     best = experiments.with_csr(two).query("variant == @CSR")
     assert len(best) == 8
-    np.testing.assert_allclose(
-        best["median_us"], two.loc[two["variant"] == "cusparse_alg3", "median_us"]
-    )
+    np.testing.assert_allclose(best["median_us"], two.loc[two["variant"] == "cusparse_alg3", "median_us"])
     none = made.ablation().query("variant != 'cusparse_alg2'")
     assert experiments.with_csr(none) is none
 
@@ -140,9 +141,7 @@ def test_matrices_of_the_folder_are_measured_once(measuring):
 
 def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
     run, names, asked = measuring
-    run.machine["memory_bytes"] = (
-        4 * 2 * 2 * 64 * 64 * 2 - 1
-    )  # two rows of two blocks are a quarter of it
+    run.machine["memory_bytes"] = 4 * 2 * 2 * 64 * 64 * 2 - 1  # two rows of two blocks are a quarter of it
     experiments.ablation(run)
     assert all(BELL not in offered for *_, offered in asked) and len(asked) == 5
     monkeypatch.setattr(experiments, "MOST_BYTES", 1)
@@ -185,8 +184,9 @@ def test_parts_that_the_kernels_do_not_have_are_left_out(measuring, monkeypatch)
     monkeypatch.setattr("kernels.async_sparse.windows.TRIALS", {"windows_8": None})
     run.variants = lambda names=("wcsr",): dict.fromkeys(names)
     spmm.parts(run)
-    assert asked[0][3] == [p for p in contenders.PARTS if p.startswith("wcsr_c") or p.startswith(
-        "wcsr_n") or p in ("wcsr", "windows_8")]  # fmt: skip
+    assert asked[0][3] == [
+        p for p in contenders.PARTS if p.startswith("wcsr_c") or p.startswith("wcsr_n") or p in ("wcsr", "windows_8")
+    ]
 
 
 def test_a_contender_that_comes_later_is_measured_with_the_others(measuring):
@@ -283,18 +283,13 @@ def test_without_a_folder_of_matrices_records_are_read(tmp_path, monkeypatch):
 
 def test_counters_are_of_the_point_of_the_ladder(tmp_path):
     head, tail = experiments.STALL.split("{}")
-    stalls = {
-        ("opt1", f"{head}{reason}{tail}"): v
-        for reason, v in (("barrier", 1.5), ("long_scoreboard", 8.25))
-    }
+    stalls = {("opt1", f"{head}{reason}{tail}"): v for reason, v in (("barrier", 1.5), ("long_scoreboard", 8.25))}
     stalls[("opt1", f"{head}selected{tail}")] = 99.0
     more = {("opt6", "sm__cycles_active.avg"): 60.0, ("opt6", "sm__cycles_active.max"): 100.0}
     table = made.counters(stalls | more)
     other = table.assign(m=64, value=123456.0)
     made.folder(tmp_path, table=pd.concat([table, other]))
-    found = experiments.counters(
-        experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path))
-    )
+    found = experiments.counters(experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path)))
     assert found.get("opt5", experiments.TENSOR) == 70.0 and np.isnan(found.get("opt5", "nothing"))
     assert found.stall("opt1") == ("long_scoreboard", 8.25) and found.stall("opt2")[0] == ""
     assert found.balance("opt6") == 0.6 and np.isnan(found.balance("opt5"))
@@ -313,10 +308,7 @@ def test_counters_are_of_the_point_of_the_ladder(tmp_path):
 def test_table_2_beside_ours(run):
     table = tables.table2(experiments.ablation(run), TABLE2).set_index("kernel")
     row = table.loc["opt3, warp specialisation"]
-    assert (
-        row["stated ×"] == row["here ×"] == "4.31×"
-        and row["stated step"] == row["step here"] == "2.76×"
-    )
+    assert row["stated ×"] == row["here ×"] == "4.31×" and row["stated step"] == row["step here"] == "2.76×"
     assert table.loc["auto", "stated ×"] == tables.NONE and table.loc["auto", "matrices"] == 8
     assert table.loc["opt7, multicast", "stated [TFLOP/s]"] == "10.05"
     assert table.loc["cuSPARSE BSR", "step here"] == tables.NONE  # a library builds on none of ours
@@ -348,16 +340,11 @@ def test_what_kernels_compile_to():
     report = pd.concat([report, report.assign(target="sm_80", registers=9)], ignore_index=True)
     table = tables.compiled(report).set_index("kernel")
     assert table.loc["<code>opt1</code>", "registers"] == "226 to 227"
-    assert (
-        table.loc["<code>opt1</code>", "wgmma"] == 4
-        and table.loc["<code>opt3</code>", "TMA loads"] == 2
-    )
+    assert table.loc["<code>opt1</code>", "wgmma"] == 4 and table.loc["<code>opt3</code>", "TMA loads"] == 2
     assert set(table["FFMA"]) == {tables.NONE} == set(table["atomics"])
     assert "spills" not in table and table.loc["<code>opt1</code>", "kernels"] == 2
     text = prose.compiled(report, TEXT)
-    assert (
-        text.startswith("Nothing spills.") and "frees 73 (the paper's background: 30 to 40)" in text
-    )
+    assert text.startswith("Nothing spills.") and "frees 73 (the paper's background: 30 to 40)" in text
     assert "384 threads, 64,512 of an SM's 65,536" in text
     spilled = report.assign(spills=report["variant"] == "opt3")
     assert "**Spilling: opt3**" in prose.compiled(spilled, TEXT)
@@ -382,10 +369,7 @@ def test_table_3_beside_ours():
 
 def test_ragged_sizes_beside_the_dense_library():
     at = (100, 31, 77)
-    rows = [
-        made.row("ragged", v, "", at, 0.1, 700, r, 1e3)
-        for v, r in (("auto", 2.0), (contenders.DENSE, 1.0))
-    ]
+    rows = [made.row("ragged", v, "", at, 0.1, 700, r, 1e3) for v, r in (("auto", 2.0), (contenders.DENSE, 1.0))]
     (row,) = tables.ragged(made.frame(rows)).to_dict("records")
     assert row["M × N × K"] == "100 × 31 × 77" and row["over cuBLASLt"] == "2.00×"
 
@@ -409,8 +393,18 @@ def test_what_the_source_claims_is_from_its_tables():
 
 def test_what_its_numbers_say_of_each_other():
     text = prose.own_arithmetic(TABLE1, TABLE2, TABLE3, TEXT)
-    for said in ("1.49 to 1.52", "1.60", "over 300 matrices", "64% of the gain", "64,512 of 65,536", "5.6%", "1.98×",
-                 "6.24× in the abstract and 5.74×", "from 219 to 21 TFLOP/s", "45% more work, 31%"):  # fmt: skip
+    for said in (
+        "1.49 to 1.52",
+        "1.60",
+        "over 300 matrices",
+        "64% of the gain",
+        "64,512 of 65,536",
+        "5.6%",
+        "1.98×",
+        "6.24× in the abstract and 5.74×",
+        "from 219 to 21 TFLOP/s",
+        "45% more work, 31%",
+    ):
         assert said in text, said
 
 
@@ -454,9 +448,7 @@ def test_a_run_of_these_records_is_a_recorded_one(run):
 
 
 def test_predictions_are_in_the_order_of_the_ladder(monkeypatch):
-    offered = {
-        v: Kernel(v, Path("x.cu"), "", f"{v}: 2x over it") for v in ("auto", "opt1", "other")
-    }
+    offered = {v: Kernel(v, Path("x.cu"), "", f"{v}: 2x over it") for v in ("auto", "opt1", "other")}
     monkeypatch.setattr(experiments, "kernels", lambda: SimpleNamespace(VARIANTS=offered))
     assert experiments.predictions() == {"opt1": "opt1: 2× over it", "auto": "auto: 2× over it"}
 

@@ -110,13 +110,9 @@ def test_gate_has_a_panel_for_each_n_and_the_stated_speedups():
     ]
     assert all(len(drawn_in(ax, style.CLAIM)) == 4 for ax in fig.axes)
     measured = data[data["source"] == "measured"]
-    own = measured[
-        (measured["variant"] == "opt5") & (measured["n"] == 65536) & (measured["density"] == 0.1)
-    ]
+    own = measured[(measured["variant"] == "opt5") & (measured["n"] == 65536) & (measured["density"] == 0.1)]
     assert own["speedup"].item() == pytest.approx(13.12 / 6.69)
-    np.testing.assert_allclose(
-        measured["limit"], 1 / measured["density"]
-    )  # without a ceiling of memory
+    np.testing.assert_allclose(measured["limit"], 1 / measured["density"])  # without a ceiling of memory
 
 
 def test_limits_are_the_slower_of_multiplying_and_moving():
@@ -124,9 +120,7 @@ def test_limits_are_the_slower_of_multiplying_and_moving():
     free, bound = figures.limits(df, None), figures.limits(df, 4230.0)
     assert (bound["limit"] <= free["limit"] + 1e-9).all()
     at = bound[(bound["n"] == 65536) & (bound["density"] == 0.01)]["limit"].item()
-    row = df[
-        (df["variant"] == contenders.TORCH) & (df["n"] == 65536) & (df["density"] == 0.01)
-    ].iloc[0]
+    row = df[(df["variant"] == contenders.TORCH) & (df["n"] == 65536) & (df["density"] == 0.01)].iloc[0]
     assert at == pytest.approx(row["median_us"] / (row["least_bytes"] / 4230.0 / 1e3))
 
 
@@ -156,17 +150,29 @@ def test_ladder_gains_are_over_what_a_kernel_builds_on():
     rows = data.set_index("variant")
     assert list(rows.index) == list(contenders.LADDER)
     assert rows["over"].to_dict() | {"opt0": None} == {
-        "opt0": None, "opt1": "opt0", "opt2": "opt1", "opt3": "opt2", "opt4": "opt3", "opt5": "opt4",
-        "opt6": "opt5", "opt6_atomic": "opt5", "opt6_stealing": "opt5", "opt7": "opt5",
-        "unit_ring": "opt5", "auto": "unit_ring",
-    }  # fmt: skip
+        "opt0": None,
+        "opt1": "opt0",
+        "opt2": "opt1",
+        "opt3": "opt2",
+        "opt4": "opt3",
+        "opt5": "opt4",
+        "opt6": "opt5",
+        "opt6_atomic": "opt5",
+        "opt6_stealing": "opt5",
+        "opt7": "opt5",
+        "unit_ring": "opt5",
+        "auto": "unit_ring",
+    }
     assert rows["gain"]["opt7"] == pytest.approx(4.10 / 4.40)
 
 
 def test_sides_of_blocks_are_read_from_labels():
-    assert [
-        figures.side(x) for x in ("", "linear", "blocks of 16", "bfloat16, blocks of 128, linear")
-    ] == [64, 64, 16, 128]
+    assert [figures.side(x) for x in ("", "linear", "blocks of 16", "bfloat16, blocks of 128, linear")] == [
+        64,
+        64,
+        16,
+        128,
+    ]
     _, data = figures.blocks(made.blocks())
     assert sorted(set(data["side"])) == [16, 32, 64, 128]
 
@@ -209,10 +215,14 @@ def test_timeline_has_a_lane_for_each_role_and_warpgroup():
     (ax,) = fig.axes
     shown = [text.get_text() for text in ax.get_yticklabels()]
     assert shown == [
-        "load, warpgroup 0", "multiply, warpgroup 0",
-        "load, warpgroup 0", "multiply, warpgroup 1", "multiply, warpgroup 2",
-        "store, warpgroup 1", "store, warpgroup 2",
-    ]  # fmt: skip
+        "load, warpgroup 0",
+        "multiply, warpgroup 0",
+        "load, warpgroup 0",
+        "multiply, warpgroup 1",
+        "multiply, warpgroup 2",
+        "store, warpgroup 1",
+        "store, warpgroup 2",
+    ]
     assert data["begin_ns"].min() == 0 and data.loc[data["role"] != "store", "step"].max() == 7
     with pytest.raises(ValueError, match="none of opt7"):
         timeline.draw(made.timeline(), ("opt7",))

@@ -37,16 +37,12 @@ def test_the_paper_is_reproduced_on_its_own_numbers_but_for_what_they_deny(tmp_p
 def test_rates_are_judged_over_the_source_s_number_of_matrices(tmp_path):
     ablation = made.ablation(414)
     keep = ablation["variant"].isin(["opt5", "cusparse_bell"])
-    got = verdicts(
-        made.folder(tmp_path, ablation=ablation[keep]), "async-rate-opt5", "async-rate-opt4"
-    )
+    got = verdicts(made.folder(tmp_path, ablation=ablation[keep]), "async-rate-opt5", "async-rate-opt4")
     assert got["async-rate-opt5"] == REPRODUCED and got["async-rate-opt4"] == NOT_MEASURED
 
 
 def test_why_a_rate_is_not_judged(tmp_path):
-    (row,) = judge.judge(
-        [c for c in MINE if c.id == "async-rate-opt5"], made.folder(tmp_path)
-    ).to_dict("records")
+    (row,) = judge.judge([c for c in MINE if c.id == "async-rate-opt5"], made.folder(tmp_path)).to_dict("records")
     assert "over 414 matrices of the source, and the records hold 8" in row["why"]
 
 
@@ -76,27 +72,50 @@ def test_a_missing_record_is_not_measured(tmp_path, missing):
         ("opt2", 1.8, {"async-special-largest": NOT_REPRODUCED, "async-special-step": NOT_REPRODUCED}),
         ("opt2", 0.5, {"async-first-ahead": NOT_REPRODUCED}),
         ("opt2", 2.8, {"async-98": PARTLY}),  # specialisation gains nothing then
-        ("opt4", 1.2, {"async-98": NOT_REPRODUCED, "async-mbarrier-step": NOT_REPRODUCED,
-                       "async-zeroing-negligible": NOT_REPRODUCED}),
+        (
+            "opt4",
+            1.2,
+            {
+                "async-98": NOT_REPRODUCED,
+                "async-mbarrier-step": NOT_REPRODUCED,
+                "async-zeroing-negligible": NOT_REPRODUCED,
+            },
+        ),
         ("opt4", 1.07, {"async-98": PARTLY}),
-        ("opt5", 0.5, {"async-static-fastest": NOT_REPRODUCED, "async-over-triton": NOT_REPRODUCED,
-                       "async-multicast-regress": NOT_REPRODUCED, "async-bell-opt5": PARTLY}),
-        ("opt6", 1.4, {"async-persistent-share": PARTLY, "async-persistent-regress": REPRODUCED,
-                       "async-dynamic-balances": NOT_REPRODUCED}),
+        (
+            "opt5",
+            0.5,
+            {
+                "async-static-fastest": NOT_REPRODUCED,
+                "async-over-triton": NOT_REPRODUCED,
+                "async-multicast-regress": NOT_REPRODUCED,
+                "async-bell-opt5": PARTLY,
+            },
+        ),
+        (
+            "opt6",
+            1.4,
+            {
+                "async-persistent-share": PARTLY,
+                "async-persistent-regress": REPRODUCED,
+                "async-dynamic-balances": NOT_REPRODUCED,
+            },
+        ),
         ("opt6_atomic", 1.5, {"async-atomic-slower": PARTLY, "async-stealing-slower": REPRODUCED}),
         ("opt6_stealing", 2.0, {"async-stealing-slower": NOT_REPRODUCED}),
         ("opt6", 1.63, {"async-persistent-share": NOT_REPRODUCED, "async-persistent-regress": PARTLY}),
         ("opt7", 1.03, {"async-multicast-share": PARTLY, "async-multicast-regress": REPRODUCED}),
         ("opt7", 1.09, {"async-multicast-share": NOT_REPRODUCED, "async-multicast-regress": PARTLY}),
-        ("opt7", 0.7, {"async-multicast-share": NOT_REPRODUCED, "async-multicast-regress": REPRODUCED,
-                       "async-bell-opt7": PARTLY}),
+        (
+            "opt7",
+            0.7,
+            {"async-multicast-share": NOT_REPRODUCED, "async-multicast-regress": REPRODUCED, "async-bell-opt7": PARTLY},
+        ),
         ("triton_bsr", 0.5, {"async-bell-triton": PARTLY, "async-over-triton": NOT_REPRODUCED}),
     ],
-)  # fmt: skip
+)
 def test_a_step_is_judged_by_its_own_variants(tmp_path, variant, factor, expected):
-    got = verdicts(
-        made.folder(tmp_path, ablation=made.faster(made.ablation(), variant, factor)), *expected
-    )
+    got = verdicts(made.folder(tmp_path, ablation=made.faster(made.ablation(), variant, factor)), *expected)
     assert got.to_dict() == expected
 
 
@@ -186,21 +205,37 @@ def test_a_flat_throughput_does_not_rise(tmp_path):
 @pytest.mark.parametrize(
     "variant,factor,expected",
     [
-        ("wcsr", 0.55, {"async-wcsr-bell": PARTLY, "async-wcsr-first": REPRODUCED,
-                        "async-wcsr-bcsr": NOT_REPRODUCED,
-                        "async-wcsr-every": PARTLY}),  # one rival of three is ahead
+        (
+            "wcsr",
+            0.55,
+            {
+                "async-wcsr-bell": PARTLY,
+                "async-wcsr-first": REPRODUCED,
+                "async-wcsr-bcsr": NOT_REPRODUCED,
+                "async-wcsr-every": PARTLY,
+            },
+        ),  # one rival of three is ahead
         ("wcsr", 0.15, {"async-wcsr-first": NOT_REPRODUCED}),
         ("wcsr", 1.2, {"async-wcsr-bell": REPRODUCED, "async-wcsr-bcsr": PARTLY}),
-        ("cusparse_bell", 5.0, {"async-wcsr-bell": NOT_REPRODUCED, "async-wcsr-maintains": NOT_REPRODUCED,
-                                "async-wcsr-median": PARTLY, "async-bcsr-median": NOT_REPRODUCED,
-                                "async-bcsr-surpasses": PARTLY, "async-triton-below": REPRODUCED}),
+        (
+            "cusparse_bell",
+            5.0,
+            {
+                "async-wcsr-bell": NOT_REPRODUCED,
+                "async-wcsr-maintains": NOT_REPRODUCED,
+                "async-wcsr-median": PARTLY,
+                "async-bcsr-median": NOT_REPRODUCED,
+                "async-bcsr-surpasses": PARTLY,
+                "async-triton-below": REPRODUCED,
+            },
+        ),
         ("cusparse_bell", 0.6, {"async-wcsr-bell-dense": PARTLY, "async-triton-below": NOT_REPRODUCED}),
         ("cusparse_alg2", 9.0, {"async-wcsr-first": REPRODUCED, "async-wcsr-every": REPRODUCED}),  # CSR is an extension
         ("cusparse_alg2", 0.3, {"async-wcsr-csr": NOT_REPRODUCED, "async-wcsr-first": REPRODUCED}),  # alg3 is left
         ("triton_bsr", 2.0, {"async-triton-below": NOT_REPRODUCED, "async-wcsr-triton": PARTLY}),
         ("opt5", 2.0, {"async-wcsr-bcsr-dense": NOT_REPRODUCED, "async-wcsr-every": PARTLY}),
     ],
-)  # fmt: skip
+)
 def test_windows_are_judged_beside_their_rivals(tmp_path, variant, factor, expected):
     record = made.faster(made.spmm_tf32(), variant, factor)
     got = verdicts(made.folder(tmp_path, spmm_tf32=record), *expected)
@@ -319,17 +354,29 @@ def test_every_counter_of_a_claim_is_profiled():
     [
         ("both", 1.15, {"async-prefill-both": PARTLY, "async-prefill-exceeds": REPRODUCED}),
         ("both", 0.6, {"async-prefill-both": NOT_REPRODUCED, "async-prefill-exceeds": NOT_REPRODUCED}),
-        ("attention", 1.5, {"async-prefill-parity": NOT_REPRODUCED, "async-prefill-overhead": NOT_REPRODUCED,
-                            "async-prefill-attention": NOT_REPRODUCED}),
-        ("ffn", 1.2, {"async-prefill-ffn-short": PARTLY, "async-prefill-ffn-long": PARTLY,
-                      "async-prefill-diminishes": REPRODUCED}),
+        (
+            "attention",
+            1.5,
+            {
+                "async-prefill-parity": NOT_REPRODUCED,
+                "async-prefill-overhead": NOT_REPRODUCED,
+                "async-prefill-attention": NOT_REPRODUCED,
+            },
+        ),
+        (
+            "ffn",
+            1.2,
+            {
+                "async-prefill-ffn-short": PARTLY,
+                "async-prefill-ffn-long": PARTLY,
+                "async-prefill-diminishes": REPRODUCED,
+            },
+        ),
         ("ffn_ours", 2.0, {"async-prefill-ffn-short": REPRODUCED, "async-prefill-both": REPRODUCED}),
     ],
-)  # fmt: skip
+)
 def test_a_prefill_is_judged_by_what_the_source_ran(tmp_path, variant, factor, expected):
-    got = verdicts(
-        made.folder(tmp_path, prefill=made.faster(made.prefill(), variant, factor)), *expected
-    )
+    got = verdicts(made.folder(tmp_path, prefill=made.faster(made.prefill(), variant, factor)), *expected)
     assert got.to_dict() == expected
 
 

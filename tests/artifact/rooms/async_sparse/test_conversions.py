@@ -36,11 +36,7 @@ def test_the_table_beside_the_records_is_read(tmp_path):
     path.parent.mkdir()
     table(bcsr_fill=0.25, wcsr_fill=0.5, rcm_ms=3.0).to_csv(path, index=False)
     text = conversions.said(conversions.conversions(run))
-    assert (
-        "1 real matrices" in text
-        and "25.00% in blocks and 50.00%" in text
-        and "takes 3.0 ms" in text
-    )
+    assert "1 real matrices" in text and "25.00% in blocks and 50.00%" in text and "takes 3.0 ms" in text
     table().drop(columns="rcm_ms").to_csv(path, index=False)
     with pytest.raises(ValueError, match="the column 'rcm_ms' is missing"):
         conversions.conversions(run)

@@ -21,9 +21,7 @@ SAID = """==PROF== Connected
 
 def test_the_last_launch_counts():
     found = neighbours.counted(SAID)
-    assert found == {
-        "ms": 8.0, "dram_read_bytes": 32000, "dram_write_bytes": 4000, "l2_hit": 0.25
-    }  # fmt: skip
+    assert found == {"ms": 8.0, "dram_read_bytes": 32000, "dram_write_bytes": 4000, "l2_hit": 0.25}
     with pytest.raises(ValueError, match="ncu counted no launch"):
         neighbours.counted(["==ERROR== no"])
 

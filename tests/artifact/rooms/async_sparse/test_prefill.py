@@ -46,20 +46,13 @@ def test_every_configuration_is_measured_at_every_length_beside_the_dense_model(
 def test_a_kick_is_one_short_point():
     assert [(n, d) for n, d, _ in experiments.plan("kick")] == [(1024, 0.1)]
     run = SimpleNamespace(preset="kick")
-    assert (
-        experiments.sizes(run)["num_hidden_layers"] == 4 and experiments._label(run) == "4 layers"
-    )
+    assert experiments.sizes(run)["num_hidden_layers"] == 4 and experiments._label(run) == "4 layers"
 
 
 def test_real_weights_have_a_label_of_their_own(monkeypatch, recorded):
     monkeypatch.setenv("WEIGHTS", "/models/Qwen2.5-7B")
     assert experiments._label(SimpleNamespace(preset="full")) == "weights of Qwen2.5-7B"
-    assert (
-        len(
-            experiments.missing(recorded.folder / "prefill.csv", experiments.plan("full"), recorded)
-        )
-        == 14
-    )
+    assert len(experiments.missing(recorded.folder / "prefill.csv", experiments.plan("full"), recorded)) == 14
 
 
 def test_a_page_shows_the_whole_model_where_a_kick_stands_beside_it(recorded):
@@ -107,9 +100,7 @@ def test_nothing_is_measured_without_hopper_or_the_libraries(recorded, monkeypat
     ready = SimpleNamespace(mode="measure", machine={"compute_capability": "9.0"})
     monkeypatch.setattr(experiments, "installed", lambda: True)
     assert experiments.can_measure(ready) and not experiments.can_measure(recorded)
-    assert not experiments.can_measure(
-        SimpleNamespace(mode="measure", machine={"compute_capability": "8.0"})
-    )
+    assert not experiments.can_measure(SimpleNamespace(mode="measure", machine={"compute_capability": "8.0"}))
     monkeypatch.setattr(experiments, "installed", lambda: False)
     assert not experiments.can_measure(ready) and not experiments.can_measure(None)
 
@@ -149,12 +140,8 @@ def test_a_table_with_a_gap_is_refused(recorded):
 
 def test_without_records_there_is_nothing_and_pages_say_so(tmp_path):
     made.folder(tmp_path, without=["prefill", "prefill_ffn"])
-    run = SimpleNamespace(
-        mode="recorded", folder=tmp_path / "nvidia-h200" / "async_sparse", machine={}, preset="full"
-    )
-    assert (
-        experiments.whole(run) is experiments.layer(run) is experiments.table(run, "parts") is None
-    )
+    run = SimpleNamespace(mode="recorded", folder=tmp_path / "nvidia-h200" / "async_sparse", machine={}, preset="full")
+    assert experiments.whole(run) is experiments.layer(run) is experiments.table(run, "parts") is None
     assert experiments.whole(None) is None
     for said in (
         prose.finding(None, TEXT),
@@ -186,9 +173,12 @@ def test_fig8_shows_what_was_measured_and_what_the_source_states(recorded):
     assert own["both", 65536, 0.1] == pytest.approx(2.66)
     said = data[data["source"] == "stated"].set_index(["variant", "n"])["speedup"]
     assert said.to_dict() == {
-        ("ffn", 1024): 1.37, ("ffn", 65536): 1.08, ("attention", 32768): 0.98, ("attention", 65536): 1.73,
+        ("ffn", 1024): 1.37,
+        ("ffn", 65536): 1.08,
+        ("attention", 32768): 0.98,
+        ("attention", 65536): 1.73,
         ("both", 65536): 2.66,
-    }  # fmt: skip
+    }
 
 
 def test_parts_are_over_the_dense_models_time(recorded):
@@ -226,10 +216,7 @@ def test_tables_have_a_row_for_each_length(recorded):
     layer = tables.layer(experiments.layer(recorded), 0.1)
     assert layer["ours, gate and up in one"].tolist() == ["6.20×"] * 3
     chosen = tables.chosen(experiments.table(recorded, "attention"))
-    assert (
-        chosen["SDPA's backend"].unique().tolist() == ["cudnn"]
-        and chosen["causal blocks kept"].iloc[0] == "100%"
-    )
+    assert chosen["SDPA's backend"].unique().tolist() == ["cudnn"] and chosen["causal blocks kept"].iloc[0] == "100%"
 
 
 def test_what_was_measured_once_more_replaces_what_was_there(recorded):
@@ -260,10 +247,7 @@ def test_what_has_no_parts_is_named(recorded):
     some = df[(df["n"] != 65536) | ~df["configuration"].isin(["both", "attention"])]
     said = prose.why(some)
     said = said.replace("\u202f", " ").replace("\u00a0", " ")
-    assert (
-        "Not shown: sparse attention at 65 536 tokens and both, as published at 65 536 tokens."
-        in said
-    )
+    assert "Not shown: sparse attention at 65 536 tokens and both, as published at 65 536 tokens." in said
 
 
 def test_a_profiled_pass_is_held_against_the_timed_call(recorded):

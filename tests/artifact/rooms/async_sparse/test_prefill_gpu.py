@@ -74,18 +74,20 @@ def test_a_captured_model_gives_what_it_gives_without(model):
 def test_a_kick_measures_everything_once(tmp_path):
     opened = device.require().open()
     run = SimpleNamespace(
-        mode="measure", preset="kick", seed=SEED, folder=tmp_path, device=opened,
+        mode="measure",
+        preset="kick",
+        seed=SEED,
+        folder=tmp_path,
+        device=opened,
         machine={"gpu": torch.cuda.get_device_name(), "compute_capability": "9.0"},
-    )  # fmt: skip
+    )
     df, layer = experiments.whole(run), experiments.layer(run)
     assert set(df["variant"]) == set(CONFIGURATIONS) and (df["label"] == "4 layers").all()
     assert df["graph"].all() and (df["rel_err"] < check.LIMITS["bfloat16"].rel_err).all()
     assert (layer["median_us"] > 0).all()
     parts = experiments.table(run, "parts")
     assert set(parts["part"]) == set(PARTS) and parts.query("part == 'ffn'")["us"].min() > 0
-    assert (
-        len(experiments.table(run, "attention")) == 1 and len(experiments.table(run, "checks")) == 2
-    )
+    assert len(experiments.table(run, "attention")) == 1 and len(experiments.table(run, "checks")) == 2
     before = (tmp_path / "prefill.csv").stat().st_mtime_ns
     experiments.whole(run)
     assert (tmp_path / "prefill.csv").stat().st_mtime_ns == before

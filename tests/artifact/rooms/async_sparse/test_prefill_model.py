@@ -13,9 +13,13 @@ from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, P
 
 torch = pytest.importorskip("torch")
 SMALL = SIZES | {
-    "vocab_size": 128, "hidden_size": 256, "intermediate_size": 384, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2,
-}  # fmt: skip
+    "vocab_size": 128,
+    "hidden_size": 256,
+    "intermediate_size": 384,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 N, LAST = 1024, attention.LAST
 
 
@@ -73,9 +77,7 @@ def test_a_column_and_a_diagonal_that_matter_are_found(few):
 def test_block_sparse_keeps_the_best_means_and_the_diagonal(few):
     q, k, _ = heads()
     kept = attention.block_sparse(q, k)
-    means = q.view(4, 8, 128, 32).mean(2) @ k.repeat_interleave(2, 1).view(4, 8, 128, 32).mean(
-        2
-    ).transpose(1, 2)
+    means = q.view(4, 8, 128, 32).mean(2) @ k.repeat_interleave(2, 1).view(4, 8, 128, 32).mean(2).transpose(1, 2)
     for h in range(4):
         for i in range(8):
             best = means[h, i, : i + 1].topk(min(3, i + 1)).indices.tolist()
@@ -125,9 +127,7 @@ def test_sparse_attention_is_attention_over_what_was_kept(few):
 def test_patterns_that_keep_all_are_dense_attention():
     q, k, v = heads()
     own = torch.tensor([True, False, True, False])
-    assert torch.allclose(
-        attention.sparse(q, k, v, own), attention.dense(q, k, v, "MATH"), atol=1e-5
-    )
+    assert torch.allclose(attention.sparse(q, k, v, own), attention.dense(q, k, v, "MATH"), atol=1e-5)
 
 
 # ------------------------------------------------------------------------------------- the model
@@ -221,17 +221,26 @@ def test_every_ffn_is_checked_against_float64(model, monkeypatch):
 
 def event(name: str, us: float, parent=None, where: str = "CPU"):
     return SimpleNamespace(
-        name=name, device_time_total=us, cpu_parent=parent, device_type=f"DeviceType.{where}",
+        name=name,
+        device_time_total=us,
+        cpu_parent=parent,
+        device_type=f"DeviceType.{where}",
         time_range=SimpleNamespace(elapsed_us=lambda: us),
-    )  # fmt: skip
+    )
 
 
 def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
     from artifact.rooms.async_sparse.prefill import parts
 
     ffn = event("part: ffn", 70)
-    events = [ffn, event("aten::mm", 70, ffn), event("part: norms", 5), event("aten::add", 25),
-              event("part: ffn", 70, where="CUDA"), event("gemm", 70, where="CUDA")]  # fmt: skip
+    events = [
+        ffn,
+        event("aten::mm", 70, ffn),
+        event("part: norms", 5),
+        event("aten::add", 25),
+        event("part: ffn", 70, where="CUDA"),
+        event("gemm", 70, where="CUDA"),
+    ]
     found = parts.summed(events)
     assert set(found) == set(PARTS)
     assert (found["ffn"], found["norms"], found["rest"]) == (70, 5, 25)
@@ -300,26 +309,32 @@ def measuring(model, few, monkeypatch, tmp_path):
     every: list[Graph] = []
     model.vertical_share = of.choose_patterns(model, of.tokens(model, N, 2))
     for where, name, what in (
-        (experiments, "_model", lambda seed, layers: model), (experiments, "timed", timed),
-        (experiments, "installed", lambda: True), (experiments, "DENSITIES", (0.5,)),
-        (experiments, "captured", captured), (parts, "profiled", profiled),
-        (torch.cuda, "synchronize", lambda: None), (torch.cuda, "empty_cache", lambda: None),
+        (experiments, "_model", lambda seed, layers: model),
+        (experiments, "timed", timed),
+        (experiments, "installed", lambda: True),
+        (experiments, "DENSITIES", (0.5,)),
+        (experiments, "captured", captured),
+        (parts, "profiled", profiled),
+        (torch.cuda, "synchronize", lambda: None),
+        (torch.cuda, "empty_cache", lambda: None),
         (torch.cuda, "graph_pool_handle", lambda: None),
-    ):  # fmt: skip
+    ):
         monkeypatch.setattr(where, name, what)
     experiments._sparse.cache_clear()
     yield SimpleNamespace(
-        mode="measure", preset="kick", seed=0, folder=tmp_path, device=None,
+        mode="measure",
+        preset="kick",
+        seed=0,
+        folder=tmp_path,
+        device=None,
         machine={"gpu": "NVIDIA H200", "compute_capability": "9.0"},
-    )  # fmt: skip
+    )
     experiments._sparse.cache_clear()
 
 
 def test_a_measurement_writes_rows_and_tables_once(measuring, monkeypatch):
     whole, layer = experiments.whole(measuring), experiments.layer(measuring)
-    assert (
-        whole["variant"].tolist() == list(CONFIGURATIONS) and (whole["label"] == "4 layers").all()
-    )
+    assert whole["variant"].tolist() == list(CONFIGURATIONS) and (whole["label"] == "4 layers").all()
     assert whole["graph"].all() and whole["rel_err"].between(1e-4, 4e-3).all()
     assert whole.set_index("variant")["prepare_bytes"].gt(0).sum() == 4  # those with sparse FFNs
     assert layer["rel_err"].between(1e-4, 4e-3).all()
@@ -352,16 +367,23 @@ def test_steps_are_all_that_is_missing_and_a_budget_ends_them(measuring, monkeyp
     monkeypatch.setattr(command.harness, "start", lambda *given, **more: measuring)
     names = [name for name, _ in experiments.steps(measuring)]
     assert names == [
-        "FFN alone, 1024 tokens, 0.5 of the blocks", "whole model, 1024 tokens, 0.5 of the blocks",
-        "checks", "parts", "attention",
-    ]  # fmt: skip
+        "FFN alone, 1024 tokens, 0.5 of the blocks",
+        "whole model, 1024 tokens, 0.5 of the blocks",
+        "checks",
+        "parts",
+        "attention",
+    ]
     assert command.main(["--preset", "kick", "--budget", "-1"]) == 0
     assert capsys.readouterr().out.count("left for another time: ") == len(names)
     assert not list(measuring.folder.glob("*.csv"))
     assert command.main(["--preset", "kick"]) == 0
     assert {path.stem for path in measuring.folder.rglob("*.csv")} == {
-        "prefill", "prefill_ffn", "parts", "attention", "checks",
-    }  # fmt: skip
+        "prefill",
+        "prefill_ffn",
+        "parts",
+        "attention",
+        "checks",
+    }
     monkeypatch.setattr(experiments, "_model", None)  # tables that are there ask for no model
     again = experiments.steps(measuring)
     assert [name for name, _ in again] == ["checks", "parts", "attention"]

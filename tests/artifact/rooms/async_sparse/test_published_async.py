@@ -23,21 +23,22 @@ def test_every_number_has_its_source(name):
 
 def test_claims_refer_to_these_numbers():
     claims = rooms.toml(rooms.FOLDER / made.ROOM / rooms.CLAIMS)["claim"]
-    used = {
-        (c["published"]["figure"], c["published"]["quantity"])
-        for c in claims
-        if isinstance(c["published"], dict)
-    }
-    held = {
-        (name, q) for name in made.TABLES for q in records.published(made.TABLES[name])["quantity"]
-    }
+    used = {(c["published"]["figure"], c["published"]["quantity"]) for c in claims if isinstance(c["published"], dict)}
+    held = {(name, q) for name in made.TABLES for q in records.published(made.TABLES[name])["quantity"]}
     # Latencies are judged as speedups; gains and paddings, stages, registers and the
     # size of a cluster follow from what is judged, or are facts of the kernel.
     left = {q for _, q in held - used} - {q for _, q in used}
     assert left == {
-        "latency", "speedup_cublas", "gain", "gain_of_three", "padding", "stages",
-        "blocks_per_sm", "cluster_size", "cluster_launch_fails",
-    }  # fmt: skip
+        "latency",
+        "speedup_cublas",
+        "gain",
+        "gain_of_three",
+        "padding",
+        "stages",
+        "blocks_per_sm",
+        "cluster_size",
+        "cluster_launch_fails",
+    }
 
 
 def test_what_was_measured_apart_says_where_and_how():
@@ -93,9 +94,7 @@ def test_gains_of_the_text_are_those_of_table_2():
     over = arithmetic.table2_speedups(TABLE2)
     stated = TEXT[TEXT["quantity"] == "gain"].set_index("variant")["low"]
     steps = arithmetic.shares(over)
-    assert steps["gain"].to_dict() == pytest.approx(
-        stated[["opt1", "opt2", "opt3", "opt4"]].to_dict(), abs=0.005
-    )
+    assert steps["gain"].to_dict() == pytest.approx(stated[["opt1", "opt2", "opt3", "opt4"]].to_dict(), abs=0.005)
     for variant in ("opt6", "opt7"):
         assert over[variant] - over["opt5"] == pytest.approx(stated[variant], abs=0.005)
 
@@ -119,24 +118,14 @@ def test_98_per_cent_and_what_it_is_by_factors():
 def test_padding_of_the_tiles():
     assert (arithmetic.padded(176), arithmetic.padded(248)) == (1056, 1488)
     assert arithmetic.extra(176) == pytest.approx(0.03, abs=0.002)
-    assert arithmetic.extra(248) == pytest.approx(
-        0.453, abs=0.001
-    )  # the text: 45% of the computation
-    assert arithmetic.wasted(248) == pytest.approx(
-        0.312, abs=0.001
-    )  # what that is of the computation
+    assert arithmetic.extra(248) == pytest.approx(0.453, abs=0.001)  # the text: 45% of the computation
+    assert arithmetic.wasted(248) == pytest.approx(0.312, abs=0.001)  # what that is of the computation
     assert [w for w in made.WIDTHS if arithmetic.extra(w) == 0] == [8, 16, 32, 64, 128, 256]
-    assert (
-        arithmetic.chosen(1024) == 256
-        and arithmetic.chosen(512) == 256
-        and arithmetic.chosen(352) == 176
-    )
+    assert arithmetic.chosen(1024) == 256 and arithmetic.chosen(512) == 256 and arithmetic.chosen(352) == 176
     assert arithmetic.chosen(1000) == 8  # nothing divides it
     rates = TEXT[(TEXT["quantity"] == "tflops")].set_index("variant")["low"]
     assert rates["opt5_n256"] / rates["opt5_n8"] == pytest.approx(10.5, abs=0.05)
-    assert rates["opt5_n256"] < arithmetic.value(
-        TABLE2, "tflops", variant="opt5"
-    )  # of the same kernel
+    assert rates["opt5_n256"] < arithmetic.value(TABLE2, "tflops", variant="opt5")  # of the same kernel
 
 
 def test_one_block_fits_an_sm_with_setmaxnreg_too():
@@ -154,16 +143,10 @@ def test_speedups_of_table_3_are_those_of_its_latencies():
     speedups = keyed["speedup_cublas"]["opt5"]
     for at, stated in speedups.items():
         dense, ours = keyed["latency"]["cublas_dense_default"][at], keyed["latency"]["opt5"][at]
-        assert (
-            (dense - 0.005) / (ours + 0.005) - 0.005
-            < stated
-            < (dense + 0.005) / (ours - 0.005) + 0.005
-        ), at
+        assert (dense - 0.005) / (ours + 0.005) - 0.005 < stated < (dense + 0.005) / (ours - 0.005) + 0.005, at
     ends = TABLE3[TABLE3["quantity"] == "speedup_range"].set_index("density")[["low", "high"]]
     by = speedups.groupby(level="density")
-    pd.testing.assert_frame_equal(
-        by.agg(low="min", high="max"), ends.sort_index(), check_names=False
-    )
+    pd.testing.assert_frame_equal(by.agg(low="min", high="max"), ends.sort_index(), check_names=False)
 
 
 def test_throughput_of_table_3_falls_where_the_text_says_that_it_improves():
@@ -174,8 +157,6 @@ def test_throughput_of_table_3_falls_where_the_text_says_that_it_improves():
 
 
 def test_savings_of_fig_8_do_not_add_up():
-    at = TEXT[(TEXT["quantity"] == "end_to_end") & (TEXT["size"] == 65536)].set_index("variant")[
-        "low"
-    ]
+    at = TEXT[(TEXT["quantity"] == "end_to_end") & (TEXT["size"] == 65536)].set_index("variant")["low"]
     together = arithmetic.side_by_side(at["minference"], at["opt5"])
     assert together == pytest.approx(1.98, abs=0.01) and at["both"] == 2.66

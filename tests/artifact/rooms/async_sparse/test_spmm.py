@@ -38,9 +38,7 @@ RCM, PARTS = with_csr(made.spmm_rcm()), made.wcsr_parts()
 def test_statistics_of_a_record_are_those_of_the_matrix():
     rng = np.random.default_rng(1)
     row_ptr = np.arange(0, 200 * 7 + 1, 7).astype(np.int32)
-    a = csr.Csr(
-        200, 300, row_ptr, rng.integers(0, 300, 1400).astype(np.int32), np.ones(1400, np.float32)
-    )
+    a = csr.Csr(200, 300, row_ptr, rng.integers(0, 300, 1400).astype(np.int32), np.ones(1400, np.float32))
     for n in (64, 200, 1024):
         for dtype in ("tf32", "float32"):
             p = operands.problem_from_csr(a, n, dtype=dtype, reorder="", format="csr")
@@ -195,9 +193,13 @@ def test_errors_say_of_which_values():
 
 def test_without_records_every_sentence_says_so():
     said = [
-        prose.parts(None), prose.table1(None), prose.winners([]), prose.accuracy(None, None),
-        prose.reordering(None, None), prose.windows_of(None),
-    ]  # fmt: skip
+        prose.parts(None),
+        prose.table1(None),
+        prose.winners([]),
+        prose.accuracy(None, None),
+        prose.reordering(None, None),
+        prose.windows_of(None),
+    ]
     assert all(text.startswith(prose.HERE) for text in said)
     assert "not measured on this GPU yet" in prose.finding(None, TABLE1)
     assert prose.goals(None, None).count("not measured") == 2
@@ -254,9 +256,7 @@ def test_sentences_of_parts_winners_and_reordering():
 
 def test_tf32_and_float32_are_never_compared_without_saying_so():
     text = prose.accuracy(FLOAT32, TF32)
-    assert (
-        "Of float32 values" in text and "Of values that TF32 holds" in text and "up to 2⁻¹¹" in text
-    )
+    assert "Of float32 values" in text and "Of values that TF32 holds" in text and "up to 2⁻¹¹" in text
     assert "PyTorch forbids it TF32" in prose.table1(TF32)
     assert "PyTorch" not in prose.table1(TF32[TF32["variant"] != TRITON])
     assert "at N = 1024 it reaches 1.05× of it" in prose.apart(APART)
@@ -310,9 +310,7 @@ def test_parts_are_over_the_published_kernel():
 
 def test_the_map_has_each_matrix_and_its_winner():
     fig, data = figures.winners(experiments.maps(FLOAT32, TF32))
-    assert (
-        len(data) == 24 and set(data["values"]) == {"float32", "TF32"} and set(data["n"]) == {1024}
-    )
+    assert len(data) == 24 and set(data["values"]) == {"float32", "TF32"} and set(data["n"]) == {1024}
     assert set(labels(fig)) == {*experiments.KINDS, *experiments.KINDS_TF32}
     with pytest.raises(ValueError, match="two kinds of kernels"):
         figures.winners([])
@@ -352,8 +350,13 @@ def test_gains_are_at_matrices_of_both():
 def test_block_contenders_are_left_out_where_blocks_are_too_many(monkeypatch):
     rng = np.random.default_rng(0)
     rows = np.sort(rng.integers(0, 640, 4000))
-    a = csr.Csr(640, 640, csr.offsets(rows * 640, 640, 640), rng.integers(0, 640, 4000).astype(np.int32),
-                np.ones(4000, np.float32))  # fmt: skip
+    a = csr.Csr(
+        640,
+        640,
+        csr.offsets(rows * 640, 640, 640),
+        rng.integers(0, 640, 4000).astype(np.int32),
+        np.ones(4000, np.float32),
+    )
     every = [WCSR, KEPT, BELL, TRITON, "cusparse_alg2"]
     assert room_experiments.too_large(a, every, "tf32", np.inf) == {}
     assert room_experiments.too_large(a, [WCSR, "cusparse_alg2"], "float32", 1) == {}
@@ -429,7 +432,7 @@ def test_the_price_of_one_order_is_a_geometric_mean_over_matrices(tmp_path):
     df = pd.DataFrame(
         [("a", "auto_fp32", 2, 10.0, 10.0), ("b", "auto_fp32", 3, 10.0, 12.1), ("c", "auto_half", 1, 5.0, 5.0)],
         columns=["matrix", "auto", "parts", "us", "in_order_us"],
-    )  # fmt: skip
+    )
     exact, sixteen = in_order.price(df).to_dict("records")
     assert exact["mean"] == pytest.approx(1.1) and exact["largest"] == pytest.approx(1.21)
     assert (exact["matrices"], exact["cut"], exact["worst"]) == (2, 1, "b")

@@ -40,11 +40,21 @@ def counters(run):
 def report():
     """A made-up compile report: every instantiation that N takes, on two targets, `in_flight` with 20 registers."""
     rows = [
-        {"variant": name, "entry": entry, "target": target, "registers": 20 if name == "in_flight" else 40,
-         "shared_bytes": 1024, "stack_bytes": 0, "spills": False, "instructions": 500, "LDG.128": 8, "FFMA": 64}
+        {
+            "variant": name,
+            "entry": entry,
+            "target": target,
+            "registers": 20 if name == "in_flight" else 40,
+            "shared_bytes": 1024,
+            "stack_bytes": 0,
+            "spills": False,
+            "instructions": 500,
+            "LDG.128": 8,
+            "FFMA": 64,
+        }
         for name, entry in tables.used().items()
         for target in ("sm_80", "sm_90a")
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 
@@ -62,9 +72,7 @@ def slower(df: pd.DataFrame, variant: str, factor, where=None) -> pd.DataFrame:
 def test_compiled(report):
     text = prose.compiled(report)
     entries = len(set(tables.used().values()))
-    assert text.startswith(
-        f"{entries} instantiations for sm_80, sm_90a: {2 * entries} compilations, none"
-    )
+    assert text.startswith(f"{entries} instantiations for sm_80, sm_90a: {2 * entries} compilations, none")
     spilled = report.assign(spills=report["target"] == "sm_80")
     assert f"{entries} of which spill" in prose.compiled(spilled)
     table = tables.compiled(report).data
@@ -89,9 +97,7 @@ def test_panels_have_the_data_of_their_sweep(everything, ceilings):
 def test_memories_are_drawn_beside_their_ceilings(everything, ceilings, counters):
     fig, data = figures.asked(everything, ceilings)
     legible(fig)
-    rows = everything[
-        (everything["variant"] == "warp_per_row") & (everything["experiment"] == "tall")
-    ]
+    rows = everything[(everything["variant"] == "warp_per_row") & (everything["experiment"] == "tall")]
     drawn = data[(data["variant"] == "warp_per_row") & (data["group"] == "tall")]
     rates = rows["requested_bytes"] / rows["median_us"] / 1e6
     assert drawn["most"].iloc[0] == pytest.approx(rates.max())
@@ -244,9 +250,7 @@ def test_real_matrices(run, tmp_path):
     assert list(table.columns)[:4] == ["matrix", "domain", "rows", "nnz"]
     assert f"{len(table)} matrices of the SuiteSparse" in prose.real(table)
     least = table.assign(auto=np.where(table.index == 2, 0.25, 2.0))
-    assert f"behind the library on 1 of them (least: {table['matrix'][2]}, 0.25×)" in prose.real(
-        least
-    )
+    assert f"behind the library on 1 of them (least: {table['matrix'][2]}, 0.25×)" in prose.real(least)
     fig, drawn = figures.real(table)
     rows = drawn[drawn["variant"] == "auto"]["row"].tolist()
     assert sorted(rows) == sorted(table["matrix"]) and not overlaps(fig)
@@ -272,9 +276,7 @@ def test_repetition(run, everything, tmp_path):
     second = experiments.again(harness.start("casper_sparse", mode="recorded", repeat=True))
     assert "measurements the second run differs" in prose.repeats(everything, second)
     half_more = everything.assign(median_us=everything["median_us"] * 1.5)
-    assert "by 50.0% at the median, 50.0% at the ninetieth percentile and 50%" in prose.repeats(
-        everything, half_more
-    )
+    assert "by 50.0% at the median, 50.0% at the ninetieth percentile and 50%" in prose.repeats(everything, half_more)
     none = experiments.again(replace(run, folder=tmp_path))
     assert none is None and figures.spread(everything, none) is None
     assert prose.repeats(everything, none) == "There is no second run of these records."

@@ -13,9 +13,7 @@ from artifact.rooms.casper_sparse import pictures
 
 def csr(m, k, row_ptr, col_idx, val=None) -> SimpleNamespace:
     val = np.arange(1, len(col_idx) + 1) / 10 if val is None else val
-    return SimpleNamespace(
-        m=m, k=k, row_ptr=np.array(row_ptr), col_idx=np.array(col_idx), val=np.array(val)
-    )
+    return SimpleNamespace(m=m, k=k, row_ptr=np.array(row_ptr), col_idx=np.array(col_idx), val=np.array(val))
 
 
 def test_csr_picture_shows_the_arrays():

@@ -27,9 +27,7 @@ def test_dram_use_from_counters(ours, theirs, expected):
     assert got.measured == f"warp_per_row {ours}{dram}, cusparse_best {theirs}{dram}"
 
 
-@pytest.mark.parametrize(
-    "launches,expected", [(3, REPRODUCED), (50, PARTLY), (500, NOT_REPRODUCED)]
-)
+@pytest.mark.parametrize("launches,expected", [(3, REPRODUCED), (50, PARTLY), (500, NOT_REPRODUCED)])
 def test_preparation_is_counted_in_launches(launches, expected):
     """By the median: a third of the points takes a thousand times as long, which is no matter."""
     made = frames()
@@ -55,7 +53,4 @@ def test_some_scenario(speedup, expected):
     got = outcome(evidence(frames(speedup)), SPEEDUP, reduce, expect)
     assert got.verdict == expected and got.measured.startswith("best scenario")
     if expected == REPRODUCED:
-        assert (
-            "1.10× over cuSPARSE (tall, density" in got.measured
-            and "in 3 of 9 scenarios" in got.why
-        )
+        assert "1.10× over cuSPARSE (tall, density" in got.measured and "in 3 of 9 scenarios" in got.why

@@ -69,13 +69,7 @@ def record(*points) -> pd.DataFrame:
 
 def every(times: dict[int, float], **factors: float) -> pd.DataFrame:
     """Every variant and cuBLAS at each size: µs of the baseline, times a contender's factor."""
-    return record(
-        *(
-            (v, s, us * factors.get(v, 1.0))
-            for v in (*VARIANTS, "cublas")
-            for s, us in times.items()
-        )
-    )
+    return record(*((v, s, us * factors.get(v, 1.0)) for v in (*VARIANTS, "cublas") for s, us in times.items()))
 
 
 def sound(text: str) -> bool:
@@ -92,17 +86,13 @@ def test_trial_reads_its_experiments(trial):
     assert set(trial.measure("scaling")["variant"]) == {*VARIANTS, "cublas"}
     assert {*LETTER, *PUBLISHED} <= set(trial.measure("published")["variant"])
     assert trial.measure("scaling") is trial.measure("scaling")
-    assert (
-        trial.on_cpu()["m"].max() == records.read(SHIPPED / "nm_cuda_core" / "cpu.csv")["m"].max()
-    )
+    assert trial.on_cpu()["m"].max() == records.read(SHIPPED / "nm_cuda_core" / "cpu.csv")["m"].max()
     assert (trial.measure("element_wise")["label"] != "").all()
     assert len(trial.measure("patterns").drop_duplicates(["label", "density"])) == 6
     second = trial.second()
     # The second run may be older than what is to the letter; all else is in both, at every size.
     both = trial.measure("scaling").query("variant in @second.variant")
-    assert len(second) == len(both) and {*VARIANTS, "cublas"} - {*launch.VERBATIM} <= {
-        *both["variant"]
-    }
+    assert len(second) == len(both) and {*VARIANTS, "cublas"} - {*launch.VERBATIM} <= {*both["variant"]}
     assert not np.array_equal(second["median_us"], both["median_us"])
 
 
@@ -227,9 +217,7 @@ def test_tables_of_the_shipped_records(trial, counted):
     named = as_published(trial.on_cpu(), "baseline")
     assert (cpu.data[f"{named} over one thread"] > cpu.data[f"{named} over all cores"]).all()
     known = set(scaling["variant"])
-    assert list(tables.errors(scaling).data["variant"]) == [
-        v for v in (*VARIANTS, "cublas") if v in known
-    ]
+    assert list(tables.errors(scaling).data["variant"]) == [v for v in (*VARIANTS, "cublas") if v in known]
     parts, data = tables.fig3(counted, trial.stated["fig3"])
     assert len(parts) == 2 and len(data)
     pipes = tables.pipes(counted).data.set_index(["variant", "size"])
@@ -296,10 +284,7 @@ def test_over_cublas():
 def test_variants_below_and_from_1024(report):
     df = every({512: 10.0, 1024: 40.0, 2048: 99.0}, pipelined=0.5, zigzag=0.8, double_buffer=2.0)
     said = speeds.variants(df, report)
-    assert (
-        "**`pipelined`**: 2.00× below and 2.00× from 1024³. Used instead of thrown away, the same"
-        in said
-    )
+    assert "**`pipelined`**: 2.00× below and 2.00× from 1024³. Used instead of thrown away, the same" in said
     assert "0.50× below and 0.50× from 1024³, 0.50× at 2048³; without\n  split-K 1.00×" in said
     assert "**`zigzag`**: 1.25× over" in said and "Fastest: `pipelined` at 512³" in said
     assert speeds.parted(pd.Series({64: 2.0})) == (2.0, 2.0)  # of all, where a side has none
@@ -369,9 +354,8 @@ def test_right_gather():
 
 def test_repeats():
     first, second = every({512: 10.0}), every({512: 10.2})
-    assert (
-        f"Over all {len(VARIANTS) + 1} measurements the second run differs from the first by 2.0%"
-        in (speeds.repeats(first, second))
+    assert f"Over all {len(VARIANTS) + 1} measurements the second run differs from the first by 2.0%" in (
+        speeds.repeats(first, second)
     )
 
 

@@ -191,9 +191,7 @@ def test_gather_picture_of_vectors_has_nothing_to_mark():
     legible(fig)
 
 
-@pytest.mark.parametrize(
-    "bad", [{"block": 1}, {"block": 33}, {"row": 2}, {"row": -1}, {"first": 5}]
-)
+@pytest.mark.parametrize("bad", [{"block": 1}, {"block": 33}, {"row": 2}, {"row": -1}, {"first": 5}])
 def test_gather_picture_refuses_a_block_that_does_not_exist(bad):
     with pytest.raises(ValueError, match="cannot be drawn|no compressed row"):
         pictures.gather_picture(element_wise([1] * 12), **({"block": 8} | bad))
@@ -221,9 +219,7 @@ def test_scaling_counts_dense_flops_for_libraries():
 def test_scaling_draws_medians_and_their_rates():
     fig, data = figures.scaling(experiment(), None, ORDER)
     left, right = fig.get_axes()
-    assert {style.name(variant) for variant in figures.SCALING} <= set(
-        words(fig)
-    ) and not fig.legends
+    assert {style.name(variant) for variant in figures.SCALING} <= set(words(fig)) and not fig.legends
     for variant in figures.SCALING:
         sizes = [n for n in SIZES if variant != "cpu_loop" or n <= 2048]
         took = times(variant, sizes) / 1e3
@@ -333,16 +329,12 @@ def test_fit_readings_counts_every_size_alike():
     n = np.array(SIZES, dtype=float)
     noise = np.random.default_rng(0).uniform(0.9, 1.1, n.size)
     fit = figures.fit_readings(n, (1e-5 + 1e-13 * n**3) * noise)
-    assert fit.constant == pytest.approx(
-        1e-5, rel=0.1
-    )  # although the largest size takes 5000 times that
+    assert fit.constant == pytest.approx(1e-5, rel=0.1)  # although the largest size takes 5000 times that
     assert fit.cube == pytest.approx(1e-13, rel=0.15) and fit.square < 2e-12
     assert 0.01 < np.abs(fit.residuals).max() < 0.15
 
 
-@pytest.mark.parametrize(
-    "sizes,seconds", [([1, 2], [1, 2]), ([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [1, 2])]
-)
+@pytest.mark.parametrize("sizes,seconds", [([1, 2], [1, 2]), ([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [1, 2])])
 def test_fit_readings_needs_three_sizes(sizes, seconds):
     with pytest.raises(ValueError, match="three sizes"):
         figures.fit_readings(sizes, seconds)
@@ -404,9 +396,7 @@ def test_readings():
     assert mine == pytest.approx([1e3 * seconds[2048]])
     fitted = column(data, "fitted_ms", source="stated", size=512)
     assert fitted == pytest.approx(list(1e3 * fit.seconds([512])))
-    assert [ax.get_title() for ax in fig.get_axes()] == [
-        f"{plot.number(s)}³" for s in seconds.index
-    ]
+    assert [ax.get_title() for ax in fig.get_axes()] == [f"{plot.number(s)}³" for s in seconds.index]
     for ax, (size, t) in zip(fig.get_axes(), seconds.items(), strict=True):
         unit = {"µs": 1e6, "ms": 1e3}[ax.get_ylabel()]
         assert drawn_in(ax, style.CLAIM) == [(1.9, pytest.approx(unit * t))]
@@ -511,9 +501,7 @@ def test_counters_table():
         np.testing.assert_allclose(values["low"][raw.index], FACTORS[metric] * raw)
         for variant in ("prefetch", "double_buffer"):
             shown = table.loc[2 * row, ("256³", f"{variant} / baseline")]
-            assert float(shown.removesuffix("×")) == pytest.approx(
-                raw[variant] / raw["baseline"], rel=0.01
-            )
+            assert float(shown.removesuffix("×")) == pytest.approx(raw[variant] / raw["baseline"], rel=0.01)
 
 
 def test_counters_table_has_what_is_stated_below():

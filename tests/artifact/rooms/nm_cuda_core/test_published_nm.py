@@ -26,9 +26,7 @@ from kernels.nm_cuda_core import launch
 ROOM = "nm_cuda_core"
 GPU = "NVIDIA GeForce RTX 4070"
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-FIGURES = {
-    name: rooms.published("nm_cuda_core", name) for name in ("fig2", "fig3", "fig4", "table1")
-}
+FIGURES = {name: rooms.published("nm_cuda_core", name) for name in ("fig2", "fig3", "fig4", "table1")}
 MINE = [claim for claim in load.claims() if claim.room == ROOM]
 verdicts = partial(judging.verdicts, MINE)
 
@@ -102,20 +100,14 @@ def counters() -> pd.DataFrame:
             metric = row.metric.replace(".pct", ".ratio") if "stalled" in row.metric else row.metric
             variant = LETTER.get(row.variant, row.variant)
             values[variant, row.size, metric] = row.low * per  # text, with more digits, last
-    for row in df[
-        (df["variant"] == "prefetch") & df["quantity"].str.endswith("_ratio")
-    ].itertuples():
+    for row in df[(df["variant"] == "prefetch") & df["quantity"].str.endswith("_ratio")].itertuples():
         metric = row.metric.replace(".pct", ".ratio") if "stalled" in row.metric else row.metric
         factor = 1.0 if row.low == row.high else 0.94  # "slightly" lower
-        values["verbatim_prefetch", row.size, metric] = (
-            factor * values["verbatim", row.size, metric]
-        )
+        values["verbatim_prefetch", row.size, metric] = factor * values["verbatim", row.size, metric]
     for size in (256, 2048):
         values["verbatim", size, STALL.format("wait")] = 1.0
         values["verbatim", size, STALL.format("selected")] = 9.0
-        values["verbatim_prefetch", size, STALL.format("drain")] = values[
-            "verbatim", size, STALL.format("drain")
-        ]
+        values["verbatim_prefetch", size, STALL.format("drain")] = values["verbatim", size, STALL.format("drain")]
     for (variant, size, metric), value in list(values.items()):
         if (ours := OURS.get(variant)) is not None:  # far off, and that decides nothing
             values[ours, size, metric] = 20 * value + 7
@@ -133,9 +125,7 @@ def folder(root, alone=1.0, table=None, without=()):
     published = kernels(*list(LETTER)[:3], *list(OURS)[:3])
     frames = {
         "scaling": experiment("scaling", kernels(*ALL) | {"cublas": library(alone)}),
-        "published": experiment(
-            "published", published | {"cublas": library(alone), "cublas_handle": library()}
-        ),
+        "published": experiment("published", published | {"cublas": library(alone), "cublas_handle": library()}),
         "cpu": experiment(
             "cpu",
             published
@@ -252,12 +242,23 @@ AGAINST_ITSELF = {
 }
 #: What it states no counter for, or no ceiling.
 UNKNOWN = {
-    "nm-bandwidth-bound", "nm-gather-uncoalesced", "nm-more-bytes-per-fma",
-    "nm-dense-conflict-free", "nm-design-broadcast", "nm-prefetch-registers",
-    "nm-split-parallelism", "nm-split-traffic", "nm-sm-used-large", "nm-design-parallelism",
-    "nm-intensity", "nm-half-flops", "nm-registers", "nm-prefetch-occupancy", "nm-atomic-contention",
+    "nm-bandwidth-bound",
+    "nm-gather-uncoalesced",
+    "nm-more-bytes-per-fma",
+    "nm-dense-conflict-free",
+    "nm-design-broadcast",
+    "nm-prefetch-registers",
+    "nm-split-parallelism",
+    "nm-split-traffic",
+    "nm-sm-used-large",
+    "nm-design-parallelism",
+    "nm-intensity",
+    "nm-half-flops",
+    "nm-registers",
+    "nm-prefetch-occupancy",
+    "nm-atomic-contention",
     "nm-l2-reuse",
-}  # fmt: skip
+}
 
 
 def test_the_report_is_reproduced_on_its_own_numbers(tmp_path):
@@ -318,9 +319,7 @@ def test_what_a_handle_costs_is_judged_by_both_runs(tmp_path):
     """Every claim about it up to 2048; the larger sizes are in one of the experiments alone."""
     about = [c for c in MINE if "cublas_handle" in str(c.rule) and "published" in c.experiment]
     both = {c.id for c in about if c.rule.repeats}
-    assert {c.id for c in about} - both == {
-        "nm-overtaken", "nm-converge", "nm-large"
-    }  # fmt: skip
+    assert {c.id for c in about} - both == {"nm-overtaken", "nm-converge", "nm-large"}
     assert all(set(c.experiment) == {"published", "cpu"} for c in about if c.id in both)
     where = folder(tmp_path)
     rescale(where, "cpu", 0.5, "cublas_handle", [512])
@@ -427,9 +426,7 @@ def test_a_full_pipe_is_parallelism_and_no_intensity(tmp_path, busy, parallelism
     assert (got["nm-design-parallelism"], got["nm-intensity"]) == (parallelism, intensity)
 
 
-@pytest.mark.parametrize(
-    "with_split,verdict", [(6.5, REPRODUCED), (8.8, PARTLY), (9.5, NOT_REPRODUCED)]
-)
+@pytest.mark.parametrize("with_split,verdict", [(6.5, REPRODUCED), (8.8, PARTLY), (9.5, NOT_REPRODUCED)])
 def test_split_k_is_judged_by_the_time_of_the_kernel(tmp_path, with_split, verdict):
     table = counters()
     for variant, time in (("verbatim_double_buffer", with_split), ("verbatim_split1", 9.0)):

@@ -135,18 +135,13 @@ def test_added_memory(share, expected):
     assert got.verdict == expected
 
 
-@pytest.mark.parametrize(
-    "sign,expected", [(1.0, REPRODUCED), (-1.0, NOT_REPRODUCED)], ids=["alike", "opposite"]
-)
+@pytest.mark.parametrize("sign,expected", [(1.0, REPRODUCED), (-1.0, NOT_REPRODUCED)], ids=["alike", "opposite"])
 def test_the_rank_correlation_with_another_experiment(sign, expected):
     speedups = {
         "wide": lambda m, n, k, d: n**0.1 + d,
         "square": lambda m, n, k, d: (n**0.1 + d) ** (3 * sign),
     }
-    made = {
-        name: synthetic.experiment("wide", of).assign(experiment=name)
-        for name, of in speedups.items()
-    }
+    made = {name: synthetic.experiment("wide", of).assign(experiment=name) for name, of in speedups.items()}
     quantity = {"speedup": ["warp_per_row"], "over": "cusparse_best"}
 
     def got(*names):

@@ -25,9 +25,7 @@ from kernels import nm_spmm
 from kernels.nm_spmm import analysis
 
 ROOM = "nm_spmm"
-FIGURES = {
-    name: rooms.published(ROOM, name) for name in ("fig8", "fig9", "fig10", "tables", "text")
-}
+FIGURES = {name: rooms.published(ROOM, name) for name in ("fig8", "fig9", "fig10", "tables", "text")}
 MINE = [claim for claim in load.claims() if claim.room == ROOM]
 verdicts = partial(judging.verdicts, MINE)
 GPUS = ("A100", "RTX 3090", "RTX 4090")
@@ -189,9 +187,7 @@ def folder(root, table=None, without=(), gpu="GPU"):
     if "counters" not in without:
         synthetic.write_counters(where / ROOM, counters() if table is None else table, gpu)
     if "ceilings" not in without:
-        records.write(
-            where / "ceilings" / "ceilings.csv", synthetic.ceilings(gpu, copy=1935.0, fma=PEAK)
-        )
+        records.write(where / "ceilings" / "ceilings.csv", synthetic.ceilings(gpu, copy=1935.0, fma=PEAK))
         records.write_machine(where / "ceilings", synthetic.machine(gpu))
     return where
 
@@ -282,9 +278,7 @@ def test_the_means_of_the_a100_are_those_of_the_text():
         mean = records.geomean(records.speedup(at, row.variant, row.quantity.split("_")[1]))
         assert mean == pytest.approx(row.low, abs=0.055), row
     every = evidence.Evidence(Path("nowhere"), ROOM).frame(sorted(SERIES))
-    assert records.geomean(records.speedup(every, "nm_spmm", "nmsparse")) == pytest.approx(
-        1.783, abs=1e-3
-    )
+    assert records.geomean(records.speedup(every, "nm_spmm", "nmsparse")) == pytest.approx(1.783, abs=1e-3)
 
 
 def test_figure_8_is_whole():
@@ -336,9 +330,7 @@ def test_the_anchors_are_whole(gpu):
 
 def test_claims_refer_to_these_numbers():
     stated = [c for c in rooms.toml(rooms.FOLDER / ROOM / rooms.CLAIMS)["claim"]]
-    used = {
-        claim["published"]["quantity"] for claim in stated if isinstance(claim["published"], dict)
-    }
+    used = {claim["published"]["quantity"] for claim in stated if isinstance(claim["published"], dict)}
     held = set(records.published(FIGURES["text"])["quantity"])
     # The peak is the GPU's, the registers are the architecture's; "closely" is said in words.
     assert held - used == {"peak", "registers", "ideal_share"}
@@ -381,9 +373,7 @@ def test_without_records_the_published_series_are_judged_and_nothing_else(tmp_pa
     assert set(got.index[got["verdict"] != NOT_MEASURED]) == series
     assert got.loc[sorted(series), "why"].str.contains("series that the source published").all()
     assert not got.drop(sorted(series))["why"].str.contains("series that the source").any()
-    assert len(series) >= 20 and all(
-        i.endswith(("published", "a100", "3090", "4090")) for i in series
-    )
+    assert len(series) >= 20 and all(i.endswith(("published", "a100", "3090", "4090")) for i in series)
     assert (got.loc[sorted(series), "minutes"] == 0).all()
 
 
@@ -410,9 +400,12 @@ def test_what_is_said_of_nmsparse_is_judged_by_the_authors_code_on_its_gpu(tmp_p
     """Whatever our kernels do: a stand-in decides nothing."""
     where = folder(tmp_path, gpu="NVIDIA H200")
     for name, variant in (
-        ("llama", "v3"), ("stepwise", "v3"), ("stepwise", "nmsparse_vw32"),
-        ("anchors", "v3_searched"), ("anchors", "nmsparse_vw32"),
-    ):  # fmt: skip
+        ("llama", "v3"),
+        ("stepwise", "v3"),
+        ("stepwise", "nmsparse_vw32"),
+        ("anchors", "v3_searched"),
+        ("anchors", "nmsparse_vw32"),
+    ):
         rescale(where, name, 3.0, variant)
     got = judge.judge([c for c in MINE if c.id in BY_THEIRS], where).set_index("id")
     assert got["measured"]["spmm-nmsparse"] == "geometric mean 1.78× over nmsparse"
@@ -503,15 +496,11 @@ def test_the_counters_decide(tmp_path, changes, expected):
         assert got[claim] == verdict, claim
 
 
-@pytest.mark.parametrize(
-    "share,verdict", [(0.01, REPRODUCED), (0.04, PARTLY), (0.3, NOT_REPRODUCED)]
-)
+@pytest.mark.parametrize("share,verdict", [(0.01, REPRODUCED), (0.04, PARTLY), (0.3, NOT_REPRODUCED)])
 def test_conflicts_are_a_share_of_the_loads(tmp_path, share, verdict):
     table = counters()
     loads = table[(table["variant"] == "v3") & (table["metric"] == LOADS)]
-    table.loc[(table["variant"] == "v3") & (table["metric"] == CONFLICTS), "value"] = (
-        share * loads["value"].to_numpy()
-    )
+    table.loc[(table["variant"] == "v3") & (table["metric"] == CONFLICTS), "value"] = share * loads["value"].to_numpy()
     where = folder(tmp_path, table=table)
     assert verdicts(where, "spmm-conflicts")["spmm-conflicts"] == verdict
 

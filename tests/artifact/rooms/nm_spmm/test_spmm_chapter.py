@@ -128,9 +128,7 @@ def test_a_missing_record_is_one_sentence(tmp_path):
         shutil.copy(SHIPPED / "nm_spmm" / name, room_folder)
     found = start(mode="recorded", folder=tmp_path)
     assert not found.has("tried") and found.has("stepwise")
-    with pytest.raises(
-        FileNotFoundError, match=r"no records of nm_spmm/llama .*measure it on a GPU"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no records of nm_spmm/llama .*measure it on a GPU"):
         found.measure("llama")
     counted = counters.read(found.run)
     assert counted.profiled == [] and len(tables.pipes(counted, 0.5)) == 0
@@ -191,17 +189,12 @@ def test_llama_of_records_without_nmsparse_itself(trial):
 def test_best_of_three():
     shapes = {"A": (512, 512, 512), "F": CUBE}
     rate = {"small": (20, 10), "medium": (15, 30), "large": (10, 20), "auto": (22, 36)}
-    df = record(
-        *((v, s, 0.5, r[i]) for v, r in rate.items() for i, s in enumerate(shapes.values()))
-    )
+    df = record(*((v, s, 0.5, r[i]) for v, r in rate.items() for i, s in enumerate(shapes.values())))
     table = tables.best_of_three(df, shapes).set_index("")
     assert table["Table II"].to_dict() == {"A": "small", "F": "large"}
     assert table["50%"].to_dict() == {"A": "small", "F": "medium"}
     assert "at 1 of 2 points" in paper.classes_of_table_2(df)
-    assert (
-        "1.15× of the best of the three, 1.10 to 1.20×; most at 4096³"
-        in paper.auto_over_classes(df)
-    )
+    assert "1.15× of the best of the three, 1.10 to 1.20×; most at 4096³" in paper.auto_over_classes(df)
 
 
 def test_figure_8_beside_ours():
@@ -249,8 +242,7 @@ def test_packing():
     assert list(tables.packing(df)["packed over whole"]) == ["0.80×", "2.00×", "0.50×"]
     said = paper.packing(df)
     assert said.endswith("the cost is left.") and (
-        "hide that load, packing pays at 75%. The rule of 70% is right at 2 of 3 sparsities. "
-        in said
+        "hide that load, packing pays at 75%. The rule of 70% is right at 2 of 3 sparsities. " in said
     )
     assert "only the cost is left" in said
     never = df.assign(median_us=df["median_us"].where(df["variant"] == "v3_unpacked", 1e9))
@@ -330,9 +322,7 @@ def test_sentences_of_the_shipped_records(trial, counted, bars, outcome, report)
 
 def test_stepwise_at_two_sparsities():
     rates = {"v1": (20, 10), "v2": (20, 15), "v3": (40, 18), "cublas": (50, 50)}
-    df = record(
-        *((v, CUBE, d, r) for v, rs in rates.items() for d, r in zip((0.5, 0.125), rs, strict=True))
-    )
+    df = record(*((v, CUBE, d, r) for v, rs in rates.items() for d, r in zip((0.5, 0.125), rs, strict=True)))
     said = paper.stepwise(df, fma=80)
     assert "V3 holds 50% at 50% and 22% at 87.5% of the FMA ceiling of 80.0" in said
     assert "At 0% sparsity" not in said
@@ -385,16 +375,12 @@ def test_what_was_rebuilt_is_held_against_the_authors_code(trial):
     bars = made_up_bars(trial, 1.0)
     assert not bars.searched and bars.nmsparse.empty
     said = paper.rebuilt(bars)
-    assert (
-        "with split-K where that is better, is at 1.00×" in said and "Table I does not have" in said
-    )
+    assert "with split-K where that is better, is at 1.00×" in said and "Table I does not have" in said
     assert "0.50× of nmSPARSE's: ratios over it have to be read with that in mind." in said
     bars = made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.98)
     assert bars.searched and mean(bars.ported) == pytest.approx(1.02)
     said = paper.rebuilt(bars)
-    assert (
-        "with the best of their tiles and numbers of shares of k" in said and "Table I" not in said
-    )
+    assert "with the best of their tiles and numbers of shares of k" in said and "Table I" not in said
     assert "nmSPARSE's, and what we rebuilt of nmSPARSE's own at 0.98×, 0.98 to 0.98×." in said
     assert "V3 so searched is within 5% at all 4 points." in said
     said = paper.rebuilt(made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.9))
@@ -410,9 +396,12 @@ def test_bars_that_are_missed(trial):
     assert "3 of 3 points stay below 80%." in said
     assert bars.capped and "lowered its clock to 990 to 990 MHz" in said and "power cap" in said
     short = closing.falls_short(
-        trial, bars, pd.DataFrame({"rung": ["wide"], "predicted": [1.2], "came": [1.0]}), None,
+        trial,
+        bars,
+        pd.DataFrame({"rung": ["wide"], "predicted": [1.2], "came": [1.0]}),
+        None,
         counters.Counters(pd.DataFrame(), {}),
-    )  # fmt: skip
+    )
     assert "- `auto` is below 1.10× of the authors' speedups at " in short
     assert "all while the power limit held the clock down" in short
     assert "- Our predictions for `wide` were off by more than 5%." in short
@@ -444,12 +433,8 @@ def test_absent_rungs():
 def test_crossings():
     line = {"variant": "tf32", "vector": 32, "m": 4096, "n": 4096, "k": 4096}
     rows = [(0.5, 0.8, 0.6), (0.125, 1.5, 0.6)]
-    compared = pd.DataFrame(
-        [line | dict(zip(("density", "speedup", "crossing"), r, strict=True)) for r in rows]
-    )
-    assert beyond.crossings(compared) == (
-        "- `tf32`, vectors of 32, 4096³: wins from 60% sparsity on; 1.50× at 87.5%."
-    )
+    compared = pd.DataFrame([line | dict(zip(("density", "speedup", "crossing"), r, strict=True)) for r in rows])
+    assert beyond.crossings(compared) == ("- `tf32`, vectors of 32, 4096³: wins from 60% sparsity on; 1.50× at 87.5%.")
     never = compared.assign(crossing=np.nan)
     assert "never wins" in beyond.crossings(never)
     assert "wins at every sparsity" in beyond.crossings(compared.assign(crossing=0.0))
@@ -513,9 +498,7 @@ def test_own_problem_is_not_run_without_a_gpu(trial, monkeypatch):
     said = []
     monkeypatch.setattr(cells, "display", said.append)
     cells.run_own(trial.run, room.problem(m=100, n=64, k=128), ["v3", "cublas"])
-    assert [shown.data for shown in said] == [
-        "There is no GPU here, so it was compiled and not run."
-    ]
+    assert [shown.data for shown in said] == ["There is no GPU here, so it was compiled and not run."]
 
 
 @pytest.mark.gpu
@@ -537,12 +520,8 @@ def test_the_roofline_shows_nmsparse_to_the_letter_where_it_was_profiled():
     assert older.in_roofline == ["auto", "v3", "nm_baseline", "cublas"]
     newer = counters.Counters(pd.DataFrame(), values | {("nmsparse_vw32", 0.5, ncu.TIME): 1.0})
     assert newer.in_roofline == ["auto", "v3", "nmsparse_vw32", "cublas"]
-    rows = pd.DataFrame(
-        {"source": "measured", "variant": newer.in_roofline, "tflops": 30.0, "density": 0.5}
-    )
-    stated = pd.DataFrame(
-        [("peak_share", "nmsparse", 0.5, 0.64)], columns=["quantity", "variant", "density", "low"]
-    )
+    rows = pd.DataFrame({"source": "measured", "variant": newer.in_roofline, "tflops": 30.0, "density": 0.5})
+    stated = pd.DataFrame([("peak_share", "nmsparse", 0.5, 0.64)], columns=["quantity", "variant", "density", "low"])
     shown = tables.roofline(rows, 60.0, stated)
     assert list(shown.iloc[2]) == ["nmsparse_vw32", "50% (paper: 64%)"]
 

@@ -85,9 +85,7 @@ def rows_of(name, points, label="") -> pd.DataFrame:
 
 
 def experiment(name, variants, shapes=(CUBE,), densities=ALL, label="", scale=1.0):
-    points = [
-        (v, s, d, scale * time(v, *s, d)) for s in shapes for d in densities for v in variants
-    ]
+    points = [(v, s, d, scale * time(v, *s, d)) for s in shapes for d in densities for v in variants]
     return rows_of(name, points, label)
 
 
@@ -169,9 +167,7 @@ def vectors() -> pd.DataFrame:
                 label = operands._label(int(density * window), window, length, "float32")
                 for variant, best in (("auto", 50), ("v3", 44)):
                     own = best * (1 - 1 / length) - 4 * np.log2(32 / window) * density
-                    points.append(
-                        (variant, (2048,) * 3, density, 2.0 * 2048**3 * density / own / 1e6, label)
-                    )
+                    points.append((variant, (2048,) * 3, density, 2.0 * 2048**3 * density / own / 1e6, label))
     return rows_of("vectors", points)
 
 
@@ -272,9 +268,7 @@ def test_stepwise_draws_the_stated_share_of_the_peak_at_our_contender():
     fig, data = spmm_figures.stepwise(stepwise(), FMA, TEXT)
     stated = [(round(x), round(y / 100, 2)) for x, y in drawn_in(fig.get_axes()[0], style.CLAIM)]
     v3, baseline = (0.96, 0.93, 0.95, 0.88), (0.64, 0.63, 0.49, 0.73)
-    assert sorted(stated) == sorted(
-        (i, s) for each in (v3, baseline) for i, s in enumerate(each, 1)
-    )
+    assert sorted(stated) == sorted((i, s) for each in (v3, baseline) for i, s in enumerate(each, 1))
     found = data[data["source"] == "stated"]
     assert column(found, "stated", variant="v3") == list(v3)
     assert column(found, "library", density=0.5) == ["nm_spmm", "nmsparse"]
@@ -360,20 +354,13 @@ def test_llama_draws_every_point_and_the_published_series():
         assert len(marked(ax)) == 4 * 100
         point = 37
         shape = POINTS[point]
-        assert any(
-            x == point and y == pytest.approx(speedup("auto", *shape, density))
-            for x, y in marked(ax)
-        )
+        assert any(x == point and y == pytest.approx(speedup("auto", *shape, density)) for x, y in marked(ax))
         theirs = [
-            line
-            for line in ax.get_lines()
-            if line.get_color() == style.CLAIM and line.get_marker() in ("", "None")
+            line for line in ax.get_lines() if line.get_color() == style.CLAIM and line.get_marker() in ("", "None")
         ]
         assert sum(len(line.get_xdata()) for line in theirs) == 3 * 100
         assert len({str(line._dash_pattern) for line in theirs}) == 3
-        lines = {
-            float(line.get_ydata()[0]) for line in ax.get_lines() if len(line.get_ydata()) == 2
-        }
+        lines = {float(line.get_ydata()[0]) for line in ax.get_lines() if len(line.get_ydata()) == 2}
         assert {1.0, 1 / density} <= lines  # cuBLAS, and the ideal
     stated = data[data["source"] == "stated"]
     assert set(stated["gpu"]) == {"A100"} and len(stated) == 3 * 4 * 100
@@ -417,9 +404,7 @@ def test_llama_of_every_gpu():
     assert len(data[data["source"] == "stated"]) == 3 * 3 * 4 * 100
     for row in range(4):
         assert len({ax.get_ylim() for ax in axes[4 * row : 4 * row + 4]}) == 1
-    drawn = sum(
-        len(line.get_xdata()) for line in axes[0].get_lines() if line.get_color() == style.BEST
-    )
+    drawn = sum(len(line.get_xdata()) for line in axes[0].get_lines() if line.get_color() == style.BEST)
     assert drawn == 100 and not marked(axes[1])
     legible(fig)
 
@@ -484,9 +469,7 @@ def test_roofline():
     measured = data[data["source"] == "measured"]
     for ax, what in ((eq3, "eq3"), (dram, "dram"), (l2, "l2"), (shared, "shared")):
         expected = measured.dropna(subset=[what])
-        np.testing.assert_allclose(
-            sorted(marked(ax)), sorted(zip(expected[what], expected["tflops"], strict=True))
-        )
+        np.testing.assert_allclose(sorted(marked(ax)), sorted(zip(expected[what], expected["tflops"], strict=True)))
         assert ax.get_xscale() == ax.get_yscale() == "log"
         assert all(ax.get_xlim()[0] < x < ax.get_xlim()[1] for x, _ in marked(ax))
     assert len(marked(eq3)) == 12 and len(marked(dram)) == 13  # cuBLAS has no Eq. 3
@@ -514,15 +497,11 @@ def test_roofline_refuses_what_is_missing_or_mixed():
 def test_anchors():
     fig, data = spmm_figures.anchors(anchors(), ANCHORS)
     axes = fig.get_axes()
-    assert [ax.get_title(loc="left") for ax in axes] == [
-        f"{s:g} % sparsity" for s in (50, 62.5, 75, 87.5)
-    ]
+    assert [ax.get_title(loc="left") for ax in axes] == [f"{s:g} % sparsity" for s in (50, 62.5, 75, 87.5)]
     for ax, density in zip(axes, KEPT, strict=True):
         ours = [speedup("auto", *shape, density) for shape in SHAPES]
         mean = records.geomean(ours)
-        assert column(
-            data[data["m"].isna()], "speedup", contender="auto", density=density
-        ) == pytest.approx([mean])
+        assert column(data[data["m"].isna()], "speedup", contender="auto", density=density) == pytest.approx([mean])
         xs = [x for x, _ in marked(ax)]
         assert all(any(np.isclose(x, v) for x in xs) for v in [*ours, mean])
         stated = [x for x, _ in drawn_in(ax, style.CLAIM)]
@@ -530,9 +509,7 @@ def test_anchors():
         ratios = [v / (0.8 / density) for v in [*ours, mean]]
         said = [t.get_text() for t in ax.texts if t.get_text().endswith("×")]
         assert said == [f"{ratio:.2f}×" for ratio in ratios]
-        lines = {
-            float(line.get_xdata()[0]) for line in ax.get_lines() if len(line.get_xdata()) == 2
-        }
+        lines = {float(line.get_xdata()[0]) for line in ax.get_lines() if len(line.get_xdata()) == 2}
         assert {1.0, 1 / density} <= lines
     ticks = [text.get_text() for text in axes[0].get_yticklabels()]
     assert ticks[-1] == "geometric mean" and ticks[0] == "512 × 512 × 512"
@@ -589,9 +566,7 @@ def test_tensor_wins_always_or_never(factor, said, crossing):
 
 def test_the_last_crossing_counts():
     density = np.array([1, 0.5, 0.25, 0.125])
-    assert spmm_figures.crossing_of(density, np.array([1.2, 0.5, 2.0, 3.0])) == pytest.approx(
-        1 - 2**-1.5
-    )
+    assert spmm_figures.crossing_of(density, np.array([1.2, 0.5, 2.0, 3.0])) == pytest.approx(1 - 2**-1.5)
     assert np.isnan(spmm_figures.crossing_of(density, np.array([1.2, 2.0, 2.0, 0.9])))
 
 
@@ -701,9 +676,7 @@ def test_every_chart_can_be_shown_with_the_shipped_numbers():
 
 def test_trials_are_drawn_beside_what_was_expected():
     came = pd.Series({0.5: 0.9, 0.125: 1.2})
-    outcomes = pd.DataFrame(
-        {"trial": ["one", "two"], "factor": [1.1, 1.05], "came": [came, came * 1.5]}
-    )
+    outcomes = pd.DataFrame({"trial": ["one", "two"], "factor": [1.1, 1.05], "came": [came, came * 1.5]})
     fig, data = spmm_figures.trials(outcomes)
     (ax,) = fig.get_axes()
     assert [text.get_text() for text in ax.get_yticklabels()] == ["one", "two"]

@@ -332,9 +332,7 @@ def test_pipeline_draws_its_schedules(more):
 # ---------------------------------------------------------------- stream-K
 
 
-@pytest.mark.parametrize(
-    "tiles,steps,blocks", [((32, 16), 64, 132), ((3, 2), 5, 7), ((4, 4), 8, 16)]
-)
+@pytest.mark.parametrize("tiles,steps,blocks", [((32, 16), 64, 132), ((3, 2), 5, 7), ((4, 4), 8, 16)])
 def test_shares_are_all_steps_of_all_tiles_and_are_even(tiles, steps, blocks):
     fig, data = spmm_pictures.shares(tiles, steps, blocks)
     length = data["end"] - data["start"]

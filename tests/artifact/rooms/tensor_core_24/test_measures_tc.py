@@ -94,9 +94,7 @@ extern "C" __global__ void copy(const float* from, float* to) {
 """
 
 
-@pytest.mark.parametrize(
-    "policy,size,exists", [("cg", 16, True), ("cg", 8, False), ("ca", 8, True)]
-)
+@pytest.mark.parametrize("policy,size,exists", [("cg", 16, True), ("cg", 8, False), ("ca", 8, True)])
 def test_copies_past_l1_are_of_16_bytes_only(tmp_path, policy, size, exists):
     """What the source found in an example; a statement on the instruction set, so that no record can show it."""
     source = tmp_path / "copy.cu"

@@ -23,9 +23,7 @@ def a_run(folder, mode: str = "measure", preset: str = "full", seed: int = 7) ->
         sync=lambda: None,
         create_stream=lambda: SimpleNamespace(sync=lambda: None, close=lambda: None),
     )
-    return run.Run(
-        room, mode, mode, "nvidia-h200", preset, seed, folder, synthetic.machine(), device
-    )
+    return run.Run(room, mode, mode, "nvidia-h200", preset, seed, folder, synthetic.machine(), device)
 
 
 class Bound:
@@ -77,9 +75,7 @@ def kernel(monkeypatch):
 
 def test_a_kernel_that_is_wrong_after_timing_is_not_recorded(tmp_path, kernel):
     kernel.later["val"] = (3, 1)
-    with pytest.raises(
-        check.WrongResult, match="differs from NumPy in 1 of .* of val, .* row 3, column 1"
-    ):
+    with pytest.raises(check.WrongResult, match="differs from NumPy in 1 of .* of val, .* row 3, column 1"):
         pruning.measure(a_run(tmp_path))
     assert not list(tmp_path.glob("*.csv"))
 

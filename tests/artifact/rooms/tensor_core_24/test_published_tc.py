@@ -102,9 +102,7 @@ def folder(root, peaks=PEAKS, table=None, without=()):
         row = synthetic.ceilings(GPU).iloc[0].to_dict()
         us = row["median_us"]
         rows = [
-            row
-            | {"variant": v, "gbps": 0.0, "least_bytes": 0.0}
-            | {"tflops": t, "useful_flops": t * us * 1e6}
+            row | {"variant": v, "gbps": 0.0, "least_bytes": 0.0} | {"tflops": t, "useful_flops": t * us * 1e6}
             for v, t in peaks.items()
         ]
         records.write(gpu / "ceilings" / "ceilings.csv", pd.DataFrame(rows))
@@ -160,11 +158,7 @@ def test_claims_refer_to_these_numbers():
         for claim in stated
         if isinstance(claim["published"], dict)
     }
-    held = {
-        (path.stem, quantity)
-        for path in FIGURES.values()
-        for quantity in records.published(path)["quantity"]
-    }
+    held = {(path.stem, quantity) for path in FIGURES.values() for quantity in records.published(path)["quantity"]}
     # Rates are the GPU's: shares of its peak are judged. That three stages are the best and half is
     # stored is said in words.
     left = {quantity for _, quantity in held - used}

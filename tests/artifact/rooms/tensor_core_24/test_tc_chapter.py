@@ -162,9 +162,7 @@ def test_shared_memory_with_counters_and_without(square, ceilings, counters, run
     text = published_kernel.shared_memory(square, ceilings, clocks, *rest, Counters({}))
     assert text.endswith(NO_COUNTERS)
     slow = replace(clocks, shared=2 * clocks.here)
-    assert "here\nthey do not." in published_kernel.shared_memory(
-        square, ceilings, slow, *rest, counters
-    )
+    assert "here\nthey do not." in published_kernel.shared_memory(square, ceilings, slow, *rest, counters)
     assert published_kernel.clocks(Ceilings({}, {}), 132, BENCHMARKS) is None
     assert published_kernel.shared_memory(square, ceilings, None, *rest, counters) == ""
 
@@ -207,8 +205,11 @@ def test_ladder_on_hopper_and_elsewhere(run, ladder, tmp_path):
     records.write(tmp_path / "ladder.csv", ladder.frame.assign(experiment="ladder"))
     ada = experiments.ladder(replace(run, machine=run.machine | ADA, folder=tmp_path))
     assert ada.rungs == {} and set(ada.frame["variant"]) == {
-        "mma_sp", "auto", "cusparselt", "cublaslt",
-    }  # fmt: skip
+        "mma_sp",
+        "auto",
+        "cusparselt",
+        "cublaslt",
+    }
     assert tables.gains_rounded(ada) is None and hopper_ladder.what_came(ada) == ""
     assert "no `wgmma`" in hopper_ladder.only_compiled(run.machine | ADA)
     assert hopper_ladder.only_compiled(run.machine) == ""
@@ -230,10 +231,7 @@ def test_what_came_counts_the_predictions_that_hit(ladder):
     exact = faster(frame[frame["m"] == 4096], rung.name, factor)
     one = replace(ladder, frame=exact, rungs={rung.name: rung}, climbed=[4096], has_gaps=False)
     text = hopper_ladder.what_came(one)
-    assert (
-        "Of 1 predictions with a number, 1 was within 5% of what came at 4096³: `wgmma_one_stage`."
-        in text
-    )
+    assert "Of 1 predictions with a number, 1 was within 5% of what came at 4096³: `wgmma_one_stage`." in text
     assert "A dash" not in text
     assert "A dash" in hopper_ladder.what_came(ladder)
 
@@ -281,8 +279,8 @@ def test_counters_of_a_missing_file(run, tmp_path):
 
 
 def test_more_ideas(ladder, counters):
-    multicast, packed, stream_k, split_k, few, last, refilling, three, pieces, threads, gpc = (
-        hopper_ladder.more_ideas(ladder, counters, 132)
+    multicast, packed, stream_k, split_k, few, last, refilling, three, pieces, threads, gpc = hopper_ladder.more_ideas(
+        ladder, counters, 132
     )
     assert "Yet without it" in multicast
     assert "of `wgmma_tall`" in packed and "L2 handles" in packed
@@ -292,16 +290,10 @@ def test_more_ideas(ladder, counters):
     assert "2.67 waves at 4096³, of which the last is too full" in last  # 352 tiles
     assert "10.42 waves at 8192³, of which the last is cut" in last
     assert "of `wgmma_lean_tall`" in refilling and "the clock that power leaves" in refilling
-    assert (
-        "begin with 128 registers a thread" in three
-        and "69 million instructions instead of 141" in three
-    )
+    assert "begin with 128 registers a thread" in three and "69 million instructions instead of 141" in three
     assert "lost in clock rate again" in three
     assert "2.67 waves at 4096³, of which the last is too full to be cut" in pieces
-    assert (
-        "whose 56 last ones become 112 of at most 128 rows" in pieces
-        and "4% fewer clocks" in pieces
-    )
+    assert "whose 56 last ones become 112 of at most 128 rows" in pieces and "4% fewer clocks" in pieces
     assert "of `wgmma_ring`" in threads and "where there are 8192 of them, as at 4096³" in threads
     assert "of 8 rows instead of 16" in gpc and "Hoped for was half." in gpc
     nothing = hopper_ladder.more_ideas(without_ladder(ladder), counters, 132)
@@ -313,9 +305,7 @@ def test_what_multiplications_take_alone(run, ladder, counters):
     profile, bounds = experiments.profile(counters, ladder), experiments.counters(run, "bounds")
     text = hopper_ladder.alone(bounds, profile)
     assert "128 × 256 1.33 of 1.36 million clocks (97%), loads alone 1.29" in text
-    assert (
-        "192 × 256 1.36 of 1.36 million clocks (100%)" in text and "it is the instruction" in text
-    )
+    assert "192 × 256 1.36 of 1.36 million clocks (100%)" in text and "it is the instruction" in text
     assert "shared memory delivers 87 to 88% of 128 bytes" in text and "nan" not in text
     assert "at most 3% of the clocks are to be had" in text
     waits = {
@@ -373,21 +363,12 @@ def test_rows_of_b(run):
     text = tuned_family.rows(rows, counters, choices)
     us = experiments.wide(rows, "median_us")
     more = us.loc[4096, 4104, 4096] / us.loc[4096, 4160, 4096] - 1
-    assert (
-        f"`wgmma_lean` takes {more['wgmma_lean']:+.0%} of time; cuSPARSELt's best {more['cusparselt']:+.0%}"
-        in text
-    )
-    assert more["wgmma_lean"] > max(0.02, 2 * more["wgmma_lean_tall"]), (
-        "the tile is what it depends on"
-    )
-    assert (
-        "of the requests of `wgmma_lean`" in text and "after a copy" in text and "nan" not in text
-    )
+    assert f"`wgmma_lean` takes {more['wgmma_lean']:+.0%} of time; cuSPARSELt's best {more['cusparselt']:+.0%}" in text
+    assert more["wgmma_lean"] > max(0.02, 2 * more["wgmma_lean_tall"]), "the tile is what it depends on"
+    assert "of the requests of `wgmma_lean`" in text and "after a copy" in text and "nan" not in text
     assert "Over the 4 shapes with such rows" in text
     table = tables.rows(rows)
-    assert list(table["rows at [B]"]) == [128, 16, 32, 64, 128, 16, 16, 16] and len(table) == len(
-        rate
-    )
+    assert list(table["rows at [B]"]) == [128, 16, 32, 64, 128, 16, 16, 16] and len(table) == len(rate)
     # Without counters, without choices, and without the two shapes that are compared.
     assert "of the requests" not in tuned_family.rows(rows, Counters({}), choices)
     assert "the tuner took" not in tuned_family.rows(rows, counters, {})
@@ -432,25 +413,17 @@ def test_counters_by_columns_are_not_those_of_cubes(run):
     assert {size for _, size, _ in cubes.values} == {4096, 8192}
     assert {size for _, size, _ in columns.values} == {4096, 4104}
     same = ("wgmma_lean", 4096, experiments.TIME)
-    assert (
-        cubes.values[same]
-        == columns.values[same]
-        != columns.values["wgmma_lean", 4104, experiments.TIME]
-    )
+    assert cubes.values[same] == columns.values[same] != columns.values["wgmma_lean", 4104, experiments.TIME]
 
 
-@pytest.mark.parametrize(
-    ("n", "begin"), [(1, 2), (4, 8), (1000, 16), (4112, 32), (4128, 64), (4096, 128), (192, 128)]
-)
+@pytest.mark.parametrize(("n", "begin"), [(1, 2), (4, 8), (1000, 16), (4112, 32), (4128, 64), (4096, 128), (192, 128)])
 def test_where_rows_begin(n, begin):
     assert facts.begin_at(n) == begin
 
 
 def test_version_of_the_library(run):
     assert "0.8.1" in tuned_family.version({"cusparselt": "0.8.0"})
-    assert (
-        tuned_family.version({"cusparselt": "0.9.0"}).strip() == "The library is cuSPARSELt 0.9.0."
-    )
+    assert tuned_family.version({"cusparselt": "0.9.0"}).strip() == "The library is cuSPARSELt 0.9.0."
     assert "unknown version" in tuned_family.version({})
 
 
@@ -492,9 +465,7 @@ def test_in_short(run, square, both, ceilings, studies, ladder):
     assert "64 `mma.sp` a step with both selectors, copies past L1." in text
     assert "because `mma.sp` sustains" in text and "The ladder goes from" in text
     other = replace(code, past_l1=False)
-    text = tuned_family.in_short(
-        other, share, clocks, Ceilings({}, {}), mean, without_ladder(ladder), over
-    )
+    text = tuned_family.in_short(other, share, clocks, Ceilings({}, {}), mean, without_ladder(ladder), over)
     assert "copies past L1" not in text and "because" not in text and "The ladder" not in text
 
 
@@ -516,9 +487,7 @@ def test_published_machine_code():
     made = sass.published(report)
     assert made.multiplications == 64 and made.selectors == {"0x0": 32, "0x1": 32}
     assert made.past_l1
-    assert "64, 32 with selector 0 and 32 with selector 1. All copies" in published_kernel.code(
-        made
-    )
+    assert "64, 32 with selector 0 and 32 with selector 1. All copies" in published_kernel.code(made)
     excerpt = sass.published_excerpt(made.loop).splitlines()
     assert excerpt[0].startswith("HMMA.SP") and "…" in excerpt
 

@@ -26,9 +26,7 @@ def square(run):
 
 @pytest.fixture(scope="module")
 def view(run, counters, ladder):
-    records = experiments.together(
-        experiments.measure(run, "square"), experiments.studies(run), ladder.frame
-    )
+    records = experiments.together(experiments.measure(run, "square"), experiments.studies(run), ladder.frame)
     return energy.view(counters, records, run.machine)
 
 
@@ -128,9 +126,7 @@ def test_the_larger_tile_is_three_warpgroups_and_moves_less():
 
 def test_who_computes_the_larger_tile():
     assert energy.OF_THREE == ("wgmma_refilling", "wgmma_three", "wgmma_pieces")
-    assert all(
-        (room.RUNGS[name][0].m, room.RUNGS[name][0].n) == (192, 256) for name in energy.OF_THREE
-    )
+    assert all((room.RUNGS[name][0].m, room.RUNGS[name][0].n) == (192, 256) for name in energy.OF_THREE)
 
 
 # ---------------------------------------------------------------- NVML
@@ -138,9 +134,15 @@ def test_who_computes_the_larger_tile():
 
 def records(**more) -> pd.DataFrame:
     row = {
-        "experiment": "square", "variant": "auto", "m": 8, "n": 8, "k": 8, "median_us": 1000.0,
-        "power_w": 680.0, "useful_flops": 1e12,
-    }  # fmt: skip
+        "experiment": "square",
+        "variant": "auto",
+        "m": 8,
+        "n": 8,
+        "k": 8,
+        "median_us": 1000.0,
+        "power_w": 680.0,
+        "useful_flops": 1e12,
+    }
     return pd.DataFrame([row | more])
 
 
@@ -156,10 +158,7 @@ def test_a_point_far_from_the_limit_says_nothing(watt):
 
 
 def test_without_a_limit_nothing_is_said():
-    assert (
-        energy.joules(records(), {}).empty
-        and energy.joules(records(), {"power_limit_w": None}).empty
-    )
+    assert energy.joules(records(), {}).empty and energy.joules(records(), {"power_limit_w": None}).empty
 
 
 def test_4096_is_too_short_to_tell(view):
@@ -167,9 +166,7 @@ def test_4096_is_too_short_to_tell(view):
 
 
 def test_how_often_nvml_was_asked():
-    df = pd.concat(
-        [records(samples=25), records(samples=100, variant="mma_sp"), records(samples=1, m=16)]
-    )
+    df = pd.concat([records(samples=25), records(samples=100, variant="mma_sp"), records(samples=1, m=16)])
     found = energy.asked(df).set_index("m")
     assert found["ms"].to_dict() == pytest.approx({8: 125.0, 16: 1.0})
     assert found["times"].to_dict() == {8: 3, 16: 1}, "at once, and every 50 ms"
@@ -182,9 +179,7 @@ def test_the_least_clock_of_a_peak_does_its_rate():
     hopper = {"compute_capability": "9.0", "sm_count": 132}
     assert ceilings_.least_mhz("wgmma", 4096 * 132 * 1500 / 1e6, hopper) == pytest.approx(1500)
     assert ceilings_.least_mhz("wgmma_sp", 4096 * 132 * 1500 / 1e6, hopper) == pytest.approx(750)
-    assert np.isnan(
-        ceilings_.least_mhz("mma", 100.0, {"compute_capability": "8.9", "sm_count": 46})
-    )
+    assert np.isnan(ceilings_.least_mhz("mma", 100.0, {"compute_capability": "8.9", "sm_count": 46}))
 
 
 # ---------------------------------------------------------------- the chapter
@@ -198,10 +193,7 @@ def test_the_sentences_name_every_miss(view, ladder):
     good = replace(view, judged=view.judged.assign(error=0.01))
     assert "None is beyond 5%." in power.model(good)
     missed = energy.clocks(view.rows, SMS)
-    assert (
-        f"at {(missed['error'].abs() <= energy.BAR).sum()} of {len(missed)} points"
-        in power.clocks(view)
-    )
+    assert f"at {(missed['error'].abs() <= energy.BAR).sum()} of {len(missed)} points" in power.clocks(view)
     told = power.harness(view, ladder)
     assert f"where the profile has {view.largest['ghz'].min():.2f} to" in told and "nan" not in told
 
@@ -213,9 +205,7 @@ def test_the_prediction_does_not_know_what_came(view):
     came = view.largest["us"]["auto"] / view.largest["us"][energy.LARGER]
     assert f"`{energy.LARGER}` came to {came:.2f}×" in text
     mine = view.rows["variant"].isin(energy.OF_THREE)
-    slow = view.rows.assign(
-        us=view.rows["us"].where(~mine, 9e9), ghz=view.rows["ghz"].where(~mine, 0.1)
-    )
+    slow = view.rows.assign(us=view.rows["us"].where(~mine, 9e9), ghz=view.rows["ghz"].where(~mine, 0.1))
     assert energy.larger_tile(slow, view.size, SMS).equals(found)
     assert "nobody has profiled it" in power.larger(replace(view, rows=view.rows[~mine]))
     assert all(f"{r:.2f}× of `auto`" in text for r in found["over_auto"])
@@ -244,12 +234,8 @@ def test_who_runs_alone(run, square):
     assert "16384³)" in text and "nan" not in text, "the largest was capped"
     capped = [set(df["m"][df["throttle"].str.contains("power")]) for df in (told, square)]
     large = sorted(capped[0] & capped[1] & set(told["m"]))
-    mean = np.exp(
-        np.log(ratios[large] / experiments.over(square, "auto", "cusparselt")[large]).mean()
-    )
-    thrifty = told.assign(
-        median_us=told["median_us"].where(told["variant"] != "auto", 0.9 * told["median_us"])
-    )
+    mean = np.exp(np.log(ratios[large] / experiments.over(square, "auto", "cusparselt")[large]).mean())
+    thrifty = told.assign(median_us=told["median_us"].where(told["variant"] != "auto", 0.9 * told["median_us"]))
     assert f"the thriftier kernel gains {mean / 0.9 - 1:.1%}" in power.alone(thrifty, square)
     cool = told.assign(throttle="none")
     assert "At none of these sizes did power lower" in power.alone(cool, square)
@@ -276,10 +262,7 @@ def test_both_models_together_are_further_off_than_the_one(view):
     found = energy.both(view.rows, SMS)
     assert set(found["variant"]) == set(energy.STREAMING)
     alone = view.judged.set_index(["size", "variant"])["error"].abs()
-    assert (
-        found["error"].abs().max()
-        > alone[list(zip(found["size"], found["variant"], strict=True))].max()
-    )
+    assert found["error"].abs().max() > alone[list(zip(found["size"], found["variant"], strict=True))].max()
     good = (found["error"].abs() <= energy.BAR).sum()
     assert f"within 5% at {good} of {len(found)} points, and are off by up to" in power.clocks(view)
 
@@ -302,9 +285,7 @@ def test_there_is_no_table_where_the_profiled_size_was_not_measured(view, ladder
 def test_the_table_has_what_was_measured_alone(view, ladder):
     table = tables.energy(view, ladder).data.set_index("contender")
     assert "wgmma_split_k" not in table.index, "it was not profiled"
-    auto = ladder.frame[
-        (ladder.frame["m"] == view.size) & (ladder.frame["variant"] == "auto")
-    ].iloc[0]
+    auto = ladder.frame[(ladder.frame["m"] == view.size) & (ladder.frame["variant"] == "auto")].iloc[0]
     assert table.loc["auto", "J, to"] == pytest.approx(700e-6 * auto["median_us"])
     assert table.loc["auto", "clock, harness [GHz]"] < table.loc["auto", "clock, profile [GHz]"]
 

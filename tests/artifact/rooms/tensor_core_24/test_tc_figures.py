@@ -227,9 +227,7 @@ def test_warp_metadata_is_one_ldmatrix():
     legible(fig)
 
 
-@pytest.mark.parametrize(
-    "draw,rows", [("lanes_picture", 64), ("swizzle_picture", 8), ("warp_metadata", 16)]
-)
+@pytest.mark.parametrize("draw,rows", [("lanes_picture", 64), ("swizzle_picture", 8), ("warp_metadata", 16)])
 def test_pictures_of_metadata_refuse_another_shape(draw, rows):
     with pytest.raises(ValueError, match=r"is of metadata of \d+ x 4 uint16"):
         getattr(pictures, draw)(np.zeros((rows, 4), np.uint16))

@@ -140,9 +140,10 @@ def counters_of(slower: float, at_clock: float) -> experiments.Counters:
     values = {}
     for variant, clocks, rate in (("cusparselt", 1.0, 1.0), ("fp8_auto", slower, at_clock)):
         seen = dict.fromkeys(energy.NEEDED, 1e9) | {
-            experiments.TIME: 1e5 * clocks / rate, experiments.CLOCK: 1.5e9 * rate,
+            experiments.TIME: 1e5 * clocks / rate,
+            experiments.CLOCK: 1.5e9 * rate,
             experiments.TENSOR: 70 / clocks,
-        }  # fmt: skip
+        }
         values |= {(variant, 4096, metric): value for metric, value in seen.items()}
     return experiments.Counters(values)
 
@@ -155,7 +156,7 @@ def counters_of(slower: float, at_clock: float) -> experiments.Counters:
         (1.25, 1.1, "clocks in which the tensor cores wait, while it runs at the higher clock."),
         (1.0, 0.8, "what holds it back is the clock that power leaves it."),
     ],
-)  # fmt: skip
+)
 def test_counters_tell_what_holds_ours_back(slower, at_clock, says):
     rows = eight_bits.counted(counters_of(slower, at_clock), 132)
     assert says in eight_bits.held_back(rows, 1980)
@@ -183,10 +184,7 @@ def test_every_trial_that_is_recorded_has_its_row_and_its_outcome():
     assert len(table) == df["trial"].nunique() == len(trials.EIGHT)
     halves = df[(df["trial"] == "halves") & (df["m"] == 8192)].iloc[0]
     ours = table.iloc[list(dict.fromkeys(df["trial"])).index("halves")]["came"]
-    assert (
-        f"{halves['beside_value'] / halves['value']:.2f}× at 8192³" in ours
-        and "in clocks; kept" in ours
-    )
+    assert f"{halves['beside_value'] / halves['value']:.2f}× at 8192³" in ours and "in clocks; kept" in ours
     assert "loads nothing" in trials.said_of_eight(df)
 
 
@@ -205,9 +203,7 @@ def test_without_trials_nothing_is_said_and_another_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="tried.csv: it has the columns"):
         trials.read(tmp_path, trials.EIGHT)
     for known in (trials.EIGHT, trials.LADDER):  # of one kernel, not of the other
-        (tmp_path / trials.FILE).write_text(
-            ",".join(trials.COLUMNS) + "\nhalves,fp8_packed,8,8,8,us,2,1\n"
-        )
+        (tmp_path / trials.FILE).write_text(",".join(trials.COLUMNS) + "\nhalves,fp8_packed,8,8,8,us,2,1\n")
         if known is trials.EIGHT:
             assert trials.read(tmp_path, known)["gain"].tolist() == [2]
             continue
@@ -229,9 +225,13 @@ def test_the_table_has_what_was_measured_and_prose_the_clock():
 
 def run_of(mode: str, folder, capability: str = "9.0"):
     return SimpleNamespace(
-        mode=mode, folder=folder, preset="full", seed=0, device=None,
+        mode=mode,
+        folder=folder,
+        preset="full",
+        seed=0,
+        device=None,
         machine={"compute_capability": capability},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("preset", ["full", "kick"])
@@ -273,9 +273,7 @@ def test_exact_problems_are_exact_in_thirteen_bits(scale, out):
     assert set(np.unique(a)) == {-1, 0, 1} and set(np.unique(b)) == {-2, -1, 0, 1, 2}
     assert (np.abs(a) @ np.abs(b)).max() < 2**13
     exact = check.oracle(problem, on="cpu").values
-    assert (
-        np.abs(expected - exact).max() <= 2.0 ** (-4 if out == "e4m3" else -9) * np.abs(exact).max()
-    )
+    assert np.abs(expected - exact).max() <= 2.0 ** (-4 if out == "e4m3" else -9) * np.abs(exact).max()
     assert np.array_equal(np.log2(host.a.scale) % 1, np.zeros_like(host.a.scale))
 
 
@@ -294,10 +292,8 @@ def test_what_was_wrong_is_left_out_of_the_next_process_too(tmp_path, nothing_le
     assert fp8_family.LEFT_OUT == {config} == fp8.read_left_out(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "error", [fp8.Hangs("no end"), type("CUDAError", (Exception,), {})("lost")]
-)
-def test_a_lost_gpu_ends_the_process_which_begins_again(tmp_path, monkeypatch, nothing_left_out, error):  # fmt: skip
+@pytest.mark.parametrize("error", [fp8.Hangs("no end"), type("CUDAError", (Exception,), {})("lost")])
+def test_a_lost_gpu_ends_the_process_which_begins_again(tmp_path, monkeypatch, nothing_left_out, error):
     ended = []
     monkeypatch.setattr(fp8.os, "_exit", ended.append)
     fp8.leave_out(tmp_path, fp8_family.FAMILY[0], error)
@@ -312,9 +308,7 @@ def test_a_lost_gpu_ends_the_process_which_begins_again(tmp_path, monkeypatch, n
         fp8.main(["--records", str(tmp_path), "--part", "check"])
 
 
-def test_a_library_that_refuses_a_shape_and_a_rung_that_is_wrong_have_no_row(
-    tmp_path, monkeypatch, nothing_left_out
-):
+def test_a_library_that_refuses_a_shape_and_a_rung_that_is_wrong_have_no_row(tmp_path, monkeypatch, nothing_left_out):
     """As on a GPU, but that binding is all that is done."""
     rung = "fp8_direct"
     fp8_family.LEFT_OUT.add(fp8_family.RUNGS[rung][0])

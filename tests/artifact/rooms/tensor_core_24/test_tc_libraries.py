@@ -44,9 +44,7 @@ def test_what_is_said_is_what_was_measured(run, both, tmp_path, faster):
     text = libraries.said(libraries.read(replace(run, folder=tmp_path)), both, "0.8.0")
     us = experiments.wide(both, "median_us")
     over = us["cusparselt"] / us["auto"] / faster
-    assert (
-        f"is at {records.geomean(over):.2f}× its best" in text and f"{over.min():.2f}× at" in text
-    )
+    assert f"is at {records.geomean(over):.2f}× its best" in text and f"{over.min():.2f}× at" in text
     assert f"it is at {faster:.2f}× of version 0.8.0" in text and "nan" not in text
     large = [ratio for (m, n, k), ratio in over.items() if m * n * k >= 4096**3]
     assert f"{sum(r >= 1.1 for r in large)} of {len(large)} reach 1.10×" in text
@@ -66,9 +64,7 @@ def gpu(run, monkeypatch):
     found = SimpleNamespace(version="0.10.0")
     info = SimpleNamespace(slug="some-gpu", open=lambda: "opened")
     monkeypatch.setattr(libraries.device, "require", lambda: info)
-    monkeypatch.setattr(
-        libraries.device, "describe", lambda _: run.machine | {"cusparselt": found.version}
-    )
+    monkeypatch.setattr(libraries.device, "describe", lambda _: run.machine | {"cusparselt": found.version})
     monkeypatch.setattr(libraries.device, "sources", lambda _: "x")
     return found
 
@@ -85,17 +81,13 @@ def test_a_measurement_lies_beside_the_rooms_records(gpu, tmp_path, monkeypatch)
 
     monkeypatch.setattr(libraries.Run, "measure", noted)
     monkeypatch.setattr(libraries.Run, "variants", lambda self: {"auto": len, "mma_sp": len})
-    monkeypatch.setattr(
-        libraries.Run, "baselines", lambda self: {"cusparselt": len, "cublaslt": len}
-    )
+    monkeypatch.setattr(libraries.Run, "baselines", lambda self: {"cusparselt": len, "cublaslt": len})
     libraries.measure(run)
     assert seen == [("square", 3, ["auto", "cusparselt"]), ("llm", 1, ["auto", "cusparselt"])]
 
 
 def test_without_a_library_there_is_one_sentence(gpu, tmp_path):
     gpu.version = None
-    with pytest.raises(
-        ValueError, match="^no cuSPARSELt answers here: let SPARSITY_CUSPARSELT name"
-    ):
+    with pytest.raises(ValueError, match="^no cuSPARSELt answers here: let SPARSITY_CUSPARSELT name"):
         libraries.begin(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -64,8 +64,11 @@ def test_the_table_has_a_row_for_each_step_of_each_model(file):
     assert GPU.name in df.attrs["caption"]
     assert len(df) == 6 and not df.isna().any(axis=None)
     assert [x for x in df if "[ms]" in x] == [
-        "dense BF16 [ms]", "2:4 BF16 [ms]", "dense FP8 [ms]", "2:4 FP8 [ms]",
-    ]  # fmt: skip
+        "dense BF16 [ms]",
+        "2:4 BF16 [ms]",
+        "dense FP8 [ms]",
+        "2:4 FP8 [ms]",
+    ]
     assert len(set(df["step"])) == 3 and "decode, 1 sequence" in set(df["step"])
     assert df["2:4 BF16 [ms]"].str.endswith("(1.50×)").all()
     assert not df["dense FP8 [ms]"].str.contains("×").any()

@@ -1,4 +1,5 @@
-// What the blocks of units.cuh are told and ask for: the order of the tiles, a slot of the queue, and the loader of both rings.
+// What the blocks of units.cuh are told and ask for: the order of the tiles, a slot of the queue,
+// and the loader of both rings.
 //
 // Template:  as in units.cuh
 #pragma once
@@ -14,7 +15,8 @@ struct Tiles {
     // Tile t: its place in `rows`, and its panel.
     __device__ __forceinline__ int2 find(int t) const
     {
-        const int left = t / (high * group) * group, wide = min(group, panels - left), rest = t - left * high;
+        const int left = t / (high * group) * group, wide = min(group, panels - left),
+                  rest = t - left * high;
         return make_int2(rest / wide, left + rest % wide);
     }
 };
@@ -22,7 +24,10 @@ struct Tiles {
 struct Slot {
     int row, panel, first, end;  // block row, -1: no more; panel; blocks
     int column[32];              // of the first 32 blocks
-    __device__ __forceinline__ void set(const int4& from, int at) { row = from.x, panel = at, first = from.y, end = from.z; }
+    __device__ __forceinline__ void set(const int4& from, int at)
+    {
+        row = from.x, panel = at, first = from.y, end = from.z;
+    }
     __device__ __forceinline__ int split() const { return end; }
 };
 
@@ -30,7 +35,8 @@ struct Slot {
 template <Dtype T, Major B, bool TALL, int N, int SHARED, int PRIVATE, int P>
 struct Loader {
     static constexpr int B_BYTES = N * 128, LANDED = (PRIVATE + 1) / 2;
-    static constexpr int SHARED_BYTES = TALL ? B_BYTES : A_BYTES, PRIVATE_BYTES = TALL ? A_BYTES : B_BYTES;
+    static constexpr int SHARED_BYTES = TALL ? B_BYTES : A_BYTES,
+                         PRIVATE_BYTES = TALL ? A_BYTES : B_BYTES;
     static constexpr int NOWHERE = 0x7fffff00;  // beyond every matrix: zeros
 
     const TensorMap &a, &b;
@@ -41,23 +47,27 @@ struct Loader {
     Place<LANDED> landed;
 
     // A step's 64 rows of A, and its columns of B. `left`: blocks of the block row from `block` on.
-    __device__ __forceinline__ void load_a(unsigned char* to, int block, int left, int x, int below, Barrier* full) const
+    __device__ __forceinline__ void load_a(unsigned char* to, int block, int left, int x, int below,
+                                           Barrier* full) const
     {
         constexpr int TALLER = TALL ? 128 : 64;
 #pragma unroll
         for (int p = 0; p < P; ++p)
-            tma_load(to + p * (A_BYTES / P), a, x, p < left ? (block + p) * TALLER + below : NOWHERE, full);
+            tma_load(to + p * (A_BYTES / P), a, x,
+                     p < left ? (block + p) * TALLER + below : NOWHERE, full);
     }
-    __device__ __forceinline__ void load_b(unsigned char* to, int left, const int (&column)[P], int steps, int part, int at,
-                                           Barrier* full) const
+    __device__ __forceinline__ void load_b(unsigned char* to, int left, const int (&column)[P],
+                                           int steps, int part, int at, Barrier* full) const
     {
 #pragma unroll
         for (int p = 0; p < P; ++p)
-            ::load_b<T, B, N, P>(to, b, p < left ? (column[p] * steps + part) * (K<T> / P) : NOWHERE, at, full, p);
+            ::load_b<T, B, N, P>(
+                to, b, p < left ? (column[p] * steps + part) * (K<T> / P) : NOWHERE, at, full, p);
     }
 
     // Asks for the steps of a block, or for the one of P blocks.
-    __device__ __forceinline__ void steps(int block, int left, const int (&column)[P], int panel, int steps)
+    __device__ __forceinline__ void steps(int block, int left, const int (&column)[P], int panel,
+                                          int steps)
     {
 #pragma unroll 1
         for (int part = 0; part < steps; ++part) {

@@ -1,9 +1,11 @@
-// opt3: warp specialisation. A warpgroup of its own asks for copies, two multiply, with three stages between them (specialised.cuh).
+// opt3: warp specialisation. A warpgroup of its own asks for copies, two multiply, with three
+// stages between them (specialised.cuh).
 //
 //   loads     │ step 0 │ step 1 │ step 2 │ step 3 │        up to two steps ahead of those that multiply
 //   multiply           │ step 0 │ step 1 │ step 2 │
 //
-// Barriers are used as cuda::barrier would be: whoever waits arrives first, all 256 threads that multiply at each of them.
+// Barriers are used as cuda::barrier would be: whoever waits arrives first, all 256 threads that
+// multiply at each of them.
 //
 // Template:  T, N  as in step.cuh; B is K_MAJOR; COLUMN as in output.cuh; STAGES of the ring
 #include "specialised.cuh"
@@ -19,8 +21,14 @@ struct AllArrive {
     {
         for (int s = 0; s < STAGES; ++s) arrive(&empty[s]);
     }
-    __device__ __forceinline__ void wait_empty(const Place<STAGES>& at) { arrive(&empty[at.stage]), wait(&empty[at.stage], at.parity); }
-    __device__ __forceinline__ void wait_full(const Place<STAGES>& at) { arrive(&full[at.stage]), wait(&full[at.stage], at.parity); }
+    __device__ __forceinline__ void wait_empty(const Place<STAGES>& at)
+    {
+        arrive(&empty[at.stage]), wait(&empty[at.stage], at.parity);
+    }
+    __device__ __forceinline__ void wait_full(const Place<STAGES>& at)
+    {
+        arrive(&full[at.stage]), wait(&full[at.stage], at.parity);
+    }
     __device__ __forceinline__ void hand_back(const Place<STAGES>& at) { arrive(&empty[at.stage]); }
 };
 
@@ -33,5 +41,6 @@ __global__ void __launch_bounds__(THREADS, 1) opt3(
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ Barrier full[STAGES], empty[STAGES];
-    one_tile<T, COLUMN, N, STAGES, true>(Operands{a, b, c, row_ptr, col_idx}, memory, AllArrive<STAGES>{full, empty});
+    one_tile<T, COLUMN, N, STAGES, true>(
+        Operands{a, b, c, row_ptr, col_idx}, memory, AllArrive<STAGES>{full, empty});
 }

@@ -1,5 +1,6 @@
-// opt4: one arrival a warpgroup. Instead of all 128 threads of a warpgroup, one arrives at a barrier, and waiting is not arriving:
-// the phase of each barrier is told by its parity, counted by hand (OneArrives in specialised.cuh).
+// opt4: one arrival a warpgroup. Instead of all 128 threads of a warpgroup, one arrives at a
+// barrier, and waiting is not arriving: the phase of each barrier is told by its parity, counted by
+// hand (OneArrives in specialised.cuh).
 //
 // Template:  T, N  as in step.cuh; B is K_MAJOR; COLUMN as in output.cuh; STAGES of the ring
 #include "specialised.cuh"
@@ -13,5 +14,6 @@ __global__ void __launch_bounds__(THREADS, 1) opt4(
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ Barrier full[STAGES], empty[STAGES];
-    one_tile<T, COLUMN, N, STAGES, true>(Operands{a, b, c, row_ptr, col_idx}, memory, OneArrives<STAGES>{full, empty});
+    one_tile<T, COLUMN, N, STAGES, true>(
+        Operands{a, b, c, row_ptr, col_idx}, memory, OneArrives<STAGES>{full, empty});
 }

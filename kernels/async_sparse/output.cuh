@@ -1,11 +1,14 @@
-// C leaves through shared memory: accumulators, rounded once, to swizzled boxes that the copy engine takes away (sm_90a).
+// C leaves through shared memory: accumulators, rounded once, to swizzled boxes that the copy
+// engine takes away (sm_90a).
 //
-// A warpgroup's 64 x N of C in boxes of 64 x WIDE; rows and columns beyond the matrix are the copy engine's business.
+// A warpgroup's 64 x N of C in boxes of 64 x WIDE; rows and columns beyond the matrix are the copy
+// engine's business.
 //
 //   C row-major      a box has 64 lines of WIDE columns
 //   C column-major   a box has WIDE lines of 64 rows: stmatrix transposes. Of float32 it is two boxes of 32 rows
 //
-// A line of 128 bytes has its 16-byte unit u at u ^ line % 8; lines of 64 and 32 bytes have the smaller swizzles.
+// A line of 128 bytes has its 16-byte unit u at u ^ line % 8; lines of 64 and 32 bytes have the
+// smaller swizzles.
 //
 // Template:  T        BF16, F16, or TF32: C is float32
 //            COLUMN   whether C is column-major
@@ -31,7 +34,8 @@ using Pick = typename Picked<FIRST, A, B>::type;
 
 template <Dtype T, bool COLUMN, int N, int BUFFERS, int WIDEST = 64>
 struct Output {
-    static constexpr int MOST = T == TF32 && !COLUMN && WIDEST > 32 ? 32 : WIDEST;  // columns of a line of 128 bytes
+    static constexpr int MOST =
+        T == TF32 && !COLUMN && WIDEST > 32 ? 32 : WIDEST;  // columns of a line of 128 bytes
     static constexpr int WIDE = N % 64 == 0 ? MOST : N % 32 == 0 ? 32 : N % 16 == 0 ? 16 : 8;
     static constexpr int BOXES = N / WIDE, BYTES = 64 * WIDE * SIZE<T>;
     static constexpr int LINE = COLUMN ? 128 : WIDE * SIZE<T>;  // bytes
@@ -61,7 +65,8 @@ struct Output {
                         *reinterpret_cast<float*>(half + place(column, row % 32 / 4)) = x;
                         *reinterpret_cast<float*>(half + place(column + 1, row % 32 / 4)) = y;
                     } else {
-                        *reinterpret_cast<float2*>(to + place(row, column / 4) + column % 4 * 4) = make_float2(x, y);
+                        *reinterpret_cast<float2*>(to + place(row, column / 4) + column % 4 * 4) =
+                            make_float2(x, y);
                     }
                 }
         } else {
@@ -70,19 +75,24 @@ struct Output {
             for (int j = 0; j < (WIDE + 15) / 16; ++j) {
                 unsigned x[4];
 #pragma unroll
-                for (int q = 0; q < (WIDE >= 16 ? 4 : 2); ++q) x[q] = pack<T>(acc[8 * j + 2 * q], acc[8 * j + 2 * q + 1]);
+                for (int q = 0; q < (WIDE >= 16 ? 4 : 2); ++q)
+                    x[q] = pack<T>(acc[8 * j + 2 * q], acc[8 * j + 2 * q + 1]);
                 const int right = 8 * (lane / 16), down = lane / 8 % 2;
                 const unsigned at =
                     shared_address(to) + (COLUMN ? place(16 * j + right + lane % 8, 2 * warp + down)
                                                  : place(16 * warp + lane % 16, 2 * j + lane / 16));
-                if constexpr (WIDE < 16) COLUMN ? stmatrix_x2_trans(at, x[0], x[1]) : stmatrix_x2(at, x[0], x[1]);
-                else COLUMN ? stmatrix_x4_trans(at, x[0], x[1], x[2], x[3]) : stmatrix_x4(at, x[0], x[1], x[2], x[3]);
+                if constexpr (WIDE < 16)
+                    COLUMN ? stmatrix_x2_trans(at, x[0], x[1]) : stmatrix_x2(at, x[0], x[1]);
+                else
+                    COLUMN ? stmatrix_x4_trans(at, x[0], x[1], x[2], x[3])
+                           : stmatrix_x4(at, x[0], x[1], x[2], x[3]);
             }
         }
     }
 
     // One thread asks for a box to be stored, and for it alone to be waited for.
-    static __device__ __forceinline__ void store(const TensorMap& c, int row, int column, const unsigned char* from, Policy policy)
+    static __device__ __forceinline__ void
+    store(const TensorMap& c, int row, int column, const unsigned char* from, Policy policy)
     {
         if constexpr (COLUMN) {
             tma_store(c, row, column, from, policy);
@@ -94,8 +104,8 @@ struct Output {
     }
 
     // A warpgroup's tile, which begins at (row, column); number: its named barrier.
-    __device__ __forceinline__ void write(const float (&acc)[1][N / 2], const TensorMap& c, int row, int column, int number,
-                                          Policy policy)
+    __device__ __forceinline__ void write(const float (&acc)[1][N / 2], const TensorMap& c, int row,
+                                          int column, int number, Policy policy)
     {
         const bool leader = threadIdx.x % 128 == 0;
 #pragma unroll
@@ -120,8 +130,8 @@ struct Output {
     }
 
     // The same for a tile of zeros, from a box of them; nothing is waited for.
-    static __device__ __forceinline__ void write_zeros(const unsigned char* zeros, const TensorMap& c, int row, int column,
-                                                       Policy policy)
+    static __device__ __forceinline__ void
+    write_zeros(const unsigned char* zeros, const TensorMap& c, int row, int column, Policy policy)
     {
         if (threadIdx.x % 128 == 0)
 #pragma unroll
@@ -136,11 +146,12 @@ __device__ __forceinline__ void put(Element* to, Element x)
     else *to = x;
 }
 
-// The same without shared memory: each thread stores what it has. width: elements from a row (COLUMN: a column) to the next, whole
-// pairs of columns. THROUGH: written through the caches, __stwt.
+// The same without shared memory: each thread stores what it has. width: elements from a row
+// (COLUMN: a column) to the next, whole pairs of columns. THROUGH: written through the caches,
+// __stwt.
 template <Dtype T, bool COLUMN, bool THROUGH, int N>
-__device__ __forceinline__ void store_direct(const float (&acc)[1][N / 2], void* c, long long width, int m, int n, int row,
-                                             int column)
+__device__ __forceinline__ void store_direct(const float (&acc)[1][N / 2], void* c, long long width,
+                                             int m, int n, int row, int column)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     using Element = Pick<T == TF32, float, unsigned short>;
@@ -149,7 +160,8 @@ __device__ __forceinline__ void store_direct(const float (&acc)[1][N / 2], void*
     for (int j = 0; j < N / 8; ++j)
 #pragma unroll
         for (int down = 0; down < 2; ++down) {
-            const int r = row + 16 * warp + 8 * down + lane / 4, right = column + 8 * j + 2 * (lane % 4);
+            const int r = row + 16 * warp + 8 * down + lane / 4,
+                      right = column + 8 * j + 2 * (lane % 4);
             const float x = acc[0][4 * j + 2 * down], y = acc[0][4 * j + 2 * down + 1];
             Two two;
             if constexpr (T == TF32) two = make_float2(x, y);
@@ -160,7 +172,8 @@ __device__ __forceinline__ void store_direct(const float (&acc)[1][N / 2], void*
                 if (r < m && right < n) put<THROUGH>(to, one[0]);
                 if (r < m && right + 1 < n) put<THROUGH>(to + width, one[1]);
             } else if (r < m && right < width) {
-                put<THROUGH>(reinterpret_cast<Two*>(static_cast<Element*>(c) + r * width + right), two);
+                put<THROUGH>(
+                    reinterpret_cast<Two*>(static_cast<Element*>(c) + r * width + right), two);
             }
         }
 }

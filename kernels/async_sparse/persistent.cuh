@@ -1,8 +1,10 @@
-// What the persistent kernels share: blocks that stay, one for each SM, and go from tile to tile (specialised.cuh).
+// What the persistent kernels share: blocks that stay, one for each SM, and go from tile to tile
+// (specialised.cuh).
 //
-// The ring is filled for the next tile while this one is stored, so C has boxes of its own, small ones: the ring takes the rest of
-// shared memory. Tiles follow each other in strips of `band` block rows, in a strip down the rows before across (the PID
-// swizzle of section III-E, GROUP_M = band): what runs at a time shares columns of B.
+// The ring is filled for the next tile while this one is stored, so C has boxes of its own, small
+// ones: the ring takes the rest of shared memory. Tiles follow each other in strips of `band` block
+// rows, in a strip down the rows before across (the PID swizzle of section III-E, GROUP_M = band):
+// what runs at a time shares columns of B.
 #pragma once
 
 #include "specialised.cuh"
@@ -14,10 +16,11 @@ struct Mailbox {
     int tile[2];
 };
 
-// next(): the tile that a block does next, >= order.tiles() when there is none. It is called by the thread that loads, which
-// posts it for the warpgroups that multiply.
+// next(): the tile that a block does next, >= order.tiles() when there is none. It is called by the
+// thread that loads, which posts it for the warpgroups that multiply.
 template <Dtype T, bool COLUMN, int N, int STAGES, class Next>
-__device__ __forceinline__ void persist(const Operands& from, const TileOrder& order, unsigned char* memory, Next next)
+__device__ __forceinline__ void
+persist(const Operands& from, const TileOrder& order, unsigned char* memory, Next next)
 {
     using R = Ring<T, N, STAGES>;
     using Out = Output<T, COLUMN, N, 1, T == TF32 ? 16 : 32>;
@@ -60,7 +63,8 @@ __device__ __forceinline__ void persist(const Operands& from, const TileOrder& o
         hand_back_warp(&mail.empty[slot.stage]);
         if (tile >= order.tiles()) break;
         order.find(tile, row, panel);
-        ring.template consume<false>(acc, at, (from.row_ptr[row + 1] - from.row_ptr[row]) * R::STEPS, group - 1, signals);
+        ring.template consume<false>(
+            acc, at, (from.row_ptr[row + 1] - from.row_ptr[row]) * R::STEPS, group - 1, signals);
         out[group - 1].write(acc, from.c, row * 64, (2 * panel + group - 1) * N, group, let_go());
     }
     if (threadIdx.x % 128 == 0) tma_store_wait<0>();

@@ -1,4 +1,5 @@
-// planning: what kernels for CSR want to know of a matrix, and the matrix as they read it, each in a launch or two (sm_80).
+// planning: what kernels for CSR want to know of a matrix, and the matrix as they read it, each in
+// a launch or two (sm_80).
 //
 //   similar    a key for each row; rows sorted by it have their like beside them
 //   permuted   rows in another order
@@ -6,20 +7,24 @@
 //   grouped    groups of rows over the union of their columns, for union_rows.cu; sliced: for windows.cu
 //   cut_rows, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order     the tasks of rows, groups or windows
 //
-// Columns ascend in every row, each once, where a column is looked for in a row (firsts, grouped, sliced).
-// Every kernel is a template, so that a cubin has, and the compiler makes, the one that was asked for.
+// Columns ascend in every row, each once, where a column is looked for in a row (firsts, grouped,
+// sliced). Every kernel is a template, so that a cubin has, and the compiler makes, the one that
+// was asked for.
 #include "scan.cuh"
 #include "searching.cuh"
 #include "tasks.cuh"
 
 // ---- rows in another order
 
-// formats/reorder.py's key of each row: three min-hashes of its columns, 21 bits each. Eight lanes a row.
+// formats/reorder.py's key of each row: three min-hashes of its columns, 21 bits each. Eight lanes
+// a row.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-similar(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, unsigned long long* __restrict__ key)
+    similar(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m,
+            unsigned long long* __restrict__ key)
 {
-    constexpr unsigned long long FACTORS[3] = {0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9};
+    constexpr unsigned long long FACTORS[3] = {
+        0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9};
     constexpr int BITS = 21, LANES = 8;
     const int row = (blockIdx.x * THREADS + threadIdx.x) / LANES, lane = threadIdx.x % LANES;
     unsigned least[3] = {(1u << BITS) - 1, (1u << BITS) - 1, (1u << BITS) - 1};
@@ -34,15 +39,18 @@ similar(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m,
 #pragma unroll
     for (int f = 0; f < 3; ++f)
 #pragma unroll
-        for (int step = LANES / 2; step; step /= 2) least[f] = min(least[f], __shfl_xor_sync(~0u, least[f], step));
-    if (row < m && lane == 0) key[row] = ((unsigned long long)least[0] << BITS | least[1]) << BITS | least[2];
+        for (int step = LANES / 2; step; step /= 2)
+            least[f] = min(least[f], __shfl_xor_sync(~0u, least[f], step));
+    if (row < m && lane == 0)
+        key[row] = ((unsigned long long)least[0] << BITS | least[1]) << BITS | least[2];
 }
 
 // Where rows begin in another order, which is written down as int32.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-permuted_ptr(const int* __restrict__ row_ptr, const long long* __restrict__ order, int m, int* __restrict__ rows,
-             unsigned long long* tiles, unsigned launch, int* __restrict__ out)
+    permuted_ptr(const int* __restrict__ row_ptr, const long long* __restrict__ order, int m,
+                 int* __restrict__ rows, unsigned long long* tiles, unsigned launch,
+                 int* __restrict__ out)
 {
     scan(m, tiles, launch, out, [&](int i) {
         const int row = (int)order[i];
@@ -53,9 +61,10 @@ permuted_ptr(const int* __restrict__ row_ptr, const long long* __restrict__ orde
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-permuted(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const float* __restrict__ val,
-         const int* __restrict__ order, const int* __restrict__ to_ptr, int m, int nnz, int* __restrict__ to_idx,
-         float* __restrict__ to_val)
+    permuted(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+             const float* __restrict__ val, const int* __restrict__ order,
+             const int* __restrict__ to_ptr, int m, int nnz, int* __restrict__ to_idx,
+             float* __restrict__ to_val)
 {
     const int e = blockIdx.x * THREADS + threadIdx.x;
     if (e >= nnz) return;
@@ -68,15 +77,16 @@ permuted(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const
 // out[e]: entries before e that are the first of their column in their group of `rows` rows.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-firsts(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz, int rows, unsigned long long* tiles,
-       unsigned launch, int* __restrict__ out)
+    firsts(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz,
+           int rows, unsigned long long* tiles, unsigned launch, int* __restrict__ out)
 {
     int row = -1;
     scan(nnz, tiles, launch, out, [&](int e) {
         if (row < 0 || e >= __ldg(row_ptr + row + 1)) row = owner(row_ptr, max(row, 0), m, e);
         const int column = __ldg(col_idx + e);
         for (int r = row / rows * rows; r < row; ++r) {
-            const int end = __ldg(row_ptr + r + 1), at = lower(col_idx, __ldg(row_ptr + r), end, column);
+            const int end = __ldg(row_ptr + r + 1),
+                      at = lower(col_idx, __ldg(row_ptr + r), end, column);
             if (at < end && __ldg(col_idx + at) == column) return 0u;
         }
         return 1u;
@@ -86,23 +96,26 @@ firsts(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
 // Where groups begin, each padded to a multiple of `pad` columns.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-group_ptr(const int* __restrict__ row_ptr, const int* __restrict__ first, int m, int rows, int pad, int* end,
-          unsigned long long* tiles, unsigned launch, int* __restrict__ out)  // end: memory of the host
+    group_ptr(const int* __restrict__ row_ptr, const int* __restrict__ first, int m, int rows,
+              int pad, int* end, unsigned long long* tiles, unsigned launch,
+              int* __restrict__ out)  // end: memory of the host
 {
     const int groups = (m + rows - 1) / rows;
     scan(groups, tiles, launch, out, [&](int g) {
         const int count = first[row_ptr[min(m, (g + 1) * rows)]] - first[row_ptr[g * rows]];
         return (unsigned)((count + pad - 1) / pad * pad);
     });
-    if ((groups - 1) / TILE == blockIdx.x && threadIdx.x == (groups - 1) % TILE / EACH) *end = out[groups];
+    if ((groups - 1) / TILE == blockIdx.x && threadIdx.x == (groups - 1) % TILE / EACH)
+        *end = out[groups];
 }
 
 // val: (columns, rows), zeros before.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-grouped(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const float* __restrict__ val,
-        const int* __restrict__ first, const int* __restrict__ groups, int m, int nnz, int rows, int* __restrict__ to_idx,
-        float* __restrict__ to_val)
+    grouped(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+            const float* __restrict__ val, const int* __restrict__ first,
+            const int* __restrict__ groups, int m, int nnz, int rows, int* __restrict__ to_idx,
+            float* __restrict__ to_val)
 {
     const int e = blockIdx.x * THREADS + threadIdx.x;
     if (e >= nnz) return;
@@ -117,12 +130,14 @@ __device__ __forceinline__ float tf32(float x)
     return isnan(x) ? x : __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xFFFFE000u);
 }
 
-// Windows for windows.cu: (columns / 8, parts, rows, 2, 4), zeros before, as windows.slices_of says; parts 2: TF32 and what is left.
+// Windows for windows.cu: (columns / 8, parts, rows, 2, 4), zeros before, as windows.slices_of
+// says; parts 2: TF32 and what is left.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-sliced(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const float* __restrict__ val,
-       const int* __restrict__ first, const int* __restrict__ groups, int m, int nnz, int rows, int parts,
-       int* __restrict__ to_idx, float* __restrict__ to_val)
+    sliced(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+           const float* __restrict__ val, const int* __restrict__ first,
+           const int* __restrict__ groups, int m, int nnz, int rows, int parts,
+           int* __restrict__ to_idx, float* __restrict__ to_val)
 {
     const int e = blockIdx.x * THREADS + threadIdx.x;
     if (e >= nnz) return;
@@ -151,7 +166,8 @@ struct Counts {
     int columns, chunk;            // of all rows; of a task at most
 };
 
-// Columns of a task at most; below 0: so many times what rows have on average, in whole steps of 32.
+// Columns of a task at most; below 0: so many times what rows have on average, in whole steps of
+// 32.
 __device__ __forceinline__ int chunk_of(int chunk, int columns, int m)
 {
     if (chunk >= 0) return chunk;
@@ -161,7 +177,8 @@ __device__ __forceinline__ int chunk_of(int chunk, int columns, int m)
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts* sums, Counts* found)
+    count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts* sums,
+                Counts* found)
 {
     __shared__ Counts local;
     if (threadIdx.x == 0) local = {};
@@ -176,17 +193,21 @@ count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts
         if (some > 1) ++cuts, cut_parts += some, room += room_of(some, block);
     }
     if (parts) atomicAdd(&local.parts, parts);
-    if (cuts) atomicAdd(&local.cut_parts, cut_parts), atomicAdd(&local.room, room), atomicAdd(&local.cuts, cuts);
+    if (cuts)
+        atomicAdd(&local.cut_parts, cut_parts), atomicAdd(&local.room, room),
+            atomicAdd(&local.cuts, cuts);
     __syncthreads();
     if (threadIdx.x) return;
     atomicAdd(&sums->parts, local.parts);
     if (local.cuts)
-        atomicAdd(&sums->cut_parts, local.cut_parts), atomicAdd(&sums->room, local.room), atomicAdd(&sums->cuts, local.cuts);
+        atomicAdd(&sums->cut_parts, local.cut_parts), atomicAdd(&sums->room, local.room),
+            atomicAdd(&sums->cuts, local.cuts);
     __threadfence();
     if (atomicAdd(&sums->ended, 1u) + 1 < gridDim.x) return;
     __threadfence();
     volatile Counts* from = sums;
-    found->parts = from->parts, found->cut_parts = from->cut_parts, found->room = from->room, found->cuts = from->cuts;
+    found->parts = from->parts, found->cut_parts = from->cut_parts, found->room = from->room,
+    found->cuts = from->cuts;
     found->columns = columns, found->chunk = chunk;
     __threadfence_system();
     from->parts = from->cut_parts = from->room = 0;
@@ -196,29 +217,34 @@ count_tasks(const int* __restrict__ row_ptr, int m, int chunk, int block, Counts
 // rank[i]: rows before i that have several tasks; cut[j]: the j-th of these.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-cut_rows(const int* __restrict__ row_ptr, int m, int chunk, int* __restrict__ cut, unsigned long long* tiles, unsigned launch,
-         int* __restrict__ rank)
+    cut_rows(const int* __restrict__ row_ptr, int m, int chunk, int* __restrict__ cut,
+             unsigned long long* tiles, unsigned launch, int* __restrict__ rank)
 {
-    scan(m, tiles, launch, rank, [&](int i) { return parts_of(row_ptr[i + 1] - row_ptr[i], chunk) > 1 ? 1u : 0u; },
-         [&](int i, int before, unsigned is_cut) {
-             if (is_cut) cut[before] = i;
-         });
+    scan(
+        m, tiles, launch, rank,
+        [&](int i) { return parts_of(row_ptr[i + 1] - row_ptr[i], chunk) > 1 ? 1u : 0u; },
+        [&](int i, int before, unsigned is_cut) {
+            if (is_cut) cut[before] = i;
+        });
 }
 
 // at[i]: tasks of rows before i.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-task_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long* tiles, unsigned launch, int* __restrict__ at)
+    task_ranks(const int* __restrict__ row_ptr, int m, int chunk, unsigned long long* tiles,
+               unsigned launch, int* __restrict__ at)
 {
-    scan(m, tiles, launch, at, [&](int i) { return (unsigned)parts_of(row_ptr[i + 1] - row_ptr[i], chunk); });
+    scan(m, tiles, launch, at,
+         [&](int i) { return (unsigned)parts_of(row_ptr[i + 1] - row_ptr[i], chunk); });
 }
 
-// Rooms of cut rows, the largest first (32 kinds of them), so that a small one lies in one block and a large one begins with one.
-// begin[j]: where the room of cut row j begins; free[j]: places that are left over in the rooms before it. One block of 1024.
+// Rooms of cut rows, the largest first (32 kinds of them), so that a small one lies in one block
+// and a large one begins with one. begin[j]: where the room of cut row j begins; free[j]: places
+// that are left over in the rooms before it. One block of 1024.
 template <int = 0>
 __global__ void __launch_bounds__(1024)
-cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cuts, int chunk, int block, int* __restrict__ begin,
-           int* __restrict__ free)
+    cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cuts, int chunk,
+               int block, int* __restrict__ begin, int* __restrict__ free)
 {
     __shared__ int base[32], of_warp[32][32], left_of[33];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -248,7 +274,8 @@ cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cut
         __syncwarp();
         int mine = 0, spare = 0;
         for (int l = 0; l < 32; ++l) {
-            const int other = __shfl_sync(~0u, room, l), of = __shfl_sync(~0u, kind, l), rest = __shfl_sync(~0u, left, l);
+            const int other = __shfl_sync(~0u, room, l), of = __shfl_sync(~0u, kind, l),
+                      rest = __shfl_sync(~0u, left, l);
             if (l < lane && of == kind) mine += other;
             if (l < lane) spare += rest;
         }
@@ -278,24 +305,29 @@ cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cut
     if (threadIdx.x == 0) free[cuts] = left_of[32];
 }
 
-// The parts of cut rows: one block each. at: where the parts of row cut[j] begin in the table, indexed by j, or, by_row, by the row.
+// The parts of cut rows: one block each. at: where the parts of row cut[j] begin in the table,
+// indexed by j, or, by_row, by the row.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-cut_tasks(const int* __restrict__ row_ptr, const int* __restrict__ cut, const int* __restrict__ at, int by_row, int chunk,
-          int4* __restrict__ table, int* __restrict__ others)
+    cut_tasks(const int* __restrict__ row_ptr, const int* __restrict__ cut,
+              const int* __restrict__ at, int by_row, int chunk, int4* __restrict__ table,
+              int* __restrict__ others)
 {
     const int j = blockIdx.x, row = cut[j], begin = row_ptr[row], end = row_ptr[row + 1];
     const int parts = (int)parts_of(end - begin, chunk), size = even_part(end - begin, parts);
     for (int p = threadIdx.x; p < parts; p += THREADS)
-        table[at[by_row ? row : j] + p] = make_int4(row, begin + p * size, min(begin + (p + 1) * size, end), j);
+        table[at[by_row ? row : j] + p] =
+            make_int4(row, begin + p * size, min(begin + (p + 1) * size, end), j);
     if (threadIdx.x == 0 && others) others[j] = parts - 1;
 }
 
-// Whole rows where rooms of cut ones are not filled, and behind them; where there are too few, tasks of no row, `m`, and no column.
+// Whole rows where rooms of cut ones are not filled, and behind them; where there are too few,
+// tasks of no row, `m`, and no column.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tasks_in_blocks(const int* __restrict__ row_ptr, int m, const int* __restrict__ rank, int cuts, int room, int chunk,
-                const int* __restrict__ cut, const int* __restrict__ begin, const int* __restrict__ free, int4* __restrict__ table)
+    tasks_in_blocks(const int* __restrict__ row_ptr, int m, const int* __restrict__ rank, int cuts,
+                    int room, int chunk, const int* __restrict__ cut, const int* __restrict__ begin,
+                    const int* __restrict__ free, int4* __restrict__ table)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x, spare = cuts ? free[cuts] : 0;
     if (i >= m && i - m >= spare - (m - cuts)) return;
@@ -318,16 +350,19 @@ tasks_in_blocks(const int* __restrict__ row_ptr, int m, const int* __restrict__ 
 // Whole rows in their order; at: `task_ranks`.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tasks_in_order(const int* __restrict__ row_ptr, int m, const int* __restrict__ at, int4* __restrict__ table)
+    tasks_in_order(const int* __restrict__ row_ptr, int m, const int* __restrict__ at,
+                   int4* __restrict__ table)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x;
-    if (i < m && at[i + 1] == at[i] + 1) table[at[i]] = make_int4(i, row_ptr[i], row_ptr[i + 1], -1);
+    if (i < m && at[i + 1] == at[i] + 1)
+        table[at[i]] = make_int4(i, row_ptr[i], row_ptr[i + 1], -1);
 }
 
-// Keys by which tasks sort, the longest first, and as they lie where they are as long; and tasks in that order.
+// Keys by which tasks sort, the longest first, and as they lie where they are as long; and tasks in
+// that order.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-task_keys(const int4* __restrict__ table, int tasks, unsigned long long* __restrict__ key)
+    task_keys(const int4* __restrict__ table, int tasks, unsigned long long* __restrict__ key)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x;
     if (i < tasks) key[i] = (unsigned long long)(0x7FFFFFFF - (table[i].z - table[i].y)) << 32 | i;
@@ -335,7 +370,8 @@ task_keys(const int4* __restrict__ table, int tasks, unsigned long long* __restr
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tasks_by_keys(const int4* __restrict__ table, int tasks, const unsigned long long* __restrict__ key, int4* __restrict__ to)
+    tasks_by_keys(const int4* __restrict__ table, int tasks,
+                  const unsigned long long* __restrict__ key, int4* __restrict__ to)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x;
     if (i < tasks) to[i] = table[(unsigned)key[i]];
@@ -345,10 +381,12 @@ tasks_by_keys(const int4* __restrict__ table, int tasks, const unsigned long lon
 
 // flags[0]: some value is infinite or is rounded to that, flags[1]: TF32 does not hold some value.
 template <int = 0>
-__global__ void __launch_bounds__(THREADS) values(const float* __restrict__ val, long long size, unsigned infinite, int* flags)
+__global__ void __launch_bounds__(THREADS)
+    values(const float* __restrict__ val, long long size, unsigned infinite, int* flags)
 {
     bool large = false, longer = false;
-    for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < size; i += gridDim.x * (long long)THREADS) {
+    for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < size;
+         i += gridDim.x * (long long)THREADS) {
         const unsigned bits = __float_as_uint(val[i]), magnitude = bits & 0x7FFFFFFFu;
         large |= magnitude >= infinite && magnitude <= 0x7F800000u;
         longer |= (bits & 0x1FFFu) != 0;
@@ -358,8 +396,10 @@ __global__ void __launch_bounds__(THREADS) values(const float* __restrict__ val,
 }
 
 template <int = 0>
-__global__ void __launch_bounds__(THREADS) rounded(const float* __restrict__ val, long long size, float* __restrict__ to)
+__global__ void __launch_bounds__(THREADS)
+    rounded(const float* __restrict__ val, long long size, float* __restrict__ to)
 {
-    for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < size; i += gridDim.x * (long long)THREADS)
+    for (long long i = blockIdx.x * (long long)THREADS + threadIdx.x; i < size;
+         i += gridDim.x * (long long)THREADS)
         to[i] = tf32(val[i]);
 }

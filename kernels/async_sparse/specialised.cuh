@@ -1,11 +1,12 @@
-// What opt3 to opt7 share: a warpgroup that loads, two that multiply, and a ring of stages between them.
+// What opt3 to opt7 share: a warpgroup that loads, two that multiply, and a ring of stages between
+// them.
 //
 //   warpgroup 0      thread 0: wait empty ── A, B by TMA ──► full            the other 127 threads idle
 //   warpgroup 1      wait full ── wgmma, columns 0 to N - 1 of the tile ──► empty
 //   warpgroup 2      wait full ── wgmma, columns N to 2N - 1 ──► empty       the same A, other columns of B
 //
-// A tile is 64 rows by 2N columns of C. Registers move from the warpgroup that loads to those that multiply (setmaxnreg, 24 and
-// 240). (Section III-C, Fig. 4.) TRACE keeps clocks (trace.cuh).
+// A tile is 64 rows by 2N columns of C. Registers move from the warpgroup that loads to those that
+// multiply (setmaxnreg, 24 and 240). (Section III-C, Fig. 4.) TRACE keeps clocks (trace.cuh).
 #pragma once
 
 #include "output.cuh"
@@ -14,8 +15,8 @@
 constexpr int THREADS = 384;
 
 struct Operands {
-    const TensorMap &a, &b, &c;           // as opt3 describes them
-    const int *row_ptr, *col_idx;         // Bcsr, blocks of 64 x 64
+    const TensorMap &a, &b, &c;    // as opt3 describes them
+    const int *row_ptr, *col_idx;  // Bcsr, blocks of 64 x 64
 };
 
 template <Dtype T, int N, int STAGES>
@@ -28,12 +29,13 @@ struct Ring {
 
     // One thread loads the steps of a tile. Signals: the protocol of opt3 or opt4.
     template <class Signals, bool TRACE = false>
-    __device__ __forceinline__ void produce(const Operands& from, Place<STAGES>& at, int row, int panel, Signals& signals,
-                                            Trace<TRACE> trace = {})
+    __device__ __forceinline__ void produce(const Operands& from, Place<STAGES>& at, int row,
+                                            int panel, Signals& signals, Trace<TRACE> trace = {})
     {
         const int first = from.row_ptr[row] * STEPS, end = from.row_ptr[row + 1] * STEPS;
         for (int step = first; step < end; ++step, at.next()) {
-            const int block = step / STEPS, part = step % STEPS, k = (from.col_idx[block] * STEPS + part) * K<T>;
+            const int block = step / STEPS, part = step % STEPS,
+                      k = (from.col_idx[block] * STEPS + part) * K<T>;
             signals.wait_empty(at);
             Barrier* full = &signals.full[at.stage];
             trace.begin(LOAD, 0, step - first);
@@ -44,11 +46,11 @@ struct Ring {
         }
     }
 
-    // A warpgroup multiplies the steps of a tile; half: which columns. ZERO: whether it clears its accumulators first, and
-    // always adds; otherwise the first wgmma overwrites them.
+    // A warpgroup multiplies the steps of a tile; half: which columns. ZERO: whether it clears its
+    // accumulators first, and always adds; otherwise the first wgmma overwrites them.
     template <bool ZERO, class Signals, bool TRACE = false>
-    __device__ __forceinline__ void consume(float (&acc)[1][N / 2], Place<STAGES>& at, int steps, int half, Signals& signals,
-                                            Trace<TRACE> trace = {})
+    __device__ __forceinline__ void consume(float (&acc)[1][N / 2], Place<STAGES>& at, int steps,
+                                            int half, Signals& signals, Trace<TRACE> trace = {})
     {
         if (ZERO || steps == 0)
 #pragma unroll
@@ -79,17 +81,25 @@ struct OneArrives {
         if (threadIdx.x % 128 == 0)
             for (int s = 0; s < STAGES; ++s) arrive(&empty[s]);
     }
-    __device__ __forceinline__ void wait_empty(const Place<STAGES>& at) { wait(&empty[at.stage], at.parity); }
-    __device__ __forceinline__ void wait_full(const Place<STAGES>& at) { wait(&full[at.stage], at.parity); }
+    __device__ __forceinline__ void wait_empty(const Place<STAGES>& at)
+    {
+        wait(&empty[at.stage], at.parity);
+    }
+    __device__ __forceinline__ void wait_full(const Place<STAGES>& at)
+    {
+        wait(&full[at.stage], at.parity);
+    }
     __device__ __forceinline__ void hand_back(const Place<STAGES>& at)
     {
         if (threadIdx.x % 128 == 0) arrive(&empty[at.stage]);
     }
 };
 
-// A block that computes one tile: block row blockIdx.x, panel blockIdx.y. C is staged in the ring when both are done with it.
+// A block that computes one tile: block row blockIdx.x, panel blockIdx.y. C is staged in the ring
+// when both are done with it.
 template <Dtype T, bool COLUMN, int N, int STAGES, bool ZERO, class Signals, bool TRACE = false>
-__device__ __forceinline__ void one_tile(const Operands& from, unsigned char* memory, Signals signals, Trace<TRACE> trace = {})
+__device__ __forceinline__ void
+one_tile(const Operands& from, unsigned char* memory, Signals signals, Trace<TRACE> trace = {})
 {
     using R = Ring<T, N, STAGES>;
     using Out = Output<T, COLUMN, N, N / Output<T, COLUMN, N, 1>::WIDE>;

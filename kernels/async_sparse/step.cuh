@@ -1,4 +1,5 @@
-// What the kernels on tensor cores share: a step of a block row, and how a warpgroup multiplies it (sm_90a).
+// What the kernels on tensor cores share: a step of a block row, and how a warpgroup multiplies it
+// (sm_90a).
 //
 //             N columns of C
 //          ┌───────────────┐
@@ -23,12 +24,14 @@ template <Dtype T>
 constexpr int K = 128 / SIZE<T>;   // of a step
 constexpr int A_BYTES = 64 * 128;  // of a step
 
-
-// A warpgroup issues the four wgmma of a step, each for 32 bytes of k, and commits them as a group; acc: 64 x N.
+// A warpgroup issues the four wgmma of a step, each for 32 bytes of k, and commits them as a group;
+// acc: 64 x N.
 template <Dtype T, Major B, int N, int P = 1>
-__device__ __forceinline__ void multiply_step(float (&acc)[1][N / 2], const unsigned char* a, const unsigned char* b, bool add)
+__device__ __forceinline__ void
+multiply_step(float (&acc)[1][N / 2], const unsigned char* a, const unsigned char* b, bool add)
 {
-    static_assert(N % 8 == 0 && 8 <= N && N <= 256, "wgmma multiplies 8 to 256 columns, a multiple of 8");
+    static_assert(
+        N % 8 == 0 && 8 <= N && N <= 256, "wgmma multiplies 8 to 256 columns, a multiple of 8");
     static_assert(T != TF32 || B == K_MAJOR, "TF32 wants a column-major B");
     static_assert(P == 1 || P == 2 || P == 4, "a step has 1, 2 or 4 pieces");
     constexpr int WIDTH = 128 / P, EACH = 4 / P;  // bytes of a line; wgmma of a piece
@@ -38,7 +41,8 @@ __device__ __forceinline__ void multiply_step(float (&acc)[1][N / 2], const unsi
         const int piece = i / EACH, inside = i % EACH * 32;
         const unsigned long long of_a = k_major<WIDTH>(a + piece * 64 * WIDTH) + inside / 16;
         const unsigned long long of_b =
-            B == K_MAJOR ? k_major<WIDTH>(b + piece * N * WIDTH) + inside / 16 : wgmma_matrix(b + 2048 * i, 8192, 1024);
+            B == K_MAJOR ? k_major<WIDTH>(b + piece * N * WIDTH) + inside / 16
+                         : wgmma_matrix(b + 2048 * i, 8192, 1024);
         if constexpr (T == TF32) WgmmaTf32<N>::dense(acc[0], of_a, of_b, add || i > 0);
         else Wgmma<N, T, B>::dense(acc[0], of_a, of_b, add || i > 0);
     }
@@ -47,7 +51,8 @@ __device__ __forceinline__ void multiply_step(float (&acc)[1][N / 2], const unsi
 
 // One thread asks for piece p of N columns of B, from `column` on, whose rows begin at k.
 template <Dtype T, Major B, int N, int P = 1>
-__device__ __forceinline__ void load_b(unsigned char* shared, const TensorMap& b, int k, int column, Barrier* full, int p = 0)
+__device__ __forceinline__ void
+load_b(unsigned char* shared, const TensorMap& b, int k, int column, Barrier* full, int p = 0)
 {
     if constexpr (B == K_MAJOR) {
         tma_load(shared + p * N * (128 / P), b, k, column, full);

@@ -1,4 +1,5 @@
-// Clocks that a kernel reads of itself: when a block loads, multiplies and stores each step (Figs. 3 and 4b, timeline.py).
+// Clocks that a kernel reads of itself: when a block loads, multiplies and stores each step (Figs.
+// 3 and 4b, timeline.py).
 //
 // Template:  ON  false in all kernels that are measured: nothing is left of it then
 #pragma once

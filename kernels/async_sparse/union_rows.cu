@@ -1,4 +1,5 @@
-// union_rows: groups of rows over the union of their columns (union.cuh). CUDA cores, float32 as it is.
+// union_rows: groups of rows over the union of their columns (union.cuh). CUDA cores, float32 as it
+// is.
 //
 // The first part of a group that is cut stores its rows of C, and the others add to them.
 //
@@ -9,10 +10,13 @@
 
 template <int R, int VEC, int T, int WARPS, int BLOCKS, int UNROLL, class... InOrder>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
-union_rows(const int4* __restrict__ task, int tasks, int per_block, const int* __restrict__ col_idx, const vec<R>* __restrict__ val,
-           const int* __restrict__ order, const int* __restrict__ others, Handover* __restrict__ handovers, int cuts,
-           const float* __restrict__ b, float* __restrict__ c, int m, int n, InOrder... in_order)
+    union_rows(const int4* __restrict__ task, int tasks, int per_block,
+               const int* __restrict__ col_idx, const vec<R>* __restrict__ val,
+               const int* __restrict__ order, const int* __restrict__ others,
+               Handover* __restrict__ handovers, int cuts, const float* __restrict__ b,
+               float* __restrict__ c, int m, int n, InOrder... in_order)
 {
-    multiply_groups<FLOAT32, R, VEC, T, WARPS, UNROLL>(task, tasks, per_block, col_idx, val, order, others, handovers, cuts, nullptr,
-                                                       b, c, m, n, in_order...);
+    multiply_groups<FLOAT32, R, VEC, T, WARPS, UNROLL>(
+        task, tasks, per_block, col_idx, val, order, others, handovers, cuts, nullptr, b, c, m, n,
+        in_order...);
 }

@@ -1,4 +1,5 @@
-// The parts of windows.cu: its shared memory, the order of its tiles, its producers, and how a tile is stored.
+// The parts of windows.cu: its shared memory, the order of its tiles, its producers, and how a tile
+// is stored.
 //
 // Template:  as in windows.cu
 #pragma once
@@ -14,8 +15,12 @@ constexpr int SLICES = 4;  // of a step, 8 columns of a window each
 
 template <int W, int GROUPS, int STAGES, bool EXACT>
 struct Shared {
-    static constexpr int M = 128 * GROUPS, PITCH = M + 8;  // columns of C in a tile; floats from a gathered row to the next
-    static constexpr int SLICE = W * 32 * (1 + EXACT);     // bytes of its values: the big parts, then the small ones
+    static constexpr int M = 128 * GROUPS,
+                         PITCH =
+                             M +
+                             8;  // columns of C in a tile; floats from a gathered row to the next
+    static constexpr int SLICE =
+        W * 32 * (1 + EXACT);  // bytes of its values: the big parts, then the small ones
 
     unsigned char values[STAGES][SLICES * SLICE];  // aligned to 256 bytes
     float gathered[STAGES][8 * SLICES * PITCH];
@@ -26,7 +31,8 @@ struct Tile {
     int panel;
 };
 
-// A block's tiles, every gridDim.x-th: each lane looks up one of the next 32, so their latency is waited for once in 32 tiles.
+// A block's tiles, every gridDim.x-th: each lane looks up one of the next 32, so their latency is
+// waited for once in 32 tiles.
 struct Tasks {
     const int4* task;
     int tasks, all, tile, seen;
@@ -47,8 +53,9 @@ struct Tasks {
     __device__ __forceinline__ bool more() const { return tile < all; }
     __device__ __forceinline__ Tile get() const
     {
-        return {__shfl_sync(~0u, mine.x, seen), __shfl_sync(~0u, mine.y, seen), __shfl_sync(~0u, mine.z, seen),
-                __shfl_sync(~0u, mine.w, seen), __shfl_sync(~0u, panel, seen)};
+        return {__shfl_sync(~0u, mine.x, seen), __shfl_sync(~0u, mine.y, seen),
+                __shfl_sync(~0u, mine.z, seen), __shfl_sync(~0u, mine.w, seen),
+                __shfl_sync(~0u, panel, seen)};
     }
     __device__ __forceinline__ void next()
     {
@@ -80,22 +87,25 @@ struct Steps {
     }
 };
 
-// The part of the four producer warps: warp i copies slice i of each step. The numbers of rows are loaded two steps ahead.
+// The part of the four producer warps: warp i copies slice i of each step. The numbers of rows are
+// loaded two steps ahead.
 template <int W, int GROUPS, int STAGES, bool EXACT>
-__device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, STAGES, EXACT>& shared, Barrier* full,
-                                        Barrier* empty, const float* __restrict__ b, int pitch,
-                                        const int* __restrict__ col_idx, const unsigned char* __restrict__ values, int warp,
-                                        int lane)
+__device__ __forceinline__ void
+produce(const Tasks& tiles, Shared<W, GROUPS, STAGES, EXACT>& shared, Barrier* full, Barrier* empty,
+        const float* __restrict__ b, int pitch, const int* __restrict__ col_idx,
+        const unsigned char* __restrict__ values, int warp, int lane)
 {
     using S = Shared<W, GROUPS, STAGES, EXACT>;
     struct Step {
-        int at, live, column, row;  // live: its slices, 0: there is no step; row: that lane % 8 is to name
+        int at, live, column,
+            row;  // live: its slices, 0: there is no step; row: that lane % 8 is to name
     };
     Steps steps(tiles);
     const auto look = [&] {
         Step s = {0, 0, 0, -1};
         if (steps.more()) {
-            s.at = steps.at, s.live = min(SLICES, (steps.it.end - steps.at) / 8), s.column = steps.it.panel * S::M;
+            s.at = steps.at, s.live = min(SLICES, (steps.it.end - steps.at) / 8),
+            s.column = steps.it.panel * S::M;
             if (warp < s.live) s.row = __ldg(col_idx + s.at + 8 * warp + lane % 8);
             steps.next();
         }
@@ -110,7 +120,8 @@ __device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, ST
         if (warp == 0 && lane == 0) {
             const int bytes = now.live * S::SLICE;
             arrive_expect(&full[place.stage], bytes);
-            bulk_load(shared.values[place.stage], values + (size_t)(now.at / 8) * S::SLICE, bytes, &full[place.stage]);
+            bulk_load(shared.values[place.stage], values + (size_t)(now.at / 8) * S::SLICE, bytes,
+                      &full[place.stage]);
         }
         __syncwarp();
         if (warp < now.live) {
@@ -125,7 +136,8 @@ __device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, ST
                 const size_t down = (size_t)(unsigned)max(row, 0) * (unsigned)pitch;
 #pragma unroll
                 for (int i = 0; i < GROUPS; ++i)
-                    cp_async_or_zeros<16, CG>(here + (r * S::PITCH + 128 * i) * 4, from[i] + down, row >= 0);
+                    cp_async_or_zeros<16, CG>(
+                        here + (r * S::PITCH + 128 * i) * 4, from[i] + down, row >= 0);
             }
         }
         cp_async_arrive(&full[place.stage]);
@@ -134,22 +146,26 @@ __device__ __forceinline__ void produce(const Tasks& tiles, Shared<W, GROUPS, ST
     }
 }
 
-// x rounded to TF32, to the nearest; returns the rest such that wgmma, which cuts off what TF32 has not, rounds it likewise. NaN and
-// infinity stay in x.
+// x rounded to TF32, to the nearest; returns the rest such that wgmma, which cuts off what TF32 has
+// not, rounds it likewise. NaN and infinity stay in x.
 __device__ __forceinline__ unsigned halve(unsigned& x)
 {
     const float all = __uint_as_float(x);
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(all));
     return __float_as_uint(all - __uint_as_float(x)) + 0x1000;
 }
-__device__ __forceinline__ uint4 halve(uint4& x) { return {halve(x.x), halve(x.y), halve(x.z), halve(x.w)}; }
+__device__ __forceinline__ uint4 halve(uint4& x)
+{
+    return {halve(x.x), halve(x.y), halve(x.z), halve(x.w)};
+}
 
 // What a warpgroup adds up: 2 x 64 columns of C of a window's W rows.
 template <int W, int GROUPS, bool EXACT>
 struct Sums {
     static constexpr int PITCH = 128 * GROUPS + 8, SLICE = W * 32 * (1 + EXACT);  // Shared's
-    static constexpr bool BOTH = EXACT && W <= 16;  // big B times both parts of A at once, side by side
-    static constexpr int E = W / 2;                 // accumulators of a thread
+    static constexpr bool BOTH =
+        EXACT && W <= 16;            // big B times both parts of A at once, side by side
+    static constexpr int E = W / 2;  // accumulators of a thread
     float acc[2][BOTH ? W : E], rest[2][BOTH ? E : 1], sum[2][EXACT ? E : 1];
 
     __device__ __forceinline__ void clear()
@@ -165,7 +181,8 @@ struct Sums {
 
     // Multiplies COUNT slices; gathered: this lane's of B; values: theirs; add: to what acc holds.
     template <int COUNT>
-    __device__ __forceinline__ void multiply(const float* gathered, const unsigned char* values, bool add)
+    __device__ __forceinline__ void
+    multiply(const float* gathered, const unsigned char* values, bool add)
     {
         uint4 big[COUNT][2], small[EXACT ? COUNT : 1][2];
 #pragma unroll
@@ -225,10 +242,11 @@ struct Sums {
     }
 };
 
-// This lane's 4 columns of C, from `column` on, of 2 rows in every 8: stored, or added where the window is cut.
+// This lane's 4 columns of C, from `column` on, of 2 rows in every 8: stored, or added where the
+// window is cut.
 template <int W>
-__device__ __forceinline__ void put_tile(const float (&acc)[2][W / 2], const int* order, float* c, int m, int width,
-                                         const Tile& it, int column, int t)
+__device__ __forceinline__ void put_tile(const float (&acc)[2][W / 2], const int* order, float* c,
+                                         int m, int width, const Tile& it, int column, int t)
 {
 #pragma unroll
     for (int j = 0; j < W / 4; ++j) {
@@ -241,10 +259,12 @@ __device__ __forceinline__ void put_tile(const float (&acc)[2][W / 2], const int
     }
 }
 
-// Of a cut window adds this warp's part to the others' (in_order.cuh); true where acc is to be stored, as a whole window's is.
+// Of a cut window adds this warp's part to the others' (in_order.cuh); true where acc is to be
+// stored, as a whole window's is.
 template <int W>
-__device__ __forceinline__ bool add_tile_in_order(float (&acc)[2][W / 2], const Slots& to, const Tile& it, int strip, int column,
-                                                  int width, int t)
+__device__ __forceinline__ bool
+add_tile_in_order(float (&acc)[2][W / 2], const Slots& to, const Tile& it, int strip, int column,
+                  int width, int t)
 {
     constexpr int LOADS = W / 4;  // as put_tile has them
     vec<4> x[LOADS];
@@ -255,12 +275,16 @@ __device__ __forceinline__ bool add_tile_in_order(float (&acc)[2][W / 2], const 
     }
     const auto offset = [&](int j) { return (unsigned)(j / 2 * 8 + 2 * t + j % 2) * width; };
     const auto inside = [&](int) { return column < width; };
-    const bool whole = add_in_order<W == 8 ? 4 : W == 16 ? 2 : 1>(x, to.parts + it.cut, it.first, to.counts + (size_t)strip * to.slots,
-                                                                  to.sums + column, (size_t)W * width, offset, inside);
+    const bool whole = add_in_order<W == 8    ? 4
+                                    : W == 16 ? 2
+                                              : 1>(
+        x, to.parts + it.cut, it.first, to.counts + (size_t)strip * to.slots, to.sums + column,
+        (size_t)W * width, offset, inside);
 #pragma unroll
     for (int j = 0; j < LOADS; ++j) {
         const int d = j / 2 * 4 + j % 2;
-        acc[0][d] = x[j].at[0], acc[0][d + 2] = x[j].at[1], acc[1][d] = x[j].at[2], acc[1][d + 2] = x[j].at[3];
+        acc[0][d] = x[j].at[0], acc[0][d + 2] = x[j].at[1], acc[1][d] = x[j].at[2],
+        acc[1][d + 2] = x[j].at[3];
     }
     return whole;
 }

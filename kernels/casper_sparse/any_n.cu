@@ -3,16 +3,16 @@
 //   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major.
 //
 // A row of B starts at a multiple of 16 bytes only where 4 divides n. So the lane's vector is a
-// template argument: VEC = 4 where 4 divides n, 2 where 2 does, else 1; a warp's tile is 32 * VEC columns.
-// Everything else is warp_per_row.
+// template argument: VEC = 4 where 4 divides n, 2 where 2 does, else 1; a warp's tile is 32 * VEC
+// columns. Everything else is warp_per_row.
 //
 // Template:  WARPS  warps (= rows of C) of a block
 //            VEC    float32 values a lane loads at once: 1, 2 or 4; must divide n
 #include "vec.cuh"
 
 template <int WARPS, int VEC>
-__global__ void any_n(int m, int n, const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
-                      const float* __restrict__ val,
+__global__ void any_n(int m, int n, const int* __restrict__ row_ptr,
+                      const int* __restrict__ col_idx, const float* __restrict__ val,
                       const float* __restrict__ B,  // k x n
                       float* __restrict__ C)        // m x n
 {
@@ -39,7 +39,8 @@ __global__ void any_n(int m, int n, const int* __restrict__ row_ptr, const int* 
             if (active)
                 for (int j = 0; j < t; ++j)
                     fma(acc, sh_val[warp][j],
-                        load(reinterpret_cast<const vec<VEC>*>(B + (size_t)sh_col[warp][j] * n + col)));
+                        load(reinterpret_cast<const vec<VEC>*>(
+                            B + (size_t)sh_col[warp][j] * n + col)));
             __syncwarp();
         }
         if (active) *reinterpret_cast<vec<VEC>*>(C + (size_t)row * n + col) = acc;

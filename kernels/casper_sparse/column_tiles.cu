@@ -1,13 +1,14 @@
-// column_tiles: a warp computes TILES vectors of a row at once, and the columns spread over the grid.
+// column_tiles: a warp computes TILES vectors of a row at once, and the columns spread over the
+// grid.
 //
 //   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major.
 //
 //   block b -> column tile b % tiles, rows b / tiles            (neighbouring blocks: same rows of A)
 //
-// Two things follow. Each non-zero of A, once in a register, serves TILES loads of B instead of one,
-// and those TILES x UNROLL loads are independent, so that many are in flight while one is waited for.
-// The chunk of 32 non-zeros stays in registers (one a lane) and is handed round by shuffles: no shared
-// memory, no barrier.
+// Two things follow. Each non-zero of A, once in a register, serves TILES loads of B instead of
+// one, and those TILES x UNROLL loads are independent, so that many are in flight while one is
+// waited for. The chunk of 32 non-zeros stays in registers (one a lane) and is handed round by
+// shuffles: no shared memory, no barrier.
 //
 // Template:  WARPS  warps (= rows of C) of a block
 //            VEC    float32 values of one load: 1, 2 or 4; must divide n
@@ -16,8 +17,9 @@
 #include "vec.cuh"
 
 template <int WARPS, int VEC, int TILES, int UNROLL>
-__global__ void column_tiles(int m, int n, const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
-                             const float* __restrict__ val, const float* __restrict__ B, float* __restrict__ C)
+__global__ void
+column_tiles(int m, int n, const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+             const float* __restrict__ val, const float* __restrict__ B, float* __restrict__ C)
 {
     static_assert(32 % UNROLL == 0, "a chunk of 32 non-zeros is cut into whole groups of UNROLL");
     const int lane = threadIdx.x % 32;
@@ -40,7 +42,8 @@ __global__ void column_tiles(int m, int n, const int* __restrict__ row_ptr, cons
 #pragma unroll
                 for (int s = 0; s < TILES; ++s) {
                     const int col = col0 + s * 32 * VEC;
-                    // Beyond the row's end nothing is loaded: a zero times an infinity would be NaN.
+                    // Beyond the row's end nothing is loaded: a zero times an infinity would be
+                    // NaN.
                     const auto* p = reinterpret_cast<const vec<VEC>*>(b_row + col);
                     b[u][s] = j + u < t && col < n ? load(p) : vec<VEC>{};
                 }

@@ -1,14 +1,16 @@
-// The source's GPU generators (casperSPARSE, section IV.B): row counts, sparse entries, dense matrix.
+// The source's GPU generators (casperSPARSE, section IV.B): row counts, sparse entries, dense
+// matrix.
 //
 // Each thread makes one element from its index alone, so the result depends on the seed and on
 // nothing else, and generate.py makes the same bits with NumPy. The source calls its generator "a
-// lightweight linear congruential generator" and gives no constants: these are Numerical Recipes', with
-// the high half folded into the low between the steps, because neighbouring indices would otherwise stay
-// a fixed distance apart.
+// lightweight linear congruential generator" and gives no constants: these are Numerical Recipes',
+// with the high half folded into the low between the steps, because neighbouring indices would
+// otherwise stay a fixed distance apart.
 
 __device__ __forceinline__ unsigned lcg(unsigned x) { return x * 1664525u + 1013904223u; }
 
-// A uniform 32-bit number for (seed, stream, index); the streams keep counts, columns, values and B apart.
+// A uniform 32-bit number for (seed, stream, index); the streams keep counts, columns, values and B
+// apart.
 __device__ __forceinline__ unsigned random_u32(unsigned seed, unsigned stream, unsigned index)
 {
     unsigned x = lcg(index ^ (seed * 0x9E3779B9u + stream * 0x85EBCA6Bu));
@@ -32,7 +34,7 @@ __global__ void row_counts(int m, int low, int high, unsigned seed, int* __restr
 
 // col_idx uniform in [0, k), val uniform in (0, 1).
 __global__ void sparse_entries(int nnz, int k, unsigned seed, int* __restrict__ col_idx,
-                                          float* __restrict__ val)
+                               float* __restrict__ val)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= nnz) return;

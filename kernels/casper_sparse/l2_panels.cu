@@ -4,10 +4,10 @@
 //
 //   block b -> rows b % row_blocks, column panel b / row_blocks      (neighbouring blocks: same panel of B)
 //
-// The only change to column_tiles is the order of the blocks. The hardware starts blocks in order of
-// their index, so the blocks in flight share one panel of B, k x (32 * VEC * TILES) values, instead of
-// touching all n columns. That panel (2 MiB for k = 4096 and 128 columns) stays in L2, and DRAM
-// sees every element of B once; the price is that A is read from L2 again for every panel.
+// The only change to column_tiles is the order of the blocks. The hardware starts blocks in order
+// of their index, so the blocks in flight share one panel of B, k x (32 * VEC * TILES) values,
+// instead of touching all n columns. That panel (2 MiB for k = 4096 and 128 columns) stays in L2,
+// and DRAM sees every element of B once; the price is that A is read from L2 again for every panel.
 //
 // Template:  WARPS  warps (= rows of C) of a block
 //            VEC    float32 values of one load: 1, 2 or 4; must divide n
@@ -16,8 +16,9 @@
 #include "vec.cuh"
 
 template <int WARPS, int VEC, int TILES, int UNROLL>
-__global__ void l2_panels(int m, int n, const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
-                          const float* __restrict__ val, const float* __restrict__ B, float* __restrict__ C)
+__global__ void
+l2_panels(int m, int n, const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+          const float* __restrict__ val, const float* __restrict__ B, float* __restrict__ C)
 {
     static_assert(32 % UNROLL == 0, "a chunk of 32 non-zeros is cut into whole groups of UNROLL");
     const int lane = threadIdx.x % 32;
@@ -40,7 +41,8 @@ __global__ void l2_panels(int m, int n, const int* __restrict__ row_ptr, const i
 #pragma unroll
                 for (int s = 0; s < TILES; ++s) {
                     const int col = col0 + s * 32 * VEC;
-                    // Beyond the row's end nothing is loaded: a zero times an infinity would be NaN.
+                    // Beyond the row's end nothing is loaded: a zero times an infinity would be
+                    // NaN.
                     const auto* p = reinterpret_cast<const vec<VEC>*>(b_row + col);
                     b[u][s] = j + u < t && col < n ? load(p) : vec<VEC>{};
                 }

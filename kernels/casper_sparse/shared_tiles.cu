@@ -8,11 +8,11 @@
 //        │ tile 1       │ rows         order[p] = row of C at position p
 //        └──────────────┘            for each tile:  stage it  ·  barrier  ·  all rows of the block
 //
-// A gather through L2 moves 4 bytes for every 2 FLOP. Here a block fetches each tile once for all of
-// its THREADS / 8 * ROWS rows, and the gather happens in shared memory: eight lanes read one 128-byte
-// row of the tile, all 32 banks once, whichever row it is. The sums stay in registers over all tiles.
-// Eight non-zeros at a time pass through shared memory too, as in the published kernel, but as
-// (offset, value) pairs, two to a 16-byte load.
+// A gather through L2 moves 4 bytes for every 2 FLOP. Here a block fetches each tile once for all
+// of its THREADS / 8 * ROWS rows, and the gather happens in shared memory: eight lanes read one
+// 128-byte row of the tile, all 32 banks once, whichever row it is. The sums stay in registers over
+// all tiles. Eight non-zeros at a time pass through shared memory too, as in the published kernel,
+// but as (offset, value) pairs, two to a 16-byte load.
 //
 // Template:  THREADS  of a block
 //            ROWS     rows of C that a group of eight lanes keeps in registers (4 * ROWS sums a lane)
@@ -22,12 +22,12 @@
 
 template <int THREADS, int ROWS, int UNROLL>
 __global__ void __launch_bounds__(THREADS, 1)
-shared_tiles(int m, int m_pad,               // rows; rows rounded up to whole blocks
-             int n, int k, int k_tile,       // (tiles + 1) * m_pad and tiles * k_tile below 2^31
-             const int* __restrict__ order,  // m
-             const int* __restrict__ ptr,    // tiles * m_pad + 1
-             const int2* __restrict__ pair,  // nnz
-             const float* __restrict__ B, float* __restrict__ C)
+    shared_tiles(int m, int m_pad,          // rows; rows rounded up to whole blocks
+                 int n, int k, int k_tile,  // (tiles + 1) * m_pad and tiles * k_tile below 2^31
+                 const int* __restrict__ order,  // m
+                 const int* __restrict__ ptr,    // tiles * m_pad + 1
+                 const int2* __restrict__ pair,  // nnz
+                 const float* __restrict__ B, float* __restrict__ C)
 {
     static_assert(8 % ROWS == 0 && 8 % UNROLL == 0 && UNROLL >= 2, "groups of eight, pairs of two");
     constexpr int ROW_BYTES = 128, BLOCK_ROWS = THREADS / 8 * ROWS;
@@ -49,7 +49,8 @@ shared_tiles(int m, int m_pad,               // rows; rows rounded up to whole b
         __syncthreads();  // the tile before has been read by all
         if (col < n)
             for (int i = group; i < min(k_tile, k - begin); i += THREADS / 8)
-                cp_async_16(tile + (i + 1) * ROW_BYTES + lane * 16, B + (size_t)(begin + i) * n + col);
+                cp_async_16(
+                    tile + (i + 1) * ROW_BYTES + lane * 16, B + (size_t)(begin + i) * n + col);
         cp_async_wait_all();
         __syncthreads();
 

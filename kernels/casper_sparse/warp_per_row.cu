@@ -13,14 +13,14 @@
 // Template:  WARPS  warps (= rows of C) of a block; the source's THREADS_PER_BLOCK / 32
 
 template <int WARPS>
-__global__ void warp_per_row(
-    int m,                            // rows of A and C
-    int n_vec,                        // columns of B and C, in float4
-    const int* __restrict__ row_ptr,  // m + 1
-    const int* __restrict__ col_idx,  // nnz
-    const float* __restrict__ val,    // nnz
-    const float4* __restrict__ B,     // k x n_vec
-    float4* __restrict__ C)           // m x n_vec
+__global__ void
+warp_per_row(int m,                            // rows of A and C
+             int n_vec,                        // columns of B and C, in float4
+             const int* __restrict__ row_ptr,  // m + 1
+             const int* __restrict__ col_idx,  // nnz
+             const float* __restrict__ val,    // nnz
+             const float4* __restrict__ B,     // k x n_vec
+             float4* __restrict__ C)           // m x n_vec
 {
     const int warp_id = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;

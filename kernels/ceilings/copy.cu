@@ -1,7 +1,7 @@
 // copy: what DRAM moves, one byte written for every byte read, 16 bytes a thread.
 //
-// One load a thread and small blocks: on an H200 this matches cudaMemcpy, while 2, 4 or 8 loads a thread,
-// or streaming hints, lose up to 8%.
+// One load a thread and small blocks: on an H200 this matches cudaMemcpy, while 2, 4 or 8 loads a
+// thread, or streaming hints, lose up to 8%.
 //
 // Template:  THREADS  of a block; the grid covers the buffers exactly
 

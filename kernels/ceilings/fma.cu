@@ -1,8 +1,8 @@
 // fma: how many fused multiply-adds the CUDA cores do when nothing else is in their way.
 //
-// Every thread iterates x <- a x + b on CHAINS independent values: a chain waits four cycles for its last
-// result, so eight chains and 16 warps a scheduler keep the pipe full. With 0 < a < 1 the values approach
-// b / (1 - a), which is what the host compares the output with.
+// Every thread iterates x <- a x + b on CHAINS independent values: a chain waits four cycles for
+// its last result, so eight chains and 16 warps a scheduler keep the pipe full. With 0 < a < 1 the
+// values approach b / (1 - a), which is what the host compares the output with.
 //
 // Template:  CHAINS  independent values of a thread
 

@@ -1,8 +1,9 @@
 // mma: what dense tensor cores do for a warp, mma.sync.m16n8k16, BF16 in and FP32 out (SASS: HMMA).
 //
-// Each warp keeps its operands in registers and adds the same product over and over: C <- C + A B. Its MT x NT
-// accumulators do not depend on one another, and there are two warps a scheduler, so the pipe is never short of work.
-// The operands are random, because tensor cores draw less power from zeros, and then clock higher.
+// Each warp keeps its operands in registers and adds the same product over and over: C <- C + A B.
+// Its MT x NT accumulators do not depend on one another, and there are two warps a scheduler, so
+// the pipe is never short of work. The operands are random, because tensor cores draw less power
+// from zeros, and then clock higher.
 //
 // Template:  MT, NT  accumulators of 16 x 8 of a warp, down and across
 //            KT      instructions along k that one iteration adds up, each with operands of its own
@@ -19,9 +20,10 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
 
 template <int MT, int NT, int KT>
 __global__ void __launch_bounds__(256, 1)
-    mma_loop(int iterations, const u16* __restrict__ a,  // (warps of a block, 16 MT, 16 KT) bfloat16, row-major
-             const u16* __restrict__ b,                  // (warps of a block, 8 NT, 16 KT): B, column-major
-             float* __restrict__ c)                      // (all warps, 16 MT, 8 NT) row-major: iterations * A B
+    mma_loop(int iterations,
+             const u16* __restrict__ a,  // (warps of a block, 16 MT, 16 KT) bfloat16, row-major
+             const u16* __restrict__ b,  // (warps of a block, 8 NT, 16 KT): B, column-major
+             float* __restrict__ c)      // (all warps, 16 MT, 8 NT) row-major: iterations * A B
 {
     constexpr int K = 16 * KT;
     const int warp = threadIdx.x / 32;

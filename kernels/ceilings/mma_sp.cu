@@ -1,7 +1,9 @@
-// mma_sp: what sparse tensor cores do for a warp, mma.sp::ordered_metadata.m16n8k32 (SASS: HMMA.SP).
+// mma_sp: what sparse tensor cores do for a warp, mma.sp::ordered_metadata.m16n8k32 (SASS:
+// HMMA.SP).
 //
-// The loop of mma.cu with A stored 2:4. One register holds the metadata of two instructions, one after the other along
-// k: selector 0 takes it from half of the lanes, selector 1 from the other half.
+// The loop of mma.cu with A stored 2:4. One register holds the metadata of two instructions, one
+// after the other along k: selector 0 takes it from half of the lanes, selector 1 from the other
+// half.
 //
 // Template:  MT, NT  accumulators of 16 x 8 of a warp, down and across
 //            KT      pairs of instructions along k that one iteration adds up, each with operands of its own
@@ -10,11 +12,12 @@
 #include "mma_sp.cuh"
 
 template <int MT, int NT, int KT>
-__global__ void __launch_bounds__(256, 1)
-    mma_sp_loop(int iterations, const u16* __restrict__ val,  // (warps of a block, 16 MT, 32 KT) bfloat16, row-major
-                const u16* __restrict__ meta,                 // (warps of a block, 16 MT, 4 KT), formats/two_four.py
-                const u16* __restrict__ b,                    // (warps of a block, 8 NT, 64 KT): B, column-major
-                float* __restrict__ c)                        // (all warps, 16 MT, 8 NT) row-major: iterations * A B
+__global__ void __launch_bounds__(256, 1) mma_sp_loop(
+    int iterations,
+    const u16* __restrict__ val,   // (warps of a block, 16 MT, 32 KT) bfloat16, row-major
+    const u16* __restrict__ meta,  // (warps of a block, 16 MT, 4 KT), formats/two_four.py
+    const u16* __restrict__ b,     // (warps of a block, 8 NT, 64 KT): B, column-major
+    float* __restrict__ c)         // (all warps, 16 MT, 8 NT) row-major: iterations * A B
 {
     constexpr int K = 64 * KT;
     const int warp = threadIdx.x / 32;
@@ -50,7 +53,8 @@ __global__ void __launch_bounds__(256, 1)
             for (int i = 0; i < MT; ++i)
 #pragma unroll
                 for (int j = 0; j < NT; ++j)
-                    mma_sp_m16n8k32<BF16, 1>(d[i][j], left[2 * k + 1][i], right[2 * k + 1][j], kept[k][i]);
+                    mma_sp_m16n8k32<BF16, 1>(
+                        d[i][j], left[2 * k + 1][i], right[2 * k + 1][j], kept[k][i]);
         }
 
 #pragma unroll

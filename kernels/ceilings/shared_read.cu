@@ -4,8 +4,9 @@
 //            UNROLL  loads of a thread that are in flight together
 
 template <int WORDS, int UNROLL>
-__global__ void shared_read(int rounds, const float* __restrict__ in,  // WORDS values, the same for all blocks
-                            float* __restrict__ out)                   // one sum a thread
+__global__ void
+shared_read(int rounds, const float* __restrict__ in,  // WORDS values, the same for all blocks
+            float* __restrict__ out)                   // one sum a thread
 {
     __shared__ __align__(16) float tile[WORDS];
     for (int i = threadIdx.x; i < WORDS; i += blockDim.x) tile[i] = in[i];

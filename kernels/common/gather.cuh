@@ -1,7 +1,8 @@
-// A ring of stages that warps of their own fill with rows gathered by cp.async, and with values by the copy engine (sm_90).
+// A ring of stages that warps of their own fill with rows gathered by cp.async, and with values by
+// the copy engine (sm_90).
 //
-// A tile of C multiplies some rows of a dense matrix, in steps of ROWS of them; what the sparse matrix has there is dense
-// and laid out offline:
+// A tile of C multiplies some rows of a dense matrix, in steps of ROWS of them; what the sparse
+// matrix has there is dense and laid out offline:
 //
 //   start    int32 (tiles in a column of the order + 1)   the steps of row r of tiles are start[r] to start[r + 1] - 1
 //   index    int32 (steps, ROWS)                          which rows
@@ -15,15 +16,18 @@
 // An arrival at the barrier that happens once all copies of this thread so far have landed.
 __device__ __forceinline__ void cp_async_arrive(Barrier* bar)
 {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(bar))
+                 : "memory");
 }
 
 // A block's steps, tile after tile, every gridDim.x-th of the order.
 struct StepWalk {
     const int* start;
     TileOrder order;
-    int tile, row, column, step, end;  // where it is: the tile, its row and column, its next step, the end of its steps
-    __device__ __forceinline__ StepWalk(const int* start, const TileOrder& order) : start(start), order(order), tile(blockIdx.x)
+    int tile, row, column, step,
+        end;  // where it is: the tile, its row and column, its next step, the end of its steps
+    __device__ __forceinline__ StepWalk(const int* start, const TileOrder& order)
+        : start(start), order(order), tile(blockIdx.x)
     {
         open();
     }
@@ -41,11 +45,13 @@ struct StepWalk {
     }
 };
 
-// The part of four producer warps, which follow CONSUMERS threads. copy(stage, column, row): copies this warp's ROWS / 4 rows for
-// a tile of that column; lane i holds the number of the i-th. The numbers are loaded a step ahead.
+// The part of four producer warps, which follow CONSUMERS threads. copy(stage, column, row): copies
+// this warp's ROWS / 4 rows for a tile of that column; lane i holds the number of the i-th. The
+// numbers are loaded a step ahead.
 template <int ROWS, int CONSUMERS, int STAGES, int VALUES, class Copy>
-__device__ __forceinline__ void produce(StepWalk at, const int* index, const unsigned char* values,
-                                        unsigned char (&shared)[STAGES][VALUES], Barrier* full, Barrier* empty, Copy copy)
+__device__ __forceinline__ void
+produce(StepWalk at, const int* index, const unsigned char* values,
+        unsigned char (&shared)[STAGES][VALUES], Barrier* full, Barrier* empty, Copy copy)
 {
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
     const int* mine = index + warp * (ROWS / 4) + lane % (ROWS / 4);
@@ -59,7 +65,8 @@ __device__ __forceinline__ void produce(StepWalk at, const int* index, const uns
         wait(&empty[place.stage], place.parity ^ 1);  // the first round finds every stage empty
         if (threadIdx.x == CONSUMERS) {
             arrive_expect(&full[place.stage], VALUES);
-            bulk_load(shared[place.stage], values + (size_t)step * VALUES, VALUES, &full[place.stage], policy);
+            bulk_load(shared[place.stage], values + (size_t)step * VALUES, VALUES,
+                      &full[place.stage], policy);
         }
         __syncwarp();
         copy(place.stage, column, row);

@@ -1,4 +1,5 @@
-// Shared memory by address: 32 bits that are computed once. Of a pointer the compiler makes them anew in every step.
+// Shared memory by address: 32 bits that are computed once. Of a pointer the compiler makes them
+// anew in every step.
 #pragma once
 
 __device__ __forceinline__ unsigned address(const void* p)
@@ -12,6 +13,8 @@ __device__ __forceinline__ unsigned address(const void* p)
 __device__ __forceinline__ float4 load_shared_float4(unsigned address)
 {
     float4 x;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(address));
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(address));
     return x;
 }

@@ -1,6 +1,8 @@
-// A scan of the whole grid: a tile adds up its numbers, and what all tiles before it have (decoupled look-back).
+// A scan of the whole grid: a tile adds up its numbers, and what all tiles before it have
+// (decoupled look-back).
 //
-// A tile's word says of which launch it is, so that nobody clears them in between; blocks begin in their order.
+// A tile's word says of which launch it is, so that nobody clears them in between; blocks begin in
+// their order.
 #pragma once
 
 #include "hang_trap.cuh"
@@ -9,13 +11,15 @@ constexpr int THREADS = 256, EACH = 8, TILE = THREADS * EACH;
 
 constexpr unsigned OWN = 1, ALL = 2;
 
-__device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned launch, unsigned mine)
+__device__ __forceinline__ unsigned
+before(unsigned long long* tiles, unsigned launch, unsigned mine)
 {
     __shared__ unsigned sum;
     if (threadIdx.x < 32) {
         unsigned total = 0;
         if (threadIdx.x == 0)
-            atomicExch(tiles + blockIdx.x, (unsigned long long)(launch * 4 + (blockIdx.x ? OWN : ALL)) << 32 | mine);
+            atomicExch(tiles + blockIdx.x,
+                       (unsigned long long)(launch * 4 + (blockIdx.x ? OWN : ALL)) << 32 | mine);
         for (int last = (int)blockIdx.x - 1; last >= 0; last -= 32) {
             const int tile = last - (int)threadIdx.x;
             unsigned long long word = (unsigned long long)(launch * 4 + ALL) << 32;
@@ -25,7 +29,8 @@ __device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned l
                 while ((unsigned)(word >> 34) != launch);
             }
             const unsigned known = __ballot_sync(~0u, (word >> 32 & 3) == ALL);
-            const int until = known ? __ffs(known) - 1 : 31;  // nearest tile that knows of all before it
+            const int until =
+                known ? __ffs(known) - 1 : 31;  // nearest tile that knows of all before it
             unsigned part = (int)threadIdx.x <= until ? (unsigned)word : 0;
 #pragma unroll
             for (int lane = 16; lane; lane /= 2) part += __shfl_xor_sync(~0u, part, lane);
@@ -33,7 +38,9 @@ __device__ __forceinline__ unsigned before(unsigned long long* tiles, unsigned l
             if (known) break;
         }
         if (threadIdx.x == 0) {
-            if (blockIdx.x) atomicExch(tiles + blockIdx.x, (unsigned long long)(launch * 4 + ALL) << 32 | (total + mine));
+            if (blockIdx.x)
+                atomicExch(tiles + blockIdx.x,
+                           (unsigned long long)(launch * 4 + ALL) << 32 | (total + mine));
             sum = total;
         }
     }
@@ -45,13 +52,14 @@ struct Nothing {
     __device__ __forceinline__ void operator()(int, int, unsigned) const {}
 };
 
-// Sums before each of n numbers, and all of them behind the last: `number(i)` for the EACH of a thread, ascending.
-// each(i, sum before it, its number): what else is to be done with every one.
+// Sums before each of n numbers, and all of them behind the last: `number(i)` for the EACH of a
+// thread, ascending. each(i, sum before it, its number): what else is to be done with every one.
 template <class Number, class Each = Nothing>
-__device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned launch, int* __restrict__ out, Number number,
-                                     Each each = {})
+__device__ __forceinline__ void scan(int n, unsigned long long* tiles, unsigned launch,
+                                     int* __restrict__ out, Number number, Each each = {})
 {
-    alignas(16) __shared__ unsigned warps[THREADS / 32];  // read in whole vectors, which hold nothing else
+    alignas(16)
+        __shared__ unsigned warps[THREADS / 32];  // read in whole vectors, which hold nothing else
     const int first = blockIdx.x * TILE + threadIdx.x * EACH, lane = threadIdx.x % 32;
     unsigned own[EACH], sum = 0;
 #pragma unroll

@@ -24,15 +24,18 @@ __device__ __forceinline__ int owner(const int* __restrict__ row_ptr, int from, 
     return from;
 }
 
-// The place among its group's columns of a column, which some row of the group has: firsts of smaller columns, row by row.
-__device__ __forceinline__ int place(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const int* __restrict__ first,
-                                     int m, int rows, int row, int column)
+// The place among its group's columns of a column, which some row of the group has: firsts of
+// smaller columns, row by row.
+__device__ __forceinline__ int
+place(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+      const int* __restrict__ first, int m, int rows, int row, int column)
 {
     int before = 0;
     const int end = min(m, (row / rows + 1) * rows);
     for (int r = row / rows * rows; r < end; ++r) {
         const int begin = __ldg(row_ptr + r);
-        before += __ldg(first + lower(col_idx, begin, __ldg(row_ptr + r + 1), column)) - __ldg(first + begin);
+        before += __ldg(first + lower(col_idx, begin, __ldg(row_ptr + r + 1), column)) -
+                  __ldg(first + begin);
     }
     return before;
 }

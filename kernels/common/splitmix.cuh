@@ -1,7 +1,8 @@
-// Random numbers by position: number i of a stream is number i of a SplitMix64 whose state begins at the stream's key.
+// Random numbers by position: number i of a stream is number i of a SplitMix64 whose state begins
+// at the stream's key.
 //
-// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014. kernels/splitmix.py makes the same
-// numbers with NumPy.
+// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+// kernels/splitmix.py makes the same numbers with NumPy.
 #pragma once
 
 using u64 = unsigned long long;

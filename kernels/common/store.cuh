@@ -1,8 +1,10 @@
-// How a warpgroup writes its part of a tile: D = alpha A B + beta C + bias, rounded once, through shared memory.
+// How a warpgroup writes its part of a tile: D = alpha A B + beta C + bias, rounded once, through
+// shared memory.
 //
-// The accumulators of a lane are neighbours in pairs only. stmatrix arranges 64 x 64 of them into rows of 128 bytes, swizzled
-// (16-byte unit u of row r lies at u ^ r % 8), which is free of bank conflicts, and the copy engine writes them while the
-// warpgroup goes on. Rows and columns beyond the matrix are the copy engine's business, too.
+// The accumulators of a lane are neighbours in pairs only. stmatrix arranges 64 x 64 of them into
+// rows of 128 bytes, swizzled (16-byte unit u of row r lies at u ^ r % 8), which is free of bank
+// conflicts, and the copy engine writes them while the warpgroup goes on. Rows and columns beyond
+// the matrix are the copy engine's business, too.
 #pragma once
 
 #include "half.cuh"
@@ -10,21 +12,24 @@
 #include "tma.cuh"
 #include "wgmma.cuh"
 
-// 64 x WIDE accumulators of a warpgroup, WIDE / 2 of this thread, to a square in shared memory. two(i, row, column): accumulators i
-// and i + 1 as they are stored, side by side; (row, column): their place in the square.
-// COLUMN: the square is transposed, WIDE lines of 64 rows.
+// 64 x WIDE accumulators of a warpgroup, WIDE / 2 of this thread, to a square in shared memory.
+// two(i, row, column): accumulators i and i + 1 as they are stored, side by side; (row, column):
+// their place in the square. COLUMN: the square is transposed, WIDE lines of 64 rows.
 template <bool COLUMN = false, int WIDE = 64, class Two>
 __device__ __forceinline__ void arrange_square(unsigned char* square, Two two)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, r = 16 * warp + lane % 16;
 #pragma unroll
-    for (int j = 0; j < (WIDE + 15) / 16; ++j) {  // 16 columns: matrices of rows 0-7 and 8-15, columns 0-7 and 8-15
+    for (int j = 0; j < (WIDE + 15) / 16;
+         ++j) {  // 16 columns: matrices of rows 0-7 and 8-15, columns 0-7 and 8-15
         unsigned x[4];
 #pragma unroll
         for (int q = 0; q < (WIDE >= 16 ? 4 : 2); ++q)
-            x[q] = two(8 * j + 2 * q, 16 * warp + lane / 4 + 8 * (q % 2), 16 * j + 8 * (q / 2) + 2 * (lane % 4));
+            x[q] = two(8 * j + 2 * q, 16 * warp + lane / 4 + 8 * (q % 2),
+                       16 * j + 8 * (q / 2) + 2 * (lane % 4));
         if constexpr (COLUMN) {
-            const int line = 16 * j + 8 * (lane / 16) + lane % 8, unit = (2 * warp + lane / 8 % 2) ^ line % 8;
+            const int line = 16 * j + 8 * (lane / 16) + lane % 8,
+                      unit = (2 * warp + lane / 8 % 2) ^ line % 8;
             const unsigned at = shared_address(square + 128 * line + 16 * unit);
             if constexpr (WIDE < 16) stmatrix_x2_trans(at, x[0], x[1]);
             else stmatrix_x4_trans(at, x[0], x[1], x[2], x[3]);
@@ -49,8 +54,9 @@ __device__ __forceinline__ float activated(float x)
 
 struct Scale {
     float alpha, beta;
-    const unsigned short* c;  // m x n row-major with rows of `pitch` elements, COLUMN n x m, or null
-    const float* bias;        // one for every row, or null
+    const unsigned short*
+        c;              // m x n row-major with rows of `pitch` elements, COLUMN n x m, or null
+    const float* bias;  // one for every row, or null
     int m, n, pitch;
 
     // What is added to an element and its right neighbour.
@@ -64,7 +70,8 @@ struct Scale {
             const float2 x = unpack<T>(at[0] | (column + 1 < n ? at[pitch] : 0u) << 16);
             return {fmaf(beta, x.x, b), fmaf(beta, x.y, b)};
         }
-        const float2 x = unpack<T>(*reinterpret_cast<const unsigned*>(c + (size_t)row * pitch + column));
+        const float2 x =
+            unpack<T>(*reinterpret_cast<const unsigned*>(c + (size_t)row * pitch + column));
         return {fmaf(beta, x.x, b), fmaf(beta, x.y, b)};
     }
 };
@@ -76,9 +83,11 @@ template <Dtype T, int BUFFERS, int EXTRA, bool COLUMN = false>
 struct Store {
     unsigned char square[BUFFERS][8192];  // aligned to 1024 bytes
 
-    // 64 x 64 accumulators, 32 of this thread, to a square in shared memory; (row, column): where it belongs in C.
+    // 64 x 64 accumulators, 32 of this thread, to a square in shared memory; (row, column): where
+    // it belongs in C.
     template <int WIDE = 64>
-    __device__ __forceinline__ void arrange(int s, const float* acc, int row, int column, const Scale& scale)
+    __device__ __forceinline__ void
+    arrange(int s, const float* acc, int row, int column, const Scale& scale)
     {
         arrange_square<COLUMN, WIDE>(square[s], [&](int i, int down, int right) {
             float2 extra = {0.f, 0.f};
@@ -90,8 +99,8 @@ struct Store {
 
     // 64 x WIDE accumulators of a warpgroup, by its first square; number: its named barrier.
     template <int WIDE = 64>
-    __device__ __forceinline__ void write_square(const float* acc, const TensorMap& c, int row, int column, const Scale& scale,
-                                                 int number)
+    __device__ __forceinline__ void write_square(const float* acc, const TensorMap& c, int row,
+                                                 int column, const Scale& scale, int number)
     {
         if (threadIdx.x % 128 == 0) tma_store_wait<0>();
         named_barrier(number, 128);
@@ -103,7 +112,8 @@ struct Store {
             tma_store_commit();
         }
     }
-    static __device__ __forceinline__ void send(const TensorMap& c, int row, int column, const unsigned char* square)
+    static __device__ __forceinline__ void
+    send(const TensorMap& c, int row, int column, const unsigned char* square)
     {
         if (COLUMN) tma_store(c, row, column, square);
         else tma_store(c, column, row, square);
@@ -111,11 +121,13 @@ struct Store {
 
     // A warpgroup's blocks of 64 rows, which begin at (row, column); number: its named barrier.
     template <int BLOCKS, int HALF_N>
-    __device__ __forceinline__ void write(const float (&acc)[BLOCKS][HALF_N], const TensorMap& c, int row, int column,
-                                          const Scale& scale, int number)
+    __device__ __forceinline__ void write(const float (&acc)[BLOCKS][HALF_N], const TensorMap& c,
+                                          int row, int column, const Scale& scale, int number)
     {
-        constexpr int WIDE = HALF_N < 32 ? 2 * HALF_N : 64, CHUNKS = 2 * HALF_N / WIDE, ALL = BLOCKS * CHUNKS;
-        static_assert(CHUNKS * WIDE == 2 * HALF_N && (WIDE == 64 || COLUMN), "squares are 64 columns wide, or lines of C^T");
+        constexpr int WIDE = HALF_N < 32 ? 2 * HALF_N : 64, CHUNKS = 2 * HALF_N / WIDE,
+                      ALL = BLOCKS * CHUNKS;
+        static_assert(CHUNKS * WIDE == 2 * HALF_N && (WIDE == 64 || COLUMN),
+                      "squares are 64 columns wide, or lines of C^T");
         const bool leader = threadIdx.x % 128 == 0;
 #pragma unroll
         for (int i = 0; i < ALL; ++i) {
@@ -126,14 +138,16 @@ struct Store {
                 }
                 named_barrier(number, 128);
             }
-            arrange<WIDE>(i % BUFFERS, acc[0] + WIDE / 2 * i, row + 64 * (i / CHUNKS), column + WIDE * (i % CHUNKS), scale);
+            arrange<WIDE>(i % BUFFERS, acc[0] + WIDE / 2 * i, row + 64 * (i / CHUNKS),
+                          column + WIDE * (i % CHUNKS), scale);
             if (i == BUFFERS - 1 || i >= BUFFERS || i == ALL - 1) {
                 async_proxy_fence();
                 named_barrier(number, 128);
                 if (leader)
 #pragma unroll
                     for (int s = i >= BUFFERS ? i : 0; s <= i; ++s) {
-                        send(c, row + 64 * (s / CHUNKS), column + WIDE * (s % CHUNKS), square[s % BUFFERS]);
+                        send(c, row + 64 * (s / CHUNKS), column + WIDE * (s % CHUNKS),
+                             square[s % BUFFERS]);
                         tma_store_commit();
                     }
             }

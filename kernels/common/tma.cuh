@@ -1,12 +1,14 @@
-// TMA: the copy engine moves boxes of a tensor between global and shared memory (sm_90; SASS: UTMALDG, UTMASTG, UBLKCP).
+// TMA: the copy engine moves boxes of a tensor between global and shared memory (sm_90; SASS:
+// UTMALDG, UTMASTG, UBLKCP).
 //
-// One thread asks, nobody waits: a load reports to an mbarrier, a store to the group that the asking thread commits.
-// What lies beyond the tensor's edges reads as zero and is not written.
+// One thread asks, nobody waits: a load reports to an mbarrier, a store to the group that the
+// asking thread commits. What lies beyond the tensor's edges reads as zero and is not written.
 #pragma once
 
 #include "mbarrier.cuh"
 
-struct alignas(64) TensorMap {  // CUtensorMap: address, sizes, strides, box and swizzle, encoded by the driver
+struct alignas(64)
+    TensorMap {  // CUtensorMap: address, sizes, strides, box and swizzle, encoded by the driver
     unsigned long long opaque[16];
 };
 
@@ -31,61 +33,81 @@ __device__ __forceinline__ Policy let_go()
 }
 
 // Loads the box whose first element is column x, row y.
-__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, int x, int y, Barrier* bar)
+__device__ __forceinline__ void
+tma_load(void* shared, const TensorMap& map, int x, int y, Barrier* bar)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(shared_address(shared)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(bar))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
+            "r"(shared_address(shared)),
+        "l"(&map), "r"(x), "r"(y), "r"(shared_address(bar))
+        : "memory");
 }
-__device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, int x, int y, Barrier* bar, Policy policy)
+__device__ __forceinline__ void
+tma_load(void* shared, const TensorMap& map, int x, int y, Barrier* bar, Policy policy)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
-                 " [%0], [%1, {%2, %3}], [%4], %5;"
-                 ::"r"(shared_address(shared)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(bar)), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+        " [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(x), "r"(y), "r"(shared_address(bar)), "l"(policy)
+        : "memory");
 }
 
 // Loads bytes that lie side by side, 16 or a multiple of it: no tensor, no swizzle.
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, int bytes, Barrier* bar)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared_address(shared)),
+        "l"(global), "r"(bytes), "r"(shared_address(bar))
+        : "memory");
 }
-__device__ __forceinline__ void bulk_load(void* shared, const void* global, int bytes, Barrier* bar, Policy policy)
+__device__ __forceinline__ void
+bulk_load(void* shared, const void* global, int bytes, Barrier* bar, Policy policy)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
-                 ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(bar)), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(shared_address(shared)),
+        "l"(global), "r"(bytes), "r"(shared_address(bar)), "l"(policy)
+        : "memory");
 }
 
-// Loads a box into every block of the cluster whose bit is set: the same place and the same barrier in each.
-__device__ __forceinline__ void tma_multicast(void* shared, const TensorMap& map, int x, int y, Barrier* bar,
-                                              unsigned short blocks, Policy policy)
+// Loads a box into every block of the cluster whose bit is set: the same place and the same barrier
+// in each.
+__device__ __forceinline__ void tma_multicast(void* shared, const TensorMap& map, int x, int y,
+                                              Barrier* bar, unsigned short blocks, Policy policy)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint"
-                 " [%0], [%1, {%2, %3}], [%4], %5, %6;"
-                 ::"r"(shared_address(shared)), "l"(&map), "r"(x), "r"(y), "r"(shared_address(bar)), "h"(blocks), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint"
+        " [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(x), "r"(y), "r"(shared_address(bar)), "h"(blocks), "l"(policy)
+        : "memory");
 }
 
 __device__ __forceinline__ void tma_store(const TensorMap& map, int x, int y, const void* shared)
 {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
-                 ::"l"(&map), "r"(x), "r"(y), "r"(shared_address(shared))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+        "r"(x), "r"(y), "r"(shared_address(shared))
+        : "memory");
 }
 
-__device__ __forceinline__ void tma_store(const TensorMap& map, int x, int y, const void* shared, Policy policy)
+__device__ __forceinline__ void
+tma_store(const TensorMap& map, int x, int y, const void* shared, Policy policy)
 {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%1, %2}], [%3], %4;"
-                 ::"l"(&map), "r"(x), "r"(y), "r"(shared_address(shared)), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%1, %2}], [%3], %4;" ::
+            "l"(&map),
+        "r"(x), "r"(y), "r"(shared_address(shared)), "l"(policy)
+        : "memory");
 }
 
-__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void tma_store_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
-// Waits until at most PENDING groups of this thread's stores have not read their shared memory, which may then be written.
+// Waits until at most PENDING groups of this thread's stores have not read their shared memory,
+// which may then be written.
 template <int PENDING>
 __device__ __forceinline__ void tma_store_wait()
 {
@@ -93,4 +115,7 @@ __device__ __forceinline__ void tma_store_wait()
 }
 
 // Shows this thread's ordinary writes of shared memory to the copy engine and the tensor cores.
-__device__ __forceinline__ void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void async_proxy_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

@@ -30,7 +30,8 @@ __device__ __forceinline__ vec<4> load(const vec<4>* p)
     return {{v.x, v.y, v.z, v.w}};
 }
 
-// Loads from shared memory in one LDS; assigning the struct instead would load its elements one by one.
+// Loads from shared memory in one LDS; assigning the struct instead would load its elements one by
+// one.
 __device__ __forceinline__ vec<4> load_shared(const void* p)
 {
     const float4 v = *static_cast<const float4*>(p);

@@ -1,5 +1,5 @@
-// The widths of wgmma that wgmma.cuh leaves out: with them N is any multiple of 8 up to 256. For 16-bit types and TF32, A and B
-// in shared memory.
+// The widths of wgmma that wgmma.cuh leaves out: with them N is any multiple of 8 up to 256. For
+// 16-bit types and TF32, A and B in shared memory.
 #pragma once
 
 #include "wgmma.cuh"
@@ -50,31 +50,35 @@
 #define WGMMA_O124 WGMMA_O120, "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123])
 
 // i0 to i3: numbers of the operands after the accumulators.
-#define WGMMA_WIDTH(N, HALF, T, TYPE, i0, i1, i2, i3)                                                                    \
-    template <Major B>                                                                                                   \
-    struct Wgmma<N, T, B> {                                                                                               \
-        static __device__ __forceinline__ void dense(float* d, unsigned long long a, unsigned long long b, int add)       \
-        {                                                                                                                \
-            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i2 ", 0;\n"                                             \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_R##HALF              \
-                         "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, %" #i3 "; }"                                               \
-                         : WGMMA_O##HALF                                                                                 \
-                         : "l"(a), "l"(b), "r"(add), "n"((int)B));                                                        \
-        }                                                                                                                \
+#define WGMMA_WIDTH(N, HALF, T, TYPE, i0, i1, i2, i3) \
+    template <Major B> \
+    struct Wgmma<N, T, B> { \
+        static __device__ __forceinline__ void \
+        dense(float* d, unsigned long long a, unsigned long long b, int add) \
+        { \
+            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i2 \
+                         ", 0;\n" \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE \
+                         " {" WGMMA_R##HALF "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, %" #i3 "; }" \
+                         : WGMMA_O##HALF \
+                         : "l"(a), "l"(b), "r"(add), "n"((int)B)); \
+        } \
     };
-#define WGMMA_WIDTHS(N, HALF, i0, i1, i2, i3)                                                                            \
-    WGMMA_WIDTH(N, HALF, BF16, "bf16", i0, i1, i2, i3)                                                                   \
-    WGMMA_WIDTH(N, HALF, F16, "f16", i0, i1, i2, i3)                                                                     \
-    template <>                                                                                                          \
-    struct WgmmaTf32<N> {                                                                                                 \
-        static __device__ __forceinline__ void dense(float* d, unsigned long long a, unsigned long long b, int add)       \
-        {                                                                                                                \
-            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i2 ", 0;\n"                                             \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" WGMMA_R##HALF                        \
-                         "}, %" #i0 ", %" #i1 ", add, 1, 1; }"                                                            \
-                         : WGMMA_O##HALF                                                                                 \
-                         : "l"(a), "l"(b), "r"(add));                                                                    \
-        }                                                                                                                \
+#define WGMMA_WIDTHS(N, HALF, i0, i1, i2, i3) \
+    WGMMA_WIDTH(N, HALF, BF16, "bf16", i0, i1, i2, i3) \
+    WGMMA_WIDTH(N, HALF, F16, "f16", i0, i1, i2, i3) \
+    template <> \
+    struct WgmmaTf32<N> { \
+        static __device__ __forceinline__ void \
+        dense(float* d, unsigned long long a, unsigned long long b, int add) \
+        { \
+            asm volatile("{ .reg .pred add; setp.ne.b32 add, %" #i2 \
+                         ", 0;\n" \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" WGMMA_R##HALF \
+                         "}, %" #i0 ", %" #i1 ", add, 1, 1; }" \
+                         : WGMMA_O##HALF \
+                         : "l"(a), "l"(b), "r"(add)); \
+        } \
     };
 
 WGMMA_WIDTHS(24, 12, 12, 13, 14, 15)

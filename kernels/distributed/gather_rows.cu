@@ -9,12 +9,11 @@
 // Template:  WORD  what a thread moves: uint4, uint2, unsigned or unsigned short; a row is a whole number of them
 
 template <typename WORD>
-__global__ void gather_rows(
-    long long rows,                  // that are gathered
-    int words,                       // of a row
-    const long long* __restrict__ id,  // rows
-    const WORD* __restrict__ b,      // own rows x words
-    WORD* __restrict__ out)          // rows x words
+__global__ void gather_rows(long long rows,                    // that are gathered
+                            int words,                         // of a row
+                            const long long* __restrict__ id,  // rows
+                            const WORD* __restrict__ b,        // own rows x words
+                            WORD* __restrict__ out)            // rows x words
 {
     const long long total = rows * words, step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += step) {

@@ -1,7 +1,8 @@
 // Checks of a sparse format's index arrays, and of what must be 0 in its values, in one pass each.
 //
-// found[kind] is the first place of a fault of that kind; before the launch every byte of it is 0xff, "none". Nothing
-// is read through a pointer or an index that was not looked at first. checks.py numbers the kinds and says the faults.
+// found[kind] is the first place of a fault of that kind; before the launch every byte of it is
+// 0xff, "none". Nothing is read through a pointer or an index that was not looked at first.
+// checks.py numbers the kinds and says the faults.
 //
 // Template:  P, I  type of pointers and of indices: int or long long
 //            Bits  a stored value as it lies: unsigned (float32) or u16
@@ -17,10 +18,13 @@ __device__ i64 all_threads() { return (i64)gridDim.x * blockDim.x; }
 __device__ bool nonzero(unsigned bits) { return bits & 0x7fffffffu; }
 __device__ bool nonzero(u16 bits) { return bits & 0x7fffu; }
 
-// A compressed format's pointers, rows + 1 of them, and its indices, which count from 0 to within - 1.
+// A compressed format's pointers, rows + 1 of them, and its indices, which count from 0 to within -
+// 1.
 enum { STARTS, FALLS, ENDS, OUTSIDE };
 template <typename P, typename I>
-__global__ void compressed(const P* pointer, i64 rows, const I* index, i64 entries, i64 within, u64* found) {
+__global__ void
+compressed(const P* pointer, i64 rows, const I* index, i64 entries, i64 within, u64* found)
+{
     if (first_thread() == 0 && pointer[0] != 0) report(found, STARTS, 0);
     if (first_thread() == 0 && (i64)pointer[rows] > entries) report(found, ENDS, rows);
     for (i64 i = first_thread(); i < rows; i += all_threads())
@@ -30,18 +34,23 @@ __global__ void compressed(const P* pointer, i64 rows, const I* index, i64 entri
 }
 
 template <typename I>
-__global__ void within(const I* index, i64 entries, i64 past, u64* found) {
+__global__ void within(const I* index, i64 entries, i64 past, u64* found)
+{
     for (i64 i = first_thread(); i < entries; i += all_threads())
         if (index[i] < 0 || (i64)index[i] >= past) report(found, 0, i);
 }
 
 // The only pointer of a matrix without rows.
-__device__ void lone(const int* pointer, i64 entries, u64* found) {
+__device__ void lone(const int* pointer, i64 entries, u64* found)
+{
     if (pointer[0] != 0) report(found, STARTS, 0);
     if (pointer[0] != entries) report(found, ENDS, 0);
 }
-// The entries of a row that its pointers name, [begin, end); empty where they are wrong, which is reported.
-__device__ void bounds(const int* pointer, i64 row, i64 rows, i64 entries, u64* found, i64& begin, i64& end) {
+// The entries of a row that its pointers name, [begin, end); empty where they are wrong, which is
+// reported.
+__device__ void bounds(const int* pointer, i64 row, i64 rows, i64 entries, u64* found, i64& begin,
+                       i64& end)
+{
     begin = pointer[row], end = pointer[row + 1];
     if (row == 0 && begin != 0) report(found, STARTS, 0);
     if (end < begin) report(found, FALLS, row);
@@ -49,12 +58,15 @@ __device__ void bounds(const int* pointer, i64 row, i64 rows, i64 entries, u64* 
     if (begin < 0 || end > entries) end = begin;
 }
 
-// Blocks of `high` x `wide` values of Bits, ascending in each row of blocks; beyond m and k they are 0.
+// Blocks of `high` x `wide` values of Bits, ascending in each row of blocks; beyond m and k they
+// are 0.
 enum { ASCENDS = OUTSIDE + 1, BELOW, BEYOND };
 template <typename Bits>
-__global__ void bcsr(const int* row_ptr, const int* col_idx, const Bits* val, i64 blocks, i64 m, i64 k, int high,
-                     int wide, u64* found) {
-    const i64 rows = (m + high - 1) / high, columns = (k + wide - 1) / wide, area = (i64)high * wide;
+__global__ void bcsr(const int* row_ptr, const int* col_idx, const Bits* val, i64 blocks, i64 m,
+                     i64 k, int high, int wide, u64* found)
+{
+    const i64 rows = (m + high - 1) / high, columns = (k + wide - 1) / wide,
+              area = (i64)high * wide;
     const int left = m % high, narrow = k % wide, lane = threadIdx.x % 32;
     if (rows == 0 && first_thread() == 0) lone(row_ptr, blocks, found);
     for (i64 row = first_thread() / 32; row < rows; row += all_threads() / 32) {
@@ -80,11 +92,13 @@ __global__ void bcsr(const int* row_ptr, const int* col_idx, const Bits* val, i6
     }
 }
 
-// Windows of rows whose columns ascend, then padding, -1, whose values are 0, as those of rows from m on.
+// Windows of rows whose columns ascend, then padding, -1, whose values are 0, as those of rows from
+// m on.
 enum { RAGGED = ENDS + 1, NOWHERE, RISES, PADDING, UNDER };
 template <typename Bits>
-__global__ void wcsr(const int* row_ptr, const int* col_idx, const Bits* val, i64 columns, i64 m, i64 k, int window,
-                     int pad, u64* found) {
+__global__ void wcsr(const int* row_ptr, const int* col_idx, const Bits* val, i64 columns, i64 m,
+                     i64 k, int window, int pad, u64* found)
+{
     const i64 windows = (m + window - 1) / window;
     const int left = m % window, lane = threadIdx.x % 32;
     if (windows == 0 && first_thread() == 0) lone(row_ptr, columns, found);
@@ -97,7 +111,8 @@ __global__ void wcsr(const int* row_ptr, const int* col_idx, const Bits* val, i6
             const int column = col_idx[i];
             if (column < -1 || column >= k) report(found, NOWHERE, i);
             if (i > begin) {  // padding counts as column k, which it may repeat
-                const i64 before = col_idx[i - 1] < 0 ? k : col_idx[i - 1], now = column < 0 ? k : column;
+                const i64 before = col_idx[i - 1] < 0 ? k : col_idx[i - 1],
+                          now = column < 0 ? k : column;
                 if (now < before || (now == before && column >= 0)) report(found, RISES, i - 1);
             }
             if (column < 0)
@@ -114,8 +129,8 @@ __global__ void wcsr(const int* row_ptr, const int* col_idx, const Bits* val, i6
 
 // 2:4: four pairs of indices in each of `width` numbers of a row; columns from k on hold no value.
 enum { PAIR, FILLED };
-__global__ void two_four(const u16* meta, const u16* val, i64 m, i64 k, unsigned pairs,
-                         u64* found) {
+__global__ void two_four(const u16* meta, const u16* val, i64 m, i64 k, unsigned pairs, u64* found)
+{
     const i64 width = (k + 15) / 16;
     for (i64 i = first_thread(); i < m * width; i += all_threads()) {
         const bool last = i % width == width - 1;
@@ -131,10 +146,12 @@ __global__ void two_four(const u16* meta, const u16* val, i64 m, i64 k, unsigned
     }
 }
 
-// N:M: `keep` rows of each group of rows, ascending, for each of q vectors; what no row is left for repeats the last.
+// N:M: `keep` rows of each group of rows, ascending, for each of q vectors; what no row is left for
+// repeats the last.
 enum { GROUP, CLIMBS, SURPLUS, STORED };
-__global__ void nm(const int* index, const unsigned* val, i64 k, i64 n, i64 keep, i64 group, i64 w, i64 q,
-                   i64 surplus, u64* found) {
+__global__ void nm(const int* index, const unsigned* val, i64 k, i64 n, i64 keep, i64 group, i64 w,
+                   i64 q, i64 surplus, u64* found)
+{
     for (i64 i = first_thread(); i < w * q; i += all_threads()) {
         const i64 row = i / q, low = row / keep * group, high = low + group < k ? low + group : k;
         if (index[i] < low || index[i] >= high) report(found, GROUP, i);

@@ -1,5 +1,5 @@
-// compress: from arrays to the sparse formats, and from these to CSR, each in a launch or two; compress.py makes the same bits with
-// NumPy, but for what a NaN carries.
+// compress: from arrays to the sparse formats, and from these to CSR, each in a launch or two;
+// compress.py makes the same bits with NumPy, but for what a NaN carries.
 //
 //   cast            any numbers to float32, in the order of rows, and which of them float32 does not hold
 //   filled          how many values are not 0
@@ -22,15 +22,28 @@ using u64 = unsigned long long;
 
 enum { AS_IT_IS, TO_BF16, TO_F16 };
 
-struct Brain { u16 bits; };
-struct Ieee { u16 bits; };
+struct Brain {
+    u16 bits;
+};
+struct Ieee {
+    u16 bits;
+};
 
 template <class T>
-__device__ __forceinline__ float number(T x) { return (float)x; }
+__device__ __forceinline__ float number(T x)
+{
+    return (float)x;
+}
 template <>
-__device__ __forceinline__ float number(Brain x) { return unpack<BF16>(x.bits).x; }
+__device__ __forceinline__ float number(Brain x)
+{
+    return unpack<BF16>(x.bits).x;
+}
 template <>
-__device__ __forceinline__ float number(Ieee x) { return unpack<F16>(x.bits).x; }
+__device__ __forceinline__ float number(Ieee x)
+{
+    return unpack<F16>(x.bits).x;
+}
 
 __device__ __forceinline__ bool nonzero(float x) { return (__float_as_uint(x) & 0x7FFFFFFFu) != 0; }
 __device__ __forceinline__ bool nonzero(u16 x) { return (x & 0x7FFF) != 0; }
@@ -44,7 +57,10 @@ __device__ __forceinline__ auto stored(float x)
     else return (u16)(isnan(x) ? 0x7FFFu : pack<AS == TO_BF16 ? BF16 : F16>(x, 0.f));
 }
 template <int AS>
-__device__ __forceinline__ u16 stored(u16 x) { return x; }
+__device__ __forceinline__ u16 stored(u16 x)
+{
+    return x;
+}
 
 __device__ __forceinline__ i64 first_thread() { return blockIdx.x * (i64)THREADS + threadIdx.x; }
 __device__ __forceinline__ i64 all_threads() { return gridDim.x * (i64)THREADS; }
@@ -89,10 +105,16 @@ __device__ __forceinline__ void handed(u64 values, u64 places, Counts* sums, Cou
 
 // Whether float32 holds a number, which it became. Compared as floats, 2^53 + 1 would be 2^53.
 template <class T>
-__device__ __forceinline__ bool held(T, float) { return true; }
+__device__ __forceinline__ bool held(T, float)
+{
+    return true;
+}
 __device__ __forceinline__ bool held(double x, float y) { return (double)y == x || isnan(y); }
 __device__ __forceinline__ bool held(int x, float y) { return y < 0x1p31f && (int)y == x; }
-__device__ __forceinline__ bool held(unsigned x, float y) { return y < 0x1p32f && (unsigned)y == x; }
+__device__ __forceinline__ bool held(unsigned x, float y)
+{
+    return y < 0x1p32f && (unsigned)y == x;
+}
 __device__ __forceinline__ bool held(i64 x, float y) { return y < 0x1p63f && (i64)y == x; }
 __device__ __forceinline__ bool held(u64 x, float y) { return y < 0x1p64f && (u64)y == x; }
 
@@ -105,10 +127,12 @@ __device__ __forceinline__ void put(float* to, T x, u64* first, i64 at)
 }
 __device__ __forceinline__ void put(u16* to, u16 x, u64*, i64) { *to = x; }
 
-// x: (size / d1 / d2, d1, d2), strides in elements. first: 2^63 - the first element that float32 does not hold, 0 before, or null.
+// x: (size / d1 / d2, d1, d2), strides in elements. first: 2^63 - the first element that float32
+// does not hold, 0 before, or null.
 template <class T, class To>
 __global__ void __launch_bounds__(THREADS)
-cast(const T* __restrict__ x, i64 size, i64 d1, i64 d2, i64 s0, i64 s1, i64 s2, To* __restrict__ to, u64* first)
+    cast(const T* __restrict__ x, i64 size, i64 d1, i64 d2, i64 s0, i64 s1, i64 s2,
+         To* __restrict__ to, u64* first)
 {
     const bool flat = s2 == 1 && s1 == d2 && s0 == d1 * d2;
     for (i64 i = first_thread(); i < size; i += all_threads())
@@ -116,7 +140,8 @@ cast(const T* __restrict__ x, i64 size, i64 d1, i64 d2, i64 s0, i64 s1, i64 s2, 
 }
 
 template <class T>
-__global__ void __launch_bounds__(THREADS) filled(const T* __restrict__ x, i64 size, Counts* sums, Counts* found)
+__global__ void __launch_bounds__(THREADS)
+    filled(const T* __restrict__ x, i64 size, Counts* sums, Counts* found)
 {
     u64 some = 0;
     for (i64 i = first_thread(); i < size; i += all_threads()) some += nonzero(x[i]);
@@ -125,7 +150,8 @@ __global__ void __launch_bounds__(THREADS) filled(const T* __restrict__ x, i64 s
 
 // flag: whether some number has one of these bits.
 template <int = 0>
-__global__ void __launch_bounds__(THREADS) has_bits(const unsigned* __restrict__ x, i64 size, unsigned bits, int* flag)
+__global__ void __launch_bounds__(THREADS)
+    has_bits(const unsigned* __restrict__ x, i64 size, unsigned bits, int* flag)
 {
     bool some = false;
     for (i64 i = first_thread(); i < size; i += all_threads()) some |= (x[i] & bits) != 0;
@@ -134,12 +160,13 @@ __global__ void __launch_bounds__(THREADS) has_bits(const unsigned* __restrict__
 
 // ---- blocks of a dense matrix
 
-// A thread has a column of a block, `wide` of them, a power of 2; then pairs of neighbours add up, and pairs of pairs. key sorts by
-// the sum of squares, the largest first, NaN as infinity; null: it is not asked for.
+// A thread has a column of a block, `wide` of them, a power of 2; then pairs of neighbours add up,
+// and pairs of pairs. key sorts by the sum of squares, the largest first, NaN as infinity; null: it
+// is not asked for.
 template <class T, int AS>
 __global__ void __launch_bounds__(THREADS)
-look_at_blocks(const T* __restrict__ x, i64 m, i64 k, int high, int wide, i64 columns, i64 count, u64* __restrict__ key,
-               int* __restrict__ filled)
+    look_at_blocks(const T* __restrict__ x, i64 m, i64 k, int high, int wide, i64 columns,
+                   i64 count, u64* __restrict__ key, int* __restrict__ filled)
 {
     __shared__ double sum_of[THREADS / 32];
     __shared__ int some_of[THREADS / 32];
@@ -166,26 +193,32 @@ look_at_blocks(const T* __restrict__ x, i64 m, i64 k, int high, int wide, i64 co
         __syncthreads();
         if (column == 0) {
             sum = sum_of[warp] + sum_of[warp + 1], some = some_of[warp] + some_of[warp + 1];
-            if (wide > 64) sum += sum_of[warp + 2] + sum_of[warp + 3], some += some_of[warp + 2] + some_of[warp + 3];
+            if (wide > 64)
+                sum += sum_of[warp + 2] + sum_of[warp + 3],
+                    some += some_of[warp + 2] + some_of[warp + 3];
         }
     }
     if (column || block >= count) return;
     filled[block] = some;
-    if (key) key[block] = ~(u64)__double_as_longlong(isnan(sum) ? __longlong_as_double(0x7FF0000000000000ll) : sum);
+    if (key)
+        key[block] = ~(u64)__double_as_longlong(
+            isnan(sum) ? __longlong_as_double(0x7FF0000000000000ll) : sum);
 }
 
 template <int = 0>
-__global__ void __launch_bounds__(THREADS) flagged(const i64* __restrict__ order, i64 count, u8* __restrict__ flags)
+__global__ void __launch_bounds__(THREADS)
+    flagged(const i64* __restrict__ order, i64 count, u8* __restrict__ flags)
 {
     const i64 i = first_thread();
     if (i < count) flags[order[i]] = 1;
 }
 
-// out[i]: blocks before i that are kept: those with values that are not 0, and, unless it is null, a flag.
+// out[i]: blocks before i that are kept: those with values that are not 0, and, unless it is null,
+// a flag.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-kept(const int* __restrict__ filled, const u8* __restrict__ flags, int count, Counts* sums, Counts* found, u64* tiles,
-     unsigned launch, int* __restrict__ out)
+    kept(const int* __restrict__ filled, const u8* __restrict__ flags, int count, Counts* sums,
+         Counts* found, u64* tiles, unsigned launch, int* __restrict__ out)
 {
     u64 values = 0, places = 0;
     scan(count, tiles, launch, out, [&](int i) {
@@ -199,8 +232,8 @@ kept(const int* __restrict__ filled, const u8* __restrict__ flags, int count, Co
 // at: what `kept` counted, (rows * columns + 1). from: which block of the dense matrix each one is.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-place_blocks(const int* __restrict__ at, int rows, int columns, int* __restrict__ row_ptr, int* __restrict__ col_idx,
-             int* __restrict__ from)
+    place_blocks(const int* __restrict__ at, int rows, int columns, int* __restrict__ row_ptr,
+                 int* __restrict__ col_idx, int* __restrict__ from)
 {
     const i64 i = first_thread(), count = (i64)rows * columns;
     if (i <= rows) row_ptr[i] = at[i * columns];
@@ -212,8 +245,8 @@ place_blocks(const int* __restrict__ at, int rows, int columns, int* __restrict_
 // A block of threads for each block of the matrix.
 template <class T, int AS, class To>
 __global__ void __launch_bounds__(THREADS)
-gather_blocks(const T* __restrict__ x, i64 m, i64 k, int high, int wide, int columns, const int* __restrict__ from,
-              To* __restrict__ val)
+    gather_blocks(const T* __restrict__ x, i64 m, i64 k, int high, int wide, int columns,
+                  const int* __restrict__ from, To* __restrict__ val)
 {
     const int block = from[blockIdx.x], area = high * wide;
     const i64 top = (i64)(block / columns) * high, left = (i64)(block % columns) * wide;
@@ -242,7 +275,8 @@ __device__ __forceinline__ double folded_of(const Leaf& leaf, i64 width)
     auto whole = [&](int level, i64 place) {  // of 2^level leaves
         const int step = level < 5 ? 0 : 5;
         for (i64 i = 0; i < 1ll << (level - step); ++i) {
-            double x = step ? folded<32>(leaf, (place << level) + 32 * i) : leaf((place << level) + i);
+            double x =
+                step ? folded<32>(leaf, (place << level) + 32 * i) : leaf((place << level) + i);
             int l = 0;
             for (; i >> l & 1; ++l) x = node[l] + x;
             node[l] = x;
@@ -258,12 +292,13 @@ __device__ __forceinline__ double folded_of(const Leaf& leaf, i64 width)
     return sum;
 }
 
-// scores: (rows, q). lanes: columns of a vector, W where that is a power of 2 up to 32, else W = 0. prune: sums of magnitudes, what is
-// no number as infinity; else 1 where there is something but 0. by_rows: neighbouring threads have neighbouring rows.
+// scores: (rows, q). lanes: columns of a vector, W where that is a power of 2 up to 32, else W = 0.
+// prune: sums of magnitudes, what is no number as infinity; else 1 where there is something but 0.
+// by_rows: neighbouring threads have neighbouring rows.
 template <int W>
 __global__ void __launch_bounds__(THREADS)
-vector_scores(const float* __restrict__ x, i64 rows, i64 n, i64 row_stride, i64 column_stride, i64 vector, i64 q, i64 lanes,
-              int by_rows, int prune, double* __restrict__ scores)
+    vector_scores(const float* __restrict__ x, i64 rows, i64 n, i64 row_stride, i64 column_stride,
+                  i64 vector, i64 q, i64 lanes, int by_rows, int prune, double* __restrict__ scores)
 {
     const i64 thread = first_thread();
     if (thread >= rows * q) return;
@@ -281,13 +316,14 @@ vector_scores(const float* __restrict__ x, i64 rows, i64 n, i64 row_stride, i64 
     scores[row * q + v] = isnan(score) ? __longlong_as_double(0x7FF0000000000000ll) : score;
 }
 
-// A thread has a vector of a group, ranks its rows, equal ones the lower first, and writes the first `taken` in their order, then the
-// last row k - 1, `keep` in all. groups: all of `rows` rows, the first one group `begin` of the matrix. first: 2^63 - the first
-// (group, vector) with more than keep scores over 0, 0 before; null: nobody asks.
+// A thread has a vector of a group, ranks its rows, equal ones the lower first, and writes the
+// first `taken` in their order, then the last row k - 1, `keep` in all. groups: all of `rows` rows,
+// the first one group `begin` of the matrix. first: 2^63 - the first (group, vector) with more than
+// keep scores over 0, 0 before; null: nobody asks.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-chosen_rows(const double* __restrict__ scores, i64 groups, i64 begin, int rows, int taken, int keep, i64 group, i64 q, i64 k,
-            int* __restrict__ index, u64* first)
+    chosen_rows(const double* __restrict__ scores, i64 groups, i64 begin, int rows, int taken,
+                int keep, i64 group, i64 q, i64 k, int* __restrict__ index, u64* first)
 {
     const i64 thread = first_thread();
     if (thread >= groups * q) return;
@@ -310,12 +346,13 @@ chosen_rows(const double* __restrict__ scores, i64 groups, i64 begin, int rows, 
     if (first && used > keep) atomicMax(first, (1ull << 63) - ((begin + g) * q + v));
 }
 
-// val: (w, n). Squares of 32 x 32, so that reading has its neighbours along rows (by_rows) or columns, and writing along columns.
-// real: compressed rows that are not surplus; those are 0.
+// val: (w, n). Squares of 32 x 32, so that reading has its neighbours along rows (by_rows) or
+// columns, and writing along columns. real: compressed rows that are not surplus; those are 0.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-chosen_values(const float* __restrict__ x, i64 n, i64 row_stride, i64 column_stride, i64 vector, i64 q, i64 w, i64 real,
-              int by_rows, const int* __restrict__ index, float* __restrict__ val)
+    chosen_values(const float* __restrict__ x, i64 n, i64 row_stride, i64 column_stride, i64 vector,
+                  i64 q, i64 w, i64 real, int by_rows, const int* __restrict__ index,
+                  float* __restrict__ val)
 {
     __shared__ float square[32][33];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -324,7 +361,8 @@ chosen_values(const float* __restrict__ x, i64 n, i64 row_stride, i64 column_str
     for (int other = warp; other < 32; other += THREADS / 32) {
         const int di = by_rows ? lane : other, dj = by_rows ? other : lane;
         const i64 i = i0 + di, j = j0 + dj;
-        square[di][dj] = i < real && j < n ? x[index[i * q + j / vector] * row_stride + j * column_stride] : 0.f;
+        square[di][dj] =
+            i < real && j < n ? x[index[i * q + j / vector] * row_stride + j * column_stride] : 0.f;
     }
     __syncthreads();
 #pragma unroll
@@ -334,9 +372,11 @@ chosen_values(const float* __restrict__ x, i64 n, i64 row_stride, i64 column_str
 
 // ---- rows of CSR: counted, where there is no to_idx, else written; what is 0 falls away
 
-// A warp has a row. read(i, column, value): whether there is a value that is not 0 at place i, from 0 to size - 1.
+// A warp has a row. read(i, column, value): whether there is a value that is not 0 at place i, from
+// 0 to size - 1.
 template <class Read>
-__device__ __forceinline__ int row_of(const Read& read, i64 size, int at, int* __restrict__ to_idx, float* __restrict__ to_val)
+__device__ __forceinline__ int
+row_of(const Read& read, i64 size, int at, int* __restrict__ to_idx, float* __restrict__ to_val)
 {
     const int lane = threadIdx.x % 32;
     for (i64 from = 0; from < size; from += 32) {
@@ -353,10 +393,12 @@ __device__ __forceinline__ int row_of(const Read& read, i64 size, int at, int* _
     return at;
 }
 
-// rows(r, …): `row_of` of row r. counts: entries of each row, to write; row_ptr: where rows begin, to read.
+// rows(r, …): `row_of` of row r. counts: entries of each row, to write; row_ptr: where rows begin,
+// to read.
 template <class Rows>
-__device__ __forceinline__ void all_rows(int m, int* __restrict__ counts, const int* __restrict__ row_ptr, int* to_idx, Counts* sums,
-                                         Counts* found, const Rows& rows)
+__device__ __forceinline__ void
+all_rows(int m, int* __restrict__ counts, const int* __restrict__ row_ptr, int* to_idx,
+         Counts* sums, Counts* found, const Rows& rows)
 {
     u64 entries = 0;
     for (i64 r = first_thread() / 32; r < m; r += all_threads() / 32) {
@@ -370,8 +412,9 @@ __device__ __forceinline__ void all_rows(int m, int* __restrict__ counts, const 
 
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-block_rows(const int* __restrict__ block_ptr, const int* __restrict__ block_idx, const T* __restrict__ val, int m, int high, int wide,
-           int* counts, const int* row_ptr, int* to_idx, float* to_val, Counts* sums, Counts* found)
+    block_rows(const int* __restrict__ block_ptr, const int* __restrict__ block_idx,
+               const T* __restrict__ val, int m, int high, int wide, int* counts,
+               const int* row_ptr, int* to_idx, float* to_val, Counts* sums, Counts* found)
 {
     all_rows(m, counts, row_ptr, to_idx, sums, found, [&](int r, int at) {
         const int begin = block_ptr[r / high];
@@ -387,8 +430,9 @@ block_rows(const int* __restrict__ block_ptr, const int* __restrict__ block_idx,
 
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-window_rows(const int* __restrict__ window_ptr, const int* __restrict__ window_idx, const T* __restrict__ val, int m, int window,
-            i64 columns, int* counts, const int* row_ptr, int* to_idx, float* to_val, Counts* sums, Counts* found)
+    window_rows(const int* __restrict__ window_ptr, const int* __restrict__ window_idx,
+                const T* __restrict__ val, int m, int window, i64 columns, int* counts,
+                const int* row_ptr, int* to_idx, float* to_val, Counts* sums, Counts* found)
 {
     all_rows(m, counts, row_ptr, to_idx, sums, found, [&](int r, int at) {
         const int begin = window_ptr[r / window];
@@ -404,8 +448,9 @@ window_rows(const int* __restrict__ window_ptr, const int* __restrict__ window_i
 // 2:4; width: uint16 of metadata in a row.
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-pair_rows(const u16* __restrict__ meta, const T* __restrict__ val, int m, int width, int* counts, const int* row_ptr, int* to_idx,
-          float* to_val, Counts* sums, Counts* found)
+    pair_rows(const u16* __restrict__ meta, const T* __restrict__ val, int m, int width,
+              int* counts, const int* row_ptr, int* to_idx, float* to_val, Counts* sums,
+              Counts* found)
 {
     all_rows(m, counts, row_ptr, to_idx, sums, found, [&](int r, int at) {
         auto read = [&](i64 i, int& column, float& value) {
@@ -421,8 +466,9 @@ pair_rows(const u16* __restrict__ meta, const T* __restrict__ val, int m, int wi
 // N:M, whose columns are CSR's rows: a thread has one, since neighbouring ones lie side by side.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-vector_rows(const int* __restrict__ index, const float* __restrict__ val, i64 real, i64 n, i64 vector, i64 q,
-            int* __restrict__ counts, const int* __restrict__ row_ptr, int* to_idx, float* to_val, Counts* sums, Counts* found)
+    vector_rows(const int* __restrict__ index, const float* __restrict__ val, i64 real, i64 n,
+                i64 vector, i64 q, int* __restrict__ counts, const int* __restrict__ row_ptr,
+                int* to_idx, float* to_val, Counts* sums, Counts* found)
 {
     const i64 j = first_thread();
     u64 entries = 0;
@@ -441,7 +487,8 @@ vector_rows(const int* __restrict__ index, const float* __restrict__ val, i64 re
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-begins(const int* __restrict__ counts, int m, u64* tiles, unsigned launch, int* __restrict__ out)
+    begins(const int* __restrict__ counts, int m, u64* tiles, unsigned launch,
+           int* __restrict__ out)
 {
     scan(m, tiles, launch, out, [&](int i) { return (unsigned)counts[i]; });
 }
@@ -451,7 +498,8 @@ begins(const int* __restrict__ counts, int m, u64* tiles, unsigned launch, int* 
 // order: of (row, column), a stable sort of key; a block is the first of its place, or adds to it.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-block_keys(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int rows, int columns, int blocks, u64* __restrict__ key)
+    block_keys(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int rows,
+               int columns, int blocks, u64* __restrict__ key)
 {
     const i64 b = first_thread();
     if (b >= blocks) return;
@@ -466,15 +514,18 @@ block_keys(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-distinct(const u64* __restrict__ key, const i64* __restrict__ order, int blocks, u64* tiles, unsigned launch, int* __restrict__ out)
+    distinct(const u64* __restrict__ key, const i64* __restrict__ order, int blocks, u64* tiles,
+             unsigned launch, int* __restrict__ out)
 {
-    scan(blocks, tiles, launch, out, [&](int i) { return !i || key[order[i]] != key[order[i - 1]] ? 1u : 0u; });
+    scan(blocks, tiles, launch, out,
+         [&](int i) { return !i || key[order[i]] != key[order[i - 1]] ? 1u : 0u; });
 }
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-place_distinct(const u64* __restrict__ key, const i64* __restrict__ order, const int* __restrict__ at, int rows, int columns, int blocks,
-               int* __restrict__ row_ptr, int* __restrict__ col_idx)
+    place_distinct(const u64* __restrict__ key, const i64* __restrict__ order,
+                   const int* __restrict__ at, int rows, int columns, int blocks,
+                   int* __restrict__ row_ptr, int* __restrict__ col_idx)
 {
     const i64 i = first_thread();
     if (i < blocks && at[i + 1] != at[i]) col_idx[at[i]] = (int)(key[order[i]] % columns);
@@ -488,11 +539,12 @@ place_distinct(const u64* __restrict__ key, const i64* __restrict__ order, const
     row_ptr[i] = at[from];
 }
 
-// A block of threads for each block, of which the first of a place adds up all there, in float64; those that are alone stay as they are.
+// A block of threads for each block, of which the first of a place adds up all there, in float64;
+// those that are alone stay as they are.
 template <class T, int AS, class To>
 __global__ void __launch_bounds__(THREADS)
-merge_blocks(const To* __restrict__ val, const i64* __restrict__ order, const int* __restrict__ at, int blocks, int area,
-             To* __restrict__ to)
+    merge_blocks(const To* __restrict__ val, const i64* __restrict__ order,
+                 const int* __restrict__ at, int blocks, int area, To* __restrict__ to)
 {
     const int i = blockIdx.x, place = at[i];
     if (at[i + 1] == place) return;
@@ -501,7 +553,9 @@ merge_blocks(const To* __restrict__ val, const i64* __restrict__ order, const in
     for (int e = threadIdx.x; e < area; e += THREADS) {
         To x = val[order[i] * area + e];
         if (end > i + 1) {
-            auto of = [&](int j) { return (double)number(reinterpret_cast<const T*>(val)[order[j] * area + e]); };
+            auto of = [&](int j) {
+                return (double)number(reinterpret_cast<const T*>(val)[order[j] * area + e]);
+            };
             double sum = of(i);
             for (int j = i + 1; j < end; ++j) sum += of(j);
             x = stored<AS>((float)sum);

@@ -3,22 +3,27 @@
 //   row_ptr  0   2   2   5   6      starts at 0, never falls, ends at nnz      of 32 or 64 bits;
 //   col_idx  1   4   0   2   3   1  each from 0 to k - 1                       64 are written down as 32
 //
-// The same pass finds the longest row, whether columns ascend in every row, and a fingerprint of where entries are. Blocks add to
-// `sums`, which are 0 between launches: the last one to end hands them to the host and clears them.
+// The same pass finds the longest row, whether columns ascend in every row, and a fingerprint of
+// where entries are. Blocks add to `sums`, which are 0 between launches: the last one to end hands
+// them to the host and clears them.
 //
-// That columns ascend shows without asking which row an entry belongs to: a column that is not larger than the one before it must be
-// the first of a row, so there are as many of these as rows that begin with one.
+// That columns ascend shows without asking which row an entry belongs to: a column that is not
+// larger than the one before it must be the first of a row, so there are as many of these as rows
+// that begin with one.
 //
 // Template:  Row, Col   types of row_ptr and of col_idx: int or long long
 struct Facts {
-    unsigned long long row, entry;      // 2^63 - the first place where row_ptr, col_idx is wrong; 0: none is
-    unsigned long long print;           // fingerprint
-    unsigned longest, falls, starts;    // the longest row; columns not above the one before; those of them that begin a row
-    unsigned ended;                     // blocks that are done
+    unsigned long long row,
+        entry;                 // 2^63 - the first place where row_ptr, col_idx is wrong; 0: none is
+    unsigned long long print;  // fingerprint
+    unsigned longest, falls,
+        starts;  // the longest row; columns not above the one before; those of them that begin a row
+    unsigned ended;  // blocks that are done
 };
 
 constexpr int THREADS = 256;
-constexpr unsigned long long FIRST = 1ull << 63, COLUMN = 0x9E3779B97F4A7C15, PLACE = 0xC2B2AE3D27D4EB4F;
+constexpr unsigned long long FIRST = 1ull << 63, COLUMN = 0x9E3779B97F4A7C15,
+                             PLACE = 0xC2B2AE3D27D4EB4F;
 
 __device__ __forceinline__ unsigned long long mixed(unsigned long long x)
 {
@@ -56,11 +61,13 @@ __device__ __forceinline__ void add(Facts* to, const Facts& x)
 
 template <class Row, class Col>
 __global__ void __launch_bounds__(THREADS, 4)
-look(const Row* __restrict__ row_ptr, const Col* __restrict__ col_idx, long long m, long long k, long long nnz, int prints,
-     int* __restrict__ rows, int* __restrict__ columns,  // int32 copies, or null
-     Facts* sums, Facts* found)                          // found: memory of the host
+    look(const Row* __restrict__ row_ptr, const Col* __restrict__ col_idx, long long m, long long k,
+         long long nnz, int prints, int* __restrict__ rows,
+         int* __restrict__ columns,  // int32 copies, or null
+         Facts* sums, Facts* found)  // found: memory of the host
 {
-    const long long me = blockIdx.x * (long long)THREADS + threadIdx.x, all = gridDim.x * (long long)THREADS;
+    const long long me = blockIdx.x * (long long)THREADS + threadIdx.x,
+                    all = gridDim.x * (long long)THREADS;
     Facts mine = {};
     for (long long e = me; e < nnz; e += all) {
         const long long c = col_idx[e];
@@ -74,16 +81,20 @@ look(const Row* __restrict__ row_ptr, const Col* __restrict__ col_idx, long long
         if (rows) rows[r] = (int)begin;
         if (prints) mine.print += 3 * mixed((unsigned long long)(begin + 1) * PLACE ^ r * COLUMN);
         const long long length = r < m ? row_ptr[r + 1] - begin : 0;
-        if (length < 0 || r == 0 && begin != 0 || r == m && begin != nnz) mine.row = max(mine.row, FIRST - r);
-        if (length > 0 && begin > 0 && begin < nnz && col_idx[begin - 1] >= col_idx[begin]) ++mine.starts;
+        if (length < 0 || r == 0 && begin != 0 || r == m && begin != nnz)
+            mine.row = max(mine.row, FIRST - r);
+        if (length > 0 && begin > 0 && begin < nnz && col_idx[begin - 1] >= col_idx[begin])
+            ++mine.starts;
         mine.longest = max(mine.longest, (unsigned)max(0ll, min(length, 0xFFFFFFFFll)));
     }
 
     __shared__ Facts block;
     if (threadIdx.x == 0) block = {};
     __syncthreads();
-    mine.row = warp_most(mine.row), mine.entry = warp_most(mine.entry), mine.longest = warp_most(mine.longest);
-    mine.print = warp_sum(mine.print), mine.falls = warp_sum(mine.falls), mine.starts = warp_sum(mine.starts);
+    mine.row = warp_most(mine.row), mine.entry = warp_most(mine.entry),
+    mine.longest = warp_most(mine.longest);
+    mine.print = warp_sum(mine.print), mine.falls = warp_sum(mine.falls),
+    mine.starts = warp_sum(mine.starts);
     if (threadIdx.x % 32 == 0) add(&block, mine);
     __syncthreads();
     if (threadIdx.x) return;
@@ -103,7 +114,7 @@ look(const Row* __restrict__ row_ptr, const Col* __restrict__ col_idx, long long
 
 constexpr int SLOTS = 2048, WINDOW = 64, HEIGHTS = 7;
 
-struct Shared {  // of the windows that were looked at
+struct Shared {                           // of the windows that were looked at
     unsigned long long columns[HEIGHTS];  // that groups of 1, 2, 4, … 64 rows have
     unsigned ended, unused;
 };
@@ -115,11 +126,13 @@ __device__ __forceinline__ unsigned hashed(unsigned x)
     return x ^ x >> 16;
 }
 
-// One window of 64 rows a block, from all over the matrix. A table has for each column the rows that hold it, a bit each; of windows
-// with more entries every second, fourth, … column is looked at. Nothing is read outside of the arrays, whatever they hold.
+// One window of 64 rows a block, from all over the matrix. A table has for each column the rows
+// that hold it, a bit each; of windows with more entries every second, fourth, … column is looked
+// at. Nothing is read outside of the arrays, whatever they hold.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz, Shared* sums, Shared* found)
+    sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, int nnz,
+           Shared* sums, Shared* found)
 {
     __shared__ int keys[SLOTS];
     __shared__ unsigned long long rows[SLOTS];
@@ -131,7 +144,8 @@ sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
     if (threadIdx.x < HEIGHTS) local[threadIdx.x] = 0;
     if (threadIdx.x < WINDOW) {
         const int r = min(first + (int)threadIdx.x, m - 1);
-        const int begin = min(max(__ldg(row_ptr + r), 0), nnz), end = min(max(__ldg(row_ptr + r + 1), begin), nnz);
+        const int begin = min(max(__ldg(row_ptr + r), 0), nnz),
+                  end = min(max(__ldg(row_ptr + r + 1), begin), nnz);
         start[threadIdx.x] = begin;
         past[threadIdx.x + 1] = first + (int)threadIdx.x < m ? end - begin : 0;
     }
@@ -164,8 +178,14 @@ sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
     unsigned count[HEIGHTS] = {};
     for (int i = threadIdx.x; i < SLOTS; i += THREADS) {
         unsigned long long x = rows[i];
-        constexpr unsigned long long keep[HEIGHTS] = {~0ull, 0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
-                                                      0x0001000100010001, 0x0000000100000001, 1};
+        constexpr unsigned long long keep[HEIGHTS] = {
+            ~0ull,
+            0x5555555555555555,
+            0x1111111111111111,
+            0x0101010101010101,
+            0x0001000100010001,
+            0x0000000100000001,
+            1};
 #pragma unroll
         for (int h = 0; h < HEIGHTS; ++h) {
             if (h) x = (x | x >> (1 << (h - 1))) & keep[h];
@@ -176,7 +196,8 @@ sample(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, int m, 
     for (int h = 0; h < HEIGHTS; ++h)
         if (count[h]) atomicAdd(local + h, (unsigned long long)count[h] * every);
     __syncthreads();
-    if (threadIdx.x < HEIGHTS && local[threadIdx.x]) atomicAdd(sums->columns + threadIdx.x, local[threadIdx.x]);
+    if (threadIdx.x < HEIGHTS && local[threadIdx.x])
+        atomicAdd(sums->columns + threadIdx.x, local[threadIdx.x]);
     __threadfence();
     __syncthreads();
     if (threadIdx.x) return;

@@ -1,4 +1,5 @@
-// layout: a sparse matrix as kernels read it, each in a launch; what layout.py says of it is so with NumPy, too, to the bit.
+// layout: a sparse matrix as kernels read it, each in a launch; what layout.py says of it is so
+// with NumPy, too, to the bit.
 //
 //   padded                    a matrix among zeros
 //   row_keys, ordered_rows    rows with the places of their first and last entry, the longest first
@@ -20,7 +21,8 @@ using u64 = unsigned long long;
 // A block of threads has a row of the larger matrix, then the next one that nobody has.
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-padded(const T* __restrict__ x, i64 rows, i64 columns, T* __restrict__ to, i64 to_rows, i64 to_columns)
+    padded(const T* __restrict__ x, i64 rows, i64 columns, T* __restrict__ to, i64 to_rows,
+           i64 to_columns)
 {
     for (i64 r = blockIdx.x; r < to_rows; r += gridDim.x)
         for (i64 c = threadIdx.x; c < to_columns; c += THREADS)
@@ -30,7 +32,8 @@ padded(const T* __restrict__ x, i64 rows, i64 columns, T* __restrict__ to, i64 t
 // ---- rows
 
 template <int = 0>
-__global__ void __launch_bounds__(THREADS) row_keys(const int* __restrict__ row_ptr, int m, u64* __restrict__ key)
+__global__ void __launch_bounds__(THREADS)
+    row_keys(const int* __restrict__ row_ptr, int m, u64* __restrict__ key)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x;
     if (i < m) key[i] = (u64)(0x7FFFFFFF - (row_ptr[i + 1] - row_ptr[i])) << 32 | i;
@@ -39,7 +42,8 @@ __global__ void __launch_bounds__(THREADS) row_keys(const int* __restrict__ row_
 // key: sorted, or null: rows as they lie.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-ordered_rows(const int* __restrict__ row_ptr, int m, const u64* __restrict__ key, int4* __restrict__ table)
+    ordered_rows(const int* __restrict__ row_ptr, int m, const u64* __restrict__ key,
+                 int4* __restrict__ table)
 {
     const int i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= m) return;
@@ -47,12 +51,14 @@ ordered_rows(const int* __restrict__ row_ptr, int m, const u64* __restrict__ key
     table[i] = make_int4(row, row_ptr[row], row_ptr[row + 1], 0);
 }
 
-// A block of threads for each block of A. first, groups: of `high` rows of blocks over the union of their columns (planning.cu). to_val:
-// zeros before. words: of a block.
+// A block of threads for each block of A. first, groups: of `high` rows of blocks over the union of
+// their columns (planning.cu). to_val: zeros before. words: of a block.
 template <class Word>
 __global__ void __launch_bounds__(THREADS)
-stacked(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const Word* __restrict__ val, const int* __restrict__ first,
-        const int* __restrict__ groups, int rows, int high, int words, int* __restrict__ to_idx, Word* __restrict__ to_val)
+    stacked(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,
+            const Word* __restrict__ val, const int* __restrict__ first,
+            const int* __restrict__ groups, int rows, int high, int words, int* __restrict__ to_idx,
+            Word* __restrict__ to_val)
 {
     __shared__ i64 to;
     const int block = blockIdx.x;
@@ -63,16 +69,19 @@ stacked(const int* __restrict__ row_ptr, const int* __restrict__ col_idx, const 
         to = (i64)at * high + row % high;
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < words; e += THREADS) to_val[to * words + e] = val[(i64)block * words + e];
+    for (int e = threadIdx.x; e < words; e += THREADS)
+        to_val[to * words + e] = val[(i64)block * words + e];
 }
 
 // ---- 2:4
 
-// A word is the metadata of rows g and g + 8 of sixteen, and four groups of columns; beyond the matrix that of zeros. `wide` words of a
-// row of words, which two_four.swizzle has in the order of rows, and, ring, wgmma.ring_metadata in that of threads.
+// A word is the metadata of rows g and g + 8 of sixteen, and four groups of columns; beyond the
+// matrix that of zeros. `wide` words of a row of words, which two_four.swizzle has in the order of
+// rows, and, ring, wgmma.ring_metadata in that of threads.
 template <bool RING>
 __global__ void __launch_bounds__(THREADS)
-swizzled(const u16* __restrict__ meta, i64 m, i64 width, i64 words, i64 wide, unsigned* __restrict__ to)
+    swizzled(const u16* __restrict__ meta, i64 m, i64 width, i64 words, i64 wide,
+             unsigned* __restrict__ to)
 {
     constexpr u16 EMPTY = 0x4444;
     const i64 i = blockIdx.x * (i64)THREADS + threadIdx.x;
@@ -81,22 +90,26 @@ swizzled(const u16* __restrict__ meta, i64 m, i64 width, i64 words, i64 wide, un
     if (RING) {
         const i64 pieces = wide / 4, tile = i / 128 / pieces;
         row = tile * 32 + i / 4 % 32, column = i / 128 % pieces * 4 + i % 4;
-    } else
-        row = i / wide, column = i % wide;
+    } else row = i / wide, column = i % wide;
     const i64 at = row / 8 * 16 + row % 8;
-    auto of = [&](i64 r) { return (unsigned)(r < m && column < width ? meta[r * width + column] : EMPTY); };
+    auto of = [&](i64 r) {
+        return (unsigned)(r < m && column < width ? meta[r * width + column] : EMPTY);
+    };
     to[i] = of(at) | of(at + 8) << 16;
 }
 
-// Pieces of 64 rows and 32 values, units of 8 values in the order of the 64-byte swizzle. width: values of a row of A.
+// Pieces of 64 rows and 32 values, units of 8 values in the order of the 64-byte swizzle. width:
+// values of a row of A.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-packed_values(const u16* __restrict__ val, i64 m, i64 width, i64 wide, i64 units, uint4* __restrict__ to)
+    packed_values(const u16* __restrict__ val, i64 m, i64 width, i64 wide, i64 units,
+                  uint4* __restrict__ to)
 {
     const i64 i = blockIdx.x * (i64)THREADS + threadIdx.x;
     if (i >= units) return;
     const int unit = i % 4, r = i / 4 % 64;
-    const i64 piece = i / 256, row = piece / wide * 64 + r, column = piece % wide * 32 + (unit ^ r / 2 % 4) * 8;
+    const i64 piece = i / 256, row = piece / wide * 64 + r,
+              column = piece % wide * 32 + (unit ^ r / 2 % 4) * 8;
     unsigned x[4] = {};
     if (row < m && column < width) {
         const u16* from = val + row * width + column;
@@ -108,33 +121,40 @@ packed_values(const u16* __restrict__ val, i64 m, i64 width, i64 wide, i64 units
 
 // ---- N:M in steps
 
-// (blocks, steps, height, columns), a warp a row of it: `rows` compressed rows of a step, then zeros.
+// (blocks, steps, height, columns), a warp a row of it: `rows` compressed rows of a step, then
+// zeros.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tiled(const float* __restrict__ val, i64 w, i64 n, i64 lines, int steps, int rows, int height, int columns, float* __restrict__ to)
+    tiled(const float* __restrict__ val, i64 w, i64 n, i64 lines, int steps, int rows, int height,
+          int columns, float* __restrict__ to)
 {
     const int lane = threadIdx.x % 32;
     const i64 all = gridDim.x * (i64)(THREADS / 32);
-    for (i64 line = blockIdx.x * (i64)(THREADS / 32) + threadIdx.x / 32; line < lines; line += all) {
+    for (i64 line = blockIdx.x * (i64)(THREADS / 32) + threadIdx.x / 32; line < lines;
+         line += all) {
         const int r = line % height;
-        const i64 step = line / height % steps, left = line / height / steps * columns, row = step * rows + r;
+        const i64 step = line / height % steps, left = line / height / steps * columns,
+                  row = step * rows + r;
         const bool some = r < rows && row < w;
         for (int c = lane; c < columns; c += 32)
             to[line * columns + c] = some && left + c < n ? val[row * n + left + c] : 0.f;
     }
 }
 
-// (blocks, steps, slots, height): for each slot of columns the place of a compressed row among its step's `depth` rows; 0 beyond B. unit:
-// columns that have one vector for sure; vector: columns of a vector.
+// (blocks, steps, slots, height): for each slot of columns the place of a compressed row among its
+// step's `depth` rows; 0 beyond B. unit: columns that have one vector for sure; vector: columns of
+// a vector.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-step_index(const int* __restrict__ index, i64 w, i64 n, i64 q, i64 vector, i64 size, int blocks, int steps, int rows, int height,
-           int columns, int slot, int unit, int depth, int* __restrict__ to)
+    step_index(const int* __restrict__ index, i64 w, i64 n, i64 q, i64 vector, i64 size, int blocks,
+               int steps, int rows, int height, int columns, int slot, int unit, int depth,
+               int* __restrict__ to)
 {
     const int slots = columns / slot;
     for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < size; i += gridDim.x * (i64)THREADS) {
         const int r = i % height, s = i / height % slots, step = i / height / slots % steps;
-        const i64 left = i / height / slots / steps * columns + s * slot, row = (i64)step * rows + r;
+        const i64 left = i / height / slots / steps * columns + s * slot,
+                  row = (i64)step * rows + r;
         int place = 0;
         if (r < rows && row < w && left < n) {
             const i64 v = min(left / unit * unit / vector, q - 1);
@@ -148,12 +168,15 @@ step_index(const int* __restrict__ index, i64 w, i64 n, i64 q, i64 vector, i64 s
 
 constexpr int COLUMNS = 128;
 
-// needed: (tiles, k), zeros before; which rows of A^T any vector of a tile has. unit: columns that have one vector and one tile.
+// needed: (tiles, k), zeros before; which rows of A^T any vector of a tile has. unit: columns that
+// have one vector and one tile.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-marked(const int* __restrict__ index, i64 real, i64 q, i64 vector, i64 k, i64 units, i64 unit, u8* __restrict__ needed)
+    marked(const int* __restrict__ index, i64 real, i64 q, i64 vector, i64 k, i64 units, i64 unit,
+           u8* __restrict__ needed)
 {
-    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < real * units; i += gridDim.x * (i64)THREADS) {
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < real * units;
+         i += gridDim.x * (i64)THREADS) {
         const i64 column = i % units * unit;
         needed[column / COLUMNS * k + index[i / units * q + column / vector]] = 1;
     }
@@ -161,7 +184,8 @@ marked(const int* __restrict__ index, i64 real, i64 q, i64 vector, i64 k, i64 un
 
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tile_ranks(const u8* __restrict__ needed, int size, u64* tiles, unsigned launch, int* __restrict__ out)
+    tile_ranks(const u8* __restrict__ needed, int size, u64* tiles, unsigned launch,
+               int* __restrict__ out)
 {
     scan(size, tiles, launch, out, [&](int i) { return (unsigned)needed[i]; });
 }
@@ -169,16 +193,18 @@ tile_ranks(const u8* __restrict__ needed, int size, u64* tiles, unsigned launch,
 // rank: what `tile_ranks` counted, (tiles * k + 1).
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tile_steps(const int* __restrict__ rank, int count, i64 k, int depth, u64* tiles, unsigned launch, int* __restrict__ start)
+    tile_steps(const int* __restrict__ rank, int count, i64 k, int depth, u64* tiles,
+               unsigned launch, int* __restrict__ start)
 {
-    scan(count, tiles, launch, start, [&](int t) { return (unsigned)((rank[(t + 1) * k] - rank[t * k] + depth - 1) / depth); });
+    scan(count, tiles, launch, start,
+         [&](int t) { return (unsigned)((rank[(t + 1) * k] - rank[t * k] + depth - 1) / depth); });
 }
 
 // The rows of a tile's steps, ascending; its last one is repeated to a whole number of steps.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
-tile_rows(const u8* __restrict__ needed, const int* __restrict__ rank, const int* __restrict__ start, i64 size, i64 k, int depth,
-          int* __restrict__ index)
+    tile_rows(const u8* __restrict__ needed, const int* __restrict__ rank,
+              const int* __restrict__ start, i64 size, i64 k, int depth, int* __restrict__ index)
 {
     for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < size; i += gridDim.x * (i64)THREADS) {
         if (!needed[i]) continue;
@@ -191,20 +217,28 @@ tile_rows(const u8* __restrict__ needed, const int* __restrict__ rank, const int
 }
 
 __device__ __forceinline__ void put(float* to, float x) { *to = x; }
-__device__ __forceinline__ void put(u16* to, float x) { *to = (u16)(isnan(x) ? 0x7FFFu : pack<BF16>(x, 0.f)); }
+__device__ __forceinline__ void put(u16* to, float x)
+{
+    *to = (u16)(isnan(x) ? 0x7FFFu : pack<BF16>(x, 0.f));
+}
 
-// values: (steps, 128, 128 bytes), zeros before; the 16-byte unit u of a column's line is at u ^ column % 8.
+// values: (steps, 128, 128 bytes), zeros before; the 16-byte unit u of a column's line is at u ^
+// column % 8.
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-tile_values(const int* __restrict__ index, const float* __restrict__ val, const int* __restrict__ rank, const int* __restrict__ start,
-            i64 real, i64 n, i64 q, i64 vector, i64 k, T* __restrict__ values)
+    tile_values(const int* __restrict__ index, const float* __restrict__ val,
+                const int* __restrict__ rank, const int* __restrict__ start, i64 real, i64 n, i64 q,
+                i64 vector, i64 k, T* __restrict__ values)
 {
     constexpr int SIZE = sizeof(T), DEPTH = 128 / SIZE, EACH_UNIT = 16 / SIZE;
-    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < real * n; i += gridDim.x * (i64)THREADS) {
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < real * n;
+         i += gridDim.x * (i64)THREADS) {
         const i64 j = i % n, tile = j / COLUMNS;
         const int line = (int)(j % COLUMNS), row = index[i / n * q + j / vector];
         const int place = rank[tile * k + row] - rank[tile * k], inside = place % DEPTH;
         const i64 step = start[tile] + place / DEPTH;
-        put(values + (step * COLUMNS + line) * DEPTH + (inside / EACH_UNIT ^ line % 8) * EACH_UNIT + inside % EACH_UNIT, val[i]);
+        put(values + (step * COLUMNS + line) * DEPTH + (inside / EACH_UNIT ^ line % 8) * EACH_UNIT +
+                inside % EACH_UNIT,
+            val[i]);
     }
 }

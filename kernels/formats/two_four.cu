@@ -1,4 +1,5 @@
-// compress: a matrix of 16-bit numbers to 2:4 (two_four.cuh; two_four.py makes the same bits with NumPy). A group is two registers.
+// compress: a matrix of 16-bit numbers to 2:4 (two_four.cuh; two_four.py makes the same bits with
+// NumPy). A group is two registers.
 //
 //   dense  x0 x1 x2 x3 │ x4 x5 x6 x7 │ x8 x9 xA xB │ xC xD xE xF     16 columns of one row: one thread
 //            16 bytes, one load        16 bytes, one load
@@ -13,10 +14,10 @@ using u16 = unsigned short;
 
 template <Mode mode>
 __global__ void compress(
-    int m, int k,                       // sizes; k_pad = k rounded up to 16
-    const u16* __restrict__ dense,      // m x k, row-major, 16-byte aligned; bit patterns of bfloat16 or float16
-    u16* __restrict__ val,              // m x k_pad / 2, row-major; not used by CHECK
-    u16* __restrict__ meta,             // m x k_pad / 16, row-major; not used by CHECK
+    int m, int k,                   // sizes; k_pad = k rounded up to 16
+    const u16* __restrict__ dense,  // m x k, row-major, 16-byte aligned; bit patterns of bfloat16 or float16
+    u16* __restrict__ val,                   // m x k_pad / 2, row-major; not used by CHECK
+    u16* __restrict__ meta,                  // m x k_pad / 16, row-major; not used by CHECK
     unsigned long long* __restrict__ first)  // smallest row * k_pad / 4 + group with more than two non-zeros, or
                                              // what was there before; not used by PRUNE
 {

@@ -1,6 +1,8 @@
-// Check, or prune by magnitude, and compress a matrix to 2:4: a thread reads 32 bytes of one row and keeps two of each group of four.
+// Check, or prune by magnitude, and compress a matrix to 2:4: a thread reads 32 bytes of one row
+// and keeps two of each group of four.
 //
-// The matrix is read once and half of it written: nothing else is to be gained, so the threads share nothing.
+// The matrix is read once and half of it written: nothing else is to be gained, so the threads
+// share nothing.
 //
 // Template:  mode  CHECK  only report the first group with three or four non-zeros
 //                  FIT    report it, and compress: what is written holds only where nothing is reported
@@ -28,7 +30,8 @@ __device__ __forceinline__ unsigned word(const unsigned char* row, int c, int k)
     return four;
 }
 
-// The size of each of four numbers: without the sign of e4m3, whose NaN is the largest, or |x| of two's complement.
+// The size of each of four numbers: without the sign of e4m3, whose NaN is the largest, or |x| of
+// two's complement.
 template <Type type>
 __device__ __forceinline__ unsigned magnitudes(unsigned four)
 {
@@ -36,8 +39,9 @@ __device__ __forceinline__ unsigned magnitudes(unsigned four)
 }
 
 template <Mode mode, Type type, class Number, class Meta>
-__device__ __forceinline__ void compress_groups(int m, int k, const Number* __restrict__ dense, Number* __restrict__ val,
-                                                Meta* __restrict__ meta, unsigned long long* __restrict__ first)
+__device__ __forceinline__ void
+compress_groups(int m, int k, const Number* __restrict__ dense, Number* __restrict__ val,
+                Meta* __restrict__ meta, unsigned long long* __restrict__ first)
 {
     constexpr int COLUMNS = 32 / sizeof(Number), GROUPS = COLUMNS / 4;  // of a thread
     const unsigned units = k / COLUMNS + (k % COLUMNS != 0);            // threads of a row
@@ -51,7 +55,7 @@ __device__ __forceinline__ void compress_groups(int m, int k, const Number* __re
     if (k % (COLUMNS / 2) == 0 && k - column >= COLUMNS) {
         const uint4* wide = reinterpret_cast<const uint4*>(source + column);
         const uint4 left = wide[0], right = wide[1];
-        x[0] = left.x,  x[1] = left.y,  x[2] = left.z,  x[3] = left.w;
+        x[0] = left.x, x[1] = left.y, x[2] = left.z, x[3] = left.w;
         x[4] = right.x, x[5] = right.y, x[6] = right.z, x[7] = right.w;
     } else {  // the ragged end of a row, or rows that do not begin at multiples of 16 bytes
 #pragma unroll
@@ -72,15 +76,19 @@ __device__ __forceinline__ void compress_groups(int m, int k, const Number* __re
         }
         if ((a != 0) + (b != 0) + (c != 0) + (d != 0) > 2) wrong = g;
         const unsigned pair = two_largest(a, b, c, d), low = pair & 3, high = pair >> 2;
-        // Column i of the group is bytes 2i and 2i + 1 of the eight in its two registers, or byte i of the four in its one.
-        if constexpr (type == SIXTEEN) kept[g] = __byte_perm(x[2 * g], x[2 * g + 1], 0x1010 + 0x22 * low + 0x2200 * high);
+        // Column i of the group is bytes 2i and 2i + 1 of the eight in its two registers, or byte i
+        // of the four in its one.
+        if constexpr (type == SIXTEEN)
+            kept[g] = __byte_perm(x[2 * g], x[2 * g + 1], 0x1010 + 0x22 * low + 0x2200 * high);
         else kept[g / 2] |= (__byte_perm(x[g], 0, low | high << 4) & 0xffff) << 16 * (g % 2);
         indices |= pair << 4 * g;
     }
 
     if (mode != PRUNE && wrong < GROUPS) {
-        const unsigned long long place = (unsigned long long)row * units * GROUPS + unit * GROUPS + wrong;
-        // Looking first keeps a matrix full of misfits from queueing up here: the value only ever falls.
+        const unsigned long long place =
+            (unsigned long long)row * units * GROUPS + unit * GROUPS + wrong;
+        // Looking first keeps a matrix full of misfits from queueing up here: the value only ever
+        // falls.
         if (place < *(volatile unsigned long long*)first) atomicMin(first, place);
     }
     if (mode != CHECK) {

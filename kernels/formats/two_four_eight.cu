@@ -1,5 +1,5 @@
-// compress_eight: a matrix of 8-bit numbers to 2:4 (two_four.cuh; two_four_eight.py makes the same bits with NumPy). A group is one
-// register.
+// compress_eight: a matrix of 8-bit numbers to 2:4 (two_four.cuh; two_four_eight.py makes the same
+// bits with NumPy). A group is one register.
 //
 //   dense  x0 x1 x2 x3 │ x4 x5 x6 x7 │ ... │ x28 x29 x30 x31     32 columns of one row: one thread, two 16-byte loads
 //              ▼            ▼                     ▼
@@ -14,10 +14,10 @@ using u8 = unsigned char;
 
 template <Mode mode, Type type>
 __global__ void compress_eight(
-    int m, int k,                       // sizes; k_pad = k rounded up to 32
-    const u8* __restrict__ dense,       // m x k, row-major, 16-byte aligned
-    u8* __restrict__ val,               // m x k_pad / 2, row-major; not used by CHECK
-    unsigned* __restrict__ meta,        // m x k_pad / 32, row-major; not used by CHECK
+    int m, int k,                  // sizes; k_pad = k rounded up to 32
+    const u8* __restrict__ dense,  // m x k, row-major, 16-byte aligned
+    u8* __restrict__ val,          // m x k_pad / 2, row-major; not used by CHECK
+    unsigned* __restrict__ meta,   // m x k_pad / 32, row-major; not used by CHECK
     unsigned long long* __restrict__ first)  // smallest row * k_pad / 4 + group with more than two non-zeros, or
                                              // what was there before; not used by PRUNE
 {

@@ -1,8 +1,9 @@
 // combine: y = alpha * x + beta * y, x and y in any memory orders.
 //
-// What surrounds a multiplication that its kernel does not do itself: a factor, a sum with what out holds, and B or out in
-// another memory order than the kernel's. One thing is to be known of it: a tile of 32 x 32 passes through shared memory,
-// so that both sides are touched 128 (or 64) bytes at a time, whichever way each of them runs.
+// What surrounds a multiplication that its kernel does not do itself: a factor, a sum with what out
+// holds, and B or out in another memory order than the kernel's. One thing is to be known of it: a
+// tile of 32 x 32 passes through shared memory, so that both sides are touched 128 (or 64) bytes at
+// a time, whichever way each of them runs.
 //
 // Template:  T  of an element: float, or for bit patterns of a 16-bit type  Sixteen<BF16>, Sixteen<F16>
 // Launch:    blocks of 32 x 8 threads; any grid
@@ -30,14 +31,15 @@ __device__ __forceinline__ void put(Sixteen<D>* to, float x)
 }
 
 template <class T>
-__global__ void combine(
-    int rows, int columns,
-    const T* x, long long x_row, long long x_column,  // elements from one row to the next, from one column to the next
-    T* y, long long y_row, long long y_column,
-    float alpha, float beta)                          // beta 0: y is not read, so that it may hold anything
+__global__ void
+combine(int rows, int columns, const T* x, long long x_row,
+        long long x_column,  // elements from one row to the next, from one column to the next
+        T* y, long long y_row, long long y_column, float alpha,
+        float beta)  // beta 0: y is not read, so that it may hold anything
 {
     __shared__ float tile[32][33];
-    const bool along_x = x_column <= x_row, along_y = y_column <= y_row;  // whether neighbours lie in a row
+    const bool along_x = x_column <= x_row,
+               along_y = y_column <= y_row;  // whether neighbours lie in a row
     const int wide = (columns - 1) / 32 + 1;
     const long long tiles = (long long)((rows - 1) / 32 + 1) * wide;
     for (long long t = blockIdx.x; t < tiles; t += gridDim.x) {

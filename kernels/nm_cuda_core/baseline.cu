@@ -1,6 +1,8 @@
-// baseline: the kernel of the report (sections 3.1 to 3.4; verbatim.cu is it to the letter), its rows requested together.
+// baseline: the kernel of the report (sections 3.1 to 3.4; verbatim.cu is it to the letter), its
+// rows requested together.
 //
-// Load, synchronise, multiply, synchronise: while a block waits for its next rows, only other blocks can hide the latency.
+// Load, synchronise, multiply, synchronise: while a block waits for its next rows, only other
+// blocks can hide the latency.
 //
 //        w0                                 for each step of BK compressed rows:
 //   B  ┌────┐ index[w][n0] ──► row k of A     1. As = gathered rows of A (index first, then 16 bytes a thread)
@@ -12,12 +14,12 @@
 #include "tile.cuh"
 
 template <int BM, int BN, int BK>
-__global__ void baseline(
-    int m, int n, int w,              // sizes; w compressed rows of B
-    const float* __restrict__ A,      // m x k, column-major
-    const float* __restrict__ val,    // w x n, row-major
-    const int* __restrict__ index,    // w x n, row-major: the row of B that a value comes from
-    float* __restrict__ C)            // m x n, column-major
+__global__ void
+baseline(int m, int n, int w,            // sizes; w compressed rows of B
+         const float* __restrict__ A,    // m x k, column-major
+         const float* __restrict__ val,  // w x n, row-major
+         const int* __restrict__ index,  // w x n, row-major: the row of B that a value comes from
+         float* __restrict__ C)          // m x n, column-major
 {
     using T = Tile<BM, BN>;
     __shared__ alignas(16) float As[BK * BM], Bs[BK * BN];

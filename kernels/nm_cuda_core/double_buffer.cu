@@ -1,12 +1,13 @@
-// double_buffer: two buffers for B, filled by cp.async while the other is multiplied, and split-K (the report, section 3.6).
+// double_buffer: two buffers for B, filled by cp.async while the other is multiplied, and split-K
+// (the report, section 3.6).
 //
 //   step          0                1                2
 //   B     copy 0 │ copy 1 ─────── │ copy 2 ─────── │ ...        asynchronous, into the buffer that is not being read
 //   A     gather │                │ gather         │ gather     still synchronous: addresses depend on the indices
 //   FMA          │ multiply 0     │        multiply 1 ...
 //
-// Split-K: blockIdx.z takes a share of the steps; with more than one share the partial sums meet in C by atomicAdd, so C
-// must be zero before the launch.
+// Split-K: blockIdx.z takes a share of the steps; with more than one share the partial sums meet in
+// C by atomicAdd, so C must be zero before the launch.
 //
 // Template:  BM, BN, BK  see tile.cuh; the report has 32, 32, 32
 //            SPLIT_K     shares of the compressed rows, = gridDim.z; the report measures 2
@@ -16,12 +17,13 @@
 #include "tile.cuh"
 
 template <int BM, int BN, int BK, int SPLIT_K, bool ZIGZAG>
-__global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 11) double_buffer(  // 11 blocks: 88 registers
-    int m, int n, int w,              // sizes; w compressed rows of B
-    const float* __restrict__ A,      // m x k, column-major
-    const float* __restrict__ val,    // w x n, row-major
-    const int* __restrict__ index,    // w x n, row-major: the row of B that a value comes from
-    float* __restrict__ C)            // m x n, column-major
+__global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 11)
+    double_buffer(                      // 11 blocks: 88 registers
+        int m, int n, int w,            // sizes; w compressed rows of B
+        const float* __restrict__ A,    // m x k, column-major
+        const float* __restrict__ val,  // w x n, row-major
+        const int* __restrict__ index,  // w x n, row-major: the row of B that a value comes from
+        float* __restrict__ C)          // m x n, column-major
 {
     using T = Tile<BM, BN, ZIGZAG>;
     __shared__ alignas(16) float As[BK * BM], Bs[2][BK * BN];
@@ -41,8 +43,9 @@ __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 11) double_buffer(  // 
     };
     auto copy_b = [&](int step, float* to) {
         const float* from = val + (size_t)step * BK * n + t.n0;
-        for_each_float4<BK, BN, T::THREADS>(
-            min(BK, w - step * BK), [&](int i, int column, int) { cp_async_16(&to[i * BN + column], &from[(size_t)i * n + column]); });
+        for_each_float4<BK, BN, T::THREADS>(min(BK, w - step * BK), [&](int i, int column, int) {
+            cp_async_16(&to[i * BN + column], &from[(size_t)i * n + column]);
+        });
     };
 
     gather(first);
@@ -66,6 +69,7 @@ __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, 11) double_buffer(  // 
 #pragma unroll
         for (int j = 0; j < 4; ++j)
 #pragma unroll
-            for (int i = 0; i < 4; ++i) atomicAdd(&C[(size_t)(t.n0 + t.t_n + j) * m + t.m0 + t.t_m + i], acc[j][i]);
+            for (int i = 0; i < 4; ++i)
+                atomicAdd(&C[(size_t)(t.n0 + t.t_n + j) * m + t.m0 + t.t_m + i], acc[j][i]);
     }
 }

@@ -1,8 +1,9 @@
-// element_wise: right for every N:M pattern, also where each column has indices of its own (the 2:4 of the report's Fig. 1).
+// element_wise: right for every N:M pattern, also where each column has indices of its own (the 2:4
+// of the report's Fig. 1).
 //
-// A compressed row no longer stands for one row of A: its columns take theirs from anywhere in the group. So a block
-// stages BK consecutive rows of A, whole groups, without a gather, and every thread looks up the four rows of its columns
-// in shared memory:
+// A compressed row no longer stands for one row of A: its columns take theirs from anywhere in the
+// group. So a block stages BK consecutive rows of A, whole groups, without a gather, and every
+// thread looks up the four rows of its columns in shared memory:
 //
 //     shared memory                                          per thread and compressed row
 //       As  [BK][BM]  consecutive rows of A^T                  1 int4   offsets of four rows in As
@@ -16,16 +17,19 @@
 #include "tile.cuh"
 
 template <int BM, int BN, int BK, int KEEP, int GROUP>
-__global__ void __launch_bounds__(Tile<BM, BN>::THREADS, BK / GROUP * KEEP > 48 ? 4 : 6) element_wise(
-    int m, int n, int w, int k,       // sizes; w compressed rows of B, k rows
-    const float* __restrict__ A,      // m x k, column-major
-    const float* __restrict__ val,    // w x n, row-major
-    const int* __restrict__ index,    // w x n, row-major: the row of B that a value comes from
-    float* __restrict__ C)            // m x n, column-major
+__global__ void __launch_bounds__(Tile<BM, BN>::THREADS, BK / GROUP * KEEP > 48 ? 4 : 6)
+    element_wise(
+        int m, int n, int w, int k,     // sizes; w compressed rows of B, k rows
+        const float* __restrict__ A,    // m x k, column-major
+        const float* __restrict__ val,  // w x n, row-major
+        const int* __restrict__ index,  // w x n, row-major: the row of B that a value comes from
+        float* __restrict__ C)          // m x n, column-major
 {
-    static_assert(BK % GROUP == 0 && KEEP <= GROUP, "a step has whole groups: choose BK as a multiple of GROUP");
+    static_assert(BK % GROUP == 0 && KEEP <= GROUP,
+                  "a step has whole groups: choose BK as a multiple of GROUP");
     using T = Tile<BM, BN, true>;
-    constexpr int STEP = BK / GROUP * KEEP, ROWS = (STEP + 7) / 8 * 8;  // compressed rows of a step; a turn loads 8
+    constexpr int STEP = BK / GROUP * KEEP,
+                  ROWS = (STEP + 7) / 8 * 8;  // compressed rows of a step; a turn loads 8
     __shared__ alignas(16) float As[BK * BM], Bs[ROWS * BN];
     __shared__ alignas(16) int Ks[ROWS * BN];
     const T t;
@@ -48,8 +52,9 @@ __global__ void __launch_bounds__(Tile<BM, BN>::THREADS, BK / GROUP * KEEP > 48 
             rows_a, [&](int i, int column, int turn) { store4(&As[i * BM + column], a[turn]); });
         for_each_float4<ROWS, BN, T::THREADS>(rows, [&](int i, int column, int turn) {
             store4(&Bs[i * BN + column], b[turn]);
-            *reinterpret_cast<int4*>(&Ks[i * BN + column]) = make_int4(
-                (r[turn].x - k0) * BM, (r[turn].y - k0) * BM, (r[turn].z - k0) * BM, (r[turn].w - k0) * BM);
+            *reinterpret_cast<int4*>(&Ks[i * BN + column]) =
+                make_int4((r[turn].x - k0) * BM, (r[turn].y - k0) * BM, (r[turn].z - k0) * BM,
+                          (r[turn].w - k0) * BM);
         });
         __syncthreads();
 

@@ -1,7 +1,8 @@
-// prefetch: the baseline, and before a step is multiplied, loads of the next step into registers (the report, section 3.5).
+// prefetch: the baseline, and before a step is multiplied, loads of the next step into registers
+// (the report, section 3.5).
 //
-// Nothing ever reads those registers: the loads are meant to warm the caches for the step that loads the same rows again.
-// A compiler may drop a load whose value nobody uses, and does.
+// Nothing ever reads those registers: the loads are meant to warm the caches for the step that
+// loads the same rows again. A compiler may drop a load whose value nobody uses, and does.
 //
 //   USE = false  as published: the machine code is the baseline's, instruction by instruction
 //   USE = true   what was meant: the values go into a checksum after the multiplication, so the loads must stay
@@ -18,12 +19,12 @@ __device__ __forceinline__ void mix(unsigned& sum, const float4& x)
 }
 
 template <int BM, int BN, int BK, bool USE>
-__global__ void prefetch(
-    int m, int n, int w,              // sizes; w compressed rows of B
-    const float* __restrict__ A,      // m x k, column-major
-    const float* __restrict__ val,    // w x n, row-major
-    const int* __restrict__ index,    // w x n, row-major: the row of B that a value comes from
-    float* __restrict__ C)            // m x n, column-major
+__global__ void
+prefetch(int m, int n, int w,            // sizes; w compressed rows of B
+         const float* __restrict__ A,    // m x k, column-major
+         const float* __restrict__ val,  // w x n, row-major
+         const int* __restrict__ index,  // w x n, row-major: the row of B that a value comes from
+         float* __restrict__ C)          // m x n, column-major
 {
     using T = Tile<BM, BN>;
     __shared__ alignas(16) float As[BK * BM], Bs[BK * BN];
@@ -41,7 +42,8 @@ __global__ void prefetch(
         step.store_b(Bs, rows);
 
         const size_t after = at + (size_t)BK * n;
-        next.load(A + t.m0, val + after, index + after, m, n, w - w0 - BK);  // of no rows after the last step
+        next.load(A + t.m0, val + after, index + after, m, n,
+                  w - w0 - BK);  // of no rows after the last step
         __syncthreads();
         multiply(acc, As, Bs, t, rows);
 

@@ -1,12 +1,13 @@
-// verbatim_double_buffer: B by cp.async into two buffers, split-K by atomics, to the letter of the report (3.6).
+// verbatim_double_buffer: B by cp.async into two buffers, split-K by atomics, to the letter of the
+// report (3.6).
 //
-// The buffers stand in an array of two pointers that a variable chooses from, and so the compiler no longer knows that
-// they point to shared memory: B is read by generic loads, float by float, and the array lies in local memory. What
-// `double_buffer` improves: its buffers are an array of shared memory, read 16 bytes at a time, and all rows of A are
-// requested before the first is stored.
+// The buffers stand in an array of two pointers that a variable chooses from, and so the compiler
+// no longer knows that they point to shared memory: B is read by generic loads, float by float, and
+// the array lies in local memory. What `double_buffer` improves: its buffers are an array of shared
+// memory, read 16 bytes at a time, and all rows of A are requested before the first is stored.
 //
-// Split-K: blockIdx.z takes a share of the steps, one of gridDim.z; with more than one the partial sums meet in C by
-// atomicAdd, so C must be zero before the launch.
+// Split-K: blockIdx.z takes a share of the steps, one of gridDim.z; with more than one the partial
+// sums meet in C by atomicAdd, so C must be zero before the launch.
 //
 // Template:  BM, BN  rows and columns of C that a block computes; the report has 32, 32
 //            BK      compressed rows of B in a step; the report has 32
@@ -17,12 +18,12 @@
 #include "nmsparse.cuh"
 
 template <int BM, int BN, int BK>
-__global__ void verbatim_double_buffer(
-    int m, int n, int w,              // sizes; w compressed rows of B
-    const float* A,                   // m x k, column-major
-    const float* val,                 // w x n, row-major
-    const int* index,                 // w x n, row-major: the row of B that a value comes from
-    float* C)                         // m x n, column-major
+__global__ void
+verbatim_double_buffer(int m, int n, int w,  // sizes; w compressed rows of B
+                       const float* A,       // m x k, column-major
+                       const float* val,     // w x n, row-major
+                       const int* index,  // w x n, row-major: the row of B that a value comes from
+                       float* C)          // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
     static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0,
@@ -50,7 +51,8 @@ __global__ void verbatim_double_buffer(
 #pragma unroll
             for (int i = 0; i < BK; i += T::STRIDE_B)
                 if (next + i + row < w)
-                    cp_async_16(&Bs[write][(i + row) * BN + column], val + next * n + t.n0 + (i + row) * n + column);
+                    cp_async_16(&Bs[write][(i + row) * BN + column],
+                                val + next * n + t.n0 + (i + row) * n + column);
             cp_async_commit_group();
         }
         t.multiply(acc, As, Bs[read], min(BK, w - step * BK));
@@ -71,6 +73,7 @@ __global__ void verbatim_double_buffer(
 #pragma unroll
         for (int j = 0; j < 4; ++j)
 #pragma unroll
-            for (int i = 0; i < 4; ++i) atomicAdd(&C[(t.n0 + t.t_n + j) * m + t.m0 + t.t_m + i], acc[j][i]);
+            for (int i = 0; i < 4; ++i)
+                atomicAdd(&C[(t.n0 + t.t_n + j) * m + t.m0 + t.t_m + i], acc[j][i]);
     }
 }

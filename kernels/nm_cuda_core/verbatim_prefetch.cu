@@ -1,7 +1,8 @@
-// verbatim_prefetch: verbatim, and before a step is multiplied, loads of the next into registers (the report, 3.5).
+// verbatim_prefetch: verbatim, and before a step is multiplied, loads of the next into registers
+// (the report, 3.5).
 //
-// To the letter: an array of 16 float4 for each operand, filled one after the other as a counter says, and never read.
-// So the compiler drops arrays and loads.
+// To the letter: an array of 16 float4 for each operand, filled one after the other as a counter
+// says, and never read. So the compiler drops arrays and loads.
 //
 // Template:  as verbatim's
 // Launch:    as verbatim's
@@ -9,12 +10,12 @@
 #include "nmsparse.cuh"
 
 template <int BM, int BN, int BK>
-__global__ void verbatim_prefetch(
-    int m, int n, int w,              // sizes; w compressed rows of B
-    const float* A,                   // m x k, column-major
-    const float* val,                 // w x n, row-major
-    const int* index,                 // w x n, row-major: the row of B that a value comes from
-    float* C)                         // m x n, column-major
+__global__ void
+verbatim_prefetch(int m, int n, int w,  // sizes; w compressed rows of B
+                  const float* A,       // m x k, column-major
+                  const float* val,     // w x n, row-major
+                  const int* index,     // w x n, row-major: the row of B that a value comes from
+                  float* C)             // m x n, column-major
 {
     using T = NmSparseTile<BM, BN>;
     static_assert(BK % T::STRIDE_A == 0 && BK % T::STRIDE_B == 0,
@@ -33,7 +34,8 @@ __global__ void verbatim_prefetch(
         t.template load_b<true>(Bs, val + w0 * n, n, BK, w - w0);
 
         if (step < steps - 1) {
-            const int next = w0 + BK, row = threadIdx.x / (BM / 4), column = threadIdx.x % (BM / 4) * 4;
+            const int next = w0 + BK, row = threadIdx.x / (BM / 4),
+                      column = threadIdx.x % (BM / 4) * 4;
             int count_a = 0, count_b = 0;
 #pragma unroll
             for (int i = 0; i < BK; i += T::STRIDE_A)
@@ -43,7 +45,8 @@ __global__ void verbatim_prefetch(
                 }
 #pragma unroll
             for (int i = 0; i < BK; i += T::STRIDE_B)
-                if (next + i + row < w) prefetch_b[count_b++] = load4(val + next * n + t.n0 + (i + row) * n + column);
+                if (next + i + row < w)
+                    prefetch_b[count_b++] = load4(val + next * n + t.n0 + (i + row) * n + column);
         }
         __syncthreads();
         t.multiply(acc, As, Bs, min(BK, w - w0));

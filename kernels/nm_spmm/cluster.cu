@@ -1,8 +1,9 @@
 // cluster: split-K whose partial sums meet in shared memory.
 //
-// A small C has too few tiles for 132 SMs, so SPLIT blocks share a tile, each with a part of the steps. The published
-// code adds their sums to C with atomics, after C was cleared: SPLIT times the traffic, and an order that changes from
-// run to run. The blocks of a cluster run at the same time and read each other's (distributed) shared memory:
+// A small C has too few tiles for 132 SMs, so SPLIT blocks share a tile, each with a part of the
+// steps. The published code adds their sums to C with atomics, after C was cleared: SPLIT times the
+// traffic, and an order that changes from run to run. The blocks of a cluster run at the same time
+// and read each other's (distributed) shared memory:
 //
 //   block 0   steps    0 ... s/4    tile in shared memory ─┐   block r adds up column share r of SPLIT tiles, always in
 //   block 1   steps  s/4 ... s/2    tile in shared memory ─┼─▶ the same order, and writes it to C once
@@ -15,25 +16,29 @@
 #include "ring.cuh"
 #include "sums.cuh"
 
-template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD, int UNROLL,
-          int BLOCKS, bool ALIGNED, int SPLIT>
-__global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
+template <int BM, int BN, int TM, int TN, int SLOT, int ROWS, int DEPTH, int STAGES, bool AHEAD,
+          int UNROLL, int BLOCKS, bool ALIGNED, int SPLIT>
+__global__ void __launch_bounds__(BM* BN / TM / TN, BLOCKS) cluster(
     int m, int n, int steps,              // sizes of C; steps of DEPTH rows of A^T
     float alpha,                          // C = alpha A B; 1
     const __grid_constant__ TensorMap A,  // A^T: k x m, boxes of DEPTH x BM
     const float* __restrict__ val,        // gridDim.y x steps x ROWS x BN
-    const int* __restrict__ index,        // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
-    float* __restrict__ C)                // m x n, column-major
+    const int* __restrict__ index,  // gridDim.y x steps x BN/SLOT x ROWS: rows within the step
+    float* __restrict__ C)          // m x n, column-major
 {
     using T = FragmentTile<BM, BN, TM, TN, SLOT>;
     using R = Ring<T, ROWS, DEPTH, STAGES, AHEAD, UNROLL>;
-    static_assert(BN % SPLIT == 0, "the blocks of a cluster share the columns of a tile: choose SPLIT as a divisor of BN");
-    extern __shared__ __align__(128) float memory[];  // the ring; afterwards the partial sums, BN x BM
+    static_assert(
+        BN % SPLIT == 0,
+        "the blocks of a cluster share the columns of a tile: choose SPLIT as a divisor of BN");
+    extern __shared__ __align__(
+        128) float memory[];  // the ring; afterwards the partial sums, BN x BM
     __shared__ Barrier barriers[2 * STAGES];
     const size_t block = (size_t)blockIdx.y * steps;
     const int share = (steps + SPLIT - 1) / SPLIT, first = min(steps, (int)blockIdx.z * share);
     const int total = min(share, steps - first);
-    const Panel<R> panel{(int)blockIdx.x * BM, first, val + block * R::B_FLOATS, index + block * R::INDICES};
+    const Panel<R> panel{
+        (int)blockIdx.x * BM, first, val + block * R::B_FLOATS, index + block * R::INDICES};
 
     const T t;
     R ring(memory, barriers, A, t);
@@ -47,7 +52,8 @@ __global__ void __launch_bounds__(BM * BN / TM / TN, BLOCKS) cluster(
     for (int j = 0; j < TN; ++j)
 #pragma unroll
         for (int c = 0; c < TM; c += 4)
-            *reinterpret_cast<float4*>(memory + (t.n + j / 4 * 4 * T::ACROSS + j % 4) * BM + t.m + T::DOWN * c) =
+            *reinterpret_cast<float4*>(
+                memory + (t.n + j / 4 * 4 * T::ACROSS + j % 4) * BM + t.m + T::DOWN * c) =
                 make_float4(acc[j][c], acc[j][c + 1], acc[j][c + 2], acc[j][c + 3]);
     cluster_barrier();
 

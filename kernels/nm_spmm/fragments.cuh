@@ -1,4 +1,5 @@
-// What a thread holds of a product: TM x TN accumulators and, for one compressed row, TM values of A and TN of B.
+// What a thread holds of a product: TM x TN accumulators and, for one compressed row, TM values of
+// A and TN of B.
 //
 //   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major
 //
@@ -8,9 +9,10 @@
 //       index [BN / SLOT][ROWS]  rows of As                  column 4     1    3    5  ...  15
 //                                                            column 8    16   18 ...  30        + 16 d
 //
-// A warp computes TM TN x 32 of C. Where SLOT = 32 columns share their indices, all lanes read the same row of As, and
-// one address serves TM / 4 loads. A 16-byte load serves sixteen lanes in a wavefront if each has a partner, one or two
-// lanes away, that reads the same address: the zigzag gives every lane one for As and one for Bs.
+// A warp computes TM TN x 32 of C. Where SLOT = 32 columns share their indices, all lanes read the
+// same row of As, and one address serves TM / 4 loads. A 16-byte load serves sixteen lanes in a
+// wavefront if each has a partner, one or two lanes away, that reads the same address: the zigzag
+// gives every lane one for As and one for Bs.
 //
 // Template:  BM, BN   rows and columns of C that a block computes
 //            TM, TN   of them a thread: TM / 4 runs of 4 rows, 4 TN apart, and TN / 4 runs of 4 columns, 128 / TN apart
@@ -22,12 +24,16 @@
 template <int BM_, int BN_, int TM_, int TN_, int SLOT_>
 struct FragmentTile {
     static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_, SLOT = SLOT_;
-    static constexpr int ACROSS = 32 / TN, DOWN = TN;  // lanes of a warp along columns and along rows of C
-    static constexpr int WARPS_N = BN / 32, WARPS = BM / (DOWN * TM) * WARPS_N, THREADS = 32 * WARPS;
+    static constexpr int ACROSS = 32 / TN,
+                         DOWN = TN;  // lanes of a warp along columns and along rows of C
+    static constexpr int WARPS_N = BN / 32, WARPS = BM / (DOWN * TM) * WARPS_N,
+                         THREADS = 32 * WARPS;
     static constexpr int RUNS = SLOT == 4 ? TN / 4 : 1;  // indices that a thread follows
-    static_assert(TM % 4 == 0 && (TN == 8 || TN == 16), "a thread computes runs of 4 rows, and 8 or 16 columns");
+    static_assert(TM % 4 == 0 && (TN == 8 || TN == 16),
+                  "a thread computes runs of 4 rows, and 8 or 16 columns");
     static_assert(BM % (DOWN * TM) == 0 && BN % 32 == 0, "a block is whole warps of TM TN x 32");
-    static_assert(SLOT == 4 || SLOT == 32, "a warp's 32 columns share their rows of A, or four neighbours do");
+    static_assert(SLOT == 4 || SLOT == 32,
+                  "a warp's 32 columns share their rows of A, or four neighbours do");
     int m, n;  // the thread's first row and column within the block's tile
 
     __device__ FragmentTile()
@@ -44,11 +50,13 @@ struct Rows {
     int at[T::RUNS][4];
 
     template <int ROWS>
-    __device__ __forceinline__ void load(unsigned index)  // address of the thread's first slot, from a compressed row on
+    __device__ __forceinline__ void
+    load(unsigned index)  // address of the thread's first slot, from a compressed row on
     {
 #pragma unroll
         for (int r = 0; r < T::RUNS; ++r) {
-            const float4 x = load_shared_float4(index + r * T::ACROSS * ROWS * 4);  // slots are four columns
+            const float4 x =
+                load_shared_float4(index + r * T::ACROSS * ROWS * 4);  // slots are four columns
             at[r][0] = __float_as_int(x.x), at[r][1] = __float_as_int(x.y);
             at[r][2] = __float_as_int(x.z), at[r][3] = __float_as_int(x.w);
         }
@@ -76,9 +84,9 @@ struct Fragment {
         }
     }
 
-    // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the same as in the
-    // instruction before, which the register file's reuse cache serves: with BANKS it lasts for eight of them, else a value of
-    // B lasts for TM.
+    // acc[j][i] += b[j] a[i]. Down one row and up the next, so that of three operands one is the
+    // same as in the instruction before, which the register file's reuse cache serves: with BANKS
+    // it lasts for eight of them, else a value of B lasts for TM.
     template <bool BANKS>
     __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM]) const
     {
@@ -94,10 +102,12 @@ struct Fragment {
     }
 };
 
-// acc += the product of a stage: `rows` of its ROWS compressed rows, fragments loaded one row ahead. a, b, index: the
-// thread's addresses. The loop's body is UNROLL rows, of which `rows` is a multiple; all are, where it is ROWS.
+// acc += the product of a stage: `rows` of its ROWS compressed rows, fragments loaded one row
+// ahead. a, b, index: the thread's addresses. The loop's body is UNROLL rows, of which `rows` is a
+// multiple; all are, where it is ROWS.
 template <class T, int ROWS, int UNROLL, bool BANKS>
-__device__ __forceinline__ void multiply_stage(float (&acc)[T::TN][T::TM], unsigned a, unsigned b, unsigned index, int rows = ROWS)
+__device__ __forceinline__ void
+multiply_stage(float (&acc)[T::TN][T::TM], unsigned a, unsigned b, unsigned index, int rows = ROWS)
 {
     if constexpr (UNROLL == ROWS) rows = ROWS;
     Fragment<T> f[2];

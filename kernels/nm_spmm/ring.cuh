@@ -1,4 +1,5 @@
-// The main loop of bulk.cu, stream.cu and cluster.cu: a ring of stages that the copy engine fills and all warps multiply.
+// The main loop of bulk.cu, stream.cu and cluster.cu: a ring of stages that the copy engine fills
+// and all warps multiply.
 //
 //   stage      As (box of A^T, by TMA) │ Bs │ index          one full and one empty barrier each
 //
@@ -33,30 +34,43 @@ struct Panel {
     __device__ __forceinline__ Where operator()(int position) const
     {
         const int step = first + position;
-        return {x, step * R::DEPTH, val + (size_t)step * R::B_FLOATS, index + (size_t)step * R::INDICES};
+        return {x, step * R::DEPTH, val + (size_t)step * R::B_FLOATS,
+                index + (size_t)step * R::INDICES};
     }
 };
 
 template <class T, int ROWS_, int DEPTH_, int STAGES, bool AHEAD, int UNROLL>
 struct Ring {
     static constexpr int ROWS = ROWS_, DEPTH = DEPTH_, BM = T::BM;
-    static constexpr int A_FLOATS = DEPTH * T::BM, B_FLOATS = ROWS * T::BN, INDICES = T::BN / T::SLOT * ROWS;
-    static constexpr int STAGE = (A_FLOATS + B_FLOATS + INDICES + 31) / 32 * 32;  // floats; TMA wants 128 bytes
-    static_assert(ROWS % 4 == 0, "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
-    static_assert(UNROLL % 4 == 0 && ROWS % UNROLL == 0, "the loop's body is some of a step's rows, four at a time");
-    static_assert(STAGES >= (AHEAD ? 3 : 2), "a stage is refilled one step after it was left: choose another stage");
+    static constexpr int A_FLOATS = DEPTH * T::BM, B_FLOATS = ROWS * T::BN,
+                         INDICES = T::BN / T::SLOT * ROWS;
+    static constexpr int STAGE =
+        (A_FLOATS + B_FLOATS + INDICES + 31) / 32 * 32;  // floats; TMA wants 128 bytes
+    static_assert(
+        ROWS % 4 == 0,
+        "indices are read four at a time: choose windows so that a step has 4, 8, ... rows");
+    static_assert(UNROLL % 4 == 0 && ROWS % UNROLL == 0,
+                  "the loop's body is some of a step's rows, four at a time");
+    static_assert(STAGES >= (AHEAD ? 3 : 2),
+                  "a stage is refilled one step after it was left: choose another stage");
     static_assert(DEPTH <= 256 && T::BM <= 256, "a box of TMA has at most 256 rows and columns");
 
     float* stages;      // [STAGES][STAGE]
     Barrier* barriers;  // [2][STAGES]: the stage is full, is empty
     const TensorMap* A;
-    unsigned full, empty, a, b, d;  // addresses: barriers; where the thread's parts of the first stage begin
-    Place<STAGES> place, refill;    // the stage to multiply next, and the one to fill again next
+    unsigned full, empty, a, b,
+        d;  // addresses: barriers; where the thread's parts of the first stage begin
+    Place<STAGES> place, refill;  // the stage to multiply next, and the one to fill again next
     Fragment<T> f[2];
     Rows<T> now, next;
 
-    __device__ __forceinline__ Ring(float* stages, Barrier* barriers, const TensorMap& A, const T& t)
-        : stages(stages), barriers(barriers), A(&A), full(address(barriers)), empty(full + STAGES * 8)
+    __device__ __forceinline__ Ring(float* stages, Barrier* barriers, const TensorMap& A,
+                                    const T& t)
+        : stages(stages),
+          barriers(barriers),
+          A(&A),
+          full(address(barriers)),
+          empty(full + STAGES * 8)
     {
         a = address(stages + t.m), b = address(stages + A_FLOATS + t.n);
         d = address(stages + A_FLOATS + B_FLOATS + t.n / T::SLOT * ROWS);
@@ -77,16 +91,18 @@ struct Ring {
     __device__ __forceinline__ void start(const Source& where, int total)
     {
         if (threadIdx.x == 0) {
-            for (int s = 0; s < STAGES; ++s) barrier_init(&barriers[s], 1), barrier_init(&barriers[STAGES + s], T::WARPS);
+            for (int s = 0; s < STAGES; ++s)
+                barrier_init(&barriers[s], 1), barrier_init(&barriers[STAGES + s], T::WARPS);
             barrier_init_fence();
             for (int s = 0; s < STAGES && s < total; ++s) copy(where(s), s);
         }
         __syncthreads();
     }
 
-    // Four rows from b on, whose indices are known; meanwhile the first fragment of the next four is loaded.
-    __device__ __forceinline__ void four(float (&acc)[T::TN][T::TM], unsigned a, unsigned b, unsigned next_a, unsigned next_b,
-                                         unsigned next_d)
+    // Four rows from b on, whose indices are known; meanwhile the first fragment of the next four
+    // is loaded.
+    __device__ __forceinline__ void four(float (&acc)[T::TN][T::TM], unsigned a, unsigned b,
+                                         unsigned next_a, unsigned next_b, unsigned next_d)
     {
         next.template load<ROWS>(next_d);
 #pragma unroll
@@ -98,11 +114,12 @@ struct Ring {
         now = next;
     }
 
-    // acc += the product of the steps at positions first ... last - 1 of `total`. All are multiplied, one call after the
-    // other. tail: rows of the last of these steps that are not zeros, a multiple of UNROLL; the others are left out.
+    // acc += the product of the steps at positions first ... last - 1 of `total`. All are
+    // multiplied, one call after the other. tail: rows of the last of these steps that are not
+    // zeros, a multiple of UNROLL; the others are left out.
     template <class Source>
-    __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM], const Source& where, int first, int last, int total,
-                                             int tail = ROWS)
+    __device__ __forceinline__ void multiply(float (&acc)[T::TN][T::TM], const Source& where,
+                                             int first, int last, int total, int tail = ROWS)
     {
         if (AHEAD && first < last) {
             wait(full + place.stage * 8, place.parity);
@@ -114,21 +131,24 @@ struct Ring {
             if constexpr (!AHEAD) {
                 wait(full + place.stage * 8, place.parity);
                 place.next();
-                multiply_stage<T, ROWS, UNROLL, true>(acc, a + at, b + at, d + at, step + 1 < last ? ROWS : tail);
+                multiply_stage<T, ROWS, UNROLL, true>(
+                    acc, a + at, b + at, d + at, step + 1 < last ? ROWS : tail);
             } else {
                 place.next();
                 const bool more = step + 1 < last;
-                const int then = more ? place.stage * STAGE * 4 : at;  // after the last step some fragment that nobody uses
+                const int then = more ? place.stage * STAGE * 4
+                                      : at;  // after the last step some fragment that nobody uses
 #pragma unroll(UNROLL == ROWS ? ROWS / UNROLL : 1)
                 for (int q = 0; q < ROWS; q += UNROLL) {
                     const bool here = q + UNROLL < ROWS;  // are the next rows in this stage, too?
 #pragma unroll
                     for (int v = 0; v < UNROLL - 4; v += 4)
-                        four(acc, a + at, b + at + (q + v) * T::BN * 4, a + at, b + at + (q + v + 4) * T::BN * 4,
-                             d + at + (q + v + 4) * 4);
+                        four(acc, a + at, b + at + (q + v) * T::BN * 4, a + at,
+                             b + at + (q + v + 4) * T::BN * 4, d + at + (q + v + 4) * 4);
                     if (!here && more) wait(full + place.stage * 8, place.parity);
                     four(acc, a + at, b + at + (q + UNROLL - 4) * T::BN * 4, a + (here ? at : then),
-                         b + (here ? at + (q + UNROLL) * T::BN * 4 : then), d + (here ? at + (q + UNROLL) * 4 : then));
+                         b + (here ? at + (q + UNROLL) * T::BN * 4 : then),
+                         d + (here ? at + (q + UNROLL) * 4 : then));
                 }
             }
             __syncwarp();

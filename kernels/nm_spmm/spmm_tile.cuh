@@ -1,4 +1,5 @@
-// What the published kernels share: hierarchical blocking (NM-SpMM, III-B, Table I), and how a step lies in memory.
+// What the published kernels share: hierarchical blocking (NM-SpMM, III-B, Table I), and how a step
+// lies in memory.
 //
 //   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major.
 //
@@ -14,8 +15,9 @@
 
 #include "float4.cuh"
 
-// Where a thread works. Its rows are m...m+3, and with TM = 8 those 4 * LM further on; its columns likewise. Lanes form
-// a grid of LM x LN, dealt in pairs that read the same 16 bytes (LM = 8, as in the authors' code; lanes 0 to 15):
+// Where a thread works. Its rows are m...m+3, and with TM = 8 those 4 * LM further on; its columns
+// likewise. Lanes form a grid of LM x LN, dealt in pairs that read the same 16 bytes (LM = 8, as in
+// the authors' code; lanes 0 to 15):
 //
 //           m  0  4  8 12 16 20 24 28
 //   n  0       0  2  4  6  8 10 12 14      A 16-byte read of shared memory serves sixteen lanes in a wavefront where
@@ -23,12 +25,15 @@
 template <int BM_, int BN_, int TM_, int TN_>
 struct PublishedTile {
     static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_;
-    static constexpr int WM = TM * TN, LM = WM / TM, LN = 32 / TN;  // of a warp: rows, lanes along rows and columns
+    static constexpr int WM = TM * TN, LM = WM / TM,
+                         LN = 32 / TN;  // of a warp: rows, lanes along rows and columns
     static constexpr int THREADS = BM * BN / (TM * TN);
-    static_assert((TM == 4 || TM == 8) && (TN == 4 || TN == 8), "a thread has 4 or 8 rows and columns");
-    static_assert(BM % WM == 0 && BN % 32 == 0, "whole warps make a block: choose BM and BN as their multiples");
-    // For __launch_bounds__: 8 blocks an SM leave small threads 128 registers, 6 medium ones 168. Without a number (0)
-    // the compiler spills some of theirs to fit one block more.
+    static_assert((TM == 4 || TM == 8) && (TN == 4 || TN == 8),
+                  "a thread has 4 or 8 rows and columns");
+    static_assert(BM % WM == 0 && BN % 32 == 0,
+                  "whole warps make a block: choose BM and BN as their multiples");
+    // For __launch_bounds__: 8 blocks an SM leave small threads 128 registers, 6 medium ones 168.
+    // Without a number (0) the compiler spills some of theirs to fit one block more.
     static constexpr int BLOCKS = TM * TN == 16 ? 8 : TM * TN == 32 ? 6 : 0;
     int m, n;  // within the block
 
@@ -43,8 +48,9 @@ struct PublishedTile {
     __device__ __forceinline__ int column(int j) const { return n + j / 4 * (4 * LN) + j % 4; }
 };
 
-// ROWS x COLUMNS floats, 16 bytes a thread and turn: calls body(row, column, turn, inside) for each; rows from ROWS on
-// are not `inside`, and the compiler knows that there are none where a turn of the block divides ROWS.
+// ROWS x COLUMNS floats, 16 bytes a thread and turn: calls body(row, column, turn, inside) for
+// each; rows from ROWS on are not `inside`, and the compiler knows that there are none where a turn
+// of the block divides ROWS.
 template <int ROWS, int COLUMNS, int THREADS, class Body>
 __device__ __forceinline__ void for_each_float4(Body body)
 {
@@ -61,29 +67,35 @@ __device__ __forceinline__ void load_ints(int* to, const int* from)
 {
 #pragma unroll
     for (int i = 0; i < COUNT; i += THREADS)
-        if (COUNT - i >= THREADS || i + (int)threadIdx.x < COUNT) to[i + threadIdx.x] = from[i + threadIdx.x];
+        if (COUNT - i >= THREADS || i + (int)threadIdx.x < COUNT)
+            to[i + threadIdx.x] = from[i + threadIdx.x];
 }
 
 // One compressed row of B and what it multiplies, in registers.
 template <class T, int SLOT>
 struct Fragment {
-    // Entries of Ds for a thread's columns: one where a warp shares it, else one for every four columns.
+    // Entries of Ds for a thread's columns: one where a warp shares it, else one for every four
+    // columns.
     static constexpr int PLACES = SLOT % 32 == 0 ? 1 : T::TN / 4;
     float a[PLACES][T::TM], b[T::TN];
 
     // The thread's q-th entry of Ds for compressed row p, at Ds[entry(t, q) * ROWS + p]
-    static __device__ __forceinline__ int entry(const T& t, int q) { return t.column(4 * q) / SLOT; }
+    static __device__ __forceinline__ int entry(const T& t, int q)
+    {
+        return t.column(4 * q) / SLOT;
+    }
 
     // row: of Bs; place[q]: rows of As
-    __device__ __forceinline__ void load(
-        const T& t, const float* As, const float* Bs, int row, const int (&place)[PLACES])
+    __device__ __forceinline__ void load(const T& t, const float* As, const float* Bs, int row,
+                                         const int (&place)[PLACES])
     {
 #pragma unroll
         for (int j = 0; j < T::TN; j += 4) put(&b[j], load4(&Bs[row * T::BN + t.column(j)]));
 #pragma unroll
         for (int q = 0; q < PLACES; ++q)
 #pragma unroll
-            for (int i = 0; i < T::TM; i += 4) put(&a[q][i], load4(&As[place[q] * T::BM + t.row(i)]));
+            for (int i = 0; i < T::TM; i += 4)
+                put(&a[q][i], load4(&As[place[q] * T::BM + t.row(i)]));
     }
 
     // acc[j][i] += a[i] * b[j]: TM * TN multiply-adds
@@ -92,7 +104,8 @@ struct Fragment {
 #pragma unroll
         for (int j = 0; j < T::TN; ++j)
 #pragma unroll
-            for (int i = 0; i < T::TM; ++i) acc[j][i] = fmaf(b[j], a[PLACES == 1 ? 0 : j / 4][i], acc[j][i]);
+            for (int i = 0; i < T::TM; ++i)
+                acc[j][i] = fmaf(b[j], a[PLACES == 1 ? 0 : j / 4][i], acc[j][i]);
     }
 
 private:
@@ -104,8 +117,8 @@ private:
 
 // One step of a block, with an entry of Ds looked up in shared memory for every row (Listing 2).
 template <class T, int ROWS, int SLOT>
-__device__ __forceinline__ void multiply_step(
-    float (&acc)[T::TN][T::TM], const T& t, const float* As, const float* Bs, const int* Ds)
+__device__ __forceinline__ void multiply_step(float (&acc)[T::TN][T::TM], const T& t,
+                                              const float* As, const float* Bs, const int* Ds)
 {
     using F = Fragment<T, SLOT>;
 #pragma unroll
@@ -119,10 +132,11 @@ __device__ __forceinline__ void multiply_step(
     }
 }
 
-// Writes the block's part of C (m x n), or adds it with ADD. VECTOR: 16 bytes at a time, for m a multiple of 4.
+// Writes the block's part of C (m x n), or adds it with ADD. VECTOR: 16 bytes at a time, for m a
+// multiple of 4.
 template <bool VECTOR, bool ADD, class T>
-__device__ __forceinline__ void store_tile(
-    float* C, const float (&acc)[T::TN][T::TM], const T& t, int m, int n, int m0, int n0)
+__device__ __forceinline__ void
+store_tile(float* C, const float (&acc)[T::TN][T::TM], const T& t, int m, int n, int m0, int n0)
 {
 #pragma unroll
     for (int j = 0; j < T::TN; ++j) {
@@ -133,16 +147,15 @@ __device__ __forceinline__ void store_tile(
             const int row = m0 + t.row(i);
             float* to = C + (size_t)column * m + row;
             if (VECTOR && !ADD) {
-                if (row < m) store4(to, make_float4(acc[j][i], acc[j][i + 1], acc[j][i + 2], acc[j][i + 3]));
+                if (row < m)
+                    store4(to, make_float4(acc[j][i], acc[j][i + 1], acc[j][i + 2], acc[j][i + 3]));
                 continue;
             }
 #pragma unroll
             for (int l = 0; l < 4; ++l) {
                 if (row + l >= m) continue;
-                if (ADD)
-                    atomicAdd(to + l, acc[j][i + l]);
-                else
-                    to[l] = acc[j][i + l];
+                if (ADD) atomicAdd(to + l, acc[j][i + l]);
+                else to[l] = acc[j][i + l];
             }
         }
     }

@@ -1,10 +1,12 @@
-// v1: hierarchical blocking (NM-SpMM's V1: Listings 1 and 2). Load, synchronise, multiply, synchronise.
+// v1: hierarchical blocking (NM-SpMM's V1: Listings 1 and 2). Load, synchronise, multiply,
+// synchronise.
 //
 //   for each step of DEPTH rows of A^T and ROWS compressed rows of B:
 //     As = all DEPTH rows ("non-packing"), Bs = values, Ds = index       through registers, 16 bytes a thread
 //     for each compressed row p:  acc += As[Ds[p]] x Bs[p]               index and both fragments from shared memory
 //
-// Every load waits for its address and every multiply-add for its operands: only other warps hide the latency.
+// Every load waits for its address and every multiply-add for its operands: only other warps hide
+// the latency.
 //
 // Template:  BM, BN, TM, TN, SLOT  see spmm_tile.cuh
 //            DEPTH, ROWS  rows of A^T and compressed rows of B in a step
@@ -15,13 +17,15 @@
 #include "spmm_tile.cuh"
 
 template <int BM, int BN, int TM, int TN, int DEPTH, int ROWS, int SLOT, bool VECTOR>
-__global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v1(
-    int m, int n, int k, int lda,     // sizes; lda floats from one column of A to the next, a multiple of 4
-    int steps,                        // ceil(k / DEPTH)
-    const float* __restrict__ A,      // m x k, column-major
-    const float* __restrict__ val,    // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
-    const int* __restrict__ index,    // gridDim.x x steps x (BN / SLOT) x ROWS: 0 to DEPTH - 1
-    float* __restrict__ C)            // m x n, column-major
+__global__ void
+__launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v1(
+    int m, int n, int k,
+    int lda,    // sizes; lda floats from one column of A to the next, a multiple of 4
+    int steps,  // ceil(k / DEPTH)
+    const float* __restrict__ A,  // m x k, column-major
+    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
+    const int* __restrict__ index,  // gridDim.x x steps x (BN / SLOT) x ROWS: 0 to DEPTH - 1
+    float* __restrict__ C)          // m x n, column-major
 {
     using T = PublishedTile<BM, BN, TM, TN>;
     constexpr int ENTRIES = BN / SLOT * ROWS;

@@ -1,4 +1,5 @@
-// v2: v1 with packing (NM-SpMM's V2: III-C1, Listing 3), for high sparsity; from 70% on in the paper.
+// v2: v1 with packing (NM-SpMM's V2: III-C1, Listing 3), for high sparsity; from 70% on in the
+// paper.
 //
 //   for each step:
 //     columns = col_info of the block and the step, then a barrier, for the addresses of A depend on them
@@ -14,15 +15,17 @@
 #include "spmm_tile.cuh"
 
 template <int BM, int BN, int TM, int TN, int DEPTH, int ROWS, int SLOT, bool VECTOR>
-__global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v2(
-    int m, int n, int k, int lda,         // sizes; lda floats from one column of A to the next, a multiple of 4
-    int steps,                            // ceil(k / DEPTH)
-    int capacity,                         // the most rows of A^T that a step needs
-    const float* __restrict__ A,          // m x k, column-major
-    const float* __restrict__ val,        // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
-    const int* __restrict__ index,        // gridDim.x x steps x (BN / SLOT) x ROWS: positions in col_info
-    const int* __restrict__ col_info,     // gridDim.x x steps x DEPTH: rows of A^T, then -1
-    float* __restrict__ C)                // m x n, column-major
+__global__ void
+__launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v2(
+    int m, int n, int k,
+    int lda,       // sizes; lda floats from one column of A to the next, a multiple of 4
+    int steps,     // ceil(k / DEPTH)
+    int capacity,  // the most rows of A^T that a step needs
+    const float* __restrict__ A,  // m x k, column-major
+    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
+    const int* __restrict__ index,  // gridDim.x x steps x (BN / SLOT) x ROWS: positions in col_info
+    const int* __restrict__ col_info,  // gridDim.x x steps x DEPTH: rows of A^T, then -1
+    float* __restrict__ C)             // m x n, column-major
 {
     using T = PublishedTile<BM, BN, TM, TN>;
     constexpr int ENTRIES = BN / SLOT * ROWS;
@@ -42,8 +45,10 @@ __global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, Publis
         load_ints<DEPTH, T::THREADS>(columns, col_info + at * DEPTH);
         __syncthreads();
         const float* b = val + (size_t)step * ROWS * pitch + n0;
-        // All rows first, then all of A, then all stores: one by one each would wait for the one before.
-        constexpr int STRIDE = T::THREADS / (BM / 4), PIECES = (DEPTH + STRIDE - 1) / STRIDE;  // of a thread
+        // All rows first, then all of A, then all stores: one by one each would wait for the one
+        // before.
+        constexpr int STRIDE = T::THREADS / (BM / 4),
+                      PIECES = (DEPTH + STRIDE - 1) / STRIDE;  // of a thread
         int row[PIECES];
         float4 piece[PIECES];
         for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int column, int p, bool inside) {

@@ -1,4 +1,5 @@
-// v3: two pipelines (NM-SpMM's V3: III-C2, Listing 4, Figs. 5 and 6), one in shared memory and one in registers.
+// v3: two pipelines (NM-SpMM's V3: III-C2, Listing 4, Figs. 5 and 6), one in shared memory and one
+// in registers.
 //
 //   step            0                    1                    2
 //   columns   0, 1│ copy 2            │ copy 3            │ ...     PACKED: a step ahead of the rows that they name
@@ -7,7 +8,8 @@
 //   fragments     │ 1 2 3 ...        0│ 1 2 3 ...        0│         a compressed row ahead of the multiply-adds
 //   FMA           │ 0 1 2 ...        ROWS-1               ...
 //
-// One barrier a step; the first fragment of a step is loaded before the last multiply-adds of the one before.
+// One barrier a step; the first fragment of a step is loaded before the last multiply-adds of the
+// one before.
 //
 // Template:  BM, BN, TM, TN, SLOT  see spmm_tile.cuh
 //            DEPTH, ROWS  rows of A^T and compressed rows of B in a step
@@ -33,39 +35,45 @@ __device__ __forceinline__ void copy_ints(unsigned to, const int* from, bool run
     }
 }
 
-template <int BM, int BN, int TM, int TN, int DEPTH, int ROWS, int SLOT, bool PACKED, bool ADD, bool VECTOR>
-__global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v3(
-    int m, int n, int k, int lda,         // sizes; lda floats from one column of A to the next, a multiple of 4
-    int steps,                            // ceil(k / DEPTH), at least gridDim.z
-    int capacity,                         // rows of A^T in a buffer: DEPTH, or PACKED the most that a step needs
-    const float* __restrict__ A,          // m x k, column-major
-    const float* __restrict__ val,        // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
-    const int* __restrict__ index,        // gridDim.x x steps x (BN / SLOT) x ROWS: rows of a buffer
-    const int* __restrict__ col_info,     // PACKED: gridDim.x x steps x DEPTH: rows of A^T, then -1
-    float* __restrict__ C)                // m x n, column-major
+template <int BM, int BN, int TM, int TN, int DEPTH, int ROWS, int SLOT, bool PACKED, bool ADD,
+          bool VECTOR>
+__global__ void
+__launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, TM, TN>::BLOCKS) v3(
+    int m, int n, int k,
+    int lda,       // sizes; lda floats from one column of A to the next, a multiple of 4
+    int steps,     // ceil(k / DEPTH), at least gridDim.z
+    int capacity,  // rows of A^T in a buffer: DEPTH, or PACKED the most that a step needs
+    const float* __restrict__ A,  // m x k, column-major
+    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
+    const int* __restrict__ index,     // gridDim.x x steps x (BN / SLOT) x ROWS: rows of a buffer
+    const int* __restrict__ col_info,  // PACKED: gridDim.x x steps x DEPTH: rows of A^T, then -1
+    float* __restrict__ C)             // m x n, column-major
 {
     using T = PublishedTile<BM, BN, TM, TN>;
     using F = Fragment<T, SLOT>;
-    constexpr int ENTRIES = BN / SLOT * ROWS, ROOM = (ENTRIES + 3) / 4 * 4;  // ints of a Ds, and of its buffer
-    constexpr int TURNS = (DEPTH * BM / 4 + T::THREADS - 1) / T::THREADS;    // of the block, for rows of A^T
-    constexpr int PREFETCH = ROWS < 16 ? ROWS : 16;  // rows whose index is in registers at once
+    constexpr int ENTRIES = BN / SLOT * ROWS,
+                  ROOM = (ENTRIES + 3) / 4 * 4;  // ints of a Ds, and of its buffer
+    constexpr int TURNS =
+        (DEPTH * BM / 4 + T::THREADS - 1) / T::THREADS;  // of the block, for rows of A^T
+    constexpr int PREFETCH = ROWS < 16 ? ROWS : 16;      // rows whose index is in registers at once
     constexpr int WIDE = ROWS % 4 == 0 && PREFETCH % 4 == 0;
     extern __shared__ float4 shared[];
-    const int part = capacity * BM + ROWS * BN;                              // floats of a buffer: As, Bs
+    const int part = capacity * BM + ROWS * BN;  // floats of a buffer: As, Bs
     float* const floats = reinterpret_cast<float*>(shared);
-    int* const entries = reinterpret_cast<int*>(floats + 2 * part);          // two Ds
-    int* const columns = entries + 2 * ROOM;                                 // PACKED: two of DEPTH
+    int* const entries = reinterpret_cast<int*>(floats + 2 * part);  // two Ds
+    int* const columns = entries + 2 * ROOM;                         // PACKED: two of DEPTH
     const unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     const T t;
     const int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN;
-    const int first = (long long)steps * blockIdx.z / gridDim.z, last = (long long)steps * (blockIdx.z + 1) / gridDim.z;
+    const int first = (long long)steps * blockIdx.z / gridDim.z,
+              last = (long long)steps * (blockIdx.z + 1) / gridDim.z;
     const size_t pitch = (size_t)gridDim.x * BN, at = (size_t)blockIdx.x * steps;
     float acc[TN][TM] = {};
     int column_of[TURNS];  // PACKED: of the next step, the rows of A^T that this thread copies
 
     auto copy_columns = [&](int step, int buffer) {
-        copy_ints<DEPTH, T::THREADS>(
-            base + 4 * (2 * part + 2 * ROOM + buffer * DEPTH), col_info + (at + step) * DEPTH, step < last);
+        copy_ints<DEPTH, T::THREADS>(base + 4 * (2 * part + 2 * ROOM + buffer * DEPTH),
+                                     col_info + (at + step) * DEPTH, step < last);
     };
     auto read_columns = [&](int buffer) {
         for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int, int turn, bool inside) {
@@ -78,12 +86,14 @@ __global__ void __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, Publis
         for_each_float4<DEPTH, BM, T::THREADS>([&](int i, int column, int turn, bool inside) {
             const int row = PACKED ? column_of[turn] : step * DEPTH + i;
             const bool run = (PACKED ? row >= 0 : row < k) && inside && m0 + column < m;
-            cp_async<16, CG>(as + 4 * (i * BM + column), A + ((size_t)row * lda + m0 + column), run);
+            cp_async<16, CG>(
+                as + 4 * (i * BM + column), A + ((size_t)row * lda + m0 + column), run);
         });
         for_each_float4<ROWS, BN, T::THREADS>([&](int i, int column, int, bool inside) {
             cp_async<16, CG>(bs + 4 * (i * BN + column), b + (i * pitch + column), inside);
         });
-        copy_ints<ENTRIES, T::THREADS>(base + 4 * (2 * part + buffer * ROOM), index + (at + step) * ENTRIES, true);
+        copy_ints<ENTRIES, T::THREADS>(
+            base + 4 * (2 * part + buffer * ROOM), index + (at + step) * ENTRIES, true);
     };
     auto arrive = [&] { cp_async_wait_all(), __syncthreads(); };
     int prefetched[F::PLACES][PREFETCH];

@@ -12,9 +12,11 @@ struct Registers {
     const Scales& scales;
     __device__ __forceinline__ void prefetch() const {}
     template <class S>
-    __device__ __forceinline__ void store(unsigned char*, typename S::Accumulators& acc, int group, const Part& part) const
+    __device__ __forceinline__ void
+    store(unsigned char*, typename S::Accumulators& acc, int group, const Part& part) const
     {
-        Out::write(acc, d, pitch, part.row * S::M + group * S::BLOCKS * 64, part.column * S::N, scales);
+        Out::write(
+            acc, d, pitch, part.row * S::M + group * S::BLOCKS * 64, part.column * S::N, scales);
     }
     __device__ __forceinline__ void finish() const {}
 };

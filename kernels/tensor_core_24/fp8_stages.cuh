@@ -1,4 +1,5 @@
-// Stages of 8-bit operands, as sparse_stages.cuh has them of 16-bit ones: twice the columns of A in as many bytes.
+// Stages of 8-bit operands, as sparse_stages.cuh has them of 16-bit ones: twice the columns of A in
+// as many bytes.
 //
 //   A   M rows x 64 values    the compressed columns k/2 to k/2 + 63: 64 bytes a row, 64-byte swizzle
 //   B   N rows x 128 values   columns k to k + 127 of B^T, which is row-major: 128 bytes a row, 128-byte swizzle
@@ -22,7 +23,8 @@
 #include "operands.cuh"
 #include "wgmma_eight.cuh"
 
-__device__ __forceinline__ void load_box(void* to, const TensorMap& map, int x, int y, Barrier* full, bool given, Policy policy)
+__device__ __forceinline__ void
+load_box(void* to, const TensorMap& map, int x, int y, Barrier* full, bool given, Policy policy)
 {
     if (given) tma_load(to, map, x, y, full, policy);
     else tma_load(to, map, x, y, full);
@@ -33,9 +35,10 @@ struct Stages {
     static constexpr int GROUPS = GROUPS_, BLOCKS = BLOCKS_, N = N_, STAGES = STAGES_;
     static constexpr int M = 64 * GROUPS * BLOCKS, K = 128, CHUNKS = N / 64;
     static constexpr int A_BYTES = M * 80, B_BYTES = N * 128, BYTES = A_BYTES + B_BYTES;
-    // Where the values and the words of a block of 64 rows begin: one after the other, or as a piece brings them.
-    static constexpr int PIECE = 5120, VALUES = PACKED ? PIECE : 4096, WORDS = PACKED ? PIECE : 1024,
-                         FIRST_WORD = PACKED ? 4096 : M * 64;
+    // Where the values and the words of a block of 64 rows begin: one after the other, or as a
+    // piece brings them.
+    static constexpr int PIECE = 5120, VALUES = PACKED ? PIECE : 4096,
+                         WORDS = PACKED ? PIECE : 1024, FIRST_WORD = PACKED ? 4096 : M * 64;
     static_assert(N % 8 == 0 && N <= 256, "the instruction multiplies 8 columns to 256");
     static_assert(M <= 256, "a box of the copy engine has up to 256 rows");
     using Accumulators = float[BLOCKS][N / 2];
@@ -43,9 +46,10 @@ struct Stages {
     unsigned char b[STAGES][B_BYTES];  // first, because it is swizzled over 1024 bytes
     unsigned char a[STAGES][A_BYTES];  // values and metadata
 
-    // One thread asks for stage s: columns k to k + 127 of A, for the tile of C that begins at (row, column).
-    __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k, Barrier* full,
-                                         const Hints& hints)
+    // One thread asks for stage s: columns k to k + 127 of A, for the tile of C that begins at
+    // (row, column).
+    __device__ __forceinline__ void load(const Operands& from, int s, int row, int column, int k,
+                                         Barrier* full, const Hints& hints)
     {
         arrive_expect(full, BYTES);
         load_box(a[s], from.a, k / 2, row, full, hints.given, hints.a);
@@ -53,8 +57,9 @@ struct Stages {
         load_box(b[s], from.b, k, column, full, hints.given, hints.b);
     }
 
-    __device__ __forceinline__ void load_pieces(const unsigned char* packed, int steps, int s, int row, int step, Barrier* full,
-                                                const Hints& hints)
+    __device__ __forceinline__ void
+    load_pieces(const unsigned char* packed, int steps, int s, int row, int step, Barrier* full,
+                const Hints& hints)
     {
 #pragma unroll
         for (int i = 0; i < M / 64; ++i) {
@@ -65,8 +70,9 @@ struct Stages {
     }
 
     // The same from A in the order of use, `fp8.pack`: `steps` pieces for each 64 rows.
-    __device__ __forceinline__ void load_packed(const Operands& from, const unsigned char* packed, int steps, int s, int row,
-                                                int column, int k, Barrier* full, const Hints& hints)
+    __device__ __forceinline__ void
+    load_packed(const Operands& from, const unsigned char* packed, int steps, int s, int row,
+                int column, int k, Barrier* full, const Hints& hints)
     {
         arrive_expect(full, BYTES);
         load_pieces(packed, steps, s, row, k / K, full, hints);
@@ -75,52 +81,57 @@ struct Stages {
 
     // The same by one of two blocks of a cluster: its own A, and half of the columns of B for both.
     template <int SHARE>
-    __device__ __forceinline__ void load_share(const Operands& from, int s, int row, int column, int k, Barrier* full,
-                                               const Hints& hints, int rank)
+    __device__ __forceinline__ void load_share(const Operands& from, int s, int row, int column,
+                                               int k, Barrier* full, const Hints& hints, int rank)
     {
         static_assert(SHARE == 2, "blocks come in pairs");
         arrive_expect(full, BYTES);
         tma_load(a[s], from.a, k / 2, row, full, hints.a);
         tma_load(a[s] + FIRST_WORD, from.e, 2 * k, row / 64, full, hints.a);
-        tma_multicast(b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
+        tma_multicast(
+            b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
     }
 
     // Both at once: its own A in the order of use, and half of the columns of B for both.
-    __device__ __forceinline__ void load_packed_share(const Operands& from, const unsigned char* packed, int steps, int s,
-                                                      int row, int column, int k, Barrier* full, const Hints& hints, int rank)
+    __device__ __forceinline__ void
+    load_packed_share(const Operands& from, const unsigned char* packed, int steps, int s, int row,
+                      int column, int k, Barrier* full, const Hints& hints, int rank)
     {
         arrive_expect(full, BYTES);
         load_pieces(packed, steps, s, row, k / K, full, hints);
-        tma_multicast(b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
+        tma_multicast(
+            b[s] + rank * (B_BYTES / 2), from.b, k, column + rank * (N / 2), full, 3, hints.b);
     }
 
-    // A warpgroup's asynchronous share of half of stage s, its first 64 columns of A or its last. add: whether to add to the
-    // accumulators or to begin with zero. word: takes the metadata, and is read until the wgmma are done.
+    // A warpgroup's asynchronous share of half of stage s, its first 64 columns of A or its last.
+    // add: whether to add to the accumulators or to begin with zero. word: takes the metadata, and
+    // is read until the wgmma are done.
     //
-    // A half is a group of wgmma of its own: where one needs two words for the same accumulators while another is under way,
-    // ptxas lets every wgmma wait for the one before (C7513).
-    __device__ __forceinline__ void multiply(Accumulators& acc, unsigned (&word)[BLOCKS], int s, int half, int group,
-                                             bool add) const
+    // A half is a group of wgmma of its own: where one needs two words for the same accumulators
+    // while another is under way, ptxas lets every wgmma wait for the one before (C7513).
+    __device__ __forceinline__ void multiply(Accumulators& acc, unsigned (&word)[BLOCKS], int s,
+                                             int half, int group, bool add) const
     {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i) {
-            const unsigned* e = reinterpret_cast<const unsigned*>(a[s] + FIRST_WORD + (group * BLOCKS + i) * WORDS);
+            const unsigned* e =
+                reinterpret_cast<const unsigned*>(a[s] + FIRST_WORD + (group * BLOCKS + i) * WORDS);
             word[i] = e[half * 128 + threadIdx.x % 128];
         }
         const unsigned char* mine = a[s] + group * BLOCKS * VALUES;
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
-            WgmmaE4m3<N>::sparse(acc[i], k_major<64>(mine + i * VALUES + 32 * half), k_major<128>(b[s] + 64 * half), word[i],
-                                 add);
+            WgmmaE4m3<N>::sparse(acc[i], k_major<64>(mine + i * VALUES + 32 * half),
+                                 k_major<128>(b[s] + 64 * half), word[i], add);
         wgmma_commit();
     }
 
-    // A warpgroup multiplies `steps` stages from the ring, at least one, and hands each back, hand_back(stage), when the first
-    // half of the next one has been issued.
+    // A warpgroup multiplies `steps` stages from the ring, at least one, and hands each back,
+    // hand_back(stage), when the first half of the next one has been issued.
     template <class HandBack>
-    __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
-                                            HandBack hand_back) const
+    __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps,
+                                            int group, Barrier* full, HandBack hand_back) const
     {
         unsigned first[BLOCKS], last[BLOCKS];
         wait(&full[at.stage], at.parity);
@@ -144,8 +155,8 @@ struct Stages {
         settle(acc);
         hand_back(before);
     }
-    __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps, int group, Barrier* full,
-                                            Barrier* empty) const
+    __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int steps,
+                                            int group, Barrier* full, Barrier* empty) const
     {
         consume(acc, at, steps, group, full, [=](int stage) { hand_back_warp(&empty[stage]); });
     }

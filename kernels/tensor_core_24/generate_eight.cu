@@ -1,7 +1,8 @@
-// Random operands of e4m3: A, 2:4 along k, and B^T, dense (fp8_operands.py makes the same bits with NumPy).
+// Random operands of e4m3: A, 2:4 along k, and B^T, dense (fp8_operands.py makes the same bits with
+// NumPy).
 //
-// Every group and every value comes from its position alone (splitmix.cuh), as in generate.cu: uniform in (-448, 448), whose
-// ends are the largest numbers, rounded to the nearest.
+// Every group and every value comes from its position alone (splitmix.cuh), as in generate.cu:
+// uniform in (-448, 448), whose ends are the largest numbers, rounded to the nearest.
 
 #include "splitmix.cuh"
 
@@ -20,11 +21,10 @@ __device__ __forceinline__ unsigned random_two(u64 key, u64 index)
 }
 
 // A: a thread makes sixteen columns of a row, eight values and one uint16 of metadata.
-__global__ void sparse_eight(
-    int m, int k,             // sizes; k_pad = k rounded up to 32
-    u64 indices, u64 values,  // keys
-    u8* __restrict__ val,     // m x k_pad / 2, row-major, 8-byte aligned
-    unsigned short* __restrict__ meta)  // m x k_pad / 16, row-major
+__global__ void sparse_eight(int m, int k,             // sizes; k_pad = k rounded up to 32
+                             u64 indices, u64 values,  // keys
+                             u8* __restrict__ val,     // m x k_pad / 2, row-major, 8-byte aligned
+                             unsigned short* __restrict__ meta)  // m x k_pad / 16, row-major
 {
     const unsigned units = 2 * (k / 32 + (k % 32 != 0));  // threads of a row
     const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -34,8 +34,8 @@ __global__ void sparse_eight(
     unsigned kept[2] = {}, packed = 0;
 #pragma unroll
     for (int g = 0; g < 4; g++) {
-        // The pairs (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3): those that lie in the columns there are, and
-        // in the padding the first one.
+        // The pairs (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3): those that lie in the columns
+        // there are, and in the padding the first one.
         const int left = k - column - 4 * g, pairs = left >= 4 ? 6 : left == 3 ? 3 : 1;
         const unsigned choice = __umulhi(random_u32(indices, 4 * thread + g), pairs);
         packed |= (0xEDC984u >> 4 * choice & 15) << 4 * g;
@@ -47,17 +47,17 @@ __global__ void sparse_eight(
 }
 
 // B: a thread makes eight values, one after the other in memory.
-__global__ void dense_eight(
-    u64 size,             // elements, n * k
-    u64 key,
-    u8* __restrict__ B)   // 8-byte aligned
+__global__ void dense_eight(u64 size,  // elements, n * k
+                            u64 key,
+                            u8* __restrict__ B)  // 8-byte aligned
 {
     const u64 at = 8 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
     unsigned two[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) two[i] = random_two(key, at + 2 * i);
     if (at + 8 <= size)
-        reinterpret_cast<uint2*>(B)[at / 8] = make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
+        reinterpret_cast<uint2*>(B)[at / 8] =
+            make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
     else
 #pragma unroll
         for (int i = 0; i < 8; i++)

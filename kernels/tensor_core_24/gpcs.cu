@@ -1,7 +1,8 @@
-// gpcs: which SMs the blocks of a cluster run on. The hardware keeps a cluster within one GPC, so they are of the same.
+// gpcs: which SMs the blocks of a cluster run on. The hardware keeps a cluster within one GPC, so
+// they are of the same.
 //
-// Launched with so much shared memory that a block has its SM for itself, and a block stays until others have begun
-// everywhere: otherwise a few SMs would do all the work.
+// Launched with so much shared memory that a block has its SM for itself, and a block stays until
+// others have begun everywhere: otherwise a few SMs would do all the work.
 #include "sm.cuh"
 
 // found: one for every block; stay: clocks

@@ -1,5 +1,6 @@
-// mma_sp: the published kernel, 2:4 sparse times dense on the tensor cores of Ampere and later ("Implementing a 2:4
-// Sparse GEMM Kernel with Tensor Cores", section "Implementation Details"), and its family.
+// mma_sp: the published kernel, 2:4 sparse times dense on the tensor cores of Ampere and later
+// ("Implementing a 2:4 Sparse GEMM Kernel with Tensor Cores", section "Implementation Details"),
+// and its family.
 //
 //   C (m x n) = alpha A (m x k, 2:4 sparse along k) . B (k x n) + beta C_in + bias,  16-bit, row-major, float32 sums
 //
@@ -10,9 +11,10 @@
 //          │ warp 2 │ warp 3 │                       steps 0 and 1 are copied, and 0a is loaded, before the loop;
 //          └────────┴────────┘                       a and b are the parts of a step, 32 columns each
 //
-// The metadata of 64 x 64 of A is 32 rows of 16 bytes, swizzled beforehand (formats/two_four.py), which one ldmatrix.x4
-// gives to a warp for both parts: lanes 0 and 1 of every four hold the first, lanes 2 and 3 the second, and the
-// instruction's selector says which. Even threads copy it, because .cg, past L1, takes 16 bytes and nothing less.
+// The metadata of 64 x 64 of A is 32 rows of 16 bytes, swizzled beforehand (formats/two_four.py),
+// which one ldmatrix.x4 gives to a warp for both parts: lanes 0 and 1 of every four hold the first,
+// lanes 2 and 3 the second, and the instruction's selector says which. Even threads copy it,
+// because .cg, past L1, takes 16 bytes and nothing less.
 //
 // Template:  DTYPE      BF16 or F16
 //            BM, BN, BK rows and columns of C that a block computes, columns of A in a stage; published: 128, 128, 64
@@ -30,11 +32,12 @@
 #include "mma_tile.cuh"
 #include "mma_warp.cuh"
 
-template <Dtype DTYPE, int BM, int BN, int BK, int WM, int WN, int STAGES, CachePolicy CACHE, MetadataBy METADATA,
-          int SELECTORS, int LDMATRIX, int GROUP, int ALIGN, bool MASK, int EPILOGUE>
+template <Dtype DTYPE, int BM, int BN, int BK, int WM, int WN, int STAGES, CachePolicy CACHE,
+          MetadataBy METADATA, int SELECTORS, int LDMATRIX, int GROUP, int ALIGN, bool MASK,
+          int EPILOGUE>
 __global__ void __launch_bounds__(MmaTile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
     int m, int n, int k,
-    const u16* __restrict__ val,     // m' x k' / 2, values; m' and k' are m and k rounded up to BM and BK, with zeros
+    const u16* __restrict__ val,  // m' x k' / 2, values; m' and k' are m and k rounded up to BM and BK, with zeros
     const u16* __restrict__ meta,    // m' / 2 x k' / 8, `two_four.swizzle(meta, BM, BK)`
     const u16* __restrict__ B,       // k x n
     u16* __restrict__ C,             // m x n
@@ -44,7 +47,8 @@ __global__ void __launch_bounds__(MmaTile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
 {
     using T = MmaTile<BM, BN, BK, WM, WN>;
     static_assert(STAGES >= 2, "one stage is filled while another is multiplied");
-    static_assert(2 * BM * BN <= STAGES * T::STAGE, "the tile of C reuses the stages: choose more of them");
+    static_assert(
+        2 * BM * BN <= STAGES * T::STAGE, "the tile of C reuses the stages: choose more of them");
     extern __shared__ __align__(128) char shared[];  // STAGES stages, see mma_tile.cuh
     const unsigned stages = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     const unsigned last = stages + (STAGES - 1) * T::STAGE;
@@ -70,7 +74,8 @@ __global__ void __launch_bounds__(MmaTile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
-            if (part == PARTS - 1) {  // on to the next stage, which must have landed, of all threads
+            if (part ==
+                PARTS - 1) {  // on to the next stage, which must have landed, of all threads
                 cp_async_wait_group<STAGES - 2>();
                 __syncthreads();
                 stage = stage == last ? stages : stage + T::STAGE;
@@ -90,6 +95,7 @@ __global__ void __launch_bounds__(MmaTile<BM, BN, BK, WM, WN>::THREADS) mma_sp(
     const unsigned thread = thread_now();
     const int row = again.x + T::warp_m(thread), column = again.y + T::warp_n(thread);
     const size_t at = (size_t)row * n + column;
-    store_tile<T, DTYPE, ALIGN, MASK, EPILOGUE>(acc, thread % 32, shared + thread / 32 * (WM * WN * 2), C + at, n,
-                                                m - row, n - column, alpha, beta, C_in + at, bias + row);
+    store_tile<T, DTYPE, ALIGN, MASK, EPILOGUE>(
+        acc, thread % 32, shared + thread / 32 * (WM * WN * 2), C + at, n, m - row, n - column,
+        alpha, beta, C_in + at, bias + row);
 }

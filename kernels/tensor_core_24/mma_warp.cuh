@@ -1,4 +1,5 @@
-// mma_sp.cu, shared memory to registers and on to C: what a warp does for its WM x WN part of the block's tile.
+// mma_sp.cu, shared memory to registers and on to C: what a warp does for its WM x WN part of the
+// block's tile.
 #pragma once
 
 #include "half.cuh"
@@ -22,8 +23,10 @@ struct Fragments {
 // SELECTORS 1               a word for each 16 rows and part, read by lanes 0 and 1 of every four, repeated by 2 and 3
 template <class T, int SELECTORS, int LDMATRIX>
 struct Warp {
-    static_assert(SELECTORS == 1 || SELECTORS == 2, "one pair of lanes holds the metadata, or two take turns");
-    static_assert(LDMATRIX == 4 || (LDMATRIX == 2 && SELECTORS == 2 && T::WM == 64), "ldmatrix.x2 serves 64 rows");
+    static_assert(SELECTORS == 1 || SELECTORS == 2,
+                  "one pair of lanes holds the metadata, or two take turns");
+    static_assert(LDMATRIX == 4 || (LDMATRIX == 2 && SELECTORS == 2 && T::WM == 64),
+                  "ldmatrix.x2 serves 64 rows");
     int a, b, e;  // byte offsets in a stage that this lane gives to ldmatrix in part 0
 
     __device__ Warp()
@@ -36,14 +39,16 @@ struct Warp {
     }
 
     // before: the fragments of the part before, whose metadata may serve this one too.
-    __device__ __forceinline__ void load(Fragments<T>& f, const Fragments<T>& before, unsigned stage, int part) const
+    __device__ __forceinline__ void load(Fragments<T>& f, const Fragments<T>& before,
+                                         unsigned stage, int part) const
     {
         const unsigned plane = stage + e + part / 2 * T::PLANE;
         if constexpr (SELECTORS == 1) {
 #pragma unroll
-            for (int i = 0; i < T::WM / 16; ++i) f.e[i] = load_shared_word(plane + i * 128 + part % 2 * 8);
+            for (int i = 0; i < T::WM / 16; ++i)
+                f.e[i] = load_shared_word(plane + i * 128 + part % 2 * 8);
         } else if constexpr (LDMATRIX == 2) {
-            ldmatrix_x2(reinterpret_cast<unsigned(&)[2]>(f.e), plane + part % 2 * 256);
+            ldmatrix_x2(reinterpret_cast<unsigned (&)[2]>(f.e), plane + part % 2 * 256);
         } else if (part % 2) {
 #pragma unroll
             for (int i = 0; i < T::WM / 16; ++i) f.e[i] = before.e[i];
@@ -53,7 +58,8 @@ struct Warp {
             ldmatrix_x2(f.e, plane);
         }
 #pragma unroll
-        for (int i = 0; i < T::WM / 16; ++i)  // 32 columns are two chunks: bit 5 of the offset counts pairs of them
+        for (int i = 0; i < T::WM / 16;
+             ++i)  // 32 columns are two chunks: bit 5 of the offset counts pairs of them
             ldmatrix_x4(f.a[i], ((stage + a) ^ part * 32) + i * 16 * T::A_CHUNKS * 16);
 #pragma unroll
         for (int j = 0; j < T::WN / 8; ++j)
@@ -61,8 +67,8 @@ struct Warp {
     }
 
     template <Dtype DTYPE>
-    __device__ __forceinline__ void multiply(float (&acc)[T::WM / 16][T::WN / 8][4], const Fragments<T>& f,
-                                             int part) const
+    __device__ __forceinline__ void
+    multiply(float (&acc)[T::WM / 16][T::WN / 8][4], const Fragments<T>& f, int part) const
     {
 #pragma unroll
         for (int i = 0; i < T::WM / 16; ++i)
@@ -76,15 +82,30 @@ struct Warp {
     }
 };
 
-template <int BYTES> struct Bytes;
-template <> struct Bytes<16> { using type = uint4; };
-template <> struct Bytes<8> { using type = uint2; };
-template <> struct Bytes<4> { using type = unsigned; };
-template <> struct Bytes<2> { using type = u16; };
+template <int BYTES>
+struct Bytes;
+template <>
+struct Bytes<16> {
+    using type = uint4;
+};
+template <>
+struct Bytes<8> {
+    using type = uint2;
+};
+template <>
+struct Bytes<4> {
+    using type = unsigned;
+};
+template <>
+struct Bytes<2> {
+    using type = u16;
+};
 
-// body(its place in `shared`, its element of C) for each word of ALIGN bytes of a warp's WM x WN that a lane stores.
+// body(its place in `shared`, its element of C) for each word of ALIGN bytes of a warp's WM x WN
+// that a lane stores.
 template <class T, int ALIGN, bool MASK, class Body>
-__device__ __forceinline__ void for_each_word(int lane, char* shared, int n, int rows, int columns, Body body)
+__device__ __forceinline__ void
+for_each_word(int lane, char* shared, int n, int rows, int columns, Body body)
 {
     using DealC = Deal<T::WM, 2 * T::WN / ALIGN, 32>;
 #pragma unroll(ALIGN == 16 ? 8 : 4)  // words in flight, where they come from C_in
@@ -97,18 +118,21 @@ __device__ __forceinline__ void for_each_word(int lane, char* shared, int n, int
     }
 }
 
-// A warp's WM x WN of C, rounded once: through `shared`, WM x WN x 2 bytes of its own, so that whole lines are written.
-// C, C_in, bias: where the warp's part begins; rows, columns: how many of it exist, looked at with MASK only.
+// A warp's WM x WN of C, rounded once: through `shared`, WM x WN x 2 bytes of its own, so that
+// whole lines are written. C, C_in, bias: where the warp's part begins; rows, columns: how many of
+// it exist, looked at with MASK only.
 template <class T, Dtype DTYPE, int ALIGN, bool MASK, int EPILOGUE>
-__device__ __forceinline__ void store_tile(const float (&acc)[T::WM / 16][T::WN / 8][4], int lane, char* shared, u16* C,
-                                           int n, int rows, int columns, float alpha, float beta, const u16* C_in,
-                                           const float* bias)
+__device__ __forceinline__ void
+store_tile(const float (&acc)[T::WM / 16][T::WN / 8][4], int lane, char* shared, u16* C, int n,
+           int rows, int columns, float alpha, float beta, const u16* C_in, const float* bias)
 {
     using Word = typename Bytes<ALIGN>::type;
     constexpr int CHUNKS = T::WN / 8;
     const int g = lane / 4, t = lane % 4;
     if constexpr (EPILOGUE & BETA) {
-        for_each_word<T, ALIGN, MASK>(lane, shared, n, rows, columns, [=](Word& x, size_t at) { x = *reinterpret_cast<const Word*>(C_in + at); });
+        for_each_word<T, ALIGN, MASK>(lane, shared, n, rows, columns, [=](Word& x, size_t at) {
+            x = *reinterpret_cast<const Word*>(C_in + at);
+        });
         __syncwarp();
     }
 #pragma unroll
@@ -119,7 +143,8 @@ __device__ __forceinline__ void store_tile(const float (&acc)[T::WM / 16][T::WN 
             const float add = EPILOGUE & BIAS && (!MASK || row < rows) ? bias[row] : 0;
 #pragma unroll
             for (int j = 0; j < CHUNKS; ++j) {
-                unsigned& two = *reinterpret_cast<unsigned*>(shared + chunk_at<CHUNKS>(row, j) + t * 4);
+                unsigned& two =
+                    *reinterpret_cast<unsigned*>(shared + chunk_at<CHUNKS>(row, j) + t * 4);
                 float x = acc[i][j][2 * half], y = acc[i][j][2 * half + 1];
                 if constexpr (EPILOGUE != PLAIN) x *= alpha, y *= alpha;
                 if constexpr (EPILOGUE & BETA) {
@@ -131,5 +156,7 @@ __device__ __forceinline__ void store_tile(const float (&acc)[T::WM / 16][T::WN 
             }
         }
     __syncwarp();
-    for_each_word<T, ALIGN, MASK>(lane, shared, n, rows, columns, [=](Word& x, size_t at) { *reinterpret_cast<Word*>(C + at) = x; });
+    for_each_word<T, ALIGN, MASK>(lane, shared, n, rows, columns, [=](Word& x, size_t at) {
+        *reinterpret_cast<Word*>(C + at) = x;
+    });
 }

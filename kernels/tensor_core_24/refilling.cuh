@@ -20,9 +20,11 @@ struct Cursor {
 };
 
 template <class Loop, class S, class Loader, class Epilogue>
-__device__ __forceinline__ void multiply_refilling(const Loader& loader, const TileOrder& order, int steps, const Epilogue& epilogue)
+__device__ __forceinline__ void multiply_refilling(const Loader& loader, const TileOrder& order,
+                                                   int steps, const Epilogue& epilogue)
 {
-    static_assert(S::STAGES >= 3, "a warp refills a stage while the next one is multiplied and another is there");
+    static_assert(S::STAGES >= 3,
+                  "a warp refills a stage while the next one is multiplied and another is there");
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);
     __shared__ Barrier full[S::STAGES], empty[S::STAGES];
@@ -34,13 +36,16 @@ __device__ __forceinline__ void multiply_refilling(const Loader& loader, const T
     Cursor ask{(int)blockIdx.x, 0};
     order.find(ask.tile, ask.row, ask.column);
     const auto hints = loader.hints();
-    const auto refill = [&](int stage) { loader.load(ring, stage, ask.row, ask.column, ask.step, &full[stage], hints); };
+    const auto refill = [&](int stage) {
+        loader.load(ring, stage, ask.row, ask.column, ask.step, &full[stage], hints);
+    };
     for (int s = 0; s < S::STAGES; ++s, ask.next(order, steps))
         if (threadIdx.x == 0 && ask.tile < order.tiles()) refill(s);
 
     Loop loop(ring, group, empty);
-    Place<S::STAGES> refilled;  // the stage that is refilled next, with the parity of its hand-backs
-    int turn = -1;              // the warp that does so; the first step hands back, and nobody refills
+    Place<S::STAGES>
+        refilled;   // the stage that is refilled next, with the parity of its hand-backs
+    int turn = -1;  // the warp that does so; the first step hands back, and nobody refills
     const auto hand_back = [&](int stage) {
         loop.hand_back(stage);
         if (turn >= 0) {

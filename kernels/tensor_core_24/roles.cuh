@@ -1,4 +1,5 @@
-// A block of a Hopper kernel: one thread asks for stages, warpgroups multiply them, tile after tile.
+// A block of a Hopper kernel: one thread asks for stages, warpgroups multiply them, tile after
+// tile.
 //
 //   producer      tile scheduler ─► loader ──► full[s]        gives its registers away
 //   warpgroups    tile scheduler    full[s] ─► main loop ─► empty[s] ─► epilogue
@@ -20,7 +21,8 @@
 
 // ---- tile schedulers: each(work) calls work(part) for all that a block multiplies
 
-// Steps from <= step < to of the tile (row, column), in units of tiles; cut: whether its sums are a part of the tile's.
+// Steps from <= step < to of the tile (row, column), in units of tiles; cut: whether its sums are a
+// part of the tile's.
 struct Part {
     int row, column, from, to;
     bool cut = false;
@@ -54,7 +56,8 @@ struct Resident {
     }
 };
 
-// Clusters that stay, of SHARE blocks one below the other; order: of what a cluster multiplies at a time.
+// Clusters that stay, of SHARE blocks one below the other; order: of what a cluster multiplies at a
+// time.
 template <int SHARE>
 struct Clusters {
     TileOrder order;
@@ -72,16 +75,21 @@ struct Clusters {
     }
 };
 
-// ---- loaders: load(ring, stage, row, column, step, full, hints()) by one thread; row and column in units of tiles; kept: Hints
+// ---- loaders: load(ring, stage, row, column, step, full, hints()) by one thread; row and column
+// in units of tiles; kept: Hints
 
 // Nothing is said to L2.
 struct Plain {
     const Operands& from;
     struct Silent {};
-    __device__ __forceinline__ void prefetch() const { tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b); }
+    __device__ __forceinline__ void prefetch() const
+    {
+        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b);
+    }
     __device__ __forceinline__ Silent hints() const { return {}; }
     template <class S>
-    __device__ __forceinline__ void load(S& ring, int s, int row, int column, int step, Barrier* full, Silent) const
+    __device__ __forceinline__ void
+    load(S& ring, int s, int row, int column, int step, Barrier* full, Silent) const
     {
         ring.load(from, s, row * S::M, column * S::N, step * S::K, full);
     }
@@ -90,10 +98,14 @@ struct Plain {
 struct Tiled {
     const Operands& from;
     int kept;
-    __device__ __forceinline__ void prefetch() const { tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b); }
+    __device__ __forceinline__ void prefetch() const
+    {
+        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b);
+    }
     __device__ __forceinline__ Hints hints() const { return Hints(kept); }
     template <class S>
-    __device__ __forceinline__ void load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
+    __device__ __forceinline__ void
+    load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
     {
         ring.load(from, s, row * S::M, column * S::N, step * S::K, full, hints);
     }
@@ -112,9 +124,11 @@ struct Packed {
     }
     __device__ __forceinline__ Hints hints() const { return Hints(kept); }
     template <class S>
-    __device__ __forceinline__ void load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
+    __device__ __forceinline__ void
+    load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
     {
-        ring.load_packed(from, packed, steps, s, row * S::M, column * S::N, step * S::K, full, hints);
+        ring.load_packed(
+            from, packed, steps, s, row * S::M, column * S::N, step * S::K, full, hints);
     }
 };
 
@@ -123,12 +137,17 @@ template <int SHARE>
 struct Shared {
     const Operands& from;
     int kept;
-    __device__ __forceinline__ void prefetch() const { tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b); }
+    __device__ __forceinline__ void prefetch() const
+    {
+        tma_prefetch(from.a), tma_prefetch(from.e), tma_prefetch(from.b);
+    }
     __device__ __forceinline__ Hints hints() const { return Hints(kept); }
     template <class S>
-    __device__ __forceinline__ void load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
+    __device__ __forceinline__ void
+    load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
     {
-        ring.template load_share<SHARE>(from, s, row * S::M, column * S::N, step * S::K, full, hints, blockIdx.x % SHARE);
+        ring.template load_share<SHARE>(
+            from, s, row * S::M, column * S::N, step * S::K, full, hints, blockIdx.x % SHARE);
     }
 };
 
@@ -140,9 +159,11 @@ struct PackedPairs {
     __device__ __forceinline__ void prefetch() const { tma_prefetch(from.b); }
     __device__ __forceinline__ Hints hints() const { return Hints(kept); }
     template <class S>
-    __device__ __forceinline__ void load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
+    __device__ __forceinline__ void
+    load(S& ring, int s, int row, int column, int step, Barrier* full, const Hints& hints) const
     {
-        ring.load_packed_share(from, packed, steps, s, row * S::M, column * S::N, step * S::K, full, hints, blockIdx.x % 2);
+        ring.load_packed_share(from, packed, steps, s, row * S::M, column * S::N, step * S::K, full,
+                               hints, blockIdx.x % 2);
     }
 };
 
@@ -159,12 +180,14 @@ struct FromPointers {
         : ring(ring), number(number), empty(empty)
     {
     }
-    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full)
+    __device__ __forceinline__ void
+    operator()(typename S::Accumulators& acc, int steps, Barrier* full)
     {
         ring.consume(acc, at, steps, number, full, empty);
     }
     template <class HandBack>
-    __device__ __forceinline__ void operator()(typename S::Accumulators& acc, int steps, Barrier* full, HandBack hand_back)
+    __device__ __forceinline__ void
+    operator()(typename S::Accumulators& acc, int steps, Barrier* full, HandBack hand_back)
     {
         ring.consume(acc, at, steps, number, full, hand_back);
     }
@@ -180,9 +203,11 @@ struct Squares {
     const Scaled& scale;
     __device__ __forceinline__ void prefetch() const { tma_prefetch(c); }
     template <class S>
-    __device__ __forceinline__ void store(unsigned char* shared, typename S::Accumulators& acc, int group, const Part& part) const
+    __device__ __forceinline__ void
+    store(unsigned char* shared, typename S::Accumulators& acc, int group, const Part& part) const
     {
-        after<S, Out>(shared)[group].write(acc, c, part.row * S::M + group * S::BLOCKS * 64, part.column * S::N, scale, 1 + group);
+        after<S, Out>(shared)[group].write(
+            acc, c, part.row * S::M + group * S::BLOCKS * 64, part.column * S::N, scale, 1 + group);
     }
     __device__ __forceinline__ void finish() const
     {
@@ -192,19 +217,22 @@ struct Squares {
 
 // ---- the block
 
-// SHARE: blocks of a cluster that load for each other. GIVE, TAKE: registers of a thread after launch; 0: as before. ROLLED: the producer's
-// loop stays one.
-template <class Loop, class S, int SHARE = 1, int GIVE = 40, int TAKE = 232, bool ROLLED = false, class Loader, class Tiles, class Epilogue>
-__device__ __forceinline__ void multiply_tiles(const Loader& loader, const Tiles& tiles, const Epilogue& epilogue)
+// SHARE: blocks of a cluster that load for each other. GIVE, TAKE: registers of a thread after
+// launch; 0: as before. ROLLED: the producer's loop stays one.
+template <class Loop, class S, int SHARE = 1, int GIVE = 40, int TAKE = 232, bool ROLLED = false,
+          class Loader, class Tiles, class Epilogue>
+__device__ __forceinline__ void
+multiply_tiles(const Loader& loader, const Tiles& tiles, const Epilogue& epilogue)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     S& ring = *reinterpret_cast<S*>(shared);
     __shared__ Barrier full[S::STAGES], empty[S::STAGES];
     const int group = Loop::group();
-    ring_begin<S::GROUPS, S::STAGES>(full, empty, 1, SHARE * 4 * S::GROUPS, [&] {  // handed back by every warp of all blocks
-        loader.prefetch();
-        epilogue.prefetch();
-    });
+    ring_begin<S::GROUPS, S::STAGES>(
+        full, empty, 1, SHARE * 4 * S::GROUPS, [&] {  // handed back by every warp of all blocks
+            loader.prefetch();
+            epilogue.prefetch();
+        });
     if (SHARE > 1) cluster_barrier();  // the other blocks' barriers are there
 
     if (group == S::GROUPS) {
@@ -214,8 +242,10 @@ __device__ __forceinline__ void multiply_tiles(const Loader& loader, const Tiles
             Place<S::STAGES> at;
             tiles.each([&](const Part& part) {
                 const auto fill = [&](int step) {
-                    wait(&empty[at.stage], at.parity ^ 1);  // the first round finds every stage empty
-                    loader.load(ring, at.stage, part.row, part.column, step, &full[at.stage], hints);
+                    wait(&empty[at.stage],
+                         at.parity ^ 1);  // the first round finds every stage empty
+                    loader.load(
+                        ring, at.stage, part.row, part.column, step, &full[at.stage], hints);
                     at.next();
                 };
                 if constexpr (ROLLED)

@@ -1,6 +1,8 @@
-// wgmma_one_stage: the plainest kernel on wgmma.sp. One warpgroup, one stage: ask for it, wait, multiply, wait.
+// wgmma_one_stage: the plainest kernel on wgmma.sp. One warpgroup, one stage: ask for it, wait,
+// multiply, wait.
 //
-// What hides the waiting is other blocks on the same SM, three of them by their registers. Each multiplies 128 x 128 of C.
+// What hides the waiting is other blocks on the same SM, three of them by their registers. Each
+// multiplies 128 x 128 of C.
 //
 // Template:  as in sparse_stages.cuh; BLOCKS blocks of 64 rows for the one warpgroup
 #include "sparse_stages.cuh"
@@ -8,11 +10,13 @@
 #include "tile_order.cuh"
 
 template <Dtype T, int BLOCKS, int N>
-__global__ void __launch_bounds__(128) wgmma_one_stage(
-    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
-    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
-    int steps, int high, int wide, int band,  // k in steps of 64; TileOrder; one block a tile
-    float alpha)
+__global__ void __launch_bounds__(128)
+    wgmma_one_stage(const __grid_constant__ TensorMap a,
+                    const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
+                    const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c,
+                    int steps, int high, int wide,
+                    int band,  // k in steps of 64; TileOrder; one block a tile
+                    float alpha)
 {
     using S = Stages<T, 1, BLOCKS, N, 1>;
     const Operands from{a, e, b, c};

@@ -1,4 +1,5 @@
-// What trials multiply besides random numbers: the operands without their signs, and operands whose product is exact.
+// What trials multiply besides random numbers: the operands without their signs, and operands whose
+// product is exact.
 //
 //     magnitudes  every number without its sign: their product is the sum of the products' magnitudes
 //     whole       small whole numbers, some of them wide, in place of every number: see probe.py, which makes the same
@@ -11,9 +12,10 @@
 
 constexpr int THREADS = 256;
 
-__global__ void __launch_bounds__(THREADS) magnitudes(
-    u64 bytes, const unsigned* __restrict__ x, unsigned* __restrict__ y,  // at multiples of 4 bytes
-    unsigned mask)                                                       // of 4 bytes of numbers: all bits but the signs
+__global__ void __launch_bounds__(THREADS)
+    magnitudes(u64 bytes, const unsigned* __restrict__ x,
+               unsigned* __restrict__ y,  // at multiples of 4 bytes
+               unsigned mask)             // of 4 bytes of numbers: all bits but the signs
 {
     const u64 words = bytes / 4, me = blockIdx.x * (u64)THREADS + threadIdx.x;
     for (u64 i = me; i < words; i += (u64)gridDim.x * THREADS) y[i] = x[i] & mask;
@@ -51,21 +53,22 @@ __global__ void __launch_bounds__(THREADS) whole(
     int sparse,      // 1: x is the sparse operand, whose zeros stay; 0: the dense one
     unsigned share,  // of 4096 numbers: those that are unlike the rest
     int bits,        // of wide numbers; 0: there are none
-    // Where number i lies along k, which the operands share: at i / stride % extent, `per` neighbours as one; or in a
-    // sparse matrix of blocks of `area` numbers, `width` to a row, in the column that col_idx has of its block.
-    const int* __restrict__ col_idx, long long area, long long width, long long stride, long long extent, long long per,
-    u64 key, u64 wide_key, u64 line_key)
+    // Where number i lies along k, which the operands share: at i / stride % extent, `per`
+    // neighbours as one; or in a sparse matrix of blocks of `area` numbers, `width` to a row, in
+    // the column that col_idx has of its block.
+    const int* __restrict__ col_idx, long long area, long long width, long long stride,
+    long long extent, long long per, u64 key, u64 wide_key, u64 line_key)
 {
-    for (u64 i = blockIdx.x * (u64)THREADS + threadIdx.x; i < count; i += (u64)gridDim.x * THREADS) {
+    for (u64 i = blockIdx.x * (u64)THREADS + threadIdx.x; i < count;
+         i += (u64)gridDim.x * THREADS) {
         const unsigned drawn = random_u32(key, i);
         const int other = (drawn & 4095) < share;
         int number = 1 + other;
-        if (!sparse)
-            number = 1 + (other ? (drawn & 4096 ? 1 : -1) : 0);
-        else if (i / stride & 1)
-            number = -number;
+        if (!sparse) number = 1 + (other ? (drawn & 4096 ? 1 : -1) : 0);
+        else if (i / stride & 1) number = -number;
         if (bits && (drawn >> 13 & 4095) < share) {
-            const u64 line = col_idx ? (u64)col_idx[i / area] * width + i % width : i / stride % extent / per;
+            const u64 line =
+                col_idx ? (u64)col_idx[i / area] * width + i % width : i / stride % extent / per;
             if ((random_u32(line_key, line) & 1) == sparse) {
                 const unsigned more = random_u32(wide_key, i);
                 number = 1 << (bits - 1) | (more & ((1 << (bits - 1)) - 1)) | 1;

@@ -5,14 +5,14 @@
 // Template:  UNROLL  products of a step, 1 for as few as the compiler likes
 
 template <int UNROLL>
-__global__ void scalar(
-    int m,                            // rows of A and C
-    int n,                            // columns of B and C
-    const int* __restrict__ row_ptr,  // m + 1
-    const int* __restrict__ col_idx,  // nnz
-    const float* __restrict__ val,    // nnz
-    const float* __restrict__ B,      // k x n
-    float* __restrict__ C)            // m x n
+__global__ void
+scalar(int m,                            // rows of A and C
+       int n,                            // columns of B and C
+       const int* __restrict__ row_ptr,  // m + 1
+       const int* __restrict__ col_idx,  // nnz
+       const float* __restrict__ val,    // nnz
+       const float* __restrict__ B,      // k x n
+       float* __restrict__ C)            // m x n
 {
     const int col = blockIdx.x * blockDim.x + threadIdx.x;
     const int row = blockIdx.y;
@@ -20,6 +20,7 @@ __global__ void scalar(
 
     float sum = 0.f;
 #pragma unroll UNROLL
-    for (int i = row_ptr[row]; i < row_ptr[row + 1]; ++i) sum += val[i] * B[(size_t)col_idx[i] * n + col];
+    for (int i = row_ptr[row]; i < row_ptr[row + 1]; ++i)
+        sum += val[i] * B[(size_t)col_idx[i] * n + col];
     C[(size_t)row * n + col] = sum;
 }

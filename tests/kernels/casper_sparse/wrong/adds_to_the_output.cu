@@ -1,7 +1,7 @@
 // Wrong on purpose: adds to C, as if somebody had cleared it.
 
-__global__ void adds_to_the_output(int m, int n, const int* row_ptr, const int* col_idx, const float* val,
-                                   const float* B, float* C)
+__global__ void adds_to_the_output(int m, int n, const int* row_ptr, const int* col_idx,
+                                   const float* val, const float* B, float* C)
 {
     const int row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= m) return;

@@ -1,7 +1,8 @@
-// Wrong on purpose: only whole tiles of 32 columns are computed; what n leaves over is never written.
+// Wrong on purpose: only whole tiles of 32 columns are computed; what n leaves over is never
+// written.
 
-__global__ void drops_ragged_columns(int m, int n, const int* row_ptr, const int* col_idx, const float* val,
-                                     const float* B, float* C)
+__global__ void drops_ragged_columns(int m, int n, const int* row_ptr, const int* col_idx,
+                                     const float* val, const float* B, float* C)
 {
     const int row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= m) return;

@@ -1,7 +1,7 @@
 // Wrong on purpose: takes a column that comes twice in a row to be the same entry.
 
-__global__ void drops_repeated_columns(int m, int n, const int* row_ptr, const int* col_idx, const float* val,
-                                       const float* B, float* C)
+__global__ void drops_repeated_columns(int m, int n, const int* row_ptr, const int* col_idx,
+                                       const float* val, const float* B, float* C)
 {
     const int row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= m) return;

@@ -1,7 +1,7 @@
 // Wrong on purpose: the bounds check spares the last row, which is never written.
 
-__global__ void leaves_last_row(int m, int n, const int* row_ptr, const int* col_idx, const float* val,
-                                const float* B, float* C)
+__global__ void leaves_last_row(int m, int n, const int* row_ptr, const int* col_idx,
+                                const float* val, const float* B, float* C)
 {
     const int row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row + 1 >= m) return;  // should be: row >= m

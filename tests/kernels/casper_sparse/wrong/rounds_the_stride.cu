@@ -1,7 +1,8 @@
-// Wrong on purpose: rows of B are taken to be a multiple of four values apart, right only where 4 divides n.
+// Wrong on purpose: rows of B are taken to be a multiple of four values apart, right only where 4
+// divides n.
 
-__global__ void rounds_the_stride(int m, int n, const int* row_ptr, const int* col_idx, const float* val,
-                                  const float* B, float* C)
+__global__ void rounds_the_stride(int m, int n, const int* row_ptr, const int* col_idx,
+                                  const float* val, const float* B, float* C)
 {
     const int row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= m) return;

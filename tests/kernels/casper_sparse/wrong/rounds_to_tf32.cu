@@ -1,7 +1,7 @@
 // Wrong on purpose: B keeps the 10 bits of mantissa that a tensor core would see of it (tf32).
 
-__global__ void rounds_to_tf32(int m, int n, const int* row_ptr, const int* col_idx, const float* val,
-                               const float* B, float* C)
+__global__ void rounds_to_tf32(int m, int n, const int* row_ptr, const int* col_idx,
+                               const float* val, const float* B, float* C)
 {
     const int row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= m) return;

@@ -1,6 +1,7 @@
 // Wrong on purpose: adds to C, as if somebody had cleared it.
 
-__global__ void adds_without_clearing(int m, int n, int w, const float* A, const float* val, const int* index, float* C)
+__global__ void adds_without_clearing(int m, int n, int w, const float* A, const float* val,
+                                      const int* index, float* C)
 {
     const int i = blockIdx.x * 32 + threadIdx.x % 32;
     for (int j = blockIdx.y * 32 + threadIdx.x / 32; j < blockIdx.y * 32 + 32; j += 2) {

@@ -1,6 +1,8 @@
-// Wrong on purpose: a column takes the indices of the column after it: right but for the last one of a vector.
+// Wrong on purpose: a column takes the indices of the column after it: right but for the last one
+// of a vector.
 
-__global__ void gathers_next_column(int m, int n, int w, const float* A, const float* val, const int* index, float* C)
+__global__ void gathers_next_column(int m, int n, int w, const float* A, const float* val,
+                                    const int* index, float* C)
 {
     const int i = blockIdx.x * 32 + threadIdx.x % 32;
     for (int j = blockIdx.y * 32 + threadIdx.x / 32; j < blockIdx.y * 32 + 32; j += 2) {

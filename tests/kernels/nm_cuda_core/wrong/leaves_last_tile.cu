@@ -1,6 +1,7 @@
 // Wrong on purpose: the last tile of C is never written.
 
-__global__ void leaves_last_tile(int m, int n, int w, const float* A, const float* val, const int* index, float* C)
+__global__ void leaves_last_tile(int m, int n, int w, const float* A, const float* val,
+                                 const int* index, float* C)
 {
     const int i = blockIdx.x * 32 + threadIdx.x % 32;
     if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y) return;  // should be: nothing

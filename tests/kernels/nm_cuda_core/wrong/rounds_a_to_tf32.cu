@@ -1,6 +1,8 @@
-// Wrong on purpose: A keeps the 10 bits of mantissa that a tensor core would see of it (tf32), rounded to nearest.
+// Wrong on purpose: A keeps the 10 bits of mantissa that a tensor core would see of it (tf32),
+// rounded to nearest.
 
-__global__ void rounds_a_to_tf32(int m, int n, int w, const float* A, const float* val, const int* index, float* C)
+__global__ void rounds_a_to_tf32(int m, int n, int w, const float* A, const float* val,
+                                 const int* index, float* C)
 {
     const int i = blockIdx.x * 32 + threadIdx.x % 32;
     for (int j = blockIdx.y * 32 + threadIdx.x / 32; j < blockIdx.y * 32 + 32; j += 2) {

@@ -1,7 +1,8 @@
-// Wrong on purpose: the shares of split-K are rounded down, so the last of an odd number of steps belongs to nobody.
+// Wrong on purpose: the shares of split-K are rounded down, so the last of an odd number of steps
+// belongs to nobody.
 
-__global__ void split_k_loses_odd_step(int m, int n, int w, const float* A, const float* val, const int* index,
-                                       float* C)
+__global__ void split_k_loses_odd_step(int m, int n, int w, const float* A, const float* val,
+                                       const int* index, float* C)
 {
     const int i = blockIdx.x * 32 + threadIdx.x % 32;
     const int steps = (w + 31) / 32, share = max(1, steps / 2);  // should be: (steps + 1) / 2

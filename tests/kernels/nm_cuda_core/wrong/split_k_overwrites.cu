@@ -1,6 +1,8 @@
-// Wrong on purpose: two blocks share a tile's compressed rows, and each writes its sum over the other's.
+// Wrong on purpose: two blocks share a tile's compressed rows, and each writes its sum over the
+// other's.
 
-__global__ void split_k_overwrites(int m, int n, int w, const float* A, const float* val, const int* index, float* C)
+__global__ void split_k_overwrites(int m, int n, int w, const float* A, const float* val,
+                                   const int* index, float* C)
 {
     const int i = blockIdx.x * 32 + threadIdx.x % 32;
     const int steps = (w + 31) / 32, share = (steps + 1) / 2;

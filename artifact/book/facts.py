@@ -1,0 +1,94 @@
+"""Facts: a tidy table of a chapter's numbers, name → value, from the records of one GPU.
+
+A room's `facts.py` yields (name, value); names have dots, as "ratio.wide.mean". The table of each shipped GPU lies
+beside its records, so that a reviewer can search it:
+
+    python -m artifact.book.facts        writes artifact/recorded/<gpu>/<room>/facts.csv anew
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from artifact import paths, rooms
+from artifact.measure import records
+from artifact.measure import run as harness
+
+Value = bool | int | float | str
+Fact = tuple[str, Value]
+FILE = "facts.csv"
+
+
+def spread(name: str, values: pd.Series) -> Iterator[Fact]:
+    """Yield a series' least, largest and geometric mean, and how many there are; nothing for an empty one."""
+    if len(values):
+        yield from under(name, low=values.min(), high=values.max(), mean=records.geomean(values), count=len(values))
+
+
+def under(name: str, /, **values: Any) -> Iterator[Fact]:
+    """Yield name.key → value for each."""
+    return ((f"{name}.{key}", value) for key, value in values.items())
+
+
+def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
+    """Yield name.key → value for what keys name that are no Python names."""
+    return ((f"{name}.{key}", value) for key, value in values.items())
+
+
+def tree(facts: Mapping[str, Value]) -> dict[str, Any]:
+    """Nest facts by the dots in their names, as templates read them."""
+    root: dict[str, Any] = {}
+    for name, value in facts.items():
+        *path, last = name.split(".")
+        at = root
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = value
+    return root
+
+
+def plain(value: Any) -> Value:
+    """Return NumPy's numbers as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def to_csv(facts: Iterable[Fact]) -> str:
+    """Write facts as CSV with the columns name and value."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(("name", "value"))
+    table.writerows((name, plain(value)) for name, value in facts)
+    return text.getvalue()
+
+
+def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
+    """Yield (room, GPU) of every shipped record whose room makes facts of it."""
+    for gpu in sorted(path.name for path in root.iterdir() if path.is_dir()):
+        for room in records.rooms(root / gpu):
+            if (rooms.FOLDER / room / "chapter.md").is_file():
+                yield room, gpu
+
+
+def of(room: str, gpu: str) -> list[Fact]:
+    """Make the facts of a room's shipped records of a GPU."""
+    run = harness.start(room, "recorded", gpu, records=paths.RECORDED)
+    return list(importlib.import_module(f"{rooms.__name__}.{room}.facts").of(run))
+
+
+def main() -> None:
+    for room, gpu in having_facts():
+        path = paths.RECORDED / gpu / room / FILE
+        records.write_text(path, to_csv(of(room, gpu)))
+        print(path.relative_to(paths.ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Render a chapter's text: a Markdown template of named blocks, filled with the facts of one GPU.
+
+    {% block wide %} … {{ ratio.wide.mean|x }} … {% endblock %}    text("wide") is this Markdown
+    {% holds CONDITION %} … {% endholds %}                         an explanation and what it stands on
+
+Numbers come by name from facts (see `facts`); none is typed. A block that names a fact which was not measured says so.
+An explanation is shown where its condition is true; where it is not, the page says that it does not hold there, with
+the numbers. Templates have loops, blocks and `holds`: what a sentence says is in the template, for writers to edit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+
+from artifact import rooms
+from artifact.book.facts import Value, tree
+
+NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
+_HOLDS = re.compile(r"\{%(-?)\s*holds\s+(.+?)\s*(-?)%\}", re.DOTALL)
+
+
+@dataclass
+class Text:
+    """A template and the facts that are known so far."""
+
+    template: jinja2.Template
+    facts: dict[str, Value] = field(default_factory=dict)
+
+    def add(self, facts: Iterable[tuple[str, Value]]) -> None:
+        """Take in facts, (name, value) each."""
+        self.facts |= dict(facts)
+
+    def __call__(self, block: str) -> str:
+        """Return a block's Markdown. Raises KeyError for a block that the template has not."""
+        render = self.template.blocks[block]
+        try:
+            return "".join(render(self.template.new_context(tree(self.facts)))).strip()
+        except jinja2.UndefinedError as error:
+            return NOT_MEASURED.format(_missing(error))
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return tuple(self.template.blocks)
+
+
+def _missing(error: jinja2.UndefinedError) -> str:
+    """The name of the fact that a template asked for in vain: Jinja quotes it last."""
+    return "`{}`".format(re.findall(r"'([^']*)'", str(error))[-1])
+
+
+def chapter(room: str, name: str = "chapter") -> Text:
+    """Return the text of a room, from its file `name`.md, without facts."""
+    return Text(_environment().from_string((rooms.FOLDER / room / f"{name}.md").read_text("utf-8")))
+
+
+def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
+    """List (block, condition) of every explanation in a room's template, in their order."""
+    source = (rooms.FOLDER / room / f"{name}.md").read_text("utf-8")
+    block, found = "", []
+    for at in re.finditer(r"\{%-?\s*block\s+(\w+)|" + _HOLDS.pattern, source, re.DOTALL):
+        block = at[1] or block
+        if at[3]:
+            found.append((block, " ".join(at[3].split())))
+    return found
+
+
+def holds(text: Text, condition: str) -> bool | None:
+    """Tell whether a condition is true of a text's facts; None where one of them is not known."""
+    try:
+        return bool(_environment().compile_expression(condition, undefined_to_none=False)(**tree(text.facts)))
+    except jinja2.UndefinedError:
+        return None
+
+
+# ---------------------------------------------------------------- numbers as they are read
+
+
+def x(value: float, digits: int = 2) -> str:
+    """1.234 as "1.23×"."""
+    return f"{value:.{digits}f}×"
+
+
+def pct(value: float, digits: int = 0) -> str:
+    """0.123 as "12%"."""
+    return f"{value:.{digits}%}"
+
+
+def n(value: float, digits: int = 0) -> str:
+    """A number with so many digits behind the point."""
+    return f"{value:.{digits}f}"
+
+
+def sci(value: float, digits: int = 1) -> str:
+    """0.00012 as "1.2e-04"."""
+    return f"{value:.{digits}e}"
+
+
+def span(spread: Mapping[str, float], digits: int = 2) -> str:
+    """What `facts.spread` made, of ratios: "0.50× to 2.00×, geometric mean 1.00×"."""
+    low, high, mean = (x(spread[part], digits) for part in ("low", "high", "mean"))
+    return f"{low} to {high}, geometric mean {mean}"
+
+
+def listed(items: Iterable[object], last: str = "and") -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *first, end = (str(item) for item in items)
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed}
+
+
+# ---------------------------------------------------------------- the template language
+
+
+class _Holds(Extension):
+    """{% holds CONDITION %} … {% endholds %}"""
+
+    tags = {"holds"}
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Hand the condition on as text, too."""
+        return _HOLDS.sub(lambda at: f"{{%{at[1]} holds ({at[2]}), {' '.join(at[2].split())!r} {at[3]}%}}", source)
+
+    def parse(self, parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        condition = parser.parse_expression()
+        parser.stream.expect("comma")
+        said = parser.parse_expression()
+        body = parser.parse_statements(("name:endholds",), drop_needle=True)
+        named = nodes.List([nodes.Tuple([nodes.Const(_path(at)), at], "load") for at in _numbers_of(condition)])
+        otherwise = nodes.Output([self.call_method("denied", [said, named])])
+        return nodes.If(condition, body, [], [otherwise]).set_lineno(line)
+
+    @staticmethod
+    def denied(condition: str, named: Sequence[tuple[str, Value]]) -> str:
+        """Say that an explanation does not hold, with the numbers that its condition names."""
+        shown = [f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}" for name, value in named]
+        here = f" ({', '.join(shown)})" if shown else ""
+        return f"*An explanation that was written for another GPU does not hold on this one: it asks for `{condition}`{here}.*"
+
+
+def _numbers_of(node: nodes.Node) -> Iterator[nodes.Expr]:
+    """The facts that an expression names, outermost first."""
+    if isinstance(node, nodes.Getattr | nodes.Getitem | nodes.Name):
+        if _path(node):
+            yield node
+        return
+    for child in node.iter_child_nodes():
+        yield from _numbers_of(child)
+
+
+def _path(node: nodes.Node) -> str:
+    """A fact as a template names it; "" for what is none."""
+    if isinstance(node, nodes.Name):
+        return node.name
+    if isinstance(node, nodes.Getattr):
+        return f"{_path(node.node)}.{node.attr}"
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return f"{_path(node.node)}.{node.arg.value}"
+    return ""
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+    made.filters |= FILTERS
+    return made

@@ -3,7 +3,7 @@
     python tools/compare_pages.py OLD NEW [PAGE ...]      folders that `make artifact BUILD=…` made
 
 A page's numbers are those of its Markdown and of what its cells show, as often as each stands there. Says which are
-gone, with the words around them, and which were added; ends with 1 where a number, a verdict or a figure's data is gone.
+gone, with the words around them, and which were added; ends with 1 where a number or a figure's data is gone.
 """
 
 from __future__ import annotations

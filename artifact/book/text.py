@@ -144,7 +144,7 @@ class _Holds(Extension):
         """Say that an explanation does not hold, with the numbers that its condition names."""
         shown = [f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}" for name, value in named]
         here = f" ({', '.join(shown)})" if shown else ""
-        return f"*An explanation that was written for another GPU does not hold on this one: it asks for `{condition}`{here}.*"
+        return f"*An explanation stands here that does not hold on this GPU: it asks for `{condition}`{here}.*"
 
 
 def _numbers_of(node: nodes.Node) -> Iterator[nodes.Expr]:

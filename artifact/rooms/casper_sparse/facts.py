@@ -142,7 +142,7 @@ def ragged(table: pd.DataFrame) -> Iterator[Fact]:
 
 def real(table: pd.DataFrame | None) -> Iterator[Fact]:
     """table: `tables.real`."""
-    yield from under("real_matrices", folder=matrices.VARIABLE, list=matrices.LIST.name)
+    yield from under("matrices", folder=matrices.VARIABLE, list=matrices.LIST.name)
     if table is None:
         return
     least = table.loc[table["auto"].idxmin()]

@@ -1,4 +1,4 @@
-"""Tables and sentences of the chapter, on the shipped records and on what other GPUs or parts of them would give."""
+"""Tables, figures and facts of the chapter, on the shipped records and on others that are made up."""
 
 from dataclasses import replace
 
@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 from drawn import legible, overlaps
 
-from artifact.drawing.cells import NO_COUNTERS
 from artifact.measure import records
 from artifact.measure import run as harness
 from artifact.profiling import ncu
-from artifact.rooms.casper_sparse import experiments, figures, prose, tables
+from artifact.rooms.casper_sparse import experiments, facts, figures, tables
 from artifact.rooms.casper_sparse.experiments import BEST, Counters
 from kernels import casper_sparse as room
 
@@ -70,11 +69,10 @@ def slower(df: pd.DataFrame, variant: str, factor, where=None) -> pd.DataFrame:
 
 
 def test_compiled(report):
-    text = prose.compiled(report)
     entries = len(set(tables.used().values()))
-    assert text.startswith(f"{entries} instantiations for sm_80, sm_90a: {2 * entries} compilations, none")
-    spilled = report.assign(spills=report["target"] == "sm_80")
-    assert f"{entries} of which spill" in prose.compiled(spilled)
+    found = dict(facts.compiled(report.assign(spills=report["target"] == "sm_80")))
+    assert (found["compiled.entries"], found["compiled.count"]) == (entries, 2 * entries)
+    assert found["compiled.spilling"] == entries and found["registers.in_flight"] == 20
     table = tables.compiled(report).data
     assert list(table.columns) == ["entry", "registers", "shared [B]", "LDG.128", "FFMA"]
     assert f"All {2 * entries} compilations" in tables.all_compilations(report)
@@ -129,89 +127,44 @@ def test_alternative_texts_of_a_sweep_tell_its_ends(everything, ceilings):
         assert "takes 1 to 1 µs" in behind[2]["alt"](behind[0][1])
 
 
-def test_points_name_the_best_algorithms(everything):
-    text = prose.points(everything)
-    assert f", {len(room.VARIANTS)} variants of ours" in text
-    assert "`alg2` at" in text
-
-
 def test_whether_b_fits_a_cache_is_counted(everything):
     sizes = everything.drop_duplicates(["experiment", "m", "n", "k", "density"])
     largest = int((4 * sizes["k"] * sizes["n"]).max())
-    assert f"At {len(sizes)} of them, 100%" in prose.in_cache(everything, {"l2_bytes": largest})
-    assert "At 0 of them, 0%" in prose.in_cache(everything, {"l2_bytes": 2**20})
-
-
-def test_wide_tells_the_trend(everything):
-    ones = everything.assign(median_us=1.0)
-    n = ones["n"]
-    wide = ones["experiment"] == "wide"
-    assert "does not fall" in prose.wide(ones)
-    falls = slower(ones, "warp_per_row", 2 * n[wide] / n[wide].min(), wide)
-    assert "It falls as N grows, as the source says." in prose.wide(falls)
-    crosses = slower(ones, "warp_per_row", n[wide] / n[wide].min() / 2, wide)
-    assert "2.00× at N = 512" in prose.wide(crosses) and "*ahead* at small N" in prose.wide(crosses)
-
-
-def test_square_is_held_against_wide(everything):
-    ones = everything.assign(median_us=1.0)
-    square = ones["experiment"] == "square"
-    assert "better of the two" in prose.square(ones)
-    assert "*worse* of the two" in prose.square(slower(ones, "warp_per_row", 2, square))
-
-
-def test_tall_counts_the_points_ahead(everything):
-    ones = everything.assign(median_us=1.0)
-    assert "at 0% of the points" in prose.tall(ones)
-    assert "at 100% of the points" in prose.tall(slower(ones, "warp_per_row", 0.5))
+    fit = [dict(facts.sweeps(everything, {"l2_bytes": size}))["points.fit_l2"] for size in (largest, 2**20)]
+    assert fit == [len(sizes), 0]
 
 
 def test_gather_divides_bytes_by_time(everything, ceilings):
     df = everything.assign(requested_bytes=3e12, median_us=1e6)  # 3 TB in a second
-    text = prose.gather(df, ceilings)
-    assert "at most 3.0 TB/s (wide), 3.0 TB/s (square), 3.0 TB/s (tall)." in text
-    assert f"**{ceilings.l2_gbps / 2e3:.1f} TFLOP/s**" in text
+    found = dict(facts.gather(df, ceilings))
+    assert [found[f"drawn.{sweep}"] for sweep in figures.SWEEPS] == [3.0] * 3
 
 
 # ---------------------------------------------------------------- counters
 
 
 def test_three_limits(counters):
-    text = prose.three_limits(counters)
-    assert text.count("\n- **") == 3 and "nan" not in text
+    assert not any(value != value for _, value in facts.limits(counters))
     assert tables.counters(counters).data["variant"].nunique() == 5
 
 
 def test_counters_that_are_not_there(run, counters, tmp_path):
     assert experiments.counters(replace(run, folder=tmp_path)) is None
-    assert prose.three_limits(None) == NO_COUNTERS
-    assert tables.counters(None) is None
-    part = Counters(counters.tidy[counters.tidy["m"] < 16384])
-    assert "only some have hardware counters" in prose.three_limits(part)
+    assert not list(facts.limits(None)) and tables.counters(None) is None
+    part = dict(facts.limits(Counters(counters.tidy[counters.tidy["m"] < 16384])))
+    assert not any("16384" in name for name in part)
 
 
 # ---------------------------------------------------------------- the ladder
 
 
-def test_ideas(everything, report, counters):
-    text = prose.ideas(everything, report, counters, 132)
-    assert text.count("\n- **`") == len(room.VARIANTS) - 1  # of all but the published one
-    assert "20 registers, where `l2_panels` takes 40" in text
-    assert "about 31 rows of a panel" in text
-    assert "times the bytes of `in_flight` from DRAM" in text
-    without = prose.ideas(everything, report, None, 132)
-    assert "(many of the reads hit L1)" in without and "far more from DRAM" in without
-
-
-def test_ideas_compare_with_the_rung_that_they_change(everything, report):
+def test_a_rung_is_compared_with_the_one_that_it_changes(everything):
     ones = everything.assign(median_us=1.0)
-    text = prose.ideas(slower(ones, "column_tiles", 4), report, None, 132)
-    assert "**`column_tiles`**: 0.25× in the wide sweep, 0.25× and 0.25×" in text
-    assert "**`l2_panels`**: 4.00× over that" in text
-    text = prose.ideas(slower(ones, "scalar", 2), report, None, 132)
-    assert "**`scalar`** (4-byte loads): 0.50×, 0.50×\n  and 0.50×" in text
-    text = prose.ideas(slower(ones, "auto", 1.5), report, None, 132)
-    assert "50.0% behind the best of them at the median, 50% at worst" in text
+    found = dict(facts.ladder(slower(ones, "column_tiles", 4), {"sm_count": 132}))
+    assert {found[f"ladder.column_tiles.{sweep}"] for sweep in figures.SWEEPS} == {0.25}
+    assert found["ladder.l2_panels.wide"] == pytest.approx(4)
+    found = dict(facts.ladder(slower(ones, "auto", 1.5), {"sm_count": 132}))
+    assert found["regret.median"] == found["regret.most"] == 0.5
 
 
 def test_last_rung(everything, ceilings):
@@ -239,18 +192,15 @@ def test_preprocessing_is_even_after_what_it_costs(everything):
 def test_ragged(run):
     table = tables.ragged(experiments.ragged(run))
     assert table["N"].tolist() == list(experiments.RAGGED["full"])
-    assert "`auto` is" in prose.ragged(table)
-    assert "ahead at all of them" in prose.ragged(table.assign(auto=1.5))
-    one = table.assign(auto=np.where(table["N"] == 33, 0.5, 1.5))
-    assert "at 1 of 9 (N = 33), most at N = 33 with 0.50×" in prose.ragged(one)
+    one = dict(facts.ragged(table.assign(auto=np.where(table["N"] == 33, 0.5, 1.5))))
+    assert (one["ragged.behind"], one["ragged.where"], one["ragged.least.ratio"]) == (1, "33", 0.5)
 
 
 def test_real_matrices(run, tmp_path):
     table = tables.real(experiments.real(run))
     assert list(table.columns)[:4] == ["matrix", "domain", "rows", "nnz"]
-    assert f"{len(table)} matrices of the SuiteSparse" in prose.real(table)
-    least = table.assign(auto=np.where(table.index == 2, 0.25, 2.0))
-    assert f"behind the library on 1 of them (least: {table['matrix'][2]}, 0.25×)" in prose.real(least)
+    least = dict(facts.real(table.assign(auto=np.where(table.index == 2, 0.25, 2.0))))
+    assert (least["real.behind"], least["real.least.matrix"]) == (1, table["matrix"][2])
     fig, drawn = figures.real(table)
     rows = drawn[drawn["variant"] == "auto"]["row"].tolist()
     assert sorted(rows) == sorted(table["matrix"]) and not overlaps(fig)
@@ -258,8 +208,6 @@ def test_real_matrices(run, tmp_path):
     assert few["label"].nunique() == 3
     missing = tables.real(experiments.real(replace(run, folder=tmp_path)))
     assert missing is None and figures.real(missing) is None
-    text = prose.real(missing)
-    assert "Set `SPARSITY_MATRICES`" in text and "`artifact/measure/matrices.csv`" in text
 
 
 def test_accuracy(everything):
@@ -267,25 +215,16 @@ def test_accuracy(everything):
     assert BEST not in table.index and "warp_per_row" in table.index
     assert "e-0" in tables.errors_rounded(everything).to_html()
     alike = everything.assign(rel_err=1e-7)
-    assert prose.accuracy(alike) == "All stay below 1.1e-07. "
+    assert dict(facts.accuracy(alike))["error.better"] == 0
     better = alike.assign(rel_err=np.where(alike["variant"] == "cusparse_alg3", 1e-8, 1e-7))
-    assert "cuSPARSE's `alg3` lose" in prose.accuracy(better)
+    assert dict(facts.accuracy(better))["error.who"] == "`alg3`"
 
 
 def test_repetition(run, everything, tmp_path):
     second = experiments.again(harness.start("casper_sparse", mode="recorded", repeat=True))
-    assert "measurements the second run differs" in prose.repeats(everything, second)
-    half_more = everything.assign(median_us=everything["median_us"] * 1.5)
-    assert "by 50.0% at the median, 50.0% at the ninetieth percentile and 50%" in prose.repeats(everything, half_more)
+    assert dict(facts.repeats(everything, second))["again.median"] < 0.1
+    half_more = dict(facts.repeats(everything, everything.assign(median_us=everything["median_us"] * 1.5)))
+    assert half_more["again.median"] == pytest.approx(0.5) == half_more["again.most"]
     none = experiments.again(replace(run, folder=tmp_path))
     assert none is None and figures.spread(everything, none) is None
-    assert prose.repeats(everything, none) == "There is no second run of these records."
-
-
-def test_abstract_or_section(everything):
-    verdicts = {"abstract-speedup": "partly", "summary-cusparse-faster": "not reproduced"}
-    ones = everything.assign(median_us=1.0)
-    text = prose.abstract_or_section(slower(ones, "cusparse_default", 2), verdicts)
-    assert "is *partly*, section V's" in text and "is *not reproduced*" in text
-    assert "ahead at\n0% of the points of this GPU" in text
-    assert "ahead at 100% of the points (geometric mean\n2.00×" in text
+    assert not list(facts.repeats(everything, none))

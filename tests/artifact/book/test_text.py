@@ -1,0 +1,98 @@
+"""Templates and facts: what a page says where something was measured, was not, or does not hold."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import jinja2
+import pandas as pd
+import pytest
+
+from artifact import paths, rooms
+from artifact.book import facts, text
+from artifact.book.text import Text
+
+CHAPTERS = [(path.parent.name, path.stem) for path in sorted(rooms.FOLDER.glob("*/*.md")) if path.stem != "README"]
+SHIPPED = list(facts.having_facts())
+SOURCE = """
+{% block ratio %}
+Measured: {{ speed.wide|span }}.
+{% holds speed.wide.mean > 1 and speed.wide.low < 2 %}
+It is ahead.
+{% endholds %}
+{% endblock %}
+{% block counted %}{{ counted.l2.hits|pct }}{% endblock %}
+"""
+
+
+def of(**known) -> Text:
+    made = Text(text._environment().from_string(SOURCE))
+    made.add(facts.under("speed.wide", **known))
+    return made
+
+
+def test_a_block_says_facts_by_name():
+    assert of(low=0.5, high=2, mean=1.2)("ratio") == "Measured: 0.50× to 2.00×, geometric mean 1.20×.\nIt is ahead."
+
+
+def test_an_explanation_that_does_not_hold_is_not_given_and_its_condition_is_with_the_numbers():
+    said = of(low=0.5, high=2, mean=0.8)("ratio")
+    assert "It is ahead" not in said and "speed.wide.mean = 0.8" in said and "speed.wide.low = 0.5" in said
+    assert "`speed.wide.mean > 1 and speed.wide.low < 2`" in said
+
+
+def test_a_block_whose_fact_was_not_measured_says_so_and_names_it():
+    assert "`counted`" in of(mean=1.2)("counted")
+    with pytest.raises(KeyError):
+        of()("no such block")
+
+
+@pytest.mark.parametrize(
+    ("values", "holds"), [({"mean": 2, "low": 1}, True), ({"mean": 1, "low": 1}, False), ({}, None)]
+)
+def test_a_condition_is_true_false_or_unknown(values, holds):
+    assert text.holds(of(**values), "speed.wide.mean > 1 and speed.wide.low < 2") is holds
+
+
+def test_facts_survive_being_written():
+    made = facts.to_csv([("a.b", 0.1), ("a.c", "alg2, alg3"), ("n", 3)])
+    assert made == 'name,value\na.b,0.1\na.c,"alg2, alg3"\nn,3\n'
+
+
+@pytest.mark.parametrize(("room", "name"), CHAPTERS)
+def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
+    made = text.chapter(room, name)
+    assert made.blocks
+    for block in made.blocks:
+        assert made(block), f"{room}/{name}.md: {block} is empty"
+
+
+@pytest.mark.parametrize(("room", "name"), CHAPTERS)
+def test_templates_have_no_branch_but_holds(room, name):
+    source = (rooms.FOLDER / room / f"{name}.md").read_text("utf-8")
+    used = set(re.findall(r"\{%-?\s*(\w+)", source))
+    assert used <= {"block", "endblock", "holds", "endholds", "for", "endfor"}, used
+
+
+@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
+def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
+    made = io.StringIO(facts.to_csv(facts.of(room, gpu)))
+    shipped, now = (pd.read_csv(file, dtype=str) for file in (paths.RECORDED / gpu / room / facts.FILE, made))
+    assert shipped["name"].tolist() == now["name"].tolist(), "python -m artifact.book.facts writes them anew"
+    for name, then, value in zip(shipped["name"], shipped["value"], now["value"], strict=True):
+        assert then == value or float(then) == pytest.approx(float(value), rel=1e-9), name
+
+
+@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
+def test_conditions_of_a_chapter_are_decided_by_its_facts(room, gpu):
+    """Or need what a compile report or the verdicts say, which are no facts of the records."""
+    made = text.chapter(room)
+    made.add(facts.of(room, gpu))
+    for _, condition in text.conditions(room):
+        assert text.holds(made, condition) in (True, False, None)
+
+
+def test_a_template_that_is_none_says_where():
+    with pytest.raises(jinja2.TemplateSyntaxError):
+        text._environment().from_string("{% holds x > 1 %}")

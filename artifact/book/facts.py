@@ -77,9 +77,9 @@ def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
                 yield room, gpu
 
 
-def of(room: str, gpu: str) -> list[Fact]:
-    """Make the facts of a room's shipped records of a GPU."""
-    run = harness.start(room, "recorded", gpu, records=paths.RECORDED)
+def of(room: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
+    """Make the facts of a room's records of a GPU, in the folder of that name in `root`."""
+    run = harness.start(room, "recorded", gpu, records=root)
     return list(importlib.import_module(f"{rooms.__name__}.{room}.facts").of(run))
 
 

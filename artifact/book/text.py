@@ -60,6 +60,11 @@ def chapter(room: str, name: str = "chapter") -> Text:
     return Text(_environment().from_string((rooms.FOLDER / room / f"{name}.md").read_text("utf-8")))
 
 
+def chapters() -> list[tuple[str, str]]:
+    """List (room, name) of every template."""
+    return [(path.parent.name, path.stem) for path in sorted(rooms.FOLDER.glob("*/*.md")) if path.stem != "README"]
+
+
 def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a room's template, in their order."""
     source = (rooms.FOLDER / room / f"{name}.md").read_text("utf-8")

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from artifact import paths, rooms
-from artifact.book import facts, text
+from artifact.book import conditions, facts, text
 from artifact.book.text import Text
 
-CHAPTERS = [(path.parent.name, path.stem) for path in sorted(rooms.FOLDER.glob("*/*.md")) if path.stem != "README"]
+CHAPTERS = text.chapters()
 SHIPPED = list(facts.having_facts())
 SOURCE = """
 {% block ratio %}
@@ -84,13 +84,11 @@ def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
         assert then == value or float(then) == pytest.approx(float(value), rel=1e-9), name
 
 
-@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
-def test_conditions_of_a_chapter_are_decided_by_its_facts(room, gpu):
-    """Or need what a compile report or the verdicts say, which are no facts of the records."""
-    made = text.chapter(room)
-    made.add(facts.of(room, gpu))
-    for _, condition in text.conditions(room):
-        assert text.holds(made, condition) in (True, False, None)
+def test_the_appendix_lists_every_condition_and_whether_it_holds():
+    folders = {gpu: paths.RECORDED / gpu for gpu in ("nvidia-h200", "nvidia-h100-80gb-hbm3")}
+    found = conditions.table(folders)
+    assert len(found) == sum(len(text.conditions(*chapter)) for chapter in CHAPTERS)
+    assert set(found[list(folders)].stack()) <= set(conditions.SAID.values())
 
 
 def test_a_template_that_is_none_says_where():

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import jinja2
 from jinja2 import nodes
@@ -22,6 +23,7 @@ from jinja2.ext import Extension
 from artifact import rooms
 from artifact.book.facts import Value, tree
 
+PAGES = Path(__file__).parent / "pages"
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
 _HOLDS = re.compile(r"\{%(-?)\s*holds\s+(.+?)\s*(-?)%\}", re.DOTALL)
 
@@ -57,7 +59,16 @@ def _missing(error: jinja2.UndefinedError) -> str:
 
 def chapter(room: str, name: str = "chapter") -> Text:
     """Return the text of a room, from its file `name`.md, without facts."""
-    return Text(_environment().from_string((rooms.FOLDER / room / f"{name}.md").read_text("utf-8")))
+    return _text(rooms.FOLDER / room / f"{name}.md")
+
+
+def page(name: str) -> Text:
+    """Return the text of a page that is of no room, without facts."""
+    return _text(PAGES / f"{name}.md")
+
+
+def _text(path: Path) -> Text:
+    return Text(_environment().from_string(path.read_text("utf-8")))
 
 
 def chapters() -> list[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
 from artifact import paths, rooms
+from artifact.book.facts import Fact, each, under
 from artifact.drawing import gpus, prose
 from artifact.drawing.prose import captioned
 from artifact.measure import again, bench, check, records, run
@@ -14,6 +16,30 @@ from kernels import jit
 from kernels.contract import Problem
 
 MIB = 2**20
+
+
+def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
+    """Yield the timer's, the check's and the compiler's constants, and what second runs say of ratios."""
+    timer = {name.lower(): value for name, value in vars(bench).items() if name.isupper()}
+    yield from each("timer", {name: value for name, value in timer.items() if isinstance(value, int | float)})
+    yield from each("budget_s", run.BUDGETS_S)
+    yield "check.cpu_work", f"{check.CPU_WORK:,}".replace(",", "\u202f")
+    yield from under("jit", targets=", ".join(f"`{t}`" for t in jit.TARGETS))
+    yield "jit.options", ", ".join(f"`{key}={value}`" for key, value in jit.OPTIONS.items())
+    found = again.runs(root)
+    if len(found):
+        worst, same = found.loc[found["most_of_ten"].idxmax()], found[found["same_code"]]
+        yield "again.medians", int(found["measurements"].sum())
+        yield from under(
+            "again.worst", system=_system(worst.room), gpu=gpus.name(root / worst.gpu), off=worst.most_of_ten
+        )
+        if len(same):
+            yield "again.same_code", same["most_of_ten"].max()
+
+
+def counted(p: Problem) -> Iterator[Fact]:
+    """Yield a problem's sizes."""
+    yield from under("p", m=p.m, n=p.n, k=p.k, nnz=p.nnz, percent=f"{100 * p.density:g}", true=p.nnz / p.m / p.k)
 
 
 @captioned("Constants of the timer.")
@@ -33,49 +59,7 @@ def _value(name: str, number: float) -> str:
     return f"{number / MIB:g} MiB" if "BYTES" in name else f"{number:g}"
 
 
-def samples() -> str:
-    budgets = ", ".join(f"{s:.2g} s with `preset={name}`" for name, s in run.BUDGETS_S.items())
-    return (
-        f"A contender is warmed up until two successive medians of {bench.WARMUP_BATCH} launches agree within "
-        f"{bench.WARMUP_TOLERANCE:.0%}. It then gets {bench.MIN_SAMPLES} to {bench.MAX_SAMPLES} samples, as many as its share of "
-        f"the device time pays for ({budgets}). The records keep the median, both quartiles and the number of samples."
-    )
-
-
-def host() -> str:
-    return (
-        "Launching costs time on the host as well, and a library call that checks its arguments costs more than a bare launch. "
-        f"That time must not be charged to the kernel, so a whole batch of up to {bench.BATCH} launches is enqueued before the "
-        f"GPU gets there. A contender whose launch takes more than {bench.HOST_SHARE:.0%} of a flush on the host could let the "
-        "GPU run dry; it is captured into a CUDA graph once and replayed. The column `graph` says where that happened. A test "
-        "holds the whole arrangement to account: an empty kernel must read as next to nothing, for a library's launch as well."
-    )
-
-
-def published_protocol() -> str:
-    return (
-        "Many sources time otherwise: warm up, call in a loop, divide. Where a claim rests on that, it is measured so as well, "
-        f"by `bench.time_calls`: a sample is {bench.CALLS} calls in a row after {bench.WARMUP_CALLS} that are not timed, over "
-        f"their number, and there are {bench.CALL_SAMPLES} samples; long calls get fewer. Nothing is flushed, and whatever a call "
-        "does on the host counts, be it on purpose, as with a library handle made in every call, or because it is how Python "
-        "launches. The clock is the host's, so that a CPU can be timed alike. Records of the two protocols lie in different "
-        "experiments and are never compared."
-    )
-
-
-def watched() -> str:
-    return (
-        f"Every {bench.SAMPLE_EVERY_S * 1e3:g} ms while a batch runs, NVML is asked for SM clock, board power and the reasons for "
-        "throttling, and all three are columns of the records. A slow point with a reason beside it is another matter than a slow "
-        "point without."
-    )
-
-
 # ---------------------------------------------------------------- what is counted
-
-
-def sizes(p: Problem) -> str:
-    return f"$M = {p.m}$, $N = {p.n}$, $K = {p.k}$, $S = {100 * p.density:g}\\%$, $\\mathrm{{nnz}} = {p.nnz}$:"
 
 
 def counts(p: Problem, terms: dict[str, int]) -> dict[str, str]:
@@ -88,14 +72,6 @@ def counts(p: Problem, terms: dict[str, int]) -> dict[str, str]:
         f"useful FLOP, {p.flops_def}": f"<strong>{p.useful_flops / 1e9:.3f} GFLOP</strong>",
         "FLOP per byte, least to requested": f"{per_byte[0]:.1f} to {per_byte[1]:.2f}",
     }
-
-
-def density(p: Problem) -> str:
-    return (
-        f"Note the density: the source calls this $S = {100 * p.density:g}\\%$, but draws each row's count uniformly between half "
-        f"of that and all of it, so the matrix holds {p.nnz / p.m / p.k:.2%}. The records keep the nominal value, by which the "
-        "source labels its plots, and the true count of non-zeros beside it."
-    )
 
 
 # ---------------------------------------------------------------- when a result is right, what is compiled and recorded
@@ -111,24 +87,6 @@ def limits() -> pd.DataFrame:
             "why": limit.why,
         }
         for name, limit in check.LIMITS.items()
-    )
-
-
-def reference() -> str:
-    work = f"{check.CPU_WORK:,}".replace(",", "\u202f")
-    return (
-        f"Up to {work} multiply-adds the reference is SciPy's on the CPU; beyond, cuSPARSE's in float64, and a test on the GPU "
-        "holds the two together. Kernels that are wrong on purpose, one that skips a non-zero and one that leaves elements "
-        "unwritten among them, are part of the tests: the check must catch them."
-    )
-
-
-def targets() -> str:
-    options = ", ".join(f"`{key}={value}`" for key, value in jit.OPTIONS.items())
-    return (
-        f"Targets: {', '.join(f'`{t}`' for t in jit.TARGETS)}, that is Ampere, Ada, Hopper and Blackwell. Options: {options}. A "
-        "kernel *spills* when its registers do not suffice and it keeps values in local memory: any stack, any `LDL` or `STL` in "
-        "the disassembly counts."
     )
 
 
@@ -173,22 +131,3 @@ def _long(between: pd.Timedelta) -> str:
 def _system(room: str) -> str:
     known = rooms.find()
     return known[room].name if room in known else room
-
-
-def repeats(root: Path = paths.RECORDED) -> str:
-    """What second runs say of ratios; a sentence where there is none."""
-    found = again.runs(root)
-    if found.empty:
-        return "There is no second run of these records."
-    worst = found.loc[found["most_of_ten"].idxmax()]
-    same = found[found["same_code"]]
-    text = (
-        f"Some experiments were measured a second time, minutes later on the same GPU or days later on another one of its kind, {found['measurements'].sum()} medians in all; "
-        "and where the code of a room had changed meanwhile, its own part in a difference is in it. "
-    )
-    if len(same):
-        text += f"Of the same code, nine of ten are within {same['most_of_ten'].max():.1%} of the first everywhere. "
-    return text + (
-        f"Least steady is {_system(worst.room)} on an {gpus.name(root / worst.gpu)}, where one in ten is off by {worst.most_of_ten:.1%} or more. So contenders are compared within a run, "
-        "and a few per cent between two runs say nothing."
-    )

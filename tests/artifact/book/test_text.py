@@ -60,6 +60,12 @@ def test_facts_survive_being_written():
     assert made == 'name,value\na.b,0.1\na.c,"alg2, alg3"\nn,3\n'
 
 
+@pytest.mark.parametrize("name", [path.stem for path in text.PAGES.glob("*.md")])
+def test_a_page_of_nothing_known_says_so(name):
+    made = text.page(name)
+    assert made.blocks and all(map(made, made.blocks))
+
+
 @pytest.mark.parametrize(("room", "name"), CHAPTERS)
 def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
     made = text.chapter(room, name)
@@ -68,9 +74,13 @@ def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
         assert made(block), f"{room}/{name}.md: {block} is empty"
 
 
-@pytest.mark.parametrize(("room", "name"), CHAPTERS)
-def test_templates_have_no_branch_but_holds(room, name):
-    source = (rooms.FOLDER / room / f"{name}.md").read_text("utf-8")
+@pytest.mark.parametrize(
+    "path",
+    [*text.PAGES.glob("*.md"), *(rooms.FOLDER / room / f"{name}.md" for room, name in CHAPTERS)],
+    ids=lambda path: path.stem,
+)
+def test_templates_have_no_branch_but_holds(path):
+    source = path.read_text("utf-8")
     used = set(re.findall(r"\{%-?\s*(\w+)", source))
     assert used <= {"block", "endblock", "holds", "endholds", "for", "endfor"}, used
 

@@ -55,7 +55,7 @@ def test_other_code_is_said(shipped, changed):
     path.write_text(json.dumps(json.loads(path.read_text()) | {changed: "another"}))
     assert list(again.runs(shipped)["same_code"]) == [False]
     assert method.second_runs(shipped).loc[0, "apart"] == "30 h, other code"
-    assert "Of the same code" not in method.repeats(shipped)
+    assert "again.same_code" not in dict(method.facts(shipped))
 
 
 def test_what_the_first_run_lacks_is_left_out(shipped):
@@ -67,9 +67,9 @@ def test_what_the_first_run_lacks_is_left_out(shipped):
 
 
 def test_the_page_says_who_is_least_steady(shipped):
-    text, table = method.repeats(shipped), method.second_runs(shipped)
-    assert "35 medians in all" in text and "nine of ten are within 3.0% of the first" in text
-    assert "Least steady is 2:4 tensor cores on an NVIDIA H200, where one in ten is off by 3.0% or more" in text
+    facts, table = dict(method.facts(shipped)), method.second_runs(shipped)
+    assert facts["again.medians"] == 35 and facts["again.same_code"] == pytest.approx(0.03)
+    assert facts["again.worst.gpu"] == "NVIDIA H200" and facts["again.worst.off"] == pytest.approx(0.03)
     assert list(table.loc[0, ["medians", "off by", "apart"]]) == [
         "35 of 35",
         "3.0%, 3.0%, 3%",
@@ -80,7 +80,7 @@ def test_the_page_says_who_is_least_steady(shipped):
 def test_without_a_second_run(tmp_path):
     assert again.runs(tmp_path).empty and list(again.runs(tmp_path).columns) == list(again.COLUMNS)
     assert method.second_runs(tmp_path) is None
-    assert method.repeats(tmp_path) == "There is no second run of these records."
+    assert "again.medians" not in dict(method.facts(tmp_path))
 
 
 def test_every_shipped_second_run_is_of_experiments_that_are_shipped():

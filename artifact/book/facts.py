@@ -24,7 +24,7 @@ from artifact.measure import run as harness
 
 Value = bool | int | float | str
 Fact = tuple[str, Value]
-FILE = "facts.csv"
+FILE = f"{records.FACTS}.csv"
 
 
 def spread(name: str, values: pd.Series) -> Iterator[Fact]:

@@ -132,6 +132,7 @@ REPEAT = "repeat"  # folder of the second measurement, in that of the first
 #: ... and the folder of those with other versions of a library, each in a folder of its version's name.
 LIBRARIES = "libraries"
 COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
+FACTS = "facts"  #: what is said of a room's records by name, made from them
 
 #: Beside it: the GPU, the number of rows and the checksum of the text; neither a part nor another GPU's is read.
 ABOUT = Column("text", "", "GPU, or SHA-256 of the text with \\n at the end of lines")
@@ -753,8 +754,8 @@ def made(machine: Mapping) -> list[Made]:
 
 
 def experiments(folder: str | Path) -> list[str]:
-    """Experiments with a record in a room's folder; hardware counters are not an experiment."""
-    return sorted(path.stem for path in Path(folder).glob("*.csv") if path.stem != COUNTERS)
+    """Experiments with a record in a room's folder; hardware counters and facts are not experiments."""
+    return sorted(path.stem for path in Path(folder).glob("*.csv") if path.stem not in (COUNTERS, FACTS))
 
 
 def rooms(gpu_folder: str | Path) -> list[str]:

@@ -50,14 +50,13 @@ def of(run: Run) -> Iterator[Fact]:
 
 
 def by_size(name: str, ratio: pd.Series) -> Iterator[Fact]:
-    """Of a speedup by size: its spread over all sizes and on both sides of 1024³, and where it is above 1."""
-    ahead = ratio.index[ratio > 1]
+    """Of a speedup by size: its spread over all sizes and on both sides of 1024³, and how often it is above 1."""
+    ahead = int((ratio > 1).sum())
     yield from spread(name, ratio)
     yield from spread(f"{name}.below_1024", ratio[ratio.index < 1024])
     yield from spread(f"{name}.from_1024", ratio[ratio.index >= 1024])
     yield from each(f"{name}.at", ratio)
-    yield from under(name, largest=ratio[ratio.index.max()], ahead=len(ahead), behind=len(ratio) - len(ahead))
-    yield f"{name}.ahead_at", ", ".join(f"{size}³" for size in ahead)
+    yield from under(name, largest=ratio[ratio.index.max()], ahead=ahead, behind=len(ratio) - ahead)
 
 
 def measured(facts: Iterator[Fact]) -> Iterator[Fact]:
@@ -245,7 +244,9 @@ def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> Iterator[Fact]
     baseline = by_variant(scaling, "baseline")
     largest = baseline.index.max()
     yield from each("element_wise", {on: time[largest] / baseline[largest] for on, time in times.items()})
-    yield from by_size("element_wise.over_cublas", ratios(element, "element_wise", "cublas"))
+    speed = ratios(element, "element_wise", "cublas")
+    yield from by_size("element_wise.over_cublas", speed)
+    yield "element_wise.ahead_at", ", ".join(f"{size}³" for size in speed.index[speed > 1]) or "no size"
 
 
 def on_cpu(sequential: pd.DataFrame | None, machine: Mapping[str, Any]) -> Iterator[Fact]:

@@ -52,6 +52,12 @@ class Text:
         return tuple(self.template.blocks)
 
 
+class _Undefined(jinja2.StrictUndefined):
+    """What no fact gives; it cannot be written as a number either."""
+
+    __format__ = jinja2.StrictUndefined.__str__
+
+
 def _missing(error: jinja2.UndefinedError) -> str:
     """The name of the fact that a template asked for in vain: Jinja quotes it last."""
     return "`{}`".format(re.findall(r"'([^']*)'", str(error))[-1])
@@ -187,7 +193,7 @@ def _path(node: nodes.Node) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
+        undefined=_Undefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     made.filters |= FILTERS
     return made

@@ -152,6 +152,6 @@ def of(df: pd.DataFrame, variant: str, column: str = "median_us") -> pd.Series:
     return df[df["variant"] == variant].set_index("m")[column]
 
 
-def at(series: pd.Series, size: int) -> str:
-    """A speedup in words; "–" where the size was not measured."""
-    return f"{series[size]:.2f}×" if size in series.index else "–"
+def of_size(df: pd.DataFrame, size: int) -> pd.DataFrame:
+    """The rows of M = N = K = size."""
+    return df[df["m"] == size]

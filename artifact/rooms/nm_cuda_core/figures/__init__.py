@@ -20,6 +20,7 @@ from artifact.rooms.nm_cuda_core.figures.protocols import (
     Fit,
     compare_readings,
     cublas_times,
+    fit_published,
     fit_readings,
     readings,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "cost_of_element_wise",
     "counters_table",
     "cublas_times",
+    "fit_published",
     "fit_readings",
     "readings",
     "scaling",

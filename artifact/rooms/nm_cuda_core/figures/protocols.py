@@ -89,6 +89,12 @@ def cublas_times(published: pd.DataFrame) -> pd.Series:
     return pd.Series(seconds, index=pd.Index(size, name="size"), name="seconds").sort_index()
 
 
+def fit_published(published: pd.DataFrame) -> Fit:
+    """The source's times of cuBLAS as a cost per call, per element and per multiplication."""
+    theirs = cublas_times(published)
+    return fit_readings(theirs.index, theirs)
+
+
 def compare_readings(df: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """How near each reading of cuBLAS comes to the published times, one row per reading.
 

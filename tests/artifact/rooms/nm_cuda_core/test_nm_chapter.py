@@ -1,4 +1,4 @@
-"""Tables and sentences of the chapter: on the shipped records, and on made-up ones whose answers are known."""
+"""Tables and facts of the chapter: on the shipped records, and on made-up ones whose answers are known."""
 
 import re
 import shutil
@@ -10,15 +10,13 @@ import pytest
 from artifact import paths
 from artifact.drawing import cells
 from artifact.measure import records, run
-from artifact.rooms.nm_cuda_core import counters, figures, gather, machine_code, tables
-from artifact.rooms.nm_cuda_core.prose import cublas, kernels, reasons, speeds
+from artifact.rooms.nm_cuda_core import counters, facts, figures, gather, machine_code, tables
 from artifact.rooms.nm_cuda_core.trial import (
     LETTER,
     PUBLISHED,
     VARIANTS,
     Trial,
     as_published,
-    at,
     of,
     ratios,
     start,
@@ -72,11 +70,6 @@ def every(times: dict[int, float], **factors: float) -> pd.DataFrame:
     return record(*((v, s, us * factors.get(v, 1.0)) for v in (*VARIANTS, "cublas") for s, us in times.items()))
 
 
-def sound(text: str) -> bool:
-    """A sentence without a hole in it."""
-    return bool(text.strip()) and not re.search(r"\bnan\b|\binf\b|[{}]|None", text)
-
-
 # ---------------------------------------------------------------- the trial
 
 
@@ -111,8 +104,6 @@ def test_what_is_missing_is_said(tmp_path):
 def test_speedups_by_size():
     df = record(("baseline", 512, 10), ("cublas", 512, 25), ("cublas", 64, 1))
     assert ratios(df, "baseline", "cublas").to_dict() == {512: 2.5}
-    assert at(ratios(df, "baseline", "cublas"), 512) == "2.50×"
-    assert at(ratios(df, "baseline", "cublas"), 64) == "–"
     assert of(df, "cublas").to_dict() == {512: 25, 64: 1}
 
 
@@ -124,10 +115,9 @@ def test_which_index():
     assert case.same_if_shared and 0.1 < case.error < 1.5 and 0 in case.right_columns
     off = [c for c in range(32) if not np.allclose(case.right[:, c], case.gathered[:, c])]
     assert sorted([*off, *case.right_columns]) == list(range(32))
-    said = kernels.which_index(case)
-    assert f"of 32 columns {len(case.right_columns)} " in said and said.endswith("the same matrix.")
-    assert kernels.run_here(None) == ""
-    assert "run here on that case: 50% from A · B, and 1e-07 from" in kernels.run_here((0.5, 1e-7))
+    found = dict(facts.which_index(case))
+    assert (found["gather.right"], found["gather.error"]) == (len(case.right_columns), case.error)
+    assert list(facts.run_here(None)) == []
 
 
 @pytest.mark.gpu
@@ -142,8 +132,9 @@ def test_compiled(report):
     assert list(table.index) == VARIANTS and table.loc["baseline", "registers"] == "40"
     assert {"shared [B]", "LDG.32", "FFMA"} <= set(table) and "REDG" not in table
     assert machine_code.registers(report, VARIANTS[1]) == 48
-    distinct = len(report.drop_duplicates(["entry", "target"]))
-    assert f"1 of {distinct} compilations spill" in kernels.compiled(report)
+    found = dict(facts.compiled(report))
+    assert found["compiled.count"] == len(report.drop_duplicates(["entry", "target"]))
+    assert found["compiled.spilling"] == 1 and found[f"registers.{VARIANTS[1]}"] == 48
 
 
 def test_prefetch(monkeypatch):
@@ -155,11 +146,9 @@ def test_prefetch(monkeypatch):
     (row,) = tables.prefetch(["sm_80"]).data.to_dict("records")
     assert row["the same, one by one"] == "yes" and row["instructions, prefetch"] == 2
     assert (row["global loads, baseline"], row["prefetch_kept"]) == (1, 2)
-    assert kernels.prefetch_is_removed(["sm_80"])
+    assert dict(facts.prefetch(["sm_80"])) == {"code.prefetch.targets_that_differ": 0}
     code["prefetch"] = code["prefetch_kept"]
-    assert not kernels.prefetch_is_removed(["sm_80"])
-    assert kernels.prefetch(True).startswith("**The prefetch kernel is the baseline**")
-    assert kernels.prefetch(False) == "With this compiler the two differ on some target:"
+    assert dict(facts.prefetch(["sm_80"])) == {"code.prefetch.targets_that_differ": 1}
 
 
 def test_machine_code_that_came_out_otherwise_once_is_compiled_anew(monkeypatch):
@@ -198,7 +187,7 @@ def test_own_problem_runs(device, tmp_path, monkeypatch):
     assert (shown[:, 3].astype(float) < 1e-5).all()
 
 
-# ---------------------------------------------------------------- tables and sentences of records
+# ---------------------------------------------------------------- tables and facts of records
 
 
 def test_tables_of_the_shipped_records(trial, counted):
@@ -241,76 +230,17 @@ def test_metrics_that_a_profile_holds():
     assert set(tables.metrics(table1, set()).data["here"]) == {"–"}
 
 
-def test_sentences_of_the_shipped_records(trial, counted, report):
-    scaling, published = trial.measure("scaling"), trial.measure("published")
-    element, sequential = trial.measure("element_wise"), trial.on_cpu()
-    fig2, handles = trial.stated["fig2"], speeds.with_handle(published, sequential)
-    compared = figures.compare_readings(published, fig2).set_index("reading")
-    said = [
-        speeds.over_cublas(scaling, handles),
-        speeds.variants(scaling, report),
-        speeds.letter(scaling),
-        kernels.letter(),
-        speeds.reversal(scaling, trial.fma),
-        speeds.right_gather(scaling, element),
-        speeds.patterns(),
-        speeds.on_cpu(sequential, trial.run.machine),
-        speeds.accuracy(scaling),
-        speeds.repeats(scaling, trial.second()),
-        speeds.in_short(trial, handles, removed=True),
-        cublas.contains(published, fig2, compared),
-        reasons.reasons(counted, trial.run.machine, trial.stated["fig3"]),
-    ]
-    assert [text for text in said if not sound(text)] == []
-    assert cublas.contains(published, fig2, compared).count("\n- ") == 2
-
-
-def test_over_cublas():
-    df = every({64: 2.0, 512: 10.0}, cublas=2.0, verbatim=4.0)
-    said = speeds.over_cublas(df, [20.0, 30.0])
-    assert "With a handle in every call it is 20.0× and 30.0× at 512³ in two records" in said
-    assert "it is 0.50×, and that does; it is behind at every size." in said
-    assert "`baseline`, with the loads of a step in order" in said
-    assert said.endswith("is ahead of it at every size: 2.00 to 2.00×.")
-    slow = speeds.over_cublas(every({64: 2.0}, baseline=4.0, cublas=2.0), [20.0])
-    assert slow.endswith("is ahead of it at no size: 0.50 to 0.50×.")
-    ahead = speeds.over_cublas(every({512: 10.0}, cublas=3.0), [20.0])
-    assert "20.0× at 512³ in the record" in ahead and "does; it is ahead at every size." in ahead
-    older = every({64: 2.0, 512: 10.0}, cublas=3.0).query("not variant.str.startswith('verbatim')")
-    said = speeds.over_cublas(older, [20.0])
-    assert "The speedup of `baseline`" in said and said.endswith("does; it is ahead at every size.")
-
-
-def test_variants_below_and_from_1024(report):
-    df = every({512: 10.0, 1024: 40.0, 2048: 99.0}, pipelined=0.5, zigzag=0.8, double_buffer=2.0)
-    said = speeds.variants(df, report)
-    assert "**`pipelined`**: 2.00× below and 2.00× from 1024³. Used instead of thrown away, the same" in said
-    assert "0.50× below and 0.50× from 1024³, 0.50× at 2048³; without\n  split-K 1.00×" in said
-    assert "**`zigzag`**: 1.25× over" in said and "Fastest: `pipelined` at 512³" in said
-    assert speeds.parted(pd.Series({64: 2.0})) == (2.0, 2.0)  # of all, where a side has none
-
-
-def test_the_letter_is_compared_with_ours_where_it_was_measured():
-    df = every({512: 10.0, 1024: 40.0}, verbatim=2.0, verbatim_double_buffer=4.0, cublas=3.0)
-    said = speeds.letter(df)
-    assert "`verbatim` is at 0.50× of `baseline` below 1024³ and at 0.50× from there" in said
-    assert "`verbatim_prefetch` is at 1.00× of `prefetch`" in said
-    assert "`verbatim_double_buffer` is at 0.25× of `double_buffer`" in said
-    assert "Over cuBLAS `verbatim` is at 1.50 to 1.50×." in said
-    without = df[~df["variant"].str.startswith("verbatim")]
-    assert speeds.letter(without).startswith("The records of this page are older")
-
-
 def test_the_letter_in_machine_code():
-    said = kernels.letter()
-    assert "writes C in 16 stores of 4 bytes, one of `baseline` in 4 of 16" in said
-    assert "16 bytes of stack" in said and "by 128 generic loads" in said
-    assert "where `double_buffer` has none" in said
+    found = dict(facts.code())
+    assert (found["code.verbatim.stores"], found["code.baseline.stores"]) == (16, 4)
+    assert found["code.verbatim_double_buffer.stack_bytes"] == 16
+    assert found["code.verbatim_double_buffer.generic_loads"] == 128
+    assert found["code.double_buffer.generic_loads"] == 0
     # To the letter, too, nothing is left of the prefetch but the loads that there were.
     for target in ("sm_80", "sm_90a"):
         there = machine_code.loads("verbatim", target)
         assert machine_code.loads("verbatim_prefetch", target) == there
-    assert f"`verbatim_prefetch` has {there} global loads, `verbatim` {there}." in said
+    assert found["code.verbatim_prefetch.global_loads"] == found["code.verbatim.global_loads"] == there
 
 
 def test_records_that_have_the_letter_are_read_with_it(tmp_path):
@@ -327,51 +257,49 @@ def test_records_that_have_the_letter_are_read_with_it(tmp_path):
     found = start(mode="recorded", folder=tmp_path)
     scaling = found.measure("scaling")
     assert set(scaling["variant"]) == {*VARIANTS, "cublas"}
-    assert "`verbatim` is at 1.00× of `baseline`" in speeds.letter(scaling)
+    assert dict(facts.letter(scaling))["letter.verbatim.mean"] == 1
     fig, data = figures.variants(scaling, VARIANTS, None)
     assert set(launch.VERBATIM) <= set(data["variant"])
 
 
-def test_reversal_needs_4096():
-    assert speeds.reversal(every({2048: 10.0}), 60) == ""
-    said = speeds.reversal(every({4096: 4096**3 / 30e6}, cublas=1.5), 60)
-    assert "would take 1 ms at the card's 504" in said
-    assert "`verbatim` is ahead of the kernel of cuBLAS at these sizes (1.50× at 4096³" in said
-    assert "does not fall: it has 50% and 50% of the FMA ceiling" in said
+def test_speedups_on_both_sides_of_1024():
+    df = every({512: 10.0, 1024: 40.0, 2048: 99.0}, pipelined=0.5, zigzag=0.8, verbatim=2.0)
+    found = dict(facts.ladder(df)) | dict(facts.letter(df)) | dict(facts.over_cublas(df))
+    assert found["over.pipelined.below_1024.mean"] == found["over.pipelined.from_1024.mean"] == 2
+    assert found["over.pipelined.from_1024.count"] == 2 and found["fastest.512"] == "pipelined"
+    assert found["lanes.from_1024.mean"] == found["over_cublas.zigzag.largest"] == pytest.approx(1.25)
+    assert found["letter.verbatim.mean"] == 0.5 and found["letter.verbatim.ours"] == "baseline"
+    assert (found["over_cublas.verbatim.behind"], found["over_cublas.zigzag.ahead"]) == (3, 3)
+    assert "over.pipelined.below_1024.mean" not in dict(facts.ladder(every({1024: 1.0})))
+    older = df[~df["variant"].str.startswith("verbatim")]
+    assert list(facts.letter(older)) == [] and "over_cublas.verbatim.mean" not in dict(facts.over_cublas(older))
+
+
+def test_the_reversal_is_of_4096():
+    assert list(facts.reversal(every({2048: 10.0}), 60)) == []
     times = {1024: 1024**3 / 30e6, 4096: 4096**3 / 15e6}
-    behind = speeds.reversal(every(times, cublas=0.5), 60)
-    assert "is behind the kernel of cuBLAS" in behind and "Its own throughput falls, too" in behind
+    found = dict(facts.reversal(every(times), 60))
+    assert (found["fma_share.at_4096"], found["kept_of_best"]) == pytest.approx((0.25, 0.5))
+    assert found["from_dram_ms"] == pytest.approx(1)
 
 
-def test_right_gather():
-    scaling, element = every({512: 10.0}, element_wise=2.0), every({512: 10.0}, element_wise=4.0)
-    said = speeds.right_gather(scaling, element)
-    assert "it takes 2.00 times" in said and "and 4.00 times on the element-wise one" in said
-    assert "0.25× the speed of the dense" in said and "ahead of cuBLAS nowhere." in said
-    fast = every({512: 10.0}, element_wise=0.5)
-    assert "It is ahead of cuBLAS at 512³." in speeds.right_gather(scaling, fast)
+def test_the_right_gather_is_held_against_the_baseline_on_vectors():
+    found = dict(facts.right_gather(every({512: 10.0}, element_wise=2.0), every({512: 10.0}, element_wise=4.0)))
+    assert (found["element_wise.vectors"], found["element_wise.elements"]) == (2, 4)
+    assert found["element_wise.over_cublas.largest"] == 0.25 and found["element_wise.ahead_at"] == "no size"
 
 
-def test_repeats():
-    first, second = every({512: 10.0}), every({512: 10.2})
-    assert f"Over all {len(VARIANTS) + 1} measurements the second run differs from the first by 2.0%" in (
-        speeds.repeats(first, second)
+def test_a_second_run_is_counted_by_measurement():
+    found = dict(facts.repeats(every({512: 10.0}), every({512: 10.2})))
+    assert found["again.count"] == len(VARIANTS) + 1 and found["again.most"] == pytest.approx(0.02)
+
+
+def test_counters_that_a_gpu_does_not_have_are_no_facts(counted, trial):
+    pipe = counters.PIPES["DRAM"]
+    less = {key: value for key, value in counted.values.items() if key[2] != pipe}
+    machine, fig3 = trial.run.machine, trial.stated["fig3"]
+    everything, some = (
+        dict(facts.reasons(counters.Counters(counted.rows, values), machine, fig3)) for values in (counted.values, less)
     )
-
-
-def test_reasons_follow_the_counters(counted, trial):
-    """The conclusions turn with the counters that they rest on."""
-    pipe = counters.PIPES["shared"]
-    values = counted.values | {("baseline", 4096, pipe): 50.0}
-    values |= {("zigzag", 4096, figures.STALL.format("long_scoreboard")): 0.0}
-    other = counters.Counters(counted.rows, values)
-    told = [reasons.reasons(c, trial.run.machine, trial.stated["fig3"]) for c in (counted, other)]
-    assert "shared memory is full" in told[0] and "the largest stall is the long" in told[0]
-    assert "shared memory is the busiest pipe" in told[1] and "largest stall" not in told[1]
-
-
-def test_profile():
-    launches = pd.DataFrame({"kernel": ["a", "a", "b"], "launch": [0, 0, 0]})
-    said = reasons.profile(launches, {"x", "y"})
-    assert said == "The profile has 3 launches of 2 kernels, and 2 metrics of them."
-    assert reasons.profile(launches[:0], set()).startswith("There is no profile of this GPU")
+    assert set(everything) - set(some) == {f"busy.{v}.dram" for v in ("baseline", "verbatim", "zigzag")}
+    assert list(facts.reasons(None, machine, fig3)) == list(facts.profile(pd.DataFrame(), None)) == []

@@ -21,6 +21,7 @@ from jinja2.ext import Extension
 
 from artifact import rooms
 from artifact.book.facts import Value, tree
+from artifact.drawing.words import change
 
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
 _HOLDS = re.compile(r"\{%(-?)\s*holds\s+(.+?)\s*(-?)%\}", re.DOTALL)
@@ -48,6 +49,12 @@ class Text:
     @property
     def blocks(self) -> tuple[str, ...]:
         return tuple(self.template.blocks)
+
+
+class _Undefined(jinja2.StrictUndefined):
+    """What no fact gives; it cannot be written as a number either."""
+
+    __format__ = jinja2.StrictUndefined.__str__
 
 
 def _missing(error: jinja2.UndefinedError) -> str:
@@ -114,7 +121,20 @@ def listed(items: Iterable[object], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed}
+def sparsity(pattern: str) -> str:
+    """12:32 as "62.5%"."""
+    kept, group = map(int, pattern.split(":"))
+    return f"{100 * (1 - kept / group):g}%"
+
+
+def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> str:
+    """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
+    each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
+    return listed(each) if each else ""
+
+
+FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed, "change": change}
+FILTERS |= {"sparsity": sparsity, "by_sparsity": by_sparsity}
 
 
 # ---------------------------------------------------------------- the template language
@@ -171,7 +191,7 @@ def _path(node: nodes.Node) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
+        undefined=_Undefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     made.filters |= FILTERS
     return made

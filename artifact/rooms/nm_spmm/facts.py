@@ -15,7 +15,7 @@ from artifact.book.facts import Fact, each, under
 from artifact.drawing.words import listed, shape
 from artifact.measure.run import Run
 from artifact.rooms.nm_spmm import counters, figures, model, results, tables
-from artifact.rooms.nm_spmm.contenders import DTYPES, LADDER, rows_of_a_step
+from artifact.rooms.nm_spmm.contenders import DTYPES, LADDER, RUNGS, rows_of_a_step
 from artifact.rooms.nm_spmm.counters import DENSITIES, PIPES, STALLS, Counters
 from artifact.rooms.nm_spmm.points import at, by_density, has, mean, over
 from artifact.rooms.nm_spmm.points import of as column
@@ -296,9 +296,11 @@ def ladder(rungs: list[str], outcome: pd.DataFrame) -> Iterator[Fact]:
 
 def waves(rung: str, sms: int, stepwise: pd.DataFrame) -> Iterator[Fact]:
     """What evening out the last wave would gain, and what it did."""
-    (down, across), _, _ = model.schedule(rung)
+    (down, across), _ = model.schedule(rung)
+    one = RUNGS[rung][0]
     last = model.last_steps(rung, sms)
     yield from under("waves", tiles=down * across, sms=sms, waves=down * across / sms, evened=last["stream-K"])
+    yield from under("waves", rows=one.bm, columns=one.bn, depth=one.depth)
     yield from under("waves", steps=last["waves"], gain=last["waves"] / last["stream-K"])
     if has(stepwise, "stream") and has(stepwise, "bulk"):
         yield from by_nm("stream_over_bulk", by_density(over(stepwise, "stream", "bulk")))

@@ -128,20 +128,16 @@ def durations(trial: Trial, tile: analysis.Tile, density: float) -> dict[str, fl
     } | ({"col_info": word * depth * share / l2} if tile.packed else {})
 
 
-def schedule(rung: str) -> tuple[tuple[int, int], int, str]:
-    """A product of 4096³ with a rung's tiles: how many down and across, steps of each, and what they are."""
+def schedule(rung: str) -> tuple[tuple[int, int], int]:
+    """A product of 4096³ with a rung's tiles: how many down and across, and steps of each."""
     one = RUNGS[rung][0]
     down, across, steps = (ceil(BIG / side) for side in (one.bm, one.bn, one.depth))
-    return (
-        (down, across),
-        steps,
-        f"{one.bm} × {one.bn} at {BIG}³ in steps of {one.depth} rows of Aᵀ",
-    )
+    return (down, across), steps
 
 
 def last_steps(rung: str, blocks: int) -> dict[str, int]:
     """How many steps a product of 4096³ with a rung's tiles takes, in waves and as stream-K deals them out."""
-    (down, across), steps, _ = schedule(rung)
+    (down, across), steps = schedule(rung)
     dealt = stream_k.parts(down, across, steps, blocks)
     return {
         "waves": ceil(down * across / blocks) * steps,

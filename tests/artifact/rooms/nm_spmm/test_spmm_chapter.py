@@ -87,7 +87,7 @@ def test_words():
 
 
 def test_the_last_steps_are_those_that_the_picture_draws():
-    tiles, deep, _ = model.schedule("rolled")
+    tiles, deep = model.schedule("rolled")
     last = pictures.shares(tiles, deep, 132)[1].groupby("schedule")["end"].max()
     assert model.last_steps("rolled", 132) == last.to_dict()
 

@@ -22,6 +22,7 @@ from jinja2.ext import Extension
 
 from artifact import rooms
 from artifact.book.facts import Value, tree
+from artifact.drawing.words import change
 
 PAGES = Path(__file__).parent / "pages"
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
@@ -136,7 +137,20 @@ def listed(items: Iterable[object], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed}
+def sparsity(pattern: str) -> str:
+    """12:32 as "62.5%"."""
+    kept, group = map(int, pattern.split(":"))
+    return f"{100 * (1 - kept / group):g}%"
+
+
+def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> str:
+    """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
+    each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
+    return listed(each) if each else ""
+
+
+FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed, "change": change}
+FILTERS |= {"sparsity": sparsity, "by_sparsity": by_sparsity}
 
 
 # ---------------------------------------------------------------- the template language

@@ -10,8 +10,10 @@ import pandas as pd
 
 from artifact.rooms.nm_spmm.contenders import NMSPARSE, RUNGS, chosen_tile
 from artifact.rooms.nm_spmm.trial import BIG, GROUP, SPARSITIES, VECTOR, Trial
+from artifact.rooms.nm_spmm.words import sparsity
 from kernels.formats import nm
 from kernels.nm_spmm import analysis, packing, published
+from kernels.nm_spmm import schedule as stream_k
 
 BLOCK = analysis.TABLE_1["large"]
 KINDS = {
@@ -35,6 +37,16 @@ class Shifts:
 def random_patterns(k: int, n: int, seed: int) -> dict[float, nm.Nm]:
     """Density -> a random pattern of the paper's sparsity at it."""
     return {d: nm.random(k=k, n=n, keep=round(d * GROUP), group=GROUP, vector=VECTOR, seed=seed) for d in SPARSITIES}
+
+
+def needed(b: nm.Nm, vectors: int) -> float:
+    """The share of A's rows that a block of so many vectors needs of a step, over all blocks and steps."""
+    index, windows = np.asarray(b.index), b.k // b.group
+    local = index[: windows * b.keep].reshape(windows, b.keep, b.q) % b.group
+    asked = np.zeros((windows, b.group, b.q), bool)
+    np.put_along_axis(asked, local, True, axis=1)
+    whole = b.q // vectors * vectors
+    return asked[:, :, :whole].reshape(windows, b.group, -1, vectors).any(axis=3).mean()
 
 
 def prepared(b: nm.Nm, columns: int, windows: int, slot: int, tiled: bool = False) -> packing.Packed:
@@ -95,6 +107,12 @@ def staged(tile: analysis.Tile, density: float) -> float:
     return analysis.needed_share(density, tile.columns // VECTOR) if tile.packed else 1.0
 
 
+def step_of(tile: analysis.Tile, density: float) -> str:
+    """What a step of a published kernel is, as the title of its picture."""
+    how = "packed" if tile.packed else "staged whole"
+    return f"{sparsity(density)} sparsity, {how}, k_s = {tile.windows * GROUP}"
+
+
 def durations(trial: Trial, tile: analysis.Tile, density: float) -> dict[str, float]:
     """Of one step of a block that has an SM to itself, ns: each part at its measured ceiling."""
     sms, word = trial.here.sm_count, analysis.WORD
@@ -110,15 +128,21 @@ def durations(trial: Trial, tile: analysis.Tile, density: float) -> dict[str, fl
     } | ({"col_info": word * depth * share / l2} if tile.packed else {})
 
 
-def schedule(rung: str) -> tuple[tuple[int, int], int, str]:
-    """A product of 4096³ with a rung's tiles: how many down and across, steps of each, and what they are."""
+def schedule(rung: str) -> tuple[tuple[int, int], int]:
+    """A product of 4096³ with a rung's tiles: how many down and across, and steps of each."""
     one = RUNGS[rung][0]
     down, across, steps = (ceil(BIG / side) for side in (one.bm, one.bn, one.depth))
-    return (
-        (down, across),
-        steps,
-        f"{one.bm} × {one.bn} at {BIG}³ in steps of {one.depth} rows of Aᵀ",
-    )
+    return (down, across), steps
+
+
+def last_steps(rung: str, blocks: int) -> dict[str, int]:
+    """How many steps a product of 4096³ with a rung's tiles takes, in waves and as stream-K deals them out."""
+    (down, across), steps = schedule(rung)
+    dealt = stream_k.parts(down, across, steps, blocks)
+    return {
+        "waves": ceil(down * across / blocks) * steps,
+        "stream-K": max(int(end) for parts in dealt for _, _, end, _ in parts),
+    }
 
 
 def by_eq3(trial: Trial) -> dict[tuple[str, float], float]:

@@ -27,7 +27,7 @@ from artifact.rooms.nm_spmm.figures.common import (
     pattern,
 )
 from artifact.rooms.nm_spmm.figures.layers import llama, llama_gpus, llama_means
-from artifact.rooms.nm_spmm.figures.patterns import TENSOR, crossing_of, tensor, vectors
+from artifact.rooms.nm_spmm.figures.patterns import TENSOR, compared, crossing_of, tensor, vectors
 from artifact.rooms.nm_spmm.figures.roofs import counted, roofline
 from artifact.rooms.nm_spmm.figures.shift import transition
 from artifact.rooms.nm_spmm.figures.steps import sizes, stepwise
@@ -41,6 +41,7 @@ __all__ = [
     "STEPWISE",
     "TENSOR",
     "anchors",
+    "compared",
     "counted",
     "crossing_of",
     "llama",

@@ -51,14 +51,9 @@ def crossing_of(density: np.ndarray, speedup: np.ndarray) -> float:
     return 1 - float(np.exp(d0 - s0 * (d1 - d0) / (s1 - s0)))
 
 
-def tensor(df: pd.DataFrame):
-    """Speedup of the tensor-core variants over dense cuBLAS of the same type against sparsity, a panel
-    for TF32 and BF16, a line per size and vector length; below, from which sparsity on each wins.
-
-    df: labels "tf32" and "bfloat16", also with ", vectors of L". The x axis is logarithmic in the
-    density, so that the ideal M/N is straight. The data behind it has the crossing of its line, NaN
-    where it never wins. Raises ValueError without any of them beside its library.
-    """
+def compared(df: pd.DataFrame) -> pd.DataFrame:
+    """Speedups of the tensor-core variants over dense cuBLAS of the same type, with the crossing of their line, NaN
+    where it never wins. df: as `tensor`. Raises ValueError without any of them beside its library."""
     parts = []
     for dtype, (variant, library, _) in TENSOR.items():
         here = df[df["label"].str.startswith(dtype)]
@@ -69,6 +64,23 @@ def tensor(df: pd.DataFrame):
     data = pd.concat(parts, ignore_index=True)
     data["vector"] = [pattern(label)[1] for label in data["label"]]
     data = data.sort_values("density", ascending=False, kind="stable")
+    lines = data.groupby(["dtype", "vector", "m", "n", "k"])
+    data["crossing"] = np.nan
+    for _, rows in lines:
+        data.loc[rows.index, "crossing"] = crossing_of(rows["density"].to_numpy(), rows["speedup"].to_numpy())
+    return data
+
+
+def tensor(df: pd.DataFrame):
+    """Speedup of the tensor-core variants over dense cuBLAS of the same type against sparsity, a panel
+    for TF32 and BF16, a line per size and vector length; below, from which sparsity on each wins.
+
+    df: labels "tf32" and "bfloat16", also with ", vectors of L". The x axis is logarithmic in the
+    density, so that the ideal M/N is straight. The data behind it has the crossing of its line, NaN
+    where it never wins. Raises ValueError without any of them beside its library.
+    """
+    data = compared(df)
+    dtypes = [dtype for dtype in TENSOR if (data["dtype"] == dtype).any()]
     lines = list(data.groupby(["vector", "m", "n", "k"]).groups)
     if len(lines) > len(MARKS):
         raise ValueError(f"The figure has room for {len(MARKS)} lines, not {len(lines)}.")
@@ -77,7 +89,7 @@ def tensor(df: pd.DataFrame):
     densities = densities_of(data["density"])
     fig, axes = plt.subplots(
         2,
-        len(parts),
+        len(dtypes),
         figsize=(WIDTH, 4.3 + 0.24 * len(lines)),
         sharex=True,
         sharey="row",
@@ -85,9 +97,7 @@ def tensor(df: pd.DataFrame):
         height_ratios=(3.4, 0.5 + 0.27 * len(lines)),
     )
     handles: dict[str, object] = {}
-    data["crossing"] = np.nan
-    for (ax, side), part in zip(axes.T, parts, strict=True):
-        dtype = part["dtype"].iloc[0]
+    for (ax, side), dtype in zip(axes.T, dtypes, strict=True):
         for place, (vector, *shape) in enumerate(lines):
             chosen = (data["dtype"] == dtype) & (data["vector"] == vector)
             for column, size in zip(("m", "n", "k"), shape, strict=True):
@@ -105,8 +115,7 @@ def tensor(df: pd.DataFrame):
             (line,) = ax.plot(1 / rows["density"], rows["speedup"], **how)
             size = f"{plot.number(shape[0])}³" if len(set(shape)) == 1 else " × ".join(map(plot.number, shape))
             handles[f"L = {vector}, {size}"] = line
-            at = crossing_of(rows["density"].to_numpy(), rows["speedup"].to_numpy())
-            data.loc[chosen, "crossing"] = at
+            at = rows["crossing"].iloc[0]
             never = np.isnan(at)
             if not never:
                 first = at == 1 - rows["density"].iloc[0]

@@ -11,6 +11,7 @@ from matplotlib.ticker import NullLocator
 
 from artifact.drawing import plot, sketch
 from artifact.drawing.style import BOUND, INK, MARKER, PUBLISHED, ROWS, RUNGS, WIDTH
+from artifact.rooms.nm_spmm import model
 from artifact.rooms.nm_spmm.pictures.marks import MARKS
 from kernels.formats import nm
 
@@ -171,15 +172,9 @@ def footprint(cases: Mapping[str, nm.Nm], counts: Sequence[int] = (1, 2, 4, 8, 1
     handles: dict[str, object] = {}
     rows = []
     for place, (title, b) in enumerate(cases.items()):
-        index, windows = np.asarray(b.index), b.k // b.group
-        local = index[: windows * b.keep].reshape(windows, b.keep, b.q) % b.group
-        needed = np.zeros((windows, b.group, b.q), bool)
-        np.put_along_axis(needed, local, True, axis=1)
         for count in (c for c in counts if c <= b.q):
-            whole = b.q // count * count
-            shared = needed[:, :, :whole].reshape(windows, b.group, -1, count).any(axis=3)
             expected = 1 - (1 - b.keep / b.group) ** count
-            rows.append((title, count, 100 * shared.mean(), 100 * expected))
+            rows.append((title, count, 100 * model.needed(b, count), 100 * expected))
         here = [row[1:] for row in rows if row[0] == title]
         fine = np.geomspace(min(counts), max(x for x, _, _ in here), 40)
         colour = ROWS[place % len(ROWS)]

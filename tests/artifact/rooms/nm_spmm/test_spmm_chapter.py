@@ -1,8 +1,7 @@
-"""Tables and sentences of the chapter: on the shipped records, and on made-up ones whose answers are known."""
+"""Tables and analysis of the chapter: on the shipped records, and on made-up ones whose answers are known."""
 
 import re
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,17 +9,14 @@ import pytest
 
 from artifact import paths
 from artifact.drawing import cells
-from artifact.drawing.words import change, listed
 from artifact.measure import records, run
 from artifact.profiling import ncu
-from artifact.rooms.nm_spmm import counters, figures, machine_code, model, pictures, results, tables
+from artifact.rooms.nm_spmm import counters, facts, figures, machine_code, model, pictures, results, tables
 from artifact.rooms.nm_spmm.contenders import LADDER, TRIALS, takes
 from artifact.rooms.nm_spmm.points import by_density, mean, of, over
-from artifact.rooms.nm_spmm.prose import beyond, closing, ladder, paper, theory
 from artifact.rooms.nm_spmm.trial import SPARSITIES, Trial, start
-from artifact.rooms.nm_spmm.words import at_each, from_sparsity, point_of, typeset
+from artifact.rooms.nm_spmm.words import point_of, typeset
 from artifact.verdicts.measures import NOT_REPRODUCED
-from kernels import jit
 from kernels import nm_spmm as room
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
@@ -81,23 +77,19 @@ def record(*points) -> pd.DataFrame:
     return pd.DataFrame(rows).reindex(columns=list(records.COLUMNS))
 
 
-def sound(text: str) -> bool:
-    """A sentence without a hole in it."""
-    return bool(text.strip()) and not re.search(r"\bnan\b|\binf\b|[{}]|None|  ", text)
-
-
 # ---------------------------------------------------------------- words and series
 
 
 def test_words():
-    assert listed([]) == "" and listed(["a"]) == "a" and listed(["a", "b", "c"]) == "a, b and c"
-    assert change(1.25) == "25% faster" and change(0.9) == "10% slower"
-    assert change(1.019) == "the same within 2%"
     assert point_of(("", *CUBE, 0.25)) == point_of((*CUBE, 0.25)) == "4096³ and 75%"
     assert point_of(("", 512, 4, 8, 0.375)) == "512 × 4 × 8 and 62.5%"
-    assert at_each(pd.Series({0.5: 1.2, 0.125: 2})) == "1.20× at 50% and 2.00× at 87.5%"
     assert typeset("1.15x over v3: 8 x 8, 512 cubed") == "1.15× over v3: 8 x 8, 512³"
-    assert [from_sparsity(v) for v in (0, 0.7, 1)] == ["always", "from 70% sparsity on", "never"]
+
+
+def test_the_last_steps_are_those_that_the_picture_draws():
+    tiles, deep = model.schedule("rolled")
+    last = pictures.shares(tiles, deep, 132)[1].groupby("schedule")["end"].max()
+    assert model.last_steps("rolled", 132) == last.to_dict()
 
 
 def test_speedups_are_of_points_that_both_have():
@@ -132,7 +124,7 @@ def test_a_missing_record_is_one_sentence(tmp_path):
         found.measure("llama")
     counted = counters.read(found.run)
     assert counted.profiled == [] and len(tables.pipes(counted, 0.5)) == 0
-    assert ladder.waits(counted) == ladder.fetches(counted) == ""
+    assert list(facts.waits(counted)) == []
 
 
 def test_a_gpu_takes_what_is_compiled_for_it():
@@ -159,8 +151,6 @@ def test_compiled(report):
     assert (v3["FFMA"], v3["of all instructions"]) == (60, "60%")
     assert (tf32["of all instructions"], tf32["tensor-core instructions"]) == ("–", 8)
     assert "<code>v1</code>" not in rows.index  # of another target
-    said = theory.compiled(report, "sm_90a")
-    assert "for sm_90a" in said and "1 of 4 spills" in said
 
 
 def test_llama_means_are_those_of_the_record(trial):
@@ -170,20 +160,9 @@ def test_llama_means_are_those_of_the_record(trial):
     shown = tables.llama(trial.measure("llama"), trial.stated["fig9"]).set_index("sparsity")
     assert shown.loc["75%", "auto"] == f"{np.exp(np.log(ratio).mean()):.2f}×"
     assert list(shown["ideal"]) == [f"{1 / d:.2f}×" for d in SPARSITIES]
-    said = paper.llama(trial.measure("llama"), trial.stated)
-    assert f"over {len(ratio)} points a sparsity" in said and sound(said)
     rebuilt = us["nmsparse_vw32"] / us["auto"]
-    assert f"and {np.exp(np.log(rebuilt).mean()):.2f}× nmSPARSE's kernel, rebuilt" in said
     of_75 = np.exp(np.log(rebuilt.xs(0.25, level="density")).mean())
     assert shown.loc["75%", "auto over it"] == f"{of_75:.2f}×"
-
-
-def test_llama_of_records_without_nmsparse_itself(trial):
-    """Older records have our kernel in its style alone: it then stands in the table, under its own name."""
-    df = trial.measure("llama")
-    df = df[df["variant"] != "nmsparse_vw32"]
-    shown, said = tables.llama(df, trial.stated["fig9"]), paper.llama(df, trial.stated)
-    assert "nmSPARSE-style" in shown and "rebuilt" not in said and sound(said)
 
 
 def test_best_of_three():
@@ -193,8 +172,6 @@ def test_best_of_three():
     table = tables.best_of_three(df, shapes).set_index("")
     assert table["Table II"].to_dict() == {"A": "small", "F": "large"}
     assert table["50%"].to_dict() == {"A": "small", "F": "medium"}
-    assert "at 1 of 2 points" in paper.classes_of_table_2(df)
-    assert "1.15× of the best of the three, 1.10 to 1.20×; most at 4096³" in paper.auto_over_classes(df)
 
 
 def test_figure_8_beside_ours():
@@ -220,18 +197,7 @@ def test_figure_8_beside_ours():
     shown = {name: row[f"{name}, here"] for name in rates}
     assert shown == {"small": "0.50×", "medium": "0.71×", "large": "1.00×"}
     assert (row["small, theirs"], row["large, theirs"]) == ("0.50× (1.00×)", "1.00× (0.50×)")
-    said = paper.fig8(theirs)
-    assert "on an A100" in said and "one pass is the best at 3 of 6 points" in said
-    assert "brings 1.00× on the mean and 2.00× at most" in said
     assert tables.fig8(df, theirs[theirs["m"] == 1]).empty
-
-
-def test_the_profiles_of_figure_10_exchange_two_shares_of_the_text(trial):
-    said = paper.fig10(trial.stated)
-    assert "49% for nmSPARSE at 62.5%, where the text has 63%" in said
-    assert "62% for nmSPARSE at 75%, where the text has 49%" in said and "The other 3" in said
-    right = trial.stated["fig10"].query("density != 0.375 and density != 0.25")
-    assert "exchanged" not in paper.fig10(trial.stated | {"fig10": right})
 
 
 def test_packing():
@@ -240,13 +206,7 @@ def test_packing():
         *(("v3_unpacked", CUBE, d, r) for d, r in ((0.5, 25), (0.25, 10), (0.125, 40))),
     )
     assert list(tables.packing(df)["packed over whole"]) == ["0.80×", "2.00×", "0.50×"]
-    said = paper.packing(df)
-    assert said.endswith("the cost is left.") and (
-        "hide that load, packing pays at 75%. The rule of 70% is right at 2 of 3 sparsities. " in said
-    )
-    assert "only the cost is left" in said
-    never = df.assign(median_us=df["median_us"].where(df["variant"] == "v3_unpacked", 1e9))
-    assert paper.packing(never).startswith("Packing pays at no sparsity here.")
+    assert results.rule_is_right(results.won_by_packing(df)) == [0.5, 0.25]
 
 
 def test_tables_of_what_goes_beyond(trial):
@@ -258,7 +218,7 @@ def test_tables_of_what_goes_beyond(trial):
     expected = float(first["v3 [µs]"]) / float(first["auto [µs]"])
     assert gain["auto"].iloc[0] == expected and first["sparsity"] in gain.index[0]
     assert tables.few_tiles(trial.measure("anchors"), 1).empty
-    assert beyond.few_tiles(trial.measure("anchors"), 1) == ""
+    assert list(facts.few_tiles(trial.measure("anchors"), 1)) == []
     assert len(tables.ragged(trial.measure("ragged"))) == 6
     loose = trial.measure("unstructured")
     first = tables.unstructured(loose).iloc[0]
@@ -275,67 +235,10 @@ def test_failed_claims():
     assert failed.to_dict("records") == [
         {"claim": "a <code>b</code> &lt;c&gt;", "published": "1", "measured": "2", "why": "no"}
     ]
-    assert closing.failed(failed) == "**What is not reproduced, and why**"
-    none = tables.failed(verdicts[1:])
-    assert len(none) == 0 and closing.failed(none).startswith("Every claim is reproduced")
+    assert len(tables.failed(verdicts[1:])) == 0
 
 
 # ---------------------------------------------------------------- sentences
-
-
-def test_sentences_of_the_shipped_records(trial, counted, bars, outcome, report):
-    m = trial.measure
-    random = model.random_patterns(k=512, n=1024, seed=0)
-    steps = {d: model.durations(trial, model.published_tile(trial, d), d) for d in (0.5, 0.125)}
-    compared = figures.tensor(trial.tensor())[1]
-    said = [
-        theory.stored(room.problem(*CUBE, density=0.25)),
-        theory.packable(pictures.footprint({f"{d} s": b for d, b in random.items()})[1]),
-        theory.col_info(model.col_info_shares(random), trial.stated),
-        theory.transitions(trial, model.shifts(trial), 0.7),
-        theory.classes(trial.here, tables.proposed(trial.here)),
-        theory.deepest_step(trial.here),
-        theory.pipelines(steps),
-        paper.stepwise(m("stepwise"), trial.fma),
-        paper.packing(m("packing")),
-        paper.first_bar(bars),
-        paper.second_bar(trial, bars, m("stepwise")),
-        paper.rebuilt(bars),
-        ladder.predictions(outcome),
-        ladder.waves(pictures.shares((32, 16), 64, 132)[1], 512, 132, m("stepwise")),
-        ladder.trials(results.trials(m("tried"))),
-        ladder.waits(counted),
-        ladder.fetches(counted),
-        beyond.few_tiles(m("anchors"), trial.here.sm_count),
-        beyond.vectors(m("vectors")),
-        beyond.ragged(m("ragged")),
-        beyond.largest_error([m("stepwise"), m("ragged")]),
-        beyond.unstructured(m("unstructured")),
-        beyond.crossings(compared),
-        beyond.tensor_rates(trial.tensor(), m("stepwise")),
-        closing.falls_short(trial, bars, outcome, compared, counted),
-    ]
-    assert [text for text in said if not sound(text)] == []
-    short = closing.in_short(trial, bars, counted)
-    assert "nan" not in short and short.count("\n- ") == 4
-
-
-def test_stepwise_at_two_sparsities():
-    rates = {"v1": (20, 10), "v2": (20, 15), "v3": (40, 18), "cublas": (50, 50)}
-    df = record(*((v, CUBE, d, r) for v, rs in rates.items() for d, r in zip((0.5, 0.125), rs, strict=True)))
-    said = paper.stepwise(df, fma=80)
-    assert "V3 holds 50% at 50% and 22% at 87.5% of the FMA ceiling of 80.0" in said
-    assert "At 0% sparsity" not in said
-    assert "At moderate sparsity V2 is at 1.00× at 50% of V1, V3 at 2.00× at 50% of V2." in said
-    assert "is waited for, is 50% faster on average, the pipelines 20% faster" in said
-    assert paper.steps_at_high(df[df["density"] == 0.5]) is None
-
-
-def test_a_share_that_is_level_and_then_falls_is_said_in_one_clause():
-    shares = pd.Series({1.0: 0.71, 0.5: 0.69, 0.375: 0.72, 0.25: 0.66, 0.125: 0.55})
-    assert paper._held(shares) == "about 69% up to 75% sparsity, and falls to 55% at 87.5%"
-    rising = pd.Series({0.5: 0.4, 0.25: 0.6, 0.125: 0.7})
-    assert paper._held(rising).startswith("40% at 50%")
 
 
 def made_up_bars(trial, gain, tflops=60.0, mhz=1980.0, **rebuilt) -> results.Bars:
@@ -358,13 +261,7 @@ def made_up_bars(trial, gain, tflops=60.0, mhz=1980.0, **rebuilt) -> results.Bar
 def test_bars_that_are_met(trial):
     bars = made_up_bars(trial, 1.21, tflops=0.9 * trial.fma)
     assert bars.ours.tolist() == pytest.approx([1.21] * 4) and bars.missed.empty
-    assert (
-        "at **1.21 to 1.21×** at 4096³ and at **1.21 to 1.21×** in the geometric mean over all 1 shapes"
-        in paper.first_bar(bars)
-    )
-    assert "None of the 4 points gains less than 10%." in paper.first_bar(bars)
-    said = paper.second_bar(trial, bars, trial.measure("stepwise"))
-    assert "**90.0% to 90.0%**, so at least 80% at all 3 points" in said and "clock" not in said
+    assert bars.below.empty and bars.short.empty and bars.reached.tolist() == pytest.approx([0.9] * 3)
     assert mean(bars.ported) == pytest.approx(1.0) and mean(bars.nm_baseline) == pytest.approx(0.5)
     table = tables.against_authors(bars)
     assert list(table["auto"]) == ["2.42×"] * 4
@@ -374,46 +271,26 @@ def test_what_was_rebuilt_is_held_against_the_authors_code(trial):
     """Without and with the kernels as they were run: V3's search at 0.5× of its rate, nmSPARSE's at 0.98×."""
     bars = made_up_bars(trial, 1.0)
     assert not bars.searched and bars.nmsparse.empty
-    said = paper.rebuilt(bars)
-    assert "with split-K where that is better, is at 1.00×" in said and "Table I does not have" in said
-    assert "0.50× of nmSPARSE's: ratios over it have to be read with that in mind." in said
-    bars = made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.98)
+    bars = made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.9)
     assert bars.searched and mean(bars.ported) == pytest.approx(1.02)
-    said = paper.rebuilt(bars)
-    assert "with the best of their tiles and numbers of shares of k" in said and "Table I" not in said
-    assert "nmSPARSE's, and what we rebuilt of nmSPARSE's own at 0.98×, 0.98 to 0.98×." in said
-    assert "V3 so searched is within 5% at all 4 points." in said
-    said = paper.rebuilt(made_up_bars(trial, 1.0, v3_searched=1.02, nmsparse_vw32=0.9))
-    assert "nmSPARSE is off by more than 5% at 4 of 4 points: 4 where it takes longer" in said
-    assert "takes longer, 0.90 to 0.90×, for which" in said
+    found = dict(facts.rebuilt(bars))
+    assert found["apart.v3_searched.off"] == 0 and found["nmsparse.mean"] == pytest.approx(0.9)
+    assert found["apart.nmsparse_vw32.off"] == found["apart.nmsparse_vw32.longer"] == 4
+    assert found["apart.nmsparse_vw32.low"] == pytest.approx(0.9)
 
 
 def test_bars_that_are_missed(trial):
     bars = made_up_bars(trial, 1.0, tflops=0.7 * trial.fma, mhz=990.0)
-    assert "below the 1.10× that were the aim at 4096³, " in paper.first_bar(bars)
-    assert "4 of 4 points gain less than 10%, with m of at most 4,096." in paper.first_bar(bars)
-    said = paper.second_bar(trial, bars, trial.measure("stepwise"))
-    assert "3 of 3 points stay below 80%." in said
-    assert bars.capped and "lowered its clock to 990 to 990 MHz" in said and "power cap" in said
-    short = closing.falls_short(
-        trial,
-        bars,
-        pd.DataFrame({"rung": ["wide"], "predicted": [1.2], "came": [1.0]}),
-        None,
-        counters.Counters(pd.DataFrame(), {}),
-    )
-    assert "- `auto` is below 1.10× of the authors' speedups at " in short
-    assert "all while the power limit held the clock down" in short
-    assert "- Our predictions for `wide` were off by more than 5%." in short
-    assert "On tensor cores" not in short and short.endswith("Hardware counters were not recorded.")
+    assert len(bars.missed) == 8 and len(bars.below) == 4 and len(bars.short) == 3
+    assert bars.capped and (bars.clock == 990).all() and (bars.throttle == "power cap").all()
 
 
 def test_predictions_name_what_they_are_over(outcome):
     assert results.before("stream") == "bulk" and results.before(LADDER[0]) == "v3"
     assert set(outcome["rung"]) <= {*LADDER, "auto"}
-    two = pd.DataFrame({"predicted": [1.0, 1.2, np.nan], "came": [1.04, 1.0, 1.0]})
-    assert ladder.predictions(two).startswith("Of 2 predictions with a number, 1 is within 5%")
-    assert ladder.predictions(two[2:]).startswith("All rungs")
+    two = pd.DataFrame({"rung": ["bulk", "wide", "turned"], "predicted": [1.0, 1.2, np.nan], "came": [1.04, 1.0, 1.0]})
+    found = dict(facts.ladder(LADDER, two))
+    assert (found["predictions.count"], found["predictions.near"], found["predictions.wrong"]) == (2, 1, "`wide`")
     assert tables.predictions(outcome)["came of it"].str.contains("× over <code>").all()
 
 
@@ -422,27 +299,6 @@ def test_trials_over_what_they_name():
     found = results.trials(df)  # body_4 is over rolled, which the record lacks
     assert list(found["trial"]) == ["shallow"] and found["came"][0][0.5] == pytest.approx(0.8)
     assert tables.trials(found)["50%"].tolist() == ["0.80×"]
-    assert ladder.trials(found).startswith("1 of 1 lose at every sparsity. 1 of the expectations")
-
-
-def test_absent_rungs():
-    assert ladder.absent(LADDER) == ""
-    assert ladder.absent(LADDER[1:]).startswith(f"Not for this GPU: `{LADDER[0]}`")
-
-
-def test_crossings():
-    line = {"variant": "tf32", "vector": 32, "m": 4096, "n": 4096, "k": 4096}
-    rows = [(0.5, 0.8, 0.6), (0.125, 1.5, 0.6)]
-    compared = pd.DataFrame([line | dict(zip(("density", "speedup", "crossing"), r, strict=True)) for r in rows])
-    assert beyond.crossings(compared) == ("- `tf32`, vectors of 32, 4096³: wins from 60% sparsity on; 1.50× at 87.5%.")
-    never = compared.assign(crossing=np.nan)
-    assert "never wins" in beyond.crossings(never)
-    assert "wins at every sparsity" in beyond.crossings(compared.assign(crossing=0.0))
-
-
-def test_roofline_without_v3_says_nothing(trial):
-    rows = pd.DataFrame(columns=["source", "variant", "density", "tflops", "dram"])
-    assert beyond.roofline(trial, rows, {}) == ""
 
 
 def test_roofline(trial, counted):
@@ -451,7 +307,7 @@ def test_roofline(trial, counted):
     ceilings = {"FMA": trial.fma, **trial.gbps}
     rows = figures.roofline(counted.rows, eq3, ceilings, trial.stated["text"])[1]
     table = tables.roofline(rows, trial.fma, trial.stated["text"]).set_index("contender")
-    assert "(paper: " in table.loc["v3", "50%"] and sound(beyond.roofline(trial, rows, eq3))
+    assert "(paper: " in table.loc["v3", "50%"]
 
 
 # ---------------------------------------------------------------- counters, machine code
@@ -475,14 +331,9 @@ def test_clashes(report, monkeypatch):
     assert v3["left"] == pytest.approx(0.6 / 1.4)
     assert machine_code.loop_bytes(report, "sm_90a", ["v3", "v1"]) == {"v3": 5 * 16}
     assert list(tables.clashes(found, {"v3": 0.5})["reached, best sparsity"]) == ["50%"]
-    above = ladder.clashes(found, {"v3": 0.5}, record(("v3", CUBE, 0.5, 1)))
-    assert "`v3` is above it" in above
-    assert "above it" not in ladder.clashes(found, {"v3": 0.4}, record(("v3", CUBE, 0.5, 1)))
-
-
-def test_compiler_is_named_where_it_differs():
-    assert ladder.compiler(f"{jit.nvrtc_version()}.12") == ""
-    assert "that of NVRTC 12.0.1" in ladder.compiler("12.0.1")
+    measured = record(("v3", CUBE, 0.5, 1))
+    assert dict(facts.clashes(found, {"v3": 0.5}, measured))["clash.above"] == 1
+    assert dict(facts.clashes(found, {"v3": 0.4}, measured))["clash.above"] == 0
 
 
 def test_own_problem_is_compiled(trial):
@@ -528,20 +379,6 @@ def test_the_roofline_shows_nmsparse_to_the_letter_where_it_was_profiled():
 
 def test_rebuildings_beside_what_they_rebuild_in_one_run(trial):
     beside = trial.stated["rebuilt"]
-    table, text = tables.side_by_side(beside), paper.side_by_side(beside)
+    table = tables.side_by_side(beside)
     assert list(table["sparsity"]) == ["50%", "62.5%", "75%", "87.5%"] and table.shape[1] == 3
-    for variant, speeds in results.rebuilt(beside).items():
-        assert f"`{variant}` is {speeds.prod() ** (1 / len(speeds)):.2f}× as fast" in text
-        assert f"{speeds.min():.2f}× at " in text and f"of {len(speeds)} points within 5%" in text
-    assert " On an " not in text
-    (gpu,) = trial.rebuilt_elsewhere
-    text = paper.side_by_side(beside, trial.rebuilt_elsewhere)
-    for speeds in results.rebuilt(trial.rebuilt_elsewhere[gpu]).values():
-        assert f"is at {speeds.prod() ** (1 / len(speeds)):.2f}×, {speeds.min():.2f} to " in text
-    assert gpu == "H100" and text.count(" On an H100 ") == 1
-
-
-def test_whose_gpu_the_authors_kernels_ran_on(trial):
-    assert paper.authors_elsewhere(trial) == ""
-    away = replace(trial, run=replace(trial.run, gpu="nvidia-a100"))
-    assert "ran on an NVIDIA H200; against this GPU" in paper.authors_elsewhere(away)
+    assert list(trial.rebuilt_elsewhere) == ["H100"]

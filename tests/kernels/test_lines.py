@@ -9,7 +9,8 @@ import pytest
 
 from artifact.paths import ROOT
 
-SOURCES = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".cu", ".cuh"))
+FOLDERS = [ROOT / name for name in ("artifact", "kernels", "tests")]
+SOURCES = sorted(path for folder in FOLDERS for ending in ("cu", "cuh") for path in folder.rglob(f"*.{ending}"))
 COLUMNS = 100
 #: An instruction of PTX is one literal, on a line without anything else but what opens or closes an asm statement.
 INSTRUCTION = re.compile(r'\s*(asm( volatile)?\()?"(\\.|[^"\\])*"( ::)?')
@@ -22,7 +23,7 @@ def too_long(text: str) -> list[str]:
 
 def test_lines_are_seen_whole():
     assert len(SOURCES) > 100
-    found = {path.name: lines for path in SOURCES if (lines := too_long(path.read_text(encoding="utf-8")))}
+    found = {str(path): lines for path in SOURCES if (lines := too_long(path.read_text(encoding="utf-8")))}
     assert not found
 
 

@@ -199,9 +199,11 @@ dist: $(ENV) ## The release in build/dist: sources, records, rendered book, chec
 	@$(MAKE) --no-print-directory book MODE=recorded GPU=nvidia-h200 PRESET=full SEED=0 RECORDS= BUILD=build/dist
 	@SPARSITY_BUILD=$(CURDIR)/build/dist $(PY) -m artifact.dist build/dist/html build/dist
 
-lint: $(ENV) ## Check style and formatting
+CUDA = $(sort $(shell find artifact kernels tests -name '*.cu' -o -name '*.cuh'))
+lint: $(ENV) ## Check style and formatting, as .pre-commit-config.yaml does before a commit
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -c 'import clang_format; clang_format.clang_format()' --dry-run -Werror $(CUDA)
 
 clean: ## Remove everything that was built; the environment stays, and so do fresh records (hours of a GPU's time)
 	@find build -mindepth 1 -maxdepth 1 ! -name records ! -name choices -exec rm -rf {} + 2>/dev/null || true

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.metadata
+import itertools
 import json
 import re
 import sys
@@ -102,6 +103,15 @@ def test_lock_has_hashes_and_no_index(lock):
     assert not re.search(r"https?://|--index-url|--extra-index-url|--find-links|file:", text)
     for entry in re.split(r"\n(?=[a-z0-9])", text)[1:]:
         assert "--hash=sha256:" in entry, f"{lock}.lock has no hash for {entry.splitlines()[0]}"
+
+
+def test_what_formats_before_a_commit_is_what_is_locked():
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    asked = {Requirement(line) for hook in local["hooks"] for line in hook["additional_dependencies"]}
+    assert {need.name for need in asked} == {"clang-format", "ruff"}
+    for lock, python in itertools.product(LOCKS, PYTHONS):
+        pinned = pins(lock, python)
+        assert all(str(need.specifier) == f"=={pinned[need.name]}" for need in asked)
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -1,7 +1,8 @@
 // blocks_mma: blocks times dense in 16 bits on any GPU from sm_80 on: mma.sync, ldmatrix and
 // cp.async instead of wgmma and TMA.
 //
-//   a step, 32 of k:   ask for step s + STAGES - 1 ── cp.async ──► ring of stages ── ldmatrix ──► registers ── mma.sync ──► acc
+//   a step, 32 of k:   ask for step s + STAGES - 1 ── cp.async ──► ring of stages
+//                        ── ldmatrix ──► registers ── mma.sync ──► acc
 //                      wait for step s, one __syncthreads, and it is multiplied
 //
 // 128 threads have a tile of C: a row of blocks, whose blocks they go through, times BN columns.

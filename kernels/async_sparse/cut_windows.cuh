@@ -1,9 +1,11 @@
 // Windows that are cut into several tasks: each adds its sums to the same rows, which somebody
 // clears and rounds (sm_90a).
 //
-//   task     { window, first of its columns, the one past its last, -1 or which of the cut windows }      one int4 each
+//   task     { window, first of its columns, the one past its last, -1 or which of the cut
+//            windows }: one int4 each
 //   float32  clear_cut ── tasks add to C
-//   16 bits  tasks add to float32 rows of their own, `sums` ── round_cut stores C and leaves zeros for the next launch
+//   16 bits  tasks add to float32 rows of their own, `sums` ── round_cut stores C and leaves zeros
+//            for the next launch
 //
 // The two are launched with blocks of 256 threads, (cut windows, any) of them. Rows are `width`
 // elements apart; round_cut wants whole units of 16 bytes.

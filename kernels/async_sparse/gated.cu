@@ -1,8 +1,11 @@
 // gated: H = silu(G · X) ∘ (U · X), the first half of a SwiGLU layer, in one launch: neither
 // product is ever in memory (sm_90a).
 //
-//   block row r of both     G's blocks │ U's blocks     one list, first to middle to end: the loader need not know where G's end
-//   a warpgroup             wgmma G's blocks ─ silu, rounded, two in a register ─ wgmma U's blocks ─ multiply ─ store
+//   block row r of both   G's blocks │ U's blocks    one list, first to middle to end: the loader
+//                                                    need not know where G's end
+//   a warpgroup           wgmma G's blocks ─ silu, rounded, two in a register
+//                           ─ wgmma U's blocks ─ multiply ─ store
+//
 // unit_ring.cu with one change: a tile is multiplied in two runs. Between them the 64 x N
 // accumulators become N / 4 registers a thread, rounded to T as the tensor would be that another
 // launch writes; the accumulators then begin anew. The other warpgroup multiplies meanwhile, and

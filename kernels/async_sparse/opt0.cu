@@ -3,7 +3,7 @@
 //
 //            128 columns of B, one a thread
 //   ┌────┐  │││││││││││
-//   │ A  │  │││││││││││  k      acc[row] += A[row][k] * B[k][column] for the 64 rows of the block row
+//   │ A  │  │││││││││││  k   acc[row] += A[row][k] * B[k][column] for the 64 rows of the block row
 //   └────┘  │││││││││││
 //   64 x 64, in shared memory as float
 //

@@ -1,7 +1,8 @@
 // opt1: WGMMA. One warpgroup loads a block of A and its 64 x N of B together, by hand into the
 // 128-byte swizzle, and multiplies.
 //
-//   │ load A, B │ sync │ wgmma ... wait │ sync │ load A, B │ sync │ wgmma ... wait │     never both at once
+//   │ load A, B │ sync │ wgmma ... wait │ sync │ load A, B │ sync │ wgmma ... wait │
+//   never both at once
 //
 // Every thread computes addresses, and the tensor cores wait for memory at each block. (Section
 // III-A, Fig. 3a.)

@@ -1,12 +1,14 @@
 // opt2: TMA. One thread asks the copy engine for the next block and its B while the warpgroup
 // multiplies this one.
 //
-//   copy engine   │ step 0 │ step 1 │ step 2 │            two buffers; the swizzle comes with the copy
-//   warpgroup              │ wgmma 0│ wgmma 1│ wgmma 2
+//   copy engine  │ step 0 │ step 1 │ step 2 │          two buffers; the swizzle comes with the copy
+//   warpgroup             │ wgmma 0│ wgmma 1│ wgmma 2
 //
 // C is staged in the buffers and stored by the copy engine, too. (Section III-B, Fig. 3b.)
 //
-// Template:  T, N  as in step.cuh; B is K_MAJOR; COLUMN as in output.cuh; TRACE  whether clocks are kept (trace.cuh)
+// Template:  T, N    as in step.cuh; B is K_MAJOR
+//            COLUMN  as in output.cuh
+//            TRACE   whether clocks are kept (trace.cuh)
 #include "output.cuh"
 #include "trace.cuh"
 

@@ -1,7 +1,7 @@
 // opt3: warp specialisation. A warpgroup of its own asks for copies, two multiply, with three
 // stages between them (specialised.cuh).
 //
-//   loads     │ step 0 │ step 1 │ step 2 │ step 3 │        up to two steps ahead of those that multiply
+//   loads     │ step 0 │ step 1 │ step 2 │ step 3 │    up to two steps ahead of those that multiply
 //   multiply           │ step 0 │ step 1 │ step 2 │
 //
 // Barriers are used as cuda::barrier would be: whoever waits arrives first, all 256 threads that

@@ -1,8 +1,8 @@
 // opt7: multicast. Two blocks of a cluster compute neighbouring tiles of one block row; the first
 // loads A for both (section III-D).
 //
-//   block 0   A ──► both   B, panel 2c          a stage of block 0 is empty when the warpgroups of both blocks have left it
-//   block 1                B, panel 2c + 1
+//   block 0   A ──► both   B, panel 2c         a stage of block 0 is empty when the warpgroups of
+//   block 1                B, panel 2c + 1     both blocks have left it
 //
 // C is stored from registers, written through the caches (__stwt), as the source has it.
 //

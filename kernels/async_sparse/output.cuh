@@ -5,7 +5,8 @@
 // engine's business.
 //
 //   C row-major      a box has 64 lines of WIDE columns
-//   C column-major   a box has WIDE lines of 64 rows: stmatrix transposes. Of float32 it is two boxes of 32 rows
+//   C column-major   a box has WIDE lines of 64 rows: stmatrix transposes. Of float32 it is two
+//                    boxes of 32 rows
 //
 // A line of 128 bytes has its 16-byte unit u at u ^ line % 8; lines of 64 and 32 bytes have the
 // smaller swizzles.
@@ -14,7 +15,8 @@
 //            COLUMN   whether C is column-major
 //            N        columns of a warpgroup, a multiple of 8
 //            BUFFERS  boxes that a warpgroup has
-//            WIDEST   columns of a box at most where N is a multiple of 64: 64, or 32 or 16 where shared memory is scarce
+//            WIDEST   columns of a box at most where N is a multiple of 64: 64, or 32 or 16 where
+//                     shared memory is scarce
 #pragma once
 
 #include "half.cuh"

@@ -4,8 +4,10 @@
 //   similar    a key for each row; rows sorted by it have their like beside them
 //   permuted   rows in another order
 //   firsts     which entries are the first of their column in a group of rows, counted (a scan)
-//   grouped    groups of rows over the union of their columns, for union_rows.cu; sliced: for windows.cu
-//   cut_rows, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order     the tasks of rows, groups or windows
+//   grouped    groups of rows over the union of their columns, for union_rows.cu
+//   sliced     for windows.cu
+//   cut_rows, cut_places, cut_tasks, tasks_in_blocks, tasks_in_order
+//              the tasks of rows, groups or windows
 //
 // Columns ascend in every row, each once, where a column is looked for in a row (firsts, grouped,
 // sliced). Every kernel is a template, so that a cubin has, and the compiler makes, the one that

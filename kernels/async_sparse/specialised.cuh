@@ -1,9 +1,9 @@
 // What opt3 to opt7 share: a warpgroup that loads, two that multiply, and a ring of stages between
 // them.
 //
-//   warpgroup 0      thread 0: wait empty ── A, B by TMA ──► full            the other 127 threads idle
-//   warpgroup 1      wait full ── wgmma, columns 0 to N - 1 of the tile ──► empty
-//   warpgroup 2      wait full ── wgmma, columns N to 2N - 1 ──► empty       the same A, other columns of B
+//   warpgroup 0   thread 0: wait empty ── A, B by TMA ──► full       the other 127 threads idle
+//   warpgroup 1   wait full ── wgmma, columns 0 to N - 1 of the tile ──► empty
+//   warpgroup 2   wait full ── wgmma, columns N to 2N - 1 ──► empty  the same A, other columns of B
 //
 // A tile is 64 rows by 2N columns of C. Registers move from the warpgroup that loads to those that
 // multiply (setmaxnreg, 24 and 240). (Section III-C, Fig. 4.) TRACE keeps clocks (trace.cuh).

@@ -3,16 +3,20 @@
 //
 //             N columns of C
 //          ┌───────────────┐
-//   128 B  │ B             │    a step: 128 bytes of k, 64 values of 16 bits or 32 of TF32. A block of A, at least 64 x 64,
-//   of k   └───────────────┘    is so many steps as its rows have times 128 bytes.
+//   128 B  │ B             │    a step: 128 bytes of k, 64 values of 16 bits or 32 of TF32. A block
+//   of k   └───────────────┘    of A, at least 64 x 64, is so many steps as its rows have times 128
+//                               bytes.
 //   ┌────┐ ┌───────────────┐
-// 64│ A  │ │ C             │    A is K-major: 64 rows of 128 bytes, 8 KiB, 128-byte swizzle. B is K_MAJOR (column-major),
-//   └────┘ └───────────────┘    N rows of 128 bytes, or MN_MAJOR (row-major), chunks of 64 columns: 64 rows of 128 bytes.
+// 64│ A  │ │ C             │    A is K-major: 64 rows of 128 bytes, 8 KiB, 128-byte swizzle. B is
+//   └────┘ └───────────────┘    K_MAJOR (column-major), N rows of 128 bytes, or MN_MAJOR
+//                               (row-major), chunks of 64 columns: 64 rows of 128 bytes.
 //
 // Template:  T  BF16, F16 or TF32, which needs B K_MAJOR
-//            N  columns that one wgmma multiplies (WGMMA_N of the source): a multiple of 8, of 64 where B is MN_MAJOR
-//            P  pieces of a step, 1, 2 or 4: blocks that are narrower than 128 bytes of k share one. A piece of A, and of B that
-//               is K_MAJOR, has lines of 128 / P bytes with the swizzle of that width
+//            N  columns that one wgmma multiplies (WGMMA_N of the source): a multiple of 8, of 64
+//               where B is MN_MAJOR
+//            P  pieces of a step, 1, 2 or 4: blocks that are narrower than 128 bytes of k share
+//               one. A piece of A, and of B that is K_MAJOR, has lines of 128 / P bytes with the
+//               swizzle of that width
 #pragma once
 
 #include "tma.cuh"

@@ -1,11 +1,11 @@
 // Rows in groups of R, each group times the rows of B that any of its rows names, on CUDA cores
 // (union_rows.cu, union_half.cu).
 //
-//   group of R = 4 rows           columns of the union     0    2    7    9
-//      row 4g      a . b . .      values, R of each        a    b    .    .        one load of B feeds R rows:
-//      row 4g + 1  . . c . d                               .    c    .    d          acc[r] += value[r] * B[column]
-//      row 4g + 2  . . . e .                               .    .    e    .
-//      row 4g + 3  f . . . .                               f    .    .    .
+//   group of R = 4 rows       columns of the union  0   2   7   9
+//      row 4g      a . b . .  values, R of each     a   b   .   .   one load of B feeds R rows:
+//      row 4g + 1  . . c . d                        .   c   .   d    acc[r] += value[r] * B[column]
+//      row 4g + 2  . . . e .                        .   .   e   .
+//      row 4g + 3  f . . . .                        f   .   .   .
 //
 // A row-by-row kernel is bound by what L2 and L1 deliver of B: 4 bytes for 2 operations. Here a row
 // of B is fetched once for R rows, at the price of multiplying zeros, which is free up to R = 8: 8

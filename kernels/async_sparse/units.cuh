@@ -2,8 +2,9 @@
 // units, each filled and freed alone.
 //
 //   warp 9        claims a tile, looks up its block row ──► slot of a queue
-//   warp 8        A of a step ──► shared ring;  B of a step for each warpgroup ──► private ring, in turns (loader.cuh)
-//   warpgroup 0   wait shared, private ── wgmma ──► free both ... round, store     each at its own pace
+//   warp 8        A of a step ──► shared ring
+//                 B of a step for each warpgroup ──► private ring, in turns (loader.cuh)
+//   warpgroup 0   wait shared, private ── wgmma ──► free both ... round, store  at its own pace
 //   warpgroup 1   wait shared, private ── wgmma ──► free both ... round, store
 //
 // WIDE tiles (64 x 2N): both warpgroups read the same A, and each N columns of B. TALL tiles (128 x
@@ -12,8 +13,10 @@
 // that read it has left it, and half a step of prefetch more fits than in stages. Tiles without
 // blocks go out as copies of one box of zeros.
 //
-// Template:  Gate    Slot, of the queue; GATED, whether a tile is the product of its blocks up to Slot::split() and of the others,
-//                    element by element, after the first went through of(x, y), two at a time
+// Template:  Gate    Slot, of the queue
+//                    GATED, whether a tile is the product of its blocks up to Slot::split() and of
+//                    the others, element by element, after the first went through of(x, y), two at
+//                    a time
 //            T, B, N, P  as in step.cuh; COLUMN, BUFFERS as in output.cuh
 //            TALL    whether tiles are 128 x N
 //            SHARED, PRIVATE  units of the two rings

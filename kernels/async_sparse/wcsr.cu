@@ -1,8 +1,9 @@
 // wcsr: windows of 64 rows times the rows of B that their columns name, as published: one warpgroup
 // loads, then multiplies.
 //
-//   thread 0        asks TMA for 64 x 128 bytes of A ─────────────┐
-//   all threads     gather as many rows of B, swizzled by hand ── sync ── wait for A ── wgmma ── wait, sync ── again
+//   thread 0      asks TMA for 64 x 128 bytes of A ───────────┐
+//   all threads   gather as many rows of B, swizzled by hand ── sync ── wait for A ── wgmma
+//                   ── wait, sync ── again
 //
 // A window's values lie side by side, so A comes by TMA. The rows of B that it needs do not: its
 // column indices name them, all threads fetch them through registers, and what is padding (index

@@ -3,11 +3,13 @@
 //
 //                       W rows of a window
 //                      ┌─────┐
-//                      │ A^T │ 8 k: a slice           wgmma's rows are 64 columns of C, and N is as low as 8: a low window
-//            8 k       └─────┘                        names fewer columns that most of its rows do not have.
+//                      │ A^T │ 8 k: a slice    wgmma's rows are 64 columns of C, and N is as low as
+//            8 k       └─────┘                 8: a low window names fewer columns that most of its
+//                                              rows do not have.
 //          ┌─────┐     ┌─────┐
 //   64 of  │ B^T │     │ C^T │    warpgroups 0 ..    wait full ── load fragments, wgmma ──► empty
-//   n      └─────┘     └─────┘    4 warps behind     wait empty ── gather rows of B, ask for values ──► full
+//   n      └─────┘     └─────┘    4 warps behind     wait empty ── gather rows of B, ask for values
+//                                                      ──► full
 //
 // For 32-bit types wgmma reads shared memory K-major only, but gathered rows of B are contiguous
 // along n. The rows of an instruction are ours to name: lane 4 g + t of a warp reads columns 4 g to
@@ -28,7 +30,8 @@
 // time; given Slots, they are added up in one order (in_order.cuh), and nobody has to clear C.
 //
 // Template:  W       rows of a window: 8, 16, 32 or 64
-//            GROUPS  warpgroups that multiply, 128 columns each: 1 (then two blocks share an SM) or 2
+//            GROUPS  warpgroups that multiply, 128 columns each: 1 (two blocks then share an SM) or
+//                    2
 //            STAGES  of the ring
 //            EXACT   whether float32 operands are multiplied in three products
 //            InOrder none, or the types of what Slots has
@@ -43,7 +46,7 @@ __global__ void __launch_bounds__(128 * GROUPS + 128, 3 - GROUPS) windows(
     const unsigned char* __restrict__ values,  // Wcsr's, padded to 8; by slices
     const int* __restrict__ order, float* __restrict__ c, int m,
     int width,            // row_of; m rows of `width` floats, a multiple of 4
-    InOrder... in_order)  // nothing, or what Slots has: of each panel counts for 4 warps of each group
+    InOrder... in_order)  // nothing, or what Slots has: a panel's counts for 4 warps of each group
 {
     static_assert(W == 8 || W == 16 || W == 32 || W == 64, "windows have 8, 16, 32 or 64 rows");
     static_assert(GROUPS == 1 || GROUPS == 2, "one or two warpgroups multiply");

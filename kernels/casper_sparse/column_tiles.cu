@@ -3,7 +3,7 @@
 //
 //   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major.
 //
-//   block b -> column tile b % tiles, rows b / tiles            (neighbouring blocks: same rows of A)
+//   block b -> column tile b % tiles, rows b / tiles          (neighbouring blocks: same rows of A)
 //
 // Two things follow. Each non-zero of A, once in a register, serves TILES loads of B instead of
 // one, and those TILES x UNROLL loads are independent, so that many are in flight while one is

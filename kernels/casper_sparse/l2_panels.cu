@@ -2,7 +2,7 @@
 //
 //   C (m x n) = A (m x k, CSR) . B (k x n),  float32, B and C row-major.
 //
-//   block b -> rows b % row_blocks, column panel b / row_blocks      (neighbouring blocks: same panel of B)
+//   block b -> rows b % row_blocks, column panel b / row_blocks    (neighbours: same panel of B)
 //
 // The only change to column_tiles is the order of the blocks. The hardware starts blocks in order
 // of their index, so the blocks in flight share one panel of B, k x (32 * VEC * TILES) values,

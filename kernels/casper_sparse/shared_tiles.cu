@@ -1,12 +1,12 @@
 // shared_tiles: a tile of B waits in shared memory, and the rows of A come to it.
 //
-//   C (m x n) = A (m x k, CSR cut by columns) . B (k x n),  float32, B and C row-major, 4 divides n.
+//   C (m x n) = A (m x k, CSR cut by columns) . B (k x n), float32, B and C row-major, 4 divides n.
 //
-//            32 columns              A, cut into column tiles of k_tile beforehand, longest rows first:
-//        ┌──────────────┐              ptr[t * m_pad + p] ... [+ 1]   row at position p within tile t
-//   B    │ tile 0       │ k_tile       pair[i] = { byte offset of B's row within its tile, value }
-//        │ tile 1       │ rows         order[p] = row of C at position p
-//        └──────────────┘            for each tile:  stage it  ·  barrier  ·  all rows of the block
+//          32 columns            A, cut into column tiles of k_tile beforehand, longest rows first:
+//      ┌──────────────┐            ptr[t * m_pad + p] ... [+ 1]   row at position p within tile t
+//   B  │ tile 0       │ k_tile     pair[i] = { byte offset of B's row within its tile, value }
+//      │ tile 1       │ rows       order[p] = row of C at position p
+//      └──────────────┘          for each tile:  stage it  ·  barrier  ·  all rows of the block
 //
 // A gather through L2 moves 4 bytes for every 2 FLOP. Here a block fetches each tile once for all
 // of its THREADS / 8 * ROWS rows, and the gather happens in shared memory: eight lanes read one
@@ -15,7 +15,8 @@
 // but as (offset, value) pairs, two to a 16-byte load.
 //
 // Template:  THREADS  of a block
-//            ROWS     rows of C that a group of eight lanes keeps in registers (4 * ROWS sums a lane)
+//            ROWS     rows of C that a group of eight lanes keeps in registers (4 * ROWS sums a
+//                     lane)
 //            UNROLL   non-zeros whose loads are issued together: 2, 4 or 8
 #include "cp_async.cuh"
 #include "vec.cuh"

@@ -5,7 +5,7 @@
 // A graph's hub can have a thousand times the non-zeros of an ordinary row: one warp then works
 // while the GPU waits. The host cuts the rows into work items once, at most `chunk` non-zeros each:
 //
-//      items:  { row, first non-zero, number of non-zeros, shared }       one int4 each, in row order
+//      items:  { row, first non-zero, number of non-zeros, shared }     one int4 each, in row order
 //
 // A row of one item is stored; the items of a cut row (`shared`) add to it with atomics, after
 // zero_rows has cleared those rows: in the order in which they are done, so that last bits of rows

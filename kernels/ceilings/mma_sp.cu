@@ -6,7 +6,8 @@
 // half.
 //
 // Template:  MT, NT  accumulators of 16 x 8 of a warp, down and across
-//            KT      pairs of instructions along k that one iteration adds up, each with operands of its own
+//            KT      pairs of instructions along k that one iteration adds up, each with operands
+//                    of its own
 
 #include "fragments.cuh"
 #include "mma_sp.cuh"

@@ -5,7 +5,8 @@
 // as much of B, 16 KiB, from shared memory, which delivers just that: with A there as well, it
 // cannot reach twice the dense rate. A in registers leaves the memory to B.
 //
-// Template:  KT         pairs of instructions along k that one iteration adds up, each with operands of its own
+// Template:  KT         pairs of instructions along k that one iteration adds up, each with
+//                       operands of its own
 //            REGISTERS  whether A is read from registers instead of from shared memory
 
 #include "tiles.cuh"

@@ -2,7 +2,8 @@
 // those that multiply (sm_90a).
 //
 //   producers     wait empty[s] ── copy ──► full[s]
-//   warpgroups    wait full[s] ── wgmma ──► empty[s]     handed back when the wgmma of the step after has been issued
+//   warpgroups    wait full[s] ── wgmma ──► empty[s]
+//                 handed back when the wgmma of the step after has been issued
 #pragma once
 
 #include "mbarrier.cuh"
@@ -43,9 +44,11 @@ ring_begin(Barrier* full, Barrier* empty, int fills, int hand_backs, Prefetch pr
 // is issued. multiply(set, stage, add): issues and commits the wgmma of a stage; add: to the
 // accumulators, which begin with zero otherwise. hand_back(stage): it has been read.
 //
-// Template:  SETS    registers that wgmma reads (metadata, A) come in so many sets, which take turns: those of the step
-//                    before are still being read. 1 where there are none, 2 otherwise
-//            PEELED  whether the first step, of at least one, stands before the loop: `add` is then known when compiling
+// Template:  SETS    registers that wgmma reads (metadata, A) come in so many sets, which take
+//                    turns: those of the step before are still being read. 1 where there are none,
+//                    2 otherwise
+//            PEELED  whether the first step, of at least one, stands before the loop: `add` is then
+//                    known when compiling
 template <int SETS, bool PEELED, int STAGES, class Accumulators, class Multiply, class HandBack>
 __device__ __forceinline__ void consume(Accumulators& acc, Place<STAGES>& at, int first, int end,
                                         Barrier* full, Multiply multiply, HandBack hand_back)

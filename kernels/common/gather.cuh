@@ -4,9 +4,10 @@
 // A tile of C multiplies some rows of a dense matrix, in steps of ROWS of them; what the sparse
 // matrix has there is dense and laid out offline:
 //
-//   start    int32 (tiles in a column of the order + 1)   the steps of row r of tiles are start[r] to start[r + 1] - 1
-//   index    int32 (steps, ROWS)                          which rows
-//   values   (steps, VALUES bytes)                        what they are multiplied by
+//   start    int32 (tiles in a column of the order + 1)
+//                                   the steps of row r of tiles are start[r] to start[r + 1] - 1
+//   index    int32 (steps, ROWS)    which rows
+//   values   (steps, VALUES bytes)  what they are multiplied by
 #pragma once
 
 #include "cp_async.cuh"

@@ -5,15 +5,17 @@
 // nobody sets them back. Who takes them waits until they were left once more than taken. Why that
 // is right,
 //
-//   for launches one after the other   Between them the counts are equal; no launch is told its number, so the replays of
-//                                      a CUDA graph, whose arguments do not change, are as right as any other launch.
-//   for launches that overlap          Waiting ends: a count that was taken t times is waited for until it is left t + 1
-//                                      times, by as many launches as have begun to take; blocks begin in their order, so
-//                                      the earlier block of each is under way, and waits for none but still earlier ones.
-//                                      What is taken is right only where all of these hold: the launches multiply the
-//                                      same operands, hence leave the same bits; the sums lie in memory of their own,
-//                                      which one block stores and those who take only read (wgmma_stream_k, stream).
-//                                      At least one launch has left them then: those that ended before are in both counts.
+//   for launches one after the other
+//       Between them the counts are equal; no launch is told its number, so the replays of a CUDA
+//       graph, whose arguments do not change, are as right as any other launch.
+//   for launches that overlap
+//       Waiting ends: a count that was taken t times is waited for until it is left t + 1 times, by
+//       as many launches as have begun to take; blocks begin in their order, so the earlier block
+//       of each is under way, and waits for none but still earlier ones.
+//       What is taken is right only where all of these hold: the launches multiply the same
+//       operands, hence leave the same bits; the sums lie in memory of their own, which one block
+//       stores and those who take only read (wgmma_stream_k, stream). At least one launch has left
+//       them then: those that ended before are in both counts.
 //
 // Where those who take add to the sums, as union_rows to C itself and union_half to its workspace,
 // a launch that begins stores over what the one before has added to, or is added to by it: such

@@ -6,8 +6,8 @@
 // is left likewise, until the last of all has the whole:
 //
 //   parts        0  1  2 ... 15 │ 16 ... 31 │ 32  33
-//   level 0            0        │    16     │    32       the order of additions is this tree's, for any order of tasks
-//   level 1                     0
+//   level 0            0        │    16     │    32    the order of additions is this tree's, for
+//   level 1                     0                      any order of tasks
 //
 // Nobody waits for anybody. A count wraps to 0 with the last who counts, so that the next launch,
 // or replay of a graph, begins with zeros. Launches that overlap need slots and counts of their
@@ -27,8 +27,9 @@ struct alignas(16) Parts {
 // What a kernel is given for it.
 struct Slots {
     const Parts* parts;
-    unsigned*
-        counts;  // one for each slot, and that for each who adds columns of his own: zeros before the first launch
+    // One for each slot, and that for each who adds columns of his own: zeros before the first
+    // launch.
+    unsigned* counts;
     int slots;
     float* sums;
 };

@@ -4,11 +4,15 @@
 // What lane 4 g + t holds (PTX ISA, "Matrix Fragments for sparse mma.m16n8k32 with .f16 and .bf16
 // types"):
 //
-//   a[4]  of the 16 x 16 compressed values, two neighbours each:  (g, 2t)  (g + 8, 2t)  (g, 2t + 8)  (g + 8, 2t + 8)
-//   b[4]  of the 32 x 8, two neighbours of a column each:         (2t, g)  (2t + 8, g)  (2t + 16, g)  (2t + 24, g)
-//   d[4]  of the 16 x 8, float32:                                 (g, 2t)  (g, 2t + 1)  (g + 8, 2t)  (g + 8, 2t + 1)
-//   e     metadata, two indices of 2 bits for each group of four columns, the smaller first: row g in the low half, row
-//         g + 8 in the high half. SELECTOR 0 reads it from t = 0, columns 0 to 15, and t = 1, columns 16 to 31;
+//   a[4]  of the 16 x 16 compressed values, two neighbours each:
+//           (g, 2t)  (g + 8, 2t)  (g, 2t + 8)   (g + 8, 2t + 8)
+//   b[4]  of the 32 x 8, two neighbours of a column each:
+//           (2t, g)  (2t + 8, g)  (2t + 16, g)  (2t + 24, g)
+//   d[4]  of the 16 x 8, float32:
+//           (g, 2t)  (g, 2t + 1)  (g + 8, 2t)   (g + 8, 2t + 1)
+//   e     metadata, two indices of 2 bits for each group of four columns, the smaller first: row g
+//         in the low half, row g + 8 in the high half.
+//         SELECTOR 0 reads it from t = 0, columns 0 to 15, and t = 1, columns 16 to 31;
 //         SELECTOR 1 from t = 2 and t = 3. The other lanes' e is not looked at.
 #pragma once
 

@@ -1,7 +1,8 @@
 // nmSPARSE's vector-wise kernel as it is written, in pieces, for rooms that put it on trial or
 // descend from it.
 //
-//   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major, the rest row-major.
+//   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),
+//   float32, A and C column-major, the rest row-major.
 //
 // What makes it what it is, and slower than it could be: a row of A is asked for when its index is
 // there and stored before the next is asked for, so far as the compiler keeps that order; lanes of
@@ -15,7 +16,7 @@
 
 // Where a thread works: on 4 x 4 of C, and in loads on 16 bytes of a row.
 //
-//   t_n     0  4  8 ... 28       lanes 0 to 7 of a warp have the same four rows of C and all columns
+//   t_n     0  4  8 ... 28      lanes 0 to 7 of a warp have the same four rows of C and all columns
 //   t_m 0   0  1  2 ...  7
 //   t_m 4   8  9 10 ... 15
 template <int BM, int BN>

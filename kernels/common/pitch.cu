@@ -5,7 +5,8 @@
 // the result from them after it, as part of it. A row is what lies side by side: of a column-major
 // matrix, a column.
 //
-// Template:  T  of what is copied at once, 1 to 16 bytes: an element, or several where rows of both begin at multiples of it
+// Template:  T  of what is copied at once, 1 to 16 bytes: an element, or several where rows of both
+//               begin at multiples of it
 // Launch:    blocks of 32 x 8 threads, a warp for every row; any grid
 
 template <class T>

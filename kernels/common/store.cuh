@@ -78,7 +78,8 @@ struct Scale {
 
 // Template:  BUFFERS  how many squares of 64 x 64 a warpgroup has in shared memory at once
 //            EXTRA    of Extra: the plain kernel pays nothing for what others add
-//            COLUMN   whether C is column-major: the tensor map is that of C^T, n x m, and a square has lines of 64 rows
+//            COLUMN   whether C is column-major: the tensor map is that of C^T, n x m, and a square
+//                     has lines of 64 rows
 template <Dtype T, int BUFFERS, int EXTRA, bool COLUMN = false>
 struct Store {
     unsigned char square[BUFFERS][8192];  // aligned to 1024 bytes

@@ -42,7 +42,8 @@ struct Scales {
 
 // Template:  BUFFERS  squares of 64 x 64 that a warpgroup has in shared memory at once
 //            OUT      what D is
-//            ROWS     whether A has a scale for each row, COLUMNS  B one for each column: the plain kernel does not look
+//            ROWS     whether A has a scale for each row
+//            COLUMNS  whether B has one for each column: the plain kernel does not look
 //            TURNED   whether D is column-major, and bfloat16: the tensor map is that of D^T, n x m
 //            EXTRA    of store.cuh's Extra: a bias, and an activation
 template <int BUFFERS, Out OUT, bool ROWS, bool COLUMNS, bool TURNED = false, int EXTRA = NOTHING>

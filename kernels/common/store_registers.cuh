@@ -2,9 +2,11 @@
 // store_eight.cuh rounds it, from registers, for any multiple of 8 columns.
 //
 //   four lanes of a row      lane 0   lane 1   lane 2   lane 3
-//   piece 0                  word     word     word     word         a piece is 8 columns of bfloat16 or 16 of e4m3, a lane's
-//     ...                                                            word 2 or 4 of them; four pieces are exchanged, so that
-//   piece 3                  word     word     word     word         each lane has one of 16 bytes: 64 bytes of C's row
+//   piece 0                  word     word     word     word    a piece is 8 columns of bfloat16 or
+//     ...                                                       16 of e4m3, a lane's word 2 or 4 of
+//   piece 3                  word     word     word     word    them; four pieces are exchanged, so
+//                                                               that each lane has one of 16 bytes:
+//                                                               64 bytes of C's row
 #pragma once
 
 #include "store_eight.cuh"

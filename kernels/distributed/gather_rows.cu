@@ -6,7 +6,8 @@
 //   2 │ c c c c                 bytes; neighbours      d d d d
 //   3 │ d d d d                 read neighbours
 //
-// Template:  WORD  what a thread moves: uint4, uint2, unsigned or unsigned short; a row is a whole number of them
+// Template:  WORD  what a thread moves: uint4, uint2, unsigned or unsigned short; a row is a whole
+//                  number of them
 
 template <typename WORD>
 __global__ void gather_rows(long long rows,                    // that are gathered

@@ -1,11 +1,12 @@
 // generate: entries of two kinds of matrices, and dense ones, each from its position alone, so that
 // any GPU makes any part.
 //
-//   R-MAT (recursive matrix), a bit of row and column at a time       a = 0.57 ┌────┬────┐
-//   The rows' bits are given, so of each level only the column's      b = 0.19 │ a  │ b  │   P(right | upper) = b / (a + b)
-//   is drawn: 16 random bits against a threshold.                     c = 0.19 ├────┼────┤
-//   Rows and columns are scrambled by a bijection, or all                      │ c  │ d  │   P(right | lower) = d / (c + d)
-//   that is long would lie in the first part.                                  └────┴────┘
+//   R-MAT (recursive matrix), a bit of row and column at a time     a = 0.57 ┌────┬────┐
+//   The rows' bits are given, so of each level only the column's    b = 0.19 │ a  │ b  │
+//   is drawn: 16 random bits against a threshold.                   c = 0.19 ├────┼────┤
+//   Rows and columns are scrambled by a bijection, or all                    │ c  │ d  │
+//   that is long would lie in the first part.                                └────┴────┘
+//   P(right | upper) = b / (a + b), P(right | lower) = d / (c + d)
 //
 // Random number w of entry j of row i is number i << 36 | j << 4 | w of a stream (splitmix.cuh), of
 // a stencil, which needs one for an entry, i << 5 | j. generate.py makes the same with NumPy.

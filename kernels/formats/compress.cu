@@ -1,12 +1,14 @@
 // compress: from arrays to the sparse formats, and from these to CSR, each in a launch or two;
 // compress.py makes the same bits with NumPy, but for what a NaN carries.
 //
-//   cast            any numbers to float32, in the order of rows, and which of them float32 does not hold
+//   cast            any numbers to float32, in the order of rows, and which of them float32 does
+//                   not hold
 //   filled          how many values are not 0
-//   look_at_blocks  of each block of a dense matrix the sum of squares, and how many values are not 0
+//   look_at_blocks  of each block of a dense matrix the sum of squares, and how many are not 0
 //   kept, place_blocks, gather_blocks     the blocks that stay
 //   vector_scores, chosen_rows, chosen_values     N:M
-//   block_rows, window_rows, pair_rows, vector_rows     CSR's rows, which are counted first and then written
+//   block_rows, window_rows, pair_rows, vector_rows
+//                   CSR's rows, which are counted first and then written
 //
 // Every kernel is a template, so that a cubin has the one that it was asked for.
 //

@@ -1,7 +1,7 @@
 // intake: one look at a CSR matrix as it comes in, before any kernel reads through its indices.
 //
-//   row_ptr  0   2   2   5   6      starts at 0, never falls, ends at nnz      of 32 or 64 bits;
-//   col_idx  1   4   0   2   3   1  each from 0 to k - 1                       64 are written down as 32
+//   row_ptr  0   2   2   5   6      starts at 0, never falls, ends at nnz  of 32 or 64 bits;
+//   col_idx  1   4   0   2   3   1  each from 0 to k - 1                   64 are kept as 32
 //
 // The same pass finds the longest row, whether columns ascend in every row, and a fingerprint of
 // where entries are. Blocks add to `sums`, which are 0 between launches: the last one to end hands
@@ -16,8 +16,8 @@ struct Facts {
     unsigned long long row,
         entry;                 // 2^63 - the first place where row_ptr, col_idx is wrong; 0: none is
     unsigned long long print;  // fingerprint
-    unsigned longest, falls,
-        starts;  // the longest row; columns not above the one before; those of them that begin a row
+    // The longest row; columns not above the one before; those of them that begin a row.
+    unsigned longest, falls, starts;
     unsigned ended;  // blocks that are done
 };
 

@@ -6,7 +6,8 @@
 //   stacked                   blocks of neighbouring rows of blocks in one, zeros between
 //   swizzled, packed_values   2:4
 //   tiled, step_index         N:M in steps of whole windows
-//   marked, tile_ranks, tile_steps, tile_rows, tile_values     N:M in tiles of the union of their rows
+//   marked, tile_ranks, tile_steps, tile_rows, tile_values
+//                             N:M in tiles of the union of their rows
 //
 // Every kernel is a template, so that a cubin has the one that it was asked for.
 #include "half.cuh"

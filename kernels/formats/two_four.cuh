@@ -5,7 +5,8 @@
 // share nothing.
 //
 // Template:  mode  CHECK  only report the first group with three or four non-zeros
-//                  FIT    report it, and compress: what is written holds only where nothing is reported
+//                  FIT    report it, and compress: what is written holds only where nothing is
+//                         reported
 //                  PRUNE  compress whatever there is: each group keeps its two largest magnitudes
 //            type  of the numbers: SIXTEEN, bit patterns of bfloat16 or float16; E4M3, INT8
 #pragma once

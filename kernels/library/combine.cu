@@ -5,7 +5,8 @@
 // tile of 32 x 32 passes through shared memory, so that both sides are touched 128 (or 64) bytes at
 // a time, whichever way each of them runs.
 //
-// Template:  T  of an element: float, or for bit patterns of a 16-bit type  Sixteen<BF16>, Sixteen<F16>
+// Template:  T  of an element: float, or for bit patterns of a 16-bit type  Sixteen<BF16>,
+//               Sixteen<F16>
 // Launch:    blocks of 32 x 8 threads; any grid
 // x and y may be one matrix with the same strides: a tile is read whole before it is written.
 

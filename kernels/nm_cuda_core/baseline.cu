@@ -4,10 +4,10 @@
 // Load, synchronise, multiply, synchronise: while a block waits for its next rows, only other
 // blocks can hide the latency.
 //
-//        w0                                 for each step of BK compressed rows:
-//   B  ┌────┐ index[w][n0] ──► row k of A     1. As = gathered rows of A (index first, then 16 bytes a thread)
-//      │    │ val[w][n0...n0+BN) ──► Bs          Bs = values of B
-//      └────┘                                 2. acc += As x Bs
+//        w0                                for each step of BK compressed rows:
+//   B  ┌────┐ index[w][n0] ──► row k of A    1. As = gathered rows of A (index first, then 16 bytes
+//      │    │ val[w][n0...n0+BN) ──► Bs         a thread), Bs = values of B
+//      └────┘                                2. acc += As x Bs
 //
 // Template:  BM, BN, BK  see tile.cuh; the report has 32, 32, 64
 

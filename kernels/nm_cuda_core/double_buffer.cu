@@ -1,10 +1,12 @@
 // double_buffer: two buffers for B, filled by cp.async while the other is multiplied, and split-K
 // (the report, section 3.6).
 //
-//   step          0                1                2
-//   B     copy 0 │ copy 1 ─────── │ copy 2 ─────── │ ...        asynchronous, into the buffer that is not being read
-//   A     gather │                │ gather         │ gather     still synchronous: addresses depend on the indices
-//   FMA          │ multiply 0     │        multiply 1 ...
+//   step       0              1              2
+//   B  copy 0 │ copy 1 ───── │ copy 2 ───── │ ...      asynchronous, into the buffer that is not
+//                                                      being read
+//   A  gather │              │ gather       │ gather   still synchronous: addresses depend on the
+//                                                      indices
+//   FMA       │ multiply 0   │      multiply 1 ...
 //
 // Split-K: blockIdx.z takes a share of the steps; with more than one share the partial sums meet in
 // C by atomicAdd, so C must be zero before the launch.

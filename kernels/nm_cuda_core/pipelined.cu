@@ -1,8 +1,8 @@
 // pipelined: the prefetched registers are used. Beyond the report: what its section 3.5 stops short
 // of.
 //
-//   registers      load 1 ───────── │ load 2 ───────── │ ...     in flight while the previous step is multiplied
-//   shared memory  0                │ 1                │
+//   registers      load 1 ───────── │ load 2 ───────── │ ...     in flight while the previous step
+//   shared memory  0                │ 1                │         is multiplied
 //   FMA              multiply 0     │   multiply 1     │
 //
 // Every row is requested once, as in the baseline, but its latency passes behind the multiplication

@@ -5,7 +5,8 @@
 // loads the same rows again. A compiler may drop a load whose value nobody uses, and does.
 //
 //   USE = false  as published: the machine code is the baseline's, instruction by instruction
-//   USE = true   what was meant: the values go into a checksum after the multiplication, so the loads must stay
+//   USE = true   what was meant: the values go into a checksum after the multiplication, so the
+//                loads must stay
 //
 // Template:  BM, BN, BK  see tile.cuh; the report has 32, 32, 64
 

@@ -1,10 +1,11 @@
 // What the kernels of this room share: one block's BM x BN tile of C, 4 x 4 of it a thread (the
 // report, section 3.2).
 //
-//   C (m x n) = A (m x k) . B (k x n, N:M sparse along k),  float32, A and C column-major, values and indices of B row-major.
+//   C (m x n) = A (m x k) . B (k x n, N:M sparse along k),
+//   float32, A and C column-major, values and indices of B row-major.
 //
-//     shared memory                                registers of thread (t_m, t_n)
-//       As [BK][BM]  gathered rows of A^T            acc[4][4] += b[4] x a[4]     for every compressed row
+//     shared memory                         registers of thread (t_m, t_n)
+//       As [BK][BM]  gathered rows of A^T     acc[4][4] += b[4] x a[4]     for every compressed row
 //       Bs [BK][BN]  values of B
 //
 // Template:  BM, BN  rows and columns of C that a block computes, multiples of 32

@@ -9,8 +9,8 @@
 //
 // Template:  BM, BN  rows and columns of C that a block computes; the report has 32, 32
 //            BK      compressed rows of B in a step; the report has 64
-// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * BK * (BM + BN) bytes of dynamic shared memory; every
-//            array has fewer than 2^31 elements
+// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * BK * (BM + BN) bytes of dynamic
+//            shared memory; every array has fewer than 2^31 elements
 
 #include "nmsparse.cuh"
 

@@ -11,8 +11,9 @@
 //
 // Template:  BM, BN  rows and columns of C that a block computes; the report has 32, 32
 //            BK      compressed rows of B in a step; the report has 32
-// Launch:    grid (m / BM, n / BN, shares), BM * BN / 16 threads, 4 * BK * (BM + 2 * BN) bytes of dynamic shared
-//            memory; every array has fewer than 2^31 elements; the report measures 2 shares
+// Launch:    grid (m / BM, n / BN, shares), BM * BN / 16 threads, 4 * BK * (BM + 2 * BN) bytes of
+//            dynamic shared memory; every array has fewer than 2^31 elements; the report measures 2
+//            shares
 
 #include "cp_async.cuh"
 #include "nmsparse.cuh"

@@ -1,8 +1,10 @@
 // bulk: the copy engine fetches whole steps; no thread computes an address for a copy, or waits at
 // a block's barrier.
 //
-//   cp.async       every thread, every 16 bytes of A and B: an address, a predicate, an instruction; __syncthreads
-//   copy engine    one thread, one instruction for a box of A^T, one for B's part, one for the indices; mbarriers
+//   cp.async      every thread, every 16 bytes of A and B: an address, a predicate, an instruction;
+//                 __syncthreads
+//   copy engine   one thread, one instruction for a box of A^T, one for B's part, one for the
+//                 indices; mbarriers
 //
 // B and its indices were laid out offline so that a block's part of a step lies side by side
 // (packing.py, tiled).

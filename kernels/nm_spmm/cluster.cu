@@ -5,9 +5,9 @@
 // traffic, and an order that changes from run to run. The blocks of a cluster run at the same time
 // and read each other's (distributed) shared memory:
 //
-//   block 0   steps    0 ... s/4    tile in shared memory ─┐   block r adds up column share r of SPLIT tiles, always in
-//   block 1   steps  s/4 ... s/2    tile in shared memory ─┼─▶ the same order, and writes it to C once
-//   ...                                                   ─┘
+//   block 0   steps    0 ... s/4   tile in shared memory ─┐  block r adds up column share r of
+//   block 1   steps  s/4 ... s/2   tile in shared memory ─┼► SPLIT tiles, always in the same order,
+//   ...                                                  ─┘  and writes it to C once
 //
 // Template:  SPLIT         blocks that share a tile of C, = gridDim.z = the cluster: 2, 4 or 8
 //            the others    as bulk.cu has them

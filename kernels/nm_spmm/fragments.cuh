@@ -3,11 +3,11 @@
 //
 //   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major
 //
-//     shared memory of a step                              a warp's lanes with TN = 8: 8 x 4 of them, in pairs (zigzag)
-//       As [DEPTH][BM]  rows of A^T: whole windows           row of C     0    1    2  ...  7   times 4, + 32 c
-//       Bs [ROWS][BN]   compressed rows of B                 column 0     0    2    4  ...  14
-//       index [BN / SLOT][ROWS]  rows of As                  column 4     1    3    5  ...  15
-//                                                            column 8    16   18 ...  30        + 16 d
+//     shared memory of a step                  a warp's lanes with TN = 8: 8 x 4, in pairs (zigzag)
+//       As [DEPTH][BM]  rows of A^T: whole windows      row of C   0    1    2  ...  7  * 4, + 32 c
+//       Bs [ROWS][BN]   compressed rows of B            column 0   0    2    4  ...  14
+//       index [BN / SLOT][ROWS]  rows of As             column 4   1    3    5  ...  15
+//                                                       column 8  16   18  ... 30       + 16 d
 //
 // A warp computes TM TN x 32 of C. Where SLOT = 32 columns share their indices, all lanes read the
 // same row of As, and one address serves TM / 4 loads. A 16-byte load serves sixteen lanes in a
@@ -15,8 +15,10 @@
 // gives every lane one for As and one for Bs.
 //
 // Template:  BM, BN   rows and columns of C that a block computes
-//            TM, TN   of them a thread: TM / 4 runs of 4 rows, 4 TN apart, and TN / 4 runs of 4 columns, 128 / TN apart
-//            SLOT     columns that share an entry of index: 32, or 4, and then each run of columns has rows of its own
+//            TM, TN   of them a thread: TM / 4 runs of 4 rows, 4 TN apart, and TN / 4 runs of 4
+//                     columns, 128 / TN apart
+//            SLOT     columns that share an entry of index: 32, or 4, and then each run of columns
+//                     has rows of its own
 #pragma once
 
 #include "lds.cuh"

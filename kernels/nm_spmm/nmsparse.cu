@@ -7,8 +7,8 @@
 // split-K:
 //
 //   for each step of `rows` compressed rows:
-//     As = the rows of A^T that the indices name, Bs = values        four rows of a thread in flight at once
-//     acc += As x Bs, row by row                                     two rows a turn of the loop
+//     As = the rows of A^T that the indices name, Bs = values    four rows of a thread in flight
+//     acc += As x Bs, row by row                                 two rows a turn of the loop
 //
 // The rows of a step come from an argument, not a constant, and that is its price: no loop is
 // unrolled whole, and each turn of the multiplying one counts, compares and computes addresses
@@ -17,8 +17,8 @@
 //
 // Template:  BM, BN  rows and columns of C that a block computes: 32, 32
 //            BK      rows of B in a step, of which BK * (1 - sparsity) are stored: 128 or 256
-// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * rows * (BM + BN) bytes of dynamic shared memory; every
-//            array has fewer than 2^31 elements
+// Launch:    grid (m / BM, n / BN), BM * BN / 16 threads, 4 * rows * (BM + BN) bytes of dynamic
+//            shared memory; every array has fewer than 2^31 elements
 
 #include "nmsparse.cuh"
 

@@ -3,16 +3,20 @@
 //
 //   stage      As (box of A^T, by TMA) │ Bs │ index          one full and one empty barrier each
 //
-//   step s     wait until its stage is full; multiply all rows but the last; wait for stage s + 1 and load its first
-//              fragment; multiply the last row; say that the stage is empty
-//   refill     after step s one warp, each in its turn, refills the stage of step s - 1, which the others have left by
-//              then: no warp has to be spared for copying, which would cost a third of everyone's registers
+//   step s     wait until its stage is full; multiply all rows but the last; wait for stage s + 1
+//              and load its first fragment; multiply the last row; say that the stage is empty
+//   refill     after step s one warp, each in its turn, refills the stage of step s - 1, which the
+//              others have left by then: no warp has to be spared for copying, which would cost a
+//              third of everyone's registers
 //
 // Template:  T               the tile, see fragments.cuh
-//            ROWS, DEPTH     compressed rows of B and rows of A^T in a step: N and M of the pattern, times its windows
+//            ROWS, DEPTH     compressed rows of B and rows of A^T in a step: N and M of the
+//                            pattern, times its windows
 //            STAGES          of the ring, from 2, with AHEAD from 3
-//            AHEAD           load the next stage's first fragment before the last row is multiplied, as said above
-//            UNROLL          rows of the loop's body: ROWS, or fewer for less code, a multiple of 4 that divides ROWS
+//            AHEAD           load the next stage's first fragment before the last row is
+//                            multiplied, as said above
+//            UNROLL          rows of the loop's body: ROWS, or fewer for less code, a multiple of 4
+//                            that divides ROWS
 #pragma once
 
 #include "fragments.cuh"

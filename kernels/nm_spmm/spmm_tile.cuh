@@ -3,10 +3,11 @@
 //
 //   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),  float32, A and C column-major.
 //
-//   block: BM x BN of C                     a step: `windows` pruning windows, DEPTH = windows * M, ROWS = windows * N
-//     warp: WM x 32                           As [DEPTH][BM]       rows of A^T; packed: only those that are needed
-//       thread: TM x TN, acc += a x b         Bs [ROWS][BN]        values of B
-//                                             Ds [BN / SLOT][ROWS] which row of As a row of Bs multiplies
+//   block: BM x BN of C              a step: `windows` pruning windows, DEPTH = windows * M,
+//                                    ROWS = windows * N
+//     warp: WM x 32                    As [DEPTH][BM]        rows of A^T; packed: only those needed
+//       thread: TM x TN, acc += a x b  Bs [ROWS][BN]         values of B
+//                                      Ds [BN / SLOT][ROWS]  which row of As a row of Bs multiplies
 //
 // Template:  BM, BN  rows and columns of C that a block computes
 //            TM, TN  those that a thread computes, 4 or 8
@@ -20,8 +21,9 @@
 // the authors' code; lanes 0 to 15):
 //
 //           m  0  4  8 12 16 20 24 28
-//   n  0       0  2  4  6  8 10 12 14      A 16-byte read of shared memory serves sixteen lanes in a wavefront where
-//   n  4       1  3  5  7  9 11 13 15      every lane has a partner with the same address, otherwise eight.
+//   n  0       0  2  4  6  8 10 12 14      A 16-byte read of shared memory serves sixteen lanes in
+//   n  4       1  3  5  7  9 11 13 15      a wavefront where every lane has a partner with the same
+//                                          address, otherwise eight.
 template <int BM_, int BN_, int TM_, int TN_>
 struct PublishedTile {
     static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_;

@@ -5,8 +5,8 @@
 // made offline (schedule.py): first a share of the tiles that do not fill a wave, cut along k, then
 // whole tiles.
 //
-//   block        0              1              2                  steps of the shared tiles, one after the other
-//   share   ├──────────────┼──────────────┼──────────────┤
+//   block        0              1              2          steps of the shared tiles, one after the
+//   share   ├──────────────┼──────────────┼──────────────┤  other
 //   tile    ├─────────┼─────────┼─────────┼─────────┼─ ─ ─
 //                  head of tile 1: block 0, tail: block 1
 //
@@ -23,10 +23,12 @@
 #include "sums.cuh"
 
 struct Part {
-    int tile;   // row of tiles + (column of tiles << 16)
-    int first;  // step
-    int start;  // steps of the block before this part; the list ends with a part of no steps that says how many there are
-    int others;  // -1: its sums go to the workspace; else parts of the same tile, of as many blocks before this one
+    int tile;    // row of tiles + (column of tiles << 16)
+    int first;   // step
+    int start;   // steps of the block before this part; the list ends with a part of no steps that
+                 // says how many there are
+    int others;  // -1: its sums go to the workspace; else parts of the same tile, of as many blocks
+                 // before this one
 };
 
 // A step of the list: the parts from the current one on are searched, as a ring is at most some

@@ -5,13 +5,14 @@
 // where narrower vectors share the tile. A step multiplies ROWS of them, gathered by cp.async; what
 // B has there is dense (zeros where a vector skips a row) and laid out offline:
 //
-//   start    int32 (tiles along n + 1)      the steps of tile j are start[j] to start[j + 1] - 1
-//   index    int32 (steps, ROWS)            rows of A^T, padded with one whose values of B are all 0
-//   values   (steps, 128, 128 bytes)        for each column of the tile its ROWS values, as wgmma reads them: K-major,
-//                                           the 16-byte unit u of column j at u ^ j % 8 (128-byte swizzle)
+//   start    int32 (tiles along n + 1)  the steps of tile j are start[j] to start[j + 1] - 1
+//   index    int32 (steps, ROWS)        rows of A^T, padded with one whose values of B are all 0
+//   values   (steps, 128, 128 bytes)    for each column of the tile its ROWS values, as wgmma reads
+//                                       them: K-major, the 16-byte unit u of column j at u ^ j % 8
+//                                       (128-byte swizzle)
 //
-//   warps 0 to 7     two warpgroups: wait full ── multiply ──► empty
-//   warps 8 to 11    wait empty ── gather ROWS rows, ask for 16 KiB of values ──► full        (gather.cuh)
+//   warps 0 to 7   two warpgroups: wait full ── multiply ──► empty
+//   warps 8 to 11  wait empty ── gather ROWS rows, ask for 16 KiB of values ──► full   (gather.cuh)
 //
 // A block works on tiles until none is left, and the ring is filled with those of the next while
 // one is stored. Tiles are ordered as those of C^T: bands of `band` tiles along n, which gather

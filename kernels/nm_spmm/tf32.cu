@@ -5,7 +5,8 @@
 // along m. So A takes the other way, through registers. The rows of an instruction are ours to
 // name: lane 4 g + t of a warp reads 4 floats at once,
 //
-//   rows 4 g to 4 g + 3 of the warp's 32, of gathered row t       =  (g, t), (g + 8, t) of two blocks of 64 x 8
+//   rows 4 g to 4 g + 3 of the warp's 32, of gathered row t
+//     = (g, t), (g + 8, t) of two blocks of 64 x 8
 //
 // which a pitch of 256 + 8 floats keeps free of bank conflicts, and stores 4 neighbours of a column
 // of C at once.
@@ -21,7 +22,8 @@
 //     256 of m
 //
 // Template:  STAGES  of the ring, 49 KiB each
-//            WHOLE   whether columns of C begin at multiples of 16 bytes, m % 4 == 0: stores are 16 bytes, else 4
+//            WHOLE   whether columns of C begin at multiples of 16 bytes, m % 4 == 0: stores are 16
+//                    bytes, else 4
 #include "tensor_tile.cuh"
 #include "tf32_left.cuh"
 

@@ -2,8 +2,10 @@
 // synchronise.
 //
 //   for each step of DEPTH rows of A^T and ROWS compressed rows of B:
-//     As = all DEPTH rows ("non-packing"), Bs = values, Ds = index       through registers, 16 bytes a thread
-//     for each compressed row p:  acc += As[Ds[p]] x Bs[p]               index and both fragments from shared memory
+//     As = all DEPTH rows ("non-packing"), Bs = values, Ds = index
+//                                                     through registers, 16 bytes a thread
+//     for each compressed row p:  acc += As[Ds[p]] x Bs[p]
+//                                                     index and both fragments from shared memory
 //
 // Every load waits for its address and every multiply-add for its operands: only other warps hide
 // the latency.
@@ -22,8 +24,8 @@ __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, 
     int m, int n, int k,
     int lda,    // sizes; lda floats from one column of A to the next, a multiple of 4
     int steps,  // ceil(k / DEPTH)
-    const float* __restrict__ A,  // m x k, column-major
-    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
+    const float* __restrict__ A,    // m x k, column-major
+    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, 0 where B ends
     const int* __restrict__ index,  // gridDim.x x steps x (BN / SLOT) x ROWS: 0 to DEPTH - 1
     float* __restrict__ C)          // m x n, column-major
 {

@@ -2,15 +2,18 @@
 // paper.
 //
 //   for each step:
-//     columns = col_info of the block and the step, then a barrier, for the addresses of A depend on them
-//     As = the rows of A^T that they name, and no others; Bs, Ds as in v1, the index counting those rows
+//     columns = col_info of the block and the step, then a barrier, for the addresses of A depend
+//               on them
+//     As = the rows of A^T that they name, and no others; Bs, Ds as in v1, the index counting those
+//          rows
 //     multiply as v1 does
 //
 // Fewer rows of A travel, by one round trip to memory more.
 //
 // Template:  as v1's
 // Launch:    grid (ceil(n / BN), ceil(m / BM)), BM * BN / (TM * TN) threads,
-//            4 * (capacity * BM + ROWS * BN + BN / SLOT * ROWS + DEPTH) bytes of dynamic shared memory
+//            4 * (capacity * BM + ROWS * BN + BN / SLOT * ROWS + DEPTH) bytes of dynamic shared
+//            memory
 
 #include "spmm_tile.cuh"
 
@@ -21,8 +24,8 @@ __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, 
     int lda,       // sizes; lda floats from one column of A to the next, a multiple of 4
     int steps,     // ceil(k / DEPTH)
     int capacity,  // the most rows of A^T that a step needs
-    const float* __restrict__ A,  // m x k, column-major
-    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
+    const float* __restrict__ A,    // m x k, column-major
+    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, 0 where B ends
     const int* __restrict__ index,  // gridDim.x x steps x (BN / SLOT) x ROWS: positions in col_info
     const int* __restrict__ col_info,  // gridDim.x x steps x DEPTH: rows of A^T, then -1
     float* __restrict__ C)             // m x n, column-major

@@ -1,12 +1,15 @@
 // v3: two pipelines (NM-SpMM's V3: III-C2, Listing 4, Figs. 5 and 6), one in shared memory and one
 // in registers.
 //
-//   step            0                    1                    2
-//   columns   0, 1│ copy 2            │ copy 3            │ ...     PACKED: a step ahead of the rows that they name
-//   A, B, D   0   │ copy 1            │ copy 2            │ ...     cp.async, into the buffers that are not being read
-//   index     0   │                  1│                  2│         from shared memory to registers, a step at once
-//   fragments     │ 1 2 3 ...        0│ 1 2 3 ...        0│         a compressed row ahead of the multiply-adds
-//   FMA           │ 0 1 2 ...        ROWS-1               ...
+//   step            0               1               2
+//   columns   0, 1│ copy 2       │ copy 3       │ ...   PACKED: a step ahead of the rows that they
+//                                                       name
+//   A, B, D   0   │ copy 1       │ copy 2       │ ...   cp.async, into the buffers that are not
+//                                                       being read
+//   index     0   │             1│             2│       from shared memory to registers, a step at
+//                                                       once
+//   fragments     │ 1 2 3 ...   0│ 1 2 3 ...   0│       a compressed row ahead of the multiply-adds
+//   FMA           │ 0 1 2 ...   ROWS-1          ...
 //
 // One barrier a step; the first fragment of a step is loaded before the last multiply-adds of the
 // one before.
@@ -14,11 +17,12 @@
 // Template:  BM, BN, TM, TN, SLOT  see spmm_tile.cuh
 //            DEPTH, ROWS  rows of A^T and compressed rows of B in a step
 //            PACKED       whether only the rows that col_info names are staged
-//            ADD          split-K: blockIdx.z takes a share of the steps, and partial sums meet in C by atomicAdd, so C
-//                         must be zero before the launch
+//            ADD          split-K: blockIdx.z takes a share of the steps, and partial sums meet in
+//                         C by atomicAdd, so C must be zero before the launch
 //            VECTOR       whether C is stored 16 bytes at a time, for m a multiple of 4
 // Launch:    grid (ceil(n / BN), ceil(m / BM), shares), BM * BN / (TM * TN) threads, 2 * 4 *
-//            (capacity * BM + ROWS * BN + ROOM + (PACKED ? DEPTH : 0)) bytes of dynamic shared memory
+//            (capacity * BM + ROWS * BN + ROOM + (PACKED ? DEPTH : 0)) bytes of dynamic shared
+//            memory
 
 #include "cp_async.cuh"
 #include "spmm_tile.cuh"
@@ -43,9 +47,9 @@ __launch_bounds__(PublishedTile<BM, BN, TM, TN>::THREADS, PublishedTile<BM, BN, 
     int lda,       // sizes; lda floats from one column of A to the next, a multiple of 4
     int steps,     // ceil(k / DEPTH), at least gridDim.z
     int capacity,  // rows of A^T in a buffer: DEPTH, or PACKED the most that a step needs
-    const float* __restrict__ A,  // m x k, column-major
-    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, zeros where B ends
-    const int* __restrict__ index,     // gridDim.x x steps x (BN / SLOT) x ROWS: rows of a buffer
+    const float* __restrict__ A,    // m x k, column-major
+    const float* __restrict__ val,  // (steps * ROWS) x (gridDim.x * BN), row-major, 0 where B ends
+    const int* __restrict__ index,  // gridDim.x x steps x (BN / SLOT) x ROWS: rows of a buffer
     const int* __restrict__ col_info,  // PACKED: gridDim.x x steps x DEPTH: rows of A^T, then -1
     float* __restrict__ C)             // m x n, column-major
 {

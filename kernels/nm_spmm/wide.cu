@@ -9,12 +9,15 @@
 // a row, and TM / 4 loads that differ by constants. With ROWS known, offsets into Bs are constants
 // too, and no loop is counted.
 //
-// Template:  BM, BN, TM, TN, SLOT    see fragments.cuh
-//            ROWS, DEPTH             compressed rows of B and rows of A^T in a step: N and M, times its windows
-//            STAGES                  in shared memory, from 2: STAGES - 1 steps are on their way, one is multiplied
-//            BLOCKS                  that an SM shall hold at once
-//            ALIGNED                 m is a multiple of 4
-//            BANKS                   the order of multiply-adds, and the epilogue, that keep operands in two banks
+// Template:  BM, BN, TM, TN, SLOT  see fragments.cuh
+//            ROWS, DEPTH  compressed rows of B and rows of A^T in a step: N and M, times its
+//                         windows
+//            STAGES       in shared memory, from 2: STAGES - 1 steps are on their way, one is
+//                         multiplied
+//            BLOCKS       that an SM shall hold at once
+//            ALIGNED      m is a multiple of 4
+//            BANKS        the order of multiply-adds, and the epilogue, that keep operands in two
+//                         banks
 
 #include "cp_async.cuh"
 #include "sums.cuh"

@@ -1,8 +1,9 @@
 // fp8_multicast: two blocks, one below the other, read the same columns of B: each fetches half and
 // gives it to both.
 //
-//   cluster    block 0   tile (i, j)        columns 0 to N/2 - 1 of B ──┬──► both blocks      half of B's reads of L2
-//              block 1   tile (i + 1, j)    columns N/2 to N - 1 ───────┴──► both blocks
+//   cluster   block 0   tile (i, j)       columns 0 to N/2 - 1 of B ──┬──► both blocks
+//             block 1   tile (i + 1, j)   columns N/2 to N - 1 ───────┴──► both blocks
+//   half of B's reads of L2
 //
 // As wgmma_multicast, but the halves are of columns, because B^T lies with k contiguous. A stage is
 // filled again only when the warpgroups of both blocks have handed it back.

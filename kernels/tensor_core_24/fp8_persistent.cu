@@ -1,7 +1,8 @@
 // fp8_persistent: wgmma_persistent on 8-bit floats: e4m3 2:4 times e4m3, B with k contiguous.
 //
-//   BF16    a step of 64 columns of A:  128 bytes of B for each column of C     m64nNk32, B transposed by the instruction
-//   e4m3    a step of 128 columns:      128 bytes of B for each column of C     m64nNk64, B^T row-major
+//   BF16   a step of 64 columns of A:  128 bytes of B for each column of C  m64nNk32, B transposed
+//                                                                           by the instruction
+//   e4m3   a step of 128 columns:      128 bytes of B for each column of C  m64nNk64, B^T row-major
 //
 // The same bytes of a stage are twice the multiplications in as many cycles of the tensor cores, so
 // that all else, the ring, the roles of the warpgroups and the order of the tiles, stays as it was.

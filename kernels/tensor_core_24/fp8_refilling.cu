@@ -1,7 +1,8 @@
 // fp8_refilling: 192 x 256 of C, three warpgroups that refill the ring themselves, in turn.
 //
-//   warp 0     multiply 0 │ multiply 1 │ refill │ multiply 2 │ ...         the stage of the step before the last, which by
-//   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...         then all twelve warps have handed back
+//   warp 0     multiply 0 │ multiply 1 │ refill │ multiply 2 │ ...    the stage of the step before
+//   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...    the last, which by then all
+//                                                                     twelve warps have handed back
 //
 // A fourth warpgroup that copies would leave 128 registers a thread at launch, and an instruction
 // of 256 columns asks for 155; three share the SM's registers, 168 each. A tile of 192 x 256 has as

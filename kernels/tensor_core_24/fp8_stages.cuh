@@ -1,22 +1,25 @@
 // Stages of 8-bit operands, as sparse_stages.cuh has them of 16-bit ones: twice the columns of A in
 // as many bytes.
 //
-//   A   M rows x 64 values    the compressed columns k/2 to k/2 + 63: 64 bytes a row, 64-byte swizzle
-//   B   N rows x 128 values   columns k to k + 127 of B^T, which is row-major: 128 bytes a row, 128-byte swizzle
-//   E   M/64 x 256 words      metadata: word 128 h + 32 w + l of a block of 64 rows is for lane l of warp w of its
-//                             warpgroup, and the columns k + 64 h to k + 64 h + 63
+//   A   M rows x 64 values   compressed columns k/2 to k/2 + 63: 64 bytes a row, 64-byte swizzle
+//   B   N rows x 128 values  columns k to k + 127 of B^T, which is row-major: 128 bytes a row,
+//                            128-byte swizzle
+//   E   M/64 x 256 words     metadata: word 128 h + 32 w + l of a block of 64 rows is for lane l of
+//                            warp w of its warpgroup, and the columns k + 64 h to k + 64 h + 63
 //
 //                 K = 128
 //              ┌──────────┐
-//            N │   B^T    │       multiplied as 2 x BLOCKS wgmma.sp.m64nNk64 by each of GROUPS warpgroups, rows as in
-//              └──────────┘       sparse_stages.cuh; 32 bytes of A's row, 64 of B's and 128 words of E each
+//            N │   B^T    │    multiplied as 2 x BLOCKS wgmma.sp.m64nNk64 by each of GROUPS
+//              └──────────┘    warpgroups, rows as in sparse_stages.cuh; 32 bytes of A's row, 64 of
+//                              B's and 128 words of E each
 //
 // Template:  GROUPS  warpgroups that multiply
 //            BLOCKS  blocks of 64 rows of each; M = 64 * GROUPS * BLOCKS
 //            N       columns of the tile of C: a multiple of 8 up to 256
 //            STAGES  stages of the ring
-//            PACKED  whether A lies in the order of use: pieces of 64 rows and 128 columns, 4096 bytes of values, swizzled
-//                    already, and 1024 of metadata, which one request brings
+//            PACKED  whether A lies in the order of use: pieces of 64 rows and 128 columns, 4096
+//                    bytes of values, swizzled already, and 1024 of metadata, which one request
+//                    brings
 #pragma once
 
 #include "consume.cuh"

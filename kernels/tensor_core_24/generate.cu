@@ -33,7 +33,7 @@ __global__ void sparse(
     int m, int k,             // sizes; k_pad = k rounded up to 16
     u64 indices, u64 values,  // keys
     u16* __restrict__ val,    // m x k_pad / 2, row-major, 16-byte aligned
-    u16* __restrict__ meta)  // m x k_pad / 16, row-major; of a group's four bits the lower two are the smaller index
+    u16* __restrict__ meta)  // m x k_pad / 16, row-major; of four bits the lower two: smaller index
 {
     const unsigned units = k / 16 + (k % 16 != 0);  // threads of a row
     const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;

@@ -3,10 +3,11 @@
 //
 //   a stage, in chunks of 16 bytes: eight values of A or elements of B, or 8 x 16 bits of metadata
 //
-//     A      BM rows of BK/16 chunks     ldmatrix reads eight rows at the same chunk. So that these lie in eight
-//     B      BK rows of BN/8 chunks      different 16-byte columns of 128-byte lines, rows are permuted: chunk c of row
-//     meta   BK/64 times BM/2 rows       r is at c ^ (r % 8); of A with BK 64, where two rows make a line, it is at
-//            of one chunk                c ^ (r / 2 % 4). Rows of metadata are neighbours already.
+//     A      BM rows of BK/16 chunks     ldmatrix reads eight rows at the same chunk. So that these
+//     B      BK rows of BN/8 chunks      lie in eight different 16-byte columns of 128-byte lines,
+//     meta   BK/64 times BM/2 rows       rows are permuted: chunk c of row r is at c ^ (r % 8); of
+//            of one chunk                A with BK 64, where two rows make a line, it is at
+//                                        c ^ (r / 2 % 4). Rows of metadata are neighbours already.
 #pragma once
 
 #include "cp_async.cuh"

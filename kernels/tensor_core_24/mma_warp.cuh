@@ -17,10 +17,13 @@ struct Fragments {
 
 // A warp's way from shared memory to fragments, and on to its part of C.
 //
-// SELECTORS 2, LDMATRIX 4   one ldmatrix.x4 for the metadata of two parts: selector 0 is for the first, 1 the second
-// SELECTORS 2, LDMATRIX 2   one ldmatrix.x2 for each part: selector 0 is for rows 0 to 15 of every 32, 1 the others;
-//                           the metadata is in the order of `mma_sp.swizzle_by_part`
-// SELECTORS 1               a word for each 16 rows and part, read by lanes 0 and 1 of every four, repeated by 2 and 3
+// SELECTORS 2, LDMATRIX 4   one ldmatrix.x4 for the metadata of two parts: selector 0 is for the
+//                           first, 1 the second
+// SELECTORS 2, LDMATRIX 2   one ldmatrix.x2 for each part: selector 0 is for rows 0 to 15 of every
+//                           32, 1 the others; the metadata is in the order of
+//                           `mma_sp.swizzle_by_part`
+// SELECTORS 1               a word for each 16 rows and part, read by lanes 0 and 1 of every four,
+//                           repeated by 2 and 3
 template <class T, int SELECTORS, int LDMATRIX>
 struct Warp {
     static_assert(SELECTORS == 1 || SELECTORS == 2,

@@ -1,7 +1,8 @@
 // A block whose warps refill the ring themselves, in turn, and no warpgroup only loads.
 //
-//   warp 0     multiply 0 │ multiply 1 │ refill │ multiply 2 │ ...         the stage of the step before the last, which by
-//   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...         then all warps have handed back
+//   warp 0     multiply 0 │ multiply 1 │ refill │ multiply 2 │ ...    the stage of the step before
+//   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...    the last, which by then all
+//                                                                     warps have handed back
 //
 // Blocks stay, as Resident has it.
 #pragma once

@@ -4,11 +4,13 @@
 //   producer      tile scheduler ─► loader ──► full[s]        gives its registers away
 //   warpgroups    tile scheduler    full[s] ─► main loop ─► empty[s] ─► epilogue
 //
-//   axis            what it says                       kinds
-//   loader          how a stage is filled              Plain, Tiled, Packed, Shared   each layout's stages have theirs
-//   main loop       how stages are multiplied          FromPointers, Counted, InRounds (sparse_reader.cuh)
-//   tile scheduler  which tiles of C are the block's   OneTile, Resident, Clusters, or a kernel's own
-//   epilogue        what becomes of the sums           Squares
+//   axis            what it says                      kinds
+//   loader          how a stage is filled             Plain, Tiled, Packed, Shared; each layout's
+//                                                     stages have theirs
+//   main loop       how stages are multiplied         FromPointers, Counted, InRounds
+//                                                     (sparse_reader.cuh)
+//   tile scheduler  which tiles of C are the block's  OneTile, Resident, Clusters, a kernel's own
+//   epilogue        what becomes of the sums          Squares
 //
 // A kernel names one of each: that is all that it says, beside its idea.
 #pragma once

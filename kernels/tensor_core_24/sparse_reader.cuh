@@ -1,10 +1,12 @@
 // What a warpgroup keeps of a ring of stages in registers: descriptors and addresses of the first
 // stage, counted up for others.
 //
-//   a step of a warp, beside wgmma       made anew     here     instructions, as counted for 128 x 256 and four stages
-//   descriptors, 4 of 64 bits                   28        8     the part that tells stages apart is added to 32 bits of them
-//   addresses of two barriers                    5        2
-//   wait, load, hand back, count                19       18
+//   a step of a warp, beside wgmma  made anew  here   instructions, as counted for 128 x 256 and
+//                                                     four stages
+//   descriptors, 4 of 64 bits              28     8   the part that tells stages apart is added to
+//                                                     32 bits of them
+//   addresses of two barriers               5     2
+//   wait, load, hand back, count           19    18
 //
 // `Stages::multiply` makes them from pointers, which the compiler does again for every step, and
 // where it cannot see that all threads have the same `group`, it does so in vector registers and

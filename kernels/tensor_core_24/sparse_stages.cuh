@@ -1,16 +1,18 @@
 // What the Hopper kernels share: stages of operands in shared memory, how one is filled and how it
 // is multiplied.
 //
-//   A   M rows x 32 values    the compressed columns k/2 to k/2 + 31: 64 bytes a row, 64-byte swizzle
-//   B   64 rows x N columns   rows k to k + 63, in chunks of 64 columns: 128 bytes a row, 128-byte swizzle
-//   E   M/64 x 128 words      metadata: word 32 w + l of a block of 64 rows is for lane l of warp w of its warpgroup;
-//                             selector 0 is for columns k to k + 31, selector 1 for k + 32 to k + 63
+//   A   M rows x 32 values   compressed columns k/2 to k/2 + 31: 64 bytes a row, 64-byte swizzle
+//   B   64 rows x N columns  rows k to k + 63, in chunks of 64 columns: 128 bytes a row, 128-byte
+//                            swizzle
+//   E   M/64 x 128 words     metadata: word 32 w + l of a block of 64 rows is for lane l of warp w
+//                            of its warpgroup; selector 0 is for columns k to k + 31, selector 1
+//                            for k + 32 to k + 63
 //
-//             N                         multiplied as 2 x BLOCKS wgmma.sp.m64nNk32 by each of GROUPS warpgroups:
+//             N            multiplied as 2 x BLOCKS wgmma.sp.m64nNk32 by each of GROUPS warpgroups:
 //         ┌─────── ─ ─┐
-//    K=64 │ B   chunk │                 warpgroup 0   block 0   rows 0 to 63 of the tile
-//         └─────── ─ ─┘                               block 1   rows 64 to 127
-//   ┌──┐  ┌───────────┐                 warpgroup 1   block 0   ...
+//    K=64 │ B   chunk │    warpgroup 0   block 0   rows 0 to 63 of the tile
+//         └─────── ─ ─┘                  block 1   rows 64 to 127
+//   ┌──┐  ┌───────────┐    warpgroup 1   block 0   ...
 // M │A │  │     C     │
 //   └──┘  └───────────┘
 //    32 + E
@@ -28,7 +30,8 @@
 #include "consume.cuh"
 #include "operands.cuh"
 
-//            PACKED  whether A lies in the order of use, `wgmma.pack_values`: in a tensor map of lines of 256 bytes, 16 a piece
+//            PACKED  whether A lies in the order of use, `wgmma.pack_values`: in a tensor map of
+//                    lines of 256 bytes, 16 a piece
 template <Dtype T, int GROUPS_, int BLOCKS_, int N_, int STAGES_, Major B_ = MN_MAJOR,
           bool PACKED = false>
 struct Stages {

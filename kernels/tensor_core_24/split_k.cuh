@@ -40,10 +40,8 @@ struct Exchanged {
         static_assert(
             sizeof(S) >= S::M * S::N * 4, "the ring must have room for the sums: more stages");
         Out* out = after<S, Out>(shared);
-        named_barrier(
-            2 + S::GROUPS,
-            128 *
-                S::GROUPS);  // every warpgroup is done with the ring, whose memory now takes the sums
+        // Every warpgroup is done with the ring, whose memory now takes the sums.
+        named_barrier(2 + S::GROUPS, 128 * S::GROUPS);
         float4* sums =
             reinterpret_cast<float4*>(shared) + group * SQUARES * EACH * 128 + threadIdx.x % 128;
 #pragma unroll

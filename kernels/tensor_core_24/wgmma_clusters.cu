@@ -1,7 +1,7 @@
 // wgmma_clusters: wgmma_lean by clusters of blocks, one below the other, each of which fetches its
 // share of B for all.
 //
-//   cluster of 4    block r   tile (4 i + r, j)    B rows 16 r to 16 r + 15 of every stage ────► all four
+//   cluster of 4   block r   tile (4 i + r, j)   B rows 16 r to 16 r + 15 of every stage ──► all
 //
 // What a small product waits for is the way into its SMs, and for B's rows the copy engine's
 // requests: where rows begin at odd multiples of 16 bytes, L2 counts about three times as many. In

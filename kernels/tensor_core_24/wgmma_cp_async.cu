@@ -1,8 +1,9 @@
 // wgmma_cp_async: for products of a few microseconds. The threads that multiply also copy, past the
 // copy engine.
 //
-//   copy engine    barriers ──► tensor maps ──► operands ──► tensor cores ──► shared memory ──► C      half a microsecond
-//   cp.async                                    operands ──► tensor cores ──► C                        later, of six
+//   copy engine   barriers ─► tensor maps ─► operands ─► tensor cores ─► shared memory ─► C
+//   cp.async                                 operands ─► tensor cores ─► C
+//   which is there half a microsecond earlier, of six
 //
 // A stage is four steps of 64 columns, so that threads wait for each other once for eight wgmma.sp;
 // while these are under way, the next stage is asked for. Tiles of 64 x 16 to 64 x 64 are as many
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(128) wgmma_cp_async(
         if (s >= 0) {
             cp_async_wait_group<STAGES - 2>();
             async_proxy_fence();
-            __syncthreads();  // everybody's copies are there, and everybody is done with the stage before
+            __syncthreads();  // everybody's copies are there; the stage before is done with
             const unsigned char* from = shared + s % STAGES * STAGE;
             unsigned word[DEEP];
 #pragma unroll

@@ -1,13 +1,15 @@
 // wgmma_few: few tokens, where all that counts is how fast A comes from DRAM.
 //
-//   A in the order of use: a stage is 4 KiB side by side for each 64 rows, not 64 bytes from each of them
+//   A in the order of use: a stage is 4 KiB side by side for each 64 rows, not 64 bytes from each
 //   tokens side by side with k, hence tiles of 8 to 64 columns, and nothing is padded or copied
-//   a cluster shares the steps of a tile (split_k.cuh), so that all SMs read, and several blocks an SM: while one adds, others read
+//   a cluster shares the steps of a tile (split_k.cuh), so that all SMs read, and several blocks an
+//   SM: while one adds, others read
 //
 // Registers stay where they are and are few, as the accumulators are: 80, or 128 for 64 columns,
 // let the next block of the SM in.
 //
-// Template:  SPLITS  blocks of a cluster; the others as in sparse_stages.cuh and store.cuh; B and C by columns
+// Template:  SPLITS  blocks of a cluster; the others as in sparse_stages.cuh and store.cuh; B and C
+//                    by columns
 #include "sparse_reader.cuh"
 #include "split_k.cuh"
 
@@ -15,8 +17,8 @@ template <Dtype T, int GROUPS, int BLOCKS, int N, int STAGES, int SPLITS, int EX
 __global__ void __launch_bounds__((GROUPS + 1) * 128,
                                   65536 / (N < 64 ? 80 : 128) / ((GROUPS + 1) * 128))
     wgmma_few(
-        const unsigned char* __restrict__ packed,  // m'/64 x k'/64 pieces of 4096 bytes; m' and k' are padded with zeros
-        const __grid_constant__ TensorMap e,  // operands: sparse_stages.cuh
+        const unsigned char* __restrict__ packed,  // m'/64 x k'/64 pieces of 4 KiB, filled with 0s
+        const __grid_constant__ TensorMap e,       // operands: sparse_stages.cuh
         const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c, int steps,
         int high, int wide, int band,  // k in steps of 64, at least SPLITS; TileOrder
         int kept,                      // 1: L2 is asked to keep A, 2: B

@@ -1,7 +1,9 @@
 // wgmma_gpc: wgmma_lean in which tiles that follow each other go to the SMs of one GPC.
 //
-//   blocks as launched    block 0: SM 0, block 1: SM 2, block 2: SM 16, ...     neighbouring tiles anywhere on the chip
-//   here                  the SM's place among those of its GPC is the number     a GPC's 16 SMs have about 8 x 2 tiles side by side
+//   blocks as launched   block 0: SM 0, block 1: SM 2, block 2: SM 16, ...
+//                        neighbouring tiles anywhere on the chip
+//   here                 the SM's place among those of its GPC is the number
+//                        a GPC's 16 SMs have about 8 x 2 tiles side by side
 //
 // Which SMs form a GPC no instruction tells; `gpcs.cu` finds it out. That every place is taken by
 // one block is the launch's promise: as many blocks as SMs, one fits on an SM, and all run at the

@@ -3,8 +3,9 @@
 //
 //   whole waves    block 0: tile 0, 132, ...      block 1: tile 1, 133, ...       each for itself
 //   last wave      tile w:  block 0: first half of the steps ─┐
-//                           block 1: second half ─────────────┴─ each adds the squares that it stores, from the other's
-//                                                                shared memory
+//                           block 1: second half ─────────────┴─ each adds the squares that it
+//                                                                stores, from the other's shared
+//                                                                memory
 //
 // Unlike stream-K, blocks stand at the same k while whole waves last, hence read what their
 // neighbours read, and there is no workspace. The order of additions is fixed, so results repeat

@@ -1,8 +1,9 @@
 // wgmma_multicast: two blocks, one below the other, read the same columns of B: each fetches half
 // and gives it to both.
 //
-//   cluster    block 0   tile (i, j)        B rows 0-31 of every stage ──┬──► both blocks      half of B's reads of L2
-//              block 1   tile (i + 1, j)    B rows 32-63 ───────────────┴──► both blocks
+//   cluster   block 0   tile (i, j)       B rows 0-31 of every stage ──┬──► both blocks
+//             block 1   tile (i + 1, j)   B rows 32-63 ────────────────┴──► both blocks
+//   half of B's reads of L2
 //
 // The price: a stage is filled again only when the warpgroups of both blocks have handed it back,
 // so neither runs ahead.

@@ -1,7 +1,8 @@
 // wgmma_persistent: one block for each SM, which goes from tile to tile.
 //
-//   producer     │ copies of tile 1      │ copies of tile 2        │     begins the next tile while this one is multiplied,
-//   warpgroups       │ multiply tile 1       │ store │ multiply tile 2      so no tile begins with an empty ring
+//   producer     │ copies of tile 1 │ copies of tile 2     │        begins the next tile while this
+//   warpgroups       │ multiply tile 1    │ store │ multiply tile 2  one is multiplied, so no tile
+//                                                                  begins with an empty ring
 //
 // `band` is the order of the tiles (tile_order.cuh): in bands of many rows, what the SMs read at a
 // time is about as high as wide, in bytes. `kept` is the operand that L2 is asked to keep: A, say,

@@ -1,7 +1,7 @@
 // wgmma_pieces: wgmma_three whose last wave, where few tiles are left for it, computes lower ones.
 //
-//   whole waves     192 rows                                      a step of so many rows takes, by what bounds it,
-//   last wave       192, or 128 and 64, or three times 64         939, 664, 600 clocks
+//   whole waves   192 rows                                a step of so many rows takes, by what
+//   last wave     192, or 128 and 64, or three times 64   bounds it, 939, 664, 600 clocks
 //
 // 56 tiles are as much work for 132 SMs as 112 pieces of them, but a piece is done earlier. Unlike
 // stream-K and clusters of two that share a tile's steps, nobody waits for anybody, there are no
@@ -24,9 +24,9 @@ __global__ void __maxnreg__(160) wgmma_pieces(  // registers: wgmma_three.cu
     const __grid_constant__ TensorMap a,        // as in sparse_stages.cuh, but in boxes of 64 rows
     const __grid_constant__ TensorMap e, const __grid_constant__ TensorMap b,
     const __grid_constant__ TensorMap c, int steps, int high, int wide,
-    int band,   // k in steps of 64, a multiple of STAGES; TileOrder
-    int whole,  // tiles that are not cut: of whole waves of gridDim.x, or all
-    int groups,  // blocks of 64 rows of a piece of the others, if any; they are no more pieces than gridDim.x
+    int band,    // k in steps of 64, a multiple of STAGES; TileOrder
+    int whole,   // tiles that are not cut: of whole waves of gridDim.x, or all
+    int groups,  // blocks of 64 rows of a piece of the others, if any: at most gridDim.x pieces
     float alpha)
 {
     using S = Stages<T, GROUPS, BLOCKS, N, STAGES>;

@@ -1,7 +1,8 @@
 // wgmma_refilling: 192 x 256 of C, three warpgroups that refill the ring themselves, in turn.
 //
-//   warp 0     multiply 0 │ multiply 1 │ refill │ multiply 2 │ ...         the stage of the step before the last, which by
-//   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...         then all twelve warps have handed back
+//   warp 0     multiply 0 │ multiply 1 │ refill │ multiply 2 │ ...    the stage of the step before
+//   warp 1     multiply 0 │ multiply 1 │ multiply 2 │ refill │ ...    the last, which by then all
+//                                                                     twelve warps have handed back
 //
 // An instruction of 256 columns asks for 155 registers a thread. A fourth warpgroup that copies, or
 // even a single warp more, would leave 128 at launch (wgmma_three.cu has one); three warpgroups

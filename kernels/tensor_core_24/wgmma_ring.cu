@@ -4,7 +4,8 @@
 //   stage       0     1     2     3     0
 //   copied    ├─────┤
 //                   ├─────┤
-//   multiplied      ├─ 0 ─┼─ 1 ─┼ ...      when step s has been issued, s - 1 is waited for and its stage asked for again
+//   multiplied      ├─ 0 ─┼─ 1 ─┼ ...      when step s has been issued, s - 1 is waited for and its
+//                                          stage asked for again
 //
 // The multiplication of one step is always under way while the next is issued. The thread that asks
 // for copies is one of those that multiply.

@@ -1,8 +1,8 @@
 // wgmma_rounds: wgmma_lean where k is whole rounds of the ring, so that the compiler knows each
 // stage's place.
 //
-//   k = 4096, four stages     stage 0  1  2  3 │ 0  1  2  3 │ ... │ 0  1  2  3        64 steps, 16 rounds, and the next tile
-//                                                                                 begins with stage 0, too
+//   k = 4096, four stages   stage 0  1  2  3 │ 0  1  2  3 │ ... │ 0  1  2  3
+//   64 steps, 16 rounds, and the next tile begins with stage 0, too
 //
 // Descriptors, barriers and words of metadata are then constants away from what is in registers.
 //

@@ -1,9 +1,9 @@
 // wgmma_specialised: one warp only asks for copies, two warpgroups only multiply, and share what is
 // copied.
 //
-//   producer      wait empty[s] ── copy ──► full[s]          gives its registers away
-//   warpgroup 0   wait full[s] ── multiply rows 0 to 63 ──► empty[s]          and takes more than its share of them
-//   warpgroup 1   wait full[s] ── multiply rows 64 to 127 ──► empty[s]
+//   producer      wait empty[s] ── copy ──► full[s]                    gives its registers away
+//   warpgroup 0   wait full[s] ── multiply rows 0 to 63 ──► empty[s]   and takes more than its
+//   warpgroup 1   wait full[s] ── multiply rows 64 to 127 ──► empty[s] share of them
 //
 // Nobody who multiplies stops to ask, and no barrier holds all warps. The sums of 128 x 256 of C
 // take 32768 registers, half of those of the SM; B is read from L2 once for both warpgroups.

@@ -1,9 +1,10 @@
 // wgmma_split_k: a cluster of blocks shares the steps of one tile, and adds the sums through each
 // other's shared memory.
 //
-//   cluster of 2      block 0: steps 0 to 7       block 1: steps 8 to 15        for products with fewer tiles than SMs
-//                          │ sums │                    │ sums │
-//                     shared memory ◄──── each adds ────► shared memory         squares 0, 2, ... by block 0, the rest by 1
+//   cluster of 2   block 0: steps 0 to 7    block 1: steps 8 to 15    for products with fewer tiles
+//                       │ sums │                 │ sums │             than SMs
+//                  shared memory ◄─ each adds ─► shared memory        squares 0, 2, ... by block 0,
+//                                                                     the rest by 1
 //
 // No workspace in global memory, no atomics, and the order of additions is fixed, so results repeat
 // bit by bit.

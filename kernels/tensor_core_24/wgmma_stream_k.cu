@@ -5,8 +5,8 @@
 // take the time of 3. Here the first tiles, more than one wave and less than two, are cut along k
 // into equal shares, one for each block; what remains are whole waves.
 //
-//   block        0              1              2                  steps of the shared tiles, one after the other
-//   share   ├──────────────┼──────────────┼──────────────┤
+//   block        0              1              2            steps of the shared tiles, one after
+//   share   ├──────────────┼──────────────┼──────────────┤  the other
 //   tile    ├─────────┼─────────┼─────────┼─────────┼─ ─ ─
 //                  head of tile 1: block 0, tail: block 1
 //
@@ -108,9 +108,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) wgmma_stream_k(
     int wide, int band,  // k in steps of 64; TileOrder
     int shared_tiles,    // tiles that are cut along k: 0, or from gridDim.x to 2 gridDim.x - 1
     float4* __restrict__ partial,  // workspace: M x N float32 for each block
-    Handover*
-        handovers,  // workspace: one for each warpgroup of each block, zeros before the first launch
-    int kept,       // 1: L2 is asked to keep A, 2: B, 0: neither
+    Handover* handovers,  // workspace: one for each warpgroup of each block, zeros at first
+    int kept,             // 1: L2 is asked to keep A, 2: B, 0: neither
     float alpha, float beta, const unsigned short* c_in, const float* bias, int m, int n,
     int pitch)  // Scale: store.cuh
 {

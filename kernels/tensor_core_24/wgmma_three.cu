@@ -2,8 +2,8 @@
 // from the block's pool.
 //
 //   registers of a thread         at launch     from setmaxnreg on
-//   multiply, three warpgroups        128             160             of the 512 that a quarter of an SM has for a warp of
-//   copy, one warpgroup               128              32             each: 3 x 160 + 32
+//   multiply, three warpgroups        128             160    of the 512 that a quarter of an SM has
+//   copy, one warpgroup               128              32    for a warp of each: 3 x 160 + 32
 //
 // The compiler wants to see 155 registers for an instruction of 256 columns, and to see them at
 // launch, where four warpgroups have 128 (its error C7602). So it is told of 160, which the three

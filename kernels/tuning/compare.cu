@@ -1,14 +1,15 @@
 // compare: do two outputs agree? One pass over both and over the sums of the magnitudes of their
 // products.
 //
-//     |found - expected| <= limit * magnitudes + rounding * |expected| + least          for every element
+//     |found - expected| <= limit * magnitudes + rounding * |expected| + least    for every element
 //
 // where the right side is what sums in another order, one rounding to the output's dtype, and
 // numbers too small for it may differ by. Infinite or NaN agrees with the same. The idea: what
 // differs is counted, not listed, so that a second of CuPy's compiler and five temporaries become
 // one read of three arrays at the memory's speed.
 //
-// Template:  T  of the outputs: Float, Sixteen<BF16>, Sixteen<F16> or E4m3, whose magnitudes are Sixteen<BF16>
+// Template:  T  of the outputs: Float, Sixteen<BF16>, Sixteen<F16> or E4m3, whose magnitudes are
+//               Sixteen<BF16>
 // Launch:    blocks of THREADS threads; any grid
 
 #include "half.cuh"

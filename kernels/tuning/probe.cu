@@ -1,8 +1,10 @@
 // What trials multiply besides random numbers: the operands without their signs, and operands whose
 // product is exact.
 //
-//     magnitudes  every number without its sign: their product is the sum of the products' magnitudes
-//     whole       small whole numbers, some of them wide, in place of every number: see probe.py, which makes the same
+//     magnitudes  every number without its sign: their product is the sum of the products'
+//                 magnitudes
+//     whole       small whole numbers, some of them wide, in place of every number: see probe.py,
+//                 which makes the same
 //
 // Template:  T  of the numbers: Float, Sixteen<BF16>, Sixteen<F16> or E4m3
 // Launch:    blocks of THREADS threads; any grid

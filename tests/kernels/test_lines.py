@@ -1,0 +1,43 @@
+"""CUDA sources: lines that the book's listings show whole, laid out by the formatter that the locks pin."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from artifact.paths import ROOT
+
+FOLDERS = [ROOT / name for name in ("artifact", "kernels", "tests")]
+SOURCES = sorted(path for folder in FOLDERS for ending in ("cu", "cuh") for path in folder.rglob(f"*.{ending}"))
+COLUMNS = 100
+#: An instruction of PTX is one literal, on a line without anything else but what opens or closes an asm statement.
+INSTRUCTION = re.compile(r'\s*(asm( volatile)?\()?"(\\.|[^"\\])*"( ::)?')
+
+
+def too_long(text: str) -> list[str]:
+    """Lines of more than `COLUMNS` characters, instructions of PTX aside."""
+    return [line for line in text.split("\n") if len(line) > COLUMNS and not INSTRUCTION.fullmatch(line)]
+
+
+def test_lines_are_seen_whole():
+    assert len(SOURCES) > 100
+    found = {str(path): lines for path in SOURCES if (lines := too_long(path.read_text(encoding="utf-8")))}
+    assert not found
+
+
+def test_an_instruction_may_be_longer_and_a_comment_may_not():
+    instruction = f'    asm volatile("{"x" * COLUMNS}" ::'
+    assert not too_long(instruction) and not too_long("─" * COLUMNS)
+    assert too_long(f"{instruction} // says") and too_long(f'// "{"x" * COLUMNS}"')
+
+
+def test_the_formatter_changes_nothing():
+    formatter = pytest.importorskip("clang_format", reason="make environment installs it")
+    (width,) = re.findall(r"^ColumnLimit: (\d+)$", (ROOT / ".clang-format").read_text(), re.MULTILINE)
+    assert int(width) == COLUMNS
+    # The package's own binary, whatever other version is on the PATH.
+    program = formatter.get_executable("clang-format")
+    run = subprocess.run([program, "--dry-run", "-Werror", *SOURCES], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[:2000]

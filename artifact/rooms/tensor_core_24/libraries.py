@@ -2,8 +2,9 @@
 
     SPARSITY_CUSPARSELT=FILE python -m artifact.rooms.tensor_core_24.libraries --records FOLDER
 
-measures `auto` and the best algorithm of the library that FILE is, at all squares and layers, in a run of its own,
-since a process has one version. The records lie in libraries/<version> below the room's (FOLDER/<gpu>/tensor_core_24).
+measures `auto` and the best algorithm of the library that FILE is, at all squares and layers, these in both layouts, in
+a run of its own, since a process has one version. The records lie in libraries/<version> below the room's
+(FOLDER/<gpu>/tensor_core_24).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import experiments
 from artifact.rooms.tensor_core_24.prose.tuned_family import AIM, LARGE
+from kernels import tensor_core_24 as room
 
 EXPERIMENTS = ("square", "llm")
+LINEAR = ("linear", "decoding")  #: in the layout of a linear layer
 NAMES = ("auto", "cusparselt")
 
 
@@ -44,9 +47,10 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
 
 
 def measure(run: Run) -> None:
-    """`NAMES` at the shapes of `EXPERIMENTS`; points that are there already are kept."""
-    for name in EXPERIMENTS:
-        experiments.measure(run, name, NAMES)
+    """`NAMES` at the shapes of `EXPERIMENTS` and `LINEAR` that the library takes; points that are there are kept."""
+    for name in (*EXPERIMENTS, *LINEAR):
+        shapes = room.sweeps(run.preset)[name]
+        experiments.measure(run, name, NAMES, [s for s in shapes if s["n"] % experiments.TOKENS == 0])
 
 
 def read(run: Run) -> dict[str, pd.DataFrame]:

@@ -83,7 +83,8 @@ def test_a_measurement_lies_beside_the_rooms_records(gpu, tmp_path, monkeypatch)
     monkeypatch.setattr(libraries.Run, "variants", lambda self: {"auto": len, "mma_sp": len})
     monkeypatch.setattr(libraries.Run, "baselines", lambda self: {"cusparselt": len, "cublaslt": len})
     libraries.measure(run)
-    assert seen == [("square", 3, ["auto", "cusparselt"]), ("llm", 1, ["auto", "cusparselt"])]
+    assert [name for name, *_ in seen] == [*libraries.EXPERIMENTS, *libraries.LINEAR]
+    assert all(count and names == ["auto", "cusparselt"] for _, count, names in seen)
 
 
 def test_without_a_library_there_is_one_sentence(gpu, tmp_path):

@@ -34,7 +34,7 @@ from artifact import baselines
 from artifact.measure import bench, check, records, willing
 from artifact.measure import run as harness
 from artifact.measure.run import Run
-from artifact.rooms.tensor_core_24 import facts
+from artifact.rooms.tensor_core_24 import variants
 from kernels import jit, tuning
 from kernels.contract import Problem
 from kernels.formats import eight, half, two_four_eight
@@ -51,7 +51,7 @@ CONTENDERS = (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight
 #: With whom the layout of a linear layer is compared, from which size on.
 LINEAR = ("fp8_auto", "cusparselt", "cublaslt_eight")
 SMALLEST = 4096
-#: For the looks of figures, as facts.ORDER.
+#: For the looks of figures, as variants.ORDER.
 ORDER = tuple(fp8.VARIANTS)
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address, more tiles than SMs.
 RAGGED = (
@@ -173,7 +173,7 @@ def outputs(run: Run) -> pd.DataFrame | None:
 def _measured(run: Run, experiment: str) -> bool:
     """Whether there are records, or will be."""
     if run.mode == "measure":
-        return facts.is_hopper(run.machine)
+        return variants.is_hopper(run.machine)
     return (run.folder / f"{experiment}.csv").exists()
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.drawing.words import change, cube, listed, more
 from artifact.measure.ceilings import TENSOR_FLOP_PER_CLOCK
-from artifact.rooms.tensor_core_24 import facts, sass, tables
+from artifact.rooms.tensor_core_24 import sass, tables, variants
 from artifact.rooms.tensor_core_24.experiments import (
     AT_L2,
     CLOCK,
@@ -34,9 +34,9 @@ from kernels.tensor_core_24 import family
 PER_CLOCK = 2 * TENSOR_FLOP_PER_CLOCK[(9, 0)]
 
 
-def only_compiled(machine: facts.Machine) -> str:
+def only_compiled(machine: variants.Machine) -> str:
     """A warning where the GPU does not run the ladder."""
-    if facts.is_hopper(machine):
+    if variants.is_hopper(machine):
         return ""
     return "**This GPU has no `wgmma`**: what follows of the ladder is compiled, but not measured."
 
@@ -88,7 +88,7 @@ def shared_memory(profile: Profile, ceilings: Ceilings) -> str:
     """The first bound; nothing where the rungs in question were not profiled."""
     if not profile.holds("wgmma_keep"):
         return ""
-    size, keep, counters = profile.sizes[-1], facts.rungs()["wgmma_keep"], profile.counters
+    size, keep, counters = profile.sizes[-1], variants.rungs()["wgmma_keep"], profile.counters
     busy = counters.get("wgmma_keep", size, SHARED)
     if busy > 90:
         verdict = "is nearly full: that is the bound"
@@ -102,8 +102,8 @@ def shared_memory(profile: Profile, ceilings: Ceilings) -> str:
         alike = "differ likewise" if memory < 0.98 * registers else "do not differ so"
         bare = f"The bare instructions {alike}, {registers:.0f} TFLOP/s with A in registers and {memory:.0f} from shared memory."
     return f"""
-**Shared memory runs beside the tensor cores, clock for clock.** The instruction reads all of B for every 64 rows of A. A step of {keep.m} × {keep.n} × {facts.STEP_K} is
-{2 * keep.m * keep.n * facts.STEP_K / PER_CLOCK:.0f} clocks of multiplication, and {keep.b_bytes / 1024:.0f} KiB of B for its {keep.rows_of_64} × 64 rows, at 128 bytes a clock, are {keep.b_bytes / facts.BYTES_PER_CLOCK:.0f}. A itself adds 32/N: {32 / keep.n:.1%}. So shared memory
+**Shared memory runs beside the tensor cores, clock for clock.** The instruction reads all of B for every 64 rows of A. A step of {keep.m} × {keep.n} × {variants.STEP_K} is
+{2 * keep.m * keep.n * variants.STEP_K / PER_CLOCK:.0f} clocks of multiplication, and {keep.b_bytes / 1024:.0f} KiB of B for its {keep.rows_of_64} × 64 rows, at 128 bytes a clock, are {keep.b_bytes / variants.BYTES_PER_CLOCK:.0f}. A itself adds 32/N: {32 / keep.n:.1%}. So shared memory
 must be busier than the tensor cores, by {1 + 32 / keep.n:.3f} and a little for metadata; counted: {busy / counters.get("wgmma_keep", size, TENSOR):.3f} (`wgmma_keep`, {cube(size)}). At {busy:.0f}% it
 {verdict}. With A in shared memory no kernel can keep the tensor cores busy more than
 {1 / (1 + 32 / keep.n):.0%} of the time.
@@ -114,7 +114,7 @@ def from_l2(profile: Profile, ladder: Ladder, sms: int) -> str:
     """What a tile costs of L2; nothing where the rungs in question were not profiled."""
     if not profile.holds("wgmma_keep", "wgmma_tall"):
         return ""
-    size, rungs = profile.sizes[-1], facts.rungs()
+    size, rungs = profile.sizes[-1], variants.rungs()
     keep, tall = rungs["wgmma_keep"], rungs["wgmma_tall"]
     counted = profile.counters.ratio("wgmma_tall", "wgmma_keep", size, TO_SM)
     gain = ladder.gain("wgmma_tall", size)
@@ -124,14 +124,14 @@ def from_l2(profile: Profile, ladder: Ladder, sms: int) -> str:
         / (profile.counters.get(v, size, TIME) * profile.counters.get(v, size, CLOCK) * 1e-9 * sms)
         for v in ("wgmma_keep", "wgmma_tall")
     ]
-    bound = per_clock[0] > 0.9 * facts.PORT_BYTES
+    bound = per_clock[0] > 0.9 * variants.PORT_BYTES
     return f"""
 **What arrives from L2 depends on the tile.** For the same work, {tall.m} × {tall.n} needs {tall.l2_bytes / keep.l2_bytes:.0%} of the bytes that {keep.m} × {keep.n} needs; counted: {counted:.0%}. It is {change(gain)}
-at {cube(size)}{pays if gain < 1.01 else ""}. The port of an SM takes about {facts.PORT_BYTES} bytes a clock; counted are {per_clock[0]:.1f} for `wgmma_keep`{", which is near it," if bound else ""} and {per_clock[1]:.1f} for `wgmma_tall`.
+at {cube(size)}{pays if gain < 1.01 else ""}. The port of an SM takes about {variants.PORT_BYTES} bytes a clock; counted are {per_clock[0]:.1f} for `wgmma_keep`{", which is near it," if bound else ""} and {per_clock[1]:.1f} for `wgmma_tall`.
 """
 
 
-def clock(profile: Profile, ladder: Ladder, machine: facts.Machine) -> str:
+def clock(profile: Profile, ladder: Ladder, machine: variants.Machine) -> str:
     """What power does to the clock; nothing where the rungs in question were not profiled."""
     path = ("wgmma_persistent", "wgmma_bands", "wgmma_keep")
     if not profile.holds(*path):
@@ -139,7 +139,7 @@ def clock(profile: Profile, ladder: Ladder, machine: facts.Machine) -> str:
     size, get, top = profile.sizes[-1], profile.counters.get, machine["sm_mhz_max"] * 1e6
     seen = [
         get(v, s, CLOCK)
-        for v in facts.rungs()
+        for v in variants.rungs()
         for s in profile.sizes
         if profile.counters.has(v, size=s, metrics=[CLOCK])
     ]
@@ -261,7 +261,7 @@ def _stream_k(ladder: Ladder, counters: Counters, sms: int) -> str:
     name, keep, size = "wgmma_stream_k", "wgmma_keep", ladder.climbed[-1]
     if name not in ladder.rungs or np.isnan(ladder.rate(name, size)):
         return ""
-    fill = {s: facts.rungs()[keep].tiles(s) / sms for s in ladder.climbed}
+    fill = {s: variants.rungs()[keep].tiles(s) / sms for s in ladder.climbed}
     costs = "" if ladder.gain(name, size) > 1.01 else ": the sharing costs more than it saves"
     text = (
         f"**Stream-K**: whole tiles fill {listed(f'{f:.2f} waves at {cube(s)}' for s, f in fill.items())}, so at best "

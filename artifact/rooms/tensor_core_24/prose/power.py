@@ -8,13 +8,13 @@ import pandas as pd
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.drawing.words import cube, listed
 from artifact.measure import ceilings as ceilings_
-from artifact.rooms.tensor_core_24 import energy, facts
+from artifact.rooms.tensor_core_24 import energy, variants
 from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, Ceilings, Ladder, over
 from kernels.tensor_core_24 import family
 
 
-def measured(view: View, machine: facts.Machine) -> str:
+def measured(view: View, machine: variants.Machine) -> str:
     """What NVML's power tells, and of which points."""
     told, limit = view.joules, machine.get("power_limit_w")
     if told.empty:
@@ -178,7 +178,7 @@ do not know it, say {"; ".join(cases)}. """
     )
 
 
-def peaks(view: View, ceilings: Ceilings, machine: facts.Machine) -> str:
+def peaks(view: View, ceilings: Ceilings, machine: variants.Machine) -> str:
     """What a share of a peak compares; nothing where the peak or the profile is missing."""
     best = ceilings.best_sparse
     if best is None or view.model is None or "auto" not in view.largest.index:

@@ -11,7 +11,7 @@ import pandas as pd
 from artifact.drawing.cells import NO_COUNTERS
 from artifact.drawing.words import change, cube, listed
 from artifact.measure.records import geomean
-from artifact.rooms.tensor_core_24 import experiments, facts
+from artifact.rooms.tensor_core_24 import experiments, variants
 from artifact.rooms.tensor_core_24.experiments import SHARED, TENSOR, Ceilings, Counters, by_size
 from artifact.rooms.tensor_core_24.sass import Published
 from kernels.formats import two_four
@@ -131,7 +131,7 @@ def clocks(ceilings: Ceilings, sms: int, benchmarks: pd.DataFrame) -> Clocks | N
     """sms: of this GPU. None where its `mma.sp` was not measured."""
     if "mma_sp" not in ceilings.peak:
         return None
-    step = facts.step()
+    step = variants.step()
     there = _post_peak(benchmarks) * 1e12 / POST_SMS / POST_CLOCK
     here = ceilings.peak["mma_sp"] * 1e12 / sms / (ceilings.sm_mhz["mma_sp"] * 1e6)
     return Clocks(step.clocks, step.flop / there, step.flop / here)
@@ -153,7 +153,7 @@ def shared_memory(
     """The second reason; nothing where the GPU's `mma.sp` was not measured."""
     if clocks is None:
         return ""
-    step, ours, top = facts.step(), by_size(square, "mma_sp"), ceilings.peak["mma_sp"]
+    step, ours, top = variants.step(), by_size(square, "mma_sp"), ceilings.peak["mma_sp"]
     rows = benchmarks[(benchmarks["quantity"] == "tflops") & (benchmarks["variant"] == "mma_sp")]
     posted = rows.set_index("size")["low"] / _post_peak(benchmarks)
     if clocks.level:
@@ -182,11 +182,11 @@ take {clocks.there:,.0f} clocks of an RTX 4070's SM and {clocks.here:.0f} of thi
 
 def mean_of(studies: pd.DataFrame) -> dict[str, float]:
     """Study -> its speedup over the published kernel, geometric mean of the sizes."""
-    known = [v for v in facts.STUDIES if (studies["variant"] == v).any()]
+    known = [v for v in variants.STUDIES if (studies["variant"] == v).any()]
     return {v: geomean(experiments.over(studies, v, "mma_sp")) for v in known}
 
 
-def side_studies(studies: pd.DataFrame, machine: facts.Machine, counters: Counters, shapes: list[dict]) -> str:
+def side_studies(studies: pd.DataFrame, machine: variants.Machine, counters: Counters, shapes: list[dict]) -> str:
     """A list of what each choice of the post is worth; shapes: of the sweep."""
     mean = mean_of(studies)
     points = [
@@ -197,7 +197,7 @@ def side_studies(studies: pd.DataFrame, machine: facts.Machine, counters: Counte
         _x2(mean, machine, shapes),
         *(_stages(count, mean, machine, shapes) for count in (2, 4, 5)),
     ]
-    registers, shared = facts.blocks_by_registers(machine), facts.blocks_by_shared(machine)
+    registers, shared = variants.blocks_by_registers(machine), variants.blocks_by_shared(machine)
     waits = ": while one block waits, another can work." if min(shared, registers) > 1 else "."
     sizes = [cube(s) for s in by_size(studies, "mma_sp").index]
     return (
@@ -208,13 +208,13 @@ def side_studies(studies: pd.DataFrame, machine: facts.Machine, counters: Counte
     )
 
 
-def _undone(variant: str, text: str, mean: Mapping[str, float], machine: facts.Machine, shapes) -> str:
+def _undone(variant: str, text: str, mean: Mapping[str, float], machine: variants.Machine, shapes) -> str:
     """One choice of the post, undone: what it costs and what was predicted, or why it is not there."""
     if variant not in mean:
-        fits = facts.takes_all(machine, variant, shapes)
+        fits = variants.takes_all(machine, variant, shapes)
         why = "was not recorded" if fits else "does not fit into the shared memory of this GPU"
         return f"- **{text}**: {why}."
-    predicted = facts.prediction(variant)
+    predicted = variants.prediction(variant)
     return f"- **{text}**: {mean[variant]:.2f}×, {change(mean[variant])}. *Predicted: {predicted}*"
 
 
@@ -277,5 +277,5 @@ def _stages(count: int, mean, machine, shapes) -> str:
     text = _undone(variant, f"{count} stages", mean, machine, shapes)
     if variant not in mean:
         return text
-    blocks = min(facts.blocks_by_registers(machine), facts.blocks_by_shared(machine, variant))
+    blocks = min(variants.blocks_by_registers(machine), variants.blocks_by_shared(machine, variant))
     return f"{text} {blocks} block{'s' * (blocks > 1)} an SM."

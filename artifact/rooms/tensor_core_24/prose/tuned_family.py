@@ -14,7 +14,7 @@ from artifact.drawing.words import cube, listed, shape
 from artifact.measure.ceilings import TENSOR_FLOP_PER_CLOCK
 from artifact.measure.records import geomean
 from artifact.rooms.tensor_core_24 import epilogue as epilogue_
-from artifact.rooms.tensor_core_24 import facts
+from artifact.rooms.tensor_core_24 import variants
 from artifact.rooms.tensor_core_24.experiments import (
     CLOCK,
     REQUESTS,
@@ -80,7 +80,7 @@ def against_libraries(over: Speedups) -> str:
     under = best[best < 0.95]
     small = f" The {len(over.small)} smaller ones: {geomean(over.small):.2f}×." if len(over.small) else ""
     return f"""
-Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's best algorithm (geometric mean), {geomean(over.default):.2f}× its default and {geomean(over.dense):.2f}× dense cuBLASLt. *Predicted: {facts.prediction("auto")}* Against the best:
+Over all {len(best)} shapes, `auto` is at {geomean(best):.2f}× cuSPARSELt's best algorithm (geometric mean), {geomean(over.default):.2f}× its default and {geomean(over.dense):.2f}× dense cuBLASLt. *Predicted: {variants.prediction("auto")}* Against the best:
 
 - It is {"nowhere behind" if ahead else f"behind at {(best < 1).sum()} of {len(best)}"}; the {"narrowest" if ahead else "worst"} shape is {shape(best.idxmin())}, {best.min():.2f}×, the best {shape(best.idxmax())}, {best.max():.2f}×.
   {"None is under 0.95×." if under.empty else f"Under 0.95×: {listed(map(shape, under.index))}."}
@@ -106,7 +106,7 @@ def _aim(reached: int, below: pd.Series) -> str:
     )
 
 
-def version(machine: facts.Machine, others: Mapping[str, pd.DataFrame] = MappingProxyType({})) -> str:
+def version(machine: variants.Machine, others: Mapping[str, pd.DataFrame] = MappingProxyType({})) -> str:
     """Which cuSPARSELt it is, and what is known of that version. others: records of other versions, by version."""
     version = machine.get("cusparselt")
     text = f"The library is cuSPARSELt {version or 'of an unknown version'}. "
@@ -147,9 +147,9 @@ def what_is_left(profile: Profile, square: pd.DataFrame, over: Speedups, ceiling
     mine, other = ({m: get(v, size, m) for m in (TENSOR, SHARED, CLOCK, TIME)} for v in ("auto", "cusparselt"))
     clocks = mine[TIME] * mine[CLOCK] / (other[TIME] * other[CLOCK])
     swept = by_size(square, "cusparselt", "median_us")[size] / by_size(square, "auto", "median_us")[size]
-    best = facts.rungs()["wgmma_keep"]
-    port = best.m * best.n * best.l2_bytes / facts.PORT_BYTES  # clocks for a step, as family.predict has it
-    math = 2 * best.m * best.n * facts.STEP_K / (2 * TENSOR_FLOP_PER_CLOCK[9, 0])
+    best = variants.rungs()["wgmma_keep"]
+    port = best.m * best.n * best.l2_bytes / variants.PORT_BYTES  # clocks for a step, as family.predict has it
+    math = 2 * best.m * best.n * variants.STEP_K / (2 * TENSOR_FLOP_PER_CLOCK[9, 0])
     return f"""
 **{"What is missing" if len(over.below_aim) else "What is left"}.** In the profile at {cube(size)} `auto` takes {clocks:.2f}× of the clocks of cuSPARSELt's best at {mine[CLOCK] / other[CLOCK]:.2f}× of its clock rate, so it is at {other[TIME] / mine[TIME]:.2f}×;
 in the sweep, which loads the GPU for longer, at {swept:.2f}×. Its tensor cores are busy {mine[TENSOR]:.0f}% of the time and the pipe of shared memory {mine[SHARED]:.0f}%, cuSPARSELt's {other[TENSOR]:.0f}% and {other[SHARED]:.0f}%. For a tile of
@@ -229,7 +229,7 @@ def one_off(ragged: pd.DataFrame, square: pd.DataFrame) -> str:
     )
 
 
-def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, facts.Chosen]) -> str:
+def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, variants.Chosen]) -> str:
     """What rows of B that begin at odd multiples of 16 bytes cost; nothing where it was not measured.
 
     counters: of `experiments.counters_of_rows`; choices: of the tuner, by shape.
@@ -238,7 +238,7 @@ def rows(df: pd.DataFrame | None, counters: Counters, choices: Mapping[tuple, fa
         return ""
     rate = wide(df, "tflops")
     over = rate["auto"] / rate["cusparselt"]
-    odd = [key for key in rate.index if facts.begin_at(key[1]) == 16]
+    odd = [key for key in rate.index if variants.begin_at(key[1]) == 16]
     took = [f"{_way(choices[key])} at {shape(key)}" for key in odd if key in choices]
     return " ".join(
         filter(
@@ -282,7 +282,7 @@ def _eight_columns_more(us: pd.DataFrame, counters: Counters) -> str:
     )
 
 
-def _way(c: facts.Chosen) -> str:
+def _way(c: variants.Chosen) -> str:
     return f"`{c.kernel}` of {c.m} × {c.n}{' after a copy' * c.copied}"
 
 
@@ -362,7 +362,7 @@ def _climb(ladder: Ladder) -> str:
     if not ladder.rungs:
         return ""
     top = max(ladder.rungs, key=lambda v: ladder.rate(v, 4096))
-    names = list(facts.rungs())
+    names = list(variants.rungs())
     chain = [v for v in ladder.rungs if v in names[: names.index("wgmma_keep") + 1]]
     steps = sorted(chain, key=lambda v: -ladder.gain(v, 4096))[:3]
     return (

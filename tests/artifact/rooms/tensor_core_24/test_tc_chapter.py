@@ -12,11 +12,11 @@ from artifact.measure import run as harness
 from artifact.rooms.tensor_core_24 import (
     epilogue,
     experiments,
-    facts,
     prepare,
     sass,
     tables,
     trials,
+    variants,
 )
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Counters
 from artifact.rooms.tensor_core_24.prose import hopper_ladder, published_kernel, tuned_family
@@ -67,18 +67,18 @@ def without_ladder(ladder):
 def test_what_takes_a_size():
     hopper = harness.start("tensor_core_24", mode="recorded").machine
     ada = hopper | ADA
-    assert facts.takes(hopper, "wgmma_keep", 4096, 4096, 4096)
-    assert not facts.takes(ada, "wgmma_keep", 4096, 4096, 4096)
-    assert not facts.takes(hopper, "wgmma_stream_k", 512, 512, 4096)  # fewer tiles than SMs
-    assert facts.takes(hopper, "mma_sp_stages_5", 2048, 2048, 2048)
-    assert not facts.takes(ada, "mma_sp_stages_5", 2048, 2048, 2048)
+    assert variants.takes(hopper, "wgmma_keep", 4096, 4096, 4096)
+    assert not variants.takes(ada, "wgmma_keep", 4096, 4096, 4096)
+    assert not variants.takes(hopper, "wgmma_stream_k", 512, 512, 4096)  # fewer tiles than SMs
+    assert variants.takes(hopper, "mma_sp_stages_5", 2048, 2048, 2048)
+    assert not variants.takes(ada, "mma_sp_stages_5", 2048, 2048, 2048)
     shapes = [{"m": s, "n": s, "k": s} for s in (4096, 512)]
-    assert not facts.takes_all(hopper, "wgmma_stream_k", shapes)
+    assert not variants.takes_all(hopper, "wgmma_stream_k", shapes)
 
 
 def test_step_of_the_published_kernel():
     """128 x 128 x 64: A's values and metadata and B, each warp its part; what cp.async writes is a stage."""
-    step = facts.step()
+    step = variants.step()
     assert step.flop == 2 * 128 * 128 * 64
     assert step.written == 128 * 32 * 2 + 64 * 128 * 2 + 128 * 4 * 2
     assert step.read == 4 * (64 * 32 * 2 + 64 * 64 * 2 + 64 * 4 * 2)
@@ -86,26 +86,26 @@ def test_step_of_the_published_kernel():
 
 
 def test_rungs_build_on_what_their_prediction_names():
-    before = {name: rung.before for name, rung in facts.rungs().items()}
+    before = {name: rung.before for name, rung in variants.rungs().items()}
     assert before["wgmma_one_stage"] == "mma_sp"
     assert before["wgmma_tall"] == "wgmma_keep"  # not multicast, the row above
     assert before["wgmma_packed"] == "wgmma_tall"
     assert before["wgmma_split_k"] == "wgmma_keep"
-    assert facts.rungs()["wgmma_keep"].tiles(4096) == 32 * 16
+    assert variants.rungs()["wgmma_keep"].tiles(4096) == 32 * 16
 
 
 def test_predictions_use_the_sign():
-    assert facts.prediction("mma_sp_ca").startswith("0.9×,")
+    assert variants.prediction("mma_sp_ca").startswith("0.9×,")
 
 
 def test_choices_of_the_shipped_file_and_of_a_gpu_without(run, both, ceilings):
     keys = [(4096, 4096, 4096), (1, 2, 3)]
-    found = facts.chosen(run, keys)
+    found = variants.chosen(run, keys)
     assert list(found) == keys[:1]
     table = tables.chosen(found, both, ceilings)
     assert table["shape"].tolist() == ["4096³"]
     assert "1 shapes, 1 combinations" in tuned_family.chosen(table, ceilings, run.gpu)
-    nowhere = facts.chosen(replace(run, gpu="none"), keys)
+    nowhere = variants.chosen(replace(run, gpu="none"), keys)
     empty = tables.chosen(nowhere, both, ceilings)
     assert "no shipped file" in tuned_family.chosen(empty, ceilings, "none")
 
@@ -170,8 +170,8 @@ def test_shared_memory_with_counters_and_without(square, ceilings, counters, run
 def test_side_studies_tell_each_choice(studies, run, counters):
     shapes = room.sweeps("full")["studies"]
     text = published_kernel.side_studies(studies, run.machine, counters, shapes)
-    assert text.count("\n- **") == len(facts.STUDIES)
-    assert text.count("*Predicted:") == len(facts.STUDIES)
+    assert text.count("\n- **") == len(variants.STUDIES)
+    assert text.count("*Predicted:") == len(variants.STUDIES)
     assert "Conflicts are" in text
     assert "nan" not in text
 
@@ -359,7 +359,7 @@ def test_rows_of_b(run):
     """What eight columns more cost is said of shapes with as many tiles, with the counters that show it."""
     rows, counters = experiments.rows(run), experiments.counters_of_rows(run)
     rate = experiments.wide(rows, "tflops")
-    choices = facts.chosen(run, rate.index)
+    choices = variants.chosen(run, rate.index)
     text = tuned_family.rows(rows, counters, choices)
     us = experiments.wide(rows, "median_us")
     more = us.loc[4096, 4104, 4096] / us.loc[4096, 4160, 4096] - 1
@@ -418,7 +418,7 @@ def test_counters_by_columns_are_not_those_of_cubes(run):
 
 @pytest.mark.parametrize(("n", "begin"), [(1, 2), (4, 8), (1000, 16), (4112, 32), (4128, 64), (4096, 128), (192, 128)])
 def test_where_rows_begin(n, begin):
-    assert facts.begin_at(n) == begin
+    assert variants.begin_at(n) == begin
 
 
 def test_version_of_the_library(run):

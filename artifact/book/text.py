@@ -21,6 +21,7 @@ from jinja2.ext import Extension
 
 from artifact import rooms
 from artifact.book.facts import Value, tree
+from artifact.drawing import words
 
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
 _HOLDS = re.compile(r"\{%(-?)\s*holds\s+(.+?)\s*(-?)%\}", re.DOTALL)
@@ -114,7 +115,28 @@ def listed(items: Iterable[object], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed}
+def signed(value: float, digits: int = 0) -> str:
+    """0.123 as "+12%"."""
+    return f"{value:+.{digits}%}"
+
+
+def thousands(value: float, digits: int = 0) -> str:
+    """1234.5 as "1,234"."""
+    return f"{value:,.{digits}f}"
+
+
+def at(ratios: Mapping[str, float]) -> str:
+    """Ratios by where they are: "1.00× at 4096³ and 2.00× at 8192³"."""
+    return listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
+
+
+def between(loop: jinja2.runtime.LoopContext) -> str:
+    """What stands after an item of a list in a loop: a comma, "and" before the last, nothing after it."""
+    return "" if loop.last else " and " if loop.revindex == 2 else ", "
+
+
+FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed, "signed": signed}
+FILTERS |= {"thousands": thousands, "at": at, "between": between, "more": words.more, "change": words.change}
 
 
 # ---------------------------------------------------------------- the template language

@@ -83,6 +83,11 @@ def rows(run: Run) -> pd.DataFrame | None:
     return _on_hopper(run, "rows", ROWS)
 
 
+def chosen_of_rows(run: Run, rows: pd.DataFrame | None) -> dict[tuple, variants.Chosen]:
+    """What the tuner chose for the shapes of `rows`, by shape."""
+    return variants.chosen(run, wide(rows, "tflops").index) if rows is not None else {}
+
+
 def small(run: Run) -> pd.DataFrame | None:
     """`SMALL` where there are few tiles; None where no record has it, or the GPU has none of the kernels."""
     return _on_hopper(run, "small", SMALL)
@@ -131,6 +136,12 @@ def _on_hopper(
         return None
     return measure(run, experiment, names, shapes)
 
+
+#: Who is measured at any size.
+RAGGED = ("mma_sp", "auto", "cublaslt")
+#: `auto` over cuSPARSELt's best should be at `AIM`, from the work of 4096³ on.
+AIM = 1.10
+LARGE = 2 * 4096**3  # FLOP
 
 #: Who is measured alone, how long, and how often at most.
 ALONE = ("wgmma_keep", "auto", "cusparselt")

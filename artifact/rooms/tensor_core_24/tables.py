@@ -72,7 +72,7 @@ def eight_rungs(eights: pd.DataFrame | None) -> pd.DataFrame:
 
 @captioned("What the profiler counted of the FP8 kernels and of both libraries.")
 def eight_counted(rows: pd.DataFrame) -> Styler | None:
-    """Counters of the FP8 kernels and both libraries; rows: `eight_bits.counted`. None without."""
+    """Counters of the FP8 kernels and both libraries; rows: `fp8.counted`. None without."""
     if rows.empty:
         return None
     df = pd.DataFrame(

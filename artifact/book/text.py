@@ -190,10 +190,16 @@ def _path(node: nodes.Node) -> str:
     return ""
 
 
+class _Missing(jinja2.StrictUndefined):
+    """A fact that is not known, in filters, too: what formats a number or takes its size asks for it in vain."""
+
+    __format__ = __abs__ = __round__ = jinja2.StrictUndefined._fail_with_undefined_error
+
+
 @cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
+        undefined=_Missing, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     made.filters |= FILTERS
     return made

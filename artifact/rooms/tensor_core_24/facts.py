@@ -44,7 +44,7 @@ POST_SMS, POST_CLOCK = 46, 2.475e9
 PER_CLOCK = 2 * TENSOR_FLOP_PER_CLOCK[(9, 0)]
 WHOLE = (4096, 4096, 4096)
 #: Blocks of the template that stand together, in their order.
-STUDIES = (
+STUDY_BLOCKS = (
     "studies",
     "study_ca",
     "study_conflicts",
@@ -55,7 +55,7 @@ STUDIES = (
     "study_stages",
     "study_stages_5",
 )
-IDEAS = (
+IDEA_BLOCKS = (
     "multicast",
     "multicast_counted",
     "packed",
@@ -153,8 +153,8 @@ def predictions() -> Iterator[Fact]:
 
 def _stated(benchmarks: pd.DataFrame, quantity: str) -> dict[int, float]:
     """What the source states of its kernel, by size."""
-    rows = benchmarks[(benchmarks["quantity"] == quantity) & benchmarks["size"].notna()]
-    rows = rows[rows["variant"].isin(["mma_sp", np.nan])] if quantity == "tflops" else rows
+    mine = benchmarks[(benchmarks["quantity"] == quantity) & (benchmarks["variant"] == "mma_sp")]
+    rows = mine[mine["size"].notna()]
     return dict(zip(rows["size"].astype(int), rows["low"], strict=True))
 
 
@@ -177,6 +177,8 @@ def share(square: pd.DataFrame, benchmarks: pd.DataFrame) -> Iterator[Fact]:
 def instruction(square: pd.DataFrame, ceilings: Ceilings) -> Iterator[Fact]:
     """What loops of one instruction sustain, and contenders at 4096³, TFLOP/s."""
     yield from each("peak", ceilings.peak)
+    if ceilings.two_instructions:
+        yield "peak.best_wgmma_sp", ceilings.peak[ceilings.best_sparse]
     yield from each("rate", {v: by_size(square, v)[4096] for v in ("mma_sp", "cusparselt", "cublaslt")})
     library = by_size(square, "cusparselt")
     yield from under("library.most", tflops=library.max(), size=cube(library.idxmax()))

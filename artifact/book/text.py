@@ -22,7 +22,7 @@ from jinja2.ext import Extension
 
 from artifact import rooms
 from artifact.book.facts import Value, tree
-from artifact.drawing.words import change
+from artifact.drawing import words
 
 PAGES = Path(__file__).parent / "pages"
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
@@ -56,7 +56,7 @@ class Text:
 class _Undefined(jinja2.StrictUndefined):
     """What no fact gives; it cannot be written as a number either."""
 
-    __format__ = jinja2.StrictUndefined.__str__
+    __format__ = __abs__ = __round__ = jinja2.StrictUndefined._fail_with_undefined_error
 
 
 def _missing(error: jinja2.UndefinedError) -> str:
@@ -149,8 +149,28 @@ def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> s
     return listed(each) if each else ""
 
 
-FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed, "change": change}
-FILTERS |= {"sparsity": sparsity, "by_sparsity": by_sparsity}
+def signed(value: float, digits: int = 0) -> str:
+    """0.123 as "+12%"."""
+    return f"{value:+.{digits}%}"
+
+
+def thousands(value: float, digits: int = 0) -> str:
+    """1234.5 as "1,234"."""
+    return f"{value:,.{digits}f}"
+
+
+def at(ratios: Mapping[str, float]) -> str:
+    """Ratios by where they are: "1.00× at 4096³ and 2.00× at 8192³"."""
+    return listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
+
+
+def between(loop: jinja2.runtime.LoopContext) -> str:
+    """What stands after an item of a list in a loop: a comma, "and" before the last, nothing after it."""
+    return "" if loop.last else " and " if loop.revindex == 2 else ", "
+
+
+_ALL = (x, pct, n, sci, span, listed, signed, thousands, at, between, words.more, words.change, sparsity, by_sparsity)
+FILTERS = {form.__name__: form for form in _ALL}
 
 
 # ---------------------------------------------------------------- the template language

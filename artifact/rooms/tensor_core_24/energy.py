@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import bench
-from artifact.rooms.tensor_core_24 import experiments, facts
+from artifact.rooms.tensor_core_24 import experiments, variants
 from artifact.rooms.tensor_core_24.experiments import Counters
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import family
@@ -74,7 +74,7 @@ LARGER = "wgmma_three"
 THREE_GROUPS = room.RUNGS[LARGER][0]
 
 
-def joules(df: pd.DataFrame, machine: facts.Machine) -> pd.DataFrame:
+def joules(df: pd.DataFrame, machine: variants.Machine) -> pd.DataFrame:
     """Energy of a launch at the points that tell it: variant, m, n, k, median_us, low_j, high_j, low_pj, high_pj.
 
     df: records. low_j is NVML's average times the median; that average lags behind a load that grows, so it is
@@ -254,7 +254,7 @@ class View:
         return self.model.parts(self.largest)
 
 
-def view(counters: Counters, df: pd.DataFrame, machine: facts.Machine) -> View:
+def view(counters: Counters, df: pd.DataFrame, machine: variants.Machine) -> View:
     """df: records of several experiments; of a point that is in two of them both rows are kept."""
     sms = machine["sm_count"]
     rows = activity(counters, sms)

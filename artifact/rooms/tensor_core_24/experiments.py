@@ -18,7 +18,7 @@ from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
 from artifact.measure.run import Run, Timer
 from artifact.rooms.tensor_core_24 import epilogue as epilogue_
-from artifact.rooms.tensor_core_24 import facts, prepare
+from artifact.rooms.tensor_core_24 import prepare, variants
 from kernels import tensor_core_24 as room
 
 ROOM = "tensor_core_24"
@@ -33,7 +33,7 @@ def stated(part: str) -> pd.DataFrame:
 def measure(
     run: Run,
     experiment: str,
-    names: Iterable[str] = facts.MAIN,
+    names: Iterable[str] = variants.MAIN,
     shapes: Sequence[dict] | None = None,
     timer: Timer = bench.time,
 ) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def measure(
 def studies(run: Run) -> pd.DataFrame:
     """The side studies that fit this GPU, beside the published kernel and the library."""
     shapes = room.sweeps(run.preset)["studies"]
-    fitting = [v for v in facts.STUDIES if facts.takes_all(run.machine, v, shapes)]
+    fitting = [v for v in variants.STUDIES if variants.takes_all(run.machine, v, shapes)]
     names = _known(run, fitting, "studies")
     return measure(run, "studies", ["mma_sp", *names, "cusparselt"])
 
@@ -81,6 +81,11 @@ SMALL = ("wgmma_cp_async", "auto", "cusparselt", "cublaslt")
 def rows(run: Run) -> pd.DataFrame | None:
     """`ROWS` by where rows of B begin; None where no record has it, or the GPU has none of the kernels."""
     return _on_hopper(run, "rows", ROWS)
+
+
+def chosen_of_rows(run: Run, rows: pd.DataFrame | None) -> dict[tuple, variants.Chosen]:
+    """What the tuner chose for the shapes of `rows`, by shape."""
+    return variants.chosen(run, wide(rows, "tflops").index) if rows is not None else {}
 
 
 def small(run: Run) -> pd.DataFrame | None:
@@ -125,12 +130,18 @@ def _on_hopper(
     """An experiment of Hopper's kernels; None where the GPU does not take them, or no record has it."""
     shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
     rungs = [v for v in names if v in room.RUNGS]
-    if not (facts.is_hopper(run.machine) and all(facts.takes_all(run.machine, v, shapes) for v in rungs)):
+    if not (variants.is_hopper(run.machine) and all(variants.takes_all(run.machine, v, shapes) for v in rungs)):
         return None
     if run.mode != "measure" and not (run.folder / f"{experiment}.csv").is_file():
         return None
     return measure(run, experiment, names, shapes)
 
+
+#: Who is measured at any size.
+RAGGED = ("mma_sp", "auto", "cublaslt")
+#: `auto` over cuSPARSELt's best should be at `AIM`, from the work of 4096³ on.
+AIM = 1.10
+LARGE = 2 * 4096**3  # FLOP
 
 #: Who is measured alone, how long, and how often at most.
 ALONE = ("wgmma_keep", "auto", "cusparselt")
@@ -185,7 +196,7 @@ class Ladder:
     """The rungs that this GPU runs, at every size of the sweep that they take."""
 
     frame: pd.DataFrame
-    rungs: dict[str, facts.Rung]
+    rungs: dict[str, variants.Rung]
     climbed: list[int]  #: the largest sizes that every rung takes, at most two
     has_gaps: bool  #: at one size there are fewer tiles than a rung needs
 
@@ -200,7 +211,7 @@ class Ladder:
 
     @property
     def predictions(self) -> dict[str, str]:
-        return {name: facts.prediction(name) for name in ("mma_sp", *self.rungs, "auto")}
+        return {name: variants.prediction(name) for name in ("mma_sp", *self.rungs, "auto")}
 
     @property
     def before(self) -> dict[str, str]:
@@ -219,14 +230,14 @@ class Ladder:
 def ladder(run: Run) -> Ladder:
     """Every rung at every size that it takes; sizes that one of them does not take are a record of their own."""
     sweep = room.sweeps(run.preset)["ladder"]
-    rungs = facts.rungs()
-    taken = [v for v in rungs if any(facts.takes_all(run.machine, v, [s]) for s in sweep)]
+    rungs = variants.rungs()
+    taken = [v for v in rungs if any(variants.takes_all(run.machine, v, [s]) for s in sweep)]
     here = {v: rungs[v] for v in _known(run, taken, "ladder", "ladder_small")}
-    whole = [s for s in sweep if all(facts.takes_all(run.machine, name, [s]) for name in here)]
+    whole = [s for s in sweep if all(variants.takes_all(run.machine, name, [s]) for name in here)]
     part = [s for s in sweep if s not in whole]
     frames = []
     for experiment, shapes in (("ladder", whole), ("ladder_small", part)):
-        names = [name for name in here if facts.takes_all(run.machine, name, shapes)]
+        names = [name for name in here if variants.takes_all(run.machine, name, shapes)]
         if shapes:
             names = ["mma_sp", *names, "auto", "cusparselt", "cublaslt"]
             frames.append(measure(run, experiment, names, shapes))
@@ -282,7 +293,7 @@ class Ceilings:
         return found
 
 
-def ceilings(ceiling_run: Run, machine: facts.Machine) -> Ceilings:
+def ceilings(ceiling_run: Run, machine: variants.Machine) -> Ceilings:
     """ceiling_run: the run of the room "ceilings"; machine: of the chapter's run."""
     measured = ceilings_.measure(ceiling_run)
     peaks = ceilings_.tensor_cores(measured, machine).set_index("variant")["measured"].to_dict()

@@ -34,7 +34,8 @@ from artifact import baselines
 from artifact.measure import bench, check, records, willing
 from artifact.measure import run as harness
 from artifact.measure.run import Run
-from artifact.rooms.tensor_core_24 import facts
+from artifact.rooms.tensor_core_24 import energy, variants
+from artifact.rooms.tensor_core_24.experiments import Counters
 from kernels import jit, tuning
 from kernels.contract import Problem
 from kernels.formats import eight, half, two_four_eight
@@ -51,7 +52,9 @@ CONTENDERS = (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight
 #: With whom the layout of a linear layer is compared, from which size on.
 LINEAR = ("fp8_auto", "cusparselt", "cublaslt_eight")
 SMALLEST = 4096
-#: For the looks of figures, as facts.ORDER.
+#: Whose counters are shown, our best and what it is held against.
+COUNTED = ("fp8_packed", "fp8_direct", "fp8_pairs", "fp8_auto", "cusparselt", "cublaslt_eight")
+#: For the looks of figures, as variants.ORDER.
 ORDER = tuple(fp8.VARIANTS)
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address, more tiles than SMs.
 RAGGED = (
@@ -170,10 +173,18 @@ def outputs(run: Run) -> pd.DataFrame | None:
     return run.measure("fp8_outputs", made, mine)
 
 
+def counted(counters: Counters, sms: int) -> pd.DataFrame:
+    """Of `COUNTED`, as `energy.activity`, by size and contender; empty where nothing was counted. sms: of the GPU."""
+    rows = energy.activity(counters, sms)
+    rows = rows[rows["variant"].isin(COUNTED)].set_index(["size", "variant"])
+    order = {v: i for i, v in enumerate(COUNTED)}
+    return rows.sort_index(key=lambda level: level.map(order) if level.name == "variant" else level)
+
+
 def _measured(run: Run, experiment: str) -> bool:
     """Whether there are records, or will be."""
     if run.mode == "measure":
-        return facts.is_hopper(run.machine)
+        return variants.is_hopper(run.machine)
     return (run.folder / f"{experiment}.csv").exists()
 
 

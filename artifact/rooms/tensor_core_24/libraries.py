@@ -15,13 +15,10 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths
-from artifact.drawing.words import listed, shape
 from artifact.measure import device, records
 from artifact.measure import run as harness
-from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import experiments
-from artifact.rooms.tensor_core_24.prose.tuned_family import AIM, LARGE
 from kernels import tensor_core_24 as room
 
 EXPERIMENTS = ("square", "llm")
@@ -61,35 +58,6 @@ def read(run: Run) -> dict[str, pd.DataFrame]:
         if all(path.is_file() for path in files):
             found[folder.name] = pd.concat(map(records.read, files), ignore_index=True)
     return dict(sorted(found.items(), key=lambda item: [int(x) for x in item[0].split(".")]))
-
-
-def said(found: dict[str, pd.DataFrame], both: pd.DataFrame, own: str | None) -> str:
-    """How `auto` does against each other version, and that version against the records' own.
-
-    found: as `read` returns it; both: the chapter's squares and layers, measured with version `own`.
-    """
-    return "\n\n".join(_one(version, df, both, own) for version, df in found.items() if version != own)
-
-
-def _one(version: str, df: pd.DataFrame, both: pd.DataFrame, own: str | None) -> str:
-    us, mine = (experiments.wide(frame, "median_us") for frame in (df, both))
-    over = us["cusparselt"] / us["auto"]
-    large = over[[2 * m * n * k >= LARGE for m, n, k in over.index]]
-    behind = over[over < 1]
-    text = (
-        f"**cuSPARSELt {version}**, in a run of its own with `auto` beside it: over {len(over)} shapes `auto` is at "
-        f"{geomean(over):.2f}× its best algorithm, {over.min():.2f}× at {shape(over.idxmin())}"
-    )
-    if len(large):
-        reach = f"{(large >= AIM).sum()} of {len(large)} reach {AIM:.2f}×"
-        text += f", from the work of 4096³ on {geomean(large):.2f}×; {reach}"
-    text += f". {'It is nowhere behind' if behind.empty else f'It is behind at {listed(map(shape, behind.index))}'}."
-    shared = us.index.intersection(mine.index)
-    if len(shared):
-        # Two runs are two clocks: what both have in common is `auto`.
-        newer = (mine["cusparselt"] / mine["auto"])[shared] / over[shared]
-        text += f" Each held against `auto`, it is at {geomean(newer):.2f}× of version {own or 'unknown'}."
-    return text
 
 
 def main() -> None:

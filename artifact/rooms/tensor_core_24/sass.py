@@ -10,7 +10,7 @@ import pandas as pd
 
 from artifact.drawing.compiled import instructions
 from artifact.drawing.prose import captioned
-from artifact.rooms.tensor_core_24 import facts
+from artifact.rooms.tensor_core_24 import variants
 from kernels import jit
 from kernels import tensor_core_24 as room
 
@@ -80,7 +80,7 @@ def ladder_table(report: pd.DataFrame) -> pd.DataFrame:
     rows = ladder_rows(report)
     used = rows[["registers", "HGMMA.SP", "UTMALDG", "instructions"]].copy()
     used["spills"] = np.where(rows["spills"], "yes", "no")
-    rungs = facts.rungs()
+    rungs = variants.rungs()
     used.insert(1, "shared [KiB]", [rungs[name].shared_kib for name in used.index])
     return used.rename(columns={"UTMALDG": "TMA loads"}).reset_index()
 

@@ -10,7 +10,7 @@ from pandas.io.formats.style import Styler
 
 from artifact.drawing import plot, prose, words
 from artifact.drawing.prose import captioned
-from artifact.rooms.tensor_core_24 import experiments, facts, figures
+from artifact.rooms.tensor_core_24 import experiments, figures, variants
 from artifact.rooms.tensor_core_24.energy import View
 from artifact.rooms.tensor_core_24.experiments import Ceilings, Ladder, Profile, by_size, wide
 from kernels.tensor_core_24 import fp8_family
@@ -28,7 +28,7 @@ def rungs() -> pd.DataFrame:
             "tile": f"{r.m} × {r.n}",
             "idea": prose.inline_code(r.idea),
         }
-        for r in facts.rungs().values()
+        for r in variants.rungs().values()
     )
 
 
@@ -72,7 +72,7 @@ def eight_rungs(eights: pd.DataFrame | None) -> pd.DataFrame:
 
 @captioned("What the profiler counted of the FP8 kernels and of both libraries.")
 def eight_counted(rows: pd.DataFrame) -> Styler | None:
-    """Counters of the FP8 kernels and both libraries; rows: `eight_bits.counted`. None without."""
+    """Counters of the FP8 kernels and both libraries; rows: `fp8.counted`. None without."""
     if rows.empty:
         return None
     df = pd.DataFrame(
@@ -161,7 +161,7 @@ def energy(view: View, ladder: Ladder) -> Styler | None:
 
 
 @captioned("What the tuner chose for each shape, and how fast that is.")
-def chosen(chosen: dict[tuple, facts.Chosen], both: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
+def chosen(chosen: dict[tuple, variants.Chosen], both: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     """What the tuner chose, and how fast it is; both: records of the shapes."""
     rates, us = wide(both, "tflops")["auto"], wide(both, "median_us")
     best = ceilings.best_sparse
@@ -210,7 +210,7 @@ def rows(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "M × N × K": " × ".join(map(str, key)),
-            "rows at [B]": facts.begin_at(key[1]),
+            "rows at [B]": variants.begin_at(key[1]),
             "lean": f"{row['wgmma_lean']:.0f}",
             "tall": f"{row['wgmma_lean_tall']:.0f}",
             "clusters": f"{row['wgmma_clusters']:.0f}",
@@ -275,5 +275,5 @@ def float16(halves: pd.DataFrame, square: pd.DataFrame) -> pd.DataFrame:
             "error, BF16": f"{bf['rel_err'][v]:.1e}",
             "error, FP16": f"{fp['rel_err'][v]:.1e}",
         }
-        for v in facts.MAIN
+        for v in variants.MAIN
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 
 from artifact.drawing import words
-from artifact.measure.records import geomean
 
 FILE = "tried.csv"
 COLUMNS = ("trial", "beside", "m", "n", "k", "unit", "beside_value", "value")
@@ -136,19 +135,3 @@ def table(df: pd.DataFrame, known: Trials) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def said_of_eight(df: pd.DataFrame | None) -> str:
-    """How far groups of half a step came, and what is left where nothing is loaded."""
-    if df is None or not {"halves", "halves_unloaded", "unloaded", "unloaded_unstored"} <= set(df["trial"]):
-        return ""
-    gain = df.groupby("trial")["gain"].agg(geomean)
-    before = df[df["trial"] == "halves"].set_index("m")["beside_value"]
-    bare = df[df["trial"] == "halves_unloaded"].set_index("m")["beside_value"]
-    share = words.listed(f"{bare[m] / before[m]:.0%} at {words.cube(int(m))}" for m in before.index)
-    return (
-        f"It showed in a kernel that loads nothing and multiplies what lies in shared memory: that took {share} of all "
-        f"clocks, so that no order of tiles could have helped much. With a group for each half of a step "
-        f"`fp8_packed` needs {1 / gain['halves']:.2f} of its clocks. What is left there is small: without "
-        f"loads {1 / gain['unloaded']:.2f} of the clocks, without stores, too, {1 / gain['unloaded_unstored']:.2f}."
-    )

@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact.drawing.cells import NO_COUNTERS
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
-from artifact.rooms.tensor_core_24 import energy, experiments, figures, tables
+from artifact.rooms.tensor_core_24 import energy, experiments, facts, figures, tables
 from artifact.rooms.tensor_core_24.experiments import Counters
-from artifact.rooms.tensor_core_24.prose import power
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import family
 
@@ -185,34 +183,20 @@ def test_the_least_clock_of_a_peak_does_its_rate():
 # ---------------------------------------------------------------- the chapter
 
 
-def test_the_sentences_name_every_miss(view, ladder):
-    text = power.model(view)
-    for row in view.judged[view.judged["error"].abs() > energy.BAR].itertuples():
-        assert f"`{row.variant}` at {row.size}³ ({row.error:+.1%})" in text
-    assert "None is beyond" not in text
-    good = replace(view, judged=view.judged.assign(error=0.01))
-    assert "None is beyond 5%." in power.model(good)
-    missed = energy.clocks(view.rows, SMS)
-    assert f"at {(missed['error'].abs() <= energy.BAR).sum()} of {len(missed)} points" in power.clocks(view)
-    told = power.harness(view, ladder)
-    assert f"where the profile has {view.largest['ghz'].min():.2f} to" in told and "nan" not in told
-
-
 def test_the_prediction_does_not_know_what_came(view):
-    text = power.larger(view)
     found = energy.larger_tile(view.rows, view.size, SMS)
     assert found["anchor"].tolist() == list(energy.ANCHORS)
-    came = view.largest["us"]["auto"] / view.largest["us"][energy.LARGER]
-    assert f"`{energy.LARGER}` came to {came:.2f}×" in text
     mine = view.rows["variant"].isin(energy.OF_THREE)
     slow = view.rows.assign(us=view.rows["us"].where(~mine, 9e9), ghz=view.rows["ghz"].where(~mine, 0.1))
     assert energy.larger_tile(slow, view.size, SMS).equals(found)
-    assert "nobody has profiled it" in power.larger(replace(view, rows=view.rows[~mine]))
-    assert all(f"{r:.2f}× of `auto`" in text for r in found["over_auto"])
     assert found["us"].is_monotonic_increasing, "shared memory waits, the port does not"
+    got = dict(facts.models(view))
+    assert got["larger.came.ratio"] == view.largest["us"]["auto"] / view.largest["us"][energy.LARGER]
+    unseen = dict(facts.models(replace(view, rows=view.rows[~mine])))
+    assert "larger.port" in unseen and "larger.came.ratio" not in unseen
     some = view.rows[view.rows["variant"] != "wgmma_tall"]
     assert energy.larger_tile(some, view.size, SMS).empty
-    assert power.larger(replace(view, rows=some)) == ""
+    assert "larger.port" not in dict(facts.models(replace(view, rows=some)))
 
 
 def test_an_anchor_takes_the_models_errors_along(view):
@@ -228,18 +212,14 @@ def test_an_anchor_takes_the_models_errors_along(view):
 def test_who_runs_alone(run, square):
     told = experiments.alone(run)
     assert set(told["variant"]) == set(experiments.ALONE)
-    text = power.alone(told, square)
     ratios = experiments.over(told, "auto", "cusparselt")
-    assert all(f"{ratio:.2f}× at {size}³" in text for size, ratio in ratios.items())
-    assert "16384³)" in text and "nan" not in text, "the largest was capped"
-    capped = [set(df["m"][df["throttle"].str.contains("power")]) for df in (told, square)]
-    large = sorted(capped[0] & capped[1] & set(told["m"]))
-    mean = np.exp(np.log(ratios[large] / experiments.over(square, "auto", "cusparselt")[large]).mean())
+    got = dict(facts.turns(told, square))
+    assert all(got[f"alone.at.{size}³.alone"] == ratio for size, ratio in ratios.items())
+    assert "16384³" in got["alone.sizes"], "the largest was capped"
     thrifty = told.assign(median_us=told["median_us"].where(told["variant"] != "auto", 0.9 * told["median_us"]))
-    assert f"the thriftier kernel gains {mean / 0.9 - 1:.1%}" in power.alone(thrifty, square)
-    cool = told.assign(throttle="none")
-    assert "At none of these sizes did power lower" in power.alone(cool, square)
-    assert power.alone(None, square) == power.alone(told, square[square["m"] == 512]) == ""
+    assert dict(facts.turns(thrifty, square))["alone.mean"] == pytest.approx((1 + got["alone.mean"]) / 0.9 - 1)
+    assert "alone.mean" not in dict(facts.turns(told.assign(throttle="none"), square))
+    assert set(dict(facts.turns(None, square))) == {"alone.seconds", "alone.launches"}
 
 
 def test_a_record_without_it_says_nothing_of_who_runs_alone(run, tmp_path):
@@ -263,18 +243,15 @@ def test_both_models_together_are_further_off_than_the_one(view):
     assert set(found["variant"]) == set(energy.STREAMING)
     alone = view.judged.set_index(["size", "variant"])["error"].abs()
     assert found["error"].abs().max() > alone[list(zip(found["size"], found["variant"], strict=True))].max()
-    good = (found["error"].abs() <= energy.BAR).sum()
-    assert f"within 5% at {good} of {len(found)} points, and are off by up to" in power.clocks(view)
 
 
 def test_without_counters(run, ladder):
     view = energy.view(Counters({}), ladder.frame, run.machine)
-    assert power.model(view) == NO_COUNTERS and not view.tells
-    assert power.larger(view) == power.clocks(view) == power.harness(view, ladder) == ""
+    assert not list(facts.models(view)) and not view.tells
     assert tables.energy(view, ladder) is None
-    assert "come near" not in power.measured(view, run.machine)
+    assert "energy.points" in dict(facts.power(view, ladder, run.machine))
     nothing = energy.view(Counters({}), ladder.frame.assign(power_w=100.0), run.machine)
-    assert "near the limit nowhere" in power.measured(nothing, run.machine)
+    assert "energy.points" not in dict(facts.power(nothing, ladder, run.machine))
 
 
 def test_there_is_no_table_where_the_profiled_size_was_not_measured(view, ladder):
@@ -300,9 +277,7 @@ def test_the_figure_draws_every_term(view):
 
 def test_peaks_are_stated_with_their_clocks(view, run):
     ceilings = experiments.ceilings(harness.start("ceilings", mode="recorded"), run.machine)
-    text = power.peaks(view, ceilings, run.machine)
-    assert "1.98 GHz meanwhile, from outside" in text and "69% of that, at 1.49 GHz" in text
-    assert "would be at 76% or more" in text
-    slow = replace(ceilings, peak=ceilings.peak | {"wgmma_sp_ra": 900.0, "wgmma_sp": 900.0})
-    assert "the records do not say" in power.peaks(view, slow, run.machine)
-    assert power.peaks(view, replace(ceilings, peak={}), run.machine) == ""
+    got = dict(facts.peaks(view, ceilings, run.machine))
+    assert got["peaks.share"] == pytest.approx(got["peaks.rate"] / ceilings.peak[ceilings.best_sparse])
+    assert got["peaks.needs"] > got["peaks.ghz"]
+    assert not list(facts.peaks(view, replace(ceilings, peak={}), run.machine))

@@ -14,8 +14,7 @@ import synthetic
 from artifact import baselines, paths
 from artifact.baselines import cusparselt
 from artifact.measure import check, records
-from artifact.rooms.tensor_core_24 import energy, experiments, fp8, tables, trials
-from artifact.rooms.tensor_core_24.prose import eight_bits
+from artifact.rooms.tensor_core_24 import energy, experiments, facts, fp8, tables, trials
 from artifact.verdicts import load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
 from kernels import tensor_core_24 as room
@@ -113,26 +112,20 @@ def test_errors_of_eight_bits_are_recorded_for_eight_bits_alone(tmp_path):
 # ---------------------------------------------------------------- the page
 
 
-def test_where_nothing_was_measured_the_page_says_so():
-    assert eight_bits.against_libraries(None) == eight_bits.NOT_MEASURED
-    silent = eight_bits.over_bfloat16(None, None), eight_bits.kinds(None), eight_bits.accuracy(None)
-    assert silent == ("", "", "")
-
-
-def test_sentences_take_their_numbers_from_the_records():
+def test_facts_take_their_numbers_from_the_records():
     df = frame((1.2, 1.1, 1.0, 0.9), 1.6)
-    said = eight_bits.against_libraries(df)
-    assert f"{(1.2 * 1.1 * 1.0 * 0.9) ** 0.25:.2f}× in the geometric mean of 4 shapes" in said
-    assert "short of" not in said.split(".")[0] or "1.05×" in said
-    assert "Under 0.95×, where it should be nowhere" in said and "0.90×" in said
-    assert "it is 1.60× at 8192³, at least our aim of 1.5×" in said
     square = df[df["variant"] == "fp8_auto"].assign(variant="auto")
     square["median_us"] *= 2
-    assert "0.50 of the time" in eight_bits.over_bfloat16(df, square)
-    assert "5.0e-03 in the norm" in eight_bits.accuracy(df)
+    got = dict(facts.eight(df, square))
+    assert got["eight.best.mean"] == pytest.approx((1.2 * 1.1 * 1.0 * 0.9) ** 0.25) and got["eight.best.count"] == 4
+    assert got["eight.dense.at.8192³"] == pytest.approx(1.6) and got["eight.time.least"] == 0.5
+    assert got["eight.error.most"] == 0.005
     auto = df[(df["variant"] == "fp8_auto") & (df["m"] == 4096)]
     slower = auto.assign(label="e4m3 to e4m3", median_us=auto["median_us"] * 1.03)
-    assert "e4m3 to e4m3 1.030" in eight_bits.kinds(pd.concat([auto, slower]))
+    assert dict(facts.eight_outputs(pd.concat([auto, slower])))["eight.outputs.time.e4m3 to e4m3"] == pytest.approx(
+        1.03
+    )
+    assert not list(facts.eight(None, square)) and not list(facts.eight_outputs(None))
 
 
 def counters_of(slower: float, at_clock: float) -> experiments.Counters:
@@ -148,24 +141,18 @@ def counters_of(slower: float, at_clock: float) -> experiments.Counters:
     return experiments.Counters(values)
 
 
-@pytest.mark.parametrize(
-    "slower,at_clock,says",
-    [
-        (1.25, 1.1, "At 4096³ it is 1.14×: 1.25× its clocks at 1.10× its clock rate"),
-        (1.25, 1.1, "there 56% of all clocks in ours and 70% in theirs."),
-        (1.25, 1.1, "clocks in which the tensor cores wait, while it runs at the higher clock."),
-        (1.0, 0.8, "what holds it back is the clock that power leaves it."),
-    ],
-)
-def test_counters_tell_what_holds_ours_back(slower, at_clock, says):
-    rows = eight_bits.counted(counters_of(slower, at_clock), 132)
-    assert says in eight_bits.held_back(rows, 1980)
+def test_counters_tell_what_holds_ours_back():
+    rows = fp8.counted(counters_of(1.25, 1.1), 132)
+    got = dict(facts.eight_counted(rows, {"sm_mhz_max": 1980}))
+    assert (got["beside.clocks.last"], got["beside.ghz.last"]) == pytest.approx((1.25, 1.1))
+    assert (got["beside.busy.ours"], got["beside.busy.theirs"]) == pytest.approx((0.56, 0.7))
+    assert got["beside.us.last"] == pytest.approx(1.25 / 1.1)
     assert list(tables.eight_counted(rows).data["contender"]) == ["fp8_auto", "cusparselt"]
 
 
-def test_without_counters_the_page_says_so():
-    rows = eight_bits.counted(experiments.Counters({}), 132)
-    assert eight_bits.held_back(rows, 1980) == eight_bits.NOT_COUNTED
+def test_without_counters_there_is_nothing_to_say():
+    rows = fp8.counted(experiments.Counters({}), 132)
+    assert not list(facts.eight_counted(rows, {"sm_mhz_max": 1980}))
     assert tables.eight_counted(rows) is None
 
 
@@ -185,7 +172,7 @@ def test_every_trial_that_is_recorded_has_its_row_and_its_outcome():
     halves = df[(df["trial"] == "halves") & (df["m"] == 8192)].iloc[0]
     ours = table.iloc[list(dict.fromkeys(df["trial"])).index("halves")]["came"]
     assert f"{halves['beside_value'] / halves['value']:.2f}× at 8192³" in ours and "in clocks; kept" in ours
-    assert "loads nothing" in trials.said_of_eight(df)
+    assert dict(facts.eight_tried(df))["eight.left.unloaded"] < 1
 
 
 def test_trials_of_the_ladder_are_told_likewise():
@@ -198,7 +185,7 @@ def test_trials_of_the_ladder_are_told_likewise():
 
 
 def test_without_trials_nothing_is_said_and_another_file_is_named(tmp_path):
-    assert trials.read(tmp_path, trials.EIGHT) is None and trials.said_of_eight(None) == ""
+    assert trials.read(tmp_path, trials.EIGHT) is None and not list(facts.eight_tried(None))
     (tmp_path / trials.FILE).write_text("trial,m\nhalves,1\n")
     with pytest.raises(ValueError, match="tried.csv: it has the columns"):
         trials.read(tmp_path, trials.EIGHT)
@@ -214,13 +201,10 @@ def test_without_trials_nothing_is_said_and_another_file_is_named(tmp_path):
 # ---------------------------------------------------------------- the experiment
 
 
-def test_the_table_has_what_was_measured_and_prose_the_clock():
+def test_the_table_has_what_was_measured():
     seen = {"throttle": "software power cap", "power_w": 690.2, "sm_mhz": 1455.0, "tflops": 1850.4}
     rows = [{"variant": v, **dict.fromkeys("mnk", 8192), **seen} for v in fp8_family.RUNGS]
     assert set(tables.eight_rungs(pd.DataFrame(rows))["TFLOP/s, 8192³"]) == {"1,850"}
-    said = eight_bits.power(pd.DataFrame(rows))
-    assert "From 8192³ on power" in said and "690 W" in said and "1,455 MHz" in said
-    assert eight_bits.power(pd.DataFrame(rows).assign(throttle="none")) == ""
 
 
 def run_of(mode: str, folder, capability: str = "9.0"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from artifact.measure import records
-from artifact.rooms.tensor_core_24 import experiments, libraries
+from artifact.rooms.tensor_core_24 import experiments, facts, libraries
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +41,22 @@ def test_versions_are_read_in_their_order_and_only_whole_ones(run, tmp_path):
 def test_what_is_said_is_what_was_measured(run, both, tmp_path, faster):
     """The clock of the other run is not the library's doing."""
     other(run, tmp_path, "0.10.0", faster)
-    text = libraries.said(libraries.read(replace(run, folder=tmp_path)), both, "0.8.0")
+    got = dict(facts.other_libraries(libraries.read(replace(run, folder=tmp_path)), both, {"cusparselt": "0.8.0"}))
     us = experiments.wide(both, "median_us")
     over = us["cusparselt"] / us["auto"] / faster
-    assert f"is at {records.geomean(over):.2f}× its best" in text and f"{over.min():.2f}× at" in text
-    assert f"it is at {faster:.2f}× of version 0.8.0" in text and "nan" not in text
+    assert got["other.0_10_0.best.mean"] == pytest.approx(records.geomean(over))
+    assert got["other.0_10_0.best.low"] == pytest.approx(over.min())
+    assert got["other.0_10_0.newer"] == pytest.approx(faster)
     large = [ratio for (m, n, k), ratio in over.items() if m * n * k >= 4096**3]
-    assert f"{sum(r >= 1.1 for r in large)} of {len(large)} reach 1.10×" in text
-    assert ("nowhere behind" in text) == (over.min() >= 1)
-    assert ("behind at" in text) == (over.min() < 1)
+    assert got["other.0_10_0.large.reached"] == sum(r >= 1.1 for r in large)
+    assert got["other.0_10_0.behind"] == (over < 1).sum()
 
 
 def test_nothing_is_said_of_the_records_own_version_or_of_none(run, both, tmp_path):
     other(run, tmp_path, "0.8.0", 1.1)
-    assert libraries.said(libraries.read(replace(run, folder=tmp_path)), both, "0.8.0") == ""
-    assert libraries.said({}, both, "0.8.0") == ""
+    machine = {"cusparselt": "0.8.0"}
+    assert not list(facts.other_libraries(libraries.read(replace(run, folder=tmp_path)), both, machine))
+    assert not list(facts.other_libraries({}, both, machine))
 
 
 @pytest.fixture

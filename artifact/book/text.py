@@ -114,7 +114,24 @@ def listed(items: Iterable[object], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
+def then(loop: jinja2.runtime.LoopContext) -> str:
+    """What stands behind an item of a loop that tells a list: a comma, "and", or nothing."""
+    return "" if loop.last else " and " if loop.revindex == 2 else ", "
+
+
+def thousands(value: float | str, mark: str = ",") -> str:
+    """12345 as "12,345"."""
+    return f"{int(value):,}".replace(",", mark)
+
+
+def ends(spread: Mapping[str, float], digits: int = 2) -> str:
+    """Low and high: "1.37 to 1.41", or "1.08" where both are the same."""
+    low, high = (n(spread[part], digits) for part in ("low", "high"))
+    return low if spread["low"] == spread["high"] else f"{low} to {high}"
+
+
 FILTERS = {"x": x, "pct": pct, "n": n, "sci": sci, "span": span, "listed": listed}
+FILTERS |= {"then": then, "thousands": thousands, "ends": ends}
 
 
 # ---------------------------------------------------------------- the template language

@@ -21,8 +21,8 @@ from artifact.rooms.async_sparse.prefill.configurations import (
     PARTS,
 )
 from artifact.rooms.async_sparse.prefill.figures import stated
-from artifact.rooms.async_sparse.prose import HERE
 
+HERE = "Not measured on this GPU yet"
 NOT_YET = f"{HERE}: `make measure` on a GPU of compute capability 9.0 with the `llm` extra fills this page."
 NO_LIBRARIES = "PyTorch, transformers or CuPy are not installed here, so nothing was measured for this page."
 

@@ -1,4 +1,5 @@
-"""The chapter's facts, by the part of it that they stand in; those of the second half are in `spmm.facts`."""
+"""The chapter's facts, by the part of it that they stand in; those of its second half are in
+`spmm.facts`, those of the whole model, a page of its own, in `prefill.facts`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from artifact.measure.run import Run
 from artifact.rooms.async_sparse import arithmetic, contenders, conversions, experiments, figures, spmm, timeline
 from artifact.rooms.async_sparse.contenders import BELL, BRANCHES, BSR, CSR, DENSE, KEPT, TORCH, TRITON, TUNED, told
 from artifact.rooms.async_sparse.experiments import Counters
+from artifact.rooms.async_sparse.prefill import facts as prefill
 
 #: The steps that the source adds up to most of the gain.
 THREE = ["opt1", "opt2", "opt3"]
@@ -47,6 +49,7 @@ def of(run: Run) -> Iterator[Fact]:
     tf32 = spmm.experiments.tf32(run)
     yield from left_out("spmm_tf32", experiments.left_out(run, "spmm_tf32"), tf32)
     yield from spmm.facts.of(run, table1)
+    yield from prefill.of(run, text)
 
 
 def names() -> Iterator[Fact]:

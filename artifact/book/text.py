@@ -154,9 +154,9 @@ def signed(value: float, digits: int = 0) -> str:
     return f"{value:+.{digits}%}"
 
 
-def thousands(value: float, digits: int = 0) -> str:
+def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
     """1234.5 as "1,234"."""
-    return f"{value:,.{digits}f}"
+    return f"{float(value):,.{digits}f}".replace(",", mark)
 
 
 def at(ratios: Mapping[str, float]) -> str:
@@ -169,7 +169,29 @@ def between(loop: jinja2.runtime.LoopContext) -> str:
     return "" if loop.last else " and " if loop.revindex == 2 else ", "
 
 
-_ALL = (x, pct, n, sci, span, listed, signed, thousands, at, between, words.more, words.change, sparsity, by_sparsity)
+def ends(spread: Mapping[str, float], digits: int = 2) -> str:
+    """Low and high: "1.37 to 1.41", or "1.08" where both are the same."""
+    low, high = (n(spread[part], digits) for part in ("low", "high"))
+    return low if spread["low"] == spread["high"] else f"{low} to {high}"
+
+
+_ALL = (
+    x,
+    pct,
+    n,
+    sci,
+    span,
+    listed,
+    signed,
+    thousands,
+    at,
+    between,
+    words.more,
+    words.change,
+    sparsity,
+    by_sparsity,
+    ends,
+)
 FILTERS = {form.__name__: form for form in _ALL}
 
 

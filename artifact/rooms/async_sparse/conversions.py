@@ -101,19 +101,3 @@ def _row(name: str, where: Path) -> dict | None:
         "bcsr_bytes": blocks.nbytes,
         "wcsr_bytes": windows.nbytes,
     }
-
-
-def said(df: pd.DataFrame | None) -> str:
-    """The table in two sentences."""
-    if df is None or df.empty:
-        return "Not measured on this GPU yet."
-    middle = df.median(numeric_only=True)
-    given, reordered = (
-        f"{middle[f'bcsr_fill{how}']:.2%} in blocks and {middle[f'wcsr_fill{how}']:.2%} in windows"
-        for how in ("", "_rcm")
-    )
-    return (
-        f"Over {len(df)} real matrices the median fill ratio is {given} as they come, {reordered} "
-        f"reordered. Reordering takes {middle['rcm_ms']:.1f} ms on the host, conversion on the GPU "
-        f"{middle['bcsr_ms']:.1f} ms to blocks and {middle['wcsr_ms']:.1f} ms to windows (medians)."
-    )

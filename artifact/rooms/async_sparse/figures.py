@@ -38,6 +38,13 @@ def speedups(df: pd.DataFrame, variants: Sequence[str], baseline: str) -> pd.Dat
     return pd.concat(frames, ignore_index=True)
 
 
+def means(df: pd.DataFrame, variants: Sequence[str], baseline: str) -> dict[str, float]:
+    """Variant -> geometric mean of its speedup over the points that the baseline has as well; of those measured."""
+    there = set(df["variant"])
+    known = [v for v in variants if {v, baseline} <= there]
+    return {v: records.geomean(speedups(df, [v], baseline)["speedup"]) for v in known}
+
+
 def present(df: pd.DataFrame, wanted: Sequence[str]) -> list[str]:
     return [variant for variant in wanted if (df["variant"] == variant).any()]
 

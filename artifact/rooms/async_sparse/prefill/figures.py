@@ -151,3 +151,16 @@ def layer(df: pd.DataFrame):
     axes[0][0].set_ylabel("speedup over the dense FFN")
     plot.legend(fig, {LAYERS[v]: Patch(color=tints[v]) for v in shown})
     return fig, data
+
+
+def told_parts(data: pd.DataFrame) -> str:
+    """The alternative text of `parts`, from the data behind it: totals, and the largest part of each."""
+    shares = data.set_index(["n", "configuration"])
+    told = []
+    for n, own in shares.groupby(level="n", sort=False):
+        bars = [
+            f"{CONFIGURATIONS[name].called} {row.sum():.0%}, most of it {row.idxmax()}"
+            for (_, name), row in own.iterrows()
+        ]
+        told.append(f"at {plot.number(n)} tokens {'; '.join(bars)}")
+    return f"Stacked bars, time on the GPU over that of the dense model: {'. '.join(told)}."

@@ -1,5 +1,5 @@
 """The second half of the trial: real matrices in CSR, which windows, rows and libraries multiply (Table I, Fig. 5)."""
 
-from artifact.rooms.async_sparse.spmm import experiments, figures, prose, tables
+from artifact.rooms.async_sparse.spmm import experiments, facts, figures, tables
 
-__all__ = ["experiments", "figures", "prose", "tables"]
+__all__ = ["experiments", "facts", "figures", "tables"]

@@ -1,4 +1,4 @@
-"""Experiments, tables and sentences of the chapter: without records, and on records of a made-up machine."""
+"""Experiments, tables and facts of the chapter: without records, and on records of a made-up machine."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact.drawing.cells import NO_COUNTERS
 from artifact.measure import matrices
 from artifact.measure import run as harness
-from artifact.rooms.async_sparse import arithmetic, contenders, experiments, prose, tables
+from artifact.rooms.async_sparse import arithmetic, contenders, experiments, facts, tables
 from artifact.rooms.async_sparse import figures as figures_
 from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON
 from artifact.rooms.async_sparse.spmm import experiments as spmm
@@ -46,22 +45,22 @@ def test_an_unknown_mode_is_an_error_and_not_a_page_without_numbers(tmp_path):
         experiments.start("x", "nvidia-h200", "full", 0, str(tmp_path))
 
 
-def test_without_records_every_sentence_says_so():
-    said = [
-        prose.matrices(None, TABLE2),
-        prose.ablation(None, TABLE2),
-        prose.branches(None),
-        prose.tiles(None),
-        prose.gate(None, TABLE3),
-        prose.pays(None),
-        prose.layout(None),
-        prose.baselines(None),
-        prose.ours(None, None),
-        prose.blocks(None),
-        prose.in_short(None, None, None, TABLE2),
+def test_without_records_there_are_no_facts_and_no_tables():
+    found = [
+        facts.formats(None),
+        facts.matrices(None),
+        facts.ablation(None, TABLE2),
+        facts.left_out("ablation", {}, None),
+        facts.counted(None),
+        facts.l2_bound(None, None),
+        facts.traced(None),
+        facts.tiles(None),
+        facts.gate(None),
+        facts.layout(None),
+        facts.ours(None),
+        facts.blocks(None),
     ]
-    assert all(text.startswith(prose.HERE) for text in said)
-    assert prose.counted(None) == NO_COUNTERS and "timeline.csv" in prose.traced(None)
+    assert not any(list(of) for of in found)
     for made_of in (
         tables.counted(None),
         tables.gate(None, TABLE3),
@@ -297,9 +296,8 @@ def test_counters_are_of_the_point_of_the_ladder(tmp_path):
     rows = tables.counted(found).set_index("kernel")
     assert rows.loc["opt1, WGMMA", "waits for"] == "long scoreboard 8.2"
     assert rows.loc["opt6, persistent", "SMs busy [%]"] == "60"
-    text = prose.counted(found)
-    assert "the tensor cores are busy 15% in opt1" in text
-    assert "Warps wait most in opt1 for data from L2 or DRAM (long scoreboard)." in text
+    said = dict(facts.counted(found))
+    assert said["busy.opt1"] == 15.0 and said["waits.long_scoreboard"] == "opt1"
 
 
 # ---------------------------------------------------------------- tables and sentences
@@ -343,11 +341,11 @@ def test_what_kernels_compile_to():
     assert table.loc["<code>opt1</code>", "wgmma"] == 4 and table.loc["<code>opt3</code>", "TMA loads"] == 2
     assert set(table["FFMA"]) == {tables.NONE} == set(table["atomics"])
     assert "spills" not in table and table.loc["<code>opt1</code>", "kernels"] == 2
-    text = prose.compiled(report, TEXT)
-    assert text.startswith("Nothing spills.") and "frees 73 (the paper's background: 30 to 40)" in text
-    assert "384 threads, 64,512 of an SM's 65,536" in text
+    said = dict(facts.compiled(report, TEXT))
+    assert said["compiled.spilling"] == "" and (said["start.threads"], said["start.registers"]) == (384, 64512)
+    assert [said[f"freed.{name}"] for name in ("here", "low", "high")] == [73, 30, 40]
     spilled = report.assign(spills=report["variant"] == "opt3")
-    assert "**Spilling: opt3**" in prose.compiled(spilled, TEXT)
+    assert dict(facts.compiled(spilled, TEXT))["compiled.spilling"] == "opt3"
     assert tables.compiled(spilled).set_index("kernel")["spills"].tolist() == ["none", "none", 1]
 
 
@@ -383,64 +381,6 @@ def test_other_values_beside_the_dense_library():
     table = tables.half(made.frame(rows))
     assert table["values"].tolist() == ["BF16", "FP16", "TF32"]
     assert set(table["over cuBLASLt"]) == {"3.00×"} and tables.half(None) is None
-
-
-def test_what_the_source_claims_is_from_its_tables():
-    text = prose.claimed(TABLE2, TABLE3, TEXT)
-    assert "from 0.08 to 4.40" in text and "opt3 (warp specialisation) +2.75" in text
-    assert "98% of" in text and "1.58 to 1.98" in text
-
-
-def test_what_its_numbers_say_of_each_other():
-    text = prose.own_arithmetic(TABLE1, TABLE2, TABLE3, TEXT)
-    for said in (
-        "1.49 to 1.52",
-        "1.60",
-        "over 300 matrices",
-        "64% of the gain",
-        "64,512 of 65,536",
-        "5.6%",
-        "1.98×",
-        "6.24× in the abstract and 5.74×",
-        "from 219 to 21 TFLOP/s",
-        "45% more work, 31%",
-    ):
-        assert said in text, said
-
-
-def test_sentences_of_the_ablation(run):
-    df = experiments.ablation(run)
-    text = prose.ablation(df, TABLE2)
-    assert "opt2 (TMA) 3.71× (stated 3.71×)" in text and "98% of the gain" in text
-    assert "opt3 (warp specialisation) by difference and opt1 (WGMMA) by factor" in text
-    assert prose.branches(df).endswith("None is ahead of it, as the source says.")
-    assert "Ahead of it: opt7 (multicast)." in prose.branches(made.faster(df, "opt7", 2.0))
-    assert "cuSPARSE CSR 6.29×" in prose.baselines(df) and "ahead on 0 of 8" in prose.baselines(df)
-    assert prose.matrices(df, TABLE2).startswith("**8 matrices**")
-
-
-def test_sentences_of_the_tiles(run):
-    assert "which is the best mean as well" in prose.tiles(experiments.tiles(run))
-    slower = prose.tiles(made.faster(experiments.tiles(run), "opt5_n256", 0.5))
-    assert "the best mean is at 176, 1.80× of it" in slower
-    assert prose.tiles(made.tile_n().query("variant == 'opt5_n8'")).startswith(prose.HERE)
-
-
-def test_sentences_of_the_layer():
-    df, ladder = made.gate_proj(), made.ladder()
-    assert "at 90% sparsity 1.57 to 1.98 (stated 1.58 to 1.98)" in prose.gate(df, TABLE3)
-    pays = prose.pays(df)
-    assert "opt5 (no zeroing) already at 50%" in pays and "Triton bsr_dense_mm from 5" in pays
-    assert "at none of them" in prose.pays(made.faster(df, "auto", 0.01))
-    assert "opt5 (no zeroing) 1.00×" in prose.layout(figures_.both_layouts(df, ladder))
-    assert "1.27× over opt5 (no zeroing)" in prose.ours(ladder, df)
-    assert "2.00× with blocks of 16" in prose.blocks(made.blocks())
-
-
-def test_in_short_has_what_was_measured(run):
-    df, tile = experiments.ablation(run), experiments.tiles(run)
-    assert prose.in_short(df, tile, made.gate_proj(), TABLE2).count("\n- ") == 4
-    assert prose.in_short(None, tile, None, TABLE2).startswith("- The rule chooses")
 
 
 def test_a_run_of_these_records_is_a_recorded_one(run):

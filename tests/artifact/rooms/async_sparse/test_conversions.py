@@ -1,4 +1,4 @@
-"""The table of what the formats cost: its counts against the formats', its sentences, its file."""
+"""The table of what the formats cost: its counts against the formats', its facts, its file."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from artifact.measure import matrices
-from artifact.rooms.async_sparse import conversions
+from artifact.rooms.async_sparse import conversions, facts
 from kernels.formats import bcsr, csr
 
 
@@ -24,9 +24,9 @@ def test_fill_ratios_are_those_of_the_formats():
     assert blocks < windows <= 1, "windows leave out the empty columns of a block"
 
 
-def test_nothing_measured_is_said():
+def test_nothing_measured_is_no_fact():
     assert conversions.conversions(None) is None
-    assert "Not measured" in conversions.said(None)
+    assert not list(facts.formats(None))
 
 
 def test_the_table_beside_the_records_is_read(tmp_path):
@@ -35,8 +35,8 @@ def test_the_table_beside_the_records_is_read(tmp_path):
     path = tmp_path / conversions.TABLE
     path.parent.mkdir()
     table(bcsr_fill=0.25, wcsr_fill=0.5, rcm_ms=3.0).to_csv(path, index=False)
-    text = conversions.said(conversions.conversions(run))
-    assert "1 real matrices" in text and "25.00% in blocks and 50.00%" in text and "takes 3.0 ms" in text
+    said = dict(facts.formats(conversions.conversions(run)))
+    assert [said[f"format.{c}"] for c in ("matrices", "bcsr_fill", "wcsr_fill", "rcm_ms")] == [1, 0.25, 0.5, 3.0]
     table().drop(columns="rcm_ms").to_csv(path, index=False)
     with pytest.raises(ValueError, match="the column 'rcm_ms' is missing"):
         conversions.conversions(run)

@@ -1,4 +1,4 @@
-"""What a mesh's side does to DRAM: ncu's CSV is read, the chapter says what was counted."""
+"""What a mesh's side does to DRAM: ncu's CSV is read, facts are of what was counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from artifact.rooms.async_sparse import neighbours
-from artifact.rooms.async_sparse.spmm import prose, tables
+from artifact.rooms.async_sparse.spmm import facts, tables
 
 SAID = """==PROF== Connected
 "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
@@ -39,7 +39,8 @@ def test_the_chapter_says_what_was_counted(tmp_path, monkeypatch):
     path = tmp_path / "neighbours.csv"
     pd.DataFrame(rows, columns=neighbours.COLUMNS).to_csv(path, index=False)
     monkeypatch.setattr(neighbours, "FILE", path)
-    said = prose.counted()
-    assert "100³ points read 3 GB, and 200³, 8.0 times as many, 8" in said
-    assert "the first read 1 GB and are multiplied 2.00 times as fast; the second gain 2%" in said
+    said = dict(facts.mesh())
+    assert (said["mesh.most.side"], said["mesh.least.side"], said["mesh.points"]) == (100, 200, 8)
+    assert [said[f"mesh.{name}"] for name in ("most.many_gb", "most.one_gb", "least.many_gb")] == [3, 1, 8]
+    assert said["mesh.most.gain"] == 2 and said["mesh.least.gain"] == pytest.approx(1.025)
     assert set(tables.counted()["mesh"]) == {"100³", "200³"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 
 import async_records as made
@@ -14,7 +13,7 @@ from drawn import labels, legible, on_a_page, words
 from artifact.drawing import plot
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic
-from artifact.rooms.async_sparse.prefill import attention, experiments, figures, prose, tables
+from artifact.rooms.async_sparse.prefill import attention, experiments, facts, figures, tables
 from artifact.rooms.async_sparse.prefill.configurations import (
     CONFIGURATIONS,
     DENSITIES,
@@ -71,10 +70,11 @@ def test_gpus_stand_beside_each_other_at_the_lengths_that_all_have(recorded):
     for row in table["sparse FFN, as published"]:
         a, b = (float(x.rstrip("×")) for x in row.split(" / "))
         assert a == pytest.approx(2 * b, abs=0.02)
-    said = prose.beside(each)
-    assert "On the B, over its own dense model and beside the A" in said
-    assert said.count("(−50%)") == 1 and said.count("(+0%)") == len(CONFIGURATIONS) - 2
-    assert tables.beside({"A": home}, 0.1) is None and prose.beside({"A": home}) == ""
+    said = dict(facts.beside(each))
+    assert said.pop("prefill.home") == "A"
+    changes = [round(value, 6) for name, value in said.items() if name.endswith("change")]
+    assert changes.count(-0.5) == 1 and changes.count(0) == len(CONFIGURATIONS) - 2
+    assert tables.beside({"A": home}, 0.1) is None and not list(facts.beside({"A": home}))
 
 
 def test_the_other_gpus_of_a_page_are_those_with_a_record_of_the_whole_model(recorded):
@@ -128,7 +128,7 @@ def test_ours_leave_attention_dense_where_patterns_keep_most():
     assert pays == [32768, 65536]
 
 
-# ------------------------------------------------------------------------------------- tables, figures, sentences
+# ------------------------------------------------------------------------------------- tables, figures, facts
 
 
 def test_a_table_with_a_gap_is_refused(recorded):
@@ -143,14 +143,15 @@ def test_without_records_there_is_nothing_and_pages_say_so(tmp_path):
     run = SimpleNamespace(mode="recorded", folder=tmp_path / "nvidia-h200" / "async_sparse", machine={}, preset="full")
     assert experiments.whole(run) is experiments.layer(run) is experiments.table(run, "parts") is None
     assert experiments.whole(None) is None
-    for said in (
-        prose.finding(None, TEXT),
-        prose.why(None),
-        prose.checked(None),
-        prose.in_short(None),
+    for found in (
+        facts.whole(None, TEXT),
+        facts.beside({}),
+        facts.patterns(None),
+        facts.shares(None),
+        facts.faster(None, 1024, {}),
+        facts.checked(None),
     ):
-        assert "ot measured on this GPU yet" in said
-    assert "llm" in prose.origin(run, None) and prose.below(None) == ""
+        assert not list(found)
     assert tables.whole(None, 0.1) is tables.layer(None, 0.1) is tables.chosen(None) is None
 
 
@@ -192,22 +193,16 @@ def test_parts_are_over_the_dense_models_time(recorded):
         figures.parts(df[df["configuration"] != "dense"])
 
 
-def test_sentences_hold_the_numbers_of_the_records(recorded):
+def test_facts_hold_the_numbers_of_the_records(recorded):
     df = experiments.whole(recorded)
-    assert "2.66×, 2.66× stated" in prose.finding(df, TEXT)
-    assert "0.98" in prose.claimed(TEXT) and "1.37 to 1.41" in prose.claimed(TEXT)
-    assert re.search(
-        r"sparse attention at 1\u202f024, .* tokens \(0\.75×\)|\(0\.\d\d to 0\.\d\d×\)",
-        prose.below(df),
-    )
+    said = dict(facts.whole(df, TEXT))
+    assert said["prefill.found.both.65536.here"] == pytest.approx(2.66)
+    assert said["prefill.found.ffn.1024.low"] == 1.37 and said["prefill.found.ffn.1024.high"] == 1.41
+    assert said["prefill.at_longest.both_ours"] == pytest.approx(3.2)
+    assert said["prefill.slower"] > 0 and said["prefill.slow.attention.1024"] < 1
     fast = df[~df["variant"].isin(["attention", "both"])]
-    assert prose.below(fast) == "No configuration is slower than the dense model at any length."
-    alone = pd.DataFrame({"vertical_share": [0.0, 0.0]})
-    assert "No head takes vertical-slash" in prose.patterns(alone) and prose.patterns(None) == ""
-    assert "No head" not in prose.patterns(alone + 0.5)
-    assert "FFN" in prose.why(experiments.table(recorded, "parts"))
-    assert "8.0e-03" in prose.checked(experiments.table(recorded, "checks"))
-    assert "2.66 times" in prose.in_short(df) and "3.20 times" in prose.in_short(df)
+    assert dict(facts.whole(fast, TEXT))["prefill.slower"] == 0
+    assert dict(facts.checked(experiments.table(recorded, "checks")))["check.ffn"] == pytest.approx(8e-3)
 
 
 def test_tables_have_a_row_for_each_length(recorded):
@@ -233,21 +228,21 @@ def test_what_faster_parts_are_worth(recorded):
     n = int(own["n"].min())
     us = own[own["n"] == n].drop_duplicates("part", keep="last").set_index("part")["us"]
     gain = us.sum() / (us.sum() - us["ffn"] / 2)
-    assert f"the model is {gain:.2f} times as fast" in prose.faster(df, n, {"FFN": 2})
-    assert "1.00 times" in prose.faster(df, n, {"FFN": 1})
-    assert prose.faster(df, 7, {"FFN": 2}).startswith("Parts were not profiled at 7 tokens")
-    assert prose.faster(None, n, {"FFN": 2}) == f"{prose.HERE}."
+    assert dict(facts.faster(df, n, {"FFN": 2}))["faster.gain"] == pytest.approx(gain)
+    assert dict(facts.faster(df, n, {"FFN": 1}))["faster.gain"] == 1
+    with pytest.raises(ValueError, match="Parts were not profiled at 7 tokens"):
+        list(facts.faster(df, 7, {"FFN": 2}))
     with pytest.raises(ValueError, match="'ffn' is no part of the model"):
-        prose.faster(df, n, {"ffn": 2})
+        list(facts.faster(df, n, {"ffn": 2}))
 
 
 def test_what_has_no_parts_is_named(recorded):
     df = experiments.table(recorded, "parts")
-    assert "Not shown" not in prose.why(df)
+    assert dict(facts.shares(df))["prefill.unprofiled"] == 0
     some = df[(df["n"] != 65536) | ~df["configuration"].isin(["both", "attention"])]
-    said = prose.why(some)
-    said = said.replace("\u202f", " ").replace("\u00a0", " ")
-    assert "Not shown: sparse attention at 65 536 tokens and both, as published at 65 536 tokens." in said
+    said = dict(facts.shares(some))
+    assert said["prefill.unprofiled"] == 2
+    assert said["prefill.unprofiled_at.65536.both"] == "both, as published"
 
 
 def test_a_profiled_pass_is_held_against_the_timed_call(recorded):

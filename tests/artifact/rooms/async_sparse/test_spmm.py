@@ -20,10 +20,10 @@ from artifact.rooms.async_sparse import (
     tasks_of_a_warp,
 )
 from artifact.rooms.async_sparse import experiments as room_experiments
-from artifact.rooms.async_sparse import prose as room_prose
+from artifact.rooms.async_sparse import facts as room_facts
 from artifact.rooms.async_sparse.contenders import AUTO_FP32, BELL, CSR, KEPT, TRITON, UNION, WCSR
 from artifact.rooms.async_sparse.experiments import with_csr
-from artifact.rooms.async_sparse.spmm import experiments, figures, prose, rule, tables
+from artifact.rooms.async_sparse.spmm import experiments, facts, figures, rule, tables
 from kernels.async_sparse import operands, union
 from kernels.formats import csr
 
@@ -188,79 +188,21 @@ def test_errors_say_of_which_values():
     assert tables.errors(None, None) is None
 
 
-# ---------------------------------------------------------------- sentences
-
-
-def test_without_records_every_sentence_says_so():
-    said = [
-        prose.parts(None),
-        prose.table1(None),
-        prose.winners([]),
-        prose.accuracy(None, None),
-        prose.reordering(None, None),
-        prose.windows_of(None),
-    ]
-    assert all(text.startswith(prose.HERE) for text in said)
-    assert "not measured on this GPU yet" in prose.finding(None, TABLE1)
-    assert prose.goals(None, None).count("not measured") == 2
+# ---------------------------------------------------------------- facts
 
 
 def test_who_was_left_out_is_counted_by_matrix():
     absent = {(TRITON, "wave", 9, n, 9, 0.1): "it sums" for n in (256, 512, 1024)}
     absent |= {(BELL, f"m{i}", 9, 256, 9, 0.1): "its padding" for i in range(2)}
-    text = room_prose.left_out(absent, TF32)
-    assert "cuSPARSE Blocked-ELL on 2 of 12 and Triton bsr_dense_mm on 1 of 12" in text
-    assert "The first, cuSPARSE Blocked-ELL on m0: its padding." in text
-    assert room_prose.left_out({}, TF32) == room_prose.left_out(absent, None) == ""
-
-
-def test_the_finding_is_what_is_left_over_csr():
-    text = prose.finding(TF32, TABLE1)
-    assert "6.24× over cuSPARSE is over Blocked-ELL" in text and "WCSR computes in TF32" in text
-    wide = TF32[TF32["n"] == 1024].pivot(index="label", columns="variant", values="median_us")
-    over = wide[CSR] / wide[WCSR]
-    assert f"**{np.exp(np.log(over).mean()):.2f}× of the fastest" in text
-    assert f"ahead on {(over > 1).sum()} of 12" in text
-    without = prose.finding(TF32[TF32["variant"] != BELL], TABLE1)
-    assert "WCSR is **" in without and "CSR itself" not in without
-
-
-def test_what_the_source_claims_of_windows():
-    text = prose.claimed(TABLE1)
-    for number in ("1.47", "1.05", "1.58", "6.24", "23.53"):
-        assert number in text
-
-
-def test_goals_name_the_matrix_that_misses_them():
-    text = prose.goals(FLOAT32, None)
-    assert "`auto_fp32` in float32" in text and "N = 1024" in text
-    slow = FLOAT32["label"].eq("matrix3") & FLOAT32["variant"].eq(AUTO_FP32)
-    df = FLOAT32.copy()
-    df.loc[slow, "median_us"] *= 100
-    assert "below 0.95× at" in prose.goals(df, None) and "(matrix3)" in prose.goals(df, None)
-    assert "`auto_tf32` over cuSPARSE's CSR: not measured" in text
-
-
-def test_sentences_of_parts_winners_and_reordering():
-    text = prose.parts(PARTS)
-    assert "is 1.20× of leaving them whole" in text and "WCSR, tasks of 1024 is the best" in text
-    text = prose.winners(experiments.maps(FLOAT32, TF32))
-    assert "In float32 at N = 1024, of 12 matrices: CUDA cores on " in text
-    assert "on, else" in text and "Made without a matrix" in text and "\n\nIn TF32" in text
-    gained = figures.gains(FLOAT32, RCM)
-    assert "auto, FP32 1.25× (helps on 12, hurts on 0 of 12)" in prose.reordering(gained, None)
-    times = pd.DataFrame({"rcm_ms": [1.0, 3.0]})
-    assert "It takes 2.0 ms on the host" in prose.reordering(gained, times)
-    assert prose.windows_of(TF32).startswith("Over 12 real matrices")
-
-
-def test_tf32_and_float32_are_never_compared_without_saying_so():
-    text = prose.accuracy(FLOAT32, TF32)
-    assert "Of float32 values" in text and "Of values that TF32 holds" in text and "up to 2⁻¹¹" in text
-    assert "PyTorch forbids it TF32" in prose.table1(TF32)
-    assert "PyTorch" not in prose.table1(TF32[TF32["variant"] != TRITON])
-    assert "at N = 1024 it reaches 1.05× of it" in prose.apart(APART)
-    assert prose.in_short(TF32, FLOAT32, TABLE1).count("\n- ") == 1
+    said = dict(room_facts.left_out("x", absent, TF32))
+    assert (said[f"left_out.x.on.{BELL}"], said[f"left_out.x.on.{TRITON}"], said["left_out.x.matrices"]) == (2, 1, 12)
+    assert [said[f"left_out.x.first.{name}"] for name in ("who", "matrix", "why")] == [
+        "cuSPARSE Blocked-ELL",
+        "m0",
+        "its padding",
+    ]
+    assert dict(room_facts.left_out("x", {}, TF32))["left_out.x.contenders"] == 0
+    assert not list(room_facts.left_out("x", absent, None))
 
 
 # ---------------------------------------------------------------- figures
@@ -323,7 +265,7 @@ def test_maps_have_the_kinds_that_were_measured():
     assert here.groups == ("tensor cores, 3×TF32", "cuSPARSE CSR")
     assert experiments.maps(FLOAT32[FLOAT32["variant"] == UNION], None) == []
     one = experiments.maps(FLOAT32[FLOAT32["label"] == "matrix1"], None)
-    assert figures.winners(one) and "rule" not in prose.winners(one)
+    assert figures.winners(one) and not any(name.startswith("rule") for name, _ in facts.winners(one))
 
 
 def test_accuracy_keeps_tf32_and_float32_apart():
@@ -424,8 +366,9 @@ def test_what_the_order_of_tasks_is_worth_is_of_the_same_launches(tmp_path, monk
         path = tmp_path / f"{which}.csv"
         path.write_text("# a GPU\n" + table.to_csv(index=False))
         monkeypatch.setattr(fit, which, path)
-    said = prose.waits()
-    assert "1 of 2 matrices, graph first, and at most 4.0 times: 100 µs became 25" in said
+    said = dict(facts.waits())
+    assert (said["in_blocks.gaining"], said["in_blocks.matrices"], said["in_blocks.first"]) == (1, 2, "graph")
+    assert [said[f"in_blocks.best.{name}"] for name in ("gain", "before", "after")] == [4, 100, 25]
 
 
 def test_the_price_of_one_order_is_a_geometric_mean_over_matrices(tmp_path):
@@ -475,5 +418,5 @@ def test_the_rule_for_a_warps_tasks_is_held_against_what_was_measured():
     short = made[made["loaded"] <= union.WORK / 8]
     assert (short["gain"] == 1).all(), "as many as there were"
     fig, data = figures.tasks(made)
-    assert len(fig.axes[0].lines) == 7 and "KiB" in prose.neighbours_drawn(data)
-    assert f"{union.WORK // 1024} KiB" in prose.neighbours()
+    assert len(fig.axes[0].lines) == 7 and len(data) == len(made)
+    assert dict(facts.tasks())["tasks.kib"] == union.WORK // 1024

@@ -660,10 +660,12 @@ def takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int, orders: st
     return True
 
 
-def fits(config: Wgmma | MmaSp, problem: Problem, device) -> bool:
-    """Whether the GPU takes a configuration for the problem."""
+def fits(config: Wgmma | MmaSp | fp8_family.Fp8, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem, whose operands have 16 bits."""
     if isinstance(config, MmaSp):
         return config.fits(device) and problem.orders == "CC"
+    if isinstance(config, fp8_family.Fp8):
+        return False
     taken = takes(config, problem.m, problem.n, problem.k, *_limits(device), problem.orders)
     return taken and jit.arch_of(device) in TARGETS
 

@@ -191,7 +191,7 @@ def require_whole(name: str, value, least: int, most: int, limit: str = "") -> N
     limit: how the message writes `most`, "2^31 - 1" say.
     """
     require(
-        isinstance(value, (int, np.integer)) and least <= value <= most,
+        isinstance(value, (int, np.integer)) and least <= int(value) <= most,
         f"{name} is {value!r}, but must be a whole number from {least} to {limit or most}",
     )
 

@@ -376,8 +376,9 @@ def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
     # This file is part of the key, because what is read from the tools' output may change with it.
     here = Path(__file__).read_bytes()
     paths = [_kept(cubin, ".report.json", here) for cubin in cubins]
-    found = {path: _read_report(path) for path in paths}
-    missing = {p: c for p, c in zip(paths, cubins, strict=True) if found[p] is None}
+    read = ((path, _read_report(path)) for path in paths)
+    found = {path: report for path, report in read if report is not None}
+    missing = {p: c for p, c in zip(paths, cubins, strict=True) if p not in found}
     by_arch: dict[str, list[Path]] = {}
     for path, cubin in missing.items():
         by_arch.setdefault(cubin.arch, []).append(path)
@@ -448,7 +449,7 @@ def _mixes(cubins: list[Cubin]) -> list[Counter]:
     ends = list(itertools.accumulate(map(len, code)))
     target = cubins[0].arch.replace("sm_", "SM")
     listing = _tool("nvdisasm", b"".join(code), cubins[0], "--binary", target)
-    mixes = [Counter() for _ in cubins]
+    mixes: list[Counter] = [Counter() for _ in cubins]
     for line in listing.splitlines():
         if match := _INSTRUCTION.search(line):
             mixes[bisect.bisect(ends, int(match[1], 16))][match[2]] += 1
@@ -532,9 +533,9 @@ def nvrtc_version() -> str:
 @functools.cache
 def _tool_path(name: str) -> str:
     spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations if spec else ():
-        for path in Path(folder).glob(f"*/bin/{name}"):
-            return str(path)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for tool in Path(folder).glob(f"*/bin/{name}"):
+            return str(tool)
     path = shutil.which(name)
     if path is None:
         raise FileNotFoundError(f"{name} is neither in the environment nor on the PATH: install nvidia-cuda-{name}")

@@ -68,6 +68,7 @@ def _on_gpu(made, key: int, dtype: str):
     from . import jit
 
     size, at = np.int64(made.size), made.data.ptr
+    given: tuple
     if dtype in half.DTYPES:
         given = f"uniform<{'BF16' if dtype == 'bfloat16' else 'F16'}>", size, np.uint64(key), at
     else:

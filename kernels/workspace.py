@@ -42,7 +42,7 @@ class Workspace:
 
         at: bytes before it.
         """
-        if type(kind) is struct.Struct:
+        if isinstance(kind, struct.Struct):
             return kind.unpack_from(self._memory, at)
         return np.frombuffer(self._memory, kind, 1, at)[0].copy()
 

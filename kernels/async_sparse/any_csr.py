@@ -55,7 +55,7 @@ KERNELS: dict[str, Kernel] = {
     ),
 }
 
-CHOICES = Choices(
+CHOICES: Choices[Union | Windows] = Choices(
     "async_sparse/csr",
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},

@@ -89,7 +89,8 @@ def entry(tile: Tile, shape: Shape) -> str:
 def shape_of(problem: Problem) -> Shape:
     """The shape of a problem on the device, blocks as they are."""
     operands = problem.device()
-    return Shape(dtype_of(operands.b), *operands.a.block, order(operands.b), order(operands.c))
+    b_row, b_col = operands.a.block
+    return Shape(dtype_of(operands.b), b_row, b_col, order(operands.b), order(operands.c))
 
 
 #: Instantiations that stand for all: each height of blocks, orders and widths, rings of a large and a small SM.

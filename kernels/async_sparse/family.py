@@ -196,7 +196,7 @@ def fits(config: Unit, problem: Problem, device) -> bool:
 # ---- what the tuner chooses from
 
 
-CHOICES = Choices(
+CHOICES: Choices[Unit] = Choices(
     "async_sparse",
     HERE / "choices",
     {
@@ -242,8 +242,8 @@ def candidates(problem: Problem, device) -> list[Unit]:
         except ValueError:
             continue
         found.append(config)
-    cycles = {c: predict(c, problem, a, shape, sms) for c in found}
-    best = sorted(found, key=cycles.get)[: MOST // len(GROUPS_KIB)]
+    cycles = {c: predict(c, problem.m, problem.n, a.blocks, shape, sms) for c in found}
+    best = sorted(found, key=cycles.__getitem__)[: MOST // len(GROUPS_KIB)]
     panel = problem.k * shape.size  # bytes of a column of B
     wanted = []
     for config in best:
@@ -255,15 +255,15 @@ def candidates(problem: Problem, device) -> list[Unit]:
     return wanted + [replace(config, longest_first=False) for config in best[:AS_THEY_LIE]]
 
 
-def predict(config: Unit, problem: Problem, a, shape: Shape, sms: int) -> float:
-    """Cycles of a configuration, to rank them: what bounds its steps, and C; the SMs share all tiles.
+def predict(config: Unit, m: int, n: int, blocks: int, shape: Shape, sms: int) -> float:
+    """Cycles of a configuration, to rank them: what bounds its steps, and C (m, n); the SMs share all tiles.
 
-    a: the blocks, whose number alone is looked at.
+    blocks: how many A has.
     """
-    panels = ceil(problem.n / config.columns)
-    rows = ceil(problem.m / shape.b_row)
+    panels = ceil(n / config.columns)
+    rows = ceil(m / shape.b_row)
     height = shape.b_row // ROWS
-    steps = ceil(a.blocks * (shape.steps if shape.pieces == 1 else 1 / shape.pieces))
+    steps = ceil(blocks * (shape.steps if shape.pieces == 1 else 1 / shape.pieces))
     bytes_of_step = A_BYTES * height + config.columns * LINE
     math = 2 * shape.b_row * config.columns * (LINE // shape.size) / (FLOPS / (shape.size // 2))
     step = max(bytes_of_step / L2, math, 250)

@@ -107,7 +107,7 @@ def predicted(sizes: Sizes, most: int, sms: int) -> Unit:
     shape = shape_of(sizes)
     every = [family.filled(Unit(width), shape, most) for width in family.WIDTHS]
     fit = [c for c in every if family.shared_bytes(c, shape) + family.STATIC <= most]
-    return min(fit, key=lambda c: family.predict(c, sizes, sizes, shape, sms))
+    return min(fit, key=lambda c: family.predict(c, sizes.m, sizes.n, sizes.blocks, shape, sms))
 
 
 def entry(sizes: Sizes, config: Unit) -> str:
@@ -166,6 +166,7 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     check(sizes)
     device = gpu.with_wgmma(ordinal, "a layer of blocks")
     shape = shape_of(sizes)
+    numbers: tuple = ()
     if sizes.kernel == "opt5":
         width = published.wgmma_n(sizes.tokens)
         require(
@@ -174,7 +175,7 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
         )
         need = published.shared_bytes("opt5", width, _SIZE, "C")
         grid = (sizes.block_rows, ceil(sizes.tokens / (2 * width)))
-        config, source, numbers = Unit(width), HERE / "opt5.cu", ()
+        config, source = Unit(width), HERE / "opt5.cu"
     else:
         config = config_of(sizes, device)
         width, need = config.width, family.shared_bytes(config, shape)

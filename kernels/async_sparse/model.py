@@ -53,8 +53,9 @@ def terms(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") 
     size = DTYPES[dtype][1]
     if isinstance(config, Union):
         height, width = config.rows, union.columns_of(union.fitted(config, n, dtype), dtype)
-        stored = of.union(height, config.order)
-        chunk = union.chunk_of(config, stored, ceil(of.m / height))
+        columns = of.union(height, config.order)
+        stored: float = columns
+        chunk = union.chunk_of(config, columns, ceil(of.m / height))
         together = config.unroll
     else:
         height, width = config.window, windows.GROUP_COLUMNS * config.groups
@@ -133,7 +134,8 @@ def predictions(table: tuple[_Row, ...], of: Statistics, n: int, dtype: str) -> 
     found = []
     for row in table:
         columns, groups = of.columns[row.order], ceil(of.m / row.height)
-        stored, width = columns[row.place], row.width
+        stored: float = columns[row.place]
+        width = row.width
         if row.union:
             width *= wide * min(row.vec, most)
             chunk = ceil(max(1, union.LONG * stored / max(1, groups)) / tasks.STEP) * tasks.STEP

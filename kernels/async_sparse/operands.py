@@ -180,7 +180,7 @@ def dense(xp, rows: int, columns: int, seed: int, dtype: str, order: str):
 
 
 def _operands(xp, a, n: int, seed: int, dtype: str, layout: str) -> Operands:
-    order_b, order_c = LAYOUTS[layout]
+    order_b, order_c = tuple(LAYOUTS[layout])
     b = dense(xp, a.k, n, seed, dtype, order_b)
     if xp is np:
         return Operands(a, b)

@@ -178,6 +178,7 @@ def _bind_wgmma(name: str, kernel_name: str, width: int, groups: int, shape, pro
     direct = dense.c.data.ptr, np.int64(dense.c.shape[1]), np.int32(m), np.int32(n)
     keep = [operands, val, dense.b, dense.c]
     grid, cluster = (rows, panels), {}
+    arguments: tuple
     if kernel_name == "opt1":
         pitch = dense.b.shape[1] * shape.size
         arguments = (*index, val.data.ptr, dense.b.data.ptr, np.int64(pitch), *direct)

@@ -9,6 +9,7 @@ group is a window of a `Wcsr` without padding; single rows are CSR itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -66,18 +67,18 @@ class Union:
 #: What is bindable and no variant: name -> (configuration, what it changes).
 TRIALS: dict[str, tuple[Union, str]] = {
     f"union_rows_{rows}{suffix}": (
-        replace(Union(rows), **change),
+        replace(usual, rows=rows),
         f"groups of {rows} row{'s' * (rows > 1)}{said}",
     )
     for rows in HEIGHTS
-    for suffix, change, said in (
-        ("", {}, ""),
-        ("_64", {"vec": 2}, ", panels of 64 columns"),
-        ("_256", {"loads": 2}, ", panels of 256 columns"),
-        ("_whole", {"chunk": 0}, ", none cut"),
-        ("_similar", {"order": "similar"}, ", similar ones"),
+    for suffix, usual, said in (
+        ("", Union(), ""),
+        ("_64", Union(vec=2), ", panels of 64 columns"),
+        ("_256", Union(loads=2), ", panels of 256 columns"),
+        ("_whole", Union(chunk=0), ", none cut"),
+        ("_similar", Union(order="similar"), ", similar ones"),
     )
-    if rows * change.get("loads", 1) <= 8
+    if rows * usual.loads <= 8
 }
 
 
@@ -210,7 +211,8 @@ def prepare(a: Csr, config: Union) -> Prepared:
     order, rows = tasks.ordered(a, config.order)
     on_gpu, block = array_module(rows.val) is not np, WARPS * MOST_TASKS
     asked = config.chunk if config.chunk >= 0 else -LONG
-    made, found = 0 if order is None else order.nbytes, ()
+    made = 0 if order is None else order.nbytes
+    found: list = []
     if config.rows == 1:
         row_ptr, col_idx, val = rows.row_ptr, rows.col_idx, rows.val
         made += 0 if order is None else rows.nbytes
@@ -273,7 +275,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"{name} reads B of {problem.k} x {problem.n} in {loads} loads, but counts up to {MOST_LOADS} of them: "
         "multiply in several ranges of columns",
     )
-    made, prepare_ms = timed(lambda: prepare(operands.a, config))
+    made, prepare_ms = timed(partial(prepare, operands.a, config))
     if config.in_order and made.parts is None:
         config = replace(config, in_order=False)
     slots = device.properties.multiprocessor_count * blocks_of(config, dtype)

@@ -10,6 +10,7 @@ small·small and the rounding of small, is 2^-21 of a product at most; float32 i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -249,7 +250,7 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     )
     blocks = device.properties.multiprocessor_count * (3 - config.groups)
     panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
-    made, prepare_ms = timed(lambda: prepare(operands.a, config, blocks, panels))
+    made, prepare_ms = timed(partial(prepare, operands.a, config, blocks, panels))
     if config.in_order and made.parts is None:
         config = replace(config, in_order=False)
     tiles = made.work.count * panels

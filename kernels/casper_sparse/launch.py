@@ -217,7 +217,7 @@ def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
     return Launch(variant, [step], ops.c, prepare_ms, held, keep=(tiled,))
 
 
-def _bind_auto(variant: str, p: Problem, device) -> Launch:
+def _bind_auto(variant: str, p: Problem, device) -> Bound:
     """The fastest of `family.TRIED` on this problem; its preprocessing is all of theirs and the trials.
 
     No choice is kept: it depends on where the non-zeros are, which no short key tells, and a race takes

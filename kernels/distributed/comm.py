@@ -258,14 +258,14 @@ class Torch:
 
     def split(self, color: int) -> Torch:
         colors = self.gather(color)
-        made = None
+        mine: list = []
         for c in sorted(set(colors)):  # every rank makes every group, in one order
             ranks = [self._ranks[q] for q, of in enumerate(colors) if of == c]
             kinds = ["gloo"] if self._device is None else ["nccl", "gloo"]
             groups = [self._dist.new_group(ranks, backend=kind) for kind in kinds]
             if c == color:
-                made = Torch(groups[0], groups[-1], self._device)
-        return made
+                mine = groups
+        return Torch(mine[0], mine[-1], self._device)
 
     def close(self) -> None:
         if self._dist.is_initialized():

@@ -68,7 +68,8 @@ class Rmat:
     def _factors(self) -> tuple[int, int]:
         """Odd, of the bijection from rows to vertices."""
         drawn = splitmix.random_u32(splitmix.key(self.seed, _LENGTHS), np.array([2**40, 2**40 + 1], np.uint64))
-        return tuple(int(x) % self.m | 1 for x in drawn)
+        first, second = (int(x) % self.m | 1 for x in drawn)
+        return first, second
 
     def _back(self) -> tuple[int, int]:
         first, second = self._factors()
@@ -166,10 +167,9 @@ class Stencil:
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         """Entries of each of some rows: int32; NumPy or CuPy."""
-        g, made = self.side, 1
-        for at in (rows % g, rows // g % g, rows // (g * g)):
-            made = made * (3 - (at == 0) - (at == g - 1))
-        return made.astype(np.int32)
+        g = self.side
+        x, y, z = (3 - (at == 0) - (at == g - 1) for at in (rows % g, rows // g % g, rows // (g * g)))
+        return (x * y * z).astype(np.int32)
 
     def row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """(columns int32, values float32) of a row, with NumPy."""

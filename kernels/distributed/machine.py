@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -160,11 +161,10 @@ class Gpu:
         self.device.sync()
         self.xp.get_default_memory_pool().free_all_blocks()  # what stood for B and out
 
-        def multiply(b, out, adds: bool = False, stream=None) -> None:
-            made(wrap(b), wrap(out), beta=1.0 if adds else 0.0, stream=stream)
+        def multiply(plan, b, out, adds: bool = False, stream=None) -> None:
+            plan(wrap(b), wrap(out), beta=1.0 if adds else 0.0, stream=stream)
 
-        multiply.plan = made
-        return multiply
+        return partial(multiply, made)
 
     def gather(self, b, ids, out, stream=None) -> None:
         rows, size = int(ids.shape[0]), b.shape[1] * b.dtype.itemsize

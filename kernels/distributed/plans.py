@@ -135,10 +135,10 @@ class Plan:
         self.sent_bytes = self.least_bytes = self.gathered_bytes = 0
         self.times: Times | None = None
         self._row, self._travel = machine.streams()
-        self._b: Panels | None = None  #: own rows
-        self._all: Panels | None = None  #: own and received rows, which products read
-        self._c: Panels | None = None  #: sums of this part
-        self._out: Panels | None = None  #: this rank's rows of C, or all where it is replicated
+        self._b: Panels  #: own rows
+        self._all: Panels  #: own and received rows, which products read
+        self._c: Panels  #: sums of this part
+        self._out: Panels  #: this rank's rows of C, or all where it is replicated
         self._steps: list[list[tuple]] = []  #: of each chunk (product, rows, early, adds)
         self._move: list[tuple] = []  #: of each chunk (what packs, what exchanges)
         self._ahead = False  #: all chunks are packed at first, each in a buffer of its own

@@ -187,15 +187,16 @@ def _largest(cells: np.ndarray, count: int) -> np.ndarray:
 
     Squares add up row after row, then neighbouring columns, and pairs of them: as on a GPU, to the last bit.
     """
-    sums = np.zeros(cells.shape[::2] + cells.shape[3:])
-    for row in range(cells.shape[1]):
+    rows, b_row, columns, b_col = cells.shape
+    sums = np.zeros((rows, columns, b_col))
+    for row in range(b_row):
         sums += cells[:, row].astype(np.float64) ** 2
     while sums.shape[-1] > 1:
         sums = sums[..., ::2] + sums[..., 1::2]
     score = np.where(np.isnan(sums), np.inf, sums).reshape(-1)
     keep = np.zeros(score.size, bool)
     keep[np.argsort(-score, kind="stable")[:count]] = True
-    return keep.reshape(cells.shape[::2])
+    return keep.reshape(rows, columns)
 
 
 def in_order(a: Bcsr) -> Bcsr:
@@ -443,15 +444,16 @@ def to_device(a: Bcsr) -> Bcsr:
     """Copy to the current GPU; arrays that live there already are shared."""
     import cupy
 
-    arrays = (cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val))
-    return Bcsr(a.m, a.k, a.dtype, *arrays, a.nnz)
+    row_ptr, col_idx, val = (cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val))
+    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, a.nnz)
 
 
 def to_host(a: Bcsr) -> Bcsr:
     """Copy from the GPU; `a` itself where it is on the host already."""
     if isinstance(a.val, np.ndarray):
         return a
-    return Bcsr(a.m, a.k, a.dtype, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)), a.nnz)
+    row_ptr, col_idx, val = (x.get() for x in (a.row_ptr, a.col_idx, a.val))
+    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, a.nnz)
 
 
 def sides(block) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def float32(x, check: bool = False) -> tuple[Any, int | None]:
     made = cupy.empty(x.shape, np.float32)
     first = cupy.zeros(1, np.uint64) if check else None
     _cast(x, "float", made, first)
-    found = int(first.get()[0]) if check else 0
+    found = 0 if first is None else int(first.get()[0])
     return made, _FIRST - found if found else None
 
 
@@ -273,7 +273,7 @@ def nm(x, keep: int, group: int, vector: int, prune: bool) -> tuple[Any, Any, in
             val,
             blocks=ceil(w / 32) * ceil(n / 32),
         )
-    found = 0 if prune else int(first.get()[0])
+    found = 0 if first is None else int(first.get()[0])
     return val, index, _FIRST - found if found else None
 
 

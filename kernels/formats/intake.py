@@ -190,12 +190,13 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
     csr.require_sizes(m, k)
     m, k, nnz = int(m), int(k), int(val.shape[0])
     csr.require_lengths(m, row_ptr.shape[0], col_idx.shape[0], nnz)
-    narrow = [x if x.dtype == np.int32 else cupy.empty(x.shape, np.int32) for x in (row_ptr, col_idx)]
-    to = [0 if x is y else y.data.ptr for x, y in zip((row_ptr, col_idx), narrow, strict=True)]
+    given = row_ptr, col_idx
+    rows, columns = (x if x.dtype == np.int32 else cupy.empty(x.shape, np.int32) for x in given)
+    to = [0 if x is y else y.data.ptr for x, y in zip(given, (rows, columns), strict=True)]
     arrays = Arrays(m, k, nnz, row_ptr.data.ptr, col_idx.data.ptr, row_ptr.dtype.itemsize, col_idx.dtype.itemsize)
     device, stream = on_cupys_stream()
     facts = looked(arrays, device, stream, check=check, share=True, rows=to[0], columns=to[1])
-    return Csr(m, k, *narrow, val, facts)
+    return Csr(m, k, rows, columns, val, facts)
 
 
 def checked(a: Csr) -> Csr:

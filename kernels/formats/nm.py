@@ -138,7 +138,7 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
             f"an N:M matrix is made from a real 2-dimensional array, but the given one is "
             f"{dense.ndim}-dimensional {dense.dtype}"
         )
-    k, n, keep, group, vector = _sizes(*dense.shape, keep, group, vector)
+    k, n, keep, group, vector = _sizes(dense.shape[0], dense.shape[1], keep, group, vector)
     if xp is not np:
         return _on_gpu(dense, keep, group, vector, prune)
     q = math.ceil(n / vector)

@@ -184,7 +184,8 @@ def matrix(x: Dense) -> tuple[int, int, int, int]:
     """(rows, columns, elements from row to row, from column to column); a vector is one column."""
     if len(x.shape) == 1:
         return x.shape[0], 1, x.strides[0], 1
-    return *x.shape, *x.strides
+    (rows, columns), (by_row, by_column) = x.shape, x.strides
+    return rows, columns, by_row, by_column
 
 
 def is_laid(x: Dense, order: str) -> bool:
@@ -312,10 +313,10 @@ def address_of(stream) -> int:
         if isinstance(found, int):
             return found
     protocol = getattr(stream, "__cuda_stream__", None)
-    require(
-        protocol is not None,
-        f"stream is {_type(stream)}, but must be a stream of PyTorch, CuPy or cuda.core, or an address",
-    )
+    if protocol is None:
+        raise ValueError(
+            f"stream is {_type(stream)}, but must be a stream of PyTorch, CuPy or cuda.core, or an address"
+        )
     return int((protocol() if callable(protocol) else protocol)[1])
 
 

@@ -70,12 +70,12 @@ def brought(a) -> Brought | None:
     rows, columns, values = (dense.describe(x, "A") for x in parts)
     m, k = (a.m, a.k) if type(a) is Csr else a.shape
     plain = all(len(x.shape) == 1 and (x.strides == (1,) or x.shape[0] < 2) for x in (rows, columns, values))
-    bits = _INDICES.get(rows.dtype), _INDICES.get(columns.dtype)
-    if not plain or None in bits or values.dtype not in _NUMBERS:
+    row_bytes, col_bytes = _INDICES.get(rows.dtype), _INDICES.get(columns.dtype)
+    if not plain or row_bytes is None or col_bytes is None or values.dtype not in _NUMBERS:
         return None
     csr.require_sizes(m, k)
     csr.require_lengths(m, rows.shape[0], columns.shape[0], values.shape[0])
-    arrays = intake.Arrays(int(m), int(k), values.shape[0], rows.ptr, columns.ptr, *bits)
+    arrays = intake.Arrays(int(m), int(k), values.shape[0], rows.ptr, columns.ptr, row_bytes, col_bytes)
     return Brought(arrays, values.ptr, values.dtype, rows.device, parts)
 
 

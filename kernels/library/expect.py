@@ -66,7 +66,7 @@ class Work:
     n: int
     k: int
     stored: float
-    high: int = 1  #: rows of A that share a row of B
+    high: float = 1  #: rows of A that share a row of B
     wide: int = 256  #: columns of B that share a value of A
     more: float = 1.0  #: times `stored` that is multiplied
 

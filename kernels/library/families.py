@@ -126,6 +126,6 @@ def _names(way: routes.Route, family: Family) -> list[str]:
 
         names = {kind: name for name, kind in of.CHOICES.families.items()}
         return [names[type(config)] for config in of.candidates(problem, family)]
-    from ..nm_spmm import family as of
+    from ..nm_spmm.family import candidates
 
-    return [config.kernel for config in of.candidates(problem, family)][:1]
+    return [config.kernel for config in candidates(problem, family)][:1]

@@ -233,8 +233,8 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
         with counters.capturing_goes_on() if captured else nullcontext():
             launch = layer.launcher(sizes, ordinal)
             counter = counters.counter(ordinal, stream, captured)
-            addresses = (t.data_ptr() for t in (x, out, val, index, col_idx))
-            launch(dense.opened(stream, device), *addresses, counter)
+            addresses = *(t.data_ptr() for t in (x, out, val, index, col_idx)), counter
+            launch(dense.opened(stream, device), *addresses)
     shape = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
     return out if out.shape == shape else out[: shape[0], : shape[1]].contiguous()
 

@@ -67,7 +67,8 @@ def steps_of(launch: Launch, made: dict, stand: dict[int, int]) -> list[Step]:
     """
     found = []
     for kernel, config, given in launch.steps:
-        places, arguments = [], list(given)
+        places: list[tuple[int, int, tma.Mapped | None]] = []
+        arguments = list(given)
         for i, x in enumerate(arguments):
             if type(x) is int and x in stand:
                 places.append((i, stand[x], None))
@@ -122,7 +123,7 @@ class Plan:
         self._buffers = Buffers(device, ())
         self._of_captures: dict[int, Buffers] = {}
         self._combine: dict[int, tuple] = {}
-        self._enqueue: Callable | None = None
+        self._enqueue: Callable  # cuda.core.launch
         self.deterministic = False  #: whether the same B gives the same bits in every call
         self._notes: list[str] = []
         self._way: routes.Route | None = None

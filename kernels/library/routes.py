@@ -232,6 +232,9 @@ def _family(way: Route, p: Problem, device) -> _Family | None:
         return _any_csr(way.variant, p, device)
     if way.variant != "auto" or way.room == "casper_sparse":
         return None
+    family: Any  # the modules of a room
+    launch: Any
+    bind_config: Callable[[str, Problem, Any, Any], Launch]
     if way.room == "async_sparse":
         from ..async_sparse import family, launch, unit
 

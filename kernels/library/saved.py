@@ -157,10 +157,10 @@ def read(path) -> tuple[dict, Any]:
     kinds = {kind.__name__: kind for kind in operands.FORMATS}
     known = kinds.get(about["format"])
     names = {f.name for f in fields(known) if f.compare} if known else set()
-    require(
-        known is not None and names == arrays.keys() | about["fields"].keys(),
-        f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",
-    )
+    if known is None or names != arrays.keys() | about["fields"].keys():
+        raise ValueError(
+            f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again"
+        )
     require(
         _digest(about, arrays) == about["sha256"],
         f"{name} is damaged, since it has another digest than was written: save it again",

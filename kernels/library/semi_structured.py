@@ -318,6 +318,7 @@ def _capturing():
 def _launcher(m: int, k: int, tokens: int, dtype, bias: bool, activation: str, ordinal: int):
     """(the launcher of a layer's product on a GPU, the GPU); dtype: PyTorch's, of inputs."""
     name = str(dtype).removeprefix("torch.")
+    made: layer.Launcher | fp8_layer.Launcher
     if name == "float8_e4m3fn":
         made = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, True, bias, activation), ordinal)
     else:

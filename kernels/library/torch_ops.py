@@ -197,7 +197,7 @@ class SparseMatrix:
                 in_place=changes,
                 tune=self.tune,
                 device=self.device.device_id,
-                **({"deterministic": True} if bits else {}),
+                deterministic=bits,
             )
         out = torch.empty((self.shape[transposed], b.shape[1]), dtype=b.dtype, device=b.device)
         if changes:
@@ -230,6 +230,7 @@ class SparseMatrix:
 
         with current.opened(self.device.device_id) as opened:
             opened.sync()
+            made: Csr | Bcsr
             made, order = operands.transposed(operands.as_csr(self.a))
             if isinstance(self.a, Bcsr):
                 made = bcsr.from_csr(made, block=self.a.block[::-1], dtype=self.a.dtype)
@@ -280,10 +281,10 @@ def _copied(a):
 def matrix_of(number: int) -> SparseMatrix:
     """The matrix behind an operator's number; ValueError where it is gone."""
     found = _matrices.get(number)
-    require(
-        found is not None,
-        f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated",
-    )
+    if found is None:
+        raise ValueError(
+            f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated"
+        )
     return found
 
 

@@ -50,8 +50,8 @@ def conflicts(sass: str) -> dict[str, int]:
         if not _INSTRUCTION.search(line):
             continue
         match = _FFMA.search(line)
-        operands = [_REGISTER.fullmatch(x) for x in match.groups()] if match else []
-        if not operands or not all(operands):
+        operands = [x for x in map(_REGISTER.fullmatch, match.groups()) if x] if match else []
+        if len(operands) < 3:
             cached = {}
             continue
         read = [0, 0]

@@ -312,7 +312,7 @@ def sources(config: Config) -> list[Path]:
 
 #: Where choices are kept. Where accumulators lie decides what the register file delivers, and compilers
 #: differ in that: with another one a choice is made again.
-CHOICES = Choices(
+CHOICES: Choices[Config] = Choices(
     "nm_spmm",
     HERE / "choices",
     dict.fromkeys(("m", "n", "k", "keep", "group", "vector"), int),
@@ -416,7 +416,7 @@ def _likely(
     taken = _taken(b.keep, b.group, slot, hopper, most)
     cycles = {c: predict(c, m, n, b, slot, sms, memory) for c in taken}
     least = min(cycles.values(), default=0.0)
-    likely = tuple(c for c in sorted(taken, key=cycles.get) if cycles[c] <= WITHIN * least)
+    likely = tuple(c for c in sorted(taken, key=cycles.__getitem__) if cycles[c] <= WITHIN * least)
     return likely[: MOST_SHORT if least < SHORT_CYCLES else MOST]
 
 

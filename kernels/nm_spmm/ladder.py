@@ -52,12 +52,14 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     kernel = jit.loaded(fitted.source, fitted.entry, device, shared)
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
     # With a cluster it counts clusters, which are split blocks deep.
-    grid = ceil(m / c.bm), packed.blocks
+    tiles = ceil(m / c.bm), packed.blocks
+    grid: int | tuple[int, int] = tiles
     one, i32 = np.float32(1), np.int32
-    work = shares = ()
+    work: tuple = ()
+    shares: tuple = ()
     if c.kernel == "stream":
         resident = device.properties.multiprocessor_count * c.blocks
-        work = table, partial, handovers = _work(_parts(*grid, packed.steps, resident), c)
+        work = table, partial, handovers = _work(_parts(*tiles, packed.steps, resident), c)
         grid = len(table)  # one list of parts for each block
         shares = (
             i32(fitted.tail),
@@ -68,6 +70,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         )
     launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
     arrays = packed.val.data.ptr, packed.index.data.ptr, *shares, ops.c.data.ptr
+    arguments: tuple
     if c.kernel == "wide":
         arguments = (
             i32(m),

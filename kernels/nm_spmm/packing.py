@@ -122,8 +122,8 @@ def prepare(
         val = xp.zeros((steps * rows, blocks * columns), xp.float32)
         val[: b.w, : b.n] = b.val
     index = xp.empty((blocks, steps, units, unit // slot, rows), xp.int32)
-    col_info = xp.empty((blocks, steps, depth), xp.int32) if packed else None
-    count = xp.empty((blocks, steps), xp.int32) if packed else None
+    col_info: Any = xp.empty((blocks, steps, depth), xp.int32) if packed else None
+    count: Any = xp.empty((blocks, steps), xp.int32) if packed else None
 
     # What is beyond B takes the indices of its last row and vector, which add nothing to the rows
     # that the last step and the last block need.

@@ -222,7 +222,7 @@ def candidates(problem: Problem, sm_count: int) -> list[Timed]:
     return found
 
 
-def search(variant: str, problem: Problem, device) -> Launch:
+def search(variant: str, problem: Problem, device) -> Bound:
     """The fastest of the authors' tiles and shares of k on this GPU, ready to run; `prepare_ms` holds the trials.
 
     With several shares C is cleared first, which is timed; the authors' benchmark adds to what is in C.
@@ -249,7 +249,7 @@ def search(variant: str, problem: Problem, device) -> Launch:
         ROUNDS,
         dict.fromkeys(jobs),
     )
-    bound: Launch = winner.bound
+    bound = winner.bound
     bound.prepare_ms += winner.spent_ms
     return bound
 

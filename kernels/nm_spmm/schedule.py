@@ -62,6 +62,6 @@ def parts(tiles_m: int, tiles_n: int, steps: int, blocks: int) -> np.ndarray:
     for block, (mine, done) in enumerate(lists):
         table[block] = (0, 0, done, 0)
         table[block, : len(mine)] = mine
-    tile = table[:, :, 0].copy()
-    table[:, :, 0] = tile % tiles_m + (tile // tiles_m << 16)
+    places = table[:, :, 0].copy()
+    table[:, :, 0] = places % tiles_m + (places // tiles_m << 16)
     return table

@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 from .. import jit, pitch
 from ..contract import Problem, require
@@ -77,10 +78,9 @@ class MmaSp:
     def check(self) -> MmaSp:
         """Return the configuration, or raise ValueError: one sentence, what the kernel is not made for."""
         c = self
-        for name, known in (("cache", _CACHES), ("metadata", _METADATA)):
-            value = getattr(c, name)
-            require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
         for name, known in (
+            ("cache", tuple(_CACHES)),
+            ("metadata", tuple(_METADATA)),
             ("bm", (64, 128, 256)),
             ("bn", (64, 128, 256)),
             ("bk", (64, 128)),
@@ -183,8 +183,8 @@ class Kind:
     narrow: bool = False
 
 
-_THREE = {"groups": (3,), "rows": (192,)}
-_EXCHANGING = {**_THREE, "hints": "never", "exchanging": True, "stages": tuple(range(4, 33))}
+_THREE: dict[str, Any] = {"groups": (3,), "rows": (192,)}
+_EXCHANGING: dict[str, Any] = {**_THREE, "hints": "never", "exchanging": True, "stages": tuple(range(4, 33))}
 KINDS: dict[str, Kind] = {
     "one_stage": Kind(producer=False, adds=False, hints="never", stays=0, groups=(1,), stages=(1,)),
     "ring": Kind(producer=False, hints="never", stays=0, groups=(1,)),
@@ -360,7 +360,7 @@ class Wgmma:
             require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
         require(c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
         require(
-            c.keep or kind.hints != "must",
+            bool(c.keep) or kind.hints != "must",
             f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
         )
         require(
@@ -660,10 +660,12 @@ def takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int, orders: st
     return True
 
 
-def fits(config: Wgmma | MmaSp, problem: Problem, device) -> bool:
-    """Whether the GPU takes a configuration for the problem."""
+def fits(config: Wgmma | MmaSp | fp8_family.Fp8, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem, whose operands have 16 bits."""
     if isinstance(config, MmaSp):
         return config.fits(device) and problem.orders == "CC"
+    if isinstance(config, fp8_family.Fp8):
+        return False
     taken = takes(config, problem.m, problem.n, problem.k, *_limits(device), problem.orders)
     return taken and jit.arch_of(device) in TARGETS
 
@@ -760,13 +762,16 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
     """What a configuration was tried against: the kernels of its family."""
-    families = {Wgmma: (*WGMMA_FAMILY, *NARROW_FAMILY), MmaSp: MMA_SP_FAMILY, fp8_family.Fp8: fp8_family.FAMILY}
-    family = families[type(config)]
-    return {member.source for member in family}
+    families: dict[type, tuple[Wgmma | MmaSp | fp8_family.Fp8, ...]] = {
+        Wgmma: (*WGMMA_FAMILY, *NARROW_FAMILY),
+        MmaSp: MMA_SP_FAMILY,
+        fp8_family.Fp8: fp8_family.FAMILY,
+    }
+    return {member.source for member in families[type(config)]}
 
 
-#: Where choices are kept.
-CHOICES = Choices(
+#: Where choices are kept. Any: whoever looks one up says by `fits` which of the families it is of.
+CHOICES: Choices[Any] = Choices(
     "tensor_core_24",
     HERE / "choices",
     {"m": int, "n": int, "k": int, "dtype": str},

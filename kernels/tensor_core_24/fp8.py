@@ -9,6 +9,7 @@ Scales are read from device memory by every launch.
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil, nan
 
 import numpy as np
@@ -128,7 +129,7 @@ def tune(problem: Problem, device) -> tuning.Winner:
         problem,
         configs,
         lambda p, config: bind_config("trial", p, device, config, cache=share if p is problem else None),
-        [lambda p, name=name: bind(name, p, device) for name in RUNGS],
+        [partial(bind, name, device=device) for name in RUNGS],
         device,
         family.ROUNDS,
         [(config.source, config.entry(*kind)) for config in configs],
@@ -186,6 +187,8 @@ def bind_config(
 
     b_map = tensor_map(b_bits, (config.n // 2 if config.pairs else config.n, K), 128, config.ahead)
     val = a.val
+    of_a: tuple
+    of_d: tuple
     if packed:
         of_a = (prepared.data.ptr,)
     else:

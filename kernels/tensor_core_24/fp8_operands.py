@@ -167,7 +167,8 @@ def scales(m: int, n: int, seed: int, scale: str) -> tuple[np.ndarray, np.ndarra
     if scale == "tensor":
         return np.full((1, 1), one, np.float32), np.full((1, 1), one, np.float32)
     draw = np.random.default_rng([seed, m, n])
-    return tuple(draw.uniform(0.5, 2, shape).astype(np.float32) * one for shape in ((m, 1), (1, n)))
+    of_a, of_b = (draw.uniform(0.5, 2, shape).astype(np.float32) * one for shape in ((m, 1), (1, n)))
+    return of_a, of_b
 
 
 def _values(key: int, rows: int, columns: int) -> np.ndarray:

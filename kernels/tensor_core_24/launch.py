@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from .. import tuning
@@ -131,14 +132,14 @@ def tune(problem: Problem, device) -> tuning.Winner:
         f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
         "WGMMA_FAMILY and MMA_SP_FAMILY of family.py",
     )
-    share = {}
+    share: dict = {}
     if isinstance(configs[0], family.Wgmma):  # what all of them prepare
         share = {"metadata": wgmma.ring_metadata(problem.device().a, 3072, 256), "cache": {}}
     return tuning.tune(
         problem,
         configs,
         lambda p, config: bind_config("trial", p, device, config, **(share if p is problem else {})),
-        [lambda p, name=name: _by_rows(name, p, device) for name in ("mma_sp", "wgmma_one_stage")],
+        [partial(_by_rows, name, device=device) for name in ("mma_sp", "wgmma_one_stage")],
         device,
         family.ROUNDS,
         family.jobs(configs, problem),
@@ -155,27 +156,19 @@ def _by_rows(name: str, problem: Problem, device) -> Bound:
     b = Half(given.b.dtype, compress.contiguous(given.b.bits))
     rows = Operands(given.a, b, Half(given.c.dtype, cupy.empty(given.c.shape, cupy.uint16)))
     made = replace(problem, orders="CC", make_device=lambda: rows, _device=None)
-    return _Copied(bind(name, made, device), problem)
+    inner = bind(name, made, device)
+    return _Copied(inner.name, inner.prepare_ms, inner.prepare_bytes, inner, problem)
 
 
 @dataclass
 class _Copied:
-    """A `Launch` on copies by rows of a problem's operands."""
+    """A `Bound` on copies by rows of a problem's operands."""
 
-    inner: Launch
+    name: str
+    prepare_ms: float
+    prepare_bytes: int
+    inner: Bound
     problem: Problem
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def prepare_ms(self) -> float:
-        return self.inner.prepare_ms
-
-    @property
-    def prepare_bytes(self) -> int:
-        return self.inner.prepare_bytes
 
     def launch(self, stream) -> None:
         import cupy

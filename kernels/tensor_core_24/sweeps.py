@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 DENSITY = 0.5  # 2:4
 
 #: m = n = k. The source plots such sizes up to 8192.
@@ -103,14 +105,16 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     if preset not in SQUARE:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
     cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES, "alone": ALONE_SIZES}
-    shapes = {name: [(size,) * 3 for size in sizes[preset]] for name, sizes in cubes.items()}
+    shapes: dict[str, Sequence[tuple[int, int, int]]] = {
+        name: [(size, size, size) for size in sizes[preset]] for name, sizes in cubes.items()
+    }
     shapes |= {
         "llm": LLM[preset],
         "ragged": RAGGED[preset],
         "rows": ROWS[preset],
         "small": SMALL[preset],
     }
-    found = {
+    found: dict[str, list[dict]] = {
         name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen] for name, chosen in shapes.items()
     }
     for name, chosen in (("linear", LINEAR), ("decoding", DECODING)):

@@ -259,7 +259,7 @@ def _addressable(problem: Problem, config: Wgmma, c: Half | None, cache: dict, d
         columns = x.bits.T
         return columns.reshape(-1).reshape(columns.shape)  # a single one is as far from the next as it is long
 
-    (of_b, of_c), operands = problem.orders, problem.device()
+    (of_b, of_c), operands = tuple(problem.orders), problem.device()
     given_b, given_c, given_in = lines(operands.b, of_b), lines(operands.c, of_c), lines(c, of_c)
     b, out, c_in = given_b, given_c, given_in
     copies, before, after = [], [], []

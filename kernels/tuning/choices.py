@@ -22,9 +22,10 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from .. import jit
 
@@ -32,9 +33,11 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 #: Columns after those that tell problems apart.
 _COLUMNS = ("nvrtc", "kernels", "median_us", "family", "knobs")
 
+Config = TypeVar("Config", bound=Hashable)  #: a room's configurations
+
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Generic[Config]):
     """Where a room's choices are kept, and what tells them apart."""
 
     room: str
@@ -42,7 +45,7 @@ class Choices:
     key: Mapping[str, type]  #: column -> int or str: a problem's key, a tuple, in this order
     families: Mapping[str, type]  #: name in the file -> dataclass of numbers, texts and flags
     #: a configuration -> the .cu files of all that it was tried against
-    sources: Callable[[object], Iterable[Path]]
+    sources: Callable[[Config], Iterable[Path]]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -50,24 +53,24 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Generic[Config]):
     """A configuration, the time that made it the choice, and of which kernels by which compiler."""
 
-    config: object
+    config: Config
     median_us: float
     kernels: str = ""  #: see `digest`; "" where a file is older than this column
     nvrtc: str = field(default_factory=jit.nvrtc_version)
 
 
 def look_up(
-    choices: Choices,
+    choices: Choices[Config],
     key: tuple,
     device,
-    fits: Callable[[object], bool],
+    fits: Callable[[Config], bool],
     file: Path | None = None,
     *,
     near: bool = False,
-) -> Choice | None:
+) -> Choice[Config] | None:
     """The choice for a problem's key on this GPU, or None where there is none that still holds.
 
     fits: whether the GPU takes a configuration, which may have been edited by hand or come from another GPU.
@@ -96,7 +99,7 @@ def look_up(
     return close
 
 
-def is_current(choices: Choices, choice: Choice, near: bool = False) -> bool:
+def is_current(choices: Choices[Config], choice: Choice[Config], near: bool = False) -> bool:
     """Whether a choice is of today's kernels and compiler; near: or of another minor version of the compiler."""
     made, now = choice.nvrtc, jit.nvrtc_version()
     if near:
@@ -115,10 +118,10 @@ def _without_comments(text: str) -> str:
     return " ".join(_COMMENT.sub(r"\1 ", text).replace("\0", " ").split())
 
 
-_read: dict[Path, tuple[tuple, dict[tuple, Choice]]] = {}
+_read: dict[Path, tuple[tuple, dict[tuple, Choice[Any]]]] = {}
 
 
-def read(choices: Choices, path: Path) -> dict[tuple, Choice]:
+def read(choices: Choices[Config], path: Path) -> dict[tuple, Choice[Config]]:
     """key -> Choice. Raises ValueError that names file and row where one cannot be read, OSError for a file that may
     not be."""
     of = path.stat()
@@ -151,7 +154,7 @@ def _rows(table: csv.DictReader, path: Path) -> Iterator[dict]:
         raise ValueError(f"{path} is no file of the tuner's choices ({error}): delete it") from error
 
 
-def _choice(choices: Choices, row: dict, columns) -> Choice:
+def _choice(choices: Choices[Config], row: dict, columns) -> Choice[Config]:
     config = parse_knobs(row["knobs"], choices.families[row["family"]])
     # A file from before these columns was made with what nobody knows any more.
     nvrtc, kernels = (row[name] if name in columns else "" for name in ("nvrtc", "kernels"))
@@ -164,7 +167,7 @@ def _choice(choices: Choices, row: dict, columns) -> Choice:
     return Choice(config, float(row["median_us"]), kernels, nvrtc)
 
 
-def write(choices: Choices, path: Path, key: tuple, choice: Choice) -> None:
+def write(choices: Choices[Config], path: Path, key: tuple, choice: Choice[Config]) -> None:
     """Add a choice to a file, or replace the one that is there; the file is written aside and renamed.
 
     Of several processes that do so at once, each adds to what the one before it wrote.
@@ -201,7 +204,7 @@ def _alone(path: Path) -> Iterator[None]:
         os.close(folder)  # and the lock with it
 
 
-def _write_all(choices: Choices, path: Path, found: Mapping[tuple, Choice]) -> None:
+def _write_all(choices: Choices[Config], path: Path, found: Mapping[tuple, Choice[Config]]) -> None:
     names = {kind: name for name, kind in choices.families.items()}
     rows = (
         (*key, c.nvrtc, c.kernels, f"{c.median_us:.2f}", names[type(c.config)], knobs(c.config))

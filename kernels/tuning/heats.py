@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..contract import Bound
 from . import outputs
+from .choices import Config
 
 #: Bytes that are overwritten before each launch, and how many times the L2 at least.
 FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4
@@ -33,7 +34,7 @@ class Rounds:
     hot_s: float = 0.5
 
 
-def race(bounds: Mapping[Hashable, Bound], device, rounds: int, hot_s: float = 0.0) -> dict:
+def race(bounds: Mapping[Config, Bound], device, rounds: int, hot_s: float = 0.0) -> dict[Config, float]:
     """name -> median of `rounds` launches in microseconds, cold L2.
 
     Events around a launch, with an L2 that was overwritten before, all bounds in a new random order
@@ -46,7 +47,7 @@ def race(bounds: Mapping[Hashable, Bound], device, rounds: int, hot_s: float = 0
     stream = device.create_stream()
     flush = cupy.empty(max(FLUSH_FACTOR * device.properties.l2_cache_size, FLUSH_BYTES), cupy.uint8)
     device.sync()
-    samples = {name: [] for name in names}
+    samples: dict[Config, list[float]] = {name: [] for name in names}
     order = np.random.default_rng(0)
     with cupy.cuda.Stream.from_external(stream) as on:
         number, until = 0, time.perf_counter() + hot_s

@@ -65,6 +65,9 @@ class Allowed:
     least: float
 
 
+NOTHING = Allowed(0.0, 0.0, 0.0)  #: equal numbers alone agree
+
+
 def allowed(kind: str, dtype: str, length: int, outputs: int = 1) -> Allowed:
     """Of so many outputs that differ: 1 from the exact product, 2 from each other.
 
@@ -137,7 +140,7 @@ def dtype_of(output) -> str:
     return output.dtype if isinstance(output, (Half, Eight)) else output.dtype.name
 
 
-def difference(found, expected, magnitudes=None, may: Allowed | None = None) -> str:
+def difference(found, expected, magnitudes=None, may: Allowed = NOTHING) -> str:
     """ "" where two outputs agree, else in a few words how they differ.
 
     Both (m, n) of one dtype and memory order, NumPy, CuPy, `Half` or, with one scale for all, `Eight`. magnitudes:
@@ -148,7 +151,7 @@ def difference(found, expected, magnitudes=None, may: Allowed | None = None) -> 
     if not size:
         return ""
     if magnitudes is None:
-        may = Allowed(0.0, 0.0, 0.0)
+        may = NOTHING
     elif isinstance(expected, Eight):  # in units of C's numbers
         scale = float(array_of(_to_host(expected.scale)).max())
         may = Allowed(may.limit / scale, may.rounding, may.least)

@@ -5,40 +5,41 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Generic
 
 from .. import jit
 from ..contract import Bound, Launch, Problem
 from . import heats, outputs, probe
-from .choices import Choice, Choices, digest, knobs, look_up, own_folder, slug, write
+from .choices import Choice, Choices, Config, digest, knobs, look_up, own_folder, slug, write
 from .heats import Rounds
 
 
 @dataclass(frozen=True)
-class Winner:
+class Winner(Generic[Config]):
     """The fastest right candidate."""
 
-    config: Hashable
+    config: Config
     median_us: float
     bound: Bound  #: ready to run
     spent_ms: float  #: preparation of all candidates, checks and heats; not what `jobs` compile
 
 
 def choose(
-    choices: Choices,
+    choices: Choices[Config],
     key: tuple,
     device,
     *,
-    fits: Callable[[Hashable], bool],
-    make: Callable[[], Winner],
+    fits: Callable[[Config], bool],
+    make: Callable[[], Winner[Config]],
     file: Path | None = None,
     near: bool = False,
-) -> tuple[Hashable, float]:
+) -> tuple[Config, float]:
     """(configuration, milliseconds that trials took): the choice that is kept for a problem's key.
 
     Where there is none that holds (see `look_up`), `make`, a call of `tune`, makes one, which is added to the
@@ -59,13 +60,13 @@ def choose(
 
 
 def bind_choice(
-    choices: Choices,
+    choices: Choices[Config],
     key: tuple,
     device,
     *,
-    fits: Callable[[Hashable], bool],
-    make: Callable[[], Winner],
-    bind: Callable[[Hashable], Launch],
+    fits: Callable[[Config], bool],
+    make: Callable[[], Winner[Config]],
+    bind: Callable[[Config], Launch],
     file: Path | None = None,
 ) -> Launch:
     """What a room's "auto" is: the choice for a problem's key (`choose`), made ready by `bind`.
@@ -80,13 +81,13 @@ def bind_choice(
 
 def tune(
     problem: Problem,
-    configs: Sequence[Hashable],
-    bind: Callable[[Problem, Hashable], Bound],
+    configs: Sequence[Config],
+    bind: Callable[[Problem, Config], Bound],
     references: Iterable[Callable[[Problem], Bound]],
     device,
     rounds: Rounds,
     jobs: Iterable[tuple[Path, str]] = (),
-) -> Winner:
+) -> Winner[Config]:
     """The fastest of `configs` whose output is right, on a current `cuda.core.Device`.
 
     bind: makes one ready on a problem, this one or one of the same sizes and pattern with other numbers; all write to
@@ -105,7 +106,7 @@ def tune(
         trial.expect(references)  # which compiles its own
         spent = time.perf_counter() - begin
     begin = time.perf_counter() - spent
-    bounds = {}
+    bounds: dict[Config, Bound] = {}
     for config in configs:
         # Checked before the next one is made ready: what candidates share holds no other's result yet.
         bound = trial.attempt(config, lambda config: bind(problem, config))
@@ -113,7 +114,7 @@ def tune(
             bounds[config] = bound
     while bounds:
         times = _heats(bounds, device, rounds)
-        for config in sorted(times, key=times.get):
+        for config in sorted(times, key=times.__getitem__):
             if trial.agrees(config, bounds[config]) and trial.is_exact(config, bind):
                 spent = (time.perf_counter() - begin) * 1e3
                 return Winner(config, times[config], bounds[config], spent)
@@ -132,8 +133,8 @@ class _Trial:
     right: object = None  #: the output of a reference
     magnitudes: object = None  #: and what its rounding errors grow with
     may: object = None  #: `outputs.Allowed`
-    reference: Callable | None = None
-    judge: str = ""  #: its name
+    judge: str = ""  #: the reference's name
+    reference: Callable[[Problem], Bound] = field(init=False)  #: from `expect` on
 
     def attempt(self, config, step: Callable):
         """step(config), or None where it fails, with a warning that names the candidate."""
@@ -204,13 +205,13 @@ def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _heats(bounds: dict, device, rounds: Rounds) -> dict:
+def _heats(bounds: dict[Config, Bound], device, rounds: Rounds) -> dict[Config, float]:
     """config -> median microseconds of the best few, timed again after a heat of all."""
     times = heats.race(bounds, device, rounds.first)
     short = min(times.values()) < rounds.short_us
     if short:
         times = heats.race(bounds, device, rounds.factor * rounds.first)
-    best = {c: bounds[c] for c in sorted(bounds, key=times.get)[: rounds.factor * rounds.finalists]}
+    best = {c: bounds[c] for c in sorted(bounds, key=times.__getitem__)[: rounds.factor * rounds.finalists]}
     if short:
         return heats.race(best, device, rounds.factor**2 * rounds.final)
     return heats.race(best, device, rounds.final, rounds.hot_s)
@@ -223,7 +224,7 @@ def _compiling(jobs: Iterable[tuple[Path, str]], arch: str) -> Iterator[None]:
     What does not compile is said when it is bound.
     """
 
-    def compile_one(job) -> None:
+    def compile_one(job: tuple[Path, str]) -> None:
         with suppress(jit.CompileError, FileNotFoundError):
             jit.compile_cubin(*job, arch)
 

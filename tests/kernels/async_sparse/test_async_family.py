@@ -256,9 +256,10 @@ def test_every_candidate_takes_the_problem(device, shape):
 
 def test_candidates_are_those_with_the_best_prediction():
     p = problem(n=16384)
-    a, sms = p.device().a, H200.properties.multiprocessor_count
+    blocks, sms = p.device().a.blocks, H200.properties.multiprocessor_count
     found = family.candidates(p, H200)
-    time = {w: family.predict(family.filled(Unit(w), USUAL, MOST), p, a, USUAL, sms) for w in family.WIDTHS}
+    each = {w: family.filled(Unit(w), USUAL, MOST) for w in family.WIDTHS}
+    time = {w: family.predict(c, p.m, p.n, blocks, USUAL, sms) for w, c in each.items()}
     best = sorted(time, key=time.get)[: family.MOST // len(family.GROUPS_KIB)]
     assert list(dict.fromkeys(config.width for config in found)) == best
     assert best[0] == 256, "copies less for a multiplication than any other"
@@ -289,8 +290,7 @@ def test_more_work_never_takes_less_time(width, m, n, blocks, sms, shape):
     config = family.filled(Unit(width, tall=shape.b_row == 128), shape, MOST)
 
     def time(n=n, blocks=blocks, sms=sms):
-        sizes = SimpleNamespace(m=m, n=n, k=4096)
-        return family.predict(config, sizes, SimpleNamespace(blocks=blocks), shape, sms)
+        return family.predict(config, m, n, blocks, shape, sms)
 
     assert 0 < time() <= time(n=2 * n) and time() <= time(blocks=2 * blocks)
     assert time(sms=2 * sms) <= time()

@@ -74,7 +74,7 @@ def test_a_large_part_gets_the_kernel_that_the_model_predicts(here, made, monkey
     plan = distributed.plan(Part(on_gpu(part.a), part.rows), 512, chunks=4, machine=here)
     products = {id(step[0]) for steps in plan._steps for step in steps}
     assert len(products) == 1, "chunks of one width share a plan"
-    assert plan._steps[0][0][0].plan.choice.startswith("union ")
+    assert plan._steps[0][0][0].args[0].choice.startswith("union ")
     plan(timed=True)
     launched = here.device.launched
     assert len(launched) == 4 and {flow for flow, *_ in launched} == {PRODUCTS}
@@ -115,7 +115,7 @@ def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch
     plan = distributed.streamed(part.a, 64, panel=500, machine=here)
     plan(as_array(np.zeros((256, 64), np.float32)))
     count = len(plan.panels)
-    assert count > 2 and {x.plan.choice for x in plan._products} == {streaming.CHOICE}
+    assert count > 2 and {x.args[0].choice for x in plan._products} == {streaming.CHOICE}
     launched = here.device.launched
     assert len(launched) == count and len(copied) == 2 * count
     buffers = [{x.ctypes.data for x in pair} for pair in plan._buffers]
@@ -128,4 +128,4 @@ def test_a_rank_without_rows_or_non_zeros_has_no_kernel_to_choose(here):
         a = Csr(rows, 40, np.zeros(rows + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
         part = Part(on_gpu(a), np.array([0, rows]), np.array([0, 40]), consumed=True)
         plan = distributed.plan(part, 8, machine=here)
-        assert plan._steps[0][0][0].plan.choice == ""
+        assert plan._steps[0][0][0].args[0].choice == ""

@@ -425,7 +425,7 @@ def test_a_choice_is_for_its_sizes_and_its_dtype(folders):
 
 
 def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
-    """Edited by hand, of other kernels, or from another GPU: 8 stages do not fit, 2 steps are not 3."""
+    """Edited by hand, of other kernels, or from another GPU: 8 stages do not fit, 2 steps are not 3, 16 bits not 8."""
     p = ready(512, 256, 128)
     for config in (
         Wgmma("persistent", 2, 1, 256, 8, 2),
@@ -433,6 +433,7 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
         Wgmma("split_k", 2, 2, 128, 5, 1, 3),
         Wgmma("stream_k"),
         Wgmma(n=96),
+        Fp8(),
     ):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config

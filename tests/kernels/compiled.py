@@ -104,9 +104,13 @@ def _compiled(jobs: list[tuple[Path, str, str]], anew: bool = False) -> dict[Key
 
 
 def changed(room: Path, folder: Path, file: str, old: str, new: str) -> None:
-    """A room's sources, and what rooms share, in another folder; one text of a file, there once, is changed."""
+    """A room's sources, and what rooms share, in another folder; one text of a file, there once, is changed.
+
+    Where lines of it break does not count.
+    """
     for path in (*jit.COMMON.glob("*.cu*"), *room.glob("*.cu*")):
         shutil.copy(path, folder)
     text = (folder / file).read_text()
-    assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
-    (folder / file).write_text(text.replace(old, new))
+    text, times = re.subn(r"\s+".join(map(re.escape, old.split())), lambda _: new, text)
+    assert times == 1, f"{file} has {times} times {old!r}"
+    (folder / file).write_text(text)

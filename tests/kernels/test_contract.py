@@ -114,12 +114,13 @@ def test_no_source_is_left_over(room):
 def test_a_kernel_file_can_be_studied_alone():
     """One idea a file: a header that says what it computes, and not much more than a page."""
     for source in ROOT.rglob("*.cu"):
-        lines = source.read_text().splitlines()
+        text = source.read_text()
+        lines, size = text.splitlines(), len("".join(text.split()))
         assert lines[0].startswith("// "), f"{source.name} does not begin with what it is"
         if source.parent.name == "formats" or source.name == "planning.cu":
             continue  # many small ones, which prepare a matrix
-        assert len(lines) <= 150, f"{source.name} has {len(lines)} lines"
-        if "template <" in source.read_text():
+        assert size <= 5500, f"{source.name} has {size} characters, white space aside"
+        if "template <" in text:
             assert any(line.startswith("// Template:") for line in lines), source.name
 
 

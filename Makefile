@@ -203,6 +203,7 @@ CUDA = $(sort $(shell find artifact kernels tests -name '*.cu' -o -name '*.cuh')
 lint: $(ENV) ## Check style and formatting, as .pre-commit-config.yaml does before a commit
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 	$(PY) -c 'import clang_format; clang_format.clang_format()' --dry-run -Werror $(CUDA)
 
 clean: ## Remove everything that was built; the environment stays, and so do fresh records (hours of a GPU's time)

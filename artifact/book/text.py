@@ -75,7 +75,7 @@ def page(name: str) -> Text:
 
 
 def _text(path: Path) -> Text:
-    return Text(_environment().from_string(path.read_text("utf-8")))
+    return Text(_environment().from_string(path.read_text(encoding="utf-8")))
 
 
 def chapters() -> list[tuple[str, str]]:
@@ -85,7 +85,7 @@ def chapters() -> list[tuple[str, str]]:
 
 def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a room's template, in their order."""
-    source = (rooms.FOLDER / room / f"{name}.md").read_text("utf-8")
+    source = (rooms.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
     block, found = "", []
     for at in re.finditer(r"\{%-?\s*block\s+(\w+)|" + _HOLDS.pattern, source, re.DOTALL):
         block = at[1] or block

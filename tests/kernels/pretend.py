@@ -123,6 +123,8 @@ def pretended(monkeypatch):
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
         monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
+        monkeypatch.setattr(buffers.Buffers, "follow", lambda self, pointer: True)
+        monkeypatch.setattr(buffers.Buffers, "done", lambda self, pointer: None)
         monkeypatch.setattr(routes, "_at", lambda at, m, n, order, dtype: as_array(np.zeros((m, n), dtype, order)))
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device

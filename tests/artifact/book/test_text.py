@@ -80,7 +80,7 @@ def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
     ids=lambda path: path.stem,
 )
 def test_templates_have_no_branch_but_holds(path):
-    source = path.read_text("utf-8")
+    source = path.read_text(encoding="utf-8")
     used = set(re.findall(r"\{%-?\s*(\w+)", source))
     assert used <= {"block", "endblock", "holds", "endholds", "for", "else", "endfor"}, used  # else: of an empty list
 

@@ -86,6 +86,15 @@ def test_templates_have_no_branch_but_holds(path):
 
 
 @pytest.mark.parametrize(("room", "gpu"), SHIPPED)
+def test_every_block_renders_with_the_facts_of_a_gpu(room, gpu):
+    known = facts.of(room, gpu)
+    for name in (name for other, name in CHAPTERS if other == room):
+        made = text.chapter(room, name)
+        made.add(known)
+        assert all(made(block) for block in made.blocks)
+
+
+@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
 def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
     made = io.StringIO(facts.to_csv(facts.of(room, gpu)))
     shipped, now = (

@@ -616,12 +616,21 @@ def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(hoppe
 
 # ----------------------------------------------------------------------------------- wrong on purpose
 
+#: The loop of unit_ring, which stands in units.cuh for gated as well, up to what tells its first step.
+LAST_STEP = """} else {{  // as in `multiply`
+            int shared_before = 0, private_before = 0;
+            for (int step = 0; step < count; ++step) {{
+                wait(&shared_full[in_shared.stage], in_shared.parity);
+                wait(&private_full[mine][landed.stage], landed.parity);
+                const unsigned char* both = shared_ring + in_shared.stage * SHARED_BYTES;
+                const unsigned char* own = private_ring + in_private.stage * PRIVATE_BYTES;
+                multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, {})"""
 #: A bug -> the file where it would be, the text there, the text instead, and a variant on which it shows.
 MUTANTS = {
     "sums_of_the_tile_before": (
         "units.cuh",
-        " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, step > 0)",
-        " " * 16 + "multiply_step<T, B, N, P>(acc, TALL ? own : both, TALL ? both : own, true)",
+        LAST_STEP.format("step > 0"),
+        LAST_STEP.format("true"),
         "unit_ring",
     ),
     "counters_not_cleared": ("units.cuh", "counter[0] = counter[1] = 0;", ";", "unit_ring"),

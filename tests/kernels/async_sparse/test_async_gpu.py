@@ -617,7 +617,7 @@ def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(hoppe
 # ----------------------------------------------------------------------------------- wrong on purpose
 
 #: The loop of unit_ring, which stands in units.cuh for gated as well, up to what tells its first step.
-LAST_STEP = """} else {{  // as in `multiply`
+LAST_STEP = """}} else {{  // as in `multiply`
             int shared_before = 0, private_before = 0;
             for (int step = 0; step < count; ++step) {{
                 wait(&shared_full[in_shared.stage], in_shared.parity);

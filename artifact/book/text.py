@@ -220,7 +220,7 @@ class _Holds(Extension):
     @staticmethod
     def denied(condition: str, named: Sequence[tuple[str, Value]]) -> str:
         """Say that an explanation does not hold, with the numbers that its condition names."""
-        shown = [f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}" for name, value in named]
+        shown = [f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}" for name, value in named]
         here = f" ({', '.join(shown)})" if shown else ""
         return f"*An explanation stands here that does not hold on this GPU: it asks for `{condition}`{here}.*"
 

@@ -246,9 +246,16 @@ def _path(node: nodes.Node) -> str:
     return ""
 
 
+class _Environment(jinja2.Environment):
+    """Facts come before methods: `balance.copy` is the fact where there is one."""
+
+    def getattr(self, obj: object, attribute: str) -> object:
+        return obj[attribute] if isinstance(obj, dict) and attribute in obj else super().getattr(obj, attribute)
+
+
 @cache
 def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
+    made = _Environment(
         undefined=_Undefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
     made.filters |= FILTERS

@@ -6,16 +6,16 @@ their record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from artifact.book.facts import Fact, each, under
 from artifact.drawing import compiled, prose
 from artifact.drawing import roofs as roofs_
 from artifact.drawing.prose import captioned
-from artifact.drawing.words import listed
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
 from kernels import ceilings
@@ -141,23 +141,23 @@ def below_roofline(roofs: pd.DataFrame, here: Mapping[str, Sequence[float]]) -> 
     }
 
 
-def balance(roofs: pd.DataFrame, here: Mapping[str, Sequence[float]]) -> str:
-    """How much arithmetic a byte must bring before it is the limit, and what a gather brings."""
-    dots = roofs.set_index("variant")["balance"]
-    text = (
-        f"A kernel that takes all its bytes from DRAM needs {dots['copy']:.1f} FLOP for each of them before the arithmetic becomes "
-        f"the limit; from L2 it needs {dots['l2_read']:.1f}, from shared memory {dots['shared_read']:.1f}."
-    )
-    if "CSR, requested bytes" not in here:
-        return text
-    low, high = here["CSR, requested bytes"]
-    text += f" A multiplication that fetches a row of $B$ for every non-zero has {low:.2f} to {high:.2f}."
-    if high >= dots.min():
-        return text
-    return (
-        f"{text} That is left of every dot: whichever memory serves those fetches is the bound. What remains to choose is which "
-        "one, or to fetch less often."
-    )
+def known(page: Page, here: Mapping[str, Sequence[float]]) -> Iterator[Fact]:
+    """Yield what the page's text names. here: what multiplications lie in the roofline, by their kind."""
+    if page.roofs is not None:
+        dots = page.roofs.set_index("variant")["balance"]
+        yield from each("balance", dots.dropna())
+        yield "balance.least", dots.min()
+        if "CSR, requested bytes" in here:
+            low, high = here["CSR, requested bytes"]
+            yield from under("gather", low=low, high=high)
+    if page.tensor is not None:
+        rates = page.tensor.set_index("variant")["measured"]
+        yield from each("tflops", rates)
+        clocks = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index)
+        if clocks.notna().all():
+            yield from under("mhz", low=clocks.min(), high=clocks.max())
+        for row in page.tensor.dropna(subset=["sm_mhz", "least_mhz"]).itertuples():
+            yield from under(f"inside.{row.variant}", low=row.least_mhz, high=row.sm_mhz)
 
 
 @captioned("Ceilings of the tensor cores.")
@@ -174,47 +174,6 @@ def tensor_table(tensor: pd.DataFrame) -> pd.DataFrame:
         }
         for row in tensor.itertuples(index=False)
     )
-
-
-def tensor_cores(page: Page) -> str:
-    """What the ceilings of tensor cores say of each other; one sentence without any."""
-    if page.tensor is None:
-        return "The tensor cores of this GPU were not measured."
-    rates = page.tensor.set_index("variant")["measured"]
-    found = []
-    if {"mma_sp", "wgmma", "wgmma_sp_ra"} <= set(rates.index):
-        warp = rates["mma_sp"]
-        found.append(
-            f"No kernel that is built on `mma.sp` passes {warp:.0f} TFLOP/s here: {warp / rates['wgmma']:.0%} of what `wgmma` does "
-            f"without any sparsity, and {warp / rates['wgmma_sp_ra']:.0%} of what `wgmma.sp` does."
-        )
-    if {"wgmma_sp", "wgmma_sp_ra"} <= set(rates.index):
-        found.append(
-            f"With A in registers `wgmma.sp` reaches {rates['wgmma_sp_ra'] / rates['wgmma_sp']:.2f}× what it reaches with A in "
-            "shared memory. An instruction of 64×256×32 reads 16 KiB of B; at the promised rate it takes 128 clocks, in which "
-            "shared memory delivers 128 bytes each: just that, and no room for A."
-        )
-    clocks = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index)
-    if clocks.notna().all():
-        found.append(
-            f"The promise is arithmetic at the clock that was sampled meanwhile, {clocks.min():.0f} to {clocks.max():.0f} MHz: "
-            "tensor cores that multiply random numbers draw so much power that the clock may give way."
-        )
-        found += _peak_clocks(page.tensor)
-    return " ".join(found)
-
-
-def _peak_clocks(tensor: pd.DataFrame) -> list[str]:
-    """At which clock a peak was reached, as far as the records know; nothing where nothing is published."""
-    known = tensor.dropna(subset=["sm_mhz", "least_mhz"])
-    if known.empty:
-        return []
-    spans = [f"`{r.variant}` {r.least_mhz:.0f} to {r.sm_mhz:.0f}" for r in known.itertuples()]
-    return [
-        "But NVML samples from outside the launch, and the limiter may slow the clock within one. What is sure of the clock "
-        "inside each loop is that it was no lower than the rate needs and no higher than what was sampled, in MHz: "
-        f"{listed(spans)}. A share of such a peak compares rates, each at a clock of its own."
-    ]
 
 
 # ---------------------------------------------------------------- what the compiler made of it
@@ -244,12 +203,10 @@ def compiled_table(report: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def counted(report: pd.DataFrame) -> str:
-    """What the last column of `compiled_table` counts, and what spills."""
-    spilling = ", ".join(f"`{name}`" for name in report[report["spills"]]["variant"].unique())
-    work = ", ".join(f"`{op}` in `{name}`" for name, op in WORK.items())
-    spills = f"Registers spill in {spilling}." if spilling else "None of them spills a register."
-    return f"The last column counts the instruction that the measurement rests on: {work}. {spills}"
+def compiled_facts(report: pd.DataFrame) -> Iterator[Fact]:
+    """Yield what the last column of `compiled_table` counts, and what spills."""
+    yield from each("counted", WORK)
+    yield "spilling", ", ".join(f"`{name}`" for name in report[report["spills"]]["variant"].unique())
 
 
 def heart(name: str, opcode: str, count: int) -> str:

@@ -36,6 +36,14 @@ def test_a_block_says_facts_by_name():
     assert of(low=0.5, high=2, mean=1.2)("ratio") == "Measured: 0.50× to 2.00×, geometric mean 1.20×.\nIt is ahead."
 
 
+def test_a_fact_may_have_the_name_of_a_dictionarys_method():
+    made = Text(
+        text._environment().from_string("{% block b %}{{ balance.copy|n }} {{ balance.items()|length }}{% endblock %}")
+    )
+    made.add(facts.under("balance", copy=3))
+    assert made("b") == "3 1"
+
+
 def test_an_explanation_that_does_not_hold_is_not_given_and_its_condition_is_with_the_numbers():
     said = of(low=0.5, high=2, mean=0.8)("ratio")
     assert "It is ahead" not in said and "speed.wide.mean = 0.8" in said and "speed.wide.low = 0.5" in said

@@ -82,9 +82,10 @@ def test_ceilings_and_roofline():
     table = machine.ceilings_table(found)
     assert table["measured"].str.contains("4.00 TB/s").any()
     few = {"CSR, requested bytes": (0.1, 0.5)}
-    assert "left of every dot" in machine.balance(found, few)
-    assert "left of every dot" not in machine.balance(found, {"CSR, requested bytes": (0.1, 1e4)})
-    assert "fetches a row" not in machine.balance(found, {})
+    page = machine.Page(NOTHING, "", H200, synthetic.ceilings())
+    known = dict(machine.known(page, few))
+    assert known["gather.high"] == 0.5 and known["balance.least"] == found["balance"].min()
+    assert "gather.high" not in dict(machine.known(page, {}))
     assert "The bars:" in machine.below_roofline(found, few)["caption"]
     assert "The bars:" not in machine.below_roofline(found, {})["caption"]
 
@@ -97,25 +98,23 @@ def with_tensor_cores(**rates):
 def test_tensor_cores():
     df = with_tensor_cores(mma=400.0, mma_sp=600.0, wgmma=800.0, wgmma_sp=1200.0, wgmma_sp_ra=1500.0)
     page = machine.Page(NOTHING, "", H200, df)
-    text = machine.tensor_cores(page)
-    assert "passes 600 TFLOP/s here: 75% of what `wgmma` does" in text
-    assert "40% of what `wgmma.sp` does" in text and "reaches 1.25×" in text
-    assert "1980 to 1980 MHz" in text
+    known = dict(machine.known(page, {}))
+    assert (known["tflops.mma_sp"], known["tflops.wgmma_sp_ra"], known["mhz.low"]) == (600, 1500, 1980)
     least = 1500e6 / (2 * 4096 * H200["sm_count"])
-    assert f"`wgmma_sp_ra` {least:.0f} to 1980" in text and "each at a clock of its own" in text
+    assert known["inside.wgmma_sp_ra.low"] == pytest.approx(least) and known["inside.wgmma_sp_ra.high"] == 1980
     table = machine.tensor_table(page.tensor).set_index("microbenchmark")
     assert table.loc["<code>mma_sp</code>", "over its dense one"] == "1.50×"
     assert table.loc["<code>mma</code>", "over its dense one"] == ""
     hidden = machine.Page(NOTHING, "", H200, df.assign(sm_mhz=np.nan))
-    assert "MHz" not in machine.tensor_cores(hidden)
+    assert not any(name.startswith("mhz") for name, _ in machine.known(hidden, {}))
     ada = machine.Page(NOTHING, "", H200, with_tensor_cores(mma=400.0, mma_sp=600.0))
-    assert "`wgmma`" not in machine.tensor_cores(ada)
+    assert "tflops.wgmma" not in dict(machine.known(ada, {}))
 
 
 def test_a_machine_without_ceilings():
     page = machine.Page(NOTHING, NOTHING.banner())
     assert page.roofs is None and page.tensor is None
-    assert machine.tensor_cores(page) == "The tensor cores of this GPU were not measured."
+    assert not list(machine.known(page, {}))
     old = machine.Page(NOTHING, "", H200, synthetic.ceilings())  # from before there were any
     assert old.roofs is not None and old.tensor is None
 
@@ -135,9 +134,8 @@ def test_compiled_microbenchmarks():
     table = machine.compiled_table(report)
     assert table["of these"].tolist() == ["64 FFMA", "0 LDG.128"]
     assert table["spills"].tolist() == ["no", "yes"]
-    assert machine.counted(report).endswith("Registers spill in `copy`.")
-    clean = report.assign(spills=False)
-    assert machine.counted(clean).endswith("None of them spills a register.")
+    assert dict(machine.compiled_facts(report))["spilling"] == "`copy`"
+    assert dict(machine.compiled_facts(report.assign(spills=False)))["spilling"] == ""
     assert len(machine.ideas()) == len(ceilings.VARIANTS) and set(machine.WORK) == set(ceilings.VARIANTS)
 
 

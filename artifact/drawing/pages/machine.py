@@ -143,7 +143,7 @@ def below_roofline(roofs: pd.DataFrame, here: Mapping[str, Sequence[float]]) -> 
 
 def known(page: Page, here: Mapping[str, Sequence[float]]) -> Iterator[Fact]:
     """Yield what the page's text names. here: what multiplications lie in the roofline, by their kind."""
-    if page.roofs is not None:
+    if page.roofs is not None and len(page.roofs):
         dots = page.roofs.set_index("variant")["balance"]
         yield from each("balance", dots.dropna())
         yield "balance.least", dots.min()

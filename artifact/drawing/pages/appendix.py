@@ -7,7 +7,7 @@ import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, rooms
+from artifact.book import facts as facts_
+from artifact.book.facts import Fact, under
 from artifact.drawing import gpus, prose
 from artifact.drawing import systems as systems_
 from artifact.drawing.prose import captioned
@@ -126,14 +128,37 @@ def roughly(count: float) -> str:
     return f"about {float(f'{count / 1e9:.1g}'):g} GB"
 
 
-def abstract(a: Appendix) -> str:
-    return (
-        f"The artifact rebuilds {len(a.systems)} published systems for sparse matrix multiplication on GPUs ("
-        f"{f'{len(a.built)} so far: ' if len(a.not_built) else ''}{', '.join(a.built['name'])}) as CUDA kernels, about one idea a file, measures them with one harness against the "
-        "vendor's library, and judges each claim of their authors by a stated rule. One command, `make artifact`, installs a "
-        "locked environment, executes the notebooks and builds this book. With an NVIDIA GPU it measures; without one it compiles "
-        "and disassembles every kernel and draws the figures from the records of another machine."
-    )
+# ---------------------------------------------------------------- what the text names
+
+
+def facts(a: Appendix) -> Iterator[Fact]:
+    """Yield the systems, how many claims there are, one of them with a point of its room, when records agree, and what
+    the records of each GPU say: minutes, verdicts."""
+    yield from facts_.each("built", a.built.set_index("room")["name"])
+    untested, found = load.untested(), rooms.find().values()
+    bound = sum(claim.depends_on == load.GPU for claim in a.known)
+    yield from under("claims", of_sources=len(load.of_sources(a.known)), untested=len(untested), of_gpu=bound)
+    theirs = ", ".join(dict.fromkeys(gpu for room in found for gpu in room.gpus))
+    yield from under("sources", gpus=theirs, sections=sum(len(room.sections) for room in found))
+    yield from _example(a.known[0])
+    yield from under("tolerance", speedups=compare.SPEEDUP_TOLERANCE, times=compare.TIME_TOLERANCE)
+    yield from under("exit", agree=compare.AGREE, differ=compare.DIFFER, bad_input=compare.BAD_INPUT)
+    yield "pause_minutes", minutes.PAUSE_S / 60
+    for gpu, spent in a.everywhere.items():
+        yield f"once.{gpu}", total(runs(spent))
+        yield f"twice.{gpu}", total(runs(spent, repeat=True))
+        yield f"not_carried.{gpu}", a.verdicts[gpu].get(measures.NOT_CARRIED, 0)
+        given = {verdict: a.verdicts[gpu].get(verdict, 0) for verdict in measures.VERDICTS}
+        yield from facts_.each(f"verdicts.{gpu}", {verdict: count for verdict, count in given.items() if count})
+
+
+def _example(claim: load.Claim) -> Iterator[Fact]:
+    """Yield a claim, the first kernel of its room, a target of the compiler, and a small point as `run` takes it."""
+    kernels = importlib.import_module(f"kernels.{claim.room}")
+    shape = next(iter(kernels.sweeps("kick").values()))[0]
+    point = " ".join(f"{'-' if len(k) == 1 else '--'}{k} {v}" for k, v in shape.items())
+    variant = next(iter(kernels.VARIANTS))
+    yield from under("example", claim=claim.id, room=claim.room, variant=variant, target=jit.TARGETS[0], point=point)
 
 
 # ---------------------------------------------------------------- checklist
@@ -238,7 +263,7 @@ def doi(root: Path = paths.ROOT) -> str:
     return found[1] if found else ""
 
 
-# ---------------------------------------------------------------- minutes, expected results, commands
+# ---------------------------------------------------------------- minutes
 
 
 #: What an experiment is known by in every GPU's records.
@@ -285,49 +310,6 @@ def _missing(a: Appendix, gpu: str) -> list[tuple]:
     return [key for key in every if key not in _keys(a.everywhere[gpu])]
 
 
-def together(a: Appendix) -> str:
-    if a.spent.empty:
-        return f"{a.origin.missing} The minutes in this table come from the records."
-
-    def first(gpu: str) -> str:
-        return f"{total(runs(a.everywhere[gpu])):.1f} minutes"
-
-    def second(gpu: str) -> str:
-        again = total(runs(a.everywhere[gpu], repeat=True))
-        return f"{again:.1f} minutes" if again else "none"
-
-    return (
-        f"All experiments once: {each(a, first)}. That is by the times in the records: compiling, generating, checking, flushing "
-        f"included, pauses of more than {minutes.PAUSE_S / 60:g} minutes left out. A dash is for one of a single stamp, which tells no "
-        f"minutes; an empty cell for one without a record there. Second runs are not in these sums ({each(a, second)}); "
-        "`make measure` makes those that a chapter shows. *Figure* is the source's."
-    )
-
-
-def expected(a: Appendix) -> str:
-    def counts(gpu: str) -> str:
-        of = a.verdicts[gpu]
-        return ", ".join(f"{of[v]} *{v}*" for v in measures.VERDICTS if v in of)
-
-    lines = "".join(f"- {gpu}: {counts(gpu)}.\n" for gpu in a.folders)
-    return (f"The verdicts of the records, GPU by GPU:\n\n{lines}\n" if lines else "") + (
-        "On the same kind of GPU, `make compare` should say that the records agree: median difference of speedups within "
-        f"{compare.SPEEDUP_TOLERANCE:.0%} and of times within {compare.TIME_TOLERANCE:.0%}, per experiment and variant. Its exit "
-        f"code is {compare.AGREE} where they do, {compare.DIFFER} where they differ and {compare.BAD_INPUT} for bad input. On "
-        "another kind of GPU times say nothing about each other; there the verdicts are compared, and one that changes is a "
-        "finding, not a failure."
-    )
-
-
-def commands(a: Appendix) -> str:
-    """For one point, as a block of Markdown."""
-    one = a.known[0]
-    sweeps = importlib.import_module(f"kernels.{one.room}").sweeps("kick")
-    shape = next(iter(sweeps.values()))[0]
-    sizes = " ".join(f"{'-' if len(k) == 1 else '--'}{k} {v}" for k, v in shape.items())
-    return f"```sh\npython -m artifact run {one.room} {sizes}\n```"
-
-
 # ---------------------------------------------------------------- nothing skipped
 
 
@@ -358,18 +340,6 @@ def _covered(df: pd.DataFrame, room: rooms.Room) -> pd.DataFrame:
             ],
             "figure": df["figure"].map(html.escape),
         }
-    )
-
-
-def skipped(a: Appendix) -> str:
-    """How much of the sources is in these tables, in a sentence."""
-    untested = load.untested()
-    sections = sum(len(room.sections) for room in rooms.find().values())
-    return (
-        f"{len(load.of_sources(a.known))} claims and {len(untested)} statements that no experiment here tests, of {sections} sections. "
-        "The tables are made of the rooms' `room.toml`, which lists the sections of the source, and `claims.toml`. A claim that "
-        "several sections make stands in each; an experiment with an @ is a series of the source's own, one with others/ the "
-        "authors' own code on a GPU here."
     )
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import html
-import importlib
 import io
 import shlex
+from collections.abc import Iterator
 
 import pandas as pd
 
 from artifact import cli, rooms
+from artifact.book import facts as facts_
+from artifact.book.facts import Fact, under
 from artifact.drawing.pages.appendix import LEDGER, Appendix, each, runs, total
 from artifact.drawing.prose import captioned
-from artifact.drawing.words import listed
 from artifact.measure import minutes, records
-from artifact.verdicts import compare, load, measures, page
-from kernels import jit
+from artifact.verdicts import load, measures, page
 
 #: Lines of a command's output that a transcript shows, and characters of a line.
 SHOWN, WIDE = 14, 80
@@ -66,18 +66,6 @@ def _here(a: Appendix, claim: load.Claim, gpu: str, row: pd.Series) -> str:
     if row["verdict"] == measures.NOT_MEASURED:
         return f"{a.short[gpu]}: {told}"
     return f"{a.short[gpu]}: {told}, {minutes.said(load.took(claim, a.folders[gpu]))} min"
-
-
-def one_claim(a: Appendix) -> str:
-    """The commands that measure and judge one claim, and nothing that it does not need, as a block of Markdown."""
-    one = a.known[0]
-    return (
-        "```sh\n"
-        f"make measure NOTEBOOKS=notebooks/{one.room}.ipynb      # the chapter of its room alone\n"
-        f"python -m artifact claims --id {one.id} --records build/records\n"
-        f"python -m artifact compare --room {one.room}            # against the shipped records\n"
-        "```"
-    )
 
 
 @captioned("The workflow: commands, what each makes, minutes of a person and of the machine.")
@@ -141,27 +129,6 @@ def _measuring(spent: pd.DataFrame) -> str:
     return f"{total(first):.0f}, the longest room {first.groupby('room')['minutes'].sum().max():.0f}"
 
 
-def timed() -> str:
-    """On what the minutes of `tasks` were taken, in a sentence."""
-    return (
-        f"T1, T2, T3, T6 and T7 were timed on {minutes.WITHOUT_GPU}; T2 from a new clone, T7 with the records of the H100 and "
-        f"part of the kernels compiled before. T4 was timed on {minutes.KICKED}, with wheels instead of a package index and few kernels or none compiled "
-        "before. T5 is the sum of what the records of each GPU say, each experiment once: the whole of it was "
-        "not timed in one go."
-    )
-
-
-def first_minutes(a: Appendix) -> str:
-    """Of the first room: its claims that fail, one of them in full, and what its first kernel is compiled to."""
-    room = a.known[0].room
-    variant = next(iter(importlib.import_module(f"kernels.{room}").VARIANTS))
-    return typed(
-        f"claims --room {room} --verdict not-reproduced",
-        f"claims --id {a.known[0].id}",
-        f"compile {room} --variant {variant} --target {jit.TARGETS[0]}",
-    )
-
-
 def typed(*commands: str) -> str:
     """Commands of `python -m artifact` and what they print, as a block of Markdown; run when the page is made, so none
     may need a GPU. Long output is shown by its first lines and its last."""
@@ -178,66 +145,26 @@ def _typed(command: str) -> list[str]:
     return [f"$ python -m artifact {command}", *lines, f"[exit code {code}]", ""]
 
 
-def memory(a: Appendix) -> str:
-    """What the largest point takes on the GPU and on the host; nothing without records."""
-    points = [df[["m", "n", "least_bytes"]] for df in a.measured]
-    if not points:
-        return ""
-    df = pd.concat(points)
-    host = (df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]).max()
-
-    def card(gpu: str) -> str:
-        machines = [records.read_machine(a.folders[gpu] / r) for r in records.rooms(a.folders[gpu])]
-        least = min(float(machine.get("memory_bytes", 0)) for machine in machines)
-        return f"{least / 1e9:.0f} GB" if least else ""
-
-    had = f" (what GPUs with records have: {cards})" if (cards := each(a, card)) else ""
-    return (
-        f"The largest point has operands and output of {df['least_bytes'].max() / 1e9:.1f} GB on the GPU{had}; a dense contender "
-        f"needs more. The host holds them too, with a float64 reference: {host / 1e9:.1f} GB at the largest point, by these "
-        f"sizes. The least driver is {LEAST_DRIVER}, that of CUDA 13.0, by NVIDIA's release notes."
-    )
+# ---------------------------------------------------------------- what the text names
 
 
-def deviations(a: Appendix) -> str:
-    """What is known to differ between the sources and this artifact, as Markdown."""
-    bound = sum(claim.depends_on == load.GPU for claim in a.known)
-
-    def elsewhere(gpu: str) -> str:
-        return str(a.verdicts[gpu].get(measures.NOT_CARRIED, 0))
-
-    failed = each(a, elsewhere)
-    fail = f" Those that fail on another GPU ({failed}) are said not to carry over." if failed else ""
-    return (
-        f"- **The GPU.** The sources measured on {listed_gpus()}. {bound} claims depend on the GPU.{fail}\n"
-        f"{_long_rooms(a)}"
-        "- **The kernels** are rebuilt after the sources' texts. Where a text leaves something open, the chapter says what was "
-        "chosen; where authors' code is public, what it gave here lies apart, below.\n"
-        "- **The commits.** Records are of the one that their `machine.json` names. `python -m artifact.measure.same_code` compiles the "
-        "kernels of each and of this one, and compares the machine code.\n"
-        "- **The stopwatch** is this book's: a cold L2, kernels alone, medians. Where a source's protocol differs, both are "
-        "measured, and the ledger has two rows.\n"
-        f"- **Not tested**: {len(load.untested())} statements, each with its reason, below.\n"
-        f"- **From run to run** speedups move: two records agree if the median difference is within {compare.SPEEDUP_TOLERANCE:.0%} "
-        f"for speedups and {compare.TIME_TOLERANCE:.0%} for times."
-    )
-
-
-def _long_rooms(a: Appendix) -> str:
-    """Rooms whose measurement takes longer than was meant, as an item of a list; nothing where there is none."""
-
-    def longer(gpu: str) -> str:
+def facts(a: Appendix) -> Iterator[Fact]:
+    """Yield on what tasks were timed, the largest point and the memory that GPUs with records have, and how long each
+    room took to measure on each of them, the longest first."""
+    yield from under("timed", without_gpu=minutes.WITHOUT_GPU, kicked=minutes.KICKED)
+    yield "least_driver", LEAST_DRIVER
+    yield "room_minutes", ROOM_MINUTES
+    if a.measured:
+        df = pd.concat([df[["m", "n", "least_bytes"]] for df in a.measured])
+        host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
+        yield from under("largest", gpu_gb=df["least_bytes"].max() / 1e9, host_gb=host.max() / 1e9)
+    named = rooms.find()
+    for gpu, folder in a.folders.items():
+        machines = [records.read_machine(folder / room) for room in records.rooms(folder)]
+        if least := min(float(machine.get("memory_bytes", 0)) for machine in machines):
+            yield f"memory_gb.{gpu}", least / 1e9
         first = runs(a.everywhere[gpu])
-        took = first.groupby("room")["minutes"].sum() if len(first) else pd.Series(dtype=float)
-        known = rooms.find()
-        long = took[took > ROOM_MINUTES].sort_values(ascending=False)
-        return listed(f"{known[r].name if r in known else r} {m:.1f}" for r, m in long.items())
-
-    said = each(a, longer)
-    meant = f"A room was meant to be measured in {ROOM_MINUTES} minutes"
-    return f"- **Minutes.** {meant}; these take longer. {said}.\n" if said else ""
-
-
-def listed_gpus() -> str:
-    """The GPUs that the sources measured on, each once."""
-    return ", ".join(dict.fromkeys(gpu for room in rooms.find().values() for gpu in room.gpus))
+        if len(first):
+            took = first.groupby("room")["minutes"].sum().sort_values(ascending=False)
+            yield from facts_.each(f"room_took.{gpu}", took)
+            yield from ((f"measured.{room}", named[room].name if room in named else room) for room in took.index)

@@ -11,9 +11,11 @@ import pytest
 import synthetic
 
 from artifact import paths, rooms
+from artifact.book.facts import tree
+from artifact.book.text import page as page_
 from artifact.drawing import cells, prose, roofs
 from artifact.drawing import systems as systems_
-from artifact.drawing.pages import appendix, front, ledger, machine, method
+from artifact.drawing.pages import appendix, evaluation, front, ledger, machine, method
 from artifact.measure import bench, check, minutes, others, records
 from artifact.paths import HOME
 from artifact.verdicts import judge, load, measures, page
@@ -367,16 +369,15 @@ def test_times(of_records, of_nothing):
     assert own["H200: min (s)"].str.startswith("&lt;&nbsp;0.1 (").all()
     assert again.first.empty and again.minutes == 0
     assert appendix.times(of_nothing) is None
-    assert appendix.together(of_nothing).startswith(NOTHING.missing)
 
 
 def test_second_runs_are_told_apart_and_in_no_sum(origin, of_records):
     spent = of_records.spent.assign(minutes=1.5, told=True)
     twice = replace(of_records, spent=pd.concat([spent, spent.assign(repeat=True, minutes=0.5)]))
     assert twice.minutes == pytest.approx(1.5 * len(spent))
-    text = appendix.together(twice)
-    assert f"All experiments once: NVIDIA H200: {1.5 * len(spent):.1f} minutes; " in text
-    assert f"not in these sums (NVIDIA H200: {0.5 * len(spent):.1f} minutes; " in text
+    told = dict(appendix.facts(twice))
+    assert told["once.NVIDIA H200"] == pytest.approx(1.5 * len(spent))
+    assert told["twice.NVIDIA H200"] == pytest.approx(0.5 * len(spent))
     assert f"NVIDIA H200: {1.5 * len(spent):.0f} min" in appendix.checklist(twice)["Time to measure"]
 
 
@@ -400,18 +401,26 @@ def test_another_gpu_with_records_appears_by_itself(tmp_path, known):
     )
     assert list(third.folders) == ["NVIDIA H200", "NVIDIA B200", "NVIDIA H100 80GB HBM3"]
     rows = appendix.checklist(third)
-    for text in (rows["Experiments"], appendix.together(third), appendix.expected(third)):
-        assert text.count("NVIDIA B200: ") >= 1
+    assert "NVIDIA B200: " in rows["Experiments"]
+    told = tree(dict(appendix.facts(third)))
+    assert all(list(told[what]) == list(third.folders) for what in ("once", "twice", "not_carried", "verdicts"))
     assert "B200: min (s)" in appendix.times(third)
     assert "without" not in rows["Time to measure"].split("; ")[2], "it has what others lack"
 
 
-def test_expected_results(of_records, of_nothing):
-    text = appendix.expected(of_records)
+def test_verdicts_are_counted_on_every_gpu(of_records):
+    told = tree(dict(appendix.facts(of_records)))["verdicts"]
+    assert list(told) == list(of_records.folders)
     for gpu, df in of_records.judged.items():
-        count = (judge.counted(df)["verdict"] == measures.REPRODUCED).sum()
-        assert f"- {gpu}: {count} *reproduced*" in text
-    assert appendix.expected(of_nothing).startswith("On the same kind of GPU")
+        assert told[gpu] == judge.counted(df)["verdict"].value_counts().to_dict()
+
+
+def test_the_appendix_says_what_it_can_without_records(of_nothing):
+    text = page_("reviewers")
+    text.add(appendix.facts(of_nothing))
+    text.add(evaluation.facts(of_nothing))
+    unknown = {block for block in text.blocks if text(block).startswith("*This was not measured")}
+    assert unknown == {"memory", "together", "verdicts", "carried", "longest"}
 
 
 def test_badges(of_records, of_nothing, tmp_path):
@@ -426,9 +435,10 @@ def test_badges(of_records, of_nothing, tmp_path):
 
 
 def test_commands_name_a_point_that_exists(of_records):
-    text = appendix.commands(of_records)
-    assert "run casper_sparse -m " in text and "--density " in text
-    assert "casperSPARSE" in appendix.abstract(of_records)
+    told = dict(appendix.facts(of_records))
+    assert told["example.point"].startswith("-m ") and "--density " in told["example.point"]
+    assert (paths.ROOT / "notebooks" / f"{told['example.room']}.ipynb").is_file()
+    assert told["built.casper_sparse"] == "casperSPARSE"
 
 
 def test_every_section_of_every_source_is_shown(of_nothing):
@@ -439,8 +449,9 @@ def test_every_section_of_every_source_is_shown(of_nothing):
     linked = set(re.findall(r'href="ledger.html#claim-([^"]*)"', tables))
     assert linked == {claim.id for claim in every.known}
     assert tables.count("<em>not tested:</em>") >= len(load.untested())
-    text = appendix.skipped(every)
-    assert f"{len(load.of_sources(every.known))} claims and {len(load.untested())} statements" in text
+    told = dict(appendix.facts(every))
+    assert told["claims.of_sources"] == len(load.of_sources(every.known))
+    assert told["claims.untested"] == len(load.untested())
 
 
 def test_nothing_skipped_unfolds_and_is_whole_without_a_script(of_nothing):
@@ -454,6 +465,7 @@ def test_nothing_skipped_unfolds_and_is_whole_without_a_script(of_nothing):
         "pages": appendix,
         "appendix": replace(of_nothing, known=load.claims()),
         "say": lambda text: None,
+        "text": str,
         "table": lambda df, sentences, fold: shown.append(
             cells.folded(fold, prose.table(df, prose=sentences, called=fold))
         ),

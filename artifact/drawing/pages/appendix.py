@@ -118,13 +118,8 @@ def each(a: Appendix, say: Callable[[str], str], joint: str = "; ", short: bool 
     return joint.join(f"{name}: {said}" for gpu, name in names.items() if (said := say(gpu)))
 
 
-def amount(count: float) -> str:
-    """Bytes in words."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
-
-
 def roughly(count: float) -> str:
-    """The same to one digit: two builds of one environment differ by less, and make the same page."""
+    """Bytes in words, to one digit: two builds of one environment differ by less, and make the same page."""
     return f"about {float(f'{count / 1e9:.1g}'):g} GB"
 
 

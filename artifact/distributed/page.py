@@ -1,11 +1,13 @@
-"""The chapter on several GPUs: pictures of what travels, computed as the page is made; what was measured; our claims.
+"""The chapter on several GPUs: pictures of what travels, computed as the page is made; what was measured, as tables,
+figures and the facts of its text; our claims.
 
-Records lie in `recorded/<gpu>/scaling.csv` beside this file, fresh ones in `distributed/<gpu>/` of the build. Where
-there are none the page says so. Claims here are ours: no ledger counts them among those of the sources.
+Records lie in `recorded/<gpu>/scaling.csv` beside this file, fresh ones in `distributed/<gpu>/` of the build. Claims
+here are ours: no ledger counts them among those of the sources.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from artifact import paths
+from artifact.book.facts import Fact, under
 from artifact.distributed import agreement, model, scaling
 from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED, Row
 from artifact.drawing import plot, style
@@ -29,11 +32,6 @@ from kernels.distributed.generate import Rmat, Stencil
 RECORDED = Path(__file__).with_name("recorded")
 SCALING, TRIED, BEYOND = "scaling.csv", "tried.csv", "beyond.csv"
 DEALT = "dealt.csv"
-UNMEASURED = (
-    "This is not measured yet: `torchrun --nproc-per-node 2 -m artifact.distributed.scaling {more}--out "
-    "build/distributed/nvidia-h200/{file}` on a host with several GPUs makes the records."
-)
-MISSING = UNMEASURED.format(more="", file=SCALING)
 CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
 #: In tables, whose width is that of the text.
 BRIEF = {"graph": "graph", "mesh": "mesh", "block": "blocks"}
@@ -59,7 +57,8 @@ MARKERS = {"graph": "o", "mesh": "s", "block": "^"}
 BARS = {"graph": 0.70, "mesh": 0.85, "block": 0.85}
 MOST_SENT = 1.1
 AT, LEAST_NNZ = 4, 10**9
-PASSES = 1.05  #: efficiency that wants an explanation
+#: Medians of an experiment that are so close count as the same.
+WITHIN = 0.01
 
 
 # ---------------------------------------------------------------- records
@@ -76,17 +75,30 @@ def load(where: Path) -> list[Row]:
     return scaling.read(where / SCALING)
 
 
-def banner(rows: list[Row], machine: Path) -> str:
-    """Where the numbers come from, in a sentence. machine: the folder of the records."""
-    if not rows:
-        return MISSING
-    last = max(row.when for row in rows)[:10]
-    commit = records.read_machine(machine)["commit"] if (machine / records.MACHINE).is_file() else ""
-    counts = sorted({row.gpus for row in rows})
-    return (
-        f"From records of {rows[0].gpu}, {last}{f', commit {commit}' if commit else ''}: on "
-        f"{', '.join(map(str, counts))} GPU{'s' * (counts != [1])} of one host."
-    )
+def facts(rows: list[Row], where: Path) -> Iterator[Fact]:
+    """Yield what the page's text names: of records and of what lies in their folder `where`."""
+    machine = records.read_machine(where) if (where / records.MACHINE).is_file() else {}
+    if "memory_bytes" in machine:
+        yield "memory_bytes", machine["memory_bytes"]
+    yield from _measured(rows, machine.get("commit", ""))
+    yield from _strong(rows)
+    yield from _weak(rows)
+    yield from _beyond(scaling.read(where / BEYOND))
+    yield from agreement_facts(agrees(where))
+
+
+def _measured(rows: list[Row], commit: str) -> Iterator[Fact]:
+    """Where and when; of ours the most bytes that were sent, over those that the pattern requires."""
+    if rows:
+        counts = sorted({row.gpus for row in rows})
+        yield from under("measured", gpu=rows[0].gpu, day=max(row.when for row in rows)[:10], commit=commit)
+        yield from under("measured", gpus=", ".join(map(str, counts)), most=counts[-1])
+    if sent := _sent(rows):
+        yield "sent_over_least", max(sent)
+
+
+def _sent(rows: list[Row]) -> list[float]:
+    return [r.sent_bytes / r.least_bytes for r in rows if r.contender == OURS and r.least_bytes]
 
 
 def strong(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
@@ -119,14 +131,18 @@ def weak(rows: list[Row], contender: str = OURS) -> pd.DataFrame:
     mine = [row for row in rows if row.contender == contender]
     found = []
     for case in dict.fromkeys(row.case for row in mine):
-        every = [_grown(first, mine) for first in mine if first.case == case and first.gpus == 1]
-        series = max(every, key=lambda x: (len(x), x[0].nnz), default=[])
-        first = series[0] if len(series) > 1 else None
-        for r in series if first else ():
-            rate, alone = r.nnz / r.gpus / r.median_ms, first.nnz / first.median_ms
+        for r in (series := _series(case, mine)):
+            rate, alone = r.nnz / r.gpus / r.median_ms, series[0].nnz / series[0].median_ms
             row = {"case": case, "gpus": r.gpus, "nnz": r.nnz, "ms": r.median_ms}
             found.append({**row, "efficiency": rate / alone})
     return pd.DataFrame(found, columns=["case", "gpus", "nnz", "ms", "efficiency"])
+
+
+def _series(case: str, rows: list[Row]) -> list[Row]:
+    """What `weak` takes of a case, the row of one GPU first; nothing without one of several."""
+    every = [_grown(first, rows) for first in rows if first.case == case and first.gpus == 1]
+    series = max(every, key=lambda x: (len(x), x[0].nnz), default=[])
+    return series if len(series) > 1 else []
 
 
 def _grown(first: Row, rows: list[Row]) -> list[Row]:
@@ -208,22 +224,33 @@ def times_table(rows: list[Row]) -> pd.DataFrame | None:
     return pd.DataFrame(found) if found else None
 
 
-def above(rows: list[Row]) -> str:
-    """Where weak scaling passes 100%: the rates of one GPU, which multiplies the smaller matrix more slowly."""
-    alone = [r for r in rows if r.contender == OURS and r.gpus == 1]
-    said = []
+def _strong(rows: list[Row]) -> Iterator[Fact]:
+    """Efficiency on the most GPUs, of the largest matrix of each case, and how many times as long the fastest baseline
+    takes there."""
+    several = strong(rows).query("gpus > 1")
+    if several.empty:
+        return
+    most = int(several["gpus"].max())
+    yield "strong.gpus", most
+    at = several[several["gpus"] == most].sort_values("nnz").drop_duplicates("case", keep="last")
+    for row in at.itertuples():
+        yield from under(f"strong.of.{row.case}", matrix=CASES[row.case], efficiency=row.efficiency)
+        beside = [r for r in rows if (r.case, r.size, r.n, r.gpus) == (row.case, row.size, row.n, most)]
+        others = [(r.median_ms, NAMES[r.contender]) for r in beside if r.contender != OURS]
+        if others:
+            ms, name = min(others)
+            yield from under(f"baseline.{row.case}", matrix=CASES[row.case], times=ms / row.ms, contender=name)
+
+
+def _weak(rows: list[Row]) -> Iterator[Fact]:
+    """Highest efficiency of each case; what one GPU makes of the series' first matrix, and of its largest one."""
+    mine = [row for row in rows if row.contender == OURS]
     for case, of in weak(rows).groupby("case", sort=False):
-        if of["efficiency"].max() <= PASSES:
-            continue
-        rates = [
-            f"{r.tflops:.1f} TFLOP/s with {r.nnz / 1e9:.2g} · 10⁹ non-zeros"
-            for r in sorted((r for r in alone if r.case == case), key=lambda r: r.nnz)
-        ]
-        said.append(
-            f"Weak scaling of the {CASES[case]} reaches {of['efficiency'].max():.0%}, which is no merit: one GPU "
-            f"multiplies the smaller one more slowly ({', '.join(rates)})."
-        )
-    return " ".join(said)
+        yield from under(f"weak.{case}", matrix=CASES[case], efficiency=of["efficiency"].max())
+        first = _series(case, mine)[0]
+        alone = [r for r in mine if (r.case, r.n, r.gpus) == (case, first.n, 1)]
+        for name, row in (("smaller", first), ("larger", max(alone, key=lambda r: r.nnz))):
+            yield from under(f"weak.{case}.{name}", nnz=row.nnz, tflops=row.tflops)
 
 
 @captioned("Matrices that no GPU holds.")
@@ -246,19 +273,17 @@ def beyond_table(where: Path) -> pd.DataFrame | None:
     return pd.DataFrame(found) if found else None
 
 
-def beyond(where: Path) -> str:
-    """What the table shows, in a sentence; without records how to make them."""
-    rows = scaling.read(where / BEYOND)
+def _beyond(rows: list[Row]) -> Iterator[Fact]:
+    """Of the rows of `beyond.csv`."""
     if not rows:
-        return UNMEASURED.format(more="--beyond ", file=BEYOND)
-    has = records.read_machine(where)["memory_bytes"]
-    least, most = min(map(_csr_bytes, rows)), max(row.error for row in rows)
-    going = ", ".join(f"{row.communication_ms:.0f} of {row.median_ms:.0f} ms for the {CASES[row.case]}" for row in rows)
-    return (
-        f"Each of these has at least {least / 1e9:.0f} GB in CSR; {rows[0].gpu} has {has / 1e9:.0f} GB. Made on the "
-        f"devices, they were ready to multiply in {max(row.prepare_s for row in rows):.0f} s. Rows travel for {going}. "
-        f"Sampled rows differ from float64 by less than {np.ceil(most * 1e7):.0f} · 10⁻⁷ of their products' magnitudes."
-    )
+        return
+    sizes = [_csr_bytes(row) for row in rows]
+    yield from under("beyond", gpu=rows[0].gpu, gpus=max(row.gpus for row in rows))
+    yield from under("beyond", prepare_s=max(row.prepare_s for row in rows), error=max(row.error for row in rows))
+    yield from under("beyond.csr_bytes", low=min(sizes), high=max(sizes))
+    for row in rows:
+        name = f"beyond.of.{row.case}{row.size}x{row.gpus}"
+        yield from under(name, matrix=CASES[row.case], communication_ms=row.communication_ms, ms=row.median_ms)
 
 
 def _csr_bytes(row: Row) -> int:
@@ -318,21 +343,18 @@ def agreement_table(of: pd.DataFrame | None) -> pd.DataFrame | None:
     )
 
 
-def agreement_said(of: pd.DataFrame | None) -> str:
-    """What the table shows, in a sentence."""
+def agreement_facts(of: pd.DataFrame | None) -> Iterator[Fact]:
+    """Of `agrees`: how far medians are off, and how far apart single rows are; nothing without any."""
     if of is None or of.empty:
-        return "Points that several GPUs measured are not among the records yet."
-    wide, again = (of["high"] - of["low"]).max(), (of["again_high"] - of["again_low"]).max()
-    far = (of["time"] - 1).abs()
-    near, worst = int((far < 0.01).sum()), of.loc[far.idxmax(), "experiment"]
-    allowed = compare.TIME_TOLERANCE
-    agree = "agree" if (far <= allowed).all() else "do not agree"
-    return (
-        f"{of['points'].sum()} points, dealt out to {of['gpus'].max()} GPUs of another host, beside those of one: "
-        f"medians of {near} of {len(of)} experiments differ by less than 1%, that of {worst} by {far.max():.0%}; "
-        f"`make compare` allows {allowed:.0%}, so they {agree}. Single rows are farther apart, {wide:.0%} from the "
-        f"5th to the 95th percentile, than in a second run on the same GPU, {again:.0%}: one GPU is not quite another."
-    )
+        return
+    off = (of["time"] - 1).abs()
+    yield from under("dealt", points=of["points"].sum(), gpus=of["gpus"].max(), experiments=len(of))
+    yield from under("dealt", near=int((off < WITHIN).sum()), within=WITHIN, allowed=compare.TIME_TOLERANCE)
+    yield from under("dealt.worst", experiment=of.loc[off.idxmax(), "experiment"], off=off.max())
+    yield "dealt.rows_apart", (of["high"] - of["low"]).max()
+    again = (of["again_high"] - of["again_low"]).dropna()
+    if len(again):
+        yield "dealt.again_apart", again.max()
 
 
 # ---------------------------------------------------------------- claims of our own
@@ -384,8 +406,7 @@ def claims(rows: list[Row]) -> list[Claim]:
                 behind=behind,
             )
         )
-    sent = [r.sent_bytes / r.least_bytes for r in rows if r.contender == OURS and r.least_bytes]
-    text = "bytes sent over those that the pattern requires"
+    sent, text = _sent(rows), "bytes sent over those that the pattern requires"
     return [*found, Claim(text, max(sent) if sent else None, MOST_SENT, at_least=False)]
 
 
@@ -451,40 +472,6 @@ def fits_table(rows: list[Row]) -> pd.DataFrame | None:
         }
         for of in found
     )
-
-
-def in_short(rows: list[Row], where: Path) -> str:
-    """The chapter in a few points, from its records; in Markdown."""
-    table = strong(rows)
-    several = table[table["gpus"] > 1]
-    if several.empty:
-        return MISSING
-    most = int(several["gpus"].max())
-    at = several[several["gpus"] == most].sort_values("nnz").drop_duplicates("case", keep="last")
-    shares = listed(f"{row.efficiency:.0%} for the {CASES[row.case]}" for row in at.itertuples())
-    points = [f"One matrix on {most} GPUs: an efficiency of {shares}."]
-    over = []
-    for row in at.itertuples():
-        others = [
-            (r.median_ms, NAMES[r.contender])
-            for r in rows
-            if (r.case, r.size, r.n, r.gpus) == (row.case, row.size, row.n, most) and r.contender != OURS
-        ]
-        if others:
-            ms, name = min(others)
-            over.append(f"{ms / row.ms:.2f} times as long for the {CASES[row.case]} ({name})")
-    if over:
-        points.append(f"The fastest baseline takes {listed(over)}.")
-    sent = [r.sent_bytes / r.least_bytes for r in rows if r.contender == OURS and r.least_bytes]
-    if sent:
-        points.append(f"What travels is {max(sent):.2f} times what the pattern requires, at most.")
-    if beyond_ := scaling.read(where / BEYOND):
-        points.append(
-            f"A matrix of {max(map(_csr_bytes, beyond_)) / 1e9:.0f} GB in CSR, more than one of these GPUs holds, is "
-            f"multiplied on {max(row.gpus for row in beyond_)} of them."
-        )
-    points.append(f"Of more than {most} GPUs this page has predictions alone.")
-    return "\n".join(f"- {point}" for point in points)
 
 
 # ---------------------------------------------------------------- pictures, computed as the page is made

@@ -1,14 +1,17 @@
-"""The page on which kernel for which matrix, and the map on the front page: sentences, tables, and where they come from."""
+"""The page on which kernel for which matrix, and the map on the front page: tables, and the facts of the text."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from artifact.book import text
+from artifact.book.facts import Fact, each, under
 from artifact.drawing import plot, prose, style
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
@@ -20,7 +23,10 @@ from kernels.formats import csr
 
 #: Of all points, how many the advice should be good at.
 BAR = 0.9
+#: What the front page says in place of the map.
 NOTHING = "There are no records yet from which a map could be drawn."
+#: Blocks of the text that say what the map shows.
+MAP = ("map", "map_lone", "map_real")
 
 
 def points(origin: prose.Origin) -> pd.DataFrame:
@@ -41,7 +47,10 @@ def drawn(df: pd.DataFrame) -> tuple | None:
 
 def below_map(df: pd.DataFrame) -> dict[str, str]:
     """Alternative text and caption of the map."""
-    said = " ".join(_sentences(df))
+    made = text.page("which")
+    made.add(map_facts(df))
+    told = "\n".join(map(made, MAP)).splitlines()
+    said = " ".join(line.removeprefix("- ") for line in told if line.startswith("- "))
     return {
         "alt": f"Speedup of the fastest sparse kernel over dense, by share of non-zeros, for each precision. {said}",
         "caption": "Speedup of the fastest sparse kernel, ours or a library's, over a dense multiplication of the same sizes and "
@@ -50,28 +59,23 @@ def below_map(df: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def in_words(df: pd.DataFrame) -> str:
-    """The map in a list, in Markdown; a sentence where there is none."""
-    return "\n".join(f"- {text}" for text in _sentences(df)) if len(df) else NOTHING
-
-
-def _sentences(df: pd.DataFrame) -> list[str]:
-    found = []
+def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
+    """Yield of each pattern below which density sparse pays (inf: at all, 0: at none), or its speedup at the only density
+    that it has; of real matrices at how many points it does."""
     table = atlas.crossings(df)
-    for row in table[table["columns"] == 0].itertuples(index=False):
-        found.append(f"{row.pattern}, {row.precision}: {_pays(row.density, row._4, row.to, row.behind)}.")
+    for row in table[table["columns"] == 0].to_dict("records"):
+        name = f"map.{row['pattern']} {row['precision']}"
+        yield from under(name, pattern=row["pattern"], precision=row["precision"], behind=row["behind"])
+        yield from under(name, below=row["density"], least=row["from"], most=row["to"])
     lone = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in lone:
         if some["density"].nunique() == 1:
-            share = plot.percent(some["density"].iloc[0])
-            mean = records.geomean(some["speedup"])
-            found.append(f"{pattern}, {precision}: {mean:.2f}× dense at {share}, its only density.")
+            density, mean = some["density"].iloc[0], records.geomean(some["speedup"])
+            yield from under(
+                f"lone.{pattern} {precision}", pattern=pattern, precision=precision, density=density, mean=mean
+            )
     for precision, some in df[df["pattern"] == atlas.REAL].groupby("precision", sort=False):
-        faster = int((some["speedup"] > 1).sum())
-        found.append(
-            f"real matrices, {precision}: {faster} of {len(some)} points are faster sparse than a dense multiplication would be."
-        )
-    return found
+        yield from under(f"real.{precision}", faster=int((some["speedup"] > 1).sum()), points=len(some))
 
 
 def of_room(gpu_folder: Path, room: str) -> str:
@@ -191,21 +195,19 @@ def _count(multiplications: float) -> str:
 # ---------------------------------------------------------------- the advice
 
 
-def trusted(found: list[tuple[Pool, pd.DataFrame]]) -> str:
-    """How good the advice is, for each precision, and whether that reaches the bar; in Markdown."""
-    lines = []
-    for pool, evaluated in found:
-        share, (name, always) = model.good(evaluated), model.always(pool)
-        reached = f"{'reaches' if share >= BAR else 'misses'} the bar of {BAR:.0%}"
-        if share <= always:
-            reached += f" and is no better than always {name}: take that"
-        low, high = model.off(evaluated)
-        lines.append(
-            f"- **{pool.about.precision}** (`{pool.about.room}/{pool.about.experiment}`): {advice.trusted(pool, evaluated)} That "
-            f"{reached}. At worst it was {evaluated['ratio'].max():.2f}× the best; measured times were "
-            f"{low:.2f} to {high:.2f} of the expected ones in four of five cases."
-        )
-    return "\n".join(lines) or NOTHING
+def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
+    """Yield how good the advice from each pool is, beside the one contender that is always taken, and whether that
+    reaches the bar. found: pools with `model.evaluate` of them."""
+    yield from [("bar", BAR), ("within", model.GOOD - 1)]
+    for pool, df in found:
+        about, good, (low, high) = pool.about, model.good(df), model.off(df)
+        name = f"advice.{about.room}/{about.experiment}"
+        yield from under(name, precision=about.precision, room=about.room, experiment=about.experiment)
+        yield from under(name, matrices=df["label"].nunique(), points=len(df), good=good, worst=df["ratio"].max())
+        yield from under(name, widths="/".join(map(str, sorted(set(df["n"])))))
+        yield from under(name, verdict="reaches" if good >= BAR else "misses")
+        yield from each(f"{name}.always", dict([model.always(pool)]))
+        yield from under(f"{name}.off", low=low, high=high)
 
 
 def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:
@@ -244,9 +246,9 @@ def mesh(side: int) -> csr.Csr:
 
 
 def example(origin: prose.Origin, n: int, side: int = 150) -> str:
-    """What the command prints of `mesh`, as a block of text in Markdown; a sentence without records."""
+    """What the command prints of `mesh`, as a block of text in Markdown; nothing without records."""
     if not pools(origin):
-        return NOTHING
+        return ""
     answer = advice.advise(mesh(side), n, origin.folder, pools(origin)[0].about.precision, "mesh")
     lines = advice.lines(answer, origin.folder.name)
     folded = "\n".join(textwrap.fill(line, 100) if len(line) > 100 else line for line in lines)

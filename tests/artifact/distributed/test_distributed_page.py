@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 from scaled import rows
 
 from artifact import paths
+from artifact.book import text
 from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
 from artifact.measure import records
@@ -27,9 +28,8 @@ def closed():
     plt.close("all")
 
 
-def test_without_records_the_page_says_so(tmp_path):
-    assert page.load(tmp_path) == []
-    assert page.banner([], tmp_path).startswith("This is not measured yet")
+def test_without_records_there_is_nothing(tmp_path):
+    assert page.load(tmp_path) == [] == list(page.facts([], tmp_path))
     assert page.drawn_scaling([]) is page.drawn_predictions([]) is None
     assert page.scaling_table([]) is page.fits_table([]) is page.times_table([]) is None
     assert set(page.claims_table([])["verdict"]) == {"not measured yet"}
@@ -37,36 +37,42 @@ def test_without_records_the_page_says_so(tmp_path):
 
 def test_matrices_that_no_gpu_holds(tmp_path):
     assert page.beyond_table(tmp_path) is None
-    assert "--beyond" in page.beyond(tmp_path)
     shipped = page.RECORDED / "nvidia-h200"
     table = page.beyond_table(shipped)
     assert set(table["matrix"]) == {page.CASES["graph"], page.CASES["mesh"]}
     has = records.read_machine(shipped)["memory_bytes"]
     assert (table["A, GB"].astype(float) * 1e9 > has).all() and (table["GPUs"] >= 2).all()
     assert all(row.error < 2e-6 for row in scaling.read(shipped / page.BEYOND))
-    assert f"{has / 1e9:.0f} GB" in page.beyond(shipped)
+    known = dict(page.facts([], shipped))
+    assert known["memory_bytes"] == has < known["beyond.csr_bytes.low"] <= known["beyond.csr_bytes.high"]
+    assert len([name for name in known if name.startswith("beyond.of.") and name.endswith(".ms")]) == len(table)
 
 
-def test_in_short_has_what_was_measured():
-    assert page.in_short([], page.RECORDED) == page.MISSING
+def test_facts_are_of_the_most_gpus_and_of_the_largest_matrix():
     shipped = page.RECORDED / "nvidia-h200"
     found = page.load(shipped)
-    said = page.in_short(found, shipped)
-    of = page.strong(found)
+    known, of = dict(page.facts(found, shipped)), page.strong(found)
     most = of["gpus"].max()
-    assert f"One matrix on {most} GPUs" in said and f"Of more than {most} GPUs" in said
+    assert known["strong.gpus"] == most
     for case in set(of["case"]):
         own = of[(of["case"] == case) & (of["gpus"] == most)]
-        assert f"{own.loc[own['nnz'].idxmax(), 'efficiency']:.0%} for the {page.CASES[case]}" in said
-    assert "more than one of these GPUs holds" in said
+        assert known[f"strong.of.{case}.efficiency"] == own.loc[own["nnz"].idxmax(), "efficiency"]
     fastest = {  # beside ours, on the block-sparse weight: dense, not the slowest of the libraries
         row.contender: row.median_ms
         for row in found
         if (row.case, row.gpus) == ("block", most) and row.n == of[of["case"] == "block"]["n"].max()
     }
-    ratio = fastest["dtensor_dense"] / fastest[OURS]
-    assert f"{ratio:.2f} times as long for the block-sparse weight (PyTorch's" in said
-    assert "of these GPUs" not in page.in_short(rows(), shipped.parent)
+    assert known["baseline.block.times"] == pytest.approx(fastest["dtensor_dense"] / fastest[OURS])
+    assert known["baseline.block.contender"] == page.NAMES["dtensor_dense"]
+
+
+def test_the_text_names_what_is_known():
+    shipped, made = page.RECORDED / "nvidia-h200", text.page("distributed")
+    made.add(page.facts(page.load(shipped), shipped))
+    assert not any("not measured on" in made(block) or "does not hold" in made(block) for block in made.blocks)
+    few = text.page("distributed")
+    few.add(page.facts(rows(), shipped.parent))
+    assert "`beyond`" in few("short_beyond") and "on 4 GPUs" in few("short_scaling")
 
 
 def test_parts_of_a_matrix_of_your_own():
@@ -91,7 +97,9 @@ def test_fresh_records_come_before_shipped_ones(tmp_path, monkeypatch):
     assert page.folder() == fresh and page.folder("recorded") == page.RECORDED / "nvidia-h200"
     found = page.load(fresh)
     assert len(found) == len(rows())
-    assert page.banner(found, fresh) == "From records of NVIDIA H200, 2026-01-01: on 1, 2, 4 GPUs of one host."
+    known = dict(page.facts(found, fresh))
+    assert (known["measured.day"], known["measured.gpus"]) == ("2026-01-01", "1, 2, 4")
+    assert known["measured.commit"] == ""
 
 
 def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
@@ -111,14 +119,22 @@ def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
     assert len(fig.axes) == 2 and set(data["scaling"]) == {"strong", "weak"}
 
 
-def test_more_than_all_of_a_gpus_rate_is_explained_and_drawn():
-    assert page.above(rows(nvlink=1e6)) == ""
+def test_more_than_all_of_a_gpus_rate_is_said_and_drawn(tmp_path):
+    def above(found):
+        made = text.page("distributed")
+        made.add(page.facts(found, tmp_path))
+        return made("above")
+
+    assert above(rows(nvlink=1e6)) == ""
     half = min(r.nnz for r in rows() if r.case == "mesh")
     slow = [
         replace(r, median_ms=2 * r.median_ms) if (r.case, r.gpus, r.nnz, r.contender) == ("mesh", 1, half, OURS) else r
         for r in rows(nvlink=1e6)
     ]
-    assert "the mesh reaches" in page.above(slow) and "the power-law" not in page.above(slow)
+    known = dict(page.facts(slow, tmp_path))
+    assert known["weak.mesh.efficiency"] > 1.5 and known["weak.graph.efficiency"] < 1.05
+    assert known["weak.mesh.smaller.nnz"] == half < known["weak.mesh.larger.nnz"]
+    assert "the mesh reaches" in above(slow) and "the power-law" not in above(slow)
     fig, data = page.drawn_scaling(slow)
     assert data["efficiency"].max() > 1.5
     assert all(ax.get_ylim()[1] > 100 * data["efficiency"].max() for ax in fig.axes)
@@ -202,7 +218,7 @@ def test_the_chapter_shows_what_the_page_has():
     notebook = nbformat.read(ROOT / "notebooks" / "distributed.ipynb", as_version=4)
     code = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
     for name in (
-        "banner",
+        "facts",
         "drawn_parts",
         "drawn_volumes",
         "drawn_scaling",

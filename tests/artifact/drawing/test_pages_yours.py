@@ -11,6 +11,7 @@ import synthetic
 from drawn import legible
 
 from artifact import paths, rooms
+from artifact.book import facts, text
 from artifact.drawing import prose
 from artifact.drawing.pages import which, yours
 from artifact.measure import records
@@ -32,27 +33,46 @@ def points(origin):
 
 def test_without_records_pages_say_so():
     df = which.points(NOTHING)
-    assert df.empty and which.drawn(df) is None and which.in_words(df) == which.NOTHING
+    assert df.empty and which.drawn(df) is None and list(which.map_facts(df)) == []
     assert which.dense_table(df) is None and which.crossing_table(df) is None and which.payoff_table(NOTHING) is None
-    assert which.evaluated(NOTHING) == [] and which.trusted([]) == which.NOTHING
-    assert which.weights([]) is None and which.example(NOTHING, 64) == which.NOTHING
+    assert which.evaluated(NOTHING) == [] and set(dict(which.advice_facts([]))) == {"bar", "within"}
+    assert which.weights([]) is None and which.example(NOTHING, 64) == ""
     assert yours.stand_in(NOTHING) is None
     with pytest.raises(ValueError, match="no pool of real matrices"):
         atlas.left_out([])
 
 
 def test_the_map_in_words_says_of_every_pattern_where_it_pays(points):
-    said = which.in_words(points)
-    table = atlas.crossings(points)
+    made, table = text.page("which"), atlas.crossings(points)
+    made.add(which.map_facts(points))
+    said = "\n".join(map(made, which.MAP))
+    groups = points.groupby(["precision", "pattern"])
+    assert len(said.splitlines()) == len(groups) and all(line.startswith("- ") for line in said.splitlines())
     for row in table[table["columns"] == 0].itertuples(index=False):
         (line,) = [x for x in said.splitlines() if x.startswith(f"- {row.pattern}, {row.precision}: ")]
         if 0 < row.density < np.inf:
             assert f"below {100 * row.density:.3g} %" in line
         else:
             assert ("at every density" in line) == (row.density == np.inf)
-    assert which._pays(0, 0.01, 0.5, 3) == "sparse does not pay at any density that was measured, from 1 % on"
     below = which.below_map(points)
     assert all(line[2:] in below["alt"] for line in said.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("below", "behind", "said"),
+    [
+        (0.1, 3, ": sparse pays below 10 %."),
+        (np.inf, 0, ": sparse pays at every density that was measured, up to 50 %."),
+        (np.inf, 3, ": on the mean sparse pays at every"),
+        (0.0, 3, ": sparse does not pay at any density that was measured, from 1 % on."),
+    ],
+)
+def test_the_map_in_words_has_one_line_for_each_outcome(below, behind, said):
+    made = text.page("which")
+    known = {"pattern": "blocks", "precision": "FP32", "least": 0.01, "most": 0.5}
+    made.add(facts.under("map.blocks FP32", below=below, behind=behind, **known))
+    (line,) = made("map").splitlines()
+    assert said in line
 
 
 def test_the_table_has_a_row_for_each_n_of_which_densities_were_measured(points):
@@ -78,13 +98,18 @@ def test_against_dense_every_pattern_and_density_has_a_row(points):
 
 def test_the_bar_is_judged_by_the_records(origin):
     found = which.evaluated(origin)
-    lines = which.trusted(found).splitlines()
-    assert len(lines) == len(found)
-    for line, (pool, df) in zip(lines, found, strict=True):
-        assert line.startswith(f"- **{pool.about.precision}**") and f"{model.good(df):.0%} of" in line
-        assert ("reaches the bar" in line) == (model.good(df) >= which.BAR)
-        poor = df.assign(ratio=1.5)
-        assert "That misses the bar of 90%" in which.trusted([(pool, poor)])
+    known = dict(which.advice_facts(found))
+    for pool, df in found:
+        name = f"advice.{pool.about.room}/{pool.about.experiment}"
+        assert known[f"{name}.precision"] == pool.about.precision and known[f"{name}.good"] == model.good(df)
+        assert known[f"{name}.verdict"] == ("reaches" if model.good(df) >= which.BAR else "misses")
+        best, share = model.always(pool)
+        assert known[f"{name}.always.{best}"] == share
+        poor = dict(which.advice_facts([(pool, df.assign(ratio=1.5))]))
+        assert poor[f"{name}.verdict"] == "misses" and poor[f"{name}.good"] == 0
+    made = text.page("which")
+    made.add(known.items())
+    assert len(made("trusted").splitlines()) == len(found)
     fig, data = atlas.left_out(found)
     legible(fig)
     assert len(data) == sum(len(df) for _, df in found)
@@ -96,8 +121,8 @@ def test_the_bar_is_judged_by_the_records(origin):
 def test_the_example_is_a_mesh_and_what_the_command_prints(origin):
     a = which.mesh(30)
     assert (a.m, a.k, a.nnz) == (900, 900, 900 + 4 * 30 * 29)
-    text = which.example(origin, n=128, side=30)
-    assert text.startswith("```text\nmesh: 900 x 900, 4380 non-zeros") and "Advice: " in text
+    said = which.example(origin, n=128, side=30)
+    assert said.startswith("```text\nmesh: 900 x 900, 4380 non-zeros") and "Advice: " in said
 
 
 # ---------------------------------------------------------------- one's own kernel

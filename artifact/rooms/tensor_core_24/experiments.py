@@ -121,7 +121,16 @@ def decoding(run: Run) -> pd.DataFrame | None:
     found = [_on_hopper(run, "decoding", names, some) for names, some in parts]
     if any(df is None for df in found):
         return None
+    if run.mode == "measure":
+        leave_out_library(run, found[1])
     return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
+
+
+def leave_out_library(run: Run, odd: pd.DataFrame) -> None:
+    """Write down that cuSPARSELt has no rows at the points of `odd`, and why."""
+    why = f"cuSPARSELt takes tokens in multiples of {TOKENS} only"
+    for point in odd[list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
+        records.leave_out(run.folder / "decoding.csv", ("cusparselt", *point), why)
 
 
 def _on_hopper(

@@ -12,7 +12,7 @@ from artifact import rooms
 from artifact.book import facts, text
 from artifact.measure import records
 
-SAID = {True: "holds", False: "does not hold", None: "not known from the records"}
+SAID = {True: "holds", False: "does not hold", None: "not known"}
 
 
 def table(folders: Mapping[str, Path]) -> pd.DataFrame:

@@ -40,8 +40,12 @@ class Text:
         """Take in facts, (name, value) each."""
         self.facts |= dict(facts)
 
-    def __call__(self, block: str) -> str:
-        """Return a block's Markdown. Raises KeyError for a block that the template has not."""
+    def __call__(self, block: str, facts: Iterable[tuple[str, Value]] = ()) -> str:
+        """Return a block's Markdown, with `facts` as well as those that are known, which they join.
+
+        Raises KeyError for a block that the template has not.
+        """
+        self.add(facts)
         render = self.template.blocks[block]
         try:
             return "".join(render(self.template.new_context(tree(self.facts)))).strip()

@@ -21,23 +21,21 @@ def table(folders: Mapping[str, Path]) -> pd.DataFrame:
     folders: name of a GPU → the folder of its records.
     """
     rows = []
+    known = {room: _facts(room, folders) for room in dict(text.chapters())}
     for room, name in text.chapters():
-        known = {gpu: _with_facts(room, name, folder) for gpu, folder in folders.items()}
+        texts = {gpu: text.chapter(room, name) for gpu in folders}
+        for gpu, made in texts.items():
+            made.add(known[room][gpu])
         for block, condition in text.conditions(room, name):
-            said = {gpu: SAID[text.holds(made, condition)] for gpu, made in known.items()}
-            rows.append(
-                {
-                    "chapter": rooms.find()[room].name,
-                    "block": block,
-                    "condition": f"<code>{html.escape(condition)}</code>",
-                }
-                | said
-            )
+            said = {gpu: SAID[text.holds(made, condition)] for gpu, made in texts.items()}
+            shown = f"<code>{html.escape(condition)}</code>"
+            rows.append({"chapter": rooms.find()[room].name, "block": block, "condition": shown} | said)
     return pd.DataFrame(rows)
 
 
-def _with_facts(room: str, name: str, folder: Path) -> text.Text:
-    made = text.chapter(room, name)
-    if room in records.rooms(folder):
-        made.add(facts.of(room, folder.name, folder.parent))
-    return made
+def _facts(room: str, folders: Mapping[str, Path]) -> dict[str, list[facts.Fact]]:
+    """Name of a GPU → the facts of a room's records of it, once for all templates of the room."""
+    return {
+        gpu: facts.of(room, folder.name, folder.parent) if room in records.rooms(folder) else []
+        for gpu, folder in folders.items()
+    }

@@ -35,11 +35,11 @@ def spread(name: str, values: pd.Series) -> Iterator[Fact]:
 
 def under(name: str, /, **values: Any) -> Iterator[Fact]:
     """Yield name.key → value for each."""
-    return ((f"{name}.{key}", value) for key, value in values.items())
+    return each(name, values)
 
 
 def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
-    """Yield name.key → value for what keys name that are no Python names."""
+    """Yield name.key → value for each, where keys need not be Python's names."""
     return ((f"{name}.{key}", value) for key, value in values.items())
 
 

@@ -135,12 +135,6 @@ def span(spread: Mapping[str, float], digits: int = 2) -> str:
     return f"{low} to {high}, geometric mean {mean}"
 
 
-def listed(items: Iterable[object], last: str = "and") -> str:
-    """ "a", "a and b", "a, b and c"."""
-    *first, end = (str(item) for item in items)
-    return f"{', '.join(first)} {last} {end}" if first else end
-
-
 def sparsity(pattern: str) -> str:
     """12:32 as "62.5%"."""
     kept, group = map(int, pattern.split(":"))
@@ -150,7 +144,7 @@ def sparsity(pattern: str) -> str:
 def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> str:
     """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
     each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
-    return listed(each) if each else ""
+    return words.listed(each)
 
 
 def signed(value: float, digits: int = 0) -> str:
@@ -165,7 +159,7 @@ def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
 
 def at(ratios: Mapping[str, float]) -> str:
     """Ratios by where they are: "1.00× at 4096³ and 2.00× at 8192³"."""
-    return listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
+    return words.listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
 
 
 def between(loop: jinja2.runtime.LoopContext) -> str:
@@ -185,7 +179,7 @@ _ALL = (
     n,
     sci,
     span,
-    listed,
+    words.listed,
     signed,
     thousands,
     at,

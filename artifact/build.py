@@ -23,7 +23,7 @@ import threading
 from importlib import resources
 from pathlib import Path
 
-from artifact import rooms, stopped
+from artifact import registry, stopped
 from artifact.drawing.pages.numbered import numbered
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
@@ -201,7 +201,7 @@ def contents() -> dict:
     table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
     for part in table.get("parts", []):
         if part["chapters"] == "rooms":
-            part["chapters"] = [{"file": room} for room in rooms.chapters(ROOT / "notebooks")]
+            part["chapters"] = [{"file": room} for room in registry.chapters(ROOT / "notebooks")]
     return table
 
 
@@ -216,10 +216,10 @@ def _add_rooms(source: Path) -> None:
     toc = yaml.safe_dump(contents(), sort_keys=False)
     (source / "_toc.yml").write_text(toc, encoding="utf-8")
     with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
-        bibliography.write(f"\n{rooms.references()}")
+        bibliography.write(f"\n{registry.references()}")
     config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
-    sources = [f"{{cite:t}}`{room.cite}`" for room in rooms.find().values()]
+    sources = [f"{{cite:t}}`{room.cite}`" for room in registry.find().values()]
     said["parse"]["myst_substitutions"] = {
         "sources": listed(sources),
         "examples": examples.tables(),

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import matrices, minutes, records
 from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import pool
@@ -594,7 +594,7 @@ def _run(options) -> int:
     room = _room(options.room)
     names = _variants(room, options.variant)
     asked = _asked(room, options)
-    from artifact import baselines
+    from artifact import registry
     from artifact.measure import bench, check, device, run
 
     info = device.require()
@@ -604,7 +604,7 @@ def _run(options) -> int:
     reference = check.oracle(problem)
     makers = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
     if not options.no_baseline:
-        makers |= baselines.contenders(getattr(room, "BASELINES", ()), opened)
+        makers |= registry.contenders(getattr(room, "BASELINES", ()), opened)
     bounds = _bind(makers, problem, options.variant or (), names)
     run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
 
@@ -738,7 +738,7 @@ def _profile(options) -> int:
     from artifact.measure import device
     from artifact.profiling import ncu
 
-    listed = rooms.profiles()
+    listed = registry.profiles()
     if options.room not in (None, *listed):
         raise ValueError(f"There is no profile of {options.room!r}; known: {', '.join(listed)}.")
     info = device.require()
@@ -764,7 +764,7 @@ def _profile(options) -> int:
 
 
 def _matrices(options) -> int:
-    df = matrices.listed(rooms.matrices(options.room) if options.room else matrices.LIST)
+    df = matrices.listed(registry.matrices(options.room) if options.room else matrices.LIST)
     if options.most and "nnz" not in df:
         raise ValueError("The general list does not say how many non-zeros: use --most with --room.")
     if options.most:

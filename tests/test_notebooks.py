@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from artifact import build, rooms
+from artifact import build, registry
 from artifact.measure import device, records
 from artifact.paths import BUILD, ROOT
 
@@ -134,7 +134,7 @@ def kicked(tmp_path_factory) -> Path:
     return target.parent
 
 
-@pytest.mark.parametrize("room", rooms.find())
+@pytest.mark.parametrize("room", registry.find())
 def test_a_chapter_runs_as_a_kick(room, kicked, tmp_path):
     target = tmp_path / "notebooks" / f"{room}.ipynb"
     options = ("--mode", "recorded", "--preset", "kick", "--records", str(kicked))
@@ -143,7 +143,7 @@ def test_a_chapter_runs_as_a_kick(room, kicked, tmp_path):
     no_complaint(target)
 
 
-@pytest.mark.parametrize("room", [room for room in rooms.find() if (RECORDED / room).is_dir()])
+@pytest.mark.parametrize("room", [room for room in registry.find() if (RECORDED / room).is_dir()])
 def test_what_a_kick_asks_for_is_in_the_records(room):
     """A point that is asked for and is not recorded ends a chapter; so does an experiment without a file."""
     shape = ["m", "n", "k", "density"]
@@ -191,7 +191,7 @@ def test_measuring_needs_a_gpu(tmp_path):
     assert not target.parent.exists()
 
 
-@pytest.mark.parametrize("room", rooms.find())
+@pytest.mark.parametrize("room", registry.find())
 def test_a_chapter_says_when_to_use_it(room):
     notebook = nbformat.read(ROOT / "notebooks" / f"{room}.ipynb", as_version=4)
     heads = [cell.source.splitlines()[0] for cell in notebook.cells if cell.source[:3] == "## "]
@@ -199,7 +199,7 @@ def test_a_chapter_says_when_to_use_it(room):
     assert any("cells.when(" in c.source for c in notebook.cells if c.cell_type == "code")
 
 
-@pytest.mark.parametrize("chapter", [*rooms.find(), "distributed", "prefill"])
+@pytest.mark.parametrize("chapter", [*registry.find(), "distributed", "prefill"])
 def test_a_chapter_ends_in_short_and_with_exercises(chapter):
     notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
     heads = [cell.source.splitlines()[0] for cell in notebook.cells if cell.source[:3] == "## "]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.book import facts, text
 from artifact.measure import records
 
@@ -29,7 +29,7 @@ def table(folders: Mapping[str, Path]) -> pd.DataFrame:
         for block, condition in text.conditions(room, name):
             said = {gpu: SAID[text.holds(made, condition)] for gpu, made in texts.items()}
             shown = f"<code>{html.escape(condition)}</code>"
-            rows.append({"chapter": rooms.find()[room].name, "block": block, "condition": shown} | said)
+            rows.append({"chapter": registry.find()[room].name, "block": block, "condition": shown} | said)
     return pd.DataFrame(rows)
 
 

@@ -9,7 +9,6 @@ beside its records, so that a reviewer can search it:
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import records
 from artifact.measure import run as harness
 
@@ -73,14 +72,14 @@ def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
     """Yield (room, GPU) of every shipped record whose room makes facts of it."""
     for gpu in sorted(path.name for path in root.iterdir() if path.is_dir()):
         for room in records.rooms(root / gpu):
-            if (rooms.FOLDER / room / "chapter.md").is_file():
+            if (registry.FOLDER / room / "chapter.md").is_file():
                 yield room, gpu
 
 
 def of(room: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
     """Make the facts of a room's records of a GPU, in the folder of that name in `root`."""
     run = harness.start(room, "recorded", gpu, records=root)
-    return list(importlib.import_module(f"{rooms.__name__}.{room}.facts").of(run))
+    return list(registry.module(room, "facts").of(run))
 
 
 def main() -> None:

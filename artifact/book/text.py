@@ -20,7 +20,7 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension
 
-from artifact import rooms
+from artifact import registry
 from artifact.book.facts import Value, tree
 from artifact.drawing import words
 
@@ -70,7 +70,7 @@ def _missing(error: jinja2.UndefinedError) -> str:
 
 def chapter(room: str, name: str = "chapter") -> Text:
     """Return the text of a room, from its file `name`.md, without facts."""
-    return _text(rooms.FOLDER / room / f"{name}.md")
+    return _text(registry.FOLDER / room / f"{name}.md")
 
 
 def page(name: str) -> Text:
@@ -84,12 +84,12 @@ def _text(path: Path) -> Text:
 
 def chapters() -> list[tuple[str, str]]:
     """List (room, name) of every template."""
-    return [(path.parent.name, path.stem) for path in sorted(rooms.FOLDER.glob("*/*.md")) if path.stem != "README"]
+    return [(path.parent.name, path.stem) for path in sorted(registry.FOLDER.glob("*/*.md")) if path.stem != "README"]
 
 
 def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a room's template, in their order."""
-    source = (rooms.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
+    source = (registry.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
     block, found = "", []
     for at in re.finditer(r"\{%-?\s*block\s+(\w+)|" + _HOLDS.pattern, source, re.DOTALL):
         block = at[1] or block

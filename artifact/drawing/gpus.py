@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.drawing.prose import captioned, folders, inline_code, name
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures
@@ -99,8 +99,8 @@ def loads(found: Mapping[str, Path]) -> dict[str, dict[str, tuple[float, str]]]:
     """What was sampled while large products ran, on each unit of arithmetic: what it is called -> GPU -> value, unit.
     Of the rows that all of these GPUs have, so that all did the same; none where they share none."""
     rows: dict[str, dict[str, tuple[float, str]]] = {}
-    for unit in rooms.UNITS:
-        of = [room.room for room in rooms.find().values() if room.unit == unit]
+    for unit in registry.UNITS:
+        of = [room.room for room in registry.find().values() if room.unit == unit]
         each = {gpu: _large(folder, of) for gpu, folder in found.items()}
         each = {gpu: df for gpu, df in each.items() if len(df)}
         if not each:

@@ -22,7 +22,7 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing import plot, style
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -75,13 +75,13 @@ class Race:
 def races(room: str, folder: Path) -> list[Race]:
     """The room's own, or those that its records under a GPU's `folder` allow. Raises ValueError for a key of races.toml
     that is none."""
-    if (declared := rooms.races(room)) is None:
+    if (declared := registry.races(room)) is None:
         return _found(room, folder)
     try:
         return [Race(room, **{k: tuple(v) if isinstance(v, list) else v for k, v in race.items()}) for race in declared]
     except TypeError as error:
         raise ValueError(
-            f"{rooms.FOLDER / room / rooms.RACES}: a race is not whole or has a key too many ({error})."
+            f"{registry.FOLDER / room / registry.RACES}: a race is not whole or has a key too many ({error})."
         ) from None
 
 
@@ -136,7 +136,7 @@ def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
     the source states. folders: name of a GPU -> its records; only: of one room. No rows without records."""
     rows = []
     claims = {claim.id: claim for claim in load.claims()}
-    for room in rooms.find().values():
+    for room in registry.find().values():
         having = {gpu: f for gpu, f in folders.items() if room.room in records.rooms(f)}
         if only not in ("", room.room) or not having:
             continue

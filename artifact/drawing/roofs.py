@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing import charts, plot, style
 from artifact.measure import records
 
@@ -189,7 +189,7 @@ def intensities(folder: Path) -> dict[str, tuple[float, float]]:
     Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
     """
     found = {}
-    for system in rooms.find().values():
+    for system in registry.find().values():
         here = records.experiments(folder / system.room)
         if system.unit != "CUDA cores" or not here:
             continue

@@ -19,7 +19,7 @@ import matplotlib
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from artifact import baselines, paths, rooms
+from artifact import paths, registry
 from artifact.measure import records
 
 WIDTH = 8.3  # inches; shown about 800 px wide, which makes 9 pt text 12 px
@@ -81,8 +81,8 @@ SIZE = "M = N = K"  # label of an axis
 MARKER = 6  # points; markers that tell lines of one colour apart must be seen
 
 #: Prefixes of what rooms are compared with; of those, what one room alone is compared with.
-BASELINES = baselines.PREFIXES
-OWN_BASELINES = tuple(name for room in rooms.find() for name in rooms.baselines(room))
+BASELINES = registry.PREFIXES
+OWN_BASELINES = tuple(name for room in registry.find() for name in registry.baselines(room))
 #: How contenders are called in figures; the others as they are.
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
@@ -110,7 +110,7 @@ NAMES = {
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
-} | rooms.names()
+} | registry.names()
 #: A library's contender, or the last word of it -> marker and line. cuSPARSELt and cuBLASLt look as their elders do,
 #: what multiplies blocks as cuBLAS and the CPU: no figure shows them beside each other.
 LOOKS = {

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.drawing import sketch, style
 from artifact.measure import records
 
@@ -34,9 +34,9 @@ def state(room: str, folder: Path | None) -> str:
 
 
 def systems(folder: Path | None) -> pd.DataFrame:
-    """One row per system: the fields of `rooms.Room` that tell what it is, and its state."""
-    told = [field.name for field in fields(rooms.Room) if field.name not in ("headline", "names")]
-    found = rooms.find().values()
+    """One row per system: the fields of `registry.Room` that tell what it is, and its state."""
+    told = [field.name for field in fields(registry.Room) if field.name not in ("headline", "names")]
+    found = registry.find().values()
     rows = [{key: getattr(s, key) for key in told} | {"state": state(s.room, folder)} for s in found]
     return pd.DataFrame(rows)
 
@@ -46,22 +46,22 @@ def systems_map(folder: Path | None):
     would lie on one another, their row has several lanes. (fig, data)"""
     data = systems(folder)
     placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
-    depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in rooms.UNITS]
+    depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in registry.UNITS]
     tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
     height = tops[-1] * INCHES
     fig, ax = plt.subplots(figsize=(style.WIDTH, height), layout="none")
     fig.subplots_adjust(0, 0, 1, 1)
-    for column, (name, grid) in enumerate(zip(rooms.PATTERNS, examples(), strict=True)):
+    for column, (name, grid) in enumerate(zip(registry.PATTERNS, examples(), strict=True)):
         _example(ax, LEFT + column + (1 - 8 * CELL) / 2, 0.26, grid)
         sketch.put(ax, LEFT + column + 0.5, 0.13, name, weight="bold")
-    for unit, top, below in zip(rooms.UNITS, tops[:-1], tops[1:], strict=True):
+    for unit, top, below in zip(registry.UNITS, tops[:-1], tops[1:], strict=True):
         middle, text = (top + below - GAP) / 2, unit.replace(" ", "\n")
         sketch.put(ax, 0.28, middle, text, weight="bold", linespacing=1.5)
     for system, lane, colour in placed:
-        x = LEFT + rooms.PATTERNS.index(system.patterns[0]) + (1 - CARD[0]) / 2
-        y = tops[rooms.UNITS.index(system.unit)] + lane * (CARD[1] + GAP)
+        x = LEFT + registry.PATTERNS.index(system.patterns[0]) + (1 - CARD[0]) / 2
+        y = tops[registry.UNITS.index(system.unit)] + lane * (CARD[1] + GAP)
         _card(ax, x, y, system, colour)
-    ax.set(xlim=(0, LEFT + len(rooms.PATTERNS) + 0.02), ylim=(tops[-1], 0))
+    ax.set(xlim=(0, LEFT + len(registry.PATTERNS) + 0.02), ylim=(tops[-1], 0))
     ax.axis("off")
     return fig, data.drop(columns=["title", "order", "patterns"])
 
@@ -112,7 +112,7 @@ def _card(ax, x: float, y: float, system, colour: str) -> None:
 
 
 def examples() -> list[np.ndarray]:
-    """8 x 8 examples of `rooms.PATTERNS`, of similar density; drawn once with a fixed seed."""
+    """8 x 8 examples of `registry.PATTERNS`, of similar density; drawn once with a fixed seed."""
     rng = np.random.default_rng(3)
     anywhere = np.zeros((8, 8), bool)
     for row, count in enumerate((1, 4, 0, 2, 1, 6, 2, 1)):

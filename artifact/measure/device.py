@@ -332,10 +332,10 @@ def sources(room: str) -> str:
     Of a baseline that is made of other baselines, or of another room's kernels, those too. Records of
     one digest belong together, whether it was committed or not, and whatever else a commit changed.
     """
-    from artifact import baselines as known
+    from artifact import registry
 
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
-    modules = {name: module.replace(".", "/") for name, module in known.modules().items()}
+    modules = {name: module.replace(".", "/") for name, module in registry.modules().items()}
     shared = {f.name for f in kernels.iterdir() if f.is_dir() and not (f / "launch.py").exists()}
     rooms, todo, baselines = {room} | shared, [], []
     todo += getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
@@ -343,7 +343,7 @@ def sources(room: str) -> str:
         baselines.append(todo.pop())
         for module in _imported(paths.ROOT / f"{modules[baselines[-1]]}.py"):
             package, _, name = module.rpartition(".")
-            if package == known.__name__ and name in modules:
+            if package == "artifact.baselines" and name in modules:
                 todo += {name} - {*baselines, *todo}
             elif package == "kernels" and (kernels / name).is_dir():
                 rooms.add(name)

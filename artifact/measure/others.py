@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import records
 from artifact.measure.device import slug
 
@@ -39,15 +39,15 @@ class Others:
     again: str  #: how to run it
     over: str = ""  #: the library that speedups are over
 
-    def path(self, folder: Path = rooms.FOLDER) -> Path:
+    def path(self, folder: Path = registry.FOLDER) -> Path:
         """Of the numbers."""
-        return rooms.others(self.room, self.name, slug(self.gpu), folder)
+        return registry.others(self.room, self.name, slug(self.gpu), folder)
 
-    def table(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
+    def table(self, folder: Path = registry.FOLDER) -> pd.DataFrame:
         """The numbers as they lie there, by points or only their means. Errors as `records.published`."""
         return records.published(self.path(folder))
 
-    def numbers(self, folder: Path = rooms.FOLDER) -> pd.DataFrame:
+    def numbers(self, folder: Path = registry.FOLDER) -> pd.DataFrame:
         """Numbers by points: POINT, with "speedup" (over `over`) or "tflops". Errors as `table`; ValueError, one
         sentence, where a column is missing."""
         path, df = self.path(folder), self.table(folder)
@@ -57,20 +57,20 @@ class Others:
         return df
 
 
-def find(room: str, folder: Path = rooms.FOLDER, name: str = "*") -> list[Others]:
+def find(room: str, folder: Path = registry.FOLDER, name: str = "*") -> list[Others]:
     """All that a room has, or all of a name: by name, of a name that of the home GPU first. Raises ValueError, one
     sentence, where a file lacks a key, has an unknown one, or lies in the folder of another GPU than its own."""
     found = [
         read(room, path.stem, path.parent.name, folder)
-        for path in (Path(folder) / room / rooms.OTHERS).glob(f"*/{name}.toml")
+        for path in (Path(folder) / room / registry.OTHERS).glob(f"*/{name}.toml")
     ]
     return sorted(found, key=lambda m: (m.name, slug(m.gpu) != paths.HOME, m.gpu))
 
 
-def read(room: str, name: str, gpu: str, folder: Path = rooms.FOLDER) -> Others:
+def read(room: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Others:
     """That of one GPU, by its slug. Raises FileNotFoundError or ValueError as `find`."""
-    path = rooms.others(room, name, gpu, folder).with_suffix(".toml")
-    table = rooms.toml(path)
+    path = registry.others(room, name, gpu, folder).with_suffix(".toml")
+    table = registry.toml(path)
     known = {f.name for f in fields(Others)[2:]}
     for key in sorted((set(table) ^ known) - {"over"}):
         what = "is missing" if key in known else "is none of such a file's"
@@ -80,7 +80,7 @@ def read(room: str, name: str, gpu: str, folder: Path = rooms.FOLDER) -> Others:
     return Others(room, name, **table)
 
 
-def nearest(room: str, name: str, gpu: str, folder: Path = rooms.FOLDER) -> Others:
+def nearest(room: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Others:
     """That of a GPU, by its slug; where the code did not run there, that of the home GPU, or of the first that has it.
 
     Raises FileNotFoundError, one sentence, where no GPU has one, and ValueError as `find`.

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import baselines, rooms
+from artifact import registry
 from artifact.measure import device as gpus
 from artifact.measure import willing
 from artifact.measure.run import BUDGETS_S, measure_point
@@ -40,9 +40,9 @@ class Point:
 
 def points() -> Iterator[tuple[str, Point]]:
     """(room, point) of the rooms that have a portable.py."""
-    for room in rooms.find():
-        if (rooms.FOLDER / room / "portable.py").is_file():
-            found = importlib.import_module(f"artifact.rooms.{room}.portable").points()
+    for room in registry.find():
+        if (registry.FOLDER / room / "portable.py").is_file():
+            found = registry.module(room, "portable").points()
             yield from ((room, point) for point in found)
 
 
@@ -57,7 +57,7 @@ def measure(
             continue
         module, problem = importlib.import_module(f"kernels.{room}"), point.make()
         libraries = [name for name in module.BASELINES if name.startswith("cublas")]
-        dense = baselines.contenders(libraries, opened)
+        dense = registry.contenders(libraries, opened)
         contenders = {
             PORTABLE: partial(module.bind, point.elsewhere, device=gpu.Portable(opened)),
             SMALLER: partial(module.bind, point.elsewhere, device=gpu.Portable(opened, GEFORCE)),

@@ -32,9 +32,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from artifact import registry
 from artifact.measure import check
 from artifact.measure.device import slug
-from artifact.rooms import find as find_rooms
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def _valid(text: str, name: str, place: tuple[tuple[str, tuple[str, str]], ...])
 def _worst(room: str, experiment: str, eight: bool) -> dict[str, float]:
     """Largest errors of a result in a record: of the limit that the room names for the experiment, of those of 8-bit
     operands, else of the widest of all others, since a row does not say to which one it was held."""
-    known = find_rooms()
+    known = registry.find()
     limits = known[room].limits if room in known else {}
     said = limits.get(experiment, limits.get(USUAL))
     kinds = EIGHT_LIMITS if eight else [said] if said else set(check.LIMITS) - {*EIGHT_LIMITS}

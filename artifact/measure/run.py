@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import baselines, paths
+from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.compiled import compile_report
 from kernels import jit
@@ -90,7 +90,7 @@ class Run:
         that are named) as contenders of a measurement."""
         module = importlib.import_module(f"kernels.{self.room}")
         chosen = getattr(module, "BASELINES", ()) if names is None else names
-        return baselines.contenders(chosen, self.device)
+        return registry.contenders(chosen, self.device)
 
     def measure(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from artifact import baselines
+from artifact import registry
 from artifact.measure import check
 from artifact.measure.run import Contender
 from kernels.contract import Bound, Problem
@@ -40,7 +40,7 @@ def measure(
         except (Refused, check.WrongResult) as error:
             name = getattr(error, "name", str(error).split(" ", 1)[0])
             wrong = isinstance(error, check.WrongResult)
-            if name not in here or (wrong and not name.startswith(baselines.PREFIXES)):
+            if name not in here or (wrong and not name.startswith(registry.PREFIXES)):
                 raise
             del here[name]
             if not here:

@@ -22,12 +22,12 @@ def main(task: Mapping[str, Any]) -> None:
     from cuda.bindings import driver
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
 
-    from artifact import baselines
+    from artifact import registry
     from artifact.measure import device
 
     opened = device.require().open()
     room = importlib.import_module(f"kernels.{task['room']}")
-    others = baselines.contenders(room.BASELINES, opened)
+    others = registry.contenders(room.BASELINES, opened)
     arch = "sm_{}{}".format(*opened.compute_capability)
     source = f'extern "C" __global__ void {MARKER}() {{}}'
     code = Program(source, "c++", ProgramOptions(arch=arch)).compile("cubin")

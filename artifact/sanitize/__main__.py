@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.sanitize import cases, jobs
 from artifact.sanitize.jobs import TOOLS, Ran
 
@@ -99,7 +99,7 @@ def _compile_all() -> None:
     from kernels import jit
 
     arch = jit.arch_of(device.require().open())
-    parts = [importlib.import_module(f"kernels.{name}") for name in rooms.profiles()]
+    parts = [importlib.import_module(f"kernels.{name}") for name in registry.profiles()]
     kernels = [kernel for part in parts for kernel in part.VARIANTS.values()]
     asked = {(kernel.source, entry, arch) for kernel in kernels if arch in kernel.targets for entry in kernel.entries}
     with ThreadPoolExecutor(os.cpu_count()) as pool:

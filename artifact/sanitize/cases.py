@@ -9,14 +9,13 @@ nothing.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import check
 from kernels import formats
 from kernels.formats import (
@@ -405,5 +404,5 @@ SHARED = {"library": library, "generated": generated, "conversions": conversions
 
 def find() -> dict[str, Callable[[Lab], Iterable[Case]]]:
     """What one process runs: name -> its cases; the rooms' own, from their sanitize.py, and those of no room."""
-    of_rooms = (importlib.import_module(f"artifact.rooms.{room}.sanitize").CASES for room in rooms.find())
+    of_rooms = (registry.module(room, "sanitize").CASES for room in registry.find())
     return {name: cases for found in (*of_rooms, SHARED) for name, cases in found.items()}

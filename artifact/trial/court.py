@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
-from artifact import baselines, paths
+from artifact import paths, registry
 from artifact.drawing import plot, style
 from artifact.measure import check, records, run, willing
 from artifact.trial.contenders import Contender
@@ -55,7 +55,7 @@ def start(contender: Contender, room: str, preset: str, seed: int, root: Path | 
 
 def refuse_name(contender: Contender, known: Iterable[str]) -> None:
     """Raise ValueError for a contender that is called as one that it is compared with."""
-    if contender.name in known or contender.name.startswith(baselines.PREFIXES):
+    if contender.name in known or contender.name.startswith(registry.PREFIXES):
         raise ValueError(f"There is a {contender.name!r} already: call the contender something else with --name.")
 
 
@@ -113,7 +113,7 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
         if mine.empty or others.empty:
             raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
         mine, best = mine.iloc[0], others.loc[others["median_us"].idxmin()]
-        library = others[others["variant"].str.startswith(baselines.PREFIXES)]
+        library = others[others["variant"].str.startswith(registry.PREFIXES)]
         fastest = library.loc[library["median_us"].idxmin()] if len(library) else None
         apart = FASTER if mine["q75_us"] < best["q25_us"] else SLOWER if mine["q25_us"] > best["q75_us"] else LEVEL
         rows.append(
@@ -171,7 +171,7 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()):
     for y, variant in enumerate(order):
         values = data.loc[data["variant"] == variant, "speedup"]
         kind = "the contender" if variant == name else "the room's kernels"
-        kind = "libraries" if variant.startswith(baselines.PREFIXES) else kind
+        kind = "libraries" if variant.startswith(registry.PREFIXES) else kind
         mean = records.geomean(values)
         ax.barh(y, mean, height=0.66, color=tints[kind], alpha=0.9 if variant == name else 0.5)
         if len(values) > 1:

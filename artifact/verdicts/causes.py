@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import baselines, rooms
+from artifact import registry
 from artifact.measure import again, records
 from artifact.verdicts import closeness, evidence, load, quantities
 from artifact.verdicts.evidence import CEILINGS, Evidence, NotMeasured
@@ -59,7 +59,7 @@ class Side:
 
     gpu: str
     folder: Path
-    room: rooms.Room
+    room: registry.Room
     evidence: Evidence
 
     @cached_property
@@ -81,7 +81,7 @@ class Cause:
 
 
 def side(gpu: str, folder: Path, room: str) -> Side:
-    return Side(gpu, Path(folder), rooms.find()[room], Evidence(Path(folder), room))
+    return Side(gpu, Path(folder), registry.find()[room], Evidence(Path(folder), room))
 
 
 def limit(sides: Sequence[Side]) -> float:
@@ -297,7 +297,7 @@ def _named(which: str, moved: float, df: pd.DataFrame, sides: Sequence[Side], ne
     if all(versions) and versions[0] != versions[1]:
         return Cause(
             STATE,
-            f"{said} {baselines.library(which)} is {versions[0]} on the {sides[0].gpu} and {versions[1]} on the "
+            f"{said} {registry.library(which)} is {versions[0]} on the {sides[0].gpu} and {versions[1]} on the "
             f"{sides[1].gpu}.",
         )
     if abs(math.log(moved)) <= math.log1p(near):

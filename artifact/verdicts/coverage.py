@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.verdicts import evidence, load
 
 #: In `where`: a figure or table of the source, or several.
@@ -39,7 +39,7 @@ def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str
 
 
 def table(
-    room: rooms.Room,
+    room: registry.Room,
     claims: Sequence[load.Claim],
     untested: Sequence[load.Untested],
     figures: Mapping[str, str],

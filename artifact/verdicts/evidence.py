@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import baselines, rooms
+from artifact import registry
 from artifact.measure import others, records
 from artifact.measure.device import slug
 
@@ -24,7 +24,7 @@ NOT_SWEEPS = (
 # Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the room.
 BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  # in the name of an experiment that is a published series: <figure>@<gpu>
-OTHERS = f"{rooms.OTHERS}/"  # begins the name of an experiment that ran the code of others: others/<name>
+OTHERS = f"{registry.OTHERS}/"  # begins the name of an experiment that ran the code of others: others/<name>
 
 
 #: What tells the values of one variant apart, for whoever reduces them.
@@ -77,7 +77,7 @@ class Evidence:
     frames: dict[tuple, "Frame"] = field(default_factory=dict)  # many claims ask for the same
     where: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
     repeats: bool = False  # experiments are runs of one measurement
-    rooms: Path = rooms.FOLDER  # where the series of the sources lie
+    rooms: Path = registry.FOLDER  # where the series of the sources lie
     seen: set[str] = field(default_factory=set)  # experiments, COUNTERS, CEILINGS: what was used
 
     def __post_init__(self):
@@ -212,7 +212,7 @@ class Evidence:
 
 def with_best(df: pd.DataFrame) -> pd.DataFrame:
     """A record with the rows of BEST, where cuSPARSE was measured, and of ROOM_BEST."""
-    ours = df[~df["variant"].str.startswith(baselines.PREFIXES)]
+    ours = df[~df["variant"].str.startswith(registry.PREFIXES)]
     if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
         df = records.best_of(df, "cusparse_")
     if not ours.empty:
@@ -227,7 +227,7 @@ _SHAPE = ("m", "n", "k", "density")
 
 
 @cache
-def planned(room: str, experiment: str, folder: Path = rooms.FOLDER) -> Sequence[Counter]:
+def planned(room: str, experiment: str, folder: Path = registry.FOLDER) -> Sequence[Counter]:
     """How many points of each shape and density an experiment has, in full and as a kick: by the sweep of
     the room's kernels that has its name, or that claims.toml gives it under [points]. Empty where no
     sweep says it, as of matrices from outside."""
@@ -235,8 +235,8 @@ def planned(room: str, experiment: str, folder: Path = rooms.FOLDER) -> Sequence
         module = importlib.import_module(f"kernels.{room}")
     except ModuleNotFoundError:
         return ()
-    path = Path(folder) / room / rooms.CLAIMS
-    name = rooms.toml(path).get("points", {}).get(experiment) if path.is_file() else None
+    path = Path(folder) / room / registry.CLAIMS
+    name = registry.toml(path).get("points", {}).get(experiment) if path.is_file() else None
     sweeps = getattr(module, "sweeps", None)
     presets = [sweeps(preset) for preset in ("full", "kick")] if sweeps else []
     shapes = [preset.get(name or experiment) for preset in presets]
@@ -271,12 +271,12 @@ def sweeps(experiments: Iterable[str]) -> list[str]:
     return [e for e in experiments if e not in NOT_SWEEPS]
 
 
-def place(experiment: str, folder: Path, room: str, known: Path = rooms.FOLDER) -> Path:
-    """Where an experiment's numbers lie, if they are there. folder: of the GPU; known: as `rooms.find` takes it."""
+def place(experiment: str, folder: Path, room: str, known: Path = registry.FOLDER) -> Path:
+    """Where an experiment's numbers lie, if they are there. folder: of the GPU; known: as `registry.find` takes it."""
     if experiment.startswith(OTHERS):
-        return rooms.others(room, experiment.removeprefix(OTHERS), folder.name, known)
+        return registry.others(room, experiment.removeprefix(OTHERS), folder.name, known)
     if SERIES in experiment:
-        return rooms.published(room, experiment.partition(SERIES)[0], known)
+        return registry.published(room, experiment.partition(SERIES)[0], known)
     return folder / (CEILINGS if experiment == CEILINGS else room) / f"{experiment}.csv"
 
 

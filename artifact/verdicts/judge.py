@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import baselines
+from artifact import registry
 from artifact.verdicts import evidence, load, measures, reasons
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
@@ -147,7 +147,7 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
             over = rule.quantity.parameters | {"over": rule.also_over}
             other = replace(rule, quantity=replace(rule.quantity, parameters=over))
             beside = measures.outcome(other, e, claim.experiment)
-            library = baselines.library(rule.also_over)
+            library = registry.library(rule.also_over)
             why.append(f"Against {library}: {beside.measured} ({measures.said(beside.verdict, claim.extension)}).")
     if claim.note:
         why.append(claim.note)

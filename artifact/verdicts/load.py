@@ -64,7 +64,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import minutes, records
 from artifact.verdicts import evidence, measures, quantities
 
@@ -129,7 +129,7 @@ OPTIONAL = (
 )
 
 
-def claims(folder: str | Path = rooms.FOLDER) -> list[Claim]:
+def claims(folder: str | Path = registry.FOLDER) -> list[Claim]:
     """The claims of every room below `folder`, in the order of the rooms and of their files.
 
     Raises ValueError, one sentence, for a claim that is not well formed: a key that is missing or
@@ -149,10 +149,10 @@ def _written(folder: Path) -> str:
 def _claims(folder: Path, written: str) -> list[Claim]:
     """The claims below `folder`, whose files have the digest `written`."""
     claims: list[Claim] = []
-    for room in rooms.find(folder).values():
-        path = folder / room.room / rooms.CLAIMS
+    for room in registry.find(folder).values():
+        path = folder / room.room / registry.CLAIMS
         if path.is_file():
-            data = rooms.toml(path)
+            data = registry.toml(path)
             claims += [
                 _claim(c, room, data.get("minutes", {}), data.get("notes", {}), path) for c in data.get("claim", [])
             ]
@@ -182,19 +182,19 @@ def _recorded(experiment: str, folder: Path, room: str) -> float | None:
     return minutes.of_record(evidence.place(experiment, folder, room))
 
 
-def figures_of(folder: str | Path = rooms.FOLDER) -> dict[str, dict[str, str]]:
+def figures_of(folder: str | Path = registry.FOLDER) -> dict[str, dict[str, str]]:
     """Room -> experiment -> the figure of the source that it regenerates. Errors as `claims`."""
-    files = {room: Path(folder) / room / rooms.CLAIMS for room in rooms.find(Path(folder))}
-    return {r: rooms.toml(p).get("source", {}).get("figures", {}) for r, p in files.items() if p.is_file()}
+    files = {room: Path(folder) / room / registry.CLAIMS for room in registry.find(Path(folder))}
+    return {r: registry.toml(p).get("source", {}).get("figures", {}) for r, p in files.items() if p.is_file()}
 
 
-def untested(folder: str | Path = rooms.FOLDER) -> list[Untested]:
+def untested(folder: str | Path = registry.FOLDER) -> list[Untested]:
     """What the sources say and no experiment tests, in the order of the rooms and of their files. Raises ValueError,
     one sentence, for an entry that lacks a key or has another one."""
     found = []
-    for room in rooms.find(Path(folder)):
-        path = Path(folder) / room / rooms.CLAIMS
-        for table in rooms.toml(path).get("untested", []) if path.is_file() else ():
+    for room in registry.find(Path(folder)):
+        path = Path(folder) / room / registry.CLAIMS
+        for table in registry.toml(path).get("untested", []) if path.is_file() else ():
             if set(table) != {"where", "says", "reason"}:
                 raise ValueError(
                     f"{path}: what is untested, {table.get('says', '?')!r}, has the keys {', '.join(table)}; it needs "
@@ -204,7 +204,7 @@ def untested(folder: str | Path = rooms.FOLDER) -> list[Untested]:
     return found
 
 
-def _claim(table: Mapping, room: rooms.Room, typed: Mapping, notes: Mapping, path: Path) -> Claim:
+def _claim(table: Mapping, room: registry.Room, typed: Mapping, notes: Mapping, path: Path) -> Claim:
     name = f"{path}: the claim {table.get('id', '?')!r}"
     for key in REQUIRED:
         if key not in table:
@@ -218,7 +218,7 @@ def _claim(table: Mapping, room: rooms.Room, typed: Mapping, notes: Mapping, pat
             raise ValueError(f"{name} asks for the experiment {experiment!r}; known: {', '.join(typed)}.")
     numbers, text = {}, table["published"]
     if isinstance(text, Mapping):
-        numbers, text = _published(text, path.parent / rooms.PUBLISHED, name)
+        numbers, text = _published(text, path.parent / registry.PUBLISHED, name)
     endless = [str(v) for v in _numbers([table["expect"], *numbers.values()]) if not math.isfinite(v)]
     if endless:
         raise ValueError(

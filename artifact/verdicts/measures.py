@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from artifact import rooms
+from artifact import registry
 from artifact.verdicts import expectations, quantities, reducers
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.expectations import (
@@ -117,7 +117,7 @@ def _judged(rule: Rule, values: quantities.Values) -> Outcome:
 # ---------------------------------------------------------------- from the words of a claim
 
 
-def table(part: str, room: str, folder: Path = rooms.FOLDER) -> dict[str, Callable]:
+def table(part: str, room: str, folder: Path = registry.FOLDER) -> dict[str, Callable]:
     """Every function that a claim of the room may name as this part, by name."""
     shared = dict(zip(PARTS, (quantities, reducers, expectations), strict=True))[part]
     known = [shared, *filter(None, [_own(room, Path(folder))])]
@@ -159,8 +159,8 @@ def _own(room: str, folder: Path) -> ModuleType | None:
 
 @cache
 def _load(path: Path) -> ModuleType:
-    if path.parent.parent == rooms.FOLDER:
-        return importlib.import_module(f"{rooms.__name__}.{path.parent.name}.{MODULE}")
+    if path.parent.parent == registry.FOLDER:
+        return registry.module(path.parent.name, MODULE)
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{MODULE}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from artifact import baselines
+from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import counters
 from artifact.verdicts.evidence import INDEX, Evidence, NotMeasured
@@ -105,7 +105,7 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
     several baselines it is the speedup over the fastest of them at each point."""
     if isinstance(over, str):
         by = {name: e.ratio(experiments, name, over) for name in contenders(of)}
-        library, name = baselines.library(over), contenders(of)[0]
+        library, name = registry.library(over), contenders(of)[0]
         words = {"above": f"{name} faster", "below": f"{library} faster"}
         return Values(
             by,
@@ -243,7 +243,7 @@ def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over
         named=not isinstance(of, str),
         called=what,
     )
-    tail = f" over {baselines.library(over)} ({what})"
+    tail = f" over {registry.library(over)} ({what})"
     return replace(plain, format=".2f", unit="×", tail=tail) if over else plain
 
 

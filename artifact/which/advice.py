@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import baselines, rooms
+from artifact import registry
 from artifact.measure import run, willing
 from artifact.which import atlas, model, pool, statistics
 from artifact.which.model import Guess
@@ -57,7 +57,7 @@ def advise(
     gpu_folder: Path,
     precision: str = "FP32",
     name: str = "",
-    folder: Path = rooms.FOLDER,
+    folder: Path = registry.FOLDER,
 ) -> Advice:
     """The advice for a matrix on the host. Needs no GPU. A matrix that is itself in the records, by its name, is left
     out of the model, so that the answer is as good as for any other.
@@ -186,7 +186,7 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     about = answer.pool.about
     room = importlib.import_module(f"kernels.{about.room}")
     asked = problem(about, a, answer.n, seed, answer.name)
-    libraries = baselines.contenders(getattr(room, "BASELINES", ()), opened)
+    libraries = registry.contenders(getattr(room, "BASELINES", ()), opened)
     found = willing.measure(
         {
             name: _installed(libraries.get(name) or partial(room.bind, name, device=opened))

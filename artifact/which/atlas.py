@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing import plot, sketch, style
 from artifact.measure import records
 from artifact.which import model
@@ -56,7 +56,7 @@ MARKS = dict(zip(COLOURS, ("o", "s", "D", "^"), strict=True))
 FORMATS = {"CSR": style.PUBLISHED, "windows": style.RUNGS[1], "blocks": style.BEST}
 
 
-def points(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
+def points(gpu_folder: Path, folder: Path = registry.FOLDER) -> pd.DataFrame:
     """COLUMNS, a row for each point: the fastest sparse contender, and the dense one, measured or estimated (dense is
     ""); columns: the size that the sparse operand has not; speedup: of sparse over dense, NaN where there is no dense.
     """
@@ -72,7 +72,7 @@ def points(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
     return df[list(COLUMNS)]
 
 
-def dense_rates(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
+def dense_rates(gpu_folder: Path, folder: Path = registry.FOLDER) -> pd.DataFrame:
     """precision, m, n, k, tflops of every dense multiplication beside a sweep, the fastest at each size."""
     rows = []
     for about, df in _records(gpu_folder, folder):
@@ -255,7 +255,7 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
     return fig, pd.concat(data, ignore_index=True)
 
 
-def payoffs(gpu_folder: Path, folder: Path = rooms.FOLDER) -> pd.DataFrame:
+def payoffs(gpu_folder: Path, folder: Path = registry.FOLDER) -> pd.DataFrame:
     """What preparation costs and when it pays: precision, experiment, variant, format, matrices (how many), prepare_ms
     (median), multiplications (median over the matrices at which it is faster), pays (share of them).
 
@@ -318,7 +318,7 @@ def against_dense(df: pd.DataFrame) -> pd.DataFrame:
         multiplications=("multiplications", "median"),
         pays=("pays", "mean"),
     ).reset_index()
-    order = {"precision": PRECISIONS, "pattern": rooms.PATTERNS}
+    order = {"precision": PRECISIONS, "pattern": registry.PATTERNS}
     return table.sort_values(
         ["precision", "pattern", "density"],
         ignore_index=True,
@@ -395,5 +395,5 @@ def copy_gbps(gpu_folder: Path) -> float:
 
 
 def patterns(df: pd.DataFrame) -> Sequence[str]:
-    """The patterns that are on the map, in the order of `rooms.PATTERNS`."""
-    return [p for p in (*rooms.PATTERNS, REAL) if (df["pattern"] == p).any()]
+    """The patterns that are on the map, in the order of `registry.PATTERNS`."""
+    return [p for p in (*registry.PATTERNS, REAL) if (df["pattern"] == p).any()]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.which import statistics
 from artifact.which.statistics import Statistics
@@ -52,7 +52,7 @@ class Generated:
 
     room: str
     experiment: str
-    pattern: str  #: one of `rooms.PATTERNS`
+    pattern: str  #: one of `registry.PATTERNS`
     precision: str
     #: Patterns of the sparse contenders' names, and of the dense ones: of these none, and their time is estimated.
     contenders: list[str] = field(default_factory=lambda: ["*"])
@@ -81,14 +81,14 @@ class Pool:
         return chosen if as_good.mean() >= NEARLY_ALL else measured
 
 
-def maps(folder: Path = rooms.FOLDER) -> tuple[list[Real], list[Generated]]:
+def maps(folder: Path = registry.FOLDER) -> tuple[list[Real], list[Generated]]:
     """What all rooms say, in their order. Raises ValueError that names file and key where one is not whole."""
     real, generated = [], []
-    for room in rooms.find(folder):
-        path = folder / room / rooms.MAP
+    for room in registry.find(folder):
+        path = folder / room / registry.MAP
         if not path.is_file():
             continue
-        table = rooms.toml(path)
+        table = registry.toml(path)
         for key, kind, found in (("real", Real, real), ("generated", Generated, generated)):
             found += [_entry(path, room, kind, entry) for entry in table.pop(key, [])]
         if table:
@@ -96,12 +96,12 @@ def maps(folder: Path = rooms.FOLDER) -> tuple[list[Real], list[Generated]]:
     return real, generated
 
 
-def pools(gpu_folder: Path, folder: Path = rooms.FOLDER) -> list[Pool]:
+def pools(gpu_folder: Path, folder: Path = registry.FOLDER) -> list[Pool]:
     """The pools of a GPU's records, those with the most points first. Of records without statistics nothing is used."""
     known = {}
-    for room in rooms.find(folder):
-        if rooms.statistics(room, folder).is_file():
-            known = statistics.read(rooms.statistics(room, folder)) | known
+    for room in registry.find(folder):
+        if registry.statistics(room, folder).is_file():
+            known = statistics.read(registry.statistics(room, folder)) | known
     found = []
     for about in maps(folder)[0]:
         path = gpu_folder / about.room / f"{about.experiment}.csv"
@@ -115,7 +115,7 @@ def pools(gpu_folder: Path, folder: Path = rooms.FOLDER) -> list[Pool]:
     return sorted(found, key=lambda pool: -len(pool.df[["label", "n"]].drop_duplicates()))
 
 
-def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = rooms.FOLDER) -> Pool:
+def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = registry.FOLDER) -> Pool:
     """The largest pool of a precision. Raises ValueError, one sentence, where there is none."""
     found = pools(gpu_folder, folder)
     chosen = [p for p in found if p.about.precision == precision]
@@ -139,7 +139,7 @@ def _entry(path: Path, room: str, kind, entry: Mapping):
     allowed = {
         "precision": PRECISIONS,
         "order": (statistics.GIVEN, statistics.RCM),
-        "pattern": rooms.PATTERNS,
+        "pattern": registry.PATTERNS,
         "free": ("n", "m"),
     }
     for key, values in allowed.items():

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import matrices, records
 from kernels.formats import csr, reorder
 from kernels.formats.csr import Csr
@@ -124,13 +124,13 @@ def read(path: Path) -> dict[tuple[str, str], Statistics]:
 
 def write(room: str, where: Path, target: Path | None = None) -> Path:
     """Make a room's statistics.csv of those of its listed matrices that are in the folder."""
-    there = matrices.present(matrices.listed(rooms.matrices(room)), where)
+    there = matrices.present(matrices.listed(registry.matrices(room)), where)
     df = table(there["name"], where)
     head = (
         f"# Statistics of the room's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}\n"
     )
-    return records.write_text(target or rooms.statistics(room), head + df.to_csv(index=False, lineterminator="\n"))
+    return records.write_text(target or registry.statistics(room), head + df.to_csv(index=False, lineterminator="\n"))
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

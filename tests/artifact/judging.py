@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import synthetic
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import evidence as evidence_
 from artifact.verdicts import judge, measures
@@ -54,7 +54,7 @@ def frames(speedup=None, **more) -> dict[str, pd.DataFrame]:
 def rule(quantity, reduce, expect, room="casper_sparse", **more) -> measures.Rule:
     """A rule as a claim of the room writes it."""
     words = {"quantity": quantity, "reduce": reduce, "expect": expect}
-    parts = {k: measures.part(k, w, room, rooms.FOLDER, "the test") for k, w in words.items()}
+    parts = {k: measures.part(k, w, room, registry.FOLDER, "the test") for k, w in words.items()}
     return measures.Rule(**parts, written=words, **more)
 
 
@@ -80,6 +80,6 @@ def load(folder, text: str) -> list[load_.Claim]:
     """The claims of a room that has this claims.toml, and else what casperSPARSE has."""
     room = folder / "casper_sparse"
     if not room.exists():
-        shutil.copytree(rooms.FOLDER / "casper_sparse", room)
-    (room / rooms.CLAIMS).write_text(text)
+        shutil.copytree(registry.FOLDER / "casper_sparse", room)
+    (room / registry.CLAIMS).write_text(text)
     return load_.claims(folder)

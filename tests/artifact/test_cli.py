@@ -399,7 +399,7 @@ class Toy:
     def __init__(self, monkeypatch):
         import kernels.casper_sparse as casper
         import kernels.nm_cuda_core as nm_cuda_core
-        from artifact import baselines
+        from artifact import registry
         from artifact.measure import bench, check, run
 
         self.log, self.problems, self.refuses = [], [], {}
@@ -412,7 +412,7 @@ class Toy:
         )
         for room in (casper, nm_cuda_core):
             monkeypatch.setattr(room, "bind", lambda name, p, device: self.bind(name, p))
-        monkeypatch.setattr(baselines, "contenders", self.contenders)
+        monkeypatch.setattr(registry, "contenders", self.contenders)
         monkeypatch.setattr(check, "oracle", lambda problem: None)
         monkeypatch.setattr(check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
         self.exactly = []

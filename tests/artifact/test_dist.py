@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from artifact import build, dist, rooms
+from artifact import build, dist, registry
 from artifact.drawing import prose
 from artifact.measure import records
 from artifact.paths import HOME, RECORDED, ROOT
@@ -144,7 +144,7 @@ def test_the_release_is_not_older_than_its_records():
 def test_the_changelog_names_what_the_h100_lacks():
     lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
     home, other = (_recorded(RECORDED / gpu) for gpu in (HOME, "nvidia-h100-80gb-hbm3"))
-    for room in rooms.find().values():
+    for room in registry.find().values():
         missing = home[room.room] - other.get(room.room, set())
         line = "".join(line for line in lines if line.startswith(f"- {room.name}: "))
         listed = set(re.findall(r"`(\w+)`", line)) | set(re.findall("a second run", line))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.book import facts as facts_
 from artifact.book.facts import Fact, under
 from artifact.drawing import gpus, prose
@@ -130,7 +130,7 @@ def facts(a: Appendix) -> Iterator[Fact]:
     """Yield the systems, how many claims there are, one of them with a point of its room, when records agree, and what
     the records of each GPU say: minutes, verdicts."""
     yield from facts_.each("built", a.built.set_index("room")["name"])
-    untested, found = load.untested(), rooms.find().values()
+    untested, found = load.untested(), registry.find().values()
     bound = sum(claim.depends_on == load.GPU for claim in a.known)
     yield from under("claims", of_sources=len(load.of_sources(a.known)), untested=len(untested), of_gpu=bound)
     theirs = ", ".join(dict.fromkeys(gpu for room in found for gpu in room.gpus))
@@ -314,13 +314,13 @@ def covered(a: Appendix) -> dict[str, pd.DataFrame]:
     untested, figures = load.untested(), load.figures_of()
     return {
         room.name: _covered(coverage.table(room, a.known, untested, figures.get(room.room, {})), room)
-        for room in rooms.find().values()
+        for room in registry.find().values()
         if room.sections
     }
 
 
 @captioned(lambda df, room: f"{room.name}, “{room.title}”: sections, claims, experiments, figures.")
-def _covered(df: pd.DataFrame, room: rooms.Room) -> pd.DataFrame:
+def _covered(df: pd.DataFrame, room: registry.Room) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "section": [f"{row.section}<br><small>{html.escape(row.title)}</small>" for row in df.itertuples()],
@@ -344,7 +344,7 @@ def _covered(df: pd.DataFrame, room: rooms.Room) -> pd.DataFrame:
 def theirs(a: Appendix) -> dict[str, str]:
     """What the code of others gave here: source, what and GPU -> how it was made and what of that is not known, as HTML."""
     found = {}
-    for room in rooms.find().values():
+    for room in registry.find().values():
         every = others.find(room.room)
         short = records.short_gpus({measured.gpu for measured in every})
         for measured in every:

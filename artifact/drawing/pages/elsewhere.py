@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import ScaledTranslation
 
-from artifact import baselines, paths, rooms
+from artifact import paths, registry
 from artifact.drawing import plot, prose, style
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -115,7 +115,7 @@ def figure(c: compare.Comparison):
     df = marks(c)
     if df.empty:
         return None
-    order = [name for name in rooms.find() if name in set(df["room"])]
+    order = [name for name in registry.find() if name in set(df["room"])]
     size = (style.WIDTH, HEAD + FOOT + STRIP * len(order))
     fig, axes = plt.subplots(1, 2, figsize=size, sharey=True)
     handles: dict[str, object] = {}
@@ -123,7 +123,7 @@ def figure(c: compare.Comparison):
         handles |= _strips(ax, df.dropna(subset=[column]), column, order)
         ax.set_xlabel(label.format(*_short(c)))
         _lines(ax, c.ceilings)
-    axes[0].set_yticks(range(len(order)), [_folded(rooms.find()[name].name) for name in order])
+    axes[0].set_yticks(range(len(order)), [_folded(registry.find()[name].name) for name in order])
     axes[0].set_ylim(len(order) - 0.5, -0.5)
     plot.legend(fig, {name: handles[name] for name in LOOKS if name in handles}, columns=3)
     return fig, df
@@ -140,7 +140,7 @@ def marks(c: compare.Comparison) -> pd.DataFrame:
 def _whose(room: str, variant: str) -> str:
     """One of LOOKS."""
     theirs, ours, libraries = LOOKS
-    if variant.startswith(baselines.PREFIXES):
+    if variant.startswith(registry.PREFIXES):
         return libraries
     kernel = importlib.import_module(f"kernels.{room}").VARIANTS.get(variant)
     return theirs if kernel is not None and kernel.published else ours
@@ -248,7 +248,7 @@ def below(c: compare.Comparison) -> dict[str, str]:
     df = marks(c)
     first, second = titles(c)
     each = "; ".join(
-        f"{rooms.find()[room].name} {own['faster'].median():.2f} ({own['faster'].min():.2f} to {own['faster'].max():.2f})"
+        f"{registry.find()[room].name} {own['faster'].median():.2f} ({own['faster'].min():.2f} to {own['faster'].max():.2f})"
         for room, own in df.groupby("room", sort=False)
     )
     gain = df["gain"].dropna()
@@ -305,7 +305,7 @@ def lacking(c: compare.Comparison) -> str:
 
 def _called(lack: str) -> str:
     """What `compare` says is lacking, in words: "for counters of casperSPARSE"."""
-    known = rooms.find()
+    known = registry.find()
     counters = "counters of "
     if lack.startswith(counters):
         return f"for hardware counters of {known[lack.removeprefix(counters)].name}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from artifact import cli, rooms
+from artifact import cli, registry
 from artifact.book import facts as facts_
 from artifact.book.facts import Fact, under
 from artifact.drawing.pages.appendix import LEDGER, Appendix, each, runs, total
@@ -38,7 +38,7 @@ def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
         raise ValueError(f"The appendix names a claim {unknown[0]!r} that is none.")
     chosen = [claims[i] for i in ids]
     judged = {gpu: df.set_index("id") for gpu, df in a.judged.items()}
-    figures, named = load.figures_of(), rooms.find()
+    figures, named = load.figures_of(), registry.find()
     rows = []
     for number, claim in enumerate(chosen, 1):
         drawn = dict.fromkeys(figures.get(claim.room, {}).get(e, "") for e in claim.experiment)
@@ -158,7 +158,7 @@ def facts(a: Appendix) -> Iterator[Fact]:
         df = pd.concat([df[["m", "n", "least_bytes"]] for df in a.measured])
         host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
         yield from under("largest", gpu_gb=df["least_bytes"].max() / 1e9, host_gb=host.max() / 1e9)
-    named = rooms.find()
+    named = registry.find()
     for gpu, folder in a.folders.items():
         machines = [records.read_machine(folder / room) for room in records.rooms(folder)]
         if least := min(float(machine.get("memory_bytes", 0)) for machine in machines):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.drawing import gpus, prose, style
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
@@ -53,7 +53,7 @@ def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:
     return f"{origin.missing} Until then there are {len(load.of_sources(known))} claims and no verdicts."
 
 
-def without_claims(known: Sequence[load.Claim], found: Iterable[rooms.Room]) -> str:
+def without_claims(known: Sequence[load.Claim], found: Iterable[registry.Room]) -> str:
     """Systems of which nothing is claimed yet; nothing where each has claims. found: all rooms."""
     found, claimed = list(found), {claim.room for claim in known}
     silent = [room.name for room in found if room.room not in claimed]

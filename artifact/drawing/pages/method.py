@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.book.facts import Fact, each, under
 from artifact.drawing import gpus, prose
 from artifact.drawing.prose import captioned
@@ -129,5 +129,5 @@ def _long(between: pd.Timedelta) -> str:
 
 
 def _system(room: str) -> str:
-    known = rooms.find()
+    known = registry.find()
     return known[room].name if room in known else room

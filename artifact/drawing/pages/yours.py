@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms, trial
+from artifact import registry, trial
 from artifact.drawing import prose, style
 from artifact.drawing.prose import captioned
 from artifact.measure import records
@@ -42,7 +42,7 @@ def compiled() -> pd.DataFrame:
 def arguments() -> pd.DataFrame:
     """What a header may name in each room, from a small problem of it."""
     rows = []
-    for name in rooms.find():
+    for name in registry.find():
         make = importlib.import_module(f"kernels.{name}").problem
         density = inspect.signature(make).parameters["density"].default
         given = {} if density is not inspect.Parameter.empty else {"density": 0.25}
@@ -72,7 +72,7 @@ def held(root: Path | None = None) -> list[style.Shown]:
 def stand_in(origin: prose.Origin) -> tuple[tuple, dict[str, str]] | None:
     """The figure of a trial with a published kernel in the contender's place, alternative text and caption; None
     without records of the room that is the headline."""
-    chosen = rooms.headline()
+    chosen = registry.headline()
     if chosen is None or not origin.has(chosen.room):
         return None
     room = importlib.import_module(f"kernels.{chosen.room}")

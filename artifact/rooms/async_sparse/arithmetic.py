@@ -9,7 +9,7 @@ import math
 
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import others, records
 
 ROOM = "async_sparse"
@@ -26,7 +26,7 @@ SIZES = {"bfloat16": 2, "tf32": 4, "float32": 4}
 
 def stated(part: str) -> pd.DataFrame:
     """What the source states in "table1", "table2", "table3" or "text"."""
-    return records.published(rooms.published(ROOM, part))
+    return records.published(registry.published(ROOM, part))
 
 
 def apart() -> pd.DataFrame:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import matrices
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, SIZES
@@ -52,7 +52,7 @@ def conversions(run: Run | None) -> pd.DataFrame | None:
     if where is not None and not path.is_file():
         rows = [
             row
-            for name in matrices.present(matrices.listed(rooms.matrices(ROOM)), where)["name"]
+            for name in matrices.present(matrices.listed(registry.matrices(ROOM)), where)["name"]
             if (row := _row(name, where)) is not None
         ]
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.drawing import compiled, words
 from artifact.measure import check, matrices, records
 from artifact.measure import run as harness
@@ -172,7 +172,7 @@ def real(
     path = run.folder / f"{experiment}.csv"
     where = matrices.folder() if run.mode == "measure" else None
     if where is not None:
-        there = matrices.present(matrices.listed(rooms.matrices(ROOM)), where)
+        there = matrices.present(matrices.listed(registry.matrices(ROOM)), where)
         few = KICK_MATRICES if run.preset == "kick" else None
         chosen = there["name"].iloc[::every_nth].head(few)
         _measure_real(run, experiment, tuple(names), tuple(sizes), where, chosen, order, how)
@@ -392,7 +392,7 @@ def counters(run: Run | None) -> Counters | None:
     path = run.folder / f"{records.COUNTERS}.csv" if run else None
     if path is None or not path.is_file():
         return None
-    plan = rooms.profiles()[ROOM]
+    plan = registry.profiles()[ROOM]
     point = plan["shapes"][0] | {"density": plan["densities"][0]}
     df = records.read_counters(path)
     for key, value in point.items():

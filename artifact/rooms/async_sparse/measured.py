@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import matrices
 from kernels.formats.csr import Csr
 
@@ -14,6 +14,6 @@ def real(most: int) -> Iterator[tuple[str, Csr]]:
     folder = matrices.folder()
     if folder is None:
         raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    listed = matrices.listed(rooms.matrices("async_sparse")).head(most)
+    listed = matrices.listed(registry.matrices("async_sparse")).head(most)
     for name in matrices.present(listed, folder)["name"]:
         yield name, matrices.load(name, folder)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from artifact import baselines
+from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import counters, expectations, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
@@ -78,7 +78,7 @@ def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Seq
         f"Speedup of {of}, by n and density",
         unit="×",
         named=named,
-        tail="" if named else f" over {baselines.library(contenders(over)[0])}",
+        tail="" if named else f" over {registry.library(contenders(over)[0])}",
     )
 
 

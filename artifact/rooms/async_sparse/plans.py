@@ -77,14 +77,14 @@ def table(path: Path = FILE) -> pd.DataFrame | None:
 
 def measure(path: Path = FILE) -> None:
     """The file anew, on the GPU that is here: a minute or two on an H100."""
-    from artifact import baselines
+    from artifact import registry
     from artifact.measure import device as gpu
     from kernels import library
     from kernels.async_sparse import any_csr, operands
     from kernels.tuning import choices, heats
 
     device = gpu.require().open()
-    every = baselines.contenders(["cusparse"], device)
+    every = registry.contenders(["cusparse"], device)
     libraries = {name: every[name] for name in contenders.CSR_ALGORITHMS}
     rows = []
     for name, a in measured.real(MATRICES):

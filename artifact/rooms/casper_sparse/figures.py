@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing import charts, memories, style
 from artifact.drawing.cells import Said
 from artifact.measure import records
@@ -32,7 +32,7 @@ ANSWER, BEHIND = ("speedup",), ("median_us", "gbps")
 def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings, rows: tuple[str, ...]):
     """Speedup of a sweep beside what the source states (ANSWER), or its time and memory throughput (BEHIND)."""
     x, xlabel, figure = SWEEPS[experiment]
-    stated = records.published(rooms.published("casper_sparse", figure)).set_index("quantity")
+    stated = records.published(registry.published("casper_sparse", figure)).set_index("quantity")
     stated = stated[["low", "high"]]
     share = None
     if "vram_throughput" in stated.index:
@@ -122,7 +122,7 @@ def ladder(everything: pd.DataFrame):
     """Every rung over cuSPARSE's best, and beside the published one what the source states of each sweep."""
     stated = {}
     for experiment, (_, _, figure) in SWEEPS.items():
-        found = records.published(rooms.published("casper_sparse", figure)).set_index("quantity")
+        found = records.published(registry.published("casper_sparse", figure)).set_index("quantity")
         stated[experiment] = tuple(found.loc["speedup", ["low", "high"]].astype(float))
     predictions = {name: k.prediction for name, k in room.VARIANTS.items()}
     return charts.ladder(everything, predictions, stated=stated)

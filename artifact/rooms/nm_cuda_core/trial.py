@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.baselines import cpu, cublas
 from artifact.measure import bench, ceilings, records, run
 from kernels import nm_cuda_core as room
@@ -131,7 +131,7 @@ def start(
     open_run = partial(run.start, mode=mode, gpu=gpu, preset=preset, seed=seed, records=folder)
     found = open_run(ROOM)
     ceiling = ceilings.measure(open_run("ceilings")).set_index("variant")
-    stated = {part: records.published(rooms.published(ROOM, part)) for part in STATED}
+    stated = {part: records.published(registry.published(ROOM, part)) for part in STATED}
     return Trial(found, open_run, stated, float(ceiling["tflops"]["fma"]))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from artifact import baselines
+from artifact import registry
 from artifact.book.facts import Fact, each, under
 from artifact.drawing.words import listed, shape
 from artifact.measure.run import Run
@@ -407,7 +407,7 @@ def ragged(df: pd.DataFrame) -> Iterator[Fact]:
 def largest_error(frames: Iterable[pd.DataFrame]) -> Iterator[Fact]:
     """The FP32 kernel with the largest relative error of several records."""
     rows = pd.concat(frames, ignore_index=True)
-    rows = rows[~rows["variant"].str.startswith(baselines.PREFIXES)]
+    rows = rows[~rows["variant"].str.startswith(registry.PREFIXES)]
     worst = rows.loc[rows["rel_err"].idxmax()]
     yield from under("error", most=worst["rel_err"], variant=worst["variant"])
     yield "error.where", shape((worst["m"], worst["n"], worst["k"]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing.words import shape
 from artifact.measure import records
 from artifact.rooms.nm_spmm.contenders import CONTENDERS, FOR_FEW, LADDER, TRIALS
@@ -73,7 +73,7 @@ def published_sizes(stated: dict[str, pd.DataFrame]) -> pd.DataFrame:
     own = stated["fig8"][stated["fig8"]["library"].isin(CLASSES)]
     point = [column for column in POINT if column != "label"]
     best = own.loc[own.groupby(point)["tflops"].idxmax()]
-    tables = records.published(rooms.published("nm_spmm", "tables"))
+    tables = records.published(registry.published("nm_spmm", "tables"))
     peak = tables[tables["quantity"] == "peak_fp32"].set_index("of")["value"].astype(float)
     useful = best["tflops"] * best["density"]
     best = best.assign(tflops=useful, per_cent=100 * useful / best["gpu"].map(peak))

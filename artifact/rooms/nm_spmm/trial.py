@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import bench, ceilings, others, records, run
 from artifact.rooms.nm_spmm.contenders import (
     AS_RUN,
@@ -158,7 +158,7 @@ def start(
 
 def stated(gpu: str) -> dict[str, pd.DataFrame]:
     """What the source states, by file, and what its authors' code gave on a GPU, or on the nearest thing to it."""
-    found = {part: records.published(rooms.published(ROOM, part)) for part in STATED}
+    found = {part: records.published(registry.published(ROOM, part)) for part in STATED}
     return found | {part: others.nearest(ROOM, part, gpu).numbers() for part in (ANCHORS, REBUILT)}
 
 

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import bench, records
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
@@ -27,7 +27,7 @@ KEYS = ["m", "n", "k"]
 
 def stated(part: str) -> pd.DataFrame:
     """What the source states: of its "benchmarks", or of its "design"."""
-    return records.published(rooms.published(ROOM, part))
+    return records.published(registry.published(ROOM, part))
 
 
 def measure(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from artifact import baselines
+from artifact import registry
 from artifact.book.facts import Fact, each, spread, under
 from artifact.drawing.words import cube, listed, shape
 from artifact.measure import ceilings as ceilings_
@@ -612,7 +612,7 @@ def float16(halves: pd.DataFrame, square: pd.DataFrame) -> Iterator[Fact]:
 
 def errors(every: pd.DataFrame, both: pd.DataFrame) -> Iterator[Fact]:
     """The largest error of ours, and what preparing A costs, ms; every: all BF16 records; both: squares and layers."""
-    ours = every[~every["variant"].str.startswith(baselines.PREFIXES)]
+    ours = every[~every["variant"].str.startswith(registry.PREFIXES)]
     worst = every.loc[ours["rel_err"].idxmax()]
     # The error of rounding to 8 significant bits, root mean square: uniform within half a unit, numbers spread
     # evenly in their logarithm.
@@ -637,7 +637,7 @@ def eight(eights: pd.DataFrame | None, square: pd.DataFrame) -> Iterator[Fact]:
         yield from spread(f"eight.{name}", ratio)
         yield from each(f"eight.{name}.at", _by_shape(ratio))
         yield from under(f"eight.{name}", least_at=shape(ratio.idxmin()), most_at=shape(ratio.idxmax()))
-        yield f"eight.{name}.library", baselines.library(v)
+        yield f"eight.{name}.library", registry.library(v)
     cubes = eights[(eights["m"] == eights["n"]) & (eights["n"] == eights["k"])]
     gain = (by_size(square, "auto", "median_us") / by_size(cubes, "fp8_auto", "median_us")).dropna()
     if len(gain):

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from artifact import baselines
+from artifact import registry
 from artifact.measure import bench, check, records, willing
 from artifact.measure import run as harness
 from artifact.measure.run import Run
@@ -100,7 +100,7 @@ def contenders(run: Run) -> dict:
     if run.device is None:
         return dict.fromkeys(CONTENDERS)
     ours = {name: partial(fp8.bind, name, device=run.device) for name in fp8.VARIANTS}
-    return ours | baselines.contenders(fp8.BASELINES, run.device)
+    return ours | registry.contenders(fp8.BASELINES, run.device)
 
 
 def measure(run: Run) -> pd.DataFrame | None:
@@ -141,7 +141,7 @@ def _measure_point(run: Run, path: Path, problem: Problem, every: dict) -> str:
     known = records.read_absent(run.folder).get(path.stem, {})
     gone = {variant for variant, *at in known if tuple(at) == point}
     everybody = {
-        name: partial(_or_refuse, bind) if name.startswith(baselines.PREFIXES) else bind
+        name: partial(_or_refuse, bind) if name.startswith(registry.PREFIXES) else bind
         for name, bind in every.items()
         if name not in gone
     }
@@ -386,7 +386,7 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
         for c in configs
     }
     called = {_one_word(c): tuning.knobs(c) for c in configs}
-    libraries = baselines.contenders(fp8.BASELINES, run.device)
+    libraries = registry.contenders(fp8.BASELINES, run.device)
     every |= {name: partial(_or_refuse, bind) for name, bind in libraries.items()}
     problem = fp8.problem(m, n, k, seed=run.seed)
     reference = check.oracle(problem)

@@ -8,7 +8,7 @@ import pytest
 from capturing import check_captured
 from fake_libraries import DEVICE, STREAM, Array, install, nm_problem
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cublas
 from artifact.measure import check
 from kernels.contract import Operands, Problem
@@ -347,16 +347,16 @@ def test_contenders_have_the_names_of_the_records():
 
 
 def test_baselines_are_merged_in_order():
-    assert list(baselines.contenders(("cublas", "cusparse"), None))[:2] == [
+    assert list(registry.contenders(("cublas", "cusparse"), None))[:2] == [
         "cublas",
         "cusparse_default",
     ]
-    assert baselines.contenders((), None) == {}
+    assert registry.contenders((), None) == {}
     with pytest.raises(
         ValueError,
         match="no baseline 'mkl'; known: cpu, cublas, cublas_dense, cublas_tensor, cublaslt",
     ):
-        baselines.contenders(("cublas", "mkl"), None)
+        registry.contenders(("cublas", "mkl"), None)
 
 
 def test_the_names_exist_in_the_library():

@@ -20,7 +20,7 @@ from fake_libraries import (
     nm_problem,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cublas_dense, cublas_tensor, cublaslt
 from artifact.measure import check
 from kernels.async_sparse import operands
@@ -227,7 +227,7 @@ def test_everything_is_released_with_the_last_reference(monkeypatch, library, na
 
 
 def test_contenders_have_the_names_of_the_records():
-    assert tuple(baselines.contenders(["cublas_dense"], None)) == NAMES
+    assert tuple(registry.contenders(["cublas_dense"], None)) == NAMES
 
 
 def test_the_names_exist_in_the_library():

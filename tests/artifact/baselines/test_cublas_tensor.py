@@ -15,7 +15,7 @@ from fake_libraries import (
     nm_problem,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cublas_tensor, cublaslt
 from artifact.measure import check
 from kernels.contract import Operands
@@ -181,10 +181,10 @@ def test_the_b_that_lost_is_freed_and_the_other_kept(monkeypatch, library):
 
 
 def test_contenders_have_the_names_of_the_records():
-    made = baselines.contenders(["cublas_tensor"], None)
+    made = registry.contenders(["cublas_tensor"], None)
     assert list(made) == ["cublas_tf32", "cublas_bf16"]
     with pytest.raises(ValueError, match="cublas_bf16 takes .* in bfloat16"):
-        baselines.contenders(["cublas_tensor"], DEVICE)["cublas_bf16"](nm_problem(M, N, K))
+        registry.contenders(["cublas_tensor"], DEVICE)["cublas_bf16"](nm_problem(M, N, K))
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -21,7 +21,7 @@ from fake_libraries import (
     two_four_problem,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cublaslt
 from artifact.measure import bench, check
 from kernels.contract import Operands
@@ -159,7 +159,7 @@ def test_other_operands_are_refused(problem):
 
 
 def test_contenders_have_the_names_of_the_records():
-    assert list(baselines.contenders(["cublaslt"], None)) == ["cublaslt"]
+    assert list(registry.contenders(["cublaslt"], None)) == ["cublaslt"]
 
 
 def test_the_names_exist_in_the_library():

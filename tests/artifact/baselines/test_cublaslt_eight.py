@@ -20,7 +20,7 @@ from fake_libraries import (
     install,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cublaslt, cublaslt_eight
 from artifact.measure import check
 from kernels.formats import eight, half
@@ -225,4 +225,4 @@ def test_everything_is_released_with_the_last_reference(library, problem):
 
 
 def test_it_is_offered_by_its_name():
-    assert set(baselines.contenders(("cublaslt_eight",), None)) == {"cublaslt_eight"}
+    assert set(registry.contenders(("cublaslt_eight",), None)) == {"cublaslt_eight"}

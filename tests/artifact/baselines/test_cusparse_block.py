@@ -16,7 +16,7 @@ from fake_libraries import (
     sparse_matrix,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import check
 from kernels.async_sparse import operands
@@ -204,7 +204,7 @@ def test_everything_is_released_with_the_last_reference(library, shape, format):
 
 def test_contenders_have_the_names_of_the_records():
     names = ["cusparse_bell", "cusparse_bsr"]
-    assert list(baselines.contenders(["cusparse_block"], None)) == names
+    assert list(registry.contenders(["cusparse_block"], None)) == names
 
 
 def test_the_names_exist_in_the_library():

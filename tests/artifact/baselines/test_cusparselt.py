@@ -18,7 +18,7 @@ from fake_libraries import (
     two_four_problem,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import cusparselt
 from artifact.measure import bench, check
 from kernels.contract import Operands
@@ -435,7 +435,7 @@ def test_an_unknown_algorithm_is_named_with_the_known_ones(problem):
 
 def test_contenders_have_the_names_of_the_records(library, problem):
     names = ["cusparselt_default", "cusparselt"]
-    assert list(baselines.contenders(["cusparselt"], None)) == names
+    assert list(registry.contenders(["cusparselt"], None)) == names
     everything = cusparselt.contenders(DEVICE) | cusparselt.layouts(DEVICE)
     assert list(everything) == [*names, "cusparselt_colmajor_b"]
     for name, make in everything.items():

@@ -20,7 +20,7 @@ from fake_libraries import (
     sparse_matrix,
 )
 
-from artifact import baselines
+from artifact import registry
 from artifact.baselines import triton_bsr
 from artifact.measure import bench, check
 from kernels.async_sparse import operands
@@ -272,7 +272,7 @@ def test_operands_live_as_long_as_the_contender(torch, name):
 
 
 def test_contenders_have_the_names_of_the_records():
-    assert tuple(baselines.contenders(["triton_bsr"], None)) == NAMES
+    assert tuple(registry.contenders(["triton_bsr"], None)) == NAMES
 
 
 # ---------------------------------------------------------------- on a GPU

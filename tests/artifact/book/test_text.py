@@ -9,7 +9,7 @@ import jinja2
 import pandas as pd
 import pytest
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.book import conditions, facts, text
 from artifact.book.text import Text
 
@@ -84,7 +84,7 @@ def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
 
 @pytest.mark.parametrize(
     "path",
-    [*text.PAGES.glob("*.md"), *(rooms.FOLDER / room / f"{name}.md" for room, name in CHAPTERS)],
+    [*text.PAGES.glob("*.md"), *(registry.FOLDER / room / f"{name}.md" for room, name in CHAPTERS)],
     ids=lambda path: path.stem,
 )
 def test_templates_have_no_branch_but_holds(path):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.book.facts import tree
 from artifact.book.text import page as page_
 from artifact.drawing import cells, prose, roofs
@@ -193,7 +193,7 @@ def test_a_ledger_without_records(known, origin):
 
 
 def test_systems_without_claims(known):
-    found = rooms.find()
+    found = registry.find()
     text = ledger.without_claims(known, found.values())
     assert f"for {len(found) - 1} of the {len(found)} systems" in text
     assert "casperSPARSE" not in text
@@ -444,7 +444,7 @@ def test_commands_name_a_point_that_exists(of_records):
 def test_every_section_of_every_source_is_shown(of_nothing):
     every = replace(of_nothing, known=load.claims())
     shown = appendix.covered(every)
-    assert len(shown) == sum(bool(room.sections) for room in rooms.find().values())
+    assert len(shown) == sum(bool(room.sections) for room in registry.find().values())
     tables = "".join(prose.table(df) for df in shown.values())
     linked = set(re.findall(r'href="ledger.html#claim-([^"]*)"', tables))
     assert linked == {claim.id for claim in every.known}
@@ -471,7 +471,7 @@ def test_nothing_skipped_unfolds_and_is_whole_without_a_script(of_nothing):
         ),
     }
     exec(cell, scope)
-    assert len(shown) == sum(bool(room.sections) for room in rooms.find().values())
+    assert len(shown) == sum(bool(room.sections) for room in registry.find().values())
     for text in shown:
         assert text.startswith('<details class="folded"><summary>') and "<script" not in text
         assert text.endswith("</details>") and "<caption>" in text

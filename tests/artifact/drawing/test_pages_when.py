@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.drawing.pages import which
 from artifact.measure import records
 from artifact.which import atlas
@@ -11,7 +11,7 @@ from artifact.which import atlas
 GPU = paths.RECORDED / "nvidia-h200"
 
 
-@pytest.mark.parametrize("room", rooms.find())
+@pytest.mark.parametrize("room", registry.find())
 def test_the_paragraph_has_the_numbers_of_the_records(room):
     text = which.of_room(GPU, room)
     df = atlas.points(GPU)

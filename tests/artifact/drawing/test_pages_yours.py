@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from drawn import legible
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.book import facts, text
 from artifact.drawing import prose
 from artifact.drawing.pages import which, yours
@@ -137,7 +137,7 @@ def test_the_template_and_its_grammar_are_those_of_the_code():
 
 def test_every_room_has_a_row_of_what_may_be_named():
     df = yours.arguments().set_index("room")["beside m, n, k and nnz"]
-    assert list(df.index) == [f"<code>{room}</code>" for room in rooms.find()]
+    assert list(df.index) == [f"<code>{room}</code>" for room in registry.find()]
     assert df.str.contains("<code>c</code> the output, 256 x 128").all()
     assert "<code>a.row_ptr</code> int32 (257)" in df["<code>casper_sparse</code>"]
 
@@ -155,7 +155,7 @@ def test_trials_that_were_held_are_drawn(tmp_path):
 
 def test_a_published_kernel_stands_in_where_no_trial_was_held(origin):
     (fig, data), below = yours.stand_in(origin)
-    room = importlib.import_module(f"kernels.{rooms.headline().room}")
+    room = importlib.import_module(f"kernels.{registry.headline().room}")
     first = fig.get_axes()[0].get_yticklabels()[0].get_text()
     assert room.VARIANTS[first].published and first in below["caption"]
     assert isinstance(data, pd.DataFrame) and set(data["variant"]) > {first}

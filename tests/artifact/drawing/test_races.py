@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.drawing import cells, gpus, prose, races, style
 from artifact.drawing.pages import elsewhere, front, ledger
 from artifact.measure import records
@@ -71,19 +71,19 @@ def test_gpus_are_compared_at_the_points_that_both_have(tmp_path, race):
 
 
 def test_a_room_that_says_nothing_races_where_all_three_were_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(rooms, "races", lambda *_: None)
+    monkeypatch.setattr(registry, "races", lambda *_: None)
     found = races.races(ROOM, folder(tmp_path))
     assert [race.says for race in found] == ["wide", "tall"]  # the most points first
     assert "warp_per_row" in found[0].published and "rows_per_warp" in found[0].best
 
 
 def test_a_race_that_is_not_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(rooms, "races", lambda *_: [{"says": "x", "wheels": 4}])
+    monkeypatch.setattr(registry, "races", lambda *_: [{"says": "x", "wheels": 4}])
     with pytest.raises(ValueError, match="races.toml: a race is not whole.*wheels"):
         races.races(ROOM, tmp_path)
 
 
-@pytest.mark.parametrize("room", [r for r in rooms.find() if rooms.races(r) is not None])
+@pytest.mark.parametrize("room", [r for r in registry.find() if registry.races(r) is not None])
 def test_what_a_room_declares_is_in_the_shipped_records(room):
     own = records.resolve("nvidia-h200", paths.RECORDED)
     known = {claim.id for claim in load.claims()}
@@ -130,7 +130,7 @@ def test_what_several_claims_state_is_a_range():
     assert races._stated([])[0] == ""
 
 
-@pytest.mark.parametrize("room", rooms.find())
+@pytest.mark.parametrize("room", registry.find())
 def test_every_race_on_the_front_page_says_what_its_source_states(room):
     assert all(race.stated for race in races.races(room, paths.RECORDED / "nvidia-h200"))
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from drawn import legible, on_a_page, texts
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing import systems
 
 
@@ -18,11 +18,11 @@ def test_the_state_of_a_room(gpu_folder, tmp_path):
 
 def test_the_map_shows_every_system(gpu_folder):
     fig, data = systems.systems_map(gpu_folder)
-    assert list(data["name"]) == [system.name for system in rooms.find().values()]
+    assert list(data["name"]) == [system.name for system in registry.find().values()]
     assert data.set_index("room")["state"]["casper_sparse"] == systems.MEASURED
     assert not data.isna().any(axis=None)
     text = texts(on_a_page(fig))
-    for name in [*data["name"], *rooms.PATTERNS]:
+    for name in [*data["name"], *registry.PATTERNS]:
         assert name in text
 
 
@@ -52,8 +52,8 @@ def system(name: str, unit: str, *patterns: str) -> dict:
     }
 
 
-CUDA, TENSOR = rooms.UNITS
-ANYWHERE, BLOCKS, VECTORS, ELEMENTS = rooms.PATTERNS
+CUDA, TENSOR = registry.UNITS
+ANYWHERE, BLOCKS, VECTORS, ELEMENTS = registry.PATTERNS
 
 
 def test_cards_that_would_lie_on_one_another_get_lanes():
@@ -71,7 +71,7 @@ def test_cards_that_would_lie_on_one_another_get_lanes():
 
 @pytest.mark.parametrize("count", [0, 1, 12])
 def test_the_map_holds_any_number_of_systems(monkeypatch, count):
-    made = [system(f"room {i}", rooms.UNITS[i % 3 == 2], rooms.PATTERNS[i % 2]) for i in range(count)]
+    made = [system(f"room {i}", registry.UNITS[i % 3 == 2], registry.PATTERNS[i % 2]) for i in range(count)]
     columns = list(system("x", CUDA, ANYWHERE))
     monkeypatch.setattr(systems, "systems", lambda _: pd.DataFrame(made, columns=columns))
     fig, data = systems.systems_map(None)

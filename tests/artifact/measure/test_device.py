@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from artifact import baselines, paths
+from artifact import paths, registry
 from artifact.measure import device, records, run
 
 pytest_plugins = ["pytester"]
@@ -293,7 +293,7 @@ def tree(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     known = ("cublas", "cublaslt", "cusparse", "kernel", "shared")
     modules = {name: f"artifact.baselines.{name}" for name in known}
-    monkeypatch.setattr(baselines, "modules", lambda: modules)
+    monkeypatch.setattr(registry, "modules", lambda: modules)
     monkeypatch.setitem(sys.modules, "kernels.room", SimpleNamespace(BASELINES=("cublas",)))
     make_tree(tmp_path)
     return tmp_path
@@ -339,7 +339,7 @@ def test_the_rooms_name_baselines_that_exist():
     from kernels import casper_sparse, nm_cuda_core
 
     for room in (casper_sparse, nm_cuda_core):
-        assert list(baselines.contenders(room.BASELINES, None))
+        assert list(registry.contenders(room.BASELINES, None))
         assert device.sources(room.__name__.rpartition(".")[2])
 
 

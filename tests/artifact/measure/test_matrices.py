@@ -10,7 +10,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import matrices
 from kernels.formats import csr
 
@@ -47,9 +47,9 @@ def test_listed_names_are_file_names():
         assert not set(name) & set("/\\ #,"), name
 
 
-@pytest.mark.parametrize("room", [room for room in rooms.find() if rooms.matrices(room).is_file()])
+@pytest.mark.parametrize("room", [room for room in registry.find() if registry.matrices(room).is_file()])
 def test_a_room_s_list_has_sizes_too(room):
-    df = matrices.listed(rooms.matrices(room))
+    df = matrices.listed(registry.matrices(room))
     assert list(df.columns) == ["name", "group", "domain", "rows", "cols", "nnz"]
     assert df["name"].is_unique and (df["name"] != "").all()
     assert (df[["rows", "cols", "nnz"]] > 0).all(axis=None)
@@ -59,7 +59,7 @@ def test_a_room_s_list_has_sizes_too(room):
 
 
 def test_the_room_of_async_sparse_has_a_list_of_its_own():
-    df = matrices.listed(rooms.matrices("async_sparse"))
+    df = matrices.listed(registry.matrices("async_sparse"))
     assert len(df) > 500 and (df["group"] != "").mean() > 0.9
     assert "144" in set(df["name"]), "a name of digits stays a text"
 

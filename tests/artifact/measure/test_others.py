@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import others, records
 from artifact.measure.device import slug
 from artifact.paths import HOME
 from artifact.verdicts import evidence, load
 from artifact.verdicts.evidence import NotMeasured
 
-FOUND = [measured for room in rooms.find() for measured in others.find(room)]
+FOUND = [measured for room in registry.find() for measured in others.find(room)]
 
 
 def made(
@@ -22,7 +22,7 @@ def made(
     csv: str = "# s\nm,n,k,density,library,tflops\n1,1,1,0.5,a,2\n",
     gpu: str = HOME,
 ):
-    folder = tmp_path / "nm_spmm" / rooms.OTHERS / gpu
+    folder = tmp_path / "nm_spmm" / registry.OTHERS / gpu
     folder.mkdir(parents=True)
     (folder / "x.toml").write_text(toml)
     (folder / "x.csv").write_text(csv)
@@ -30,7 +30,7 @@ def made(
 
 
 def whole() -> str:
-    return rooms.others("nm_spmm", "anchors", HOME).with_suffix(".toml").read_text()
+    return registry.others("nm_spmm", "anchors", HOME).with_suffix(".toml").read_text()
 
 
 @pytest.mark.parametrize("measured", FOUND, ids=lambda m: f"{m.room}-{m.name}-{slug(m.gpu)}")
@@ -47,8 +47,8 @@ def test_each_says_how_it_was_made(measured):
 
 def test_there_is_one_for_nmsparse_and_none_among_published_numbers():
     assert {("nm_spmm", "anchors"), ("async_sparse", "apart")} <= {(m.room, m.name) for m in FOUND}
-    for room in rooms.find():
-        for path in (rooms.FOLDER / room / rooms.PUBLISHED).glob("*.csv"):
+    for room in registry.find():
+        for path in (registry.FOLDER / room / registry.PUBLISHED).glob("*.csv"):
             head = records.published(path).attrs["source"]
             assert "measured by us" not in head and "NVIDIA H200" not in head, path
 
@@ -72,7 +72,7 @@ def test_numbers_need_a_rate_or_a_speedup(tmp_path):
         others.read("nm_spmm", "x", HOME, folder).numbers(folder)
 
 
-def found(slug: str, room: str = "nm_spmm", folder=rooms.FOLDER) -> evidence.Evidence:
+def found(slug: str, room: str = "nm_spmm", folder=registry.FOLDER) -> evidence.Evidence:
     return evidence.Evidence(Path(slug), room, rooms=folder)
 
 
@@ -128,8 +128,8 @@ def test_speedups_and_rates_become_records():
 
 
 def test_a_copy_elsewhere_is_read_from_there(tmp_path):
-    shutil.copytree(rooms.FOLDER / "nm_spmm" / rooms.OTHERS, tmp_path / "nm_spmm" / rooms.OTHERS)
-    path = rooms.others("nm_spmm", "anchors", HOME, tmp_path)
+    shutil.copytree(registry.FOLDER / "nm_spmm" / registry.OTHERS, tmp_path / "nm_spmm" / registry.OTHERS)
+    path = registry.others("nm_spmm", "anchors", HOME, tmp_path)
     path.write_text(path.read_text().replace("512,512,512,0.5,nm_spmm,1.405", "512,512,512,0.5,nm_spmm,9"))
     ours = found("nvidia-h200", folder=tmp_path).ratio(["others/anchors"], "nm_spmm", "nmsparse")
     assert ours.max() == pytest.approx(9 / 0.603)

@@ -266,7 +266,7 @@ def test_rows_are_not_of_a_time_long_after_their_machine(tmp_path):
 )
 def test_a_room_says_how_wrong_its_results_may_be(monkeypatch, limits, experiment, most):
     known = {"a_room": SimpleNamespace(limits=limits)}
-    monkeypatch.setattr(records, "find_rooms", lambda: known)
+    monkeypatch.setattr(records.registry, "find", lambda: known)
     found = records._worst.__wrapped__("a_room", experiment, False)
     assert found["rel_err"] == most
     assert records._worst.__wrapped__("a_room", experiment, True)["rel_err"] == 4e-2

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.profiling.ncu_target import MARKER
@@ -629,7 +629,7 @@ def test_the_metrics_of_the_report_are_collected():
     assert len(set(ncu.METRICS)) == len(ncu.METRICS)
     assert {metric for metric, _ in ncu.REPORT_METRICS.values()} <= set(ncu.METRICS)
     assert not any(m.endswith("_per_issue_active.pct") for m in ncu.METRICS)
-    table = records.published(rooms.published("nm_cuda_core", "table1"))["metric"]
+    table = records.published(registry.published("nm_cuda_core", "table1"))["metric"]
     named = set(table.str.replace(r"(_per_issue_active)\.pct$", r"\1.ratio", regex=True))
     # Which no GPU has, as `test_every_gpu_of_ours_has_the_metrics` could show.
     assert named - set(ncu.METRICS) == {"l1tex__t_sectors_op_read.sum"}
@@ -695,7 +695,7 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
     import cuda.core
     from cuda.bindings import driver
 
-    from artifact import baselines
+    from artifact import registry
     from artifact.measure import device
     from artifact.profiling import ncu_target
 
@@ -705,7 +705,7 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
     code = SimpleNamespace(get_kernel=lambda name: name)
     program = SimpleNamespace(compile=lambda kind: code)
     monkeypatch.setattr(device, "require", lambda: SimpleNamespace(open=lambda: opened))
-    monkeypatch.setattr(baselines, "contenders", lambda *_: {})
+    monkeypatch.setattr(registry, "contenders", lambda *_: {})
     for name, what in {
         "LaunchConfig": dict,
         "Program": lambda *_: program,

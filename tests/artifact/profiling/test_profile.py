@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from artifact import baselines, cli, paths, rooms
+from artifact import cli, paths, registry
 from artifact.measure import device, records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, load
 
-PROFILES = rooms.profiles()
+PROFILES = registry.profiles()
 ROOMS = list(PROFILES)
 #: Those that have kernels: a room's trial may be written before them.
 BUILT = [room for room in ROOMS if (paths.ROOT / "kernels" / room / "launch.py").is_file()]
@@ -117,7 +117,7 @@ def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, profiled):
 def test_a_room_adds_its_own_metrics(gpu, profiled, monkeypatch):
     room = next(room for room in ROOMS if "metrics" not in PROFILES[room])
     own = PROFILES | {room: PROFILES[room] | {"metrics": ["own.sum", ncu.METRICS[2]]}}
-    monkeypatch.setattr(rooms, "profiles", lambda: own)
+    monkeypatch.setattr(registry, "profiles", lambda: own)
     assert cli.main(["profile"]) == 0
     with_own = [call for call in profiled if call[3].count("own.sum") == 1]
     assert [call[0] for call in with_own] == [room]
@@ -155,7 +155,7 @@ def test_a_profile_is_complete_and_lists_nothing_twice(room):
 def known(room: str) -> tuple[dict, list[str]]:
     """The variants and the names of the baselines' contenders of a room."""
     module = importlib.import_module(f"kernels.{room}")
-    return module.VARIANTS, list(baselines.contenders(module.BASELINES, None))
+    return module.VARIANTS, list(registry.contenders(module.BASELINES, None))
 
 
 @pytest.mark.parametrize("room", [*BUILT, *PARTS])
@@ -201,7 +201,7 @@ def test_every_sweep_of_casper_sparse_has_a_profiled_point():
 
 
 def test_the_sizes_of_the_reports_table_are_profiled():
-    table = records.published(rooms.published("nm_cuda_core", "fig3"))
+    table = records.published(registry.published("nm_cuda_core", "fig3"))
     plan = PROFILES["nm_cuda_core"]
     sizes = [shape["m"] for shape in plan["shapes"]]
     assert set(table["size"]) <= set(sizes) and plan["densities"] == [0.5]

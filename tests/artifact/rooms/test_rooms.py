@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from artifact import rooms
+from artifact import registry
 from artifact.paths import ROOT
 
 WHOLE = """
@@ -34,7 +34,7 @@ def test_rooms_are_found_in_their_order(tmp_path):
     room(tmp_path, "yak", WHOLE.replace("order = 1", "order = 7"))
     room(tmp_path, "ant", WHOLE.replace("order = 1", "order = 7"))
     (tmp_path / "no_room").mkdir()
-    found = rooms.find(tmp_path)
+    found = registry.find(tmp_path)
     assert list(found) == ["zebra", "ant", "yak"]
     assert found["yak"].room == "yak" and found["yak"].name == "A"
     assert not found["yak"].headline and found["yak"].names == {}
@@ -56,48 +56,48 @@ def test_a_room_that_is_not_whole_is_refused(tmp_path, old, new, says):
     assert old in WHOLE
     room(tmp_path, "a", WHOLE.replace(old, new))
     with pytest.raises(ValueError, match=f"a/room.toml: .*{says}"):
-        rooms.find(tmp_path)
+        registry.find(tmp_path)
 
 
 def test_the_first_room_that_says_so_is_the_headline(tmp_path):
-    assert rooms.headline(tmp_path) is None
+    assert registry.headline(tmp_path) is None
     room(tmp_path, "late", WHOLE.replace("order = 1", "order = 2") + "headline = true\n")
     room(tmp_path, "first")
-    assert rooms.headline(tmp_path).room == "late"
+    assert registry.headline(tmp_path).room == "late"
     room(tmp_path, "second", WHOLE + "headline = true\n")
-    assert rooms.headline(tmp_path).room == "second"
+    assert registry.headline(tmp_path).room == "second"
 
 
 def test_names_of_all_rooms(tmp_path):
     room(tmp_path, "a", WHOLE + '[names]\nold_kernel = "the old kernel"\n')
     room(tmp_path, "b", WHOLE + '[names]\nother = "another"\n')
-    assert rooms.names(tmp_path) == {"old_kernel": "the old kernel", "other": "another"}
+    assert registry.names(tmp_path) == {"old_kernel": "the old kernel", "other": "another"}
 
 
 def test_every_room_brings_the_source_that_it_cites(tmp_path):
     room(tmp_path, "a")
     with pytest.raises(FileNotFoundError, match="a/references.bib: .* is missing"):
-        rooms.references(tmp_path)
+        registry.references(tmp_path)
     (tmp_path / "a" / "references.bib").write_text("@misc{b,\n}\n")
     with pytest.raises(ValueError, match="a/references.bib: there is no entry 'a'"):
-        rooms.references(tmp_path)
+        registry.references(tmp_path)
     (tmp_path / "a" / "references.bib").write_text("@misc{a,\n}")
     room(tmp_path, "c", WHOLE.replace('"a"', '"c"'))
     (tmp_path / "c" / "references.bib").write_text("@misc{c,\n}\n\n")
-    assert rooms.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
+    assert registry.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
 
 
 def test_chapters_are_the_rooms_with_a_notebook(tmp_path):
-    known = list(rooms.find())
+    known = list(registry.find())
     for name in (known[2], known[0], "no_room"):
         (tmp_path / f"{name}.ipynb").touch()
-    assert rooms.chapters(tmp_path) == [known[0], known[2]]
+    assert registry.chapters(tmp_path) == [known[0], known[2]]
 
 
 def test_the_sources_are_in_one_bibliography_each_once():
-    texts = [(ROOT / "book" / "references.bib").read_text(encoding="utf-8"), rooms.references()]
+    texts = [(ROOT / "book" / "references.bib").read_text(encoding="utf-8"), registry.references()]
     keys = re.findall(r"^@\w+{(\w+),$", "\n".join(texts), re.MULTILINE)
-    assert len(keys) == len(set(keys)) > len(rooms.find())
+    assert len(keys) == len(set(keys)) > len(registry.find())
 
 
 def test_the_harness_names_no_room():
@@ -109,7 +109,7 @@ def test_the_harness_names_no_room():
         of_a_room = "recorded" in inside or (inside[0] == "rooms" and len(inside) > 2)
         if path.is_file() and path.suffix != ".pyc" and not of_a_room:
             files.append(path)
-    names = re.compile(rf"\b({'|'.join(rooms.find())})\b")
+    names = re.compile(rf"\b({'|'.join(registry.find())})\b")
     naming = {
         str(path.relative_to(ROOT)): found
         for path in files
@@ -119,7 +119,7 @@ def test_the_harness_names_no_room():
 
 
 def test_no_room_needs_another_s_trial():
-    for room in rooms.find():
-        for path in (rooms.FOLDER / room).rglob("*.py"):
+    for room in registry.find():
+        for path in (registry.FOLDER / room).rglob("*.py"):
             of = re.findall(r"artifact\.rooms\.(\w+)", path.read_text(encoding="utf-8"))
             assert set(of) <= {room}, f"{path}: a room can be taken away only with those it needs"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import causes, compare, evidence, judge, load, measures
 
@@ -284,7 +284,7 @@ def test_what_one_gpu_lacks_is_named(shipped):
     assert (df.loc[one, "lacks"] != "").all() and (df.loc[~one, "lacks"] == "").all()
     for lack in set(df["lacks"]) - {""}:
         room = lack.removeprefix("counters of ").split("/")[0]
-        assert room in rooms.find() or " " in lack
+        assert room in registry.find() or " " in lack
 
 
 def test_every_cause_has_a_name_of_its_own():

@@ -5,12 +5,12 @@ import re
 import pytest
 from judging import GOOD, load
 
-from artifact import rooms
+from artifact import registry
 from artifact.verdicts import coverage, evidence
 from artifact.verdicts import load as load_
 
 KNOWN, UNTESTED, FIGURES = load_.claims(), load_.untested(), load_.figures_of()
-ROOMS = {name: room for name, room in rooms.find().items() if room.sections}
+ROOMS = {name: room for name, room in registry.find().items() if room.sections}
 SECTIONS = {"abstract": "", "I": "", "V": "", "V.D": "", "III-B": "", "III-B1": "", "Fig. 3": ""}
 
 

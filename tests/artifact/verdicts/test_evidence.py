@@ -9,7 +9,7 @@ import pytest
 import synthetic
 from judging import ALL, SPEEDUP, evidence, frames, outcome
 
-from artifact import baselines
+from artifact import registry
 from artifact.drawing import style
 from artifact.measure import records
 from artifact.verdicts import evidence as evidence_
@@ -47,9 +47,9 @@ def test_a_library_is_never_the_best_of_the_room(library):
 
 
 def test_figures_know_every_library_that_claims_know():
-    assert all(library.startswith(style.BASELINES) for library in baselines.PREFIXES)
-    assert all(name.startswith(baselines.PREFIXES) for name in style.NAMES)
-    assert all(name in style.NAMES or name == "cusparse_best" for name in baselines.LIBRARIES)
+    assert all(library.startswith(style.BASELINES) for library in registry.PREFIXES)
+    assert all(name.startswith(registry.PREFIXES) for name in style.NAMES)
+    assert all(name in style.NAMES or name == "cusparse_best" for name in registry.LIBRARIES)
 
 
 # ---------------------------------------------------------------- published series

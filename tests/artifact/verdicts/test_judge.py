@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from judging import ALL, GOOD, evidence, frames, load, rule
 
-from artifact import cli, paths, rooms
+from artifact import cli, paths, registry
 from artifact.measure import device, records
 from artifact.verdicts import judge, measures
 from artifact.verdicts import load as load_
@@ -212,7 +212,7 @@ def test_what_depends_on_a_gpu_is_a_time_a_rate_or_a_counter_of_hardware():
             programs = [m for m in counters if load_.OF_PROGRAMS.match(m)]
             # The library's own copies are other programs on another GPU.
             assert not programs or claim.id == "tc-library-conflicts", claim.id
-    every = {name for room in ("", *rooms.find()) for name in measures.table("quantity", room)}
+    every = {name for room in ("", *registry.find()) for name in measures.table("quantity", room)}
     assert every >= measures.OF_PROGRAMS
 
 

@@ -6,7 +6,7 @@ import pytest
 import synthetic
 from judging import GOOD, load
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import minutes, records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, measures
@@ -113,7 +113,7 @@ def test_a_room_adds_measures_of_its_own(tmp_path):
     text = GOOD.replace("each point", "halves")
     with pytest.raises(ValueError, match="names 'halves' as its 'reduce'; known: each_point"):
         load(tmp_path / "before", text)
-    shutil.copytree(rooms.FOLDER / "casper_sparse", tmp_path / "after" / "casper_sparse")
+    shutil.copytree(registry.FOLDER / "casper_sparse", tmp_path / "after" / "casper_sparse")
     own = tmp_path / "after" / "casper_sparse" / "measures.py"
     own.write_text("def halves(v):\n    return v\n\n\nREDUCERS = (halves,)\n")
     (claim,) = load(tmp_path / "after", text)
@@ -127,7 +127,7 @@ def test_a_room_adds_measures_of_its_own(tmp_path):
 def test_what_a_room_adds_no_other_room_needs_and_its_claims_use(part):
     used = {(c.room, getattr(c.rule, part).name) for c in KNOWN}
     shared = measures.table(part, "")
-    for room in rooms.find():
+    for room in registry.find():
         own = measures.table(part, room).keys() - shared.keys()
         assert {name for r, name in used if r == room} >= own, room
     for name in shared:  # what no room needs is not there
@@ -135,7 +135,7 @@ def test_what_a_room_adds_no_other_room_needs_and_its_claims_use(part):
 
 
 def test_every_definition_says_when_a_claim_is_reproduced():
-    for room in ("", *rooms.find()):
+    for room in ("", *registry.find()):
         for part in measures.PARTS:
             for name, function in measures.table(part, room).items():
                 text = " ".join(function.__doc__.split())
@@ -148,8 +148,8 @@ def test_published_numbers_are_there_for_claims_or_said_why_not():
     """Of every room that has claims: each is judged by numbers of its own published/, and each of those
     names its source."""
     for room in {claim.room for claim in KNOWN}:
-        folder = rooms.FOLDER / room / rooms.PUBLISHED
-        table = rooms.toml(rooms.FOLDER / room / rooms.CLAIMS)["claim"]
+        folder = registry.FOLDER / room / registry.PUBLISHED
+        table = registry.toml(registry.FOLDER / room / registry.CLAIMS)["claim"]
         figures = {c["published"]["figure"] for c in table if isinstance(c["published"], dict)}
         held = {path.stem for path in folder.glob("*.csv")}
         assert figures and figures <= held, room
@@ -159,11 +159,11 @@ def test_published_numbers_are_there_for_claims_or_said_why_not():
 
 def test_every_number_of_casper_sparse_is_put_on_trial():
     """The other rooms' tests have rules of their own on what is left."""
-    table = rooms.toml(rooms.FOLDER / "casper_sparse" / rooms.CLAIMS)["claim"]
+    table = registry.toml(registry.FOLDER / "casper_sparse" / registry.CLAIMS)["claim"]
     published = [c["published"] for c in table if isinstance(c["published"], dict)]
     held = {
         (path.stem, quantity)
-        for path in (rooms.FOLDER / "casper_sparse" / rooms.PUBLISHED).glob("fig*.csv")
+        for path in (registry.FOLDER / "casper_sparse" / registry.PUBLISHED).glob("fig*.csv")
         for quantity in records.published(path)["quantity"]
     }
     assert {(p["figure"], p["quantity"]) for p in published} == held
@@ -184,7 +184,7 @@ NO_RECORD = {"counters"}
 
 
 def typed(room: str) -> dict[str, float]:
-    return rooms.toml(rooms.FOLDER / room / rooms.CLAIMS)["minutes"]
+    return registry.toml(registry.FOLDER / room / registry.CLAIMS)["minutes"]
 
 
 @pytest.mark.parametrize("room", list(load_.figures_of()))
@@ -228,7 +228,7 @@ def test_without_records_typed_minutes_stand(tmp_path):
 
 def test_the_profiler_is_told_which_counters_claims_use():
     wanted = load_.counters_wanted(KNOWN)
-    of_rooms = {m for plan in rooms.profiles().values() for m in plan.get("metrics", ())}
+    of_rooms = {m for plan in registry.profiles().values() for m in plan.get("metrics", ())}
     assert wanted == sorted(set(wanted)) and set(wanted) <= {*ncu.METRICS, *of_rooms}
     said = {
         word

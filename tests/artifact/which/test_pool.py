@@ -9,7 +9,7 @@ import pytest
 import synthetic
 import worlds
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import records
 from artifact.which import pool, statistics
 
@@ -31,7 +31,7 @@ precision = "BF16"
 @pytest.fixture
 def folder(tmp_path):
     """A folder with one room, that has a map."""
-    source = rooms.FOLDER / "casper_sparse"
+    source = registry.FOLDER / "casper_sparse"
     (tmp_path / "casper_sparse").mkdir()
     shutil.copy(source / "room.toml", tmp_path / "casper_sparse")
     (tmp_path / "casper_sparse" / "map.toml").write_text(TOML)

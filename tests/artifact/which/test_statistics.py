@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import matrices
 from artifact.which import statistics
 from kernels.async_sparse import operands
 from kernels.formats import csr, reorder
 
-SHIPPED = [room for room in rooms.find() if rooms.statistics(room).is_file()]
+SHIPPED = [room for room in registry.find() if registry.statistics(room).is_file()]
 
 
 def test_a_small_matrix_counted_by_hand():
@@ -89,8 +89,8 @@ def test_written_and_read_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(matrices.VARIABLE, str(tmp_path))
     listed = tmp_path / "list.csv"
     listed.write_text("name,group,domain\nsmall,,test\nabsent,,test\n")
-    monkeypatch.setattr(rooms, "matrices", lambda room: listed)
-    monkeypatch.setattr(rooms, "statistics", lambda room: tmp_path / "statistics.csv")
+    monkeypatch.setattr(registry, "matrices", lambda room: listed)
+    monkeypatch.setattr(registry, "statistics", lambda room: tmp_path / "statistics.csv")
     assert statistics.main(["--room", "any"]) == 0
     found = statistics.read(tmp_path / "statistics.csv")
     assert list(found) == [("small", "given"), ("small", "rcm")]
@@ -112,8 +112,8 @@ def test_a_file_that_is_not_whole(tmp_path):
 
 @pytest.mark.parametrize("room", SHIPPED)
 def test_the_shipped_statistics_are_of_the_listed_matrices(room):
-    listed = matrices.listed(rooms.matrices(room)).set_index("name")
-    for (name, order), s in statistics.read(rooms.statistics(room)).items():
+    listed = matrices.listed(registry.matrices(room)).set_index("name")
+    for (name, order), s in statistics.read(registry.statistics(room)).items():
         assert (s.m, s.k) == (listed.loc[name, "rows"], listed.loc[name, "cols"])
         assert order in (statistics.GIVEN, statistics.RCM)
         assert 1 <= s.windows_8 <= s.windows_16 <= s.windows_32 <= s.windows_64

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from artifact import baselines, rooms
+from artifact import registry
 from kernels import nm_spmm as room
 from kernels.contract import require_whole
 from kernels.nm_spmm import analysis, family, ladder, launch, nmsparse, operands, published, tensor
@@ -72,7 +72,7 @@ def test_no_source_is_left_over():
 
 
 def test_the_baselines_are_the_libraries_and_the_kernel_of_another_room():
-    names = list(baselines.contenders(room.BASELINES, None))
+    names = list(registry.contenders(room.BASELINES, None))
     assert names[:4] == ["cublas", "cublas_tf32", "cublas_bf16", "nm_baseline"]
     assert all(name.startswith("cusparse_") for name in names[4:]) and len(names) == 8
     assert not set(names) & set(room.VARIANTS)
@@ -172,7 +172,7 @@ def test_the_sweeps_are_the_papers():
 def test_llama_is_in_the_order_of_the_published_series():
     from artifact.measure import records
 
-    df = records.published(rooms.published("nm_spmm", "fig9")).drop_duplicates("point")
+    df = records.published(registry.published("nm_spmm", "fig9")).drop_duplicates("point")
     theirs = [tuple(row) for row in df.sort_values("point")[["m", "n", "k"]].to_numpy().tolist()]
     mine = dict.fromkeys((s["m"], s["n"], s["k"]) for s in SWEEPS["full"]["llama"])
     assert list(mine) == theirs

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import synthetic
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 
 ROOM = "async_sparse"
-TABLES = {name: rooms.published(ROOM, name) for name in ("table1", "table2", "table3", "text")}
+TABLES = {name: registry.published(ROOM, name) for name in ("table1", "table2", "table3", "text")}
 GATE = (18944, 3584)
 #: Speedups over Blocked-ELL: Table II, and of what it does not have any that fit its words.
 OVER_BELL = {"opt0": 0.08, "opt1": 0.42, "opt2": 1.56, "opt3": 4.31, "opt4": 4.41, "opt5": 4.40}

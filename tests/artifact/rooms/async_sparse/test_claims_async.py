@@ -6,7 +6,7 @@ import async_records as made
 import judging
 import pytest
 
-from artifact import rooms
+from artifact import registry
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, judge, load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
@@ -312,7 +312,7 @@ def test_every_part_of_the_paper_has_its_claims():
     assert all(part in where for part in (*sections, "VI", *figures))
     assert len({claim.says for claim in MINE}) == len(MINE) >= 50
     assert all(claim.id.startswith("async-") for claim in MINE)
-    minutes = rooms.toml(rooms.FOLDER / made.ROOM / rooms.CLAIMS)["minutes"]
+    minutes = registry.toml(registry.FOLDER / made.ROOM / registry.CLAIMS)["minutes"]
     assert {e for claim in MINE for e in claim.experiment} == minutes.keys()
 
 
@@ -339,7 +339,7 @@ def test_every_counter_of_a_claim_is_profiled():
         made.BLOCKS,
         made.REGISTERS,
     }
-    plan = rooms.profiles()[made.ROOM]
+    plan = registry.profiles()[made.ROOM]
     assert wanted <= {*ncu.METRICS, *plan["metrics"]}
     point = {"density": plan["densities"][0], **plan["shapes"][0]}
     ladder = made.ladder().iloc[0]

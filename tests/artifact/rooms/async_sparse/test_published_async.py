@@ -4,7 +4,7 @@ import async_records as made
 import pandas as pd
 import pytest
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic
 
@@ -22,7 +22,7 @@ def test_every_number_has_its_source(name):
 
 
 def test_claims_refer_to_these_numbers():
-    claims = rooms.toml(rooms.FOLDER / made.ROOM / rooms.CLAIMS)["claim"]
+    claims = registry.toml(registry.FOLDER / made.ROOM / registry.CLAIMS)["claim"]
     used = {(c["published"]["figure"], c["published"]["quantity"]) for c in claims if isinstance(c["published"], dict)}
     held = {(name, q) for name in made.TABLES for q in records.published(made.TABLES[name])["quantity"]}
     # Latencies are judged as speedups; gains and paddings, stages, registers and the

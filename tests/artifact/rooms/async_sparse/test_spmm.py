@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from drawn import drawn_in, labels, legible, on_a_page, words
 
-from artifact import rooms
+from artifact import registry
 from artifact.drawing import style
 from artifact.measure import matrices, records
 from artifact.rooms.async_sparse import (
@@ -336,7 +336,7 @@ def test_a_matrix_is_measured_on_a_gpu(tmp_path, monkeypatch):
 
     where = tmp_path / "matrices"
     where.mkdir()
-    name = matrices.listed(rooms.matrices(made.ROOM))["name"].iloc[0]
+    name = matrices.listed(registry.matrices(made.ROOM))["name"].iloc[0]
     a = scipy.sparse.random(1000, 1000, 0.03, format="csr", random_state=1)
     scipy.sparse.save_npz(where / f"{name}.npz", a)
     monkeypatch.setenv(matrices.VARIABLE, str(where))

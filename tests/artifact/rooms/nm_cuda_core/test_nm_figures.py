@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from drawn import column, drawn_in, labels, legible, words
 
-from artifact import rooms
+from artifact import registry
 
 matplotlib.use("agg")
 
@@ -544,7 +544,7 @@ def test_counters_table_shows_what_is_missing():
 
 def test_counters_table_of_the_shipped_numbers():
     """Every value of the report's Fig. 3 finds its place in the table, with its ratio."""
-    published = records.published(rooms.published("nm_cuda_core", "fig3"))
+    published = records.published(registry.published("nm_cuda_core", "fig3"))
     table, data = figures.counters_table(counters(), published)
     below = table.iloc[1::2].reset_index(drop=True)
     for size in ("256³", "2048³"):
@@ -616,7 +616,7 @@ def test_alternative_texts_tell_what_was_found():
 
 def test_every_figure_can_be_shown_with_the_shipped_numbers():
     df = experiment()
-    fig2, fig4 = (records.published(rooms.published("nm_cuda_core", f)) for f in ("fig2", "fig4"))
+    fig2, fig4 = (records.published(registry.published("nm_cuda_core", f)) for f in ("fig2", "fig4"))
     seconds = figures.cublas_times(fig2)
     fit = figures.fit_readings(seconds.index, seconds)
     made = {

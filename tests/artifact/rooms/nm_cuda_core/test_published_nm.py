@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load
 from artifact.verdicts.measures import (
@@ -26,7 +26,7 @@ from kernels.nm_cuda_core import launch
 ROOM = "nm_cuda_core"
 GPU = "NVIDIA GeForce RTX 4070"
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
-FIGURES = {name: rooms.published("nm_cuda_core", name) for name in ("fig2", "fig3", "fig4", "table1")}
+FIGURES = {name: registry.published("nm_cuda_core", name) for name in ("fig2", "fig3", "fig4", "table1")}
 MINE = [claim for claim in load.claims() if claim.room == ROOM]
 verdicts = partial(judging.verdicts, MINE)
 
@@ -213,7 +213,7 @@ def test_the_metrics_of_table_1_are_counters():
 def test_claims_refer_to_these_numbers():
     used = {
         (claim["published"]["figure"], claim["published"]["quantity"])
-        for claim in rooms.toml(rooms.FOLDER / ROOM / rooms.CLAIMS)["claim"]
+        for claim in registry.toml(registry.FOLDER / ROOM / registry.CLAIMS)["claim"]
         if isinstance(claim["published"], dict)
     }
     held = {

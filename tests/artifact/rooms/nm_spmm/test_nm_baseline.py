@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fake_libraries import DEVICE, nm_problem
 
-from artifact import baselines
+from artifact import registry
 from artifact.rooms.nm_spmm.baselines import nm_baseline
 from kernels import nm_cuda_core
 from kernels.contract import Launch, Operands
@@ -27,7 +27,7 @@ def asked(monkeypatch):
 
 def test_the_other_rooms_kernel_has_a_name_of_its_own(asked):
     problem = nm_problem(64, 32, 64)
-    bound = baselines.contenders(["nm_baseline"], DEVICE)["nm_baseline"](problem)
+    bound = registry.contenders(["nm_baseline"], DEVICE)["nm_baseline"](problem)
     assert asked == [("baseline", problem, DEVICE)]
     assert (bound.name, bound.prepare_ms, bound.prepare_bytes) == ("nm_baseline", 2.5, 40)
     assert bound.steps == [("kernel", "config", ())] and bound.result() is problem.device().c

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths, rooms
+from artifact import paths, registry
 from artifact.measure import others, records
 from artifact.measure.device import slug
 from artifact.profiling import ncu
@@ -25,7 +25,7 @@ from kernels import nm_spmm
 from kernels.nm_spmm import analysis
 
 ROOM = "nm_spmm"
-FIGURES = {name: rooms.published(ROOM, name) for name in ("fig8", "fig9", "fig10", "tables", "text")}
+FIGURES = {name: registry.published(ROOM, name) for name in ("fig8", "fig9", "fig10", "tables", "text")}
 MINE = [claim for claim in load.claims() if claim.room == ROOM]
 verdicts = partial(judging.verdicts, MINE)
 GPUS = ("A100", "RTX 3090", "RTX 4090")
@@ -329,7 +329,7 @@ def test_the_anchors_are_whole(gpu):
 
 
 def test_claims_refer_to_these_numbers():
-    stated = [c for c in rooms.toml(rooms.FOLDER / ROOM / rooms.CLAIMS)["claim"]]
+    stated = [c for c in registry.toml(registry.FOLDER / ROOM / registry.CLAIMS)["claim"]]
     used = {claim["published"]["quantity"] for claim in stated if isinstance(claim["published"], dict)}
     held = set(records.published(FIGURES["text"])["quantity"])
     # The peak is the GPU's, the registers are the architecture's; "closely" is said in words.
@@ -543,7 +543,7 @@ def test_every_part_of_the_paper_has_its_claims():
         assert part in where, part
     assert len({claim.says for claim in MINE}) == len(MINE) >= 70
     assert all(claim.id.startswith("spmm-") for claim in MINE)
-    minutes = rooms.toml(rooms.FOLDER / ROOM / rooms.CLAIMS)["minutes"]
+    minutes = registry.toml(registry.FOLDER / ROOM / registry.CLAIMS)["minutes"]
     assert minutes.keys() == EXPERIMENTS | SERIES | {THEIRS, "ceilings", "counters"}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact import rooms
+from artifact import registry
 
 matplotlib.use("agg")
 
@@ -48,8 +48,8 @@ MODEL = {
     "cublas": (51, 51, 4.0),
 }
 TABLE_2 = {label: shape for label, (_, shape) in analysis.TABLE_2.items()}
-FIG9 = records.published(rooms.published("nm_spmm", "fig9"))
-TEXT = records.published(rooms.published("nm_spmm", "text"))
+FIG9 = records.published(registry.published("nm_spmm", "fig9"))
+TEXT = records.published(registry.published("nm_spmm", "text"))
 POINTS = [tuple(p) for p in FIG9[["m", "n", "k"]].drop_duplicates().to_numpy().tolist()]
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import rooms
+from artifact import registry
 from artifact.measure import records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, judge, load
@@ -15,7 +15,7 @@ from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REP
 
 ROOM = "tensor_core_24"
 GPU = "NVIDIA GeForce RTX 4070"
-FIGURES = {name: rooms.published(ROOM, name) for name in ("benchmarks", "design")}
+FIGURES = {name: registry.published(ROOM, name) for name in ("benchmarks", "design")}
 #: Without those of FP8, which the post's GPU was not measured in; test_tc_fp8.py has them.
 MINE = [c for c in load.claims() if c.room == ROOM and c.experiment != ("fp8",)]
 verdicts = partial(judging.verdicts, MINE)
@@ -152,7 +152,7 @@ def test_the_ratios_of_the_source_are_those_of_its_throughput():
 
 
 def test_claims_refer_to_these_numbers():
-    stated = [c for c in rooms.toml(rooms.FOLDER / ROOM / rooms.CLAIMS)["claim"]]
+    stated = [c for c in registry.toml(registry.FOLDER / ROOM / registry.CLAIMS)["claim"]]
     used = {
         (claim["published"]["figure"], claim["published"]["quantity"])
         for claim in stated
@@ -320,7 +320,7 @@ def test_every_part_of_the_post_has_its_claims():
     assert all(part in where for part in (*parts, "Conclusion"))
     assert len({claim.says for claim in MINE}) == len(MINE) >= 25
     assert all(claim.id.startswith("tc-") for claim in MINE)
-    minutes = rooms.toml(rooms.FOLDER / ROOM / rooms.CLAIMS)["minutes"]
+    minutes = registry.toml(registry.FOLDER / ROOM / registry.CLAIMS)["minutes"]
     assert minutes.keys() == EXPERIMENTS | {"fp8", "ceilings", "counters"}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact import rooms
+from artifact import registry
 
 matplotlib.use("agg")
 
@@ -62,8 +62,8 @@ PEAKS = {
     "cusparselt": ("wgmma.sp", 1546.0),
     "cublaslt": ("wgmma", 922.0),
 }
-BENCHMARKS = records.published(rooms.published("tensor_core_24", "benchmarks"))
-DESIGN = records.published(rooms.published("tensor_core_24", "design"))
+BENCHMARKS = records.published(registry.published("tensor_core_24", "benchmarks"))
+DESIGN = records.published(registry.published("tensor_core_24", "design"))
 
 
 def time(variant: str, m: int, n: int, k: int) -> float:

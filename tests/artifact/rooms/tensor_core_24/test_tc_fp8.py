@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import baselines, paths
+from artifact import paths, registry
 from artifact.baselines import cusparselt
 from artifact.measure import check, records
 from artifact.rooms.tensor_core_24 import energy, experiments, facts, fp8, tables, trials
@@ -244,7 +244,7 @@ def test_without_records_or_wgmma_there_is_nothing(tmp_path):
 
 
 def test_the_contenders_are_ours_and_the_libraries():
-    names = baselines.contenders(fp8.fp8.BASELINES, None)
+    names = registry.contenders(fp8.fp8.BASELINES, None)
     assert set(fp8.CONTENDERS) == set(fp8.fp8.VARIANTS) | set(names)
 
 

@@ -1,0 +1,182 @@
+"""Everything that a chapter asks of one GPU: records, second runs, counters, ceilings, published numbers, verdicts.
+
+    study = Study(run)                       run: `artifact.measure.run.start`
+    study.read("llm")                        a table beside the records; None where it was not measured
+    study.counters.get("auto", TIME, m=4096) what Nsight Compute counted; NaN where it was not
+    study.ceiling("fma", "tflops")           what a microbenchmark reached; NaN where it was not measured
+    study.stated("fig4", "speedup")          what the source says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from artifact import registry
+from artifact.measure import ceilings, records
+from artifact.measure import run as harness
+from artifact.measure.run import Run
+from artifact.verdicts import judge, load
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Hardware counters, tidy: a row for each contender, point and metric; empty where none were recorded."""
+
+    rows: pd.DataFrame  #: `records.COUNTER_COLUMNS`
+
+    def __bool__(self) -> bool:
+        return not self.rows.empty
+
+    def where(self, **at: Any) -> Counters:
+        """Keep rows at these values of the columns, each a value or a collection of them."""
+        return Counters(where(self.rows, **at))
+
+    def get(self, variant: str, metric: str, **at: Any) -> float:
+        """Return a counter at a point, of which only the columns that differ need be given; NaN where it was not
+        counted."""
+        key = tuple(at)
+        return self._by(key).get((variant, metric, *at.values()), np.nan)
+
+    def has(self, *variants: str, metrics: Iterable[str], **at: Any) -> bool:
+        """Tell whether all these metrics of all these contenders were counted at a point."""
+        known = self._by(tuple(at))
+        return all((v, metric, *at.values()) in known for metric in metrics for v in variants)
+
+    def wide(self, metrics: Mapping[str, str], *point: str) -> pd.DataFrame:
+        """Return a row for each contender and point, a column for each metric that was counted.
+
+        metrics: metric → column, in the order of the columns. point: columns that tell points apart.
+        """
+        df = self.rows[self.rows["metric"].isin(metrics)]
+        df = df.assign(metric=df["metric"].map(metrics))
+        table = df.pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
+        return table[[c for c in metrics.values() if c in table]].reset_index()
+
+    def _by(self, key: tuple[str, ...]) -> dict[tuple[Hashable, ...], float]:
+        if key not in self._known:
+            values = self.rows.set_index(["variant", "metric", *key])["value"]
+            self._known[key] = values.to_dict()
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, ...], dict[tuple[Hashable, ...], float]]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A system on one GPU."""
+
+    run: Run
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        """The machine that its records are of."""
+        return self.run.machine
+
+    def read(self, name: str) -> pd.DataFrame | None:
+        """Return a table of records by its name, "part/name" of a part of the room; None where it was not measured."""
+        path = self.run.folder / f"{name}.csv"
+        return records.read(path) if path.exists() else None
+
+    def table(self, name: str) -> pd.DataFrame | None:
+        """Return a table beside the records that has columns of its own; None where it was not measured."""
+        path = self.run.folder / f"{name}.csv"
+        return pd.read_csv(path) if path.exists() else None
+
+    @cached_property
+    def again(self) -> Study:
+        """The second run of the same measurement."""
+        return Study(self._open(self.run.room, repeat=True))
+
+    @cached_property
+    def counters(self) -> Counters:
+        """The counters of the room."""
+        return self.counters_of("")
+
+    def counters_of(self, part: str) -> Counters:
+        """Return the counters of a part of the room that was profiled beside it."""
+        path = self.run.folder / part / "counters.csv"
+        columns = list(records.COUNTER_COLUMNS)
+        return Counters(records.read_counters(path) if path.exists() else pd.DataFrame(columns=columns))
+
+    @cached_property
+    def ceilings(self) -> pd.DataFrame:
+        """What microbenchmarks reached on the GPU, by their names; measured where the room is measured."""
+        return ceilings.measure(self._open("ceilings")).set_index("variant")
+
+    def ceiling(self, name: str, column: str) -> float:
+        """Return what a microbenchmark reached, "gbps" or "tflops"; NaN where it was not measured."""
+        return self.ceilings[column].get(name, np.nan)
+
+    def published(self, figure: str) -> pd.DataFrame:
+        """Return the numbers of one of the source's figures or tables."""
+        return records.published(registry.published(self.run.room, figure))
+
+    def stated(self, figure: str, quantity: str, **at: Any) -> pd.DataFrame:
+        """Return the rows of a quantity in one of the source's figures that give a number, with their `value`: the
+        geometric middle of a range, or the only bound."""
+        rows = where(self.published(figure), quantity=quantity, **at).dropna(subset=["low", "high"], how="all")
+        low, high = rows["low"].fillna(rows["high"]), rows["high"].fillna(rows["low"])
+        return rows.assign(value=np.where(low == high, low, np.sqrt(low.astype(float) * high.astype(float))))
+
+    @cached_property
+    def verdicts(self) -> pd.DataFrame:
+        """The verdict on each claim of the source, as `judge.judge` gives it."""
+        mine = [claim for claim in load.claims() if claim.room == self.run.room]
+        return judge.judge(mine, self.run.folder.parent)
+
+    def _open(self, room: str, repeat: bool = False) -> Run:
+        root = self.run.folder.parent.parent
+        how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, root)
+        return harness.start(room, *how, repeat=repeat)
+
+
+def start(
+    room: str, mode: str = "auto", gpu: str = "nvidia-h200", preset: str = "full", seed: int = 0, folder: str = ""
+) -> Study:
+    """Open a room by the parameters of a notebook; see `artifact.measure.run.start`."""
+    return Study(harness.start(room, mode, gpu, preset, seed, folder))
+
+
+# ---------------------------------------------------------------- arithmetic on records
+
+
+def where(df: pd.DataFrame, **at: Any) -> pd.DataFrame:
+    """Return the rows at these values of the columns, each a value or a collection of them."""
+    keep = np.ones(len(df), bool)
+    for column, value in at.items():
+        several = isinstance(value, Collection) and not isinstance(value, str)
+        keep &= df[column].isin(list(value)) if several else df[column] == value
+    return df[keep]
+
+
+def has(df: pd.DataFrame | None, *variants: str) -> bool:
+    """Tell whether records have all these contenders."""
+    return df is not None and set(variants) <= set(df["variant"])
+
+
+def by(df: pd.DataFrame, variant: str, column: str = "median_us", key: str | list[str] = "m") -> pd.Series:
+    """Return a column of a contender's rows by one of the other columns, or by several."""
+    return df[df["variant"] == variant].set_index(key)[column]
+
+
+def ratio(df: pd.DataFrame, variant: str, baseline: str, key: str | list[str] = "m") -> pd.Series:
+    """Return the speedup of a contender over another where both are, by a column or by several."""
+    return (by(df, baseline, key=key) / by(df, variant, key=key)).dropna()
+
+
+def pivot(df: pd.DataFrame, column: str, key: str | list[str] = "m") -> pd.DataFrame:
+    """Return a column of records, a row for each value of `key` and a column for each contender, in the order of the
+    records."""
+    keys = [key] if isinstance(key, str) else key
+    values = df.set_index([*keys, "variant"])[column]
+    # Not `unstack(sort=False)`, with which pandas 3.0 gives rows the names of others.
+    table = values.unstack("variant")
+    return table.loc[values.index.droplevel("variant").unique(), values.index.unique("variant")]

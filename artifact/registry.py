@@ -1,0 +1,242 @@
+"""The rooms on trial, found by looking: every folder here that holds a room.toml is one.
+
+A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
+references.bib (the source, as the book cites it), races.toml (what of it is on the front page), published/ (the
+source's numbers), others/ (what the code of others gave on a GPU here, `artifact.measure.others`), baselines/ (what
+this room alone is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its
+chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kernels.contract import Bound, Problem
+
+#: The package of the rooms, and where it lies.
+PACKAGE = "artifact.rooms"
+FOLDER = Path(__file__).resolve().parent / "rooms"
+ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
+    "room.toml",
+    "claims.toml",
+    "profiles.toml",
+    "references.bib",
+    "published",
+    "others",
+    "baselines",
+    "matrices.csv",
+)
+MAP, STATISTICS, RACES = "map.toml", "statistics.csv", "races.toml"
+
+#: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
+#: order to the most, and its rows.
+PATTERNS = ("non-zeros anywhere", "blocks", "N of M vectors", "2 of 4 elements")
+UNITS = ("CUDA cores", "tensor cores")
+
+
+@dataclass(frozen=True)
+class Room:
+    """One system on trial, as its own text describes it; the content of its room.toml."""
+
+    room: str  #: the folder's name, and that of the package of its kernels
+    name: str
+    title: str  #: of the source
+    cite: str  #: its key in the bibliography
+    order: int  #: of the rooms, in the book and in the ledger
+    format: str  #: how the sparse operand is stored
+    precision: str
+    unit: str  #: what does the arithmetic, one of UNITS
+    patterns: list[str]  #: of the non-zeros, neighbours in PATTERNS
+    written_for: str  #: GPUs that the source measured on
+    idea: str
+    claims: str  #: what the abstract puts on trial
+    headline: bool = False  #: it is what a page for all rooms takes as its example
+    names: dict[str, str] = field(default_factory=dict)  #: of contenders that only this room has, in figures
+    limits: dict[str, str] = field(
+        default_factory=dict
+    )  #: experiment -> error limit of its results (`check.LIMITS`); "usual" -> that of those without an entry
+    sections: dict[str, str] = field(
+        default_factory=dict
+    )  #: of the source, as claims name them -> title, in its order; for the table that shows nothing was skipped
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Those that the source measured on, one by one."""
+        return tuple(name.strip() for name in self.written_for.split(","))
+
+
+def find(folder: Path = FOLDER) -> dict[str, Room]:
+    """Every room below `folder` by its name, in their order. Raises ValueError that names file and key
+    where a room.toml is not whole."""
+    rooms = [_read(path) for path in folder.glob(f"*/{ROOM}")]
+    return {room.room: room for room in sorted(rooms, key=lambda room: (room.order, room.room))}
+
+
+def toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file. Raises FileNotFoundError or ValueError, one sentence that names it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: this file of a room is missing.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
+
+
+def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
+    """Where the source's numbers for one of its figures or tables lie."""
+    return folder / room / PUBLISHED / f"{figure}.csv"
+
+
+def others(room: str, name: str, gpu: str, folder: Path = FOLDER) -> Path:
+    """Where the numbers lie that the code of others gave on a GPU here; gpu: its slug."""
+    return folder / room / OTHERS / gpu / f"{name}.csv"
+
+
+def matrices(room: str, folder: Path = FOLDER) -> Path:
+    """Where the list of a room's real matrices lies, for `artifact.measure.matrices`."""
+    return folder / room / MATRICES
+
+
+def statistics(room: str, folder: Path = FOLDER) -> Path:
+    """Where the statistics of a room's real matrices lie, for `artifact.which.statistics`."""
+    return folder / room / STATISTICS
+
+
+def races(room: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
+    """What the room says of its races against the vendor's libraries, for `artifact.drawing.races`; None if nothing."""
+    path = folder / room / RACES
+    return toml(path).get("race", []) if path.is_file() else None
+
+
+def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """Room -> what `make profile` puts under Nsight Compute: contenders, densities and shapes, and
+    `metrics` that it needs besides the usual ones; of the rooms that say it.
+
+    A table in the file is of a part of the room with problems of its own, the module of that name in its kernels: it is
+    listed as "room.part" after the room, and has the room's plan but for what it says itself.
+    """
+    paths = {room: folder / room / PROFILES for room in find(folder)}
+    found = {}
+    for room, path in paths.items():
+        if not path.is_file():
+            continue
+        file = toml(path)
+        parts = {name: value for name, value in file.items() if isinstance(value, dict)}
+        found[room] = plan = {k: v for k, v in file.items() if k not in parts}
+        found |= {f"{room}.{name}": plan | part for name, part in parts.items()}
+    return found
+
+
+def chapters(notebooks: Path) -> list[str]:
+    """The rooms that have their chapter among `notebooks`, in their order."""
+    return [room for room in find() if (notebooks / f"{room}.ipynb").is_file()]
+
+
+def references(folder: Path = FOLDER) -> str:
+    """The entries of the rooms' sources in the bibliography, BibTeX. Raises FileNotFoundError or ValueError that
+    names the file where a room's references.bib is missing or lacks what its room.toml cites."""
+    texts = []
+    for room in find(folder).values():
+        path = folder / room.room / REFERENCES
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: this file of a room is missing.")
+        texts.append(path.read_text(encoding="utf-8").strip() + "\n")
+        if f"{{{room.cite}," not in texts[-1]:
+            raise ValueError(f"{path}: there is no entry {room.cite!r}, which {ROOM} cites.")
+    return "\n".join(texts)
+
+
+def headline(folder: Path = FOLDER) -> Room | None:
+    """The room that is the example of pages for all rooms: the first one that says so."""
+    return next((room for room in find(folder).values() if room.headline), None)
+
+
+def module(room: str, name: str) -> ModuleType:
+    """Import a room's module by its name. Raises ModuleNotFoundError where the room has none."""
+    return importlib.import_module(f"{PACKAGE}.{room}.{name}")
+
+
+def names(folder: Path = FOLDER) -> dict[str, str]:
+    """What contenders that only one room has are called in figures, of all rooms."""
+    return {key: name for room in find(folder).values() for key, name in room.names.items()}
+
+
+def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Names of the modules in the room's baselines/, what it alone is compared with."""
+    return tuple(sorted(p.stem for p in (folder / room / BASELINES).glob("[!_]*.py")))
+
+
+def _read(path: Path) -> Room:
+    table = toml(path)
+    known = {
+        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Room)[1:]
+    }  # key -> whether it must be there
+    for key in (*known, *table):
+        if key not in known:
+            raise ValueError(f"{path}: the key {key!r} is none of a room's ({', '.join(known)}).")
+        if key not in table and known[key]:
+            raise ValueError(f"{path}: the key {key!r} is missing.")
+    room = Room(path.parent.name, **table)
+    if room.unit not in UNITS:
+        raise ValueError(f"{path}: unit is {room.unit!r}, but must be one of {', '.join(UNITS)}.")
+    at = [PATTERNS.index(pattern) if pattern in PATTERNS else -1 for pattern in room.patterns]
+    if not at or -1 in at or at != list(range(at[0], at[0] + len(at))):
+        raise ValueError(
+            f"{path}: patterns is {room.patterns}, but must be one or neighbours of {', '.join(PATTERNS)}."
+        )
+    return room
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def modules() -> dict[str, str]:
+    """Name of a baseline -> its module: those of this package, and the rooms' own."""
+    here = {p.stem: f"artifact.baselines.{p.stem}" for p in sorted((FOLDER.parent / "baselines").glob("[!_]*.py"))}
+    own = {name: f"{PACKAGE}.{room}.{BASELINES}.{name}" for room in find() for name in baselines(room)}
+    return here | own
+
+
+#: What a contender is called where it stands for its library, which may choose its algorithm or not.
+LIBRARIES = {
+    "cusparse_best": "cuSPARSE",
+    "cusparse_default": "cuSPARSE's default algorithm",
+    "cusparselt": "cuSPARSELt",
+    "cusparselt_default": "cuSPARSELt's default algorithm",
+    "cusparse_bell": "cuSPARSE's Blocked-ELL",
+    "cusparse_bsr": "cuSPARSE's BSR",
+    "cublas_dense": "dense cuBLAS",
+    "cublaslt_eight": "dense cuBLASLt in FP8",
+    "triton_bsr": "PyTorch's Triton kernel",
+    "triton_bsr_tuned": "PyTorch's Triton kernel, tuned",
+}
+
+
+def library(contender: str) -> str:
+    """The name of the library that a contender stands for, else its own."""
+    return LIBRARIES.get(contender, contender)
+
+
+#: Prefixes of the contenders that are no variant of a room.
+PREFIXES = tuple(modules())
+
+
+def contenders(names: Iterable[str], device) -> dict[str, Callable[[Problem], Bound]]:
+    """The contenders of the named modules, in that order.
+
+    device: `cuda.core.Device`; None where only the contenders' names are wanted. Raises ValueError
+    for a name that is no baseline.
+    """
+    known = modules()
+    makers: dict[str, Callable[[Problem], Bound]] = {}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"There is no baseline {name!r}; known: {', '.join(known)}.")
+        makers |= importlib.import_module(known[name]).contenders(device)
+    return makers

@@ -1,10 +1,10 @@
 """Everything that a chapter asks of one GPU: records, second runs, counters, ceilings, published numbers, verdicts.
 
-    study = Study(run)                       run: `artifact.measure.run.start`
-    study.read("llm")                        a table beside the records; None where it was not measured
-    study.counters.get("auto", TIME, m=4096) what Nsight Compute counted; NaN where it was not
-    study.ceiling("fma", "tflops")           what a microbenchmark reached; NaN where it was not measured
-    study.stated("fig4", "speedup")          what the source says
+study = Study(run)                       run: `artifact.measure.run.start`
+study.read("llm")                        a table beside the records; None where it was not measured
+study.counters.get("auto", TIME, m=4096) what Nsight Compute counted; NaN where it was not
+study.ceiling("fma", "tflops")           what a microbenchmark reached; NaN where it was not measured
+study.stated("fig4", "speedup")          what the source says
 """
 
 from __future__ import annotations

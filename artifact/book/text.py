@@ -82,6 +82,14 @@ def _text(path: Path) -> Text:
     return Text(_environment().from_string(path.read_text(encoding="utf-8")))
 
 
+def rendered(template: str, facts: Mapping[str, Value]) -> str:
+    """Return a line of text, a caption say, with these facts; what was not measured is said as in a block."""
+    try:
+        return _environment().from_string(template).render(tree(facts)).strip()
+    except jinja2.UndefinedError as error:
+        return NOT_MEASURED.format(_missing(error))
+
+
 def chapters() -> list[tuple[str, str]]:
     """List (room, name) of every template."""
     return [(path.parent.name, path.stem) for path in sorted(registry.FOLDER.glob("*/*.md")) if path.stem != "README"]

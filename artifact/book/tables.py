@@ -1,0 +1,72 @@
+"""Tables as data: which columns of a DataFrame a page shows, what they are called there, and how a value is written.
+
+A room's `tables.toml` has a table for each:
+
+    [readings]
+    caption = "How near each reading comes to the published times."     a template over the chapter's facts
+    columns = [
+        { title = "reading", of = "reading", as = "name" },             one of FORMATS,
+        { title = "rms error", of = "rms_error", as = "{:.2f}" },       or a format of Python
+        { of = "^sm_", as = "{:.0f}" },                                 all columns that a pattern finds, by their names
+    ]
+    na = "–"                                                            what stands where there is no value
+    fold = "The counters"                                               the table unfolds, and is called so
+
+A column that the DataFrame lacks is left out. Numbers stand on the right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from artifact import registry
+from artifact.book import text
+from artifact.drawing import prose, style
+
+FILE = "tables.toml"
+KEYS = {"caption", "columns", "na", "fold"}
+COLUMN_KEYS = {"title", "of", "as"}
+Spec = Mapping[str, Any]
+#: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
+FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
+
+
+@cache
+def specs(room: str) -> dict[str, Spec]:
+    """Return what a room says of its tables, by their names. Raises ValueError for a key that is none."""
+    path = registry.FOLDER / room / FILE
+    found = registry.toml(path)
+    for name, spec in found.items():
+        wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}
+        if wrong or "caption" not in spec:
+            raise ValueError(f"{path}, [{name}]: a table has a caption and, of its columns, not {sorted(wrong)}.")
+    return found
+
+
+def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None) -> Styler:
+    """Return `df` as its specification writes it; facts: what the caption may name."""
+    columns = [*_columns(df, spec)] or [(name, name, None) for name in df]
+    shown = pd.DataFrame({title: df[of] for title, of, _ in columns})
+    formats = {title: form for title, _, form in columns if form is not None}
+    made = shown.style.hide(axis="index").format(formats, na_rep=spec.get("na", ""))
+    numbers = list(shown.select_dtypes("number").columns)
+    made = made.set_properties(subset=numbers, **{"text-align": "right"})
+    return made.set_caption(text.rendered(spec["caption"], facts or {}))
+
+
+def _columns(df: pd.DataFrame, spec: Spec) -> Iterator[tuple[str, str, str | Callable | None]]:
+    """Yield title, column and format of what is shown."""
+    for column in spec.get("columns", ()):
+        found = re.compile(column["of"]).search if column["of"].startswith("^") else column["of"].__eq__
+        for of in filter(found, df.columns):
+            yield column.get("title", of), of, _format(column.get("as"))
+
+
+def _format(said: str | None) -> str | Callable | None:
+    return None if said is None else FORMATS.get(said, said)

@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from artifact.measure import check
-from artifact.sanitize.cases import bound, own, require_right, scattered
-from artifact.sanitize.lab import Case, Lab, here
+from artifact.sanitize.cases import Case, Lab, bound, here, own, require_right, scattered
 from kernels.formats import bcsr, half
 from kernels.formats.half import Half
 

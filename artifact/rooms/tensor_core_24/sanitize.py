@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
-from artifact.sanitize.cases import configured, own
-from artifact.sanitize.lab import Case, Lab
+from artifact.sanitize.cases import Case, Lab, configured, own
 from kernels.formats import eight, half, two_four_eight
 from kernels.formats.half import Half
 

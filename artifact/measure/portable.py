@@ -20,8 +20,7 @@ import pandas as pd
 
 from artifact import registry
 from artifact.measure import device as gpus
-from artifact.measure import willing
-from artifact.measure.run import BUDGETS_S, measure_point
+from artifact.measure.run import BUDGETS_S, measure_point, willing
 from kernels import gpu
 from kernels.contract import Problem
 
@@ -64,7 +63,7 @@ def measure(
             point.own: partial(module.bind, point.own, device=opened),
             **dense,
         }
-        found = willing.measure(
+        found = willing(
             contenders,
             lambda here, problem=problem: measure_point(problem, here, opened, budget_s),
             lambda name, why: say(f"left out: {why}"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import run, willing
+from artifact.measure import run
 from artifact.which import atlas, model, pool, statistics
 from artifact.which.model import Guess
 from artifact.which.pool import Pool
@@ -187,7 +187,7 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     room = importlib.import_module(f"kernels.{about.room}")
     asked = problem(about, a, answer.n, seed, answer.name)
     libraries = registry.contenders(getattr(room, "BASELINES", ()), opened)
-    found = willing.measure(
+    found = run.willing(
         {
             name: _installed(libraries.get(name) or partial(room.bind, name, device=opened))
             for name in dict.fromkeys(answer.pool.df["variant"])

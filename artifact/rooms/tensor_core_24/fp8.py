@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import bench, check, records, willing
+from artifact.measure import bench, check, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import energy, variants
@@ -154,7 +154,7 @@ def _measure_point(run: Run, path: Path, problem: Problem, every: dict) -> str:
         if config in fp8_family.LEFT_OUT and everybody.pop(name, None):
             left_out(name, f"{name} was wrong or hung in its check")
     try:
-        willing.measure(everybody, lambda here: run.measure(path.stem, [problem], here), left_out)
+        harness.willing(everybody, lambda here: run.measure(path.stem, [problem], here), left_out)
     except Exception as error:  # of one shape: the others are measured, and the command fails
         why = f"{check.describe(problem)}: {type(error).__name__}: {error}".splitlines()[0]
         print(f"NOT MEASURED {why}", flush=True)
@@ -398,7 +398,7 @@ def tiles(run: Run, shape: tuple[int, int, int], kernels, budget_s: float = 0.06
 
     while True:
         try:
-            bounds, errors, timings = willing.measure(
+            bounds, errors, timings = harness.willing(
                 every, work, lambda name, why: print(f"left out: {name}: {why}", flush=True)
             )
             break

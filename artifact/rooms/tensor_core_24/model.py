@@ -30,7 +30,7 @@ import pandas as pd
 
 from artifact.drawing.prose import captioned
 from artifact.measure import apart
-from artifact.measure.torch_graph import captured
+from artifact.measure.apart import captured
 from kernels.contract import require
 
 FILE = Path(__file__).with_suffix(".csv")

@@ -249,13 +249,12 @@ def timings(
     graph: Mapping[str, bool],
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
-    machine, columns = asdict(summarise_samples(seen)), ("q25_us", "median_us", "q75_us")
-    return {
-        name: Timing(
-            **dict(zip(columns, quartiles(times), strict=True)), samples=samples[name], graph=graph[name], **machine
-        )
-        for name, times in taken.items()
-    }
+    machine: dict[str, Any] = asdict(summarise_samples(seen))
+    result = {}
+    for name, times in taken.items():
+        q25, median, q75 = quartiles(times)
+        result[name] = Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
+    return result
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:

@@ -77,7 +77,6 @@ def name_filter(kernels: Iterable[str]) -> str:
 
 _PREFIX = "========= "
 _WHERE = re.compile(r"^(.*?)\bat (?:void )?([A-Za-z_][\w:]*)[^ ]*(?:.* in (\S+:\d+))?")
-_NOWHERE = re.compile("(.*)()()")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 #: What is said beside reports.
 _SAID = re.compile(r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host")
@@ -119,7 +118,7 @@ def read_log(text: str) -> Log:
             continue
         elif not said.startswith(" "):
             # The first line may name the kernel and its line.
-            kind, kernel, where = (_WHERE.search(said) or _NOWHERE.search(said)).groups("")
+            kind, kernel, where = found.groups("") if (found := _WHERE.search(said)) else (said, "", "")
             reports.append(Report(kind.strip(), kernel, where))
         elif reports and not reports[-1].kernel and (found := _WHERE.search(said)):
             reports[-1] = Report(reports[-1].kind, found[2], found[3] or "")

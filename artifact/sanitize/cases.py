@@ -340,14 +340,15 @@ def _matrices() -> tuple[Any, ...]:
 def _conversions() -> Iterable[tuple[str, Callable, Any]]:
     """Name, what converts on the host and on a GPU, and what is given to it."""
     sparse, (blocks, windows, *_) = scattered(), _matrices()
-    for dtype, block in product(("float32", "bfloat16"), (64, 16, (32, 128))):
+    sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
+    for dtype, block in product(("float32", "bfloat16"), sizes):
         yield f"bcsr, {dtype} {block}", partial(bcsr.from_csr, block=block, dtype=dtype), sparse
     for dtype, window in product(("float32", "bfloat16"), (64, 4)):
         yield f"wcsr, {dtype} {window}", partial(wcsr.from_csr, window=window, dtype=dtype), sparse
     yield "bcsr to csr", bcsr.to_csr, blocks
     yield "wcsr to csr", wcsr.to_csr, windows
     for size, pattern in (((100, 70), (2, 4, 32)), ((130, 33), (8, 32, 8)), ((64, 20), (1, 4, 1))):
-        yield f"nm, {size} {pattern}", lambda x, given=pattern: nm.compress(x, *given, prune=True), normal(13, *size)
+        yield f"nm, {size} {pattern}", partial(_vectors, pattern), normal(13, *size)
     for (module, numbers, bits), size in product(
         ((two_four, half, "16"), (two_four_eight, eight, "8")), ((70, 100), (33, 77))
     ):
@@ -360,6 +361,11 @@ def _conversions() -> Iterable[tuple[str, Callable, Any]]:
         yield f"{type(given).__name__} as CSR", operands.as_csr, given
     twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
     yield "bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))
+
+
+def _vectors(pattern: tuple[int, int, int], dense: Any) -> nm.Nm:
+    keep, group, vector = pattern
+    return nm.compress(dense, keep, group, vector, prune=True)
 
 
 def _there(given: Any) -> Any:

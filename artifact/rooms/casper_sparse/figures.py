@@ -7,13 +7,15 @@ from functools import partial
 import pandas as pd
 
 from artifact import registry
+from artifact.book.study import Study, where
 from artifact.drawing import charts, memories, style
 from artifact.drawing.cells import Said
 from artifact.measure import records
 from artifact.rooms.casper_sparse import findings
-from artifact.rooms.casper_sparse.experiments import BEST, MEMORIES, NAMES, Ceilings, Counters, of
+from artifact.rooms.casper_sparse.experiments import BEST, traffic
 from kernels import casper_sparse as room
 
+NAMES = tuple(room.VARIANTS)
 SHOWN = ("warp_per_row", "l2_panels", "auto")
 #: Those whose traffic is drawn.
 DRAWN = ("warp_per_row", "l2_panels", "in_flight", "shared_tiles", "auto", BEST)
@@ -29,7 +31,7 @@ SWEEPS = {
 ANSWER, BEHIND = ("speedup",), ("median_us", "gbps")
 
 
-def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings, rows: tuple[str, ...]):
+def panel(everything: pd.DataFrame, experiment: str, study: Study, rows: tuple[str, ...]):
     """Speedup of a sweep beside what the source states (ANSWER), or its time and memory throughput (BEHIND)."""
     x, xlabel, figure = SWEEPS[experiment]
     stated = records.published(registry.published("casper_sparse", figure)).set_index("quantity")
@@ -38,12 +40,12 @@ def panel(everything: pd.DataFrame, experiment: str, ceilings: Ceilings, rows: t
     if "vram_throughput" in stated.index:
         share = tuple(stated.loc["vram_throughput"].fillna(100) / 100)
     return charts.sweep_panel(
-        of(everything, experiment),
+        where(everything, experiment=experiment),
         x,
         list(NAMES),
         show_variants=list(SHOWN),
         claim=tuple(stated.loc["speedup"]),
-        copy_gbps=ceilings.copy_gbps,
+        copy_gbps=study.ceiling("copy", "gbps"),
         xlabel=xlabel,
         claim_share=share,
         rows=rows,
@@ -68,14 +70,14 @@ def below_panel(experiment: str, rows: tuple[str, ...]) -> dict[str, Said]:
     }
 
 
-def panels(everything: pd.DataFrame, experiment: str, ceilings: Ceilings):
+def panels(everything: pd.DataFrame, experiment: str, study: Study):
     """For each of ANSWER and BEHIND: the figure of a sweep, its name and what stands below it."""
     for rows, named in ((ANSWER, experiment), (BEHIND, f"{experiment}-time")):
-        drawn = panel(everything, experiment, ceilings, rows)
+        drawn = panel(everything, experiment, study, rows)
         yield drawn, named, below_panel(experiment, rows)
 
 
-def asked(everything: pd.DataFrame, ceilings: Ceilings):
+def asked(everything: pd.DataFrame, study: Study):
     """What the points of the sweeps ask of the memories, by arithmetic: every row of B that a gather reads, and every
     operand once."""
     bytes_of = {
@@ -90,30 +92,29 @@ def asked(everything: pd.DataFrame, ceilings: Ceilings):
     ]
     roofs = {
         "every read of the gather": {
-            "L2": ceilings.l2_gbps / 1e3,
-            "shared memory": ceilings.shared_gbps / 1e3,
+            "L2": study.ceiling("l2_read", "gbps") / 1e3,
+            "shared memory": study.ceiling("shared_read", "gbps") / 1e3,
         },
-        "A, B and C once": {"DRAM": ceilings.copy_gbps / 1e3},
+        "A, B and C once": {"DRAM": study.ceiling("copy", "gbps") / 1e3},
     }
     return memories.memories(pd.concat(rates), roofs, list(NAMES), DRAWN)
 
 
-def counted(counters: Counters | None, ceilings: Ceilings):
+def counted(study: Study):
     """What Nsight Compute counted at each memory; None without its counters."""
-    if counters is None:
+    if not study.counters:
         return None
-    rates = counters.traffic.melt(["variant", "group"], MEMORIES, "memory", "tbps")
-    roofs = (ceilings.copy_gbps, ceilings.l2_gbps, ceilings.shared_gbps)
-    roofs = {m: {"ceiling": gbps / 1e3} for m, gbps in zip(MEMORIES, roofs, strict=True)}
+    roofs = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
+    roofs = {memory: {"ceiling": study.ceiling(name, "gbps") / 1e3} for memory, name in roofs.items()}
     drawn = [v for v in DRAWN if v != BEST]
-    return memories.memories(rates, roofs, list(NAMES), [*drawn, "cusparse_alg2", "cusparse_alg3"])
+    return memories.memories(traffic(study.counters), roofs, list(NAMES), [*drawn, "cusparse_alg2", "cusparse_alg3"])
 
 
 def real(table: pd.DataFrame | None):
-    """Speedup on each real matrix, the largest of `auto` on top; table: `tables.real`. None without one."""
+    """Speedup on each real matrix, the largest of `auto` on top; table: `experiments.speedups`. None without one."""
     if table is None:
         return None
-    speeds = table.set_index("matrix").drop(columns=["domain", "rows", "nnz"])
+    speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"])
     speeds = speeds.sort_values("auto", ascending=False)
     return charts.dots(speeds, partial(style.look, variants=list(NAMES)), "speedup over cuSPARSE's best algorithm")
 

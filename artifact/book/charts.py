@@ -230,7 +230,7 @@ def lines(
         _stated_along(ax, said, x, value, of, hue)
         for top in tops.itertuples():
             ax.axhline(getattr(top, value), **DASHED)
-            plot.right(ax, getattr(top, value), 5, f"{called(getattr(top, hue), names)}", ha="left", fontsize=8)
+            plot.right(ax, getattr(top, value), 5, f"{called(getattr(top, hue), names)}", ha="left", fontsize=8.1)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(what, what))
         named.append((ax, [] if not ends else [*_ends(here, x, value, hue, of, names), *_ends_stated(said, x, value)]))
     _titles(grid, row, col, names, titles)
@@ -348,7 +348,7 @@ def dots(
             ax.axvline(top[x], **DASHED)
             left = top[x] > ax.get_xlim()[1] / 2
             how = {"ha": "right" if left else "left", "xytext": (-3 if left else 3, 0), "textcoords": "offset points"}
-            ax.annotate(f"{called(top[y], names)} {top[x]:.3g}", (top[x], -0.62), va="bottom", fontsize=8, **how)
+            ax.annotate(f"{called(top[y], names)} {top[x]:.3g}", (top[x], -0.62), va="bottom", fontsize=8.1, **how)
         _beside(ax, part[~part["_at"].isna()], y, text)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(y, ""))
     _titles(grid, "", col, names, titles)
@@ -385,7 +385,7 @@ def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
     for column in columns:
         wrap, write = column.get("wrap", 0), _writes(column)
         right += column.get("width", 42 if not wrap else 12)
-        how = {"ha": "left" if wrap else "right", "fontsize": 8}
+        how = {"ha": "left" if wrap else "right", "fontsize": 8.1}
         if "title" in column:
             plot.right(ax, ax.get_ylim()[1], right, column["title"], **how | {"va": "bottom", "fontweight": "bold"})
         for _, rows in df.dropna(subset=[column["of"]]).groupby(y, sort=False):
@@ -488,6 +488,7 @@ def stacked(
 ):
     """Draw parts that add up, a bar for each level of `y`, hatched by `hue`."""
     labels, names = labels or {}, names or {}
+    df, _, _ = parts(df)
     rows, groups = _levels(df, y), _levels(df, hue)
     fig, ax = plt.subplots(figsize=(WIDTH, len(rows) * height + FRAME + LEGEND))
     data = df.assign(_row=pd.Categorical(df[y].astype(str), [str(r) for r in rows], ordered=True))
@@ -527,7 +528,7 @@ def boxes(
     """Draw the distribution of each level of `y`: a box of the quartiles, a dot for each value, the geometric mean."""
     labels, names = labels or {}, names or {}
     measured, stated, ceilings = parts(df)
-    rows = _levels(df, y)
+    rows = _levels(measured, y)
     named = [str(level) for level in rows]
     palette = {str(level): look["color"] for level, look in looks(rows, order).items()}
     df = df.assign(_row=df[y].astype(str), _at=df[y].map({r: i for i, r in enumerate(rows)}))
@@ -602,10 +603,12 @@ def cloud(
     if histogram:
         ax = grid.axes[0, 0]
         grid.figure.set_size_inches(WIDTH, height)
-        side = ax.inset_axes((1.03, 0, 0.22, 1), sharey=ax)
+        grid.figure.get_layout_engine().set(rect=(0, 0, 0.78, 1))
+        side = ax.inset_axes((1.04, 0, 0.22, 1), sharey=ax)
         sns.histplot(measured, y=y, bins=31, color=BOUND, linewidth=0, ax=side)
         side.set(xlabel="points", ylabel="")
         side.tick_params(labelleft=False)
+        side.xaxis.set_major_locator(MaxNLocator(2, prune="upper"))
     _legend(grid.figure, _handles(of, names, line=False), stated, ceilings, legend)
     return grid.figure
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
@@ -104,30 +105,30 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
 
     Level is whose quartiles overlap. Raises ValueError where the record has no such contender, or nobody beside it.
     """
-    rows = []
-    for at, point in df.groupby(list(records.POINT), sort=False, dropna=False):
-        mine, others = point[point["variant"] == name], point[point["variant"] != name]
-        if mine.empty or others.empty:
-            raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
-        mine, best = mine.iloc[0], others.loc[others["median_us"].idxmin()]
-        library = others[others["variant"].str.startswith(registry.PREFIXES)]
-        fastest = library.loc[library["median_us"].idxmin()] if len(library) else None
-        apart = FASTER if mine["q75_us"] < best["q25_us"] else SLOWER if mine["q25_us"] > best["q75_us"] else LEVEL
-        rows.append(
-            dict(zip(records.POINT, at, strict=True))
-            | {
-                "median_us": mine["median_us"],
-                "best": best["variant"],
-                "best_us": best["median_us"],
-                "library": "" if fastest is None else fastest["variant"],
-                "library_us": float("nan") if fastest is None else fastest["median_us"],
-                "verdict": apart,
-            }
-        )
-    table = pd.DataFrame(rows)
-    table["over_best"] = table["best_us"] / table["median_us"]
-    table["over_library"] = table["library_us"] / table["median_us"]
-    return table
+    at = list(records.POINT)
+    mine, others = (df[own].set_index(at) for own in (df["variant"] == name, df["variant"] != name))
+    if mine.empty or set(mine.index) != set(others.index):
+        raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
+    best = _fastest(others).loc[mine.index]
+    library = _fastest(others[others["variant"].str.startswith(registry.PREFIXES)]).reindex(mine.index)
+    apart = np.where(mine["q25_us"] > best["q75_us"], SLOWER, LEVEL)
+    return pd.DataFrame(
+        {
+            "median_us": mine["median_us"],
+            "best": best["variant"],
+            "best_us": best["median_us"],
+            "library": library["variant"].fillna(""),
+            "library_us": library["median_us"],
+            "verdict": np.where(mine["q75_us"] < best["q25_us"], FASTER, apart),
+            "over_best": best["median_us"] / mine["median_us"],
+            "over_library": library["median_us"] / mine["median_us"],
+        }
+    ).reset_index()
+
+
+def _fastest(df: pd.DataFrame) -> pd.DataFrame:
+    """The row of the fastest at each point."""
+    return df.sort_values("median_us", kind="stable").groupby(level=list(records.POINT), dropna=False).head(1)
 
 
 def verdict(table: pd.DataFrame, name: str) -> str:

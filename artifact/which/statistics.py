@@ -112,7 +112,7 @@ def read(path: Path) -> dict[tuple[str, str], Statistics]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there are no statistics; python -m artifact.which.statistics makes them.")
     df = pd.read_csv(path, comment="#", keep_default_na=False)
-    for column in {*COLUMNS} - {*df}:
+    for column in (name for name in COLUMNS if name not in df):
         raise ValueError(f"{path}: row 1, column {column!r}: the column is missing.")
     return {(row.pop("name"), row.pop("order")): Statistics(**row) for row in df.to_dict("records")}
 

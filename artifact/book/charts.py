@@ -209,6 +209,7 @@ def lines(
         df, row, value, sharey = _long(df, quantities), "quantity", "value", "row"
     else:
         value = quantities[0]
+        df = df[df["quantity"].isna() | (df["quantity"] == value)] if "quantity" in df else df
     measured, stated, ceilings = parts(df)
     of = looks(_levels(measured, hue), order)
     grid = _grid(df, row, col, height, sharey)

@@ -11,7 +11,10 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
+from artifact.book import figures as figures_
+from artifact.book import tables
+from artifact.book.text import Text
 from artifact.drawing import gpus, prose, races, style
 from artifact.drawing.pages import elsewhere, which
 from artifact.drawing.words import listed
@@ -46,6 +49,14 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
         return
     text = prose.table(df, prose=sentences, called=fold)
     display(HTML(folded(fold, text) if fold else text))
+
+
+def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, of
+    a figure in its figures.toml; their captions may name the facts that `text` knows by then; None shows nothing."""
+    declared = (registry.FOLDER / room / figures_.FILE).is_file()
+    order = tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
+    return say, tables.tabler(room, text), figures_.shower(room, text, order) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:
@@ -113,8 +124,7 @@ def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str,
         return
     fig, data, *narrow = drawn
     said = alt if isinstance(alt, str) else alt(data)
-    shown = style.show(fig, room, name, data, said, caption, *narrow)
-    display(HTML(folded(fold, shown.markup)) if fold else shown)
+    display(figures_.shown(room, name, fig, data, said, caption, fold, *narrow))
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:

@@ -104,8 +104,8 @@ def counted(study: Study):
     """What Nsight Compute counted at each memory; None without its counters."""
     if not study.counters:
         return None
-    roofs = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
-    roofs = {memory: {"ceiling": study.ceiling(name, "gbps") / 1e3} for memory, name in roofs.items()}
+    names = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
+    roofs = {memory: {"ceiling": study.ceiling(name, "gbps") / 1e3} for memory, name in names.items()}
     drawn = [v for v in DRAWN if v != BEST]
     return memories.memories(traffic(study.counters), roofs, list(NAMES), [*drawn, "cusparse_alg2", "cusparse_alg3"])
 

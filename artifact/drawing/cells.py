@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import metadata
 
@@ -12,6 +12,7 @@ from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from artifact import paths
+from artifact.book import figures as figures_
 from artifact.book import tables
 from artifact.book.text import Text, rendered
 from artifact.drawing import gpus, prose, races, style
@@ -50,10 +51,11 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Return `say`, `table(name, df)` and `show` (`figures`) of a chapter. name: of a table in the room's tables.toml;
-    its caption and fold may name the facts that `text` knows by then; a `df` of None shows nothing."""
-    return say, partial(_table, room, text), figures(room)
+def of(room: str, text: Text, order: Iterable[str] = ()) -> tuple[Callable[..., None], ...]:
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, or
+    of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; a `df` of None
+    shows nothing. order: the room's variants, for their looks."""
+    return say, partial(_table, room, text), figures_.shower(room, text, order)
 
 
 def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:

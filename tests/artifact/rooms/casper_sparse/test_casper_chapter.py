@@ -21,6 +21,15 @@ def everything(study):
     return records.best_of(experiments.sweeps(study.run))
 
 
+def test_memories_are_beside_their_ceilings(study, everything):
+    data = figures.asked(everything, study)
+    rows = everything[(everything["variant"] == "warp_per_row") & (everything["experiment"] == "tall")]
+    drawn = data[(data["variant"] == "warp_per_row") & (data["group"] == "tall")]
+    assert drawn["most"].iloc[0] == pytest.approx((rows["requested_bytes"] / rows["median_us"] / 1e6).max())
+    data = figures.counted(study)
+    assert not (data["most"] >= 1.05 * data["ceiling"]).any()  # no memory delivers more than it can
+
+
 def test_traffic_is_bytes_over_time(study):
     at = {"m": 1048576, "density": 0.05}
     moved = sum(study.counters.get("shared_tiles", f"dram__bytes_{way}.sum", **at) for way in ("read", "write"))

@@ -53,14 +53,14 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
 
 def of(room: str, text: Text, order: Iterable[str] = ()) -> tuple[Callable[..., None], ...]:
     """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, or
-    of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; a `df` of None
-    shows nothing. order: the room's variants, for their looks."""
+    of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; None, or a
+    table without rows, shows nothing. order: the room's variants, for their looks."""
     return say, partial(_table, room, text), figures_.shower(room, text, order)
 
 
 def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:
     spec = tables.specs(room)[name]
-    if df is not None:
+    if df is not None and len(df):
         table(tables.styled(df, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
 
 

@@ -367,7 +367,8 @@ const broken = [...document.images].filter(i => i.loading !== 'lazy' && !(i.comp
   .map(i => i.src);
 // Of a figure that is drawn for narrow pages as well, one is shown.
 const small = i => { const box = i.getBoundingClientRect(); return box.width < 10 || box.height < 10; };
-const pictures = [...document.querySelectorAll('.bd-article img.themed')].filter(i => !i.closest('details:not([open])'));
+const all = [...document.querySelectorAll('.bd-article img.themed')];
+const pictures = all.filter(i => !i.closest('details:not([open])'));
 const flat = pictures.filter(i => getComputedStyle(i).display !== 'none' && small(i)).map(i => i.alt);
 const none = pictures.length && pictures.every(i => getComputedStyle(i).display === 'none') ? ['all are hidden'] : [];
 return broken.concat(flat, none);

@@ -228,9 +228,7 @@ def lines(
         _scaled(ax, "y", scale.get(what, "linear"), _values(whole, value, *interval, "low", "high"), reference)
         _reference(ax, "y", reference)
         _stated_along(ax, said, x, value, of, hue)
-        for top in tops.itertuples():
-            ax.axhline(getattr(top, value), **DASHED)
-            plot.right(ax, getattr(top, value), 5, f"{called(getattr(top, hue), names)}", ha="left", fontsize=8.1)
+        _roofs(ax, tops, value, hue, names)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(what, what))
         named.append((ax, [] if not ends else [*_ends(here, x, value, hue, of, names), *_ends_stated(said, x, value)]))
     _titles(grid, row, col, names, titles)
@@ -242,6 +240,17 @@ def lines(
         if found:
             plot.ends(ax, found)
     return grid.figure
+
+
+def _roofs(ax, tops: pd.DataFrame, value: str, hue: str, names: Mapping[str, str]) -> None:
+    """Draw ceilings as dashed lines, their names on the right, moved apart where they would lie on each other."""
+    tops, points = tops.sort_values(value), ax.get_window_extent().height / ax.figure.dpi * 72
+    ends = ax.transData.transform([(ax.get_xlim()[1], level) for level in tops[value]] or np.empty((0, 2)))
+    places = plot.spaced([float(y) for _, y in ax.transAxes.inverted().transform(ends)], 11 / points)
+    for level, top, place in zip(tops[value], tops[hue], places, strict=True):
+        ax.axhline(level, **DASHED)
+        how = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+        ax.annotate(called(top, names), (1, place), (5, 0), va="center", fontsize=8, **how)
 
 
 def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, names: Mapping[str, str]) -> Iterator[plot.End]:

@@ -93,7 +93,7 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
     found: dict[str, findings.Found] = {
         "ends": findings.ends(said, value, along, by, at),
         "means": findings.means(said, value, by, at),
-        "each": findings.each(said, value, by),
+        "each": findings.each(said, value, by, "sum" if kind == "stacked" else "max"),
         "none": lambda _: f"{said}.".replace("..", "."),
     }
     return found[how](drawn_rows(spec, df))

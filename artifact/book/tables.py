@@ -103,12 +103,12 @@ def _cell(text: str) -> str:
 def tabler(room: str, said: text.Text | None = None) -> Callable[[str, pd.DataFrame | None], None]:
     """Return a chapter's `table(name, df)`, which displays a table of the room's file and keeps its data.
 
-    said: the chapter's text, whose facts captions may name. None shows nothing.
+    said: the chapter's text, whose facts captions may name. None and a table without rows show nothing.
     """
     known = specs(room)
 
     def table(name: str, df: pd.DataFrame | None) -> None:
-        if df is None:
+        if df is None or df.empty:
             return
         spec, facts = known[name], said.facts if said else {}
         made = styled(df, spec, facts)

@@ -39,7 +39,14 @@ def under(name: str, /, **values: Any) -> Iterator[Fact]:
 
 def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
     """Yield name.key → value for each, where keys need not be Python's names."""
-    return ((f"{name}.{key}", value) for key, value in values.items())
+    return flat({name: values})
+
+
+def flat(values: Mapping[Any, Any] | pd.Series, under: str = "") -> Iterator[Fact]:
+    """Yield the values of mappings in mappings by their dotted names, below `under`: what `tree` nests."""
+    for key, value in values.items():
+        nested = isinstance(value, Mapping | pd.Series)
+        yield from flat(value, f"{under}{key}.") if nested else [(f"{under}{key}", value)]
 
 
 def tree(facts: Mapping[str, Value]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Counters:
         df = self.rows[self.rows["metric"].isin(metrics)]
         df = df.assign(metric=df["metric"].map(metrics))
         table = df.pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
-        return table[[c for c in metrics.values() if c in table]].reset_index()
+        return table[[c for c in dict.fromkeys(metrics.values()) if c in table]].reset_index()
 
     def _by(self, key: tuple[str, ...]) -> dict[tuple[Hashable, ...], float]:
         if key not in self._known:

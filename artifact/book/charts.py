@@ -245,7 +245,8 @@ def lines(
         for level, dashes in dashed.items()
     }
     bands = x not in stated or stated[x].isna().all()
-    _legend(grid.figure, handles, stated.iloc[: len(stated) * markers], ceilings, legend, bands=bool(bands))
+    stated, top = stated.iloc[: len(stated) * markers], names.get(CEILING, "measured ceiling")
+    _legend(grid.figure, handles, stated, ceilings, legend, bool(bands), top)
     for ax, found in named:
         if found:
             plot.ends(ax, found)
@@ -289,7 +290,13 @@ def _stated_along(
 
 
 def _legend(
-    fig, handles: dict[str, object], stated: pd.DataFrame, ceilings: pd.DataFrame, columns: int, bands: bool = False
+    fig,
+    handles: dict[str, object],
+    stated: pd.DataFrame,
+    ceilings: pd.DataFrame,
+    columns: int,
+    bands: bool = False,
+    top: str = "measured ceiling",
 ) -> None:
     if len(stated):
         band = Patch(facecolor=CLAIM, alpha=0.3)
@@ -297,7 +304,7 @@ def _legend(
         point = Line2D([], [], **plot.hollow())
         handles[plot.stated(who) if who else "stated by the source"] = band if bands else point
     if len(ceilings):
-        handles["measured ceiling"] = Line2D([], [], **DASHED)
+        handles[top] = Line2D([], [], **DASHED)
     if handles:
         plot.legend(fig, handles, columns=columns)
 
@@ -684,11 +691,15 @@ def roofline(
             ends = [min(span[0], ridge / 2), ridge]
             ax.plot(ends, [end * top.slope for end in ends], color=BOUND, linewidth=1.6)
             ax.plot([ridge, max(span[1], 2 * ridge)], [level] * 2, color=BOUND, linewidth=1.6)
+            side = "left" if top.slope == tops["slope"].min() else "right"
+            how = {"textcoords": "offset points", "ha": side, "fontsize": 8}
+            ax.annotate(called(getattr(top, hue), names), (ridge, level), xytext=(0, 3), **how)
         how = {"hue": hue, "style": hue, "legend": False, "linewidth": 0} | _semantics(of)
         sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, **how)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
         ax.set(xscale="log", yscale="log", xlabel=labels.get(x, x), ylabel=labels.get(y, y))
+        ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
         plot.log(ax.xaxis)
         plot.log(ax.yaxis)
     _titles(grid, "", col, names, titles)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from artifact import registry
-from artifact.book.facts import Fact, flat
+from artifact.book.facts import Fact, flat, summary
 from artifact.book.study import pivot
 from artifact.drawing.words import listed, shape
 from artifact.measure.records import geomean
@@ -91,15 +91,14 @@ def by_nm(values: pd.Series | Mapping[float, float]) -> pd.Series:
 
 
 def ends(values: pd.Series) -> dict[str, float]:
-    """Return the least and the largest; nothing for nothing."""
-    return {"low": values.min(), "high": values.max()} if len(values) else {}
+    """Return the least and the largest; nothing of nothing."""
+    return {"low": values.min(), "high": values.max()}
 
 
 def ranged(values: pd.Series) -> dict[str, Any]:
-    """Return the geometric mean of a series by point, its least and its largest and where they are, and how many there
-    are; nothing for an empty one."""
-    where = {"low_at": point_of(values.idxmin()), "high_at": point_of(values.idxmax())} if len(values) else {}
-    return where | ends(values) | ({"mean": geomean(values), "count": len(values)} if where else {})
+    """Return the summary of a series by point, and where its ends are; nothing of an empty one."""
+    found = {"low_at": values.idxmin, "high_at": values.idxmax} if len(values) else {}
+    return summary(values) | {end: point_of(at()) for end, at in found.items()}
 
 
 def places(values: pd.Series) -> dict[str, Any]:
@@ -108,9 +107,9 @@ def places(values: pd.Series) -> dict[str, Any]:
     return {"count": len(values), "points": dict(enumerate(points))}
 
 
-def means(parts: Mapping[str, pd.Series]) -> dict[str, float]:
-    """Return the geometric mean of each part that is not empty."""
-    return {name: geomean(part) for name, part in parts.items() if len(part)}
+def mean(values: pd.Series) -> float | None:
+    """Return the geometric mean; nothing of nothing."""
+    return geomean(values) if len(values) else None
 
 
 def code(names: Iterable[str]) -> str:
@@ -295,10 +294,10 @@ def rebuilt(beside: pd.DataFrame, us: pd.DataFrame) -> Iterator[Fact]:
     """Our rebuildings over the authors' own kernels, in two runs. us: their times."""
     ported, from_m = beside[["v3", "v3_split_k", "v3_searched"]].max(axis=1), BIG // 2
     large = ported.index.get_level_values("m") >= from_m
-    parts = means({"large": ported[large], "small": ported[~large]})
+    parts = {"large": mean(ported[large]), "small": mean(ported[~large]), "from_m": from_m}
     found = {"style": geomean(beside["nm_baseline"]), "nmsparse": ranged(beside["nmsparse_vw32"])}
     off = {v: apart(beside[v], us[v]) for v in ("v3_searched", "nmsparse_vw32")}
-    return flat(found | {"ported": ranged(ported) | parts | {"from_m": from_m}, "apart": off})
+    return flat(found | {"ported": ranged(ported) | parts, "apart": off})
 
 
 def apart(factor: pd.Series, us: pd.Series) -> dict[str, float]:
@@ -364,8 +363,7 @@ def clashes(found: pd.DataFrame, stepwise: pd.DataFrame) -> Iterator[Fact]:
 
 def compilers(machine: Mapping) -> Iterator[Fact]:
     """NVRTC of this page and of the records."""
-    made_by = machine["packages"].get("nvidia-cuda-nvrtc")
-    return flat({"nvrtc": {"here": jit.nvrtc_version()} | ({"records": made_by} if made_by else {})})
+    return flat({"nvrtc": {"here": jit.nvrtc_version(), "records": machine["packages"].get("nvidia-cuda-nvrtc")}})
 
 
 def waits(counted: pd.DataFrame) -> Iterator[Fact]:
@@ -435,7 +433,7 @@ def ragged(df: pd.DataFrame) -> Iterator[Fact]:
     """What `auto` has of the ideal at sizes that no tile divides, apart where m is a multiple of 4."""
     ideal = results.of_ideal(df)
     four = ideal.index.get_level_values("m") % 4 == 0
-    return flat({"ragged": means({"of_four": ideal[four], "odd": ideal[~four]})})
+    return flat({"ragged": {"of_four": mean(ideal[four]), "odd": mean(ideal[~four])}})
 
 
 def largest_error(frames: Iterable[pd.DataFrame]) -> Iterator[Fact]:

@@ -70,5 +70,5 @@ def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
         mix = jit.instruction_mix(cubin)
         count = sum(n for op, n in mix.items() if op.startswith("FFMA"))
         used = jit.resources(cubin).registers
-        rows.append((variant, entry, used, count, count / sum(mix.values())))
+        rows.append((variant, f"`{entry}`", used, count, count / sum(mix.values())))
     return pd.DataFrame(rows, columns=["variant", "kernel", "registers", "FFMA", "useful"])

@@ -35,13 +35,16 @@ def random_patterns(k: int, n: int, seed: int) -> dict[float, nm.Nm]:
     return {d: nm.random(k=k, n=n, keep=kept(d), group=GROUP, vector=VECTOR, seed=seed) for d in SPARSITIES}
 
 
+def asked(b: nm.Nm) -> np.ndarray:
+    """Tell which row of A each vector of B needs: bool (k, q). b: of whole windows."""
+    found = np.zeros((b.k, b.q), bool)
+    np.put_along_axis(found, np.asarray(b.index), True, axis=0)
+    return found
+
+
 def needed(b: nm.Nm, vectors: int) -> float:
     """Return the share of A's rows that a block of so many vectors needs of a step, over all blocks and steps."""
-    windows, whole = b.k // b.group, b.q // vectors * vectors
-    local = np.asarray(b.index)[: windows * b.keep].reshape(windows, b.keep, b.q) % b.group
-    asked = np.zeros((windows, b.group, b.q), bool)
-    np.put_along_axis(asked, local, True, axis=1)
-    return asked[:, :, :whole].reshape(windows, b.group, -1, vectors).any(axis=3).mean()
+    return asked(b)[:, : b.q // vectors * vectors].reshape(b.k, -1, vectors).any(axis=2).mean()
 
 
 def col_info_shares(patterns: dict[float, nm.Nm]) -> pd.Series:

@@ -55,7 +55,6 @@ METRICS = {
     ncu.STALLED.format("no_instruction"): "instructions",
     ncu.STALLED.format("not_selected"): "not selected",
 }
-METRICS |= {other: METRICS[usual] for usual, other in ncu.OTHER_NAMES.items()}
 #: Who is compared where there are few tiles.
 CUTS = ["v3", "v3_split_k", *RUNGS, "auto"]
 #: Size -> its label in Table II.
@@ -84,11 +83,11 @@ def best_csr(loose: pd.DataFrame) -> pd.Series:
 
 
 def counters(study: Spmm) -> pd.DataFrame:
-    """Return what Nsight Compute counted at 4096³, a row for each contender and density, the densest first: METRICS, µs,
-    FFMA of all issued, useful_flops and tflops, bytes of DRAM, of reads of L2 (32 B a sector) and of shared memory (128
-    B a wavefront). cuBLAS multiplies the dense matrix at every density."""
+    """Return what Nsight Compute counted at 4096³, a row for each contender and density, the densest first: METRICS, us,
+    useful (FFMA of all issued), useful_flops, tflops, bytes of DRAM, of reads of L2 (32 B a sector), of shared memory
+    (128 B a wavefront). cuBLAS multiplies the dense matrix at every density."""
     df = study.counted.where(variant=PROFILED).wide(METRICS, "density")
-    df = df.reindex(columns=["variant", "density", *dict.fromkeys(METRICS.values())])
+    df = df.reindex(columns=["variant", "density", *METRICS.values()])
     dense = df["variant"].str.startswith("cublas")
     flops = 2.0 * BIG**3 * df["density"].where(~dense, 1.0)
     df = df.assign(
@@ -153,6 +152,14 @@ def published_sizes(study: Study) -> pd.DataFrame:
     useful, peak = best["tflops"] * best["density"], peaks.set_index("of")["value"].astype(float)
     best = best.assign(tflops=useful, per_cent=100 * useful / best["gpu"].map(peak))
     return best[["gpu", "library", *PLACE, "tflops", "per_cent"]].reset_index(drop=True)
+
+
+def peak_shares(study: Study) -> pd.DataFrame:
+    """Return what the source's text states of the share of its peak: library, variant (ours of the same idea), density,
+    stated (0 to 1)."""
+    rows = study.stated("text", "peak_share").rename(columns={"variant": "library", "low": "stated"})
+    ours = rows["library"].map({"nm_spmm": "v3", "nmsparse": "nmsparse_vw32"})
+    return rows.assign(variant=ours).dropna(subset=["density"])[["library", "variant", "density", "stated"]]
 
 
 def published_speedups(fig9: pd.DataFrame) -> pd.DataFrame:

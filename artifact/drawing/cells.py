@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -11,7 +11,8 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
+from artifact.book import figures as figures_
 from artifact.book import tables
 from artifact.book.text import Text, rendered
 from artifact.drawing import gpus, prose, races, style
@@ -50,10 +51,15 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Return `say`, `table(name, df)` and `show` (`figures`) of a chapter. name: of a table in the room's tables.toml;
-    its caption and fold may name the facts that `text` knows by then; a `df` of None shows nothing."""
-    return say, partial(_table, room, text), figures(room)
+def of(
+    room: str, text: Text, order: Sequence[str] = ()
+) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, of
+    a figure in its figures.toml; their captions may name the facts that `text` knows by then; None shows nothing.
+    order: contenders, the published kernel first and our best last, for their looks; by default the room's variants."""
+    declared = (registry.FOLDER / room / figures_.FILE).is_file()
+    ranked = tuple(order or importlib.import_module(f"kernels.{room}").VARIANTS)
+    return say, partial(_table, room, text), figures_.shower(room, text, ranked) if declared else figures(room)
 
 
 def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:

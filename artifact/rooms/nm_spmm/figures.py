@@ -177,12 +177,9 @@ def vectors(study: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     return joined(rows, rows.iloc[:0], tops)
 
 
-def tensor(df: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal; None
-    where the GPU takes neither."""
-    if df is None:
-        return None
+def tensor(df: pd.DataFrame) -> pd.DataFrame:
+    """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal."""
     rows = results.compared(df)
-    sizes_ = [shape(at) for at in rows[["m", "n", "k"]].to_numpy()]
-    line = [f"L = {vector}, {size}" for vector, size in zip(rows["vector"], sizes_, strict=True)]
+    names = [shape(at) for at in rows[["m", "n", "k"]].to_numpy()]
+    line = [f"L = {vector}, {size}" for vector, size in zip(rows["vector"], names, strict=True)]
     return rows.assign(ideal=1 / rows["density"], line=line)

@@ -26,6 +26,7 @@ from artifact.rooms.nm_spmm.study import (
     by,
     by_density,
     over,
+    rates,
 )
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
@@ -71,6 +72,12 @@ def won_by_packing(packed: pd.DataFrame) -> pd.Series:
     return by_density(over(packed, "v3_packed", "v3_unpacked"))
 
 
+def best_shares(stepwise: pd.DataFrame, fma: float) -> pd.Series:
+    """Return the largest share of the FMA ceiling of each contender at any sparsity but 0."""
+    rate = rates(stepwise)
+    return rate[rate.index < 1].max() / fma
+
+
 def of_ideal(df: pd.DataFrame) -> pd.Series:
     """Return the speedup of `auto` over cuBLAS, of what skipping the zeros alone would give, by point."""
     gained = over(df, "auto", "cublas")
@@ -83,9 +90,9 @@ def best_csr(loose: pd.DataFrame) -> pd.Series:
 
 
 def counters(study: Spmm) -> pd.DataFrame:
-    """Return what Nsight Compute counted at 4096³, a row for each contender and density, the densest first: METRICS, us,
-    useful (FFMA of all issued), useful_flops, tflops, bytes of DRAM, of reads of L2 (32 B a sector), of shared memory
-    (128 B a wavefront). cuBLAS multiplies the dense matrix at every density."""
+    """Return what Nsight Compute counted at 4096³, a row for each contender and density: METRICS, us, useful (FFMA
+    of all issued), useful_flops, tflops, bytes of DRAM, of reads of L2 (32 B a sector), of shared memory (128 B a
+    wavefront). cuBLAS multiplies the dense matrix at every density."""
     df = study.counted.where(variant=PROFILED).wide(METRICS, "density")
     df = df.reindex(columns=["variant", "density", *METRICS.values()])
     dense = df["variant"].str.startswith("cublas")

@@ -10,7 +10,19 @@ from artifact.measure.records import geomean
 from artifact.rooms.nm_spmm import results
 from artifact.rooms.nm_spmm.model import kept
 from artifact.rooms.nm_spmm.results import CLASSES, sizes_of
-from artifact.rooms.nm_spmm.study import BIG, GROUP, PLACE, POINT, SPARSITIES, Spmm, by_density, over, rates, sparsity
+from artifact.rooms.nm_spmm.study import (
+    BIG,
+    DENSITIES,
+    GROUP,
+    PLACE,
+    POINT,
+    SPARSITIES,
+    Spmm,
+    by_density,
+    over,
+    rates,
+    sparsity,
+)
 from artifact.verdicts.measures import NOT_CARRIED, NOT_REPRODUCED
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
@@ -157,6 +169,12 @@ def trials(outcomes: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
+def counters(counted: pd.DataFrame) -> pd.DataFrame | None:
+    """Return what the counters say at 50 and 87.5% sparsity; None without them. counted: `results.counters`."""
+    rows = counted[counted["density"].isin(DENSITIES)].sort_values("density", ascending=False, kind="stable")
+    return rows.assign(sparsity=rows["density"].map(sparsity)) if len(rows) else None
+
+
 # ---------------------------------------------------------------- beyond the paper
 
 
@@ -175,7 +193,7 @@ def ragged(df: pd.DataFrame) -> pd.DataFrame:
 def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
     """Return speedups over cuSPARSE's best algorithm."""
     us = pivot(loose, "median_us", POINT)[["auto", "v3", "nmsparse_vw32", "nm_baseline", "cublas"]]
-    return placed(us.rdiv(results.best_csr(loose), axis=0))
+    return placed(us.rdiv(results.best_csr(loose).reindex(us.index), axis=0))
 
 
 def failed(verdicts: pd.DataFrame) -> pd.DataFrame:

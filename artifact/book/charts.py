@@ -195,13 +195,15 @@ def lines(
     interval: Sequence[str] = (),
     reference: float | None = None,
     ends: bool = False,
+    markers: bool = True,
     legend: int = 4,
     sharey: Any = "row",
 ):
     """Draw values over `x`, a line for each level of `hue`.
 
     y: a column, or several, a row of panels each. interval: columns of the least and the largest of each value. scale,
-    labels: of `x` and of each `y`, see `_scaled`. ends: name lines where they end and not in a legend.
+    labels: of `x` and of each `y`, see `_scaled`. ends: name lines where they end and not in a legend. markers: false
+    for lines of so many points that markers would hide them; what is stated is then told apart by its dashes.
     """
     scale, labels, names = scale or {}, labels or {}, names or {}
     quantities = [y] if isinstance(y, str) else list(y)
@@ -213,13 +215,15 @@ def lines(
     measured, stated, ceilings = parts(df)
     of = looks(_levels(measured, hue), order)
     grid = _grid(df, row, col, height, sharey)
+    dashed = {level: DASHES[i] or (1, 0) for i, level in enumerate([] if markers else _levels(stated, hue))}
     named: list[tuple[Any, list[plot.End]]] = []
     for ax, part in _panels(grid):
         here, said, tops = parts(part)
         what = part["quantity"].iloc[0] if row == "quantity" else value
         dashes = {level: look["dashes"] or "" for level, look in of.items()}
         how = {"hue": hue, "style": hue, "estimator": None, "legend": False} | _semantics(of) | {"dashes": dashes}
-        sns.lineplot(here.sort_values(x), x=x, y=value, ax=ax, markersize=6, markeredgewidth=0, **how)
+        if len(here):
+            sns.lineplot(here.sort_values(x), x=x, y=value, ax=ax, markersize=6 * markers, markeredgewidth=0, **how)
         for level, line in here.groupby(hue, sort=False) if interval else ():
             line = line.sort_values(x)
             ax.fill_between(line[x], *(line[c] for c in interval), color=of[level]["color"], alpha=0.18, linewidth=0)
@@ -227,15 +231,21 @@ def lines(
         _scaled(ax, "x", scale.get(x, "size"), here[x], None)
         _scaled(ax, "y", scale.get(what, "linear"), _values(whole, value, *interval, "low", "high"), reference)
         _reference(ax, "y", reference)
-        _stated_along(ax, said, x, value, of, hue)
+        _stated_along(ax, said, x, value, of, hue, dashed)
         _roofs(ax, tops, value, hue, names)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(what, what))
-        named.append((ax, [] if not ends else [*_ends(here, x, value, hue, of, names), *_ends_stated(said, x, value)]))
+        lines_ = [*_ends(here, x, value, hue, of, names), *_ends_stated(said, x, value, hue, names)] if ends else []
+        named.append((ax, lines_))
     _titles(grid, row, col, names, titles)
     grid.axes[0, 0].figure.align_ylabels()
     handles = {} if ends else _handles(of, names, line=True)
+    handles |= {
+        f"{called(level, names)}, stated": Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
+        for level, dashes in dashed.items()
+    }
     bands = x not in stated or stated[x].isna().all()
-    _legend(grid.figure, handles, stated, ceilings, legend, bands=bool(bands))
+    stated, top = stated.iloc[: len(stated) * markers], names.get(CEILING, "measured ceiling")
+    _legend(grid.figure, handles, stated, ceilings, legend, bool(bands), top)
     for ax, found in named:
         if found:
             plot.ends(ax, found)
@@ -259,15 +269,17 @@ def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, names: Mapping
         yield plot.End(called(level, names), last[x], last[y], of[level]["color"], len(line) == 1)
 
 
-def _ends_stated(said: pd.DataFrame, x: str, y: str) -> Iterator[plot.End]:
+def _ends_stated(said: pd.DataFrame, x: str, y: str, hue: str, names: Mapping[str, str]) -> Iterator[plot.End]:
     rows = said.dropna(subset=[x, y]) if y in said else said.iloc[:0]
-    for who, line in rows.sort_values(x).groupby("variant", sort=False):
-        yield plot.End(f"{style.name(str(who))}, stated", line[x].iloc[-1], line[y].iloc[-1], CLAIM, len(line) == 1)
+    for who, line in rows.sort_values(x).groupby(hue, sort=False):
+        yield plot.End(f"{called(who, names)}, stated", line[x].iloc[-1], line[y].iloc[-1], CLAIM, len(line) == 1)
 
 
-def _stated_along(ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str) -> None:
+def _stated_along(
+    ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str, dashed: Mapping[Any, tuple[int, ...]]
+) -> None:
     """Draw what is stated: at a size hollow, with a bar where it is a range, joined where it is of several sizes; of no
-    size as a band."""
+    size as a band. dashed: those that are lines without markers."""
     for row in said.to_dict("records"):
         low, high = row.get("low", np.nan), row.get("high", np.nan)
         if x not in row or pd.isna(row[x]):
@@ -282,12 +294,19 @@ def _stated_along(ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str) 
     points = said.dropna(subset=[x, y]) if {x, y} <= set(said) else said.iloc[:0]
     for level, line in points.sort_values(x).groupby(hue, sort=False):
         marker = of.get(level, {}).get("marker", "o")
-        ax.plot(line[x], line[y], color=CLAIM, linewidth=1, linestyle=(0, (4, 3)))
-        ax.plot(line[x], line[y], **plot.hollow(marker))
+        ax.plot(line[x], line[y], color=CLAIM, linewidth=1, linestyle=(0, dashed.get(level, (4, 3))))
+        if level not in dashed or len(line) == 1:
+            ax.plot(line[x], line[y], **plot.hollow(marker))
 
 
 def _legend(
-    fig, handles: dict[str, object], stated: pd.DataFrame, ceilings: pd.DataFrame, columns: int, bands: bool = False
+    fig,
+    handles: dict[str, object],
+    stated: pd.DataFrame,
+    ceilings: pd.DataFrame,
+    columns: int,
+    bands: bool = False,
+    top: str = "measured ceiling",
 ) -> None:
     if len(stated):
         band = Patch(facecolor=CLAIM, alpha=0.3)
@@ -295,7 +314,7 @@ def _legend(
         point = Line2D([], [], **plot.hollow())
         handles[plot.stated(who) if who else "stated by the source"] = band if bands else point
     if len(ceilings):
-        handles["measured ceiling"] = Line2D([], [], **DASHED)
+        handles[top] = Line2D([], [], **DASHED)
     if handles:
         plot.legend(fig, handles, columns=columns)
 
@@ -685,11 +704,15 @@ def roofline(
             ends = [min(span[0], ridge / 2), ridge]
             ax.plot(ends, [end * top.slope for end in ends], color=BOUND, linewidth=1.6)
             ax.plot([ridge, max(span[1], 2 * ridge)], [level] * 2, color=BOUND, linewidth=1.6)
+            side = "left" if top.slope == tops["slope"].min() else "right"
+            how = {"textcoords": "offset points", "ha": side, "fontsize": 8}
+            ax.annotate(called(getattr(top, hue), names), (ridge, level), xytext=(0, 3), **how)
         how = {"hue": hue, "style": hue, "legend": False, "linewidth": 0} | _semantics(of)
         sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, **how)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
         ax.set(xscale="log", yscale="log", xlabel=labels.get(x, x), ylabel=labels.get(y, y))
+        ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
         plot.log(ax.xaxis)
         plot.log(ax.yaxis)
     _titles(grid, "", col, names, titles)

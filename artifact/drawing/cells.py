@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -51,12 +51,14 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text, order: Iterable[str] = ()) -> tuple[Callable[..., None], ...]:
+def of(room: str, text: Text, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
     """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, or
     of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; None, or a
-    table without rows, shows nothing. order: the room's variants, for their looks."""
+    table without rows, shows nothing. order: the published kernel first and our best last, for their looks; by default
+    the room's variants."""
     declared = (registry.FOLDER / room / figures_.FILE).is_file()
-    return say, tables.tabler(room, text), figures_.shower(room, text, order) if declared else figures(room)
+    ranked = tuple(order or importlib.import_module(f"kernels.{room}").VARIANTS)
+    return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:

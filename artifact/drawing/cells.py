@@ -11,7 +11,8 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
+from artifact.book import figures as figures_
 from artifact.book import tables
 from artifact.book.text import Text, rendered
 from artifact.drawing import gpus, prose, races, style
@@ -51,9 +52,11 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
 
 
 def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Return `say`, `table(name, df)` and `show` (`figures`) of a chapter. name: of a table in the room's tables.toml;
-    its caption and fold may name the facts that `text` knows by then; a `df` of None shows nothing."""
-    return say, partial(_table, room, text), figures(room)
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, of
+    a figure in its figures.toml; their captions may name the facts that `text` knows by then; None shows nothing."""
+    declared = (registry.FOLDER / room / figures_.FILE).is_file()
+    order = tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
+    return say, partial(_table, room, text), figures_.shower(room, text, order) if declared else figures(room)
 
 
 def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:

@@ -25,7 +25,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from artifact.book import text as texts
@@ -39,6 +39,7 @@ NAMED_DASHES = {"-": (), "--": (4, 2), "-.": (5, 1, 1, 1), ":": (1, 1)}
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++")
 STATED, CEILING, MEASURED = "stated", "ceiling", "measured"
 DASHED = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
+ARROW = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
 #: Inches of a row, of a panel's title and axis, of a legend.
 ROW, FRAME, LEGEND = 0.24, 0.75, 0.35
 Text = Sequence[Mapping[str, Any]]
@@ -278,8 +279,8 @@ def _ends_stated(said: pd.DataFrame, x: str, y: str, hue: str, names: Mapping[st
 def _stated_along(
     ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str, dashed: Mapping[Any, tuple[int, ...]]
 ) -> None:
-    """Draw what is stated: at a size hollow, with a bar where it is a range, joined where it is of several sizes; of no
-    size as a band. dashed: those that are lines without markers."""
+    """Draw what is stated: at a size hollow, with a bar where it is a range, with an arrow where it is one end of it,
+    joined where it is of several sizes; of no size as a band. dashed: those that are lines without markers."""
     for row in said.to_dict("records"):
         low, high = row.get("low", np.nan), row.get("high", np.nan)
         if x not in row or pd.isna(row[x]):
@@ -291,6 +292,10 @@ def _stated_along(
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
         elif low < high:
             ax.plot([row[x]] * 2, [low, high], color=CLAIM, linewidth=3.2, alpha=0.45)
+        elif low != high:
+            edge, away = (low, 17) if low == low else (high, -17)
+            ax.plot(row[x], edge, **plot.hollow(of.get(row[hue], {}).get("marker", "o")))
+            ax.annotate("", (row[x], edge), (0, away), textcoords="offset points", arrowprops=ARROW)
     points = said.dropna(subset=[x, y]) if {x, y} <= set(said) else said.iloc[:0]
     for level, line in points.sort_values(x).groupby(hue, sort=False):
         marker = of.get(level, {}).get("marker", "o")
@@ -401,9 +406,8 @@ def _stated_across(ax, said: pd.DataFrame, x: str) -> None:
         known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
         ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
         if len(known) == 1 and not low == high:
-            to = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
             away = (22 if low == low else -22, 0)
-            ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=to)
+            ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=ARROW)
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
@@ -507,8 +511,10 @@ def stacked(
     x: str,
     y: str,
     hue: str,
+    col: str = "",
     labels: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
+    titles: str = "{}",
     colours: Sequence[str] = (),
     text: Text = (),
     height: float = ROW,
@@ -518,23 +524,26 @@ def stacked(
     labels, names = labels or {}, names or {}
     df, _, _ = parts(df)
     rows, groups = _levels(df, y), _levels(df, hue)
-    fig, ax = plt.subplots(figsize=(WIDTH, len(rows) * height + FRAME + LEGEND))
-    data = df.assign(_row=pd.Categorical(df[y].astype(str), [str(r) for r in rows], ordered=True))
+    df = df.assign(_row=pd.Categorical(df[y].astype(str), [str(r) for r in rows], ordered=True))
+    df["_at"] = df[y].map({r: i for i, r in enumerate(rows)})
+    grid = _grid(df, "", col, len(rows) * height + FRAME + LEGEND, True)
     palette = dict(zip(groups, [style.PALETTE.get(c, c) for c in colours] or [*ROWS, BOUND], strict=False))
     how = {"multiple": "stack", "shrink": 0.72, "edgecolor": INK, "linewidth": 0.5, "alpha": 0.85, "legend": False}
-    sns.histplot(data, y="_row", weights=x, hue=hue, hue_order=groups[::-1], palette=palette, ax=ax, **how)
-    for group, container in zip(groups[::-1], ax.containers[::-1], strict=False):
-        for bar in container:
-            bar.set(facecolor=palette[group], hatch=HATCHES[groups.index(group) % len(HATCHES)])
-    _rows(ax, rows, names)
-    _beside(ax, df.assign(_at=df[y].map({r: i for i, r in enumerate(rows)})), y, text)
-    ax.set(xlabel=labels.get(x, x), ylabel="")
+    for ax, part in _panels(grid):
+        sns.histplot(part, y="_row", weights=x, hue=hue, hue_order=groups[::-1], palette=palette, ax=ax, **how)
+        for group, container in zip(groups[::-1], ax.containers[::-1], strict=False):
+            for bar in container:
+                bar.set(facecolor=palette[group], hatch=HATCHES[groups.index(group) % len(HATCHES)])
+        _rows(ax, rows, names)
+        _beside(ax, part, y, text)
+        ax.set(xlabel=labels.get(x, x), ylabel="")
+    _titles(grid, "", col, names, titles)
     hatched = {
         called(g, names): Patch(facecolor=palette[g], edgecolor=INK, linewidth=0.5, hatch=HATCHES[i % len(HATCHES)])
         for i, g in enumerate(groups)
     }
-    plot.legend(fig, hatched, columns=legend)
-    return fig
+    plot.legend(grid.figure, hatched, columns=legend)
+    return grid.figure
 
 
 def boxes(
@@ -650,9 +659,11 @@ def heat(
     form: str = ".2f",
     labels: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
+    frame: str = "",
     height: float = 0.3,
 ):
-    """Draw a table of ratios: green above 1, orange below, the stronger the farther; what is stated in brackets."""
+    """Draw a table of ratios: green above 1, orange below, the stronger the farther; what is stated in brackets. frame:
+    a column that tells which values have a frame."""
     labels, names = labels or {}, names or {}
     measured, stated, _ = parts(df)
     rows, columns = _levels(measured, y), sorted(_levels(measured, x))
@@ -661,11 +672,15 @@ def heat(
     for row in stated.to_dict("records"):
         if row[y] in written.index and row[x] in written.columns:
             known = dict.fromkeys(f"{row[c]:g}" for c in ("low", "high") if pd.notna(row[c]))
-            written.loc[row[y], row[x]] += f"\n({'–'.join(known)})"
+            sign = "< " if pd.isna(row["low"]) else "> " if pd.isna(row["high"]) else ""
+            written.loc[row[y], row[x]] += f"\n({sign}{'–'.join(known)})"
     fig, ax = plt.subplots(figsize=(WIDTH, (height + 0.12 * bool(len(stated))) * len(rows) + FRAME))
     colours = sns.blend_palette([PUBLISHED, "#ffffff00", BEST], as_cmap=True)
     how = {"center": 0, "vmin": -1.5, "vmax": 1.5, "cbar": False, "annot_kws": {"color": INK, "fontsize": 8.5}}
     sns.heatmap(np.log2(table), annot=written, fmt="", cmap=colours, ax=ax, **how)
+    for row in measured[measured[frame].astype(bool)].to_dict("records") if frame else ():
+        place = columns.index(row[x]) + 0.04, rows.index(row[y]) + 0.05
+        ax.add_patch(Rectangle(place, 0.92, 0.9, fill=False, edgecolor=INK, linewidth=1.4))
     ax.set_xticklabels([called(c, names) for c in columns], rotation=0)
     ax.set_yticklabels([called(r, names) for r in rows], rotation=0)
     ax.tick_params(length=0)

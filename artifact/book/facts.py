@@ -9,8 +9,9 @@ beside its records, so that a reviewer can search it:
 from __future__ import annotations
 
 import csv
+import functools
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,27 @@ def under(name: str, /, **values: Any) -> Iterator[Fact]:
 def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
     """Yield name.key → value for each, where keys need not be Python's names."""
     return ((f"{name}.{key}", value) for key, value in values.items())
+
+
+def flat(values: Mapping[str, Any] | pd.Series, name: str = "") -> Iterator[Fact]:
+    """Yield the leaves of nested mappings and series by their dotted names; None and NaN, what was not measured, are
+    none."""
+    for key, value in values.items():
+        path = f"{name}.{key}" if name else str(key)
+        if isinstance(value, Mapping | pd.Series):
+            yield from flat(value, path)
+        elif not pd.isna(value):
+            yield path, value
+
+
+def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
+    """Have a function of tables that returns nested facts list them as `flat` does; none where a table is None."""
+
+    @functools.wraps(make)
+    def made(*given: Any) -> list[Fact]:
+        return [] if any(table is None for table in given) else list(flat(make(*given)))
+
+    return made
 
 
 def tree(facts: Mapping[str, Value]) -> dict[str, Any]:

@@ -10,19 +10,13 @@ BRANCHES = ("opt6", "opt6_atomic", "opt6_stealing", "opt7")  #: of the source, e
 OURS = ("unit_ring", "auto")
 LADDER = (*STEPS, *BRANCHES, *OURS)
 #: Configurations of `kernels.async_sparse.family.TRIALS` that are no variants.
-TRIED = (
-    "unit_ring_half",
-    "unit_ring_192",
-    "unit_ring_boxes",
-    "unit_ring_groups",
-    "unit_ring_in_order",
-)
+TRIED = ("unit_ring_half", "unit_ring_192", "unit_ring_boxes", "unit_ring_groups", "unit_ring_in_order")
 KEPT = "opt5"  #: what the source goes on with
 BELL, TRITON, TUNED, BSR = "cusparse_bell", "triton_bsr", "triton_bsr_tuned", "cusparse_bsr"
 DENSE, TORCH = "cublas_dense", "cublas_dense_default"
 CSR = "cusparse_csr"  #: the fastest of cuSPARSE's algorithms for CSR at each point
 CSR_ALGORITHMS = ("cusparse_alg1", "cusparse_alg2", "cusparse_alg3")
-WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N
+TILES = {f"opt5_n{width}": width for width in range(8, 257, 8)}  #: contender of the sweep over tiles -> WGMMA_N
 
 # ---- of matrices in CSR: windows, and rows
 WCSR, WHOLE = "wcsr", "wcsr_whole"  #: the source's kernel for windows; no window cut
@@ -32,20 +26,8 @@ AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each ac
 UNION_HALF, AUTO_HALF = "union_half", "auto_half"  #: the same with B and C in 16 bits
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (
-    WCSR,
-    WHOLE,
-    "wcsr_c256",
-    "wcsr_c1024",
-    "wcsr_c2048",
-    "wcsr_n64",
-    "wcsr_n256",
-    "windows_64",
-    "windows_32",
-    WINDOWS,
-    "windows_8",
-    "windows_16_whole",
-    "windows_16_in_order",
-    "windows_16_narrow",
+    *(WCSR, WHOLE, "wcsr_c256", "wcsr_c1024", "wcsr_c2048", "wcsr_n64", "wcsr_n256"),
+    *("windows_64", "windows_32", WINDOWS, "windows_8", "windows_16_whole", "windows_16_in_order", "windows_16_narrow"),
 )
 #: That take CSR.
 ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, UNION_HALF, AUTO_FP32, AUTO_TF32, AUTO_HALF)
@@ -92,8 +74,18 @@ NAMES = {
     "windows_16_in_order": "windows of 16, as they lie",
     "windows_16_narrow": "windows of 16, narrow tiles",
 }
-_STEP, _BRANCH, _OURS = RUNGS[3], RUNGS[0], RUNGS[1]
-_LIBRARIES = {
+#: One hue for the source's steps and one for its branches; the kernels it keeps and our best as in every chapter;
+#: libraries have the baselines'.
+COLOURS = {
+    **dict.fromkeys((*STEPS, EXACT), RUNGS[3]),
+    **dict.fromkeys(BRANCHES, RUNGS[0]),
+    **{part: RUNGS[0] if part.startswith(WCSR) else RUNGS[1] for part in (*PARTS, *OURS)},
+    **dict.fromkeys((KEPT, WCSR), PUBLISHED),
+    **dict.fromkeys((OURS[-1], AUTO_FP32, AUTO_TF32), BEST),
+    UNION: RUNGS[4],
+}
+#: Marker and line; the others have ("d", "--").
+MARKS = {
     BELL: ("s", "--"),
     BSR: ("h", "-."),
     CSR: ("8", ":"),
@@ -101,8 +93,6 @@ _LIBRARIES = {
     TUNED: ("v", "-."),
     DENSE: (HOURGLASS, "-"),
     TORCH: ("P", ":"),
-}
-_MARKS = {
     KEPT: ("o", "-"),
     OURS[-1]: ("D", "-"),
     WCSR: ("o", "-"),
@@ -117,44 +107,37 @@ _MARKS = {
 }
 
 
-def tile(width: int) -> str:
-    """The contender of the sweep over tiles with this WGMMA_N."""
-    return f"opt5_n{width}"
-
-
 def name(variant: str) -> str:
-    """Of the source's steps "opt3, warp specialisation"; of others as everywhere."""
+    """Call a contender: of the source's steps "opt3, warp specialisation", others as everywhere."""
     said = NAMES.get(variant, style.name(variant))
     return f"{variant}, {said}" if variant.startswith("opt") else said
 
 
 def told(variant: str) -> str:
-    """`name` inside a sentence: "opt3 (warp specialisation)"."""
+    """Call a contender inside a sentence: "opt3 (warp specialisation)"."""
     return f"{variant} ({NAMES[variant]})" if variant.startswith("opt") else name(variant)
 
 
+def called(variant: str) -> str:
+    """Call a contender where matrices are in CSR: the source's kernel for blocks is its BCSR there."""
+    return f"BCSR ({KEPT})" if variant == KEPT else name(variant)
+
+
 def colour(variant: str) -> str:
-    """One hue for the source's steps and one for its branches; the kernels it keeps, our best and libraries as in
-    every chapter."""
-    if variant in (KEPT, WCSR):
-        return PUBLISHED
-    if variant in (OURS[-1], AUTO_FP32, AUTO_TF32):
-        return BEST
-    kinds = {
-        **dict.fromkeys(STEPS, _STEP),
-        **dict.fromkeys(BRANCHES, _BRANCH),
-        **dict.fromkeys(OURS, _OURS),
-        **{part: _BRANCH if part.startswith(WCSR) else _OURS for part in PARTS},
-        EXACT: _STEP,
-        UNION: RUNGS[4],
-    }
-    return kinds.get(variant, BASELINE)
+    """Return the colour of a contender."""
+    return COLOURS.get(variant, BASELINE)
 
 
 def look(variant: str) -> dict:
-    """Colour, marker and line of a contender."""
-    if variant in _LIBRARIES:
-        marker, line = _LIBRARIES[variant]
-    else:
-        marker, line = _MARKS.get(variant, ("d", "--"))
-    return {"color": colour(variant), "marker": marker, "linestyle": line}
+    """Return colour, marker and line of a contender."""
+    return {
+        "color": colour(variant),
+        **dict(zip(("marker", "linestyle"), MARKS.get(variant, ("d", "--")), strict=True)),
+    }
+
+
+def before(variant: str, known: tuple[str, ...] | list[str] = LADDER) -> str | None:
+    """Return the kernel that one builds on: a step on the one before, a branch and ours on the one that the source
+    keeps, our last rung on the first; None for the first, for a library, and where it is not among `known`."""
+    on = dict(zip(STEPS[1:], STEPS, strict=False)) | dict.fromkeys((*BRANCHES, OURS[0]), KEPT) | {OURS[1]: OURS[0]}
+    return on.get(variant) if on.get(variant) in known else None

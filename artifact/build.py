@@ -155,6 +155,8 @@ def book(notebooks: Path, target: Path) -> None:
         source = aside / "book"
         shutil.copytree(ROOT / "book", source)
         _add_rooms(source)
+        if FIGURES.is_dir():
+            shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
         command = ["jupyter-book", "build", str(source), "--path-output", str(aside)]

@@ -194,6 +194,7 @@ _ALL = (
     between,
     words.more,
     words.change,
+    words.times,
     sparsity,
     by_sparsity,
     ends,

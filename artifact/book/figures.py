@@ -168,8 +168,8 @@ def shower(
         spec = known[name]
         fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order), names), drawn)
         svg, csv = save(fig, room, name, data)
-        caption = text.rendered(spec["caption"], said.facts if said else {})
+        caption, told = (text.rendered(spec[key], said.facts if said else {}) for key in ("caption", "alt"))
         number = f"{room}-{name}".replace("_", "-")
-        display(Shown(svg, csv, number, " ".join(alt(spec, data).split()), caption, spec.get("fold", "")))
+        display(Shown(svg, csv, number, " ".join(alt({**spec, "alt": told}, data).split()), caption, spec.get("fold", "")))
 
     return show

@@ -11,8 +11,9 @@ A room's `tables.toml` has a table for each:
     ]
     na = "–"                                                            what stands where there is no value
     fold = "The counters"                                               the table unfolds, and is called so
+    prose = true                                                        columns of sentences, which may be wide
 
-A column that the DataFrame lacks is left out. Numbers stand on the right.
+A column that the DataFrame lacks is left out; without `columns`, all are shown. Numbers stand on the right.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from artifact.book import text
 from artifact.drawing import prose, style
 
 FILE = "tables.toml"
-KEYS = {"caption", "columns", "na", "fold"}
+KEYS = {"caption", "columns", "na", "fold", "prose"}
 COLUMN_KEYS = {"title", "of", "as"}
+LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
 FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
@@ -54,10 +56,10 @@ def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None)
     columns = [*_columns(df, spec)] or [(name, name, None) for name in df]
     shown = pd.DataFrame({title: df[of] for title, of, _ in columns})
     formats = {title: form for title, _, form in columns if form is not None}
-    made = shown.style.hide(axis="index").format(formats, na_rep=spec.get("na", ""))
-    numbers = list(shown.select_dtypes("number").columns)
-    made = made.set_properties(subset=numbers, **{"text-align": "right"})
-    return made.set_caption(text.rendered(spec["caption"], facts or {}))
+    words: Any = {name: LEFT for name in shown.select_dtypes(exclude="number")}
+    made = Styler(shown, cell_ids=False).hide(axis="index").format(formats, precision=2, na_rep=spec.get("na", ""))
+    made.set_table_styles(words).set_table_attributes(f'class="dataframe{" prose" * spec.get("prose", False)}"')
+    return made.set_caption(prose.inline_code(text.rendered(spec["caption"], facts or {})))
 
 
 def _columns(df: pd.DataFrame, spec: Spec) -> Iterator[tuple[str, str, str | Callable | None]]:

@@ -12,6 +12,8 @@ from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from artifact import paths
+from artifact.book import tables
+from artifact.book.text import Text, rendered
 from artifact.drawing import gpus, prose, races, style
 from artifact.drawing.pages import elsewhere, which
 from artifact.drawing.words import listed
@@ -46,6 +48,18 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
         return
     text = prose.table(df, prose=sentences, called=fold)
     display(HTML(folded(fold, text) if fold else text))
+
+
+def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
+    """Return `say`, `table(name, df)` and `show` (`figures`) of a chapter. name: of a table in the room's tables.toml;
+    its caption and fold may name the facts that `text` knows by then; a `df` of None shows nothing."""
+    return say, partial(_table, room, text), figures(room)
+
+
+def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:
+    spec = tables.specs(room)[name]
+    if df is not None:
+        table(tables.styled(df, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
 
 
 def folded(what: str, text: str) -> str:

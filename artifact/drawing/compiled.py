@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -24,6 +25,15 @@ def registers(used: pd.DataFrame) -> pd.Series:
     return used.apply(
         lambda row: ", ".join(str(int(n)) for n in (row if row.nunique() > 1 else row[:1])), axis=1
     ).rename("registers")
+
+
+def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.DataFrame:
+    """Return a row for each of these entries, or variants: `registers` and, of Hopper's machine code, the other columns
+    of a compile report."""
+    df = report.drop_duplicates([by, "target"])
+    used = registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()])
+    hopper = df[df["target"] == HOPPER].set_index(by).drop(columns="registers")
+    return hopper.join(used).loc[list(dict.fromkeys(shown))].reset_index()
 
 
 def on_targets(report: pd.DataFrame) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from artifact.drawing import style
-from artifact.drawing.style import BASELINE, BEST, HOURGLASS, PUBLISHED, RUNGS
 
 STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4", "opt5")  #: of the source, each on the one before
 BRANCHES = ("opt6", "opt6_atomic", "opt6_stealing", "opt7")  #: of the source, each on opt5
@@ -74,37 +73,8 @@ NAMES = {
     "windows_16_in_order": "windows of 16, as they lie",
     "windows_16_narrow": "windows of 16, narrow tiles",
 }
-#: One hue for the source's steps and one for its branches; the kernels it keeps and our best as in every chapter;
-#: libraries have the baselines'.
-COLOURS = {
-    **dict.fromkeys((*STEPS, EXACT), RUNGS[3]),
-    **dict.fromkeys(BRANCHES, RUNGS[0]),
-    **{part: RUNGS[0] if part.startswith(WCSR) else RUNGS[1] for part in (*PARTS, *OURS)},
-    **dict.fromkeys((KEPT, WCSR), PUBLISHED),
-    **dict.fromkeys((OURS[-1], AUTO_FP32, AUTO_TF32), BEST),
-    UNION: RUNGS[4],
-}
-#: Marker and line; the others have ("d", "--").
-MARKS = {
-    BELL: ("s", "--"),
-    BSR: ("h", "-."),
-    CSR: ("8", ":"),
-    TRITON: ("^", "--"),
-    TUNED: ("v", "-."),
-    DENSE: (HOURGLASS, "-"),
-    TORCH: ("P", ":"),
-    KEPT: ("o", "-"),
-    OURS[-1]: ("D", "-"),
-    WCSR: ("o", "-"),
-    WHOLE: ("v", "--"),
-    WINDOWS: ("^", "--"),
-    EXACT: ("p", "-."),
-    UNION: ("X", ":"),
-    AUTO_FP32: ("D", "-"),
-    AUTO_TF32: ("D", "--"),
-    UNION_HALF: ("X", "--"),
-    AUTO_HALF: ("D", ":"),
-}
+#: Whom figures show, for their looks: what the source keeps first and our best last.
+ORDER = (KEPT, *dict.fromkeys((*LADDER[:-1], *PARTS, *ROWS)), OURS[-1])
 
 
 def name(variant: str) -> str:
@@ -123,21 +93,10 @@ def called(variant: str) -> str:
     return f"BCSR ({KEPT})" if variant == KEPT else name(variant)
 
 
-def colour(variant: str) -> str:
-    """Return the colour of a contender."""
-    return COLOURS.get(variant, BASELINE)
-
-
-def look(variant: str) -> dict:
-    """Return colour, marker and line of a contender."""
-    return {
-        "color": colour(variant),
-        **dict(zip(("marker", "linestyle"), MARKS.get(variant, ("d", "--")), strict=True)),
-    }
-
-
-def before(variant: str, known: tuple[str, ...] | list[str] = LADDER) -> str | None:
-    """Return the kernel that one builds on: a step on the one before, a branch and ours on the one that the source
-    keeps, our last rung on the first; None for the first, for a library, and where it is not among `known`."""
-    on = dict(zip(STEPS[1:], STEPS, strict=False)) | dict.fromkeys((*BRANCHES, OURS[0]), KEPT) | {OURS[1]: OURS[0]}
-    return on.get(variant) if on.get(variant) in known else None
+#: The kernel that one builds on: a step on the one before, a branch and ours on the one that the source keeps, our last
+#: rung on our first.
+BEFORE = dict(zip(STEPS[1:], STEPS, strict=False)) | dict.fromkeys((*BRANCHES, OURS[0]), KEPT) | {OURS[1]: OURS[0]}
+#: And of kernels for matrices in CSR.
+BEFORE_CSR = dict.fromkeys(ROWS, CSR)
+#: What figures call contenders.
+CALLED = {variant: name(variant) for variant in NAMES}

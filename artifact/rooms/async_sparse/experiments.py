@@ -93,8 +93,8 @@ class Real:
 
 TF32, FP32, HALF = ({"format": "csr", "dtype": dtype} for dtype in ("tf32", "float32", "bfloat16"))
 WIDE = (256, 512, 1024)
-#: cuSPARSE's first algorithm for CSR is in "spmm", where it is never the fastest and takes most of the time. Of them the
-#: third alone is right in bfloat16: the others add heavy rows up in it.
+#: cuSPARSE's first algorithm for CSR is in "spmm", where it is never the fastest and takes most of the time. Of them
+#: the third alone is right in bfloat16: the others add heavy rows up in it.
 REAL = {
     "ablation": Real((*LADDER, BELL, BSR, *CSR_ALGORITHMS, TRITON), (N,), N),
     "tile_n": Real(tuple(TILES), (N,), N, every_nth=3),
@@ -133,21 +133,14 @@ def sweep(run: Run, name: str) -> pd.DataFrame | None:
     return run.measure(name, [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes], here)
 
 
-def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Bind]:
+def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Any]:
     """Return those of the contenders that are here, or in the record, in their order."""
     if run.mode != "measure":
         df = Study(run).read(experiment)
-        return {name: _no_gpu for name in names if has(df, name)}
+        return {name: None for name in names if has(df, name)}
     every = run.variants() | run.variants([n for n in names if n in BY_NAME]) | run.baselines()
-    return {n: every[n] for n in names if n in every and _installed(n) and _runs(run, n)}
-
-
-def _no_gpu(problem: Problem) -> Bound:
-    raise RuntimeError(f"{problem.room} is read from records here, and multiplies nothing.")
-
-
-def _installed(name: str) -> bool:
-    return not name.startswith(TRITON) or importlib.util.find_spec("torch") is not None
+    missing = () if importlib.util.find_spec("torch") else (TRITON, TUNED)
+    return {n: every[n] for n in names if n in every and n not in missing and _runs(run, n)}
 
 
 def _runs(run: Run, name: str) -> bool:
@@ -253,7 +246,7 @@ def _measure_without_failures(run: Run, experiment: str, problems: list[Problem]
 
     Ours must not fail: then the measurement ends, as everywhere.
     """
-    libraries = {name for name in here if name.startswith(LIBRARIES)}
+    libraries = [name for name in here if name.startswith(LIBRARIES)]
     here |= {name: partial(_named, name, here[name]) for name in libraries}
     while True:
         try:
@@ -261,7 +254,7 @@ def _measure_without_failures(run: Run, experiment: str, problems: list[Problem]
             return
         except (check.WrongResult, ValueError) as error:
             failed = str(error).split(" ", 1)[0].rstrip(":")
-            if failed not in libraries & set(here):
+            if failed not in libraries or failed not in here:
                 raise
             print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
             del here[failed]

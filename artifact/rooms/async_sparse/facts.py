@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact.book.facts import Fact, part
-from artifact.book.study import Counters, Study, ratio, where
+from artifact.book.facts import Fact, part, summary
+from artifact.book.study import Counters, Study, given, ratio, where
 from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse import arithmetic, contenders, experiments, fit, rule, tasks_of_a_warp
+from artifact.rooms.async_sparse import arithmetic, contenders, experiments, fit, plans, rule, tasks_of_a_warp
 from artifact.rooms.async_sparse import neighbours as neighbouring
 from artifact.rooms.async_sparse.arithmetic import CONSUMERS, N, break_even, means, present, side, speedups, value
 from artifact.rooms.async_sparse.contenders import (
@@ -55,7 +55,6 @@ WIDE = 1024  #: N of the abstract
 FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 NEAR = 1.1  #: times the best time: so near, a proposal is good
-AXES = {"shared": "non-zeros for each column of a window", "per_row": "non-zeros a row"}
 Facts = Mapping[str, Any]
 
 #: Counter -> column of `profile`.
@@ -79,12 +78,12 @@ def of(run: Run) -> Iterator[Fact]:
     study, get = Study(run), partial(experiments.get, run)
     table1, table2, table3, text = map(arithmetic.stated, ("table1", "table2", "table3", "text"))
     df, layer, ladder, tf32, float32 = map(get, ("ablation", "gate_proj", "ladder", "spmm_tf32", "spmm"))
-    counted_, made = profile(study.counters), experiments.conversions(run)
+    counted_ = profile(study.counters)
     return chain(
         names(),
         claimed(table2, table3, text),
         own_arithmetic(table1, table2, table3, text),
-        formats(made),
+        formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         matrices(df),
         ablation(df, table2),
@@ -110,11 +109,10 @@ def of(run: Run) -> Iterator[Fact]:
         mesh(),
         proposals(),
         short_of(tf32),
-        winners(rule.maps(float32=float32, TF32=tf32)),
+        winners(rule.maps(float32, tf32)),
         accuracy("float32", float32),
         accuracy("tf32", tf32),
         reordered(gains(float32, get("spmm_rcm"))),
-        reordering(made),
         prefill.of(run, text),
     )
 
@@ -123,12 +121,6 @@ def of(run: Run) -> Iterator[Fact]:
 def names() -> Facts:
     """told.VARIANT: how a sentence calls a contender."""
     return {"told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)}}
-
-
-def ends(values: pd.Series) -> Facts:
-    """Return a series' least, largest and geometric mean, and how many there are."""
-    mean = records.geomean(values) if len(values) else np.nan
-    return {"low": values.min(), "high": values.max(), "mean": mean, "count": len(values) or None}
 
 
 def over(df: pd.DataFrame, variant: str, baselines: Iterable[str]) -> Facts:
@@ -286,10 +278,12 @@ def left_out(run: Run, experiment: str, df: pd.DataFrame) -> Facts:
 
 
 def profile(counters: Counters) -> pd.DataFrame | None:
-    """Return what was counted at the point of the ladder, the columns of `COUNTED`, and of it gbps, what passes L2's
-    slices, reads and writes; balance, the mean over SMs of the cycles in which one works over those of the busiest;
-    reason, why most warps that did not issue waited, and waiting, how many did for each instruction. By contender, those
-    of the ladder in its order, then the libraries; None where nothing was counted."""
+    """Return what was counted at the point of the ladder, by contender, those of the ladder in its order first; None
+    where nothing was counted.
+
+    The columns of `COUNTED`, and of them gbps, what passes L2's slices, reads and writes; balance, the mean over SMs of
+    the cycles in which one works over those of the busiest; reason, why most warps that did not issue waited, and
+    waiting, how many did for each instruction."""
     if not counters:
         return None
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
@@ -381,16 +375,15 @@ def gate(df: pd.DataFrame) -> Facts:
         "pays.sparsity": 1 - found["density"].max(),
         "pays.crossing": len(even),
         "pays.even": even,
-        "auto_layer": ends(where(found, variant="auto")["speedup"]),
+        "auto_layer": summary(where(found, variant="auto")["speedup"]),
         "auto_layer.over": over(df, "auto", RIVALS),
     }
 
 
-def both_layouts(linear: pd.DataFrame | None, source: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return the time with C in the order that a linear layer wants over that with C row-major, as the source writes it,
-    at the points of both records of gate_proj; None where there are none."""
-    if linear is None or source is None:
-        return None
+@given
+def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
+    """Return the time with C in the order that a linear layer wants over that with C row-major, as the source writes
+    it, at the points of both records of gate_proj."""
     at = ["variant", "m", "n", "k", "density"]
     both = where(linear, variant=(KEPT, "auto", TORCH)).merge(source, on=at, suffixes=("_linear", "_source"))
     both["ratio"] = both["median_us_linear"] / both["median_us_source"]
@@ -441,7 +434,7 @@ def over_csr(df: pd.DataFrame) -> Facts:
     wide = where(df, n=df["n"].max())
     found = speedups(wide, [WCSR], CSR)["speedup"]
     return {
-        "wcsr": {**ends(found), "n": wide["n"].max(), "ahead": (found > 1).sum()},
+        "wcsr": {**summary(found), "n": wide["n"].max(), "ahead": (found > 1).sum()},
         "at_widest.over_bell": means(wide, [WCSR, CSR], BELL),
     }
 
@@ -535,6 +528,7 @@ def proposals() -> Facts:
     measured = fit.read()
     found = {v: fit.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
     return {
+        "plans.origin": apart.origin(plans.FILE),
         "model": {"matrices": len(measured.of), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
@@ -555,7 +549,7 @@ def short_of(tf32: pd.DataFrame) -> Facts:
     return {
         "dense_ones": {
             **{"matrices": len(here) or None, "rows": here["m"].median(), "us": here["median_us"].median()},
-            **{"mean": ends(rate)["mean"], "most": rate.max()},
+            **{"mean": summary(rate).get("mean"), "most": rate.max()},
             **first(here.loc[rate.nlargest(1).index, ["label"]].rename(columns={"label": "best"})),
         },
         "launch.us": model.weights()["union_rows_1_1_8"][0],
@@ -574,12 +568,8 @@ def winners(maps: Mapping[str, pd.DataFrame]) -> Facts:
             values: {"n": points["n"].max(), "matrices": len(points), "on": points["winner"].value_counts(sort=False)}
             for values, points in maps.items()
         },
-        "rule": {values: {**ruled(rule.split(points)), **rule.leave_out(points)} for values, points in rules.items()},
+        "rule": {values: {**rule.split(points), **rule.leave_out(points)} for values, points in rules.items()},
     }
-
-
-def ruled(split: rule.Split) -> Facts:
-    return {"above": split.above, "below": split.below, "at": split.at, "axis": AXES[split.statistic]}
 
 
 #: Whose errors the page tells of.
@@ -596,12 +586,11 @@ def accuracy(values: str, df: pd.DataFrame) -> Facts:
     return {f"error.{values}": {called(v): errors[v] for v in present(df, ACCURATE[values])}}
 
 
-def gains(given: pd.DataFrame | None, rcm: pd.DataFrame | None) -> pd.DataFrame | None:
+@given
+def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
     """Return variant, label, n and gain, time in the given order over time reordered, where both were measured."""
-    if given is None or rcm is None:
-        return None
     at = ["variant", "label", "n"]
-    both = where(given, variant=(AUTO_FP32, UNION, EXACT, CSR)).merge(rcm, on=at, suffixes=("_given", "_rcm"))
+    both = where(as_given, variant=(AUTO_FP32, UNION, EXACT, CSR)).merge(rcm, on=at, suffixes=("_given", "_rcm"))
     return both.assign(gain=both["median_us_given"] / both["median_us_rcm"])[[*at, "gain"]]
 
 
@@ -616,9 +605,3 @@ def reordered(gained: pd.DataFrame) -> Facts:
         }
         for v, gain in of
     }
-
-
-@part
-def reordering(made: pd.DataFrame) -> Facts:
-    """What it costs."""
-    return {"reordering.ms": made["rcm_ms"].median()}

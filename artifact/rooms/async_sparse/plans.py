@@ -35,8 +35,8 @@ COLUMNS = (
 
 
 def until_even(df: pd.DataFrame) -> pd.Series:
-    """Return the multiplications after which the plan has paid for what it costs beyond cuSPARSE's preparation; infinite
-    where its kernel is not faster, 0 where it costs no more."""
+    """Return the multiplications after which the plan has paid for what it costs beyond cuSPARSE's preparation;
+    infinite where its kernel is not faster, 0 where it costs no more."""
     saved = df["cusparse_us"] - df["us"]
     cost = (df["plan_us"] - df["cusparse_prepare_us"]).clip(lower=0)
     return (cost / saved.where(saved > 0)).fillna(np.inf)

@@ -1,14 +1,15 @@
-"""Who is ahead at each matrix, and the rule that such a map suggests: how good it is on matrices that it has not seen."""
+"""Who is ahead at each matrix, and the rule that such a map suggests: how good it is on matrices that it has not
+seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.book.study import where
+from artifact.book.study import given, where
 from artifact.measure import records
 from artifact.rooms.async_sparse.arithmetic import SIZES
 from artifact.rooms.async_sparse.contenders import BELL, CSR, EXACT, KEPT, UNION, WCSR, WHOLE, WINDOWS
@@ -19,15 +20,17 @@ KINDS = {
     "float32": {"CUDA cores": (UNION,), "tensor cores, 3×TF32": (EXACT,), "cuSPARSE CSR": (CSR,)},
     "TF32": {"windows, TF32": (WINDOWS, WCSR, WHOLE), "blocks, TF32": (KEPT, BELL), "cuSPARSE CSR": (CSR,)},
 }
-STATISTICS = ("shared", "per_row")
+#: Column of `statistics` -> how a sentence calls it.
+STATISTICS = {"shared": "non-zeros for each column of a window", "per_row": "non-zeros a row"}
 
 
-def maps(**found: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
-    """Return the maps that records allow, values -> `fastest`, at the widest N of each record, of those `KINDS` that were
-    measured; a map has two. found: values -> record."""
+@given
+def maps(float32: pd.DataFrame, tf32: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the maps that two records allow, values -> `fastest`, at the widest N of each, of those `KINDS` that were
+    measured; a map has two."""
     made = {}
-    for values, df in found.items():
-        here = pd.DataFrame({"variant": []}) if df is None else where(df, n=df["n"].max())
+    for values, df in {"float32": float32, "TF32": tf32}.items():
+        here = where(df, n=df["n"].max())
         groups = {kind: names for kind, names in KINDS[values].items() if here["variant"].isin(names).any()}
         if len(groups) > 1:
             made[values] = fastest(here, groups)
@@ -57,33 +60,20 @@ def fastest(df: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFra
     contender in µs (its name is the column), and `winner`, the group that is ahead, one of the categories. groups: name
     -> contenders."""
     at = list(records.POINT)
-    known = statistics(df).drop_duplicates(at).set_index(at)[list(STATISTICS[::-1])]
+    known = statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]]
     times = {kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()}
     table = known.join(pd.DataFrame(times).dropna(), how="inner")
     winner = pd.Categorical(table[list(groups)].idxmin(axis=1), list(groups))
     return table.assign(winner=winner).reset_index()
 
 
-@dataclass(frozen=True)
-class Split:
-    """Choose `below` where a statistic is less than `at`, `above` elsewhere."""
-
-    statistic: str
-    at: float
-    below: str
-    above: str
-
-    def choose(self, points: pd.DataFrame) -> pd.Series:
-        """Return the choice at each point."""
-        return pd.Series(np.where(points[self.statistic] < self.at, self.below, self.above), points.index)
-
-
-def split(points: pd.DataFrame) -> Split:
-    """Return the split of one statistic that loses the least time. points: two or more, of `fastest`."""
+def split(points: pd.DataFrame) -> dict[str, Any]:
+    """Return the split of one statistic that loses the least time: choose `below` where `statistic` is less than `at`,
+    `above` elsewhere. points: two or more, of `fastest`."""
     groups = groups_of(points)
     logs = np.log(points[groups].to_numpy(float))
     one = groups[logs.sum(axis=0).argmin()]
-    best, found = np.inf, Split(STATISTICS[0], 0.0, one, one)
+    best, found = np.inf, ("shared", 0.0, one, one)
     for statistic in STATISTICS:
         order = np.argsort(points[statistic].to_numpy(float), kind="stable")
         x, before = points[statistic].to_numpy(float)[order], np.cumsum(logs[order], axis=0)
@@ -91,9 +81,15 @@ def split(points: pd.DataFrame) -> Split:
         lost = before.min(axis=1) + after.min(axis=1)
         for i in np.flatnonzero(np.diff(x)):
             if lost[i] < best:
-                best, kinds = lost[i], (groups[before[i].argmin()], groups[after[i].argmin()])
-                found = Split(statistic, float(np.sqrt(x[i] * x[i + 1])), *kinds)
-    return found
+                best, at = lost[i], float(np.sqrt(x[i] * x[i + 1]))
+                found = statistic, at, groups[before[i].argmin()], groups[after[i].argmin()]
+    statistic, at, below, above = found
+    return {"statistic": statistic, "axis": STATISTICS[statistic], "at": at, "below": below, "above": above}
+
+
+def choose(rule: Mapping[str, Any], points: pd.DataFrame) -> pd.Series:
+    """Return the choice of a rule, of `split`, at each point."""
+    return pd.Series(np.where(points[rule["statistic"]] < rule["at"], rule["below"], rule["above"]), points.index)
 
 
 def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
@@ -105,7 +101,7 @@ def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
     """
     groups = groups_of(points)
     parts = [(points[points["label"] != label], rows) for label, rows in points.groupby("label", sort=False)]
-    chosen = pd.concat([split(others).choose(rows) for others, rows in parts]).reindex(points.index)
+    chosen = pd.concat([choose(split(others), rows) for others, rows in parts]).reindex(points.index)
     best = points[groups].min(axis=1)
     lost = pd.Series([points.at[i, kind] for i, kind in chosen.items()], points.index) / best
     one = np.log(points[groups]).mean().idxmin()

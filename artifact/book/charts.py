@@ -551,6 +551,7 @@ def boxes(
     *,
     x: str,
     y: str,
+    row: str = "",
     col: str = "",
     order: Sequence[str] = (),
     scale: str = "fine",
@@ -569,7 +570,7 @@ def boxes(
     named = [str(level) for level in rows]
     palette = {str(level): look["color"] for level, look in looks(rows, order).items()}
     df = df.assign(_row=df[y].astype(str), _at=df[y].map({r: i for i, r in enumerate(rows)}))
-    grid = _grid(df, "", col, len(rows) * height + FRAME, True)
+    grid = _grid(df, row, col, len(rows) * height + FRAME, True)
     for ax, part in _panels(grid):
         here, said, _ = parts(part)
         how = {"x": x, "y": "_row", "order": named, "hue": "_row", "palette": palette, "legend": False, "ax": ax}
@@ -588,7 +589,7 @@ def boxes(
         _rows(ax, rows, names)
         _beside(ax, here.assign(mean=here["_at"].map(means)), y, text)
         ax.set(xlabel=labels.get(x, x), ylabel="")
-    _titles(grid, "", col, names, titles)
+    _titles(grid, row, col, names, titles)
     handles = {
         "geometric mean": Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
     }
@@ -613,13 +614,15 @@ def cloud(
     titles: str = "{}",
     reference: float | None = None,
     band: Sequence[float] = (),
+    xrange: Sequence[str] = (),
+    yrange: Sequence[str] = (),
     histogram: bool = False,
     height: float = 3.6,
     size: float = 26,
     legend: int = 4,
 ):
-    """Draw a point for each row of the table. band: a grey range of `y`; histogram: of all points along `y`, beside
-    them."""
+    """Draw a point for each row of the table. band: a grey range of `y`; xrange, yrange: columns of the ends of each
+    point's range; histogram: of all points along `y`, beside them."""
     scale, labels, names = scale or {}, labels or {}, names or {}
     measured, stated, ceilings = parts(df)
     of = looks(_levels(measured, hue), order)
@@ -628,10 +631,13 @@ def cloud(
         here, said, _ = parts(part)
         how = {"hue": hue, "style": hue, "legend": False, "linewidth": 0} | _semantics(of)
         sns.scatterplot(here, x=x, y=y, s=size, alpha=0.8, ax=ax, **how)
+        for ends, at, span in ((xrange, y, ax.hlines), (yrange, x, ax.vlines)):
+            if ends:
+                span(here[at], here[ends[0]], here[ends[1]], color=[of[v]["color"] for v in here[hue]], alpha=0.55)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
-        _scaled(ax, "x", scale.get(x, "log"), _values(df, x), None)
-        _scaled(ax, "y", scale.get(y, "linear"), _values(df, y), reference)
+        _scaled(ax, "x", scale.get(x, "log"), _values(df, x, *xrange), None)
+        _scaled(ax, "y", scale.get(y, "linear"), _values(df, y, *yrange), reference)
         _reference(ax, "y", reference)
         if band:
             ax.axhspan(*band, facecolor=BOUND, alpha=0.13, linewidth=0)

@@ -64,16 +64,16 @@ def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
     return df
 
 
-def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = ()) -> Figure:
-    """Return a table drawn as its specification says; order: a room's variants, for their looks. Raises ValueError
-    where there is nothing to draw."""
+def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mapping[str, str] | None = None) -> Figure:
+    """Return a table drawn as its specification says; order: a room's variants, for their looks; names: what it calls
+    them. Raises ValueError where there is nothing to draw."""
     df = drawn_rows(spec, df)
     if charts.parts(df)[0].empty:
         raise ValueError("There is nothing to draw: the table has no row that was measured.")
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
     kind = charts.KINDS[spec["kind"]]
-    takes = kind.__kwdefaults__ or {}
-    return kind(df, **({"order": order} if "order" in takes else {}) | arguments)
+    usual = {"order": order} if "order" in (kind.__kwdefaults__ or {}) else {}
+    return kind(df, **usual | arguments | {"names": {**(names or {}), **arguments.get("names", {})}})
 
 
 def alt(spec: Spec, df: pd.DataFrame) -> str:
@@ -159,11 +159,16 @@ def shown(
 Drawn = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
 
 
-def shower(room: str, said: text.Text | None = None, order: Iterable[str] = ()) -> Callable[[str, Drawn], None]:
+def shower(
+    room: str,
+    said: text.Text | None = None,
+    order: Iterable[str] = (),
+    names: Mapping[str, str] | None = None,
+) -> Callable[[str, Drawn], None]:
     """Return a chapter's `show(name, df)`, which displays a figure of the room's file.
 
-    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks. `show(name,
-    (figure, df))` takes a picture that code has drawn; None shows nothing.
+    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks; names: what it
+    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn; None shows nothing.
     """
     style.apply()
     known = specs(registry.FOLDER / room / FILE)
@@ -172,8 +177,8 @@ def shower(room: str, said: text.Text | None = None, order: Iterable[str] = ()) 
         if drawn is None:
             return
         spec = known[name]
-        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order)), drawn)
-        caption = text.rendered(spec["caption"], said.facts if said else {})
-        display(shown(room, name, fig, data, alt(spec, data), caption, spec.get("fold", "")))
+        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order), names), drawn)
+        caption, told = (text.rendered(spec[key], said.facts if said else {}) for key in ("caption", "alt"))
+        display(shown(room, name, fig, data, alt({**spec, "alt": told}, data), caption, spec.get("fold", "")))
 
     return show

@@ -51,7 +51,7 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
+def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
     """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, or
     of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; None, or a
     table without rows, shows nothing. order: the published kernel first and our best last, for their looks; by default

@@ -17,6 +17,7 @@ drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import matplotlib
@@ -38,7 +39,7 @@ DASHES = ((), (6, 2), (2, 2), (5, 1, 1, 1), (1, 1), (3, 1, 1, 1, 1, 1))
 NAMED_DASHES = {"-": (), "--": (4, 2), "-.": (5, 1, 1, 1), ":": (1, 1)}
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++")
 STATED, CEILING, MEASURED = "stated", "ceiling", "measured"
-DASHED = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
+DASHED: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
 ARROW = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
 #: Inches of a row, of a panel's title and axis, of a legend.
 ROW, FRAME, LEGEND = 0.24, 0.75, 0.35
@@ -77,7 +78,7 @@ def _semantics(of: Levels) -> dict[str, dict]:
 
 def _handles(of: Levels, names: Mapping[str, str], line: bool) -> dict[str, object]:
     """Entries of a legend."""
-    how = {"markeredgewidth": 0, "markersize": 6}
+    how: dict[str, Any] = {"markeredgewidth": 0, "markersize": 6}
     return {
         called(level, names): Line2D(
             [],
@@ -95,7 +96,7 @@ def called(level: Any, names: Mapping[str, str]) -> str:
     """What a level is called in a figure: by the figure's own names, as a contender, or as a number."""
     if str(level) in names:
         return names[str(level)]
-    return plot.number(level) if isinstance(level, int | float | np.number) else style.name(str(level))
+    return plot.number(float(level)) if isinstance(level, Real) else style.name(str(level))
 
 
 def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -492,7 +493,7 @@ def bars(
         if g is not None
     }
     for i, ceiling in enumerate(ceilings.to_dict("records")):
-        how = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, DASHES[i % len(DASHES)] or (1, 0))}
+        how: dict[str, Any] = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, DASHES[i % len(DASHES)] or (1, 0))}
         ax.axvline(ceiling[x], **how)
         said = called(ceiling[y], names) + (
             f", {called(ceiling[hue], names)}" if hue and pd.notna(ceiling[hue]) else ""
@@ -590,7 +591,7 @@ def boxes(
         _beside(ax, here.assign(mean=here["_at"].map(means)), y, text)
         ax.set(xlabel=labels.get(x, x), ylabel="")
     _titles(grid, row, col, names, titles)
-    handles = {
+    handles: dict[str, object] = {
         "geometric mean": Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
     }
     _legend(grid.figure, handles, stated, ceilings, legend)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib
 import pandas as pd
@@ -156,7 +156,7 @@ def shown(
     return Shown(save(fig, room, name), csv, number, " ".join(alt.split()), caption, fold, small)
 
 
-Drawn = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
+Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
 
 
 def shower(

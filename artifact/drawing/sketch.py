@@ -22,6 +22,12 @@ def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch
         put(ax, x + width / 2, y + height / 2, text, fontsize=size, rotation=rotation)
 
 
+def numbers(ax, places, **how) -> None:
+    """Count places, (x, y) each, from 0, in small faint digits."""
+    for number, (x, y) in enumerate(places):
+        put(ax, x, y, f"{number}", **({"fontsize": 8, "alpha": 0.7} | how))
+
+
 def rule(ax, x, y, thick: bool) -> None:
     """A line between cells: thick where groups meet, else faint."""
     more = {"linewidth": 1.8} if thick else {"linewidth": 0.5, "alpha": 0.35}

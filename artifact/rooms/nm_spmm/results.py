@@ -56,6 +56,7 @@ METRICS = {
     ncu.STALLED.format("no_instruction"): "instructions",
     ncu.STALLED.format("not_selected"): "not selected",
 }
+OUTCOME = ["rung", "idea", "prediction", "predicted", "came", "low", "high", "at", "over"]  #: columns of `outcome`
 #: Who is compared where there are few tiles.
 CUTS = ["v3", "v3_split_k", *RUNGS, "auto"]
 #: Size -> its label in Table II.
@@ -207,34 +208,32 @@ def rebuilt(beside: pd.DataFrame) -> dict[str, pd.Series]:
 
 def before(variant: str) -> str:
     """Return what a rung is compared with: what its prediction names, else the rung before it; of `auto` V3."""
-    named = re.search(r"over (\w+)", room.VARIANTS[variant].prediction)
     rung_before = dict(zip(RUNGS, ["v3", *RUNGS], strict=False)) | {"auto": "v3"}
-    return named[1] if named and named[1] in room.VARIANTS else rung_before[variant]
+    named = re.findall(r"over (\w+)", room.VARIANTS[variant].prediction)
+    return next((base for base in named[:1] if base in room.VARIANTS), rung_before[variant])
 
 
 def outcome(rungs: list[str], stepwise: pd.DataFrame, anchored: pd.DataFrame) -> pd.DataFrame:
-    """Return rungs beside their predictions: rung, idea, prediction, predicted (a factor, NaN without one), came, low,
-    high, at, over."""
+    """Return rungs beside their predictions, OUTCOME. predicted: a factor, NaN without one; came: at `at`, over `over`,
+    of which low and high are the ends everywhere."""
     rows = []
     for variant in (*rungs, "auto"):
         kernel, base = room.VARIANTS[variant], before(variant)
-        came = over(anchored if variant in FOR_FEW else stepwise, variant, base)
+        came, said = over(anchored if variant in FOR_FEW else stepwise, variant, base), times(kernel.prediction)
         # A rung for few tiles is judged where there are fewest.
-        least = min(came.index, key=lambda at: at[1] * at[2] * at[3])
-        number = re.search(r"([\d.]+)×", prediction := times(kernel.prediction))
-        row = {"rung": variant, "idea": kernel.idea, "prediction": prediction, "over": base, "at": shape(least[1:4])}
-        row |= {"predicted": float(number[1]) if number else np.nan}
-        row |= {"came": records.geomean(came[[at[:4] == least[:4] for at in came.index]])}
-        rows.append(row | {"low": came.min(), "high": came.max()})
-    return pd.DataFrame(rows)
+        least = min(came.index, key=lambda at: at[1] * at[2] * at[3])[:4]
+        there = records.geomean(came[[at[:4] == least for at in came.index]])
+        factor = float(next(iter(re.findall(r"([\d.]+)×", said)), np.nan))
+        rows.append((variant, kernel.idea, said, factor, there, came.min(), came.max(), shape(least[1:]), base))
+    return pd.DataFrame(rows, columns=OUTCOME)
 
 
-def trials(tried: pd.DataFrame) -> pd.DataFrame:
+def trials(tried: pd.DataFrame | None) -> pd.DataFrame:
     """Return what was tried and not kept, a row for each density: trial, idea, expected (words), factor (the number in
-    them), density, came, over the rung that the expectation names."""
-    rows = []
-    for name, (_, idea, expected) in TRIALS.items():
-        base, factor = re.search(r"over (\w+)", expected)[1], float(re.match(r"[\d.]+", expected)[0])
-        same = {"trial": name, "idea": idea, "expected": times(expected), "factor": factor}
-        rows += [same | {"density": d, "came": came} for d, came in by_density(over(tried, name, base)).items()]
-    return pd.DataFrame(rows)
+    them), density, came, over the rung that the expectation names; empty where the GPU takes none."""
+    rows: list[tuple] = []
+    for name, (_, idea, expected) in TRIALS.items() if tried is not None else ():
+        factor, base = re.findall(r"([\d.]+)x over (\w+)", expected)[0]
+        same = (name, idea, times(expected), float(factor))
+        rows += [(*same, d, came) for d, came in by_density(over(tried, name, base)).items()]
+    return pd.DataFrame(rows, columns=["trial", "idea", "expected", "factor", "density", "came"])

@@ -132,7 +132,7 @@ def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str,
 def data(room: str, name: str, df: pd.DataFrame) -> str:
     """Keep the data behind a table as those behind figures are, and return the link to them."""
     records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
-    return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
+    return f'<a href="{paths.FROM_PAGES}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 
 #: A source whose abstract makes fewer claims has all of them open.

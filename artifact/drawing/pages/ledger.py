@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.drawing import gpus, prose, style
+from artifact.drawing import gpus, prose
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -74,7 +74,7 @@ def numbers(
     def copied(path: Path) -> str:
         to = Path(NUMBERS, *path.parts[-3:])
         records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
-        return f"{style.CSV_URL}/{to.as_posix()}"
+        return f"{paths.FROM_PAGES}/{to.as_posix()}"
 
     return {
         gpu: {

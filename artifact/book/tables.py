@@ -12,6 +12,7 @@ A room's `tables.toml` has a table for each:
     na = "–"                                                            what stands where there is no value
     fold = "The counters"                                               the table unfolds, and is called so
     prose = true                                                        columns of sentences, which may be wide
+    rows = [["T1", "{{ took.environment }}"]]                           the table itself: templates over facts
 
 A column that the DataFrame lacks is left out; without `columns`, all are shown. Numbers stand on the right.
 """
@@ -31,7 +32,8 @@ from artifact.book import text
 from artifact.drawing import prose, style
 
 FILE = "tables.toml"
-KEYS = {"caption", "columns", "na", "fold", "prose"}
+PAGES = "book"  #: stands for a room on pages that are of none
+KEYS = {"caption", "columns", "na", "fold", "prose", "rows"}
 COLUMN_KEYS = {"title", "of", "as"}
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
@@ -41,14 +43,21 @@ FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room says of its tables, by their names. Raises ValueError for a key that is none."""
-    path = registry.FOLDER / room / FILE
+    """Return what a room, or PAGES, says of its tables, by their names. Raises ValueError for a key that is none."""
+    path = (text.PAGES if room == PAGES else registry.FOLDER / room) / FILE
     found = registry.toml(path)
     for name, spec in found.items():
         wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}
         if wrong or "caption" not in spec:
             raise ValueError(f"{path}, [{name}]: a table has a caption and, of its columns, not {sorted(wrong)}.")
     return found
+
+
+def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:
+    """Return the table that a specification writes out itself, filled; None of one that shows a DataFrame."""
+    columns = [column["of"] for column in spec.get("columns", ())]
+    cells = [[text.rendered(cell, facts) for cell in row] for row in spec.get("rows", ())]
+    return pd.DataFrame(cells, columns=columns) if cells else None
 
 
 def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None) -> Styler:

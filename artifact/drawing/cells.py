@@ -12,14 +12,14 @@ from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from artifact import paths
-from artifact.book import tables
+from artifact.book import html, tables
 from artifact.book.text import Text, rendered
 from artifact.drawing import gpus, prose, races, style
-from artifact.drawing.pages import elsewhere, which
+from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
-from artifact.verdicts import judge, load, page
+from artifact.verdicts import judge, load
 from kernels.contract import Problem
 
 #: The GPU that the prose of the chapters was written for.
@@ -56,16 +56,15 @@ def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None],
     return say, partial(_table, room, text), figures(room)
 
 
-def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:
+def _table(room: str, text: Text, name: str, df: pd.DataFrame | None = None) -> None:
     spec = tables.specs(room)[name]
-    if df is not None:
-        table(tables.styled(df, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
+    if (shown := tables.rows(spec, text.facts) if df is None else df) is not None:
+        table(tables.styled(shown, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
 
 
 def folded(what: str, text: str) -> str:
-    """HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
-    box = f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{what}">{text}</div>'
-    return f'<details class="folded"><summary>{what}</summary>{box}</details>'
+    """Return HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
+    return html.part("fold", what, text)
 
 
 def banner(run: Run, part: bool = False) -> None:
@@ -147,7 +146,7 @@ def verdicts(run: Run) -> pd.DataFrame:
     judged = judge.judge(mine, run.folder.parent)
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
     first = head if len(head) >= FEW else ()
-    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
+    display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
     return judged
 
 
